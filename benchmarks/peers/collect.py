@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 The Espalier authors
+# SPDX-License-Identifier: BSL-1.0
+"""Runs the rows of benchmarks/floors.json, ours and the peer in turn, and prints one table. benchmarks/run calls it.
+
+A program prints JSON lines {"row": ..., "what": ..., "value": ..., "unit": ...}; `what` is "ours" or the peer's name.
+Other lines are passed on to stderr. Exit status: 0 if every requirement was met, 1 if not.
+"""
+import argparse
+import fnmatch
+import json
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+LOWER_IS_BETTER = {"s", "ms", "us", "ns", "B", "KiB", "MiB", "GiB", "kB", "MB", "GB", "count"}
+TIMEOUT = 900
+
+
+class Failed(Exception):
+    pass
+
+
+def busy_cores(interval=0.3):
+    """How many cores other programs use right now (this one sleeps)."""
+    def used():
+        with open("/proc/stat") as file:
+            fields = [int(x) for x in file.readline().split()[1:9]]
+        return sum(fields) - fields[3] - fields[4], sum(fields)
+    begin = used()
+    time.sleep(interval)
+    end = used()
+    return os.cpu_count() * (end[0] - begin[0]) / max(1, end[1] - begin[1])
+
+
+def is_quiet(patience):
+    """Waits up to `patience` seconds for the machine to be idle; threads that wait for each other suffer most from company."""
+    deadline = time.monotonic() + patience
+    while busy_cores() > 0.15:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(1)
+    return True
+
+
+def launch(command, threads, ranks, pinned=None):
+    """Runs a command on `pinned` cores (default: one a thread) and returns its JSON lines."""
+    program = command[0]
+    if not os.access(program, os.X_OK):
+        raise Failed(f"{os.path.relpath(program, ROOT)} is not there")
+    cores = sorted(os.sched_getaffinity(0))
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads), "OMP_DYNAMIC": "false"}
+    if ranks:
+        root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        mpirun = shutil.which("mpirun.openmpi") or shutil.which("mpirun") or "mpirun"
+        place = ["--map-by", f"slot:PE={threads}", "--bind-to", "core"] if ranks * threads <= len(cores) else ["--oversubscribe", "--bind-to", "none"]
+        command = [mpirun, *root, *place, "-n", str(ranks), *command]
+    else:
+        command = ["taskset", "-c", ",".join(map(str, cores[:pinned or threads])), *command]
+    try:
+        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{os.path.basename(program)} took more than {TIMEOUT} s") from None
+    lines = []
+    for line in done.stdout.splitlines():
+        try:
+            parsed = json.loads(line)
+            parsed["row"], parsed["what"], parsed["value"], parsed["unit"]
+            lines.append(parsed)
+        except (ValueError, TypeError, KeyError):
+            print(line, file=sys.stderr)
+    if done.returncode:
+        raise Failed(f"{os.path.basename(program)} ended with {done.returncode}")
+    return lines
+
+
+def measure(spec, patience):
+    """All samples of a row's commands, {row: {what: [lines]}}, what went wrong, and whether the machine was quiet."""
+    def filled(command):
+        places = {"bin": BIN, "peers": PEERS, "here": HERE, "root": ROOT, "row": spec["row"]}
+        return [word.format(**places) for word in command]
+
+    commands = [(spec["ours"], spec.get("threads", 1), spec.get("ranks"))]
+    commands += [(c, spec.get("peer_threads", spec.get("threads", 1)), spec.get("peer_ranks")) for c in spec.get("peer", [])]
+    samples, troubles, quiet = {}, [], True
+    for _ in range(spec.get("rounds", 1)):
+        for command, threads, ranks in list(commands):
+            try:
+                quiet = is_quiet(patience if quiet else 0) and quiet
+                for line in launch(filled(command), threads, ranks, spec.get("cores")):
+                    # One peer may have several ways (a style, a configuration): each is a candidate of its own.
+                    what = line["what"] if line["what"] == "ours" else " ".join(filter(None, [line["what"], line.get("style")]))
+                    samples.setdefault(line["row"], {}).setdefault(what, []).append(line)
+            except Failed as failure:
+                troubles.append(str(failure))
+                commands.remove((command, threads, ranks))
+    return samples, troubles, quiet
+
+
+def judge(spec, ours, peer, unit):
+    """Ratio to show, requirement as text, and whether it was met (None: not judged)."""
+    ratio = None
+    if peer is not None and ours is not None:
+        top, bottom = (peer, ours) if "floor" in spec and unit in LOWER_IS_BETTER else (ours, peer)
+        ratio = top / bottom if bottom else (1.0 if top == bottom else float("inf"))
+    if "floor" in spec:
+        return ratio, f">= {spec['floor']:.2f}", ratio is not None and ratio >= spec["floor"]
+    if "at_most_ratio" in spec:
+        return ratio, f"<= {spec['at_most_ratio']:.2f}", ratio is not None and ratio <= spec["at_most_ratio"]
+    if "equal" in spec:
+        return ratio, "equal", ours is not None and peer is not None and ours == peer
+    if "at_most" in spec:
+        return ratio, f"<= {spec['at_most']:g} {unit}".strip(), ours is not None and ours <= spec["at_most"]
+    return ratio, "", None
+
+
+def number(value):
+    return "" if value is None else f"{value:.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.3g}"
+
+
+def rows_of(spec, samples, troubles):
+    names = [name for name in samples if fnmatch.fnmatchcase(name, spec["row"])]
+    for name in names or [spec["row"]]:
+        medians = {what: statistics.median(l["value"] for l in lines) for what, lines in samples.get(name, {}).items()}
+        units = {l["unit"] for lines in samples.get(name, {}).values() for l in lines}
+        unit = next(iter(units), "")
+        ours = medians.pop("ours", None)
+        best = min if unit in LOWER_IS_BETTER else max
+        what = best(medians, key=medians.get) if medians else ""
+        peer = medians.get(what)
+        ratio, requirement, met = judge(spec, ours, peer, unit)
+        if len(units) > 1:
+            met, troubles = False, [*troubles, f"ours and the peer have different units: {', '.join(sorted(units))}"]
+        if met and troubles:
+            met = False  # a peer that could not run may have been the faster one
+        yield {"row": name, "ours": ours, "peer": peer, "peer_name": what, "unit": unit, "ratio": ratio, "requirement": requirement,
+               "met": met, "troubles": troubles, "others": {w: v for w, v in medians.items() if w != what}, "samples": samples.get(name, {})}
+
+
+def table(rows):
+    header = ["row", "ours", "peer", "unit", "ratio", "floor", "", "peer's name"]
+    verdict = {True: "met", False: "NOT MET", None: ""}
+    body = [[r["row"], number(r["ours"]), number(r["peer"]), r["unit"], "" if r["ratio"] is None else f"{r['ratio']:.3f}",
+             r["requirement"], verdict[r["met"]] + ("" if r["quiet"] else " (noisy)"), r["peer_name"]] for r in rows]
+    widths = [max(len(line[i]) for line in [header, *body]) for i in range(len(header))]
+    right = {1, 2, 4}
+    for line in [header, ["-" * w for w in widths], *body]:
+        print("  ".join(c.rjust(w) if i in right else c.ljust(w) for i, (c, w) in enumerate(zip(line, widths))).rstrip())
+
+
+def main():
+    global BIN, PEERS
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("suite")
+    parser.add_argument("rows", nargs="*", help="names or patterns; all by default")
+    parser.add_argument("--build", required=True, help="folder with bin/ and peers/")
+    parser.add_argument("--patience", type=float, default=60, help="seconds to wait for a quiet machine before a row is marked noisy")
+    args = parser.parse_args()
+    BIN, PEERS = (str(pathlib.Path(args.build, f).resolve()) for f in ("bin", "peers"))
+    suites = json.loads((HERE.parent / "floors.json").read_text())
+    if args.suite not in suites or args.suite == "comment":
+        sys.exit(f"no suite is called {args.suite}; there are: {', '.join(s for s in suites if s != 'comment')}")
+
+    def wanted(spec):
+        return not args.rows or any(fnmatch.fnmatchcase(spec["row"], r) or fnmatch.fnmatchcase(spec["row"], r + "/*") or spec["row"].startswith(r) for r in args.rows)
+
+    specs = [s for s in suites[args.suite] if wanted(s)]
+    if not specs:
+        sys.exit(f"no row of {args.suite} matches; there are:\n  " + "\n  ".join(s["row"] for s in suites[args.suite]))
+    load = busy_cores(1.0)
+    print(f"{len(os.sched_getaffinity(0))} cores, of which others use {load:.2f}")
+    machine = []
+    try:
+        machine = launch([f"{PEERS}/ceiling", str(min(2, len(os.sched_getaffinity(0))))], min(2, os.cpu_count()), None)
+    except Failed as failure:
+        print(failure, file=sys.stderr)
+    for line in machine:
+        print(f"  {line['what']:24} {line['value']:8.1f} {line['unit']}")
+    rows = []
+    for i, spec in enumerate(specs, 1):
+        begin = time.monotonic()
+        print(f"[{i}/{len(specs)}] {spec['row']}", end="", file=sys.stderr, flush=True)
+        samples, troubles, quiet = measure(spec, args.patience)
+        rows += [{**row, "quiet": quiet} for row in rows_of(spec, samples, troubles)]
+        print(f": {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
+    print()
+    table(rows)
+    for row in rows:
+        for trouble in dict.fromkeys(row["troubles"]):
+            print(f"{row['row']}: {trouble}")
+        if row["others"]:
+            print(f"{row['row']}: also measured: " + ", ".join(f"{w} {number(v)} {row['unit']}" for w, v in row["others"].items()))
+    pathlib.Path(args.build, f"results_{args.suite}.json").write_text(json.dumps({"busy_cores": load, "machine": machine, "rows": rows}, indent=1))
+    sys.exit(any(row["met"] is False for row in rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+# SPDX-FileCopyrightText: 2026 The Espalier authors
+# SPDX-License-Identifier: BSL-1.0
+#
+# Defines espalier::core, espalier::openmp, espalier::mpi, espalier::io, espalier::espalier (all of them) and
+# espalier::large_programs. The source tree and the installed package both include this file, so that a component's
+# dependencies are looked for with the compiler that will use it.
+#
+# In:  Espalier_INCLUDE_DIR  directory that holds espalier/
+#      Espalier_IMPORTED     ON in the installed package: its headers are then SYSTEM for the consumer
+# Out: Espalier_<component>_FOUND, and Espalier_<component>_MISSING with a reason when that is false
+
+# Runs a command on the target behind espalier::<name>, creating it on first use.
+macro(espalier_component name)
+  if(Espalier_IMPORTED)
+    set(espalier_target espalier::${name})
+    add_library(espalier::${name} INTERFACE IMPORTED)
+  else()
+    set(espalier_target espalier_${name})
+    add_library(espalier_${name} INTERFACE)
+    add_library(espalier::${name} ALIAS espalier_${name})
+  endif()
+  set(Espalier_${name}_FOUND TRUE)
+  set(Espalier_${name}_MISSING "")
+endmacro()
+
+macro(espalier_missing name reason)
+  set(Espalier_${name}_FOUND FALSE)
+  set(Espalier_${name}_MISSING "${reason}")
+endmacro()
+
+if(POLICY CMP0167)
+  cmake_policy(SET CMP0167 NEW)
+endif()
+
+# core: the compile-time half. C++20 and Boost.Hana's headers, nothing else.
+find_package(Boost 1.74 QUIET)
+if(NOT TARGET Boost::headers)
+  espalier_missing(core "Boost headers, 1.74 or newer (Debian: libboost-dev)")
+  foreach(name openmp mpi io espalier)
+    espalier_missing(${name} "${Espalier_core_MISSING}")
+  endforeach()
+  return()
+endif()
+espalier_component(core)
+target_include_directories(${espalier_target} INTERFACE "${Espalier_INCLUDE_DIR}")
+target_compile_features(${espalier_target} INTERFACE cxx_std_20)
+target_link_libraries(${espalier_target} INTERFACE Boost::headers)
+
+# openmp: kernels on one shard. Without an OpenMP runtime they run on one thread; without a CBLAS the library's own
+# matrix product serves.
+find_package(Threads QUIET)
+find_package(OpenMP QUIET COMPONENTS CXX)
+find_package(CBLAS QUIET)
+espalier_component(openmp)
+target_link_libraries(${espalier_target} INTERFACE espalier::core Threads::Threads)
+if(TARGET OpenMP::OpenMP_CXX)
+  target_link_libraries(${espalier_target} INTERFACE OpenMP::OpenMP_CXX)
+endif()
+if(TARGET CBLAS::CBLAS)
+  target_link_libraries(${espalier_target} INTERFACE CBLAS::CBLAS)
+  target_compile_definitions(${espalier_target} INTERFACE ESPALIER_USE_CBLAS=1)
+  if(CBLAS_IS_OPENBLAS)
+    target_compile_definitions(${espalier_target} INTERFACE ESPALIER_USE_OPENBLAS=1)
+  endif()
+endif()
+
+# mpi: ranks. Boost.MPI for environment and communicators, the C API through it.
+find_package(MPI QUIET COMPONENTS CXX)
+find_package(Boost 1.74 QUIET COMPONENTS mpi serialization)
+if(TARGET MPI::MPI_CXX AND TARGET Boost::mpi)
+  espalier_component(mpi)
+  target_compile_definitions(${espalier_target} INTERFACE ESPALIER_USE_MPI=1)
+  target_link_libraries(${espalier_target} INTERFACE espalier::core Boost::mpi Boost::serialization MPI::MPI_CXX
+                                                     Threads::Threads)
+else()
+  espalier_missing(mpi "MPI and Boost.MPI (Debian: libopenmpi-dev libboost-mpi-dev)")
+endif()
+
+# io: tensors to and from xtensor arrays and files.
+find_package(xtensor QUIET)
+if(TARGET xtensor)
+  espalier_component(io)
+  target_link_libraries(${espalier_target} INTERFACE espalier::core xtensor)
+else()
+  espalier_missing(io "xtensor (Debian: libxtensor-dev)")
+endif()
+
+# Everything that was found, for #include <espalier/espalier.hpp>.
+espalier_component(espalier)
+foreach(name core openmp mpi io)
+  if(Espalier_${name}_FOUND)
+    target_link_libraries(${espalier_target} INTERFACE espalier::${name})
+  endif()
+endforeach()
+
+# Programs of more than some 500 instructions need more than the compilers' default limits on constant evaluation.
+espalier_component(large_programs)
+target_compile_options(${espalier_target} INTERFACE
+  $<$<CXX_COMPILER_ID:Clang,AppleClang>:-fconstexpr-steps=200000000>
+  $<$<CXX_COMPILER_ID:Clang,AppleClang>:-fbracket-depth=4096>
+  $<$<CXX_COMPILER_ID:GNU>:-fconstexpr-ops-limit=2000000000>
+  $<$<CXX_COMPILER_ID:GNU>:-fconstexpr-loop-limit=16777216>)

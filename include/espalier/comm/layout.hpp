@@ -1,0 +1,293 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/config.hpp>
+#include <espalier/shape/dtype.hpp>
+#include <espalier/shape/storage.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace espalier::comm {
+
+/// Dimensions a box may have; collapse neighbouring ones first (`collapsed`).
+inline constexpr int block_rank = 4;
+
+/// A box of elements that lies strided in a source and in a target buffer. Units: elements. The innermost dimension is
+/// the last; an unused dimension has extent 1. A box with an extent of 0 is empty: uneven shards have such boxes.
+/// "Packed order" is row-major over the extents, and is how the box travels.
+struct block {
+  std::int64_t extent[block_rank] = {1, 1, 1, 1};
+  std::int64_t source_stride[block_rank] = {0, 0, 0, 0};
+  std::int64_t target_stride[block_rank] = {0, 0, 0, 0};
+  std::int64_t source_offset = 0;
+  std::int64_t target_offset = 0;
+
+  [[nodiscard]] constexpr std::int64_t elements() const { return extent[0] * extent[1] * extent[2] * extent[3]; }
+  [[nodiscard]] constexpr bool empty() const { return elements() == 0; }
+
+  [[nodiscard]] friend constexpr bool operator==(const block&, const block&) = default;
+};
+
+/// The box of `count` elements that lies contiguously on both sides.
+[[nodiscard]] constexpr block contiguous_block(std::int64_t count, std::int64_t source_offset = 0,
+                                               std::int64_t target_offset = 0) {
+  block box;
+  box.extent[block_rank - 1] = count;
+  box.source_stride[block_rank - 1] = 1;
+  box.target_stride[block_rank - 1] = 1;
+  box.source_offset = source_offset;
+  box.target_offset = target_offset;
+  return box;
+}
+
+/// A box that contains nothing.
+[[nodiscard]] constexpr block empty_block() { return contiguous_block(0); }
+
+/// The same copy with as few and as long dimensions as possible: unit dimensions dropped, dimensions merged where both
+/// sides continue. Fewer dimensions make longer inner runs, which is all the speed a copy has.
+/// @post `collapsed(b).elements() == b.elements()`
+[[nodiscard]] constexpr block collapsed(const block& box) {
+  if (box.empty()) return empty_block();
+  block result = contiguous_block(1, box.source_offset, box.target_offset);
+  int place = block_rank;  // dimensions [place, block_rank) of the result are filled
+  for (int from = block_rank - 1; from >= 0; --from) {
+    if (box.extent[from] == 1) continue;
+    const bool continues = place < block_rank &&
+                           box.source_stride[from] == result.extent[place] * result.source_stride[place] &&
+                           box.target_stride[from] == result.extent[place] * result.target_stride[place];
+    if (continues) {
+      result.extent[place] *= box.extent[from];
+      continue;
+    }
+    --place;
+    result.extent[place] = box.extent[from];
+    result.source_stride[place] = box.source_stride[from];
+    result.target_stride[place] = box.target_stride[from];
+  }
+  return result;
+}
+
+/// What every member of a collective agrees on: who takes part, and where its bytes are counted.
+struct transfer_group {
+  /// World ranks in group order, this rank included. The order is also the order of every reduction.
+  std::vector<int> members;
+  /// Index of this rank in `members`.
+  int self = 0;
+  /// Index of the byte counter; the caller gives each kind of collective and axis group its own.
+  int channel = 0;
+};
+
+/// What one rank does in a collective that moves boxes between the members of a group.
+struct transfer : transfer_group {
+  /// Per member: the box of this rank's source that goes there; its target side is the packed message.
+  std::vector<block> outgoing;
+  /// Per member k: the source side lies in member k's OWN source buffer, the target side in this rank's target.
+  /// @pre `incoming[k].elements()` equals what member k has in its `outgoing` for this rank.
+  std::vector<block> incoming;
+  dtype type = dtype::f32;
+};
+
+/// Bytes this rank sends to other members in `moves`; what stays on the rank costs nothing.
+[[nodiscard]] constexpr std::int64_t sent_bytes(const transfer& moves) {
+  std::int64_t elements = 0;
+  for (std::size_t k = 0; k < moves.outgoing.size(); ++k) {
+    if (k != static_cast<std::size_t>(moves.self)) elements += moves.outgoing[k].elements();
+  }
+  return elements * size_of(moves.type);
+}
+
+/// Elements [begin, end) of a buffer.
+struct element_range {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  [[nodiscard]] constexpr std::int64_t size() const { return end - begin; }
+};
+
+/// Which elements of `count` member `index` of `members` reduces in an all-reduce: the first `count % members` ranges
+/// are one element longer than the others.
+[[nodiscard]] constexpr element_range owned_range(std::int64_t count, int members, int index) {
+  const std::int64_t base = count / members;
+  const std::int64_t longer = count % members;
+  const std::int64_t begin = index * base + std::min<std::int64_t>(index, longer);
+  return {begin, begin + base + (index < longer ? 1 : 0)};
+}
+
+/// Bytes member `self` of `members` sends in one all-reduce of `count` elements: everyone's part of its own values,
+/// then its own part of the result to everyone; 2(n-1)/n of the buffer when it divides evenly. Equal to what the
+/// run-time counter shows.
+[[nodiscard]] constexpr std::int64_t all_reduce_sent_bytes(std::int64_t count, std::int64_t element_size, int members,
+                                                           int self) {
+  const std::int64_t own = owned_range(count, members, self).size();
+  return (count - own + own * (members - 1)) * element_size;
+}
+
+}  // namespace espalier::comm
+
+namespace espalier::detail {
+
+using comm::block;
+using comm::block_rank;
+
+/// Visits packed elements [first, first + count) of a box as inner runs: `visit(source, target, length)` with the
+/// indices of the run's first element on both sides.
+template <class Visit>
+constexpr void for_each_run(const block& box, std::int64_t first, std::int64_t count, Visit visit) {
+  if (count <= 0) return;
+  constexpr int inner = block_rank - 1;
+  const std::int64_t row = box.extent[inner];
+  std::int64_t column = first % row;
+  std::int64_t rest = first / row;
+  std::int64_t index[inner] = {};
+  std::int64_t source = box.source_offset;
+  std::int64_t target = box.target_offset;
+  for (int d = inner - 1; d >= 0; --d) {
+    index[d] = rest % box.extent[d];
+    rest /= box.extent[d];
+    source += index[d] * box.source_stride[d];
+    target += index[d] * box.target_stride[d];
+  }
+  while (count > 0) {
+    const std::int64_t length = std::min(row - column, count);
+    visit(source + column * box.source_stride[inner], target + column * box.target_stride[inner], length);
+    count -= length;
+    column = 0;
+    for (int d = inner - 1; d >= 0; --d) {
+      source += box.source_stride[d];
+      target += box.target_stride[d];
+      if (++index[d] < box.extent[d]) break;
+      source -= box.extent[d] * box.source_stride[d];
+      target -= box.extent[d] * box.target_stride[d];
+      index[d] = 0;
+    }
+  }
+}
+
+template <class T>
+void copy_run(T* target, std::int64_t target_step, const T* source, std::int64_t source_step, std::int64_t length) {
+  if (source_step == 1 && target_step == 1) {
+    std::memcpy(target, source, static_cast<std::size_t>(length) * sizeof(T));
+    return;
+  }
+  ESPALIER_VECTORISE
+  for (std::int64_t i = 0; i < length; ++i) target[i * target_step] = source[i * source_step];
+}
+
+/// Source side of packed elements [first, first + count) into contiguous `packed`.
+template <class T>
+void pack_range(T* packed, const T* source, const block& box, std::int64_t first, std::int64_t count) {
+  const std::int64_t step = box.source_stride[block_rank - 1];
+  for_each_run(box, first, count, [&](std::int64_t from, std::int64_t, std::int64_t length) {
+    copy_run(packed, 1, source + from, step, length);
+    packed += length;
+  });
+}
+
+/// Contiguous `packed` to the target side of packed elements [first, first + count).
+template <class T>
+void unpack_range(T* target, const T* packed, const block& box, std::int64_t first, std::int64_t count) {
+  const std::int64_t step = box.target_stride[block_rank - 1];
+  for_each_run(box, first, count, [&](std::int64_t, std::int64_t to, std::int64_t length) {
+    copy_run(target + to, step, packed, 1, length);
+    packed += length;
+  });
+}
+
+/// Where packed elements [first, first + count) start if they lie contiguously on one side, else -1.
+[[nodiscard]] constexpr std::int64_t contiguous_start(const std::int64_t (&extent)[block_rank],
+                                                      const std::int64_t (&stride)[block_rank], std::int64_t offset,
+                                                      std::int64_t first, std::int64_t count) {
+  std::int64_t run = 1;  // elements that follow one another on this side, seen from the inside
+  std::int64_t start = offset;
+  std::int64_t rest = first;
+  bool unbroken = true;
+  for (int d = block_rank - 1; d >= 0; --d) {
+    if (extent[d] == 0) return offset;
+    if (extent[d] > 1 && unbroken) {
+      unbroken = stride[d] == run;
+      if (unbroken) run *= extent[d];
+    }
+    start += rest % extent[d] * stride[d];
+    rest /= extent[d];
+  }
+  return count <= 1 || first % run + count <= run ? start : -1;
+}
+
+[[nodiscard]] constexpr std::int64_t contiguous_source(const block& box, std::int64_t first, std::int64_t count) {
+  return contiguous_start(box.extent, box.source_stride, box.source_offset, first, count);
+}
+
+[[nodiscard]] constexpr std::int64_t contiguous_target(const block& box, std::int64_t first, std::int64_t count) {
+  return contiguous_start(box.extent, box.target_stride, box.target_offset, first, count);
+}
+
+/// Calls `visit(T{})` with the storage type of `type`.
+template <class Visit>
+decltype(auto) with_storage(dtype type, Visit visit) {
+  switch (type) {
+    case dtype::f64: return visit(double{});
+    case dtype::bf16: return visit(bfloat16{});
+    case dtype::i32: return visit(std::int32_t{});
+    case dtype::boolean: return visit(bool{});
+    case dtype::f32: break;
+  }
+  return visit(float{});
+}
+
+/// `pack_range` where the element type is known at run time.
+inline void pack_range(dtype type, void* packed, const void* source, const block& box, std::int64_t first,
+                       std::int64_t count) {
+  with_storage(type, [&]<class T>(T) {
+    pack_range(static_cast<T*>(packed), static_cast<const T*>(source), box, first, count);
+  });
+}
+
+}  // namespace espalier::detail
+
+namespace espalier::comm {
+
+/// Copies the box from `source` to `target`.
+/// @pre the two sides do not overlap
+template <class T>
+void copy_block(T* target, const T* source, const block& box) {
+  const std::int64_t from = box.source_stride[block_rank - 1];
+  const std::int64_t to = box.target_stride[block_rank - 1];
+  detail::for_each_run(box, 0, box.elements(), [&](std::int64_t s, std::int64_t t, std::int64_t length) {
+    detail::copy_run(target + t, to, source + s, from, length);
+  });
+}
+
+/// Source side of the box into `packed`, `box.elements()` elements in packed order.
+template <class T>
+void pack(T* packed, const T* source, const block& box) {
+  detail::pack_range(packed, source, box, 0, box.elements());
+}
+
+/// `packed`, `box.elements()` elements in packed order, to the target side of the box.
+template <class T>
+void unpack(T* target, const T* packed, const block& box) {
+  detail::unpack_range(target, packed, box, 0, box.elements());
+}
+
+/// `copy_block` where the element type is known at run time.
+inline void copy_block(dtype type, void* target, const void* source, const block& box) {
+  detail::with_storage(type, [&]<class T>(T) {
+    copy_block(static_cast<T*>(target), static_cast<const T*>(source), box);
+  });
+}
+
+/// `pack` where the element type is known at run time.
+inline void pack(dtype type, void* packed, const void* source, const block& box) {
+  detail::with_storage(type, [&]<class T>(T) { pack(static_cast<T*>(packed), static_cast<const T*>(source), box); });
+}
+
+/// `unpack` where the element type is known at run time.
+inline void unpack(dtype type, void* target, const void* packed, const block& box) {
+  detail::with_storage(type, [&]<class T>(T) { unpack(static_cast<T*>(target), static_cast<const T*>(packed), box); });
+}
+
+}  // namespace espalier::comm

@@ -1,0 +1,540 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/comm/communicator.hpp>
+#include <espalier/comm/mpi_compat.hpp>
+#include <espalier/comm/mpi_requests.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace espalier::comm {
+
+/// What may be tuned. Every rank must be given the same values.
+struct mpi_options {
+  /// The longest wait without progress.
+  std::chrono::duration<double> deadline = default_deadline();
+  /// Bytes of one message of a reduction: small enough that it is reduced out of the cache.
+  std::int64_t piece_bytes = std::int64_t{256} << 10;
+  /// Pieces of a reduction in flight, 1 to 4.
+  int window = 2;
+  /// All-reduces between two ranks up to this size swap whole buffers: half the latency, the same bytes.
+  std::int64_t direct_bytes = std::int64_t{256} << 10;
+  /// Bytes of one message otherwise. MPI 3 counts are `int`.
+  std::int64_t message_bytes = std::int64_t{1} << 30;
+};
+
+/// A device that is an MPI rank.
+///
+/// Everything is non-blocking point-to-point on ONE duplicate of the given communicator, whatever the group. A
+/// sub-communicator per group would have to be created collectively, in one order on all ranks, by blocking calls that
+/// no deadline can guard; and the only thing it would give, a private tag space, is had by numbering the operations of
+/// each pair of ranks. Groups may so be as many as there are axis subsets, and cost nothing.
+///
+/// Only the thread that uses it calls MPI (`MPI_THREAD_FUNNELED` is enough). Constructing it is collective.
+class mpi_communicator {
+ public:
+  explicit mpi_communicator(const boost::mpi::communicator& base = boost::mpi::communicator(), mpi_options options = {})
+      : options_(options),
+        communicator_(duplicate(base)),
+        requests_(detect_oversubscription(communicator_), options.deadline),
+        rank_(communicator_.rank()),
+        size_(communicator_.size()),
+        operations_(static_cast<std::size_t>(communicator_.size()), 0) {
+    MPI_Comm_set_errhandler(communicator_, detail::errors_return());
+    options_.window = std::clamp(options_.window, 1, max_window);
+    world_.members.resize(static_cast<std::size_t>(size_));
+    for (int k = 0; k < size_; ++k) world_.members[static_cast<std::size_t>(k)] = k;
+    world_.self = rank_;
+    requests_.reserve(static_cast<std::size_t>(2 * size_));
+  }
+  mpi_communicator(const mpi_communicator&) = delete;
+  mpi_communicator& operator=(const mpi_communicator&) = delete;
+
+  ~mpi_communicator() {
+    // After an error, messages may still be under way: were the communicator freed, its number could be given to a new
+    // one, which would receive them. Kept until the process ends.
+    if (broken_) (void)new boost::mpi::communicator(communicator_);  // NOLINT: leaked on purpose
+  }
+
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return size_; }
+
+  void prepare(const transfer& moves) {
+    detail::require_consistent(moves, rank_, size_);
+    prepare(static_cast<const transfer_group&>(moves));
+    (void)incoming_staging_.reserve(staging_bytes(moves, moves.incoming, &detail::contiguous_target));
+    (void)outgoing_staging_.reserve(staging_bytes(moves, moves.outgoing, &detail::contiguous_source));
+    std::size_t messages = 0;
+    for (const block& box : moves.incoming) messages += message_count(box.elements() * size_of(moves.type));
+    for (const block& box : moves.outgoing) messages += message_count(box.elements() * size_of(moves.type));
+    requests_.reserve(messages);
+  }
+  void prepare(const transfer_group& group) {
+    detail::require_consistent(group, rank_, size_);
+    counters_.reserve(group.channel);
+    const auto members = static_cast<std::int64_t>(group.members.size());
+    (void)incoming_staging_.reserve(std::max(options_.window * members * options_.piece_bytes, options_.direct_bytes));
+    (void)outgoing_staging_.reserve(options_.window * members * options_.piece_bytes);
+    requests_.reserve(static_cast<std::size_t>(options_.window * 4 * members));
+    parts_.reserve(group.members.size());
+    staged_.reserve(group.members.size());
+  }
+
+  void exchange(const transfer& moves, const void* source, void* target) {
+    operation_ = "exchange";
+    guarded(moves, [&] {
+      post_receives(moves, static_cast<std::byte*>(target));
+      post_sends(moves, static_cast<const std::byte*>(source));
+      const block& own = moves.incoming[static_cast<std::size_t>(moves.self)];
+      copy_block(moves.type, target, source, own);  // while the others' boxes travel
+      drain([&](std::size_t place) { unpack_arrived(moves, target, place); });
+    });
+    counters_.add(moves.channel, sent_bytes(moves));
+  }
+
+  void reduce_exchange(const transfer& moves, const void* source, void* target, reduction kind) {
+    operation_ = "reduce_exchange";
+    detail::require_reducible(moves.type, kind, where_);
+    detail::require_one_size(moves, where_);
+    guarded(moves, [&] {
+      run_pipeline({&moves, &moves, moves.type, kind, static_cast<const std::byte*>(source),
+                    static_cast<std::byte*>(target), 0});
+    });
+    counters_.add(moves.channel, sent_bytes(moves));
+  }
+
+  void all_reduce(const transfer_group& group, const void* source, void* target, std::int64_t count, dtype type,
+                  reduction kind) {
+    operation_ = "all_reduce";
+    detail::require_reducible(type, kind, where_);
+    const reduce_job job{&group, nullptr, type, kind, static_cast<const std::byte*>(source),
+                         static_cast<std::byte*>(target), count};
+    guarded(group, [&] {
+      if (group.members.size() == 2 && count * size_of(type) <= options_.direct_bytes) {
+        swap_and_reduce(job);
+      } else {
+        run_pipeline(job);
+      }
+    });
+    counters_.add(group.channel, all_reduce_sent_bytes(count, size_of(type), static_cast<int>(group.members.size()),
+                                                       group.self));
+  }
+
+  /// Every rank tells every other one that it is here: more messages than a tree, but an expired wait then knows
+  /// exactly who is missing. Not for inner loops on many ranks.
+  void barrier() {
+    operation_ = "barrier";
+    guarded(world_, [&] {
+      for (int k = 0; k < size_; ++k) {
+        if (k != rank_) receive(requests_.append(), nullptr, 0, k, tag(k, 0, 0));
+      }
+      for (int k = 0; k < size_; ++k) {
+        if (k != rank_) send(requests_.append(), nullptr, 0, k, tag(k, 0, 0));
+      }
+      drain([](std::size_t) {});
+    });
+  }
+
+  /// `bytes` bytes at `data`, from rank `root` to all; sent by the root itself to each.
+  void broadcast(void* data, std::int64_t bytes, int root) {
+    operation_ = "broadcast";
+    guarded(world_, [&] {
+      std::byte* memory = static_cast<std::byte*>(data);
+      if (rank_ != root) {
+        receive_messages(memory, bytes, root);
+      } else {
+        for (int k = 0; k < size_; ++k) {
+          if (k != rank_) send_messages(memory, bytes, k);
+        }
+      }
+      drain([](std::size_t) {});
+    });
+  }
+
+  [[nodiscard]] std::span<const std::int64_t> counters() const { return counters_.view(); }
+  void reset_counters() { counters_.reset(); }
+
+  void set_context(const context* where) { where_ = where; }
+
+  /// Writes one message to stderr and ends all ranks with a non-zero code. Does not return.
+  [[noreturn]] void abort(const std::string& reason) {
+    std::string text = "espalier: rank " + std::to_string(rank_) + " of " + std::to_string(size_) + " stopped: ";
+    text += reason;
+    if (reason.find("instruction: ") == std::string::npos) text += detail::during(where_);
+    text += '\n';
+    // One write: the lines of several ranks stay whole.
+    std::fwrite(text.data(), 1, text.size(), stderr);
+    std::fflush(stderr);
+    boost::mpi::environment::abort(1);
+    std::abort();
+  }
+
+ private:
+  static constexpr int max_window = 4;
+  static constexpr std::int64_t staging_alignment = 64;
+
+  /// A reduction in pieces; an all-reduce when `moves` is null.
+  struct reduce_job {
+    const transfer_group* group;
+    const transfer* moves;
+    dtype type;
+    reduction kind;
+    const std::byte* source;
+    std::byte* target;
+    std::int64_t count;
+
+    [[nodiscard]] int members() const { return static_cast<int>(group->members.size()); }
+    [[nodiscard]] bool gathers() const { return moves == nullptr; }
+    /// What member k reduces: source side in this rank's source.
+    [[nodiscard]] block share_of(int k) const {
+      if (moves != nullptr) return moves->outgoing[static_cast<std::size_t>(k)];
+      const element_range range = owned_range(count, members(), k);
+      return contiguous_block(range.size(), range.begin, range.begin);
+    }
+    /// What this rank reduces: source side in its source, target side in its target.
+    [[nodiscard]] block own() const {
+      return moves != nullptr ? moves->incoming[static_cast<std::size_t>(moves->self)] : share_of(group->self);
+    }
+  };
+
+  /// One piece of everybody's share on its way.
+  struct pipeline_slot {
+    std::int64_t piece = 0;
+    int contributions = 0;  // still to arrive before this rank's piece can be reduced
+    int open = 0;           // requests that have not ended
+  };
+
+  enum stage : int { contribution_in, contribution_out, result_in, result_out };
+
+  struct staged_box {
+    std::byte* memory = nullptr;  // null: received in place
+    int messages = 0;             // still to arrive
+  };
+
+  static boost::mpi::communicator duplicate(const boost::mpi::communicator& base) {
+    if (!boost::mpi::environment::initialized()) {
+      throw comm_error("MPI is not initialised: construct a boost::mpi::environment first");
+    }
+    return {MPI_Comm(base), boost::mpi::comm_duplicate};
+  }
+
+  static bool detect_oversubscription(const boost::mpi::communicator& world) {
+    MPI_Comm node{};
+    int ranks = 1;
+    MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+    MPI_Comm_size(node, &ranks);
+    MPI_Comm_free(&node);
+    return ranks > detail::machine_processors();
+  }
+
+  void check(int code, const char* routine) const { detail::check_mpi(code, routine, rank_, where_); }
+
+  /// Runs one operation of `group`; afterwards its pairs of ranks count one operation more, whoever sent anything.
+  template <class Operation>
+  void guarded(const transfer_group& group, Operation operation) {
+    if (broken_) {
+      throw comm_error("rank " + std::to_string(rank_) + ": an earlier operation of this communicator failed" +
+                       detail::during(where_));
+    }
+    requests_.reset(0);
+    try {
+      operation();
+    } catch (...) {
+      broken_ = true;
+      requests_.abandon();
+      throw;
+    }
+    for (const int member : group.members) ++operations_[static_cast<std::size_t>(member)];
+  }
+
+  template <class Finished>
+  void drain(Finished finished) {
+    const auto result = requests_.drain(finished, [this](int code) { check(code, "MPI_Testsome"); });
+    if (result == detail::request_table::outcome::all_done) return;
+    throw comm_error(
+        detail::expired_text(rank_, operation_, requests_.deadline(), requests_.missing(), where_));
+  }
+
+  /// Tells consecutive operations of a pair, the two directions of an all-reduce, and the slots of its window apart.
+  /// Fits into the 15 bits that MPI guarantees.
+  [[nodiscard]] int tag(int rank, int phase, int slot) const {
+    return (operations_[static_cast<std::size_t>(rank)] % 4096) * 8 + phase * 4 + slot;
+  }
+
+  void send(std::size_t place, const void* data, std::int64_t bytes, int rank, int label) {
+    MPI_Request* request = requests_.start(place, rank, false);
+    check(MPI_Isend(data, static_cast<int>(bytes), detail::bytes_type(), rank, label, communicator_, request),
+          "MPI_Isend");
+  }
+
+  void receive(std::size_t place, void* data, std::int64_t bytes, int rank, int label) {
+    MPI_Request* request = requests_.start(place, rank, true);
+    check(MPI_Irecv(data, static_cast<int>(bytes), detail::bytes_type(), rank, label, communicator_, request),
+          "MPI_Irecv");
+  }
+
+  // ---- exchange -------------------------------------------------------------------------------------------------
+
+  [[nodiscard]] std::size_t message_count(std::int64_t bytes) const {
+    return static_cast<std::size_t>((bytes + options_.message_bytes - 1) / options_.message_bytes);
+  }
+
+  void send_messages(const std::byte* data, std::int64_t bytes, int rank) {
+    for (std::int64_t done = 0; done < bytes; done += options_.message_bytes) {
+      send(requests_.append(), data + done, std::min(options_.message_bytes, bytes - done), rank, tag(rank, 0, 0));
+    }
+  }
+
+  void receive_messages(std::byte* data, std::int64_t bytes, int rank) {
+    for (std::int64_t done = 0; done < bytes; done += options_.message_bytes) {
+      receive(requests_.append(), data + done, std::min(options_.message_bytes, bytes - done), rank, tag(rank, 0, 0));
+    }
+  }
+
+  static std::int64_t aligned(std::int64_t bytes) {
+    return (bytes + staging_alignment - 1) / staging_alignment * staging_alignment;
+  }
+
+  template <class Start>
+  static std::int64_t staging_bytes(const transfer& moves, const std::vector<block>& boxes, Start start) {
+    std::int64_t bytes = 0;
+    for (std::size_t k = 0; k < boxes.size(); ++k) {
+      const block& box = boxes[k];
+      const bool staged = k != static_cast<std::size_t>(moves.self) && start(box, 0, box.elements()) < 0;
+      if (staged) bytes += aligned(box.elements() * size_of(moves.type));
+    }
+    return bytes;
+  }
+
+  /// Members other than this one, starting behind it, so that not everybody sends to the same rank first.
+  template <class Visit>
+  static void for_each_peer(const transfer_group& group, Visit visit) {
+    const int members = static_cast<int>(group.members.size());
+    for (int step = 1; step < members; ++step) {
+      const auto k = static_cast<std::size_t>((group.self + step) % members);
+      visit(k, group.members[k]);
+    }
+  }
+
+  void post_receives(const transfer& moves, std::byte* target) {
+    const std::int64_t element = size_of(moves.type);
+    std::byte* staging = incoming_staging_.reserve(staging_bytes(moves, moves.incoming, &detail::contiguous_target));
+    staged_.assign(moves.members.size(), {});
+    for_each_peer(moves, [&](std::size_t k, int rank) {
+      const block& box = moves.incoming[k];
+      const std::int64_t bytes = box.elements() * element;
+      const std::int64_t start = detail::contiguous_target(box, 0, box.elements());
+      staged_[k].messages = static_cast<int>(message_count(bytes));
+      if (start >= 0) {
+        receive_messages(target + start * element, bytes, rank);
+        return;
+      }
+      staged_[k].memory = staging;
+      receive_messages(staging, bytes, rank);
+      staging += aligned(bytes);
+    });
+  }
+
+  void post_sends(const transfer& moves, const std::byte* source) {
+    const std::int64_t element = size_of(moves.type);
+    std::byte* staging = outgoing_staging_.reserve(staging_bytes(moves, moves.outgoing, &detail::contiguous_source));
+    for_each_peer(moves, [&](std::size_t k, int rank) {
+      const block& box = moves.outgoing[k];
+      const std::int64_t bytes = box.elements() * element;
+      const std::int64_t start = detail::contiguous_source(box, 0, box.elements());
+      if (start >= 0) {
+        send_messages(source + start * element, bytes, rank);
+        return;
+      }
+      pack(moves.type, staging, source, box);
+      send_messages(staging, bytes, rank);
+      staging += aligned(bytes);
+    });
+  }
+
+  void unpack_arrived(const transfer& moves, void* target, std::size_t place) {
+    const detail::request_table::entry& ended = requests_.at(place);
+    if (!ended.incoming) return;
+    const auto found = std::find(moves.members.begin(), moves.members.end(), ended.rank);
+    const auto k = static_cast<std::size_t>(found - moves.members.begin());
+    staged_box& box = staged_[k];
+    if (--box.messages == 0 && box.memory != nullptr) unpack(moves.type, target, box.memory, moves.incoming[k]);
+  }
+
+  // ---- reductions -----------------------------------------------------------------------------------------------
+
+  [[nodiscard]] std::int64_t piece_elements(const reduce_job& job) const {
+    return std::max<std::int64_t>(options_.piece_bytes / size_of(job.type), 1);
+  }
+
+  /// Elements of a share in piece `piece`.
+  [[nodiscard]] std::int64_t piece_length(const reduce_job& job, std::int64_t elements, std::int64_t piece) const {
+    const std::int64_t most = piece_elements(job);
+    return std::clamp<std::int64_t>(elements - piece * most, 0, most);
+  }
+
+  [[nodiscard]] std::byte* slot_memory(std::byte* staging, const reduce_job& job, int slot, int k) const {
+    return staging + (std::int64_t{slot} * job.members() + k) * piece_elements(job) * size_of(job.type);
+  }
+
+  [[nodiscard]] static std::size_t place_of(const reduce_job& job, int slot, stage what, int k) {
+    return static_cast<std::size_t>((slot * 4 + what) * job.members() + k);
+  }
+
+  [[nodiscard]] std::int64_t piece_count(const reduce_job& job) const {
+    std::int64_t longest = job.own().elements();
+    for (int k = 0; k < job.members(); ++k) longest = std::max(longest, job.share_of(k).elements());
+    return (longest + piece_elements(job) - 1) / piece_elements(job);
+  }
+
+  /// Reduce-scatter, and for an all-reduce all-gather, of one piece of every share after the other, `window` at a time:
+  /// while one is reduced the next arrives, and what was reduced is sent on while it is in the cache.
+  void run_pipeline(const reduce_job& job) {
+    const std::int64_t pieces = piece_count(job);
+    const std::int64_t slots = std::min<std::int64_t>(options_.window, pieces);
+    const std::int64_t staging = slots * job.members() * piece_elements(job) * size_of(job.type);
+    (void)incoming_staging_.reserve(staging);
+    (void)outgoing_staging_.reserve(staging);
+    requests_.reset(static_cast<std::size_t>(slots * 4 * job.members()));
+    for (int slot = 0; slot < slots; ++slot) start_piece(job, slot, slot, pieces);
+    drain([&](std::size_t place) { advance(job, place, pieces); });
+  }
+
+  /// Starts piece `piece` in a slot; goes on to the slot's next pieces when this one needs no message.
+  void start_piece(const reduce_job& job, int slot, std::int64_t piece, std::int64_t pieces) {
+    for (; piece < pieces; piece += options_.window) {
+      pipeline_slot& state = slots_[static_cast<std::size_t>(slot)];
+      state = {piece, 0, 0};
+      receive_contributions(job, slot);
+      send_contributions(job, slot);
+      if (state.contributions == 0) reduce_piece(job, slot);
+      if (state.open > 0) return;
+    }
+  }
+
+  void receive_contributions(const reduce_job& job, int slot) {
+    pipeline_slot& state = slots_[static_cast<std::size_t>(slot)];
+    const std::int64_t length = piece_length(job, job.own().elements(), state.piece);
+    if (length == 0) return;
+    std::byte* staging = incoming_staging_.reserve(0);
+    for_each_peer(*job.group, [&](std::size_t k, int rank) {
+      const int member = static_cast<int>(k);
+      receive(place_of(job, slot, contribution_in, member), slot_memory(staging, job, slot, member),
+              length * size_of(job.type), rank, tag(rank, 0, slot));
+      ++state.contributions;
+      ++state.open;
+    });
+  }
+
+  void send_contributions(const reduce_job& job, int slot) {
+    pipeline_slot& state = slots_[static_cast<std::size_t>(slot)];
+    const std::int64_t element = size_of(job.type);
+    const std::int64_t first = state.piece * piece_elements(job);
+    for_each_peer(*job.group, [&](std::size_t k, int rank) {
+      const int member = static_cast<int>(k);
+      const block share = job.share_of(member);
+      const std::int64_t length = piece_length(job, share.elements(), state.piece);
+      if (length == 0) return;
+      const std::int64_t start = detail::contiguous_source(share, first, length);
+      const std::byte* data = job.source + start * element;
+      if (start < 0) {
+        std::byte* packed = slot_memory(outgoing_staging_.reserve(0), job, slot, member);
+        detail::pack_range(job.type, packed, job.source, share, first, length);
+        data = packed;
+      }
+      send(place_of(job, slot, contribution_out, member), data, length * element, rank, tag(rank, 0, slot));
+      ++state.open;
+    });
+  }
+
+  void reduce_piece(const reduce_job& job, int slot) {
+    pipeline_slot& state = slots_[static_cast<std::size_t>(slot)];
+    const block own = job.own();
+    const std::int64_t element = size_of(job.type);
+    const std::int64_t first = state.piece * piece_elements(job);
+    const std::int64_t length = piece_length(job, own.elements(), state.piece);
+    if (length == 0) return;
+    parts_.resize(job.group->members.size());
+    std::byte* staging = incoming_staging_.reserve(0);
+    for (int k = 0; k < job.members(); ++k) {
+      parts_[static_cast<std::size_t>(k)] = {slot_memory(staging, job, slot, k), nullptr};
+    }
+    parts_[static_cast<std::size_t>(job.group->self)] = {job.source, &own};
+    detail::reduce_range(job.type, job.kind, job.target, own, first, length, parts_.data(), job.members());
+    if (!job.gathers()) return;
+    const std::byte* result = job.target + (own.target_offset + first) * element;
+    for_each_peer(*job.group, [&](std::size_t k, int rank) {
+      const std::size_t place = place_of(job, slot, result_out, static_cast<int>(k));
+      send(place, result, length * element, rank, tag(rank, 1, slot));
+      ++state.open;
+    });
+  }
+
+  /// Member k has this rank's contribution to its piece: its result can come, into the same place of the target. Not
+  /// asked for earlier: in place, that memory was still being sent.
+  void receive_result(const reduce_job& job, int slot, int k) {
+    pipeline_slot& state = slots_[static_cast<std::size_t>(slot)];
+    const block share = job.share_of(k);
+    const std::int64_t length = piece_length(job, share.elements(), state.piece);
+    const std::int64_t first = share.target_offset + state.piece * piece_elements(job);
+    const int rank = job.group->members[static_cast<std::size_t>(k)];
+    receive(place_of(job, slot, result_in, k), job.target + first * size_of(job.type), length * size_of(job.type), rank,
+            tag(rank, 1, slot));
+    ++state.open;
+  }
+
+  void advance(const reduce_job& job, std::size_t place, std::int64_t pieces) {
+    const int k = static_cast<int>(place) % job.members();
+    const int slot = static_cast<int>(place) / job.members() / 4;
+    const auto what = static_cast<stage>(static_cast<int>(place) / job.members() % 4);
+    pipeline_slot& state = slots_[static_cast<std::size_t>(slot)];
+    if (what == contribution_in && --state.contributions == 0) reduce_piece(job, slot);
+    if (what == contribution_out && job.gathers()) receive_result(job, slot, k);
+    if (--state.open == 0) start_piece(job, slot, state.piece + options_.window, pieces);
+  }
+
+  /// Two ranks, few bytes: each gets all of the other's values and reduces everything, in the same order.
+  void swap_and_reduce(const reduce_job& job) {
+    const int peer = 1 - job.group->self;
+    const int rank = job.group->members[static_cast<std::size_t>(peer)];
+    const std::int64_t bytes = job.count * size_of(job.type);
+    std::byte* staging = incoming_staging_.reserve(bytes);
+    if (bytes > 0) {
+      receive(requests_.append(), staging, bytes, rank, tag(rank, 0, 0));
+      send(requests_.append(), job.source, bytes, rank, tag(rank, 0, 0));
+    }
+    drain([](std::size_t) {});
+    std::array<contribution, 2> parts;
+    parts[static_cast<std::size_t>(peer)] = {staging, nullptr};
+    parts[static_cast<std::size_t>(job.group->self)] = {job.source, nullptr};
+    detail::reduce_range(job.type, job.kind, job.target, contiguous_block(job.count), 0, job.count, parts.data(), 2);
+  }
+
+  mpi_options options_;
+  boost::mpi::communicator communicator_;
+  detail::request_table requests_;
+  int rank_;
+  int size_;
+  std::vector<int> operations_;  // per rank: operations in which both took part
+  transfer_group world_;
+  const char* operation_ = "";
+  const context* where_ = nullptr;
+  bool broken_ = false;
+  detail::staging_buffer incoming_staging_;
+  detail::staging_buffer outgoing_staging_;
+  std::vector<staged_box> staged_;
+  std::vector<contribution> parts_;
+  std::array<pipeline_slot, max_window> slots_;
+  detail::byte_counters counters_;
+};
+
+static_assert(Communicator<mpi_communicator>);
+
+}  // namespace espalier::comm

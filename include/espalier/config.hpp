@@ -1,0 +1,34 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/version.hpp>
+
+#if !defined(__cplusplus) || __cplusplus < 202002L
+#error "Espalier needs C++20: compile with -std=c++20"
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+#define ESPALIER_RESTRICT __restrict__
+#define ESPALIER_ALWAYS_INLINE [[gnu::always_inline]] inline
+#else
+#define ESPALIER_RESTRICT
+#define ESPALIER_ALWAYS_INLINE inline
+#endif
+
+// OpenMP pragmas through one macro, so that a build without OpenMP stays free of unknown-pragma warnings.
+#define ESPALIER_PRAGMA(text) _Pragma(#text)
+#if defined(_OPENMP)
+#define ESPALIER_OMP(directive) ESPALIER_PRAGMA(omp directive)
+#else
+#define ESPALIER_OMP(directive)
+#endif
+
+// A loop whose iterations are independent: vectorise it without asking for a run-time overlap check.
+#if defined(__clang__)
+#define ESPALIER_VECTORISE ESPALIER_PRAGMA(clang loop vectorize(assume_safety))
+#elif defined(__GNUC__)
+#define ESPALIER_VECTORISE ESPALIER_PRAGMA(GCC ivdep)
+#else
+#define ESPALIER_VECTORISE
+#endif

@@ -1,0 +1,43 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/diagnostics/source_line.hpp>
+
+#include <concepts>
+#include <utility>
+
+namespace espalier {
+
+namespace detail {
+struct failure_tag {};
+}  // namespace detail
+
+/// A mistake found while tracing. It takes the place of the result and travels on through every later op, so that it
+/// is reported once, by `program`, however deep in loops and gradients it happened.
+/// `Reason` names what happened with the types involved.
+template <class Reason> struct failed : detail::failure_tag {
+  using reason = Reason;
+  source_line where;
+
+  constexpr failed() = default;
+  constexpr explicit failed(source_line line) : where(line) {}
+};
+
+template <class T>
+concept Failed = std::derived_from<T, detail::failure_tag>;
+
+namespace detail {
+
+/// The first mistake among the arguments of an op.
+template <class First, class... Rest> constexpr auto first_failure(const First& first, const Rest&... rest) {
+  if constexpr (Failed<First>) {
+    return first;
+  } else {
+    return first_failure(rest...);
+  }
+}
+
+}  // namespace detail
+
+}  // namespace espalier

@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/execute/buffer.hpp>
+#include <espalier/execute/world.hpp>
+#include <espalier/graph/tree.hpp>
+#include <espalier/shape/storage.hpp>
+
+#include <vector>
+
+namespace espalier {
+
+/// A tensor spread over the devices of a world: this process holds the shards of its own devices. Copies share the
+/// shards.
+template <TensorType Tensor> class sharded_array {
+ public:
+  using tensor = Tensor;
+  using value_type = storage_t<Tensor::type>;
+
+  sharded_array() = default;
+  /// Zeros, placed as given.
+  sharded_array(const world& where, const sharding& placement)
+      : mesh_(where.mesh_value()), placed_{Tensor::shape, placement} {
+    const std::int64_t bytes = local_extents().elements() * size_of(Tensor::type);
+    for (int k = 0; k < where.local_devices(); ++k) {
+      devices_.push_back(where.device(k));
+      shards_.emplace_back(bytes);
+    }
+  }
+
+  [[nodiscard]] bool empty() const { return shards_.empty(); }
+  [[nodiscard]] const layout& placed() const { return placed_; }
+  [[nodiscard]] int local_count() const { return static_cast<int>(shards_.size()); }
+  [[nodiscard]] int device(int local) const { return devices_[static_cast<std::size_t>(local)]; }
+  /// The shape of every shard's buffer, padding included.
+  [[nodiscard]] extents local_extents() const { return local_shape(mesh_, Tensor::shape, placed_.placement); }
+  /// Which elements of dimension `dim` a shard really holds.
+  [[nodiscard]] interval held(int local, int dim) const {
+    return local_interval(mesh_, Tensor::shape[dim], placed_.placement.dim[dim], device(local));
+  }
+  /// A shard's elements, dense and row-major in `local_extents()`.
+  [[nodiscard]] value_type* data(int local) const {
+    return static_cast<value_type*>(shards_[static_cast<std::size_t>(local)].data());
+  }
+
+  /// Calls f(element, flat index in the whole tensor) for every element this process holds.
+  template <class F> void for_each(const F& f) const {
+    const extents local = local_extents();
+    for (int k = 0; k < local_count(); ++k) {
+      std::int64_t count[max_rank]{};
+      std::int64_t start = 0;
+      bool any = true;
+      for (int d = 0; d < Tensor::rank; ++d) {
+        const interval here = held(k, d);
+        count[d] = here.size;
+        start += here.start * stride_of(Tensor::shape, d);
+        any = any && here.size > 0;
+      }
+      if (any) walk(data(k), start, local, &count[0], 0, f);
+    }
+  }
+
+ private:
+  template <class F>
+  static void walk(value_type* at, std::int64_t flat, const extents& local, const std::int64_t* count, int d,
+                   const F& f) {
+    if (d == Tensor::rank) {
+      f(*at, flat);
+      return;
+    }
+    const std::int64_t step = stride_of(local, d);
+    const std::int64_t whole = stride_of(Tensor::shape, d);
+    for (std::int64_t i = 0; i < count[d]; ++i) walk(at + i * step, flat + i * whole, local, count, d + 1, f);
+  }
+
+  mesh_shape mesh_;
+  layout placed_;
+  std::vector<int> devices_;
+  std::vector<shared_buffer> shards_;
+};
+
+/// Leaves that are data: `dense<arrays>` is a parameter tree at run time.
+struct arrays {
+  template <class Tensor> using of = sharded_array<plain<Tensor>>;
+};
+
+template <class T> inline constexpr bool is_sharded_array = false;
+template <class Tensor> inline constexpr bool is_sharded_array<sharded_array<Tensor>> = true;
+
+}  // namespace espalier

@@ -1,0 +1,178 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/execute/tables.hpp>
+
+#include <algorithm>
+#include <vector>
+
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
+namespace espalier::detail {
+
+/// Runs fused chains: all steps pass over one block of rows before the next block is touched, so that what they hand
+/// to each other stays in the first-level cache.
+class chain_runner {
+ public:
+  explicit chain_runner(const program_tables& t) : t_(t), base_(static_cast<std::size_t>(t.step_count)) {
+    threads_ = 1;
+#if defined(_OPENMP)
+    threads_ = omp_get_max_threads();
+#endif
+    numbers_.resize(static_cast<std::size_t>(t.step_count) * 3);
+    for (int s = 0; s < t.step_count; ++s) {
+      for (int k = 0; k < t.steps[s].operand_count; ++k) {
+        store(numbers_[static_cast<std::size_t>(3 * s + k)], t.steps[s].operand_type[k],
+              t.steps[s].operand[k].number);
+      }
+    }
+    for (int u = 0; u < t.unit_count; ++u) {
+      if (t.units[u].fused) per_thread_ = std::max(per_thread_, bytes_per_thread(t.chains[u]));
+    }
+  }
+
+  /// Bytes of scratch the chains need for all threads.
+  [[nodiscard]] std::int64_t scratch_bytes() const { return per_thread_ * threads_; }
+
+  /// Runs the chain of unit `u`. `address(id)` is where a value is, `interval_of(id)` its place on the device.
+  template <class Address, class Interval>
+  void run(int u, char* scratch, const Address& address, const Interval& interval_of) {
+    const fused_chain& chain = t_.chains[u];
+    for (int n = 0; n < chain.step_count; ++n) {
+      const int s = chain.first_step + n;
+      const fused_step& step = t_.steps[s];
+      bases& b = base_[static_cast<std::size_t>(s)];
+      for (int k = 0; k < step.operand_count; ++k) b.operand[k] = base_of(step.operand[k], address);
+      b.result = step.accumulates ? nullptr : base_of(step.result, address);
+      b.here = interval_of(step.instruction);
+    }
+    const std::int64_t blocks = (chain.rows + chain.block_rows - 1) / chain.block_rows;
+    const std::int64_t work = chain.rows * chain.columns * chain.step_count;
+    const std::int64_t threads = work < 32768 ? 1 : std::min<std::int64_t>(threads_, blocks);
+    if (threads == 1) {
+      run_blocks(chain, 0, blocks, scratch);
+    } else {
+      ESPALIER_OMP(parallel for num_threads(static_cast<int>(threads)) schedule(static))
+      for (std::int64_t t = 0; t < threads; ++t) {
+        run_blocks(chain, blocks * t / threads, blocks * (t + 1) / threads, scratch + t * per_thread_);
+      }
+    }
+    for (int n = 0; n < chain.step_count; ++n) {
+      const fused_step& step = t_.steps[chain.first_step + n];
+      if (step.accumulates) combine(step, chain, scratch, threads, address(step.instruction));
+    }
+  }
+
+ private:
+  struct bases {
+    char* operand[3]{};
+    char* result = nullptr;
+    interval here;
+  };
+  static constexpr std::int64_t element_bytes = 8;
+
+  static void store(double& into, dtype type, double value) {
+    switch (type) {
+      case dtype::f32: *reinterpret_cast<float*>(&into) = static_cast<float>(value); break;
+      case dtype::f64: into = value; break;
+      case dtype::bf16: *reinterpret_cast<bfloat16*>(&into) = bfloat16(static_cast<float>(value)); break;
+      case dtype::i32: *reinterpret_cast<std::int32_t*>(&into) = static_cast<std::int32_t>(value); break;
+      case dtype::boolean: *reinterpret_cast<bool*>(&into) = value != 0; break;
+    }
+  }
+
+  [[nodiscard]] static std::int64_t wide_bytes(const fused_chain& c) {
+    return aligned(c.columns * c.block_rows * element_bytes);
+  }
+  [[nodiscard]] static std::int64_t narrow_bytes(const fused_chain& c) { return aligned(c.block_rows * element_bytes); }
+  [[nodiscard]] static std::int64_t bytes_per_thread(const fused_chain& c) {
+    return c.wide_slots * wide_bytes(c) + c.narrow_slots * narrow_bytes(c) +
+           c.accumulators * aligned(c.columns * element_bytes);
+  }
+
+  template <class Address> [[nodiscard]] static char* base_of(const fused_source& source, const Address& address) {
+    return source.kind == source_kind::memory ? static_cast<char*>(address(source.value)) : nullptr;
+  }
+
+  [[nodiscard]] static char* accumulator(const fused_chain& c, char* scratch, int slot) {
+    return scratch + c.wide_slots * wide_bytes(c) + c.narrow_slots * narrow_bytes(c) +
+           slot * aligned(c.columns * element_bytes);
+  }
+  [[nodiscard]] static char* temporary(const fused_chain& c, char* scratch, int slot, bool wide) {
+    return wide ? scratch + slot * wide_bytes(c) : scratch + c.wide_slots * wide_bytes(c) + slot * narrow_bytes(c);
+  }
+
+  [[nodiscard]] kernels::stream stream_of(const fused_chain& c, const fused_source& source, bool wide, dtype type,
+                                          char* base, const double* number, std::int64_t row, char* scratch) const {
+    switch (source.kind) {
+      case source_kind::constant: return {const_cast<double*>(number), 0};
+      case source_kind::temporary: return {temporary(c, scratch, source.slot, wide), wide ? c.columns : 1};
+      case source_kind::memory: {
+        // Within a block at most the first term moves (see `fuser::map_rows`).
+        const std::int64_t step = source.rows.terms > 0 && source.rows.divide[0] == 1 ? source.rows.stride[0] : 0;
+        return {base + source.rows.offset(row) * size_of(type), step};
+      }
+    }
+    return {};
+  }
+
+  void run_blocks(const fused_chain& c, std::int64_t first, std::int64_t last, char* scratch) const {
+    for (int n = 0; n < c.step_count; ++n) {
+      const fused_step& step = t_.steps[c.first_step + n];
+      if (step.accumulates) {
+        char* const sums = accumulator(c, scratch, step.result.slot);
+        std::fill(sums, sums + c.columns * size_of(step.type), '\0');
+      }
+    }
+    for (std::int64_t b = first; b < last; ++b) {
+      const std::int64_t row = b * c.block_rows;
+      kernels::block_call call;
+      call.rows = std::min(c.block_rows, c.rows - row);
+      call.first_row = row;
+      for (int n = 0; n < c.step_count; ++n) {
+        const int s = c.first_step + n;
+        const fused_step& step = t_.steps[s];
+        const bases& at = base_[static_cast<std::size_t>(s)];
+        for (int k = 0; k < step.operand_count; ++k) {
+          call.operand[k] = stream_of(c, step.operand[k], step.wide[k], step.operand_type[k], at.operand[k],
+                                      &numbers_[static_cast<std::size_t>(3 * s + k)], row, scratch);
+        }
+        call.result = step.accumulates ? kernels::stream{accumulator(c, scratch, step.result.slot), 0}
+                                       : stream_of(c, step.result, step.result_wide, step.type, at.result, nullptr,
+                                                   row, scratch);
+        call.here = at.here;
+        t_.block_functions[s](call);
+      }
+    }
+  }
+
+  /// Adds up what the threads summed, in the order of the rows they worked on.
+  void combine(const fused_step& step, const fused_chain& c, char* scratch, std::int64_t threads, void* result) const {
+    switch (step.type) {
+      case dtype::f32: add_threads<float>(step, c, scratch, threads, static_cast<float*>(result)); break;
+      case dtype::f64: add_threads<double>(step, c, scratch, threads, static_cast<double*>(result)); break;
+      case dtype::i32: add_threads<std::int32_t>(step, c, scratch, threads, static_cast<std::int32_t*>(result)); break;
+      case dtype::bf16:
+      case dtype::boolean: break;
+    }
+  }
+  template <class T>
+  void add_threads(const fused_step& step, const fused_chain& c, char* scratch, std::int64_t threads,
+                   T* result) const {
+    for (std::int64_t t = 0; t < threads; ++t) {
+      const T* const sums = reinterpret_cast<const T*>(accumulator(c, scratch + t * per_thread_, step.result.slot));
+      for (std::int64_t i = 0; i < c.columns; ++i) result[i] = t == 0 ? sums[i] : static_cast<T>(result[i] + sums[i]);
+    }
+  }
+
+  const program_tables& t_;
+  int threads_ = 1;
+  std::int64_t per_thread_ = 0;
+  std::vector<bases> base_;
+  std::vector<double> numbers_;
+};
+
+}  // namespace espalier::detail

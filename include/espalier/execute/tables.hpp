@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/kernels/kernels.hpp>
+#include <espalier/partition/lower.hpp>
+#include <espalier/program/program.hpp>
+
+#include <cstddef>
+#include <utility>
+
+namespace espalier {
+
+using kernel_function = void (*)(const kernels::kernel_call&);
+
+/// A program as the executor sees it: constants and function pointers, the same type for all programs.
+struct program_tables {
+  mesh_shape mesh;
+  graph_view code;
+  const unit* units = nullptr;
+  int unit_count = 0;
+  const int* order = nullptr;
+  const int* unit_of = nullptr;
+  const location* where = nullptr;
+  const int* root = nullptr;
+  const bool* copied = nullptr;
+  const fused_step* steps = nullptr;
+  int step_count = 0;
+  const fused_chain* chains = nullptr;
+  const kernels::block_function* block_functions = nullptr;
+  const kernel_function* kernel_functions = nullptr;
+  std::int64_t kernel_scratch_bytes = 0;
+  std::int64_t arena_bytes = 0;
+  int argument_count = 0;
+  int result_count = 0;
+};
+
+namespace detail {
+
+/// Instructions that the executor carries out itself; all others have a kernel.
+[[nodiscard]] constexpr bool has_kernel(const instruction& i) {
+  return i.op != &ops::argument && i.op != &ops::result && i.op != &ops::reshape && i.op != &ops::loop_begin &&
+         i.op != &ops::loop_end && i.op != &ops::loop_carry && i.op != &ops::loop_next && i.op != &ops::loop_result &&
+         i.op != &ops::loop_slice && i.op != &ops::loop_stack && i.op != &ops::loop_sum && collective_index(i.op) < 0;
+}
+
+[[nodiscard]] constexpr kernels::kernel_key key_of(graph_view g, int id) {
+  const instruction& i = g[id];
+  kernels::kernel_key key;
+  key.type = i.type;
+  key.shape = i.shape;
+  key.operand_count = i.operand_count;
+  for (int k = 0; k < i.operand_count; ++k) {
+    key.operand_type[k] = g.operand(id, k).type;
+    key.operand_shape[k] = g.operand(id, k).shape;
+  }
+  for (int a = 0; a < 4; ++a) key.attribute[a] = i.attribute[a];
+  return key;
+}
+
+[[nodiscard]] constexpr kernels::block_key key_of(const fused_step& step) {
+  kernels::block_key key;
+  key.columns = step.columns;
+  key.type = step.type;
+  key.operand_count = step.operand_count;
+  for (int k = 0; k < step.operand_count; ++k) {
+    key.operand_type[k] = step.operand_type[k];
+    key.wide[k] = step.wide[k];
+  }
+  key.result_wide = step.result_wide;
+  for (int a = 0; a < 4; ++a) key.attribute[a] = step.attribute[a];
+  return key;
+}
+
+/// Static attributes become template arguments again: equal keys share one kernel.
+template <class Program, int Step> [[nodiscard]] constexpr kernels::block_function lift_step() {
+  constexpr const fused_step& step = lowered<Program>::value.steps[Step];
+  constexpr kernels::block_key key = key_of(step);
+  return &kernels::block_kernel<step.op>::template run<key>;
+}
+
+template <class Program, int Unit> [[nodiscard]] constexpr kernel_function lift_unit() {
+  constexpr unit u = Program::plan.units[Unit];
+  if constexpr (u.fused) {
+    return nullptr;
+  } else {
+    constexpr int id = Program::plan.order[u.first];
+    if constexpr (has_kernel(Program::code.code[id])) {
+      constexpr const op_info* op = Program::code.code[id].op;
+      constexpr kernels::kernel_key key = key_of(Program::code, id);
+      return &kernels::kernel<op>::template run<key>;
+    } else {
+      return nullptr;
+    }
+  }
+}
+
+template <class Program, int Unit> [[nodiscard]] constexpr std::int64_t scratch_of_unit() {
+  constexpr unit u = Program::plan.units[Unit];
+  if constexpr (u.fused) {
+    return 0;
+  } else {
+    constexpr int id = Program::plan.order[u.first];
+    if constexpr (has_kernel(Program::code.code[id])) {
+      constexpr const op_info* op = Program::code.code[id].op;
+      constexpr kernels::kernel_key key = key_of(Program::code, id);
+      return kernels::kernel<op>::scratch_bytes(key);
+    } else {
+      return 0;
+    }
+  }
+}
+
+template <class Program, std::size_t... Step>
+[[nodiscard]] const kernels::block_function* block_table(std::index_sequence<Step...>) {
+  static constexpr kernels::block_function table[]{lift_step<Program, static_cast<int>(Step)>()..., nullptr};
+  return &table[0];
+}
+template <class Program, std::size_t... Unit>
+[[nodiscard]] const kernel_function* kernel_table(std::index_sequence<Unit...>) {
+  static constexpr kernel_function table[]{lift_unit<Program, static_cast<int>(Unit)>()..., nullptr};
+  return &table[0];
+}
+template <class Program, std::size_t... Unit>
+[[nodiscard]] std::int64_t most_scratch(std::index_sequence<Unit...>) {
+  static constexpr std::int64_t each[]{scratch_of_unit<Program, static_cast<int>(Unit)>()..., 0};
+  std::int64_t most = 0;
+  for (const std::int64_t bytes : each) most = bytes > most ? bytes : most;
+  return most;
+}
+
+}  // namespace detail
+
+/// The tables of a program; instantiates its kernels.
+template <class Program> [[nodiscard]] program_tables tables_of() {
+  constexpr auto& plan = Program::plan;
+  using lowered = detail::lowered<Program>;
+  constexpr auto steps = std::make_index_sequence<static_cast<std::size_t>(lowered::steps)>{};
+  constexpr auto units = std::make_index_sequence<static_cast<std::size_t>(lowered::units)>{};
+  program_tables t;
+  t.mesh = Program::mesh::value;
+  t.code = Program::code;
+  t.units = &plan.units[0];
+  t.unit_count = lowered::units;
+  t.order = &plan.order[0];
+  t.unit_of = &plan.unit_of[0];
+  t.where = &plan.where[0];
+  t.root = &plan.root[0];
+  t.copied = &plan.copied[0];
+  t.steps = &lowered::value.steps[0];
+  t.step_count = lowered::steps;
+  t.chains = &lowered::value.chains[0];
+  t.block_functions = detail::block_table<Program>(steps);
+  t.kernel_functions = detail::kernel_table<Program>(units);
+  t.kernel_scratch_bytes = detail::most_scratch<Program>(units);
+  t.arena_bytes = plan.arena_bytes;
+  t.argument_count = Program::argument_count();
+  t.result_count = Program::result_count();
+  return t;
+}
+
+}  // namespace espalier

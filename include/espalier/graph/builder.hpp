@@ -1,0 +1,119 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/graph/graph.hpp>
+#include <espalier/graph/op.hpp>
+
+namespace espalier {
+
+struct loop_reversal;
+
+/// Appends instructions to a graph: used by tracing, by gradients and by tests that make graphs at run time.
+class builder {
+ public:
+  [[nodiscard]] constexpr const graph& result() const { return graph_; }
+  [[nodiscard]] constexpr graph& result() { return graph_; }
+  [[nodiscard]] constexpr const instruction& operator[](int id) const { return graph_.code[id]; }
+  [[nodiscard]] constexpr instruction& operator[](int id) { return graph_.code[id]; }
+  [[nodiscard]] constexpr int size() const { return graph_.code.size(); }
+  [[nodiscard]] constexpr op_view view(int id) const { return {graph_.code.data(), id}; }
+
+  /// The innermost loop being traced (-1 outside): what is appended belongs to it.
+  int loop = -1;
+  /// Where appended instructions come from.
+  source_line where;
+  /// While set, user-visible lines stay at `where`: set by library functions that stand for one line of the user's.
+  bool line_is_pinned = false;
+  /// The first op that was to be differentiated and has no rule, or -1.
+  int without_gradient = -1;
+
+  constexpr void at(source_line line) {
+    if (!line_is_pinned) where = line;
+  }
+
+  constexpr int append(instruction made) {
+    made.where = where;
+    made.loop = loop;
+    for (int k = 0; k < made.operand_count; ++k) made.operand[k] = available(made.operand[k]);
+    return graph_.code.push_back(made);
+  }
+
+  /// An instruction with up to four operands.
+  constexpr int append(const op_info& op, dtype type, const extents& shape, int a = -1, int b = -1, int c = -1,
+                       int d = -1) {
+    return append(make(op, type, shape, a, b, c, d));
+  }
+
+  [[nodiscard]] static constexpr instruction make(const op_info& op, dtype type, const extents& shape, int a = -1,
+                                                  int b = -1, int c = -1, int d = -1) {
+    instruction made;
+    made.op = &op;
+    made.type = type;
+    made.shape = shape;
+    made.operand[0] = a;
+    made.operand[1] = b;
+    made.operand[2] = c;
+    made.operand[3] = d;
+    made.operand_count = (a >= 0 ? 1 : 0) + (b >= 0 ? 1 : 0) + (c >= 0 ? 1 : 0) + (d >= 0 ? 1 : 0);
+    return made;
+  }
+
+  /// Notes how the user wants a tensor of this shape placed; the index goes into `instruction::annotation`.
+  constexpr int annotate(const extents& shape, const sharding& placement) {
+    return graph_.annotations.push_back({shape, placement});
+  }
+
+  /// While a reverse loop is built, values of the forward body are reached through this: see ops/scan.hpp.
+  using substitution = int (*)(builder&, loop_reversal&, int);
+  constexpr void substitute(substitution function, loop_reversal* state) {
+    substitution_ = function;
+    substitution_state_ = state;
+  }
+  [[nodiscard]] constexpr substitution substitution_function() const { return substitution_; }
+  [[nodiscard]] constexpr loop_reversal* substitution_state() const { return substitution_state_; }
+
+ private:
+  [[nodiscard]] constexpr int available(int id) {
+    return substitution_ == nullptr ? id : substitution_(*this, *substitution_state_, id);
+  }
+
+  graph graph_;
+  substitution substitution_ = nullptr;
+  loop_reversal* substitution_state_ = nullptr;
+};
+
+/// Keeps the user's own line on everything appended while it lives.
+class pinned_line {
+ public:
+  constexpr pinned_line(builder& target, source_line line)
+      : target_(target), line_(target.where), pinned_(target.line_is_pinned) {
+    if (!pinned_) target_.where = line;
+    target_.line_is_pinned = true;
+  }
+  constexpr ~pinned_line() {
+    target_.where = line_;
+    target_.line_is_pinned = pinned_;
+  }
+  pinned_line(const pinned_line&) = delete;
+  pinned_line& operator=(const pinned_line&) = delete;
+
+ private:
+  builder& target_;
+  source_line line_;
+  bool pinned_;
+};
+
+/// What an op's gradient rule works with: the op, the cotangent of its result, and a place for those of its operands.
+struct gradient_context {
+  builder& emit;
+  int id = 0;
+  int cotangent = 0;
+  int operand_cotangent[max_operands]{-1, -1, -1, -1};
+
+  [[nodiscard]] constexpr const instruction& self() const { return emit[id]; }
+  [[nodiscard]] constexpr int operand(int k) const { return emit[id].operand[k]; }
+  constexpr void give(int k, int value) { operand_cotangent[k] = value; }
+};
+
+}  // namespace espalier

@@ -1,0 +1,54 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/shape/dtype.hpp>
+#include <espalier/graph/instruction.hpp>
+
+#include <cstdint>
+
+namespace espalier {
+
+inline constexpr int max_factors = 12;
+
+/// What happens when a factor of an op is split over mesh axes.
+enum class factor_kind : std::uint8_t {
+  /// Every device computes its part of the result, no communication.
+  pass,
+  /// Every device computes a term of the result: it has to be reduced over those axes.
+  reduce,
+  /// The op cannot work on a part of this factor: it must be whole on every device.
+  blocked,
+};
+
+/// Short ordered lists of factor numbers have the same encoding as lists of axes.
+using factor_list = axis_list;
+
+/// How an op's dimensions correspond (Shardy's sharding rule): every dimension of every operand and of the result is
+/// a list of factors, major to minor; `bm,mh->bh` has the factors b, m, h. Completion, partitioning, resharding and
+/// cost all work through this one description.
+struct factor_rule {
+  int count = 0;
+  std::int64_t size[max_factors]{};
+  factor_kind kind[max_factors]{};
+  reduction combine = reduction::sum;
+  factor_list operand[max_operands][max_rank]{};
+  factor_list result[max_rank]{};
+
+  constexpr int add(std::int64_t extent, factor_kind what = factor_kind::pass) {
+    size[count] = extent;
+    kind[count] = what;
+    return count++;
+  }
+};
+
+/// An instruction together with its operands' instructions: what an op's own functions read.
+struct op_view {
+  const instruction* code = nullptr;
+  int id = 0;
+
+  [[nodiscard]] constexpr const instruction& self() const { return code[id]; }
+  [[nodiscard]] constexpr const instruction& operand(int k) const { return code[code[id].operand[k]]; }
+};
+
+}  // namespace espalier

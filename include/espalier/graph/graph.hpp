@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/detail/list.hpp>
+#include <espalier/graph/instruction.hpp>
+
+namespace espalier {
+
+/// A program as a value, in execution order. The body of a loop stands between its `loop_begin` and `loop_end`.
+/// Grows freely inside a constant evaluation; `fixed_graph` is what outlives one.
+struct graph {
+  detail::list<instruction> code;
+  detail::list<layout> annotations;
+};
+
+/// A graph in arrays of exactly its size: the form in which a pass hands it to the next.
+template <int Size, int Annotations> struct fixed_graph {
+  instruction code[Size > 0 ? Size : 1]{};
+  layout annotations[Annotations > 0 ? Annotations : 1]{};
+  static constexpr int size = Size;
+};
+
+/// What a pass reads: either kind of graph.
+struct graph_view {
+  const instruction* code = nullptr;
+  int size = 0;
+  const layout* annotations = nullptr;
+  int annotation_count = 0;
+
+  constexpr graph_view() = default;
+  constexpr graph_view(const graph& source)  // NOLINT(google-explicit-constructor): a view
+      : code(source.code.data()),
+        size(source.code.size()),
+        annotations(source.annotations.data()),
+        annotation_count(source.annotations.size()) {}
+  template <int Size, int Annotations>
+  constexpr graph_view(const fixed_graph<Size, Annotations>& source)  // NOLINT(google-explicit-constructor): a view
+      : code(&source.code[0]), size(Size), annotations(&source.annotations[0]), annotation_count(Annotations) {}
+
+  [[nodiscard]] constexpr const instruction& operator[](int id) const { return code[id]; }
+  [[nodiscard]] constexpr const instruction& operand(int id, int k) const { return code[code[id].operand[k]]; }
+};
+
+/// Copies a graph into arrays of its own size: `freeze<make().code.size(), make().annotations.size()>(make())`.
+template <int Size, int Annotations> constexpr fixed_graph<Size, Annotations> freeze(const graph& source) {
+  fixed_graph<Size, Annotations> result;
+  for (int i = 0; i < Size; ++i) result.code[i] = source.code[i];
+  for (int i = 0; i < Annotations; ++i) {
+    result.annotations[i] = source.annotations[i];
+    // g++ 12 cannot read array elements of class type in a constant if they were only value-initialised: write each.
+    for (int d = 0; d < max_rank; ++d) {
+      result.annotations[i].placement.dim[d] = axis_list::from_code(source.annotations[i].placement.dim[d].code());
+    }
+  }
+  return result;
+}
+
+}  // namespace espalier

@@ -1,0 +1,82 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/graph/factors.hpp>
+#include <espalier/mesh/mesh.hpp>
+
+#include <cstdint>
+
+namespace espalier {
+
+struct gradient_context;
+
+/// How eagerly completion carries shardings through an op (GSPMD section 3.5; the order of XLA's four levels).
+enum class propagation : std::uint8_t {
+  /// Elementwise and other ops that keep every dimension: first, both ways.
+  elementwise,
+  /// Ops that add or remove dimensions.
+  dimensional,
+  /// Broadcasts: backward before forward, to keep communication off the larger shape.
+  broadcast,
+  /// Nothing passes.
+  none,
+};
+
+/// A result that is linear in an operand may be computed on the terms of a pending sum.
+enum class linearity : std::uint8_t {
+  none,
+  /// Linear in operand 0 alone; the others, if any, only select.
+  first,
+  /// Linear in all operands together: all of them must be pending on the same axes (addition).
+  joint,
+  /// Linear in each operand alone, while the others are replicated on the pending axes (multiplication).
+  each,
+};
+
+/// How an op may take part in a fused chain, which passes over a block of rows while it is in the cache.
+enum class fusion : std::uint8_t {
+  /// Never: it has a kernel of its own.
+  alone,
+  /// One element of the result from the elements at the same place.
+  elementwise,
+  /// Dimensions disappear: fused when they are the last one, or all but the last one.
+  reduction,
+  /// Costs nothing: its reader uses the operand with another stride.
+  broadcast,
+  /// Has no operands; made where it is read.
+  source,
+};
+
+/// One device's data for the reference evaluation: everything is held in double precision.
+struct evaluation {
+  const instruction* self = nullptr;
+  const double* operand[max_operands]{};
+  const extents* operand_shape[max_operands]{};
+  double* result = nullptr;
+  /// Offset and count of real elements of `self->place` on this device.
+  interval here;
+};
+
+/// Everything the compiler half knows about an op. A null entry means that the op has no such rule, and a program
+/// that needs it does not compile.
+struct op_info {
+  const char* name = "";
+  propagation spread = propagation::none;
+  linearity linear = linearity::none;
+  fusion fuse = fusion::alone;
+  /// How dimensions correspond.
+  factor_rule (*factors)(op_view) = nullptr;
+  /// Appends the cotangents of the operands.
+  void (*gradient)(gradient_context&) = nullptr;
+  /// What the op computes, plainly, in double precision: the oracle of all tests.
+  void (*evaluate)(const evaluation&) = nullptr;
+  /// Floating-point operations on operands and result of these shapes.
+  std::int64_t (*flops)(op_view) = nullptr;
+  /// The factor whose offset on this device the kernel needs (it arrives as `place`), for ops such as iota.
+  int (*positional_factor)(op_view) = nullptr;
+  /// The value that leaves a reduction over a padded dimension unchanged, when the op reduces one.
+  double (*identity)(op_view) = nullptr;
+};
+
+}  // namespace espalier

@@ -1,0 +1,68 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/diagnostics/failure.hpp>
+#include <espalier/graph/builder.hpp>
+#include <espalier/shape/tensor.hpp>
+
+#include <concepts>
+#include <type_traits>
+
+namespace espalier {
+
+namespace detail {
+struct symbol_tag {};
+}  // namespace detail
+
+/// A tensor while a program is traced: its type says what it is, its value which instruction computes it.
+///
+/// Copying one notes the line on which that happened. An operator has no room for a default argument that would ask
+/// for the caller's line, but it can take its operands by value: then the copy is made on the user's line.
+template <class Mesh, TensorType Type> struct symbol : detail::symbol_tag {
+  using mesh = Mesh;
+  using tensor = Type;
+  static constexpr dtype type = Type::type;
+  static constexpr int rank = Type::rank;
+  static constexpr extents shape = Type::shape;
+
+  builder* owner = nullptr;
+  int id = -1;
+  source_line seen;
+
+  constexpr symbol() = default;
+  constexpr symbol(builder& target, int instruction) : owner(&target), id(instruction), seen(target.where) {}
+  constexpr symbol(const symbol& other, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+      : detail::symbol_tag(), owner(other.owner), id(other.id), seen{file, line} {}
+  constexpr symbol& operator=(const symbol& other) = default;
+  constexpr ~symbol() = default;
+
+  /// The extent of a dimension, in elements; negative dimensions count from the end.
+  static constexpr int extent(int dim) { return static_cast<int>(shape[dim < 0 ? dim + rank : dim]); }
+};
+
+template <class T>
+concept Symbol = std::derived_from<T, detail::symbol_tag>;
+
+/// What an op accepts: a tensor, or a mistake that is on its way to being reported.
+template <class T>
+concept Traced = Symbol<T> || Failed<T>;
+
+template <class T>
+concept Scalar = std::is_arithmetic_v<T>;
+
+namespace detail {
+
+/// A dimension given as -rank ... rank-1, counted from the front; -1 when out of range.
+[[nodiscard]] constexpr int dimension(int dim, int rank) {
+  if (dim < 0) dim += rank;
+  return dim >= 0 && dim < rank ? dim : -1;
+}
+
+template <class Like, TensorType Type> constexpr auto symbol_like(const Like& like, int id) {
+  return symbol<typename Like::mesh, Type>(*like.owner, id);
+}
+
+}  // namespace detail
+
+}  // namespace espalier

@@ -1,0 +1,37 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/config.hpp>
+
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace espalier::io {
+
+/// A file that cannot be read, written or used for this model: which one, what was found and expected, what to do.
+class checkpoint_error : public std::runtime_error {
+ public:
+  checkpoint_error(const std::filesystem::path& path, std::string found, std::string expected, std::string remedy)
+      : std::runtime_error("checkpoint " + path.string() + "\n  found:    " + found + "\n  expected: " + expected +
+                           "\n  to fix:   " + remedy),
+        path_(path),
+        found_(std::move(found)),
+        expected_(std::move(expected)),
+        remedy_(std::move(remedy)) {}
+
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+  [[nodiscard]] const std::string& found() const { return found_; }
+  [[nodiscard]] const std::string& expected() const { return expected_; }
+  [[nodiscard]] const std::string& remedy() const { return remedy_; }
+
+ private:
+  std::filesystem::path path_;
+  std::string found_;
+  std::string expected_;
+  std::string remedy_;
+};
+
+}  // namespace espalier::io

@@ -1,0 +1,436 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/io/error.hpp>
+#include <espalier/shape/dtype.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace espalier::io {
+
+/// A tensor as a model declares it: its name, element type and global (unsharded) shape.
+struct tensor_spec {
+  std::string name;
+  dtype type = dtype::f32;
+  std::vector<std::int64_t> shape;
+
+  friend bool operator==(const tensor_spec&, const tensor_spec&) = default;
+};
+
+/// A tensor as a file holds it: row-major, little-endian, in the bytes [begin, end) of the file's data part.
+struct tensor_info : tensor_spec {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  friend bool operator==(const tensor_info&, const tensor_info&) = default;
+};
+
+/// Free text beside the tensors, such as the step number.
+using metadata_map = std::map<std::string, std::string>;
+
+}  // namespace espalier::io
+
+namespace espalier::detail {
+
+/// The reference implementation refuses longer headers; so do we, before allocating memory for one.
+inline constexpr std::int64_t safetensors_header_limit = 100'000'000;
+
+struct safetensors_type_name {
+  dtype type;
+  std::string_view name;
+};
+inline constexpr std::array<safetensors_type_name, 5> safetensors_type_names{
+    {{dtype::f32, "F32"}, {dtype::f64, "F64"}, {dtype::bf16, "BF16"}, {dtype::i32, "I32"}, {dtype::boolean, "BOOL"}}};
+
+[[nodiscard]] inline std::string_view safetensors_name(dtype type) {
+  for (const auto& entry : safetensors_type_names)
+    if (entry.type == type) return entry.name;
+  return "?";
+}
+
+/// "F32 [3, 4]": how tensors appear in errors.
+[[nodiscard]] inline std::string describe(const io::tensor_spec& spec) {
+  std::string text(safetensors_name(spec.type));
+  text += " [";
+  for (std::size_t d = 0; d < spec.shape.size(); ++d) text += (d == 0 ? "" : ", ") + std::to_string(spec.shape[d]);
+  return text + "]";
+}
+
+/// Bytes that a tensor occupies; nothing when a dimension is negative or the product exceeds 63 bits.
+[[nodiscard]] inline std::optional<std::int64_t> bytes_of(const io::tensor_spec& spec) {
+  // Dimensions beside a 0 count too, as they do in the reference implementation: strides are products of them.
+  std::int64_t bytes = size_of(spec.type);
+  bool empty = false;
+  for (const std::int64_t extent : spec.shape) {
+    if (extent < 0) return std::nullopt;
+    if (extent == 0)
+      empty = true;
+    else if (bytes > std::numeric_limits<std::int64_t>::max() / extent)
+      return std::nullopt;
+    else
+      bytes *= extent;
+  }
+  return empty ? 0 : bytes;
+}
+
+/// True for well-formed UTF-8: no stray or missing continuation, overlong form, surrogate or value above U+10FFFF.
+[[nodiscard]] inline bool is_utf8(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const std::size_t length = lead < 0x80   ? 1
+                               : lead < 0xc2 ? 0
+                               : lead < 0xe0 ? 2
+                               : lead < 0xf0 ? 3
+                               : lead < 0xf5 ? 4
+                                             : 0;
+    if (length == 0 || text.size() - i < length) return false;
+    for (std::size_t k = 1; k < length; ++k) {
+      const auto next = static_cast<unsigned char>(text[i + k]);
+      // Only the second byte decides about overlong forms, surrogates and the upper limit.
+      const unsigned low = k == 1 && lead == 0xe0 ? 0xa0U : k == 1 && lead == 0xf0 ? 0x90U : 0x80U;
+      const unsigned high = k == 1 && lead == 0xed ? 0x9fU : k == 1 && lead == 0xf4 ? 0x8fU : 0xbfU;
+      if (next < low || next > high) return false;
+    }
+    i += length;
+  }
+  return true;
+}
+
+[[nodiscard]] inline std::string json_string(std::string_view text) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20) {
+      out += "\\u00";
+      out += digits[byte >> 4U];
+      out += digits[byte & 0xfU];
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+/// What a safetensors header says.
+struct safetensors_header {
+  std::vector<io::tensor_info> tensors;  // in the order of their data
+  io::metadata_map metadata;
+};
+
+/// Reads the JSON subset that a safetensors header is, and nothing beyond it: an unknown key, a duplicate key, a
+/// negative or fractional number, a byte that is not UTF-8 are errors that name the byte.
+class safetensors_header_parser {
+ public:
+  safetensors_header_parser(const std::filesystem::path& path, std::string_view text) : path_(path), text_(text) {}
+
+  /// @pre text is the whole header. Errors: `io::checkpoint_error`.
+  [[nodiscard]] safetensors_header parse() {
+    if (!is_utf8(text_)) fail("bytes that are not UTF-8", "a header in UTF-8");
+    if (text_.empty() || text_.front() != '{') fail("no '{'", "'{' as the header's first byte");
+    safetensors_header header;
+    bool has_metadata = false;
+    object([&](std::string name) {
+      if (name != "__metadata__") {
+        header.tensors.push_back(tensor(std::move(name)));
+        return;
+      }
+      if (has_metadata) fail("a second \"__metadata__\"", "at most one");
+      has_metadata = true;
+      object([&](std::string key) {
+        std::string value = string();
+        if (!header.metadata.emplace(key, std::move(value)).second)
+          fail("metadata key " + json_string(key) + " twice", "distinct keys");
+      });
+    });
+    skip_space();
+    if (at_ != text_.size()) fail("text after the closing '}'", "spaces only");
+    return header;
+  }
+
+ private:
+  [[nodiscard]] io::tensor_info tensor(std::string name) {
+    io::tensor_info info;
+    info.name = std::move(name);
+    bool has_type = false;
+    bool has_shape = false;
+    bool has_offsets = false;
+    const auto once = [&](bool& seen, const std::string& key) {
+      if (seen) fail(json_string(key) + " twice in tensor " + json_string(info.name), "each key once");
+      seen = true;
+    };
+    object([&](const std::string& key) {
+      if (key == "dtype") {
+        once(has_type, key);
+        info.type = type_of(string(), info.name);
+      } else if (key == "shape") {
+        once(has_shape, key);
+        info.shape = numbers();
+      } else if (key == "data_offsets") {
+        once(has_offsets, key);
+        const std::vector<std::int64_t> offsets = numbers();
+        if (offsets.size() != 2) fail(std::to_string(offsets.size()) + " data_offsets", "[begin, end]");
+        info.begin = offsets[0];
+        info.end = offsets[1];
+      } else {
+        fail("key " + json_string(key) + " in tensor " + json_string(info.name), "dtype, shape and data_offsets");
+      }
+    });
+    if (!has_type || !has_shape || !has_offsets)
+      fail("tensor " + json_string(info.name) + " without " +
+               (!has_type    ? "dtype"
+                : !has_shape ? "shape"
+                             : "data_offsets"),
+           "dtype, shape and data_offsets");
+    return info;
+  }
+
+  [[nodiscard]] dtype type_of(const std::string& name, const std::string& tensor_name) const {
+    for (const auto& entry : safetensors_type_names)
+      if (entry.name == name) return entry.type;
+    throw io::checkpoint_error(path_, "tensor " + json_string(tensor_name) + " of type " + json_string(name),
+                               "F32, F64, BF16, I32 or BOOL", "convert that tensor, or remove it from the file");
+  }
+
+  /// Calls `member(key)` for each member, positioned at its value.
+  template <class Member> void object(Member&& member) {
+    expect('{');
+    if (accept('}')) return;
+    do {
+      std::string key = string();
+      expect(':');
+      member(std::move(key));
+    } while (accept(','));
+    expect('}');
+  }
+
+  [[nodiscard]] std::vector<std::int64_t> numbers() {
+    std::vector<std::int64_t> values;
+    expect('[');
+    if (accept(']')) return values;
+    do values.push_back(number());
+    while (accept(','));
+    expect(']');
+    return values;
+  }
+
+  [[nodiscard]] std::int64_t number() {
+    skip_space();
+    const std::size_t start = at_;
+    std::int64_t value = 0;
+    while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') {
+      const int digit = text_[at_++] - '0';
+      if (value > (std::numeric_limits<std::int64_t>::max() - digit) / 10) fail("a number beyond 63 bits", "a size");
+      value = value * 10 + digit;
+    }
+    if (at_ == start || (text_[start] == '0' && at_ - start > 1)) {
+      at_ = start;
+      fail(here(), "a whole number without sign or leading zeros");
+    }
+    return value;
+  }
+
+  [[nodiscard]] std::string string() {
+    expect('"');
+    std::string out;
+    while (true) {
+      if (at_ == text_.size()) fail("the end", "a closing '\"'");
+      const char c = text_[at_++];
+      if (c == '"') return out;
+      if (static_cast<unsigned char>(c) < 0x20) fail("a control character in a string", "\\u escapes");
+      if (c != '\\') {
+        out += c;
+        continue;
+      }
+      if (at_ == text_.size()) fail("the end", "an escape");
+      switch (text_[at_++]) {
+        case '"': out += '"'; break;
+        case '\\': out += '\\'; break;
+        case '/': out += '/'; break;
+        case 'b': out += '\b'; break;
+        case 'f': out += '\f'; break;
+        case 'n': out += '\n'; break;
+        case 'r': out += '\r'; break;
+        case 't': out += '\t'; break;
+        case 'u': append_code_point(out); break;
+        default: fail("an unknown escape in a string", "a JSON escape");
+      }
+    }
+  }
+
+  void append_code_point(std::string& out) {
+    std::uint32_t code = four_digits();
+    if (code >= 0xd800 && code < 0xdc00 && text_.substr(at_, 2) == "\\u") {
+      at_ += 2;
+      const std::uint32_t low = four_digits();
+      if (low < 0xdc00 || low > 0xdfff) fail("half a surrogate pair", "a pair of \\u escapes");
+      code = 0x10000 + ((code - 0xd800) << 10U) + (low - 0xdc00);
+    } else if (code >= 0xd800 && code <= 0xdfff) {
+      fail("half a surrogate pair", "a pair of \\u escapes");
+    }
+    const auto tail = [&](unsigned shift) { out += static_cast<char>(0x80U | ((code >> shift) & 0x3fU)); };
+    if (code < 0x80) {
+      out += static_cast<char>(code);
+    } else if (code < 0x800) {
+      out += static_cast<char>(0xc0U | (code >> 6U));
+      tail(0);
+    } else if (code < 0x10000) {
+      out += static_cast<char>(0xe0U | (code >> 12U));
+      tail(6);
+      tail(0);
+    } else {
+      out += static_cast<char>(0xf0U | (code >> 18U));
+      tail(12);
+      tail(6);
+      tail(0);
+    }
+  }
+
+  [[nodiscard]] std::uint32_t four_digits() {
+    std::uint32_t code = 0;
+    for (int i = 0; i < 4; ++i) {
+      const char c = at_ < text_.size() ? text_[at_++] : '?';
+      const int digit = c >= '0' && c <= '9'   ? c - '0'
+                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                               : -1;
+      if (digit < 0) fail("an incomplete \\u escape", "four hexadecimal digits");
+      code = code * 16 + static_cast<std::uint32_t>(digit);
+    }
+    return code;
+  }
+
+  void skip_space() {
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r'))
+      ++at_;
+  }
+  [[nodiscard]] bool accept(char c) {
+    skip_space();
+    if (at_ == text_.size() || text_[at_] != c) return false;
+    ++at_;
+    return true;
+  }
+  void expect(char c) {
+    if (!accept(c)) fail(here(), std::string("'") + c + "'");
+  }
+  [[nodiscard]] std::string here() const { return at_ == text_.size() ? "the end" : json_string(text_.substr(at_, 1)); }
+
+  [[noreturn]] void fail(const std::string& found, const std::string& expected) const {
+    throw io::checkpoint_error(path_, found + " at byte " + std::to_string(at_) + " of the header", expected,
+                               "the file is damaged or not safetensors: use another copy");
+  }
+
+  const std::filesystem::path& path_;
+  std::string_view text_;
+  std::size_t at_ = 0;
+};
+
+/// Refuses what the JSON cannot show: equal names, sizes that do not fit, data with overlaps, holes or another end.
+inline void check_layout(const std::filesystem::path& path, safetensors_header& header, std::int64_t data_bytes) {
+  const std::string remedy = "the file is damaged or incomplete: use another copy";
+  auto& tensors = header.tensors;
+  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  const auto twin =
+      std::adjacent_find(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name == b.name; });
+  if (twin != tensors.end())
+    throw io::checkpoint_error(path, "tensor " + json_string(twin->name) + " twice", "distinct names", remedy);
+
+  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
+  });
+  std::int64_t end = 0;
+  for (const io::tensor_info& tensor : tensors) {
+    const std::string what = "tensor " + json_string(tensor.name) + " = " + describe(tensor) + " at bytes [" +
+                             std::to_string(tensor.begin) + ", " + std::to_string(tensor.end) + ")";
+    const auto bytes = bytes_of(tensor);
+    if (!bytes) throw io::checkpoint_error(path, what, "a size below 2^63 bytes", remedy);
+    if (tensor.begin != end)
+      throw io::checkpoint_error(path, what, "data from byte " + std::to_string(end) + " on, without overlap or hole",
+                                 remedy);
+    if (tensor.end < tensor.begin || tensor.end - tensor.begin != *bytes)
+      throw io::checkpoint_error(path, what, std::to_string(*bytes) + " bytes for that type and shape", remedy);
+    end = tensor.end;
+  }
+  if (end != data_bytes)
+    throw io::checkpoint_error(path, std::to_string(data_bytes) + " bytes of data",
+                               std::to_string(end) + " bytes, as the header says", remedy);
+}
+
+/// The header text (length, JSON, padding) and the place of each tensor for a file with these contents.
+struct safetensors_layout {
+  std::string prefix;                    // the 8 length bytes and the header: the data begins after it
+  std::vector<io::tensor_info> tensors;  // in the order of their data
+  std::int64_t data_bytes = 0;
+};
+
+/// Depends on the set of specs only, not on their order, so that every rank computes the same.
+[[nodiscard]] inline safetensors_layout lay_out(const std::filesystem::path& path, std::vector<io::tensor_spec> specs,
+                                                const io::metadata_map& metadata) {
+  const auto refuse = [&](const std::string& found, const std::string& expected) {
+    throw io::checkpoint_error(path, found, expected, "correct the list of tensors given to the writer");
+  };
+  // Wide elements first keeps every tensor aligned to its element; so does the reference implementation.
+  std::sort(specs.begin(), specs.end(), [](const auto& a, const auto& b) {
+    return std::pair(-size_of(a.type), std::string_view(a.name)) <
+           std::pair(-size_of(b.type), std::string_view(b.name));
+  });
+  std::vector<std::string_view> names;
+  for (const auto& spec : specs) names.push_back(spec.name);
+  std::sort(names.begin(), names.end());
+  const auto twin = std::adjacent_find(names.begin(), names.end());
+  if (twin != names.end()) refuse("tensor " + json_string(*twin) + " twice", "distinct names");
+
+  safetensors_layout layout;
+  std::string json = "{";
+  if (!metadata.empty()) {
+    json += "\"__metadata__\":{";
+    for (const auto& [key, value] : metadata) {
+      if (!is_utf8(key) || !is_utf8(value)) refuse("metadata that is not UTF-8", "UTF-8 text");
+      json += json_string(key) + ':' + json_string(value) + ',';
+    }
+    json.back() = '}';
+    json += ',';
+  }
+  for (auto& spec : specs) {
+    if (spec.name == "__metadata__" || !is_utf8(spec.name))
+      refuse("tensor name " + json_string(spec.name), "a name in UTF-8 other than __metadata__");
+    const auto bytes = bytes_of(spec);
+    if (!bytes || *bytes > std::numeric_limits<std::int64_t>::max() / 2 - layout.data_bytes)
+      refuse("tensor " + json_string(spec.name) + " = " + describe(spec),
+             "no negative dimension, and below 2^62 bytes");
+    io::tensor_info info;
+    static_cast<io::tensor_spec&>(info) = std::move(spec);
+    info.begin = layout.data_bytes;
+    info.end = layout.data_bytes += *bytes;
+    json += json_string(info.name) + ":{\"dtype\":\"" + std::string(safetensors_name(info.type)) + "\",\"shape\":[";
+    for (std::size_t d = 0; d < info.shape.size(); ++d) json += (d == 0 ? "" : ",") + std::to_string(info.shape[d]);
+    json += "],\"data_offsets\":[" + std::to_string(info.begin) + ',' + std::to_string(info.end) + "]},";
+    layout.tensors.push_back(std::move(info));
+  }
+  if (json.back() == ',') json.pop_back();
+  json += '}';
+  while (json.size() % 8 != 0) json += ' ';
+  if (json.size() > static_cast<std::size_t>(safetensors_header_limit))
+    refuse("a header of " + std::to_string(json.size()) + " bytes", "at most 100,000,000 bytes");
+  for (unsigned shift = 0; shift < 64; shift += 8)
+    layout.prefix += static_cast<char>((static_cast<std::uint64_t>(json.size()) >> shift) & 0xffU);
+  layout.prefix += json;
+  return layout;
+}
+
+}  // namespace espalier::detail

@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/kernels/kernel.hpp>
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+// The loops of all micro-operations. An elementwise op adds one function on scalars; the driver here makes it a loop
+// over a block of rows, with static bounds and no run-time overlap checks.
+
+namespace espalier::detail {
+
+/// The type an element is computed in: bf16 is a storage format only.
+template <class T> struct computed { using type = T; };
+template <> struct computed<bfloat16> { using type = float; };
+template <class T> using computed_t = typename computed<T>::type;
+
+/// Rounds towards zero and saturates; a NaN becomes 0. The conversion itself stays in range whichever way the
+/// comparisons go, so that it can be made for all elements of a vector.
+template <class From> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr std::int32_t to_integer(From x) {
+  constexpr From bound = From(2147483648.0);
+  const bool low = x < -bound;
+  const bool high = x >= bound;
+  const bool in_range = (x >= -bound) & (x < bound);
+  const auto value = static_cast<std::int32_t>(in_range ? x : From(0));
+  const std::int32_t above = high ? std::numeric_limits<std::int32_t>::max() : value;
+  return low ? std::numeric_limits<std::int32_t>::min() : above;
+}
+
+/// What ops::convert does to one element; also every load into, and store from, the type computed in.
+template <class To, class From> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr To element_cast(From x) {
+  if constexpr (std::is_same_v<To, From>) {
+    return x;
+  } else if constexpr (std::is_same_v<From, bfloat16>) {
+    return element_cast<To>(static_cast<float>(x));
+  } else if constexpr (std::is_same_v<To, bfloat16>) {
+    return bfloat16(static_cast<float>(x));
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return x != From(0);
+  } else if constexpr (std::is_same_v<To, std::int32_t> && std::is_floating_point_v<From>) {
+    return to_integer(x);
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
+/// An instruction's scalar as an element. It may be a reduction's identity, so an infinity becomes the least or the
+/// greatest value that the type has.
+template <class T> [[nodiscard]] constexpr T element_of_scalar(double scalar) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return scalar != 0 && scalar != -std::numeric_limits<double>::infinity();
+  } else {
+    return element_cast<T>(scalar);
+  }
+}
+
+/// Calls body(0), ..., body(count - 1) in any order, many at a time. The body holds what it needs by value: memory
+/// behind a reference could change with every store.
+template <class Body> ESPALIER_ALWAYS_INLINE void vector_loop(std::int64_t count, Body body) {
+// At -O2 g++ vectorises with OpenMP's pragma what it would not with its own.
+#if defined(_OPENMP)
+  ESPALIER_OMP(simd)
+#else
+  ESPALIER_VECTORISE
+#endif
+  for (std::int64_t i = 0; i < count; ++i) body(i);
+}
+
+/// Neighbouring elements, read as the type computed in.
+template <class T> struct run_reader {
+  const T* data;
+  [[nodiscard]] ESPALIER_ALWAYS_INLINE computed_t<T> operator[](std::int64_t i) const {
+    return element_cast<computed_t<T>>(data[i]);
+  }
+};
+/// One element for every index.
+template <class T> struct value_reader {
+  computed_t<T> value;
+  [[nodiscard]] ESPALIER_ALWAYS_INLINE computed_t<T> operator[](std::int64_t) const { return value; }
+};
+
+/// An operand of a micro-operation: element type and width are static, where it lies is not.
+template <class T, bool Wide> struct block_operand {
+  static constexpr bool wide = Wide;
+  const T* data;
+  std::int64_t row;
+
+  explicit block_operand(const kernels::stream& from) : data(static_cast<const T*>(from.data)), row(from.row) {}
+
+  /// One row.
+  [[nodiscard]] ESPALIER_ALWAYS_INLINE auto at(std::int64_t r) const {
+    if constexpr (Wide) {
+      return run_reader<T>{data + r * row};
+    } else {
+      return value_reader<T>{element_cast<computed_t<T>>(data[r * row])};
+    }
+  }
+  /// Whether all rows together can be read as one, of which `at(0)` is the reader.
+  [[nodiscard]] bool is_flat(std::int64_t columns) const { return row == (Wide ? columns : 0); }
+  [[nodiscard]] run_reader<T> all_rows() const { return {data}; }
+  [[nodiscard]] ESPALIER_ALWAYS_INLINE computed_t<T> of_row(std::int64_t r) const {
+    return element_cast<computed_t<T>>(data[r * row]);
+  }
+};
+
+template <class Function, class Result, class... Readers>
+ESPALIER_ALWAYS_INLINE void map_run(std::int64_t count, Result* to, Readers... from) {
+  vector_loop(count, [=](std::int64_t i) { to[i] = element_cast<Result>(Function::apply(from[i]...)); });
+}
+
+/// Every operand and the result have one element per row.
+template <class Function, class Result, class... Operands>
+void map_narrow(std::int64_t rows, Result* to, std::int64_t to_row, Operands... from) {
+  if (to_row == 1 && ((from.row == 1) && ...)) {
+    map_run<Function>(rows, to, from.all_rows()...);
+  } else {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      to[r * to_row] = element_cast<Result>(Function::apply(from.of_row(r)...));
+    }
+  }
+}
+
+/// Short rows, and rows that are no whole number of vectors, are better taken together, where they are neighbours.
+[[nodiscard]] constexpr bool is_awkward(std::int64_t columns) { return columns < 64 || columns % 16 != 0; }
+
+template <class Function, std::int64_t Columns, class Result, class... Operands>
+void map_wide(std::int64_t rows, Result* to, std::int64_t to_row, Operands... from) {
+  if constexpr (is_awkward(Columns)) {
+    if (to_row == Columns && (from.is_flat(Columns) && ...)) {
+      map_run<Function>(rows * Columns, to, from.at(0)...);
+      return;
+    }
+  }
+  for (std::int64_t r = 0; r < rows; ++r) map_run<Function>(Columns, to + r * to_row, from.at(r)...);
+}
+
+/// With one column, one element per column and one per row are the same.
+template <kernels::block_key Key> inline constexpr bool result_is_wide = Key.result_wide && Key.columns != 1;
+template <kernels::block_key Key, int K>
+using operand_for = block_operand<storage_t<Key.operand_type[K]>, Key.wide[K] && Key.columns != 1>;
+
+template <class Function, std::int64_t Columns, bool ResultWide, class Result, class... Operands>
+void map_block(const kernels::block_call& call, Operands... from) {
+  static_assert(ResultWide || !(Operands::wide || ...), "a result per row needs operands per row: reduce them first");
+  auto* to = static_cast<Result*>(call.result.data);
+  if constexpr (ResultWide) {
+    map_wide<Function, Columns>(call.rows, to, call.result.row, from...);
+  } else {
+    map_narrow<Function>(call.rows, to, call.result.row, from...);
+  }
+}
+
+/// The block kernel of an elementwise op: `Function::apply` computes one element from `Function::arity` others.
+template <class Function> struct elementwise_block {
+  template <kernels::block_key Key> static void run(const kernels::block_call& call) {
+    using result = storage_t<Key.type>;
+    constexpr bool wide = result_is_wide<Key>;
+    if constexpr (Function::arity == 1) {
+      map_block<Function, Key.columns, wide, result>(call, operand_for<Key, 0>(call.operand[0]));
+    } else if constexpr (Function::arity == 2) {
+      map_block<Function, Key.columns, wide, result>(call, operand_for<Key, 0>(call.operand[0]),
+                                                     operand_for<Key, 1>(call.operand[1]));
+    } else {
+      map_block<Function, Key.columns, wide, result>(call, operand_for<Key, 0>(call.operand[0]),
+                                                     operand_for<Key, 1>(call.operand[1]),
+                                                     operand_for<Key, 2>(call.operand[2]));
+    }
+  }
+};
+
+struct same_element {
+  static constexpr int arity = 1;
+  template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a) { return a; }
+};
+/// The block kernel of the ops that only pass a value on.
+using copy_block = elementwise_block<same_element>;
+
+}  // namespace espalier::detail

@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/config.hpp>
+#include <espalier/graph/op.hpp>
+#include <espalier/shape/storage.hpp>
+
+#include <cstdint>
+
+namespace espalier::kernels {
+
+/// What a kernel is specialised for: everything static about an instruction except which one it is, so that equal ops
+/// share one instantiation.
+struct kernel_key {
+  dtype type = dtype::f32;
+  extents shape;
+  int operand_count = 0;
+  dtype operand_type[max_operands]{};
+  extents operand_shape[max_operands]{};
+  std::int64_t attribute[max_operands]{};
+};
+
+/// What a kernel is called with. All tensors are dense and row-major.
+struct kernel_call {
+  const void* operand[max_operands]{};
+  void* result = nullptr;
+  double scalar = 0;
+  /// Offset and number of real elements of the instruction's `place` on this device.
+  interval here;
+  /// At least `kernel<Op>::scratch_bytes(key)` bytes, aligned to 64.
+  void* scratch = nullptr;
+};
+
+/// The shard kernel of an op, specialised in kernels/<family>.hpp for the ops of ops/<family>.hpp:
+///
+///     template <> struct kernel<&ops::transpose> {
+///       static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+///       template <kernel_key Key> static void run(const kernel_call& call);
+///     };
+template <const op_info* Op> struct kernel;
+
+/// One operand or result of a micro-operation: where the block's first row starts, and how many elements further the
+/// next row does. Whether a row has one element per column or one for all columns is static.
+struct stream {
+  void* data = nullptr;
+  std::int64_t row = 0;
+};
+
+/// A micro-operation works on a block of rows that stays in the first-level cache while a chain of fused ops passes
+/// over it: `rows` rows of a static number of columns.
+struct block_call {
+  std::int64_t rows = 0;
+  /// Index of the block's first row, among all rows of the fused group.
+  std::int64_t first_row = 0;
+  stream operand[3];
+  stream result;
+  double scalar = 0;
+  interval here;
+};
+using block_function = void (*)(const block_call&);
+
+/// What a micro-operation is specialised for.
+struct block_key {
+  std::int64_t columns = 1;
+  dtype type = dtype::f32;
+  int operand_count = 0;
+  dtype operand_type[3]{};
+  /// Whether an operand has one element per column (true) or one per row.
+  bool wide[3]{};
+  /// The same of the result.
+  bool result_wide = true;
+  std::int64_t attribute[4]{};
+};
+
+/// The micro-operation of an op that can be fused: elementwise ops, and reductions and constants made row by row.
+///
+///     template <> struct block_kernel<&ops::add> {
+///       template <block_key Key> static void run(const block_call& call);
+///     };
+template <const op_info* Op> struct block_kernel;
+
+}  // namespace espalier::kernels

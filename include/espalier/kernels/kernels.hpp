@@ -1,0 +1,22 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/kernels/activation.hpp>
+#include <espalier/kernels/arithmetic.hpp>
+#include <espalier/kernels/broadcast.hpp>
+#include <espalier/kernels/compare.hpp>
+#include <espalier/kernels/concat.hpp>
+#include <espalier/kernels/constant.hpp>
+#include <espalier/kernels/convert.hpp>
+#include <espalier/kernels/einsum.hpp>
+#include <espalier/kernels/gather.hpp>
+#include <espalier/kernels/iota.hpp>
+#include <espalier/kernels/mask.hpp>
+#include <espalier/kernels/reduce.hpp>
+#include <espalier/kernels/reshape.hpp>
+#include <espalier/kernels/scan.hpp>
+#include <espalier/kernels/shard.hpp>
+#include <espalier/kernels/slice.hpp>
+#include <espalier/kernels/softmax.hpp>
+#include <espalier/kernels/transpose.hpp>

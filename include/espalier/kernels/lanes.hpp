@@ -1,0 +1,58 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/kernels/blas.hpp>
+#include <espalier/shape/storage.hpp>
+
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+// Vectors of a chosen number of lanes, for the two things a compiler does not find in a plain loop: sums in several
+// partial sums (it must keep the order of floating-point additions) and the transposition of a tile in registers.
+
+namespace espalier::detail {
+
+template <class T, int Count> struct lane_vector {
+  using type [[gnu::vector_size(Count * sizeof(T))]] = T;
+};
+template <class T, int Count> using lanes = typename lane_vector<T, Count>::type;
+
+/// How many lanes fill a register.
+template <class T> inline constexpr int full_lanes = simd_bytes / static_cast<int>(sizeof(T));
+
+/// Neighbouring elements of T as lanes of To, which may be a type that they convert to.
+template <class To, int Count, class T>
+[[nodiscard]] ESPALIER_ALWAYS_INLINE lanes<To, Count> load_lanes(const T* from) {
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    lanes<std::uint16_t, Count> raw;
+    std::memcpy(&raw, from, sizeof(raw));
+    return std::bit_cast<lanes<To, Count>>(__builtin_convertvector(raw, lanes<std::uint32_t, Count>) << 16U);
+  } else if constexpr (std::is_same_v<T, bool>) {
+    lanes<std::uint8_t, Count> raw;
+    std::memcpy(&raw, from, sizeof(raw));
+    return __builtin_convertvector(raw, lanes<To, Count>);
+  } else {
+    static_assert(sizeof(To) == sizeof(T));
+    lanes<To, Count> raw;
+    std::memcpy(&raw, from, sizeof(raw));
+    return raw;
+  }
+}
+
+template <class T, int Count, std::size_t... Lane>
+[[nodiscard]] ESPALIER_ALWAYS_INLINE lanes<T, Count / 2> lower_half(const lanes<T, Count>& v,
+                                                                    std::index_sequence<Lane...>) {
+  return __builtin_shufflevector(v, v, static_cast<int>(Lane)...);
+}
+template <class T, int Count, std::size_t... Lane>
+[[nodiscard]] ESPALIER_ALWAYS_INLINE lanes<T, Count / 2> upper_half(const lanes<T, Count>& v,
+                                                                    std::index_sequence<Lane...>) {
+  return __builtin_shufflevector(v, v, (Count / 2 + static_cast<int>(Lane))...);
+}
+
+}  // namespace espalier::detail

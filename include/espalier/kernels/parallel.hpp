@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/kernels/contraction.hpp>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace espalier::detail {
+
+/// Threads worth starting for this many elements of simple work in `pieces` independent pieces.
+[[nodiscard]] inline std::int64_t threads_for(std::int64_t pieces, std::int64_t elements) {
+  if (static_cast<double>(elements) < parallel_threshold) return 1;
+  return std::max<std::int64_t>(1, std::min<std::int64_t>(pieces, available_threads()));
+}
+
+/// Calls body(first, last) for ranges that together are [0, count), one for each thread.
+template <class Body> void parallel_ranges(std::int64_t count, std::int64_t elements, Body body) {
+  const std::int64_t threads = threads_for(count, elements);
+  if (threads == 1) {
+    body(std::int64_t{0}, count);
+    return;
+  }
+  ESPALIER_OMP(parallel for num_threads(static_cast<int>(threads)) schedule(static))
+  for (std::int64_t t = 0; t < threads; ++t) body(count * t / threads, count * (t + 1) / threads);
+}
+
+}  // namespace espalier::detail

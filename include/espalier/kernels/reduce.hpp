@@ -1,0 +1,323 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/kernels/lanes.hpp>
+#include <espalier/kernels/reshape.hpp>
+#include <espalier/ops/reduce.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+
+// Reductions: ops::reduce and ops::reduce_sum, which ops/broadcast.hpp declares. A sum is made of many partial sums that
+// are added pairwise: that vectorises, it is more accurate than one running sum, and the order depends on the shape
+// alone, never on the number of threads.
+
+namespace espalier::detail {
+
+/// What partial results are held in. Sums of integers wrap, which only unsigned ones may.
+template <class T, reduction Kind> struct accumulator { using type = computed_t<T>; };
+template <reduction Kind> struct accumulator<std::int32_t, Kind> {
+  using type = std::conditional_t<Kind == reduction::sum || Kind == reduction::prod, std::uint32_t, std::int32_t>;
+};
+template <reduction Kind> struct accumulator<bool, Kind> { using type = std::int32_t; };
+template <class T, reduction Kind> using accumulator_t = typename accumulator<T, Kind>::type;
+
+template <class Acc, class T, reduction Kind> [[nodiscard]] constexpr Acc neutral() {
+  if constexpr (Kind == reduction::sum) {
+    return Acc(0);
+  } else if constexpr (Kind == reduction::prod) {
+    return Acc(1);
+  } else {
+    return element_cast<Acc>(element_of_scalar<computed_t<T>>(identity_of(Kind)));
+  }
+}
+
+/// For single elements as for lanes; `scalar` is the type of an element. As in `combine`, a NaN wins.
+template <reduction Kind, class Scalar, class V> [[nodiscard]] ESPALIER_ALWAYS_INLINE V combined(V a, V b) {
+  if constexpr (Kind == reduction::sum) {
+    return a + b;
+  } else if constexpr (Kind == reduction::prod) {
+    return a * b;
+  } else if constexpr (Kind == reduction::max) {
+    if constexpr (std::is_integral_v<Scalar>) {
+      return a > b ? a : b;
+    } else {
+      return ((a > b) | (a != a)) ? a : b;
+    }
+  } else {
+    if constexpr (std::is_integral_v<Scalar>) {
+      return a < b ? a : b;
+    } else {
+      return ((a < b) | (a != a)) ? a : b;
+    }
+  }
+}
+
+/// Folds lanes pairwise, taking in the `rest` (fewer than Count) elements that did not fill them.
+template <reduction Kind, class Acc, int Count, class T>
+[[nodiscard]] ESPALIER_ALWAYS_INLINE Acc fold_lanes(const lanes<Acc, Count>& v, const T* from, std::int64_t rest) {
+  if constexpr (Count == 2) {
+    const Acc folded = combined<Kind, Acc>(static_cast<Acc>(v[0]), static_cast<Acc>(v[1]));
+    return rest > 0 ? combined<Kind, Acc>(folded, element_cast<Acc>(*from)) : folded;
+  } else {
+    constexpr int half = Count / 2;
+    using half_lanes = std::make_index_sequence<static_cast<std::size_t>(half)>;
+    lanes<Acc, half> folded = combined<Kind, Acc>(lower_half<Acc, Count>(v, half_lanes{}),
+                                                  upper_half<Acc, Count>(v, half_lanes{}));
+    if (rest >= half) {
+      folded = combined<Kind, Acc>(folded, load_lanes<Acc, half>(from));
+      from += half;
+      rest -= half;
+    }
+    return fold_lanes<Kind, Acc, half>(folded, from, rest);
+  }
+}
+
+/// Combines neighbouring elements. Inlined with a static count, it has no loop control for short rows.
+template <reduction Kind, class Acc, class T>
+[[nodiscard]] ESPALIER_ALWAYS_INLINE Acc reduce_run(const T* from, std::int64_t count) {
+  constexpr int width = full_lanes<Acc>;
+  using vector = lanes<Acc, width>;
+  const vector start = vector{} + neutral<Acc, T, Kind>();
+  vector a = start;
+  std::int64_t i = 0;
+  if (count >= 4 * width) {
+    vector b = start;
+    vector c = start;
+    vector d = start;
+    for (; i + 4 * width <= count; i += 4 * width) {
+      a = combined<Kind, Acc>(a, load_lanes<Acc, width>(from + i));
+      b = combined<Kind, Acc>(b, load_lanes<Acc, width>(from + i + width));
+      c = combined<Kind, Acc>(c, load_lanes<Acc, width>(from + i + 2 * width));
+      d = combined<Kind, Acc>(d, load_lanes<Acc, width>(from + i + 3 * width));
+    }
+    a = combined<Kind, Acc>(combined<Kind, Acc>(a, b), combined<Kind, Acc>(c, d));
+  }
+  for (; i + width <= count; i += width) a = combined<Kind, Acc>(a, load_lanes<Acc, width>(from + i));
+  return fold_lanes<Kind, Acc, width>(a, from + i, count - i);
+}
+
+/// Combines rows into `to`, column by column.
+template <reduction Kind, class Acc, class R, class T>
+ESPALIER_ALWAYS_INLINE void accumulate_rows(R* to, const T* from, std::int64_t rows, std::int64_t row,
+                                            std::int64_t columns) {
+  const auto at = [](const T* x, std::int64_t i) { return element_cast<Acc>(x[i]); };
+  std::int64_t r = 0;
+  for (; r + 4 <= rows; r += 4) {
+    const T* x = from + r * row;
+    vector_loop(columns, [=](std::int64_t i) {
+      const Acc left = combined<Kind, Acc>(at(x, i), at(x + row, i));
+      const Acc right = combined<Kind, Acc>(at(x + 2 * row, i), at(x + 3 * row, i));
+      to[i] = element_cast<R>(combined<Kind, Acc>(element_cast<Acc>(to[i]), combined<Kind, Acc>(left, right)));
+    });
+  }
+  for (; r < rows; ++r) {
+    const T* x = from + r * row;
+    vector_loop(columns, [=](std::int64_t i) {
+      to[i] = element_cast<R>(combined<Kind, Acc>(element_cast<Acc>(to[i]), at(x, i)));
+    });
+  }
+}
+
+/// One result per row.
+template <reduction Kind, std::int64_t Columns, class R, class T> void reduce_rows(const kernels::block_call& call) {
+  const auto* from = static_cast<const T*>(call.operand[0].data);
+  auto* to = static_cast<R*>(call.result.data);
+  for (std::int64_t r = 0; r < call.rows; ++r) {
+    to[r * call.result.row] =
+        element_cast<R>(reduce_run<Kind, accumulator_t<T, Kind>>(from + r * call.operand[0].row, Columns));
+  }
+}
+/// All rows into one.
+template <reduction Kind, std::int64_t Columns, class R, class T> void reduce_columns(const kernels::block_call& call) {
+  accumulate_rows<Kind, accumulator_t<T, Kind>>(static_cast<R*>(call.result.data),
+                                                static_cast<const T*>(call.operand[0].data), call.rows,
+                                                call.operand[0].row, Columns);
+}
+
+/// attribute[1]: the `reduction`. attribute[2] is 1 where the rows of the block are combined into a row of accumulators,
+/// which has a value already; 0 where each row is combined into one result.
+struct reduce_block {
+  template <kernels::block_key Key> static void run(const kernels::block_call& call) {
+    constexpr auto kind = static_cast<reduction>(Key.attribute[1]);
+    using from = storage_t<Key.operand_type[0]>;
+    using to = storage_t<Key.type>;
+    static_assert(Key.wide[0] || Key.columns == 1, "a row reduction needs an element per column");
+    if constexpr (Key.attribute[2] == 1) {
+      static_assert(Key.result_wide || Key.columns == 1, "a column reduction has a result per column");
+      reduce_columns<kind, Key.columns, to, from>(call);
+    } else {
+      reduce_rows<kind, Key.columns, to, from>(call);
+    }
+  }
+};
+
+/// How a tensor is reduced: loops over results around loops over what is combined in each. Either the results have a
+/// run, of neighbours both in source and result, or what is combined has.
+struct reduction_plan {
+  run_nest kept;
+  run_nest gone;
+  /// Parts that a few long reductions are cut into, whatever the number of threads.
+  std::int64_t splits = 1;
+  std::int64_t results = 1;
+
+  /// Columns that are accumulated together: their accumulators stay in the first-level cache.
+  static constexpr std::int64_t chunk = 1024;
+  [[nodiscard]] constexpr std::int64_t chunks() const { return ceil_div(kept.run, chunk); }
+  [[nodiscard]] constexpr std::int64_t tasks() const { return kept.iterations() * chunks() * splits; }
+};
+
+[[nodiscard]] constexpr reduction_plan plan_reduction(const extents& from, std::int64_t dims) {
+  reduction_plan plan;
+  std::int64_t total = 1;
+  for (int d = 0; d < from.rank; ++d) {
+    if ((dims >> d & 1) != 0) {
+      total *= from[d];
+    } else {
+      plan.results *= from[d];
+    }
+  }
+  std::int64_t kept = plan.results;
+  std::int64_t gone = total;
+  for (int d = 0; d < from.rank; ++d) {
+    const bool reduced = (dims >> d & 1) != 0;
+    std::int64_t& left = reduced ? gone : kept;
+    left /= from[d];
+    (reduced ? plan.gone : plan.kept).append({from[d], stride_of(from, d), left});
+  }
+  for (run_nest* nest : {&plan.kept, &plan.gone}) {
+    if (nest->rank > 0 && nest->axis[nest->rank - 1].from == 1) nest->close();
+  }
+  constexpr std::int64_t wanted_tasks = 16;
+  constexpr std::int64_t worth_a_task = 16384;
+  const std::int64_t possible = total * plan.results / worth_a_task;
+  const std::int64_t wanted = ceil_div(wanted_tasks, plan.tasks());
+  const std::int64_t longest = plan.gone.rank > 0 ? plan.gone.iterations() : plan.gone.run;
+  plan.splits = std::max<std::int64_t>(1, std::min({possible, wanted, longest}));
+  return plan;
+}
+
+/// The part of a reduction that one task makes.
+struct reduction_range {
+  std::int64_t first = 0, last = 0;  // iterations of the loops
+  std::int64_t begin = 0, end = 0;   // elements of the run
+};
+[[nodiscard]] inline reduction_range range_of(const reduction_plan& plan, std::int64_t split) {
+  const std::int64_t iterations = plan.gone.iterations();
+  const std::int64_t run = plan.gone.run;
+  if (plan.gone.rank > 0) {
+    return {iterations * split / plan.splits, iterations * (split + 1) / plan.splits, 0, run};
+  }
+  return {0, 1, run * split / plan.splits, run * (split + 1) / plan.splits};
+}
+
+/// One result, from runs.
+template <reduction Kind, class Acc, class T>
+[[nodiscard]] Acc reduce_runs(const reduction_plan& plan, const reduction_range& range, const T* from) {
+  if (plan.gone.rank == 0) return reduce_run<Kind, Acc>(from + range.begin, range.end - range.begin);
+  Acc total = neutral<Acc, T, Kind>();
+  nest_walker at(plan.gone, range.first);
+  for (std::int64_t i = range.first; i < range.last; ++i, ++at) {
+    total = combined<Kind, Acc>(total, reduce_run<Kind, Acc>(from + (*at).from + range.begin, range.end - range.begin));
+  }
+  return total;
+}
+
+/// A chunk of neighbouring results.
+template <reduction Kind, class Acc, class T>
+void reduce_chunk(const reduction_plan& plan, const reduction_range& range, const T* from, Acc* to,
+                  std::int64_t columns) {
+  fill_run(to, columns, neutral<Acc, T, Kind>());
+  const run_axis inner = plan.gone.rank > 0 ? plan.gone.axis[plan.gone.rank - 1] : run_axis{};
+  for (std::int64_t i = range.first; i < range.last;) {
+    const std::int64_t rows = std::min(inner.extent - i % inner.extent, range.last - i);
+    const nest_walker at(plan.gone, i);
+    accumulate_rows<Kind, Acc>(to, from + (*at).from, rows, inner.from, columns);
+    i += rows;
+  }
+}
+
+/// Tasks [first, last); `store(result, split, values, count)` takes what they make.
+template <reduction Kind, class Acc, class T, class Store>
+void reduce_tasks(const reduction_plan& plan, const T* from, std::int64_t first, std::int64_t last, Store store) {
+  const std::int64_t chunks = plan.chunks();
+  for (std::int64_t task = first; task < last;) {
+    const std::int64_t split = task / (plan.kept.iterations() * chunks);
+    const std::int64_t in_split = task % (plan.kept.iterations() * chunks);
+    const std::int64_t end = std::min(last, task - in_split + plan.kept.iterations() * chunks);
+    const reduction_range range = range_of(plan, split);
+    nest_walker at(plan.kept, in_split / chunks);
+    if (plan.kept.run == 1) {
+      for (; task < end; ++task, ++at) {
+        const Acc value = reduce_runs<Kind, Acc>(plan, range, from + (*at).from);
+        store((*at).to, split, &value, 1);
+      }
+      continue;
+    }
+    alignas(64) Acc buffer[reduction_plan::chunk];
+    for (; task < end; ++task) {
+      const std::int64_t start = task % chunks * reduction_plan::chunk;
+      const std::int64_t columns = std::min(reduction_plan::chunk, plan.kept.run - start);
+      reduce_chunk<Kind, Acc>(plan, range, from + (*at).from + start, &buffer[0], columns);
+      store((*at).to + start, split, &buffer[0], columns);
+      if ((task + 1) % chunks == 0) ++at;
+    }
+  }
+}
+
+template <reduction Kind, class R, class T>
+void reduce_tensor(const reduction_plan& plan, const T* from, R* to, void* scratch) {
+  using acc = accumulator_t<T, Kind>;
+  const std::int64_t work = plan.kept.iterations() * plan.kept.run * plan.gone.iterations() * plan.gone.run;
+  auto* partial = static_cast<acc*>(scratch);
+  parallel_ranges(plan.tasks(), work, [&](std::int64_t first, std::int64_t last) {
+    reduce_tasks<Kind, acc>(plan, from, first, last,
+                            [=, &plan](std::int64_t at, std::int64_t split, const acc* values, std::int64_t count) {
+                              if (plan.splits == 1) {
+                                vector_loop(count, [=](std::int64_t i) { to[at + i] = element_cast<R>(values[i]); });
+                              } else {
+                                acc* out = partial + split * plan.results + at;
+                                vector_loop(count, [=](std::int64_t i) { out[i] = values[i]; });
+                              }
+                            });
+  });
+  if (plan.splits == 1) return;
+  for (std::int64_t i = 0; i < plan.results; ++i) {
+    acc total = partial[i];
+    for (std::int64_t s = 1; s < plan.splits; ++s) total = combined<Kind, acc>(total, partial[s * plan.results + i]);
+    to[i] = element_cast<R>(total);
+  }
+}
+
+template <extents From, std::int64_t Dims> inline constexpr reduction_plan static_reduction = plan_reduction(From, Dims);
+
+/// attribute[0]: the dimensions, as a bit set; attribute[1]: the `reduction`.
+struct reduce_kernel {
+  static constexpr std::int64_t scratch_bytes(const kernels::kernel_key& key) {
+    const reduction_plan plan = plan_reduction(key.operand_shape[0], key.attribute[0]);
+    const std::int64_t size = key.type == dtype::f64 ? 8 : 4;
+    return plan.splits == 1 ? 0 : plan.splits * plan.results * size;
+  }
+  template <kernels::kernel_key Key> static void run(const kernels::kernel_call& call) {
+    using from = storage_t<Key.operand_type[0]>;
+    using to = storage_t<Key.type>;
+    reduce_tensor<static_cast<reduction>(Key.attribute[1])>(static_reduction<Key.operand_shape[0], Key.attribute[0]>,
+                                                            static_cast<const from*>(call.operand[0]),
+                                                            static_cast<to*>(call.result), call.scratch);
+  }
+};
+
+}  // namespace espalier::detail
+
+namespace espalier::kernels {
+
+template <> struct kernel<&ops::reduce> : detail::reduce_kernel {};
+template <> struct kernel<&ops::reduce_sum> : detail::reduce_kernel {};
+template <> struct block_kernel<&ops::reduce> : detail::reduce_block {};
+template <> struct block_kernel<&ops::reduce_sum> : detail::reduce_block {};
+
+}  // namespace espalier::kernels

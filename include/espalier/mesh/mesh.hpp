@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/mesh/axis.hpp>
+
+#include <cstdint>
+#include <type_traits>
+
+namespace espalier {
+
+/// A mesh as a value: what every pass works on. Devices are numbered with the last axis fastest.
+struct mesh_shape {
+  int rank = 0;
+  int size[max_axes]{};
+  const char* name[max_axes]{};
+
+  [[nodiscard]] constexpr int devices() const {
+    int count = 1;
+    for (int axis = 0; axis < rank; ++axis) count *= size[axis];
+    return count;
+  }
+  /// Into how many parts these axes split a dimension.
+  [[nodiscard]] constexpr std::int64_t parts(axis_list axes) const {
+    std::int64_t count = 1;
+    for (std::uint32_t rest = axes.code(); rest != 0; rest >>= 4U) count *= size[(rest & 15U) - 1U];
+    return count;
+  }
+  [[nodiscard]] constexpr std::int64_t parts(axis_mask mask) const {
+    std::int64_t count = 1;
+    for (int axis = 0; mask != 0; ++axis, mask >>= 1U) {
+      if ((mask & 1U) != 0) count *= size[axis];
+    }
+    return count;
+  }
+  [[nodiscard]] constexpr int stride(int axis) const {
+    int result = 1;
+    for (int minor = axis + 1; minor < rank; ++minor) result *= size[minor];
+    return result;
+  }
+  [[nodiscard]] constexpr int coordinate(int device, int axis) const { return device / stride(axis) % size[axis]; }
+
+  /// The position of `device` among the devices that differ from it in `axes` only, major axis first.
+  [[nodiscard]] constexpr int position(int device, axis_list axes) const {
+    int result = 0;
+    for (int i = 0; i < axes.size(); ++i) result = result * size[axes[i]] + coordinate(device, axes[i]);
+    return result;
+  }
+  /// The device at `position` of the group that `device` belongs to along `axes`.
+  [[nodiscard]] constexpr int member(int device, axis_list axes, int position) const {
+    for (int i = axes.size() - 1; i >= 0; --i) {
+      const int axis = axes[i];
+      device += (position % size[axis] - coordinate(device, axis)) * stride(axis);
+      position /= size[axis];
+    }
+    return device;
+  }
+};
+
+/// The devices a program runs on: a grid with named axes (GSPMD section 3.1's device mesh). The product of the axes'
+/// sizes is the number of devices; axes are ordered, the last one fastest.
+template <MeshAxis... Axes> struct mesh {
+  static_assert(sizeof...(Axes) <= max_axes, "a mesh has at most eight axes");
+  static constexpr int rank = static_cast<int>(sizeof...(Axes));
+  static constexpr int devices = (1 * ... * Axes::size);
+  static constexpr mesh_shape value{rank, {Axes::size...}, {Axes::name...}};
+
+  /// The position of an axis type in this mesh, or -1.
+  template <class Axis> static constexpr int index_of = [] {
+    constexpr bool same[]{std::is_same_v<Axis, Axes>..., false};
+    for (int i = 0; i < rank; ++i) {
+      if (same[i]) return i;
+    }
+    return -1;
+  }();
+};
+
+}  // namespace espalier

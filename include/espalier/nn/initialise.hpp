@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/nn/leaves.hpp>
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+namespace espalier::nn {
+
+/// Four random words from a counter and a key: Philox4x32-10 (Salmon et al., SC 2011). No state, so every element of
+/// every tensor has its own number, whichever device asks for it.
+[[nodiscard]] constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
+                                                            std::array<std::uint32_t, 2> key) {
+  for (int round = 0; round < 10; ++round) {
+    const std::uint64_t first = std::uint64_t{0xD2511F53U} * counter[0];
+    const std::uint64_t second = std::uint64_t{0xCD9E8D57U} * counter[2];
+    counter = {static_cast<std::uint32_t>(second >> 32U) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(second),
+               static_cast<std::uint32_t>(first >> 32U) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(first)};
+    key[0] += 0x9E3779B9U;
+    key[1] += 0xBB67AE85U;
+  }
+  return counter;
+}
+
+/// Two numbers in (0, 1), each with 53 random bits, that belong to element `element` of leaf number `leaf`.
+[[nodiscard]] constexpr std::array<double, 2> uniform_at(std::uint64_t seed, std::uint32_t leaf,
+                                                         std::uint64_t element) {
+  const auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
+  const auto high = [](std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32U); };
+  const std::array<std::uint32_t, 4> word = philox({low(element), high(element), leaf, 0}, {low(seed), high(seed)});
+  const auto unit = [](std::uint32_t upper, std::uint32_t lower) {
+    const std::uint64_t bits = (std::uint64_t{upper} << 32U | lower) >> 11U;
+    return (static_cast<double>(bits) + 0.5) * 0x1p-53;
+  };
+  return {unit(word[0], word[1]), unit(word[2], word[3])};
+}
+
+/// A number from the normal distribution with mean 0 and variance 1 (Box and Muller 1958), the same whatever part of
+/// the tensor a device holds. `element` counts the whole tensor's elements in row-major order.
+[[nodiscard]] inline double normal_at(std::uint64_t seed, std::uint32_t leaf, std::uint64_t element) {
+  constexpr double two_pi = 6.283185307179586476925;
+  const std::array<double, 2> u = uniform_at(seed, leaf, element);
+  return std::sqrt(-2 * std::log(u[0])) * std::cos(two_pi * u[1]);
+}
+
+/// What a leaf's elements start as: numbers from a normal distribution with mean `mean`; all the same if `deviation`
+/// is 0.
+struct initial {
+  double mean = 0;
+  double deviation = 0;
+
+  [[nodiscard]] static constexpr initial zeros() { return {0, 0}; }
+  [[nodiscard]] static constexpr initial ones() { return {1, 0}; }
+  [[nodiscard]] static constexpr initial normal(double deviation) { return {0, deviation}; }
+};
+
+/// The convention: members named `gain` start as 1, `bias` as 0, all others as small random numbers.
+[[nodiscard]] constexpr initial initial_by_name(const leaf_path& path, double deviation = 0.02) {
+  if (path.is("gain")) return initial::ones();
+  if (path.is("bias")) return initial::zeros();
+  return initial::normal(deviation);
+}
+
+/// The starting value of one element.
+[[nodiscard]] inline double initial_at(const initial& what, std::uint64_t seed, std::uint32_t leaf,
+                                       std::uint64_t element) {
+  return what.deviation == 0 ? what.mean : what.mean + what.deviation * normal_at(seed, leaf, element);
+}
+
+/// Gives every leaf of a tree its starting values: calls fill(leaf, value) where value(element) is what the element
+/// with that row-major number in the whole tensor starts as. `choose(path)` says how each leaf starts.
+///
+///     nn::initialise(parameters, seed, [](const auto& path) { return nn::initial_by_name(path); },
+///                    [](auto& array, const auto& value) {
+///       for (std::size_t i = 0; i < array.size(); ++i) array[i] = float(value(i));
+///     });
+template <class Tree, class Choose, class Fill>
+void initialise(Tree& tree, std::uint64_t seed, const Choose& choose, const Fill& fill) {
+  std::uint32_t index = 0;
+  for_each_named_leaf(tree, [&](auto& leaf, const leaf_path& path) {
+    const initial what = choose(path);
+    const std::uint32_t number = index++;
+    fill(leaf, [=](std::uint64_t element) { return initial_at(what, seed, number, element); });
+  });
+}
+
+}  // namespace espalier::nn

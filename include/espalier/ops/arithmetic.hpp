@@ -1,0 +1,97 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/ops/elementwise.hpp>
+
+namespace espalier {
+
+namespace detail {
+
+constexpr double add_scalars(double a, double b) { return a + b; }
+constexpr double subtract_scalars(double a, double b) { return a - b; }
+constexpr double multiply_scalars(double a, double b) { return a * b; }
+constexpr double divide_scalars(double a, double b) { return a / b; }
+constexpr double negate_scalar(double a) { return -a; }
+
+constexpr void add_gradient(gradient_context& c) {
+  c.give(0, c.cotangent);
+  c.give(1, c.cotangent);
+}
+constexpr void subtract_gradient(gradient_context& c);
+constexpr void multiply_gradient(gradient_context& c);
+constexpr void divide_gradient(gradient_context& c);
+constexpr void negate_gradient(gradient_context& c);
+
+}  // namespace detail
+
+namespace ops {
+inline constexpr op_info add = detail::elementwise_op("add", detail::evaluate_binary<detail::add_scalars>,
+                                                      detail::add_gradient, linearity::joint);
+inline constexpr op_info subtract = detail::elementwise_op(
+    "subtract", detail::evaluate_binary<detail::subtract_scalars>, detail::subtract_gradient, linearity::joint);
+inline constexpr op_info multiply = detail::elementwise_op(
+    "multiply", detail::evaluate_binary<detail::multiply_scalars>, detail::multiply_gradient, linearity::each);
+inline constexpr op_info divide = detail::elementwise_op("divide", detail::evaluate_binary<detail::divide_scalars>,
+                                                         detail::divide_gradient, linearity::first);
+inline constexpr op_info negate = detail::elementwise_op("negate", detail::evaluate_unary<detail::negate_scalar>,
+                                                         detail::negate_gradient, linearity::first);
+}  // namespace ops
+
+namespace emit {
+/// The operands of these have equal shapes: broadcasting has happened.
+constexpr int add(builder& b, int x, int y) { return b.append(ops::add, b[x].type, b[x].shape, x, y); }
+constexpr int subtract(builder& b, int x, int y) { return b.append(ops::subtract, b[x].type, b[x].shape, x, y); }
+constexpr int multiply(builder& b, int x, int y) { return b.append(ops::multiply, b[x].type, b[x].shape, x, y); }
+constexpr int divide(builder& b, int x, int y) { return b.append(ops::divide, b[x].type, b[x].shape, x, y); }
+constexpr int negate(builder& b, int x) { return b.append(ops::negate, b[x].type, b[x].shape, x); }
+/// A tensor times a number.
+constexpr int scale(builder& b, int x, double factor) { return multiply(b, x, constant_like(b, x, factor)); }
+}  // namespace emit
+
+constexpr void detail::subtract_gradient(gradient_context& c) {
+  c.give(0, c.cotangent);
+  c.give(1, emit::negate(c.emit, c.cotangent));
+}
+constexpr void detail::multiply_gradient(gradient_context& c) {
+  c.give(0, emit::multiply(c.emit, c.cotangent, c.operand(1)));
+  c.give(1, emit::multiply(c.emit, c.cotangent, c.operand(0)));
+}
+constexpr void detail::divide_gradient(gradient_context& c) {
+  const int over = emit::divide(c.emit, c.cotangent, c.operand(1));
+  c.give(0, over);
+  c.give(1, emit::negate(c.emit, emit::multiply(c.emit, over, c.id)));
+}
+constexpr void detail::negate_gradient(gradient_context& c) { c.give(0, emit::negate(c.emit, c.cotangent)); }
+
+/// Elementwise arithmetic with NumPy's broadcasting; either operand may be a number.
+/// Errors: `shape_mismatch`, `dtype_mismatch`.
+template <class A, class B>
+  requires detail::OperatorArguments<A, B>
+constexpr auto operator+(A a, B b) {
+  return detail::binary<&ops::add, detail::binary_result::same>(a, b, detail::line_of(a, b));
+}
+template <class A, class B>
+  requires detail::OperatorArguments<A, B>
+constexpr auto operator-(A a, B b) {
+  return detail::binary<&ops::subtract, detail::binary_result::same>(a, b, detail::line_of(a, b));
+}
+template <class A, class B>
+  requires detail::OperatorArguments<A, B>
+constexpr auto operator*(A a, B b) {
+  return detail::binary<&ops::multiply, detail::binary_result::same>(a, b, detail::line_of(a, b));
+}
+template <class A, class B>
+  requires detail::OperatorArguments<A, B>
+constexpr auto operator/(A a, B b) {
+  return detail::binary<&ops::divide, detail::binary_result::same>(a, b, detail::line_of(a, b));
+}
+template <Traced A> constexpr auto operator-(A a) {
+  if constexpr (Failed<A>) {
+    return a;
+  } else {
+    return detail::unary<&ops::negate>(a, a.seen);
+  }
+}
+
+}  // namespace espalier

@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/ops/slice.hpp>
+
+namespace espalier {
+
+namespace detail {
+
+
+constexpr void concat_gradient(gradient_context& c);
+
+constexpr void evaluate_concat(const evaluation& e) {
+  const int along = static_cast<int>(e.self->attribute[0]);
+  const std::int64_t inner = stride_of(e.self->shape, along);
+  const std::int64_t outer = e.self->shape.product(0, along);
+  std::int64_t start = 0;
+  for (int k = 0; k < e.self->operand_count; ++k) {
+    const std::int64_t run = (*e.operand_shape[k])[along] * inner;
+    for (std::int64_t o = 0; o < outer; ++o) {
+      for (std::int64_t i = 0; i < run; ++i) {
+        e.result[o * e.self->shape[along] * inner + start + i] = e.operand[k][o * run + i];
+      }
+    }
+    start += run;
+  }
+}
+
+}  // namespace detail
+
+namespace ops {
+/// Joins up to four tensors along dimension attribute[0].
+inline constexpr op_info concat{.name = "concat",
+                                .spread = propagation::dimensional,
+                                .linear = linearity::joint,
+                                .factors = detail::one_dimension_blocked,
+                                .gradient = detail::concat_gradient,
+                                .evaluate = detail::evaluate_concat,
+                                .flops = detail::no_flops};
+}  // namespace ops
+
+namespace emit {
+/// Joins any number of tensors, four at a time.
+constexpr int concat(builder& b, const int* parts, int count, int dim) {
+  if (count == 1) return parts[0];
+  int group[max_operands]{-1, -1, -1, -1};
+  const int taken = count < max_operands ? count : max_operands;
+  extents shape = b[parts[0]].shape;
+  shape[dim] = 0;
+  for (int k = 0; k < taken; ++k) {
+    // The first group members are single tensors; the last one stands for all that remain.
+    const bool last = k + 1 == taken;
+    group[k] = last ? concat(b, parts + k, count - k, dim) : parts[k];
+    shape[dim] += b[group[k]].shape[dim];
+  }
+  instruction made = builder::make(ops::concat, b[parts[0]].type, shape, group[0], group[1], group[2], group[3]);
+  made.attribute[0] = dim;
+  return b.append(made);
+}
+}  // namespace emit
+
+constexpr void detail::concat_gradient(gradient_context& c) {
+  const instruction self = c.self();
+  const int along = static_cast<int>(self.attribute[0]);
+  std::int64_t start = 0;
+  for (int k = 0; k < self.operand_count; ++k) {
+    const std::int64_t size = c.emit[self.operand[k]].shape[along];
+    c.give(k, emit::slice(c.emit, c.cotangent, along, start, size));
+    start += size;
+  }
+}
+
+namespace detail {
+[[nodiscard]] constexpr bool joinable(const extents& a, const extents& b, int dim) {
+  return a.rank == b.rank && with_extent(a, dim, 1) == with_extent(b, dim, 1);
+}
+}  // namespace detail
+
+/// Joins tensors along dimension Dim. Errors: `no_such_dimension`, `concat_shape_mismatch`, `dtype_mismatch`.
+template <int Dim, Traced First, Traced... Rest>
+constexpr auto concat(First first, Rest... rest) {
+  if constexpr (Failed<First> || (Failed<Rest> || ...)) {
+    return detail::first_failure(first, rest...);
+  } else if constexpr (constexpr int along = detail::dimension(Dim, First::rank); along < 0) {
+    return failed<why::no_such_dimension<typename First::tensor, why::dim<Dim>>>(first.seen);
+  } else if constexpr (!(detail::joinable(First::shape, Rest::shape, along) && ...)) {
+    return failed<why::concat_shape_mismatch<typename First::tensor, typename Rest::tensor...>>(first.seen);
+  } else if constexpr (!((First::type == Rest::type) && ...)) {
+    return failed<why::dtype_mismatch<typename First::tensor, typename Rest::tensor...>>(first.seen);
+  } else {
+    constexpr std::int64_t size = (First::shape[along] + ... + Rest::shape[along]);
+    first.owner->at(first.seen);
+    const int parts[]{first.id, rest.id...};
+    return detail::symbol_like<First, tensor_for<First::type, detail::with_extent(First::shape, along, size)>>(
+        first, emit::concat(*first.owner, &parts[0], 1 + static_cast<int>(sizeof...(Rest)), along));
+  }
+}
+
+}  // namespace espalier

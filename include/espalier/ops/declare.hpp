@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/diagnostics/reasons.hpp>
+#include <espalier/graph/symbol.hpp>
+
+namespace espalier::detail {
+
+/// Every dimension of the result is the same dimension of each operand.
+[[nodiscard]] constexpr factor_rule same_dimensions(op_view v) {
+  factor_rule rule;
+  const instruction& self = v.self();
+  for (int d = 0; d < self.shape.rank; ++d) {
+    const factor_list factor(rule.add(self.shape[d]));
+    rule.result[d] = factor;
+    for (int k = 0; k < self.operand_count; ++k) rule.operand[k][d] = factor;
+  }
+  return rule;
+}
+
+/// A rule for ops without operands: every dimension can be split.
+[[nodiscard]] constexpr std::int64_t one_flop_per_element(op_view v) { return v.self().shape.elements(); }
+[[nodiscard]] constexpr std::int64_t no_flops(op_view) { return 0; }
+
+/// Nothing flows back, by definition: the op is constant or piecewise constant in its operands.
+constexpr void no_gradient(gradient_context&) {}
+
+}  // namespace espalier::detail

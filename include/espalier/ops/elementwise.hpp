@@ -1,0 +1,114 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/ops/broadcast.hpp>
+
+namespace espalier::detail {
+
+/// What the families of elementwise ops share: evaluation from a scalar function, and the typed front with NumPy's
+/// broadcasting and scalars.
+
+template <double (*Function)(double)> constexpr void evaluate_unary(const evaluation& e) {
+  for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) e.result[i] = Function(e.operand[0][i]);
+}
+template <double (*Function)(double, double)> constexpr void evaluate_binary(const evaluation& e) {
+  for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) e.result[i] = Function(e.operand[0][i], e.operand[1][i]);
+}
+
+/// The table entry of an elementwise op.
+[[nodiscard]] constexpr op_info elementwise_op(const char* name, void (*evaluate)(const evaluation&),
+                                               void (*gradient)(gradient_context&),
+                                               linearity linear = linearity::none) {
+  return {.name = name,
+          .spread = propagation::elementwise,
+          .linear = linear,
+          .fuse = fusion::elementwise,
+          .factors = same_dimensions,
+          .gradient = gradient,
+          .evaluate = evaluate,
+          .flops = one_flop_per_element};
+}
+
+/// The extents two shapes broadcast to; rank -1 when they do not.
+[[nodiscard]] constexpr extents broadcast_shape(const extents& a, const extents& b) {
+  extents result;
+  result.rank = a.rank > b.rank ? a.rank : b.rank;
+  for (int d = 0; d < result.rank; ++d) {
+    const int i = d - (result.rank - a.rank);
+    const int j = d - (result.rank - b.rank);
+    const std::int64_t x = i < 0 ? 1 : a[i];
+    const std::int64_t y = j < 0 ? 1 : b[j];
+    if (x != y && x != 1 && y != 1) {
+      extents none;
+      none.rank = -1;
+      return none;
+    }
+    result[d] = x == 1 ? y : x;
+  }
+  return result;
+}
+
+template <const op_info* Op, Traced A> constexpr auto unary(const A& a, source_line where) {
+  if constexpr (Failed<A>) {
+    return a;
+  } else if constexpr (!is_floating(A::type)) {
+    return failed<why::operand_is_not_floating<typename A::tensor>>(where);
+  } else {
+    a.owner->at(where);
+    return symbol_like<A, typename A::tensor>(a, a.owner->append(*Op, A::type, A::shape, a.id));
+  }
+}
+
+/// What a binary elementwise op returns: the operands' type, or a truth value.
+enum class binary_result { same, boolean };
+
+template <const op_info* Op, binary_result Result, class A, class B>
+constexpr auto binary(const A& a, const B& b, source_line where) {
+  if constexpr (Failed<A> || Failed<B>) {
+    return first_failure(a, b);
+  } else if constexpr (Scalar<A>) {
+    b.owner->at(where);
+    const symbol<typename B::mesh, typename B::tensor> left(
+        *b.owner, emit::constant(*b.owner, B::type, B::shape, static_cast<double>(a)));
+    return binary<Op, Result>(left, b, where);
+  } else if constexpr (Scalar<B>) {
+    a.owner->at(where);
+    const symbol<typename A::mesh, typename A::tensor> right(
+        *a.owner, emit::constant(*a.owner, A::type, A::shape, static_cast<double>(b)));
+    return binary<Op, Result>(a, right, where);
+  } else if constexpr (A::type != B::type) {
+    return failed<why::dtype_mismatch<typename A::tensor, typename B::tensor>>(where);
+  } else {
+    constexpr extents shape = broadcast_shape(A::shape, B::shape);
+    if constexpr (shape.rank < 0) {
+      return failed<why::shape_mismatch<typename A::tensor, typename B::tensor>>(where);
+    } else {
+      builder& emitter = *a.owner;
+      emitter.at(where);
+      constexpr dtype type = Result == binary_result::boolean ? dtype::boolean : A::type;
+      const int left = emit::broadcast_to(emitter, a.id, shape);
+      const int right = emit::broadcast_to(emitter, b.id, shape);
+      return symbol_like<A, tensor_for<type, shape>>(a, emitter.append(*Op, type, shape, left, right));
+    }
+  }
+}
+
+/// The line of an operator: its operands were copied there (see `symbol`). One that is itself the result of a call
+/// was not copied, and remembers the line of that call; the later of the two is the operator's own.
+template <class A, class B> [[nodiscard]] constexpr source_line line_of(const A& a, const B& b) {
+  if constexpr (Symbol<A> && Symbol<B>) {
+    return same_text(a.seen.file, b.seen.file) && a.seen.line > b.seen.line ? a.seen : b.seen;
+  } else if constexpr (Symbol<A>) {
+    return a.seen;
+  } else if constexpr (Symbol<B>) {
+    return b.seen;
+  } else {
+    return {};
+  }
+}
+
+template <class A, class B>
+concept OperatorArguments = (Traced<A> && (Traced<B> || Scalar<B>)) || (Scalar<A> && Traced<B>);
+
+}  // namespace espalier::detail

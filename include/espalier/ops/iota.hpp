@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/ops/declare.hpp>
+
+namespace espalier {
+
+namespace detail {
+
+[[nodiscard]] constexpr int iota_position(op_view v) { return static_cast<int>(v.self().attribute[0]); }
+
+constexpr void evaluate_iota(const evaluation& e) {
+  const extents& to = e.self->shape;
+  const int along = static_cast<int>(e.self->attribute[0]);
+  const std::int64_t stride = stride_of(to, along);
+  for (std::int64_t i = 0; i < to.elements(); ++i) {
+    e.result[i] = static_cast<double>(e.here.start + i / stride % to[along]);
+  }
+}
+
+}  // namespace detail
+
+namespace ops {
+/// Each element's index along dimension attribute[0]; a device counts from its own offset.
+inline constexpr op_info iota{.name = "iota",
+                              .spread = propagation::elementwise,
+                              .fuse = fusion::source,
+                              .factors = detail::same_dimensions,
+                              .gradient = detail::no_gradient,
+                              .evaluate = detail::evaluate_iota,
+                              .flops = detail::no_flops,
+                              .positional_factor = detail::iota_position};
+}  // namespace ops
+
+namespace emit {
+constexpr int iota(builder& b, dtype type, const extents& shape, int dim) {
+  instruction made = builder::make(ops::iota, type, shape);
+  made.attribute[0] = dim;
+  return b.append(made);
+}
+}  // namespace emit
+
+/// A tensor of `Type` whose elements are their own index along dimension `Dim`, on the mesh of `like`.
+/// Errors: `no_such_dimension`.
+template <TensorType Type, int Dim, Traced Like>
+constexpr auto iota(const Like& like, source_line where = source_line::current()) {
+  if constexpr (Failed<Like>) {
+    return like;
+  } else if constexpr (detail::dimension(Dim, Type::rank) < 0) {
+    return failed<why::no_such_dimension<Type, why::dim<Dim>>>(where);
+  } else {
+    like.owner->at(where);
+    return detail::symbol_like<Like, Type>(
+        like, emit::iota(*like.owner, Type::type, Type::shape, detail::dimension(Dim, Type::rank)));
+  }
+}
+
+}  // namespace espalier

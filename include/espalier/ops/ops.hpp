@@ -1,0 +1,19 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/ops/activation.hpp>
+#include <espalier/ops/argument.hpp>
+#include <espalier/ops/arithmetic.hpp>
+#include <espalier/ops/compare.hpp>
+#include <espalier/ops/concat.hpp>
+#include <espalier/ops/convert.hpp>
+#include <espalier/ops/einsum.hpp>
+#include <espalier/ops/gather.hpp>
+#include <espalier/ops/iota.hpp>
+#include <espalier/ops/reduce.hpp>
+#include <espalier/ops/scan.hpp>
+#include <espalier/ops/shard.hpp>
+#include <espalier/ops/slice.hpp>
+#include <espalier/ops/softmax.hpp>
+#include <espalier/ops/transpose.hpp>

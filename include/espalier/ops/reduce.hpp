@@ -1,0 +1,161 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/ops/compare.hpp>
+#include <espalier/ops/convert.hpp>
+
+namespace espalier {
+
+namespace detail {
+constexpr void reduce_gradient(gradient_context& c);
+}
+
+namespace ops {
+/// Combines the elements along the dimensions in the bit set attribute[0], which disappear, by the `reduction` in
+/// attribute[1]: product, maximum, minimum. (Sums are `reduce_sum`, which is linear.)
+inline constexpr op_info reduce{.name = "reduce",
+                                .spread = propagation::dimensional,
+                                .fuse = fusion::reduction,
+                                .factors = detail::reduce_factors,
+                                .gradient = detail::reduce_gradient,
+                                .evaluate = detail::evaluate_reduce,
+                                .flops = detail::reduce_flops,
+                                .identity = detail::reduce_identity};
+}  // namespace ops
+
+namespace emit {
+constexpr int reduce(builder& b, reduction kind, int a, std::int64_t dims) {
+  return reduce_with(b, kind == reduction::sum ? ops::reduce_sum : ops::reduce, kind, a, dims);
+}
+}  // namespace emit
+
+namespace detail {
+
+/// A maximum's or minimum's cotangent goes to the elements that equal it, in equal parts.
+constexpr void extremum_gradient(gradient_context& c) {
+  builder& b = c.emit;
+  const int from = c.operand(0);
+  const std::int64_t dims = c.self().attribute[0];
+  const extents shape = b[from].shape;
+  const int chosen = emit::compare(b, ops::equal, from, emit::broadcast_along(b, c.id, shape, dims));
+  const int ties = emit::reduce_sum(b, emit::convert(b, chosen, b[from].type), dims);
+  const int share = emit::divide(b, c.cotangent, ties);
+  c.give(0, emit::keep_where(b, chosen, emit::broadcast_along(b, share, shape, dims)));
+}
+
+/// The derivative of a product by one factor is the product of the others. Dividing by the factor gives it, unless
+/// the factor is 0: then it is the product of the rest if this is the only zero, else 0.
+constexpr void product_gradient(gradient_context& c) {
+  builder& b = c.emit;
+  const int from = c.operand(0);
+  const std::int64_t dims = c.self().attribute[0];
+  const extents shape = b[from].shape;
+  const int zero = emit::constant_like(b, from, 0);
+  const int one = emit::constant_like(b, from, 1);
+  const int is_zero = emit::compare(b, ops::equal, from, zero);
+  const int nonzero = emit::select(b, is_zero, one, from);
+  const int rest = emit::broadcast_along(b, emit::reduce(b, reduction::prod, nonzero, dims), shape, dims);
+  const int zeros = emit::reduce_sum(b, emit::convert(b, is_zero, b[from].type), dims);
+  const int count = emit::broadcast_along(b, zeros, shape, dims);
+  const int without_zero = emit::keep_where(b, emit::compare(b, ops::equal, count, zero), emit::divide(b, rest, nonzero));
+  const int only_zero = emit::keep_where(b, emit::compare(b, ops::equal, count, one), rest);
+  const int slope = emit::select(b, is_zero, only_zero, without_zero);
+  c.give(0, emit::multiply(b, emit::broadcast_along(b, c.cotangent, shape, dims), slope));
+}
+
+constexpr void reduce_gradient(gradient_context& c) {
+  if (static_cast<reduction>(c.self().attribute[1]) == reduction::prod) {
+    product_gradient(c);
+  } else {
+    extremum_gradient(c);
+  }
+}
+
+/// The dimensions named by Dims as a bit set; none named means all; -1 if one does not exist.
+template <int Rank, int... Dims> [[nodiscard]] constexpr std::int64_t dimension_set() {
+  if constexpr (sizeof...(Dims) == 0) {
+    return (std::int64_t{1} << Rank) - 1;
+  } else {
+    const bool exist = ((dimension(Dims, Rank) >= 0) && ...);
+    return exist ? (std::int64_t{0} | ... | (std::int64_t{1} << (dimension(Dims, Rank) & 31))) : -1;
+  }
+}
+
+}  // namespace detail
+
+/// Asks a reduction to keep the dimensions it reduces, with size 1.
+struct keep_dims_t {};
+inline constexpr keep_dims_t keep_dims{};
+
+namespace detail {
+
+template <reduction Kind, bool Keep, int... Dims, Traced A> constexpr auto reduce(const A& a, source_line where) {
+  if constexpr (Failed<A>) {
+    return a;
+  } else if constexpr (constexpr std::int64_t set = dimension_set<A::rank, Dims...>(); set < 0) {
+    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dims>...>>(where);
+  } else {
+    constexpr extents shape = reduced_shape(A::shape, set, Keep);
+    a.owner->at(where);
+    const int value = emit::reduce(*a.owner, Kind, a.id, set);
+    return symbol_like<A, tensor_for<A::type, shape>>(a, emit::reshape(*a.owner, value, shape));
+  }
+}
+
+}  // namespace detail
+
+/// Reductions over the named dimensions, which disappear; over all when none is named. Negative dimensions count
+/// from the end. Errors: `no_such_dimension`.
+template <int... Dims, Traced A> constexpr auto sum(const A& a, source_line where = source_line::current()) {
+  return detail::reduce<reduction::sum, false, Dims...>(a, where);
+}
+template <int... Dims, Traced A> constexpr auto max(const A& a, source_line where = source_line::current()) {
+  return detail::reduce<reduction::max, false, Dims...>(a, where);
+}
+template <int... Dims, Traced A> constexpr auto min(const A& a, source_line where = source_line::current()) {
+  return detail::reduce<reduction::min, false, Dims...>(a, where);
+}
+template <int... Dims, Traced A> constexpr auto prod(const A& a, source_line where = source_line::current()) {
+  return detail::reduce<reduction::prod, false, Dims...>(a, where);
+}
+template <int... Dims, Traced A>
+constexpr auto sum(const A& a, keep_dims_t, source_line where = source_line::current()) {
+  return detail::reduce<reduction::sum, true, Dims...>(a, where);
+}
+template <int... Dims, Traced A>
+constexpr auto max(const A& a, keep_dims_t, source_line where = source_line::current()) {
+  return detail::reduce<reduction::max, true, Dims...>(a, where);
+}
+template <int... Dims, Traced A>
+constexpr auto min(const A& a, keep_dims_t, source_line where = source_line::current()) {
+  return detail::reduce<reduction::min, true, Dims...>(a, where);
+}
+template <int... Dims, Traced A>
+constexpr auto prod(const A& a, keep_dims_t, source_line where = source_line::current()) {
+  return detail::reduce<reduction::prod, true, Dims...>(a, where);
+}
+
+namespace detail {
+template <bool Keep, int... Dims, Traced A> constexpr auto mean(const A& a, source_line where) {
+  const auto total = reduce<reduction::sum, Keep, Dims...>(a, where);
+  using total_t = std::remove_cv_t<decltype(total)>;
+  if constexpr (Failed<total_t>) {
+    return total;
+  } else {
+    constexpr double count = static_cast<double>(A::shape.elements()) / static_cast<double>(total_t::shape.elements());
+    return symbol_like<A, typename total_t::tensor>(a, emit::scale(*a.owner, total.id, 1 / count));
+  }
+}
+}  // namespace detail
+
+/// The arithmetic mean; dimensions as for `sum`.
+template <int... Dims, Traced A> constexpr auto mean(const A& a, source_line where = source_line::current()) {
+  return detail::mean<false, Dims...>(a, where);
+}
+template <int... Dims, Traced A>
+constexpr auto mean(const A& a, keep_dims_t, source_line where = source_line::current()) {
+  return detail::mean<true, Dims...>(a, where);
+}
+
+}  // namespace espalier

@@ -1,0 +1,250 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/graph/tree.hpp>
+#include <espalier/ops/shard.hpp>
+
+namespace espalier {
+
+namespace detail {
+
+/// The stacked dimension stays whole: each iteration reads or writes one slice of it.
+[[nodiscard]] constexpr factor_rule loop_slice_factors(op_view v) {
+  factor_rule rule;
+  const extents& from = v.operand(0).shape;
+  rule.operand[0][0] = factor_list(rule.add(from[0], factor_kind::blocked));
+  for (int d = 0; d < v.self().shape.rank; ++d) {
+    rule.result[d] = factor_list(rule.add(v.self().shape[d]));
+    rule.operand[0][d + 1] = rule.result[d];
+  }
+  return rule;
+}
+[[nodiscard]] constexpr factor_rule loop_stack_factors(op_view v) {
+  factor_rule rule;
+  const extents& to = v.self().shape;
+  rule.result[0] = factor_list(rule.add(to[0], factor_kind::blocked));
+  for (int d = 1; d < to.rank; ++d) {
+    rule.result[d] = factor_list(rule.add(to[d]));
+    rule.operand[0][d - 1] = rule.result[d];
+  }
+  return rule;
+}
+
+/// The bodies' gradients are made as a whole, by differentiate.hpp.
+constexpr op_info loop_op(const char* name, factor_rule (*factors)(op_view), linearity linear = linearity::none,
+                          void (*gradient)(gradient_context&) = no_gradient) {
+  return {.name = name,
+          .spread = propagation::elementwise,
+          .linear = linear,
+          .factors = factors,
+          .gradient = gradient,
+          .evaluate = evaluate_identity,
+          .flops = no_flops};
+}
+
+}  // namespace detail
+
+/// A loop of known length in the list of instructions:
+///
+///     loop_begin                         attribute[0] iterations, [1] whether they run from last to first,
+///                                        [2] whether the gradient recomputes the body instead of keeping its values
+///       loop_carry  init                 what the previous iteration passed on, at first `init`
+///       loop_slice  stacked              this iteration's slice of a tensor outside, along its first dimension
+///       ...                              the body; it may use any value before the loop
+///       loop_next   carry, value         what this iteration passes on
+///     loop_end      loop_begin
+///     loop_result   loop_next            what the last iteration passed on
+///     loop_stack    value in the body    its values in all iterations, along a new first dimension
+///     loop_sum      value in the body    the sum of its values over all iterations
+namespace ops {
+inline constexpr op_info loop_begin = detail::loop_op("loop_begin", detail::same_dimensions);
+inline constexpr op_info loop_carry = detail::loop_op("loop_carry", detail::same_dimensions);
+inline constexpr op_info loop_next = detail::loop_op("loop_next", detail::same_dimensions);
+inline constexpr op_info loop_end = detail::loop_op("loop_end", detail::same_dimensions);
+inline constexpr op_info loop_result = detail::loop_op("loop_result", detail::same_dimensions);
+inline constexpr op_info loop_slice = detail::loop_op("loop_slice", detail::loop_slice_factors, linearity::first);
+inline constexpr op_info loop_stack = detail::loop_op("loop_stack", detail::loop_stack_factors, linearity::first);
+inline constexpr op_info loop_sum = detail::loop_op("loop_sum", detail::same_dimensions, linearity::first);
+/// The operand's values in a buffer of their own.
+inline constexpr op_info copy =
+    detail::loop_op("copy", detail::same_dimensions, linearity::first, detail::match_gradient);
+}  // namespace ops
+
+namespace emit {
+
+constexpr int loop_begin(builder& b, std::int64_t count, bool reverse, bool recompute) {
+  instruction made = builder::make(ops::loop_begin, dtype::i32, extents{});
+  made.attribute[0] = count;
+  made.attribute[1] = reverse ? 1 : 0;
+  made.attribute[2] = recompute ? 1 : 0;
+  const int id = b.append(made);
+  b.loop = id;
+  return id;
+}
+constexpr int loop_carry(builder& b, int init) { return b.append(ops::loop_carry, b[init].type, b[init].shape, init); }
+
+constexpr int copy(builder& b, int value) { return b.append(ops::copy, b[value].type, b[value].shape, value); }
+
+/// A value that is itself a carry of this loop would be overwritten while it is passed on.
+constexpr int loop_next(builder& b, int carry, int value) {
+  const bool is_carry = b[value].op == &ops::loop_carry && b[value].loop == b.loop && value != carry;
+  const int source = is_carry ? copy(b, value) : value;
+  return b.append(ops::loop_next, b[carry].type, b[carry].shape, carry, source);
+}
+constexpr void loop_end(builder& b) {
+  const int begin = b.loop;
+  b.append(ops::loop_end, dtype::i32, extents{}, begin);
+  b.loop = b[begin].loop;
+  b[b.size() - 1].loop = b.loop;
+}
+constexpr int loop_result(builder& b, int next) {
+  return b.append(ops::loop_result, b[next].type, b[next].shape, next);
+}
+constexpr int loop_slice(builder& b, int stacked) {
+  extents shape;
+  for (int d = 1; d < b[stacked].shape.rank; ++d) shape.append(b[stacked].shape[d]);
+  return b.append(ops::loop_slice, b[stacked].type, shape, stacked);
+}
+constexpr extents stacked_shape(const builder& b, int value) {
+  extents shape;
+  shape.append(b[b[value].loop].attribute[0]);
+  for (int d = 0; d < b[value].shape.rank; ++d) shape.append(b[value].shape[d]);
+  return shape;
+}
+/// The value as one of the loop being built, as `loop_stack` and `loop_sum` need it.
+constexpr int own(builder& b, int value) { return b[value].loop == b.loop ? value : copy(b, value); }
+/// Belongs outside the loop of `value`; wherever it is appended, `normalise` moves it there.
+constexpr int loop_stack(builder& b, int value) {
+  const int id = b.result().code.push_back(
+      builder::make(ops::loop_stack, b[value].type, stacked_shape(b, value), value));
+  b[id].loop = b[b[value].loop].loop;
+  b[id].where = b[value].where;
+  return id;
+}
+constexpr int loop_sum(builder& b, int value) {
+  const int id = b.result().code.push_back(builder::make(ops::loop_sum, b[value].type, b[value].shape, value));
+  b[id].loop = b[b[value].loop].loop;
+  b[id].where = b[value].where;
+  return id;
+}
+
+}  // namespace emit
+
+/// Asks `scan` to recompute its body in the gradient from the carry alone, instead of keeping every value of every
+/// iteration: less memory, about a third more work.
+struct recompute_t {};
+inline constexpr recompute_t recompute{};
+
+namespace detail {
+
+template <class Carry, class Out> struct scan_parts {
+  static constexpr bool carry_fits = std::is_same_v<Carry, Out>;
+  static constexpr bool has_output = false;
+  static constexpr const Out& carry(const Out& out) { return out; }
+};
+template <class Carry, class Next, class Output> struct scan_parts<Carry, results<Next, Output>> {
+  static constexpr bool carry_fits = std::is_same_v<Carry, Next>;
+  static constexpr bool has_output = true;
+  static constexpr const Next& carry(const results<Next, Output>& out) { return out.first; }
+};
+
+/// A tree of stacked leaves as its leaves are inside the loop.
+template <class T> struct inside_loop;
+template <class Mesh, class Tensor> struct inside_loop<symbol<Mesh, Tensor>> {
+  using type = symbol<Mesh, typename unstacked_tensor<Tensor>::type>;
+  static constexpr int count = static_cast<int>(Tensor::shape[0]);
+};
+template <template <class> class Tree, class Kind, int Count> struct inside_loop<Tree<stacked<Kind, Count>>> {
+  using type = Tree<Kind>;
+  static constexpr int count = Count;
+};
+template <class... Parts> struct inside_loop<results<Parts...>> {
+  using type = results<typename inside_loop<Parts>::type...>;
+  static constexpr int counts[]{inside_loop<Parts>::count...};
+  static constexpr int count = [] {
+    for (const int c : counts) {
+      if (c != counts[0]) return -1;
+    }
+    return counts[0];
+  }();
+};
+
+template <int Count, class Y> struct outside_loop;
+template <int Count, class Mesh, class Tensor> struct outside_loop<Count, symbol<Mesh, Tensor>> {
+  using type = symbol<Mesh, typename stacked_tensor<Count, Tensor>::type>;
+};
+template <int Count, class... Parts> struct outside_loop<Count, results<Parts...>> {
+  using type = results<typename outside_loop<Count, Parts>::type...>;
+};
+
+template <bool Recompute, class Body, class Carry, class Stacked>
+constexpr auto scan(const Body& body, const Carry& carry, const Stacked& layers, source_line where) {
+  if constexpr (Failed<Carry> || Failed<Stacked>) {
+    return first_failure(carry, layers);
+  } else if constexpr (inside_loop<Stacked>::count < 0) {
+    return failed<why::stacked_sizes_differ<Stacked>>(where);
+  } else {
+    using slices_type = typename inside_loop<Stacked>::type;
+    constexpr int count = inside_loop<Stacked>::count;
+    builder& b = *owner_of(carry);
+    b.at(where);
+    emit::loop_begin(b, count, false, Recompute);
+    Carry inside = carry;
+    for_each_leaf(inside, [&](auto& one) { one.id = emit::loop_carry(b, one.id); });
+    slices_type slices{};
+    for_each_pair(slices, layers, [&](auto& slice, const auto& whole) {
+      slice.owner = &b;
+      slice.id = emit::loop_slice(b, whole.id);
+    });
+    const auto out = body(inside, slices);
+    using out_type = std::remove_cv_t<decltype(out)>;
+    using parts = scan_parts<Carry, out_type>;
+    if constexpr (Failed<out_type>) {
+      return out;
+    } else if constexpr (!parts::carry_fits) {
+      return failed<why::carry_changes_type<Carry, out_type>>(where);
+    } else {
+      b.at(where);
+      Carry next = parts::carry(out);
+      for_each_pair(next, inside, [&](auto& value, const auto& before) {
+        value.id = emit::loop_next(b, before.id, value.id);
+      });
+      if constexpr (parts::has_output) {
+        auto outputs = out.template get<1>();
+        for_each_leaf(outputs, [&](auto& one) { one.id = emit::own(b, one.id); });
+        emit::loop_end(b);
+        for_each_leaf(next, [&](auto& one) { one.id = emit::loop_result(b, one.id); });
+        typename outside_loop<count, decltype(outputs)>::type stacks{};
+        for_each_pair(stacks, outputs, [&](auto& stack, const auto& value) {
+          stack.owner = &b;
+          stack.id = emit::loop_stack(b, value.id);
+        });
+        return results(next, stacks);
+      } else {
+        emit::loop_end(b);
+        for_each_leaf(next, [&](auto& one) { one.id = emit::loop_result(b, one.id); });
+        return next;
+      }
+    }
+  }
+}
+
+}  // namespace detail
+
+/// Runs `body(carry, layer)` once for each layer of a tree (or tensor, or results<...>) with a stacked first
+/// dimension. The body returns the next carry, or results(next carry, output); scan returns the last carry, or
+/// results(last carry, stacked outputs). The body is traced once, however many layers there are.
+/// Errors: `carry_changes_type`, `stacked_sizes_differ`, and whatever the body does wrong.
+template <class Body, class Carry, class Stacked>
+constexpr auto scan(const Body& body, const Carry& carry, const Stacked& layers,
+                    source_line where = source_line::current()) {
+  return detail::scan<false>(body, carry, layers, where);
+}
+template <class Body, class Carry, class Stacked>
+constexpr auto scan(const Body& body, const Carry& carry, const Stacked& layers, recompute_t,
+                    source_line where = source_line::current()) {
+  return detail::scan<true>(body, carry, layers, where);
+}
+
+}  // namespace espalier

@@ -1,0 +1,137 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/ops/constant.hpp>
+
+namespace espalier {
+
+namespace detail {
+
+/// Slices, pads and joins work on one dimension: the others pass, this one has to be whole.
+[[nodiscard]] constexpr factor_rule one_dimension_blocked(op_view v) {
+  factor_rule rule;
+  const instruction& self = v.self();
+  const int along = static_cast<int>(self.attribute[0]);
+  for (int d = 0; d < self.shape.rank; ++d) {
+    const factor_list factor(rule.add(self.shape[d], d == along ? factor_kind::blocked : factor_kind::pass));
+    rule.result[d] = factor;
+    for (int k = 0; k < self.operand_count; ++k) rule.operand[k][d] = factor;
+  }
+  return rule;
+}
+
+constexpr void slice_gradient(gradient_context& c);
+constexpr void pad_gradient(gradient_context& c);
+
+constexpr void evaluate_slice(const evaluation& e) {
+  const int along = static_cast<int>(e.self->attribute[0]);
+  const std::int64_t start = e.self->attribute[1];
+  const std::int64_t step = e.self->attribute[2];
+  const std::int64_t inner = stride_of(e.self->shape, along);
+  const std::int64_t size = e.self->shape[along];
+  const std::int64_t from = (*e.operand_shape[0])[along];
+  for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) {
+    const std::int64_t outer = i / (inner * size);
+    const std::int64_t at = start + i / inner % size * step;
+    e.result[i] = e.operand[0][(outer * from + at) * inner + i % inner];
+  }
+}
+
+constexpr void evaluate_pad(const evaluation& e) {
+  const int along = static_cast<int>(e.self->attribute[0]);
+  const std::int64_t start = e.self->attribute[1];
+  const std::int64_t step = e.self->attribute[2];
+  const std::int64_t inner = stride_of(e.self->shape, along);
+  const std::int64_t size = (*e.operand_shape[0])[along];
+  const std::int64_t to = e.self->shape[along];
+  for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) e.result[i] = 0;
+  for (std::int64_t i = 0; i < e.operand_shape[0]->elements(); ++i) {
+    const std::int64_t outer = i / (inner * size);
+    const std::int64_t at = start + i / inner % size * step;
+    e.result[(outer * to + at) * inner + i % inner] = e.operand[0][i];
+  }
+}
+
+}  // namespace detail
+
+namespace ops {
+/// Elements start, start + step, ... of dimension attribute[0]; start is attribute[1], step attribute[2].
+inline constexpr op_info slice{.name = "slice",
+                               .spread = propagation::dimensional,
+                               .linear = linearity::first,
+                               .factors = detail::one_dimension_blocked,
+                               .gradient = detail::slice_gradient,
+                               .evaluate = detail::evaluate_slice,
+                               .flops = detail::no_flops};
+/// The reverse of `slice`, with the same attributes: zeros, except where a slice of the result would read.
+inline constexpr op_info pad{.name = "pad",
+                             .spread = propagation::dimensional,
+                             .linear = linearity::first,
+                             .factors = detail::one_dimension_blocked,
+                             .gradient = detail::pad_gradient,
+                             .evaluate = detail::evaluate_pad,
+                             .flops = detail::no_flops};
+}  // namespace ops
+
+namespace emit {
+constexpr int slice(builder& b, int a, int dim, std::int64_t start, std::int64_t size, std::int64_t step = 1) {
+  extents shape = b[a].shape;
+  if (start == 0 && size == shape[dim]) return a;
+  shape[dim] = size;
+  instruction made = builder::make(ops::slice, b[a].type, shape, a);
+  made.attribute[0] = dim;
+  made.attribute[1] = start;
+  made.attribute[2] = step;
+  return b.append(made);
+}
+constexpr int pad(builder& b, int a, int dim, std::int64_t start, std::int64_t size, std::int64_t step = 1) {
+  extents shape = b[a].shape;
+  if (start == 0 && size == shape[dim]) return a;
+  shape[dim] = size;
+  instruction made = builder::make(ops::pad, b[a].type, shape, a);
+  made.attribute[0] = dim;
+  made.attribute[1] = start;
+  made.attribute[2] = step;
+  return b.append(made);
+}
+}  // namespace emit
+
+constexpr void detail::slice_gradient(gradient_context& c) {
+  const instruction self = c.self();
+  const int along = static_cast<int>(self.attribute[0]);
+  c.give(0, emit::pad(c.emit, c.cotangent, along, self.attribute[1], c.emit[c.operand(0)].shape[along],
+                      self.attribute[2]));
+}
+constexpr void detail::pad_gradient(gradient_context& c) {
+  const instruction self = c.self();
+  const int along = static_cast<int>(self.attribute[0]);
+  c.give(0, emit::slice(c.emit, c.cotangent, along, self.attribute[1], c.emit[c.operand(0)].shape[along],
+                        self.attribute[2]));
+}
+
+namespace detail {
+[[nodiscard]] constexpr extents with_extent(extents shape, int dim, std::int64_t size) {
+  shape[dim] = size;
+  return shape;
+}
+}  // namespace detail
+
+/// The elements Start, Start + Step, ... below Stop of dimension Dim. Errors: `no_such_dimension`, `out_of_bounds`.
+template <int Dim, int Start, int Stop, int Step = 1, Traced A>
+constexpr auto slice(const A& a, source_line where = source_line::current()) {
+  if constexpr (Failed<A>) {
+    return a;
+  } else if constexpr (constexpr int along = detail::dimension(Dim, A::rank); along < 0) {
+    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dim>>>(where);
+  } else if constexpr (Start < 0 || Stop > A::shape[along] || Start >= Stop || Step < 1) {
+    return failed<why::out_of_bounds<typename A::tensor, why::dim<Dim>, why::extent<Start>, why::extent<Stop>>>(where);
+  } else {
+    constexpr std::int64_t size = ceil_div(Stop - Start, Step);
+    a.owner->at(where);
+    return detail::symbol_like<A, tensor_for<A::type, detail::with_extent(A::shape, along, size)>>(
+        a, emit::slice(*a.owner, a.id, along, Start, size, Step));
+  }
+}
+
+}  // namespace espalier

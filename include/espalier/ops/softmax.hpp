@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/ops/activation.hpp>
+#include <espalier/ops/reduce.hpp>
+
+namespace espalier {
+
+namespace detail {
+/// Nothing flows back, and nothing is computed: a pass removes it.
+constexpr void evaluate_identity(const evaluation& e) {
+  for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) e.result[i] = e.operand[0][i];
+}
+}  // namespace detail
+
+namespace ops {
+/// The operand itself, as a constant to gradients.
+inline constexpr op_info stop_gradient =
+    detail::elementwise_op("stop_gradient", detail::evaluate_identity, detail::no_gradient, linearity::first);
+}  // namespace ops
+
+/// The tensor itself, through which no gradient flows.
+template <Traced A> constexpr auto stop_gradient(const A& a, source_line where = source_line::current()) {
+  if constexpr (Failed<A>) {
+    return a;
+  } else {
+    a.owner->at(where);
+    return detail::symbol_like<A, typename A::tensor>(a,
+                                                      a.owner->append(ops::stop_gradient, A::type, A::shape, a.id));
+  }
+}
+
+namespace emit {
+
+/// x minus its maximum along `dims`, which a gradient must not see: the result does not depend on it.
+constexpr int minus_maximum(builder& b, int x, std::int64_t dims) {
+  const int top = reduce(b, reduction::max, x, dims);
+  const int fixed = b.append(ops::stop_gradient, b[top].type, b[top].shape, top);
+  return subtract(b, x, broadcast_along(b, fixed, b[x].shape, dims));
+}
+
+/// exp(x - max) / sum exp(x - max): no overflow for any finite x.
+constexpr int softmax(builder& b, int x, std::int64_t dims) {
+  const int shifted = minus_maximum(b, x, dims);
+  const int raised = b.append(ops::exp, b[x].type, b[x].shape, shifted);
+  const int total = reduce_sum(b, raised, dims);
+  // Dividing one by the few totals, not the many elements, keeps the division out of the long loop.
+  const int inverse = divide(b, constant_like(b, total, 1), total);
+  return multiply(b, raised, broadcast_along(b, inverse, b[x].shape, dims));
+}
+
+constexpr int log_softmax(builder& b, int x, std::int64_t dims) {
+  const int shifted = minus_maximum(b, x, dims);
+  const int raised = b.append(ops::exp, b[x].type, b[x].shape, shifted);
+  const int total = reduce_sum(b, raised, dims);
+  const int logarithm = b.append(ops::log, b[total].type, b[total].shape, total);
+  return subtract(b, shifted, broadcast_along(b, logarithm, b[x].shape, dims));
+}
+
+}  // namespace emit
+
+namespace detail {
+template <int (*Emit)(builder&, int, std::int64_t), int Dim, Traced A>
+constexpr auto normalised(const A& a, source_line where) {
+  if constexpr (Failed<A>) {
+    return a;
+  } else if constexpr (dimension(Dim, A::rank) < 0) {
+    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dim>>>(where);
+  } else if constexpr (!is_floating(A::type)) {
+    return failed<why::operand_is_not_floating<typename A::tensor>>(where);
+  } else {
+    const pinned_line line(*a.owner, where);
+    return symbol_like<A, typename A::tensor>(a, Emit(*a.owner, a.id, std::int64_t{1} << dimension(Dim, A::rank)));
+  }
+}
+}  // namespace detail
+
+/// Numerically stable along dimension Dim, which may be sharded. Errors: `no_such_dimension`,
+/// `operand_is_not_floating`.
+template <int Dim = -1, Traced A>
+constexpr auto softmax(const A& a, source_line where = source_line::current()) {
+  return detail::normalised<emit::softmax, Dim>(a, where);
+}
+template <int Dim = -1, Traced A>
+constexpr auto log_softmax(const A& a, source_line where = source_line::current()) {
+  return detail::normalised<emit::log_softmax, Dim>(a, where);
+}
+
+}  // namespace espalier

@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/graph/op.hpp>
+#include <espalier/partition/reshard.hpp>
+
+namespace espalier {
+
+/// The instructions that only a partitioned program has. Operand and result are buffers of one device; what moves
+/// follows from their layouts (`annotation` of the operand and of the instruction itself). attribute[0] is the set of
+/// axes along which devices communicate, attribute[1] the `reduction` of those that combine.
+namespace ops {
+inline constexpr op_info local_slice{.name = "local_slice"};
+inline constexpr op_info all_gather{.name = "all_gather"};
+inline constexpr op_info all_to_all{.name = "all_to_all"};
+inline constexpr op_info collective_permute{.name = "collective_permute"};
+inline constexpr op_info reduce_scatter{.name = "reduce_scatter"};
+inline constexpr op_info all_reduce{.name = "all_reduce"};
+}  // namespace ops
+
+namespace detail {
+
+[[nodiscard]] constexpr const op_info& op_of(collective kind) {
+  switch (kind) {
+    case collective::local_slice: return ops::local_slice;
+    case collective::all_gather: return ops::all_gather;
+    case collective::all_to_all: return ops::all_to_all;
+    case collective::collective_permute: return ops::collective_permute;
+    case collective::reduce_scatter: return ops::reduce_scatter;
+    case collective::all_reduce: return ops::all_reduce;
+  }
+  return ops::all_reduce;
+}
+
+[[nodiscard]] constexpr int collective_index(const op_info* op) {
+  if (op == &ops::local_slice) return static_cast<int>(collective::local_slice);
+  if (op == &ops::all_gather) return static_cast<int>(collective::all_gather);
+  if (op == &ops::all_to_all) return static_cast<int>(collective::all_to_all);
+  if (op == &ops::collective_permute) return static_cast<int>(collective::collective_permute);
+  if (op == &ops::reduce_scatter) return static_cast<int>(collective::reduce_scatter);
+  if (op == &ops::all_reduce) return static_cast<int>(collective::all_reduce);
+  return -1;
+}
+
+/// Sets every element of dimension attribute[0] beyond the real ones to `scalar`; `place` says how many are real.
+constexpr void evaluate_mask(const evaluation& e) {
+  const int along = static_cast<int>(e.self->attribute[0]);
+  const std::int64_t inner = stride_of(e.self->shape, along);
+  for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) {
+    const bool real = i / inner % e.self->shape[along] < e.here.size;
+    e.result[i] = real ? e.operand[0][i] : e.self->scalar;
+  }
+}
+
+}  // namespace detail
+
+namespace ops {
+/// Makes the padding of an unevenly split dimension neutral for what follows.
+inline constexpr op_info mask{.name = "mask", .evaluate = detail::evaluate_mask};
+}  // namespace ops
+
+/// Whether an instruction moves data between devices.
+[[nodiscard]] constexpr bool communicates(const instruction& i) {
+  const int kind = detail::collective_index(i.op);
+  return kind > static_cast<int>(collective::local_slice);
+}
+
+}  // namespace espalier

@@ -1,0 +1,408 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/partition/plan.hpp>
+
+#include <type_traits>
+
+namespace espalier {
+
+/// How the rows of a fused chain find their row of a tensor outside: the offset of row r, in elements, is the sum over
+/// the terms of (r / divide) % modulo * stride.
+struct row_map {
+  int terms = 0;
+  std::int64_t divide[max_rank]{};
+  std::int64_t modulo[max_rank]{};
+  std::int64_t stride[max_rank]{};
+
+  [[nodiscard]] constexpr std::int64_t offset(std::int64_t row) const {
+    std::int64_t result = 0;
+    for (int t = 0; t < terms; ++t) result += row / divide[t] % modulo[t] * stride[t];
+    return result;
+  }
+};
+
+enum class source_kind : std::uint8_t {
+  /// A temporary of the chain.
+  temporary,
+  /// A tensor in memory.
+  memory,
+  /// A number.
+  constant,
+};
+
+/// Where a fused step finds an operand or puts its result.
+struct fused_source {
+  source_kind kind = source_kind::memory;
+  /// The instruction whose buffer it is; for a temporary its slot.
+  int value = -1;
+  int slot = -1;
+  row_map rows;
+  double number = 0;
+};
+
+/// One micro-operation of a fused chain. The flags of a `kernels::block_key` in a form that needs no kernel header.
+struct fused_step {
+  const op_info* op = nullptr;
+  int instruction = -1;
+  std::int64_t columns = 1;
+  dtype type = dtype::f32;
+  int operand_count = 0;
+  dtype operand_type[3]{};
+  bool wide[3]{};
+  bool result_wide = true;
+  std::int64_t attribute[4]{};
+  fused_source operand[3];
+  fused_source result;
+  bool accumulates = false;
+};
+
+/// A fused chain: its steps run for one block of rows after another.
+struct fused_chain {
+  int first_step = 0;
+  int step_count = 0;
+  std::int64_t rows = 1;
+  std::int64_t columns = 1;
+  std::int64_t block_rows = 1;
+  int wide_slots = 0;
+  int narrow_slots = 0;
+  /// Number of columns summed over all rows, for which each thread needs a buffer.
+  int accumulators = 0;
+};
+
+/// Everything about the fused chains of a program.
+struct fused_program {
+  detail::list<fused_step> steps;
+  /// By unit; empty for single instructions.
+  detail::list<fused_chain> chains;
+};
+
+inline constexpr std::int64_t block_elements = 1024;
+
+namespace detail {
+
+class fuser {
+ public:
+  template <class Plan>
+  constexpr fuser(graph_view g, const Plan& plan)
+      : g_(g),
+        units_(&plan.units[0]),
+        order_(&plan.order[0]),
+        unit_of_(&plan.unit_of[0]),
+        role_(&plan.role[0]),
+        stored_(&plan.stored[0]),
+        unit_count_(Plan::unit_count),
+        slot_(g.size, -1),
+        last_use_(g.size, -1),
+        made_(g.size, -1) {}
+
+  constexpr fused_program run() {
+    for (int u = 0; u < unit_count_; ++u) {
+      fused_chain chain;
+      if (units_[u].fused) {
+        chain = fuse(u);
+      }
+      result_.chains.push_back(chain);
+    }
+    return static_cast<fused_program&&>(result_);
+  }
+
+ private:
+  constexpr fused_chain fuse(int u) {
+    const unit& what = units_[u];
+    unit_ = u;
+    chain_ = {};
+    chain_.first_step = result_.steps.size();
+    space_ = what.space;
+    chain_.columns = columns_of(space_);
+    chain_.rows = space_.elements() / chain_.columns;
+    dense_ = true;
+    limit_ = chain_.rows;
+    free_wide_.clear();
+    free_narrow_.clear();
+    for (int n = what.first; n < what.first + what.count; ++n) note_uses(order_[n], n);
+    for (int n = what.first; n < what.first + what.count; ++n) add(order_[n], n);
+    chain_.step_count = result_.steps.size() - chain_.first_step;
+    if (dense_) flatten();
+    choose_block();
+    return chain_;
+  }
+
+  constexpr void note_uses(int id, int n) {
+    for (int k = 0; k < g_[id].operand_count; ++k) {
+      const int o = g_[id].operand[k];
+      last_use_[behind(o)] = n;
+    }
+  }
+  [[nodiscard]] constexpr int behind(int o) const {
+    return unit_of_[o] < 0 && g_[o].op == &ops::broadcast ? g_[o].operand[0] : o;
+  }
+
+  constexpr void add(int id, int n) {
+    const instruction& i = g_[id];
+    fused_step step;
+    step.op = i.op;
+    step.instruction = id;
+    step.type = i.type;
+    step.operand_count = i.operand_count;
+    const bool wide_context = i.op->fuse == fusion::reduction || role_[id] == fused_role::wide;
+    for (int k = 0; k < i.operand_count; ++k) {
+      step.operand_type[k] = g_[i.operand[k]].type;
+      step.operand[k] = read(i.operand[k], wide_context, step.wide[k]);
+    }
+    if (i.op->fuse == fusion::reduction) {
+      step.attribute[1] = i.attribute[1];
+      dense_ = false;
+    }
+    step.accumulates = role_[id] == fused_role::accumulator;
+    step.attribute[2] = step.accumulates ? 1 : 0;
+    step.result_wide = role_[id] != fused_role::narrow;
+    if (!step.result_wide) dense_ = false;
+    // Operands read for the last time here leave their slots to the result: micro-operations work in place, as long
+    // as an element of the result is not larger than what has been read.
+    for (int k = 0; k < i.operand_count; ++k) {
+      if (size_of(g_[behind(i.operand[k])].type) == size_of(i.type)) release(behind(i.operand[k]), n);
+    }
+    step.result = write(id, step.result_wide, step.accumulates);
+    for (int k = 0; k < i.operand_count; ++k) release(behind(i.operand[k]), n);
+    result_.steps.push_back(step);
+  }
+
+  constexpr void release(int source, int n) {
+    if (unit_of_[source] != unit_ || last_use_[source] != n || slot_[source] < 0) return;
+    (role_[source] == fused_role::narrow ? free_narrow_ : free_wide_).push_back(slot_[source]);
+    slot_[source] = -1;
+  }
+
+  constexpr int take_slot(bool wide) {
+    list<int>& free = wide ? free_wide_ : free_narrow_;
+    if (!free.empty()) {
+      const int slot = free.back();
+      free.pop_back();
+      return slot;
+    }
+    return wide ? chain_.wide_slots++ : chain_.narrow_slots++;
+  }
+
+  constexpr fused_source write(int id, bool wide, bool accumulates) {
+    fused_source target;
+    target.value = id;
+    if (accumulates) {
+      target.slot = chain_.accumulators++;
+      return target;
+    }
+    if (stored_[id]) {
+      target.rows = dense_rows(wide ? chain_.columns : 1);
+      return target;
+    }
+    target.kind = source_kind::temporary;
+    target.slot = slot_[id] = take_slot(wide);
+    return target;
+  }
+
+  [[nodiscard]] constexpr row_map dense_rows(std::int64_t stride) const {
+    row_map map;
+    if (chain_.rows == 1) return map;
+    map.terms = 1;
+    map.divide[0] = 1;
+    map.modulo[0] = chain_.rows;
+    map.stride[0] = stride;
+    return map;
+  }
+
+  /// Operand `o` of a step that works on the whole space (`wide_context`) or on one element per row.
+  constexpr fused_source read(int o, bool wide_context, bool& wide) {
+    const instruction& i = g_[o];
+    fused_source source;
+    wide = false;
+    if (unit_of_[o] < 0 && i.op == &ops::constant) return number(i.scalar);
+    if (unit_of_[o] < 0 && i.op == &ops::iota) {
+      dense_ = false;
+      return index(o, wide_context, wide);
+    }
+    if (unit_of_[o] < 0 && i.op == &ops::broadcast) return repeated(o, wide_context, wide);
+    wide = wide_context;
+    if (!wide) dense_ = false;
+    source.value = o;
+    if (unit_of_[o] == unit_ && !stored_[o]) {
+      source.kind = source_kind::temporary;
+      source.slot = slot_[o];
+    } else {
+      source.rows = dense_rows(wide ? chain_.columns : 1);
+    }
+    return source;
+  }
+
+  [[nodiscard]] static constexpr fused_source number(double value) {
+    fused_source source;
+    source.kind = source_kind::constant;
+    source.number = value;
+    return source;
+  }
+
+  /// A broadcast value: what it repeats, with the strides of the dimensions it lies along.
+  constexpr fused_source repeated(int o, bool wide_context, bool& wide) {
+    const instruction& b = g_[o];
+    const int inner = b.operand[0];
+    const instruction& from = g_[inner];
+    if (unit_of_[inner] < 0 && from.op == &ops::constant) return number(from.scalar);
+    dense_ = false;
+    fused_source source;
+    source.value = inner;
+    if (unit_of_[inner] == unit_ && !stored_[inner]) {
+      source.kind = source_kind::temporary;
+      source.slot = slot_[inner];
+      return source;
+    }
+    const int row_dims = wide_context ? space_.rank - 1 : b.shape.rank;
+    std::int64_t stride[max_rank]{};
+    for (int d = 0; d < from.shape.rank; ++d) {
+      const int target = broadcast_target(b, d);
+      if (from.shape[d] == 1) continue;
+      if (target < row_dims) {
+        stride[target] = stride_of(from.shape, d);
+      } else {
+        wide = true;
+      }
+    }
+    source.rows = map_rows(&stride[0], row_dims);
+    return source;
+  }
+
+  /// Neighbouring dimensions that continue each other become one term; blocks must not cross from one run of a term
+  /// into the next.
+  constexpr row_map map_rows(const std::int64_t* stride, int dims) {
+    row_map map;
+    std::int64_t inner = 1;
+    for (int d = dims - 1; d >= 0;) {
+      std::int64_t extent = space_[d];
+      int first = d;
+      while (first > 0 && stride[first - 1] == stride[d] * extent) {
+        --first;
+        extent *= space_[first];
+      }
+      if (stride[d] != 0) {
+        map.divide[map.terms] = inner;
+        map.modulo[map.terms] = extent;
+        map.stride[map.terms] = stride[d];
+        ++map.terms;
+        if (inner > 1) limit_ = gcd(limit_, inner);
+        if (inner * extent < chain_.rows) limit_ = gcd(limit_, inner * extent);
+      }
+      inner *= extent;
+      d = first - 1;
+    }
+    return map;
+  }
+  [[nodiscard]] static constexpr std::int64_t gcd(std::int64_t a, std::int64_t b) {
+    while (b != 0) {
+      const std::int64_t rest = a % b;
+      a = b;
+      b = rest;
+    }
+    return a;
+  }
+
+  /// An index is made in the chain by a step of its own, once.
+  constexpr fused_source index(int o, bool wide_context, bool& wide) {
+    const instruction& i = g_[o];
+    const int along = static_cast<int>(i.attribute[0]);
+    wide = wide_context && along == i.shape.rank - 1;
+    fused_step step;
+    step.op = i.op;
+    step.instruction = o;
+    step.type = i.type;
+    step.result_wide = wide;
+    step.attribute[0] = wide ? 1 : 0;
+    if (!wide) {
+      // Row r has index (r / attribute[2]) % attribute[3] along that dimension.
+      const int row_dims = wide_context ? space_.rank - 1 : i.shape.rank;
+      step.attribute[2] = i.shape.product(along + 1, row_dims);
+      step.attribute[3] = i.shape[along];
+    }
+    step.result.kind = source_kind::temporary;
+    step.result.value = o;
+    step.result.slot = take_slot(wide);
+    fused_source source = step.result;
+    result_.steps.push_back(step);
+    return source;
+  }
+
+  /// Nothing in the chain depends on the shape: any split into rows and columns serves, so all such chains take the
+  /// same, and share their kernels.
+  constexpr void flatten() {
+    const std::int64_t total = chain_.rows * chain_.columns;
+    std::int64_t columns = total < block_elements ? total : block_elements;
+    while (total % columns != 0) --columns;
+    if (columns < 64 && columns < chain_.columns) return;
+    chain_.columns = columns;
+    chain_.rows = total / columns;
+    limit_ = chain_.rows;
+    for (int s = chain_.first_step; s < result_.steps.size(); ++s) {
+      fused_step& step = result_.steps[s];
+      for (int k = 0; k < step.operand_count; ++k) {
+        if (step.operand[k].kind == source_kind::memory) step.operand[k].rows = dense_rows(columns);
+      }
+      if (step.result.kind == source_kind::memory) step.result.rows = dense_rows(columns);
+    }
+  }
+
+  constexpr void choose_block() {
+    std::int64_t rows = block_elements / chain_.columns;
+    rows = rows < 1 ? 1 : rows;
+    if (rows > chain_.rows) rows = chain_.rows;
+    if (limit_ < chain_.rows) {
+      if (rows > limit_) rows = limit_;
+      while (limit_ % rows != 0) --rows;
+    }
+    chain_.block_rows = rows;
+    for (int s = chain_.first_step; s < result_.steps.size(); ++s) result_.steps[s].columns = chain_.columns;
+  }
+
+  graph_view g_;
+  const unit* units_;
+  const int* order_;
+  const int* unit_of_;
+  const fused_role* role_;
+  const bool* stored_;
+  int unit_count_;
+  list<int> slot_;
+  list<int> last_use_;
+  list<int> made_;
+  list<int> free_wide_;
+  list<int> free_narrow_;
+  fused_program result_;
+  fused_chain chain_;
+  extents space_;
+  int unit_ = -1;
+  bool dense_ = true;
+  std::int64_t limit_ = 1;
+};
+
+}  // namespace detail
+
+template <int Steps, int Units> struct fixed_fused_program {
+  fused_step steps[Steps > 0 ? Steps : 1]{};
+  fused_chain chains[Units > 0 ? Units : 1]{};
+  static constexpr int step_count = Steps;
+};
+
+namespace detail {
+
+/// The fused chains of a program, frozen.
+template <class Program> struct lowered {
+  static constexpr int steps = fuser(Program::code, Program::plan).run().steps.size();
+  static constexpr int units = std::remove_cvref_t<decltype(Program::plan)>::unit_count;
+  static constexpr fixed_fused_program<steps, units> value = [] {
+    const fused_program made = fuser(Program::code, Program::plan).run();
+    fixed_fused_program<steps, units> result;
+    for (int s = 0; s < steps; ++s) result.steps[s] = made.steps[s];
+    for (int u = 0; u < units; ++u) result.chains[u] = made.chains[u];
+    return result;
+  }();
+};
+
+}  // namespace detail
+
+}  // namespace espalier

@@ -1,0 +1,348 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/partition/schedule.hpp>
+
+namespace espalier {
+
+enum class memory_space : std::uint8_t {
+  /// Not stored: made by its readers, or inside a fused chain.
+  nowhere,
+  /// At an offset in the one block that a device allocates for a program.
+  arena,
+  /// In the caller's buffer of an argument or of a result.
+  argument,
+  result,
+};
+
+inline constexpr int max_loop_depth = 3;
+
+/// Where a value's buffer is. Inside loops the address moves with the iterations: slices of stacked tensors are read
+/// and written where they are.
+struct location {
+  memory_space space = memory_space::nowhere;
+  int index = -1;
+  std::int64_t offset = 0;
+  int loop[max_loop_depth]{-1, -1, -1};
+  std::int64_t stride[max_loop_depth]{};
+};
+
+/// A buffer that the arena has to provide, and the units [first, last] during which it is needed.
+struct buffer {
+  int value = -1;
+  std::int64_t bytes = 0;
+  int first = 0;
+  int last = 0;
+};
+
+inline constexpr std::int64_t arena_alignment = 64;
+
+[[nodiscard]] constexpr std::int64_t bytes_of(const instruction& i) { return i.shape.elements() * size_of(i.type); }
+[[nodiscard]] constexpr std::int64_t aligned(std::int64_t bytes) {
+  return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment;
+}
+
+/// Which values share a buffer, and how long each buffer lives.
+struct memory_outline {
+  /// The value in whose buffer this one is (itself: it has its own), or -1 if it is not stored.
+  detail::list<int> root;
+  /// Relative to the root's buffer.
+  detail::list<location> within;
+  detail::list<buffer> buffers;
+  /// For results and carries whose value could not be computed in place: a copy is made.
+  detail::list<bool> copied;
+};
+
+namespace detail {
+
+class outliner {
+ public:
+  constexpr outliner(graph_view g, const schedule& s)
+      : g_(g), s_(s), first_(g.size, -1), last_(g.size, -1), reader_(g.size, -1), end_of_(g.size, -1) {
+    result_.root.resize(g.size, -1);
+    result_.within.resize(g.size);
+    result_.copied.resize(g.size, false);
+  }
+
+  constexpr memory_outline run() {
+    for (int id = 0; id < g_.size; ++id) {
+      if (g_[id].op == &ops::loop_end) end_of_[g_[id].operand[0]] = id;
+    }
+    find_roots();
+    find_lives();
+    place_results();
+    for (int id = 0; id < g_.size; ++id) {
+      if (result_.root[id] != id || result_.within[id].space != memory_space::arena) continue;
+      result_.buffers.push_back({id, aligned(bytes_of(g_[id])), first_[id], last_[id]});
+    }
+    return static_cast<memory_outline&&>(result_);
+  }
+
+ private:
+  constexpr void own(int id) {
+    result_.root[id] = id;
+    result_.within[id].space = memory_space::arena;
+  }
+  constexpr void share(int id, int with) {
+    result_.root[id] = result_.root[with];
+    result_.within[id] = result_.within[with];
+  }
+  static constexpr void add_stride(location& where, int loop, std::int64_t stride) {
+    int level = 0;
+    while (where.loop[level] >= 0) ++level;
+    where.loop[level] = loop;
+    where.stride[level] = stride;
+  }
+
+  constexpr void find_roots() {
+    for (int id = 0; id < g_.size; ++id) {
+      const instruction& i = g_[id];
+      if (i.op == &ops::argument) {
+        own(id);
+        result_.within[id].space = memory_space::argument;
+        result_.within[id].index = static_cast<int>(i.attribute[0]);
+      } else if (i.op == &ops::loop_begin || i.op == &ops::loop_end || i.op == &ops::result) {
+        continue;
+      } else if (i.op == &ops::reshape || i.op == &ops::loop_result) {
+        share(id, i.operand[0]);
+      } else if (i.op == &ops::loop_next) {
+        share(id, i.operand[0]);
+        result_.copied[id] = true;
+      } else if (i.op == &ops::loop_slice) {
+        share(id, i.operand[0]);
+        add_stride(result_.within[id], i.loop, bytes_of(i));
+      } else if (i.op == &ops::loop_stack) {
+        own(id);
+        stack(id);
+      } else if (s_.unit_of[id] >= 0 && s_.stored[id]) {
+        own(id);
+      }
+    }
+  }
+
+  /// A value that is stacked is computed in its place in the stack, unless it already lives somewhere else.
+  constexpr void stack(int id) {
+    const int value = g_[id].operand[0];
+    const int loop = g_[value].loop;
+    const bool plain = result_.root[value] == value && result_.within[value].space == memory_space::arena &&
+                       g_[value].op != &ops::loop_carry && result_.within[value].loop[0] < 0;
+    if (!plain) {
+      result_.copied[id] = true;
+      return;
+    }
+    // What was found to share the value's buffer follows it into the stack.
+    for (int other = value; other < id; ++other) {
+      if (result_.root[other] != value) continue;
+      result_.root[other] = id;
+      location moved;
+      moved.space = memory_space::arena;
+      add_stride(moved, loop, bytes_of(g_[value]));
+      for (int level = 0; level < max_loop_depth; ++level) {
+        const location& had = result_.within[other];
+        if (had.loop[level] >= 0) add_stride(moved, had.loop[level], had.stride[level]);
+      }
+      result_.within[other] = moved;
+    }
+  }
+
+  /// The unit at which an instruction reads its operands.
+  [[nodiscard]] constexpr int reading_unit(int id) const { return s_.unit_of[id]; }
+
+  constexpr void live(int root, int at) {
+    if (first_[root] < 0 || at < first_[root]) first_[root] = at;
+    if (at > last_[root]) last_[root] = at;
+  }
+
+  /// A use inside a loop that the buffer's value comes from outside of keeps it until the loop ends.
+  constexpr void use(int value, int reader, int at) {
+    const int root = result_.root[value];
+    if (root < 0) return;
+    live(root, at);
+    for (int loop = g_[reader].loop; loop >= 0 && loop != g_[root].loop; loop = g_[loop].loop) {
+      live(root, s_.unit_of[end_of_[loop]]);
+      if (root == value || g_[root].op == &ops::loop_stack) live(root, first_inside(root, loop));
+    }
+  }
+  [[nodiscard]] constexpr int first_inside(int root, int loop) const {
+    return g_[root].op == &ops::loop_stack || g_[root].op == &ops::loop_sum ? s_.unit_of[loop] : last_[root];
+  }
+
+  /// Reads behind virtual values count for their readers, wherever these are.
+  constexpr void read(int value, int reader, int at) {
+    if (result_.root[value] >= 0) {
+      use(value, reader, at);
+      return;
+    }
+    const instruction& i = g_[value];
+    if (i.op->fuse == fusion::broadcast) read(i.operand[0], reader, at);
+  }
+
+  constexpr void find_lives() {
+    for (int id = 0; id < g_.size; ++id) {
+      const instruction& i = g_[id];
+      const int at = reading_unit(id);
+      if (at >= 0 && result_.root[id] >= 0) use(id, id, at);
+      if (i.op == &ops::loop_stack || i.op == &ops::loop_sum) {
+        const int loop = g_[i.operand[0]].loop;
+        live(result_.root[id], s_.unit_of[loop]);
+        live(result_.root[id], s_.unit_of[end_of_[loop]]);
+        read(i.operand[0], i.operand[0], s_.unit_of[end_of_[loop]]);
+        continue;
+      }
+      if (i.op == &ops::loop_carry) {
+        const int begin = s_.unit_of[i.loop];
+        live(result_.root[id], begin);
+        live(result_.root[id], s_.unit_of[end_of_[i.loop]]);
+        read(i.operand[0], i.loop, begin);
+        continue;
+      }
+      if (at < 0) continue;
+      for (int k = 0; k < i.operand_count; ++k) read(i.operand[k], id, at);
+    }
+  }
+
+  /// A result is computed where the caller wants it, when its value has a buffer of its own that nothing else needs
+  /// to be elsewhere; a donated argument's memory may be taken once the argument has been read for the last time.
+  constexpr void place_results() {
+    for (int id = 0; id < g_.size; ++id) {
+      const instruction& i = g_[id];
+      if (i.op != &ops::result) continue;
+      location target;
+      target.space = memory_space::result;
+      target.index = static_cast<int>(i.attribute[0]);
+      if (i.operand_count == 2) {
+        target.space = memory_space::argument;
+        target.index = static_cast<int>(g_[i.operand[1]].attribute[0]);
+      }
+      result_.root[id] = id;
+      result_.within[id] = target;
+      const int root = result_.root[i.operand[0]];
+      const bool plain = root >= 0 && result_.within[root].space == memory_space::arena &&
+                         result_.within[root].loop[0] < 0 && g_[root].loop < 0 && bytes_of(g_[root]) == bytes_of(i);
+      if (!plain || (i.operand_count == 2 && !may_overwrite(root, i.operand[1]))) {
+        result_.copied[id] = true;
+        continue;
+      }
+      for (int other = 0; other < g_.size; ++other) {
+        if (result_.root[other] != root || other == root) continue;
+        result_.within[other].space = target.space;
+        result_.within[other].index = target.index;
+      }
+      result_.within[root].space = target.space;
+      result_.within[root].index = target.index;
+    }
+  }
+
+  /// Whether the buffer of `root` may be the argument's: all reads of the argument happen before it is first written,
+  /// or element by element in the same fused chain, before the write.
+  [[nodiscard]] constexpr bool may_overwrite(int root, int argument) const {
+    const int written = first_[root];
+    if (last_[argument] < written) return true;
+    if (last_[argument] > written || !s_.units[written].fused) return false;
+    const unit& u = s_.units[written];
+    bool overwritten = false;
+    for (int n = u.first; n < u.first + u.count; ++n) {
+      const int id = s_.order[n];
+      for (int k = 0; k < g_[id].operand_count; ++k) {
+        const int o = g_[id].operand[k];
+        const bool through = g_[o].op == &ops::broadcast && g_[o].operand[0] == argument;
+        if (through) return false;
+        if (o == argument && overwritten) return false;
+        if (o != argument && result_.root[o] == argument) return false;
+      }
+      if (result_.root[id] == root) overwritten = true;
+    }
+    return g_[root].shape == g_[argument].shape;
+  }
+
+  graph_view g_;
+  const schedule& s_;
+  memory_outline result_;
+  list<int> first_;
+  list<int> last_;
+  list<int> reader_;
+  list<int> end_of_;
+};
+
+}  // namespace detail
+
+[[nodiscard]] constexpr memory_outline outline_memory(graph_view g, const schedule& s) {
+  return detail::outliner(g, s).run();
+}
+
+/// The largest sum of the sizes of buffers that are needed at the same time: no arena can be smaller.
+[[nodiscard]] constexpr std::int64_t live_bytes(const buffer* buffers, int count, int units) {
+  detail::list<std::int64_t> change(units + 1, 0);
+  for (int i = 0; i < count; ++i) {
+    change[buffers[i].first] += buffers[i].bytes;
+    change[buffers[i].last + 1] -= buffers[i].bytes;
+  }
+  std::int64_t live = 0;
+  std::int64_t most = 0;
+  for (int u = 0; u < units; ++u) {
+    live += change[u];
+    most = live > most ? live : most;
+  }
+  return most;
+}
+
+/// Offsets in the arena, found for the largest buffers first: each goes into the tightest gap that the buffers it
+/// lives beside leave. `placed` lists buffers by offset and grows by `count` of `order`, starting at `start`.
+struct arena_state {
+  std::int64_t size = 0;
+  int placed_count = 0;
+};
+
+constexpr void place_buffers(const buffer* buffers, const int* order, int start, int stop, int* placed,
+                             std::int64_t* offset, arena_state& state) {
+  for (int n = start; n < stop; ++n) {
+    const buffer& b = buffers[order[n]];
+    std::int64_t best = -1;
+    std::int64_t best_gap = -1;
+    std::int64_t end = 0;
+    for (int p = 0; p < state.placed_count; ++p) {
+      const buffer& other = buffers[placed[p]];
+      if (other.last < b.first || b.last < other.first) continue;
+      const std::int64_t at = offset[placed[p]];
+      const std::int64_t gap = at - end;
+      if (gap >= b.bytes && (best < 0 || gap < best_gap)) {
+        best = end;
+        best_gap = gap;
+      }
+      const std::int64_t stop_at = at + other.bytes;
+      end = stop_at > end ? stop_at : end;
+    }
+    if (best < 0) best = end;
+    offset[order[n]] = best;
+    state.size = best + b.bytes > state.size ? best + b.bytes : state.size;
+    int slot = state.placed_count++;
+    for (; slot > 0 && offset[placed[slot - 1]] > best; --slot) placed[slot] = placed[slot - 1];
+    placed[slot] = order[n];
+  }
+}
+
+/// The buffers' numbers, largest first; among equals the one needed first. (Merge sort: no quadratic pass.)
+constexpr void sort_buffers(const buffer* buffers, int count, int* order) {
+  detail::list<int> other(count);
+  for (int i = 0; i < count; ++i) order[i] = i;
+  const auto before = [&](int a, int b) {
+    if (buffers[a].bytes != buffers[b].bytes) return buffers[a].bytes > buffers[b].bytes;
+    return a < b;
+  };
+  for (int width = 1; width < count; width *= 2) {
+    for (int low = 0; low < count; low += 2 * width) {
+      const int middle = low + width < count ? low + width : count;
+      const int high = low + 2 * width < count ? low + 2 * width : count;
+      int i = low;
+      int j = middle;
+      for (int k = low; k < high; ++k) {
+        const bool left = j >= high || (i < middle && !before(order[j], order[i]));
+        other[k] = left ? order[i++] : order[j++];
+      }
+    }
+    for (int i = 0; i < count; ++i) order[i] = other[i];
+  }
+}
+
+}  // namespace espalier

@@ -1,0 +1,485 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/partition/collectives.hpp>
+#include <espalier/program/complete.hpp>
+
+namespace espalier {
+
+/// What partitioning found wrong.
+enum class partition_fault : std::uint8_t { nothing, op_without_rule, pending_sum_dropped };
+
+/// The program of one device, the same on all: every instruction works on local buffers, and communication is
+/// explicit. Every instruction's `annotation` is the layout its buffer is a part of.
+struct partitioned {
+  graph program;
+  /// The instruction of the traced graph each instruction comes from.
+  detail::list<int> origin;
+  partition_fault fault = partition_fault::nothing;
+  int fault_at = -1;
+};
+
+namespace detail {
+
+class partitioner {
+ public:
+  constexpr partitioner(const mesh_shape& mesh, graph_view g, const factor_rule* rules, const sharding* of)
+      : mesh_(mesh), g_(g), rules_(rules), of_(of), users_(g.size, 0), value_(g.size, -1), next_variant_() {
+    for (int id = 0; id < g.size; ++id) {
+      for (int k = 0; k < g[id].operand_count; ++k) ++users_[g[id].operand[k]];
+    }
+  }
+
+  constexpr partitioned run() {
+    for (int id = 0; id < g_.size && fault_ == partition_fault::nothing; ++id) visit(id);
+    return {out_.result(), origin_, fault_, fault_at_};
+  }
+
+ private:
+  /// A reshard that was made before, to be used again where it is in scope.
+  struct variant {
+    int value = -1;
+    int next = -1;
+  };
+
+  constexpr void fail(partition_fault fault, int id) {
+    fault_ = fault;
+    fault_at_ = id;
+  }
+
+  constexpr int append(instruction made, const extents& shape, const sharding& placement) {
+    made.shape = local_shape(mesh_, shape, placement);
+    made.annotation = out_.annotate(shape, placement);
+    const int id = out_.append(made);
+    origin_.push_back(current_);
+    next_variant_.push_back(-1);
+    return id;
+  }
+  [[nodiscard]] constexpr const layout& layout_of(int value) const {
+    return out_.result().annotations[out_[value].annotation];
+  }
+
+  /// The value laid out as wanted: itself, an earlier reshard, or new steps.
+  constexpr int reshard(int value, const sharding& wanted, reduction combine = reduction::sum) {
+    if (layout_of(value).placement.same_layout(wanted)) return value;
+    for (int v = next_variant_[value]; v >= 0; v = variants_[v].next) {
+      const int made = variants_[v].value;
+      if (in_scope(out_[made].loop) && layout_of(made).placement.same_layout(wanted)) return made;
+    }
+    const layout from = layout_of(value);
+    const reshard_plan plan = plan_reshard(mesh_, from.shape, out_[value].type, from.placement, wanted);
+    int result = value;
+    for (int s = 0; s < plan.count; ++s) {
+      instruction made = builder::make(op_of(plan.step[s].kind), out_[value].type, extents{}, result);
+      made.attribute[0] = plan.step[s].axes;
+      made.attribute[1] = static_cast<std::int64_t>(combine);
+      result = append(made, from.shape, plan.step[s].after);
+    }
+    next_variant_[value] = variants_.push_back({result, next_variant_[value]});
+    return result;
+  }
+  [[nodiscard]] constexpr bool in_scope(int loop) const {
+    for (int l = out_.loop;; l = out_[l].loop) {
+      if (l == loop) return true;
+      if (l < 0) return false;
+    }
+  }
+
+  /// An operand as it is, or with its pending sum carried out if `keep_pending` is false.
+  constexpr int settled(int id) {
+    const int value = value_[id];
+    if (layout_of(value).placement.unreduced == of_[id].unreduced) return value;
+    value_[id] = reshard(value, of_[id]);
+    return value_[id];
+  }
+
+  constexpr void visit(int id) {
+    current_ = id;
+    const instruction& i = g_[id];
+    out_.where = i.where;
+    if (i.op == &ops::argument) {
+      value_[id] = append(i, i.shape, of_[id]);
+    } else if (i.op == &ops::shard || i.op == &ops::reshard || i.op == &ops::match) {
+      value_[id] = reshard(value_[i.operand[0]], of_[id]);
+    } else if (i.op == &ops::result) {
+      visit_result(id);
+    } else if (!visit_loop(id)) {
+      visit_op(id);
+    }
+    if (i.label != nullptr && value_[id] >= 0) out_[value_[id]].label = i.label;
+  }
+
+  constexpr void visit_result(int id) {
+    instruction made = g_[id];
+    made.operand[0] = reshard(value_[g_[id].operand[0]], of_[id]);
+    if (made.operand_count == 2) made.operand[1] = value_[g_[id].operand[1]];
+    value_[id] = append(made, g_[id].shape, of_[id]);
+  }
+
+  constexpr bool visit_loop(int id) {
+    const instruction& i = g_[id];
+    instruction made = i;
+    if (i.op == &ops::loop_begin) {
+      // The carries' initial values take the carries' layout outside, before the loop starts.
+      for (int c = id + 1; c < g_.size && g_[c].op == &ops::loop_carry; ++c) {
+        initial_.push_back(reshard(value_[g_[c].operand[0]], of_[c]));
+      }
+      first_initial_ = 0;
+      value_[id] = append(made, i.shape, of_[id]);
+      out_.loop = value_[id];
+    } else if (i.op == &ops::loop_carry) {
+      made.operand[0] = initial_[first_initial_++];
+      if (first_initial_ == initial_.size()) initial_.clear();
+      value_[id] = append(made, i.shape, of_[id]);
+    } else if (i.op == &ops::loop_next) {
+      made.operand[0] = value_[i.operand[0]];
+      made.operand[1] = reshard(value_[i.operand[1]], layout_of(made.operand[0]).placement);
+      value_[id] = append(made, i.shape, layout_of(made.operand[0]).placement);
+    } else if (i.op == &ops::loop_end) {
+      made.operand[0] = value_[i.operand[0]];
+      out_.loop = out_[made.operand[0]].loop;
+      value_[id] = append(made, i.shape, of_[id]);
+    } else if (i.op == &ops::loop_result || i.op == &ops::loop_sum) {
+      made.operand[0] = value_[i.operand[0]];
+      value_[id] = append(made, i.shape, layout_of(made.operand[0]).placement);
+    } else if (i.op == &ops::loop_slice) {
+      visit_slice(id);
+    } else if (i.op == &ops::loop_stack) {
+      made.operand[0] = value_[i.operand[0]];
+      value_[id] = append(made, i.shape, stacked(layout_of(made.operand[0]).placement));
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  [[nodiscard]] static constexpr sharding stacked(const sharding& inner) {
+    sharding result = inner;
+    result.rank = inner.rank + 1;
+    result.dim[0] = axis_list{};
+    for (int d = 0; d < inner.rank; ++d) result.dim[d + 1] = inner.dim[d];
+    result.open = inner.open << 1U;
+    return result;
+  }
+
+  /// A slice is laid out as the tensor it is cut from: what has to be gathered is gathered slice by slice.
+  constexpr void visit_slice(int id) {
+    instruction made = g_[id];
+    made.operand[0] = settled(g_[id].operand[0]);
+    sharding whole = layout_of(made.operand[0]).placement;
+    if (!whole.dim[0].empty()) {
+      whole.dim[0] = axis_list{};
+      made.operand[0] = reshard(made.operand[0], whole);
+    }
+    sharding inner = whole;
+    inner.rank = whole.rank - 1;
+    for (int d = 0; d < inner.rank; ++d) inner.dim[d] = whole.dim[d + 1];
+    inner.dim[inner.rank] = axis_list{};
+    inner.open = whole.open >> 1U;
+    const int slice = append(made, g_[id].shape, inner);
+    value_[id] = slice;
+  }
+
+  // --- ordinary ops ---------------------------------------------------------------------------------------------
+
+  constexpr void visit_op(int id) {
+    const instruction& i = g_[id];
+    if (i.op->factors == nullptr) return fail(partition_fault::op_without_rule, id);
+    const axis_mask pending = settle_operands(id);
+    if (fault_ != partition_fault::nothing) return;
+    const factor_rule& rule = rules_[id];
+    const factor_axes split = choose(id, rule, pending);
+    instruction made = i;
+    for (int k = 0; k < i.operand_count; ++k) {
+      sharding wanted = required(rule.operand[k], g_[i.operand[k]].shape.rank, rule, split);
+      const axis_mask held = layout_of(value_[i.operand[k]]).placement.unreduced;
+      wanted.unreduced = held;
+      made.operand[k] = masked(i, rule, k, reshard(value_[i.operand[k]], wanted), split);
+    }
+    if (i.op->positional_factor != nullptr) {
+      const int factor = i.op->positional_factor({g_.code, id});
+      made.place = {split.of[factor], rule.size[factor]};
+    }
+    sharding local = required(rule.result, i.shape.rank, rule, split);
+    for (int f = 0; f < rule.count; ++f) {
+      if (rule.kind[f] == factor_kind::reduce) local.unreduced |= split.of[f].mask();
+    }
+    local.unreduced |= pending;
+    int value = append(made, i.shape, local);
+    if (local.unreduced != of_[id].unreduced && rule.combine != reduction::sum) {
+      value = reshard(value, of_[id], rule.combine);
+    } else if (local.unreduced == 0 || !postpones(id)) {
+      value = reshard(value, of_[id]);
+    }
+    value_[id] = value;
+  }
+
+  /// A pending sum whose only reader is linear is reduced there, where it may have been added to others, have become
+  /// smaller, or be wanted in another layout.
+  [[nodiscard]] constexpr bool postpones(int id) const { return users_[id] == 1; }
+
+  /// Carries out the pending sums of operands that the op cannot work on, and returns the axes still pending.
+  constexpr axis_mask settle_operands(int id) {
+    const instruction& i = g_[id];
+    axis_mask pending = 0;
+    for (int k = 0; k < i.operand_count; ++k) pending |= layout_of(value_[i.operand[k]]).placement.unreduced;
+    if (pending == 0) return 0;
+    if (may_keep(id, pending)) return pending;
+    for (int k = 0; k < i.operand_count; ++k) {
+      if (of_[i.operand[k]].unreduced != 0 && g_[i.operand[k]].op == &ops::shard) {
+        // The user asked for this sum to stay pending, and here it would be lost.
+        fail(partition_fault::pending_sum_dropped, id);
+        return 0;
+      }
+      sharding reduced = of_[i.operand[k]];
+      reduced.unreduced = 0;
+      if (layout_of(value_[i.operand[k]]).placement.unreduced != 0) {
+        value_[i.operand[k]] = reshard(value_[i.operand[k]], reduced);
+      }
+    }
+    return 0;
+  }
+
+  [[nodiscard]] constexpr bool may_keep(int id, axis_mask pending) const {
+    const instruction& i = g_[id];
+    const auto held = [&](int k) { return layout_of(value_[i.operand[k]]).placement.unreduced; };
+    const auto uses = [&](int k) { return layout_of(value_[i.operand[k]]).placement.tiled(); };
+    switch (i.op->linear) {
+      case linearity::none: return false;
+      case linearity::first: {
+        for (int k = 1; k < i.operand_count; ++k) {
+          if (held(k) != 0 || (uses(k) & pending) != 0) return false;
+        }
+        return i.shape.elements() <= g_[i.operand[0]].shape.elements();
+      }
+      case linearity::joint: {
+        for (int k = 0; k < i.operand_count; ++k) {
+          if (held(k) != pending) return false;
+        }
+        return true;
+      }
+      case linearity::each: {
+        int holders = 0;
+        for (int k = 0; k < i.operand_count; ++k) {
+          if (held(k) != 0) {
+            ++holders;
+          } else if ((uses(k) & pending) != 0 || g_[i.operand[k]].shape.elements() > i.shape.elements()) {
+            return false;
+          }
+        }
+        return holders == 1 && i.op != &ops::einsum;
+      }
+    }
+    return false;
+  }
+
+  [[nodiscard]] constexpr sharding required(const factor_list* dims, int rank, const factor_rule& rule,
+                                            const factor_axes& split) const {
+    sharding result = sharding::whole(rank);
+    for (int d = 0; d < rank; ++d) {
+      if (!dims[d].empty()) result.dim[d] = write_dimension(mesh_, rule, dims[d], split);
+    }
+    return result;
+  }
+
+  /// Fills the padding of dimensions that the op reduces with the value that changes nothing.
+  constexpr int masked(const instruction& i, const factor_rule& rule, int k, int value, const factor_axes& split) {
+    if (i.op->identity == nullptr) return value;
+    const extents& shape = g_[i.operand[k]].shape;
+    for (int d = 0; d < shape.rank; ++d) {
+      const factor_list factors = rule.operand[k][d];
+      if (factors.size() != 1 || rule.kind[factors[0]] != factor_kind::reduce) continue;
+      const axis_list axes = split.of[factors[0]];
+      if (divides_evenly(mesh_, shape[d], axes) || !is_floating(out_[value].type)) continue;
+      instruction made = builder::make(ops::mask, out_[value].type, extents{}, value);
+      made.attribute[0] = d;
+      made.scalar = i.op->identity({g_.code, current_});
+      made.place = {axes, shape[d]};
+      const sharding same = layout_of(value).placement;
+      value = append(made, shape, same);
+    }
+    return value;
+  }
+
+  // --- which factor is split by which axes ----------------------------------------------------------------------
+
+  /// What each tensor says of each factor: the operands as they are, the result as it is wanted.
+  struct proposals {
+    factor_axes by[max_operands + 1];
+    int count = 0;
+  };
+
+  [[nodiscard]] constexpr proposals propose(int id, const factor_rule& rule) const {
+    const instruction& i = g_[id];
+    proposals result;
+    const auto read = [&](const sharding& s, const factor_list* dims) {
+      factor_axes& into = result.by[result.count++];
+      for (int d = 0; d < s.rank; ++d) {
+        if (!s.dim[d].empty() && !dims[d].empty()) read_dimension(mesh_, rule, dims[d], s.dim[d], into);
+      }
+    };
+    read(of_[id], rule.result);
+    for (int k = 0; k < i.operand_count; ++k) read(layout_of(value_[i.operand[k]]).placement, rule.operand[k]);
+    return result;
+  }
+
+  constexpr factor_axes choose(int id, const factor_rule& rule, axis_mask pending) {
+    const proposals said = propose(id, rule);
+    factor_axes agreed;
+    if (agree(rule, said, pending, agreed)) return agreed;
+    return search(id, rule, said, pending);
+  }
+
+  /// The usual case: nobody contradicts anybody.
+  [[nodiscard]] constexpr bool agree(const factor_rule& rule, const proposals& said, axis_mask pending,
+                                     factor_axes& result) const {
+    axis_mask used = pending;
+    for (int f = 0; f < rule.count; ++f) {
+      axis_list axes;
+      for (int t = 0; t < said.count; ++t) {
+        const axis_list one = said.by[t].of[f];
+        if (one.empty()) continue;
+        if (!axes.empty() && !(axes == one)) return false;
+        axes = one;
+      }
+      if (axes.empty()) continue;
+      if (rule.kind[f] == factor_kind::blocked || (used & axes.mask()) != 0) return false;
+      // A result that is wanted whole may be cheaper to compute whole.
+      if (rule.kind[f] == factor_kind::pass && said.by[0].of[f].empty()) return false;
+      used |= axes.mask();
+      result.of[f] = axes;
+    }
+    return true;
+  }
+
+  /// Otherwise every assignment of the axes involved to factors is priced: bytes to bring the operands there, bytes
+  /// to bring the result to its layout, and the work that is left to each device.
+  constexpr factor_axes search(int id, const factor_rule& rule, const proposals& said, axis_mask pending) {
+    axis_mask involved = 0;
+    std::uint32_t factors_of[max_axes]{};
+    for (int t = 0; t < said.count; ++t) {
+      for (int f = 0; f < rule.count; ++f) {
+        for (int n = 0; n < said.by[t].of[f].size(); ++n) {
+          const int axis = said.by[t].of[f][n];
+          if (has_axis(pending, axis)) continue;
+          involved |= bit_of(axis);
+          if (rule.kind[f] != factor_kind::blocked) factors_of[axis] |= 1U << static_cast<unsigned>(f);
+        }
+      }
+    }
+    const axis_list axes = list_of(involved);
+    int choice[max_axes]{};
+    for (int n = 0; n < axes.size(); ++n) choice[n] = -1;
+    factor_axes best;
+    double best_cost = -1;
+    for (;;) {
+      const factor_axes candidate = assemble(rule, said, axes, choice);
+      const double cost = price(id, rule, candidate, pending);
+      if (cost >= 0 && (best_cost < 0 || cost < best_cost)) {
+        best = candidate;
+        best_cost = cost;
+      }
+      int n = 0;
+      for (; n < axes.size(); ++n) {
+        do {
+          ++choice[n];
+        } while (choice[n] < rule.count && (factors_of[axes[n]] >> static_cast<unsigned>(choice[n]) & 1U) == 0);
+        if (choice[n] < rule.count) break;
+        choice[n] = -1;
+      }
+      if (n == axes.size()) break;
+    }
+    return best;
+  }
+
+  /// The axes given to each factor, in the order in which some tensor already has them.
+  [[nodiscard]] constexpr factor_axes assemble(const factor_rule& rule, const proposals& said, axis_list axes,
+                                               const int* choice) const {
+    factor_axes result;
+    axis_mask given[max_factors]{};
+    for (int n = 0; n < axes.size(); ++n) {
+      if (choice[n] >= 0) given[choice[n]] |= bit_of(axes[n]);
+    }
+    for (int f = 0; f < rule.count; ++f) {
+      if (given[f] == 0) continue;
+      axis_list order;
+      for (int t = 0; t < said.count; ++t) {
+        const axis_list one = said.by[t].of[f];
+        for (int n = 0; n < one.size(); ++n) {
+          if (has_axis(given[f], one[n]) && !order.contains(one[n])) order = order.with(one[n]);
+        }
+      }
+      result.of[f] = order;
+    }
+    return result;
+  }
+
+  /// Bytes of communication, plus the local work expressed in bytes: a device does about 40 operations in the time it
+  /// takes to send one byte. Negative if a compound dimension cannot be split like this.
+  [[nodiscard]] constexpr double price(int id, const factor_rule& rule, const factor_axes& split,
+                                       axis_mask pending) const {
+    const instruction& i = g_[id];
+    double cost = 0;
+    for (int k = 0; k < i.operand_count; ++k) {
+      const instruction& o = g_[i.operand[k]];
+      sharding wanted = required(rule.operand[k], o.shape.rank, rule, split);
+      if (!faithful(rule.operand[k], o.shape.rank, rule, split, wanted)) return -1;
+      const sharding& from = layout_of(value_[i.operand[k]]).placement;
+      wanted.unreduced = from.unreduced;
+      cost += static_cast<double>(reshard_bytes(mesh_, o.shape, o.type, from, wanted));
+    }
+    sharding local = required(rule.result, i.shape.rank, rule, split);
+    if (!faithful(rule.result, i.shape.rank, rule, split, local)) return -1;
+    axis_mask all = pending;
+    for (int f = 0; f < rule.count; ++f) {
+      if (rule.kind[f] == factor_kind::reduce) local.unreduced |= split.of[f].mask();
+      all |= split.of[f].mask();
+    }
+    sharding wanted = of_[id];
+    wanted.unreduced = 0;
+    cost += static_cast<double>(reshard_bytes(mesh_, i.shape, i.type, local, wanted));
+    const double work = static_cast<double>(i.op->flops == nullptr ? 0 : i.op->flops({g_.code, id}));
+    return cost + work / static_cast<double>(mesh_.parts(all)) / 40.0;
+  }
+
+  /// Every factor's axes can be read back from the dimensions that contain it.
+  [[nodiscard]] constexpr bool faithful(const factor_list* dims, int rank, const factor_rule& rule,
+                                        const factor_axes& split, const sharding& written) const {
+    for (int d = 0; d < rank; ++d) {
+      if (dims[d].size() <= 1) continue;
+      factor_axes read;
+      read_dimension(mesh_, rule, dims[d], written.dim[d], read);
+      for (int n = 0; n < dims[d].size(); ++n) {
+        if (!(read.of[dims[d][n]] == split.of[dims[d][n]])) return false;
+      }
+    }
+    return true;
+  }
+
+  const mesh_shape& mesh_;
+  graph_view g_;
+  const factor_rule* rules_;
+  const sharding* of_;
+  list<int> users_;
+  list<int> value_;
+  list<int> next_variant_;
+  list<variant> variants_;
+  list<int> initial_;
+  int first_initial_ = 0;
+  builder out_;
+  list<int> origin_;
+  int current_ = 0;
+  partition_fault fault_ = partition_fault::nothing;
+  int fault_at_ = -1;
+};
+
+}  // namespace detail
+
+/// Turns a completed graph into the program of one device (GSPMD section 4): local shapes, and explicit collectives
+/// where layouts meet.
+constexpr partitioned partition(const mesh_shape& mesh, graph_view g, const factor_rule* rules, const sharding* of) {
+  return detail::partitioner(mesh, g, rules, of).run();
+}
+
+}  // namespace espalier

@@ -1,0 +1,85 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/partition/reshard_search.hpp>
+#include <espalier/partition/reshard_step.hpp>
+#include <espalier/partition/transfer.hpp>
+
+#include <cstdint>
+
+namespace espalier {
+
+namespace detail {
+
+/// A placement without the axes that have a single device: they split nothing and hold no sum.
+[[nodiscard]] constexpr sharding without_axes(const sharding& placement, axis_mask removed) {
+  sharding result = placement;
+  for (int d = 0; d < result.rank; ++d) result.dim[d] = result.dim[d].without(removed);
+  result.unreduced &= ~removed;
+  return result;
+}
+
+[[nodiscard]] constexpr axis_mask axes_of_one(const mesh_shape& mesh) {
+  static_assert(max_axes == 8);
+  const int* n = &mesh.size[0];
+  return (n[0] == 1 ? 1U : 0U) | (n[1] == 1 ? 2U : 0U) | (n[2] == 1 ? 4U : 0U) | (n[3] == 1 ? 8U : 0U) |
+         (n[4] == 1 ? 16U : 0U) | (n[5] == 1 ? 32U : 0U) | (n[6] == 1 ? 64U : 0U) | (n[7] == 1 ? 128U : 0U);
+}
+
+}  // namespace detail
+
+/// The cheapest steps that change how a tensor is placed, and the bytes each device sends for them (GSPMD section 4.5,
+/// without its last resort of replicating everything). Cheapest means: fewest bytes by the formulas of `step_bytes`,
+/// plus `latency` bytes for each collective; then fewest collectives. Sums pending in both placements stay pending.
+/// @pre a sum pending in `to` is pending in `from`; `latency` is not negative.
+/// @post the last step leaves exactly `to`; no steps if the placements agree.
+[[nodiscard]] constexpr reshard_plan plan_reshard(const mesh_shape& mesh, const extents& shape, dtype type,
+                                                  const sharding& from, const sharding& to, std::int64_t latency = 0) {
+  reshard_plan plan = detail::empty_plan;
+  if (from.same_layout(to)) return plan;
+  const axis_mask trivial = detail::axes_of_one(mesh);
+  plan = detail::reshard_search({mesh, shape, size_of(type), latency, detail::without_axes(from, trivial),
+                                 detail::without_axes(to, trivial)})
+             .run();
+  // Placements that differ in axes of one device only still get a step that says so.
+  if (plan.count == 0) plan.count = 1;
+  plan.step[plan.count - 1].after = to;
+  return plan;
+}
+
+/// The bytes that `plan_reshard` would report, without building the plan where that is easy.
+[[nodiscard]] constexpr std::int64_t reshard_bytes(const mesh_shape& mesh, const extents& shape, dtype type,
+                                                   const sharding& from, const sharding& to,
+                                                   std::int64_t latency = 0) {
+  return plan_reshard(mesh, shape, type, from, to, latency).bytes;
+}
+
+/// The bytes `device` sends to others in one step: real elements only, also where a dimension splits unevenly. An
+/// all_reduce is a reduce_scatter and an all_gather of near-equal shares.
+[[nodiscard]] constexpr std::int64_t sent_bytes(const mesh_shape& mesh, const extents& shape, dtype type,
+                                                const reshard_step& step, const sharding& before, int device) {
+  if (step.kind == collective::local_slice) return 0;
+  const axis_list group = list_of(step.axes);
+  const std::int64_t n = mesh.parts(group);
+  const detail::tensor_box held = detail::box_of(mesh, shape, before, device);
+  const std::int64_t elements = detail::elements_of(held, shape.rank);
+  if (step.kind == collective::all_gather) return elements * (n - 1) * size_of(type);
+  if (step.kind == collective::all_reduce) {
+    const std::int64_t position = mesh.position(device, group);
+    const std::int64_t share = elements / n + (position < elements % n ? 1 : 0);
+    return (elements + share * (n - 2)) * size_of(type);
+  }
+  const detail::sender_choice choice(before, step.after, step.axes);
+  std::int64_t sent = 0;
+  for (int position = 0; position < n; ++position) {
+    const int receiver = mesh.member(device, group, position);
+    const bool serves = step.kind == collective::reduce_scatter ||
+                        choice.sender(mesh, receiver, mesh.position(device, choice.holders)) == device;
+    if (receiver == device || !serves) continue;
+    sent += detail::common_elements(held, detail::box_of(mesh, shape, step.after, receiver), shape.rank);
+  }
+  return sent * size_of(type);
+}
+
+}  // namespace espalier

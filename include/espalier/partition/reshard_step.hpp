@@ -1,0 +1,146 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/shape/dtype.hpp>
+#include <espalier/sharding/sharding.hpp>
+
+#include <cstdint>
+
+namespace espalier {
+
+/// What changes how a tensor is placed (GSPMD section 4.5).
+enum class collective : std::uint8_t {
+  local_slice,
+  all_gather,
+  all_to_all,
+  collective_permute,
+  reduce_scatter,
+  all_reduce
+};
+
+/// The name used in errors, tables and docs.
+[[nodiscard]] constexpr const char* name_of(collective kind) {
+  switch (kind) {
+    case collective::local_slice: return "local_slice";
+    case collective::all_gather: return "all_gather";
+    case collective::all_to_all: return "all_to_all";
+    case collective::collective_permute: return "collective_permute";
+    case collective::reduce_scatter: return "reduce_scatter";
+    case collective::all_reduce: return "all_reduce";
+  }
+  return "?";
+}
+
+/// One collective, or one local slice, and the placement it leaves the tensor in. `axes` are the mesh axes along which
+/// the communicating groups extend; of a local slice, those it adds.
+struct reshard_step {
+  collective kind = collective::local_slice;
+  axis_mask axes = 0;
+  sharding after;
+};
+
+inline constexpr int max_reshard_steps = 12;
+
+/// The steps from one placement to another, and the bytes each device sends for them.
+struct reshard_plan {
+  int count = 0;
+  reshard_step step[max_reshard_steps];
+  std::int64_t bytes = 0;
+};
+
+namespace detail {
+
+// Copying an empty plan or step is one step of a constant evaluation, default-initialising one is a hundred.
+inline constexpr reshard_plan empty_plan{};
+inline constexpr reshard_step empty_step{};
+
+/// The bytes each device of a group of `n` sends in a step when its buffer had `local` bytes before it.
+[[nodiscard]] constexpr std::int64_t step_bytes(collective kind, std::int64_t local, std::int64_t n) {
+  switch (kind) {
+    case collective::local_slice: return 0;
+    case collective::all_gather: return local * (n - 1);
+    case collective::collective_permute: return local;
+    case collective::all_to_all:
+    case collective::reduce_scatter: return ceil_div(local * (n - 1), n);
+    case collective::all_reduce: return ceil_div(2 * local * (n - 1), n);
+  }
+  return 0;
+}
+
+/// What a plan is chosen by: first bytes (and the latency of each collective, expressed in bytes), then the number of
+/// collectives, then the number of axes sliced by.
+inline constexpr std::int64_t cost_of_byte = 256;
+inline constexpr std::int64_t cost_of_collective = 16;
+inline constexpr std::int64_t cost_of_slice = 1;
+
+/// How many axes a list has, as one expression: the passes below call it all the time.
+[[nodiscard]] constexpr int length_of(std::uint32_t code) {
+  return (code > 0U) + (code > 0xFU) + (code > 0xFFU) + (code > 0xFFFU) + (code > 0xFFFFU) + (code > 0xFFFFFU) +
+         (code > 0xFFFFFFU) + (code > 0xFFFFFFFU);
+}
+/// `minor` behind `major`.
+[[nodiscard]] constexpr std::uint32_t joined(std::uint32_t major, std::uint32_t minor) {
+  return static_cast<std::uint32_t>(major | std::uint64_t{minor} << 4U * static_cast<unsigned>(length_of(major)));
+}
+/// Whether `list` begins with `prefix`.
+[[nodiscard]] constexpr bool begins_with(std::uint32_t list, std::uint32_t prefix) {
+  return ((list ^ prefix) & ((std::uint64_t{1} << 4U * static_cast<unsigned>(length_of(prefix))) - 1U)) == 0;
+}
+/// Whether one of two lists is the beginning of the other, so that one's shards lie inside the other's. The longer
+/// list then has the larger code.
+[[nodiscard]] constexpr bool nested(std::uint32_t a, std::uint32_t b) {
+  return a < b ? begins_with(b, a) : begins_with(a, b);
+}
+
+/// Where part number `position` of a dimension split by `axes` starts, and how many elements it has.
+[[nodiscard]] constexpr interval interval_at(const mesh_shape& mesh, std::int64_t extent, axis_list axes,
+                                             std::int64_t position) {
+  interval result{0, extent};
+  std::int64_t chunk = extent;
+  std::int64_t minor = mesh.parts(axes);
+  for (int i = 0; i < axes.size(); ++i) {
+    const int n = mesh.size[axes[i]];
+    minor /= n;
+    chunk = ceil_div(chunk, n);
+    const std::int64_t skipped = std::min(position / minor % n * chunk, result.size);
+    result.start += skipped;
+    result.size = std::min(chunk, result.size - skipped);
+  }
+  return result;
+}
+
+/// Whether two lists with equally many parts split a dimension into the same parts, in the same order.
+[[nodiscard]] constexpr bool same_parts(const mesh_shape& mesh, std::int64_t extent, axis_list a, axis_list b) {
+  const std::int64_t parts = mesh.parts(a);
+  if (a == b || extent % parts == 0) return true;
+  for (std::int64_t position = 0; position < parts; ++position) {
+    const interval one = interval_at(mesh, extent, a, position);
+    const interval other = interval_at(mesh, extent, b, position);
+    if (one.start != other.start || one.size != other.size) return false;
+  }
+  return true;
+}
+
+/// The axes along which data moves in a collective_permute: all but those that are the same digit of the part's number
+/// before and after.
+[[nodiscard]] constexpr axis_mask permuted_axes(const mesh_shape& mesh, const sharding& from, const sharding& to) {
+  axis_mask result = 0;
+  for (int d = 0; d < from.rank; ++d) {
+    const axis_list a = from.dim[d];
+    const axis_list b = to.dim[d];
+    if (a == b) continue;
+    result |= a.mask() | b.mask();
+    for (int i = 0; i < a.size(); ++i) {
+      for (int j = 0; j < b.size(); ++j) {
+        const bool same_digit = a[i] == b[j] && mesh.parts(a.without_first(i)) == mesh.parts(b.without_first(j));
+        if (same_digit) result &= ~bit_of(a[i]);
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace detail
+
+}  // namespace espalier

@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/detail/fixed_string.hpp>
+#include <espalier/graph/graph.hpp>
+#include <espalier/ops/ops.hpp>
+
+#include <bit>
+#include <cstdint>
+
+namespace espalier {
+
+namespace detail {
+
+/// Finds instructions that compute the same, by hashing: a comparison of all pairs would exhaust a constant evaluation.
+class common_subexpressions {
+ public:
+  constexpr explicit common_subexpressions(graph_view g) : g_(g), number_(g.size, -1) {
+    int slots = 16;
+    while (slots < 2 * g.size) slots *= 2;
+    table_.resize(slots, -1);
+  }
+
+  constexpr graph run() {
+    result_.code.reserve(g_.size);
+    for (int id = 0; id < g_.size; ++id) {
+      instruction i = g_[id];
+      for (int k = 0; k < i.operand_count; ++k) i.operand[k] = number_[i.operand[k]];
+      if (i.loop >= 0) i.loop = number_[i.loop];
+      number_[id] = may_merge(*i.op) ? find_or_append(i) : result_.code.push_back(i);
+    }
+    result_.annotations.reserve(g_.annotation_count);
+    for (int i = 0; i < g_.annotation_count; ++i) result_.annotations.push_back(g_.annotations[i]);
+    return static_cast<graph&&>(result_);
+  }
+
+ private:
+  /// What crosses the program's border, and what gives loops their structure, exists once for each time it was asked
+  /// for; so does a copy, whose point is a buffer of its own.
+  [[nodiscard]] static constexpr bool may_merge(const op_info& op) {
+    return &op != &ops::argument && &op != &ops::result && &op != &ops::loop_begin && &op != &ops::loop_carry &&
+           &op != &ops::loop_next && &op != &ops::loop_end && &op != &ops::loop_result && &op != &ops::copy;
+  }
+
+  constexpr int find_or_append(const instruction& i) {
+    const auto mask = static_cast<std::uint64_t>(table_.size() - 1);
+    std::uint64_t slot = hash(i) & mask;
+    for (;; slot = (slot + 1) & mask) {
+      const int candidate = table_[static_cast<int>(slot)];
+      if (candidate < 0) break;
+      instruction& other = result_.code[candidate];
+      if (!same(i, other)) continue;
+      if (other.label == nullptr) other.label = i.label;
+      return candidate;
+    }
+    return table_[static_cast<int>(slot)] = result_.code.push_back(i);
+  }
+
+  /// A constant evaluation cannot read an address, so the op enters by its name's first letters.
+  [[nodiscard]] static constexpr std::uint64_t hash(const instruction& i) {
+    std::uint64_t h = static_cast<unsigned char>(i.op->name[0]);
+    if (h != 0) h = h * 31 + static_cast<unsigned char>(i.op->name[1]);
+    for (int k = 0; k < i.operand_count; ++k) h = mixed(h, static_cast<std::uint64_t>(i.operand[k]));
+    for (const std::int64_t a : i.attribute) h = mixed(h, static_cast<std::uint64_t>(a));
+    for (int d = 0; d < i.shape.rank; ++d) h = mixed(h, static_cast<std::uint64_t>(i.shape[d]));
+    h = mixed(h, std::bit_cast<std::uint64_t>(i.scalar));
+    return h ^ h >> 32U;
+  }
+  [[nodiscard]] static constexpr std::uint64_t mixed(std::uint64_t h, std::uint64_t more) {
+    return (h ^ more) * 0x9e3779b97f4a7c15U + (h >> 29U);
+  }
+
+  /// Scalars are compared by their bits: 0 and -0 are two constants, and a NaN is one.
+  [[nodiscard]] static constexpr bool same(const instruction& a, const instruction& b) {
+    if (a.op != b.op || a.type != b.type || a.loop != b.loop || a.annotation != b.annotation) return false;
+    if (a.operand_count != b.operand_count || !(a.shape == b.shape)) return false;
+    for (int k = 0; k < a.operand_count; ++k) {
+      if (a.operand[k] != b.operand[k]) return false;
+    }
+    for (int k = 0; k < 4; ++k) {
+      if (a.attribute[k] != b.attribute[k]) return false;
+    }
+    if (std::bit_cast<std::uint64_t>(a.scalar) != std::bit_cast<std::uint64_t>(b.scalar)) return false;
+    if (!(a.place.axes == b.place.axes) || a.place.extent != b.place.extent) return false;
+    // Two names: the user may ask for either.
+    return a.label == nullptr || b.label == nullptr || same_text(a.label, b.label);
+  }
+
+  graph_view g_;
+  list<int> number_;
+  list<int> table_;
+  graph result_;
+};
+
+}  // namespace detail
+
+/// The same program with instructions that compute the same from the same operands merged into the first of them.
+/// Only instructions of one loop are merged; arguments, results and the structure of loops stay.
+[[nodiscard]] constexpr graph merge_common_subexpressions(graph_view g) {
+  return detail::common_subexpressions(g).run();
+}
+
+}  // namespace espalier

@@ -1,0 +1,287 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/graph/graph.hpp>
+#include <espalier/ops/ops.hpp>
+
+namespace espalier {
+
+namespace detail {
+
+/// The axes each factor of an op is split by, as one of its tensors says.
+struct factor_axes {
+  axis_list of[max_factors]{};
+};
+
+/// Reads one dimension: its axes go to its factors from major to minor. A factor hands on to the next only when its
+/// axes split it completely, and splits of compound dimensions must be even.
+constexpr void read_dimension(const mesh_shape& mesh, const factor_rule& rule, factor_list factors, axis_list axes,
+                              factor_axes& into) {
+  if (factors.size() == 1) {
+    into.of[factors[0]] = axes;
+    return;
+  }
+  int next = 0;
+  for (int i = 0; i < factors.size() && next < axes.size(); ++i) {
+    const int factor = factors[i];
+    axis_list taken;
+    std::int64_t rest = rule.size[factor];
+    while (next < axes.size() && rest > 1 && rest % mesh.size[axes[next]] == 0) {
+      rest /= mesh.size[axes[next]];
+      taken = taken.with(axes[next++]);
+    }
+    into.of[factor] = taken;
+    if (rest > 1) return;
+  }
+}
+
+/// The axes of a dimension with these factors.
+constexpr axis_list write_dimension(const mesh_shape& mesh, const factor_rule& rule, factor_list factors,
+                                    const factor_axes& from) {
+  if (factors.size() == 1) return from.of[factors[0]];
+  axis_list result;
+  for (int i = 0; i < factors.size(); ++i) {
+    const int factor = factors[i];
+    const axis_list axes = from.of[factor];
+    std::int64_t rest = rule.size[factor];
+    for (int k = 0; k < axes.size(); ++k) {
+      if (rest % mesh.size[axes[k]] != 0) return result;
+      rest /= mesh.size[axes[k]];
+      result = result.with(axes[k]);
+    }
+    if (rest > 1) return result;
+  }
+  return result;
+}
+
+}  // namespace detail
+
+/// The state of completion: what is known so far of every value's sharding, and whence.
+template <int Size> struct completion {
+  sharding of[Size > 0 ? Size : 1]{};
+  /// The value whose sharding led to this one's (itself when annotated), or -1.
+  int cause[Size > 0 ? Size : 1]{};
+  /// The sweep in which it last changed.
+  int changed_in[Size > 0 ? Size : 1]{};
+  int sweep = 0;
+  int level = 0;
+  bool level_is_new = true;
+  bool done = false;
+};
+
+namespace detail {
+
+inline constexpr int last_level = 3;
+
+/// One op's step of completion. `Of` and `Cause` are arrays over all values.
+class propagation_step {
+ public:
+  constexpr propagation_step(const mesh_shape& mesh, graph_view g, sharding* of, int* cause, int* changed_in,
+                             int sweep)
+      : mesh_(mesh), g_(g), of_(of), cause_(cause), changed_in_(changed_in), sweep_(sweep) {}
+
+  /// Updates the result (forward) or the operands (backward) of instruction `id`; true if something changed.
+  constexpr bool run(int id, const factor_rule& rule, bool forward, int level) {
+    const instruction& i = g_[id];
+    if (i.operand_count == 0 || !active(*i.op, forward, level)) return false;
+    if (i.operand_count == 2 && (i.op == &ops::match || i.op == &ops::result)) {
+      if (forward) return copy(id, i.operand[1]);
+      return copy_open(i.operand[0], id);
+    }
+    gather(i, id, rule);
+    if (forward) return refine(id, rule.result, rule, i, id);
+    bool changed = false;
+    for (int k = 0; k < i.operand_count; ++k) changed = refine(i.operand[k], rule.operand[k], rule, i, id) || changed;
+    return changed;
+  }
+
+ private:
+  [[nodiscard]] static constexpr bool active(const op_info& op, bool forward, int level) {
+    switch (op.spread) {
+      case propagation::elementwise: return true;
+      case propagation::dimensional: return level >= 1;
+      case propagation::broadcast: return level >= (forward ? 3 : 2);
+      case propagation::none: return false;
+    }
+    return false;
+  }
+
+  constexpr bool copy(int to, int from) {
+    if (of_[to].same_layout(of_[from])) return false;
+    of_[to] = of_[from];
+    note(to, from);
+    return true;
+  }
+  constexpr bool copy_open(int to, int from) {
+    bool changed = false;
+    for (int d = 0; d < of_[to].rank; ++d) changed = extend(to, d, of_[from].dim[d], from) || changed;
+    return changed;
+  }
+
+  /// Merges what all tensors of an op say of its factors (GSPMD section 3.5, compatible shardings): the longer list
+  /// wins when the shorter is its prefix; otherwise what they have in common.
+  constexpr void gather(const instruction& i, int id, const factor_rule& rule) {
+    for (int f = 0; f < rule.count; ++f) merged_.of[f] = axis_list{};
+    for (int f = 0; f < rule.count; ++f) source_[f] = -1;
+    take(of_[id], rule.result, rule, id);
+    for (int k = 0; k < i.operand_count; ++k) take(of_[i.operand[k]], rule.operand[k], rule, i.operand[k]);
+  }
+
+  constexpr void take(const sharding& from, const factor_list* dims, const factor_rule& rule, int who) {
+    for (int d = 0; d < from.rank; ++d) {
+      if (from.dim[d].empty()) continue;
+      factor_axes read;
+      read_dimension(mesh_, rule, dims[d], from.dim[d], read);
+      for (int n = 0; n < dims[d].size(); ++n) {
+        const int f = dims[d][n];
+        const axis_list said = read.of[f];
+        if (said.empty() || rule.kind[f] == factor_kind::blocked) continue;
+        const axis_list known = merged_.of[f];
+        if (source_[f] < 0 || (said.size() > known.size() && said.starts_with(known))) {
+          merged_.of[f] = said;
+          source_[f] = who;
+        } else if (!known.starts_with(said)) {
+          int common = 0;
+          while (common < known.size() && common < said.size() && known[common] == said[common]) ++common;
+          merged_.of[f] = known.first(common);
+        }
+      }
+    }
+  }
+
+  constexpr bool refine(int who, const factor_list* dims, const factor_rule& rule, const instruction& i, int id) {
+    bool changed = false;
+    for (int d = 0; d < of_[who].rank; ++d) {
+      if (dims[d].empty() || !of_[who].is_open(d)) continue;
+      const axis_list wanted = write_dimension(mesh_, rule, dims[d], merged_);
+      if (wanted.size() <= of_[who].dim[d].size()) continue;
+      int source = source_[dims[d][0]];
+      if (source == who) source = id;
+      changed = extend(who, d, wanted, source) || changed;
+    }
+    static_cast<void>(i);
+    return changed;
+  }
+
+  /// Adds axes to a dimension as far as the tensor allows: open, not replicated there, not used by another dimension,
+  /// and not so many that a device would be left with nothing.
+  constexpr bool extend(int who, int d, axis_list wanted, int source) {
+    sharding& s = of_[who];
+    if (!s.is_open(d) || !wanted.starts_with(s.dim[d])) return false;
+    const axis_mask taken = s.tiled() | s.replicated | s.unreduced;
+    axis_list result = s.dim[d];
+    for (int n = result.size(); n < wanted.size(); ++n) {
+      const axis_list more = result.with(wanted[n]);
+      if (has_axis(taken, wanted[n]) || mesh_.parts(more) > g_[who].shape[d]) break;
+      result = more;
+    }
+    if (result == s.dim[d]) return false;
+    s.dim[d] = result;
+    note(who, source);
+    return true;
+  }
+
+  constexpr void note(int who, int source) {
+    if (cause_[who] < 0) cause_[who] = source;
+    changed_in_[who] = sweep_;
+  }
+
+  const mesh_shape& mesh_;
+  graph_view g_;
+  sharding* of_;
+  int* cause_;
+  int* changed_in_;
+  int sweep_;
+  factor_axes merged_;
+  int source_[max_factors]{};
+};
+
+}  // namespace detail
+
+/// Before any sweep: what the annotations say, and everything else open.
+constexpr void start_completion(graph_view g, sharding* of, int* cause, int* changed_in) {
+  for (int id = 0; id < g.size; ++id) {
+    const bool annotated = g[id].annotation >= 0;
+    of[id] = annotated ? g.annotations[g[id].annotation].placement : sharding::all_open(g[id].shape.rank);
+    cause[id] = annotated ? id : -1;
+    changed_in[id] = 0;
+  }
+}
+
+/// One forward and one backward sweep at `level` (GSPMD section 3.5). Returns whether anything changed. An op is
+/// visited only if one of its tensors changed in this sweep or the one before, or the level has just risen.
+constexpr bool sweep_completion(const mesh_shape& mesh, graph_view g, const factor_rule* rules, sharding* of,
+                                int* cause, int* changed_in, int sweep, int level, bool level_is_new) {
+  detail::propagation_step step(mesh, g, of, cause, changed_in, sweep);
+  bool changed = false;
+  const auto fresh = [&](int id) {
+    if (level_is_new || changed_in[id] >= sweep - 1) return true;
+    for (int k = 0; k < g[id].operand_count; ++k) {
+      if (changed_in[g[id].operand[k]] >= sweep - 1) return true;
+    }
+    return false;
+  };
+  for (int id = 0; id < g.size; ++id) {
+    if (fresh(id)) changed = step.run(id, rules[id], true, level) || changed;
+  }
+  for (int id = g.size - 1; id >= 0; --id) {
+    if (fresh(id)) changed = step.run(id, rules[id], false, level) || changed;
+  }
+  return changed;
+}
+
+/// One sweep after another until nothing changes at the last level; for graphs made at run time.
+constexpr void complete(const mesh_shape& mesh, graph_view g, const factor_rule* rules, sharding* of, int* cause) {
+  detail::list<int> changed_in(g.size);
+  start_completion(g, of, cause, changed_in.data());
+  int sweep = 1;
+  for (int level = 0; level <= detail::last_level; ++level) {
+    bool first = true;
+    while (sweep_completion(mesh, g, rules, of, cause, changed_in.data(), sweep++, level, first)) first = false;
+  }
+}
+
+/// Two annotations of one tensor that cannot both hold.
+struct annotation_conflict {
+  int first = -1;
+  int second = -1;
+};
+
+namespace detail {
+[[nodiscard]] constexpr bool compatible(const sharding& a, const sharding& b) {
+  if (a.unreduced != b.unreduced) return false;
+  for (int d = 0; d < a.rank; ++d) {
+    const bool a_longer = a.dim[d].size() >= b.dim[d].size();
+    const axis_list longer = a_longer ? a.dim[d] : b.dim[d];
+    const axis_list shorter = a_longer ? b.dim[d] : a.dim[d];
+    if (!longer.starts_with(shorter)) return false;
+    if (!(longer == shorter) && !(a_longer ? b : a).is_open(d)) return false;
+  }
+  return true;
+}
+}  // namespace detail
+
+/// The first tensor that the user annotated in two ways. Annotations on the copies that `shard` returns count as
+/// annotations of the tensor itself.
+[[nodiscard]] constexpr annotation_conflict find_conflict(graph_view g) {
+  detail::list<int> root(g.size, -1);
+  detail::list<int> annotated_by(g.size, -1);
+  for (int id = 0; id < g.size; ++id) {
+    root[id] = id;
+    const instruction& i = g[id];
+    if (i.op == &ops::argument && i.annotation >= 0) annotated_by[id] = id;
+    if (i.op != &ops::shard || i.attribute[0] != 0) continue;
+    const int tensor = root[i.operand[0]];
+    root[id] = tensor;
+    const int before = annotated_by[tensor];
+    if (before >= 0 && !detail::compatible(g.annotations[g[before].annotation].placement,
+                                           g.annotations[i.annotation].placement)) {
+      return {before, id};
+    }
+    annotated_by[tensor] = id;
+  }
+  return {};
+}
+
+}  // namespace espalier

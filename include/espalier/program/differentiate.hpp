@@ -1,0 +1,388 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/ops/scan.hpp>
+
+namespace espalier {
+
+/// The loop whose reverse is being built: how its body's values are reached from there.
+struct loop_reversal {
+  int forward = -1;
+  int reverse = -1;
+  bool recompute = false;
+  /// What stands for each value of the forward body inside the reverse loop, or -1. Where the body is repeated, also
+  /// what stands for each value of the loops in it.
+  detail::list<int> stand_in;
+  loop_reversal* outer = nullptr;
+
+  [[nodiscard]] constexpr int find(int id) const { return id < stand_in.size() ? stand_in[id] : -1; }
+  constexpr int note(int id, int value) {
+    if (id >= stand_in.size()) stand_in.resize(value, -1);
+    return stand_in[id] = value;
+  }
+};
+
+namespace detail {
+
+/// Cheap to compute again, and large or free to keep: what the reverse loop repeats rather than stores.
+[[nodiscard]] constexpr bool cheaper_to_repeat(const instruction& i) {
+  return i.operand_count == 0 || i.op == &ops::loop_slice || i.op == &ops::broadcast || i.op == &ops::reshape ||
+         i.op == &ops::shard || i.op == &ops::stop_gradient || i.op == &ops::less || i.op == &ops::less_equal ||
+         i.op == &ops::equal;
+}
+
+/// What reads a whole loop: it follows its operand wherever that one is repeated.
+[[nodiscard]] constexpr bool reads_loop(const instruction& i) {
+  return i.op == &ops::loop_result || i.op == &ops::loop_stack || i.op == &ops::loop_sum;
+}
+
+/// The result, stack or sum of a repeated loop. Its operand may be another one, which the sweep made to hand an inner
+/// loop's values out.
+constexpr int repeat_reader(builder& b, loop_reversal& level, int id) {
+  if (level.find(id) >= 0) return level.find(id);
+  instruction made = b[id];
+  made.operand[0] = repeat_reader(b, level, made.operand[0]);
+  made.loop = b[b[made.operand[0]].loop].loop;
+  made.label = nullptr;
+  return level.note(id, b.result().code.push_back(made));
+}
+
+/// Finds or makes the value that stands for `id` of a forward body. It belongs to the loop that reverses that body,
+/// which may be further out than the one being built; `normalise` moves it there.
+constexpr int reach(builder& b, loop_reversal& innermost, int id) {
+  loop_reversal* level = &innermost;
+  while (level != nullptr && b[id].loop != level->forward) level = level->outer;
+  if (level == nullptr) return id;
+  if (level->find(id) >= 0) return level->find(id);
+  instruction original = b[id];
+  if (level->recompute && reads_loop(original)) return repeat_reader(b, *level, id);
+  const int building = b.loop;
+  b.loop = level->reverse;
+  original.label = nullptr;
+  const bool repeat = level->recompute || cheaper_to_repeat(original);
+  const int made = repeat ? b.append(original) : emit::loop_slice(b, emit::loop_stack(b, id));
+  b.loop = building;
+  return level->note(id, made);
+}
+
+/// The reverse sweep (reverse-mode differentiation) over a graph under construction.
+class reverse_sweep {
+ public:
+  constexpr reverse_sweep(builder& target, int size) : b_(target), cotangent_(size, -1), active_(size, false) {}
+
+  constexpr void want(int id) { active_[id] = true; }
+
+  /// Marks what depends on the wanted values. A loop's carry depends on what its body passes on, so the sweep repeats
+  /// until nothing changes.
+  constexpr void mark(int end) {
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (int id = 0; id < end; ++id) {
+        const instruction& i = b_[id];
+        if (active_[id] || !is_floating(i.type) || i.op == &ops::stop_gradient) continue;
+        bool depends = false;
+        for (int k = 0; k < i.operand_count; ++k) depends = depends || active_[i.operand[k]];
+        if (!depends) continue;
+        active_[id] = true;
+        if (i.op == &ops::loop_next && !active_[i.operand[0]]) active_[i.operand[0]] = changed = true;
+      }
+    }
+  }
+
+  constexpr void seed(int id, int value) { cotangent_[id] = value; }
+  [[nodiscard]] constexpr int cotangent(int id) const { return cotangent_[id]; }
+  /// The first op that has no gradient rule, or -1.
+  [[nodiscard]] constexpr int without_rule() const { return without_rule_; }
+
+  /// Carries cotangents back from instruction end - 1 to `begin`, through what belongs to the loop that is being
+  /// reversed. What stands inside another loop without belonging to it is computed before that loop, so its turn
+  /// comes after.
+  constexpr void run(int begin, int end) {
+    for (int id = end - 1; id >= begin; --id) {
+      if (!belongs(id)) continue;
+      const op_info* const op = b_[id].op;
+      if (op == &ops::loop_end) {
+        const int start = b_[id].operand[0];
+        reverse_loop(start, id);
+        run(start + 1, id);
+        id = start;
+        continue;
+      }
+      // Carries, results, stacks and sums are handled with the loop they belong to.
+      if (cotangent_[id] < 0 || !active_[id] || op == &ops::loop_carry || reads_loop(b_[id])) continue;
+      if (op == &ops::loop_slice && forward_loop_ >= 0) {
+        reads_.push_back({b_[id].operand[0], cotangent_[id]});
+      } else {
+        visit(id);
+      }
+    }
+  }
+
+ private:
+  struct outside_term {
+    int id = -1;
+    int value = -1;
+  };
+
+  /// Where no loop is being reversed, everything belongs except the bodies of finished loops.
+  [[nodiscard]] constexpr bool belongs(int id) const {
+    if (forward_loop_ >= 0) return b_[id].loop == forward_loop_;
+    int open = b_.loop;
+    while (open >= 0 && open != b_[id].loop) open = b_[open].loop;
+    return open == b_[id].loop;
+  }
+
+  constexpr void visit(int id) {
+    if (b_[id].op->gradient == nullptr) {
+      if (without_rule_ < 0) without_rule_ = id;
+      return;
+    }
+    b_.at(b_[id].where);
+    gradient_context context{b_, id, cotangent_[id]};
+    b_[id].op->gradient(context);
+    for (int k = 0; k < b_[id].operand_count; ++k) {
+      if (context.operand_cotangent[k] >= 0) add_to(b_[id].operand[k], context.operand_cotangent[k]);
+    }
+  }
+
+  constexpr void add_to(int id, int value) {
+    if (!active_[id]) return;
+    if (b_[id].loop != forward_loop_ && forward_loop_ >= 0) {
+      // A value from outside the loop: the terms of one iteration are added up first, those of all iterations later.
+      for (outside_term& term : outside_) {
+        if (term.id == id) {
+          term.value = emit::add(b_, term.value, value);
+          return;
+        }
+      }
+      outside_.push_back({id, value});
+      return;
+    }
+    cotangent_[id] = cotangent_[id] < 0 ? value : emit::add(b_, cotangent_[id], value);
+  }
+
+  constexpr int zeros_like(int id) { return emit::constant_like(b_, id, 0); }
+
+  /// Builds the reverse of the loop [begin, end].
+  constexpr void reverse_loop(int begin, int end) {
+    list<int> next;
+    bool any = false;
+    for (int id = begin + 1; id < end; ++id) {
+      if (b_[id].op == &ops::loop_next && b_[id].loop == begin) next.push_back(id);
+    }
+    list<int> from_result(next.size(), -1);
+    list<outside_term> collected;
+    for (int id = end + 1; id < cotangent_.size(); ++id) {
+      if (cotangent_[id] < 0) continue;
+      const int source = b_[id].operand[0];
+      if (b_[id].op == &ops::loop_result) {
+        for (int k = 0; k < next.size(); ++k) {
+          if (next[k] == source) from_result[k] = id;
+        }
+      } else if ((b_[id].op == &ops::loop_stack || b_[id].op == &ops::loop_sum) && b_[source].loop == begin) {
+        collected.push_back({id, source});
+        any = true;
+      }
+    }
+    for (const int id : from_result) any = any || id >= 0;
+    if (!any) return;
+
+    b_.at(b_[begin].where);
+    list<int> initial;
+    list<int> carried;  // indices into `next` of the carries that have cotangents
+    for (int k = 0; k < next.size(); ++k) {
+      if (!active_[next[k]] || !is_floating(b_[next[k]].type)) continue;
+      carried.push_back(k);
+      initial.push_back(from_result[k] >= 0 ? cotangent_[from_result[k]] : zeros_like(next[k]));
+    }
+    list<int> stacked_terms;
+    for (const outside_term& c : collected) stacked_terms.push_back(cotangent_[c.id]);
+
+    // From here on everything is appended to the reverse loop.
+    loop_reversal reversal;
+    reversal.forward = begin;
+    reversal.recompute = b_[begin].attribute[2] != 0;
+    reversal.outer = b_.substitution_state();
+    const int surrounding_loop = forward_loop_;
+    list<outside_term> surrounding_terms;
+    list<outside_term> surrounding_reads;
+    surrounding_terms.swap(outside_);
+    surrounding_reads.swap(reads_);
+    for (int k = 0; k < initial.size(); ++k) initial[k] = available_outside(initial[k]);
+
+    emit::loop_begin(b_, b_[begin].attribute[0], b_[begin].attribute[1] == 0, false);
+    reversal.reverse = b_.loop;
+    list<int> carry;
+    for (const int id : initial) carry.push_back(emit::loop_carry(b_, id));
+    b_.substitute(reach, &reversal);
+    forward_loop_ = begin;
+    if (reversal.recompute) repeat_body(begin, end, reversal);
+
+    for (int k = 0; k < carried.size(); ++k) {
+      const int value = b_[next[carried[k]]].operand[1];
+      add_to(value, carry[k]);
+    }
+    for (int k = 0; k < collected.size(); ++k) {
+      const bool is_stack = b_[collected[k].id].op == &ops::loop_stack;
+      add_to(collected[k].value, is_stack ? emit::loop_slice(b_, stacked_terms[k]) : stacked_terms[k]);
+    }
+    run(begin + 1, end);
+    b_.at(b_[begin].where);
+    list<int> passed;
+    for (int k = 0; k < carried.size(); ++k) {
+      const int forward_carry = b_[next[carried[k]]].operand[0];
+      const int value = cotangent_[forward_carry] >= 0 ? cotangent_[forward_carry] : zeros_like(forward_carry);
+      passed.push_back(emit::loop_next(b_, carry[k], value));
+    }
+    list<outside_term> terms;
+    list<outside_term> reads;
+    terms.swap(outside_);
+    reads.swap(reads_);
+    for (outside_term& term : terms) term.value = emit::own(b_, term.value);
+    for (outside_term& read : reads) read.value = emit::own(b_, read.value);
+    b_.substitute(reversal.outer == nullptr ? nullptr : reach, reversal.outer);
+    forward_loop_ = surrounding_loop;
+    outside_.swap(surrounding_terms);
+    reads_.swap(surrounding_reads);
+    emit::loop_end(b_);
+
+    for (int k = 0; k < carried.size(); ++k) {
+      const int init = b_[b_[next[carried[k]]].operand[0]].operand[0];
+      add_to(init, emit::loop_result(b_, passed[k]));
+    }
+    for (const outside_term& read : reads) add_to(read.id, emit::loop_stack(b_, read.value));
+    for (const outside_term& term : terms) add_to(term.id, emit::loop_sum(b_, term.value));
+  }
+
+  [[nodiscard]] constexpr int available_outside(int id) {
+    return b_.substitution_function() == nullptr ? id : reach(b_, *b_.substitution_state(), id);
+  }
+
+  /// Recomputation: the forward body once more, on the carry that was kept; what no gradient reads is dropped later.
+  constexpr void repeat_body(int begin, int end, loop_reversal& reversal) {
+    for (int id = begin + 1; id < end; ++id) {
+      if (b_[id].loop != begin || b_[id].op != &ops::loop_carry) continue;
+      reversal.recompute = false;
+      reach(b_, reversal, id);
+      reversal.recompute = true;
+    }
+    for (int id = begin + 1; id < end; ++id) {
+      if (b_[id].loop != begin || b_[id].op == &ops::loop_next) continue;
+      if (b_[id].op == &ops::loop_begin) {
+        id = repeat_loop(id, reversal);
+      } else {
+        reach(b_, reversal, id);
+      }
+    }
+  }
+
+  /// Copies a loop inside the repeated body and returns its end. Results, stacks and sums follow where they are read.
+  constexpr int repeat_loop(int begin, loop_reversal& reversal) {
+    for (int id = begin;; ++id) {
+      instruction i = b_[id];
+      if (reads_loop(i)) continue;
+      for (int k = 0; k < i.operand_count; ++k) {
+        const instruction& operand = b_[i.operand[k]];
+        if (reversal.find(i.operand[k]) >= 0) {
+          i.operand[k] = reversal.find(i.operand[k]);
+        } else if (reads_loop(operand) && operand.loop >= 0 && reversal.find(operand.loop) >= 0) {
+          i.operand[k] = repeat_reader(b_, reversal, i.operand[k]);
+        }
+      }
+      b_.loop = i.loop == reversal.forward ? reversal.reverse : reversal.find(i.loop);
+      b_.where = i.where;
+      i.label = nullptr;
+      reversal.note(id, b_.append(i));
+      if (i.op == &ops::loop_end && b_[id].operand[0] == begin) {
+        b_.loop = reversal.reverse;
+        return id;
+      }
+    }
+  }
+
+  builder& b_;
+  list<int> cotangent_;
+  list<bool> active_;
+  /// The forward loop whose body is being reversed, and the terms for values outside it.
+  int forward_loop_ = -1;
+  list<outside_term> outside_;
+  /// What that body reads of stacked tensors, with the slices' cotangents.
+  list<outside_term> reads_;
+  int without_rule_ = -1;
+};
+
+}  // namespace detail
+
+/// Appends to the graph the gradients of scalar `loss` by each of `wanted` and stores their ids in `gradients`; each
+/// is laid out like the value it belongs to. Returns the first op without a gradient rule, or -1.
+constexpr int differentiate(builder& b, int loss, const int* wanted, int count, int* gradients) {
+  const int end = b.size();
+  detail::reverse_sweep sweep(b, end);
+  for (int i = 0; i < count; ++i) sweep.want(wanted[i]);
+  sweep.mark(end);
+  sweep.seed(loss, emit::constant_like(b, loss, 1));
+  sweep.run(0, end);
+  for (int i = 0; i < count; ++i) {
+    const int cotangent = sweep.cotangent(wanted[i]);
+    b.at(b[wanted[i]].where);
+    gradients[i] = emit::match(b, cotangent >= 0 ? cotangent : emit::constant_like(b, wanted[i], 0), wanted[i]);
+  }
+  return sweep.without_rule();
+}
+
+/// A function's value and its gradient by its first argument.
+template <class Value, class Gradient> struct value_and_gradient {
+  Value value;
+  Gradient gradient;
+};
+
+namespace detail {
+
+template <class Function> struct value_and_grad_function {
+  Function function;
+  source_line where;
+
+  template <class Wanted, class... Rest> constexpr auto operator()(const Wanted& wanted, const Rest&... rest) const {
+    // The derivative is by this argument alone: the same value reached in another way is a constant.
+    Wanted argument = wanted;
+    for_each_leaf(argument, [](auto& one) {
+      if constexpr (Symbol<std::remove_cvref_t<decltype(one)>>) {
+        one.id = one.owner->append(ops::reshape, one.type, one.shape, one.id);
+      }
+    });
+    const auto loss = function(argument, rest...);
+    using loss_type = std::remove_cv_t<decltype(loss)>;
+    if constexpr (Failed<loss_type>) {
+      return value_and_gradient<loss_type, loss_type>{loss, loss};
+    } else if constexpr (loss_type::rank != 0 || !is_floating(loss_type::type)) {
+      using reason = failed<why::loss_is_not_scalar<typename loss_type::tensor>>;
+      return value_and_gradient<reason, reason>{reason(where), reason(where)};
+    } else {
+      builder& b = *loss.owner;
+      list<int> ids;
+      for_each_leaf(argument, [&](const auto& one) { ids.push_back(one.id); });
+      list<int> gradients(ids.size(), -1);
+      // An op without a gradient is noted in the graph: `program` reports it with its line.
+      const int missing = differentiate(b, loss.id, ids.data(), ids.size(), gradients.data());
+      if (missing >= 0 && b.without_gradient < 0) b.without_gradient = missing;
+      value_and_gradient<loss_type, Wanted> result{loss, wanted};
+      int k = 0;
+      for_each_leaf(result.gradient, [&](auto& one) { one.id = gradients[k++]; });
+      return result;
+    }
+  }
+};
+
+}  // namespace detail
+
+/// The function that returns `f`'s value and its gradient by the first argument, a tensor or a parameter tree:
+/// `const auto [loss, gradient] = value_and_grad(f)(parameters, batch);`
+/// Each gradient is laid out like its parameter, so the reduction over data-parallel devices happens once, there.
+/// Errors: `loss_is_not_scalar`, `op_without_gradient`.
+template <class Function>
+constexpr auto value_and_grad(const Function& f, source_line where = source_line::current()) {
+  return detail::value_and_grad_function<Function>{f, where};
+}
+
+}  // namespace espalier

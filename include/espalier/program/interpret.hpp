@@ -1,0 +1,216 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/graph/graph.hpp>
+#include <espalier/ops/ops.hpp>
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace espalier {
+
+/// A tensor at run time, in double precision whatever its element type: what the oracle of all tests computes with.
+struct tensor_value {
+  extents shape;
+  std::vector<double> data;
+};
+
+/// What a loop carries and collects, however the list of instructions is ordered.
+struct loop_parts {
+  int begin = -1;
+  int end = -1;
+  std::vector<int> next;
+  /// The `loop_stack` and `loop_sum` of values in this loop's body.
+  std::vector<int> collected;
+};
+
+/// Everything one device holds while a program is interpreted.
+class device_state {
+ public:
+  device_state(graph_view g, std::vector<tensor_value> arguments)
+      : g_(g),
+        arguments_(std::move(arguments)),
+        value_(static_cast<std::size_t>(g.size)),
+        iteration_(static_cast<std::size_t>(g.size), 0) {}
+
+  [[nodiscard]] const tensor_value& operator[](int id) const { return value_[static_cast<std::size_t>(id)]; }
+  [[nodiscard]] tensor_value& operator[](int id) { return value_[static_cast<std::size_t>(id)]; }
+
+  /// Computes instruction `id`; `here` is this device's part of `instruction::place`.
+  /// Throws std::invalid_argument for an argument that is missing or has another shape, and for an op that the
+  /// interpreter cannot evaluate.
+  void execute(int id, interval here) {
+    const instruction& self = g_[id];
+    if (self.op == &ops::argument) {
+      (*this)[id] = argument(id);
+    } else if (self.op == &ops::loop_slice) {
+      slice(id);
+    } else if (self.op == &ops::loop_result) {
+      (*this)[id] = (*this)[g_[self.operand[0]].operand[0]];
+    } else if (self.op != &ops::loop_carry && self.op != &ops::loop_next) {
+      evaluate(id, here);
+    }
+  }
+
+  void start_loop(const loop_parts& loop) {
+    for (const int next : loop.next) {
+      const int carry = g_[next].operand[0];
+      (*this)[carry] = (*this)[g_[carry].operand[0]];
+    }
+    for (const int id : loop.collected) (*this)[id] = zeros(g_[id].shape);
+  }
+
+  void start_iteration(const loop_parts& loop, std::int64_t index) {
+    iteration_[static_cast<std::size_t>(loop.begin)] = index;
+  }
+
+  /// Collects this iteration's values and hands all carries on at once: one may be passed on as another.
+  void finish_iteration(const loop_parts& loop, std::int64_t index) {
+    for (const int id : loop.collected) {
+      const std::vector<double>& from = (*this)[g_[id].operand[0]].data;
+      const std::size_t start = g_[id].op == &ops::loop_stack ? static_cast<std::size_t>(index) * from.size() : 0;
+      for (std::size_t i = 0; i < from.size(); ++i) (*this)[id].data[start + i] += from[i];
+    }
+    std::vector<tensor_value> passed;
+    for (const int next : loop.next) passed.push_back((*this)[g_[next].operand[1]]);
+    for (std::size_t k = 0; k < passed.size(); ++k) (*this)[g_[loop.next[k]].operand[0]] = std::move(passed[k]);
+  }
+
+ private:
+  [[nodiscard]] static tensor_value zeros(const extents& shape) {
+    return {shape, std::vector<double>(static_cast<std::size_t>(shape.elements()), 0.0)};
+  }
+
+  [[nodiscard]] const tensor_value& argument(int id) const {
+    const auto index = static_cast<std::size_t>(g_[id].attribute[0]);
+    const std::string name = "argument " + std::to_string(index);
+    if (index >= arguments_.size()) throw std::invalid_argument("interpret: " + name + " is missing");
+    const tensor_value& given = arguments_[index];
+    if (!(given.shape == g_[id].shape) || given.data.size() != static_cast<std::size_t>(g_[id].shape.elements())) {
+      throw std::invalid_argument("interpret: " + name + " has another shape than the program's");
+    }
+    return given;
+  }
+
+  void slice(int id) {
+    (*this)[id] = zeros(g_[id].shape);
+    const std::vector<double>& from = (*this)[g_[id].operand[0]].data;
+    std::vector<double>& to = (*this)[id].data;
+    const std::size_t start = static_cast<std::size_t>(iteration_[static_cast<std::size_t>(g_[id].loop)]) * to.size();
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] = from[start + i];
+  }
+
+  void evaluate(int id, interval here) {
+    const instruction& self = g_[id];
+    if (self.op->evaluate == nullptr) {
+      throw std::invalid_argument(std::string("interpret: the op ") + self.op->name + " has no function `evaluate`");
+    }
+    evaluation e;
+    e.self = &self;
+    for (int k = 0; k < self.operand_count; ++k) {
+      e.operand[k] = (*this)[self.operand[k]].data.data();
+      e.operand_shape[k] = &(*this)[self.operand[k]].shape;
+    }
+    tensor_value made = zeros(self.shape);
+    e.result = made.data.data();
+    e.here = here;
+    self.op->evaluate(e);
+    (*this)[id] = std::move(made);
+  }
+
+  graph_view g_;
+  std::vector<tensor_value> arguments_;
+  std::vector<tensor_value> value_;
+  /// By the loop's `loop_begin`: the index of the iteration that is running.
+  std::vector<std::int64_t> iteration_;
+};
+
+/// Runs a program on simulated devices in lockstep: the order of instructions and iterations is the same on all.
+/// `execute(id)` computes an instruction on every device; carries, stacks and sums are kept up to date here.
+template <class Execute> class lockstep {
+ public:
+  lockstep(graph_view g, std::vector<device_state>& devices, Execute execute)
+      : g_(g), devices_(devices), execute_(std::move(execute)), loop_(static_cast<std::size_t>(g.size)) {
+    for (int id = 0; id < g.size; ++id) {
+      const instruction& i = g[id];
+      if (i.op == &ops::loop_begin) parts(id).begin = id;
+      if (i.op == &ops::loop_end) parts(i.operand[0]).end = id;
+      if (i.op == &ops::loop_next) parts(i.loop).next.push_back(id);
+      if (is_collected(i)) parts(g[i.operand[0]].loop).collected.push_back(id);
+    }
+  }
+
+  void run() { run_region(-1, 0, g_.size); }
+
+ private:
+  [[nodiscard]] static bool is_collected(const instruction& i) {
+    return i.op == &ops::loop_stack || i.op == &ops::loop_sum;
+  }
+  [[nodiscard]] loop_parts& parts(int begin) { return loop_[static_cast<std::size_t>(begin)]; }
+
+  /// What belongs to `loop` itself among the instructions [first, last). An instruction that stands inside an inner
+  /// loop without belonging to it runs before that loop.
+  void run_region(int loop, int first, int last) {
+    for (int id = first; id < last; ++id) {
+      if (g_[id].loop != loop || is_collected(g_[id])) continue;
+      if (g_[id].op == &ops::loop_begin) {
+        const int end = parts(id).end;
+        run_region(loop, id + 1, end);
+        run_loop(parts(id));
+        id = end;
+      } else {
+        execute_(id);
+      }
+    }
+  }
+
+  void run_loop(const loop_parts& loop) {
+    const std::int64_t count = g_[loop.begin].attribute[0];
+    const bool reverse = g_[loop.begin].attribute[1] != 0;
+    for (device_state& device : devices_) device.start_loop(loop);
+    for (std::int64_t k = 0; k < count; ++k) {
+      const std::int64_t index = reverse ? count - 1 - k : k;
+      for (device_state& device : devices_) device.start_iteration(loop, index);
+      run_region(loop.begin, loop.begin + 1, loop.end);
+      for (device_state& device : devices_) device.finish_iteration(loop, index);
+    }
+  }
+
+  graph_view g_;
+  std::vector<device_state>& devices_;
+  Execute execute_;
+  std::vector<loop_parts> loop_;
+};
+
+/// What device `state` holds of the program's results, in the order of their numbers.
+[[nodiscard]] inline std::vector<tensor_value> results_of(graph_view g, const device_state& state) {
+  std::vector<tensor_value> results;
+  for (int id = 0; id < g.size; ++id) {
+    if (g[id].op != &ops::result) continue;
+    const auto index = static_cast<std::size_t>(g[id].attribute[0]);
+    if (index >= results.size()) results.resize(index + 1);
+    results[index] = state[id];
+  }
+  return results;
+}
+
+/// Runs a program on one device, in double precision, and returns its results. Only `convert` rounds.
+/// The graph need not be normalised. Throws std::invalid_argument as `device_state::execute` does.
+[[nodiscard]] inline std::vector<tensor_value> interpret(graph_view g, const std::vector<tensor_value>& arguments) {
+  std::vector<device_state> devices{device_state(g, arguments)};
+  const auto whole = [&](int id) {
+    const op_view view{g.code, id};
+    const op_info& op = *g[id].op;
+    return op.positional_factor == nullptr ? interval{}
+                                           : interval{0, op.factors(view).size[op.positional_factor(view)]};
+  };
+  lockstep program(g, devices, [&](int id) { devices[0].execute(id, whole(id)); });
+  program.run();
+  return results_of(g, devices[0]);
+}
+
+}  // namespace espalier

@@ -1,0 +1,320 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/partition/partition.hpp>
+#include <espalier/program/interpret.hpp>
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace espalier {
+
+/// Bytes one device sent, by kind of collective.
+struct traffic {
+  std::array<std::int64_t, 6> bytes{};
+
+  [[nodiscard]] std::int64_t operator[](collective kind) const { return bytes[static_cast<std::size_t>(kind)]; }
+  [[nodiscard]] std::int64_t& operator[](collective kind) { return bytes[static_cast<std::size_t>(kind)]; }
+};
+
+/// What a partitioned program computed, and what every device sent for it.
+struct spmd_outcome {
+  std::vector<tensor_value> results;
+  std::vector<traffic> sent;
+};
+
+namespace detail {
+
+/// Walks the elements of a box in row-major order: `f(index)` with `rank` indices.
+template <class F> void for_each_index(int rank, const std::int64_t* extent, const F& f) {
+  std::int64_t index[max_rank]{};
+  for (int d = 0; d < rank; ++d) {
+    if (extent[d] <= 0) return;
+  }
+  for (;;) {
+    f(&index[0]);
+    int d = rank - 1;
+    for (; d >= 0; --d) {
+      if (++index[d] < extent[d]) break;
+      index[d] = 0;
+    }
+    if (d < 0) return;
+  }
+}
+
+/// The position in a buffer of this shape of the element `index` behind `start`.
+[[nodiscard]] inline std::size_t position_in(const extents& shape, const std::int64_t* start,
+                                             const std::int64_t* index) {
+  std::int64_t at = 0;
+  for (int d = 0; d < shape.rank; ++d) at = at * shape[d] + start[d] + index[d];
+  return static_cast<std::size_t>(at);
+}
+
+/// What fills padding: a NaN spreads until somebody notices. An integer has none, but may be somebody's index.
+[[nodiscard]] inline double poison_of(dtype type) {
+  return is_floating(type) ? std::numeric_limits<double>::quiet_NaN() : 1.0;
+}
+
+[[nodiscard]] inline tensor_value poisoned(const extents& shape, dtype type) {
+  return {shape, std::vector<double>(static_cast<std::size_t>(shape.elements()), poison_of(type))};
+}
+
+/// The devices of a mesh, running one partitioned program in lockstep. Whatever is wrong with the program is thrown as
+/// std::logic_error with the number of the instruction.
+class spmd_interpreter {
+ public:
+  spmd_interpreter(const mesh_shape& mesh, graph_view g, const std::vector<tensor_value>& arguments)
+      : mesh_(mesh), g_(g), sent_(static_cast<std::size_t>(mesh.devices())) {
+    for (int id = 0; id < g.size; ++id) check(id);
+    for (int device = 0; device < mesh.devices(); ++device) {
+      std::vector<tensor_value> mine(arguments.size());
+      for (int id = 0; id < g.size; ++id) {
+        if (g[id].op != &ops::argument) continue;
+        const auto index = static_cast<std::size_t>(g[id].attribute[0]);
+        if (index >= arguments.size()) throw std::invalid_argument("interpret_spmd: an argument is missing");
+        if (!(arguments[index].shape == layout_of(id).shape)) {
+          throw std::invalid_argument("interpret_spmd: argument " + std::to_string(index) +
+                                      " has another shape than the program's");
+        }
+        mine[index] = cut(id, arguments[index], device);
+      }
+      devices_.emplace_back(g, std::move(mine));
+    }
+  }
+
+  [[nodiscard]] spmd_outcome run() {
+    lockstep program(g_, devices_, [&](int id) { execute(id); });
+    program.run();
+    spmd_outcome outcome;
+    outcome.sent = sent_;
+    for (int id = 0; id < g_.size; ++id) {
+      if (g_[id].op != &ops::result) continue;
+      const auto index = static_cast<std::size_t>(g_[id].attribute[0]);
+      if (index >= outcome.results.size()) outcome.results.resize(index + 1);
+      outcome.results[index] = assemble(id);
+    }
+    return outcome;
+  }
+
+ private:
+  [[noreturn]] void fail(int id, const std::string& what) const {
+    throw std::logic_error("instruction " + std::to_string(id) + " (" + g_[id].op->name + "): " + what);
+  }
+  [[nodiscard]] const layout& layout_of(int id) const { return g_.annotations[g_[id].annotation]; }
+  [[nodiscard]] tensor_box box(int id, int device) const {
+    return box_of(mesh_, layout_of(id).shape, layout_of(id).placement, device);
+  }
+
+  // --- what must hold of the program itself ---------------------------------------------------------------------
+
+  void check(int id) const {
+    const instruction& i = g_[id];
+    if (i.annotation < 0) fail(id, "has no layout");
+    const layout& l = layout_of(id);
+    if (!(i.shape == local_shape(mesh_, l.shape, l.placement))) fail(id, "its buffer does not fit its layout");
+    axis_mask used = l.placement.unreduced;
+    for (int d = 0; d < l.placement.rank; ++d) {
+      if ((used & l.placement.dim[d].mask()) != 0) fail(id, "its layout uses an axis twice");
+      used |= l.placement.dim[d].mask();
+    }
+    for (int k = 0; k < i.operand_count; ++k) {
+      if (i.operand[k] < 0 || i.operand[k] >= id) fail(id, "uses what comes later");
+      if (!in_scope(id, i.operand[k])) fail(id, "uses what another loop computes");
+    }
+    if (collective_index(i.op) >= 0 || i.op->factors == nullptr || i.op == &ops::loop_end) return;
+    const factor_rule rule = i.op->factors({g_.code, id});
+    check_extents(id, rule, rule.result, i.shape);
+    for (int k = 0; k < i.operand_count; ++k) check_extents(id, rule, rule.operand[k], g_.operand(id, k).shape);
+  }
+
+  /// Local buffers must agree with each other as the op's whole tensors do.
+  void check_extents(int id, const factor_rule& rule, const factor_list* dims, const extents& shape) const {
+    for (int d = 0; d < shape.rank; ++d) {
+      std::int64_t product = 1;
+      bool blocked = false;
+      for (int n = 0; n < dims[d].size(); ++n) {
+        product *= rule.size[dims[d][n]];
+        blocked = blocked || rule.kind[dims[d][n]] == factor_kind::blocked;
+      }
+      if (!blocked && !dims[d].empty() && product != shape[d]) fail(id, "its operands' buffers do not fit together");
+    }
+  }
+
+  [[nodiscard]] bool in_scope(int id, int operand) const {
+    const op_info* const op = g_[id].op;
+    if (op == &ops::loop_stack || op == &ops::loop_sum || op == &ops::loop_result || op == &ops::loop_end) return true;
+    for (int l = g_[id].loop;; l = g_[l].loop) {
+      if (l == g_[operand].loop) return true;
+      if (l < 0) return false;
+    }
+  }
+
+  // --- data -----------------------------------------------------------------------------------------------------
+
+  [[nodiscard]] tensor_value cut(int id, const tensor_value& whole, int device) const {
+    tensor_value part = poisoned(g_[id].shape, g_[id].type);
+    const tensor_box mine = box(id, device);
+    // A pending sum that comes from outside is the first device's term.
+    const bool has_term = mesh_.position(device, list_of(layout_of(id).placement.unreduced)) == 0;
+    std::int64_t start[max_rank]{};
+    std::int64_t extent[max_rank]{};
+    const std::int64_t origin[max_rank]{};
+    for (int d = 0; d < whole.shape.rank; ++d) {
+      start[d] = mine.dim[d].start;
+      extent[d] = mine.dim[d].size;
+    }
+    for_each_index(whole.shape.rank, &extent[0], [&](const std::int64_t* index) {
+      part.data[position_in(part.shape, &origin[0], index)] =
+          has_term ? whole.data[position_in(whole.shape, &start[0], index)] : 0;
+    });
+    return part;
+  }
+
+  /// The whole tensor from all devices' parts; copies must agree to the last bit, and the terms of pending sums are
+  /// added up.
+  [[nodiscard]] tensor_value assemble(int id) const {
+    const layout& l = layout_of(id);
+    tensor_value whole = poisoned(l.shape, g_[id].type);
+    std::vector<bool> known(whole.data.size(), false);
+    const axis_list terms = list_of(l.placement.unreduced);
+    for (int device = 0; device < mesh_.devices(); ++device) {
+      if (mesh_.position(device, terms) != 0) continue;
+      const tensor_box mine = box(id, device);
+      std::int64_t start[max_rank]{};
+      std::int64_t extent[max_rank]{};
+      const std::int64_t origin[max_rank]{};
+      for (int d = 0; d < l.shape.rank; ++d) {
+        start[d] = mine.dim[d].start;
+        extent[d] = mine.dim[d].size;
+      }
+      for_each_index(l.shape.rank, &extent[0], [&](const std::int64_t* index) {
+        const std::size_t from = position_in(g_[id].shape, &origin[0], index);
+        const std::size_t to = position_in(l.shape, &start[0], index);
+        double value = 0;
+        for (int n = 0; n < static_cast<int>(mesh_.parts(terms)); ++n) {
+          value += state(mesh_.member(device, terms, n))[id].data[from];
+        }
+        const bool same = whole.data[to] == value || (value != value && whole.data[to] != whole.data[to]);
+        if (known[to] && !same) fail(id, "the copies of its replicated elements differ");
+        known[to] = true;
+        whole.data[to] = value;
+      });
+    }
+    for (const bool one : known) {
+      if (!one) fail(id, "no device holds some element");
+    }
+    return whole;
+  }
+
+  [[nodiscard]] const device_state& state(int device) const { return devices_[static_cast<std::size_t>(device)]; }
+  [[nodiscard]] device_state& state(int device) { return devices_[static_cast<std::size_t>(device)]; }
+
+  // --- execution ------------------------------------------------------------------------------------------------
+
+  void execute(int id) {
+    const instruction& i = g_[id];
+    if (collective_index(i.op) >= 0) return move(id);
+    for (int device = 0; device < mesh_.devices(); ++device) {
+      state(device).execute(id, local_interval(mesh_, i.place.extent, i.place.axes, device));
+      const bool computes = i.operand_count > 0 && i.op->spread != propagation::none && i.op != &ops::loop_next;
+      if (computes && i.loop == g_.operand(id, 0).loop) poison_padding(id, device);
+    }
+  }
+
+  /// What a kernel leaves in padding is nobody's business, except where a mask was made for the next instruction.
+  void poison_padding(int id, int device) {
+    tensor_value& value = state(device)[id];
+    const tensor_box mine = box(id, device);
+    if (elements_of(mine, value.shape.rank) == value.shape.elements()) return;
+    for_each_index(value.shape.rank, &value.shape.size[0], [&](const std::int64_t* index) {
+      bool real = true;
+      for (int d = 0; d < value.shape.rank; ++d) real = real && index[d] < mine.dim[d].size;
+      const std::int64_t origin[max_rank]{};
+      if (!real) value.data[position_in(value.shape, &origin[0], index)] = poison_of(g_[id].type);
+    });
+  }
+
+  void move(int id) {
+    const auto kind = static_cast<collective>(collective_index(g_[id].op));
+    const int from = g_[id].operand[0];
+    const axis_list group = list_of(static_cast<axis_mask>(g_[id].attribute[0]));
+    const auto combining = static_cast<reduction>(g_[id].attribute[1]);
+    const layout& before = layout_of(from);
+    const layout& after = layout_of(id);
+    if (!(before.shape == after.shape)) fail(id, "changes the shape");
+    const bool reduces = kind == collective::all_reduce || kind == collective::reduce_scatter;
+    if (reduces != (before.placement.unreduced != after.placement.unreduced)) fail(id, "loses a pending sum");
+    for (int device = 0; device < mesh_.devices(); ++device) {
+      tensor_value made = poisoned(g_[id].shape, g_[id].type);
+      const auto take = [&](const piece& p, const auto& combine_elements) {
+        for_each_index(after.shape.rank, &p.extent[0], [&](const std::int64_t* index) {
+          const tensor_value& source = state(p.source)[from];
+          double& target = made.data[position_in(made.shape, &p.target_start[0], index)];
+          target = combine_elements(target, source.data[position_in(source.shape, &p.source_start[0], index)]);
+        });
+      };
+      const auto count = [&](const piece& p) {
+        std::int64_t elements = 1;
+        for (int d = 0; d < after.shape.rank; ++d) elements *= p.extent[d];
+        if (p.source != device) sent_[static_cast<std::size_t>(p.source)][kind] += elements * size_of(g_[id].type);
+      };
+      if (reduces) {
+        bool first = true;
+        for_each_term(mesh_, after.shape, before.placement, after.placement, group.mask(), device, [&](const piece& p) {
+          take(p, [&](double sum, double term) { return first ? term : combine(combining, sum, term); });
+          first = false;
+          if (kind == collective::reduce_scatter) count(p);
+        });
+        if (kind == collective::all_reduce) count_all_reduce(id, device);
+      } else {
+        for_each_piece(mesh_, after.shape, before.placement, after.placement, group.mask(), device,
+                       [&](const piece& p) {
+                         take(p, [](double, double value) { return value; });
+                         count(p);
+                       });
+      }
+      made_.push_back(std::move(made));
+    }
+    for (int device = 0; device < mesh_.devices(); ++device) {
+      state(device)[id] = std::move(made_[static_cast<std::size_t>(device)]);
+    }
+    made_.clear();
+  }
+
+  /// A reduce_scatter of near-equal shares of the elements, and an all_gather: what each member sends in the first is
+  /// everything but its own share, in the second its own share to all others.
+  void count_all_reduce(int id, int device) {
+    const axis_list group = list_of(static_cast<axis_mask>(g_[id].attribute[0]));
+    const std::int64_t members = mesh_.parts(group);
+    const std::int64_t elements = elements_of(box(id, device), layout_of(id).shape.rank);
+    const std::int64_t position = mesh_.position(device, group);
+    const std::int64_t share = elements * (position + 1) / members - elements * position / members;
+    sent_[static_cast<std::size_t>(device)][collective::all_reduce] +=
+        ((elements - share) + share * (members - 1)) * size_of(g_[id].type);
+  }
+
+  mesh_shape mesh_;
+  graph_view g_;
+  std::vector<device_state> devices_;
+  std::vector<traffic> sent_;
+  std::vector<tensor_value> made_;
+};
+
+}  // namespace detail
+
+/// Runs a partitioned program on all devices of a mesh, in lockstep and in double precision, from whole arguments to
+/// whole results: the oracle of partitioning. Padding is filled with NaN, so that a mask that is missing shows.
+/// Throws std::logic_error where the program contradicts itself: buffers that do not fit, copies that differ, pending
+/// sums that get lost, values of another loop.
+[[nodiscard]] inline spmd_outcome interpret_spmd(const mesh_shape& mesh, graph_view spmd,
+                                                 const std::vector<tensor_value>& arguments) {
+  return detail::spmd_interpreter(mesh, spmd, arguments).run();
+}
+
+}  // namespace espalier

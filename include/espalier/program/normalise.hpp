@@ -1,0 +1,194 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/graph/graph.hpp>
+#include <espalier/ops/ops.hpp>
+
+namespace espalier {
+
+namespace detail {
+
+/// Puts a graph into the form that later passes rely on. Every step is linear in the size of the graph.
+class normalisation {
+ public:
+  constexpr explicit normalisation(graph_view g)
+      : g_(g),
+        code_(g.size),
+        stand_for_(g.size, -1),
+        next_of_(g.size, -1),
+        end_of_(g.size, -1),
+        alive_(g.size, false),
+        head_(g.size + 1, -1),
+        collected_(g.size, -1),
+        following_(g.size, -1),
+        number_(g.size, -1) {}
+
+  constexpr graph run() {
+    resolve();
+    mark();
+    arrange();
+    result_.code.reserve(g_.size);
+    int cursor = head_[g_.size];
+    emit_region(cursor, g_.size);
+    result_.annotations.reserve(g_.annotation_count);
+    for (int i = 0; i < g_.annotation_count; ++i) result_.annotations.push_back(g_.annotations[i]);
+    return static_cast<graph&&>(result_);
+  }
+
+ private:
+  [[nodiscard]] static constexpr bool is_collected(const instruction& i) {
+    return i.op == &ops::loop_stack || i.op == &ops::loop_sum;
+  }
+
+  /// The same values in the same shape and type, for no purpose that a later pass knows of.
+  [[nodiscard]] static constexpr bool is_alias(const instruction& i, const instruction& operand) {
+    if (i.annotation >= 0) return false;
+    if (i.op == &ops::stop_gradient) return true;
+    const bool may_be = i.op == &ops::reshape || i.op == &ops::convert || i.op == &ops::broadcast ||
+                        i.op == &ops::slice || i.op == &ops::pad;
+    return may_be && i.type == operand.type && i.shape == operand.shape;
+  }
+
+  /// Points operands past aliases, and notes where loops end and which instruction passes a carry on.
+  constexpr void resolve() {
+    for (int id = 0; id < g_.size; ++id) {
+      instruction& i = code_[id];
+      i = g_[id];
+      stand_for_[id] = id;
+      if (i.op == &ops::loop_end) {
+        end_of_[i.operand[0]] = id;
+        continue;
+      }
+      for (int k = 0; k < i.operand_count; ++k) {
+        const int operand = i.operand[k];
+        const int target = stand_for_[operand];
+        if (target == operand) continue;
+        if (needs_own_buffer(i, k, target)) {
+          code_[operand].op = &ops::copy;
+        } else {
+          i.operand[k] = target;
+        }
+      }
+      if (i.op == &ops::loop_next) {
+        next_of_[i.operand[0]] = id;
+      } else if (i.operand_count == 1 && is_alias(i, code_[i.operand[0]])) {
+        bypass(id, i.operand[0]);
+      }
+    }
+  }
+
+  /// A stack or sum collects what its loop computes, not what stands outside; and a carry that is passed on as
+  /// another one would be overwritten on the way. There the alias stays, as a copy.
+  [[nodiscard]] constexpr bool needs_own_buffer(const instruction& i, int k, int target) const {
+    if (is_collected(i)) return code_[target].loop != code_[i.operand[k]].loop;
+    return i.op == &ops::loop_next && k == 1 && code_[target].op == &ops::loop_carry && code_[target].loop == i.loop &&
+           target != i.operand[0];
+  }
+
+  constexpr void bypass(int id, int target) {
+    if (code_[id].label != nullptr) {
+      if (code_[target].label != nullptr) {
+        // Two names for one value: a copy keeps the second.
+        code_[id].op = &ops::copy;
+        return;
+      }
+      code_[target].label = code_[id].label;
+      code_[id].label = nullptr;
+    }
+    stand_for_[id] = target;
+  }
+
+  constexpr void want(int id) {
+    if (alive_[id]) return;
+    alive_[id] = true;
+    work_.push_back(id);
+  }
+
+  /// Everything that a result depends on. A carry needs what is passed on to it, and a body its loop.
+  constexpr void mark() {
+    work_.reserve(g_.size);
+    for (int id = 0; id < g_.size; ++id) {
+      if (code_[id].op == &ops::result) want(id);
+    }
+    while (!work_.empty()) {
+      const int id = work_.back();
+      work_.pop_back();
+      const instruction& i = code_[id];
+      for (int k = 0; k < i.operand_count; ++k) want(i.operand[k]);
+      if (i.loop >= 0) want(i.loop);
+      if (i.op == &ops::loop_carry && next_of_[id] >= 0) want(next_of_[id]);
+    }
+  }
+
+  /// Sorts what lives by the loop it belongs to, in order; stacks and sums by the loop of their value.
+  constexpr void arrange() {
+    for (int id = g_.size - 1; id >= 0; --id) {
+      if (!alive_[id]) continue;
+      const instruction& i = code_[id];
+      if (is_collected(i)) {
+        int& head = collected_[code_[i.operand[0]].loop];
+        following_[id] = head;
+        head = id;
+      } else {
+        int& head = head_[i.loop < 0 ? g_.size : i.loop];
+        following_[id] = head;
+        head = id;
+      }
+    }
+  }
+
+  /// Emits what belongs to one loop, from `cursor` up to position `last`, and moves the cursor on. What stands inside
+  /// an inner loop without belonging to it comes first: the inner loop may use it, and it cannot use the inner loop.
+  constexpr void emit_region(int& cursor, int last) {
+    while (cursor >= 0 && cursor < last) {
+      const int id = cursor;
+      cursor = following_[id];
+      if (code_[id].op != &ops::loop_begin) {
+        emit(id);
+        continue;
+      }
+      emit_region(cursor, end_of_[id]);
+      emit(id);
+      int body = head_[id];
+      emit_region(body, g_.size);
+      emit(end_of_[id]);
+      for (int c = collected_[id]; c >= 0; c = following_[c]) emit(c);
+    }
+  }
+
+  constexpr void emit(int id) {
+    instruction& i = code_[id];
+    for (int k = 0; k < i.operand_count; ++k) i.operand[k] = number_[i.operand[k]];
+    if (i.loop >= 0) i.loop = number_[i.loop];
+    number_[id] = result_.code.push_back(i);
+  }
+
+  graph_view g_;
+  list<instruction> code_;
+  /// What users of an instruction read instead: itself, or what it is an alias of.
+  list<int> stand_for_;
+  list<int> next_of_;
+  list<int> end_of_;
+  list<bool> alive_;
+  list<int> work_;
+  /// By loop (outside: the last entry): its first instruction; `following_` links to the others.
+  list<int> head_;
+  list<int> collected_;
+  list<int> following_;
+  list<int> number_;
+  graph result_;
+};
+
+}  // namespace detail
+
+/// The same program without dead code and in the order that later passes rely on:
+///  - only what some `ops::result` depends on is left: a loop if something it computes is used, a carry if its last
+///    value or its use in the body is;
+///  - `stop_gradient`, and ops that change neither shape nor type, are passed by;
+///  - each `loop_stack` and `loop_sum` stands directly behind the `loop_end` of its value's loop;
+///  - between a `loop_begin` and its `loop_end` stands only what belongs to that loop or to loops inside it.
+/// Annotations keep their numbers. A label moves on to the value it named.
+[[nodiscard]] constexpr graph normalise(graph_view g) { return detail::normalisation(g).run(); }
+
+}  // namespace espalier

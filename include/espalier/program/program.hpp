@@ -1,0 +1,228 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/diagnostics/report.hpp>
+#include <espalier/partition/plan.hpp>
+#include <espalier/program/passes.hpp>
+
+namespace espalier {
+
+/// The kinds of communication, as types for queries: `step::collectives<all_gather>()`.
+struct all_gather { static constexpr collective kind = collective::all_gather; };
+struct all_to_all { static constexpr collective kind = collective::all_to_all; };
+struct collective_permute { static constexpr collective kind = collective::collective_permute; };
+struct reduce_scatter { static constexpr collective kind = collective::reduce_scatter; };
+struct all_reduce { static constexpr collective kind = collective::all_reduce; };
+
+template <class T>
+concept CollectiveKind = requires {
+  { T::kind } -> std::convertible_to<collective>;
+};
+
+namespace detail {
+
+template <class Mesh, class Function, class... Arguments> struct trace_failure {
+  static constexpr source_line value = trace<Mesh, Function, Arguments...>().failure;
+};
+template <class Mesh, class Function, class... Arguments> struct missing_gradient {
+  static constexpr int id = trace<Mesh, Function, Arguments...>().without_gradient;
+  static constexpr source_line value = trace<Mesh, Function, Arguments...>().without_gradient_line;
+};
+template <const auto& Program, int Id> struct line_of_instruction {
+  static constexpr source_line value = Program.code[Id].where;
+};
+template <const auto& Program, int Id> using spelled_line = typename spelled<line_of_instruction<Program, Id>>::type;
+
+template <const auto& Program, int Id> struct op_name {
+  static constexpr const char* name = Program.code[Id].op->name;
+  template <std::size_t... I> static why::text<name[I]...> letters(std::index_sequence<I...>);
+  using type = decltype(letters(std::make_index_sequence<static_cast<std::size_t>(length_of(name))>{}));
+};
+
+[[nodiscard]] constexpr bool all_even(const mesh_shape& mesh, graph_view g) {
+  for (int i = 0; i < g.annotation_count; ++i) {
+    const layout& l = g.annotations[i];
+    for (int d = 0; d < l.placement.rank; ++d) {
+      if (!divides_evenly(mesh, l.shape[d], l.placement.dim[d])) return false;
+    }
+  }
+  return true;
+}
+
+template <int I, class First, class... Rest> struct nth_type : nth_type<I - 1, Rest...> {};
+template <class First, class... Rest> struct nth_type<0, First, Rest...> { using type = First; };
+
+template <class Argument> [[nodiscard]] constexpr int leaf_count() {
+  using declared = typename argument_traits<Argument>::type;
+  if constexpr (ParameterTree<declared>) {
+    int count = 0;
+    const declared specs{};
+    for_each_leaf(specs, [&](const auto&) { ++count; });
+    return count;
+  } else {
+    return 1;
+  }
+}
+
+/// Everything that can be wrong with a program, looked for in the order of the passes; one mistake is reported.
+template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr bool verify() {
+  using result_type = traced_result<Mesh, Function, Arguments...>;
+  using failure = typename failure_in<result_type>::type;
+  if constexpr (!std::is_void_v<failure>) {
+    return report<typename failure::reason, trace_failure<Mesh, Function, Arguments...>>::value;
+  } else if constexpr (!returns_tensors<result_type>()) {
+    return report<why::not_a_tensor<result_type>, trace_failure<Mesh, Function, Arguments...>>::value;
+  } else if constexpr (missing_gradient<Mesh, Function, Arguments...>::id >= 0) {
+    return report<why::op_without_gradient<>, missing_gradient<Mesh, Function, Arguments...>>::value;
+  } else {
+    using source = normalised_graph<traced_graph<Mesh, Function, Arguments...>>;
+    using raw = completed<Mesh, source>;
+    if constexpr (raw::conflict.first >= 0) {
+      return report<why::conflicting_annotations<spelled_line<raw::program, raw::conflict.first>>,
+                    line_of_instruction<raw::program, raw::conflict.second>>::value;
+    } else if constexpr (raw::rules.missing >= 0) {
+      return report<why::op_without_rule<typename op_name<raw::program, raw::rules.missing>::type>,
+                    line_of_instruction<raw::program, raw::rules.missing>>::value;
+    } else {
+      using parts = partitioned_graph<Mesh, merged_graph<source>>;
+      if constexpr (parts::fault_at >= 0) {
+        return report<why::pending_sum_dropped<typename op_name<parts::from::program, parts::fault_at>::type>,
+                      line_of_instruction<parts::from::program, parts::fault_at>>::value;
+      } else {
+        return true;
+      }
+    }
+  }
+}
+
+}  // namespace detail
+
+/// A function of tensors, compiled for one mesh: `program<mesh, mlp, f32<64, 256>, f32<256, 1024>>`. An argument is a
+/// tensor type, `sharded<type, ...>`, a parameter tree of either (`dense<spec>`), or `donated<...>` of these.
+///
+/// Instantiating it traces, differentiates, completes, partitions and plans; mistakes are compile errors that name
+/// the user's line. All members are constants.
+template <class Mesh, class Function, class... Arguments> class program {
+  static constexpr bool verified = detail::verify<Mesh, Function, Arguments...>();
+  using source = detail::merged_graph<detail::normalised_graph<detail::traced_graph<Mesh, Function, Arguments...>>>;
+
+ public:
+  using mesh = Mesh;
+  using function = Function;
+  using completion_pass = detail::completed<Mesh, source>;
+  using partition_pass = detail::partitioned_graph<Mesh, source>;
+  /// The traced and simplified program of one device, and the partitioned program of each.
+  static constexpr const auto& traced = completion_pass::program;
+  static constexpr const auto& code = detail::frozen<partition_pass>::value;
+  static constexpr const auto& plan = detail::planned<detail::frozen<partition_pass>::value>::value;
+  using result_type = detail::traced_result<Mesh, Function, Arguments...>;
+  /// How many arguments it takes (a tree is one), the declared type of each, and the number of its first leaf.
+  static constexpr int arity = static_cast<int>(sizeof...(Arguments));
+  template <int I> using argument_at = typename detail::nth_type<I, Arguments...>::type;
+  template <int I> [[nodiscard]] static constexpr int first_leaf() {
+    constexpr int leaves[]{detail::leaf_count<Arguments>()..., 0};
+    int count = 0;
+    for (int k = 0; k < I; ++k) count += leaves[k];
+    return count;
+  }
+
+  /// How many collectives of a kind a device takes part in per run (those in loops once per iteration); with axes,
+  /// only those along all of these.
+  template <CollectiveKind Kind, MeshAxis... Axes> [[nodiscard]] static constexpr std::int64_t collectives() {
+    std::int64_t count = 0;
+    visit_collectives<Kind, Axes...>([&](int id) { count += detail::repetitions(code, id); });
+    return count;
+  }
+  /// Bytes a device sends per run in collectives of a kind (the most of all devices, where shards are uneven).
+  template <CollectiveKind Kind, MeshAxis... Axes> [[nodiscard]] static constexpr std::int64_t bytes() {
+    std::int64_t most = 0;
+    for (int device = 0; device < Mesh::devices; ++device) {
+      std::int64_t sum = 0;
+      visit_collectives<Kind, Axes...>(
+          [&](int id) { sum += detail::repetitions(code, id) * sent_bytes_of(id, device); });
+      most = sum > most ? sum : most;
+      if (evenly_split) break;
+    }
+    return most;
+  }
+  /// All collectives.
+  [[nodiscard]] static constexpr std::int64_t collectives() {
+    return collectives<all_gather>() + collectives<all_to_all>() + collectives<collective_permute>() +
+           collectives<reduce_scatter>() + collectives<all_reduce>();
+  }
+  /// Floating-point operations of one device per run.
+  [[nodiscard]] static constexpr std::int64_t flops() {
+    std::int64_t sum = 0;
+    const graph_view g = code;
+    for (int id = 0; id < g.size; ++id) {
+      if (g[id].op->flops != nullptr) sum += detail::repetitions(g, id) * g[id].op->flops({g.code, id});
+    }
+    return sum;
+  }
+  /// Bytes of the buffers of arguments and of results that take no argument's place, on each device.
+  [[nodiscard]] static constexpr std::int64_t argument_bytes() { return border_bytes(&ops::argument); }
+  [[nodiscard]] static constexpr std::int64_t result_bytes() { return border_bytes(&ops::result); }
+  /// Bytes of everything computed on the way.
+  [[nodiscard]] static constexpr std::int64_t arena_bytes() { return plan.arena_bytes; }
+  /// Bytes a device needs to run: arguments, results and arena.
+  [[nodiscard]] static constexpr std::int64_t peak_bytes_per_device() {
+    return argument_bytes() + result_bytes() + arena_bytes();
+  }
+
+  /// The layout of argument or result number `index` (leaves of trees count singly), or of the labelled value.
+  [[nodiscard]] static constexpr const layout& argument_layout(int index) { return border_layout(&ops::argument, index); }
+  [[nodiscard]] static constexpr const layout& result_layout(int index) { return border_layout(&ops::result, index); }
+  [[nodiscard]] static constexpr const layout& layout_of(const char* label) {
+    int found = 0;
+    for (int id = 0; id < code.size; ++id) {
+      if (detail::same_text(code.code[id].label, label)) found = id;
+    }
+    return code.annotations[code.code[found].annotation];
+  }
+  [[nodiscard]] static constexpr int argument_count() { return border_count(&ops::argument); }
+  [[nodiscard]] static constexpr int result_count() { return border_count(&ops::result); }
+
+  /// Bytes device `device` sends when it executes instruction `id` once.
+  [[nodiscard]] static constexpr std::int64_t sent_bytes_of(int id, int device) {
+    const instruction& i = code.code[id];
+    const layout& to = code.annotations[i.annotation];
+    const layout& from = code.annotations[code.code[i.operand[0]].annotation];
+    const reshard_step step{static_cast<collective>(detail::collective_index(i.op)),
+                            static_cast<axis_mask>(i.attribute[0]), to.placement};
+    return sent_bytes(Mesh::value, to.shape, i.type, step, from.placement, device);
+  }
+
+ private:
+  template <CollectiveKind Kind, MeshAxis... Axes, class F> static constexpr void visit_collectives(const F& f) {
+    static_assert(((Mesh::template index_of<Axes> >= 0) && ...), "this axis does not belong to the program's mesh");
+    constexpr axis_mask wanted = (axis_mask{0} | ... | bit_of(Mesh::template index_of<Axes>));
+    for (int id = 0; id < code.size; ++id) {
+      const instruction& i = code.code[id];
+      if (detail::collective_index(i.op) != static_cast<int>(Kind::kind)) continue;
+      if ((static_cast<axis_mask>(i.attribute[0]) & wanted) == wanted) f(id);
+    }
+  }
+  static constexpr bool evenly_split = detail::all_even(Mesh::value, code);
+  [[nodiscard]] static constexpr std::int64_t border_bytes(const op_info* op) {
+    std::int64_t sum = 0;
+    for (const instruction& i : code.code) {
+      if (i.op == op && (op == &ops::argument || i.operand_count == 1)) sum += bytes_of(i);
+    }
+    return sum;
+  }
+  [[nodiscard]] static constexpr int border_count(const op_info* op) {
+    int count = 0;
+    for (const instruction& i : code.code) count += i.op == op ? 1 : 0;
+    return count;
+  }
+  [[nodiscard]] static constexpr const layout& border_layout(const op_info* op, int index) {
+    int found = 0;
+    for (int id = 0; id < code.size; ++id) {
+      if (code.code[id].op == op && code.code[id].attribute[0] == index) found = id;
+    }
+    return code.annotations[code.code[found].annotation];
+  }
+};
+
+}  // namespace espalier

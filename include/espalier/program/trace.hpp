@@ -1,0 +1,207 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/ops/argument.hpp>
+#include <espalier/program/differentiate.hpp>
+
+#include <type_traits>
+
+namespace espalier {
+
+/// An argument whose memory the program may reuse: the first result of the same type takes its place, with the same
+/// layout, so that parameters are updated where they are.
+template <class Argument> struct donated {};
+
+namespace detail {
+
+template <class Argument> struct argument_traits {
+  using type = Argument;
+  static constexpr bool is_donated = false;
+};
+template <class Argument> struct argument_traits<donated<Argument>> {
+  using type = Argument;
+  static constexpr bool is_donated = true;
+};
+
+/// What the traced function sees of an argument.
+template <class Mesh, class Argument> struct traced_argument {
+  using type = symbol<Mesh, plain<Argument>>;
+};
+template <class Mesh, template <class> class Tree> struct traced_argument<Mesh, Tree<spec>> {
+  using type = Tree<symbols<Mesh>>;
+};
+template <class Mesh, template <class> class Tree, int Count> struct traced_argument<Mesh, Tree<stacked<spec, Count>>> {
+  using type = Tree<stacked<symbols<Mesh>, Count>>;
+};
+template <class Mesh, class Argument>
+using traced_t = typename traced_argument<Mesh, typename argument_traits<Argument>::type>::type;
+
+/// The annotation of an argument's leaf, if it has one.
+template <class Mesh, class Leaf> struct leaf_annotation {
+  static constexpr bool present = false;
+};
+template <class Mesh, class Tensor, class... Entries> struct leaf_annotation<Mesh, sharded<Tensor, Entries...>> {
+  static constexpr bool present = true;
+  static constexpr read_annotation value = annotation_of<Mesh, Entries...>(Tensor::rank);
+  using wrong_rank = why::annotation_of_wrong_rank<Tensor, Entries...>;
+  using unknown_axis = why::unknown_mesh_axis<Mesh, Entries...>;
+  using axis_twice = why::axis_used_twice<Tensor, Entries...>;
+};
+
+template <class Mesh, class Leaf> constexpr int argument_leaf(builder& b, int index) {
+  using tensor = plain<Leaf>;
+  const int id = emit::argument(b, tensor::type, tensor::shape, index);
+  if constexpr (leaf_annotation<Mesh, Leaf>::present) {
+    constexpr read_annotation read = leaf_annotation<Mesh, Leaf>::value;
+    static_assert(read.fault != annotation_fault::wrong_rank,
+                  "sharded<...>: name one entry per dimension of the tensor: a mesh axis, axes<...>, none or open.");
+    static_assert(read.fault != annotation_fault::unknown_axis,
+                  "sharded<...>: this axis does not belong to the program's mesh.");
+    static_assert(read.fault != annotation_fault::axis_used_twice,
+                  "sharded<...>: one mesh axis cannot split two dimensions of the same tensor.");
+    b[id].annotation = b.annotate(tensor::shape, read.placement);
+  }
+  return id;
+}
+
+template <class Mesh, class Argument>
+constexpr traced_t<Mesh, Argument> make_argument(builder& b, int& index) {
+  using declared = typename argument_traits<Argument>::type;
+  traced_t<Mesh, Argument> result{};
+  const auto make = [&](auto& one, const auto& leaf) {
+    one.owner = &b;
+    one.id = argument_leaf<Mesh, std::remove_cvref_t<decltype(leaf)>>(b, index++);
+    one.seen = b.where;
+  };
+  if constexpr (ParameterTree<declared>) {
+    const declared specs{};
+    for_each_pair(result, specs, make);
+  } else {
+    make(result, declared{});
+  }
+  return result;
+}
+
+/// The arguments of a traced call, and which of them are donated and still without a successor.
+template <class Mesh, class... Arguments> struct argument_pack;
+template <class Mesh> struct argument_pack<Mesh> {
+  constexpr argument_pack(builder&, int&) {}
+  template <class F, class... Before> constexpr auto call(const F& f, const Before&... before) const {
+    return f(before...);
+  }
+  template <class Part> constexpr bool replace(const Part&, list<int>&) { return false; }
+};
+template <class Mesh, class First, class... Rest> struct argument_pack<Mesh, First, Rest...> {
+  traced_t<Mesh, First> first;
+  argument_pack<Mesh, Rest...> rest;
+  bool open = argument_traits<First>::is_donated;
+
+  constexpr argument_pack(builder& b, int& index) : first(make_argument<Mesh, First>(b, index)), rest(b, index) {}
+  template <class F, class... Before> constexpr auto call(const F& f, const Before&... before) const {
+    return rest.call(f, before..., first);
+  }
+  /// Lists the arguments whose place a result of this type takes, if a donated one is left.
+  template <class Part> constexpr bool replace(const Part& part, list<int>& arguments) {
+    if constexpr (std::is_same_v<Part, traced_t<Mesh, First>>) {
+      if (open) {
+        open = false;
+        for_each_leaf(first, [&](const auto& one) { arguments.push_back(one.id); });
+        return true;
+      }
+    }
+    return rest.replace(part, arguments);
+  }
+};
+
+template <class T> [[nodiscard]] constexpr bool returns_tensors() {
+  if constexpr (is_results<T>) {
+    if constexpr (std::is_same_v<T, results<>>) {
+      return true;
+    } else {
+      return returns_tensors<decltype(T::first)>() && returns_tensors<decltype(T::rest)>();
+    }
+  } else {
+    return Symbol<T> || ParameterTree<T>;
+  }
+}
+
+/// The first mistake among what a function returns, or void.
+template <class T> struct failure_in { using type = void; };
+template <class Reason> struct failure_in<failed<Reason>> { using type = failed<Reason>; };
+template <class First, class... Rest> struct failure_in<results<First, Rest...>> {
+  using here = typename failure_in<First>::type;
+  using type = std::conditional_t<std::is_void_v<here>, typename failure_in<results<Rest...>>::type, here>;
+};
+
+template <class T> [[nodiscard]] constexpr source_line failure_line(const T& value) {
+  if constexpr (Failed<T>) {
+    return value.where;
+  } else if constexpr (is_results<T>) {
+    if constexpr (std::is_same_v<T, results<>>) {
+      return {};
+    } else {
+      return Failed<typename failure_in<decltype(T::first)>::type> ? failure_line(value.first)
+                                                                    : failure_line(value.rest);
+    }
+  } else {
+    return {};
+  }
+}
+
+}  // namespace detail
+
+/// What tracing yields: the graph, or where a mistake was made.
+struct traced {
+  graph program;
+  source_line failure;
+  int without_gradient = -1;
+  source_line without_gradient_line;
+};
+
+namespace detail {
+
+template <class Mesh, class Function, class... Arguments>
+using traced_result =
+    decltype(std::declval<const argument_pack<Mesh, Arguments...>&>().call(std::declval<const Function&>()));
+
+template <class Part, class Pack> constexpr void emit_results(builder& b, const Part& part, Pack& pack, int& index) {
+  if constexpr (is_results<Part>) {
+    if constexpr (!std::is_same_v<Part, results<>>) {
+      emit_results(b, part.first, pack, index);
+      emit_results(b, part.rest, pack, index);
+    }
+  } else {
+    list<int> replaced;
+    const bool donated = pack.replace(part, replaced);
+    int k = 0;
+    for_each_leaf(part, [&](const auto& one) {
+      emit::result(b, one.id, index++, donated ? replaced[k] : -1);
+      ++k;
+    });
+  }
+}
+
+/// Calls the function once, on symbols.
+template <class Mesh, class Function, class... Arguments> constexpr traced trace() {
+  using out_type = traced_result<Mesh, Function, Arguments...>;
+  builder b;
+  int index = 0;
+  argument_pack<Mesh, Arguments...> pack(b, index);
+  const out_type out = pack.call(Function{});
+  traced result;
+  if constexpr (!std::is_void_v<typename failure_in<out_type>::type>) {
+    result.failure = failure_line(out);
+  } else if constexpr (returns_tensors<out_type>()) {
+    int results_made = 0;
+    emit_results(b, out, pack, results_made);
+    result.without_gradient = b.without_gradient;
+    if (b.without_gradient >= 0) result.without_gradient_line = b[b.without_gradient].where;
+    result.program = b.result();
+  }
+  return result;
+}
+
+}  // namespace detail
+
+}  // namespace espalier

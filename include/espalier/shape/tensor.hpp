@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/shape/dtype.hpp>
+#include <espalier/shape/extents.hpp>
+
+#include <concepts>
+
+namespace espalier {
+
+namespace detail {
+
+template <dtype Type, int... Extents> struct tensor_type {
+  static_assert(sizeof...(Extents) <= max_rank, "a tensor has at most eight dimensions");
+  static_assert(((Extents >= 1) && ...), "every dimension needs at least one element");
+  static constexpr dtype type = Type;
+  static constexpr int rank = static_cast<int>(sizeof...(Extents));
+  static constexpr extents shape{rank, {Extents...}};
+};
+
+}  // namespace detail
+
+/// Tensor types: an element type and the extents of the dimensions, in elements. `f32<>` is a scalar.
+template <int... Extents> struct f32 : detail::tensor_type<dtype::f32, Extents...> {};
+template <int... Extents> struct f64 : detail::tensor_type<dtype::f64, Extents...> {};
+template <int... Extents> struct bf16 : detail::tensor_type<dtype::bf16, Extents...> {};
+template <int... Extents> struct i32 : detail::tensor_type<dtype::i32, Extents...> {};
+template <int... Extents> struct boolean : detail::tensor_type<dtype::boolean, Extents...> {};
+
+template <class T>
+concept TensorType = requires {
+  { T::type } -> std::convertible_to<dtype>;
+  { T::shape } -> std::convertible_to<extents>;
+  { T::rank } -> std::convertible_to<int>;
+};
+
+namespace detail {
+
+template <dtype Type, int... Extents> struct named_tensor;
+template <int... Extents> struct named_tensor<dtype::f32, Extents...> { using type = f32<Extents...>; };
+template <int... Extents> struct named_tensor<dtype::f64, Extents...> { using type = f64<Extents...>; };
+template <int... Extents> struct named_tensor<dtype::bf16, Extents...> { using type = bf16<Extents...>; };
+template <int... Extents> struct named_tensor<dtype::i32, Extents...> { using type = i32<Extents...>; };
+template <int... Extents> struct named_tensor<dtype::boolean, Extents...> { using type = boolean<Extents...>; };
+
+template <int... Dims> struct dims_sequence {};
+template <int Rank> struct make_dims;
+template <> struct make_dims<0> { using type = dims_sequence<>; };
+template <> struct make_dims<1> { using type = dims_sequence<0>; };
+template <> struct make_dims<2> { using type = dims_sequence<0, 1>; };
+template <> struct make_dims<3> { using type = dims_sequence<0, 1, 2>; };
+template <> struct make_dims<4> { using type = dims_sequence<0, 1, 2, 3>; };
+template <> struct make_dims<5> { using type = dims_sequence<0, 1, 2, 3, 4>; };
+template <> struct make_dims<6> { using type = dims_sequence<0, 1, 2, 3, 4, 5>; };
+template <> struct make_dims<7> { using type = dims_sequence<0, 1, 2, 3, 4, 5, 6>; };
+template <> struct make_dims<8> { using type = dims_sequence<0, 1, 2, 3, 4, 5, 6, 7>; };
+
+// The extents pass through an array of int: taken from the template argument in place, g++ 12 crashes in -Wconversion.
+struct int_extents {
+  int rank = 0;
+  int size[max_rank]{};
+};
+[[nodiscard]] constexpr int_extents as_int(const extents& shape) {
+  int_extents result;
+  result.rank = shape.rank;
+  for (int d = 0; d < shape.rank; ++d) result.size[d] = static_cast<int>(shape[d]);
+  return result;
+}
+template <dtype Type, extents Shape> struct tensor_of_value {
+  static constexpr int_extents value = as_int(Shape);
+  template <int... Dims>
+  static typename named_tensor<Type, value.size[Dims]...>::type with(dims_sequence<Dims...>);
+  using type = decltype(with(typename make_dims<value.rank>::type{}));
+};
+
+}  // namespace detail
+
+/// The tensor type with this element type and these extents: values lifted back to types.
+template <dtype Type, extents Shape>
+using tensor_for = typename detail::tensor_of_value<Type, Shape>::type;
+
+}  // namespace espalier

@@ -1,0 +1,8 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+/// The one truth about the version; CMake parses these three lines.
+#define ESPALIER_VERSION_MAJOR 0
+#define ESPALIER_VERSION_MINOR 1
+#define ESPALIER_VERSION_PATCH 0

@@ -1,0 +1,174 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+
+#include <espalier/ops/ops.hpp>
+#include <espalier/program/differentiate.hpp>
+
+#include <type_traits>
+
+/// The type of every op's result says its element type and shape, and agrees with the instruction it appends.
+namespace ep = espalier;
+
+namespace {
+
+struct data : ep::axis<"data", 2> {};
+struct model : ep::axis<"model", 2> {};
+using mesh = ep::mesh<data, model>;
+
+template <class Tensor> using tensor_symbol = ep::symbol<mesh, Tensor>;
+
+/// Calls `f` on symbols of these types; true if it returns a `Result` whose instruction has that type and shape.
+template <class Result, class... Arguments, class F> constexpr bool gives(const F& f) {
+  ep::builder b;
+  int index = 0;
+  const auto argument = [&]<class Tensor>(const Tensor&) {
+    return tensor_symbol<Tensor>(b, ep::emit::argument(b, Tensor::type, Tensor::shape, index++));
+  };
+  const auto made = f(argument(Arguments{})...);
+  static_assert(std::is_same_v<std::remove_cv_t<decltype(made)>, tensor_symbol<Result>>);
+  return b[made.id].type == Result::type && b[made.id].shape == Result::shape;
+}
+
+/// The same, where a mistake is to come of it.
+template <template <class...> class Reason, class... Arguments, class F> constexpr bool fails(const F& f) {
+  ep::builder b;
+  const auto made = f(tensor_symbol<Arguments>(b, ep::emit::argument(b, Arguments::type, Arguments::shape, 0))...);
+  return []<class... Details>(const ep::failed<Reason<Details...>>&) { return true; }(made);
+}
+
+using x2 = ep::f32<64, 256>;
+
+constexpr bool elementwise() {
+  bool ok = true;
+  const auto add = [](auto a, auto b) { return a + b; };
+  ok &= gives<x2, x2, x2>(add);
+  ok &= gives<x2, x2, ep::f32<256>>(add);
+  ok &= gives<x2, ep::f32<256>, x2>(add);
+  ok &= gives<x2, x2, ep::f32<>>(add);
+  ok &= gives<ep::f32<4, 5>, ep::f32<4, 1>, ep::f32<5>>(add);
+  ok &= gives<ep::f32<3, 4, 5>, ep::f32<3, 1, 5>, ep::f32<4, 1>>(add);
+  ok &= gives<ep::i32<7>, ep::i32<7>, ep::i32<1>>(add);
+  ok &= gives<x2, x2>([](auto a) { return 2 * a - 1; });
+  ok &= gives<x2, x2>([](auto a) { return 1 / (-a); });
+  ok &= gives<ep::boolean<64, 256>, x2, ep::f32<256>>([](auto a, auto b) { return a < b; });
+  ok &= gives<ep::boolean<64, 256>, x2, ep::f32<256>>([](auto a, auto b) { return (!(a >= b)) | ep::equal(a, b); });
+  ok &= gives<ep::boolean<64>, ep::i32<64>>([](auto a) { return ep::not_equal(a, 3); });
+  ok &= gives<x2, x2, x2>([](auto a, auto b) { return ep::maximum(a, b); });
+  ok &= gives<x2, ep::boolean<64, 1>, x2>([](auto c, auto a) { return ep::select(c, a, 0); });
+  ok &= gives<x2, ep::boolean<256>, ep::f32<64, 1>, ep::f32<>>(
+      [](auto c, auto a, auto b) { return ep::select(c, a, b); });
+  ok &= gives<x2, x2>([](auto a) { return ep::gelu(ep::exp(ep::relu(a))); });
+  ok &= gives<ep::bf16<64, 256>, x2>([](auto a) { return ep::convert<ep::dtype::bf16>(a); });
+  ok &= gives<x2, x2>([](auto a) { return ep::label<"name">(ep::shard<data, ep::none>(ep::stop_gradient(a))); });
+  ok &= gives<x2, x2>([](auto a) { return ep::softmax(ep::log_softmax<0>(a)); });
+  ok &= fails<ep::why::shape_mismatch, ep::f32<3>, ep::f32<4>>(add);
+  ok &= fails<ep::why::dtype_mismatch, ep::f32<3>, ep::i32<3>>(add);
+  ok &= fails<ep::why::operand_is_not_floating, ep::i32<3>>([](auto a) { return ep::exp(a); });
+  ok &= fails<ep::why::condition_is_not_boolean, x2>([](auto a) { return ep::select(a, a, a); });
+  return ok;
+}
+static_assert(elementwise());
+
+constexpr bool reductions() {
+  bool ok = true;
+  using x = ep::f32<2, 3, 5>;
+  ok &= gives<ep::f32<>, x>([](auto a) { return ep::sum(a); });
+  ok &= gives<ep::f32<3, 5>, x>([](auto a) { return ep::sum<0>(a); });
+  ok &= gives<ep::f32<2, 3>, x>([](auto a) { return ep::max<-1>(a); });
+  ok &= gives<ep::f32<3>, x>([](auto a) { return ep::min<0, -1>(a); });
+  ok &= gives<ep::f32<2>, x>([](auto a) { return ep::prod<1, 2>(a); });
+  ok &= gives<ep::f32<1, 1, 1>, x>([](auto a) { return ep::sum(a, ep::keep_dims); });
+  ok &= gives<ep::f32<2, 1, 5>, x>([](auto a) { return ep::max<1>(a, ep::keep_dims); });
+  ok &= gives<ep::f32<1, 3, 1>, x>([](auto a) { return ep::mean<0, 2>(a, ep::keep_dims); });
+  ok &= gives<ep::f32<2, 5>, x>([](auto a) { return ep::mean<1>(a); });
+  ok &= gives<x, x>([](auto a) { return a - ep::mean<-1>(a, ep::keep_dims); });
+  ok &= fails<ep::why::no_such_dimension, x>([](auto a) { return ep::sum<3>(a); });
+  ok &= fails<ep::why::no_such_dimension, x>([](auto a) { return ep::max<-4>(a, ep::keep_dims); });
+  return ok;
+}
+static_assert(reductions());
+
+constexpr bool shapes() {
+  bool ok = true;
+  using x = ep::f32<2, 3, 4>;
+  ok &= gives<ep::f32<6, 4>, x>([](auto a) { return ep::reshape<6, 4>(a); });
+  ok &= gives<ep::f32<4, 2, 3>, x>([](auto a) { return ep::transpose<2, 0, 1>(a); });
+  ok &= gives<ep::f32<2, 2, 4>, x>([](auto a) { return ep::slice<1, 0, 3, 2>(a); });
+  ok &= gives<ep::f32<2, 3, 1>, x>([](auto a) { return ep::slice<-1, 3, 4>(a); });
+  ok &= gives<ep::f32<2, 8, 4>, x, ep::f32<2, 1, 4>, ep::f32<2, 4, 4>>(
+      [](auto a, auto b, auto c) { return ep::concat<1>(a, b, c); });
+  ok &= gives<ep::f32<14, 3, 4>, x>([](auto a) { return ep::concat<0>(a, a, a, a, a, a, a); });
+  ok &= gives<ep::i32<2, 3>, x>([](auto a) { return ep::iota<ep::i32<2, 3>, -1>(a); });
+  ok &= gives<ep::f64<2>, x>([](auto a) { return ep::constant<ep::f64<2>>(a, 3); });
+  ok &= fails<ep::why::reshape_size_mismatch, x>([](auto a) { return ep::reshape<5, 5>(a); });
+  ok &= fails<ep::why::bad_permutation, x>([](auto a) { return ep::transpose<0, 0, 1>(a); });
+  ok &= fails<ep::why::out_of_bounds, x>([](auto a) { return ep::slice<1, 0, 4>(a); });
+  ok &= fails<ep::why::concat_shape_mismatch, x, ep::f32<2, 3, 5>>([](auto a, auto b) { return ep::concat<0>(a, b); });
+  return ok;
+}
+static_assert(shapes());
+
+constexpr bool contractions() {
+  bool ok = true;
+  ok &= gives<ep::f32<64, 8>, x2, ep::f32<256, 8>>([](auto a, auto b) { return ep::einsum<"bm,mh->bh">(a, b); });
+  ok &= gives<ep::f32<64>, x2>([](auto a) { return ep::einsum<"ab->a">(a); });
+  ok &= gives<ep::f32<256, 64>, x2>([](auto a) { return ep::einsum<"ab->ba">(a); });
+  ok &= gives<ep::f32<>, ep::f32<4>, ep::f32<4>>([](auto a, auto b) { return ep::einsum<"a,a->">(a, b); });
+  ok &= gives<ep::f32<5, 4>, ep::f32<4>, ep::f32<5>>([](auto a, auto b) { return ep::einsum<"a, b -> ba">(a, b); });
+  ok &= gives<ep::f32<5, 2>, ep::f32<2, 3>, ep::f32<3, 4>, ep::f32<4, 5>>(
+      [](auto a, auto b, auto c) { return ep::einsum<"ab,bc,cd->da">(a, b, c); });
+  ok &= gives<ep::f32<2, 6>, ep::f32<2, 3>, ep::f32<3, 4>, ep::f32<4, 5>, ep::f32<5, 6>>(
+      [](auto a, auto b, auto c, auto d) { return ep::einsum<"ab,bc,cd,de->ae">(a, b, c, d); });
+  ok &= gives<ep::f32<2, 8, 7, 5>, ep::f32<2, 8, 7, 3>, ep::f32<2, 8, 3, 5>>(
+      [](auto a, auto b) { return ep::matmul(a, b); });
+  ok &= gives<ep::f32<2, 7, 5>, ep::f32<2, 7, 3>, ep::f32<3, 5>>([](auto a, auto b) { return ep::matmul(a, b); });
+  const auto product = [](auto a, auto b) { return ep::einsum<"ab,bc->ac">(a, b); };
+  ok &= fails<ep::why::einsum_size_mismatch, ep::f32<2, 3>, ep::f32<4, 5>>(product);
+  ok &= fails<ep::why::einsum_wrong_rank, ep::f32<2, 3>, ep::f32<3>>(product);
+  ok &= fails<ep::why::dtype_mismatch, ep::f32<2, 3>, ep::f64<3, 2>>(product);
+  ok &= fails<ep::why::einsum_bad_formula, ep::f32<2>>([](auto a) { return ep::einsum<"a->b">(a); });
+  ok &= fails<ep::why::einsum_bad_formula, ep::f32<2, 2>>([](auto a) { return ep::einsum<"aa->a">(a); });
+  ok &= fails<ep::why::einsum_wrong_operand_count, ep::f32<2>>([](auto a) { return ep::einsum<"a,a->a">(a); });
+  ok &= fails<ep::why::matmul_size_mismatch, ep::f32<2, 3>, ep::f32<2, 3>>(
+      [](auto a, auto b) { return ep::matmul(a, b); });
+  return ok;
+}
+static_assert(contractions());
+
+constexpr bool lookups() {
+  bool ok = true;
+  ok &= gives<ep::f32<4, 6, 16>, ep::f32<100, 16>, ep::i32<4, 6>>([](auto t, auto i) { return ep::gather(t, i); });
+  ok &= gives<ep::bf16<100, 4>, ep::bf16<100, 16>, ep::i32<4>>([](auto t, auto i) { return ep::gather<1>(t, i); });
+  ok &= gives<ep::f32<100>, ep::f32<100, 16>, ep::i32<>>([](auto t, auto i) { return ep::gather<-1>(t, i); });
+  ok &= gives<ep::f32<4, 6, 10>, ep::i32<4, 6>>([](auto i) { return ep::one_hot<10>(i); });
+  ok &= gives<ep::bf16<10>, ep::i32<>>([](auto i) { return ep::one_hot<10, ep::dtype::bf16>(i); });
+  ok &= fails<ep::why::indices_are_not_integers, x2>([](auto a) { return ep::one_hot<3>(a); });
+  ok &= fails<ep::why::indices_are_not_integers, x2>([](auto a) { return ep::gather(a, a); });
+  return ok;
+}
+static_assert(lookups());
+
+constexpr bool loops_and_gradients() {
+  bool ok = true;
+  const auto last = [](auto h, auto w) {
+    return ep::scan([](auto carry, auto layer) { return ep::tanh(ep::matmul(carry, layer)); }, h, w);
+  };
+  ok &= gives<ep::f32<4, 8>, ep::f32<4, 8>, ep::f32<3, 8, 8>>(last);
+  ok &= gives<ep::f32<3, 4>, ep::f32<4, 8>, ep::f32<3, 8, 8>>([](auto h, auto w) {
+    const auto body = [](auto carry, auto layer) { return ep::results(ep::matmul(carry, layer), ep::sum<1>(carry)); };
+    return ep::scan(body, h, w, ep::recompute).template get<1>();
+  });
+  ok &= gives<ep::f32<3, 8, 8>, ep::f32<3, 8, 8>, ep::f32<4, 8>>([=](auto w, auto h) {
+    return ep::value_and_grad([=](auto weights) { return ep::mean(last(h, weights)); })(w).gradient;
+  });
+  ok &= gives<ep::f32<>, ep::f32<4, 8>>(
+      [](auto a) { return ep::value_and_grad([](auto x) { return ep::sum(x); })(a).value; });
+  ok &= fails<ep::why::loss_is_not_scalar, x2>(
+      [](auto a) { return ep::value_and_grad([](auto x) { return x; })(a).value; });
+  ok &= fails<ep::why::carry_changes_type, x2>(
+      [](auto a) { return ep::scan([](auto carry, auto) { return ep::convert<ep::dtype::bf16>(carry); }, a, a); });
+  return ok;
+}
+static_assert(loops_and_gradients());
+
+}  // namespace

@@ -1,0 +1,165 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 The Espalier authors
+# SPDX-License-Identifier: BSL-1.0
+"""Lets one compiler read sources or headers with -fsyntax-only, several at a time, and fails on any error or warning.
+
+A file that passed is not read again until the command, the compiler or anything it includes has changed.
+Exit code: 0 all pass, 1 some do not, 77 there is nothing to check (no such compiler, no such file).
+"""
+import argparse
+import concurrent.futures
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+SKIPPED = 77
+ENVIRONMENT = {**os.environ, "LC_ALL": "C"}
+
+
+def digest_of(path, known):
+    """Contents for what may be edited, size and time for what a package manager installs."""
+    if path not in known:
+        if path.startswith("/usr/"):
+            status = os.stat(path)
+            known[path] = f"{status.st_size} {status.st_mtime_ns}"
+        else:
+            with open(path, "rb") as file:
+                known[path] = hashlib.sha256(file.read()).hexdigest()
+    return known[path]
+
+
+def dependencies_of(rule):
+    """The prerequisites in a make rule as written by -M."""
+    words = rule.replace("\\\n", " ").split(":", 1)[1]
+    paths = [word.replace("\\ ", " ") for word in re.split(r"(?<!\\)\s+", words.strip())]
+    return [os.path.realpath(path) for path in paths if path and path != "-"]
+
+
+class Checker:
+    def __init__(self, options):
+        self.options = options
+        version = subprocess.run([options.compiler, "--version"], capture_output=True, text=True, check=True).stdout
+        self.command = [options.compiler, *options.flags, "-Werror", "-fsyntax-only"]
+        self.identity = json.dumps([version, self.command])
+        self.known = {}
+
+    def cached(self, path):
+        """A file that exists exactly when `path` passed, listing what that rests on."""
+        key = hashlib.sha256(f"{self.identity}{path}".encode()).hexdigest()
+        return os.path.join(self.options.cache, key + ".json")
+
+    def is_unchanged(self, path):
+        try:
+            with open(self.cached(path)) as file:
+                return all(digest_of(name, self.known) == digest for name, digest in json.load(file).items())
+        except (OSError, ValueError):
+            return False
+
+    def check(self, path):
+        """(path, diagnostics or "", whether the compiler was asked)"""
+        if self.is_unchanged(path):
+            return path, "", False
+        with tempfile.TemporaryDirectory() as scratch:
+            rule = os.path.join(scratch, "rule.d")
+            command = [*self.command, "-MD", "-MF", rule, "-MT", "x"]
+            if path.endswith(".cpp"):
+                run = subprocess.run([*command, path], capture_output=True, text=True, env=ENVIRONMENT)
+            else:
+                # Twice: the second time it must be guarded.
+                text = f'#include "{path}"\n#include "{path}"\n'
+                run = subprocess.run([*command, "-x", "c++", "-"], input=text, capture_output=True, text=True,
+                                     env=ENVIRONMENT)
+            if run.returncode != 0:
+                return path, run.stderr, True
+            with open(rule) as file:
+                names = {path, *dependencies_of(file.read())}
+            try:
+                rests_on = {name: digest_of(name, self.known) for name in names if os.path.isfile(name)}
+                os.makedirs(self.options.cache, exist_ok=True)
+                with tempfile.NamedTemporaryFile("w", dir=self.options.cache, delete=False) as file:
+                    json.dump(rests_on, file)
+                os.replace(file.name, self.cached(path))
+            except OSError as problem:
+                print(f"(not remembered: {problem})")
+        return path, "", True
+
+
+def check_closure(options):
+    """Fails when `--closure HEADER` includes, however far away, a file that matches `--forbid`."""
+    header = options.closure
+    if not os.path.isfile(header):
+        print(f"SKIPPED: there is no {header} yet")
+        return SKIPPED
+    run = subprocess.run([options.compiler, *options.flags, "-M", "-MT", "x", "-x", "c++", "-"],
+                         input=f'#include "{header}"\n', capture_output=True, text=True, env=ENVIRONMENT)
+    if run.returncode != 0:
+        print(run.stderr)
+        return 1
+    names = dependencies_of(run.stdout)
+    found = [name for name in names for pattern in options.forbid if re.search(pattern, name)]
+    for name in found:
+        print(f"{header} must not include {name}")
+    if found:
+        trace = subprocess.run([options.compiler, *options.flags, "-H", "-fsyntax-only", "-x", "c++", "-"],
+                               input=f'#include "{header}"\n', capture_output=True, text=True, env=ENVIRONMENT)
+        stack = []
+        for line in trace.stderr.splitlines():
+            match = re.match(r"(\.+) (.*)", line)
+            if match:
+                stack[len(match[1]) - 1:] = [match[2]]
+                if os.path.realpath(match[2]) == found[0]:
+                    print("  by way of\n    " + "\n    ".join(stack))
+                    break
+        return 1
+    print(f"{os.path.basename(header)} includes {len(names)} files, none of them forbidden")
+    return 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--compiler", required=True)
+    parser.add_argument("--cache", required=True, help="folder that remembers what passed")
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--headers", help="check every .hpp below this folder")
+    parser.add_argument("--closure", help="check what this header includes")
+    parser.add_argument("--forbid", action="append", default=[])
+    parser.add_argument("files", nargs="*")
+    arguments = sys.argv[1:]
+    split = arguments.index("--") if "--" in arguments else len(arguments)
+    options = parser.parse_args(arguments[:split])
+    options.flags = arguments[split + 1:]
+
+    if shutil.which(options.compiler) is None:
+        print(f"SKIPPED: {options.compiler} is not installed")
+        return SKIPPED
+    if options.closure:
+        return check_closure(options)
+
+    files = [os.path.abspath(file) for file in options.files]
+    if options.headers:
+        for folder, _, names in os.walk(options.headers):
+            files += [os.path.join(os.path.abspath(folder), name) for name in names if name.endswith(".hpp")]
+    if not files:
+        print("SKIPPED: no files to check")
+        return SKIPPED
+    checker = Checker(options)
+    failed = 0
+    asked = 0
+    with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, options.jobs)) as pool:
+        for path, diagnostics, was_asked in pool.map(checker.check, sorted(files)):
+            asked += was_asked
+            if diagnostics:
+                failed += 1
+                print(f"=== {os.path.relpath(path)} ===\n{diagnostics}", flush=True)
+    print(f"{options.compiler}: {len(files) - failed} of {len(files)} files compile without a warning "
+          f"({asked} read now, {len(files) - asked} unchanged)")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

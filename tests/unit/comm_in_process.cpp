@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+
+#include "comm_checks.hpp"
+
+#include <espalier/comm/in_process.hpp>
+#include <espalier/comm/launch.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace espalier;
+using namespace espalier::comm;
+using Catch::Matchers::Contains;
+using seconds = std::chrono::duration<double>;
+
+const context first_instruction{"%1 all_reduce", "model.cpp", 12};
+const context second_instruction{"%2 matmul", "model.cpp", 34};
+
+transfer_group everybody(const in_process_communicator& device) {
+  return comm_checks::group_of(comm_checks::groupings(device.size())[0], device.rank(), 0);
+}
+
+void reduce_once(in_process_communicator& device) {
+  float value = 1;
+  device.all_reduce(everybody(device), &value, &value, 1, dtype::f32, reduction::sum);
+  comm_checks::expect(value == static_cast<float>(device.size()), "wrong sum");
+}
+
+TEST_CASE("in-process devices exchange boxes", "[comm][in_process]") {
+  const int size = GENERATE(1, 2, 3, 4, 8);
+  REQUIRE_NOTHROW(run_devices(size, [](auto& device) { comm_checks::check_exchanges(device); }));
+}
+
+TEST_CASE("in-process devices reduce, the same bits everywhere", "[comm][in_process]") {
+  const int size = GENERATE(1, 2, 3, 4, 8);
+  REQUIRE_NOTHROW(run_devices(size, [](auto& device) { comm_checks::check_reductions(device); }));
+}
+
+TEST_CASE("in-process barrier, broadcast and refusals", "[comm][in_process]") {
+  const int size = GENERATE(1, 2, 3, 4, 8);
+  REQUIRE_NOTHROW(run_devices(size, [](auto& device) {
+    comm_checks::check_barrier_and_broadcast(device);
+    comm_checks::check_refuses_bool_sum(device);
+  }));
+}
+
+TEST_CASE("devices of very different speed stay in step", "[comm][in_process]") {
+  REQUIRE_NOTHROW(run_devices(8, [](auto& device) {
+    for (int i = 0; i < 2000; ++i) {
+      if (i % 500 == device.rank()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      reduce_once(device);
+    }
+  }));
+}
+
+TEST_CASE("a device that throws ends everybody's waits with its rank and its reason", "[comm][in_process]") {
+  const int size = GENERATE(2, 3, 8);
+  in_process_group group(size);
+  std::vector<std::string> seen(static_cast<std::size_t>(size));
+  const auto start = std::chrono::steady_clock::now();
+  const auto body = [&](in_process_communicator& device) {
+    for (int i = 0;; ++i) {
+      if (device.rank() == 1 && i == 50) throw std::out_of_range("no such row");
+      try {
+        reduce_once(device);
+      } catch (const comm_error& error) {
+        seen[static_cast<std::size_t>(device.rank())] = error.what();
+        throw;
+      }
+    }
+  };
+  REQUIRE_THROWS_AS(run_devices(group, body), std::out_of_range);
+  for (int rank = 0; rank < size; ++rank) {
+    if (rank == 1) continue;
+    CHECK_THAT(seen[static_cast<std::size_t>(rank)], Contains("rank 1 failed: no such row"));
+    CHECK_THAT(seen[static_cast<std::size_t>(rank)], Contains("noticed by rank " + std::to_string(rank)));
+  }
+  CHECK(seconds(std::chrono::steady_clock::now() - start).count() < 10);
+}
+
+TEST_CASE("buffers outlive a failure elsewhere while peers still read them", "[comm][in_process]") {
+  // Rank 0 has nothing to do but wait until rank 1 has read all of its buffer, slowly; meanwhile rank 2 fails.
+  constexpr std::int64_t side = 3000;
+  const block transposed{{1, 1, side, side}, {0, 0, 1, side}, {0, 0, side, 1}, 0, 0};
+  in_process_group group(3);
+  std::atomic<bool> reading{false};
+  std::atomic<bool> complete{false};
+  const auto body = [&](in_process_communicator& device) {
+    if (device.rank() == 2) {
+      while (!reading) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      throw std::runtime_error("rank 2 is gone");
+    }
+    transfer moves;
+    moves.members = {0, 1};
+    moves.self = device.rank();
+    moves.outgoing = {empty_block(), device.rank() == 0 ? transposed : empty_block()};
+    moves.incoming = {device.rank() == 1 ? transposed : empty_block(), empty_block()};
+    std::vector<float> source(device.rank() == 0 ? side * side : 0, 3.0F);
+    std::vector<float> target(device.rank() == 1 ? side * side : 0, -1.0F);
+    if (device.rank() == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));  // rank 0 waits by now: reading starts at once
+      reading = true;
+    }
+    device.exchange(moves, source.data(), target.data());
+    if (device.rank() == 1) complete = target.front() == 3.0F && target.back() == 3.0F;
+  };
+  REQUIRE_THROWS_WITH(run_devices(group, body), Contains("rank 2 is gone"));
+  REQUIRE(complete);
+}
+
+TEST_CASE("an expired wait names the ranks, the instruction and its line", "[comm][in_process]") {
+  in_process_group group(4, seconds(0.2));
+  const auto body = [&](in_process_communicator& device) {
+    device.set_context(device.rank() == 2 ? &second_instruction : &first_instruction);
+    reduce_once(device);
+    if (device.rank() == 2) std::this_thread::sleep_for(seconds(1.0));
+    reduce_once(device);
+  };
+  try {
+    run_devices(group, body);
+    FAIL("nothing was thrown");
+  } catch (const comm_error& error) {
+    CHECK_THAT(error.what(), Contains("waited 0.2 s in all_reduce for rank 2\n"));
+    CHECK_THAT(error.what(), Contains("instruction: %1 all_reduce (model.cpp:12)"));
+    CHECK_THAT(error.what(), Contains("rank 2 was last seen in %2 matmul (model.cpp:34)"));
+    CHECK_THAT(error.what(), Contains("ESPALIER_DEADLINE_SECONDS"));
+  }
+}
+
+TEST_CASE("devices in different collectives are told so", "[comm][in_process]") {
+  in_process_group group(3);
+  const auto body = [&](in_process_communicator& device) {
+    device.set_context(&first_instruction);
+    float values[8] = {};
+    const std::int64_t count = device.rank() == 1 ? 8 : 4;
+    device.all_reduce(everybody(device), values, values, count, dtype::f32, reduction::sum);
+  };
+  REQUIRE_THROWS_WITH(run_devices(group, body), Contains("not in the same collective"));
+}
+
+TEST_CASE("a group that does not contain the device is refused", "[comm][in_process]") {
+  in_process_group group(2);
+  in_process_communicator device = group.device(0);
+  transfer_group other;
+  other.members = {1, 0};
+  other.self = 0;
+  REQUIRE_THROWS_AS(device.prepare(other), comm_error);
+  REQUIRE_THROWS_AS(group.device(2), comm_error);
+}
+
+TEST_CASE("the deadline and the launcher are read from the environment", "[comm][launch]") {
+  REQUIRE(default_deadline().count() == 60.0);
+  setenv("ESPALIER_DEADLINE_SECONDS", "2.5", 1);
+  REQUIRE(default_deadline().count() == 2.5);
+  setenv("ESPALIER_DEADLINE_SECONDS", "soon", 1);
+  REQUIRE_THROWS_WITH(default_deadline(), Contains("\"soon\""));
+  unsetenv("ESPALIER_DEADLINE_SECONDS");
+  REQUIRE_FALSE(under_mpi_launcher());
+  REQUIRE(launcher_size() == 1);
+  setenv("OMPI_COMM_WORLD_SIZE", "4", 1);
+  setenv("OMPI_COMM_WORLD_RANK", "3", 1);
+  REQUIRE(under_mpi_launcher());
+  REQUIRE(launcher_size() == 4);
+  REQUIRE(launcher_rank() == 3);
+  unsetenv("OMPI_COMM_WORLD_SIZE");
+  unsetenv("OMPI_COMM_WORLD_RANK");
+}
+
+}  // namespace

@@ -1,0 +1,360 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#include <unit/kernels_ops_checks.hpp>
+
+#include <algorithm>
+
+// The kernels that work on whole shards against `op_info::evaluate`, with one thread and with several.
+
+namespace {
+
+using namespace espalier;
+using kernels::kernel_key;
+using test::buffer;
+using test::values;
+
+using shape = extents;
+
+struct run_options {
+  values kind = values::any;
+  double terms = 1;
+  double scalar = 0;
+  interval here{};
+  /// Indices are drawn from [first, last).
+  std::int64_t first_index = 0;
+  std::int64_t last_index = 0;
+  int index_operand = -1;
+  bool in_place = false;
+};
+
+using kernel_function = void (*)(const kernels::kernel_call&);
+
+void check(const op_info& op, const kernel_key& key, kernel_function run, std::int64_t scratch_bytes,
+           const run_options& options) {
+  std::string shapes;
+  for (int k = 0; k <= key.operand_count; ++k) {
+    const extents& s = k < key.operand_count ? key.operand_shape[k] : key.shape;
+    shapes += k == key.operand_count ? " -> [" : " [";
+    for (int d = 0; d < s.rank; ++d) shapes += (d > 0 ? "," : "") + std::to_string(s[d]);
+    shapes += "]";
+  }
+  INFO(op.name << " " << name_of(key.type) << shapes);
+  test::generator random;
+  std::mt19937 index_engine(3);
+  std::vector<buffer> operands;
+  std::vector<std::vector<double>> plain;
+  evaluation e;
+  instruction self;
+  self.op = &op;
+  self.type = key.type;
+  self.shape = key.shape;
+  self.operand_count = key.operand_count;
+  for (int k = 0; k < 4; ++k) self.attribute[k] = key.attribute[k];
+  self.scalar = options.scalar;
+  e.self = &self;
+  e.here = options.here;
+  for (int k = 0; k < key.operand_count; ++k) {
+    operands.emplace_back(key.operand_type[k], key.operand_shape[k].elements());
+    buffer& made = operands.back();
+    random.fill(made, key.operand_type[k], options.kind);
+    if (k == options.index_operand) {
+      std::uniform_int_distribution<std::int64_t> draw(options.first_index, options.last_index - 1);
+      for (std::int64_t i = 0; i < made.size(); ++i) made.set(i, static_cast<double>(draw(index_engine)));
+    }
+    std::vector<double> all;
+    for (std::int64_t i = 0; i < made.size(); ++i) all.push_back(made.get(i));
+    plain.push_back(all);
+  }
+  for (int k = 0; k < key.operand_count; ++k) {
+    e.operand[k] = plain[static_cast<std::size_t>(k)].data();
+    e.operand_shape[k] = &key.operand_shape[k];
+  }
+  std::vector<double> want(static_cast<std::size_t>(key.shape.elements()));
+  e.result = want.data();
+  op.evaluate(e);
+
+  std::vector<std::vector<double>> outcomes;
+  test::with_threads([&] {
+    buffer result(key.type, key.shape.elements() + 1);
+    for (std::int64_t i = 0; i < result.size(); ++i) result.set(i, 1);
+    buffer scratch(dtype::boolean, scratch_bytes + 1);
+    kernels::kernel_call call;
+    for (int k = 0; k < key.operand_count; ++k) call.operand[k] = operands[static_cast<std::size_t>(k)].data();
+    if (options.in_place) {
+      for (std::int64_t i = 0; i < operands[0].size(); ++i) result.set(i, operands[0].get(i));
+      call.operand[0] = result.data();
+    }
+    call.result = result.data();
+    call.scalar = options.scalar;
+    call.here = options.here;
+    call.scratch = scratch.data();
+    run(call);
+    outcomes.emplace_back();
+    for (std::int64_t i = 0; i < key.shape.elements(); ++i) {
+      const double expected = detail::stored_as(key.type, want[static_cast<std::size_t>(i)]);
+      outcomes.back().push_back(result.get(i));
+      if (test::close_enough(result.get(i), expected, key.type, options.terms)) continue;
+      INFO("element " << i << ": " << result.get(i) << " instead of " << expected);
+      REQUIRE(false);
+    }
+    REQUIRE(result.get(key.shape.elements()) == 1);  // nothing is written beyond the result
+  });
+  // Bit for bit the same, whatever the number of threads.
+  for (const std::vector<double>& other : outcomes) {
+    REQUIRE(std::memcmp(other.data(), outcomes[0].data(), other.size() * sizeof(double)) == 0);
+  }
+}
+
+template <const op_info* Op, kernel_key Key> void check_key(const run_options& options = {}) {
+  check(*Op, Key, &kernels::kernel<Op>::template run<Key>, kernels::kernel<Op>::scratch_bytes(Key), options);
+}
+
+constexpr kernel_key key_of(dtype type, extents from, extents to, std::int64_t a0 = 0, std::int64_t a1 = 0,
+                            std::int64_t a2 = 0) {
+  kernel_key key;
+  key.type = type;
+  key.shape = to;
+  key.operand_count = 1;
+  key.operand_type[0] = type;
+  key.operand_shape[0] = from;
+  key.attribute[0] = a0;
+  key.attribute[1] = a1;
+  key.attribute[2] = a2;
+  return key;
+}
+
+constexpr extents permuted(const extents& from, axis_list order) {
+  extents to;
+  for (int d = 0; d < from.rank; ++d) to.append(from[order[d]]);
+  return to;
+}
+template <int... Order> constexpr axis_list order_of() {
+  axis_list order;
+  ((order = order.with(Order)), ...);
+  return order;
+}
+template <dtype Type, extents From, int... Order> void check_transpose() {
+  constexpr axis_list order = order_of<Order...>();
+  check_key<&ops::transpose, key_of(Type, From, permuted(From, order), order.code())>();
+}
+
+constexpr extents with(extents s, int dim, std::int64_t size) {
+  s[dim] = size;
+  return s;
+}
+
+template <dtype Type, extents From, int Dim, int Start, int Size, int Step = 1> void check_slice() {
+  check_key<&ops::slice, key_of(Type, From, with(From, Dim, Size), Dim, Start, Step)>();
+  // The same places the other way round.
+  check_key<&ops::pad, key_of(Type, with(From, Dim, Size), From, Dim, Start, Step)>();
+}
+
+template <dtype Type, extents From, std::int64_t Dims, reduction Kind = reduction::sum>
+void check_reduce(values kind = values::any) {
+  constexpr const op_info* op = Kind == reduction::sum ? &ops::reduce_sum : &ops::reduce;
+  constexpr kernel_key key =
+      key_of(Type, From, detail::reduced_shape(From, Dims, false), Dims, static_cast<std::int64_t>(Kind));
+  check_key<op, key>({.kind = kind, .terms = Kind == reduction::sum ? 300.0 : 20.0});
+}
+template <extents From, std::int64_t Dims> void check_reduce_all() {
+  check_reduce<dtype::f32, From, Dims>();
+  check_reduce<dtype::f64, From, Dims, reduction::max>(values::special);
+}
+
+template <dtype Type, extents From, extents To, int... Targets> void check_broadcast() {
+  check_key<&ops::broadcast, key_of(Type, From, To, order_of<Targets...>().code())>();
+}
+
+constexpr std::int64_t term(const char* letters) {
+  einsum_term made;
+  for (; *letters != '\0'; ++letters) made.append(*letters);
+  return made.code();
+}
+
+constexpr kernel_key einsum_key(dtype type, const char* a, const char* b, const char* c, extents sa, extents sb,
+                                extents sc) {
+  kernel_key key = key_of(type, sa, sc, term(a), term(b), term(c));
+  key.operand_count = 2;
+  key.operand_type[1] = type;
+  key.operand_shape[1] = sb;
+  return key;
+}
+
+constexpr kernel_key gather_key(dtype type, extents table, extents indices, int along) {
+  kernel_key key = key_of(type, table, detail::gathered_shape(table, indices, along), along);
+  key.operand_count = 2;
+  key.operand_type[1] = dtype::i32;
+  key.operand_shape[1] = indices;
+  return key;
+}
+constexpr kernel_key scatter_key(dtype type, extents table, extents indices, int along) {
+  kernel_key key = key_of(dtype::i32, indices, table, along);
+  key.type = type;
+  key.operand_count = 2;
+  key.operand_type[1] = type;
+  key.operand_shape[1] = detail::gathered_shape(table, indices, along);
+  return key;
+}
+
+/// Indices that start before this device's rows and end behind them.
+template <dtype Type, extents Table, extents Indices, int Along> void check_lookup() {
+  constexpr std::int64_t rows = Table[Along];
+  run_options options{.terms = 40, .here = {5, rows}, .first_index = 2, .last_index = rows + 9, .index_operand = 1};
+  check_key<&ops::gather, gather_key(Type, Table, Indices, Along)>(options);
+  options.index_operand = 0;
+  check_key<&ops::scatter_add, scatter_key(Type, Table, Indices, Along)>(options);
+}
+
+}  // namespace
+
+TEST_CASE("kernels: transpose moves every element, for any permutation", "[kernels]") {
+  check_transpose<dtype::f32, shape{2, {100, 257}}, 1, 0>();
+  check_transpose<dtype::f32, shape{2, {3, 400}}, 1, 0>();
+  check_transpose<dtype::f32, shape{2, {257, 1}}, 1, 0>();
+  check_transpose<dtype::f64, shape{2, {100, 130}}, 1, 0>();
+  check_transpose<dtype::bf16, shape{2, {100, 130}}, 1, 0>();
+  check_transpose<dtype::i32, shape{2, {64, 64}}, 1, 0>();
+  check_transpose<dtype::boolean, shape{2, {100, 130}}, 1, 0>();
+  check_transpose<dtype::f32, shape{4, {3, 17, 5, 64}}, 0, 2, 1, 3>();
+  check_transpose<dtype::f32, shape{4, {3, 17, 5, 7}}, 0, 2, 3, 1>();
+  check_transpose<dtype::f32, shape{4, {3, 17, 5, 40}}, 3, 1, 0, 2>();
+  check_transpose<dtype::f32, shape{4, {30, 17, 5, 40}}, 3, 2, 1, 0>();
+  check_transpose<dtype::f32, shape{3, {20, 30, 100}}, 2, 0, 1>();
+  check_transpose<dtype::f32, shape{3, {1, 30, 1}}, 2, 0, 1>();
+  check_transpose<dtype::f64, shape{5, {3, 4, 5, 6, 7}}, 4, 0, 3, 1, 2>();
+}
+
+TEST_CASE("kernels: slice and pad", "[kernels]") {
+  check_slice<dtype::f32, shape{2, {100, 257}}, 0, 17, 40>();
+  check_slice<dtype::f32, shape{2, {100, 257}}, 1, 17, 140>();
+  check_slice<dtype::f32, shape{2, {400, 257}}, 1, 3, 120, 2>();
+  check_slice<dtype::f64, shape{3, {3, 100, 17}}, 1, 1, 25, 3>();
+  check_slice<dtype::bf16, shape{3, {3, 100, 17}}, 2, 16, 1>();
+  check_slice<dtype::i32, shape{3, {17, 100, 30}}, 1, 0, 99>();
+  check_slice<dtype::boolean, shape{1, {1000}}, 0, 3, 100, 5>();
+  check_slice<dtype::f32, shape{1, {100003}}, 0, 1, 100000>();
+}
+
+TEST_CASE("kernels: concat", "[kernels]") {
+  constexpr auto join = [](dtype type, extents from, int dim, std::int64_t b, std::int64_t c, std::int64_t d) {
+    kernel_key key = key_of(type, from, from, dim);
+    key.operand_count = d > 0 ? 4 : c > 0 ? 3 : 2;
+    const std::int64_t sizes[]{from[dim], b, c, d};
+    for (int k = 1; k < key.operand_count; ++k) {
+      key.operand_type[k] = type;
+      key.operand_shape[k] = with(from, dim, sizes[k]);
+      key.shape[dim] += sizes[k];
+    }
+    return key;
+  };
+  check_key<&ops::concat, join(dtype::f32, {2, {100, 257}}, 0, 3, 0, 0)>();
+  check_key<&ops::concat, join(dtype::f32, {2, {100, 257}}, 1, 3, 100, 17)>();
+  check_key<&ops::concat, join(dtype::bf16, {3, {17, 3, 5}}, 1, 1, 4, 0)>();
+  check_key<&ops::concat, join(dtype::boolean, {1, {17}}, 0, 1, 4, 3)>();
+}
+
+TEST_CASE("kernels: gather and scatter_add look only at this device's rows", "[kernels]") {
+  check_lookup<dtype::f32, shape{2, {30, 257}}, shape{2, {17, 20}}, 0>();
+  check_lookup<dtype::f32, shape{2, {30, 3}}, shape{1, {100}}, 0>();
+  check_lookup<dtype::f64, shape{2, {3, 100}}, shape{1, {17}}, 1>();
+  check_lookup<dtype::bf16, shape{2, {30, 64}}, shape{1, {257}}, 0>();
+  check_lookup<dtype::i32, shape{3, {17, 100, 31}}, shape{1, {40}}, 1>();
+  check_lookup<dtype::f32, shape{2, {3000, 8}}, shape{1, {5000}}, 0>();
+  check_lookup<dtype::f32, shape{1, {17}}, shape{0, {}}, 0>();
+}
+
+TEST_CASE("kernels: an index of a padding row finds nothing", "[kernels]") {
+  constexpr kernel_key key = gather_key(dtype::f32, {2, {4, 3}}, {1, {5}}, 0);
+  const float table[]{0, 1, 2, 10, 11, 12, 20, 21, 22, 30, 31, 32};
+  const std::int32_t indices[]{7, 8, 9, 10, 6};
+  float result[15];
+  kernels::kernel_call call{.operand = {&table[0], &indices[0]}, .result = &result[0], .here = {7, 2}};
+  kernels::kernel<&ops::gather>::run<key>(call);
+  const float want[]{0, 1, 2, 10, 11, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+  CHECK(std::equal(&result[0], &result[0] + 15, &want[0]));
+
+  constexpr kernel_key back = scatter_key(dtype::f32, {2, {4, 3}}, {1, {5}}, 0);
+  float updates[15];
+  for (int i = 0; i < 15; ++i) updates[i] = static_cast<float>(i);
+  float sums[12];
+  kernels::kernel_call scatter{.operand = {&indices[0], &updates[0]}, .result = &sums[0], .here = {7, 2}};
+  kernels::kernel<&ops::scatter_add>::run<back>(scatter);
+  const float wanted[]{0, 1, 2, 3, 4, 5, 0, 0, 0, 0, 0, 0};
+  CHECK(std::equal(&sums[0], &sums[0] + 12, &wanted[0]));
+}
+
+TEST_CASE("kernels: reductions over any dimensions", "[kernels]") {
+  check_reduce_all<shape{1, {257}}, 1>();
+  check_reduce_all<shape{1, {100003}}, 1>();
+  check_reduce_all<shape{2, {100, 257}}, 1>();
+  check_reduce_all<shape{2, {100, 257}}, 2>();
+  check_reduce_all<shape{2, {100, 257}}, 3>();
+  check_reduce_all<shape{2, {30000, 3}}, 1>();
+  check_reduce_all<shape{2, {30000, 3}}, 2>();
+  check_reduce_all<shape{2, {40, 2500}}, 1>();
+  check_reduce_all<shape{3, {17, 100, 31}}, 2>();
+  check_reduce_all<shape{3, {17, 100, 31}}, 5>();
+  check_reduce_all<shape{4, {17, 3, 100, 31}}, 5>();
+  check_reduce_all<shape{4, {17, 3, 100, 31}}, 10>();
+  check_reduce_all<shape{3, {1, 1, 1}}, 7>();
+  check_reduce_all<shape{3, {1, 40, 1}}, 5>();
+  check_reduce<dtype::bf16, shape{2, {400, 257}}, 1>();
+  check_reduce<dtype::bf16, shape{2, {400, 257}}, 2>();
+  check_reduce<dtype::i32, shape{2, {400, 257}}, 1>();
+  check_reduce<dtype::i32, shape{2, {400, 257}}, 2, reduction::min>();
+  check_reduce<dtype::i32, shape{2, {400, 257}}, 3, reduction::max>();
+  check_reduce<dtype::boolean, shape{2, {400, 17}}, 2, reduction::prod>();
+  check_reduce<dtype::boolean, shape{2, {400, 17}}, 1, reduction::max>();
+  check_reduce<dtype::f32, shape{2, {400, 17}}, 2, reduction::prod>();
+  check_reduce<dtype::f32, shape{2, {400, 17}}, 1, reduction::min>(values::special);
+}
+
+TEST_CASE("kernels: broadcast repeats along new and stretched dimensions", "[kernels]") {
+  check_broadcast<dtype::f32, shape{1, {257}}, shape{2, {200, 257}}, 1>();
+  check_broadcast<dtype::f32, shape{1, {200}}, shape{2, {200, 257}}, 0>();
+  check_broadcast<dtype::f64, shape{0, {}}, shape{3, {17, 3, 5}}>();
+  check_broadcast<dtype::bf16, shape{3, {17, 1, 5}}, shape{3, {17, 300, 5}}, 0, 1, 2>();
+  check_broadcast<dtype::boolean, shape{2, {17, 5}}, shape{4, {3, 17, 100, 5}}, 1, 3>();
+  check_broadcast<dtype::i32, shape{2, {1, 5}}, shape{3, {3, 17, 5}}, 1, 2>();
+}
+
+TEST_CASE("kernels: copies, constants and counting", "[kernels]") {
+  check_key<&ops::reshape, key_of(dtype::f32, {2, {300, 257}}, {2, {257, 300}})>();
+  check_key<&ops::copy, key_of(dtype::bf16, {1, {17}}, {1, {17}})>();
+  check_key<&ops::stop_gradient, key_of(dtype::boolean, {1, {17}}, {1, {17}})>({.in_place = true});
+  constexpr auto made = [](dtype type, extents to, int along) {
+    kernel_key key = key_of(type, {}, to, along);
+    key.operand_count = 0;
+    return key;
+  };
+  check_key<&ops::constant, made(dtype::f32, {2, {300, 257}}, 0)>({.scalar = -2.5});
+  check_key<&ops::constant, made(dtype::i32, {1, {17}}, 0)>({.scalar = 3});
+  check_key<&ops::iota, made(dtype::f32, {2, {300, 257}}, 0)>({.here = {-40, 300}});
+  check_key<&ops::iota, made(dtype::i32, {2, {300, 257}}, 1)>({.here = {-40, 300}});
+  check_key<&ops::iota, made(dtype::bf16, {3, {3, 17, 5}}, 1)>({.here = {1000, 300}});
+}
+
+TEST_CASE("kernels: mask fills what is not real", "[kernels]") {
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const bool in_place : {false, true}) {
+    for (const std::int64_t real : {0, 1, 60, 100}) {
+      const run_options options{.scalar = -inf, .here = {0, real}, .in_place = in_place};
+      check_key<&ops::mask, key_of(dtype::f32, {2, {100, 400}}, {2, {100, 400}}, 0)>(options);
+      check_key<&ops::mask, key_of(dtype::f32, {3, {17, 100, 30}}, {3, {17, 100, 30}}, 1)>(options);
+      check_key<&ops::mask, key_of(dtype::bf16, {2, {17, 100}}, {2, {17, 100}}, 1)>(options);
+    }
+  }
+}
+
+TEST_CASE("kernels: einsum", "[kernels]") {
+  check_key<&ops::einsum, einsum_key(dtype::f32, "bm", "mh", "bh", {2, {100, 40}}, {2, {40, 17}}, {2, {100, 17}})>(
+      {.terms = 40});
+  check_key<&ops::einsum, einsum_key(dtype::f64, "bshd", "bthd", "bhst", {4, {2, 17, 3, 8}}, {4, {2, 20, 3, 8}},
+                                     {4, {2, 3, 17, 20}})>({.terms = 40});
+  check_key<&ops::einsum, einsum_key(dtype::bf16, "bm", "hm", "hb", {2, {10, 40}}, {2, {17, 40}}, {2, {17, 10}})>(
+      {.terms = 1000});
+  check_key<&ops::einsum, einsum_key(dtype::f32, "i", "j", "ij", {1, {100}}, {1, {17}}, {2, {100, 17}})>();
+  check_key<&ops::einsum, einsum_key(dtype::f32, "ij", "ij", "", {2, {100, 17}}, {2, {100, 17}}, {0, {}})>(
+      {.terms = 1000});
+  check_key<&ops::einsum, einsum_key(dtype::i32, "bm", "mh", "hb", {2, {100, 40}}, {2, {40, 17}}, {2, {17, 100}})>();
+}

@@ -1,0 +1,229 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+// timeout: 300
+
+#include "reshard_layouts.hpp"
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <iostream>
+#include <limits>
+#include <optional>
+#include <tuple>
+
+namespace {
+
+using namespace reshard_checks;
+
+/// What plans are compared by: bytes (with latency), collectives, axes sliced by.
+using cost = std::tuple<std::int64_t, int, int>;
+
+cost operator+(const cost& a, const cost& b) {
+  return {std::get<0>(a) + std::get<0>(b), std::get<1>(a) + std::get<1>(b), std::get<2>(a) + std::get<2>(b)};
+}
+
+constexpr cost unreachable{std::numeric_limits<std::int64_t>::max() / 4, 0, 0};
+
+// The cost model once more, written as the definition of each move and without a line of the planner's: a pair of
+// placements in, the cost of the one step between them out.
+struct move_model {
+  mesh_shape mesh;
+  extents shape;
+  std::int64_t latency = 0;
+
+  std::int64_t parts(axis_mask axes) const {
+    std::int64_t n = 1;
+    for (int axis = 0; axis < mesh.rank; ++axis) n *= (axes >> axis & 1U) != 0 ? mesh.size[axis] : 1;
+    return n;
+  }
+  // Device 0 holds the first and so the largest part of everything.
+  std::int64_t buffer_bytes(const sharding& s) const {
+    std::int64_t bytes = 4;
+    for (int d = 0; d < shape.rank; ++d) bytes *= local_interval(mesh, shape[d], s.dim[d], 0).size;
+    return bytes;
+  }
+  cost paid(std::int64_t numerator, std::int64_t denominator = 1) const {
+    return {(numerator + denominator - 1) / denominator + latency, 1, 0};
+  }
+  bool only_who_holds_what_changes(const sharding& s, const sharding& t) const {
+    for (int d = 0; d < s.rank; ++d) {
+      const auto sorted = [&](axis_list axes) {
+        std::vector<std::pair<std::int64_t, std::int64_t>> held(static_cast<std::size_t>(parts(axes.mask())));
+        for (int device = 0; device < mesh.devices(); ++device) {
+          const interval i = local_interval(mesh, shape[d], axes, device);
+          held[static_cast<std::size_t>(mesh.position(device, axes))] = {i.start, i.size};
+        }
+        return held;
+      };
+      if (sorted(s.dim[d]) != sorted(t.dim[d])) return false;
+    }
+    return true;
+  }
+
+  std::optional<cost> step(const sharding& s, const sharding& t) const {
+    std::vector<int> changed;
+    for (int d = 0; d < s.rank; ++d) {
+      if (s.dim[d] != t.dim[d]) changed.push_back(d);
+    }
+    const std::int64_t local = buffer_bytes(s);
+    if (s.unreduced != t.unreduced) {
+      if ((t.unreduced & ~s.unreduced) != 0) return {};
+      const axis_mask reduced = s.unreduced & ~t.unreduced;
+      const std::int64_t n = parts(reduced);
+      if (changed.empty()) return paid(2 * local * (n - 1), n);
+      const int d = changed[0];
+      if (changed.size() > 1 || !t.dim[d].starts_with(s.dim[d])) return {};
+      if (t.dim[d].without_first(s.dim[d].size()).mask() != reduced) return {};
+      return paid(local * (n - 1), n);
+    }
+    std::optional<cost> best;
+    const auto consider = [&](const cost& c) { best = best ? std::min(*best, c) : c; };
+    if (changed.size() == 1) {
+      const axis_list a = s.dim[changed[0]];
+      const axis_list b = t.dim[changed[0]];
+      if (a.starts_with(b)) consider(paid(local * (parts(a.without_first(b.size()).mask()) - 1)));
+      if (b.starts_with(a) && b.size() == a.size() + 1) consider({0, 0, 1});
+    }
+    if (changed.size() == 2) {
+      for (const auto& [i, j] : {std::pair{changed[0], changed[1]}, std::pair{changed[1], changed[0]}}) {
+        if (!s.dim[i].starts_with(t.dim[i])) continue;
+        const axis_list moved = s.dim[i].without_first(t.dim[i].size());
+        const std::int64_t n = parts(moved.mask());
+        if (s.dim[j].followed_by(moved) == t.dim[j]) consider(paid(local * (n - 1), n));
+      }
+    }
+    if (only_who_holds_what_changes(s, t)) consider(paid(local));
+    return best;
+  }
+};
+
+struct edge {
+  int from = 0;
+  int to = 0;
+  cost price;
+};
+
+std::vector<edge> edges_of(const move_model& model, const std::vector<sharding>& layouts) {
+  std::vector<edge> edges;
+  for (int i = 0; i < static_cast<int>(layouts.size()); ++i) {
+    for (int j = 0; j < static_cast<int>(layouts.size()); ++j) {
+      if (i == j) continue;
+      const auto price = model.step(layouts[static_cast<std::size_t>(i)], layouts[static_cast<std::size_t>(j)]);
+      if (price) edges.push_back({i, j, *price});
+    }
+  }
+  return edges;
+}
+
+std::vector<cost> cheapest_from(int source, std::size_t count, const std::vector<edge>& edges) {
+  std::vector<cost> best(count, unreachable);
+  best[static_cast<std::size_t>(source)] = {0, 0, 0};
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const edge& e : edges) {
+      const cost reached = best[static_cast<std::size_t>(e.from)] + e.price;
+      if (reached >= best[static_cast<std::size_t>(e.to)]) continue;
+      best[static_cast<std::size_t>(e.to)] = reached;
+      changed = true;
+    }
+  }
+  return best;
+}
+
+cost cost_of(const reshard_plan& plan, std::int64_t latency) {
+  cost total{plan.bytes, 0, 0};
+  for (int i = 0; i < plan.count; ++i) {
+    const bool slice = plan.step[i].kind == collective::local_slice;
+    total = total + (slice ? cost{0, 0, std::popcount(plan.step[i].axes)} : cost{latency, 1, 0});
+  }
+  return total;
+}
+
+/// What the device that lacks most of its new shard has to receive at the least, for a tensor without pending sums.
+std::int64_t bytes_missing(const mesh_shape& mesh, const extents& shape, const sharding& from, const sharding& to) {
+  std::int64_t most = 0;
+  for (int device = 0; device < mesh.devices(); ++device) {
+    const detail::tensor_box wanted = detail::box_of(mesh, shape, to, device);
+    const detail::tensor_box held = detail::box_of(mesh, shape, from, device);
+    most = std::max(most, detail::elements_of(wanted, shape.rank) - detail::common_elements(wanted, held, shape.rank));
+  }
+  return 4 * most;
+}
+
+struct worst_case {
+  double ratio = 1;
+  std::string where;
+  int pairs = 0;
+  int at_minimum = 0;
+};
+
+void check_all_pairs(const mesh_shape& mesh, const extents& shape, std::int64_t latency, worst_case& worst) {
+  const std::vector<sharding> layouts = all_layouts(mesh, shape.rank);
+  const move_model model{mesh, shape, latency};
+  const std::vector<edge> edges = edges_of(model, layouts);
+  for (std::size_t i = 0; i < layouts.size(); ++i) {
+    const std::vector<cost> best = cheapest_from(static_cast<int>(i), layouts.size(), edges);
+    for (std::size_t j = 0; j < layouts.size(); ++j) {
+      if (!reachable(layouts[i], layouts[j])) continue;
+      const reshard_plan plan = plan_reshard(mesh, shape, dtype::f32, layouts[i], layouts[j], latency);
+      INFO(text_of(mesh, shape, layouts[i], layouts[j]) << ", latency " << latency);
+      INFO(text_of(mesh, plan));
+      if (i == j) {
+        REQUIRE(plan.count == 0);
+      } else {
+        REQUIRE(plan.step[plan.count - 1].after.same_layout(layouts[j]));
+      }
+      REQUIRE(cost_of(plan, latency) == best[j]);
+      REQUIRE(reshard_bytes(mesh, shape, dtype::f32, layouts[i], layouts[j], latency) == plan.bytes);
+      if (layouts[i].unreduced != layouts[j].unreduced) continue;
+      const std::int64_t minimum = bytes_missing(mesh, shape, layouts[i], layouts[j]);
+      ++worst.pairs;
+      if (plan.bytes <= minimum) ++worst.at_minimum;
+      if (minimum == 0 || static_cast<double>(plan.bytes) <= worst.ratio * static_cast<double>(minimum)) continue;
+      worst.ratio = static_cast<double>(plan.bytes) / static_cast<double>(minimum);
+      worst.where = text_of(mesh, shape, layouts[i], layouts[j]) + ": " + text_of(mesh, plan);
+    }
+  }
+}
+
+void report(const char* what, const worst_case& worst) {
+  std::cout << what << ": " << worst.pairs << " reshards without sums, " << worst.at_minimum
+            << " send no more than the neediest device lacks, the worst sends " << worst.ratio << " times that ("
+            << worst.where << ")\n";
+}
+
+TEST_CASE("every plan is a cheapest path through the graph of all placements", "[reshard]") {
+  worst_case even;
+  worst_case uneven;
+  for (const std::int64_t latency : {0, 7, 100000}) {
+    for (const auto& mesh : {mesh_of({2}), mesh_of({4}), mesh_of({2, 2}), mesh_of({2, 3}), mesh_of({4, 2})}) {
+      for (const auto& shape : {shape_of({24}), shape_of({24, 48}), shape_of({24, 24, 48})}) {
+        check_all_pairs(mesh, shape, latency, even);
+      }
+      for (const auto& shape : {shape_of({7}), shape_of({1}), shape_of({7, 5}), shape_of({24, 5}), shape_of({2, 1, 4}),
+                                shape_of({3, 5, 2})}) {
+        check_all_pairs(mesh, shape, latency, uneven);
+      }
+    }
+  }
+  report("even splits", even);
+  report("uneven splits", uneven);
+}
+
+TEST_CASE("plans on eight devices in three axes are cheapest paths too", "[reshard]") {
+  worst_case even;
+  worst_case uneven;
+  const auto mesh = mesh_of({2, 2, 2});
+  check_all_pairs(mesh, shape_of({16}), 0, even);
+  check_all_pairs(mesh, shape_of({16, 8}), 0, even);
+  check_all_pairs(mesh, shape_of({16, 8}), 50, even);
+  check_all_pairs(mesh, shape_of({8, 8, 8}), 0, even);
+  check_all_pairs(mesh, shape_of({7, 5}), 0, uneven);
+  report("even splits on 2x2x2", even);
+  report("uneven splits on 2x2x2", uneven);
+}
+
+}  // namespace
