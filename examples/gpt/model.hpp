@@ -49,28 +49,22 @@ template <class Config> struct trees {
   static constexpr int hidden = Config::hidden;
 
   template <class Leaf> struct norm {
-    BOOST_HANA_DEFINE_STRUCT(norm,
-      (ep::leaf<Leaf, tensor<width>>, gain),
-      (ep::leaf<Leaf, tensor<width>>, bias));
+    BOOST_HANA_DEFINE_STRUCT(norm, (ep::leaf<Leaf, tensor<width>>, gain), (ep::leaf<Leaf, tensor<width>>, bias));
   };
 
   template <class Leaf> struct to_heads {
-    BOOST_HANA_DEFINE_STRUCT(to_heads,
-      (ep::leaf<Leaf, tensor<width, heads, head_dim>>, weight));
+    BOOST_HANA_DEFINE_STRUCT(to_heads, (ep::leaf<Leaf, tensor<width, heads, head_dim>>, weight));
   };
   template <class Leaf> struct to_heads_with_bias {
-    BOOST_HANA_DEFINE_STRUCT(to_heads_with_bias,
-      (ep::leaf<Leaf, tensor<width, heads, head_dim>>, weight),
-      (ep::leaf<Leaf, tensor<heads, head_dim>>, bias));
+    BOOST_HANA_DEFINE_STRUCT(to_heads_with_bias, (ep::leaf<Leaf, tensor<width, heads, head_dim>>, weight),
+                             (ep::leaf<Leaf, tensor<heads, head_dim>>, bias));
   };
   template <class Leaf> struct from_heads {
-    BOOST_HANA_DEFINE_STRUCT(from_heads,
-      (ep::leaf<Leaf, tensor<heads, head_dim, width>>, weight));
+    BOOST_HANA_DEFINE_STRUCT(from_heads, (ep::leaf<Leaf, tensor<heads, head_dim, width>>, weight));
   };
   template <class Leaf> struct from_heads_with_bias {
-    BOOST_HANA_DEFINE_STRUCT(from_heads_with_bias,
-      (ep::leaf<Leaf, tensor<heads, head_dim, width>>, weight),
-      (ep::leaf<Leaf, tensor<width>>, bias));
+    BOOST_HANA_DEFINE_STRUCT(from_heads_with_bias, (ep::leaf<Leaf, tensor<heads, head_dim, width>>, weight),
+                             (ep::leaf<Leaf, tensor<width>>, bias));
   };
   template <class Leaf>
   using project_in = std::conditional_t<Config::attention_bias, to_heads_with_bias<Leaf>, to_heads<Leaf>>;
@@ -78,45 +72,32 @@ template <class Config> struct trees {
   using project_out = std::conditional_t<Config::attention_bias, from_heads_with_bias<Leaf>, from_heads<Leaf>>;
 
   template <class Leaf> struct to_hidden {
-    BOOST_HANA_DEFINE_STRUCT(to_hidden,
-      (ep::leaf<Leaf, tensor<width, hidden>>, weight),
-      (ep::leaf<Leaf, tensor<hidden>>, bias));
+    BOOST_HANA_DEFINE_STRUCT(to_hidden, (ep::leaf<Leaf, tensor<width, hidden>>, weight),
+                             (ep::leaf<Leaf, tensor<hidden>>, bias));
   };
   template <class Leaf> struct from_hidden {
-    BOOST_HANA_DEFINE_STRUCT(from_hidden,
-      (ep::leaf<Leaf, tensor<hidden, width>>, weight),
-      (ep::leaf<Leaf, tensor<width>>, bias));
+    BOOST_HANA_DEFINE_STRUCT(from_hidden, (ep::leaf<Leaf, tensor<hidden, width>>, weight),
+                             (ep::leaf<Leaf, tensor<width>>, bias));
   };
 
   template <class Leaf> struct block {
-    BOOST_HANA_DEFINE_STRUCT(block,
-      (norm<Leaf>, attention_norm),
-      (project_in<Leaf>, query),
-      (project_in<Leaf>, key),
-      (project_in<Leaf>, value),
-      (project_out<Leaf>, output),
-      (norm<Leaf>, mlp_norm),
-      (to_hidden<Leaf>, up),
-      (from_hidden<Leaf>, down));
+    BOOST_HANA_DEFINE_STRUCT(block, (norm<Leaf>, attention_norm), (project_in<Leaf>, query), (project_in<Leaf>, key),
+                             (project_in<Leaf>, value), (project_out<Leaf>, output), (norm<Leaf>, mlp_norm),
+                             (to_hidden<Leaf>, up), (from_hidden<Leaf>, down));
   };
 
   /// All layers' parameters stacked, so that the compiler sees one layer whatever their number.
   template <class Leaf> using all_blocks = block<ep::stacked<Leaf, Config::layers>>;
 
   template <class Leaf> struct tied {
-    BOOST_HANA_DEFINE_STRUCT(tied,
-      (ep::leaf<Leaf, tensor<Config::vocabulary, width>>, token),
-      (ep::leaf<Leaf, tensor<Config::context, width>>, position),
-      (all_blocks<Leaf>, blocks),
-      (norm<Leaf>, final_norm));
+    BOOST_HANA_DEFINE_STRUCT(tied, (ep::leaf<Leaf, tensor<Config::vocabulary, width>>, token),
+                             (ep::leaf<Leaf, tensor<Config::context, width>>, position), (all_blocks<Leaf>, blocks),
+                             (norm<Leaf>, final_norm));
   };
   template <class Leaf> struct untied {
-    BOOST_HANA_DEFINE_STRUCT(untied,
-      (ep::leaf<Leaf, tensor<Config::vocabulary, width>>, token),
-      (ep::leaf<Leaf, tensor<Config::context, width>>, position),
-      (all_blocks<Leaf>, blocks),
-      (norm<Leaf>, final_norm),
-      (ep::leaf<Leaf, tensor<width, Config::vocabulary>>, head));
+    BOOST_HANA_DEFINE_STRUCT(untied, (ep::leaf<Leaf, tensor<Config::vocabulary, width>>, token),
+                             (ep::leaf<Leaf, tensor<Config::context, width>>, position), (all_blocks<Leaf>, blocks),
+                             (norm<Leaf>, final_norm), (ep::leaf<Leaf, tensor<width, Config::vocabulary>>, head));
   };
 
   using optimizer = std::conditional_t<Config::tied_embedding, ep::nn::adamw<tied>, ep::nn::adamw<untied>>;
@@ -124,8 +105,8 @@ template <class Config> struct trees {
 
 /// The model's parameters, and what the training step carries on: parameters, both moments and the step's number.
 template <class Config, class Leaf>
-using parameters =
-    std::conditional_t<Config::tied_embedding, typename trees<Config>::template tied<Leaf>, typename trees<Config>::template untied<Leaf>>;
+using parameters = std::conditional_t<Config::tied_embedding, typename trees<Config>::template tied<Leaf>,
+                                      typename trees<Config>::template untied<Leaf>>;
 template <class Config, class Leaf> using state = typename trees<Config>::optimizer::template state<Leaf>;
 
 /// How a parameter starts (GPT-2, section 2.3): what is added to the residual stream is scaled down, so that the sum
@@ -143,7 +124,7 @@ template <class Data = ep::none, class Model = ep::none> struct megatron {
   static constexpr auto residual(const auto& x, ep::source_line where = ep::source_line::current()) {
     return place<Data, ep::none, ep::none>(x, where);
   }
-  /// [batch, sequence, heads, head_dim]
+  /// [batch, sequence, heads, head_dim]; key and value follow the query
   static constexpr auto heads(const auto& x, ep::source_line where = ep::source_line::current()) {
     return place<Data, ep::none, Model, ep::none>(x, where);
   }
@@ -187,9 +168,9 @@ template <class Layout> struct transformer_block {
   constexpr auto operator()(const auto& x, const auto& layer) const {
     const auto a = ep::nn::layer_norm(x, layer.attention_norm.gain, layer.attention_norm.bias);
     const auto query = Layout::heads(project<"bsw,whd->bshd">(a, layer.query));  // f32[b@data, s, h@model, d]
-    const auto key = project<"bsw,whd->bshd">(a, layer.key);
+    const auto key = project<"bsw,whd->bshd">(a, layer.key);                     // as the query, by completion
     const auto value = project<"bsw,whd->bshd">(a, layer.value);
-    const auto mixed = ep::nn::causal_attention(query, key, value);  // f32[b@data, s, h@model, d]
+    const auto mixed = ep::nn::causal_attention(query, key, value);                      // f32[b@data, s, h@model, d]
     const auto y = Layout::residual(x + project<"bshd,hdw->bsw">(mixed, layer.output));  // f32[b@data, s, w]
     const auto m = ep::nn::layer_norm(y, layer.mlp_norm.gain, layer.mlp_norm.bias);
     const auto hidden = Layout::hidden(ep::nn::dense(m, layer.up.weight, layer.up.bias));  // f32[b@data, s, 4w@model]
@@ -251,11 +232,11 @@ template <class Config, class Layout = megatron<>> struct loss {
 /// One step of training: (state, tokens, targets, learning rate) -> (next state, loss before the step).
 ///
 ///     using step = ep::program<mesh, gpt::train_step<config, gpt::megatron<data, model>>,
-///                              ep::donated<gpt::state<config, ep::spec>>, config::tokens, config::tokens, config::rate>;
+///                              ep::donated<gpt::state<config, ep::spec>>, config::tokens, config::tokens,
+///                              config::rate>;
 template <class Config, class Layout = megatron<>> struct train_step {
   constexpr auto operator()(const auto& state, const auto& tokens, const auto& targets, const auto& rate) const {
-    const auto [value, gradient] =
-        ep::value_and_grad(loss<Config, Layout>{})(state.parameters, tokens, targets);
+    const auto [value, gradient] = ep::value_and_grad(loss<Config, Layout>{})(state.parameters, tokens, targets);
     const auto next = ep::nn::adamw_step(state, gradient, rate, Config::optimizer, typename Layout::state{});
     return ep::results(next, value);
   }

@@ -20,7 +20,8 @@ namespace espalier::test {
   return shape;
 }
 
-/// Random numbers that are the same on every platform: the standard's distributions are not.
+/// Random numbers that are the same on every platform: the standard's distributions are not. (Nor is the order in
+/// which a call's arguments are evaluated, so no call draws two.)
 class random_source {
  public:
   explicit random_source(std::uint32_t seed) : engine_(seed) {}
@@ -70,6 +71,12 @@ struct random_graph_options {
   bool irregular = true;
   /// Not where gradients are compared with differences, which see through it.
   bool stop_gradients = true;
+  /// Products, maxima and minima along dimensions, integer indices as arguments, and conversions.
+  bool more_ops = false;
+  std::vector<std::int64_t> sizes{1, 2, 3, 4, 4, 6};
+  /// Where this is a mesh, that share of the values is annotated with shardings on it.
+  mesh_shape mesh{};
+  double annotated = 0;
 };
 
 /// Makes random well-formed programs: elementwise ops, reductions, broadcasts, reshapes, transpositions, einsums,
@@ -90,6 +97,12 @@ class graph_generator {
     }
     add_ops(options_.instructions, 0);
     builder& b = program_.code;
+    if (options_.mesh.rank > 0 && random_.chance(0.5)) {
+      // Not the last value alone: what is computed before should not all be dead code.
+      int sum = total(values_.back());
+      for (int k = 0; k < 3; ++k) sum = emit::add(b, sum, total(any_value()));
+      values_.push_back(sum);
+    }
     const int loss = total(values_.back());
     emit::result(b, loss, 0);
     emit::result(b, values_.back(), 1);
@@ -107,12 +120,34 @@ class graph_generator {
   [[nodiscard]] extents random_shape(int low_rank, int high_rank) {
     extents shape;
     const int rank = random_.integer(low_rank, high_rank);
-    for (int d = 0; d < rank; ++d) shape.append(random_.one_of(std::vector<std::int64_t>{1, 2, 3, 4, 4, 6}));
+    for (int d = 0; d < rank; ++d) shape.append(random_.one_of(options_.sizes));
     return shape;
+  }
+
+  [[nodiscard]] bool wants_annotation() { return options_.mesh.rank > 0 && random_.chance(options_.annotated); }
+
+  /// Any sharding: axes in any order on any dimensions, open and closed ones, axes to stay replicated on.
+  [[nodiscard]] int random_annotation(const extents& shape) {
+    sharding made = sharding::whole(shape.rank);
+    std::vector<int> axes;
+    for (int a = 0; a < options_.mesh.rank; ++a) axes.push_back(a);
+    while (!axes.empty()) {
+      const auto at = static_cast<std::size_t>(random_.integer(0, static_cast<int>(axes.size()) - 1));
+      const int axis = axes[at];
+      axes.erase(axes.begin() + static_cast<std::ptrdiff_t>(at));
+      const int where = random_.integer(-2, shape.rank - 1);
+      if (where >= 0) made.dim[where] = made.dim[where].with(axis);
+      if (where == -2 && random_.chance(0.2)) made.replicated |= bit_of(axis);
+    }
+    for (int d = 0; d < shape.rank; ++d) {
+      if (random_.chance(0.4)) made.open |= 1U << static_cast<unsigned>(d);
+    }
+    return program_.code.annotate(shape, made);
   }
 
   int add_argument(const tensor_value& data, dtype type) {
     const int id = emit::argument(program_.code, type, data.shape, static_cast<int>(program_.arguments.size()));
+    if (wants_annotation()) program_.code[id].annotation = random_annotation(data.shape);
     program_.arguments.push_back(data);
     return id;
   }
@@ -146,7 +181,8 @@ class graph_generator {
 
   void add_ops(int count, int depth) {
     for (int i = 0; i < count; ++i) {
-      const int made = add_op(depth);
+      int made = options_.more_ops && random_.chance(0.15) ? add_another_op() : add_op(depth);
+      if (made >= 0 && wants_annotation()) made = annotated(made);
       if (made >= 0 && program_.code[made].shape.rank <= 4 && program_.code[made].shape.elements() <= 400) {
         values_.push_back(made);
       }
@@ -171,7 +207,7 @@ class graph_generator {
       case 9: return reshape(x);
       case 10: return einsum(x);
       case 11: return options_.loops && depth < 2 ? scan(depth) : -1;
-      case 12: return emit::select(b, emit::compare(b, ops::less, any_fixed(shape), x), like(x), x);
+      case 12: return choice(x);
       case 13: return slice(x, dim);
       case 14: return shape.rank > 0 ? concat(x, dim) : -1;
       case 15: return lookup(x, dim);
@@ -179,8 +215,63 @@ class graph_generator {
     }
   }
 
+  int annotated(int id) {
+    const op_info& op = random_.chance(0.85) ? ops::shard : ops::reshard;
+    return emit::annotated(program_.code, op, id, random_annotation(program_.code[id].shape));
+  }
+
+  int add_another_op() {
+    builder& b = program_.code;
+    const int x = any_value();
+    const extents shape = b[x].shape;
+    const auto kind = random_.one_of(std::vector<reduction>{reduction::prod, reduction::max, reduction::min});
+    const int dim = shape.rank > 0 ? random_.integer(0, shape.rank - 1) : 0;
+    switch (random_.integer(0, 6)) {
+      case 0: return bounded(emit::reduce(b, kind, x, random_.integer(0, (1 << shape.rank) - 1)));
+      case 1: {
+        if (shape.rank == 0) return -1;
+        const int rows =
+            add_argument(random_integers(random_, random_shape(1, 2), 0, static_cast<int>(shape[dim]) - 1), dtype::i32);
+        return emit::gather(b, x, rows, dim);
+      }
+      case 2: {
+        if (shape.rank == 0) return -1;
+        const int rows =
+            add_argument(random_integers(random_, random_shape(1, 2), 0, static_cast<int>(shape[dim]) - 1), dtype::i32);
+        const int found = emit::gather(b, x, rows, dim);
+        return b[found].shape.elements() > 400 ? -1 : emit::scatter_add(b, shape, rows, found, dim);
+      }
+      case 3: {
+        if (shape.rank == 0) return -1;
+        // A sum of integers, exact in any order.
+        const int index = emit::iota(b, dtype::i32, shape, dim);
+        const int sum = emit::reduce(b, random_.chance(0.5) ? reduction::sum : kind, index,
+                                     random_.integer(1, (1 << shape.rank) - 1));
+        return bounded(emit::scale(b, emit::convert(b, sum, dtype::f32), 0.01));
+      }
+      case 4: {
+        if (shape.rank == 0) return -1;
+        const int index = emit::convert(b, emit::iota(b, dtype::i32, shape, dim), dtype::f32);
+        const int hit = emit::compare(b, ops::less_equal, index, any_fixed(shape));
+        return emit::keep_where(b, hit, x);
+      }
+      case 5: return emit::divide(b, x, emit::add(b, b.append(ops::exp, b[x].type, shape, x), like(x)));
+      default: {
+        if (shape.rank == 0) return -1;
+        const int wide = shape[dim] < 20 ? static_cast<int>(shape[dim]) * 2 + random_.integer(0, 2) : -1;
+        return wide < 0 ? -1 : emit::pad(b, x, dim, random_.integer(0, 1), wide, random_.integer(1, 2));
+      }
+    }
+  }
+
+  int choice(int x) {
+    builder& b = program_.code;
+    const int condition = emit::compare(b, ops::less, any_fixed(b[x].shape), x);
+    return emit::select(b, condition, like(x), x);
+  }
+
   /// A constant far from where values change their order under a small step.
-  [[nodiscard]] int any_fixed(const extents& shape) {
+  [[nodiscard]] int any_fixed(extents shape) {
     return emit::constant(program_.code, dtype::f32, shape, random_.one_of(std::vector<double>{-3, 3}));
   }
 

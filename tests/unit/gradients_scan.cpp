@@ -370,6 +370,43 @@ TEST_CASE("scan: second derivatives through a loop") {
              });
 }
 
+TEST_CASE("scan: second derivatives through nested loops") {
+  random_source random(15);
+  check_scan(
+      {random_tensor(random, extents_of({2})), random_tensor(random, extents_of({2, 2, 2})),
+       random_tensor(random, extents_of({2}))},
+      [](builder& b, const ids& a, const scan_writer& scan) {
+        const scanned made = scan(b, 2, {a[0]}, {a[1]}, [&](builder& c, const ids& carry, const ids& x) {
+          const int between = emit::multiply(c, carry[0], a[2]);
+          const scanned inner = scan(
+              c, 2, {carry[0]}, {x[0]},
+              [&](builder& d, const ids& inside, const ids& y) {
+                const int h = tanh(d, emit::multiply(d, inside[0], y[0]));
+                return scanned{{emit::multiply(d, h, between)}, {emit::multiply(d, h, a[2])}};
+              },
+              1);
+          return scanned{{emit::add(c, inner.carries[0], between)}, {inner.outputs[0]}};
+        });
+        const int row = flat(b, made);
+        const int loss = emit::reduce_sum(b, emit::multiply(b, row, row), 1);
+        int gradient[3]{-1, -1, -1};
+        differentiate(b, loss, a.data(), 3, gradient);
+        return flat(b, scanned{{gradient[0], gradient[1], gradient[2]}, {}});
+      },
+      2);
+}
+
+TEST_CASE("scan: the gradient of a loop's sum, where the cotangent is the same in all iterations") {
+  random_source random(16);
+  check_gradients({random_tensor(random, extents_of({3, 2})), random_tensor(random, extents_of({2}))},
+                  [](builder& b, const ids& a) {
+                    emit::loop_begin(b, 3, false, false);
+                    const int sum = emit::add(b, emit::loop_slice(b, a[0]), a[1]);
+                    emit::loop_end(b);
+                    return emit::loop_sum(b, sum);
+                  });
+}
+
 namespace {
 
 struct data : axis<"data", 1> {};

@@ -2,10 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-// The operators' annotations go first: math.hpp has a function of the same name as one of them.
-#include <espalier/ops/ops.hpp>
-
 #include <espalier/kernels/kernels.hpp>
+#include <espalier/ops/ops.hpp>
 
 #include <catch2/catch.hpp>
 
@@ -14,7 +12,6 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
-#include <new>
 #include <random>
 #include <string>
 #include <vector>
@@ -130,7 +127,7 @@ inline bool close_enough(double got, double want, dtype type, double terms = 1) 
   }
 }
 
-/// Runs the body with 1 and 2 threads.
+/// Runs the body with 1, 2 and 3 threads.
 template <class Body> void with_threads(Body body) {
 #if defined(_OPENMP)
   const int before = omp_get_max_threads();

@@ -98,7 +98,7 @@ decltype(auto) run_guarded(Comm& communicator, Body&& body) {
 
 }  // namespace espalier::comm
 
-namespace espalier::detail {
+namespace espalier::comm::detail {
 
 /// "%12 all_reduce (model.cpp:40)"; empty when nothing is known.
 [[nodiscard]] inline std::string describe(const comm::context* where) {
@@ -185,4 +185,4 @@ class byte_counters {
   std::vector<std::int64_t> sent_;
 };
 
-}  // namespace espalier::detail
+}  // namespace espalier::comm::detail

@@ -16,7 +16,7 @@
 #include <thread>
 #include <vector>
 
-namespace espalier::detail {
+namespace espalier::comm::detail {
 
 ESPALIER_ALWAYS_INLINE void pause_processor() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -143,7 +143,7 @@ struct shared_group {
   meeting_point finish;  // nobody needs anybody's buffers any more
 };
 
-}  // namespace espalier::detail
+}  // namespace espalier::comm::detail
 
 namespace espalier::comm {
 

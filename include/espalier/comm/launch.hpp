@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <initializer_list>
 
-namespace espalier::detail {
+namespace espalier::comm::detail {
 
 /// The value of the first of the variables that holds a number >= `least`, else `fallback`.
 template <class... Name>
@@ -20,7 +20,7 @@ template <class... Name>
   return fallback;
 }
 
-}  // namespace espalier::detail
+}  // namespace espalier::comm::detail
 
 namespace espalier::comm {
 

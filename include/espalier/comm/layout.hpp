@@ -128,7 +128,7 @@ struct element_range {
 
 }  // namespace espalier::comm
 
-namespace espalier::detail {
+namespace espalier::comm::detail {
 
 using comm::block;
 using comm::block_rank;
@@ -246,7 +246,7 @@ inline void pack_range(dtype type, void* packed, const void* source, const block
   });
 }
 
-}  // namespace espalier::detail
+}  // namespace espalier::comm::detail
 
 namespace espalier::comm {
 

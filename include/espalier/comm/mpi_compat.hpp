@@ -22,7 +22,7 @@
 
 #include <thread>
 
-namespace espalier::detail {
+namespace espalier::comm::detail {
 
 // Predefined handles are casts of integers (MPICH) or of object addresses (Open MPI) inside macros of C headers: named
 // once here, so that no cast of theirs is expanded, and warned about, in code of ours.
@@ -39,4 +39,4 @@ inline int machine_processors() {
 #endif
 }
 
-}  // namespace espalier::detail
+}  // namespace espalier::comm::detail

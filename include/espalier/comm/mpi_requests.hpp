@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-namespace espalier::detail {
+namespace espalier::comm::detail {
 
 /// Throws `comm_error` with MPI's own text when `code` is an error.
 inline void check_mpi(int code, const char* routine, int rank, const comm::context* where) {
@@ -139,4 +139,4 @@ class request_table {
   std::vector<int> finished_;
 };
 
-}  // namespace espalier::detail
+}  // namespace espalier::comm::detail

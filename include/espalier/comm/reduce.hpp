@@ -18,7 +18,7 @@ namespace espalier::comm {
 
 }  // namespace espalier::comm
 
-namespace espalier::detail {
+namespace espalier::comm::detail {
 
 /// What partial results are kept in: a bf16 sum over many devices is rounded once, at its end.
 template <class T> struct term_sum { using type = T; };
@@ -52,7 +52,7 @@ void combine_run(Out* out, const A* a, const B* b, std::int64_t length) {
   }
 }
 
-}  // namespace espalier::detail
+}  // namespace espalier::comm::detail
 
 namespace espalier::comm {
 
@@ -83,7 +83,7 @@ struct contribution {
 
 }  // namespace espalier::comm
 
-namespace espalier::detail {
+namespace espalier::comm::detail {
 
 /// Elements reduced at a time: two scratch tiles, an accumulator and the output stay in the first-level cache.
 inline constexpr std::int64_t reduce_tile = 1024;
@@ -147,4 +147,4 @@ inline void reduce_range(dtype type, reduction kind, void* target, const block& 
   });
 }
 
-}  // namespace espalier::detail
+}  // namespace espalier::comm::detail

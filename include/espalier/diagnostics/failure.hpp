@@ -22,6 +22,12 @@ template <class Reason> struct failed : detail::failure_tag {
 
   constexpr failed() = default;
   constexpr explicit failed(source_line line) : where(line) {}
+
+  // What a model may ask of a tensor, or of results: an answer keeps the rest of the model from adding errors of its
+  // own to the one that counts.
+  static constexpr int rank = 0;
+  static constexpr int extent(int) { return 1; }
+  template <int> [[nodiscard]] constexpr const failed& get() const { return *this; }
 };
 
 template <class T>

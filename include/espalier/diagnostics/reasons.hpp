@@ -2,78 +2,261 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/detail/fixed_string.hpp>
-#include <espalier/graph/symbol.hpp>
-
 /// Why a program does not compile. Each reason is a type that carries the tensors involved, and one sentence that
-/// says what happened and what to do. `raise` holds the assertion: it is instantiated once, by `program`.
+/// says what happened and what to do; docs/errors.md explains each. `raise` holds the assertion: `program` needs its
+/// definition once, for the first mistake. An op of your own may bring its own reason: any template with such a
+/// member does.
 ///
-/// All names here appear in compiler messages, so they read as words.
+/// All names here appear in compiler messages, so they read as words. Two habits keep the messages short: `Where::ok`
+/// is all that is asserted, because clang prints the whole condition before the sentence; and no macro writes these
+/// classes, because compilers add a message for each macro they passed through.
 namespace espalier::why {
 
-template <class... Parts> inline constexpr bool no_error = false;
-
-/// A character that names something: an einsum label, a letter of a file's name.
+/// Letters that name something: an einsum label, an op.
 template <char... Letters> struct text {};
+template <char... Letters> struct op {};
 template <int Number> struct line {};
 template <int Value> struct dim {};
 template <int Value> struct extent {};
 template <int Value> struct count {};
-/// Where in the user's source.
-template <class File, class Line> struct at {};
+template <long long Value> struct bytes {};
+/// How many arguments a function takes, and how many it was given.
+template <int Count> struct takes {};
+template <int Count> struct given {};
+/// What a program needs, and what its budget allows.
+template <long long Value> struct needs {};
+template <long long Value> struct allowed {};
+template <long long Value> struct needs_bytes {};
+template <long long Value> struct allowed_bytes {};
+/// How a tensor is annotated, in the words of `shard<...>`.
+template <class... Entries> struct annotated {};
+/// The axes that a collective runs along.
+template <class... Axes> struct along {};
+/// Memory of one device for a tensor, and where the tensor is made.
+template <class Tensor, class Bytes, class Where> struct buffer {};
+struct no_buffer {};
 
-#define ESPALIER_REASON(name, sentence)                                       \
-  template <class... Details> struct name {                                   \
-    template <class Where> struct raise {                                     \
-      static_assert(no_error<name<Details...>, Where>, sentence);     \
-    };                                                                        \
-  }
+/// Where in the user's source: `at<line<17>, 'm', 'l', 'p', '.', 'h', 'p', 'p'>`.
+template <class Line, char... File> struct at {
+  static constexpr bool ok = false;
+};
+/// In the program's argument of this number, counted from 0.
+template <int Index> struct argument {
+  static constexpr bool ok = false;
+};
+/// In leaf number Index of all arguments, as for `argument_layout(Index)`: a tensor counts as one leaf.
+template <int Index> struct argument_leaf {
+  static constexpr bool ok = false;
+};
+/// In the program as a whole.
+struct program {
+  static constexpr bool ok = false;
+};
 
-ESPALIER_REASON(einsum_size_mismatch,
-                "einsum: the same label stands for two different sizes. Make the dimensions equal, or give them "
-                "different labels.");
-ESPALIER_REASON(einsum_wrong_rank,
-                "einsum: an operand has another number of dimensions than its labels. Write one label per dimension.");
-ESPALIER_REASON(einsum_wrong_operand_count,
-                "einsum: the formula names another number of operands than were given. Separate operands by commas.");
-ESPALIER_REASON(einsum_bad_formula,
-                "einsum: the formula is not of the form \"ab,bc->ac\": letters only, no letter twice in one term, "
-                "every letter of the result in some operand.");
-ESPALIER_REASON(matmul_size_mismatch,
-                "matmul: the last dimension of the first operand differs from the last but one of the second.");
-ESPALIER_REASON(shape_mismatch,
-                "elementwise: these shapes do not broadcast against each other. Counted from the right, two "
-                "dimensions must be equal or one of them 1.");
-ESPALIER_REASON(dtype_mismatch, "these tensors have different element types. Use convert<dtype> on one of them.");
-ESPALIER_REASON(wrong_rank, "the tensor has another number of dimensions than this op needs.");
-ESPALIER_REASON(no_such_dimension, "the tensor has no dimension of this number.");
-ESPALIER_REASON(reshape_size_mismatch, "reshape: the new shape holds another number of elements.");
-ESPALIER_REASON(bad_permutation, "transpose: name every dimension exactly once.");
-ESPALIER_REASON(out_of_bounds, "slice: the range leaves the dimension.");
-ESPALIER_REASON(concat_shape_mismatch, "concat: all dimensions except the joined one must be equal.");
-ESPALIER_REASON(indices_are_not_integers, "gather and one_hot need i32 indices.");
-ESPALIER_REASON(operand_is_not_floating, "this op needs a floating-point tensor. Use convert<dtype>.");
-ESPALIER_REASON(condition_is_not_boolean, "select: the condition must be a boolean tensor, such as a comparison.");
-ESPALIER_REASON(annotation_of_wrong_rank,
-                "shard: name one entry per dimension of the tensor: a mesh axis, axes<...>, none or open.");
-ESPALIER_REASON(unknown_mesh_axis, "shard: this axis does not belong to the program's mesh.");
-ESPALIER_REASON(axis_used_twice, "shard: one mesh axis cannot split two dimensions of the same tensor.");
-ESPALIER_REASON(conflicting_annotations,
-                "the same tensor is annotated with two different shardings. Remove one, or use reshard<...> where the "
-                "layout is meant to change.");
-ESPALIER_REASON(op_without_rule,
-                "this op has no partition rule, and the library never replicates silently. Give its op_info the "
-                "function `factors`.");
-ESPALIER_REASON(op_without_gradient,
-                "this op has no gradient rule. Give its op_info the function `gradient`, or use stop_gradient.");
-ESPALIER_REASON(pending_sum_dropped,
-                "this op is not linear, but one of its operands is annotated as a pending sum: the result would be "
-                "wrong. Reduce it first, with reshard<...>.");
-ESPALIER_REASON(loss_is_not_scalar, "value_and_grad: the function must return one floating-point scalar.");
-ESPALIER_REASON(carry_changes_type, "scan: the body must return a carry of the type it was given.");
-ESPALIER_REASON(stacked_sizes_differ, "scan: all stacked tensors need the same first dimension.");
-ESPALIER_REASON(not_a_tensor, "the program returned something that is not a tensor, a parameter struct or results<...>.");
-
-#undef ESPALIER_REASON
+// Products.
+template <class... Details> struct einsum_size_mismatch {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "einsum: the same label stands for two different sizes. Make the dimensions equal, or "
+                  "give them different labels.");
+  };
+};
+template <class... Details> struct einsum_wrong_rank {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "einsum: an operand has another number of dimensions than labels. Write one label per "
+                  "dimension.");
+  };
+};
+template <class... Details> struct einsum_wrong_operand_count {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "einsum: the formula names another number of operands than were given. Separate "
+                  "operands by commas, and give one tensor for each.");
+  };
+};
+template <class... Details> struct einsum_bad_formula {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "einsum: the formula is not of the form \"ab,bc->ac\": letters only, no letter twice in "
+                  "one term, every letter of the result in some operand.");
+  };
+};
+template <class... Details> struct matmul_size_mismatch {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "matmul: the last dimension of the first operand differs from the last but one of the "
+                  "second. Make them equal, or transpose an operand.");
+  };
+};
+// Element by element.
+template <class... Details> struct shape_mismatch {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "elementwise: these shapes do not broadcast against each other. Counted from the right, "
+                  "two dimensions must be equal, or one of them 1: reshape an operand.");
+  };
+};
+template <class... Details> struct dtype_mismatch {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "these tensors have different element types. Use convert<dtype> on one of them.");
+  };
+};
+template <class... Details> struct operand_is_not_floating {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "this op needs a floating-point tensor. Use convert<dtype>.");
+  };
+};
+template <class... Details> struct condition_is_not_boolean {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "a condition must be a boolean tensor. Compare first: x > 0.");
+  };
+};
+// Dimensions and indices.
+template <class... Details> struct wrong_rank {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "a tensor has another number of dimensions than this op needs. Use reshape to add or "
+                  "merge dimensions.");
+  };
+};
+template <class... Details> struct no_such_dimension {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "the tensor has no dimension of this number. They count from 0, or from -1 backwards.");
+  };
+};
+template <class... Details> struct reshape_size_mismatch {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "reshape: the new shape holds another number of elements. Choose extents with the same "
+                  "product.");
+  };
+};
+template <class... Details> struct bad_permutation {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "transpose: not a permutation. Name every dimension exactly once.");
+  };
+};
+template <class... Details> struct out_of_bounds {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "slice: the range leaves the dimension. Choose 0 <= start < stop <= extent.");
+  };
+};
+template <class... Details> struct concat_shape_mismatch {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "concat: the shapes differ in another dimension than the joined one. Make all others "
+                  "equal.");
+  };
+};
+template <class... Details> struct indices_are_not_integers {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "indices must be i32. Use convert<dtype::i32>, or swap the arguments.");
+  };
+};
+// Annotations, of values and of arguments.
+template <class... Details> struct annotation_of_wrong_rank {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "annotation: another number of entries than the tensor has dimensions. Write one per "
+                  "dimension: a mesh axis, axes<...>, none or open.");
+  };
+};
+template <class... Details> struct unknown_mesh_axis {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "annotation: this axis does not belong to the program's mesh. Add it to the mesh, or "
+                  "name one of the mesh's axes.");
+  };
+};
+template <class... Details> struct axis_used_twice {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "annotation: one mesh axis cannot split two dimensions of the same tensor. Use it once, "
+                  "and none or another axis elsewhere.");
+  };
+};
+template <class... Details> struct conflicting_annotations {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "two annotations of the same tensor contradict each other. Remove one of the two lines, "
+                  "or use reshard<...> where the layout is meant to change.");
+  };
+};
+template <class... Details> struct pending_sum_dropped {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "this op is not linear, but its operand is annotated unreduced, a sum still to be "
+                  "carried out: the result would be wrong. Reduce it first, with reshard<...>.");
+  };
+};
+// Ops.
+template <class... Details> struct op_without_rule {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "this op has no partition rule, and nothing is replicated silently. Give its op_info "
+                  "the function `factors`.");
+  };
+};
+template <class... Details> struct op_without_gradient {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "this op has no gradient. Give its op_info the function `gradient`, or put "
+                  "stop_gradient before it.");
+  };
+};
+// Functions of functions.
+template <class... Details> struct loss_is_not_scalar {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "value_and_grad: the function must return one floating-point scalar. Reduce the loss "
+                  "with mean or sum.");
+  };
+};
+template <class... Details> struct carry_changes_type {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "scan: the body must return a carry of the type it was given. Convert or reshape what "
+                  "it returns.");
+  };
+};
+template <class... Details> struct stacked_sizes_differ {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "scan: all stacked tensors need the same first dimension, the number of iterations.");
+  };
+};
+// The program's border.
+template <class... Details> struct wrong_argument_count {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "program: the function takes another number of arguments. Name one argument type for "
+                  "each.");
+  };
+};
+template <class... Details> struct function_not_callable {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "program: the function cannot be called with tensors of these types. Change the "
+                  "argument types, or the function's parameters.");
+  };
+};
+template <class... Details> struct function_without_default {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "program: the function has no default constructor. Use a struct without members, or a "
+                  "lambda without captures; pass data as arguments.");
+  };
+};
+template <class... Details> struct argument_is_not_a_tensor {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "program: an argument must be a tensor type, sharded<...>, a parameter tree of these, "
+                  "or donated<...>: for example f32<64, 256>.");
+  };
+};
+template <class... Details> struct not_a_tensor {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "program: the function must return a tensor, a parameter tree, or results<...> of "
+                  "these.");
+  };
+};
+// Budgets, see program/budget.hpp.
+template <class... Details> struct too_many_collectives {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "budget: this line needs one more collective of this kind than the budget allows. "
+                  "Annotate the tensors before it so that their layouts fit together, or raise the limit.");
+  };
+};
+template <class... Details> struct too_many_bytes {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "budget: collectives of this kind send more bytes per device than the budget allows; "
+                  "the largest stands here. Annotate the tensors before it so that their layouts fit "
+                  "together, or raise the limit.");
+  };
+};
+template <class... Details> struct does_not_fit {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "budget: a device needs more memory than the budget allows; the largest buffer stands "
+                  "here. Split it over another mesh axis, use recompute in scan, or raise the limit.");
+  };
+};
 
 }  // namespace espalier::why

@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/fixed_string.hpp>
 #include <espalier/diagnostics/reasons.hpp>
+#include <espalier/diagnostics/source_line.hpp>
 
 #include <cstddef>
 #include <utility>
@@ -13,24 +15,38 @@ namespace espalier::detail {
 [[nodiscard]] constexpr const char* base_name(const char* path) {
   const char* name = path;
   for (const char* c = path; *c != '\0'; ++c) {
-    if (*c == '/') name = c + 1;
+    if (*c == '/' || *c == '\\') name = c + 1;
   }
   return name;
 }
 
-/// A line of source as a type, spelled in letters: the one form that every compiler prints readably.
-template <class Line> struct spelled {
-  static constexpr source_line value = Line::value;
-  static constexpr int length = length_of(base_name(value.file));
-  template <std::size_t... I> static why::text<base_name(value.file)[I]...> letters(std::index_sequence<I...>);
-  using file = decltype(letters(std::make_index_sequence<static_cast<std::size_t>(length)>{}));
-  using type = why::at<file, why::line<value.line>>;
+/// Text as a type, spelled in letters: the one form that every compiler prints readably. `Source::value` is the text;
+/// `Spelled` collects its letters.
+template <class Source, template <char...> class Spelled> struct spelled_text {
+  template <std::size_t... I> static Spelled<Source::value[I]...> letters(std::index_sequence<I...>);
+  using type = decltype(letters(std::make_index_sequence<static_cast<std::size_t>(length_of(Source::value))>{}));
 };
 
-/// Raises the error: the reason's own assertion, with the place in its type. `Line::value` is a source_line.
-template <class Reason, class Line> struct report {
-  using raised = typename Reason::template raise<typename spelled<Line>::type>;
-  static constexpr bool value = sizeof(raised) > 0;
+template <class Line> struct file_of_line {
+  static constexpr const char* value = base_name(Line::value.file);
+};
+template <int Number> struct line_in {
+  template <char... File> using file = why::at<why::line<Number>, File...>;
+};
+/// A line of source as a type: `at<line<17>, 'm', '.', 'c', 'p', 'p'>`. `Line::value` is a source_line.
+template <class Line>
+using spelled = typename spelled_text<file_of_line<Line>, line_in<Line::value.line>::template file>::type;
+
+/// A mistake, ready to be reported. Naming `raised` does no harm; as soon as its definition is needed, the reason's own
+/// assertion fails, and the compiler names whoever needed it: that is left to the class template that the user wrote,
+/// so that nothing stands between the two in the message.
+template <class Reason, class Where> struct report {
+  static constexpr bool is_mistake = true;
+  using raised = typename Reason::template raise<Where>;
+};
+struct nothing_to_report {
+  static constexpr bool is_mistake = false;
+  struct raised {};
 };
 
 }  // namespace espalier::detail

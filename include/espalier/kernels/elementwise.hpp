@@ -5,6 +5,7 @@
 #include <espalier/kernels/kernel.hpp>
 
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -40,6 +41,8 @@ template <class To, class From> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr T
     return bfloat16(static_cast<float>(x));
   } else if constexpr (std::is_same_v<To, bool>) {
     return x != From(0);
+  } else if constexpr (std::is_same_v<From, bool>) {
+    return x ? To(1) : To(0);  // a choice vectorises on g++ 12, the plain conversion does not
   } else if constexpr (std::is_same_v<To, std::int32_t> && std::is_floating_point_v<From>) {
     return to_integer(x);
   } else {
@@ -69,12 +72,19 @@ template <class Body> ESPALIER_ALWAYS_INLINE void vector_loop(std::int64_t count
   for (std::int64_t i = 0; i < count; ++i) body(i);
 }
 
+/// An element in the type computed in. A truth value is read as a byte: g++ 12 does not vectorise loads of `bool`.
+template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE computed_t<T> load_element(const T* from) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return *reinterpret_cast<const unsigned char*>(from) != 0;
+  } else {
+    return element_cast<computed_t<T>>(*from);
+  }
+}
+
 /// Neighbouring elements, read as the type computed in.
 template <class T> struct run_reader {
   const T* data;
-  [[nodiscard]] ESPALIER_ALWAYS_INLINE computed_t<T> operator[](std::int64_t i) const {
-    return element_cast<computed_t<T>>(data[i]);
-  }
+  [[nodiscard]] ESPALIER_ALWAYS_INLINE computed_t<T> operator[](std::int64_t i) const { return load_element(data + i); }
 };
 /// One element for every index.
 template <class T> struct value_reader {
@@ -95,15 +105,13 @@ template <class T, bool Wide> struct block_operand {
     if constexpr (Wide) {
       return run_reader<T>{data + r * row};
     } else {
-      return value_reader<T>{element_cast<computed_t<T>>(data[r * row])};
+      return value_reader<T>{load_element(data + r * row)};
     }
   }
   /// Whether all rows together can be read as one, of which `at(0)` is the reader.
   [[nodiscard]] bool is_flat(std::int64_t columns) const { return row == (Wide ? columns : 0); }
   [[nodiscard]] run_reader<T> all_rows() const { return {data}; }
-  [[nodiscard]] ESPALIER_ALWAYS_INLINE computed_t<T> of_row(std::int64_t r) const {
-    return element_cast<computed_t<T>>(data[r * row]);
-  }
+  [[nodiscard]] ESPALIER_ALWAYS_INLINE computed_t<T> of_row(std::int64_t r) const { return load_element(data + r * row); }
 };
 
 template <class Function, class Result, class... Readers>
@@ -123,6 +131,21 @@ void map_narrow(std::int64_t rows, Result* to, std::int64_t to_row, Operands... 
   }
 }
 
+/// Rows shorter than this are unrolled by the compiler before it vectorises.
+inline constexpr std::int64_t unrolled_row = 16;
+
+/// One row. What is unrolled becomes vectors only if no store can touch what is still to be read.
+template <class Function, std::int64_t Columns, class Result, class... Readers>
+ESPALIER_ALWAYS_INLINE void map_row(Result* to, Readers... from) {
+  if constexpr (Columns < unrolled_row) {
+    Result row[Columns];
+    for (std::int64_t c = 0; c < Columns; ++c) row[c] = element_cast<Result>(Function::apply(from[c]...));
+    std::memcpy(static_cast<void*>(to), &row[0], sizeof(row));
+  } else {
+    map_run<Function>(Columns, to, from...);
+  }
+}
+
 /// Short rows, and rows that are no whole number of vectors, are better taken together, where they are neighbours.
 [[nodiscard]] constexpr bool is_awkward(std::int64_t columns) { return columns < 64 || columns % 16 != 0; }
 
@@ -134,7 +157,7 @@ void map_wide(std::int64_t rows, Result* to, std::int64_t to_row, Operands... fr
       return;
     }
   }
-  for (std::int64_t r = 0; r < rows; ++r) map_run<Function>(Columns, to + r * to_row, from.at(r)...);
+  for (std::int64_t r = 0; r < rows; ++r) map_row<Function, Columns>(to + r * to_row, from.at(r)...);
 }
 
 /// With one column, one element per column and one per row are the same.

@@ -132,11 +132,19 @@ template <reduction Kind, std::int64_t Columns, class R, class T> void reduce_ro
         element_cast<R>(reduce_run<Kind, accumulator_t<T, Kind>>(from + r * call.operand[0].row, Columns));
   }
 }
-/// All rows into one.
+/// All rows into one. Short ones are accumulated beside them, where no store can touch what is still to be read.
 template <reduction Kind, std::int64_t Columns, class R, class T> void reduce_columns(const kernels::block_call& call) {
-  accumulate_rows<Kind, accumulator_t<T, Kind>>(static_cast<R*>(call.result.data),
-                                                static_cast<const T*>(call.operand[0].data), call.rows,
-                                                call.operand[0].row, Columns);
+  using acc = accumulator_t<T, Kind>;
+  auto* to = static_cast<R*>(call.result.data);
+  const auto* from = static_cast<const T*>(call.operand[0].data);
+  if constexpr (Columns <= unrolled_row) {
+    acc sums[Columns];
+    for (std::int64_t c = 0; c < Columns; ++c) sums[c] = element_cast<acc>(to[c]);
+    accumulate_rows<Kind, acc>(&sums[0], from, call.rows, call.operand[0].row, Columns);
+    for (std::int64_t c = 0; c < Columns; ++c) to[c] = element_cast<R>(sums[c]);
+  } else {
+    accumulate_rows<Kind, acc>(to, from, call.rows, call.operand[0].row, Columns);
+  }
 }
 
 /// attribute[1]: the `reduction`. attribute[2] is 1 where the rows of the block are combined into a row of accumulators,
@@ -227,6 +235,19 @@ template <reduction Kind, class Acc, class T>
   return total;
 }
 
+/// Rows that follow one another without a gap are taken several at a time while they are short: `to` has room for as
+/// many. Returns how many rows remain.
+template <reduction Kind, class Acc, class T>
+[[nodiscard]] std::int64_t accumulate_short_rows(Acc* to, const T* from, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t together = reduction_plan::chunk / 2 / columns;
+  if (together < 2 || rows < 2 * together) return rows;
+  const std::int64_t wide = together * columns;
+  fill_run(to + columns, wide - columns, neutral<Acc, T, Kind>());
+  accumulate_rows<Kind, Acc>(to, from, rows / together, wide, wide);
+  accumulate_rows<Kind, Acc>(to, to + columns, together - 1, columns, columns);
+  return rows % together;
+}
+
 /// A chunk of neighbouring results.
 template <reduction Kind, class Acc, class T>
 void reduce_chunk(const reduction_plan& plan, const reduction_range& range, const T* from, Acc* to,
@@ -236,7 +257,10 @@ void reduce_chunk(const reduction_plan& plan, const reduction_range& range, cons
   for (std::int64_t i = range.first; i < range.last;) {
     const std::int64_t rows = std::min(inner.extent - i % inner.extent, range.last - i);
     const nest_walker at(plan.gone, i);
-    accumulate_rows<Kind, Acc>(to, from + (*at).from, rows, inner.from, columns);
+    const T* first = from + (*at).from;
+    const std::int64_t left =
+        inner.from == columns ? accumulate_short_rows<Kind>(to, first, rows, columns) : rows;
+    accumulate_rows<Kind, Acc>(to, first + (rows - left) * inner.from, left, inner.from, columns);
     i += rows;
   }
 }

@@ -40,8 +40,7 @@ template <class T, class F> constexpr void for_each_named_leaf(T& tree, const F&
   using type = std::remove_const_t<T>;
   if constexpr (ParameterTree<type>) {
     boost::hana::unpack(boost::hana::accessors<type>(), [&](const auto&... member) {
-      (for_each_named_leaf(boost::hana::second(member)(tree), f,
-                           leaf_path{&path, boost::hana::first(member).c_str()}),
+      (for_each_named_leaf(boost::hana::second(member)(tree), f, leaf_path{&path, boost::hana::first(member).c_str()}),
        ...);
     });
   } else {

@@ -69,8 +69,7 @@ constexpr auto cross_entropy_sum(const Logits& logits, const Targets& targets,
 
 /// The mean of `cross_entropy_each` over all targets, a scalar.
 template <Traced Logits, Traced Targets>
-constexpr auto cross_entropy(const Logits& logits, const Targets& targets,
-                             source_line where = source_line::current()) {
+constexpr auto cross_entropy(const Logits& logits, const Targets& targets, source_line where = source_line::current()) {
   return mean(cross_entropy_each(logits, targets, where), where);
 }
 

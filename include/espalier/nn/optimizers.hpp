@@ -94,19 +94,13 @@ namespace nn {
 /// donated argument and a result of the program it is updated where it is.
 template <template <class> class Tree> struct adamw {
   template <class Leaf> struct state {
-    BOOST_HANA_DEFINE_STRUCT(state,
-      (Tree<Leaf>, parameters),
-      (Tree<Leaf>, first_moment),
-      (Tree<Leaf>, second_moment),
-      (leaf<Leaf, f32<>>, step));
+    BOOST_HANA_DEFINE_STRUCT(state, (Tree<Leaf>, parameters), (Tree<Leaf>, first_moment), (Tree<Leaf>, second_moment),
+                             (leaf<Leaf, f32<>>, step));
   };
 };
 template <template <class> class Tree> struct sgd {
   template <class Leaf> struct state {
-    BOOST_HANA_DEFINE_STRUCT(state,
-      (Tree<Leaf>, parameters),
-      (Tree<Leaf>, velocity),
-      (leaf<Leaf, f32<>>, step));
+    BOOST_HANA_DEFINE_STRUCT(state, (Tree<Leaf>, parameters), (Tree<Leaf>, velocity), (leaf<Leaf, f32<>>, step));
   };
 };
 
@@ -190,8 +184,15 @@ template <class Step> constexpr Step next_step(const Step& step) {
   return Step(b, emit::add(b, step.id, emit::constant_like(b, step.id, 1)));
 }
 
+/// A scalar tensor, so that a schedule can change it from step to step.
 template <class Rate>
-concept LearningRate = Failed<Rate> || (Symbol<Rate> && Rate::rank == 0 && is_floating(Rate::type));
+concept LearningRate = Failed<Rate> ||(Symbol<Rate>&& Rate::rank == 0 && is_floating(Rate::type));
+
+/// A tree like the state's parameters.
+template <class Gradients, class State>
+concept GradientsFor = Failed<Gradients> || Failed<State> || requires(const State& state) {
+  requires std::is_same_v<Gradients, std::remove_cvref_t<decltype(state.parameters)>>;
+};
 
 }  // namespace detail
 
@@ -200,7 +201,7 @@ namespace nn {
 /// One step of AdamW with decoupled weight decay and bias correction (Kingma and Ba, arXiv 1412.6980; Loshchilov and
 /// Hutter, arXiv 1711.05101): returns the next state. `gradients` is a tree like `state.parameters`, `rate` a scalar.
 /// `place(leaf, where)` may annotate the moments finer than the parameters: see `split_state`.
-template <class State, class Gradients, detail::LearningRate Rate, class Place = like_parameters>
+template <class State, detail::GradientsFor<State> Gradients, detail::LearningRate Rate, class Place = like_parameters>
 constexpr auto adamw_step(const State& state, const Gradients& gradients, const Rate& rate,
                           const adamw_settings& settings = {}, const Place& place = {},
                           source_line where = source_line::current()) {
@@ -239,7 +240,7 @@ constexpr auto adamw_step(const State& state, const Gradients& gradients, const 
 
 /// One step of stochastic gradient descent with momentum: velocity = momentum * velocity + gradient, parameter -=
 /// rate * velocity. Arguments as for `adamw_step`.
-template <class State, class Gradients, detail::LearningRate Rate, class Place = like_parameters>
+template <class State, detail::GradientsFor<State> Gradients, detail::LearningRate Rate, class Place = like_parameters>
 constexpr auto sgd_step(const State& state, const Gradients& gradients, const Rate& rate,
                         const sgd_settings& settings = {}, const Place& place = {},
                         source_line where = source_line::current()) {

@@ -7,6 +7,7 @@
 #include <espalier/partition/transfer.hpp>
 
 #include <cstdint>
+#include <limits>
 
 namespace espalier {
 
@@ -41,7 +42,7 @@ namespace detail {
   const axis_mask trivial = detail::axes_of_one(mesh);
   plan = detail::reshard_search({mesh, shape, size_of(type), latency, detail::without_axes(from, trivial),
                                  detail::without_axes(to, trivial)})
-             .run();
+             .run(std::numeric_limits<std::int64_t>::max());
   // Placements that differ in axes of one device only still get a step that says so.
   if (plan.count == 0) plan.count = 1;
   plan.step[plan.count - 1].after = to;

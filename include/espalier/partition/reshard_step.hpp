@@ -5,6 +5,7 @@
 #include <espalier/shape/dtype.hpp>
 #include <espalier/sharding/sharding.hpp>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace espalier {
@@ -68,24 +69,80 @@ inline constexpr reshard_step empty_step{};
   return 0;
 }
 
-/// What a plan is chosen by: first bytes (and the latency of each collective, expressed in bytes), then the number of
-/// collectives, then the number of axes sliced by.
-inline constexpr std::int64_t cost_of_byte = 256;
-inline constexpr std::int64_t cost_of_collective = 16;
-inline constexpr std::int64_t cost_of_slice = 1;
+/// What plans are compared by: bytes, with the latency of each collective expressed in bytes; then the number of
+/// collectives; then the number of axes sliced by.
+[[nodiscard]] constexpr std::int64_t plan_cost(std::int64_t bytes, std::int64_t latency, int collectives, int slices) {
+  return (bytes + latency * collectives) * 256 + collectives * 16 + slices;
+}
 
-/// How many axes a list has, as one expression: the passes below call it all the time.
-[[nodiscard]] constexpr int length_of(std::uint32_t code) {
-  return (code > 0U) + (code > 0xFU) + (code > 0xFFU) + (code > 0xFFFU) + (code > 0xFFFFU) + (code > 0xFFFFFU) +
-         (code > 0xFFFFFFU) + (code > 0xFFFFFFFU);
+/// What is to be moved where. No axis of a single device appears in it.
+struct reshard_task {
+  mesh_shape mesh;
+  extents shape;
+  std::int64_t element = 0;  // bytes
+  std::int64_t latency = 0;  // bytes
+  sharding from;
+  sharding to;
+};
+
+/// A sharding with its lists as plain codes. A constant evaluation pays for every call and every statement, and
+/// nothing for the expressions in it: so the planner works on these, in few calls with long expressions.
+struct placement_codes {
+  int rank;
+  std::uint32_t dim[max_rank];
+  std::uint32_t open;
+  axis_mask replicated;
+  axis_mask unreduced;
+};
+static_assert(sizeof(placement_codes) == sizeof(sharding));
+
+[[nodiscard]] constexpr bool same_placement(const placement_codes& a, const placement_codes& b) {
+  static_assert(max_rank == 8);
+  return a.dim[0] == b.dim[0] && a.dim[1] == b.dim[1] && a.dim[2] == b.dim[2] && a.dim[3] == b.dim[3] &&
+         a.dim[4] == b.dim[4] && a.dim[5] == b.dim[5] && a.dim[6] == b.dim[6] && a.dim[7] == b.dim[7] &&
+         a.unreduced == b.unreduced;
+}
+
+/// How many axes a list has.
+[[nodiscard]] constexpr unsigned length_of(std::uint32_t code) {
+  return (code > 0U ? 1U : 0U) + (code > 0xFU ? 1U : 0U) + (code > 0xFFU ? 1U : 0U) + (code > 0xFFFU ? 1U : 0U) +
+         (code > 0xFFFFU ? 1U : 0U) + (code > 0xFFFFFU ? 1U : 0U) + (code > 0xFFFFFFU ? 1U : 0U) +
+         (code > 0xFFFFFFFU ? 1U : 0U);
+}
+/// The axes of a list: entry a + 1 is the bit of axis a.
+[[nodiscard]] constexpr axis_mask mask_of(std::uint32_t code) {
+  return (1U << (code & 15U) | 1U << (code >> 4U & 15U) | 1U << (code >> 8U & 15U) | 1U << (code >> 12U & 15U) |
+          1U << (code >> 16U & 15U) | 1U << (code >> 20U & 15U) | 1U << (code >> 24U & 15U) | 1U << (code >> 28U)) >>
+         1U;
+}
+[[nodiscard]] constexpr std::uint32_t first_of(std::uint32_t code, unsigned count) {
+  return static_cast<std::uint32_t>(code & ((std::uint64_t{1} << 4U * count) - 1U));
+}
+[[nodiscard]] constexpr std::uint32_t without_first(std::uint32_t code, unsigned count) {
+  return static_cast<std::uint32_t>(std::uint64_t{code} >> 4U * count);
 }
 /// `minor` behind `major`.
 [[nodiscard]] constexpr std::uint32_t joined(std::uint32_t major, std::uint32_t minor) {
-  return static_cast<std::uint32_t>(major | std::uint64_t{minor} << 4U * static_cast<unsigned>(length_of(major)));
+  return static_cast<std::uint32_t>(major | std::uint64_t{minor} << 4U * length_of(major));
 }
+[[nodiscard]] constexpr std::int64_t parts_of(const mesh_shape& mesh, std::uint32_t code) {
+  std::int64_t count = 1;
+  for (; code != 0; code >>= 4U) count *= mesh.size[(code & 15U) - 1U];
+  return count;
+}
+/// Bytes of every device's buffer.
+[[nodiscard]] constexpr std::int64_t buffer_bytes(const reshard_task& task, const placement_codes& at) {
+  std::int64_t bytes = task.element;
+  for (int d = 0; d < task.shape.rank; ++d) {
+    bytes *= at.dim[d] == 0 ? task.shape.size[d]
+                            : local_extent(task.mesh, task.shape.size[d], axis_list::from_code(at.dim[d]));
+  }
+  return bytes;
+}
+
 /// Whether `list` begins with `prefix`.
 [[nodiscard]] constexpr bool begins_with(std::uint32_t list, std::uint32_t prefix) {
-  return ((list ^ prefix) & ((std::uint64_t{1} << 4U * static_cast<unsigned>(length_of(prefix))) - 1U)) == 0;
+  return first_of(list, length_of(prefix)) == prefix;
 }
 /// Whether one of two lists is the beginning of the other, so that one's shards lie inside the other's. The longer
 /// list then has the larger code.
@@ -111,9 +168,12 @@ inline constexpr std::int64_t cost_of_slice = 1;
 }
 
 /// Whether two lists with equally many parts split a dimension into the same parts, in the same order.
-[[nodiscard]] constexpr bool same_parts(const mesh_shape& mesh, std::int64_t extent, axis_list a, axis_list b) {
-  const std::int64_t parts = mesh.parts(a);
-  if (a == b || extent % parts == 0) return true;
+[[nodiscard]] constexpr bool same_parts(const mesh_shape& mesh, std::int64_t extent, std::uint32_t one_code,
+                                        std::uint32_t other_code) {
+  const std::int64_t parts = parts_of(mesh, one_code);
+  if (one_code == other_code || extent % parts == 0) return true;
+  const axis_list a = axis_list::from_code(one_code);
+  const axis_list b = axis_list::from_code(other_code);
   for (std::int64_t position = 0; position < parts; ++position) {
     const interval one = interval_at(mesh, extent, a, position);
     const interval other = interval_at(mesh, extent, b, position);

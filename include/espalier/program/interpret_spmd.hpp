@@ -128,6 +128,11 @@ class spmd_interpreter {
       if (!in_scope(id, i.operand[k])) fail(id, "uses what another loop computes");
     }
     if (collective_index(i.op) >= 0 || i.op->factors == nullptr || i.op == &ops::loop_end) return;
+    if (i.op == &ops::reshape) {
+      // Its factors are those of whole tensors: between buffers that do not fit there are none.
+      if (i.shape.elements() != g_.operand(id, 0).shape.elements()) fail(id, "its buffers differ in size");
+      return;
+    }
     const factor_rule rule = i.op->factors({g_.code, id});
     check_extents(id, rule, rule.result, i.shape);
     for (int k = 0; k < i.operand_count; ++k) check_extents(id, rule, rule.operand[k], g_.operand(id, k).shape);
@@ -222,9 +227,13 @@ class spmd_interpreter {
     if (collective_index(i.op) >= 0) return move(id);
     for (int device = 0; device < mesh_.devices(); ++device) {
       state(device).execute(id, local_interval(mesh_, i.place.extent, i.place.axes, device));
-      const bool computes = i.operand_count > 0 && i.op->spread != propagation::none && i.op != &ops::loop_next;
-      if (computes && i.loop == g_.operand(id, 0).loop) poison_padding(id, device);
+      if (makes_padding(i.op)) poison_padding(id, device);
     }
+  }
+
+  [[nodiscard]] static bool makes_padding(const op_info* op) {
+    return op != &ops::mask && op != &ops::loop_begin && op != &ops::loop_carry && op != &ops::loop_next &&
+           op != &ops::loop_end && op != &ops::loop_result;
   }
 
   /// What a kernel leaves in padding is nobody's business, except where a mask was made for the next instruction.
@@ -294,7 +303,7 @@ class spmd_interpreter {
     const std::int64_t members = mesh_.parts(group);
     const std::int64_t elements = elements_of(box(id, device), layout_of(id).shape.rank);
     const std::int64_t position = mesh_.position(device, group);
-    const std::int64_t share = elements * (position + 1) / members - elements * position / members;
+    const std::int64_t share = elements / members + (position < elements % members ? 1 : 0);
     sent_[static_cast<std::size_t>(device)][collective::all_reduce] +=
         ((elements - share) + share * (members - 1)) * size_of(g_[id].type);
   }

@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+// First, so that a message about a mistake need not list the way here.
 #include <espalier/diagnostics/report.hpp>
+
 #include <espalier/partition/plan.hpp>
 #include <espalier/program/passes.hpp>
+#include <espalier/program/verify.hpp>
 
 namespace espalier {
 
@@ -21,24 +24,6 @@ concept CollectiveKind = requires {
 };
 
 namespace detail {
-
-template <class Mesh, class Function, class... Arguments> struct trace_failure {
-  static constexpr source_line value = trace<Mesh, Function, Arguments...>().failure;
-};
-template <class Mesh, class Function, class... Arguments> struct missing_gradient {
-  static constexpr int id = trace<Mesh, Function, Arguments...>().without_gradient;
-  static constexpr source_line value = trace<Mesh, Function, Arguments...>().without_gradient_line;
-};
-template <const auto& Program, int Id> struct line_of_instruction {
-  static constexpr source_line value = Program.code[Id].where;
-};
-template <const auto& Program, int Id> using spelled_line = typename spelled<line_of_instruction<Program, Id>>::type;
-
-template <const auto& Program, int Id> struct op_name {
-  static constexpr const char* name = Program.code[Id].op->name;
-  template <std::size_t... I> static why::text<name[I]...> letters(std::index_sequence<I...>);
-  using type = decltype(letters(std::make_index_sequence<static_cast<std::size_t>(length_of(name))>{}));
-};
 
 [[nodiscard]] constexpr bool all_even(const mesh_shape& mesh, graph_view g) {
   for (int i = 0; i < g.annotation_count; ++i) {
@@ -65,37 +50,6 @@ template <class Argument> [[nodiscard]] constexpr int leaf_count() {
   }
 }
 
-/// Everything that can be wrong with a program, looked for in the order of the passes; one mistake is reported.
-template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr bool verify() {
-  using result_type = traced_result<Mesh, Function, Arguments...>;
-  using failure = typename failure_in<result_type>::type;
-  if constexpr (!std::is_void_v<failure>) {
-    return report<typename failure::reason, trace_failure<Mesh, Function, Arguments...>>::value;
-  } else if constexpr (!returns_tensors<result_type>()) {
-    return report<why::not_a_tensor<result_type>, trace_failure<Mesh, Function, Arguments...>>::value;
-  } else if constexpr (missing_gradient<Mesh, Function, Arguments...>::id >= 0) {
-    return report<why::op_without_gradient<>, missing_gradient<Mesh, Function, Arguments...>>::value;
-  } else {
-    using source = normalised_graph<traced_graph<Mesh, Function, Arguments...>>;
-    using raw = completed<Mesh, source>;
-    if constexpr (raw::conflict.first >= 0) {
-      return report<why::conflicting_annotations<spelled_line<raw::program, raw::conflict.first>>,
-                    line_of_instruction<raw::program, raw::conflict.second>>::value;
-    } else if constexpr (raw::rules.missing >= 0) {
-      return report<why::op_without_rule<typename op_name<raw::program, raw::rules.missing>::type>,
-                    line_of_instruction<raw::program, raw::rules.missing>>::value;
-    } else {
-      using parts = partitioned_graph<Mesh, merged_graph<source>>;
-      if constexpr (parts::fault_at >= 0) {
-        return report<why::pending_sum_dropped<typename op_name<parts::from::program, parts::fault_at>::type>,
-                      line_of_instruction<parts::from::program, parts::fault_at>>::value;
-      } else {
-        return true;
-      }
-    }
-  }
-}
-
 }  // namespace detail
 
 /// A function of tensors, compiled for one mesh: `program<mesh, mlp, f32<64, 256>, f32<256, 1024>>`. An argument is a
@@ -104,10 +58,14 @@ template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexp
 /// Instantiating it traces, differentiates, completes, partitions and plans; mistakes are compile errors that name
 /// the user's line. All members are constants.
 template <class Mesh, class Function, class... Arguments> class program {
-  static constexpr bool verified = detail::verify<Mesh, Function, Arguments...>();
-  using source = detail::merged_graph<detail::normalised_graph<detail::traced_graph<Mesh, Function, Arguments...>>>;
+  using verified = detail::verified<Mesh, Function, Arguments...>;
+  // Reports a mistake, from here: nothing stands between the reason and the user's line in the message.
+  static_assert(sizeof(typename verified::finding::raised) > 0);
+  using source = detail::merged_graph<typename verified::source>;
 
  public:
+  /// False when a mistake was reported: then nothing here describes the function, and nothing more need be said.
+  static constexpr bool is_sound = !verified::finding::is_mistake;
   using mesh = Mesh;
   using function = Function;
   using completion_pass = detail::completed<Mesh, source>;
@@ -116,7 +74,7 @@ template <class Mesh, class Function, class... Arguments> class program {
   static constexpr const auto& traced = completion_pass::program;
   static constexpr const auto& code = detail::frozen<partition_pass>::value;
   static constexpr const auto& plan = detail::planned<detail::frozen<partition_pass>::value>::value;
-  using result_type = detail::traced_result<Mesh, Function, Arguments...>;
+  using result_type = typename verified::result_type;
   /// How many arguments it takes (a tree is one), the declared type of each, and the number of its first leaf.
   static constexpr int arity = static_cast<int>(sizeof...(Arguments));
   template <int I> using argument_at = typename detail::nth_type<I, Arguments...>::type;

@@ -176,6 +176,8 @@ template <class Part, class Pack> constexpr void emit_results(builder& b, const 
     const bool donated = pack.replace(part, replaced);
     int k = 0;
     for_each_leaf(part, [&](const auto& one) {
+      // A result stands on the line of its value: what has to be communicated for it belongs there.
+      b.at(b[one.id].where);
       emit::result(b, one.id, index++, donated ? replaced[k] : -1);
       ++k;
     });

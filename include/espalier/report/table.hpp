@@ -44,7 +44,7 @@ namespace espalier::detail {
 [[nodiscard]] inline std::string three_digits(double value) {
   const double magnitude = std::abs(value);
   // The limits are where rounding adds a digit: 9.996 is "10.0".
-  return report::format_fixed(value, magnitude < 9.995 ? 2 : magnitude < 99.95 ? 1 : 0);
+  return espalier::report::format_fixed(value, magnitude < 9.995 ? 2 : magnitude < 99.95 ? 1 : 0);
 }
 
 /// True for "12", "-1.5 MiB", "3,072", "71 %", "nan": text that belongs to the right edge of its column.

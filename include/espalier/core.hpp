@@ -1,0 +1,11 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+/// The compile-time half: everything up to a partitioned and planned program. Needs C++20 and Boost.Hana only.
+#include <espalier/config.hpp>
+#include <espalier/mesh/mesh.hpp>
+#include <espalier/ops/ops.hpp>
+#include <espalier/program/program.hpp>
+#include <espalier/sharding/annotation.hpp>
+#include <espalier/shape/tensor.hpp>

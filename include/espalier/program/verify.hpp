@@ -1,0 +1,332 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/diagnostics/report.hpp>
+#include <espalier/program/passes.hpp>
+
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+/// Everything that can be wrong with a program, looked for in the order of the passes.
+namespace espalier::detail {
+
+// --- what messages say ------------------------------------------------------------------------------------------------
+
+/// What is printed of a detail: of a traced tensor its type, without the mesh that all of them share.
+template <class T> struct printed { using type = T; };
+template <class Mesh, class Tensor> struct printed<symbol<Mesh, Tensor>> { using type = Tensor; };
+template <class... Parts> struct printed<results<Parts...>> { using type = results<typename printed<Parts>::type...>; };
+
+template <class Reason> struct printed_reason { using type = Reason; };
+template <template <class...> class Reason, class... Details> struct printed_reason<Reason<Details...>> {
+  using type = Reason<typename printed<Details>::type...>;
+};
+
+/// An instruction's place in the user's source. Arguments have none: they are declared in the program's own type.
+/// Neither have results: theirs is where the value is made.
+template <const auto& Program, int Id> struct line_of_instruction {
+  static constexpr source_line value = Program.code[Id].where;
+};
+template <const auto& Program, int Id> [[nodiscard]] constexpr auto place_of() {
+  if constexpr (Program.code[Id].op == &ops::argument) {
+    return why::argument_leaf<static_cast<int>(Program.code[Id].attribute[0])>{};
+  } else if constexpr (Program.code[Id].op == &ops::result) {
+    return place_of<Program, Program.code[Id].operand[0]>();
+  } else if constexpr (Program.code[Id].where.line == 0) {
+    return why::program{};
+  } else {
+    return spelled<line_of_instruction<Program, Id>>{};
+  }
+}
+template <const auto& Program, int Id> using place_of_instruction = decltype(place_of<Program, Id>());
+
+template <const auto& Program, int Id> struct name_of_instruction {
+  static constexpr const char* value = Program.code[Id].op->name;
+};
+template <const auto& Program, int Id>
+using op_of_instruction = typename spelled_text<name_of_instruction<Program, Id>, why::op>::type;
+
+/// A mesh axis given by its number, as the user's type.
+template <class Mesh, int Axis> struct axis_of_mesh;
+template <class First, class... Rest, int Axis>
+struct axis_of_mesh<mesh<First, Rest...>, Axis> : axis_of_mesh<mesh<Rest...>, Axis - 1> {};
+template <class First, class... Rest> struct axis_of_mesh<mesh<First, Rest...>, 0> { using type = First; };
+
+/// `Into<axes...>`, with the axes of a list.
+template <class Mesh, std::uint32_t Code, template <class...> class Into> struct listed_axes {
+  template <std::size_t... I>
+  static Into<typename axis_of_mesh<Mesh, axis_list::from_code(Code)[static_cast<int>(I)]>::type...> all(
+      std::index_sequence<I...>);
+  using type = decltype(all(std::make_index_sequence<static_cast<std::size_t>(axis_list::from_code(Code).size())>{}));
+};
+template <class... Axes> struct dimension_entry { using type = axes<Axes...>; };
+template <class Axis> struct dimension_entry<Axis> { using type = Axis; };
+template <> struct dimension_entry<> { using type = none; };
+
+/// A layout of a graph's annotations in the words of `shard<...>`.
+template <class Mesh, const auto& Program, int Id> struct annotation_words {
+  static constexpr sharding value = Program.annotations[Program.code[Id].annotation].placement;
+  template <int Dim> [[nodiscard]] static constexpr auto dimension() {
+    using split = typename listed_axes<Mesh, value.dim[Dim].code(), dimension_entry>::type::type;
+    if constexpr (value.dim[Dim].empty() && value.is_open(Dim)) {
+      return std::type_identity<open>{};
+    } else {
+      return std::type_identity<split>{};
+    }
+  }
+  template <class... Last, std::size_t... Dims>
+  static why::annotated<typename decltype(dimension<static_cast<int>(Dims)>())::type..., Last...> all(
+      std::index_sequence<Dims...>);
+  [[nodiscard]] static constexpr auto words() {
+    using dims = std::make_index_sequence<static_cast<std::size_t>(value.rank)>;
+    if constexpr (value.unreduced == 0) {
+      return all(dims{});
+    } else {
+      return all<typename listed_axes<Mesh, list_of(value.unreduced).code(), unreduced>::type>(dims{});
+    }
+  }
+  using type = decltype(words());
+};
+
+// --- arguments --------------------------------------------------------------------------------------------------------
+
+template <class Argument> [[nodiscard]] constexpr bool is_argument() {
+  using declared = typename argument_traits<Argument>::type;
+  if constexpr (ParameterTree<declared>) {
+    return std::is_default_constructible_v<declared>;
+  } else {
+    return TensorType<plain<declared>> && std::is_default_constructible_v<declared>;
+  }
+}
+
+/// What is wrong with the annotation of one argument, or void.
+template <class Mesh, class Leaf> struct leaf_mistake { using type = void; };
+template <class Mesh, class Tensor, class... Entries> struct leaf_mistake<Mesh, sharded<Tensor, Entries...>> {
+  [[nodiscard]] static constexpr auto find() {
+    constexpr annotation_fault fault = annotation_of<Mesh, Entries...>(Tensor::rank).fault;
+    if constexpr (fault == annotation_fault::wrong_rank) {
+      return std::type_identity<why::annotation_of_wrong_rank<sharded<Tensor, Entries...>>>{};
+    } else if constexpr (fault == annotation_fault::unknown_axis) {
+      return std::type_identity<why::unknown_mesh_axis<Mesh, sharded<Tensor, Entries...>>>{};
+    } else if constexpr (fault == annotation_fault::axis_used_twice) {
+      return std::type_identity<why::axis_used_twice<sharded<Tensor, Entries...>>>{};
+    } else {
+      return std::type_identity<void>{};
+    }
+  }
+  using type = typename decltype(find())::type;
+};
+
+template <class... Found> struct first_found { using type = void; };
+template <class First, class... Rest>
+struct first_found<First, Rest...>
+    : std::conditional_t<std::is_void_v<First>, first_found<Rest...>, std::type_identity<First>> {};
+
+template <class Mesh, class Tree> struct tree_mistake;
+template <class Mesh, class Part>
+using part_mistake = typename std::conditional_t<ParameterTree<Part>, tree_mistake<Mesh, Part>,
+                                                 leaf_mistake<Mesh, Part>>::type;
+template <class Mesh, class Tree> struct tree_mistake {
+  static constexpr auto search = [](const auto&... member) {
+    return first_found<part_mistake<
+        Mesh, std::remove_cvref_t<decltype(boost::hana::second(member)(std::declval<Tree&>()))>>...>{};
+  };
+  using type = typename decltype(boost::hana::unpack(boost::hana::accessors<Tree>(), search))::type;
+};
+
+/// The first mistake among the arguments: `Index` is the number of the first of them.
+template <class Mesh, int Index> [[nodiscard]] constexpr auto check_arguments() { return nothing_to_report{}; }
+template <class Mesh, int Index, class First, class... Rest> [[nodiscard]] constexpr auto check_arguments() {
+  using declared = typename argument_traits<First>::type;
+  if constexpr (!is_argument<First>()) {
+    return report<why::argument_is_not_a_tensor<declared>, why::argument<Index>>{};
+  } else if constexpr (!std::is_void_v<part_mistake<Mesh, declared>>) {
+    return report<part_mistake<Mesh, declared>, why::argument<Index>>{};
+  } else {
+    return check_arguments<Mesh, Index + 1, Rest...>();
+  }
+}
+
+// --- the call ---------------------------------------------------------------------------------------------------------
+
+template <class Mesh, class Function, class... Arguments>
+concept TakesArguments = requires(const Function& f, const traced_t<Mesh, Arguments>&... arguments) {
+  f(arguments...);
+};
+
+template <class Member> struct member_arity { static constexpr int value = -1; };
+template <class F, class Result, class... Parameters> struct member_arity<Result (F::*)(Parameters...)> {
+  static constexpr int value = static_cast<int>(sizeof...(Parameters));
+};
+template <class F, class Result, class... Parameters>
+struct member_arity<Result (F::*)(Parameters...) const> : member_arity<Result (F::*)(Parameters...)> {};
+
+/// Can be called with Count arguments of any type. Beside a function template that can be called so too, the call is
+/// ambiguous: that tells how many arguments the template takes without instantiating its body, which would be full of
+/// errors. (With the last parameter, no constraint decides between the two.)
+template <int Count> struct rival;
+template <> struct rival<1> {
+  template <class A, class = void> void operator()(A) const;
+};
+template <> struct rival<2> {
+  template <class A, class B, class = void> void operator()(A, B) const;
+};
+template <> struct rival<3> {
+  template <class A, class B, class C, class = void> void operator()(A, B, C) const;
+};
+template <> struct rival<4> {
+  template <class A, class B, class C, class D, class = void> void operator()(A, B, C, D) const;
+};
+template <> struct rival<5> {
+  template <class A, class B, class C, class D, class E, class = void> void operator()(A, B, C, D, E) const;
+};
+template <> struct rival<6> {
+  template <class A, class B, class C, class D, class E, class F, class = void>
+  void operator()(A, B, C, D, E, F) const;
+};
+template <class Function, int Count> struct beside_rival : Function, rival<Count> {
+  using Function::operator();
+  using rival<Count>::operator();
+};
+template <class Function, int Count> [[nodiscard]] constexpr bool takes() {
+  using anything = failed<why::program>;
+  return []<std::size_t... I>(std::index_sequence<I...>) {
+    return !requires(const beside_rival<Function, Count>& f, const anything& a) { f((static_cast<void>(I), a)...); };
+  }(std::make_index_sequence<static_cast<std::size_t>(Count)>{});
+}
+
+/// How many arguments a function object takes, or -1 if that cannot be told.
+template <class Function> [[nodiscard]] constexpr int arity_of() {
+  if constexpr (requires { &Function::operator(); }) {
+    return member_arity<decltype(&Function::operator())>::value;
+  } else if constexpr (std::is_class_v<Function> && !std::is_final_v<Function>) {
+    return takes<Function, 1>()   ? 1
+           : takes<Function, 2>() ? 2
+           : takes<Function, 3>() ? 3
+           : takes<Function, 4>() ? 4
+           : takes<Function, 5>() ? 5
+           : takes<Function, 6>() ? 6
+                                  : -1;
+  } else {
+    return -1;
+  }
+}
+
+template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr auto check_call() {
+  if constexpr (!std::is_default_constructible_v<Function>) {
+    return report<why::function_without_default<Function>, why::program>{};
+  } else if constexpr (!TakesArguments<Mesh, Function, Arguments...>) {
+    constexpr int given = static_cast<int>(sizeof...(Arguments));
+    constexpr int arity = arity_of<Function>();
+    if constexpr (arity >= 0 && arity != given) {
+      return report<why::wrong_argument_count<Function, why::takes<arity>, why::given<given>>, why::program>{};
+    } else {
+      return report<why::function_not_callable<Function, Arguments...>, why::program>{};
+    }
+  } else {
+    return nothing_to_report{};
+  }
+}
+
+// --- what the function did --------------------------------------------------------------------------------------------
+
+template <class Mesh, class Function, class... Arguments> struct trace_failure {
+  static constexpr source_line value = trace<Mesh, Function, Arguments...>().failure;
+};
+template <class Mesh, class Function, class... Arguments> struct missing_gradient {
+  static constexpr int id = trace<Mesh, Function, Arguments...>().without_gradient;
+  static constexpr const char* value = id < 0 ? "" : trace<Mesh, Function, Arguments...>().program.code[id].op->name;
+};
+template <class Mesh, class Function, class... Arguments> struct missing_gradient_line {
+  static constexpr source_line value = trace<Mesh, Function, Arguments...>().without_gradient_line;
+};
+
+template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr auto check_trace() {
+  using result_type = traced_result<Mesh, Function, Arguments...>;
+  using failure = typename failure_in<result_type>::type;
+  if constexpr (!std::is_void_v<failure>) {
+    return report<typename printed_reason<typename failure::reason>::type,
+                  spelled<trace_failure<Mesh, Function, Arguments...>>>{};
+  } else if constexpr (!returns_tensors<result_type>()) {
+    return report<why::not_a_tensor<Function, result_type>, why::program>{};
+  } else {
+    using gradient = missing_gradient<Mesh, Function, Arguments...>;
+    if constexpr (gradient::id >= 0) {
+      return report<why::op_without_gradient<typename spelled_text<gradient, why::op>::type>,
+                    spelled<missing_gradient_line<Mesh, Function, Arguments...>>>{};
+    } else {
+      return nothing_to_report{};
+    }
+  }
+}
+
+// --- what the passes found --------------------------------------------------------------------------------------------
+
+template <class Mesh, class Source> [[nodiscard]] constexpr auto check_passes() {
+  using given = completed<Mesh, Source>;
+  if constexpr (given::conflict.first >= 0) {
+    constexpr int first = given::conflict.first;
+    constexpr int second = given::conflict.second;
+    return report<why::conflicting_annotations<typename annotation_words<Mesh, given::program, first>::type,
+                                               place_of_instruction<given::program, first>,
+                                               typename annotation_words<Mesh, given::program, second>::type>,
+                  place_of_instruction<given::program, second>>{};
+  } else if constexpr (given::rules.missing >= 0) {
+    return report<why::op_without_rule<op_of_instruction<given::program, given::rules.missing>>,
+                  place_of_instruction<given::program, given::rules.missing>>{};
+  } else {
+    using parts = partitioned_graph<Mesh, merged_graph<Source>>;
+    if constexpr (parts::fault_at >= 0) {
+      return report<why::pending_sum_dropped<op_of_instruction<parts::from::program, parts::fault_at>>,
+                    place_of_instruction<parts::from::program, parts::fault_at>>{};
+    } else {
+      return nothing_to_report{};
+    }
+  }
+}
+
+/// The first mistake of a program, as a `report`, or `nothing_to_report`.
+template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr auto verify() {
+  using arguments = decltype(check_arguments<Mesh, 0, Arguments...>());
+  if constexpr (arguments::is_mistake) {
+    return arguments{};
+  } else {
+    using call = decltype(check_call<Mesh, Function, Arguments...>());
+    if constexpr (call::is_mistake) {
+      return call{};
+    } else {
+      using traced = decltype(check_trace<Mesh, Function, Arguments...>());
+      if constexpr (traced::is_mistake) {
+        return traced{};
+      } else {
+        return check_passes<Mesh, normalised_graph<traced_graph<Mesh, Function, Arguments...>>>();
+      }
+    }
+  }
+}
+
+/// What the passes see of a program with a mistake, so that nothing else goes wrong behind it: one number.
+template <class Mesh> struct stand_in_graph {
+  [[nodiscard]] static constexpr graph make() {
+    builder b;
+    b[emit::argument(b, dtype::f32, extents{}, 0)].annotation = b.annotate(extents{}, sharding::whole(0));
+    return b.result();
+  }
+};
+
+template <class Mesh, class Function, class... Arguments> struct verified {
+  using finding = decltype(verify<Mesh, Function, Arguments...>());
+  using source = normalised_graph<traced_graph<Mesh, Function, Arguments...>>;
+  using result_type = traced_result<Mesh, Function, Arguments...>;
+};
+template <class Mesh, class Function, class... Arguments>
+  requires(decltype(verify<Mesh, Function, Arguments...>())::is_mistake)
+struct verified<Mesh, Function, Arguments...> {
+  using finding = decltype(verify<Mesh, Function, Arguments...>());
+  using source = stand_in_graph<Mesh>;
+  using result_type = symbol<Mesh, f32<>>;
+};
+
+}  // namespace espalier::detail

@@ -1,0 +1,116 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/program/program.hpp>
+#include <espalier/report/table.hpp>
+#include <espalier/sharding/print.hpp>
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace espalier {
+
+namespace detail {
+
+/// `model.hpp:31`
+[[nodiscard]] inline std::string line_text(const source_line& where) {
+  if (where.line == 0) return "";
+  std::string file = where.file;
+  const std::size_t slash = file.rfind('/');
+  if (slash != std::string::npos) file = file.substr(slash + 1);
+  return file + ':' + std::to_string(where.line);
+}
+
+[[nodiscard]] inline std::string axes_text(const mesh_shape& mesh, axis_mask axes) {
+  std::string text;
+  const axis_list list = list_of(axes);
+  for (int n = 0; n < list.size(); ++n) {
+    if (n > 0) text += '*';
+    text += mesh.name[list[n]];
+  }
+  return text;
+}
+
+/// The annotation that completion followed to a value: causes are followed back until one that was written by hand.
+[[nodiscard]] inline int annotation_behind(const graph_view& g, const int* cause, int id) {
+  for (int steps = 0; steps < g.size && id >= 0; ++steps) {
+    if (g[id].annotation >= 0) return id;
+    if (cause[id] == id) return id;
+    id = cause[id];
+  }
+  return -1;
+}
+
+}  // namespace detail
+
+/// Writes what a program does, in the order of execution: one row for each line of source and kind of collective or
+/// computation, with the layout of what it makes, how often it runs, the bytes each device sends for it, and the
+/// annotation that led to the layout.
+template <class Program> void explain(std::ostream& out) {
+  const mesh_shape& mesh = Program::mesh::value;
+  const graph_view code = Program::code;
+  const graph_view traced = Program::traced;
+  const auto& completion = Program::completion_pass::value;
+  report::table rows({{"line", "", report::align::left},
+                      {"op", "", report::align::left},
+                      {"result", "", report::align::left},
+                      {"times", "", report::align::right},
+                      {"sent", "", report::align::right},
+                      {"because of", "", report::align::left}});
+  struct row {
+    std::string line;
+    std::string op;
+    std::string result;
+    std::int64_t times = 0;
+    std::int64_t bytes = 0;
+    std::string cause;
+  };
+  std::vector<row> lines;
+  for (int id = 0; id < code.size; ++id) {
+    const instruction& i = code[id];
+    const bool structural = i.op == &ops::loop_end || i.op == &ops::loop_begin || i.op == &ops::constant ||
+                            i.op == &ops::broadcast || i.op == &ops::loop_next || i.op == &ops::loop_carry ||
+                            i.op == &ops::loop_slice || i.op == &ops::loop_result;
+    if (structural) continue;
+    row r;
+    r.line = detail::line_text(i.where);
+    r.op = i.op->name;
+    const bool moves = communicates(i);
+    if (moves) r.op += " over " + detail::axes_text(mesh, static_cast<axis_mask>(i.attribute[0]));
+    const layout& placed = code.annotations[i.annotation];
+    r.result = to_string(mesh, i.type, placed.shape, placed.placement);
+    r.times = detail::repetitions(code, id);
+    if (moves) r.bytes = r.times * Program::sent_bytes_of(id, 0);
+    const int origin = Program::partition_pass::origin.of[id];
+    const int cause = detail::annotation_behind(traced, &completion.cause[0], origin);
+    if (cause >= 0) {
+      const instruction& a = traced[cause];
+      r.cause = (a.op == &ops::argument ? "argument " + std::to_string(a.attribute[0])
+                                        : detail::line_text(a.where)) +
+                " " +
+                to_string(mesh, a.type, a.shape, traced.annotations[a.annotation].placement);
+    }
+    if (!lines.empty() && lines.back().line == r.line && lines.back().op == r.op && lines.back().result == r.result) {
+      lines.back().times += r.times;
+      lines.back().bytes += r.bytes;
+      continue;
+    }
+    lines.push_back(r);
+  }
+  std::int64_t total = 0;
+  for (const row& r : lines) {
+    rows.row(r.line, r.op, r.result, std::to_string(r.times), r.bytes > 0 ? report::format_bytes(r.bytes) : std::string(),
+             r.cause);
+    total += r.bytes;
+  }
+  rows.print(out);
+  out << "each device sends " << report::format_bytes(total) << " in " << Program::collectives()
+      << " collectives, and needs " << report::format_bytes(Program::peak_bytes_per_device()) << " of memory: "
+      << report::format_bytes(Program::argument_bytes()) << " arguments, "
+      << report::format_bytes(Program::result_bytes()) << " results, " << report::format_bytes(Program::arena_bytes())
+      << " on the way\n";
+}
+
+}  // namespace espalier

@@ -1,0 +1,264 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/program/common_subexpressions.hpp>
+#include <espalier/program/interpret_spmd.hpp>
+#include <espalier/program/normalise.hpp>
+
+#include <support/random_graph.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <sstream>
+#include <string>
+#include <vector>
+
+/// Takes a graph made at run time through all passes, runs it on simulated devices, and compares with one device.
+namespace espalier::test {
+
+[[nodiscard]] inline mesh_shape mesh_of(const std::vector<int>& sizes) {
+  static constexpr const char* names[max_axes]{"x", "y", "z", "w", "s", "t", "u", "v"};
+  mesh_shape mesh;
+  for (const int size : sizes) {
+    mesh.size[mesh.rank] = size;
+    mesh.name[mesh.rank] = names[mesh.rank];
+    ++mesh.rank;
+  }
+  return mesh;
+}
+
+/// Reads a sharding as the tests write it, one entry per dimension: "x,_,yz,?,x?" are split by x, whole, split by y
+/// and z, open, and x or more. Behind "|" follow the axes to stay replicated on, behind "!" those of a pending sum.
+[[nodiscard]] inline sharding sharding_of(const std::string& text) {
+  static const std::string names = "xyzwstuv";
+  sharding result;
+  char part = ',';
+  bool any = false;
+  int d = 0;
+  for (const char c : text) {
+    if (c == ',') ++d;
+    if (c == '|' || c == '!') part = c;
+    any = any || (part == ',' && c != '|' && c != '!');
+    if (c == '?') result.open |= 1U << static_cast<unsigned>(d);
+    const std::size_t axis = names.find(c);
+    if (axis == std::string::npos) continue;
+    const int a = static_cast<int>(axis);
+    if (part == ',') result.dim[d] = result.dim[d].with(a);
+    if (part == '|') result.replicated |= bit_of(a);
+    if (part == '!') result.unreduced |= bit_of(a);
+  }
+  result.rank = any ? d + 1 : 0;
+  return result;
+}
+
+[[nodiscard]] inline std::string text_of(const sharding& s) {
+  static const std::string names = "xyzwstuv";
+  std::string text = "[";
+  for (int d = 0; d < s.rank; ++d) {
+    if (d > 0) text += ",";
+    for (int i = 0; i < s.dim[d].size(); ++i) text += names[static_cast<std::size_t>(s.dim[d][i])];
+    if (s.dim[d].empty()) text += "_";
+    if (s.is_open(d)) text += "?";
+  }
+  const auto set = [&](char mark, axis_mask axes) {
+    if (axes == 0) return;
+    text += mark;
+    for (int a = 0; a < max_axes; ++a) {
+      if (has_axis(axes, a)) text += names[static_cast<std::size_t>(a)];
+    }
+  };
+  set('|', s.replicated);
+  set('!', s.unreduced);
+  return text + "]";
+}
+
+[[nodiscard]] inline std::string text_of(const extents& shape) {
+  std::string text = "[";
+  for (int d = 0; d < shape.rank; ++d) text += (d > 0 ? "," : "") + std::to_string(shape[d]);
+  return text + "]";
+}
+
+/// Every instruction on a line of its own, with its sharding: from `of`, or from its annotation.
+[[nodiscard]] inline std::string listing(graph_view g, const sharding* of = nullptr) {
+  std::ostringstream out;
+  int depth = 0;
+  for (int id = 0; id < g.size; ++id) {
+    const instruction& i = g[id];
+    if (i.op == &ops::loop_end) --depth;
+    out << std::string(static_cast<std::size_t>(2 * std::max(depth, 0) + 2), ' ') << '%' << id << " = " << i.op->name;
+    for (int k = 0; k < i.operand_count; ++k) out << (k > 0 ? ", %" : " %") << i.operand[k];
+    out << " : " << name_of(i.type) << text_of(i.shape);
+    if (of != nullptr) out << text_of(of[id]);
+    if (of != nullptr && i.annotation >= 0) out << " <- annotated";
+    if (of == nullptr && i.annotation >= 0) out << text_of(g.annotations[i.annotation].placement);
+    const bool letters = i.op == &ops::einsum;
+    if (letters) {
+      out << " ";
+      for (int t = 0; t < 3; ++t) {
+        const einsum_term term(i.attribute[t]);
+        for (int d = 0; d < term.size(); ++d) out << term[d];
+        out << (t == 0 ? "," : t == 1 ? "->" : "");
+      }
+    } else {
+      out << " {" << i.attribute[0] << "," << i.attribute[1] << "," << i.attribute[2] << "}";
+    }
+    if (i.op == &ops::constant || i.op == &ops::mask) out << " value " << i.scalar;
+    if (i.loop >= 0) out << " in %" << i.loop;
+    out << '\n';
+    if (i.op == &ops::loop_begin) ++depth;
+  }
+  return out.str();
+}
+
+/// One collective of a partitioned program, with how often it runs.
+struct collective_use {
+  collective kind = collective::local_slice;
+  axis_mask axes = 0;
+  std::int64_t times = 1;
+  /// The most bytes any device sends in one run.
+  std::int64_t bytes = 0;
+  int id = 0;
+};
+
+/// A graph on its way through the passes.
+struct spmd_program {
+  mesh_shape mesh;
+  graph traced;
+  std::vector<factor_rule> rules;
+  std::vector<sharding> of;
+  std::vector<int> cause;
+  partitioned parts;
+  std::vector<collective_use> collectives;
+
+  [[nodiscard]] std::int64_t count(collective kind, axis_mask axes = 0) const {
+    std::int64_t times = 0;
+    for (const collective_use& use : collectives) {
+      if (use.kind == kind && (axes == 0 || use.axes == axes)) times += use.times;
+    }
+    return times;
+  }
+  [[nodiscard]] std::int64_t bytes(collective kind, axis_mask axes = 0) const {
+    std::int64_t sum = 0;
+    for (const collective_use& use : collectives) {
+      if (use.kind == kind && (axes == 0 || use.axes == axes)) sum += use.times * use.bytes;
+    }
+    return sum;
+  }
+  [[nodiscard]] std::int64_t total_bytes() const {
+    std::int64_t sum = 0;
+    for (const collective_use& use : collectives) sum += use.times * use.bytes;
+    return sum;
+  }
+  /// "all_reduce(x) 2x48 B, ...", in program order.
+  [[nodiscard]] std::string summary() const {
+    static const std::string names = "xyzwstuv";
+    std::string text;
+    for (const collective_use& use : collectives) {
+      text += (text.empty() ? "" : ", ") + std::string(name_of(use.kind)) + "(";
+      for (int a = 0; a < max_axes; ++a) {
+        if (has_axis(use.axes, a)) text += names[static_cast<std::size_t>(a)];
+      }
+      text += ") " + (use.times > 1 ? std::to_string(use.times) + "x" : "") + std::to_string(use.bytes);
+    }
+    return text;
+  }
+  [[nodiscard]] std::string text() const {
+    std::string head = "mesh";
+    for (int a = 0; a < mesh.rank; ++a) head += " " + std::to_string(mesh.size[a]);
+    return head + "\ncompleted:\n" + listing(traced, of.data()) + "partitioned:\n" + listing(parts.program);
+  }
+};
+
+[[nodiscard]] inline spmd_program completed_program(const mesh_shape& mesh, graph_view g) {
+  spmd_program made;
+  made.mesh = mesh;
+  made.traced = merge_common_subexpressions(normalise(g));
+  const graph_view traced = made.traced;
+  for (int id = 0; id < traced.size; ++id) made.rules.push_back(traced[id].op->factors({traced.code, id}));
+  made.of.resize(static_cast<std::size_t>(traced.size));
+  made.cause.resize(static_cast<std::size_t>(traced.size));
+  complete(mesh, traced, made.rules.data(), made.of.data(), made.cause.data());
+  return made;
+}
+
+/// Bytes `device` sends when it executes the collective `id` once.
+[[nodiscard]] inline std::int64_t bytes_of_collective(const mesh_shape& mesh, graph_view g, int id, int device) {
+  const layout& to = g.annotations[g[id].annotation];
+  const layout& from = g.annotations[g.operand(id, 0).annotation];
+  const reshard_step step{static_cast<collective>(detail::collective_index(g[id].op)),
+                          static_cast<axis_mask>(g[id].attribute[0]), to.placement};
+  return sent_bytes(mesh, to.shape, g[id].type, step, from.placement, device);
+}
+
+[[nodiscard]] inline std::int64_t times_of(graph_view g, int id) {
+  std::int64_t times = 1;
+  for (int l = g[id].loop; l >= 0; l = g[l].loop) times *= g[l].attribute[0];
+  return times;
+}
+
+/// All passes.
+[[nodiscard]] inline spmd_program partitioned_program(const mesh_shape& mesh, graph_view g) {
+  spmd_program made = completed_program(mesh, g);
+  made.parts = partition(mesh, made.traced, made.rules.data(), made.of.data());
+  const graph_view code = made.parts.program;
+  for (int id = 0; id < code.size; ++id) {
+    if (!communicates(code[id])) continue;
+    collective_use use;
+    use.kind = static_cast<collective>(detail::collective_index(code[id].op));
+    use.axes = static_cast<axis_mask>(code[id].attribute[0]);
+    use.times = times_of(code, id);
+    for (int device = 0; device < mesh.devices(); ++device) {
+      use.bytes = std::max(use.bytes, bytes_of_collective(mesh, code, id, device));
+    }
+    use.id = id;
+    made.collectives.push_back(use);
+  }
+  return made;
+}
+
+/// What is wrong with a partitioned program, or an empty string: results that differ from those of one device by more
+/// than `tolerance`, relative to the largest element; bytes that differ from what `sent_bytes` promises.
+[[nodiscard]] inline std::string fault_of(const spmd_program& program, const std::vector<tensor_value>& expected,
+                                          const std::vector<tensor_value>& arguments, double tolerance = 1e-9) {
+  if (program.parts.fault != partition_fault::nothing) {
+    return "partition reports fault " + std::to_string(static_cast<int>(program.parts.fault)) + " at %" +
+           std::to_string(program.parts.fault_at);
+  }
+  const graph_view code = program.parts.program;
+  spmd_outcome outcome;
+  try {
+    outcome = interpret_spmd(program.mesh, code, arguments);
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  for (std::size_t r = 0; r < expected.size(); ++r) {
+    double scale = 1;
+    for (const double x : expected[r].data) scale = std::max(scale, std::abs(x));
+    for (std::size_t i = 0; i < expected[r].data.size(); ++i) {
+      const double a = expected[r].data[i];
+      const double b = outcome.results.at(r).data.at(i);
+      const bool same = std::abs(a - b) <= tolerance * scale || a == b || (a != a && b != b);
+      if (same) continue;
+      return "result " + std::to_string(r) + " element " + std::to_string(i) + ": one device " + std::to_string(a) +
+             ", " + std::to_string(program.mesh.devices()) + " devices " + std::to_string(b);
+    }
+  }
+  for (int device = 0; device < program.mesh.devices(); ++device) {
+    traffic promised;
+    for (const collective_use& use : program.collectives) {
+      promised[use.kind] += use.times * bytes_of_collective(program.mesh, code, use.id, device);
+    }
+    for (std::size_t kind = 0; kind < promised.bytes.size(); ++kind) {
+      const std::int64_t sent = outcome.sent[static_cast<std::size_t>(device)].bytes[kind];
+      if (promised.bytes[kind] != sent) {
+        return "device " + std::to_string(device) + " sends " + std::to_string(sent) + " bytes of " +
+               name_of(static_cast<collective>(kind)) + ", promised were " + std::to_string(promised.bytes[kind]);
+      }
+    }
+  }
+  return "";
+}
+
+}  // namespace espalier::test
