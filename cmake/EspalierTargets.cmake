@@ -53,6 +53,9 @@ find_package(OpenMP QUIET COMPONENTS CXX)
 find_package(CBLAS QUIET)
 espalier_component(openmp)
 target_link_libraries(${espalier_target} INTERFACE espalier::core Threads::Threads)
+# Nobody reads errno after a square root, and setting it keeps the compiler from the vector instruction.
+target_compile_options(${espalier_target} INTERFACE
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU,Clang,AppleClang>:-fno-math-errno>)
 if(TARGET OpenMP::OpenMP_CXX)
   target_link_libraries(${espalier_target} INTERFACE OpenMP::OpenMP_CXX)
 endif()

@@ -41,7 +41,9 @@ using reference = ep::program<ep::mesh<alone>, plain_mlp, ep::f32<64, 256>, ep::
 static_assert(reference::collectives() == 0);
 
 template <class Array> void fill(Array& array, double phase) {
-  array.for_each([&](float& element, std::int64_t i) { element = static_cast<float>(std::sin(0.37 * static_cast<double>(i) + phase)); });
+  array.for_each([&](float& element, std::int64_t i) {
+    element = static_cast<float>(std::sin(0.37 * static_cast<double>(i) + phase));
+  });
 }
 
 template <class Program> auto evaluate(ep::world& world) {
@@ -65,7 +67,8 @@ int main(int argc, char** argv) {
     ep::world one(ep::mesh<alone>::value);
     const auto expected = evaluate<reference>(one);
     double difference = 0;
-    for (std::size_t i = 0; i < y.size(); ++i) difference = std::max(difference, std::abs(double(y[i]) - double(expected[i])));
+    for (std::size_t i = 0; i < y.size(); ++i)
+      difference = std::max(difference, std::abs(double(y[i]) - double(expected[i])));
     std::cout << (difference < 1e-3 ? "four devices and one agree\n" : "FOUR DEVICES AND ONE DISAGREE\n");
     return difference < 1e-3 ? 0 : 1;
   });

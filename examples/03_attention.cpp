@@ -16,22 +16,20 @@ struct model : ep::axis<"model", 2> {};
 using mesh = ep::mesh<data, model>;
 
 template <class Leaf> struct attention {
-  BOOST_HANA_DEFINE_STRUCT(attention,
-    (ep::leaf<Leaf, ep::f32<32, 4, 8>>, query),
-    (ep::leaf<Leaf, ep::f32<32, 4, 8>>, key),
-    (ep::leaf<Leaf, ep::f32<32, 4, 8>>, value),
-    (ep::leaf<Leaf, ep::f32<4, 8, 32>>, output));
+  BOOST_HANA_DEFINE_STRUCT(attention, (ep::leaf<Leaf, ep::f32<32, 4, 8>>, query),
+                           (ep::leaf<Leaf, ep::f32<32, 4, 8>>, key), (ep::leaf<Leaf, ep::f32<32, 4, 8>>, value),
+                           (ep::leaf<Leaf, ep::f32<4, 8, 32>>, output));
 };
 
 struct loss {
   constexpr auto operator()(const auto& weights, auto x) const {
-    x = ep::shard<data, ep::none, ep::none>(x);                                     // f32[4@data, 16, 32]
-    auto q = ep::einsum<"bsw,whd->bshd">(x, weights.query);                         // f32[4@data, 16, 4@model, 8]
+    x = ep::shard<data, ep::none, ep::none>(x);              // f32[4@data, 16, 32]
+    auto q = ep::einsum<"bsw,whd->bshd">(x, weights.query);  // f32[4@data, 16, 4@model, 8]
     q = ep::shard<data, ep::none, model, ep::none>(q);
-    const auto k = ep::einsum<"bsw,whd->bshd">(x, weights.key);                     // f32[4@data, 16, 4@model, 8]
-    const auto v = ep::einsum<"bsw,whd->bshd">(x, weights.value);                   // f32[4@data, 16, 4@model, 8]
-    const auto mixed = ep::nn::causal_attention(q, k, v);                           // f32[4@data, 16, 4@model, 8]
-    const auto y = ep::einsum<"bshd,hdw->bsw">(mixed, weights.output);              // f32[4@data, 16, 32]
+    const auto k = ep::einsum<"bsw,whd->bshd">(x, weights.key);         // f32[4@data, 16, 4@model, 8]
+    const auto v = ep::einsum<"bsw,whd->bshd">(x, weights.value);       // f32[4@data, 16, 4@model, 8]
+    const auto mixed = ep::nn::causal_attention(q, k, v);               // f32[4@data, 16, 4@model, 8]
+    const auto y = ep::einsum<"bshd,hdw->bsw">(mixed, weights.output);  // f32[4@data, 16, 32]
     return ep::mean(y * y);
   }
 };
@@ -55,7 +53,9 @@ int main(int argc, char** argv) {
     auto weights = run.argument<0>();
     auto x = run.argument<1>();
     const auto wave = [](double phase) {
-      return [phase](float& element, std::int64_t i) { element = static_cast<float>(0.3 * std::sin(0.71 * static_cast<double>(i) + phase)); };
+      return [phase](float& element, std::int64_t i) {
+        element = static_cast<float>(0.3 * std::sin(0.71 * static_cast<double>(i) + phase));
+      };
     };
     weights.query.for_each(wave(1));
     weights.key.for_each(wave(2));
@@ -71,13 +71,16 @@ int main(int argc, char** argv) {
     double squared = 0;
     for (const float s : slope) squared += double(s) * double(s);
     constexpr double rate = 1e-2;
-    weights.output.for_each([&](float& element, std::int64_t i) { element -= static_cast<float>(rate) * slope[static_cast<std::size_t>(i)]; });
+    weights.output.for_each([&](float& element, std::int64_t i) {
+      element -= static_cast<float>(rate) * slope[static_cast<std::size_t>(i)];
+    });
     const float after = ep::gather(world, run(weights, x).get<0>())[0];
     const double predicted = rate * squared;
     const double seen = double(before) - double(after);
     if (world.is_root()) {
       ep::explain<step>(std::cout);
-      std::cout << "the gradient predicts the change of the loss: " << (std::abs(seen - predicted) < 0.05 * predicted ? "yes" : "NO") << '\n';
+      std::cout << "the gradient predicts the change of the loss: "
+                << (std::abs(seen - predicted) < 0.05 * predicted ? "yes" : "NO") << '\n';
     }
     return std::abs(seen - predicted) < 0.05 * predicted ? 0 : 1;
   });

@@ -7,5 +7,5 @@
 #include <espalier/mesh/mesh.hpp>
 #include <espalier/ops/ops.hpp>
 #include <espalier/program/program.hpp>
-#include <espalier/sharding/annotation.hpp>
 #include <espalier/shape/tensor.hpp>
+#include <espalier/sharding/annotation.hpp>

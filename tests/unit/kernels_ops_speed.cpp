@@ -331,11 +331,11 @@ TEST_CASE("speed: transposes and sums of tensors", "[kernels]") {
   print_transpose<dtype::f32, 64, 100000>("64 x 100000 f32");
   print_transpose<dtype::f64, 2048, 2048>("2048 x 2048 f64");
   print_transpose<dtype::bf16, 4096, 4096>("4096 x 4096 bf16");
-  print_sum<256, 256, 1>("of rows, 256 x 256");
-  print_sum<256, 256, 2>("of columns, 256 x 256");
-  print_sum<4096, 4096, 1>("of rows, 4096 x 4096");
-  print_sum<4096, 4096, 2>("of columns, 4096 x 4096");
-  print_sum<4096, 4096, 3>("of all, 4096 x 4096");
-  print_sum<1000000, 8, 1>("of rows, 1000000 x 8");
-  print_sum<1000000, 8, 2>("of columns, 1000000 x 8");
+  print_sum<256, 256, 1>("over rows, 256 x 256");
+  print_sum<256, 256, 2>("over columns, 256 x 256");
+  print_sum<4096, 4096, 1>("over rows, 4096 x 4096");
+  print_sum<4096, 4096, 2>("over columns, 4096 x 4096");
+  print_sum<4096, 4096, 3>("over all, 4096 x 4096");
+  print_sum<1000000, 8, 1>("over rows, 1000000 x 8");
+  print_sum<1000000, 8, 2>("over columns, 1000000 x 8");
 }

@@ -69,22 +69,21 @@ concept Communicator = requires(T& c, const T& view, const transfer& moves, cons
                                 const context* where, const std::string& reason) {
   { view.rank() } -> std::same_as<int>;
   { view.size() } -> std::same_as<int>;
-  { c.prepare(moves) };
-  { c.prepare(group) };
-  { c.exchange(moves, source, target) };
-  { c.reduce_exchange(moves, source, target, kind) };
-  { c.all_reduce(group, source, target, count, type, kind) };
-  { c.barrier() };
-  { c.broadcast(target, count, 0) };
+  {c.prepare(moves)};
+  {c.prepare(group)};
+  {c.exchange(moves, source, target)};
+  {c.reduce_exchange(moves, source, target, kind)};
+  {c.all_reduce(group, source, target, count, type, kind)};
+  {c.barrier()};
+  {c.broadcast(target, count, 0)};
   { view.counters() } -> std::same_as<std::span<const std::int64_t>>;
-  { c.reset_counters() };
-  { c.set_context(where) };
-  { c.abort(reason) };
+  {c.reset_counters()};
+  {c.set_context(where)};
+  {c.abort(reason)};
 };
 
 /// Runs `body()`; if it throws, tells the other ranks why before the exception goes on.
-template <Communicator Comm, class Body>
-decltype(auto) run_guarded(Comm& communicator, Body&& body) {
+template <Communicator Comm, class Body> decltype(auto) run_guarded(Comm& communicator, Body&& body) {
   try {
     return std::forward<Body>(body)();
   } catch (const std::exception& error) {

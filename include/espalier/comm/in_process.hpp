@@ -33,8 +33,7 @@ class meeting_point {
   meeting_point(int members, bool oversubscribed) : members_(members), spins_(oversubscribed ? 0 : 1000) {}
 
   /// Waits until all members are here. With `gives_up()` true, or after `deadline`, breaks it for good.
-  template <class GivesUp>
-  outcome meet(std::chrono::duration<double> deadline, GivesUp gives_up) {
+  template <class GivesUp> outcome meet(std::chrono::duration<double> deadline, GivesUp gives_up) {
     std::uint64_t now = state_.load();
     std::uint64_t next = 0;
     do {
@@ -74,8 +73,7 @@ class meeting_point {
     return phase_of(state_.load()) != phase ? outcome::met : outcome::broken;
   }
 
-  template <class GivesUp>
-  outcome wait(std::uint64_t phase, std::chrono::duration<double> deadline, GivesUp gives_up) {
+  template <class GivesUp> outcome wait(std::uint64_t phase, std::chrono::duration<double> deadline, GivesUp gives_up) {
     constexpr int yields = 32;
     for (int i = 0; i < spins_ && !settled(phase); ++i) pause_processor();
     for (int i = 0; i < yields && !settled(phase); ++i) std::this_thread::yield();
@@ -86,8 +84,7 @@ class meeting_point {
   }
 
   /// True when the deadline passed; false when the meeting is settled or the member gives up.
-  template <class GivesUp>
-  bool sleep(std::uint64_t phase, std::chrono::duration<double> deadline, GivesUp gives_up) {
+  template <class GivesUp> bool sleep(std::uint64_t phase, std::chrono::duration<double> deadline, GivesUp gives_up) {
     using clock = std::chrono::steady_clock;
     const auto until = clock::now() + std::chrono::duration_cast<clock::duration>(deadline);
     std::unique_lock lock(mutex_);
@@ -420,8 +417,7 @@ inline in_process_communicator in_process_group::device(int rank) { return {*thi
 
 /// Runs `body(communicator)` on `group.size()` threads, one per device, and returns when all have ended. If devices
 /// throw, throws what the first of them threw.
-template <class Body>
-void run_devices(in_process_group& group, const Body& body) {
+template <class Body> void run_devices(in_process_group& group, const Body& body) {
   const auto device = [&](int rank) {
     in_process_communicator communicator = group.device(rank);
     try {
@@ -441,8 +437,7 @@ void run_devices(in_process_group& group, const Body& body) {
 }
 
 /// `run_devices` on a fresh group of `size` devices.
-template <class Body>
-void run_devices(int size, const Body& body) {
+template <class Body> void run_devices(int size, const Body& body) {
   in_process_group group(size);
   run_devices(group, body);
 }

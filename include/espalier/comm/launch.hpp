@@ -8,8 +8,7 @@
 namespace espalier::comm::detail {
 
 /// The value of the first of the variables that holds a number >= `least`, else `fallback`.
-template <class... Name>
-[[nodiscard]] int first_number(int least, int fallback, Name... names) {
+template <class... Name> [[nodiscard]] int first_number(int least, int fallback, Name... names) {
   for (const char* name : {names...}) {
     const char* text = std::getenv(name);
     if (text == nullptr || *text == '\0') continue;

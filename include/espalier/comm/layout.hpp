@@ -226,8 +226,7 @@ void unpack_range(T* target, const T* packed, const block& box, std::int64_t fir
 }
 
 /// Calls `visit(T{})` with the storage type of `type`.
-template <class Visit>
-decltype(auto) with_storage(dtype type, Visit visit) {
+template <class Visit> decltype(auto) with_storage(dtype type, Visit visit) {
   switch (type) {
     case dtype::f64: return visit(double{});
     case dtype::bf16: return visit(bfloat16{});
@@ -241,9 +240,8 @@ decltype(auto) with_storage(dtype type, Visit visit) {
 /// `pack_range` where the element type is known at run time.
 inline void pack_range(dtype type, void* packed, const void* source, const block& box, std::int64_t first,
                        std::int64_t count) {
-  with_storage(type, [&]<class T>(T) {
-    pack_range(static_cast<T*>(packed), static_cast<const T*>(source), box, first, count);
-  });
+  with_storage(
+      type, [&]<class T>(T) { pack_range(static_cast<T*>(packed), static_cast<const T*>(source), box, first, count); });
 }
 
 }  // namespace espalier::comm::detail
@@ -252,8 +250,7 @@ namespace espalier::comm {
 
 /// Copies the box from `source` to `target`.
 /// @pre the two sides do not overlap
-template <class T>
-void copy_block(T* target, const T* source, const block& box) {
+template <class T> void copy_block(T* target, const T* source, const block& box) {
   const std::int64_t from = box.source_stride[block_rank - 1];
   const std::int64_t to = box.target_stride[block_rank - 1];
   detail::for_each_run(box, 0, box.elements(), [&](std::int64_t s, std::int64_t t, std::int64_t length) {
@@ -262,22 +259,19 @@ void copy_block(T* target, const T* source, const block& box) {
 }
 
 /// Source side of the box into `packed`, `box.elements()` elements in packed order.
-template <class T>
-void pack(T* packed, const T* source, const block& box) {
+template <class T> void pack(T* packed, const T* source, const block& box) {
   detail::pack_range(packed, source, box, 0, box.elements());
 }
 
 /// `packed`, `box.elements()` elements in packed order, to the target side of the box.
-template <class T>
-void unpack(T* target, const T* packed, const block& box) {
+template <class T> void unpack(T* target, const T* packed, const block& box) {
   detail::unpack_range(target, packed, box, 0, box.elements());
 }
 
 /// `copy_block` where the element type is known at run time.
 inline void copy_block(dtype type, void* target, const void* source, const block& box) {
-  detail::with_storage(type, [&]<class T>(T) {
-    copy_block(static_cast<T*>(target), static_cast<const T*>(source), box);
-  });
+  detail::with_storage(type,
+                       [&]<class T>(T) { copy_block(static_cast<T*>(target), static_cast<const T*>(source), box); });
 }
 
 /// `pack` where the element type is known at run time.

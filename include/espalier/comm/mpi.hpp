@@ -114,8 +114,8 @@ class mpi_communicator {
                   reduction kind) {
     operation_ = "all_reduce";
     detail::require_reducible(type, kind, where_);
-    const reduce_job job{&group, nullptr, type, kind, static_cast<const std::byte*>(source),
-                         static_cast<std::byte*>(target), count};
+    const reduce_job job{
+        &group, nullptr, type, kind, static_cast<const std::byte*>(source), static_cast<std::byte*>(target), count};
     guarded(group, [&] {
       if (group.members.size() == 2 && count * size_of(type) <= options_.direct_bytes) {
         swap_and_reduce(job);
@@ -123,8 +123,8 @@ class mpi_communicator {
         run_pipeline(job);
       }
     });
-    counters_.add(group.channel, all_reduce_sent_bytes(count, size_of(type), static_cast<int>(group.members.size()),
-                                                       group.self));
+    counters_.add(group.channel,
+                  all_reduce_sent_bytes(count, size_of(type), static_cast<int>(group.members.size()), group.self));
   }
 
   /// Every rank tells every other one that it is here: more messages than a tree, but an expired wait then knows
@@ -237,8 +237,7 @@ class mpi_communicator {
   void check(int code, const char* routine) const { detail::check_mpi(code, routine, rank_, where_); }
 
   /// Runs one operation of `group`; afterwards its pairs of ranks count one operation more, whoever sent anything.
-  template <class Operation>
-  void guarded(const transfer_group& group, Operation operation) {
+  template <class Operation> void guarded(const transfer_group& group, Operation operation) {
     if (broken_) {
       throw comm_error("rank " + std::to_string(rank_) + ": an earlier operation of this communicator failed" +
                        detail::during(where_));
@@ -254,12 +253,10 @@ class mpi_communicator {
     for (const int member : group.members) ++operations_[static_cast<std::size_t>(member)];
   }
 
-  template <class Finished>
-  void drain(Finished finished) {
+  template <class Finished> void drain(Finished finished) {
     const auto result = requests_.drain(finished, [this](int code) { check(code, "MPI_Testsome"); });
     if (result == detail::request_table::outcome::all_done) return;
-    throw comm_error(
-        detail::expired_text(rank_, operation_, requests_.deadline(), requests_.missing(), where_));
+    throw comm_error(detail::expired_text(rank_, operation_, requests_.deadline(), requests_.missing(), where_));
   }
 
   /// Tells consecutive operations of a pair, the two directions of an all-reduce, and the slots of its window apart.
@@ -314,8 +311,7 @@ class mpi_communicator {
   }
 
   /// Members other than this one, starting behind it, so that not everybody sends to the same rank first.
-  template <class Visit>
-  static void for_each_peer(const transfer_group& group, Visit visit) {
+  template <class Visit> static void for_each_peer(const transfer_group& group, Visit visit) {
     const int members = static_cast<int>(group.members.size());
     for (int step = 1; step < members; ++step) {
       const auto k = static_cast<std::size_t>((group.self + step) % members);

@@ -84,8 +84,7 @@ class request_table {
 
   /// Calls `finished(place)` for each request that ends, in any order, until none is left; `finished` may start more.
   /// The deadline runs anew whenever something arrives: a slow link is not a dead rank.
-  template <class Finished, class Check>
-  outcome drain(Finished finished, Check check) {
+  template <class Finished, class Check> outcome drain(Finished finished, Check check) {
     const auto allowed = std::chrono::duration_cast<clock::duration>(deadline_);
     auto last_progress = clock::time_point{};
     int idle = 0;
@@ -96,9 +95,7 @@ class request_table {
       if (count == MPI_UNDEFINED) return outcome::all_done;
       if (count > 0) {
         idle = 0;
-        for (int i = 0; i < count; ++i) {
-          finished(static_cast<std::size_t>(finished_[static_cast<std::size_t>(i)]));
-        }
+        for (int i = 0; i < count; ++i) { finished(static_cast<std::size_t>(finished_[static_cast<std::size_t>(i)])); }
         continue;
       }
       if (++idle <= patience_) continue;

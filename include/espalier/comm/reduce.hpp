@@ -25,8 +25,7 @@ template <class T> struct term_sum { using type = T; };
 template <> struct term_sum<bfloat16> { using type = float; };
 template <class T> using term_sum_t = typename term_sum<T>::type;
 
-template <reduction Kind, class T>
-[[nodiscard]] constexpr T combined(T a, T b) {
+template <reduction Kind, class T> [[nodiscard]] constexpr T combined(T a, T b) {
   if constexpr (Kind == reduction::max) {
     return (a > b || a != a) ? a : b;  // a NaN on either side stays visible
   } else if constexpr (Kind == reduction::min) {
@@ -57,8 +56,7 @@ void combine_run(Out* out, const A* a, const B* b, std::int64_t length) {
 namespace espalier::comm {
 
 /// Target side of the box = what is there, combined with the source side.
-template <reduction Kind, class T>
-void reduce_block(T* target, const T* source, const block& box) {
+template <reduction Kind, class T> void reduce_block(T* target, const T* source, const block& box) {
   using wide = detail::term_sum_t<T>;
   const std::int64_t from = box.source_stride[block_rank - 1];
   const std::int64_t to = box.target_stride[block_rank - 1];

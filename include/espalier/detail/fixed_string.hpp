@@ -18,8 +18,8 @@ template <std::size_t Size> struct fixed_string {
 };
 
 [[nodiscard]] constexpr bool same_text(const char* a, const char* b) {
-  if (a == b) return true;
-  if (a == nullptr || b == nullptr) return false;
+  // Letter by letter: comparing the addresses of two literals is no constant expression on clang.
+  if (a == nullptr || b == nullptr) return a == nullptr && b == nullptr;
   while (*a != '\0' && *a == *b) {
     ++a;
     ++b;

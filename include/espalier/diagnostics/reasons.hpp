@@ -172,8 +172,8 @@ template <class... Details> struct conflicting_annotations {
 };
 template <class... Details> struct pending_sum_dropped {
   template <class Where> struct raise {
-    static_assert(Where::ok, "this op is not linear, but its operand is annotated unreduced, a sum still to be "
-                  "carried out: the result would be wrong. Reduce it first, with reshard<...>.");
+    static_assert(Where::ok, "this op cannot work on the terms of a sum, but its operand is annotated unreduced: the "
+                  "result would be wrong. Carry the sum out first, with reshard<...>.");
   };
 };
 // Ops.
@@ -216,8 +216,8 @@ template <class... Details> struct wrong_argument_count {
 };
 template <class... Details> struct function_not_callable {
   template <class Where> struct raise {
-    static_assert(Where::ok, "program: the function cannot be called with tensors of these types. Change the "
-                  "argument types, or the function's parameters.");
+    static_assert(Where::ok, "program: the function cannot be called with these arguments. Change their types or their "
+                  "number, or the function's parameters.");
   };
 };
 template <class... Details> struct function_without_default {

@@ -48,5 +48,10 @@ struct nothing_to_report {
   static constexpr bool is_mistake = false;
   struct raised {};
 };
+/// A mistake of which the compiler has spoken already.
+struct reported_by_compiler {
+  static constexpr bool is_mistake = true;
+  struct raised {};
+};
 
 }  // namespace espalier::detail

@@ -19,7 +19,7 @@ class shared_buffer {
     const auto size = static_cast<std::size_t>(bytes > 0 ? bytes : 1);
     void* const memory = ::operator new(size, alignment);
     std::memset(memory, 0, size);
-    memory_ = std::shared_ptr<void>(memory, [](void* p) { ::operator delete(p, std::align_val_t{64}); });
+    memory_ = std::shared_ptr<void>(memory, [](void* p) { ::operator delete (p, std::align_val_t{64}); });
   }
   [[nodiscard]] void* data() const { return memory_.get(); }
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }

@@ -25,8 +25,7 @@ class chain_runner {
     numbers_.resize(static_cast<std::size_t>(t.step_count) * 3);
     for (int s = 0; s < t.step_count; ++s) {
       for (int k = 0; k < t.steps[s].operand_count; ++k) {
-        store(numbers_[static_cast<std::size_t>(3 * s + k)], t.steps[s].operand_type[k],
-              t.steps[s].operand[k].number);
+        store(numbers_[static_cast<std::size_t>(3 * s + k)], t.steps[s].operand_type[k], t.steps[s].operand[k].number);
       }
     }
     for (int u = 0; u < t.unit_count; ++u) {
@@ -140,9 +139,9 @@ class chain_runner {
           call.operand[k] = stream_of(c, step.operand[k], step.wide[k], step.operand_type[k], at.operand[k],
                                       &numbers_[static_cast<std::size_t>(3 * s + k)], row, scratch);
         }
-        call.result = step.accumulates ? kernels::stream{accumulator(c, scratch, step.result.slot), 0}
-                                       : stream_of(c, step.result, step.result_wide, step.type, at.result, nullptr,
-                                                   row, scratch);
+        call.result = step.accumulates
+                          ? kernels::stream{accumulator(c, scratch, step.result.slot), 0}
+                          : stream_of(c, step.result, step.result_wide, step.type, at.result, nullptr, row, scratch);
         call.here = at.here;
         t_.block_functions[s](call);
       }
@@ -160,8 +159,7 @@ class chain_runner {
     }
   }
   template <class T>
-  void add_threads(const fused_step& step, const fused_chain& c, char* scratch, std::int64_t threads,
-                   T* result) const {
+  void add_threads(const fused_step& step, const fused_chain& c, char* scratch, std::int64_t threads, T* result) const {
     for (std::int64_t t = 0; t < threads; ++t) {
       const T* const sums = reinterpret_cast<const T*>(accumulator(c, scratch + t * per_thread_, step.result.slot));
       for (std::int64_t i = 0; i < c.columns; ++i) result[i] = t == 0 ? sums[i] : static_cast<T>(result[i] + sums[i]);

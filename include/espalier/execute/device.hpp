@@ -76,8 +76,8 @@ template <class Communicator> class device_executor {
       comm_.prepare(static_cast<const comm::transfer_group&>(moves));
     } else {
       moves = make_transfer(t_.mesh, to.shape, i.type, from.placement, to.placement,
-                            what == collective::local_slice ? axis_mask{0} : axes,
-                            what == collective::reduce_scatter, device_, channel);
+                            what == collective::local_slice ? axis_mask{0} : axes, what == collective::reduce_scatter,
+                            device_, channel);
       if (what != collective::local_slice) comm_.prepare(moves);
     }
   }

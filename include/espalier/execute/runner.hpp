@@ -33,15 +33,17 @@ template <template <class> class Tree> struct data_for<Tree<spec>> { using type 
 template <template <class> class Tree, int Count> struct data_for<Tree<stacked<spec, Count>>> {
   using type = Tree<stacked<arrays, Count>>;
 };
-template <class... Parts> struct data_for<results<Parts...>> { using type = results<typename data_for<Parts>::type...>; };
+template <class... Parts> struct data_for<results<Parts...>> {
+  using type = results<typename data_for<Parts>::type...>;
+};
 
 }  // namespace detail
 
 /// Runs a program on a world. Making one allocates everything the program needs; calling it allocates nothing.
 ///
 ///     runner<step> run(world);
-///     auto x = run.argument<0>();          // zeros, laid out as the program wants them; fill them, or scatter into them
-///     const auto& y = run(x, w_in, w_out);
+///     auto x = run.argument<0>();          // zeros, laid out as the program wants them; fill them, or scatter into
+///     them const auto& y = run(x, w_in, w_out);
 ///
 /// Results stay valid until the next call. A donated argument's result is that argument.
 template <class Program> class runner {
@@ -77,8 +79,7 @@ template <class Program> class runner {
   }
 
  private:
-  template <int... I, class... Arguments>
-  void call(std::integer_sequence<int, I...>, Arguments&... arguments) {
+  template <int... I, class... Arguments> void call(std::integer_sequence<int, I...>, Arguments&... arguments) {
     static_assert((std::is_same_v<std::remove_const_t<Arguments>, argument_type<I>> && ...),
                   "run: an argument has another type than the program declares; compare argument_type<I>");
     int index = 0;
@@ -94,8 +95,8 @@ template <class Program> class runner {
       const auto text = [&](const sharding& s) {
         return to_string(world_.mesh_value(), Tensor::type, Tensor::shape, s);
       };
-      throw argument_error("argument " + std::to_string(index) + " of the program is laid out as " +
-                           text(wanted) + ", but was given " +
+      throw argument_error("argument " + std::to_string(index) + " of the program is laid out as " + text(wanted) +
+                           ", but was given " +
                            (array.empty() ? std::string("an empty array") : text(array.placed().placement)) +
                            ". Make it with runner::argument<I>(), or declare the argument as sharded<...>.");
     }

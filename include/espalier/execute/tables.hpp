@@ -121,8 +121,7 @@ template <class Program, std::size_t... Unit>
   static constexpr kernel_function table[]{lift_unit<Program, static_cast<int>(Unit)>()..., nullptr};
   return &table[0];
 }
-template <class Program, std::size_t... Unit>
-[[nodiscard]] std::int64_t most_scratch(std::index_sequence<Unit...>) {
+template <class Program, std::size_t... Unit> [[nodiscard]] std::int64_t most_scratch(std::index_sequence<Unit...>) {
   static constexpr std::int64_t each[]{scratch_of_unit<Program, static_cast<int>(Unit)>()..., 0};
   std::int64_t most = 0;
   for (const std::int64_t bytes : each) most = bytes > most ? bytes : most;

@@ -6,8 +6,10 @@
 #include <espalier/comm/launch.hpp>
 #include <espalier/mesh/mesh.hpp>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdlib>
+#include <exception>
 #include <functional>
 #include <iostream>
 #include <memory>
@@ -27,12 +29,26 @@
 
 namespace espalier {
 
+/// An exception that is also this is thrown on every rank, with the same text: one rank may speak for all, and none
+/// waits for another.
+struct known_to_all_ranks {};
+
 /// The mesh and the number of ranks, or some other part of a run's set-up, do not fit together.
-struct launch_error : std::runtime_error {
+struct launch_error : std::runtime_error, known_to_all_ranks {
   using std::runtime_error::runtime_error;
 };
 
 namespace detail {
+
+#if defined(ESPALIER_USE_MPI)
+/// While an exception is on its way, MPI is neither finalised, since other ranks may wait for this one, nor are they
+/// ended at once: `guarded_main` says why first.
+struct unless_failing {
+  void operator()(boost::mpi::environment* environment) const {
+    if (std::uncaught_exceptions() == 0) delete environment;
+  }
+};
+#endif
 
 /// Threads that stay: thread k always works for device k, so that its OpenMP team and its caches stay with it.
 class device_threads {
@@ -96,8 +112,7 @@ class device_threads {
 class world {
  public:
   /// Errors: `launch_error` if the launcher started another number of ranks than the mesh has devices.
-  template <MeshAxis... Axes>
-  world(int& argc, char**& argv, mesh<Axes...>) : world(argc, argv, mesh<Axes...>::value) {}
+  template <MeshAxis... Axes> world(int& argc, char**& argv, mesh<Axes...>) : world(argc, argv, mesh<Axes...>::value) {}
 
   world(int& argc, char**& argv, const mesh_shape& mesh) : mesh_(mesh) {
     const char* const program = argc > 0 ? argv[0] : "the program";
@@ -171,24 +186,46 @@ class world {
 #endif
   }
 
+#if defined(ESPALIER_USE_MPI)
+  /// Ranks of one host share its cores, unless OMP_NUM_THREADS says otherwise. A launcher that binds ranks to cores has
+  /// divided them already.
+  [[nodiscard]] static int share_of_host([[maybe_unused]] MPI_Comm everyone) {
+#if defined(_OPENMP)
+    if (std::getenv("OMP_NUM_THREADS") != nullptr) return omp_get_max_threads();
+    MPI_Comm host = MPI_COMM_NULL;
+    int ranks = 1;
+    MPI_Comm_split_type(everyone, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+    MPI_Comm_size(host, &ranks);
+    MPI_Comm_free(&host);
+    const int cores = static_cast<int>(std::thread::hardware_concurrency());
+    return std::clamp(cores / ranks, 1, omp_get_max_threads());
+#else
+    return 1;
+#endif
+  }
+#endif
+
   void start_mpi([[maybe_unused]] int& argc, [[maybe_unused]] char**& argv, const char* program) {
     const std::string command =
         "mpirun -n " + std::to_string(mesh_.devices()) + " --oversubscribe " + std::string(program);
 #if defined(ESPALIER_USE_MPI)
-    environment_ = std::make_unique<boost::mpi::environment>(argc, argv, boost::mpi::threading::funneled, true);
+    environment_.reset(new boost::mpi::environment(argc, argv, boost::mpi::threading::funneled, true));
     const boost::mpi::communicator everyone;
     first_ = everyone.rank();
     if (everyone.size() != mesh_.devices()) {
       // Every rank sees the same numbers, so all stop here together; one speaks.
       const std::string text = "the mesh has " + std::to_string(mesh_.devices()) + " devices, but " +
                                std::to_string(everyone.size()) + " ranks were started. Run it as: " + command;
+      environment_.reset();
       throw launch_error(text);
     }
     mpi_ = std::make_unique<comm::mpi_communicator>(everyone);
-    threads_per_device_ = share_of_threads(1);
+    threads_per_device_ = share_of_host(everyone);
+    set_threads(threads_per_device_);
 #else
-    throw launch_error("this program was built without MPI but started by an MPI launcher. Link espalier::mpi, or run " +
-                       std::string(program) + " without mpirun; with MPI the command is: " + command);
+    throw launch_error(
+        "this program was built without MPI but started by an MPI launcher. Link espalier::mpi, or run " +
+        std::string(program) + " without mpirun; with MPI the command is: " + command);
 #endif
   }
 
@@ -196,7 +233,7 @@ class world {
   int first_ = 0;
   int threads_per_device_ = 1;
 #if defined(ESPALIER_USE_MPI)
-  std::unique_ptr<boost::mpi::environment> environment_;
+  std::unique_ptr<boost::mpi::environment, detail::unless_failing> environment_;
   std::unique_ptr<comm::mpi_communicator> mpi_;
 #endif
   std::unique_ptr<comm::in_process_group> group_;

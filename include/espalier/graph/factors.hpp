@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/shape/dtype.hpp>
 #include <espalier/graph/instruction.hpp>
+#include <espalier/shape/dtype.hpp>
 
 #include <cstdint>
 

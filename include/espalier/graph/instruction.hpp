@@ -38,6 +38,8 @@ struct instruction {
   int loop = -1;
   /// Index of a layout in the graph's annotations, or -1.
   int annotation = -1;
+  /// After partitioning: the instruction of the traced graph this one was made for.
+  int origin = -1;
   source_line where;
   const char* label = nullptr;
 };

@@ -59,9 +59,7 @@ template <template <int...> class Tensor, int First, int... Rest> struct unstack
 template <class Tensor> using plain = typename detail::plain_tensor<Tensor>::type;
 
 /// Leaves that are traced tensors.
-template <class Mesh> struct symbols {
-  template <class Tensor> using of = symbol<Mesh, plain<Tensor>>;
-};
+template <class Mesh> struct symbols { template <class Tensor> using of = symbol<Mesh, plain<Tensor>>; };
 
 /// Leaves with a leading dimension of Count: the parameters of Count equal layers in one tree, for `scan`.
 template <class Kind, int Count> struct stacked {
@@ -123,9 +121,8 @@ template <class... Parts> inline constexpr bool is_results<results<Parts...>> = 
 template <class T, class F> constexpr void for_each_leaf(T& tree, const F& f) {
   using type = std::remove_const_t<T>;
   if constexpr (ParameterTree<type>) {
-    boost::hana::unpack(boost::hana::accessors<type>(), [&](const auto&... member) {
-      (for_each_leaf(boost::hana::second(member)(tree), f), ...);
-    });
+    boost::hana::unpack(boost::hana::accessors<type>(),
+                        [&](const auto&... member) { (for_each_leaf(boost::hana::second(member)(tree), f), ...); });
   } else if constexpr (is_results<type>) {
     if constexpr (!std::is_same_v<type, results<>>) {
       for_each_leaf(tree.first, f);

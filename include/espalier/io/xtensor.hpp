@@ -24,7 +24,8 @@ template <class Container> [[nodiscard]] std::string shape_text(const Container&
 
 template <class Tensor> [[nodiscard]] std::array<std::size_t, static_cast<std::size_t>(Tensor::rank)> xtensor_shape() {
   std::array<std::size_t, static_cast<std::size_t>(Tensor::rank)> shape{};
-  for (std::size_t d = 0; d < shape.size(); ++d) shape[d] = static_cast<std::size_t>(Tensor::shape[static_cast<int>(d)]);
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    shape[d] = static_cast<std::size_t>(Tensor::shape[static_cast<int>(d)]);
   return shape;
 }
 

@@ -223,9 +223,11 @@ struct reduction_range {
   return {0, 1, run * split / plan.splits, run * (split + 1) / plan.splits};
 }
 
-/// One result, from runs.
-template <reduction Kind, class Acc, class T>
-[[nodiscard]] Acc reduce_runs(const reduction_plan& plan, const reduction_range& range, const T* from) {
+/// One result, from runs. `Run` is the length of a single short one, or 0.
+template <reduction Kind, int Run, class Acc, class T>
+[[nodiscard]] ESPALIER_ALWAYS_INLINE Acc reduce_runs(const reduction_plan& plan, const reduction_range& range,
+                                                     const T* from) {
+  if constexpr (Run > 0) return reduce_run<Kind, Acc>(from, Run);
   if (plan.gone.rank == 0) return reduce_run<Kind, Acc>(from + range.begin, range.end - range.begin);
   Acc total = neutral<Acc, T, Kind>();
   nest_walker at(plan.gone, range.first);
@@ -266,7 +268,7 @@ void reduce_chunk(const reduction_plan& plan, const reduction_range& range, cons
 }
 
 /// Tasks [first, last); `store(result, split, values, count)` takes what they make.
-template <reduction Kind, class Acc, class T, class Store>
+template <reduction Kind, int Run, class Acc, class T, class Store>
 void reduce_tasks(const reduction_plan& plan, const T* from, std::int64_t first, std::int64_t last, Store store) {
   const std::int64_t chunks = plan.chunks();
   for (std::int64_t task = first; task < last;) {
@@ -277,7 +279,7 @@ void reduce_tasks(const reduction_plan& plan, const T* from, std::int64_t first,
     nest_walker at(plan.kept, in_split / chunks);
     if (plan.kept.run == 1) {
       for (; task < end; ++task, ++at) {
-        const Acc value = reduce_runs<Kind, Acc>(plan, range, from + (*at).from);
+        const Acc value = reduce_runs<Kind, Run, Acc>(plan, range, from + (*at).from);
         store((*at).to, split, &value, 1);
       }
       continue;
@@ -293,13 +295,13 @@ void reduce_tasks(const reduction_plan& plan, const T* from, std::int64_t first,
   }
 }
 
-template <reduction Kind, class R, class T>
+template <reduction Kind, int Run, class R, class T>
 void reduce_tensor(const reduction_plan& plan, const T* from, R* to, void* scratch) {
   using acc = accumulator_t<T, Kind>;
   const std::int64_t work = plan.kept.iterations() * plan.kept.run * plan.gone.iterations() * plan.gone.run;
   auto* partial = static_cast<acc*>(scratch);
   parallel_ranges(plan.tasks(), work, [&](std::int64_t first, std::int64_t last) {
-    reduce_tasks<Kind, acc>(plan, from, first, last,
+    reduce_tasks<Kind, Run, acc>(plan, from, first, last,
                             [=, &plan](std::int64_t at, std::int64_t split, const acc* values, std::int64_t count) {
                               if (plan.splits == 1) {
                                 vector_loop(count, [=](std::int64_t i) { to[at + i] = element_cast<R>(values[i]); });
@@ -317,8 +319,6 @@ void reduce_tensor(const reduction_plan& plan, const T* from, R* to, void* scrat
   }
 }
 
-template <extents From, std::int64_t Dims> inline constexpr reduction_plan static_reduction = plan_reduction(From, Dims);
-
 /// attribute[0]: the dimensions, as a bit set; attribute[1]: the `reduction`.
 struct reduce_kernel {
   static constexpr std::int64_t scratch_bytes(const kernels::kernel_key& key) {
@@ -329,9 +329,10 @@ struct reduce_kernel {
   template <kernels::kernel_key Key> static void run(const kernels::kernel_call& call) {
     using from = storage_t<Key.operand_type[0]>;
     using to = storage_t<Key.type>;
-    reduce_tensor<static_cast<reduction>(Key.attribute[1])>(static_reduction<Key.operand_shape[0], Key.attribute[0]>,
-                                                            static_cast<const from*>(call.operand[0]),
-                                                            static_cast<to*>(call.result), call.scratch);
+    static constexpr reduction_plan plan = plan_reduction(Key.operand_shape[0], Key.attribute[0]);
+    constexpr int run = plan.gone.rank == 0 && plan.splits == 1 ? static_run(plan.gone) : 0;
+    reduce_tensor<static_cast<reduction>(Key.attribute[1]), run>(
+        plan, static_cast<const from*>(call.operand[0]), static_cast<to*>(call.result), call.scratch);
   }
 };
 

@@ -7,10 +7,10 @@
 #include <espalier/ops/transpose.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 #include <utility>
 
 namespace espalier::detail {
@@ -28,12 +28,14 @@ struct transpose_plan {
   run_nest loops;
   run_axis down;
   run_axis across;
+};
 
-  // Of the shapes measured the best for tensors that are in no cache; smaller ones do not mind.
-  static constexpr std::int64_t block_down = 32;
-  static constexpr std::int64_t block_across = 128;
-  [[nodiscard]] constexpr std::int64_t blocks_down() const { return ceil_div(down.extent, block_down); }
-  [[nodiscard]] constexpr std::int64_t blocks_across() const { return ceil_div(across.extent, block_across); }
+/// The part of a plane that is moved at a time, in elements: 128 bytes of 512 / sizeof(T) rows. Of the shapes measured
+/// the best for tensors that are in no cache; smaller ones do not mind.
+template <class T> struct transpose_block_size {
+  static constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(T));
+  static constexpr std::int64_t down = 2 * line;
+  static constexpr std::int64_t across = 8 * line;
 };
 
 /// @pre the nest's last loop does not read neighbours.
@@ -61,25 +63,40 @@ template <class Word> inline constexpr int tile_side = std::min(16, full_lanes<W
 
 template <int Step, class V, std::size_t... Lane>
 ESPALIER_ALWAYS_INLINE void exchange_lanes(V& a, V& b, std::index_sequence<Lane...>) {
-  constexpr int side = static_cast<int>(sizeof...(Lane));
-  const V x = a;
-  const V y = b;
-  a = __builtin_shufflevector(x, y, ((Lane & Step) != 0 ? side + static_cast<int>(Lane) - Step : static_cast<int>(Lane))...);
-  b = __builtin_shufflevector(x, y, ((Lane & Step) != 0 ? side + static_cast<int>(Lane) : static_cast<int>(Lane) + Step)...);
+  constexpr std::size_t side = sizeof...(Lane);
+  constexpr std::size_t step = Step;
+  const V low = __builtin_shufflevector(a, b, static_cast<int>((Lane & step) != 0 ? side + Lane - step : Lane)...);
+  b = __builtin_shufflevector(a, b, static_cast<int>((Lane & step) != 0 ? side + Lane : Lane + step)...);
+  a = low;
 }
 
-/// One step of the transposition: of every 2 Step x 2 Step square, the off-diagonal quarters change places.
-template <int Step, class V, std::size_t... Pair, std::size_t... Lane>
-ESPALIER_ALWAYS_INLINE void exchange_rows(V* row, std::index_sequence<Pair...>, std::index_sequence<Lane...> all) {
-  (exchange_lanes<Step>(row[Pair / Step * 2 * Step + Pair % Step], row[Pair / Step * 2 * Step + Pair % Step + Step], all),
+/// Of every 2 Step x 2 Step square that two rows cross, the off-diagonal quarters change places. Narrow lanes move in
+/// groups as wide as possible: processors have no cheap permutation of 16-bit lanes.
+template <int Step, int Side, class Word, class V> ESPALIER_ALWAYS_INLINE void exchange(V& a, V& b) {
+  constexpr int bytes = Step * static_cast<int>(sizeof(Word));
+  if constexpr (sizeof(Word) < 4 && bytes >= 4) {
+    constexpr int group = 4 / static_cast<int>(sizeof(Word));
+    using wide = lanes<std::uint32_t, Side / group>;
+    auto x = std::bit_cast<wide>(a);
+    auto y = std::bit_cast<wide>(b);
+    exchange_lanes<Step / group>(x, y, std::make_index_sequence<static_cast<std::size_t>(Side / group)>{});
+    a = std::bit_cast<V>(x);
+    b = std::bit_cast<V>(y);
+  } else {
+    exchange_lanes<Step>(a, b, std::make_index_sequence<static_cast<std::size_t>(Side)>{});
+  }
+}
+
+template <int Step, int Side, class Word, class V, std::size_t... Pair>
+ESPALIER_ALWAYS_INLINE void exchange_rows(V* row, std::index_sequence<Pair...>) {
+  (exchange<Step, Side, Word>(row[Pair / Step * 2 * Step + Pair % Step], row[Pair / Step * 2 * Step + Pair % Step + Step]),
    ...);
 }
 
-template <int Step, int Side, class V> ESPALIER_ALWAYS_INLINE void transpose_rows(V* row) {
+template <int Step, int Side, class Word, class V> ESPALIER_ALWAYS_INLINE void transpose_rows(V* row) {
   if constexpr (Step > 0) {
-    exchange_rows<Step>(row, std::make_index_sequence<static_cast<std::size_t>(Side / 2)>{},
-                        std::make_index_sequence<static_cast<std::size_t>(Side)>{});
-    transpose_rows<Step / 2, Side>(row);
+    exchange_rows<Step, Side, Word>(row, std::make_index_sequence<static_cast<std::size_t>(Side / 2)>{});
+    transpose_rows<Step / 2, Side, Word>(row);
   }
 }
 
@@ -91,8 +108,12 @@ ESPALIER_ALWAYS_INLINE void transpose_square(const T* from, std::int64_t from_ro
   using vector = lanes<type, side>;
   vector row[side];
   (std::memcpy(&row[Row], from + static_cast<std::int64_t>(Row) * from_row, sizeof(vector)), ...);
-  transpose_rows<side / 2, side>(&row[0]);
+  transpose_rows<side / 2, side, type>(&row[0]);
   (std::memcpy(static_cast<void*>(to + static_cast<std::int64_t>(Row) * to_row), &row[Row], sizeof(vector)), ...);
+}
+
+template <int Write, class T> ESPALIER_ALWAYS_INLINE void prefetch_rows(const T* at, std::int64_t row, int count) {
+  for (int i = 0; i < count; ++i) __builtin_prefetch(at + i * row, Write);
 }
 
 /// A plane, or the rest of one: element (down, across) of the result is (across, down) of the source.
@@ -107,23 +128,21 @@ template <class T> struct transposed_plane {
   }
 };
 
-/// Both sides of a transposition walk over many rows at once, each a little: no hardware prefetcher follows that.
-template <class T> ESPALIER_ALWAYS_INLINE void prefetch_square(const transposed_plane<T>& plane, int side) {
-  for (int i = 0; i < side; ++i) {
-    __builtin_prefetch(plane.from + i * plane.from_row, 0);
-    __builtin_prefetch(plane.to + i * plane.to_row, 1);
-  }
-}
-
-/// A block of a plane: squares, then what they leave over. `ahead` of its rows there are more to prefetch.
+/// A block of a plane: squares, then what they leave over. `ahead` rows below its first there are more to prefetch:
+/// both sides walk over many rows at once, each a little, which no hardware prefetcher follows.
 template <class T>
 void transpose_block(const transposed_plane<T>& plane, std::int64_t down, std::int64_t across, std::int64_t ahead) {
+  using size = transpose_block_size<T>;
   constexpr int side = tile_side<typename word<static_cast<int>(sizeof(T))>::type>;
   const std::int64_t whole_down = down / side * side;
   const std::int64_t whole_across = across / side * side;
   for (std::int64_t a = 0; a < whole_across; a += side) {
     for (std::int64_t d = 0; d < whole_down; d += side) {
-      if (d + 3 * side <= ahead) prefetch_square(plane.at(d + 2 * side, a), side);
+      if (d + size::down + side <= ahead) {
+        const transposed_plane<T> next = plane.at(d + size::down, a);
+        if (d % size::line == 0) prefetch_rows<0>(next.from, next.from_row, side);
+        if (a % size::line == 0) prefetch_rows<1>(next.to, next.to_row, side);
+      }
       const transposed_plane<T> square = plane.at(d, a);
       transpose_square(square.from, square.from_row, square.to, square.to_row,
                        std::make_index_sequence<static_cast<std::size_t>(side)>{});
@@ -141,10 +160,9 @@ inline constexpr std::int64_t prefetch_above = 1 << 19;
 
 /// Blocks are taken along the rows of the source, so that what is prefetched beyond one block is in the next.
 template <class T> void transpose_planes(const transpose_plan& plan, const T* from, T* to) {
-  constexpr std::int64_t block_down = transpose_plan::block_down;
-  constexpr std::int64_t block_across = transpose_plan::block_across;
-  const std::int64_t down = plan.blocks_down();
-  const std::int64_t across = plan.blocks_across();
+  using size = transpose_block_size<T>;
+  const std::int64_t down = ceil_div(plan.down.extent, size::down);
+  const std::int64_t across = ceil_div(plan.across.extent, size::across);
   const std::int64_t blocks = plan.loops.iterations() * down * across;
   const std::int64_t in_plane = plan.down.extent * plan.across.extent;
   const bool prefetch = in_plane * static_cast<std::int64_t>(sizeof(T)) > prefetch_above;
@@ -152,10 +170,10 @@ template <class T> void transpose_planes(const transpose_plan& plan, const T* fr
     for (std::int64_t i = first; i < last; ++i) {
       const nest_walker at(plan.loops, i / (down * across));
       const transposed_plane<T> whole{from + (*at).from, plan.across.from, to + (*at).to, plan.down.to};
-      const std::int64_t d = i % down * block_down;
-      const std::int64_t a = i / down % across * block_across;
+      const std::int64_t d = i % down * size::down;
+      const std::int64_t a = i / down % across * size::across;
       const std::int64_t left = plan.down.extent - d;
-      transpose_block(whole.at(d, a), std::min(block_down, left), std::min(block_across, plan.across.extent - a),
+      transpose_block(whole.at(d, a), std::min(size::down, left), std::min(size::across, plan.across.extent - a),
                       prefetch ? left : 0);
     }
   });

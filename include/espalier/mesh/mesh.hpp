@@ -66,7 +66,8 @@ template <MeshAxis... Axes> struct mesh {
   static constexpr mesh_shape value{rank, {Axes::size...}, {Axes::name...}};
 
   /// The position of an axis type in this mesh, or -1.
-  template <class Axis> static constexpr int index_of = [] {
+  template <class Axis>
+  static constexpr int index_of = [] {
     constexpr bool same[]{std::is_same_v<Axis, Axes>..., false};
     for (int i = 0; i < rank; ++i) {
       if (same[i]) return i;

@@ -2,51 +2,12 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/graph/tree.hpp>
-
-#include <string>
-#include <type_traits>
+#include <espalier/graph/named_leaves.hpp>
 
 namespace espalier::nn {
 
-/// The name of a leaf in a parameter tree: the members that lead to it.
-struct leaf_path {
-  const leaf_path* parent = nullptr;
-  const char* name = "";
-
-  /// Whether the leaf's own name is `wanted`.
-  [[nodiscard]] constexpr bool is(const char* wanted) const {
-    // Letter by letter from the start: clang refuses to compare the addresses of two literals.
-    const char* own = name;
-    while (*own != '\0' && *own == *wanted) {
-      ++own;
-      ++wanted;
-    }
-    return *own == *wanted;
-  }
-  /// Whether the leaf is member `member` of member `of`.
-  [[nodiscard]] constexpr bool is(const char* of, const char* member) const {
-    return is(member) && parent != nullptr && parent->is(of);
-  }
-  /// `blocks.query.weight`
-  [[nodiscard]] std::string str() const {
-    if (parent == nullptr || *parent->name == '\0') return name;
-    return parent->str() + '.' + name;
-  }
-};
-
-/// Calls f(leaf, path) on every leaf of a tree, in the order of declaration. The path lives as long as the call.
-template <class T, class F> constexpr void for_each_named_leaf(T& tree, const F& f, const leaf_path& path = {}) {
-  using type = std::remove_const_t<T>;
-  if constexpr (ParameterTree<type>) {
-    boost::hana::unpack(boost::hana::accessors<type>(), [&](const auto&... member) {
-      (for_each_named_leaf(boost::hana::second(member)(tree), f, leaf_path{&path, boost::hana::first(member).c_str()}),
-       ...);
-    });
-  } else {
-    f(tree, path);
-  }
-}
+using espalier::for_each_named_leaf;
+using espalier::leaf_path;
 
 /// Members named `gain` and `bias` scale and shift what a layer computes. They start as 1 and 0, and weight decay,
 /// which is for what mixes inputs, leaves them alone.

@@ -26,8 +26,8 @@ constexpr void negate_gradient(gradient_context& c);
 }  // namespace detail
 
 namespace ops {
-inline constexpr op_info add = detail::elementwise_op("add", detail::evaluate_binary<detail::add_scalars>,
-                                                      detail::add_gradient, linearity::joint);
+inline constexpr op_info add =
+    detail::elementwise_op("add", detail::evaluate_binary<detail::add_scalars>, detail::add_gradient, linearity::joint);
 inline constexpr op_info subtract = detail::elementwise_op(
     "subtract", detail::evaluate_binary<detail::subtract_scalars>, detail::subtract_gradient, linearity::joint);
 inline constexpr op_info multiply = detail::elementwise_op(

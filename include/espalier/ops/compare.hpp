@@ -44,10 +44,10 @@ inline constexpr op_info logical_or =
     detail::elementwise_op("logical_or", detail::evaluate_binary<detail::or_scalars>, detail::no_gradient);
 inline constexpr op_info logical_not =
     detail::elementwise_op("logical_not", detail::evaluate_unary<detail::not_scalar>, detail::no_gradient);
-inline constexpr op_info maximum = detail::elementwise_op(
-    "maximum", detail::evaluate_binary<detail::maximum_scalars>, detail::maximum_gradient);
-inline constexpr op_info minimum = detail::elementwise_op(
-    "minimum", detail::evaluate_binary<detail::minimum_scalars>, detail::minimum_gradient);
+inline constexpr op_info maximum =
+    detail::elementwise_op("maximum", detail::evaluate_binary<detail::maximum_scalars>, detail::maximum_gradient);
+inline constexpr op_info minimum =
+    detail::elementwise_op("minimum", detail::evaluate_binary<detail::minimum_scalars>, detail::minimum_gradient);
 /// Operand 0 is boolean; where it is true the result is operand 1, elsewhere operand 2.
 inline constexpr op_info select = detail::elementwise_op("select", detail::evaluate_select, detail::select_gradient);
 }  // namespace ops

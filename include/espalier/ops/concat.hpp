@@ -8,7 +8,6 @@ namespace espalier {
 
 namespace detail {
 
-
 constexpr void concat_gradient(gradient_context& c);
 
 constexpr void evaluate_concat(const evaluation& e) {
@@ -78,8 +77,7 @@ namespace detail {
 }  // namespace detail
 
 /// Joins tensors along dimension Dim. Errors: `no_such_dimension`, `concat_shape_mismatch`, `dtype_mismatch`.
-template <int Dim, Traced First, Traced... Rest>
-constexpr auto concat(First first, Rest... rest) {
+template <int Dim, Traced First, Traced... Rest> constexpr auto concat(First first, Rest... rest) {
   if constexpr (Failed<First> || (Failed<Rest> || ...)) {
     return detail::first_failure(first, rest...);
   } else if constexpr (constexpr int along = detail::dimension(Dim, First::rank); along < 0) {

@@ -29,8 +29,8 @@ constexpr void convert_gradient(gradient_context& c);
 
 namespace ops {
 /// The same values stored as the result's type: floats round to nearest even, floats become integers towards zero.
-inline constexpr op_info convert = detail::elementwise_op("convert", detail::evaluate_convert,
-                                                          detail::convert_gradient);
+inline constexpr op_info convert =
+    detail::elementwise_op("convert", detail::evaluate_convert, detail::convert_gradient);
 }  // namespace ops
 
 namespace emit {
@@ -45,8 +45,7 @@ constexpr void detail::convert_gradient(gradient_context& c) {
 }
 
 /// The same values as another element type.
-template <dtype Type, Traced A>
-constexpr auto convert(const A& a, source_line where = source_line::current()) {
+template <dtype Type, Traced A> constexpr auto convert(const A& a, source_line where = source_line::current()) {
   if constexpr (Failed<A>) {
     return a;
   } else {

@@ -157,10 +157,10 @@ constexpr int einsum(builder& b, int a, einsum_term from, einsum_term to) {
 /// Two operands. A letter that only one operand has, and not the result, is summed away first.
 constexpr int einsum(builder& b, int x, einsum_term left, int y, einsum_term right, einsum_term result) {
   const einsum_term other = right;
-  const int a = detail::sum_unused(b, x, left,
-                                   [&](char letter) { return result.contains(letter) || other.contains(letter); });
-  const int c = detail::sum_unused(b, y, right,
-                                   [&](char letter) { return result.contains(letter) || left.contains(letter); });
+  const int a =
+      detail::sum_unused(b, x, left, [&](char letter) { return result.contains(letter) || other.contains(letter); });
+  const int c =
+      detail::sum_unused(b, y, right, [&](char letter) { return result.contains(letter) || left.contains(letter); });
   extents shape;
   for (int d = 0; d < result.size(); ++d) {
     const int i = left.find(result[d]);
@@ -316,18 +316,18 @@ constexpr auto einsum(source_line where, const First& first, const Rest&... rest
       return failed<why::einsum_wrong_rank<typename First::tensor, typename Rest::tensor...>>(where);
     } else if constexpr (constexpr einsum_clash clash = find_clash(formula_of<Text>, &shapes[0]);
                          clash.letter != '\0') {
-      return failed<why::einsum_size_mismatch<
-          why::text<clash.letter>, why::extent<static_cast<int>(shapes[clash.first][clash.first_dim])>,
-          why::extent<static_cast<int>(shapes[clash.second][clash.second_dim])>, typename First::tensor,
-          typename Rest::tensor...>>(where);
+      return failed<why::einsum_size_mismatch<why::text<clash.letter>,
+                                              why::extent<static_cast<int>(shapes[clash.first][clash.first_dim])>,
+                                              why::extent<static_cast<int>(shapes[clash.second][clash.second_dim])>,
+                                              typename First::tensor, typename Rest::tensor...>>(where);
     } else if constexpr (!((First::type == Rest::type) && ...)) {
       return failed<why::dtype_mismatch<typename First::tensor, typename Rest::tensor...>>(where);
     } else {
       const int ids[]{first.id, rest.id...};
       const pinned_line line(*first.owner, where);
       constexpr extents shape = einsum_shape(formula_of<Text>, &shapes[0]);
-      return symbol_like<First, tensor_for<First::type, shape>>(
-          first, emit_einsum(*first.owner, formula_of<Text>, &ids[0]));
+      return symbol_like<First, tensor_for<First::type, shape>>(first,
+                                                                emit_einsum(*first.owner, formula_of<Text>, &ids[0]));
     }
   }
 }

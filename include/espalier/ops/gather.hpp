@@ -65,7 +65,7 @@ constexpr void evaluate_gather(const evaluation& e) {
   for (std::int64_t o = 0; o < outer; ++o) {
     for (std::int64_t n = 0; n < count; ++n) {
       const std::int64_t row = static_cast<std::int64_t>(e.operand[1][n]) - e.here.start;
-      const bool mine = row >= 0 && row < table[along];
+      const bool mine = row >= 0 && row < e.here.size;
       for (std::int64_t i = 0; i < inner; ++i) {
         e.result[(o * count + n) * inner + i] = mine ? e.operand[0][(o * table[along] + row) * inner + i] : 0;
       }
@@ -83,7 +83,7 @@ constexpr void evaluate_scatter_add(const evaluation& e) {
   for (std::int64_t o = 0; o < outer; ++o) {
     for (std::int64_t n = 0; n < count; ++n) {
       const std::int64_t row = static_cast<std::int64_t>(e.operand[0][n]) - e.here.start;
-      if (row < 0 || row >= table[along]) continue;
+      if (row < 0 || row >= e.here.size) continue;
       for (std::int64_t i = 0; i < inner; ++i) {
         e.result[(o * table[along] + row) * inner + i] += e.operand[1][(o * count + n) * inner + i];
       }
@@ -128,9 +128,8 @@ namespace detail {
 
 namespace emit {
 constexpr int gather(builder& b, int table, int indices, int along) {
-  instruction made =
-      builder::make(ops::gather, b[table].type, detail::gathered_shape(b[table].shape, b[indices].shape, along), table,
-                    indices);
+  instruction made = builder::make(ops::gather, b[table].type,
+                                   detail::gathered_shape(b[table].shape, b[indices].shape, along), table, indices);
   made.attribute[0] = along;
   return b.append(made);
 }

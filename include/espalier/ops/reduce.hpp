@@ -58,7 +58,8 @@ constexpr void product_gradient(gradient_context& c) {
   const int rest = emit::broadcast_along(b, emit::reduce(b, reduction::prod, nonzero, dims), shape, dims);
   const int zeros = emit::reduce_sum(b, emit::convert(b, is_zero, b[from].type), dims);
   const int count = emit::broadcast_along(b, zeros, shape, dims);
-  const int without_zero = emit::keep_where(b, emit::compare(b, ops::equal, count, zero), emit::divide(b, rest, nonzero));
+  const int without_zero =
+      emit::keep_where(b, emit::compare(b, ops::equal, count, zero), emit::divide(b, rest, nonzero));
   const int only_zero = emit::keep_where(b, emit::compare(b, ops::equal, count, one), rest);
   const int slope = emit::select(b, is_zero, only_zero, without_zero);
   c.give(0, emit::multiply(b, emit::broadcast_along(b, c.cotangent, shape, dims), slope));

@@ -91,8 +91,7 @@ constexpr void detail::reshape_gradient(gradient_context& c) {
 
 /// The same elements, in row-major order, with these extents: dimensions split or merge.
 /// Errors: `reshape_size_mismatch`.
-template <int... Extents, Traced A>
-constexpr auto reshape(const A& a, source_line where = source_line::current()) {
+template <int... Extents, Traced A> constexpr auto reshape(const A& a, source_line where = source_line::current()) {
   if constexpr (Failed<A>) {
     return a;
   } else {

@@ -116,8 +116,8 @@ constexpr extents stacked_shape(const builder& b, int value) {
 constexpr int own(builder& b, int value) { return b[value].loop == b.loop ? value : copy(b, value); }
 /// Belongs outside the loop of `value`; wherever it is appended, `normalise` moves it there.
 constexpr int loop_stack(builder& b, int value) {
-  const int id = b.result().code.push_back(
-      builder::make(ops::loop_stack, b[value].type, stacked_shape(b, value), value));
+  const int id =
+      b.result().code.push_back(builder::make(ops::loop_stack, b[value].type, stacked_shape(b, value), value));
   b[id].loop = b[b[value].loop].loop;
   b[id].where = b[value].where;
   return id;
@@ -207,9 +207,8 @@ constexpr auto scan(const Body& body, const Carry& carry, const Stacked& layers,
     } else {
       b.at(where);
       Carry next = parts::carry(out);
-      for_each_pair(next, inside, [&](auto& value, const auto& before) {
-        value.id = emit::loop_next(b, before.id, value.id);
-      });
+      for_each_pair(next, inside,
+                    [&](auto& value, const auto& before) { value.id = emit::loop_next(b, before.id, value.id); });
       if constexpr (parts::has_output) {
         auto outputs = out.template get<1>();
         for_each_leaf(outputs, [&](auto& one) { one.id = emit::own(b, one.id); });

@@ -85,14 +85,12 @@ template <const op_info* Op, class... Entries, Traced A> constexpr auto annotate
 /// Says how a tensor is laid out, one entry per dimension: `shard<data, none>(x)`. Completion carries it on, and
 /// never changes it. Errors: `annotation_of_wrong_rank`, `unknown_mesh_axis`, `axis_used_twice`; two different
 /// annotations of one tensor are `conflicting_annotations`.
-template <class... Entries, Traced A>
-constexpr auto shard(const A& a, source_line where = source_line::current()) {
+template <class... Entries, Traced A> constexpr auto shard(const A& a, source_line where = source_line::current()) {
   return detail::annotate<&ops::shard, Entries...>(a, where);
 }
 
 /// Changes the layout: the same values, laid out as the entries say from here on. Errors as for `shard`.
-template <class... Entries, Traced A>
-constexpr auto reshard(const A& a, source_line where = source_line::current()) {
+template <class... Entries, Traced A> constexpr auto reshard(const A& a, source_line where = source_line::current()) {
   return detail::annotate<&ops::reshard, Entries...>(a, where);
 }
 

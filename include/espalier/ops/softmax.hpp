@@ -26,8 +26,7 @@ template <Traced A> constexpr auto stop_gradient(const A& a, source_line where =
     return a;
   } else {
     a.owner->at(where);
-    return detail::symbol_like<A, typename A::tensor>(a,
-                                                      a.owner->append(ops::stop_gradient, A::type, A::shape, a.id));
+    return detail::symbol_like<A, typename A::tensor>(a, a.owner->append(ops::stop_gradient, A::type, A::shape, a.id));
   }
 }
 
@@ -78,12 +77,10 @@ constexpr auto normalised(const A& a, source_line where) {
 
 /// Numerically stable along dimension Dim, which may be sharded. Errors: `no_such_dimension`,
 /// `operand_is_not_floating`.
-template <int Dim = -1, Traced A>
-constexpr auto softmax(const A& a, source_line where = source_line::current()) {
+template <int Dim = -1, Traced A> constexpr auto softmax(const A& a, source_line where = source_line::current()) {
   return detail::normalised<emit::softmax, Dim>(a, where);
 }
-template <int Dim = -1, Traced A>
-constexpr auto log_softmax(const A& a, source_line where = source_line::current()) {
+template <int Dim = -1, Traced A> constexpr auto log_softmax(const A& a, source_line where = source_line::current()) {
   return detail::normalised<emit::log_softmax, Dim>(a, where);
 }
 

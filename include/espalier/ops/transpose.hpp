@@ -91,8 +91,7 @@ template <int... Order> [[nodiscard]] constexpr bool is_permutation_of(int rank)
 }  // namespace detail
 
 /// Dimension d of the result is dimension Order[d] of the operand. Errors: `bad_permutation`.
-template <int... Order, Traced A>
-constexpr auto transpose(const A& a, source_line where = source_line::current()) {
+template <int... Order, Traced A> constexpr auto transpose(const A& a, source_line where = source_line::current()) {
   if constexpr (Failed<A>) {
     return a;
   } else if constexpr (!detail::is_permutation_of<Order...>(A::rank)) {

@@ -100,9 +100,7 @@ class fuser {
   constexpr fused_program run() {
     for (int u = 0; u < unit_count_; ++u) {
       fused_chain chain;
-      if (units_[u].fused) {
-        chain = fuse(u);
-      }
+      if (units_[u].fused) { chain = fuse(u); }
       result_.chains.push_back(chain);
     }
     return static_cast<fused_program&&>(result_);

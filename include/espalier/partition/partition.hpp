@@ -29,6 +29,12 @@ class partitioner {
     for (int id = 0; id < g.size; ++id) {
       for (int k = 0; k < g[id].operand_count; ++k) ++users_[g[id].operand[k]];
     }
+    if (const axis_mask trivial = axes_of_one(mesh); (trivial & ((1U << static_cast<unsigned>(mesh.rank)) - 1U)) != 0) {
+      // Axes of one device split nothing, and nothing is pending on them.
+      nontrivial_.reserve(g.size);
+      for (int id = 0; id < g.size; ++id) nontrivial_.push_back(without_axes(of[id], trivial));
+      of_ = nontrivial_.data();
+    }
   }
 
   constexpr partitioned run() {
@@ -51,6 +57,7 @@ class partitioner {
   constexpr int append(instruction made, const extents& shape, const sharding& placement) {
     made.shape = local_shape(mesh_, shape, placement);
     made.annotation = out_.annotate(shape, placement);
+    made.origin = current_;
     const int id = out_.append(made);
     origin_.push_back(current_);
     next_variant_.push_back(-1);
@@ -134,7 +141,7 @@ class partitioner {
       value_[id] = append(made, i.shape, of_[id]);
     } else if (i.op == &ops::loop_next) {
       made.operand[0] = value_[i.operand[0]];
-      made.operand[1] = reshard(value_[i.operand[1]], layout_of(made.operand[0]).placement);
+      made.operand[1] = passed_on(reshard(value_[i.operand[1]], layout_of(made.operand[0]).placement), made.operand[0]);
       value_[id] = append(made, i.shape, layout_of(made.operand[0]).placement);
     } else if (i.op == &ops::loop_end) {
       made.operand[0] = value_[i.operand[0]];
@@ -152,6 +159,13 @@ class partitioner {
       return false;
     }
     return true;
+  }
+
+  /// A carry that becomes another one (through annotations, which are gone by now) would be overwritten on the way.
+  constexpr int passed_on(int value, int carry) {
+    if (out_[value].op != &ops::loop_carry || out_[value].loop != out_.loop || value == carry) return value;
+    const layout same = layout_of(value);
+    return append(builder::make(ops::copy, out_[value].type, extents{}, value), same.shape, same.placement);
   }
 
   [[nodiscard]] static constexpr sharding stacked(const sharding& inner) {
@@ -327,7 +341,7 @@ class partitioner {
   constexpr factor_axes choose(int id, const factor_rule& rule, axis_mask pending) {
     const proposals said = propose(id, rule);
     factor_axes agreed;
-    if (agree(rule, said, pending, agreed)) return agreed;
+    if (agree(rule, said, pending, agreed) && is_faithful(id, rule, agreed)) return agreed;
     return search(id, rule, said, pending);
   }
 
@@ -420,17 +434,16 @@ class partitioner {
   [[nodiscard]] constexpr double price(int id, const factor_rule& rule, const factor_axes& split,
                                        axis_mask pending) const {
     const instruction& i = g_[id];
+    if (!is_faithful(id, rule, split)) return -1;
     double cost = 0;
     for (int k = 0; k < i.operand_count; ++k) {
       const instruction& o = g_[i.operand[k]];
       sharding wanted = required(rule.operand[k], o.shape.rank, rule, split);
-      if (!faithful(rule.operand[k], o.shape.rank, rule, split, wanted)) return -1;
       const sharding& from = layout_of(value_[i.operand[k]]).placement;
       wanted.unreduced = from.unreduced;
       cost += static_cast<double>(reshard_bytes(mesh_, o.shape, o.type, from, wanted));
     }
     sharding local = required(rule.result, i.shape.rank, rule, split);
-    if (!faithful(rule.result, i.shape.rank, rule, split, local)) return -1;
     axis_mask all = pending;
     for (int f = 0; f < rule.count; ++f) {
       if (rule.kind[f] == factor_kind::reduce) local.unreduced |= split.of[f].mask();
@@ -443,13 +456,24 @@ class partitioner {
     return cost + work / static_cast<double>(mesh_.parts(all)) / 40.0;
   }
 
+  /// Whether all tensors of the op can be split like this; only reshapes have compound dimensions, whose factors
+  /// cannot be split unevenly.
+  [[nodiscard]] constexpr bool is_faithful(int id, const factor_rule& rule, const factor_axes& split) const {
+    const instruction& i = g_[id];
+    if (!faithful(rule.result, i.shape.rank, rule, split)) return false;
+    for (int k = 0; k < i.operand_count; ++k) {
+      if (!faithful(rule.operand[k], g_.operand(id, k).shape.rank, rule, split)) return false;
+    }
+    return true;
+  }
+
   /// Every factor's axes can be read back from the dimensions that contain it.
   [[nodiscard]] constexpr bool faithful(const factor_list* dims, int rank, const factor_rule& rule,
-                                        const factor_axes& split, const sharding& written) const {
+                                        const factor_axes& split) const {
     for (int d = 0; d < rank; ++d) {
-      if (dims[d].size() <= 1) continue;
+      if (dims[d].code() < 16U) continue;  // at most one factor
       factor_axes read;
-      read_dimension(mesh_, rule, dims[d], written.dim[d], read);
+      read_dimension(mesh_, rule, dims[d], write_dimension(mesh_, rule, dims[d], split), read);
       for (int n = 0; n < dims[d].size(); ++n) {
         if (!(read.of[dims[d][n]] == split.of[dims[d][n]])) return false;
       }
@@ -461,6 +485,7 @@ class partitioner {
   graph_view g_;
   const factor_rule* rules_;
   const sharding* of_;
+  list<sharding> nontrivial_;
   list<int> users_;
   list<int> value_;
   list<int> next_variant_;

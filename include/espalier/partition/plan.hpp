@@ -68,14 +68,15 @@ template <const auto& Program> struct planned {
   static constexpr int batches = (buffer_count + batch - 1) / batch;
   static constexpr arena_table<buffer_count> next_batch(arena_table<buffer_count> table, int n) {
     const int stop = (n + 1) * batch < buffer_count ? (n + 1) * batch : buffer_count;
-    place_buffers(&buffers.of[0], &buffers.order[0], n * batch, stop, &table.placed[0], &table.offset[0],
-                  table.state);
+    place_buffers(&buffers.of[0], &buffers.order[0], n * batch, stop, &table.placed[0], &table.offset[0], table.state);
     return table;
   }
   template <int Batch> struct arena {
     static constexpr arena_table<buffer_count> value = next_batch(arena<Batch - 1>::value, Batch - 1);
   };
-  template <int Batch> requires(Batch == 0) struct arena<Batch> {
+  template <int Batch>
+    requires(Batch == 0)
+  struct arena<Batch> {
     static constexpr arena_table<buffer_count> value{};
   };
 

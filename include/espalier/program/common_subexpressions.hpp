@@ -72,8 +72,8 @@ class common_subexpressions {
   }
 
   /// Scalars are compared by their bits: 0 and -0 are two constants, and a NaN is one.
-  [[nodiscard]] static constexpr bool same(const instruction& a, const instruction& b) {
-    if (a.op != b.op || a.type != b.type || a.loop != b.loop || a.annotation != b.annotation) return false;
+  [[nodiscard]] constexpr bool same(const instruction& a, const instruction& b) const {
+    if (a.op != b.op || a.type != b.type || a.loop != b.loop) return false;
     if (a.operand_count != b.operand_count || !(a.shape == b.shape)) return false;
     for (int k = 0; k < a.operand_count; ++k) {
       if (a.operand[k] != b.operand[k]) return false;
@@ -83,8 +83,17 @@ class common_subexpressions {
     }
     if (std::bit_cast<std::uint64_t>(a.scalar) != std::bit_cast<std::uint64_t>(b.scalar)) return false;
     if (!(a.place.axes == b.place.axes) || a.place.extent != b.place.extent) return false;
+    if (!same_annotation(a.annotation, b.annotation)) return false;
     // Two names: the user may ask for either.
     return a.label == nullptr || b.label == nullptr || same_text(a.label, b.label);
+  }
+
+  [[nodiscard]] constexpr bool same_annotation(int a, int b) const {
+    if (a == b) return true;
+    if (a < 0 || b < 0) return false;
+    const sharding& one = g_.annotations[a].placement;
+    const sharding& other = g_.annotations[b].placement;
+    return one.same_layout(other) && one.open == other.open && one.replicated == other.replicated;
   }
 
   graph_view g_;

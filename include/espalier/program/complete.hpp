@@ -107,11 +107,14 @@ class propagation_step {
     return false;
   }
 
+  /// `to` is laid out as `from` is and closed to everybody else: were its readers to refine it, the two would never
+  /// come to rest.
   constexpr bool copy(int to, int from) {
-    if (of_[to].same_layout(of_[from])) return false;
+    const bool changes = !of_[to].same_layout(of_[from]);
     of_[to] = of_[from];
-    note(to, from);
-    return true;
+    of_[to].open = 0;
+    if (changes) note(to, from);
+    return changes;
   }
   constexpr bool copy_open(int to, int from) {
     bool changed = false;

@@ -380,8 +380,7 @@ template <class Function> struct value_and_grad_function {
 /// `const auto [loss, gradient] = value_and_grad(f)(parameters, batch);`
 /// Each gradient is laid out like its parameter, so the reduction over data-parallel devices happens once, there.
 /// Errors: `loss_is_not_scalar`, `op_without_gradient`.
-template <class Function>
-constexpr auto value_and_grad(const Function& f, source_line where = source_line::current()) {
+template <class Function> constexpr auto value_and_grad(const Function& f, source_line where = source_line::current()) {
   return detail::value_and_grad_function<Function>{f, where};
 }
 

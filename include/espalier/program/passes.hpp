@@ -82,7 +82,9 @@ template <class Mesh, class Source> struct completed {
   template <int Sweep> struct state {
     static constexpr completion<size> value = swept<size>(Mesh::value, program, rules, state<Sweep - 1>::value);
   };
-  template <int Sweep> requires(Sweep == 0) struct state<Sweep> {
+  template <int Sweep>
+    requires(Sweep == 0)
+  struct state<Sweep> {
     static constexpr completion<size> value = started_completion<size>(program);
   };
   template <int Sweep> static constexpr const completion<size>& last() {
@@ -103,18 +105,6 @@ template <class Mesh, class Source> struct partitioned_graph {
   static constexpr graph make() { return run().program; }
   /// What went wrong, if anything: the instruction of the traced graph, or -1.
   static constexpr int fault_at = run().fault_at;
-
-  /// The instruction of the traced graph that each instruction comes from.
-  static constexpr int size = run().origin.size();
-  struct origin_table {
-    int of[size > 0 ? size : 1]{};
-  };
-  static constexpr origin_table origin = [] {
-    const partitioned made = run();
-    origin_table table;
-    for (int id = 0; id < size; ++id) table.of[id] = made.origin[id];
-    return table;
-  }();
 };
 
 }  // namespace espalier::detail

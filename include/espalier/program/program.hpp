@@ -58,23 +58,25 @@ template <class Argument> [[nodiscard]] constexpr int leaf_count() {
 /// Instantiating it traces, differentiates, completes, partitions and plans; mistakes are compile errors that name
 /// the user's line. All members are constants.
 template <class Mesh, class Function, class... Arguments> class program {
-  using verified = detail::verified<Mesh, Function, Arguments...>;
+  using finding = decltype(detail::verify<Mesh, Function, Arguments...>());
   // Reports a mistake, from here: nothing stands between the reason and the user's line in the message.
-  static_assert(sizeof(typename verified::finding::raised) > 0);
-  using source = detail::merged_graph<typename verified::source>;
+  static_assert(sizeof(typename finding::raised) > 0);
+  using accepted = detail::accepted<!finding::is_mistake, Mesh, Function, Arguments...>;
+  using source = detail::merged_graph<typename accepted::source>;
 
  public:
   /// False when a mistake was reported: then nothing here describes the function, and nothing more need be said.
-  static constexpr bool is_sound = !verified::finding::is_mistake;
+  static constexpr bool is_sound = !finding::is_mistake;
   using mesh = Mesh;
   using function = Function;
   using completion_pass = detail::completed<Mesh, source>;
   using partition_pass = detail::partitioned_graph<Mesh, source>;
   /// The traced and simplified program of one device, and the partitioned program of each.
   static constexpr const auto& traced = completion_pass::program;
-  static constexpr const auto& code = detail::frozen<partition_pass>::value;
-  static constexpr const auto& plan = detail::planned<detail::frozen<partition_pass>::value>::value;
-  using result_type = typename verified::result_type;
+  using device_program = detail::merged_graph<partition_pass>;
+  static constexpr const auto& code = detail::frozen<device_program>::value;
+  static constexpr const auto& plan = detail::planned<detail::frozen<device_program>::value>::value;
+  using result_type = typename accepted::result_type;
   /// How many arguments it takes (a tree is one), the declared type of each, and the number of its first leaf.
   static constexpr int arity = static_cast<int>(sizeof...(Arguments));
   template <int I> using argument_at = typename detail::nth_type<I, Arguments...>::type;

@@ -25,9 +25,7 @@ template <class Argument> struct argument_traits<donated<Argument>> {
 };
 
 /// What the traced function sees of an argument.
-template <class Mesh, class Argument> struct traced_argument {
-  using type = symbol<Mesh, plain<Argument>>;
-};
+template <class Mesh, class Argument> struct traced_argument { using type = symbol<Mesh, plain<Argument>>; };
 template <class Mesh, template <class> class Tree> struct traced_argument<Mesh, Tree<spec>> {
   using type = Tree<symbols<Mesh>>;
 };
@@ -38,9 +36,7 @@ template <class Mesh, class Argument>
 using traced_t = typename traced_argument<Mesh, typename argument_traits<Argument>::type>::type;
 
 /// The annotation of an argument's leaf, if it has one.
-template <class Mesh, class Leaf> struct leaf_annotation {
-  static constexpr bool present = false;
-};
+template <class Mesh, class Leaf> struct leaf_annotation { static constexpr bool present = false; };
 template <class Mesh, class Tensor, class... Entries> struct leaf_annotation<Mesh, sharded<Tensor, Entries...>> {
   static constexpr bool present = true;
   static constexpr read_annotation value = annotation_of<Mesh, Entries...>(Tensor::rank);
@@ -65,8 +61,7 @@ template <class Mesh, class Leaf> constexpr int argument_leaf(builder& b, int in
   return id;
 }
 
-template <class Mesh, class Argument>
-constexpr traced_t<Mesh, Argument> make_argument(builder& b, int& index) {
+template <class Mesh, class Argument> constexpr traced_t<Mesh, Argument> make_argument(builder& b, int& index) {
   using declared = typename argument_traits<Argument>::type;
   traced_t<Mesh, Argument> result{};
   const auto make = [&](auto& one, const auto& leaf) {
@@ -142,7 +137,7 @@ template <class T> [[nodiscard]] constexpr source_line failure_line(const T& val
       return {};
     } else {
       return Failed<typename failure_in<decltype(T::first)>::type> ? failure_line(value.first)
-                                                                    : failure_line(value.rest);
+                                                                   : failure_line(value.rest);
     }
   } else {
     return {};

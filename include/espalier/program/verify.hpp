@@ -151,11 +151,6 @@ template <class Mesh, int Index, class First, class... Rest> [[nodiscard]] const
 
 // --- the call ---------------------------------------------------------------------------------------------------------
 
-template <class Mesh, class Function, class... Arguments>
-concept TakesArguments = requires(const Function& f, const traced_t<Mesh, Arguments>&... arguments) {
-  f(arguments...);
-};
-
 template <class Member> struct member_arity { static constexpr int value = -1; };
 template <class F, class Result, class... Parameters> struct member_arity<Result (F::*)(Parameters...)> {
   static constexpr int value = static_cast<int>(sizeof...(Parameters));
@@ -191,7 +186,7 @@ template <class Function, int Count> struct beside_rival : Function, rival<Count
   using rival<Count>::operator();
 };
 template <class Function, int Count> [[nodiscard]] constexpr bool takes() {
-  using anything = failed<why::program>;
+  struct anything {};
   return []<std::size_t... I>(std::index_sequence<I...>) {
     return !requires(const beside_rival<Function, Count>& f, const anything& a) { f((static_cast<void>(I), a)...); };
   }(std::make_index_sequence<static_cast<std::size_t>(Count)>{});
@@ -214,53 +209,42 @@ template <class Function> [[nodiscard]] constexpr int arity_of() {
   }
 }
 
-template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr auto check_call() {
-  if constexpr (!std::is_default_constructible_v<Function>) {
-    return report<why::function_without_default<Function>, why::program>{};
-  } else if constexpr (!TakesArguments<Mesh, Function, Arguments...>) {
-    constexpr int given = static_cast<int>(sizeof...(Arguments));
-    constexpr int arity = arity_of<Function>();
-    if constexpr (arity >= 0 && arity != given) {
-      return report<why::wrong_argument_count<Function, why::takes<arity>, why::given<given>>, why::program>{};
-    } else {
-      return report<why::function_not_callable<Function, Arguments...>, why::program>{};
-    }
+/// For a function that cannot be called with these arguments.
+template <class Function, class... Arguments> [[nodiscard]] constexpr auto explain_call() {
+  constexpr int given = static_cast<int>(sizeof...(Arguments));
+  constexpr int arity = arity_of<Function>();
+  if constexpr (arity >= 0 && arity != given) {
+    return report<why::wrong_argument_count<Function, why::takes<arity>, why::given<given>>, why::program>{};
   } else {
-    return nothing_to_report{};
+    return report<why::function_not_callable<Function, Arguments...>, why::program>{};
   }
 }
 
 // --- what the function did --------------------------------------------------------------------------------------------
 
-template <class Mesh, class Function, class... Arguments> struct trace_failure {
-  static constexpr source_line value = trace<Mesh, Function, Arguments...>().failure;
-};
-template <class Mesh, class Function, class... Arguments> struct missing_gradient {
-  static constexpr int id = trace<Mesh, Function, Arguments...>().without_gradient;
-  static constexpr const char* value = id < 0 ? "" : trace<Mesh, Function, Arguments...>().program.code[id].op->name;
-};
-template <class Mesh, class Function, class... Arguments> struct missing_gradient_line {
-  static constexpr source_line value = trace<Mesh, Function, Arguments...>().without_gradient_line;
-};
-
-template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr auto check_trace() {
-  using result_type = traced_result<Mesh, Function, Arguments...>;
-  using failure = typename failure_in<result_type>::type;
-  if constexpr (!std::is_void_v<failure>) {
-    return report<typename printed_reason<typename failure::reason>::type,
-                  spelled<trace_failure<Mesh, Function, Arguments...>>>{};
-  } else if constexpr (!returns_tensors<result_type>()) {
-    return report<why::not_a_tensor<Function, result_type>, why::program>{};
-  } else {
-    using gradient = missing_gradient<Mesh, Function, Arguments...>;
-    if constexpr (gradient::id >= 0) {
-      return report<why::op_without_gradient<typename spelled_text<gradient, why::op>::type>,
-                    spelled<missing_gradient_line<Mesh, Function, Arguments...>>>{};
-    } else {
-      return nothing_to_report{};
+/// What tracing found, from a single evaluation.
+template <class Mesh, class Function, class... Arguments> struct trace_findings {
+  struct content {
+    source_line failure;
+    bool gradient_is_missing = false;
+    const char* without_gradient = "";
+    source_line without_gradient_line;
+  };
+  static constexpr content value = [] {
+    const traced t = trace<Mesh, Function, Arguments...>();
+    content c;
+    c.failure = t.failure;
+    if (t.without_gradient >= 0) {
+      c.gradient_is_missing = true;
+      c.without_gradient = t.program.code[t.without_gradient].op->name;
+      c.without_gradient_line = t.without_gradient_line;
     }
-  }
-}
+    return c;
+  }();
+  struct failure_line { static constexpr source_line value = trace_findings::value.failure; };
+  struct gradient_line { static constexpr source_line value = trace_findings::value.without_gradient_line; };
+  struct gradient_op { static constexpr const char* value = trace_findings::value.without_gradient; };
+};
 
 // --- what the passes found --------------------------------------------------------------------------------------------
 
@@ -287,28 +271,46 @@ template <class Mesh, class Source> [[nodiscard]] constexpr auto check_passes() 
   }
 }
 
-/// The first mistake of a program, as a `report`, or `nothing_to_report`.
+/// Whether a traced function can be called. Asked a second time, clang says no if the body had errors.
+template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr bool compiles() {
+  return requires(const Function& f, const traced_t<Mesh, Arguments>&... given) { f(given...); };
+}
+
+/// The first mistake of a program, as a `report`, or `nothing_to_report`. One function, since an ordinary C++ error in
+/// the traced function comes with a message for every function between it and the user's line; and after one of those,
+/// nothing of ours follows.
 template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr auto verify() {
   using arguments = decltype(check_arguments<Mesh, 0, Arguments...>());
   if constexpr (arguments::is_mistake) {
     return arguments{};
+  } else if constexpr (!std::is_default_constructible_v<Function>) {
+    return report<why::function_without_default<Function>, why::program>{};
+  } else if constexpr (!requires(const Function& f, const traced_t<Mesh, Arguments>&... given) { f(given...); }) {
+    return explain_call<Function, Arguments...>();
+  } else if constexpr (!compiles<Mesh, Function, Arguments...>()) {
+    return reported_by_compiler{};
   } else {
-    using call = decltype(check_call<Mesh, Function, Arguments...>());
-    if constexpr (call::is_mistake) {
-      return call{};
+    using result_type = traced_result<Mesh, Function, Arguments...>;
+    using failure = typename failure_in<result_type>::type;
+    using findings = trace_findings<Mesh, Function, Arguments...>;
+    if constexpr (!std::is_void_v<failure>) {
+      return report<typename printed_reason<typename failure::reason>::type, spelled<typename findings::failure_line>>{};
+    } else if constexpr (!returns_tensors<result_type>()) {
+      return report<why::not_a_tensor<Function, result_type>, why::program>{};
+    } else if constexpr (!requires { typename std::bool_constant<findings::value.gradient_is_missing>; }) {
+      return reported_by_compiler{};
+    } else if constexpr (findings::value.gradient_is_missing) {
+      return report<
+          why::op_without_gradient<typename spelled_text<typename findings::gradient_op, why::op>::type>,
+          spelled<typename findings::gradient_line>>{};
     } else {
-      using traced = decltype(check_trace<Mesh, Function, Arguments...>());
-      if constexpr (traced::is_mistake) {
-        return traced{};
-      } else {
-        return check_passes<Mesh, normalised_graph<traced_graph<Mesh, Function, Arguments...>>>();
-      }
+      return check_passes<Mesh, normalised_graph<traced_graph<Mesh, Function, Arguments...>>>();
     }
   }
 }
 
 /// What the passes see of a program with a mistake, so that nothing else goes wrong behind it: one number.
-template <class Mesh> struct stand_in_graph {
+struct stand_in_graph {
   [[nodiscard]] static constexpr graph make() {
     builder b;
     b[emit::argument(b, dtype::f32, extents{}, 0)].annotation = b.annotate(extents{}, sharding::whole(0));
@@ -316,16 +318,13 @@ template <class Mesh> struct stand_in_graph {
   }
 };
 
-template <class Mesh, class Function, class... Arguments> struct verified {
-  using finding = decltype(verify<Mesh, Function, Arguments...>());
+/// What a program goes on with.
+template <bool Sound, class Mesh, class Function, class... Arguments> struct accepted {
   using source = normalised_graph<traced_graph<Mesh, Function, Arguments...>>;
   using result_type = traced_result<Mesh, Function, Arguments...>;
 };
-template <class Mesh, class Function, class... Arguments>
-  requires(decltype(verify<Mesh, Function, Arguments...>())::is_mistake)
-struct verified<Mesh, Function, Arguments...> {
-  using finding = decltype(verify<Mesh, Function, Arguments...>());
-  using source = stand_in_graph<Mesh>;
+template <class Mesh, class Function, class... Arguments> struct accepted<false, Mesh, Function, Arguments...> {
+  using source = stand_in_graph;
   using result_type = symbol<Mesh, f32<>>;
 };
 

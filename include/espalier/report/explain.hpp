@@ -83,14 +83,12 @@ template <class Program> void explain(std::ostream& out) {
     r.result = to_string(mesh, i.type, placed.shape, placed.placement);
     r.times = detail::repetitions(code, id);
     if (moves) r.bytes = r.times * Program::sent_bytes_of(id, 0);
-    const int origin = Program::partition_pass::origin.of[id];
+    const int origin = i.origin;
     const int cause = detail::annotation_behind(traced, &completion.cause[0], origin);
     if (cause >= 0) {
       const instruction& a = traced[cause];
-      r.cause = (a.op == &ops::argument ? "argument " + std::to_string(a.attribute[0])
-                                        : detail::line_text(a.where)) +
-                " " +
-                to_string(mesh, a.type, a.shape, traced.annotations[a.annotation].placement);
+      r.cause = (a.op == &ops::argument ? "argument " + std::to_string(a.attribute[0]) : detail::line_text(a.where)) +
+                " " + to_string(mesh, a.type, a.shape, traced.annotations[a.annotation].placement);
     }
     if (!lines.empty() && lines.back().line == r.line && lines.back().op == r.op && lines.back().result == r.result) {
       lines.back().times += r.times;
@@ -101,14 +99,14 @@ template <class Program> void explain(std::ostream& out) {
   }
   std::int64_t total = 0;
   for (const row& r : lines) {
-    rows.row(r.line, r.op, r.result, std::to_string(r.times), r.bytes > 0 ? report::format_bytes(r.bytes) : std::string(),
-             r.cause);
+    rows.row(r.line, r.op, r.result, std::to_string(r.times),
+             r.bytes > 0 ? report::format_bytes(r.bytes) : std::string(), r.cause);
     total += r.bytes;
   }
   rows.print(out);
   out << "each device sends " << report::format_bytes(total) << " in " << Program::collectives()
-      << " collectives, and needs " << report::format_bytes(Program::peak_bytes_per_device()) << " of memory: "
-      << report::format_bytes(Program::argument_bytes()) << " arguments, "
+      << " collectives, and needs " << report::format_bytes(Program::peak_bytes_per_device())
+      << " of memory: " << report::format_bytes(Program::argument_bytes()) << " arguments, "
       << report::format_bytes(Program::result_bytes()) << " results, " << report::format_bytes(Program::arena_bytes())
       << " on the way\n";
 }

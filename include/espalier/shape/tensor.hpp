@@ -69,15 +69,13 @@ struct int_extents {
 }
 template <dtype Type, extents Shape> struct tensor_of_value {
   static constexpr int_extents value = as_int(Shape);
-  template <int... Dims>
-  static typename named_tensor<Type, value.size[Dims]...>::type with(dims_sequence<Dims...>);
+  template <int... Dims> static typename named_tensor<Type, value.size[Dims]...>::type with(dims_sequence<Dims...>);
   using type = decltype(with(typename make_dims<value.rank>::type{}));
 };
 
 }  // namespace detail
 
 /// The tensor type with this element type and these extents: values lifted back to types.
-template <dtype Type, extents Shape>
-using tensor_for = typename detail::tensor_of_value<Type, Shape>::type;
+template <dtype Type, extents Shape> using tensor_for = typename detail::tensor_of_value<Type, Shape>::type;
 
 }  // namespace espalier

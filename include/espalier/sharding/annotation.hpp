@@ -42,22 +42,17 @@ template <class Mesh, class... Axes> [[nodiscard]] constexpr axis_list split_by(
 }
 
 template <class Mesh, class Entry> struct read_entry {
-  static constexpr annotation_entry value{
-      split_by<Mesh, Entry>(), true, false, 0, 0, all_known<Mesh, Entry>()};
+  static constexpr annotation_entry value{split_by<Mesh, Entry>(), true, false, 0, 0, all_known<Mesh, Entry>()};
 };
-template <class Mesh> struct read_entry<Mesh, none> {
-  static constexpr annotation_entry value{};
-};
+template <class Mesh> struct read_entry<Mesh, none> { static constexpr annotation_entry value{}; };
 template <class Mesh> struct read_entry<Mesh, open> {
   static constexpr annotation_entry value{axis_list{}, true, true, 0, 0, true};
 };
 template <class Mesh, class... Axes> struct read_entry<Mesh, axes<Axes...>> {
-  static constexpr annotation_entry value{
-      split_by<Mesh, Axes...>(), true, false, 0, 0, all_known<Mesh, Axes...>()};
+  static constexpr annotation_entry value{split_by<Mesh, Axes...>(), true, false, 0, 0, all_known<Mesh, Axes...>()};
 };
 template <class Mesh, class... Axes> struct read_entry<Mesh, ::espalier::at_least<Axes...>> {
-  static constexpr annotation_entry value{
-      split_by<Mesh, Axes...>(), true, true, 0, 0, all_known<Mesh, Axes...>()};
+  static constexpr annotation_entry value{split_by<Mesh, Axes...>(), true, true, 0, 0, all_known<Mesh, Axes...>()};
 };
 template <class Mesh, class... Axes> struct read_entry<Mesh, replicated<Axes...>> {
   static constexpr annotation_entry value{
@@ -115,8 +110,6 @@ template <class Mesh, class... Entries> [[nodiscard]] constexpr read_annotation 
 
 /// The type of a program's argument that arrives laid out like this: `sharded<f32<64, 256>, data, none>`.
 /// Without it, completion chooses the argument's layout.
-template <class Tensor, class... Entries> struct sharded : Tensor {
-  using tensor = Tensor;
-};
+template <class Tensor, class... Entries> struct sharded : Tensor { using tensor = Tensor; };
 
 }  // namespace espalier

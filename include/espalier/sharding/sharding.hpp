@@ -60,7 +60,8 @@ struct layout {
 /// The extent of every device's buffer for one dimension. Splitting is nested: each axis cuts the chunk of the axis
 /// before it into equal parts, rounded up, so that gathering a minor axis gives exactly the major axis's chunks.
 [[nodiscard]] constexpr std::int64_t local_extent(const mesh_shape& mesh, std::int64_t extent, axis_list axes) {
-  for (std::uint32_t rest = axes.code(); rest != 0; rest >>= 4U) extent = ceil_div(extent, mesh.size[(rest & 15U) - 1U]);
+  for (std::uint32_t rest = axes.code(); rest != 0; rest >>= 4U)
+    extent = ceil_div(extent, mesh.size[(rest & 15U) - 1U]);
   return extent;
 }
 

@@ -1,0 +1,77 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+
+// The training step of a GPT: against the machine's matrix-product rate, and in milliseconds against PyTorch's.
+
+#include "machine.hpp"
+#include "steps/gpt_step.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+using namespace espalier;
+using namespace espalier::benchmarks;
+
+/// The rate of the whole step beside that of a product of two 2048 x 2048 matrices, measured in turn.
+void step_vs_blas(std::string_view row, int argc, char** argv) {
+  world here(argc, argv, large_gpt_mesh());
+  const auto step = make_large_gpt(here);
+  const step_facts facts = step->facts();
+  constexpr std::size_t n = 2048;
+  std::vector<float> a(n * n), b(n * n), c(n * n);
+  for (std::size_t i = 0; i < n * n; ++i) {
+    a[i] = static_cast<float>(i % 13) / 8;
+    b[i] = static_cast<float>(i % 7) / 8;
+  }
+  int number = 0;
+  const auto [step_seconds, product_seconds] = interleaved_seconds(
+      {1, 7}, [&] { step->run(number++); }, [&] { multiply(n, a.data(), b.data(), c.data()); });
+  keep(c);
+  std::printf("%.1f million parameters, %lld tokens, %.1f GFLOP (%.1f without the embedding tables), %.1f ms a step, "
+              "%d traced instructions, %d as planned, loss %.6f\n",
+              static_cast<double>(facts.parameters) * 1e-6, static_cast<long long>(facts.tokens), facts.flops * 1e-9,
+              facts.multiplied_flops * 1e-9, step_seconds * 1e3, facts.traced_instructions, facts.instructions,
+              step->loss());
+  report(row, "ours", facts.flops / step_seconds * 1e-9, "GFLOP/s");
+  report(row, "sgemm 2048^3 " + std::string(blas_kernels()), 2.0 * n * n * n / product_seconds * 1e-9, "GFLOP/s");
+}
+
+/// Median milliseconds of a step, and the first losses, which the peer finds too.
+void small_step(std::string_view row, int argc, char** argv, const mesh_shape& mesh,
+                std::unique_ptr<gpt_step> (*make)(world&)) {
+  world here(argc, argv, mesh);
+  const auto step = make(here);
+  constexpr int warm_up = 5;
+  constexpr int measured = 20;
+  std::vector<double> samples;
+  std::string losses;
+  for (int s = 0; s < warm_up + measured; ++s) {
+    const double taken = seconds([&] { step->run(s); });
+    if (s >= warm_up) samples.push_back(taken);
+    if (s >= 8) continue;
+    losses += (s > 0 ? ", " : "") + std::to_string(step->loss());
+  }
+  if (!here.is_root()) return;
+  report(row, "ours", median(samples) * 1e3, "ms", "\"losses\": [" + losses + "]");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string row = argc > 1 ? argv[1] : "";
+  if (row.starts_with("gpt_step_vs_blas")) {
+    step_vs_blas(row, argc, argv);
+  } else if (row.starts_with("small_gpt_vs_torch")) {
+    small_step(row, argc, argv, small_gpt_mesh(), &make_small_gpt);
+  } else if (row == "small_gpt_ddp_vs_torch_ddp") {
+    small_step(row, argc, argv, small_gpt_data_parallel_mesh(), &make_small_gpt_data_parallel);
+  } else {
+    std::fprintf(stderr, "usage: %s gpt_step_vs_blas_1t | small_gpt_vs_torch_1t | small_gpt_ddp_vs_torch_ddp\n", argv[0]);
+    return EXIT_FAILURE;
+  }
+}

@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/execute/array.hpp>
+#include <espalier/execute/together.hpp>
+#include <espalier/graph/named_leaves.hpp>
+#include <espalier/io/safetensors.hpp>
+
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace espalier {
+
+namespace detail {
+
+template <class Array> using tensor_of_array = typename std::remove_cvref_t<Array>::tensor;
+
+/// A tree's tensors by name. Errors: `io::checkpoint_error` if an array was never made.
+template <class Tree>
+[[nodiscard]] std::vector<io::tensor_spec> checkpoint_specs(const Tree& tree, const std::filesystem::path& path) {
+  std::vector<io::tensor_spec> specs;
+  for_each_named_leaf(tree, [&](const auto& array, const leaf_path& name) {
+    using tensor = tensor_of_array<decltype(array)>;
+    if (array.empty()) {
+      throw io::checkpoint_error(path, "the model's array " + name.str() + " is empty", "an array in place",
+                                 "make the tree with runner::argument first");
+    }
+    io::tensor_spec spec{name.str(), tensor::type, {}};
+    for (int d = 0; d < tensor::rank; ++d) spec.shape.push_back(tensor::shape[d]);
+    specs.push_back(std::move(spec));
+  });
+  return specs;
+}
+
+/// Calls f(name, starts, extents, memory, strides) for every shard of this process that holds elements. `owned` leaves
+/// out copies: of the devices that hold the same shard, only the one that is first along every other axis is visited.
+template <class Tree, class F> void for_each_box(world& where, const Tree& tree, bool owned, const F& f) {
+  const mesh_shape& mesh = where.mesh_value();
+  for_each_named_leaf(tree, [&](const auto& array, const leaf_path& path) {
+    using tensor = tensor_of_array<decltype(array)>;
+    constexpr auto rank = static_cast<std::size_t>(tensor::rank);
+    const std::string name = path.str();
+    const extents local = array.local_extents();
+    for (int k = 0; k < array.local_count(); ++k) {
+      std::array<std::int64_t, max_rank> starts{};
+      std::array<std::int64_t, max_rank> sizes{};
+      std::array<std::int64_t, max_rank> strides{};
+      bool wanted = true;
+      for (int d = 0; d < tensor::rank; ++d) {
+        const interval held = array.held(k, d);
+        const auto at = static_cast<std::size_t>(d);
+        starts[at] = held.start;
+        sizes[at] = held.size;
+        strides[at] = stride_of(local, d);
+        wanted = wanted && held.size > 0;
+      }
+      const axis_mask splits = array.placed().placement.tiled();
+      for (int axis = 0; owned && axis < mesh.rank; ++axis) {
+        const bool copies = (splits >> static_cast<unsigned>(axis) & 1U) == 0;
+        if (copies && mesh.coordinate(array.device(k), axis) != 0) wanted = false;
+      }
+      if (wanted) {
+        f(name, std::span(starts).first(rank), std::span(sizes).first(rank), array.data(k),
+          std::span(strides).first(rank));
+      }
+    }
+  });
+}
+
+}  // namespace detail
+
+/// Writes a tree of sharded arrays as a safetensors file, named by the tree's members (`parameters.blocks.up.weight`).
+/// Each process writes the elements its devices hold, each element once, whatever is replicated. Collective.
+///
+/// `path` shows the new file when it is complete, and the old one until then. Errors: `io::checkpoint_error`; under MPI
+/// `error_on_all_ranks` with its text, on every rank.
+template <class Tree>
+void save_checkpoint(world& where, const Tree& tree, const std::filesystem::path& path,
+                     const io::metadata_map& metadata = {}) {
+  std::unique_ptr<io::safetensors_writer> writer;
+  const auto open = [&](io::writer_role role) {
+    writer =
+        std::make_unique<io::safetensors_writer>(path, detail::checkpoint_specs(tree, path), metadata, role);
+  };
+  together(where, [&] {
+    if (where.is_root()) open(io::writer_role::create);
+  });
+  together(where, [&] {
+    if (!where.is_root()) open(io::writer_role::attach);
+    detail::for_each_box(where, tree, true, [&](const std::string& name, auto starts, auto sizes, const void* memory,
+                                                auto strides) {
+      writer->write_box(name, starts, sizes, memory, strides);
+    });
+    writer->flush();
+  });
+  std::int64_t written = 0;
+  for (const std::int64_t part : detail::values_of_all_processes(where, writer->bytes_written())) written += part;
+  together(where, [&] {
+    if (where.is_root()) writer->commit(written);
+  });
+}
+
+/// Fills a tree of sharded arrays from a file that `save_checkpoint` wrote, on whatever mesh: each process reads the
+/// boxes its devices hold. Returns what was saved beside the tensors. Collective.
+///
+/// A file that is damaged, or of a model with other names, types or shapes, is refused before any array changes.
+/// Errors: as `save_checkpoint`.
+template <class Tree>
+io::metadata_map load_checkpoint(world& where, const Tree& tree, const std::filesystem::path& path) {
+  std::optional<io::safetensors_reader> reader;
+  together(where, [&] {
+    const std::vector<io::tensor_spec> specs = detail::checkpoint_specs(tree, path);
+    reader.emplace(path);
+    io::check_matches(*reader, specs);
+  });
+  together(where, [&] {
+    detail::for_each_box(where, tree, false, [&](const std::string& name, auto starts, auto sizes, void* memory,
+                                                 auto strides) {
+      reader->read_box(name, starts, sizes, memory, strides);
+    });
+  });
+  return reader->metadata();
+}
+
+}  // namespace espalier
