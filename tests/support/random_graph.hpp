@@ -146,7 +146,11 @@ class graph_generator {
   }
 
   int add_argument(const tensor_value& data, dtype type) {
+    // Arguments stand outside all loops.
+    const int building = program_.code.loop;
+    program_.code.loop = -1;
     const int id = emit::argument(program_.code, type, data.shape, static_cast<int>(program_.arguments.size()));
+    program_.code.loop = building;
     if (wants_annotation()) program_.code[id].annotation = random_annotation(data.shape);
     program_.arguments.push_back(data);
     return id;

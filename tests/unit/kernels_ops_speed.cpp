@@ -237,20 +237,13 @@ TEST_CASE("speed: AdamW on a million elements", "[kernels]") {
   constexpr auto shift = micro<&ops::add, columns, 1, 2>();
   constexpr auto add = micro<&ops::add, columns, 3, 2>();
   const std::vector<step> steps{
-      {scale, first, {first, number(0)}},
-      {scale, a, {slope, number(1)}},
-      {add, first, {first, a}},
-      {micro<&ops::multiply, columns, 3, 2>(), a, {slope, slope}},
-      {scale, a, {a, number(3)}},
-      {scale, second, {second, number(2)}},
-      {add, second, {second, a}},
-      {micro<&ops::sqrt, columns, 1, 1>(), a, {second}},
-      {shift, a, {a, number(4)}},
-      {micro<&ops::divide, columns, 3, 2>(), a, {first, a}},
-      {scale, b, {weight, number(5)}},
-      {add, a, {a, b}},
-      {scale, a, {a, number(6)}},
-      {micro<&ops::subtract, columns, 3, 2>(), weight, {weight, a}},
+      {scale, first, {first, number(0)}}, {scale, a, {slope, number(1)}},
+      {add, first, {first, a}},           {micro<&ops::multiply, columns, 3, 2>(), a, {slope, slope}},
+      {scale, a, {a, number(3)}},         {scale, second, {second, number(2)}},
+      {add, second, {second, a}},         {micro<&ops::sqrt, columns, 1, 1>(), a, {second}},
+      {shift, a, {a, number(4)}},         {micro<&ops::divide, columns, 3, 2>(), a, {first, a}},
+      {scale, b, {weight, number(5)}},    {add, a, {a, b}},
+      {scale, a, {a, number(6)}},         {micro<&ops::subtract, columns, 3, 2>(), weight, {weight, a}},
   };
   const auto hand = [&] {
     detail::vector_loop(rows * columns, [w = p2.data, x = g.data, n = m2.data, u = v2.data](std::int64_t i) {
@@ -263,10 +256,11 @@ TEST_CASE("speed: AdamW on a million elements", "[kernels]") {
   const double hand_time = seconds(hand);
   print("AdamW, 1 Mi elements", static_cast<double>(rows * columns), chain_time, hand_time);
   const double triad = seconds([&] {
-    detail::vector_loop(rows * columns, [a1 = p2.data, b1 = m2.data, c1 = v2.data](std::int64_t i) { c1[i] = a1[i] + b1[i]; });
+    detail::vector_loop(rows * columns,
+                        [a1 = p2.data, b1 = m2.data, c1 = v2.data](std::int64_t i) { c1[i] = a1[i] + b1[i]; });
   });
-  std::printf("%-44s %6.2f GB/s (7 streams of 4 bytes), an addition %6.2f GB/s\n", "", 28e-9 * rows * columns / chain_time,
-              12e-9 * rows * columns / triad);
+  std::printf("%-44s %6.2f GB/s (7 streams of 4 bytes), an addition %6.2f GB/s\n", "",
+              28e-9 * rows * columns / chain_time, 12e-9 * rows * columns / triad);
   CHECK(largest_difference(p, p2) < 1e-4);
 }
 

@@ -89,8 +89,8 @@ class simulation {
   /// Carries one step out on all devices, and compares what it sends with sent_bytes.
   buffers execute(const buffers& before, const sharding& from, const reshard_step& step) {
     sent_.assign(before.size(), 0);
-    const buffers after = step.kind == collective::all_reduce ? all_reduce(before, from, step)
-                                                              : exchange(before, from, step);
+    const buffers after =
+        step.kind == collective::all_reduce ? all_reduce(before, from, step) : exchange(before, from, step);
     const std::int64_t buffer_bytes = 4 * local_shape(mesh_, shape_, from).elements();
     std::int64_t bytes = 0;
     std::int64_t expected_bytes = 0;

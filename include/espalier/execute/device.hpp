@@ -33,7 +33,11 @@ template <class Communicator> class device_executor {
     for (int id = 0; id < t.code.size; ++id) prepare(id);
     for (int u = 0; u < t.unit_count; ++u) {
       const instruction& i = t.code[t.order[t.units[u].first]];
-      if (i.op == &ops::loop_begin) start_of_.push_back({t.order[t.units[u].first], u});
+      if (i.op == &ops::loop_begin) loops_.push_back({t.order[t.units[u].first], u, -1});
+      if (i.op != &ops::loop_end) continue;
+      for (loop_bounds& loop : loops_) {
+        if (loop.begin == i.operand[0]) loop.end = t.order[t.units[u].first];
+      }
     }
   }
   device_executor(const device_executor&) = delete;
@@ -47,9 +51,10 @@ template <class Communicator> class device_executor {
   }
 
  private:
-  struct loop_start {
-    int loop;
+  struct loop_bounds {
+    int begin;
     int unit;
+    int end;
   };
 
   void prepare(int id) {
@@ -117,6 +122,8 @@ template <class Communicator> class device_executor {
     } else if (i.op == &ops::loop_end) {
       return end_loop(u, i.operand[0]);
     } else if (i.op == &ops::loop_next) {
+      // What the iteration adds to stacks and sums is taken before the first carry is overwritten.
+      if (t_.code[id - 1].op != &ops::loop_next) collect(bounds(i.loop));
       copy(id, i.operand[1]);
     } else if (i.op == &ops::result) {
       if (t_.copied[id]) copy(id, i.operand[0]);
@@ -180,27 +187,35 @@ template <class Communicator> class device_executor {
     }
   }
 
-  int end_loop(int u, int loop) {
-    const instruction& begin = t_.code[loop];
-    for (int id = t_.order[t_.units[u].first] + 1; id < t_.code.size; ++id) {
+  [[nodiscard]] const loop_bounds& bounds(int loop) const {
+    std::size_t n = 0;
+    while (loops_[n].begin != loop) ++n;
+    return loops_[n];
+  }
+
+  /// Adds this iteration's values to the stacks and sums behind the loop.
+  void collect(const loop_bounds& loop) {
+    for (int id = loop.end + 1; id < t_.code.size; ++id) {
       const instruction& i = t_.code[id];
       if (i.op != &ops::loop_stack && i.op != &ops::loop_sum) break;
       if (i.op == &ops::loop_sum) {
         add(id, i.operand[0]);
       } else if (t_.copied[id]) {
         const std::int64_t bytes = bytes_of(t_.code[i.operand[0]]);
-        std::memcpy(static_cast<char*>(address(id)) + iteration(loop) * bytes, address(i.operand[0]),
+        std::memcpy(static_cast<char*>(address(id)) + iteration(loop.begin) * bytes, address(i.operand[0]),
                     static_cast<std::size_t>(bytes));
       }
     }
-    const bool reverse = begin.attribute[1] != 0;
-    const std::int64_t next = iteration(loop) + (reverse ? -1 : 1);
-    if (next < 0 || next >= begin.attribute[0]) return u;
-    iteration(loop) = next;
-    for (const loop_start& start : start_of_) {
-      if (start.loop == loop) return start.unit;
-    }
-    return u;
+  }
+
+  int end_loop(int u, int begin) {
+    const loop_bounds& loop = bounds(begin);
+    if (t_.code[loop.end - 1].op != &ops::loop_next) collect(loop);
+    const instruction& first = t_.code[begin];
+    const std::int64_t next = iteration(begin) + (first.attribute[1] != 0 ? -1 : 1);
+    if (next < 0 || next >= first.attribute[0]) return u;
+    iteration(begin) = next;
+    return loop.unit;
   }
 
   void add(int sum, int term) {
@@ -226,7 +241,7 @@ template <class Communicator> class device_executor {
   std::vector<interval> here_;
   std::vector<comm::transfer> moves_;
   std::vector<comm::context> contexts_;
-  std::vector<loop_start> start_of_;
+  std::vector<loop_bounds> loops_;
   std::vector<void*> arguments_;
   std::vector<void*> results_;
 };

@@ -17,8 +17,8 @@ namespace espalier {
 
 namespace detail {
 
-inline constexpr int exit_failure = 1;      // one rank's own failure
-inline constexpr int exit_all_failed = 2;   // a mistake that every rank knows of
+inline constexpr int exit_failure = 1;     // one rank's own failure
+inline constexpr int exit_all_failed = 2;  // a mistake that every rank knows of
 
 [[nodiscard]] inline std::string program_name(int argc, char** argv) {
   const std::string_view path = argc > 0 ? argv[0] : "espalier";
@@ -91,9 +91,7 @@ template <class Body> [[nodiscard]] int guarded_main(int argc, char** argv, cons
       return detail::leave_together(program, error.what());
     }
     return detail::leave_alone(program, error.what());
-  } catch (...) {
-    return detail::leave_alone(program, "an exception that is not a std::exception");
-  }
+  } catch (...) { return detail::leave_alone(program, "an exception that is not a std::exception"); }
 }
 
 }  // namespace espalier

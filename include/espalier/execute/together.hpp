@@ -58,9 +58,8 @@ template <class F> void together(world& where, const F& f) {
   for (std::size_t rank = 0; rank < lengths.size(); ++rank) {
     if (lengths[rank] < 0) continue;
     text.resize(static_cast<std::size_t>(lengths[rank]));
-    where.on_devices([&](int, auto& communicator) {
-      communicator.broadcast(text.data(), lengths[rank], static_cast<int>(rank));
-    });
+    where.on_devices(
+        [&](int, auto& communicator) { communicator.broadcast(text.data(), lengths[rank], static_cast<int>(rank)); });
     throw error_on_all_ranks(rank == 0 ? text : "rank " + std::to_string(rank) + ": " + text);
   }
 }

@@ -5,6 +5,8 @@
 #include <espalier/kernels/elementwise.hpp>
 #include <espalier/ops/compare.hpp>
 
+#include <type_traits>
+
 namespace espalier::detail {
 
 struct less_elements {

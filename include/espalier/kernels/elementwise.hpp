@@ -111,7 +111,9 @@ template <class T, bool Wide> struct block_operand {
   /// Whether all rows together can be read as one, of which `at(0)` is the reader.
   [[nodiscard]] bool is_flat(std::int64_t columns) const { return row == (Wide ? columns : 0); }
   [[nodiscard]] run_reader<T> all_rows() const { return {data}; }
-  [[nodiscard]] ESPALIER_ALWAYS_INLINE computed_t<T> of_row(std::int64_t r) const { return load_element(data + r * row); }
+  [[nodiscard]] ESPALIER_ALWAYS_INLINE computed_t<T> of_row(std::int64_t r) const {
+    return load_element(data + r * row);
+  }
 };
 
 template <class Function, class Result, class... Readers>
@@ -161,7 +163,7 @@ void map_wide(std::int64_t rows, Result* to, std::int64_t to_row, Operands... fr
 }
 
 /// With one column, one element per column and one per row are the same.
-template <kernels::block_key Key> inline constexpr bool result_is_wide = Key.result_wide && Key.columns != 1;
+template <kernels::block_key Key> inline constexpr bool result_is_wide = Key.result_wide&& Key.columns != 1;
 template <kernels::block_key Key, int K>
 using operand_for = block_operand<storage_t<Key.operand_type[K]>, Key.wide[K] && Key.columns != 1>;
 

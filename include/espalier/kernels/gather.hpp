@@ -86,8 +86,9 @@ void add_rows(const table_shape& shape, const table_part& part, interval here, c
 }
 
 /// What sums are held in. bf16 would lose small updates of a large sum.
-template <class T> using scatter_sum_t =
-    std::conditional_t<std::is_same_v<T, bfloat16>, float, std::conditional_t<std::is_same_v<T, std::int32_t>, std::uint32_t, T>>;
+template <class T>
+using scatter_sum_t = std::conditional_t<std::is_same_v<T, bfloat16>, float,
+                                         std::conditional_t<std::is_same_v<T, std::int32_t>, std::uint32_t, T>>;
 
 template <class T, class Index>
 void scatter_add_rows(const table_shape& shape, interval here, const Index* indices, const T* updates, T* to,
@@ -103,7 +104,8 @@ void scatter_add_rows(const table_shape& shape, interval here, const Index* indi
   const std::int64_t work = elements + shape.outer * shape.count * shape.inner;
   const std::int64_t threads = threads_for(work, work);
   parallel_ranges(threads, work, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t t = first; t < last; ++t) add_rows(shape, part_of(shape, t, threads), here, indices, updates, sums);
+    for (std::int64_t t = first; t < last; ++t)
+      add_rows(shape, part_of(shape, t, threads), here, indices, updates, sums);
   });
   if constexpr (std::is_same_v<T, bfloat16>) {
     parallel_ranges(elements, elements, [=](std::int64_t first, std::int64_t last) {

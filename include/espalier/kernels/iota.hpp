@@ -15,7 +15,8 @@ template <class T> ESPALIER_ALWAYS_INLINE void count_run(T* to, std::int64_t cou
   vector_loop(count, [=](std::int64_t i) { to[i] = element_cast<T>(from + static_cast<std::int32_t>(i)); });
 }
 
-template <class T> void count_along(std::int64_t outer, std::int64_t size, std::int64_t inner, std::int64_t start, T* to) {
+template <class T>
+void count_along(std::int64_t outer, std::int64_t size, std::int64_t inner, std::int64_t start, T* to) {
   parallel_ranges(outer * size, outer * size * inner, [=](std::int64_t first, std::int64_t last) {
     if (inner == 1) {
       for (std::int64_t i = first; i < last;) {

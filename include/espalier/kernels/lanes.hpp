@@ -17,9 +17,7 @@
 
 namespace espalier::detail {
 
-template <class T, int Count> struct lane_vector {
-  using type [[gnu::vector_size(Count * sizeof(T))]] = T;
-};
+template <class T, int Count> struct lane_vector { using type [[gnu::vector_size(Count * sizeof(T))]] = T; };
 template <class T, int Count> using lanes = typename lane_vector<T, Count>::type;
 
 /// How many lanes fill a register.

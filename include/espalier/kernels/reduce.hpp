@@ -12,9 +12,9 @@
 #include <type_traits>
 #include <utility>
 
-// Reductions: ops::reduce and ops::reduce_sum, which ops/broadcast.hpp declares. A sum is made of many partial sums that
-// are added pairwise: that vectorises, it is more accurate than one running sum, and the order depends on the shape
-// alone, never on the number of threads.
+// Reductions: ops::reduce and ops::reduce_sum, which ops/broadcast.hpp declares. A sum is made of many partial sums
+// that are added pairwise: that vectorises, it is more accurate than one running sum, and the order depends on the
+// shape alone, never on the number of threads.
 
 namespace espalier::detail {
 
@@ -66,8 +66,8 @@ template <reduction Kind, class Acc, int Count, class T>
   } else {
     constexpr int half = Count / 2;
     using half_lanes = std::make_index_sequence<static_cast<std::size_t>(half)>;
-    lanes<Acc, half> folded = combined<Kind, Acc>(lower_half<Acc, Count>(v, half_lanes{}),
-                                                  upper_half<Acc, Count>(v, half_lanes{}));
+    lanes<Acc, half> folded =
+        combined<Kind, Acc>(lower_half<Acc, Count>(v, half_lanes{}), upper_half<Acc, Count>(v, half_lanes{}));
     if (rest >= half) {
       folded = combined<Kind, Acc>(folded, load_lanes<Acc, half>(from));
       from += half;
@@ -147,8 +147,8 @@ template <reduction Kind, std::int64_t Columns, class R, class T> void reduce_co
   }
 }
 
-/// attribute[1]: the `reduction`. attribute[2] is 1 where the rows of the block are combined into a row of accumulators,
-/// which has a value already; 0 where each row is combined into one result.
+/// attribute[1]: the `reduction`. attribute[2] is 1 where the rows of the block are combined into a row of
+/// accumulators, which has a value already; 0 where each row is combined into one result.
 struct reduce_block {
   template <kernels::block_key Key> static void run(const kernels::block_call& call) {
     constexpr auto kind = static_cast<reduction>(Key.attribute[1]);
@@ -217,9 +217,7 @@ struct reduction_range {
 [[nodiscard]] inline reduction_range range_of(const reduction_plan& plan, std::int64_t split) {
   const std::int64_t iterations = plan.gone.iterations();
   const std::int64_t run = plan.gone.run;
-  if (plan.gone.rank > 0) {
-    return {iterations * split / plan.splits, iterations * (split + 1) / plan.splits, 0, run};
-  }
+  if (plan.gone.rank > 0) { return {iterations * split / plan.splits, iterations * (split + 1) / plan.splits, 0, run}; }
   return {0, 1, run * split / plan.splits, run * (split + 1) / plan.splits};
 }
 
@@ -260,8 +258,7 @@ void reduce_chunk(const reduction_plan& plan, const reduction_range& range, cons
     const std::int64_t rows = std::min(inner.extent - i % inner.extent, range.last - i);
     const nest_walker at(plan.gone, i);
     const T* first = from + (*at).from;
-    const std::int64_t left =
-        inner.from == columns ? accumulate_short_rows<Kind>(to, first, rows, columns) : rows;
+    const std::int64_t left = inner.from == columns ? accumulate_short_rows<Kind>(to, first, rows, columns) : rows;
     accumulate_rows<Kind, Acc>(to, first + (rows - left) * inner.from, left, inner.from, columns);
     i += rows;
   }
@@ -301,15 +298,16 @@ void reduce_tensor(const reduction_plan& plan, const T* from, R* to, void* scrat
   const std::int64_t work = plan.kept.iterations() * plan.kept.run * plan.gone.iterations() * plan.gone.run;
   auto* partial = static_cast<acc*>(scratch);
   parallel_ranges(plan.tasks(), work, [&](std::int64_t first, std::int64_t last) {
-    reduce_tasks<Kind, Run, acc>(plan, from, first, last,
-                            [=, &plan](std::int64_t at, std::int64_t split, const acc* values, std::int64_t count) {
-                              if (plan.splits == 1) {
-                                vector_loop(count, [=](std::int64_t i) { to[at + i] = element_cast<R>(values[i]); });
-                              } else {
-                                acc* out = partial + split * plan.results + at;
-                                vector_loop(count, [=](std::int64_t i) { out[i] = values[i]; });
-                              }
-                            });
+    reduce_tasks<Kind, Run, acc>(
+        plan, from, first, last,
+        [=, &plan](std::int64_t at, std::int64_t split, const acc* values, std::int64_t count) {
+          if (plan.splits == 1) {
+            vector_loop(count, [=](std::int64_t i) { to[at + i] = element_cast<R>(values[i]); });
+          } else {
+            acc* out = partial + split * plan.results + at;
+            vector_loop(count, [=](std::int64_t i) { out[i] = values[i]; });
+          }
+        });
   });
   if (plan.splits == 1) return;
   for (std::int64_t i = 0; i < plan.results; ++i) {
@@ -331,8 +329,8 @@ struct reduce_kernel {
     using to = storage_t<Key.type>;
     static constexpr reduction_plan plan = plan_reduction(Key.operand_shape[0], Key.attribute[0]);
     constexpr int run = plan.gone.rank == 0 && plan.splits == 1 ? static_run(plan.gone) : 0;
-    reduce_tensor<static_cast<reduction>(Key.attribute[1]), run>(
-        plan, static_cast<const from*>(call.operand[0]), static_cast<to*>(call.result), call.scratch);
+    reduce_tensor<static_cast<reduction>(Key.attribute[1]), run>(plan, static_cast<const from*>(call.operand[0]),
+                                                                 static_cast<to*>(call.result), call.scratch);
   }
 };
 

@@ -89,7 +89,8 @@ template <int Step, int Side, class Word, class V> ESPALIER_ALWAYS_INLINE void e
 
 template <int Step, int Side, class Word, class V, std::size_t... Pair>
 ESPALIER_ALWAYS_INLINE void exchange_rows(V* row, std::index_sequence<Pair...>) {
-  (exchange<Step, Side, Word>(row[Pair / Step * 2 * Step + Pair % Step], row[Pair / Step * 2 * Step + Pair % Step + Step]),
+  (exchange<Step, Side, Word>(row[Pair / Step * 2 * Step + Pair % Step],
+                              row[Pair / Step * 2 * Step + Pair % Step + Step]),
    ...);
 }
 

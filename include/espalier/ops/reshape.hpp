@@ -51,10 +51,22 @@ namespace detail {
       left = 1;
       ++i;
     } else {
-      // Neither divides the other (6,4 -> 8,3): from here on the elements are reordered across dimensions.
-      const int blocked = rule.add(1, factor_kind::blocked);
-      for (; i < from.rank; ++i) rule.operand[0][i] = factor_list(blocked);
-      for (; j < to.rank; ++j) rule.result[j] = factor_list(blocked);
+      // Neither divides the other (6,4 -> 8,3): elements are reordered across dimensions until the products agree.
+      const factor_list blocked(rule.add(1, factor_kind::blocked));
+      rule.operand[0][i] = rule.operand[0][i].followed_by(blocked);
+      rule.result[j] = rule.result[j].followed_by(blocked);
+      while (left != right) {
+        if (left < right) {
+          left *= from[++i];
+          rule.operand[0][i] = blocked;
+        } else {
+          right *= to[++j];
+          rule.result[j] = blocked;
+        }
+      }
+      left = right = 1;
+      ++i;
+      ++j;
     }
   }
   return rule;

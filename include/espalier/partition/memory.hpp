@@ -198,7 +198,9 @@ class outliner {
         continue;
       }
       if (at < 0) continue;
-      for (int k = 0; k < i.operand_count; ++k) read(i.operand[k], id, at);
+      // A result's second operand only names the argument whose place it takes.
+      const int read_operands = i.op == &ops::result ? 1 : i.operand_count;
+      for (int k = 0; k < read_operands; ++k) read(i.operand[k], id, at);
     }
   }
 

@@ -5,6 +5,10 @@
 #include <espalier/partition/collectives.hpp>
 #include <espalier/program/complete.hpp>
 
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
 namespace espalier {
 
 /// What partitioning found wrong.
@@ -25,9 +29,12 @@ namespace detail {
 class partitioner {
  public:
   constexpr partitioner(const mesh_shape& mesh, graph_view g, const factor_rule* rules, const sharding* of)
-      : mesh_(mesh), g_(g), rules_(rules), of_(of), users_(g.size, 0), value_(g.size, -1), next_variant_() {
+      : mesh_(mesh), g_(g), rules_(rules), of_(of), readers_(g.size, 0), reader_(g.size, -1), value_(g.size, -1) {
     for (int id = 0; id < g.size; ++id) {
-      for (int k = 0; k < g[id].operand_count; ++k) ++users_[g[id].operand[k]];
+      for (int k = 0; k < g[id].operand_count; ++k) {
+        ++readers_[g[id].operand[k]];
+        reader_[g[id].operand[k]] = id;
+      }
     }
     if (const axis_mask trivial = axes_of_one(mesh); (trivial & ((1U << static_cast<unsigned>(mesh.rank)) - 1U)) != 0) {
       // Axes of one device split nothing, and nothing is pending on them.
@@ -39,7 +46,8 @@ class partitioner {
 
   constexpr partitioned run() {
     for (int id = 0; id < g_.size && fault_ == partition_fault::nothing; ++id) visit(id);
-    return {out_.result(), origin_, fault_, fault_at_};
+    if (hoisted_) arrange();
+    return {static_cast<graph&&>(out_.result()), static_cast<list<int>&&>(origin_), fault_, fault_at_};
   }
 
  private:
@@ -67,7 +75,8 @@ class partitioner {
     return out_.result().annotations[out_[value].annotation];
   }
 
-  /// The value laid out as wanted: itself, an earlier reshard, or new steps.
+  /// The value laid out as wanted: itself, an earlier reshard, or new steps. A value from outside a loop changes its
+  /// layout there, once, and not in every iteration.
   constexpr int reshard(int value, const sharding& wanted, reduction combine = reduction::sum) {
     if (layout_of(value).placement.same_layout(wanted)) return value;
     for (int v = next_variant_[value]; v >= 0; v = variants_[v].next) {
@@ -77,12 +86,16 @@ class partitioner {
     const layout from = layout_of(value);
     const reshard_plan plan = plan_reshard(mesh_, from.shape, out_[value].type, from.placement, wanted);
     int result = value;
+    const int here = out_.loop;
+    out_.loop = out_[value].loop;
+    hoisted_ = hoisted_ || out_.loop != here;
     for (int s = 0; s < plan.count; ++s) {
       instruction made = builder::make(op_of(plan.step[s].kind), out_[value].type, extents{}, result);
       made.attribute[0] = plan.step[s].axes;
       made.attribute[1] = static_cast<std::int64_t>(combine);
       result = append(made, from.shape, plan.step[s].after);
     }
+    out_.loop = here;
     next_variant_[value] = variants_.push_back({result, next_variant_[value]});
     return result;
   }
@@ -108,13 +121,26 @@ class partitioner {
     if (i.op == &ops::argument) {
       value_[id] = append(i, i.shape, of_[id]);
     } else if (i.op == &ops::shard || i.op == &ops::reshard || i.op == &ops::match) {
-      value_[id] = reshard(value_[i.operand[0]], of_[id]);
+      value_[id] = owned(id, reshard(value_[i.operand[0]], of_[id]));
     } else if (i.op == &ops::result) {
       visit_result(id);
     } else if (!visit_loop(id)) {
       visit_op(id);
     }
     if (i.label != nullptr && value_[id] >= 0) out_[value_[id]].label = i.label;
+  }
+
+  /// A loop collects what it computes itself: a value from outside becomes one of the loop.
+  constexpr int owned(int id, int value) {
+    if (out_[value].loop == out_.loop || readers_[id] == 0 || !collects(reader_[id])) return value;
+    return copied(value);
+  }
+  [[nodiscard]] constexpr bool collects(int id) const {
+    return g_[id].op == &ops::loop_stack || g_[id].op == &ops::loop_sum;
+  }
+  constexpr int copied(int value) {
+    const layout same = layout_of(value);
+    return append(builder::make(ops::copy, out_[value].type, extents{}, value), same.shape, same.placement);
   }
 
   constexpr void visit_result(int id) {
@@ -231,7 +257,12 @@ class partitioner {
 
   /// A pending sum whose only reader is linear is reduced there, where it may have been added to others, have become
   /// smaller, or be wanted in another layout.
-  [[nodiscard]] constexpr bool postpones(int id) const { return users_[id] == 1; }
+  [[nodiscard]] constexpr bool postpones(int id) const {
+    if (readers_[id] != 1) return false;
+    // Never into a loop, where it would be reduced in every iteration; but out of one.
+    const int reader = reader_[id];
+    return g_[reader].loop == g_[id].loop || collects(reader) || g_[reader].op == &ops::loop_carry;
+  }
 
   /// Carries out the pending sums of operands that the op cannot work on, and returns the axes still pending.
   constexpr axis_mask settle_operands(int id) {
@@ -305,15 +336,24 @@ class partitioner {
       const factor_list factors = rule.operand[k][d];
       if (factors.size() != 1 || rule.kind[factors[0]] != factor_kind::reduce) continue;
       const axis_list axes = split.of[factors[0]];
-      if (divides_evenly(mesh_, shape[d], axes) || !is_floating(out_[value].type)) continue;
+      if (divides_evenly(mesh_, shape[d], axes)) continue;
+      // What an index of padding selects does not matter: it is masked itself.
+      if (!is_floating(out_[value].type) && is_floating(i.type)) continue;
       instruction made = builder::make(ops::mask, out_[value].type, extents{}, value);
       made.attribute[0] = d;
-      made.scalar = i.op->identity({g_.code, current_});
+      made.scalar = storable(made.type, i.op->identity({g_.code, current_}));
       made.place = {axes, shape[d]};
       const sharding same = layout_of(value).placement;
       value = append(made, shape, same);
     }
     return value;
+  }
+
+  /// Integers have no infinity: their largest or smallest value serves.
+  [[nodiscard]] static constexpr double storable(dtype type, double value) {
+    if (type != dtype::i32) return value;
+    return std::clamp<double>(value, std::numeric_limits<std::int32_t>::min(),
+                              std::numeric_limits<std::int32_t>::max());
   }
 
   // --- which factor is split by which axes ----------------------------------------------------------------------
@@ -481,12 +521,70 @@ class partitioner {
     return true;
   }
 
+  // --- the order of instructions ----------------------------------------------------------------------------------
+
+  /// Moves what stands inside a loop without belonging to it before that loop.
+  constexpr void arrange() {
+    const list<instruction> before = static_cast<list<instruction>&&>(out_.result().code);
+    const int size = before.size();
+    arrangement a{before, list<int>(size + 1, -1), list<int>(size, -1), list<int>(size, -1), list<int>(size, -1), {}, {}};
+    for (int id = size - 1; id >= 0; --id) {
+      const instruction& i = before[id];
+      if (i.op == &ops::loop_end) a.end[i.operand[0]] = id;
+      int& head = a.head[i.loop < 0 ? size : i.loop];
+      a.next[id] = head;
+      head = id;
+    }
+    a.made.reserve(size);
+    a.origin.reserve(size);
+    int cursor = a.head[size];
+    arrange_region(a, cursor, size);
+    out_.result().code = static_cast<list<instruction>&&>(a.made);
+    origin_ = static_cast<list<int>&&>(a.origin);
+  }
+
+  /// By loop (outside: the last entry) its first instruction, and the one that follows each.
+  struct arrangement {
+    const list<instruction>& before;
+    list<int> head;
+    list<int> next;
+    list<int> end;
+    list<int> number;
+    list<instruction> made;
+    list<int> origin;
+  };
+
+  constexpr void arrange_region(arrangement& a, int& cursor, int last) {
+    while (cursor >= 0 && cursor < last) {
+      const int id = cursor;
+      cursor = a.next[id];
+      if (a.before[id].op == &ops::loop_begin) {
+        arrange_region(a, cursor, a.end[id]);
+        emit(a, id);
+        int body = a.head[id];
+        arrange_region(a, body, a.before.size());
+      } else {
+        emit(a, id);
+      }
+    }
+  }
+
+  constexpr void emit(arrangement& a, int id) {
+    instruction i = a.before[id];
+    for (int k = 0; k < i.operand_count; ++k) i.operand[k] = a.number[i.operand[k]];
+    if (i.loop >= 0) i.loop = a.number[i.loop];
+    a.number[id] = a.made.push_back(i);
+    a.origin.push_back(origin_[id]);
+  }
+
   const mesh_shape& mesh_;
   graph_view g_;
   const factor_rule* rules_;
   const sharding* of_;
   list<sharding> nontrivial_;
-  list<int> users_;
+  /// How many instructions read a value, and the last of them.
+  list<int> readers_;
+  list<int> reader_;
   list<int> value_;
   list<int> next_variant_;
   list<variant> variants_;
@@ -495,6 +593,8 @@ class partitioner {
   builder out_;
   list<int> origin_;
   int current_ = 0;
+  /// Some instruction stands in a loop that it does not belong to.
+  bool hoisted_ = false;
   partition_fault fault_ = partition_fault::nothing;
   int fault_at_ = -1;
 };

@@ -2,11 +2,14 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/partition/reshard_direct.hpp>
 #include <espalier/partition/reshard_search.hpp>
 #include <espalier/partition/reshard_step.hpp>
 #include <espalier/partition/transfer.hpp>
 
+#include <bit>
 #include <cstdint>
+#include <exception>
 #include <limits>
 
 namespace espalier {
@@ -21,11 +24,43 @@ namespace detail {
   return result;
 }
 
+static_assert(max_axes == 8);
 [[nodiscard]] constexpr axis_mask axes_of_one(const mesh_shape& mesh) {
-  static_assert(max_axes == 8);
   const int* n = &mesh.size[0];
   return (n[0] == 1 ? 1U : 0U) | (n[1] == 1 ? 2U : 0U) | (n[2] == 1 ? 4U : 0U) | (n[3] == 1 ? 8U : 0U) |
          (n[4] == 1 ? 16U : 0U) | (n[5] == 1 ? 32U : 0U) | (n[6] == 1 ? 64U : 0U) | (n[7] == 1 ? 128U : 0U);
+}
+
+/// Raised, or refused by the compiler, where no plan exists.
+class impossible_reshard : public std::exception {
+ public:
+  [[nodiscard]] const char* what() const noexcept override {
+    return "reshard: a sum that is not pending cannot be left pending; the target's unreduced axes must be unreduced "
+           "in the source, and both need the same rank";
+  }
+};
+
+[[nodiscard]] constexpr reshard_task task_of(const mesh_shape& mesh, const extents& shape, dtype type,
+                                             const sharding& from, const sharding& to, std::int64_t latency) {
+  reshard_task task{mesh, shape, size_of(type), latency, from, to};
+  if (const axis_mask trivial = axes_of_one(mesh); trivial != 0) {
+    task.from = without_axes(from, trivial);
+    task.to = without_axes(to, trivial);
+  }
+  if ((task.to.unreduced & ~task.from.unreduced) != 0 || from.rank != to.rank) throw impossible_reshard();
+  return task;
+}
+
+/// `same_layout` in fewer steps.
+[[nodiscard]] constexpr bool agree(const sharding& a, const sharding& b) {
+  return a.rank == b.rank && same_placement(std::bit_cast<placement_codes>(a), std::bit_cast<placement_codes>(b));
+}
+
+/// Finds a plan; `direct` is what was found without a search. Out of line of the easy cases.
+[[nodiscard]] constexpr reshard_plan search_plan(const reshard_task& task, const direct_reshard& direct) {
+  const std::int64_t known =
+      plan_cost(direct.bytes, task.latency, direct.collectives, static_cast<int>(count_axes(direct.sliced)));
+  return reshard_search(task).run(direct.found ? known : std::numeric_limits<std::int64_t>::max());
 }
 
 }  // namespace detail
@@ -38,11 +73,14 @@ namespace detail {
 [[nodiscard]] constexpr reshard_plan plan_reshard(const mesh_shape& mesh, const extents& shape, dtype type,
                                                   const sharding& from, const sharding& to, std::int64_t latency = 0) {
   reshard_plan plan = detail::empty_plan;
-  if (from.same_layout(to)) return plan;
-  const axis_mask trivial = detail::axes_of_one(mesh);
-  plan = detail::reshard_search({mesh, shape, size_of(type), latency, detail::without_axes(from, trivial),
-                                 detail::without_axes(to, trivial)})
-             .run(std::numeric_limits<std::int64_t>::max());
+  if (detail::agree(from, to)) return plan;
+  const detail::reshard_task task = detail::task_of(mesh, shape, type, from, to, latency);
+  const detail::direct_reshard direct(task, &plan);
+  plan.bytes = direct.bytes;
+  if (!direct.optimal) {
+    const reshard_plan better = detail::search_plan(task, direct);
+    if (better.count > 0) plan = better;
+  }
   // Placements that differ in axes of one device only still get a step that says so.
   if (plan.count == 0) plan.count = 1;
   plan.step[plan.count - 1].after = to;
@@ -51,9 +89,13 @@ namespace detail {
 
 /// The bytes that `plan_reshard` would report, without building the plan where that is easy.
 [[nodiscard]] constexpr std::int64_t reshard_bytes(const mesh_shape& mesh, const extents& shape, dtype type,
-                                                   const sharding& from, const sharding& to,
-                                                   std::int64_t latency = 0) {
-  return plan_reshard(mesh, shape, type, from, to, latency).bytes;
+                                                   const sharding& from, const sharding& to, std::int64_t latency = 0) {
+  if (detail::agree(from, to)) return 0;
+  const detail::reshard_task task = detail::task_of(mesh, shape, type, from, to, latency);
+  const detail::direct_reshard direct(task, nullptr);
+  if (direct.optimal) return direct.bytes;
+  const reshard_plan better = detail::search_plan(task, direct);
+  return better.count > 0 ? better.bytes : direct.bytes;
 }
 
 /// The bytes `device` sends to others in one step: real elements only, also where a dimension splits unevenly. An

@@ -129,19 +129,25 @@ class reshard_search {
     return id;
   }
 
+  [[nodiscard]] constexpr std::int64_t cost_after(collective kind, std::int64_t bytes) const {
+    return paid_ + (kind == collective::local_slice ? 1 : plan_cost(bytes, task_.latency, 1, 0));
+  }
+  [[nodiscard]] constexpr bool affordable(collective kind, std::int64_t n) const {
+    return cost_after(kind, step_bytes(kind, local_, n)) < limit_;
+  }
+
   /// Notes that `s` is reached from the node being expanded by a step over a group of `n`.
   constexpr void offer(const placement_codes& s, axis_mask tiled, collective kind, axis_mask axes, std::int64_t n) {
     const std::int64_t bytes = step_bytes(kind, local_, n);
-    const std::int64_t cost =
-        paid_ + (kind == collective::local_slice ? 1 : plan_cost(bytes, task_.latency, 1, 0));
+    const std::int64_t cost = cost_after(kind, bytes);
     if (cost >= limit_) return;
     const std::uint32_t bucket = bucket_of(s);
     int id = find(bucket, s);
     if (id >= 0 && nodes_[id].cost <= cost) return;
     const std::int64_t bound = id >= 0 ? nodes_[id].bound : bound_of(s);
     if (cost + bound >= limit_) return;
-    const node reached{s, tiled, axes, cost, bound, bytes, parent_, id >= 0 ? nodes_[id].next : bucket_[bucket], kind,
-                       false};
+    const node reached{s,    tiled, axes, cost, bound, bytes, parent_, id >= 0 ? nodes_[id].next : bucket_[bucket],
+                       kind, false};
     if (id >= 0) {
       nodes_[id] = reached;
     } else {
@@ -189,13 +195,13 @@ class reshard_search {
       const std::int64_t n = parts_of(task_.mesh, moved);
       placement_codes t = s;
       t.dim[d] = kept;
-      for (int other = 0; other < task_.shape.rank; ++other) {
+      offer(t, tiled & ~axes, collective::all_gather, axes, n);
+      for (int other = 0; affordable(collective::all_to_all, n) && other < task_.shape.rank; ++other) {
         if (other == d) continue;
         t.dim[other] = joined(s.dim[other], moved);
         offer(t, tiled, collective::all_to_all, axes, n);
         t.dim[other] = s.dim[other];
       }
-      offer(t, tiled & ~axes, collective::all_gather, axes, n);
       kept = joined(kept, moved & 15U);
     }
   }
@@ -204,6 +210,7 @@ class reshard_search {
   constexpr void append(const placement_codes& s, axis_mask tiled, std::uint32_t added, collective kind) {
     const axis_mask axes = mask_of(added);
     const std::int64_t n = parts_of(task_.mesh, added);
+    if (!affordable(kind, n)) return;
     for (int d = 0; d < task_.shape.rank; ++d) {
       placement_codes t = s;
       t.dim[d] = joined(s.dim[d], added);
@@ -258,9 +265,8 @@ class reshard_search {
       reshard_step& step = plan.step[more_slices ? plan.count - 1 : plan.count++];
       step.kind = reached.kind;
       step.after = std::bit_cast<sharding>(reached.at);
-      step.axes = reached.kind == collective::collective_permute
-                      ? permuted_axes(task_.mesh, before, step.after)
-                      : reached.axes | (more_slices ? step.axes : 0U);
+      step.axes = reached.kind == collective::collective_permute ? permuted_axes(task_.mesh, before, step.after)
+                                                                 : reached.axes | (more_slices ? step.axes : 0U);
       plan.bytes += reached.bytes;
       before = step.after;
     }

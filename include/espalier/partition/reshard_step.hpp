@@ -125,9 +125,23 @@ static_assert(sizeof(placement_codes) == sizeof(sharding));
 [[nodiscard]] constexpr std::uint32_t joined(std::uint32_t major, std::uint32_t minor) {
   return static_cast<std::uint32_t>(major | std::uint64_t{minor} << 4U * length_of(major));
 }
+[[nodiscard]] constexpr unsigned count_axes(axis_mask axes) {
+  return (axes & 1U) + (axes >> 1U & 1U) + (axes >> 2U & 1U) + (axes >> 3U & 1U) + (axes >> 4U & 1U) +
+         (axes >> 5U & 1U) + (axes >> 6U & 1U) + (axes >> 7U & 1U);
+}
+/// Into how many parts a list of axes splits a dimension.
 [[nodiscard]] constexpr std::int64_t parts_of(const mesh_shape& mesh, std::uint32_t code) {
+  if (code < 0x100U)
+    return (code == 0 ? 1 : mesh.size[(code & 15U) - 1U]) * (code < 16U ? 1 : mesh.size[(code >> 4U) - 1U]);
   std::int64_t count = 1;
   for (; code != 0; code >>= 4U) count *= mesh.size[(code & 15U) - 1U];
+  return count;
+}
+/// How many devices differ along these axes only; all bits set: those of the whole mesh.
+[[nodiscard]] constexpr std::int64_t group_size(const mesh_shape& mesh, axis_mask axes) {
+  std::int64_t count = 1;
+  for (int axis = 0; axis < mesh.rank; ++axis)
+    count *= (axes >> static_cast<unsigned>(axis) & 1U) != 0 ? mesh.size[axis] : 1;
   return count;
 }
 /// Bytes of every device's buffer.
@@ -140,14 +154,12 @@ static_assert(sizeof(placement_codes) == sizeof(sharding));
   return bytes;
 }
 
-/// Whether `list` begins with `prefix`.
-[[nodiscard]] constexpr bool begins_with(std::uint32_t list, std::uint32_t prefix) {
-  return first_of(list, length_of(prefix)) == prefix;
-}
 /// Whether one of two lists is the beginning of the other, so that one's shards lie inside the other's. The longer
 /// list then has the larger code.
 [[nodiscard]] constexpr bool nested(std::uint32_t a, std::uint32_t b) {
-  return a < b ? begins_with(b, a) : begins_with(a, b);
+  const std::uint32_t shorter = a < b ? a : b;
+  // No entry is zero: one bit of each, times fifteen, covers all entries of the shorter list.
+  return ((a ^ b) & ((shorter | shorter >> 1U | shorter >> 2U | shorter >> 3U) & 0x11111111U) * 15U) == 0;
 }
 
 /// Where part number `position` of a dimension split by `axes` starts, and how many elements it has.
@@ -190,7 +202,10 @@ static_assert(sizeof(placement_codes) == sizeof(sharding));
     const axis_list a = from.dim[d];
     const axis_list b = to.dim[d];
     if (a == b) continue;
-    result |= a.mask() | b.mask();
+    const axis_mask before = mask_of(a.code());
+    const axis_mask after = mask_of(b.code());
+    result |= before | after;
+    if ((before & after) == 0) continue;
     for (int i = 0; i < a.size(); ++i) {
       for (int j = 0; j < b.size(); ++j) {
         const bool same_digit = a[i] == b[j] && mesh.parts(a.without_first(i)) == mesh.parts(b.without_first(j));

@@ -106,8 +106,7 @@ constexpr void for_each_piece(const mesh_shape& mesh, const extents& shape, cons
   const int holders = static_cast<int>(mesh.parts(choice.holders));
   for (int position = 0; position < holders; ++position) {
     const int source = choice.sender(mesh, device, position);
-    const piece p =
-        detail::common_piece(detail::box_of(mesh, shape, from, source), mine, shape.rank, source);
+    const piece p = detail::common_piece(detail::box_of(mesh, shape, from, source), mine, shape.rank, source);
     if (!detail::is_empty(p, shape.rank)) f(p);
   }
 }

@@ -12,11 +12,21 @@
 namespace espalier {
 
 /// The kinds of communication, as types for queries: `step::collectives<all_gather>()`.
-struct all_gather { static constexpr collective kind = collective::all_gather; };
-struct all_to_all { static constexpr collective kind = collective::all_to_all; };
-struct collective_permute { static constexpr collective kind = collective::collective_permute; };
-struct reduce_scatter { static constexpr collective kind = collective::reduce_scatter; };
-struct all_reduce { static constexpr collective kind = collective::all_reduce; };
+struct all_gather {
+  static constexpr collective kind = collective::all_gather;
+};
+struct all_to_all {
+  static constexpr collective kind = collective::all_to_all;
+};
+struct collective_permute {
+  static constexpr collective kind = collective::collective_permute;
+};
+struct reduce_scatter {
+  static constexpr collective kind = collective::reduce_scatter;
+};
+struct all_reduce {
+  static constexpr collective kind = collective::all_reduce;
+};
 
 template <class T>
 concept CollectiveKind = requires {
@@ -131,7 +141,9 @@ template <class Mesh, class Function, class... Arguments> class program {
   }
 
   /// The layout of argument or result number `index` (leaves of trees count singly), or of the labelled value.
-  [[nodiscard]] static constexpr const layout& argument_layout(int index) { return border_layout(&ops::argument, index); }
+  [[nodiscard]] static constexpr const layout& argument_layout(int index) {
+    return border_layout(&ops::argument, index);
+  }
   [[nodiscard]] static constexpr const layout& result_layout(int index) { return border_layout(&ops::result, index); }
   [[nodiscard]] static constexpr const layout& layout_of(const char* label) {
     int found = 0;

@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#include <espalier/program/program.hpp>
+
+#include <boost/hana/define_struct.hpp>
+
+/// Mistakes in annotations, of values and of arguments.
+namespace ep = espalier;
+
+struct data : ep::axis<"data", 2> {};
+struct model : ep::axis<"model", 2> {};
+struct stage : ep::axis<"stage", 2> {};
+using mesh = ep::mesh<data, model>;
+
+struct function {
+  constexpr auto operator()(auto x, auto p) const {
+#if defined(CASE_unknown_axis)
+    return ep::shard<data, stage>(x);  // unknown_axis: the mesh has no `stage`
+#elif defined(CASE_axis_twice)
+    return ep::shard<data, data>(x);  // axis_twice
+#elif defined(CASE_wrong_rank)
+    return ep::shard<data>(x);  // wrong_rank
+#elif defined(CASE_conflict)
+    const auto rows = ep::shard<data, ep::none>(x);     // conflict: this
+    return ep::exp(ep::shard<ep::none, data>(rows));    // conflict: and this
+#elif defined(CASE_conflict_with_argument)
+    return ep::exp(ep::shard<ep::none, data>(p.weight));  // conflict_with_argument
+#elif defined(CASE_pending_sum)
+    const auto terms = ep::shard<data, ep::none, ep::unreduced<model>>(x);
+    return ep::exp(terms);  // pending_sum: not the exponential of the sum
+#elif defined(CASE_pending_sum_plus_one)
+    const auto terms = ep::shard<data, ep::none, ep::unreduced<model>>(x);
+    return terms + 1;  // pending_sum_plus_one: every device would add 1
+#elif defined(CASE_in_scan_in_value_and_grad)
+    const auto layer = [](auto h, auto) { return ep::tanh(ep::shard<stage>(h)); };  // in_scan_in_value_and_grad
+    const auto loss = [&](auto w) { return ep::mean(ep::scan(layer, ep::sum<0>(w), w)); };
+    const auto [value, gradient] = ep::value_and_grad(loss)(p.weight);
+    return ep::results(value, p.weight - 0.1 * gradient);
+#else
+    const auto layer = [](auto h, auto) { return ep::tanh(ep::shard<model>(h)); };
+    const auto loss = [&](auto w) { return ep::mean(ep::scan(layer, ep::sum<0>(w), w)); };
+    const auto [value, gradient] = ep::value_and_grad(loss)(p.weight);
+    const auto rows = ep::exp(ep::shard<data, ep::none>(x));
+    const auto terms = ep::shard<data, ep::none, ep::unreduced<model>>(x * 2);
+    const auto sum = ep::exp(ep::reshard<data, ep::none>(terms));
+    return ep::results(value, gradient, ep::reshard<ep::none, data>(rows), sum, terms, p.bias);
+#endif
+  }
+};
+
+#if defined(CASE_argument_unknown_axis)
+using of_bias = ep::sharded<ep::f32<256>, stage>;
+#elif defined(CASE_argument_axis_twice)
+using of_bias = ep::sharded<ep::f32<256>, ep::axes<data, data>>;
+#elif defined(CASE_argument_wrong_rank)
+using of_bias = ep::sharded<ep::f32<256>, ep::none, data>;
+#else
+using of_bias = ep::sharded<ep::f32<256>, ep::none>;
+#endif
+template <class Leaf> struct parameters {
+  BOOST_HANA_DEFINE_STRUCT(parameters,
+    (ep::leaf<Leaf, ep::sharded<ep::f32<64, 256>, data, ep::none>>, weight),
+    (ep::leaf<Leaf, of_bias>, bias));
+};
+
+// first(CASE_unknown_axis): annotation: this axis does not belong to the program's mesh. Add it to the mesh, or name
+// expect(CASE_unknown_axis): unknown_mesh_axis<espalier::mesh<data, model>, data, stage>
+// expect(CASE_unknown_axis): at<espalier::why::line<18>, 'a', 'n', 'n', 'o', 't', 'a', 't', 'i', 'o', 'n', 's', '.', 'c', 'p', 'p'>
+// user_line(CASE_unknown_axis): step::collectives
+// budget(CASE_unknown_axis): 5 16
+// first(CASE_axis_twice): annotation: one mesh axis cannot split two dimensions of the same tensor. Use it once
+// expect(CASE_axis_twice): axis_used_twice<espalier::f32<64, 256>, data, data>
+// expect(CASE_axis_twice): line<20>
+// user_line(CASE_axis_twice): step::collectives
+// first(CASE_wrong_rank): annotation: another number of entries than the tensor has dimensions. Write one per dimension
+// expect(CASE_wrong_rank): annotation_of_wrong_rank<espalier::f32<64, 256>, data>
+// expect(CASE_wrong_rank): line<22>
+// user_line(CASE_wrong_rank): step::collectives
+// first(CASE_conflict): two annotations of the same tensor contradict each other. Remove one of the two lines, or use reshard
+// expect(CASE_conflict): conflicting_annotations<espalier::why::annotated<data, espalier::none>, espalier::why::at<espalier::why::line<24>.*, espalier::why::annotated<espalier::none, data> ?>::raise<espalier::why::at<espalier::why::line<25>
+// user_line(CASE_conflict): step::collectives
+// first(CASE_conflict_with_argument): two annotations of the same tensor contradict each other
+// expect(CASE_conflict_with_argument): conflicting_annotations<espalier::why::annotated<data, espalier::none>, espalier::why::argument_leaf<1>, espalier::why::annotated<espalier::none, data> ?>::raise<espalier::why::at<espalier::why::line<27>
+// user_line(CASE_conflict_with_argument): step::collectives
+// first(CASE_pending_sum): this op cannot work on the terms of a sum, but its operand is annotated unreduced.*Carry the sum out first, with reshard
+// expect(CASE_pending_sum): pending_sum_dropped<espalier::why::op<'e', 'x', 'p'> ?>::raise<espalier::why::at<espalier::why::line<30>
+// user_line(CASE_pending_sum): step::collectives
+// first(CASE_pending_sum_plus_one): this op cannot work on the terms of a sum
+// expect(CASE_pending_sum_plus_one): pending_sum_dropped<espalier::why::op<'a', 'd', 'd'> ?>::raise<espalier::why::at<espalier::why::line<33>
+// user_line(CASE_pending_sum_plus_one): step::collectives
+// first(CASE_in_scan_in_value_and_grad): annotation: this axis does not belong to the program's mesh
+// expect(CASE_in_scan_in_value_and_grad): line<35>
+// user_line(CASE_in_scan_in_value_and_grad): step::collectives
+// budget(CASE_in_scan_in_value_and_grad): 5 16
+// Arguments are declared in the program's type, so their number stands for a line.
+// first(CASE_argument_unknown_axis): annotation: this axis does not belong to the program's mesh
+// expect(CASE_argument_unknown_axis): unknown_mesh_axis<espalier::mesh<data, model>, espalier::sharded<espalier::f32<256>, stage> ?>::raise<espalier::why::argument<1>
+// user_line(CASE_argument_unknown_axis): step::collectives
+// first(CASE_argument_axis_twice): annotation: one mesh axis cannot split two dimensions of the same tensor
+// expect(CASE_argument_axis_twice): axis_used_twice<espalier::sharded<espalier::f32<256>, espalier::axes<data, data> ?> ?>::raise<espalier::why::argument<1>
+// user_line(CASE_argument_axis_twice): step::collectives
+// first(CASE_argument_wrong_rank): annotation: another number of entries than the tensor has dimensions
+// expect(CASE_argument_wrong_rank): annotation_of_wrong_rank<espalier::sharded<espalier::f32<256>, espalier::none, data> ?>::raise<espalier::why::argument<1>
+// user_line(CASE_argument_wrong_rank): step::collectives
+using step = ep::program<mesh, function, ep::f32<64, 256>, parameters<ep::spec>>;
+static_assert(step::collectives<ep::collective_permute>() == 0);

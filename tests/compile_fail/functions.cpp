@@ -1,0 +1,113 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#include <espalier/program/program.hpp>
+
+/// Mistakes in what a program, value_and_grad or scan is given, and in what functions return.
+namespace ep = espalier;
+
+struct data : ep::axis<"data", 2> {};
+using mesh = ep::mesh<data>;
+
+struct mlp {
+  constexpr auto operator()(auto x, auto w_in, auto w_out) const {
+    const auto h = ep::relu(ep::einsum<"bm,mh->bh">(x, w_in));
+    return ep::einsum<"bh,hm->bm">(h, w_out);
+  }
+};
+struct takes_trees {
+  constexpr auto operator()(const ep::symbol<mesh, ep::f32<64>>& x) const { return x; }
+};
+struct with_constructor {
+  int power;
+  constexpr explicit with_constructor(int p) : power(p) {}
+  constexpr auto operator()(auto x) const { return x; }
+};
+struct returns_a_number {
+  constexpr auto operator()(auto x) const { return x.extent(0); }
+};
+struct returns_nothing {
+  constexpr void operator()(auto) const {}
+};
+
+struct squares {
+  constexpr auto operator()(auto w) const {
+#if defined(CASE_loss)
+    return w * w;
+#else
+    return ep::sum(w * w);
+#endif
+  }
+};
+struct train {
+  constexpr auto operator()(auto w, auto layers, auto others) const {
+    const auto [loss, gradient] = ep::value_and_grad(squares{})(w);  // loss
+#if defined(CASE_carry)
+    const auto out = ep::scan([](auto h, auto layer) { return ep::sum<0>(h * layer); }, w, layers);  // carry
+#elif defined(CASE_stacked)
+    const auto both = ep::results(layers, others);
+    const auto out = ep::scan([](auto h, auto parts) { return h * parts.template get<0>(); }, w, both);  // stacked
+#else
+    const auto both = ep::results(layers, layers * 2);
+    const auto out = ep::scan([](auto h, auto parts) { return h * parts.template get<0>(); }, w, both);
+#endif
+    return ep::results(loss, gradient, out, others);
+  }
+};
+
+using x = ep::f32<64, 256>;
+using w_in = ep::f32<256, 1024>;
+using w_out = ep::f32<1024, 256>;
+
+// first(CASE_too_few): program: the function takes another number of arguments. Name one argument type for each
+// expect(CASE_too_few): wrong_argument_count<mlp, espalier::why::takes<3>, espalier::why::given<1> ?>
+// user_line(CASE_too_few): step::collectives
+// budget(CASE_too_few): 5 16
+// first(CASE_too_many): program: the function takes another number of arguments
+// expect(CASE_too_many): wrong_argument_count<mlp, espalier::why::takes<3>, espalier::why::given<4> ?>
+// user_line(CASE_too_many): step::collectives
+// first(CASE_other_type): program: the function cannot be called with these arguments
+// expect(CASE_other_type): function_not_callable<takes_trees, espalier::f32<64, 256> ?>
+// user_line(CASE_other_type): step::collectives
+// first(CASE_has_members): program: the function has no default constructor. Use a struct without members
+// expect(CASE_has_members): function_without_default<with_constructor>
+// user_line(CASE_has_members): step::collectives
+// first(CASE_number_as_argument): program: an argument must be a tensor type, sharded<...>, a parameter tree of these
+// expect(CASE_number_as_argument): argument_is_not_a_tensor<float>::raise<espalier::why::argument<1>
+// user_line(CASE_number_as_argument): step::collectives
+// first(CASE_number_as_result): program: the function must return a tensor, a parameter tree, or results<...> of these
+// expect(CASE_number_as_result): not_a_tensor<returns_a_number, int>
+// user_line(CASE_number_as_result): step::collectives
+// first(CASE_no_result): program: the function must return a tensor
+// expect(CASE_no_result): not_a_tensor<returns_nothing, void>
+// user_line(CASE_no_result): step::collectives
+// first(CASE_loss): value_and_grad: the function must return one floating-point scalar. Reduce the loss with mean or sum
+// expect(CASE_loss): loss_is_not_scalar<espalier::f32<64> ?>::raise<espalier::why::at<espalier::why::line<43>, 'f', 'u', 'n', 'c', 't', 'i', 'o', 'n', 's', '.', 'c', 'p', 'p'>
+// user_line(CASE_loss): training::flops
+// first(CASE_carry): scan: the body must return a carry of the type it was given
+// expect(CASE_carry): carry_changes_type<espalier::f32<64>, espalier::f32<> ?>::raise<espalier::why::at<espalier::why::line<45>
+// user_line(CASE_carry): training::flops
+// first(CASE_stacked): scan: all stacked tensors need the same first dimension, the number of iterations
+// expect(CASE_stacked): stacked_sizes_differ<espalier::results<espalier::f32<4, 64>, espalier::f32<3, 64> ?> ?>::raise<espalier::why::at<espalier::why::line<48>
+// user_line(CASE_stacked): training::flops
+#if defined(CASE_too_few)
+using step = ep::program<mesh, mlp, x>;
+#elif defined(CASE_too_many)
+using step = ep::program<mesh, mlp, x, w_in, w_out, x>;
+#elif defined(CASE_other_type)
+using step = ep::program<mesh, takes_trees, x>;
+#elif defined(CASE_has_members)
+using step = ep::program<mesh, with_constructor, x>;
+#elif defined(CASE_number_as_argument)
+using step = ep::program<mesh, mlp, x, float, w_out>;
+#elif defined(CASE_number_as_result)
+using step = ep::program<mesh, returns_a_number, x>;
+#elif defined(CASE_no_result)
+using step = ep::program<mesh, returns_nothing, x>;
+#else
+using step = ep::program<mesh, mlp, x, w_in, w_out>;
+static_assert(ep::program<mesh, takes_trees, ep::f32<64>>::is_sound);
+#endif
+static_assert(step::collectives<ep::all_gather>() == 0);
+
+using training = ep::program<mesh, train, ep::f32<64>, ep::f32<4, 64>, ep::f32<3, 64>>;
+constexpr auto work = training::flops();
