@@ -203,6 +203,10 @@ class corpus {
 
   /// The held-out windows: a fixed list, the same for every model.
   [[nodiscard]] std::int64_t held_out_windows() const { return static_cast<std::int64_t>(windows_.size()); }
+  /// Where window `index` of the list begins. @pre 0 <= index < held_out_windows()
+  [[nodiscard]] std::int64_t held_out_window(std::int64_t index) const {
+    return windows_[static_cast<std::size_t>(index)];
+  }
 
   /// Fills windows [first_window, first_window + rows) of the list; shapes as in `training_batch`.
   void held_out_batch(std::int64_t first_window, std::span<std::int32_t> tokens,

@@ -25,7 +25,8 @@ namespace gpt {
     std::vector<float> c(n * n);
     const auto multiply = [&] {
       espalier::detail::default_backend::gemm(n, n, n, 1.0F, espalier::detail::matrix_view<const float>{a.data(), n, 1},
-                                              espalier::detail::matrix_view<const float>{b.data(), n, 1}, 0.0F, c.data(), n);
+                                              espalier::detail::matrix_view<const float>{b.data(), n, 1}, 0.0F,
+                                              c.data(), n);
     };
     multiply();
     communicator.barrier();

@@ -19,12 +19,12 @@ struct usage_error : std::runtime_error {
 
 /// What one run of the program is asked to do.
 struct options {
-  std::string text;        ///< file to train on; empty: the project's documentation and headers
-  std::string root;        ///< the project's folder; empty: where this program's source was
-  std::int64_t steps = 1800;
-  std::int64_t stop = 0;   ///< step to stop after, 0: the last
+  std::string text;  ///< file to train on; empty: the project's documentation and headers
+  std::string root;  ///< the project's folder; empty: where this program's source was
+  std::int64_t steps = 2400;
+  std::int64_t stop = 0;  ///< step to stop after, 0: the last
   std::uint64_t seed = 1;
-  double rate = 3e-3;      ///< the highest learning rate
+  double rate = 2e-3;      ///< the highest learning rate
   std::string checkpoint;  ///< file to write at the end
   std::string resume;      ///< file to start from
   std::string losses;      ///< file for `step,loss`
@@ -37,9 +37,9 @@ inline constexpr const char* usage =
     "usage: gpt [options]\n"
     "  --text FILE         train on this text (default: the project's documentation and headers)\n"
     "  --root DIR          the project's folder, if it is not where this program was built from\n"
-    "  --steps N           length of the training, which the learning rate follows (1800)\n"
+    "  --steps N           length of the training, which the learning rate follows (2400)\n"
     "  --stop N            stop after step N of these\n"
-    "  --rate X            highest learning rate (0.003)\n"
+    "  --rate X            highest learning rate (0.002)\n"
     "  --seed N            of the parameters, the batches and the sample (1)\n"
     "  --checkpoint FILE   write parameters and optimizer state there at the end (safetensors)\n"
     "  --resume FILE       start from such a file, written on any mesh\n"
@@ -85,18 +85,30 @@ namespace detail {
       if (++i == argc) throw usage_error(std::string(option) + " needs a value");
       return argv[i];
     };
-    if (option == "--text") result.text = value();
-    else if (option == "--root") result.root = value();
-    else if (option == "--steps") result.steps = detail::whole_number(option, value(), 1);
-    else if (option == "--stop") result.stop = detail::whole_number(option, value(), 1);
-    else if (option == "--rate") result.rate = detail::positive_number(option, value());
-    else if (option == "--seed") result.seed = static_cast<std::uint64_t>(detail::whole_number(option, value(), 0));
-    else if (option == "--checkpoint") result.checkpoint = value();
-    else if (option == "--resume") result.resume = value();
-    else if (option == "--losses") result.losses = value();
-    else if (option == "--sample") result.sample = detail::whole_number(option, value(), 0);
-    else if (option == "--temperature") result.temperature = detail::positive_number(option, value());
-    else throw usage_error("there is no option " + std::string(option));
+    if (option == "--text")
+      result.text = value();
+    else if (option == "--root")
+      result.root = value();
+    else if (option == "--steps")
+      result.steps = detail::whole_number(option, value(), 1);
+    else if (option == "--stop")
+      result.stop = detail::whole_number(option, value(), 1);
+    else if (option == "--rate")
+      result.rate = detail::positive_number(option, value());
+    else if (option == "--seed")
+      result.seed = static_cast<std::uint64_t>(detail::whole_number(option, value(), 0));
+    else if (option == "--checkpoint")
+      result.checkpoint = value();
+    else if (option == "--resume")
+      result.resume = value();
+    else if (option == "--losses")
+      result.losses = value();
+    else if (option == "--sample")
+      result.sample = detail::whole_number(option, value(), 0);
+    else if (option == "--temperature")
+      result.temperature = detail::positive_number(option, value());
+    else
+      throw usage_error("there is no option " + std::string(option));
   }
   if (result.stop == 0 || result.stop > result.steps) result.stop = result.steps;
   return result;

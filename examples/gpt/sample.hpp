@@ -42,9 +42,8 @@ namespace gpt {
     const auto size = static_cast<std::int64_t>(text.size());
     const std::int64_t begin = std::max<std::int64_t>(0, size - context);
     // What stands behind the text's end does not matter: attention is causal.
-    fill(tokens, [&](std::int64_t index) {
-      return begin + index < size ? text[static_cast<std::size_t>(begin + index)] : 0;
-    });
+    fill(tokens,
+         [&](std::int64_t index) { return begin + index < size ? text[static_cast<std::size_t>(begin + index)] : 0; });
     const auto logits = ep::gather(where, predict(parameters, tokens));  // [1, context, vocabulary]
     const float* const last = logits.data() + (size - 1 - begin) * settings::vocabulary;
     const double random = ep::nn::uniform_at(seed, 0xFFFFU, static_cast<std::uint64_t>(size))[0];

@@ -32,9 +32,12 @@ inline void describe_model(std::ostream& out, const ep::world& where) {
     using tensor = ep::plain<std::remove_cvref_t<decltype(leaf)>>;
     const std::string name = path.str();
     const ep::layout& placed = training_program::argument_layout(index);
-    if (index++ == 0) out << "layout    ";
-    else if (name == "blocks.query.weight" || name == "blocks.up.weight" || name == "head") out << "          ";
-    else return;
+    if (index++ == 0)
+      out << "layout    ";
+    else if (name == "blocks.query.weight" || name == "blocks.up.weight" || name == "head")
+      out << "          ";
+    else
+      return;
     out << name << std::string(name.size() < 20 ? 20 - name.size() : 1, ' ')
         << ep::to_string(mesh::value, tensor::type, tensor::shape, placed.placement) << '\n';
   });

@@ -44,11 +44,14 @@ class trainer {
         rate_(train_.argument<3>()),
         begin_of_row_(settings::batch) {
     // Every element has its own random number, so that the model does not depend on the mesh.
-    ep::nn::initialise(
-        state_.parameters, seed, [](const ep::leaf_path& path) { return initial<settings>(path); },
-        [](auto& array, const auto& value) {
-          fill(array, [&](std::int64_t index) { return value(static_cast<std::uint64_t>(index)); });
-        });
+    const auto choose = [](const ep::leaf_path& path) {
+      ep::nn::initial chosen = initial<settings>(path);
+      chosen.deviation *= settings::start / 0.02;
+      return chosen;
+    };
+    ep::nn::initialise(state_.parameters, seed, choose, [](auto& array, const auto& value) {
+      fill(array, [&](std::int64_t index) { return value(static_cast<std::uint64_t>(index)); });
+    });
   }
 
   /// Parameters, moments and the number of steps done.

@@ -95,6 +95,11 @@ class graph_generator {
       program_.parameters.push_back(id);
       values_.push_back(id);
     }
+    indices_.clear();
+    for (int i = 0; options_.more_ops && i < 3; ++i) {
+      // Some rows are outside of some tables.
+      indices_.push_back(add_argument(random_integers(random_, random_shape(1, 2), 0, 7), dtype::i32));
+    }
     add_ops(options_.instructions, 0);
     builder& b = program_.code;
     if (options_.mesh.rank > 0 && random_.chance(0.5)) {
@@ -146,11 +151,7 @@ class graph_generator {
   }
 
   int add_argument(const tensor_value& data, dtype type) {
-    // Arguments stand outside all loops.
-    const int building = program_.code.loop;
-    program_.code.loop = -1;
     const int id = emit::argument(program_.code, type, data.shape, static_cast<int>(program_.arguments.size()));
-    program_.code.loop = building;
     if (wants_annotation()) program_.code[id].annotation = random_annotation(data.shape);
     program_.arguments.push_back(data);
     return id;
@@ -234,14 +235,12 @@ class graph_generator {
       case 0: return bounded(emit::reduce(b, kind, x, random_.integer(0, (1 << shape.rank) - 1)));
       case 1: {
         if (shape.rank == 0) return -1;
-        const int rows =
-            add_argument(random_integers(random_, random_shape(1, 2), 0, static_cast<int>(shape[dim]) - 1), dtype::i32);
+        const int rows = random_.one_of(indices_);
         return emit::gather(b, x, rows, dim);
       }
       case 2: {
         if (shape.rank == 0) return -1;
-        const int rows =
-            add_argument(random_integers(random_, random_shape(1, 2), 0, static_cast<int>(shape[dim]) - 1), dtype::i32);
+        const int rows = random_.one_of(indices_);
         const int found = emit::gather(b, x, rows, dim);
         return b[found].shape.elements() > 400 ? -1 : emit::scatter_add(b, shape, rows, found, dim);
       }
@@ -405,6 +404,7 @@ class graph_generator {
   random_graph_options options_;
   random_program program_;
   std::vector<int> values_;
+  std::vector<int> indices_;
 };
 
 [[nodiscard]] inline random_program random_graph(random_source& random, random_graph_options options = {}) {

@@ -86,18 +86,17 @@ void save_checkpoint(world& where, const Tree& tree, const std::filesystem::path
                      const io::metadata_map& metadata = {}) {
   std::unique_ptr<io::safetensors_writer> writer;
   const auto open = [&](io::writer_role role) {
-    writer =
-        std::make_unique<io::safetensors_writer>(path, detail::checkpoint_specs(tree, path), metadata, role);
+    writer = std::make_unique<io::safetensors_writer>(path, detail::checkpoint_specs(tree, path), metadata, role);
   };
   together(where, [&] {
     if (where.is_root()) open(io::writer_role::create);
   });
   together(where, [&] {
     if (!where.is_root()) open(io::writer_role::attach);
-    detail::for_each_box(where, tree, true, [&](const std::string& name, auto starts, auto sizes, const void* memory,
-                                                auto strides) {
-      writer->write_box(name, starts, sizes, memory, strides);
-    });
+    detail::for_each_box(where, tree, true,
+                         [&](const std::string& name, auto starts, auto sizes, const void* memory, auto strides) {
+                           writer->write_box(name, starts, sizes, memory, strides);
+                         });
     writer->flush();
   });
   std::int64_t written = 0;
@@ -121,10 +120,10 @@ io::metadata_map load_checkpoint(world& where, const Tree& tree, const std::file
     io::check_matches(*reader, specs);
   });
   together(where, [&] {
-    detail::for_each_box(where, tree, false, [&](const std::string& name, auto starts, auto sizes, void* memory,
-                                                 auto strides) {
-      reader->read_box(name, starts, sizes, memory, strides);
-    });
+    detail::for_each_box(where, tree, false,
+                         [&](const std::string& name, auto starts, auto sizes, void* memory, auto strides) {
+                           reader->read_box(name, starts, sizes, memory, strides);
+                         });
   });
   return reader->metadata();
 }

@@ -199,9 +199,9 @@ static_assert(sizeof(placement_codes) == sizeof(sharding));
 [[nodiscard]] constexpr axis_mask permuted_axes(const mesh_shape& mesh, const sharding& from, const sharding& to) {
   axis_mask result = 0;
   for (int d = 0; d < from.rank; ++d) {
+    if (from.dim[d].code() == to.dim[d].code()) continue;
     const axis_list a = from.dim[d];
     const axis_list b = to.dim[d];
-    if (a == b) continue;
     const axis_mask before = mask_of(a.code());
     const axis_mask after = mask_of(b.code());
     result |= before | after;

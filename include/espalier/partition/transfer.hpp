@@ -28,7 +28,11 @@ struct tensor_box {
 [[nodiscard]] constexpr tensor_box box_of(const mesh_shape& mesh, const extents& shape, const sharding& placement,
                                           int device) {
   tensor_box result;
-  for (int d = 0; d < shape.rank; ++d) result.dim[d] = local_interval(mesh, shape[d], placement.dim[d], device);
+  for (int d = 0; d < shape.rank; ++d) {
+    // g++ 12 cannot copy an empty list out of a constexpr sharding ("modification of ... is not constant").
+    const bool whole = placement.dim[d].empty();
+    result.dim[d] = whole ? interval{0, shape[d]} : local_interval(mesh, shape[d], placement.dim[d], device);
+  }
   return result;
 }
 

@@ -221,8 +221,7 @@ template <class Program, class First, class... Rest> [[nodiscard]] constexpr aut
 /// compile error when it does not; the error names the first limit exceeded and the line that did it.
 template <class Program, class... Limits> class budget {
   // A mistake in the program is reported from here, not from the depth of a check.
-  static constexpr bool is_sound = Program::is_sound;
-  static_assert(is_sound || !is_sound);
+  static_assert(sizeof(Program) > 0);
   using finding = decltype(detail::check_limits<Program, Limits...>());
   static_assert(sizeof(typename finding::raised) > 0);
 

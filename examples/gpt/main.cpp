@@ -1,0 +1,183 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+
+// Trains a character-level GPT on a 2 x 2 mesh: `gpt` inside this process, `mpirun -n 4 gpt` on four ranks.
+#include "corpus.hpp"
+#include "machine.hpp"
+#include "ngram.hpp"
+#include "options.hpp"
+#include "sample.hpp"
+#include "settings.hpp"
+#include "summary.hpp"
+#include "trainer.hpp"
+
+#include <espalier/execute/guard.hpp>
+#include <espalier/io/checkpoint.hpp>
+#include <espalier/report/progress.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <limits>
+#include <ostream>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace gpt {
+namespace {
+
+/// The folder above examples/gpt, as the compiler saw it.
+std::string project_root() {
+  return std::filesystem::path(__FILE__).parent_path().parent_path().parent_path().string();
+}
+
+source_text read_text(const options& chosen) {
+  if (!chosen.text.empty()) return read_text_file(chosen.text);
+  return read_project_text(chosen.root.empty() ? project_root() : chosen.root);
+}
+
+/// Bytes as hexadecimal digits: metadata is text.
+std::string spelled(const vocabulary& symbols) {
+  constexpr const char* digits = "0123456789abcdef";
+  std::string text;
+  for (int id = 0; id < symbols.size(); ++id) {
+    const auto byte = static_cast<unsigned char>(symbols.decode(id));
+    text += digits[byte >> 4U];
+    text += digits[byte & 15U];
+  }
+  return text;
+}
+
+void save(ep::world& where, trainer& model, const vocabulary& symbols, std::int64_t done, const std::string& path) {
+  const ep::io::metadata_map notes{{"gpt.step", std::to_string(done)}, {"gpt.vocabulary", spelled(symbols)}};
+  ep::save_checkpoint(where, model.state(), path, notes);
+}
+
+/// Returns the number of steps done.
+std::int64_t resume(ep::world& where, trainer& model, const vocabulary& symbols, const std::string& path) {
+  std::int64_t done = 0;
+  ep::together(where, [&] {
+    const ep::io::metadata_map notes = ep::io::safetensors_reader(path).metadata();
+    const auto note = [&](const std::string& name) {
+      const auto at = notes.find(name);
+      return at == notes.end() ? std::string() : at->second;
+    };
+    done = std::strtoll(note("gpt.step").c_str(), nullptr, 10);
+    if (note("gpt.vocabulary") != spelled(symbols)) {
+      throw ep::io::checkpoint_error(path, "the characters of another text", "those of the text to train on",
+                                     "give the text it was trained on with --text");
+    }
+  });
+  ep::load_checkpoint(where, model.state(), path);
+  return done;
+}
+
+/// What the GPT has to beat, on the characters it is measured on.
+double ngram_loss(const corpus& text, std::int64_t windows) {
+  std::vector<std::span<const std::int32_t>> training;
+  for (const stretch& part : text.training()) training.push_back(text.tokens(part));
+  const ngram_model model(settings::vocabulary, 4, training);
+  std::vector<std::int32_t> tokens(static_cast<std::size_t>(windows * text.context()));
+  std::vector<std::int32_t> targets(tokens.size());
+  text.held_out_batch(0, tokens, targets);
+  return model.cross_entropy(tokens, targets, text.context());
+}
+
+void describe_text(std::ostream& out, const source_text& source, const vocabulary& symbols, const corpus& text) {
+  out << "text      "
+      << (source.files.size() == 1 ? source.files.front() : std::to_string(source.files.size()) + " files") << ", "
+      << report::format_count(static_cast<std::int64_t>(source.text.size())) << " characters, " << symbols.size()
+      << " different; " << report::format_count(text.held_out_characters()) << " held out\n";
+  if (symbols.dropped_bytes() > 0) {
+    out << "          the vocabulary has no room for " << symbols.dropped_bytes() << " rare ones ("
+        << symbols.dropped_characters() << " characters)\n";
+  }
+}
+
+void train(ep::world& where, trainer& model, const options& chosen, std::int64_t done, std::ostream& out) {
+  std::ofstream losses;
+  if (where.is_root() && !chosen.losses.empty()) {
+    losses.open(chosen.losses);
+    losses.precision(std::numeric_limits<double>::max_digits10);
+    losses << "step,loss\n";
+    if (!losses) throw std::runtime_error("cannot write " + chosen.losses + ": check --losses");
+  }
+  report::progress_options shown = report::progress::options_for(std::cout);
+  shown.first_step = done;
+  shown.flops_per_token = flops_per_token();
+  shown.peak_flops = matrix_product_rate(where);
+  if (where.is_root())
+    out << "peak      " << report::format_scaled(shown.peak_flops, "FLOP/s") << " in matrix products\n\n";
+  report::progress line(out, chosen.stop, shown);
+  for (std::int64_t number = done; number < chosen.stop; ++number) {
+    const double loss = model.step(number, learning_rate(chosen, number));
+    if (!std::isfinite(loss)) {
+      throw ep::error_on_all_ranks("the loss of step " + std::to_string(number + 1) +
+                                   " is not finite: choose a lower --rate");
+    }
+    if (!where.is_root()) continue;
+    if (losses.is_open()) losses << number + 1 << ',' << loss << '\n';
+    line.update(number + 1, loss, tokens_per_step);
+  }
+}
+
+int run(int argc, char** argv) {
+  const options chosen = parse(argc, argv);
+  if (chosen.help) {
+    if (ep::comm::launcher_rank() == 0) std::cout << usage;
+    return 0;
+  }
+  ep::world where(argc, argv, mesh{});
+  std::ostream quiet(nullptr);
+  std::ostream& out = where.is_root() ? std::cout : quiet;
+
+  source_text source;
+  ep::together(where, [&] { source = read_text(chosen); });
+  const vocabulary symbols(source.text, settings::vocabulary);
+  std::optional<corpus> text;
+  ep::together(where, [&] { text.emplace(source.text, symbols, settings::context); });
+  describe_text(out, source, symbols, *text);
+  describe_model(out, where);
+
+  trainer model(where, *text, chosen.seed);
+  const std::int64_t done = chosen.resume.empty() ? 0 : resume(where, model, symbols, chosen.resume);
+  if (done > 0) out << "resumed   after step " << done << " of " << chosen.resume << '\n';
+  train(where, model, chosen, done, out);
+  if (!chosen.checkpoint.empty()) {
+    save(where, model, symbols, chosen.stop, chosen.checkpoint);
+    out << "wrote " << chosen.checkpoint << '\n';
+  }
+
+  out << '\n';
+  describe_step(out);
+  const double held_out = model.held_out_loss();
+  if (where.is_root()) {
+    const double ngram = ngram_loss(*text, model.evaluated_windows());
+    out << "\nheld-out loss, nats per character:  " << report::format_fixed(held_out, 4) << " GPT,  "
+        << report::format_fixed(ngram, 4) << " smoothed 4-gram model:  the GPT is "
+        << (held_out < ngram ? "below" : "NOT below") << '\n';
+  }
+  if (chosen.sample > 0) {
+    const std::string text_made =
+        generate(where, model.state().parameters, symbols, "/// ", chosen.sample, chosen.temperature, chosen.seed);
+    out << "\nsample, at temperature " << report::format_fixed(chosen.temperature, 1) << ":\n" << text_made << '\n';
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace gpt
+
+int main(int argc, char** argv) {
+  return espalier::guarded_main(argc, argv, [&] {
+    try {
+      return gpt::run(argc, argv);
+    } catch (const gpt::usage_error& mistake) {
+      // Every rank has the same command line.
+      if (espalier::comm::launcher_rank() == 0) std::cerr << "gpt: " << mistake.what() << '\n' << gpt::usage;
+      return 2;
+    }
+  });
+}
