@@ -37,17 +37,11 @@ template <class Tensor, class Bytes, class Where> struct buffer {};
 struct no_buffer {};
 
 /// Where in the user's source: `at<line<17>, 'm', 'l', 'p', '.', 'h', 'p', 'p'>`.
-template <class Line, char... File> struct at {
-  static constexpr bool ok = false;
-};
+template <class Line, char... File> struct at { static constexpr bool ok = false; };
 /// In the program's argument of this number, counted from 0.
-template <int Index> struct argument {
-  static constexpr bool ok = false;
-};
+template <int Index> struct argument { static constexpr bool ok = false; };
 /// In leaf number Index of all arguments, as for `argument_layout(Index)`: a tensor counts as one leaf.
-template <int Index> struct argument_leaf {
-  static constexpr bool ok = false;
-};
+template <int Index> struct argument_leaf { static constexpr bool ok = false; };
 /// In the program as a whole.
 struct program {
   static constexpr bool ok = false;
@@ -56,38 +50,44 @@ struct program {
 // Products.
 template <class... Details> struct einsum_size_mismatch {
   template <class Where> struct raise {
-    static_assert(Where::ok, "einsum: the same label stands for two different sizes. Make the dimensions equal, or "
+    static_assert(Where::ok,
+                  "einsum: the same label stands for two different sizes. Make the dimensions equal, or "
                   "give them different labels.");
   };
 };
 template <class... Details> struct einsum_wrong_rank {
   template <class Where> struct raise {
-    static_assert(Where::ok, "einsum: an operand has another number of dimensions than labels. Write one label per "
+    static_assert(Where::ok,
+                  "einsum: an operand has another number of dimensions than labels. Write one label per "
                   "dimension.");
   };
 };
 template <class... Details> struct einsum_wrong_operand_count {
   template <class Where> struct raise {
-    static_assert(Where::ok, "einsum: the formula names another number of operands than were given. Separate "
+    static_assert(Where::ok,
+                  "einsum: the formula names another number of operands than were given. Separate "
                   "operands by commas, and give one tensor for each.");
   };
 };
 template <class... Details> struct einsum_bad_formula {
   template <class Where> struct raise {
-    static_assert(Where::ok, "einsum: the formula is not of the form \"ab,bc->ac\": letters only, no letter twice in "
+    static_assert(Where::ok,
+                  "einsum: the formula is not of the form \"ab,bc->ac\": letters only, no letter twice in "
                   "one term, every letter of the result in some operand.");
   };
 };
 template <class... Details> struct matmul_size_mismatch {
   template <class Where> struct raise {
-    static_assert(Where::ok, "matmul: the last dimension of the first operand differs from the last but one of the "
+    static_assert(Where::ok,
+                  "matmul: the last dimension of the first operand differs from the last but one of the "
                   "second. Make them equal, or transpose an operand.");
   };
 };
 // Element by element.
 template <class... Details> struct shape_mismatch {
   template <class Where> struct raise {
-    static_assert(Where::ok, "elementwise: these shapes do not broadcast against each other. Counted from the right, "
+    static_assert(Where::ok,
+                  "elementwise: these shapes do not broadcast against each other. Counted from the right, "
                   "two dimensions must be equal, or one of them 1: reshape an operand.");
   };
 };
@@ -109,7 +109,8 @@ template <class... Details> struct condition_is_not_boolean {
 // Dimensions and indices.
 template <class... Details> struct wrong_rank {
   template <class Where> struct raise {
-    static_assert(Where::ok, "a tensor has another number of dimensions than this op needs. Use reshape to add or "
+    static_assert(Where::ok,
+                  "a tensor has another number of dimensions than this op needs. Use reshape to add or "
                   "merge dimensions.");
   };
 };
@@ -120,7 +121,8 @@ template <class... Details> struct no_such_dimension {
 };
 template <class... Details> struct reshape_size_mismatch {
   template <class Where> struct raise {
-    static_assert(Where::ok, "reshape: the new shape holds another number of elements. Choose extents with the same "
+    static_assert(Where::ok,
+                  "reshape: the new shape holds another number of elements. Choose extents with the same "
                   "product.");
   };
 };
@@ -136,7 +138,8 @@ template <class... Details> struct out_of_bounds {
 };
 template <class... Details> struct concat_shape_mismatch {
   template <class Where> struct raise {
-    static_assert(Where::ok, "concat: the shapes differ in another dimension than the joined one. Make all others "
+    static_assert(Where::ok,
+                  "concat: the shapes differ in another dimension than the joined one. Make all others "
                   "equal.");
   };
 };
@@ -148,57 +151,73 @@ template <class... Details> struct indices_are_not_integers {
 // Annotations, of values and of arguments.
 template <class... Details> struct annotation_of_wrong_rank {
   template <class Where> struct raise {
-    static_assert(Where::ok, "annotation: another number of entries than the tensor has dimensions. Write one per "
+    static_assert(Where::ok,
+                  "annotation: another number of entries than the tensor has dimensions. Write one per "
                   "dimension: a mesh axis, axes<...>, none or open.");
   };
 };
 template <class... Details> struct unknown_mesh_axis {
   template <class Where> struct raise {
-    static_assert(Where::ok, "annotation: this axis does not belong to the program's mesh. Add it to the mesh, or "
+    static_assert(Where::ok,
+                  "annotation: this axis does not belong to the program's mesh. Add it to the mesh, or "
                   "name one of the mesh's axes.");
   };
 };
 template <class... Details> struct axis_used_twice {
   template <class Where> struct raise {
-    static_assert(Where::ok, "annotation: one mesh axis cannot split two dimensions of the same tensor. Use it once, "
+    static_assert(Where::ok,
+                  "annotation: one mesh axis cannot split two dimensions of the same tensor. Use it once, "
                   "and none or another axis elsewhere.");
   };
 };
 template <class... Details> struct conflicting_annotations {
   template <class Where> struct raise {
-    static_assert(Where::ok, "two annotations of the same tensor contradict each other. Remove one of the two lines, "
+    static_assert(Where::ok,
+                  "two annotations of the same tensor contradict each other. Remove one of the two lines, "
                   "or use reshard<...> where the layout is meant to change.");
+  };
+};
+template <class... Details> struct not_a_pending_sum {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "annotation: unreduced<...> keeps a sum pending, and this is no sum along these axes. Split a "
+                  "dimension that is summed over along them first, or leave unreduced<...> out.");
   };
 };
 template <class... Details> struct pending_sum_dropped {
   template <class Where> struct raise {
-    static_assert(Where::ok, "this op cannot work on the terms of a sum, but its operand is annotated unreduced: the "
+    static_assert(Where::ok,
+                  "this op cannot work on the terms of a sum, but its operand is annotated unreduced: the "
                   "result would be wrong. Carry the sum out first, with reshard<...>.");
   };
 };
 // Ops.
 template <class... Details> struct op_without_rule {
   template <class Where> struct raise {
-    static_assert(Where::ok, "this op has no partition rule, and nothing is replicated silently. Give its op_info "
+    static_assert(Where::ok,
+                  "this op has no partition rule, and nothing is replicated silently. Give its op_info "
                   "the function `factors`.");
   };
 };
 template <class... Details> struct op_without_gradient {
   template <class Where> struct raise {
-    static_assert(Where::ok, "this op has no gradient. Give its op_info the function `gradient`, or put "
+    static_assert(Where::ok,
+                  "this op has no gradient. Give its op_info the function `gradient`, or put "
                   "stop_gradient before it.");
   };
 };
 // Functions of functions.
 template <class... Details> struct loss_is_not_scalar {
   template <class Where> struct raise {
-    static_assert(Where::ok, "value_and_grad: the function must return one floating-point scalar. Reduce the loss "
+    static_assert(Where::ok,
+                  "value_and_grad: the function must return one floating-point scalar. Reduce the loss "
                   "with mean or sum.");
   };
 };
 template <class... Details> struct carry_changes_type {
   template <class Where> struct raise {
-    static_assert(Where::ok, "scan: the body must return a carry of the type it was given. Convert or reshape what "
+    static_assert(Where::ok,
+                  "scan: the body must return a carry of the type it was given. Convert or reshape what "
                   "it returns.");
   };
 };
@@ -210,51 +229,59 @@ template <class... Details> struct stacked_sizes_differ {
 // The program's border.
 template <class... Details> struct wrong_argument_count {
   template <class Where> struct raise {
-    static_assert(Where::ok, "program: the function takes another number of arguments. Name one argument type for "
+    static_assert(Where::ok,
+                  "program: the function takes another number of arguments. Name one argument type for "
                   "each.");
   };
 };
 template <class... Details> struct function_not_callable {
   template <class Where> struct raise {
-    static_assert(Where::ok, "program: the function cannot be called with these arguments. Change their types or their "
+    static_assert(Where::ok,
+                  "program: the function cannot be called with these arguments. Change their types or their "
                   "number, or the function's parameters.");
   };
 };
 template <class... Details> struct function_without_default {
   template <class Where> struct raise {
-    static_assert(Where::ok, "program: the function has no default constructor. Use a struct without members, or a "
+    static_assert(Where::ok,
+                  "program: the function has no default constructor. Use a struct without members, or a "
                   "lambda without captures; pass data as arguments.");
   };
 };
 template <class... Details> struct argument_is_not_a_tensor {
   template <class Where> struct raise {
-    static_assert(Where::ok, "program: an argument must be a tensor type, sharded<...>, a parameter tree of these, "
+    static_assert(Where::ok,
+                  "program: an argument must be a tensor type, sharded<...>, a parameter tree of these, "
                   "or donated<...>: for example f32<64, 256>.");
   };
 };
 template <class... Details> struct not_a_tensor {
   template <class Where> struct raise {
-    static_assert(Where::ok, "program: the function must return a tensor, a parameter tree, or results<...> of "
+    static_assert(Where::ok,
+                  "program: the function must return a tensor, a parameter tree, or results<...> of "
                   "these.");
   };
 };
 // Budgets, see program/budget.hpp.
 template <class... Details> struct too_many_collectives {
   template <class Where> struct raise {
-    static_assert(Where::ok, "budget: this line needs one more collective of this kind than the budget allows. "
+    static_assert(Where::ok,
+                  "budget: this line needs one more collective of this kind than the budget allows. "
                   "Annotate the tensors before it so that their layouts fit together, or raise the limit.");
   };
 };
 template <class... Details> struct too_many_bytes {
   template <class Where> struct raise {
-    static_assert(Where::ok, "budget: collectives of this kind send more bytes per device than the budget allows; "
+    static_assert(Where::ok,
+                  "budget: collectives of this kind send more bytes per device than the budget allows; "
                   "the largest stands here. Annotate the tensors before it so that their layouts fit "
                   "together, or raise the limit.");
   };
 };
 template <class... Details> struct does_not_fit {
   template <class Where> struct raise {
-    static_assert(Where::ok, "budget: a device needs more memory than the budget allows; the largest buffer stands "
+    static_assert(Where::ok,
+                  "budget: a device needs more memory than the budget allows; the largest buffer stands "
                   "here. Split it over another mesh axis, use recompute in scan, or raise the limit.");
   };
 };

@@ -27,12 +27,8 @@ template <class Source, template <char...> class Spelled> struct spelled_text {
   using type = decltype(letters(std::make_index_sequence<static_cast<std::size_t>(length_of(Source::value))>{}));
 };
 
-template <class Line> struct file_of_line {
-  static constexpr const char* value = base_name(Line::value.file);
-};
-template <int Number> struct line_in {
-  template <char... File> using file = why::at<why::line<Number>, File...>;
-};
+template <class Line> struct file_of_line { static constexpr const char* value = base_name(Line::value.file); };
+template <int Number> struct line_in { template <char... File> using file = why::at<why::line<Number>, File...>; };
 /// A line of source as a type: `at<line<17>, 'm', '.', 'c', 'p', 'p'>`. `Line::value` is a source_line.
 template <class Line>
 using spelled = typename spelled_text<file_of_line<Line>, line_in<Line::value.line>::template file>::type;

@@ -6,6 +6,7 @@
 #include <espalier/execute/device.hpp>
 #include <espalier/sharding/print.hpp>
 
+#include <iostream>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -53,6 +54,8 @@ template <class Program> class runner {
   static constexpr int arity = Program::arity;
 
   explicit runner(world& where) : world_(where), tables_(tables_of<Program>()) {
+    static const bool warned = warn(where);
+    static_cast<void>(warned);
     make_results();
     start_devices();
   }
@@ -117,6 +120,12 @@ template <class Program> class runner {
       ++leaf;
     };
     (detail::for_each_leaf(arguments, look), ...);
+  }
+
+  static bool warn(const world& where) {
+    const char* const warning = kernels::blas_warning();
+    if (warning != nullptr && where.is_root()) std::cerr << "espalier: " << warning << '\n';
+    return true;
   }
 
   void make_results() {

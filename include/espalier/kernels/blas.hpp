@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string_view>
 
 // The one place that names CBLAS. CMake defines ESPALIER_USE_CBLAS where it found one; without it, or where the header
 // is missing, the library's own kernels serve.
@@ -18,6 +19,28 @@
 #else
 #define ESPALIER_HAS_CBLAS 0
 #endif
+
+namespace espalier::kernels {
+
+/// What is wrong with the speed of the matrix products, or nothing. OpenBLAS chooses its kernels by the processor's
+/// model number; one it does not know gets those of the first 64-bit processors, a fifth of the speed.
+[[nodiscard]] inline const char* blas_warning() {
+#if ESPALIER_HAS_CBLAS && defined(ESPALIER_USE_OPENBLAS) && defined(__GNUC__) && defined(__x86_64__)
+  const std::string_view chosen = openblas_get_corename();
+  const bool oldest = chosen == "Prescott" || chosen == "Core2" || chosen == "Generic" || chosen == "Unknown";
+  if (oldest && __builtin_cpu_supports("avx512f") != 0) {
+    return "OpenBLAS does not know this processor and runs at a fraction of its speed. "
+           "Set OPENBLAS_CORETYPE=SkylakeX in the environment.";
+  }
+  if (oldest && __builtin_cpu_supports("avx2") != 0) {
+    return "OpenBLAS does not know this processor and runs at a fraction of its speed. "
+           "Set OPENBLAS_CORETYPE=Haswell in the environment.";
+  }
+#endif
+  return nullptr;
+}
+
+}  // namespace espalier::kernels
 
 namespace espalier::detail {
 

@@ -78,11 +78,7 @@ class partitioner {
   /// The value laid out as wanted: itself, an earlier reshard, or new steps. A value from outside a loop changes its
   /// layout there, once, and not in every iteration.
   constexpr int reshard(int value, const sharding& wanted, reduction combine = reduction::sum) {
-    if (layout_of(value).placement.same_layout(wanted)) return value;
-    for (int v = next_variant_[value]; v >= 0; v = variants_[v].next) {
-      const int made = variants_[v].value;
-      if (in_scope(out_[made].loop) && layout_of(made).placement.same_layout(wanted)) return made;
-    }
+    if (const int made = found(value, wanted); made >= 0) return made;
     const layout from = layout_of(value);
     const reshard_plan plan = plan_reshard(mesh_, from.shape, out_[value].type, from.placement, wanted);
     int result = value;
@@ -98,6 +94,15 @@ class partitioner {
     out_.loop = here;
     next_variant_[value] = variants_.push_back({result, next_variant_[value]});
     return result;
+  }
+  /// The value itself or an earlier reshard, if it is laid out as wanted; or -1.
+  [[nodiscard]] constexpr int found(int value, const sharding& wanted) const {
+    if (layout_of(value).placement.same_layout(wanted)) return value;
+    for (int v = next_variant_[value]; v >= 0; v = variants_[v].next) {
+      const int made = variants_[v].value;
+      if (in_scope(out_[made].loop) && layout_of(made).placement.same_layout(wanted)) return made;
+    }
+    return -1;
   }
   [[nodiscard]] constexpr bool in_scope(int loop) const {
     for (int l = out_.loop;; l = out_[l].loop) {
@@ -249,7 +254,7 @@ class partitioner {
     int value = append(made, i.shape, local);
     if (local.unreduced != of_[id].unreduced && rule.combine != reduction::sum) {
       value = reshard(value, of_[id], rule.combine);
-    } else if (local.unreduced == 0 || !postpones(id)) {
+    } else if (local.unreduced == 0 || !postpones(id, local.unreduced)) {
       value = reshard(value, of_[id]);
     }
     value_[id] = value;
@@ -257,11 +262,13 @@ class partitioner {
 
   /// A pending sum whose only reader is linear is reduced there, where it may have been added to others, have become
   /// smaller, or be wanted in another layout.
-  [[nodiscard]] constexpr bool postpones(int id) const {
+  [[nodiscard]] constexpr bool postpones(int id, axis_mask pending) const {
     if (readers_[id] != 1) return false;
-    // Never into a loop, where it would be reduced in every iteration; but out of one.
     const int reader = reader_[id];
-    return g_[reader].loop == g_[id].loop || collects(reader) || g_[reader].op == &ops::loop_carry;
+    // Stacked, terms would take as much memory as the sums that are to be split over their devices.
+    if (g_[reader].op == &ops::loop_stack) return (of_[id].tiled() & pending) == 0;
+    // Never into a loop, where it would be reduced in every iteration; but out of one.
+    return g_[reader].loop == g_[id].loop || g_[reader].op == &ops::loop_sum || g_[reader].op == &ops::loop_carry;
   }
 
   /// Carries out the pending sums of operands that the op cannot work on, and returns the axes still pending.
@@ -429,8 +436,8 @@ class partitioner {
     double best_cost = -1;
     for (;;) {
       const factor_axes candidate = assemble(rule, said, axes, choice);
-      const double cost = price(id, rule, candidate, pending);
-      if (cost >= 0 && (best_cost < 0 || cost < best_cost)) {
+      const double cost = price(id, rule, candidate, pending, best_cost);
+      if (cost >= 0) {
         best = candidate;
         best_cost = cost;
       }
@@ -470,30 +477,41 @@ class partitioner {
   }
 
   /// Bytes of communication, plus the local work expressed in bytes: a device does about 40 operations in the time it
-  /// takes to send one byte. Negative if a compound dimension cannot be split like this.
-  [[nodiscard]] constexpr double price(int id, const factor_rule& rule, const factor_axes& split,
-                                       axis_mask pending) const {
+  /// takes to send one byte. Negative if a compound dimension cannot be split like this, or if it is not below `limit`
+  /// (which is none when negative).
+  [[nodiscard]] constexpr double price(int id, const factor_rule& rule, const factor_axes& split, axis_mask pending,
+                                       double limit) const {
     const instruction& i = g_[id];
     if (!is_faithful(id, rule, split)) return -1;
-    double cost = 0;
-    for (int k = 0; k < i.operand_count; ++k) {
-      const instruction& o = g_[i.operand[k]];
-      sharding wanted = required(rule.operand[k], o.shape.rank, rule, split);
-      const sharding& from = layout_of(value_[i.operand[k]]).placement;
-      wanted.unreduced = from.unreduced;
-      cost += static_cast<double>(reshard_bytes(mesh_, o.shape, o.type, from, wanted));
-    }
+    const auto too_much = [limit](double cost) { return limit >= 0 && cost >= limit; };
     sharding local = required(rule.result, i.shape.rank, rule, split);
     axis_mask all = pending;
     for (int f = 0; f < rule.count; ++f) {
       if (rule.kind[f] == factor_kind::reduce) local.unreduced |= split.of[f].mask();
       all |= split.of[f].mask();
     }
-    sharding wanted = of_[id];
-    wanted.unreduced = 0;
-    cost += static_cast<double>(reshard_bytes(mesh_, i.shape, i.type, local, wanted));
     const double work = static_cast<double>(i.op->flops == nullptr ? 0 : i.op->flops({g_.code, id}));
-    return cost + work / static_cast<double>(mesh_.parts(all)) / 40.0;
+    double cost = work / static_cast<double>(mesh_.parts(all)) / 40.0;
+    for (int k = 0; k < i.operand_count && !too_much(cost); ++k) {
+      const int value = value_[i.operand[k]];
+      const layout& from = layout_of(value);
+      sharding wanted = required(rule.operand[k], from.shape.rank, rule, split);
+      wanted.unreduced = from.placement.unreduced;
+      if (found(value, wanted) < 0) cost += price_of_reshard(from.shape, out_[value].type, from.placement, wanted);
+    }
+    if (!too_much(cost)) {
+      sharding wanted = of_[id];
+      wanted.unreduced = 0;
+      cost += price_of_reshard(i.shape, i.type, local, wanted);
+    }
+    return too_much(cost) ? -1 : cost;
+  }
+  /// Of plans with equally many bytes the one with fewer collectives.
+  [[nodiscard]] constexpr double price_of_reshard(const extents& shape, dtype type, const sharding& from,
+                                                  const sharding& to) const {
+    if (from.same_layout(to)) return 0;
+    const reshard_plan plan = plan_reshard(mesh_, shape, type, from, to);
+    return static_cast<double>(plan.bytes) + 0.01 * plan.count;
   }
 
   /// Whether all tensors of the op can be split like this; only reshapes have compound dimensions, whose factors

@@ -73,11 +73,13 @@ template <class Program, class Kind, class... Axes> class collective_budget {
     return item;
   }
   template <int Id>
-  using axes_of = typename listed_axes<
-      mesh_type, list_of(static_cast<axis_mask>(Program::code.code[Id].attribute[0])).code(), why::along>::type;
+  using axes_of =
+      typename listed_axes<mesh_type, list_of(static_cast<axis_mask>(Program::code.code[Id].attribute[0])).code(),
+                           why::along>::type;
   /// The whole tensor that instruction Id works on.
   template <int Id>
-  using tensor_of = tensor_for<Program::code.code[Id].type, Program::code.annotations[Program::code.code[Id].annotation].shape>;
+  using tensor_of =
+      tensor_for<Program::code.code[Id].type, Program::code.annotations[Program::code.code[Id].annotation].shape>;
 };
 
 inline constexpr int named_buffers = 3;
@@ -173,10 +175,10 @@ template <CollectiveKind Kind, std::int64_t Bytes, MeshAxis... Axes> struct at_m
     if constexpr (item.id < 0) {
       return detail::nothing_to_report{};
     } else {
-      return detail::report<
-          why::too_many_bytes<Kind, typename found::template axes_of<item.id>, why::needs_bytes<item.total>,
-                              why::allowed_bytes<Bytes>, typename found::template tensor_of<item.id>, why::bytes<item.bytes>>,
-          detail::place_of_instruction<Program::code, item.id>>{};
+      return detail::report<why::too_many_bytes<Kind, typename found::template axes_of<item.id>,
+                                                why::needs_bytes<item.total>, why::allowed_bytes<Bytes>,
+                                                typename found::template tensor_of<item.id>, why::bytes<item.bytes>>,
+                            detail::place_of_instruction<Program::code, item.id>>{};
     }
   }
 };

@@ -50,12 +50,8 @@ template <class Mesh, class Leaf> constexpr int argument_leaf(builder& b, int in
   const int id = emit::argument(b, tensor::type, tensor::shape, index);
   if constexpr (leaf_annotation<Mesh, Leaf>::present) {
     constexpr read_annotation read = leaf_annotation<Mesh, Leaf>::value;
-    static_assert(read.fault != annotation_fault::wrong_rank,
-                  "sharded<...>: name one entry per dimension of the tensor: a mesh axis, axes<...>, none or open.");
-    static_assert(read.fault != annotation_fault::unknown_axis,
-                  "sharded<...>: this axis does not belong to the program's mesh.");
-    static_assert(read.fault != annotation_fault::axis_used_twice,
-                  "sharded<...>: one mesh axis cannot split two dimensions of the same tensor.");
+    // `program` has said what is wrong with it; this is for those who trace without one.
+    static_assert(read.fault == annotation_fault::nothing, "sharded<...>: not an annotation of this tensor.");
     b[id].annotation = b.annotate(tensor::shape, read.placement);
   }
   return id;

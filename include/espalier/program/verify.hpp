@@ -12,7 +12,7 @@
 /// Everything that can be wrong with a program, looked for in the order of the passes.
 namespace espalier::detail {
 
-// --- what messages say ------------------------------------------------------------------------------------------------
+// --- what messages say -----------------------------------------------------------------------------------------------
 
 /// What is printed of a detail: of a traced tensor its type, without the mesh that all of them share.
 template <class T> struct printed { using type = T; };
@@ -90,7 +90,7 @@ template <class Mesh, const auto& Program, int Id> struct annotation_words {
   using type = decltype(words());
 };
 
-// --- arguments --------------------------------------------------------------------------------------------------------
+// --- arguments -------------------------------------------------------------------------------------------------------
 
 template <class Argument> [[nodiscard]] constexpr bool is_argument() {
   using declared = typename argument_traits<Argument>::type;
@@ -126,12 +126,12 @@ struct first_found<First, Rest...>
 
 template <class Mesh, class Tree> struct tree_mistake;
 template <class Mesh, class Part>
-using part_mistake = typename std::conditional_t<ParameterTree<Part>, tree_mistake<Mesh, Part>,
-                                                 leaf_mistake<Mesh, Part>>::type;
+using part_mistake =
+    typename std::conditional_t<ParameterTree<Part>, tree_mistake<Mesh, Part>, leaf_mistake<Mesh, Part>>::type;
 template <class Mesh, class Tree> struct tree_mistake {
   static constexpr auto search = [](const auto&... member) {
-    return first_found<part_mistake<
-        Mesh, std::remove_cvref_t<decltype(boost::hana::second(member)(std::declval<Tree&>()))>>...>{};
+    return first_found<
+        part_mistake<Mesh, std::remove_cvref_t<decltype(boost::hana::second(member)(std::declval<Tree&>()))>>...>{};
   };
   using type = typename decltype(boost::hana::unpack(boost::hana::accessors<Tree>(), search))::type;
 };
@@ -149,7 +149,7 @@ template <class Mesh, int Index, class First, class... Rest> [[nodiscard]] const
   }
 }
 
-// --- the call ---------------------------------------------------------------------------------------------------------
+// --- the call --------------------------------------------------------------------------------------------------------
 
 template <class Member> struct member_arity { static constexpr int value = -1; };
 template <class F, class Result, class... Parameters> struct member_arity<Result (F::*)(Parameters...)> {
@@ -162,15 +162,9 @@ struct member_arity<Result (F::*)(Parameters...) const> : member_arity<Result (F
 /// ambiguous: that tells how many arguments the template takes without instantiating its body, which would be full of
 /// errors. (With the last parameter, no constraint decides between the two.)
 template <int Count> struct rival;
-template <> struct rival<1> {
-  template <class A, class = void> void operator()(A) const;
-};
-template <> struct rival<2> {
-  template <class A, class B, class = void> void operator()(A, B) const;
-};
-template <> struct rival<3> {
-  template <class A, class B, class C, class = void> void operator()(A, B, C) const;
-};
+template <> struct rival<1> { template <class A, class = void> void operator()(A) const; };
+template <> struct rival<2> { template <class A, class B, class = void> void operator()(A, B) const; };
+template <> struct rival<3> { template <class A, class B, class C, class = void> void operator()(A, B, C) const; };
 template <> struct rival<4> {
   template <class A, class B, class C, class D, class = void> void operator()(A, B, C, D) const;
 };
@@ -178,8 +172,7 @@ template <> struct rival<5> {
   template <class A, class B, class C, class D, class E, class = void> void operator()(A, B, C, D, E) const;
 };
 template <> struct rival<6> {
-  template <class A, class B, class C, class D, class E, class F, class = void>
-  void operator()(A, B, C, D, E, F) const;
+  template <class A, class B, class C, class D, class E, class F, class = void> void operator()(A, B, C, D, E, F) const;
 };
 template <class Function, int Count> struct beside_rival : Function, rival<Count> {
   using Function::operator();
@@ -189,7 +182,8 @@ template <class Function, int Count> [[nodiscard]] constexpr bool takes() {
   struct anything {};
   return []<std::size_t... I>(std::index_sequence<I...>) {
     return !requires(const beside_rival<Function, Count>& f, const anything& a) { f((static_cast<void>(I), a)...); };
-  }(std::make_index_sequence<static_cast<std::size_t>(Count)>{});
+  }
+  (std::make_index_sequence<static_cast<std::size_t>(Count)>{});
 }
 
 /// How many arguments a function object takes, or -1 if that cannot be told.
@@ -220,7 +214,7 @@ template <class Function, class... Arguments> [[nodiscard]] constexpr auto expla
   }
 }
 
-// --- what the function did --------------------------------------------------------------------------------------------
+// --- what the function did -------------------------------------------------------------------------------------------
 
 /// What tracing found, from a single evaluation.
 template <class Mesh, class Function, class... Arguments> struct trace_findings {
@@ -241,12 +235,57 @@ template <class Mesh, class Function, class... Arguments> struct trace_findings 
     }
     return c;
   }();
-  struct failure_line { static constexpr source_line value = trace_findings::value.failure; };
-  struct gradient_line { static constexpr source_line value = trace_findings::value.without_gradient_line; };
-  struct gradient_op { static constexpr const char* value = trace_findings::value.without_gradient; };
+  struct failure_line {
+    static constexpr source_line value = trace_findings::value.failure;
+  };
+  struct gradient_line {
+    static constexpr source_line value = trace_findings::value.without_gradient_line;
+  };
+  struct gradient_op {
+    static constexpr const char* value = trace_findings::value.without_gradient;
+  };
 };
 
-// --- what the passes found --------------------------------------------------------------------------------------------
+// --- what the passes found -------------------------------------------------------------------------------------------
+
+/// The first annotation `unreduced<...>` of something that is no sum along these axes, or -1. A value may be a pending
+/// sum where a dimension that its op sums over is split, or where a linear op works on the terms of one.
+[[nodiscard]] constexpr int find_unfounded_sum(const mesh_shape& mesh, graph_view g, const factor_rule* rules,
+                                               const sharding* of) {
+  axis_mask annotated = 0;
+  for (int n = 0; n < g.annotation_count; ++n) annotated |= g.annotations[n].placement.unreduced;
+  if (annotated == 0) return -1;
+  list<axis_mask> pending(g.size, 0);
+  for (int id = 0; id < g.size; ++id) {
+    const instruction& i = g[id];
+    const axis_mask wanted = i.annotation >= 0 ? g.annotations[i.annotation].placement.unreduced : 0;
+    pending[id] = wanted;
+    if (i.operand_count > 0 && i.annotation >= 0) {
+      for (int axis = 0; axis < mesh.rank; ++axis) {
+        if (mesh.size[axis] > 1 && has_axis(wanted & ~pending[i.operand[0]], axis)) return id;
+      }
+      continue;
+    }
+    for (int k = 0; k < i.operand_count; ++k) {
+      if (i.op->linear != linearity::none) pending[id] |= pending[i.operand[k]];
+      const sharding& from = of[i.operand[k]];
+      for (int d = 0; d < from.rank; ++d) {
+        const factor_list dims = rules[id].operand[k][d];
+        if (from.dim[d].empty() || dims.empty()) continue;
+        factor_axes split;
+        read_dimension(mesh, rules[id], dims, from.dim[d], split);
+        for (int n = 0; n < dims.size(); ++n) {
+          if (rules[id].kind[dims[n]] == factor_kind::reduce) pending[id] |= split.of[dims[n]].mask();
+        }
+      }
+    }
+  }
+  return -1;
+}
+template <class Mesh, class Completed> struct unfounded_sum {
+  static constexpr int at =
+      find_unfounded_sum(Mesh::value, Completed::program, &Completed::rules.of[0], &Completed::value.of[0]);
+};
 
 template <class Mesh, class Source> [[nodiscard]] constexpr auto check_passes() {
   using given = completed<Mesh, Source>;
@@ -262,7 +301,11 @@ template <class Mesh, class Source> [[nodiscard]] constexpr auto check_passes() 
                   place_of_instruction<given::program, given::rules.missing>>{};
   } else {
     using parts = partitioned_graph<Mesh, merged_graph<Source>>;
-    if constexpr (parts::fault_at >= 0) {
+    using sums = unfounded_sum<Mesh, typename parts::from>;
+    if constexpr (sums::at >= 0) {
+      return report<why::not_a_pending_sum<typename annotation_words<Mesh, parts::from::program, sums::at>::type>,
+                    place_of_instruction<parts::from::program, sums::at>>{};
+    } else if constexpr (parts::fault_at >= 0) {
       return report<why::pending_sum_dropped<op_of_instruction<parts::from::program, parts::fault_at>>,
                     place_of_instruction<parts::from::program, parts::fault_at>>{};
     } else {
@@ -294,15 +337,15 @@ template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexp
     using failure = typename failure_in<result_type>::type;
     using findings = trace_findings<Mesh, Function, Arguments...>;
     if constexpr (!std::is_void_v<failure>) {
-      return report<typename printed_reason<typename failure::reason>::type, spelled<typename findings::failure_line>>{};
+      return report<typename printed_reason<typename failure::reason>::type,
+                    spelled<typename findings::failure_line>>{};
     } else if constexpr (!returns_tensors<result_type>()) {
       return report<why::not_a_tensor<Function, result_type>, why::program>{};
     } else if constexpr (!requires { typename std::bool_constant<findings::value.gradient_is_missing>; }) {
       return reported_by_compiler{};
     } else if constexpr (findings::value.gradient_is_missing) {
-      return report<
-          why::op_without_gradient<typename spelled_text<typename findings::gradient_op, why::op>::type>,
-          spelled<typename findings::gradient_line>>{};
+      return report<why::op_without_gradient<typename spelled_text<typename findings::gradient_op, why::op>::type>,
+                    spelled<typename findings::gradient_line>>{};
     } else {
       return check_passes<Mesh, normalised_graph<traced_graph<Mesh, Function, Arguments...>>>();
     }
