@@ -178,7 +178,7 @@ inline stream_rates stream_bandwidth(int threads, std::size_t bytes = std::size_
 /// Prints one line for benchmarks/run. `what` is "ours" for the project's own number and the peer's name otherwise;
 /// `row` is a name in benchmarks/floors.json, or matches a pattern there. `more`: further members of the JSON object.
 inline void report(std::string_view row, std::string_view what, double value, std::string_view unit,
-                   std::string_view more = {}) {
+                   std::string_view more = "") {
   std::printf("{\"row\": \"%.*s\", \"what\": \"%.*s\", \"value\": %.9g, \"unit\": \"%.*s\"%s%.*s}\n", static_cast<int>(row.size()),
               row.data(), static_cast<int>(what.size()), what.data(), value, static_cast<int>(unit.size()), unit.data(),
               more.empty() ? "" : ", ", static_cast<int>(more.size()), more.data());

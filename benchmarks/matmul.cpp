@@ -28,7 +28,7 @@ struct gather_b {
   template <class Matrix> using a = sharded<Matrix, ranks, none>;
   template <class Matrix> using b = sharded<Matrix, ranks, none>;
   constexpr auto operator()(const auto& left, const auto& right) const {
-    return shard<ranks, none>(einsum<"mk,kn->mn">(left, shard<none, none>(right)));
+    return shard<ranks, none>(einsum<"mk,kn->mn">(left, reshard<none, none>(right)));
   }
 };
 
@@ -38,7 +38,7 @@ struct gather_a {
   template <class Matrix> using a = sharded<Matrix, none, ranks>;
   template <class Matrix> using b = sharded<Matrix, none, ranks>;
   constexpr auto operator()(const auto& left, const auto& right) const {
-    return shard<none, ranks>(einsum<"mk,kn->mn">(shard<none, none>(left), right));
+    return shard<none, ranks>(einsum<"mk,kn->mn">(reshard<none, none>(left), right));
   }
 };
 

@@ -49,7 +49,7 @@ def is_quiet(patience):
     return True
 
 
-def launch(command, threads, ranks, pinned=None):
+def launch(command, threads, ranks, pinned=None, timeout=TIMEOUT):
     """Runs a command on `pinned` cores (default: one a thread) and returns its JSON lines."""
     program = command[0]
     if not os.access(program, os.X_OK):
@@ -64,9 +64,9 @@ def launch(command, threads, ranks, pinned=None):
     else:
         command = ["taskset", "-c", ",".join(map(str, cores[:pinned or threads])), *command]
     try:
-        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, timeout=TIMEOUT)
+        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, timeout=timeout)
     except subprocess.TimeoutExpired:
-        raise Failed(f"{os.path.basename(program)} took more than {TIMEOUT} s") from None
+        raise Failed(f"{os.path.basename(program)} took more than {timeout} s") from None
     lines = []
     for line in done.stdout.splitlines():
         try:
@@ -93,7 +93,7 @@ def measure(spec, patience):
         for command, threads, ranks in list(commands):
             try:
                 quiet = is_quiet(patience if quiet else 0) and quiet
-                for line in launch(filled(command), threads, ranks, spec.get("cores")):
+                for line in launch(filled(command), threads, ranks, spec.get("cores"), spec.get("timeout", TIMEOUT)):
                     # One peer may have several ways (a style, a configuration): each is a candidate of its own.
                     what = line["what"] if line["what"] == "ours" else " ".join(filter(None, [line["what"], line.get("style")]))
                     samples.setdefault(line["row"], {}).setdefault(what, []).append(line)
@@ -124,6 +124,15 @@ def number(value):
     return "" if value is None else f"{value:.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.3g}"
 
 
+def losses_apart(samples):
+    """The largest relative difference between our losses and a peer's, step by step, where both print them."""
+    def of(lines):
+        return next((l["losses"] for l in lines if "losses" in l), [])
+    ours = of(samples.get("ours", []))
+    pairs = [(a, b) for what, lines in samples.items() if what != "ours" for a, b in zip(ours, of(lines))]
+    return max((abs(a - b) / abs(b) for a, b in pairs), default=None)
+
+
 def rows_of(spec, samples, troubles):
     names = [name for name in samples if fnmatch.fnmatchcase(name, spec["row"])]
     for name in names or [spec["row"]]:
@@ -137,10 +146,13 @@ def rows_of(spec, samples, troubles):
         ratio, requirement, met = judge(spec, ours, peer, unit)
         if len(units) > 1:
             met, troubles = False, [*troubles, f"ours and the peer have different units: {', '.join(sorted(units))}"]
+        apart = losses_apart(samples.get(name, {}))
+        if apart is not None and not apart < 1e-3:
+            met, troubles = False, [*troubles, f"ours and the peer compute different things: their losses differ by {apart:.1e}"]
         if met and troubles:
             met = False  # a peer that could not run may have been the faster one
         yield {"row": name, "ours": ours, "peer": peer, "peer_name": what, "unit": unit, "ratio": ratio, "requirement": requirement,
-               "met": met, "troubles": troubles, "others": {w: v for w, v in medians.items() if w != what}, "samples": samples.get(name, {})}
+               "met": met, "troubles": troubles, "losses_apart": apart, "others": {w: v for w, v in medians.items() if w != what}, "samples": samples.get(name, {})}
 
 
 def table(rows):
@@ -194,6 +206,8 @@ def main():
     for row in rows:
         for trouble in dict.fromkeys(row["troubles"]):
             print(f"{row['row']}: {trouble}")
+        if row["losses_apart"] is not None:
+            print(f"{row['row']}: losses of the first steps agree to {row['losses_apart']:.1e} relative")
         if row["others"]:
             print(f"{row['row']}: also measured: " + ", ".join(f"{w} {number(v)} {row['unit']}" for w, v in row["others"].items()))
     pathlib.Path(args.build, f"results_{args.suite}.json").write_text(json.dumps({"busy_cores": load, "machine": machine, "rows": rows}, indent=1))

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The Espalier authors
 # SPDX-License-Identifier: BSL-1.0
-"""Seconds that compiling takes: compile_time.py ROW [FILE...], on each compiler that is installed.
+"""What compiling costs: compile_time.py PART, on each compiler that is installed. Prints JSON lines.
 
-A header is timed with -fsyntax-only, less an empty file; a source with -O2 -c and the OpenMP, MPI and BLAS include paths.
-Without files: every benchmarks/compile_time/*.cpp and examples/*.cpp. Rows are ROW/compiler and ROW/name/compiler.
+include_core     seconds to include core.hpp, less those for an empty file (-fsyntax-only)
+gpt              seconds for the GPT step, -O2 on a 2 x 2 mesh with 4 layers; -fsyntax-only with 48, on 16 x 16 and 64 x 32
+gpt_memory       MB that g++ needs for the same, -O2
+instantiations   template instantiations of the GPT step on each mesh and with 48 layers; peer: 2 x 2, 4 layers (clang's -ftime-trace)
+constexpr_steps  the longest constant evaluation of the GPT step: the smallest -fconstexpr-steps that compiles; peer as above
+long_programs    seconds for 500 instructions with default limits and half of clang's, for 5,000 with espalier::large_programs
 """
 import json
 import os
@@ -17,40 +21,161 @@ import tempfile
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-COMPILERS = ["g++-12", "clang++-14", "clang++-19"]
-REPEATS = 5
+SOURCES = ROOT / "benchmarks" / "compile_time"
+COMPILERS = [c for c in ["g++-12", "clang++-14", "clang++-19"] if shutil.which(c)]
+MESHES = [(2, 2), (16, 16), (64, 32)]
+CLANG_DEFAULT_STEPS = 1 << 20
+# Layers of unrolled.cpp that give at least 500 and 5,000 traced instructions; it says how many it has when it runs.
+LAYERS_FOR = {500: 4, 5000: 40}
+LARGE_PROGRAMS = {"clang": ["-fconstexpr-steps=200000000", "-fbracket-depth=4096"],
+                  "g++": ["-fconstexpr-ops-limit=2000000000", "-fconstexpr-loop-limit=16777216"]}
 
 
-def seconds(command):
+class Failed(Exception):
+    pass
+
+
+def compile_once(compiler, source, *flags):
+    """Seconds and the largest resident set in MB of one compilation."""
+    command = [compiler, "-std=c++20", "-Iinclude", *map(str, flags), str(source)]
     begin = time.perf_counter()
-    done = subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env={**os.environ, "CCACHE_DISABLE": "1"})
-    if done.returncode:
-        sys.exit(f"does not compile: {' '.join(map(str, command))}\n{done.stderr[:2000]}")
-    return time.perf_counter() - begin
+    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env={**os.environ, "CCACHE_DISABLE": "1"})
+    errors = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise Failed(f"does not compile: {' '.join(command)}\n{errors[:1500]}")
+    return time.perf_counter() - begin, largest_child(usage)
 
 
-def report(row, value):
-    print(json.dumps({"row": row, "what": "ours", "value": round(value, 3), "unit": "s"}), flush=True)
+def largest_child(usage):
+    return usage.ru_maxrss * 1024 / 1e6
+
+
+def report(row, value, unit, what="ours"):
+    print(json.dumps({"row": row, "what": what, "value": round(value, 3), "unit": unit}), flush=True)
+
+
+def say(text):
+    """For people: collect.py passes lines that are no JSON on to stderr."""
+    print(text, flush=True)
+
+
+def include_core(folder):
+    empty, one = folder / "empty.cpp", folder / "one.cpp"
+    empty.write_text("")
+    one.write_text(f'#include "{ROOT}/include/espalier/core.hpp"\n')
+    for compiler in COMPILERS:
+        pairs = [(compile_once(compiler, one, "-fsyntax-only")[0], compile_once(compiler, empty, "-fsyntax-only")[0]) for _ in range(5)]
+        report(f"include_core/{compiler}", statistics.median(a for a, _ in pairs) - statistics.median(b for _, b in pairs), "s")
+
+
+def defines(mesh, layers):
+    return [f"-DDATA={mesh[0]}", f"-DMODEL={mesh[1]}", f"-DLAYERS={layers}"]
+
+
+def variants():
+    yield MESHES[0], 4
+    yield MESHES[0], 48
+    for mesh in MESHES[1:]:
+        yield mesh, 4
+
+
+def name_of(mesh, layers):
+    return f"{mesh[0]}x{mesh[1]}_{layers}_layers"
+
+
+def gpt(folder):
+    source = SOURCES / "gpt_step.cpp"
+    for compiler in COMPILERS:
+        report(f"compile_time/gpt_{name_of(MESHES[0], 4)}_O2/{compiler}",
+               compile_once(compiler, source, "-O2", "-fopenmp", "-c", "-o", folder / "one.o", *defines(MESHES[0], 4))[0], "s")
+    for mesh, layers in variants():
+        report(f"compile_time/gpt_{name_of(mesh, layers)}_syntax/g++-12", compile_once("g++-12", source, "-fsyntax-only", *defines(mesh, layers))[0], "s")
+
+
+def gpt_memory(folder):
+    megabytes = compile_once("g++-12", SOURCES / "gpt_step.cpp", "-O2", "-fopenmp", "-c", "-o", folder / "one.o", *defines(MESHES[0], 4))[1]
+    report("compile_memory/g++-12", megabytes, "MB")
+
+
+def count_instantiations(folder, compiler, mesh, layers):
+    trace = folder / "one.json"
+    trace.unlink(missing_ok=True)
+    compile_once(compiler, SOURCES / "gpt_step.cpp", "-c", "-O0", "-o", folder / "one.o", "-ftime-trace", "-ftime-trace-granularity=0", *defines(mesh, layers))
+    events = json.loads(trace.read_text())["traceEvents"]
+    return sum(e["name"] in ("InstantiateClass", "InstantiateFunction") for e in events if e["ph"] == "X")
+
+
+def instantiations(folder):
+    compiler = next((c for c in reversed(COMPILERS) if c.startswith("clang")), None)
+    if compiler is None:
+        raise Failed("counting instantiations needs clang")
+    counts = {v: count_instantiations(folder, compiler, *v) for v in variants()}
+    first = next(iter(counts.values()))
+    for variant, count in counts.items():
+        report(f"compile_instantiations/{name_of(*variant)}", count, "count")
+        report(f"compile_instantiations/{name_of(*variant)}", first, "count", "2x2, 4 layers")
+
+
+def compiles(compiler, steps, mesh, layers):
+    try:
+        compile_once(compiler, SOURCES / "gpt_step.cpp", "-fsyntax-only", f"-fconstexpr-steps={steps}", *defines(mesh, layers))
+        return True
+    except Failed:
+        return False
+
+
+def constexpr_steps(_folder):
+    """Bisection on 2 x 2 to 1/64; the others must compile with as much and must not with what was too little there."""
+    compiler = next((c for c in reversed(COMPILERS) if c.startswith("clang")), None)
+    if compiler is None:
+        raise Failed("counting steps needs clang")
+    low, high = 0, CLANG_DEFAULT_STEPS
+    if not compiles(compiler, high, MESHES[0], 4):
+        raise Failed(f"the GPT step needs more than {compiler}'s default limit of steps")
+    while high - low > max(high // 64, 1):
+        middle = (low + high) // 2
+        low, high = (low, middle) if compiles(compiler, middle, MESHES[0], 4) else (middle, high)
+    say(f"the longest constant evaluation takes {low} to {high} of {compiler}'s steps")
+    for mesh, layers in variants():
+        steps = high
+        if (mesh, layers) != (MESHES[0], 4):
+            steps = high if compiles(compiler, high, mesh, layers) and not compiles(compiler, low, mesh, layers) else -1
+        report(f"compile_constexpr_steps/{name_of(mesh, layers)}", steps, "count")
+        report(f"compile_constexpr_steps/{name_of(mesh, layers)}", high, "count", "2x2, 4 layers")
+
+
+def long_programs(folder):
+    source = SOURCES / "unrolled.cpp"
+    for size, layers in LAYERS_FOR.items():
+        for compiler in COMPILERS:
+            family = "clang" if compiler.startswith("clang") else "g++"
+            cases = {"default": []} if size == 500 else {"large_programs": LARGE_PROGRAMS[family]}
+            if size == 500 and family == "clang":
+                cases["half_limit"] = [f"-fconstexpr-steps={CLANG_DEFAULT_STEPS // 2}"]
+            for name, flags in cases.items():
+                program = folder / "unrolled"
+                row = f"compile_long/{size}_instructions/{compiler}/{name}"
+                try:
+                    taken, megabytes = compile_once(compiler, source, "-O2", "-pthread", f"-DLAYERS={layers}", "-o", program, *flags)
+                except Failed as failure:
+                    say(str(failure))
+                    report(row, float("inf"), "s")
+                    continue
+                size_text = subprocess.run([program], capture_output=True, text=True).stdout.strip()
+                say(f"{compiler} {name}: {size_text}; {taken:.1f} s, {megabytes:.0f} MB")
+                report(row, taken, "s")
 
 
 def main():
-    row, files = sys.argv[1], [pathlib.Path(f) for f in sys.argv[2:]]
-    files = files or sorted([*ROOT.glob("benchmarks/compile_time/*.cpp"), *ROOT.glob("examples/*.cpp")])
-    mpi = subprocess.run(["mpicxx", "--showme:compile"], capture_output=True, text=True).stdout.split() if shutil.which("mpicxx") else []
+    parts = {f.__name__: f for f in (include_core, gpt, gpt_memory, instantiations, constexpr_steps, long_programs)}
+    if len(sys.argv) < 2 or sys.argv[1] not in parts:
+        sys.exit(__doc__)
     with tempfile.TemporaryDirectory() as folder:
-        empty = pathlib.Path(folder, "empty.cpp")
-        empty.write_text("")
-        for compiler in filter(shutil.which, COMPILERS):
-            base = [compiler, "-std=c++20", "-Iinclude"]
-            for file in files:
-                if file.suffix == ".hpp":
-                    source = pathlib.Path(folder, "one.cpp")
-                    source.write_text(f'#include "{ROOT / file}"\n')
-                    pairs = [(seconds([*base, "-fsyntax-only", source]), seconds([*base, "-fsyntax-only", empty])) for _ in range(REPEATS)]
-                    report(f"{row}/{compiler}", statistics.median(a for a, _ in pairs) - statistics.median(b for _, b in pairs))
-                else:
-                    command = [*base, *mpi, "-fopenmp", "-O2", "-c", file, "-o", pathlib.Path(folder, "one.o")]
-                    report(f"{row}/{file.stem}/{compiler}", statistics.median(seconds(command) for _ in range(3)))
+        try:
+            parts[sys.argv[1]](pathlib.Path(folder))
+        except Failed as failure:
+            sys.exit(str(failure))
 
 
 if __name__ == "__main__":

@@ -15,13 +15,18 @@
 #include <espalier/io/checkpoint.hpp>
 #include <espalier/report/progress.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <limits>
+#include <optional>
 #include <ostream>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -36,6 +41,14 @@ std::string project_root() {
 source_text read_text(const options& chosen) {
   if (!chosen.text.empty()) return read_text_file(chosen.text);
   return read_project_text(chosen.root.empty() ? project_root() : chosen.root);
+}
+
+/// A mistake in a name must not show after minutes of training.
+void check_folder_of(const std::string& file, const char* option) {
+  const std::filesystem::path folder = std::filesystem::path(file).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder)) {
+    throw std::runtime_error(std::string(option) + " " + file + ": there is no folder " + folder.string());
+  }
 }
 
 /// Bytes as hexadecimal digits: metadata is text.
@@ -96,7 +109,8 @@ void describe_text(std::ostream& out, const source_text& source, const vocabular
   }
 }
 
-void train(ep::world& where, trainer& model, const options& chosen, std::int64_t done, std::ostream& out) {
+void train(ep::world& where, trainer& model, const options& chosen, std::int64_t done, std::int64_t last,
+           std::ostream& out) {
   std::ofstream losses;
   if (where.is_root() && !chosen.losses.empty()) {
     losses.open(chosen.losses);
@@ -105,13 +119,14 @@ void train(ep::world& where, trainer& model, const options& chosen, std::int64_t
     if (!losses) throw std::runtime_error("cannot write " + chosen.losses + ": check --losses");
   }
   report::progress_options shown = report::progress::options_for(std::cout);
+  if (where.uses_mpi()) shown.terminal = false;  // mpirun gives ranks a terminal, wherever their output goes
   shown.first_step = done;
   shown.flops_per_token = flops_per_token();
   shown.peak_flops = matrix_product_rate(where);
   if (where.is_root())
     out << "peak      " << report::format_scaled(shown.peak_flops, "FLOP/s") << " in matrix products\n\n";
-  report::progress line(out, chosen.stop, shown);
-  for (std::int64_t number = done; number < chosen.stop; ++number) {
+  report::progress line(out, last, shown);
+  for (std::int64_t number = done; number < last; ++number) {
     const double loss = model.step(number, learning_rate(chosen, number));
     if (!std::isfinite(loss)) {
       throw ep::error_on_all_ranks("the loss of step " + std::to_string(number + 1) +
@@ -134,7 +149,11 @@ int run(int argc, char** argv) {
   std::ostream& out = where.is_root() ? std::cout : quiet;
 
   source_text source;
-  ep::together(where, [&] { source = read_text(chosen); });
+  ep::together(where, [&] {
+    check_folder_of(chosen.checkpoint, "--checkpoint");
+    check_folder_of(chosen.losses, "--losses");
+    source = read_text(chosen);
+  });
   const vocabulary symbols(source.text, settings::vocabulary);
   std::optional<corpus> text;
   ep::together(where, [&] { text.emplace(source.text, symbols, settings::context); });
@@ -142,11 +161,14 @@ int run(int argc, char** argv) {
   describe_model(out, where);
 
   trainer model(where, *text, chosen.seed);
+  out << std::flush;
   const std::int64_t done = chosen.resume.empty() ? 0 : resume(where, model, symbols, chosen.resume);
   if (done > 0) out << "resumed   after step " << done << " of " << chosen.resume << '\n';
-  train(where, model, chosen, done, out);
+  const std::int64_t last =
+      std::max(done, chosen.stop == 0 ? chosen.steps : std::min(chosen.steps, done + chosen.stop));
+  train(where, model, chosen, done, last, out);
   if (!chosen.checkpoint.empty()) {
-    save(where, model, symbols, chosen.stop, chosen.checkpoint);
+    save(where, model, symbols, last, chosen.checkpoint);
     out << "wrote " << chosen.checkpoint << '\n';
   }
 
@@ -176,7 +198,8 @@ int main(int argc, char** argv) {
       return gpt::run(argc, argv);
     } catch (const gpt::usage_error& mistake) {
       // Every rank has the same command line.
-      if (espalier::comm::launcher_rank() == 0) std::cerr << "gpt: " << mistake.what() << '\n' << gpt::usage;
+      if (espalier::comm::launcher_rank() == 0)
+        std::cerr << "gpt: " << mistake.what() << "; gpt --help lists the options\n";
       return 2;
     }
   });

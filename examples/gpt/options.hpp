@@ -22,7 +22,7 @@ struct options {
   std::string text;  ///< file to train on; empty: the project's documentation and headers
   std::string root;  ///< the project's folder; empty: where this program's source was
   std::int64_t steps = 2400;
-  std::int64_t stop = 0;  ///< step to stop after, 0: the last
+  std::int64_t stop = 0;  ///< steps to do in this run, 0: all
   std::uint64_t seed = 1;
   double rate = 2e-3;      ///< the highest learning rate
   std::string checkpoint;  ///< file to write at the end
@@ -38,7 +38,7 @@ inline constexpr const char* usage =
     "  --text FILE         train on this text (default: the project's documentation and headers)\n"
     "  --root DIR          the project's folder, if it is not where this program was built from\n"
     "  --steps N           length of the training, which the learning rate follows (2400)\n"
-    "  --stop N            stop after step N of these\n"
+    "  --stop N            do at most N of these in this run\n"
     "  --rate X            highest learning rate (0.002)\n"
     "  --seed N            of the parameters, the batches and the sample (1)\n"
     "  --checkpoint FILE   write parameters and optimizer state there at the end (safetensors)\n"
@@ -110,7 +110,6 @@ namespace detail {
     else
       throw usage_error("there is no option " + std::string(option));
   }
-  if (result.stop == 0 || result.stop > result.steps) result.stop = result.steps;
   return result;
 }
 

@@ -28,6 +28,7 @@ using good = ep::budget<step, ep::at_most<ep::all_gather, 1>, ep::at_most<ep::al
 static_assert(good::holds);
 
 // A limit exceeded names the collective, its axes, what there is, what is allowed, the tensor, the bytes, the line.
+// clang-format off
 // first(CASE_count): budget: this line needs one more collective of this kind than the budget allows. Annotate
 // expect(CASE_count): too_many_collectives<espalier::all_gather, espalier::why::along<data>, espalier::why::needs<1>, espalier::why::allowed<0>, espalier::f32<64, 256>, espalier::why::bytes<32768> ?>::raise<espalier::why::at<espalier::why::line<18>, 'b', 'u', 'd', 'g', 'e', 't', 's', '.', 'c', 'p', 'p'>
 // user_line(CASE_count): the limit: count
@@ -49,8 +50,9 @@ static_assert(good::holds);
 // first(CASE_mistake): einsum: the same label stands for two different sizes
 // expect(CASE_mistake): einsum_size_mismatch
 // expect(CASE_mistake): line<15>
-// expect(CASE_mistake): budgets.cpp:67
+// expect(CASE_mistake): budgets.cpp:69
 // budget(CASE_mistake): 6 20
+// clang-format on
 #if defined(CASE_count)
 static_assert(ep::budget<step, ep::at_most<ep::all_gather, 0>>::holds);  // the limit: count
 #elif defined(CASE_count_along)

@@ -63,6 +63,7 @@ struct train {
 };
 
 // Every message: the sentence first, the place in its type, the line that asked for the program.
+// clang-format off
 // first(CASE_size): einsum: the same label stands for two different sizes. Make the dimensions equal
 // expect(CASE_size): einsum_size_mismatch<espalier::why::text<'m'>, espalier::why::extent<256>, espalier::why::extent<255>
 // expect(CASE_size): at<espalier::why::line<27>, 'e', 'i', 'n', 's', 'u', 'm', '.', 'c', 'p', 'p'>
@@ -99,6 +100,7 @@ struct train {
 // expect(CASE_in_scan_in_value_and_grad): line<49>
 // user_line(CASE_in_scan_in_value_and_grad): training::flops
 // budget(CASE_in_scan_in_value_and_grad): 5 16
+// clang-format on
 #if defined(CASE_size)
 using step = ep::program<mesh, product, ep::f32<64, 256>, ep::f32<255, 1024>>;
 #elif defined(CASE_rank)

@@ -58,6 +58,7 @@ using x = ep::f32<64, 256>;
 using w_in = ep::f32<256, 1024>;
 using w_out = ep::f32<1024, 256>;
 
+// clang-format off
 // first(CASE_too_few): program: the function takes another number of arguments. Name one argument type for each
 // expect(CASE_too_few): wrong_argument_count<mlp, espalier::why::takes<3>, espalier::why::given<1> ?>
 // user_line(CASE_too_few): step::collectives
@@ -89,6 +90,7 @@ using w_out = ep::f32<1024, 256>;
 // first(CASE_stacked): scan: all stacked tensors need the same first dimension, the number of iterations
 // expect(CASE_stacked): stacked_sizes_differ<espalier::results<espalier::f32<4, 64>, espalier::f32<3, 64> ?> ?>::raise<espalier::why::at<espalier::why::line<48>
 // user_line(CASE_stacked): training::flops
+// clang-format on
 #if defined(CASE_too_few)
 using step = ep::program<mesh, mlp, x>;
 #elif defined(CASE_too_many)

@@ -57,6 +57,7 @@ struct train_twice {
   }
 };
 
+// clang-format off
 // first(CASE_without_rule): this op has no partition rule, and nothing is replicated silently. Give its op_info the function `factors`
 // expect(CASE_without_rule): op_without_rule<espalier::why::op<'c', 'u', 'b', 'e'> ?>::raise<espalier::why::at<espalier::why::line<25>, 'r', 'u', 'l', 'e', 's', '.', 'c', 'p', 'p'>
 // user_line(CASE_without_rule): step::flops
@@ -68,6 +69,7 @@ struct train_twice {
 // first(CASE_second_derivative): this op has no gradient
 // expect(CASE_second_derivative): op_without_gradient<espalier::why::op<'g', 'e', 'l', 'u', '_', 's', 'l', 'o', 'p', 'e'> ?>::raise<espalier::why::at<espalier::why::line<40>
 // user_line(CASE_second_derivative): twice::flops
+// clang-format on
 #if defined(CASE_without_rule)
 struct forward {
   constexpr auto operator()(auto x) const { return loss_of{}(x); }

@@ -58,6 +58,7 @@ struct function {
   }
 };
 
+// clang-format off
 // first(CASE_operator): elementwise: these shapes do not broadcast against each other.* or one of them 1
 // expect(CASE_operator): shape_mismatch<espalier::f32<64, 256>, espalier::f32<255> ?>
 // expect(CASE_operator): at<espalier::why::line<17>, 's', 'h', 'a', 'p', 'e', 's', '.', 'c', 'p', 'p'>
@@ -109,5 +110,6 @@ struct function {
 // expect(CASE_in_scan_in_value_and_grad): line<44>
 // user_line(CASE_in_scan_in_value_and_grad): step::flops
 // budget(CASE_in_scan_in_value_and_grad): 5 16
+// clang-format on
 using step = ep::program<mesh, function, ep::f32<64, 256>, ep::f32<255>, ep::i32<64>>;
 constexpr auto work = step::flops();

@@ -178,7 +178,7 @@ void check_all_pairs(const mesh_shape& mesh, const extents& shape, std::int64_t 
       }
       REQUIRE(cost_of(plan, latency) == best[j]);
       REQUIRE(reshard_bytes(mesh, shape, dtype::f32, layouts[i], layouts[j], latency) == plan.bytes);
-      if (layouts[i].unreduced != layouts[j].unreduced) continue;
+      if (latency != 0 || layouts[i].unreduced != layouts[j].unreduced) continue;
       const std::int64_t minimum = bytes_missing(mesh, shape, layouts[i], layouts[j]);
       ++worst.pairs;
       if (plan.bytes <= minimum) ++worst.at_minimum;
@@ -224,6 +224,18 @@ TEST_CASE("plans on eight devices in three axes are cheapest paths too", "[resha
   check_all_pairs(mesh, shape_of({7, 5}), 0, uneven);
   report("even splits on 2x2x2", even);
   report("uneven splits on 2x2x2", uneven);
+}
+
+TEST_CASE("a sum cannot become pending", "[reshard]") {
+  const auto mesh = mesh_of({2, 1});
+  const auto shape = shape_of({8});
+  sharding pending = sharding::whole(1);
+  pending.unreduced = bit_of(0);
+  CHECK_THROWS_AS(plan_reshard(mesh, shape, dtype::f32, sharding::whole(1), pending), impossible_reshard);
+  CHECK_THROWS_AS(reshard_bytes(mesh, shape, dtype::f32, sharding::whole(1), sharding::whole(2)), impossible_reshard);
+  // A "sum" over the one device of an axis is complete as it is.
+  pending.unreduced = bit_of(1);
+  CHECK(plan_reshard(mesh, shape, dtype::f32, sharding::whole(1), pending).bytes == 0);
 }
 
 }  // namespace

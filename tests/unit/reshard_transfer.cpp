@@ -7,7 +7,6 @@
 #include <catch2/catch.hpp>
 
 #include <cstdint>
-#include <functional>
 #include <random>
 
 namespace {
@@ -34,7 +33,7 @@ template <class F> void for_each_index(int rank, const std::int64_t* extent, F f
 std::size_t offset_of(const extents& shape, const std::int64_t* index, const std::int64_t* start) {
   std::int64_t offset = 0;
   for (int d = 0; d < shape.rank; ++d) {
-    REQUIRE(start[d] + index[d] < shape[d]);
+    if (start[d] + index[d] >= shape[d]) FAIL("outside the buffer");
     offset = offset * shape[d] + start[d] + index[d];
   }
   return static_cast<std::size_t>(offset);
@@ -131,6 +130,21 @@ class simulation {
     }
   }
 
+  /// Plans and executes.
+  void run(const sharding& from, const sharding& to) {
+    const reshard_plan plan = plan_reshard(mesh_, shape_, dtype::f32, from, to);
+    INFO(text_of(mesh_, shape_, from, to));
+    INFO(text_of(mesh_, plan));
+    buffers held = distribute(from);
+    sharding now = from;
+    for (int i = 0; i < plan.count; ++i) {
+      held = execute(held, now, plan.step[i]);
+      now = plan.step[i].after;
+    }
+    REQUIRE(now.same_layout(to));
+    check(held, to);
+  }
+
  private:
   bool is_even(const sharding& placement) const {
     for (int d = 0; d < shape_.rank; ++d) {
@@ -207,20 +221,9 @@ void simulate_all_pairs(const mesh_shape& mesh, const extents& shape, std::size_
   simulation devices(mesh, shape);
   std::size_t count = 0;
   for (const sharding& from : layouts) {
-    const buffers start = devices.distribute(from);
     for (const sharding& to : layouts) {
       if (!reachable(from, to) || count++ % every != 0) continue;
-      const reshard_plan plan = plan_reshard(mesh, shape, dtype::f32, from, to);
-      INFO(text_of(mesh, shape, from, to));
-      INFO(text_of(mesh, plan));
-      buffers held = start;
-      sharding now = from;
-      for (int i = 0; i < plan.count; ++i) {
-        held = devices.execute(held, now, plan.step[i]);
-        now = plan.step[i].after;
-      }
-      REQUIRE(now.same_layout(to));
-      devices.check(held, to);
+      devices.run(from, to);
     }
   }
 }
@@ -244,6 +247,27 @@ TEST_CASE("executed plans are right on eight devices in three axes", "[reshard][
 TEST_CASE("axes of one device are no obstacle", "[reshard][transfer]") {
   simulate_all_pairs(mesh_of({1, 2}), shape_of({4, 3}));
   simulate_all_pairs(mesh_of({2, 1, 2}), shape_of({4, 5}), 3);
+}
+
+TEST_CASE("plans on meshes of five and six axes arrive too", "[reshard][transfer]") {
+  std::mt19937 random(15207);
+  for (const auto& mesh : {mesh_of({2, 2, 2, 2, 2}), mesh_of({2, 2, 2, 2, 2, 2})}) {
+    for (const auto& shape : {shape_of({8, 64, 4}), shape_of({9, 35, 5})}) {
+      simulation devices(mesh, shape);
+      for (int trial = 0; trial < 15; ++trial) {
+        sharding from = sharding::whole(3);
+        sharding to = from;
+        for (int axis = 0; axis < mesh.rank; ++axis) {
+          const int before = static_cast<int>(random() % 5);
+          const int after = trial % 3 == 0 || before == 4 ? static_cast<int>(random() % 4) : before;
+          if (before < 3) from.dim[before] = from.dim[before].with(axis);
+          if (before == 4) from.unreduced |= bit_of(axis);
+          if (after < 3) to.dim[after] = to.dim[after].with(axis);
+        }
+        devices.run(from, to);
+      }
+    }
+  }
 }
 
 TEST_CASE("copies of the same data share the work of sending it", "[reshard][transfer]") {

@@ -506,7 +506,7 @@ class partitioner {
     }
     return too_much(cost) ? -1 : cost;
   }
-  /// Of plans with equally many bytes the one with fewer collectives.
+  /// Bytes, and of plans with equally many bytes the one with fewer steps.
   [[nodiscard]] constexpr double price_of_reshard(const extents& shape, dtype type, const sharding& from,
                                                   const sharding& to) const {
     if (from.same_layout(to)) return 0;

@@ -14,6 +14,15 @@
 
 namespace espalier {
 
+/// Raised, or refused by the compiler, where no plan exists.
+class impossible_reshard : public std::exception {
+ public:
+  [[nodiscard]] const char* what() const noexcept override {
+    return "reshard: a sum that is not pending cannot be left pending; the target's unreduced axes must be unreduced "
+           "in the source, and both need the same rank";
+  }
+};
+
 namespace detail {
 
 /// A placement without the axes that have a single device: they split nothing and hold no sum.
@@ -31,15 +40,6 @@ static_assert(max_axes == 8);
          (n[4] == 1 ? 16U : 0U) | (n[5] == 1 ? 32U : 0U) | (n[6] == 1 ? 64U : 0U) | (n[7] == 1 ? 128U : 0U);
 }
 
-/// Raised, or refused by the compiler, where no plan exists.
-class impossible_reshard : public std::exception {
- public:
-  [[nodiscard]] const char* what() const noexcept override {
-    return "reshard: a sum that is not pending cannot be left pending; the target's unreduced axes must be unreduced "
-           "in the source, and both need the same rank";
-  }
-};
-
 [[nodiscard]] constexpr reshard_task task_of(const mesh_shape& mesh, const extents& shape, dtype type,
                                              const sharding& from, const sharding& to, std::int64_t latency) {
   reshard_task task{mesh, shape, size_of(type), latency, from, to};
@@ -56,11 +56,13 @@ class impossible_reshard : public std::exception {
   return a.rank == b.rank && same_placement(std::bit_cast<placement_codes>(a), std::bit_cast<placement_codes>(b));
 }
 
-/// Finds a plan; `direct` is what was found without a search. Out of line of the easy cases.
-[[nodiscard]] constexpr reshard_plan search_plan(const reshard_task& task, const direct_reshard& direct) {
-  const std::int64_t known =
-      plan_cost(direct.bytes, task.latency, direct.collectives, static_cast<int>(count_axes(direct.sliced)));
-  return reshard_search(task).run(direct.found ? known : std::numeric_limits<std::int64_t>::max());
+/// A plan that is cheaper than one already known; empty if there is none.
+[[nodiscard]] constexpr reshard_plan undercut(const reshard_task& task, const direct_reshard& known) {
+  const int slices = static_cast<int>(count_axes(known.sliced));
+  const std::int64_t limit = plan_cost(known.bytes, task.latency, known.collectives, slices);
+  reshard_search search(task);
+  const reshard_plan plan = search.run(limit);
+  return search.gave_up ? search_difference(task, limit) : plan;
 }
 
 }  // namespace detail
@@ -68,6 +70,8 @@ class impossible_reshard : public std::exception {
 /// The cheapest steps that change how a tensor is placed, and the bytes each device sends for them (GSPMD section 4.5,
 /// without its last resort of replicating everything). Cheapest means: fewest bytes by the formulas of `step_bytes`,
 /// plus `latency` bytes for each collective; then fewest collectives. Sums pending in both placements stay pending.
+/// (On meshes of five and more axes, when nearly all of them change their dimension, the search gives up after
+/// thousands of placements and searches only plans that leave in place what both placements share.)
 /// @pre a sum pending in `to` is pending in `from`; `latency` is not negative.
 /// @post the last step leaves exactly `to`; no steps if the placements agree.
 [[nodiscard]] constexpr reshard_plan plan_reshard(const mesh_shape& mesh, const extents& shape, dtype type,
@@ -78,7 +82,7 @@ class impossible_reshard : public std::exception {
   const detail::direct_reshard direct(task, &plan);
   plan.bytes = direct.bytes;
   if (!direct.optimal) {
-    const reshard_plan better = detail::search_plan(task, direct);
+    const reshard_plan better = detail::undercut(task, direct);
     if (better.count > 0) plan = better;
   }
   // Placements that differ in axes of one device only still get a step that says so.
@@ -94,7 +98,7 @@ class impossible_reshard : public std::exception {
   const detail::reshard_task task = detail::task_of(mesh, shape, type, from, to, latency);
   const detail::direct_reshard direct(task, nullptr);
   if (direct.optimal) return direct.bytes;
-  const reshard_plan better = detail::search_plan(task, direct);
+  const reshard_plan better = detail::undercut(task, direct);
   return better.count > 0 ? better.bytes : direct.bytes;
 }
 

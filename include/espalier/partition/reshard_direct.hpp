@@ -19,7 +19,6 @@ namespace espalier::detail {
 /// these dimensions.
 class direct_reshard {
  public:
-  bool found = true;
   bool optimal = false;
   int collectives = 0;
   std::int64_t bytes = 0;
@@ -32,13 +31,8 @@ class direct_reshard {
         now_(std::bit_cast<placement_codes>(task.from)),
         to_(std::bit_cast<placement_codes>(task.to)) {
     compare();
-    if (crossed_ != 0) {
-      permute();
-    } else if ((gained_ & lost_) != 0) {
-      exchange();
-    } else {
-      grow_and_shrink();
-    }
+    const bool done = crossed_ != 0 ? permute() : (gained_ & lost_) != 0 ? exchange() : grow_and_shrink();
+    if (!done) gather_and_slice();
   }
 
  private:
@@ -98,16 +92,17 @@ class direct_reshard {
   }
 
   /// No axis moves from one dimension to another.
-  constexpr void grow_and_shrink() {
+  constexpr bool grow_and_shrink() {
     const axis_mask scattered = gained_ & now_.unreduced;
-    if (grown_ != 0 && !slice_before(scattered)) return;
+    if (grown_ != 0 && !slice_before(scattered)) return false;
     if (pending_ == 0) {
       if (gained_ != 0) emit(collective::local_slice, gained_, group_size(task_.mesh, gained_));
       gather_rest();
       optimal = even_ || collectives == 0;
-      return;
+      return true;
     }
     reduce(scattered);
+    return true;
   }
 
   /// Appends to each dimension what is free from the start; `scattered` axes may only come after that.
@@ -117,7 +112,7 @@ class direct_reshard {
       std::uint32_t head = to_.dim[d];
       unsigned length = length_of(head);
       while (length > 0 && (mask_of(without_first(head, length - 1)) & scattered) != 0) head = first_of(head, --length);
-      if ((mask_of(head) & scattered) != 0) return found = false;
+      if ((mask_of(head) & scattered) != 0) return false;
       now_.dim[d] = head;
     }
     return true;
@@ -174,20 +169,18 @@ class direct_reshard {
   }
 
   /// The last axes of one dimension go to the end of another.
-  constexpr void exchange() {
+  constexpr bool exchange() {
     const axis_mask moved = gained_ & lost_;
     const int source = dim_with(moved, shrunk_, now_);
     const int target = dim_with(moved, grown_, to_);
     const unsigned count = count_axes(moved);
     const std::uint32_t f = now_.dim[source];
     const std::uint32_t t = to_.dim[target];
-    found = pending_ == 0 && length_of(f) >= count && length_of(t) >= count;
-    if (!found) return;
+    if (pending_ != 0 || length_of(f) < count || length_of(t) < count) return false;
     const unsigned kept = length_of(f) - count;
     const std::uint32_t tail = without_first(f, kept);
     const unsigned head = length_of(t) - count;
-    found = mask_of(tail) == moved && without_first(t, head) == tail;
-    if (!found) return;
+    if (mask_of(tail) != moved || without_first(t, head) != tail) return false;
     if (gained_ != moved) {
       for (int d = 0; d < task_.shape.rank; ++d) {
         if ((grown_ >> static_cast<unsigned>(d) & 1U) != 0) now_.dim[d] = to_.dim[d];
@@ -201,19 +194,19 @@ class direct_reshard {
     if (now_.dim[source] == to_.dim[source]) shrunk_ &= ~(1U << static_cast<unsigned>(source));
     gather_rest();
     optimal = even_ && (task_.latency == 0 || collectives == 1);
+    return true;
   }
 
   /// Some dimension is split by other axes, or in another order.
-  constexpr void permute() {
-    found = pending_ == 0;
-    if (!found) return;
+  constexpr bool permute() {
+    if (pending_ != 0) return false;
     if (same_parts_ && (even_ || splits_alike())) {
       now_ = to_;
       emit_permutation(task_.from);
       optimal = even_;
-    } else {
-      reorder();
+      return true;
     }
+    return reorder();
   }
   [[nodiscard]] constexpr bool splits_alike() const {
     for (int d = 0; d < task_.shape.rank; ++d) {
@@ -227,19 +220,18 @@ class direct_reshard {
   }
 
   /// One dimension only, whose new axes come in another order, after some were added or before some are gathered.
-  constexpr void reorder() {
+  constexpr bool reorder() {
     int d = 0;
     while ((crossed_ >> static_cast<unsigned>(d) & 1U) == 0) ++d;
     const std::uint32_t f = now_.dim[d];
     const std::uint32_t t = to_.dim[d];
     const axis_mask added = mask_of(t) & ~mask_of(f);
     const axis_mask dropped = mask_of(f) & ~mask_of(t);
-    found = (crossed_ >> static_cast<unsigned>(d)) == 1U && (grown_ | shrunk_) == 0 && (added == 0 || dropped == 0);
-    if (!found) return;
+    const bool alone = crossed_ >> static_cast<unsigned>(d) == 1U && (grown_ | shrunk_) == 0;
+    if (!alone || (added != 0 && dropped != 0)) return false;
     const std::uint32_t longer = added == 0 ? f : joined(f, list_of(added).code());
     const std::uint32_t arranged = joined(t, axis_list::from_code(f).without(mask_of(t)).code());
-    found = same_parts(task_.mesh, task_.shape.size[d], longer, arranged);
-    if (!found) return;
+    if (!same_parts(task_.mesh, task_.shape.size[d], longer, arranged)) return false;
     now_.dim[d] = longer;
     if (added != 0) emit(collective::local_slice, added, group_size(task_.mesh, added));
     const sharding before = std::bit_cast<sharding>(now_);
@@ -248,6 +240,30 @@ class direct_reshard {
     shrunk_ = dropped == 0 ? 0 : crossed_;
     gather_rest();
     optimal = even_ && (task_.latency == 0 || collectives == 1);
+    return true;
+  }
+
+  /// What always works: carry out the sum, gather whatever is in the way, slice. Only there to be undercut.
+  constexpr void gather_and_slice() {
+    now_ = std::bit_cast<placement_codes>(task_.from);
+    if (pending_ != 0) {
+      now_.unreduced = to_.unreduced;
+      emit(collective::all_reduce, pending_, group_size(task_.mesh, pending_));
+    }
+    axis_mask kept = 0;
+    for (int d = 0; d < task_.shape.rank; ++d) {
+      const std::uint32_t f = now_.dim[d];
+      unsigned common = length_of(f);
+      while (first_of(f, common) != first_of(to_.dim[d], common)) --common;
+      now_.dim[d] = first_of(f, common);
+      kept |= mask_of(now_.dim[d]);
+      const axis_mask axes = mask_of(f) & ~mask_of(now_.dim[d]);
+      if (axes != 0) emit(collective::all_gather, axes, group_size(task_.mesh, axes));
+    }
+    axis_mask added = 0;
+    for (int d = 0; d < task_.shape.rank; ++d) added |= mask_of(to_.dim[d]);
+    now_ = to_;
+    if ((added & ~kept) != 0) emit(collective::local_slice, added & ~kept, group_size(task_.mesh, added & ~kept));
   }
 
   const reshard_task& task_;

@@ -15,6 +15,8 @@ namespace espalier::detail {
 /// the set of axes with pending sums.
 class reshard_search {
  public:
+  bool gave_up = false;
+
   constexpr explicit reshard_search(const reshard_task& task)
       : task_(task),
         total_(task.shape.elements() * task.element),
@@ -27,12 +29,16 @@ class reshard_search {
     summed_devices_ = task_.mesh.parts(axes_ & ~target_.unreduced);
   }
 
-  /// The cheapest plan of all that cost less than `limit`; an empty one if there is none.
+  /// The cheapest plan of all that cost less than `limit`; an empty one if there is none, or it is too far to find.
   [[nodiscard]] constexpr reshard_plan run(std::int64_t limit) {
     limit_ = limit;
     paid_ = -1;  // being at the start costs nothing, and offer() charges one for what it takes to be a slice
     offer(start_, task_.from.tiled(), collective::local_slice, 0, 0);
     while (!heap_.empty()) {
+      if (nodes_.size() >= patience) {
+        gave_up = true;
+        break;
+      }
       const entry next = pop();
       if (nodes_[next.node].cost != next.cost || nodes_[next.node].closed) continue;
       nodes_[next.node].closed = true;
@@ -66,9 +72,9 @@ class reshard_search {
   };
 
   static constexpr std::uint32_t buckets = 512;
-  // Beyond this many placements (no tensor on a mesh of four axes has them) the search follows the bound alone: it
-  // soon ends, with a plan that need not be the cheapest.
-  static constexpr int patience = 20000;
+  // A search that has come to so many placements gives up. Those that end well on a mesh of up to four axes stay far
+  // below it, and a constant evaluation could not go much further.
+  static constexpr int patience = 3000;
 
   [[nodiscard]] static constexpr std::uint32_t bucket_of(const placement_codes& s) {
     const std::uint64_t mixed =
@@ -154,7 +160,7 @@ class reshard_search {
       id = nodes_.push_back(reached);
       bucket_[bucket] = id + 1;
     }
-    push({nodes_.size() < patience ? cost + bound : bound, cost, id});
+    push({cost + bound, cost, id});
   }
 
   constexpr void expand(int id) {
@@ -289,5 +295,35 @@ class reshard_search {
   list<node> nodes_;
   list<entry> heap_;
 };
+
+/// The same for where the whole search gave up: what both placements have in common stays where it is, and only the
+/// other axes are searched over. Nested splits make that a task of its own, on one chunk of the common split.
+[[nodiscard]] constexpr reshard_plan search_difference(const reshard_task& task, std::int64_t limit) {
+  reshard_task rest = task;
+  const auto from = std::bit_cast<placement_codes>(task.from);
+  const auto to = std::bit_cast<placement_codes>(task.to);
+  placement_codes common = from;
+  axis_mask moving = from.unreduced & ~to.unreduced;
+  for (int d = 0; d < task.shape.rank; ++d) {
+    unsigned length = length_of(from.dim[d]);
+    while (first_of(from.dim[d], length) != first_of(to.dim[d], length)) --length;
+    const axis_list shared = axis_list::from_code(first_of(from.dim[d], length));
+    common.dim[d] = shared.code();
+    rest.shape.size[d] = local_extent(task.mesh, task.shape.size[d], shared);
+    rest.from.dim[d] = axis_list::from_code(without_first(from.dim[d], length));
+    rest.to.dim[d] = axis_list::from_code(without_first(to.dim[d], length));
+    moving |= rest.from.dim[d].mask() | rest.to.dim[d].mask();
+  }
+  for (int axis = 0; axis < task.mesh.rank; ++axis) {
+    if (!has_axis(moving, axis)) rest.mesh.size[axis] = 1;
+  }
+  reshard_plan plan = reshard_search(rest).run(limit);
+  for (int i = 0; i < plan.count; ++i) {
+    auto after = std::bit_cast<placement_codes>(plan.step[i].after);
+    for (int d = 0; d < task.shape.rank; ++d) after.dim[d] = joined(common.dim[d], after.dim[d]);
+    plan.step[i].after = std::bit_cast<sharding>(after);
+  }
+  return plan;
+}
 
 }  // namespace espalier::detail

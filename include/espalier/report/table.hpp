@@ -33,7 +33,8 @@ namespace espalier::report {
   const std::uint64_t magnitude = value < 0 ? 0 - static_cast<std::uint64_t>(value) : static_cast<std::uint64_t>(value);
   std::string text = std::to_string(magnitude);
   for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
-  return value < 0 ? "-" + text : text;
+  if (value < 0) text.insert(text.begin(), '-');
+  return text;
 }
 
 }  // namespace espalier::report

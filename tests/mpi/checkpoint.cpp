@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+// ranks: 4
+
+#include <espalier/io/checkpoint.hpp>
+#include <support/mpi_require.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+
+#include <unistd.h>
+
+namespace {
+
+using namespace espalier;
+
+struct data : axis<"data", 2> {};
+struct model : axis<"model", 2> {};
+using weight = f32<6, 5>;
+
+template <class Leaf> struct tree {
+  BOOST_HANA_DEFINE_STRUCT(tree, (leaf<Leaf, weight>, split), (leaf<Leaf, weight>, copied));
+};
+
+tree<arrays> make(const world& where) {
+  sharding both = sharding::whole(2);
+  both.dim[0] = axis_list(1);
+  both.dim[1] = axis_list(0);
+  sharding copies = sharding::whole(2);
+  copies.dim[1] = axis_list(1);
+  return {sharded_array<weight>(where, both), sharded_array<weight>(where, copies)};
+}
+
+void fill(const tree<arrays>& t, float factor) {
+  t.split.for_each([=](float& e, std::int64_t index) { e = factor * static_cast<float>(index); });
+  t.copied.for_each([=](float& e, std::int64_t index) { e = factor * static_cast<float>(index) + 0.5F; });
+}
+int wrong(const tree<arrays>& t, float factor) {
+  int count = 0;
+  t.split.for_each([&](const float& e, std::int64_t index) { count += e != factor * static_cast<float>(index); });
+  t.copied.for_each(
+      [&](const float& e, std::int64_t index) { count += e != factor * static_cast<float>(index) + 0.5F; });
+  return count;
+}
+
+TEST_CASE("ranks write one checkpoint and restore it; a failure of one is everybody's") {
+  char name[] = "checkpoint";
+  char* arguments[] = {&name[0], nullptr};
+  int count = 1;
+  char** values = &arguments[0];
+  world where(count, values, mesh<data, model>{});
+  // One name on all ranks, and another for each run at the same time.
+  std::int64_t job = 0;
+  together(where, [&] { job = static_cast<std::int64_t>(::getppid()); });
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("espalier_mpi_" + std::to_string(job) + ".safetensors");
+
+  const tree<arrays> saved = make(where);
+  fill(saved, 2);
+  save_checkpoint(where, saved, file, {{"step", "3"}});
+  fill(saved, -1);
+  CHECK(load_checkpoint(where, saved, file).at("step") == "3");
+  REQUIRE_ALL(MPI_COMM_WORLD, wrong(saved, 2) == 0);
+
+  world alone(mesh<>::value);
+  const tree<arrays> whole{sharded_array<weight>(alone, sharding::whole(2)),
+                           sharded_array<weight>(alone, sharding::whole(2))};
+  (void)load_checkpoint(alone, whole, file);
+  REQUIRE_ALL(MPI_COMM_WORLD, wrong(whole, 2) == 0);
+
+  std::string text;
+  try {
+    together(where, [&] {
+      if (where.device(0) == 2) throw std::runtime_error("no disk here");
+    });
+  } catch (const known_to_all_ranks&) { text = "told"; }
+  REQUIRE_ALL(MPI_COMM_WORLD, text == "told");
+  text.clear();
+  try {
+    save_checkpoint(where, saved, file / "not_a_folder");
+  } catch (const error_on_all_ranks& error) { text = error.what(); }
+  REQUIRE_ALL(MPI_COMM_WORLD, text.find("not_a_folder") != std::string::npos);
+  if (where.is_root()) std::filesystem::remove(file);
+}
+
+}  // namespace

@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+
+#include <espalier/io/checkpoint.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include <unistd.h>
+
+namespace {
+
+using namespace espalier;
+using Catch::Matchers::Contains;
+
+struct data_2 : axis<"data", 2> {};
+struct model_2 : axis<"model", 2> {};
+struct data_4 : axis<"data", 4> {};
+struct model_1 : axis<"model", 1> {};
+using square = mesh<data_2, model_2>;
+using column = mesh<data_4, model_1>;
+
+template <class Leaf> struct dense {
+  BOOST_HANA_DEFINE_STRUCT(dense, (leaf<Leaf, f32<6, 5>>, weight), (leaf<Leaf, f64<5>>, bias));
+};
+template <class Leaf> struct two_layers {
+  BOOST_HANA_DEFINE_STRUCT(two_layers, (dense<Leaf>, first), (dense<stacked<Leaf, 3>>, others),
+                           (leaf<Leaf, i32<>>, step));
+};
+template <class Leaf> struct another_model {
+  BOOST_HANA_DEFINE_STRUCT(another_model, (dense<Leaf>, first), (leaf<Leaf, f32<>>, step));
+};
+
+/// Dimension d of every array over axis `axes[d]` of the mesh; -1: not split.
+template <template <class> class Tree> Tree<arrays> place(const world& where, const std::vector<int>& axes) {
+  Tree<arrays> tree;
+  detail::for_each_leaf(tree, [&](auto& array) {
+    using tensor = typename std::remove_cvref_t<decltype(array)>::tensor;
+    sharding placement = sharding::whole(tensor::rank);
+    for (int d = 0; d < tensor::rank && d < static_cast<int>(axes.size()); ++d) {
+      if (axes[static_cast<std::size_t>(d)] >= 0) placement.dim[d] = axis_list(axes[static_cast<std::size_t>(d)]);
+    }
+    array = std::remove_cvref_t<decltype(array)>(where, placement);
+  });
+  return tree;
+}
+
+template <class Tree> void fill(const Tree& tree, double first) {
+  double leaf_value = first;
+  detail::for_each_leaf(tree, [&](const auto& array) {
+    using element = typename std::remove_cvref_t<decltype(array)>::value_type;
+    array.for_each(
+        [&](element& e, std::int64_t index) { e = static_cast<element>(leaf_value + 3 * static_cast<double>(index)); });
+    leaf_value += 1000;
+  });
+}
+
+/// How many elements of the tree on this world's devices are not what `fill(tree, first)` makes them.
+template <class Tree> std::int64_t wrong(const Tree& tree, double first) {
+  std::int64_t count = 0;
+  double leaf_value = first;
+  detail::for_each_leaf(tree, [&](const auto& array) {
+    using element = typename std::remove_cvref_t<decltype(array)>::value_type;
+    array.for_each([&](const element& e, std::int64_t index) {
+      if (e != static_cast<element>(leaf_value + 3 * static_cast<double>(index))) ++count;
+    });
+    leaf_value += 1000;
+  });
+  return count;
+}
+
+/// A folder of its own, gone at the end.
+struct scratch {
+  std::filesystem::path folder;
+  scratch() {
+    std::string name = (std::filesystem::temp_directory_path() / "espalier_XXXXXX").string();
+    REQUIRE(::mkdtemp(name.data()) != nullptr);
+    folder = name;
+  }
+  scratch(const scratch&) = delete;
+  scratch& operator=(const scratch&) = delete;
+  ~scratch() { std::filesystem::remove_all(folder); }
+};
+
+TEST_CASE("a checkpoint written on one mesh is restored on others") {
+  const scratch place_for_files;
+  const std::filesystem::path file = place_for_files.folder / "model.safetensors";
+  world four(square::value);
+  const auto saved = place<two_layers>(four, {0, 1});  // 5 over 2 devices and 3 over 2: uneven
+  fill(saved, 1);
+  save_checkpoint(four, saved, file, {{"step", "7"}});
+
+  SECTION("on the same mesh, laid out otherwise") {
+    const auto loaded = place<two_layers>(four, {-1, 0});
+    CHECK(load_checkpoint(four, loaded, file).at("step") == "7");
+    CHECK(wrong(loaded, 1) == 0);
+  }
+  SECTION("on a mesh of another shape") {
+    world other(column::value);
+    const auto loaded = place<two_layers>(other, {-1, 0});
+    (void)load_checkpoint(other, loaded, file);
+    CHECK(wrong(loaded, 1) == 0);
+  }
+  SECTION("on one device, and back") {
+    world one(mesh<>::value);
+    const auto loaded = place<two_layers>(one, {});
+    (void)load_checkpoint(one, loaded, file);
+    CHECK(wrong(loaded, 1) == 0);
+    save_checkpoint(one, loaded, file);
+    const auto back = place<two_layers>(four, {1, 0});
+    (void)load_checkpoint(four, back, file);
+    CHECK(wrong(back, 1) == 0);
+  }
+  SECTION("the names are the members'") {
+    const io::safetensors_reader reader(file);
+    REQUIRE(reader.tensors().size() == 5);
+    REQUIRE(reader.find("others.weight") != nullptr);
+    CHECK(reader.find("others.weight")->shape == std::vector<std::int64_t>{3, 6, 5});
+    CHECK(reader.find("first.bias")->type == dtype::f64);
+    CHECK(reader.find("step")->shape.empty());
+  }
+  CHECK(std::distance(std::filesystem::directory_iterator(place_for_files.folder), {}) == 1);
+}
+
+TEST_CASE("a file that does not fit is refused before anything changes") {
+  const scratch place_for_files;
+  const std::filesystem::path file = place_for_files.folder / "model.safetensors";
+  world four(square::value);
+  const auto tree = place<two_layers>(four, {0, 1});
+  fill(tree, 1);
+  save_checkpoint(four, tree, file);
+  fill(tree, 50);
+
+  SECTION("truncated") {
+    for (const std::int64_t missing : {1, 40, 900}) {
+      const auto size = static_cast<std::int64_t>(std::filesystem::file_size(file));
+      std::filesystem::resize_file(file, static_cast<std::uintmax_t>(size - missing));
+      CHECK_THROWS_AS(load_checkpoint(four, tree, file), io::checkpoint_error);
+    }
+  }
+  SECTION("not a checkpoint") {
+    std::ofstream(file) << "step,loss\n1,2.5\n";
+    CHECK_THROWS_AS(load_checkpoint(four, tree, file), io::checkpoint_error);
+  }
+  SECTION("of another model") {
+    const auto other = place<another_model>(four, {1});
+    fill(other, 9);
+    CHECK_THROWS_WITH(load_checkpoint(four, other, file),
+                      Contains("another model") && Contains("others.weight") && Contains("step"));
+    CHECK(wrong(other, 9) == 0);
+  }
+  SECTION("absent") { CHECK_THROWS_AS(load_checkpoint(four, tree, file.string() + "x"), io::checkpoint_error); }
+  CHECK(wrong(tree, 50) == 0);
+}
+
+TEST_CASE("a checkpoint that cannot be written leaves the old one") {
+  const scratch place_for_files;
+  const std::filesystem::path file = place_for_files.folder / "model.safetensors";
+  world four(square::value);
+  const auto tree = place<two_layers>(four, {0, 1});
+  fill(tree, 1);
+  save_checkpoint(four, tree, file);
+  two_layers<arrays> unmade;
+  CHECK_THROWS_WITH(save_checkpoint(four, unmade, file), Contains("first.weight is empty"));
+  CHECK_THROWS_AS(save_checkpoint(four, tree, place_for_files.folder / "absent" / "x"), io::checkpoint_error);
+  fill(tree, 3);
+  (void)load_checkpoint(four, tree, file);
+  CHECK(wrong(tree, 1) == 0);
+}
+
+}  // namespace
