@@ -6,6 +6,7 @@
 #include <espalier/config.hpp>
 #include <espalier/mesh/mesh.hpp>
 #include <espalier/ops/ops.hpp>
+#include <espalier/program/budget.hpp>
 #include <espalier/program/program.hpp>
 #include <espalier/shape/tensor.hpp>
 #include <espalier/sharding/annotation.hpp>

@@ -35,6 +35,21 @@ concept Failed = std::derived_from<T, detail::failure_tag>;
 
 namespace detail {
 
+/// A reason as a value: the address of its `id`. `reason_of(reason_at<address>{})` gives the type back.
+struct reason_id {};
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wnon-template-friend"
+#endif
+template <const reason_id* Id> struct reason_at { friend constexpr auto reason_of(reason_at); };
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+template <class Reason> struct noted_reason {
+  static constexpr reason_id id{};
+  friend constexpr auto reason_of(reason_at<&noted_reason::id>) { return failed<Reason>{}; }
+};
+
 /// The first mistake among the arguments of an op.
 template <class First, class... Rest> constexpr auto first_failure(const First& first, const Rest&... rest) {
   if constexpr (Failed<First>) {

@@ -9,8 +9,7 @@ struct source_line {
   const char* file = "";
   int line = 0;
 
-  [[nodiscard]] static constexpr source_line current(const char* file = __builtin_FILE(),
-                                                     int line = __builtin_LINE()) {
+  [[nodiscard]] static constexpr source_line current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     return {file, line};
   }
 };

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/diagnostics/failure.hpp>
 #include <espalier/graph/graph.hpp>
 #include <espalier/graph/op.hpp>
 
@@ -27,6 +28,16 @@ class builder {
   bool line_is_pinned = false;
   /// The first op that was to be differentiated and has no rule, or -1.
   int without_gradient = -1;
+  /// The first mistake whose type could not travel on, and where it was made.
+  const detail::reason_id* mistake = nullptr;
+  source_line mistake_where;
+
+  /// Notes a mistake by value: where a tensor was replaced by one, as in `h = shard<...>(h)`, nothing else is left.
+  template <class Reason> constexpr void note(const failed<Reason>& made) {
+    if (mistake != nullptr) return;
+    mistake = &detail::noted_reason<Reason>::id;
+    mistake_where = made.where;
+  }
 
   constexpr void at(source_line line) {
     if (!line_is_pinned) where = line;

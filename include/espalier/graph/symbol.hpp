@@ -35,6 +35,11 @@ template <class Mesh, TensorType Type> struct symbol : detail::symbol_tag {
   constexpr symbol(const symbol& other, const char* file = __builtin_FILE(), int line = __builtin_LINE())
       : detail::symbol_tag(), owner(other.owner), id(other.id), seen{file, line} {}
   constexpr symbol& operator=(const symbol& other) = default;
+  /// `h = shard<...>(h)` with a mistake in it: the type of h says no more, so the mistake is noted by value.
+  template <class Reason> constexpr symbol& operator=(const failed<Reason>& mistake) {
+    owner->note(mistake);
+    return *this;
+  }
   constexpr ~symbol() = default;
 
   /// The extent of a dimension, in elements; negative dimensions count from the end.

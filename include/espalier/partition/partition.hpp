@@ -431,9 +431,11 @@ class partitioner {
     }
     const axis_list axes = list_of(involved);
     int choice[max_axes]{};
+    // What some tensor says is likely to be good: with its price as a limit, most others are soon too expensive.
+    for (int n = 0; n < axes.size(); ++n) choice[n] = first_factor(rule, said, axes[n]);
+    factor_axes best = assemble(rule, said, axes, choice);
+    double best_cost = price(id, rule, best, pending, -1);
     for (int n = 0; n < axes.size(); ++n) choice[n] = -1;
-    factor_axes best;
-    double best_cost = -1;
     for (;;) {
       const factor_axes candidate = assemble(rule, said, axes, choice);
       const double cost = price(id, rule, candidate, pending, best_cost);
@@ -452,6 +454,16 @@ class partitioner {
       if (n == axes.size()) break;
     }
     return best;
+  }
+
+  /// The factor that an axis splits in the first tensor that has it: the result, if it does.
+  [[nodiscard]] static constexpr int first_factor(const factor_rule& rule, const proposals& said, int axis) {
+    for (int t = 0; t < said.count; ++t) {
+      for (int f = 0; f < rule.count; ++f) {
+        if (rule.kind[f] != factor_kind::blocked && said.by[t].of[f].contains(axis)) return f;
+      }
+    }
+    return -1;
   }
 
   /// The axes given to each factor, in the order in which some tensor already has them.

@@ -77,8 +77,7 @@ inline constexpr int last_level = 3;
 /// One op's step of completion. `Of` and `Cause` are arrays over all values.
 class propagation_step {
  public:
-  constexpr propagation_step(const mesh_shape& mesh, graph_view g, sharding* of, int* cause, int* changed_in,
-                             int sweep)
+  constexpr propagation_step(const mesh_shape& mesh, graph_view g, sharding* of, int* cause, int* changed_in, int sweep)
       : mesh_(mesh), g_(g), of_(of), cause_(cause), changed_in_(changed_in), sweep_(sweep) {}
 
   /// Updates the result (forward) or the operands (backward) of instruction `id`; true if something changed.
@@ -278,8 +277,8 @@ namespace detail {
     const int tensor = root[i.operand[0]];
     root[id] = tensor;
     const int before = annotated_by[tensor];
-    if (before >= 0 && !detail::compatible(g.annotations[g[before].annotation].placement,
-                                           g.annotations[i.annotation].placement)) {
+    if (before >= 0 &&
+        !detail::compatible(g.annotations[g[before].annotation].placement, g.annotations[i.annotation].placement)) {
       return {before, id};
     }
     annotated_by[tensor] = id;

@@ -354,10 +354,13 @@ template <class Function> struct value_and_grad_function {
     const auto loss = function(argument, rest...);
     using loss_type = std::remove_cv_t<decltype(loss)>;
     if constexpr (Failed<loss_type>) {
-      return value_and_gradient<loss_type, loss_type>{loss, loss};
+      // The gradient keeps its type, so that what the caller does with its leaves compiles.
+      owner_of(wanted)->note(loss);
+      return value_and_gradient<loss_type, Wanted>{loss, wanted};
     } else if constexpr (loss_type::rank != 0 || !is_floating(loss_type::type)) {
       using reason = failed<why::loss_is_not_scalar<typename loss_type::tensor>>;
-      return value_and_gradient<reason, reason>{reason(where), reason(where)};
+      owner_of(wanted)->note(reason(where));
+      return value_and_gradient<reason, Wanted>{reason(where), wanted};
     } else {
       builder& b = *loss.owner;
       list<int> ids;

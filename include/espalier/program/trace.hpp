@@ -148,6 +148,9 @@ struct traced {
   source_line failure;
   int without_gradient = -1;
   source_line without_gradient_line;
+  /// A mistake that was noted by value (see `builder::note`), and where.
+  const detail::reason_id* mistake = nullptr;
+  source_line mistake_where;
 };
 
 namespace detail {
@@ -183,6 +186,8 @@ template <class Mesh, class Function, class... Arguments> constexpr traced trace
   argument_pack<Mesh, Arguments...> pack(b, index);
   const out_type out = pack.call(Function{});
   traced result;
+  result.mistake = b.mistake;
+  result.mistake_where = b.mistake_where;
   if constexpr (!std::is_void_v<typename failure_in<out_type>::type>) {
     result.failure = failure_line(out);
   } else if constexpr (returns_tensors<out_type>()) {

@@ -220,6 +220,8 @@ template <class Function, class... Arguments> [[nodiscard]] constexpr auto expla
 template <class Mesh, class Function, class... Arguments> struct trace_findings {
   struct content {
     source_line failure;
+    const reason_id* mistake = nullptr;
+    source_line mistake_where;
     bool gradient_is_missing = false;
     const char* without_gradient = "";
     source_line without_gradient_line;
@@ -228,6 +230,8 @@ template <class Mesh, class Function, class... Arguments> struct trace_findings 
     const traced t = trace<Mesh, Function, Arguments...>();
     content c;
     c.failure = t.failure;
+    c.mistake = t.mistake;
+    c.mistake_where = t.mistake_where;
     if (t.without_gradient >= 0) {
       c.gradient_is_missing = true;
       c.without_gradient = t.program.code[t.without_gradient].op->name;
@@ -235,6 +239,9 @@ template <class Mesh, class Function, class... Arguments> struct trace_findings 
     }
     return c;
   }();
+  struct mistake_line {
+    static constexpr source_line value = trace_findings::value.mistake_where;
+  };
   struct failure_line {
     static constexpr source_line value = trace_findings::value.failure;
   };
@@ -343,6 +350,9 @@ template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexp
       return report<why::not_a_tensor<Function, result_type>, why::program>{};
     } else if constexpr (!requires { typename std::bool_constant<findings::value.gradient_is_missing>; }) {
       return reported_by_compiler{};
+    } else if constexpr (findings::value.mistake != nullptr) {
+      using noted = decltype(reason_of(reason_at<findings::value.mistake>{}));
+      return report<typename printed_reason<typename noted::reason>::type, spelled<typename findings::mistake_line>>{};
     } else if constexpr (findings::value.gradient_is_missing) {
       return report<why::op_without_gradient<typename spelled_text<typename findings::gradient_op, why::op>::type>,
                     spelled<typename findings::gradient_line>>{};

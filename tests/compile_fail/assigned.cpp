@@ -1,0 +1,65 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#include <espalier/program/program.hpp>
+
+#include <boost/hana/define_struct.hpp>
+
+/// Mistakes whose type cannot travel on: a tensor's variable is overwritten, or only the gradient is used.
+namespace ep = espalier;
+
+struct data : ep::axis<"data", 2> {};
+struct model : ep::axis<"model", 2> {};
+struct stage : ep::axis<"stage", 2> {};
+using mesh = ep::mesh<data, model>;
+
+template <class Leaf> struct layer {
+  BOOST_HANA_DEFINE_STRUCT(layer, (ep::leaf<Leaf, ep::f32<256, 1024>>, weight), (ep::leaf<Leaf, ep::f32<1024>>, bias));
+};
+
+struct train {
+  constexpr auto operator()(auto p, auto x) const {
+    const auto loss_of = [&](auto q) {
+      auto h = ep::relu(ep::einsum<"bm,mh->bh">(x, q.weight) + q.bias);
+#if defined(CASE_assigned)
+      h = ep::shard<data, stage>(h);  // assigned
+#else
+      h = ep::shard<data, model>(h);
+#endif
+#if defined(CASE_gradient_only)
+      return ep::mean(ep::sum<2>(h));  // gradient_only
+#elif defined(CASE_loss)
+      return h;
+#else
+      return ep::mean(h);
+#endif
+    };
+    const auto [loss, gradient] = ep::value_and_grad(loss_of)(p);  // loss
+    auto next = p;
+    next.weight = p.weight - 0.1 * gradient.weight;
+#if defined(CASE_leaf)
+    next.bias = p.bias - 0.1 * ep::reshape<4, 255>(gradient.bias);  // leaf
+#else
+    next.bias = p.bias - 0.1 * gradient.bias;
+#endif
+    return next;
+  }
+};
+
+// clang-format off
+// first(CASE_assigned): annotation: this axis does not belong to the program's mesh
+// expect(CASE_assigned): unknown_mesh_axis<espalier::mesh<data, model>, data, stage>
+// expect(CASE_assigned): line<24>
+// user_line(CASE_assigned): step::flops
+// budget(CASE_assigned): 5 16
+// first(CASE_gradient_only): the tensor has no dimension of this number
+// expect(CASE_gradient_only): line<29>
+// user_line(CASE_gradient_only): step::flops
+// first(CASE_loss): value_and_grad: the function must return one floating-point scalar
+// expect(CASE_loss): line<36>
+// user_line(CASE_loss): step::flops
+// first(CASE_leaf): reshape: the new shape holds another number of elements
+// expect(CASE_leaf): line<40>
+// user_line(CASE_leaf): step::flops
+// clang-format on
+using step = ep::program<mesh, train, layer<ep::spec>, ep::f32<64, 256>>;
+constexpr auto work = step::flops();
