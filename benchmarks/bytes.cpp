@@ -66,9 +66,9 @@ constexpr std::int64_t all_reduced(std::int64_t elements, std::int64_t n) { retu
 /// (Megatron-LM section 3: query, key, value, up by columns, output and down by rows, both vocabulary tables by words.)
 std::vector<need> needs_over_data() {
   constexpr std::int64_t w = config::width, v = config::vocabulary, h = config::hidden, parts = model::size;
-  constexpr std::int64_t norms = 2 * w * 2;                                // gain and bias, two norms: whole
+  constexpr std::int64_t norms = 2 * w * 2;                                  // gain and bias, two norms: whole
   constexpr std::int64_t attention = 4 * w * w / parts + 3 * w / parts + w;  // the output's bias is whole
-  constexpr std::int64_t mlp = 2 * w * h / parts + h / parts + w;          // so is that of `down`
+  constexpr std::int64_t mlp = 2 * w * h / parts + h / parts + w;            // so is that of `down`
   const auto reduced = [](std::int64_t elements) { return all_reduced(elements, data::size); };
   return {{"gradients of the blocks", reduced(config::layers * (norms + attention + mlp))},
           {"gradients of token table and head", reduced(2 * v * w / parts)},
@@ -145,7 +145,8 @@ void list_collectives() {
                 axes_name(static_cast<axis_mask>(g[id].attribute[0])).c_str(),
                 static_cast<long long>(detail::repetitions(g, id)),
                 static_cast<long long>(step_program::sent_bytes_of(id, 0)), file, g[id].where.line);
-    for (int d = 0; d < g[id].shape.rank; ++d) std::printf("%s%lld", d > 0 ? ", " : "", static_cast<long long>(g[id].shape[d]));
+    for (int d = 0; d < g[id].shape.rank; ++d)
+      std::printf("%s%lld", d > 0 ? ", " : "", static_cast<long long>(g[id].shape[d]));
     std::printf("]\n");
   }
 }
@@ -196,10 +197,12 @@ int main(int argc, char** argv) {
     }
   }
   for (const axis_mask axes : {along_data, along_model, along_data | along_model}) {
-    const std::vector<need> needs =
-        axes == along_data ? needs_over_data() : axes == along_model ? needs_over_model() : std::vector<need>{};
+    const std::vector<need> needs = axes == along_data    ? needs_over_data()
+                                    : axes == along_model ? needs_over_model()
+                                                          : std::vector<need>{};
     for (const need& n : needs) {
-      std::printf("  needed over %s: %9lld B  %s\n", axes_name(axes).c_str(), static_cast<long long>(n.bytes), n.what.c_str());
+      std::printf("  needed over %s: %9lld B  %s\n", axes_name(axes).c_str(), static_cast<long long>(n.bytes),
+                  n.what.c_str());
     }
     const std::int64_t least = sum_of(needs);
     if (total[axes] != least) {

@@ -45,11 +45,11 @@ void step_vs_blas(std::string_view row, int argc, char** argv) {
   // Where other programs disturb the clock, the processor's time says more; with several threads waiting counts too.
   std::printf("by processor time: %.3f of the product's rate\n",
               facts.flops / median(step_work) / (2.0 * n * n * n / median(product_work)));
-  std::printf("%.1f million parameters, %lld tokens, %.1f GFLOP (%.1f without the embedding tables), %.1f ms a step, "
-              "%d traced instructions, %d as planned, loss %.6f\n",
-              static_cast<double>(facts.parameters) * 1e-6, static_cast<long long>(facts.tokens), facts.flops * 1e-9,
-              facts.multiplied_flops * 1e-9, step_seconds * 1e3, facts.traced_instructions, facts.instructions,
-              step->loss());
+  std::printf(
+      "%.1f million parameters, %lld tokens, %.1f GFLOP (%.1f without the embedding tables), %.1f ms a step, "
+      "%d traced instructions, %d as planned, loss %.6f\n",
+      static_cast<double>(facts.parameters) * 1e-6, static_cast<long long>(facts.tokens), facts.flops * 1e-9,
+      facts.multiplied_flops * 1e-9, step_seconds * 1e3, facts.traced_instructions, facts.instructions, step->loss());
   report(row, "ours", facts.flops / step_seconds * 1e-9, "GFLOP/s");
   report(row, "sgemm 2048^3 " + std::string(blas_kernels()), 2.0 * n * n * n / product_seconds * 1e-9, "GFLOP/s");
 }
@@ -100,7 +100,8 @@ int main(int argc, char** argv) {
   } else if (row == "steps_of_small_gpt") {
     only_steps(argc, argv, small_gpt_mesh(), &make_small_gpt);
   } else {
-    std::fprintf(stderr, "usage: %s gpt_step_vs_blas_1t | small_gpt_vs_torch_1t | small_gpt_ddp_vs_torch_ddp\n", argv[0]);
+    std::fprintf(stderr, "usage: %s gpt_step_vs_blas_1t | small_gpt_vs_torch_1t | small_gpt_ddp_vs_torch_ddp\n",
+                 argv[0]);
     return EXIT_FAILURE;
   }
 }

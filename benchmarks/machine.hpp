@@ -34,8 +34,7 @@ inline double now() {
 }
 
 /// Seconds that one call of `body` takes.
-template <class Body>
-double seconds(Body&& body) {
+template <class Body> double seconds(Body&& body) {
   const double begin = now();
   body();
   return now() - begin;
@@ -56,8 +55,7 @@ struct repeats {
 };
 
 /// Median seconds of a call of `body`.
-template <class Body>
-double median_seconds(Body&& body, repeats how = {}) {
+template <class Body> double median_seconds(Body&& body, repeats how = {}) {
   for (int i = 0; i < how.warm_up; ++i) body();
   std::vector<double> samples;
   for (int i = 0; i < how.measured; ++i) samples.push_back(seconds(body));
@@ -66,8 +64,7 @@ double median_seconds(Body&& body, repeats how = {}) {
 
 /// Median seconds of each of several bodies, measured in turn (A B A B ...), so that a machine that slows down for a
 /// while slows all of them down.
-template <class... Bodies>
-std::array<double, sizeof...(Bodies)> interleaved_seconds(repeats how, Bodies&&... bodies) {
+template <class... Bodies> std::array<double, sizeof...(Bodies)> interleaved_seconds(repeats how, Bodies&&... bodies) {
   std::array<std::vector<double>, sizeof...(Bodies)> samples;
   for (int i = -how.warm_up; i < how.measured; ++i) {
     std::size_t which = 0;
@@ -84,10 +81,7 @@ std::array<double, sizeof...(Bodies)> interleaved_seconds(repeats how, Bodies&&.
 }
 
 /// Keeps the compiler from dropping the computation of `value`.
-template <class T>
-void keep(const T& value) {
-  asm volatile("" : : "r"(&value) : "memory");
-}
+template <class T> void keep(const T& value) { asm volatile("" : : "r"(&value) : "memory"); }
 
 /// Sets the number of threads of OpenMP loops and of the CBLAS.
 inline void set_threads([[maybe_unused]] int threads) {
@@ -122,8 +116,7 @@ inline void multiply(std::size_t n, const double* a, const double* b, double* c)
 
 /// GFLOP/s of the CBLAS's n x n x n product on `threads` threads: the ceiling of whatever is made of matrix products.
 /// @pre n > 0 && threads > 0
-template <class T>
-double matmul_rate(std::size_t n, int threads, repeats how = {2, 7}) {
+template <class T> double matmul_rate(std::size_t n, int threads, repeats how = {2, 7}) {
   static_assert(std::is_same_v<T, float> || std::is_same_v<T, double>, "a CBLAS multiplies float or double");
   set_threads(threads);
   std::vector<T> a(n * n), b(n * n), c(n * n);
@@ -179,9 +172,10 @@ inline stream_rates stream_bandwidth(int threads, std::size_t bytes = std::size_
 /// `row` is a name in benchmarks/floors.json, or matches a pattern there. `more`: further members of the JSON object.
 inline void report(std::string_view row, std::string_view what, double value, std::string_view unit,
                    std::string_view more = "") {
-  std::printf("{\"row\": \"%.*s\", \"what\": \"%.*s\", \"value\": %.9g, \"unit\": \"%.*s\"%s%.*s}\n", static_cast<int>(row.size()),
-              row.data(), static_cast<int>(what.size()), what.data(), value, static_cast<int>(unit.size()), unit.data(),
-              more.empty() ? "" : ", ", static_cast<int>(more.size()), more.data());
+  std::printf("{\"row\": \"%.*s\", \"what\": \"%.*s\", \"value\": %.9g, \"unit\": \"%.*s\"%s%.*s}\n",
+              static_cast<int>(row.size()), row.data(), static_cast<int>(what.size()), what.data(), value,
+              static_cast<int>(unit.size()), unit.data(), more.empty() ? "" : ", ", static_cast<int>(more.size()),
+              more.data());
   std::fflush(stdout);
 }
 

@@ -211,12 +211,12 @@ int main(int argc, char** argv) {
     for (int s = 0; s < 3; ++s) step->run(s);
     const auto peak = static_cast<double>(facts.peak_bytes);
     const auto resident = static_cast<double>(status_bytes("VmHWM"));
-    std::printf("resident at most %.1f MB, %.1f MB when main began; peak_bytes_per_device %.1f MB: arguments %.1f, "
-                "results %.1f, arena %.1f; kernels' scratch %.1f MB\n",
-                resident / megabyte, static_cast<double>(before) / megabyte, peak / megabyte,
-                static_cast<double>(facts.argument_bytes) / megabyte, static_cast<double>(facts.result_bytes) / megabyte,
-                static_cast<double>(facts.arena_bytes) / megabyte,
-                static_cast<double>(tables.kernel_scratch_bytes) / megabyte);
+    std::printf(
+        "resident at most %.1f MB, %.1f MB when main began; peak_bytes_per_device %.1f MB: arguments %.1f, "
+        "results %.1f, arena %.1f; kernels' scratch %.1f MB\n",
+        resident / megabyte, static_cast<double>(before) / megabyte, peak / megabyte,
+        static_cast<double>(facts.argument_bytes) / megabyte, static_cast<double>(facts.result_bytes) / megabyte,
+        static_cast<double>(facts.arena_bytes) / megabyte, static_cast<double>(tables.kernel_scratch_bytes) / megabyte);
     report(row, "ours", (resident - peak) / megabyte, "MB");
   } else {
     std::fprintf(stderr, "usage: %s peak_memory_{arena,vs_bound,process}\n", argv[0]);

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 
-// A long program: the gradient of LAYERS transformer blocks that share their parameters, without a scan. Run, it prints
-// how many instructions it has.
+// A long program: the gradient of LAYERS transformer blocks that share their parameters and of TAIL hyperbolic
+// tangents, without a scan. Run, it prints how many instructions it has.
 
 #include "../../examples/gpt/model.hpp"
 
@@ -11,6 +11,11 @@
 #include <cstdio>
 
 namespace ep = espalier;
+
+#if !defined(LAYERS)
+#define LAYERS 3
+#define TAIL 8
+#endif
 
 struct data : ep::axis<"data", 2> {};
 struct model : ep::axis<"model", 2> {};
@@ -23,6 +28,7 @@ struct deep_loss {
   constexpr auto operator()(const auto& parameters, const auto& x) const {
     auto y = layout::residual(x);
     for (int layer = 0; layer < LAYERS; ++layer) y = gpt::transformer_block<layout>{}(y, parameters);
+    for (int more = 0; more < TAIL; ++more) y = ep::tanh(y);
     return ep::mean(y * y);
   }
 };

@@ -85,10 +85,11 @@ void kernels_of_one(const std::string& row) {
   }
   without->run(0);
   with->run(0);
-  std::printf("kernels and fused chains in order: %zu on a mesh of one device, %zu unpartitioned, %zu the same; arenas "
-              "%lld and %lld bytes; losses %.9g and %.9g\n",
-              found.size(), wanted.size(), equal, static_cast<long long>(with->facts().arena_bytes),
-              static_cast<long long>(without->facts().arena_bytes), with->loss(), without->loss());
+  std::printf(
+      "kernels and fused chains in order: %zu on a mesh of one device, %zu unpartitioned, %zu the same; arenas "
+      "%lld and %lld bytes; losses %.9g and %.9g\n",
+      found.size(), wanted.size(), equal, static_cast<long long>(with->facts().arena_bytes),
+      static_cast<long long>(without->facts().arena_bytes), with->loss(), without->loss());
   // What is missing on either side counts as a difference.
   report(row, "ours", static_cast<double>(equal), "count");
   report(row, "unpartitioned", static_cast<double>(std::max(wanted.size(), found.size())), "count");
@@ -103,8 +104,8 @@ void two_devices(const std::string& row) {
   const auto whole = make_small_gpt(one);
   int a = 0;
   int b = 0;
-  const auto [split_seconds, whole_seconds] =
-      interleaved_seconds(how, [&] { split->run(a++); }, [&] { whole->run(b++); });
+  const auto [split_seconds, whole_seconds] = interleaved_seconds(
+      how, [&] { split->run(a++); }, [&] { whole->run(b++); });
   std::printf("losses %.6f and %.6f\n", split->loss(), whole->loss());
   report(row, "ours", split_seconds * 1e3, "ms");
   report(row, "one device, " + std::to_string(one.threads_per_device()) + " threads", whole_seconds * 1e3, "ms");

@@ -25,8 +25,8 @@ SOURCES = ROOT / "benchmarks" / "compile_time"
 COMPILERS = [c for c in ["g++-12", "clang++-14", "clang++-19"] if shutil.which(c)]
 MESHES = [(2, 2), (16, 16), (64, 32)]
 CLANG_DEFAULT_STEPS = 1 << 20
-# Layers of unrolled.cpp that give at least 500 and 5,000 traced instructions; it says how many it has when it runs.
-LAYERS_FOR = {500: 4, 5000: 40}
+# Layers and tail of unrolled.cpp that give 500 and 5,000 traced instructions; it says how many it has when it runs.
+LENGTHS = {500: ["-DLAYERS=3", "-DTAIL=8"], 5000: ["-DLAYERS=34", "-DTAIL=1"]}
 LARGE_PROGRAMS = {"clang": ["-fconstexpr-steps=200000000", "-fbracket-depth=4096"],
                   "g++": ["-fconstexpr-ops-limit=2000000000", "-fconstexpr-loop-limit=16777216"]}
 
@@ -147,7 +147,7 @@ def constexpr_steps(_folder):
 
 def long_programs(folder):
     source = SOURCES / "unrolled.cpp"
-    for size, layers in LAYERS_FOR.items():
+    for size, length in LENGTHS.items():
         for compiler in COMPILERS:
             family = "clang" if compiler.startswith("clang") else "g++"
             cases = {"default": []} if size == 500 else {"large_programs": LARGE_PROGRAMS[family]}
@@ -157,7 +157,7 @@ def long_programs(folder):
                 program = folder / "unrolled"
                 row = f"compile_long/{size}_instructions/{compiler}/{name}"
                 try:
-                    taken, megabytes = compile_once(compiler, source, "-O2", "-pthread", f"-DLAYERS={layers}", "-o", program, *flags)
+                    taken, megabytes = compile_once(compiler, source, "-O2", "-pthread", *length, "-o", program, *flags)
                 except Failed as failure:
                     say(str(failure))
                     report(row, float("inf"), "s")

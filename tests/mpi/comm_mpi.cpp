@@ -22,14 +22,11 @@ using seconds = std::chrono::duration<double>;
 const context instruction{"%7 all_gather", "model.cpp", 56};
 
 /// Runs a check and fails on all ranks together: a rank that goes on alone would wait for the others.
-template <class Check>
-void on_all_ranks(Check check) {
+template <class Check> void on_all_ranks(Check check) {
   std::string problem;
   try {
     check();
-  } catch (const std::exception& error) {
-    problem = error.what();
-  }
+  } catch (const std::exception& error) { problem = error.what(); }
   int failed = problem.empty() ? 0 : 1;
   MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   INFO("ranks that failed: " << failed << "; here: " << problem);
@@ -106,17 +103,13 @@ TEST_CASE("an expired MPI wait names the ranks, the instruction and its line", "
     std::string text;
     try {
       device.barrier();
-    } catch (const comm_error& error) {
-      text = error.what();
-    }
+    } catch (const comm_error& error) { text = error.what(); }
     const std::string awaited = " waited 0.2 s in barrier for rank " + std::to_string(late) + "\n";
     comm_checks::expect(text.find(awaited) != std::string::npos, text);
     comm_checks::expect(text.find("instruction: %7 all_gather (model.cpp:56)") != std::string::npos, text);
     try {
       device.barrier();
-    } catch (const comm_error& error) {
-      text = error.what();
-    }
+    } catch (const comm_error& error) { text = error.what(); }
     comm_checks::expect(text.find("earlier operation") != std::string::npos, text);
   });
 }

@@ -230,9 +230,7 @@ struct spmd_program {
   spmd_outcome outcome;
   try {
     outcome = interpret_spmd(program.mesh, code, arguments);
-  } catch (const std::exception& e) {
-    return e.what();
-  }
+  } catch (const std::exception& e) { return e.what(); }
   for (std::size_t r = 0; r < expected.size(); ++r) {
     double scale = 1;
     for (const double x : expected[r].data) scale = std::max(scale, std::abs(x));

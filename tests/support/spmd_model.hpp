@@ -4,6 +4,8 @@
 
 #include <support/spmd_check.hpp>
 
+#include <catch2/catch.hpp>
+
 #include <initializer_list>
 #include <string>
 #include <utility>
@@ -37,9 +39,7 @@ class model {
     return emit::einsum(b, x, term[0], y, term[1], term[2]);
   }
   int unary(const op_info& op, int x) { return b.append(op, b[x].type, b[x].shape, x); }
-  int relu(int x) {
-    return emit::keep_where(b, emit::compare(b, ops::less, emit::constant_like(b, x, 0), x), x);
-  }
+  int relu(int x) { return emit::keep_where(b, emit::compare(b, ops::less, emit::constant_like(b, x, 0), x), x); }
   int add(int x, int y) { return emit::add(b, x, emit::broadcast_to(b, y, b[x].shape)); }
   int multiply(int x, int y) { return emit::multiply(b, x, emit::broadcast_to(b, y, b[x].shape)); }
   int sum(int x, std::int64_t dims) { return emit::reduce_sum(b, x, dims); }
@@ -91,5 +91,18 @@ class model {
   random_source random_{7};
   int results_ = 0;
 };
+
+/// Partitions for a mesh of these sizes, runs, and requires what one device computes.
+[[nodiscard]] inline spmd_program run_on(const std::vector<int>& sizes, const model& m) {
+  const spmd_program program = partitioned_program(mesh_of(sizes), m.b.result());
+  const std::string fault = fault_of(program, interpret(m.b.result(), m.arguments), m.arguments);
+  if (!fault.empty()) INFO(program.text());
+  CAPTURE(sizes, program.summary());
+  REQUIRE(fault == "");
+  return program;
+}
+
+inline constexpr axis_mask x_axis = 1;
+inline constexpr axis_mask y_axis = 2;
 
 }  // namespace espalier::test

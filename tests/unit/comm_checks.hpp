@@ -36,8 +36,7 @@ inline std::uint32_t hash(std::uint32_t a, std::uint32_t b, std::uint32_t c) {
 }
 
 /// Element `at` of `rank`'s source: sums of such floats depend on their order.
-template <class T>
-T value(int rank, index at, std::uint32_t seed) {
+template <class T> T value(int rank, index at, std::uint32_t seed) {
   const std::uint32_t bits = hash(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(at), seed);
   if constexpr (std::is_same_v<T, bool>) {
     return (bits & 1U) != 0;
@@ -63,8 +62,7 @@ template <class T> struct wide { using type = T; };
 template <> struct wide<bfloat16> { using type = float; };
 template <> struct wide<std::int32_t> { using type = std::uint32_t; };
 
-template <class T>
-T reduced(const std::vector<T>& values, reduction kind) {
+template <class T> T reduced(const std::vector<T>& values, reduction kind) {
   using sum_type = typename wide<T>::type;
   if (kind == reduction::max || kind == reduction::min) {
     T best = values[0];
@@ -161,8 +159,7 @@ inline block box_between(int from, int to, index slot, std::uint32_t seed, bool 
 }
 
 /// Calls `visit(source index, target index)` for each element of the box.
-template <class Visit>
-void each_element(const block& box, Visit visit) {
+template <class Visit> void each_element(const block& box, Visit visit) {
   for (index a = 0; a < box.extent[0]; ++a) {
     for (index b = 0; b < box.extent[1]; ++b) {
       for (index c = 0; c < box.extent[2]; ++c) {
@@ -184,8 +181,7 @@ inline transfer exchange_among(const transfer_group& group, std::uint32_t seed, 
   const int me = group.members[static_cast<std::size_t>(group.self)];
   for (std::size_t k = 0; k < group.members.size(); ++k) {
     const int other = group.members[k];
-    moves.outgoing.push_back(
-        espalier::comm::collapsed(box_between(me, other, group.self, seed, contiguous, me)));
+    moves.outgoing.push_back(espalier::comm::collapsed(box_between(me, other, group.self, seed, contiguous, me)));
     moves.incoming.push_back(
         espalier::comm::collapsed(box_between(other, me, static_cast<index>(k), seed, contiguous, other)));
     if (seed % 2 == 0) {  // boxes need not be collapsed
@@ -196,14 +192,12 @@ inline transfer exchange_among(const transfer_group& group, std::uint32_t seed, 
   return moves;
 }
 
-template <class C>
-index counted(const C& communicator, int channel) {
+template <class C> index counted(const C& communicator, int channel) {
   const auto counters = communicator.counters();
   return static_cast<std::size_t>(channel) < counters.size() ? counters[static_cast<std::size_t>(channel)] : 0;
 }
 
-template <class T, class C>
-void check_exchange(C& communicator, dtype type) {
+template <class T, class C> void check_exchange(C& communicator, dtype type) {
   for (std::uint32_t seed = 0; seed < 8; ++seed) {
     for (const auto& groups : groupings(communicator.size())) {
       const transfer_group group = group_of(groups, communicator.rank(), static_cast<int>(seed % 3));
@@ -249,8 +243,7 @@ inline transfer reduce_among(const transfer_group& group, std::uint32_t seed, bo
   return moves;
 }
 
-template <class T, class C>
-void check_reduce_exchange(C& communicator, dtype type, reduction kind) {
+template <class T, class C> void check_reduce_exchange(C& communicator, dtype type, reduction kind) {
   using stored = std::conditional_t<std::is_same_v<T, bool>, flag, T>;
   for (std::uint32_t seed = 0; seed < 6; ++seed) {
     for (const auto& groups : groupings(communicator.size())) {
@@ -295,8 +288,7 @@ void check_reduce_exchange(C& communicator, dtype type, reduction kind) {
   }
 }
 
-template <class T>
-auto all_reduced(const std::vector<int>& members, index count, reduction kind, std::uint32_t seed) {
+template <class T> auto all_reduced(const std::vector<int>& members, index count, reduction kind, std::uint32_t seed) {
   auto expected = filled<T>(0, count, seed);
   for (index i = 0; i < count; ++i) {
     T element{};
@@ -316,8 +308,7 @@ auto all_reduced(const std::vector<int>& members, index count, reduction kind, s
   return expected;
 }
 
-template <class T, class C>
-void check_all_reduce(C& communicator, dtype type, reduction kind) {
+template <class T, class C> void check_all_reduce(C& communicator, dtype type, reduction kind) {
   std::uint32_t seed = 7;
   for (const index count : {0, 1, 2, 3, 7, 64, 1000, 9001}) {
     for (const auto& groups : groupings(communicator.size())) {
@@ -344,8 +335,7 @@ void check_all_reduce(C& communicator, dtype type, reduction kind) {
   }
 }
 
-template <class C>
-void check_barrier_and_broadcast(C& communicator) {
+template <class C> void check_barrier_and_broadcast(C& communicator) {
   for (int root = 0; root < communicator.size(); ++root) {
     communicator.barrier();
     for (const index count : {0, 1, 5000}) {
@@ -357,8 +347,7 @@ void check_barrier_and_broadcast(C& communicator) {
 }
 
 /// Calls `check(T{}, dtype)` for each element type.
-template <class Check>
-void for_each_dtype(Check check) {
+template <class Check> void for_each_dtype(Check check) {
   check(float{}, dtype::f32);
   check(double{}, dtype::f64);
   check(bfloat16{}, dtype::bf16);
@@ -368,8 +357,7 @@ void for_each_dtype(Check check) {
 
 inline constexpr reduction reductions[] = {reduction::sum, reduction::prod, reduction::max, reduction::min};
 
-template <class C>
-void check_reductions(C& communicator) {
+template <class C> void check_reductions(C& communicator) {
   for_each_dtype([&]<class T>(T, dtype type) {
     for (const reduction kind : reductions) {
       if (!espalier::comm::is_reducible(type, kind)) continue;
@@ -379,13 +367,11 @@ void check_reductions(C& communicator) {
   });
 }
 
-template <class C>
-void check_exchanges(C& communicator) {
+template <class C> void check_exchanges(C& communicator) {
   for_each_dtype([&]<class T>(T, dtype type) { check_exchange<T>(communicator, type); });
 }
 
-template <class C>
-void check_refuses_bool_sum(C& communicator) {
+template <class C> void check_refuses_bool_sum(C& communicator) {
   const transfer_group group = group_of(groupings(communicator.size())[0], communicator.rank(), 0);
   bool one[4] = {};
   try {

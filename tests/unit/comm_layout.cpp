@@ -49,9 +49,8 @@ TEST_CASE("a box copies, packs, unpacks and reduces the same elements, collapsed
     std::vector<int> source(comm_checks::source_size);
     std::iota(source.begin(), source.end(), 1);
     std::vector<int> expected(source.size(), -1);
-    each_element(plain, [&](auto s, auto t) {
-      expected[static_cast<std::size_t>(t)] = source[static_cast<std::size_t>(s)];
-    });
+    each_element(plain,
+                 [&](auto s, auto t) { expected[static_cast<std::size_t>(t)] = source[static_cast<std::size_t>(s)]; });
     for (const block& box : {plain, collapsed(plain)}) {
       REQUIRE(box.elements() == plain.elements());
       std::vector<int> target(source.size(), -1);

@@ -25,8 +25,8 @@ struct fuzz_case {
 };
 
 fuzz_case make_case(std::uint32_t seed) {
-  static const std::vector<std::vector<int>> meshes{{2},    {4},       {8},    {2, 2}, {2, 4}, {4, 2},
-                                                    {2, 2, 2}, {3}, {3, 2}, {1, 2}, {5}, {2, 3}};
+  static const std::vector<std::vector<int>> meshes{{2},       {4}, {8},    {2, 2}, {2, 4}, {4, 2},
+                                                    {2, 2, 2}, {3}, {3, 2}, {1, 2}, {5},    {2, 3}};
   static const std::vector<std::vector<std::int64_t>> sizes{
       {1, 2, 3, 4, 4, 6}, {2, 4, 8}, {4, 8}, {3, 5, 7}, {1, 2, 3, 4, 5, 6, 7, 8}};
   random_source random(seed);

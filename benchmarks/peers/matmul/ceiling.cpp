@@ -10,7 +10,8 @@
 int main(int argc, char** argv) {
   namespace bench = espalier::benchmarks;
   const int most = argc > 1 ? std::atoi(argv[1]) : 2;
-  std::fprintf(stderr, "OpenBLAS kernels: %.*s\n", static_cast<int>(bench::blas_kernels().size()), bench::blas_kernels().data());
+  std::fprintf(stderr, "OpenBLAS kernels: %.*s\n", static_cast<int>(bench::blas_kernels().size()),
+               bench::blas_kernels().data());
   for (int threads = 1; threads <= most; ++threads) {
     const std::string suffix = " " + std::to_string(threads) + (threads == 1 ? " thread" : " threads");
     bench::report("machine", "sgemm 2048" + suffix, bench::matmul_rate<float>(2048, threads), "GFLOP/s");

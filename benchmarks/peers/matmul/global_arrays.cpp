@@ -15,8 +15,7 @@ struct configuration {
   std::string name() const { return std::string("A ") + left + " B " + right + " C " + product; }
 };
 
-template <class T>
-int create(int n, char cut, const char* name) {
+template <class T> int create(int n, char cut, const char* name) {
   int dims[2] = {n, n};
   int chunk[2] = {cut == 'c' ? n : -1, cut == 'r' ? n : -1};
   char label[8];
@@ -25,8 +24,7 @@ int create(int n, char cut, const char* name) {
 }
 
 /// Calls `visit(element, i, j)` on every element this rank stores.
-template <class T, class Visit>
-void each_local(int array, Visit visit) {
+template <class T, class Visit> void each_local(int array, Visit visit) {
   int low[2], high[2], stride[1];
   NGA_Distribution(array, GA_Nodeid(), low, high);
   if (low[0] < 0 || high[0] < low[0]) return;
@@ -37,8 +35,7 @@ void each_local(int array, Visit visit) {
   NGA_Release_update(array, low, high);
 }
 
-template <class T>
-double measure(int n, const configuration& c, int repeats) {
+template <class T> double measure(int n, const configuration& c, int repeats) {
   const int a = create<T>(n, c.left, "A"), b = create<T>(n, c.right, "B"), product = create<T>(n, c.product, "C");
   each_local<T>(a, [](T& x, long i, long j) { x = peers::left<T>(i, j); });
   each_local<T>(b, [](T& x, long i, long j) { x = peers::right<T>(i, j); });
@@ -69,7 +66,8 @@ int main(int argc, char** argv) {
   GA_Initialize();
   MA_init(C_DBL, 8 << 20, 8 << 20);
   const auto request = peers::request::parse(argc, argv);
-  const std::vector<configuration> configurations{{'d', 'd', 'd'}, {'r', 'r', 'r'}, {'c', 'c', 'c'}, {'r', 'c', 'r'}, {'r', 'c', 'c'}};
+  const std::vector<configuration> configurations{
+      {'d', 'd', 'd'}, {'r', 'r', 'r'}, {'c', 'c', 'c'}, {'r', 'c', 'r'}, {'r', 'c', 'c'}};
   peers::report_best(request, "global arrays", configurations, [&](const configuration& c, int repeats) {
     return request.type == "f64" ? measure<double>(request.n, c, repeats) : measure<float>(request.n, c, repeats);
   });

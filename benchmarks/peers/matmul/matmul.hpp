@@ -20,7 +20,7 @@ struct request {
   int n = 2048;
   std::string type = "f32";
   int repeats = 5;
-  std::string only;  ///< measure this configuration only
+  std::string only;                   ///< measure this configuration only
   std::string row = "matmul_2ranks";  ///< name of the row in the line that is printed
 
   static request parse(int argc, char** argv) {
@@ -38,26 +38,18 @@ struct request {
 };
 
 /// Elements of the operands: small multiples of 1/8, so that products are exact and a mistake can't hide in rounding.
-template <class T>
-T left(long i, long j) {
-  return static_cast<T>((i * 7 + j * 3) % 11 - 5) / 8;
-}
-template <class T>
-T right(long i, long j) {
-  return static_cast<T>((i * 5 + j * 13) % 9 - 4) / 8;
-}
+template <class T> T left(long i, long j) { return static_cast<T>((i * 7 + j * 3) % 11 - 5) / 8; }
+template <class T> T right(long i, long j) { return static_cast<T>((i * 5 + j * 13) % 9 - 4) / 8; }
 
 /// Whether `value` is element (i, j) of the product of the two n x n operands.
-template <class T>
-bool right_product(T value, long i, long j, long n) {
+template <class T> bool right_product(T value, long i, long j, long n) {
   double sum = 0;
   for (long k = 0; k < n; ++k) sum += static_cast<double>(left<T>(i, k)) * right<T>(k, j);
   return std::abs(sum - value) <= 1e-5 * n;
 }
 
 /// Median seconds of `repeats` runs after one that warms up; a run lasts until the slower rank is done.
-template <class Body>
-double median_seconds(int repeats, Body body) {
+template <class Body> double median_seconds(int repeats, Body body) {
   body();
   std::vector<double> times;
   for (int r = 0; r < repeats; ++r) {
@@ -87,7 +79,8 @@ inline void require_on_all(bool good, const char* what) {
 /// Measures every configuration and prints each on stderr and the fastest, measured once more, as the JSON line.
 /// `measure(configuration, repeats)` gives median seconds and has checked the product.
 template <class Configuration, class Measure>
-void report_best(const request& r, const char* peer, const std::vector<Configuration>& configurations, Measure measure) {
+void report_best(const request& r, const char* peer, const std::vector<Configuration>& configurations,
+                 Measure measure) {
   int rank = 0, ranks = 1;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
@@ -96,7 +89,8 @@ void report_best(const request& r, const char* peer, const std::vector<Configura
   for (const auto& c : configurations) {
     if (!r.only.empty() && r.only != c.name()) continue;
     const double rate = gflops(r.n, measure(c, r.only.empty() ? 2 : r.repeats));
-    if (rank == 0) std::fprintf(stderr, "%s %s %d %s: %.1f GFLOP/s\n", peer, r.type.c_str(), r.n, c.name().c_str(), rate);
+    if (rank == 0)
+      std::fprintf(stderr, "%s %s %d %s: %.1f GFLOP/s\n", peer, r.type.c_str(), r.n, c.name().c_str(), rate);
     if (rate > best) best = rate, winner = &c;
   }
   if (winner == nullptr) {
@@ -107,8 +101,10 @@ void report_best(const request& r, const char* peer, const std::vector<Configura
   if (r.only.empty()) best = gflops(r.n, measure(*winner, r.repeats));
   MPI_Bcast(&best, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
   if (rank == 0)
-    std::printf("{\"row\": \"%s\", \"what\": \"%s\", \"value\": %.2f, \"unit\": \"GFLOP/s\", \"config\": \"%s\", \"ranks\": %d}\n",
-                r.row.c_str(), peer, best, winner->name().c_str(), ranks);
+    std::printf(
+        "{\"row\": \"%s\", \"what\": \"%s\", \"value\": %.2f, \"unit\": \"GFLOP/s\", \"config\": \"%s\", \"ranks\": "
+        "%d}\n",
+        r.row.c_str(), peer, best, winner->name().c_str(), ranks);
 }
 
 }  // namespace peers

@@ -11,22 +11,26 @@ void Cblacs_gridinit(int*, const char*, int, int);
 void Cblacs_gridinfo(int, int*, int*, int*, int*);
 void Cblacs_gridexit(int);
 int numroc_(const int*, const int*, const int*, const int*, const int*);
-void descinit_(int*, const int*, const int*, const int*, const int*, const int*, const int*, const int*, const int*, int*);
-void psgemm_(const char*, const char*, const int*, const int*, const int*, const float*, const float*, const int*, const int*,
-             const int*, const float*, const int*, const int*, const int*, const float*, float*, const int*, const int*, const int*);
-void pdgemm_(const char*, const char*, const int*, const int*, const int*, const double*, const double*, const int*, const int*,
-             const int*, const double*, const int*, const int*, const int*, const double*, double*, const int*, const int*, const int*);
+void descinit_(int*, const int*, const int*, const int*, const int*, const int*, const int*, const int*, const int*,
+               int*);
+void psgemm_(const char*, const char*, const int*, const int*, const int*, const float*, const float*, const int*,
+             const int*, const int*, const float*, const int*, const int*, const int*, const float*, float*, const int*,
+             const int*, const int*);
+void pdgemm_(const char*, const char*, const int*, const int*, const int*, const double*, const double*, const int*,
+             const int*, const int*, const double*, const int*, const int*, const int*, const double*, double*,
+             const int*, const int*, const int*);
 }
 
 namespace {
 
 struct configuration {
   int rows, columns, block;
-  std::string name() const { return std::to_string(rows) + "x" + std::to_string(columns) + " nb " + std::to_string(block); }
+  std::string name() const {
+    return std::to_string(rows) + "x" + std::to_string(columns) + " nb " + std::to_string(block);
+  }
 };
 
-template <class T>
-double measure(int n, const configuration& c, int repeats) {
+template <class T> double measure(int n, const configuration& c, int repeats) {
   int context = 0, rows = 0, columns = 0, row = 0, column = 0;
   Cblacs_get(-1, 0, &context);
   Cblacs_gridinit(&context, "Row", c.rows, c.columns);
@@ -49,9 +53,11 @@ double measure(int n, const configuration& c, int repeats) {
   const T unit = 1, nothing = 0;
   const auto multiply = [&] {
     if constexpr (std::is_same_v<T, float>)
-      psgemm_("N", "N", &n, &n, &n, &unit, a.data(), &one, &one, descriptor, b.data(), &one, &one, descriptor, &nothing, product.data(), &one, &one, descriptor);
+      psgemm_("N", "N", &n, &n, &n, &unit, a.data(), &one, &one, descriptor, b.data(), &one, &one, descriptor, &nothing,
+              product.data(), &one, &one, descriptor);
     else
-      pdgemm_("N", "N", &n, &n, &n, &unit, a.data(), &one, &one, descriptor, b.data(), &one, &one, descriptor, &nothing, product.data(), &one, &one, descriptor);
+      pdgemm_("N", "N", &n, &n, &n, &unit, a.data(), &one, &one, descriptor, b.data(), &one, &one, descriptor, &nothing,
+              product.data(), &one, &one, descriptor);
   };
   const double seconds = peers::median_seconds(repeats, multiply);
   bool good = true;

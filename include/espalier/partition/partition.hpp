@@ -11,8 +11,19 @@
 
 namespace espalier {
 
+/// What starting a collective costs, in bytes that could be sent meanwhile. It keeps a plan from sharing one all-reduce
+/// out over idle axes as three steps unless the tensor is large enough to gain by it.
+inline constexpr std::int64_t collective_latency = 16384;
+
 /// What partitioning found wrong.
-enum class partition_fault : std::uint8_t { nothing, op_without_rule, pending_sum_dropped };
+enum class partition_fault : std::uint8_t {
+  nothing,
+  op_without_rule,
+  /// A sum that was to stay pending meets an op that needs it whole.
+  pending_sum_dropped,
+  /// An annotation says that a sum is pending where none is.
+  no_sum_pending,
+};
 
 /// The program of one device, the same on all: every instruction works on local buffers, and communication is
 /// explicit. Every instruction's `annotation` is the layout its buffer is a part of.
@@ -29,7 +40,14 @@ namespace detail {
 class partitioner {
  public:
   constexpr partitioner(const mesh_shape& mesh, graph_view g, const factor_rule* rules, const sharding* of)
-      : mesh_(mesh), g_(g), rules_(rules), of_(of), readers_(g.size, 0), reader_(g.size, -1), value_(g.size, -1) {
+      : mesh_(mesh),
+        g_(g),
+        rules_(rules),
+        of_(of),
+        readers_(g.size, 0),
+        reader_(g.size, -1),
+        value_(g.size, -1),
+        unsettled_(g.size, -1) {
     for (int id = 0; id < g.size; ++id) {
       for (int k = 0; k < g[id].operand_count; ++k) {
         ++readers_[g[id].operand[k]];
@@ -45,6 +63,12 @@ class partitioner {
   }
 
   constexpr partitioned run() {
+    // A fifth more instructions is what collectives usually come to.
+    const int expected = g_.size + g_.size / 5;
+    out_.result().code.reserve(expected);
+    out_.result().annotations.reserve(expected);
+    origin_.reserve(expected);
+    next_variant_.reserve(expected);
     for (int id = 0; id < g_.size && fault_ == partition_fault::nothing; ++id) visit(id);
     if (hoisted_) arrange();
     return {static_cast<graph&&>(out_.result()), static_cast<list<int>&&>(origin_), fault_, fault_at_};
@@ -80,7 +104,8 @@ class partitioner {
   constexpr int reshard(int value, const sharding& wanted, reduction combine = reduction::sum) {
     if (const int made = found(value, wanted); made >= 0) return made;
     const layout from = layout_of(value);
-    const reshard_plan plan = plan_reshard(mesh_, from.shape, out_[value].type, from.placement, wanted);
+    const reshard_plan plan =
+        plan_reshard(mesh_, from.shape, out_[value].type, from.placement, wanted, collective_latency);
     int result = value;
     const int here = out_.loop;
     out_.loop = out_[value].loop;
@@ -115,8 +140,12 @@ class partitioner {
   constexpr int settled(int id) {
     const int value = value_[id];
     if (layout_of(value).placement.unreduced == of_[id].unreduced) return value;
-    value_[id] = reshard(value, of_[id]);
-    return value_[id];
+    return settle(id, of_[id]);
+  }
+  /// Carries out a pending sum for all later readers but those that ask for the terms.
+  constexpr int settle(int id, const sharding& reduced) {
+    unsettled_[id] = value_[id];
+    return value_[id] = reshard(value_[id], reduced);
   }
 
   constexpr void visit(int id) {
@@ -126,13 +155,30 @@ class partitioner {
     if (i.op == &ops::argument) {
       value_[id] = append(i, i.shape, of_[id]);
     } else if (i.op == &ops::shard || i.op == &ops::reshard || i.op == &ops::match) {
-      value_[id] = owned(id, reshard(value_[i.operand[0]], of_[id]));
+      value_[id] = visit_annotation(id);
     } else if (i.op == &ops::result) {
       visit_result(id);
     } else if (!visit_loop(id)) {
       visit_op(id);
     }
     if (i.label != nullptr && value_[id] >= 0) out_[value_[id]].label = i.label;
+  }
+
+  constexpr int visit_annotation(int id) {
+    const int operand = g_[id].operand[0];
+    int value = value_[operand];
+    if (of_[id].unreduced != 0) {
+      if (unsettled_[operand] >= 0 && in_scope(out_[unsettled_[operand]].loop)) value = unsettled_[operand];
+      if ((of_[id].unreduced & ~layout_of(value).placement.unreduced) != 0) {
+        fail(partition_fault::no_sum_pending, id);
+        return value;
+      }
+    }
+    // The sum may be wanted in yet another layout: whoever reads it says in which.
+    const axis_mask pending = layout_of(value).placement.unreduced;
+    const bool waits =
+        g_[id].op == &ops::match && pending != 0 && postpones(id, pending) && g_[reader_[id]].op != &ops::result;
+    return owned(id, waits ? value : reshard(value, of_[id]));
   }
 
   /// A loop collects what it computes itself: a value from outside becomes one of the loop.
@@ -214,7 +260,10 @@ class partitioner {
     made.operand[0] = settled(g_[id].operand[0]);
     sharding whole = layout_of(made.operand[0]).placement;
     if (!whole.dim[0].empty()) {
-      whole.dim[0] = axis_list{};
+      // Its slices have to be whole in this dimension: then they may as well be laid out as they are wanted.
+      const axis_mask pending = whole.unreduced;
+      whole = stacked(of_[id]);
+      whole.unreduced = pending;
       made.operand[0] = reshard(made.operand[0], whole);
     }
     sharding inner = whole;
@@ -252,6 +301,7 @@ class partitioner {
     }
     local.unreduced |= pending;
     int value = append(made, i.shape, local);
+    if (local.unreduced != 0) unsettled_[id] = value;
     if (local.unreduced != of_[id].unreduced && rule.combine != reduction::sum) {
       value = reshard(value, of_[id], rule.combine);
     } else if (local.unreduced == 0 || !postpones(id, local.unreduced)) {
@@ -284,13 +334,33 @@ class partitioner {
         fail(partition_fault::pending_sum_dropped, id);
         return 0;
       }
-      sharding reduced = of_[i.operand[k]];
-      reduced.unreduced = 0;
-      if (layout_of(value_[i.operand[k]]).placement.unreduced != 0) {
-        value_[i.operand[k]] = reshard(value_[i.operand[k]], reduced);
-      }
+      if (layout_of(value_[i.operand[k]]).placement.unreduced != 0) settle(i.operand[k], settled_for(id, k));
     }
     return 0;
+  }
+
+  /// Where a pending sum goes for its reader: to its own place, or, if nobody else wants it, straight to parts that
+  /// the reader works on.
+  [[nodiscard]] constexpr sharding settled_for(int id, int k) const {
+    const int operand = g_[id].operand[k];
+    sharding result = of_[operand];
+    if (readers_[operand] == 1) {
+      result = layout_of(value_[operand]).placement;
+      const factor_rule& rule = rules_[id];
+      factor_axes wanted;
+      for (int d = 0; d < of_[id].rank; ++d) {
+        if (!rule.result[d].empty()) read_dimension(mesh_, rule, rule.result[d], of_[id].dim[d], wanted);
+      }
+      for (int d = 0; d < result.rank; ++d) {
+        const factor_list factors = rule.operand[k][d];
+        if (factors.size() != 1 || rule.kind[factors[0]] != factor_kind::pass) continue;
+        const axis_list axes = wanted.of[factors[0]];
+        const axis_mask added = axes.mask() & ~result.dim[d].mask();
+        if (axes.starts_with(result.dim[d]) && (added & ~result.unreduced) == 0) result.dim[d] = axes;
+      }
+    }
+    result.unreduced = 0;
+    return result;
   }
 
   [[nodiscard]] constexpr bool may_keep(int id, axis_mask pending) const {
@@ -417,43 +487,87 @@ class partitioner {
   /// Otherwise every assignment of the axes involved to factors is priced: bytes to bring the operands there, bytes
   /// to bring the result to its layout, and the work that is left to each device.
   constexpr factor_axes search(int id, const factor_rule& rule, const proposals& said, axis_mask pending) {
+    assignment now;
     axis_mask involved = 0;
     std::uint32_t factors_of[max_axes]{};
     for (int t = 0; t < said.count; ++t) {
       for (int f = 0; f < rule.count; ++f) {
-        for (int n = 0; n < said.by[t].of[f].size(); ++n) {
-          const int axis = said.by[t].of[f][n];
-          if (has_axis(pending, axis)) continue;
-          involved |= bit_of(axis);
-          if (rule.kind[f] != factor_kind::blocked) factors_of[axis] |= 1U << static_cast<unsigned>(f);
-        }
+        const axis_list list = said.by[t].of[f];
+        if (list.empty()) continue;
+        involved |= list.mask() & ~pending;
+        if (rule.kind[f] == factor_kind::blocked) continue;
+        for (int n = 0; n < list.size(); ++n) factors_of[list[n]] |= 1U << static_cast<unsigned>(f);
       }
     }
-    const axis_list axes = list_of(involved);
-    int choice[max_axes]{};
+    // The axes of a dimension that has to be whole may split another one meanwhile, which moves less than gathering.
+    for (int axis = 0; axis < mesh_.rank; ++axis) {
+      if (!has_axis(involved, axis) || factors_of[axis] != 0) continue;
+      for (int f = 0; f < rule.count; ++f) {
+        const bool splits = rule.kind[f] == factor_kind::pass && rule.size[f] >= mesh_.size[axis];
+        if (splits) factors_of[axis] |= 1U << static_cast<unsigned>(f);
+      }
+    }
+    now.axes = list_of(involved);
+    now.count = now.axes.size();
+    note_factors(id, rule, now);
+    priced_.clear();
     // What some tensor says is likely to be good: with its price as a limit, most others are soon too expensive.
-    for (int n = 0; n < axes.size(); ++n) choice[n] = first_factor(rule, said, axes[n]);
-    factor_axes best = assemble(rule, said, axes, choice);
-    double best_cost = price(id, rule, best, pending, -1);
-    for (int n = 0; n < axes.size(); ++n) choice[n] = -1;
+    for (int n = 0; n < now.count; ++n) now.factor[n] = first_factor(rule, said, now.axes[n]);
+    factor_axes best = assemble(rule, said, now);
+    double best_cost = price(id, rule, best, now, pending, -1);
+    for (int n = 0; n < now.count; ++n) now.factor[n] = -1;
     for (;;) {
-      const factor_axes candidate = assemble(rule, said, axes, choice);
-      const double cost = price(id, rule, candidate, pending, best_cost);
+      const factor_axes candidate = assemble(rule, said, now);
+      const double cost = price(id, rule, candidate, now, pending, best_cost);
       if (cost >= 0) {
         best = candidate;
         best_cost = cost;
       }
       int n = 0;
-      for (; n < axes.size(); ++n) {
+      for (; n < now.count; ++n) {
+        int& factor = now.factor[n];
         do {
-          ++choice[n];
-        } while (choice[n] < rule.count && (factors_of[axes[n]] >> static_cast<unsigned>(choice[n]) & 1U) == 0);
-        if (choice[n] < rule.count) break;
-        choice[n] = -1;
+          ++factor;
+        } while (factor < rule.count && (factors_of[now.axes[n]] >> static_cast<unsigned>(factor) & 1U) == 0);
+        if (factor < rule.count) break;
+        factor = -1;
       }
-      if (n == axes.size()) break;
+      if (n == now.count) break;
     }
     return best;
+  }
+
+  /// Which factor each axis splits, or -1; and what each tensor (the operands, then the result) has to do with it.
+  struct assignment {
+    axis_list axes;
+    int count = 0;
+    int factor[max_axes]{};
+    bool compound = false;
+    std::uint32_t factors_of[max_operands + 1]{};
+  };
+  /// The price of one tensor under the part of an assignment that concerns it.
+  struct priced {
+    int tensor = 0;
+    std::uint32_t key = 0;
+    double cost = 0;
+  };
+
+  constexpr void note_factors(int id, const factor_rule& rule, assignment& now) const {
+    const instruction& i = g_[id];
+    const auto note = [&](const factor_list* dims, int rank, std::uint32_t& factors) {
+      for (int d = 0; d < rank; ++d) {
+        factors |= dims[d].mask();
+        now.compound = now.compound || dims[d].code() > 15U;
+      }
+    };
+    for (int k = 0; k < i.operand_count; ++k) {
+      note(rule.operand[k], g_.operand(id, k).shape.rank, now.factors_of[k]);
+    }
+    note(rule.result, i.shape.rank, now.factors_of[i.operand_count]);
+    // Along reduced factors the result is a pending sum.
+    for (int f = 0; f < rule.count; ++f) {
+      if (rule.kind[f] == factor_kind::reduce) now.factors_of[i.operand_count] |= 1U << static_cast<unsigned>(f);
+    }
   }
 
   /// The factor that an axis splits in the first tensor that has it: the result, if it does.
@@ -467,23 +581,28 @@ class partitioner {
   }
 
   /// The axes given to each factor, in the order in which some tensor already has them.
-  [[nodiscard]] constexpr factor_axes assemble(const factor_rule& rule, const proposals& said, axis_list axes,
-                                               const int* choice) const {
+  [[nodiscard]] static constexpr factor_axes assemble(const factor_rule& rule, const proposals& said,
+                                                      const assignment& now) {
     factor_axes result;
-    axis_mask given[max_factors]{};
-    for (int n = 0; n < axes.size(); ++n) {
-      if (choice[n] >= 0) given[choice[n]] |= bit_of(axes[n]);
+    axis_mask several = 0;
+    for (int n = 0; n < now.count; ++n) {
+      const int f = now.factor[n];
+      if (f < 0) continue;
+      if (!result.of[f].empty()) several |= 1U << static_cast<unsigned>(f);
+      result.of[f] = result.of[f].with(now.axes[n]);
     }
+    if (several == 0) return result;
     for (int f = 0; f < rule.count; ++f) {
-      if (given[f] == 0) continue;
+      if ((several >> static_cast<unsigned>(f) & 1U) == 0) continue;
+      const axis_mask given = result.of[f].mask();
       axis_list order;
       for (int t = 0; t < said.count; ++t) {
         const axis_list one = said.by[t].of[f];
         for (int n = 0; n < one.size(); ++n) {
-          if (has_axis(given[f], one[n]) && !order.contains(one[n])) order = order.with(one[n]);
+          if (has_axis(given, one[n]) && !order.contains(one[n])) order = order.with(one[n]);
         }
       }
-      result.of[f] = order;
+      result.of[f] = order.followed_by(result.of[f].without(order.mask()));
     }
     return result;
   }
@@ -491,38 +610,61 @@ class partitioner {
   /// Bytes of communication, plus the local work expressed in bytes: a device does about 40 operations in the time it
   /// takes to send one byte. Negative if a compound dimension cannot be split like this, or if it is not below `limit`
   /// (which is none when negative).
-  [[nodiscard]] constexpr double price(int id, const factor_rule& rule, const factor_axes& split, axis_mask pending,
-                                       double limit) const {
+  constexpr double price(int id, const factor_rule& rule, const factor_axes& split, const assignment& now,
+                         axis_mask pending, double limit) {
     const instruction& i = g_[id];
-    if (!is_faithful(id, rule, split)) return -1;
-    const auto too_much = [limit](double cost) { return limit >= 0 && cost >= limit; };
-    sharding local = required(rule.result, i.shape.rank, rule, split);
-    axis_mask all = pending;
-    for (int f = 0; f < rule.count; ++f) {
-      if (rule.kind[f] == factor_kind::reduce) local.unreduced |= split.of[f].mask();
-      all |= split.of[f].mask();
-    }
+    if (now.compound && !is_faithful(id, rule, split)) return -1;
+    axis_mask used = pending;
+    for (int n = 0; n < now.count; ++n) used |= now.factor[n] >= 0 ? bit_of(now.axes[n]) : 0;
     const double work = static_cast<double>(i.op->flops == nullptr ? 0 : i.op->flops({g_.code, id}));
-    double cost = work / static_cast<double>(mesh_.parts(all)) / 40.0;
-    for (int k = 0; k < i.operand_count && !too_much(cost); ++k) {
-      const int value = value_[i.operand[k]];
-      const layout& from = layout_of(value);
-      sharding wanted = required(rule.operand[k], from.shape.rank, rule, split);
-      wanted.unreduced = from.placement.unreduced;
-      if (found(value, wanted) < 0) cost += price_of_reshard(from.shape, out_[value].type, from.placement, wanted);
+    double cost = work / static_cast<double>(mesh_.parts(used)) / 40.0;
+    for (int t = 0; t <= i.operand_count; ++t) {
+      if (limit >= 0 && cost >= limit) return -1;
+      cost += price_of_tensor(id, rule, split, now, t);
     }
-    if (!too_much(cost)) {
-      sharding wanted = of_[id];
-      wanted.unreduced = 0;
-      cost += price_of_reshard(i.shape, i.type, local, wanted);
+    return limit >= 0 && cost >= limit ? -1 : cost;
+  }
+
+  /// Only the axes on its own factors matter to a tensor, so many assignments share its price.
+  constexpr double price_of_tensor(int id, const factor_rule& rule, const factor_axes& split, const assignment& now,
+                                   int t) {
+    std::uint32_t key = 0;
+    for (int n = 0; n < now.count; ++n) {
+      const int f = now.factor[n];
+      const bool concerned = f >= 0 && (now.factors_of[t] >> static_cast<unsigned>(f) & 1U) != 0;
+      key = key << 4U | static_cast<std::uint32_t>(concerned ? f + 1 : 0);
     }
-    return too_much(cost) ? -1 : cost;
+    for (const priced& known : priced_) {
+      if (known.key == key && known.tensor == t) return known.cost;
+    }
+    const double cost =
+        t < g_[id].operand_count ? price_of_operand(id, rule, split, t) : price_of_result(id, rule, split);
+    priced_.push_back({t, key, cost});
+    return cost;
+  }
+  [[nodiscard]] constexpr double price_of_operand(int id, const factor_rule& rule, const factor_axes& split,
+                                                  int k) const {
+    const int value = value_[g_[id].operand[k]];
+    const layout& from = layout_of(value);
+    sharding wanted = required(rule.operand[k], from.shape.rank, rule, split);
+    wanted.unreduced = from.placement.unreduced;
+    return found(value, wanted) >= 0 ? 0 : price_of_reshard(from.shape, out_[value].type, from.placement, wanted);
+  }
+  [[nodiscard]] constexpr double price_of_result(int id, const factor_rule& rule, const factor_axes& split) const {
+    const instruction& i = g_[id];
+    sharding made = required(rule.result, i.shape.rank, rule, split);
+    for (int f = 0; f < rule.count; ++f) {
+      if (rule.kind[f] == factor_kind::reduce) made.unreduced |= split.of[f].mask();
+    }
+    sharding wanted = of_[id];
+    wanted.unreduced = 0;
+    return price_of_reshard(i.shape, i.type, made, wanted);
   }
   /// Bytes, and of plans with equally many bytes the one with fewer steps.
   [[nodiscard]] constexpr double price_of_reshard(const extents& shape, dtype type, const sharding& from,
                                                   const sharding& to) const {
     if (from.same_layout(to)) return 0;
-    const reshard_plan plan = plan_reshard(mesh_, shape, type, from, to);
+    const reshard_plan plan = plan_reshard(mesh_, shape, type, from, to, collective_latency);
     return static_cast<double>(plan.bytes) + 0.01 * plan.count;
   }
 
@@ -557,7 +699,8 @@ class partitioner {
   constexpr void arrange() {
     const list<instruction> before = static_cast<list<instruction>&&>(out_.result().code);
     const int size = before.size();
-    arrangement a{before, list<int>(size + 1, -1), list<int>(size, -1), list<int>(size, -1), list<int>(size, -1), {}, {}};
+    arrangement a{before, list<int>(size + 1, -1), list<int>(size, -1), list<int>(size, -1), list<int>(size, -1), {},
+                  {}};
     for (int id = size - 1; id >= 0; --id) {
       const instruction& i = before[id];
       if (i.op == &ops::loop_end) a.end[i.operand[0]] = id;
@@ -616,8 +759,11 @@ class partitioner {
   list<int> readers_;
   list<int> reader_;
   list<int> value_;
+  /// Where a value is the outcome of a pending sum, that sum's terms.
+  list<int> unsettled_;
   list<int> next_variant_;
   list<variant> variants_;
+  list<priced> priced_;
   list<int> initial_;
   int first_initial_ = 0;
   builder out_;

@@ -16,7 +16,8 @@ namespace detail {
 /// Finds instructions that compute the same, by hashing: a comparison of all pairs would exhaust a constant evaluation.
 class common_subexpressions {
  public:
-  constexpr explicit common_subexpressions(graph_view g) : g_(g), number_(g.size, -1) {
+  constexpr explicit common_subexpressions(graph_view g, bool sources_too)
+      : g_(g), sources_too_(sources_too), number_(g.size, -1) {
     int slots = 16;
     while (slots < 2 * g.size) slots *= 2;
     table_.resize(slots, -1);
@@ -38,7 +39,8 @@ class common_subexpressions {
  private:
   /// What crosses the program's border, and what gives loops their structure, exists once for each time it was asked
   /// for; so does a copy, whose point is a buffer of its own.
-  [[nodiscard]] static constexpr bool may_merge(const op_info& op) {
+  [[nodiscard]] constexpr bool may_merge(const op_info& op) const {
+    if (!sources_too_ && (op.fuse == fusion::source || op.fuse == fusion::broadcast)) return false;
     return &op != &ops::argument && &op != &ops::result && &op != &ops::loop_begin && &op != &ops::loop_carry &&
            &op != &ops::loop_next && &op != &ops::loop_end && &op != &ops::loop_result && &op != &ops::copy;
   }
@@ -97,6 +99,7 @@ class common_subexpressions {
   }
 
   graph_view g_;
+  bool sources_too_;
   list<int> number_;
   list<int> table_;
   graph result_;
@@ -106,8 +109,10 @@ class common_subexpressions {
 
 /// The same program with instructions that compute the same from the same operands merged into the first of them.
 /// Only instructions of one loop are merged; arguments, results and the structure of loops stay.
-[[nodiscard]] constexpr graph merge_common_subexpressions(graph_view g) {
-  return detail::common_subexpressions(g).run();
+/// Without `sources_too`, constants, indices and broadcasts stay apart: before completion, one constant that two
+/// tensors share would carry the sharding of one to the other.
+[[nodiscard]] constexpr graph merge_common_subexpressions(graph_view g, bool sources_too = true) {
+  return detail::common_subexpressions(g, sources_too).run();
 }
 
 }  // namespace espalier

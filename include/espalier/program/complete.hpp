@@ -166,17 +166,15 @@ class propagation_step {
     return changed;
   }
 
-  /// Adds axes to a dimension as far as the tensor allows: open, not replicated there, not used by another dimension,
-  /// and not so many that a device would be left with nothing.
+  /// Adds axes to a dimension as far as the tensor allows: open, not replicated there, not used by another dimension.
   constexpr bool extend(int who, int d, axis_list wanted, int source) {
     sharding& s = of_[who];
     if (!s.is_open(d) || !wanted.starts_with(s.dim[d])) return false;
     const axis_mask taken = s.tiled() | s.replicated | s.unreduced;
     axis_list result = s.dim[d];
     for (int n = result.size(); n < wanted.size(); ++n) {
-      const axis_list more = result.with(wanted[n]);
-      if (has_axis(taken, wanted[n]) || mesh_.parts(more) > g_[who].shape[d]) break;
-      result = more;
+      if (has_axis(taken, wanted[n])) break;
+      result = result.with(wanted[n]);
     }
     if (result == s.dim[d]) return false;
     s.dim[d] = result;

@@ -25,8 +25,8 @@ template <class Mesh, class Function, class... Arguments> struct traced_graph {
 template <class Before> struct normalised_graph {
   static constexpr graph make() { return normalise(frozen<Before>::value); }
 };
-template <class Before> struct merged_graph {
-  static constexpr graph make() { return merge_common_subexpressions(frozen<Before>::value); }
+template <class Before, bool SourcesToo> struct merged_graph {
+  static constexpr graph make() { return merge_common_subexpressions(frozen<Before>::value, SourcesToo); }
 };
 
 template <int Size> struct rule_table {

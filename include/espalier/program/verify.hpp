@@ -307,7 +307,7 @@ template <class Mesh, class Source> [[nodiscard]] constexpr auto check_passes() 
     return report<why::op_without_rule<op_of_instruction<given::program, given::rules.missing>>,
                   place_of_instruction<given::program, given::rules.missing>>{};
   } else {
-    using parts = partitioned_graph<Mesh, merged_graph<Source>>;
+    using parts = partitioned_graph<Mesh, merged_graph<Source, false>>;
     using sums = unfounded_sum<Mesh, typename parts::from>;
     if constexpr (sums::at >= 0) {
       return report<why::not_a_pending_sum<typename annotation_words<Mesh, parts::from::program, sums::at>::type>,
