@@ -71,7 +71,7 @@ TEST_CASE("a Megatron MLP reduces once forward and once backward") {
     model m;
     const int x = m.argument({batch, width});
     const int w1 = m.argument({width, hidden}), w2 = m.argument({hidden, width});
-    const int h = m.shard(m.relu(m.einsum("bm,mh->bh", x, w1)), "_,x");
+    const int h = m.shard(m.relu(m.einsum("bm,mh->bh", x, w1)), "?,x");
     m.train(square_mean(m, m.einsum("bh,hm->bm", h, w2)), {x, w1, w2});
     for (const int n : {2, 4}) {
       const spmd_program program = run_on({n}, m);
@@ -81,8 +81,6 @@ TEST_CASE("a Megatron MLP reduces once forward and once backward") {
       CHECK(program.bytes(all_reduce) == 2 * all_reduce_bytes(batch * width, n));
     }
     // With data parallelism on the other axis: the loss and both weights' gradients.
-    const int rows = m.b.result().code[x].annotation;
-    CHECK(rows == -1);
     m.b[x].annotation = m.b.annotate(m.b[x].shape, sharding_of("y,_"));
     const spmd_program both = run_on({2, 2}, m);
     CAPTURE(both.summary());
@@ -200,7 +198,7 @@ struct transformer {
   std::vector<int> weights;
 
   explicit transformer(bool even) {
-    const std::int64_t batch = even ? 8 : 7, length = 24, width = even ? 16 : 13, heads = even ? 4 : 3, size = 4,
+    const std::int64_t batch = even ? 8 : 7, length = 24, width = even ? 16 : 13, heads = 4, size = 4,
                        hidden = even ? 32 : 27;
     input = m.argument({batch, length, width}, "x,_,y");
     for (int k = 0; k < 3; ++k) weights.push_back(m.argument({width, heads, size}, "x,y,_"));

@@ -48,10 +48,7 @@ template <int Size, int Annotations> constexpr fixed_graph<Size, Annotations> fr
   for (int i = 0; i < Size; ++i) result.code[i] = source.code[i];
   for (int i = 0; i < Annotations; ++i) {
     result.annotations[i] = source.annotations[i];
-    // g++ 12 cannot read array elements of class type in a constant if they were only value-initialised: write each.
-    for (int d = 0; d < max_rank; ++d) {
-      result.annotations[i].placement.dim[d] = axis_list::from_code(source.annotations[i].placement.dim[d].code());
-    }
+    detail::write_each(&result.annotations[i].placement.dim[0], max_rank);
   }
   return result;
 }

@@ -87,6 +87,18 @@ class axis_list {
   std::uint32_t code_ = 0;
 };
 
+namespace detail {
+
+/// g++ 12 cannot read an array element of class type in a constant if it was only value-initialised ("modification of
+/// ... is not a constant expression"). Whatever is kept in a constexpr variable has its lists written one by one.
+constexpr void write_each([[maybe_unused]] axis_list* lists, [[maybe_unused]] int count) {
+#if defined(__GNUC__) && !defined(__clang__)
+  for (int i = 0; i < count; ++i) lists[i] = axis_list::from_code(lists[i].code());
+#endif
+}
+
+}  // namespace detail
+
 [[nodiscard]] constexpr axis_mask bit_of(int axis) { return 1U << static_cast<unsigned>(axis); }
 [[nodiscard]] constexpr bool has_axis(axis_mask mask, int axis) { return (mask & bit_of(axis)) != 0; }
 

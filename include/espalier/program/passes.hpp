@@ -46,13 +46,18 @@ template <int Size> [[nodiscard]] constexpr rule_table<Size> rules_of(graph_view
   rule_table<Size> table;
   table.missing = first_without_rule(g);
   if (table.missing >= 0) return table;
-  for (int id = 0; id < Size; ++id) table.of[id] = g[id].op->factors({g.code, id});
+  for (int id = 0; id < Size; ++id) {
+    table.of[id] = g[id].op->factors({g.code, id});
+    write_each(&table.of[id].result[0], max_rank);
+    for (int k = 0; k < g[id].operand_count; ++k) write_each(&table.of[id].operand[k][0], max_rank);
+  }
   return table;
 }
 
 template <int Size> [[nodiscard]] constexpr completion<Size> started_completion(graph_view g) {
   completion<Size> state;
   start_completion(g, &state.of[0], &state.cause[0], &state.changed_in[0]);
+  for (sharding& one : state.of) write_each(&one.dim[0], max_rank);
   return state;
 }
 

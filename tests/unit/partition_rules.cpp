@@ -1,0 +1,309 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+
+#include <support/spmd_model.hpp>
+
+#include <catch2/catch.hpp>
+
+// What the partitioner makes of single ops whose tensors are placed in every way (the numbers are those of XLA's
+// partitioner tests as listed in GSPMD's reference): the collectives, and the same numbers as on one device.
+
+namespace {
+
+using namespace espalier;
+using namespace espalier::test;
+
+/// "all_gather(x), all_reduce(xy)": kinds and axes alone.
+std::string kinds_of(const spmd_program& program) {
+  static const std::string names = "xyzwstuv";
+  std::string text;
+  for (const collective_use& use : program.collectives) {
+    text += (text.empty() ? "" : ", ") + std::string(name_of(use.kind)) + "(";
+    for (int a = 0; a < max_axes; ++a) {
+      if (has_axis(use.axes, a)) text += names[static_cast<std::size_t>(a)];
+    }
+    text += ")";
+  }
+  return text;
+}
+
+TEST_CASE("an einsum's collectives follow from where its operands and result are") {
+  struct einsum_case {
+    const char* formula;
+    std::vector<std::int64_t> left, right;
+    const char* left_at;
+    const char* right_at;
+    const char* result_at;
+    std::vector<int> mesh;
+    const char* expected;
+  };
+  const std::vector<einsum_case> cases{
+      // 26, 27: batch
+      {"bij,bjk->bik", {4, 3, 5}, {4, 5, 2}, "x,_,_", "x,_,_", "x,_,_", {2}, ""},
+      {"bij,bjk->bik", {5, 3, 5}, {5, 5, 2}, "x,_,_", "_,_,_", "x,_,_", {2}, ""},
+      // 28: contracting dimensions, two of them: one joint reduction
+      {"ijkl,klm->ijm", {3, 4, 4, 6}, {4, 6, 5}, "_,_,x,y", "x,y,_", "_,_,_", {2, 2}, "all_reduce(xy)"},
+      {"ijkl,klm->ijm", {3, 4, 5, 7}, {5, 7, 5}, "_,_,x,y", "x,y,_", "_,_,_", {2, 2}, "all_reduce(xy)"},
+      // 29, 40: scattered, not reduced and sliced
+      {"ik,kj->ij", {8, 8}, {8, 6}, "_,x", "x,_", "x,_", {4}, "reduce_scatter(x)"},
+      {"ik,kj->ij", {7, 9}, {9, 6}, "_,x", "x,_", "_,x", {2}, "reduce_scatter(x)"},
+      // 30: not contracted
+      {"bik,bkj->bij", {3, 8, 4}, {3, 4, 4}, "_,x,_", "_,_,_", "_,x,_", {4}, ""},
+      // 31: both gathered along their rows and columns
+      {"ik,kj->ij", {8, 8}, {8, 8}, "x,y", "x,y", "x,y", {2, 2}, "all_gather(y), all_gather(x)"},
+      // 34
+      {"bik,bkj->bij", {4, 6, 4}, {4, 4, 6}, "x,y,_", "x,y,_", "x,y,_", {2, 2}, "all_gather(y)"},
+      // 36
+      {"bik,bkj->bij", {4, 6, 4}, {4, 4, 6}, "x,_,y", "x,_,y", "x,_,y", {2, 2}, "all_gather(y)"},
+      // 37: batch and contracting
+      {"bik,bkj->bij", {4, 6, 4}, {4, 4, 6}, "x,y,z", "x,z,_", "x,y,_", {2, 2, 2}, "all_reduce(z)"},
+      // 41: left pending
+      {"ik,kj->ij", {6, 8}, {8, 4}, "_,x", "x,_", "_,_!x", {2}, ""},
+      {"ik,kj->ij", {6, 8}, {8, 4}, "y,x", "x,_", "y,_!x", {2, 2}, ""},
+      // the worked example of section 4.4
+      {"ab,bc->ac", {8, 8}, {8, 8}, "x,_", "x,y", "x,y", {2, 2}, "all_gather(x)"},
+      // an outer product, on both its axes at once
+      {"i,j->ij", {5}, {7}, "x", "y", "x,y", {2, 2}, ""},
+  };
+  for (const einsum_case& c : cases) {
+    CAPTURE(c.formula, c.left_at, c.right_at, c.result_at, c.mesh);
+    model m;
+    random_source random(1);
+    const auto place = [&](const std::vector<std::int64_t>& sizes, const char* at) {
+      extents shape;
+      for (const std::int64_t size : sizes) shape.append(size);
+      const int id = emit::argument(m.b, dtype::f32, shape, static_cast<int>(m.arguments.size()));
+      m.b[id].annotation = m.b.annotate(shape, sharding_of(at));
+      m.arguments.push_back(random_tensor(random, shape));
+      return id;
+    };
+    const int left = place(c.left, c.left_at);
+    const int right = place(c.right, c.right_at);
+    const int made = m.shard(m.einsum(c.formula, left, right), c.result_at);
+    const bool pending = sharding_of(c.result_at).unreduced != 0;
+    if (!pending) m.result(made);
+    const int id = m.b.size();
+    if (pending) m.result(m.shard(m.unary(ops::negate, made), c.result_at));
+    CHECK(id > 0);
+    const spmd_program program = partitioned_program(mesh_of(c.mesh), m.b.result());
+    INFO(program.text());
+    // A result that leaves the program is whole: its reduction comes last.
+    std::string kinds = kinds_of(program);
+    if (pending) {
+      REQUIRE(kinds == "all_reduce(x)");
+      REQUIRE(program.parts.program.code[program.parts.program.code.size() - 1].op == &ops::result);
+      REQUIRE(communicates(program.parts.program.code[program.parts.program.code.size() - 2]));
+    } else {
+      REQUIRE(kinds == c.expected);
+    }
+    REQUIRE(fault_of(program, interpret(m.b.result(), m.arguments), m.arguments) == "");
+  }
+}
+
+TEST_CASE("a change of layout is one step where one will do") {
+  struct layout_case {
+    std::initializer_list<std::int64_t> shape;
+    const char* from;
+    const char* to;
+    std::vector<int> mesh;
+    const char* expected;
+  };
+  const std::vector<layout_case> cases{
+      {{4, 6}, "x,_", "_,_", {2}, "all_gather(x)"},                           // 1
+      {{8, 2}, "x,_", "_,x", {2}, "all_to_all(x)"},                           // 4
+      {{7, 31, 8}, "_,x,_", "x,_,_", {2}, "all_to_all(x)"},                   // 5
+      {{4, 4}, "x,y", "x,_", {2, 2}, "all_gather(y)"},                        // 8
+      {{4, 4}, "x,_", "x,y", {2, 2}, ""},                                     // 9
+      {{8, 8}, "_,x", "y,x", {2, 4}, ""},                                     // 11
+      {{8, 8}, "x,y", "y,x", {2, 2}, "collective_permute(xy)"},               // 17
+      {{19, 19}, "x,y", "y,x", {2, 2}, "collective_permute(xy)"},
+  };
+  for (const layout_case& c : cases) {
+    CAPTURE(c.from, c.to, c.mesh);
+    model m;
+    m.result(m.reshard(m.argument(c.shape, c.from), c.to));
+    m.b[m.b.size() - 1].annotation = -1;
+    const spmd_program program = run_on(c.mesh, m);
+    // The result itself is in the layout asked for: nothing more happens.
+    CHECK(kinds_of(program) == c.expected);
+  }
+}
+
+TEST_CASE("elementwise ops, sources, transpositions and broadcasts work where they are") {
+  for (const std::int64_t n : {8, 3}) {
+    model m;
+    const int a = m.argument({n, n}, "x,_"), b = m.argument({n, n});
+    const int sum = m.shard(m.add(a, b), "x,_");                                                 // 20
+    const int index = emit::iota(m.b, dtype::i32, extents_of({n, n}), 0);                        // 22
+    const int large = emit::select(m.b, emit::compare(m.b, ops::less, index, emit::constant_like(m.b, index, 2)), sum, a);
+    const int turned = m.shard(m.transpose(large, {1, 0}), "_,x");
+    const int wide = m.shard(emit::broadcast_along(m.b, b, extents_of({4, n, n}), 1), "y,x,_");  // 21
+    m.result(turned);
+    m.result(wide);
+    const spmd_program program = run_on({2, 2}, m);
+    CHECK(kinds_of(program) == "");
+  }
+}
+
+TEST_CASE("reductions fill padding with what changes nothing, integers too") {
+  for (const reduction kind : {reduction::sum, reduction::prod, reduction::max, reduction::min}) {
+    for (const std::int64_t n : {8, 5, 3}) {
+      for (const std::vector<int>& mesh : {std::vector<int>{2}, {4}, {8}, {2, 2}, {2, 4}}) {
+        CAPTURE(name_of(kind), n, mesh);
+        model m;
+        const int x = m.argument({n, 3, n}, mesh.size() > 1 ? "x,_,y" : "x,_,_");
+        const int whole = m.indices({n, 4}, 5, "x,_");
+        m.result(emit::reduce(m.b, kind, x, 7));    // 23
+        m.result(emit::reduce(m.b, kind, x, 5));
+        m.result(emit::reduce(m.b, kind, whole, 1));
+        m.result(emit::reduce(m.b, kind, x, 2));    // 24
+        const spmd_program program = run_on(mesh, m);
+        CHECK(program.count(collective::all_reduce) == static_cast<std::int64_t>(program.collectives.size()));
+        CHECK(program.collectives.size() == 3);
+      }
+    }
+  }
+}
+
+TEST_CASE("a table split by rows adds up lookups, and takes updates where they belong") {
+  for (const std::int64_t rows : {8, 17, 3}) {
+    for (const std::vector<int>& mesh : {std::vector<int>{2, 1}, {4, 1}, {2, 2}, {4, 2}}) {
+      CAPTURE(rows, mesh);
+      const axis_mask both = mesh[1] > 1 ? x_axis | y_axis : x_axis;
+      model m;
+      const int table = m.argument({rows, 6}, "xy,_");
+      const int index = m.indices({5}, static_cast<int>(rows) + 2);  // some outside of the table
+      m.result(emit::gather(m.b, table, index, 0));                   // 66
+      const spmd_program gather = run_on(mesh, m);
+      CHECK(gather.count(collective::all_reduce, both) == 1);
+      CHECK(gather.collectives.size() == 1);
+
+      model s;
+      const int updates = s.argument({5, 6});
+      const int at = s.indices({5}, static_cast<int>(rows) + 2);
+      s.result(s.shard(emit::scatter_add(s.b, extents_of({rows, 6}), at, updates, 0), "xy,_"));  // 68
+      const spmd_program scatter = run_on(mesh, s);
+      // Only the result, which nobody annotated, follows the annotation.
+      CHECK(kinds_of(scatter) == "");
+
+      model t;
+      const int terms = t.argument({8, 6}, "x,_");
+      const int some = t.indices({8}, static_cast<int>(rows), "x");
+      t.result(t.shard(emit::scatter_add(t.b, extents_of({rows, 6}), some, terms, 0), "_,_"));  // 69
+      const spmd_program index_split = run_on(mesh, t);
+      CHECK(kinds_of(index_split) == "all_reduce(x)");
+    }
+  }
+}
+
+TEST_CASE("lookups pass through columns and indices without communication") {
+  model m;
+  const int table = m.argument({9, 6}, "_,x");
+  const int index = m.indices({8, 3}, 9, "y,_");
+  m.result(emit::gather(m.b, table, index, 0));  // 65
+  CHECK(kinds_of(run_on({2, 2}, m)) == "");
+  CHECK(kinds_of(run_on({4, 2}, m)) == "");
+}
+
+TEST_CASE("what works on a whole dimension moves it to another one rather than gather it") {
+  // 60: joined along the split dimension
+  for (const std::int64_t n : {8, 7}) {
+    model m;
+    const int a = m.argument({n, 8}, "x,_"), b = m.argument({n + 4, 8}, "x,_");
+    const int parts[]{a, b};
+    m.result(m.shard(emit::concat(m.b, &parts[0], 2, 0), "x,_"));
+    const spmd_program program = run_on({4}, m);
+    CAPTURE(program.summary());
+    CHECK(program.count(collective::all_to_all) == 3);
+    CHECK(program.collectives.size() == 3);
+  }
+  // 56, 57: shifted along it
+  model m;
+  const int x = m.argument({12, 8}, "x,_");
+  m.result(m.shard(emit::pad(m.b, emit::slice(m.b, x, 0, 1, 11), 0, 0, 12), "x,_"));
+  const spmd_program program = run_on({4}, m);
+  CAPTURE(program.summary());
+  CHECK(program.count(collective::all_gather) == 0);
+}
+
+TEST_CASE("reshapes split and merge dimensions in place where the split is even") {
+  struct reshape_case {
+    std::initializer_list<std::int64_t> from, to;
+    const char* at;
+    const char* then;
+    const char* expected;
+  };
+  const std::vector<reshape_case> cases{
+      {{8, 6}, {2, 4, 6}, "x,_", "x,_,_", ""},
+      {{8, 6}, {2, 4, 6}, "xy,_", "x,y,_", ""},
+      {{2, 4, 6}, {8, 6}, "x,y,_", "xy,_", ""},
+      {{5, 6}, {5, 2, 3}, "x,_", "x,_,_", ""},
+      {{5, 6}, {5, 2, 3}, "x,y", "x,y,_", ""},
+      {{6, 4, 8}, {8, 3, 8}, "_,_,x", "_,_,x", ""},   // the dimensions behind the reordered ones pass
+      {{8, 1, 3}, {8, 3}, "x,_,_", "x,_", ""},
+      {{6}, {3, 2}, "x", "_,x", "all_gather(x)"},
+  };
+  for (const reshape_case& c : cases) {
+    CAPTURE(c.at, c.then);
+    model m;
+    m.result(m.shard(m.reshape(m.argument(c.from, c.at), c.to), c.then));
+    CHECK(kinds_of(run_on({2, 2}, m)) == c.expected);
+  }
+}
+
+TEST_CASE("pending sums pass through linear ops and are reduced once") {
+  model m;
+  const int a = m.argument({6, 8}, "_,x"), b = m.argument({8, 4}, "x,_");
+  const int c = m.argument({6, 8}, "_,x"), d = m.argument({8, 4}, "x,_");
+  const int sum = m.add(m.einsum("ik,kj->ij", a, b), m.einsum("ik,kj->ij", c, d));
+  const int scaled = emit::scale(m.b, m.unary(ops::negate, m.transpose(sum, {1, 0})), 3);
+  m.result(m.sum(scaled, 1));
+  const spmd_program program = run_on({4}, m);
+  CHECK(kinds_of(program) == "all_reduce(x)");
+  // After the last sum, when it is smallest.
+  CHECK(program.bytes(collective::all_reduce) == (6 + 2 * 2) * 4);
+}
+
+TEST_CASE("a sum that the user keeps pending is not reduced behind his back") {
+  const auto faulty = [](const op_info& op, bool pending) {
+    model m;
+    const int a = m.argument({6, 8}, pending ? "_,x" : "_,_"), b = m.argument({8, 4}, pending ? "x,_" : "_,_");
+    m.result(m.unary(op, m.shard(m.einsum("ik,kj->ij", a, b), "_,_!x")));
+    return partitioned_program(mesh_of({2}), m.b.result()).parts.fault;
+  };
+  CHECK(faulty(ops::negate, true) == partition_fault::nothing);
+  CHECK(faulty(ops::tanh, true) == partition_fault::pending_sum_dropped);
+  CHECK(faulty(ops::negate, false) == partition_fault::no_sum_pending);
+  // Where somebody else reads the sum, he gets it whole.
+  model m;
+  const int a = m.argument({6, 8}, "_,x"), b = m.argument({8, 4}, "x,_");
+  const int product = m.einsum("ik,kj->ij", a, b);
+  m.result(m.unary(ops::tanh, product));
+  m.result(m.sum(m.shard(product, "_,_!x"), 3));
+  CHECK(run_on({2}, m).count(collective::all_reduce) == 2);
+}
+
+TEST_CASE("carries are laid out as the body keeps them, whatever came before") {
+  for (const std::int64_t n : {8, 5}) {
+    model m;
+    const int x = m.argument({n, 6}, "_,x"), w = m.argument({6, 6}, "_,y");
+    emit::loop_begin(m.b, 3, false, false);
+    const int one = emit::loop_carry(m.b, x);
+    const int two = emit::loop_carry(m.b, emit::constant_like(m.b, x, 1));
+    const int h = m.shard(m.unary(ops::tanh, m.einsum("bm,mh->bh", one, w)), "x,y");
+    const int mixed = m.add(h, two);
+    const int out = m.sum(mixed, 1);
+    const int next_one = emit::loop_next(m.b, one, two);  // handed over crosswise
+    const int next_two = emit::loop_next(m.b, two, mixed);
+    emit::loop_end(m.b);
+    m.result(emit::loop_result(m.b, next_one));
+    m.result(emit::loop_result(m.b, next_two));
+    m.result(emit::loop_stack(m.b, out));
+    m.result(emit::loop_sum(m.b, out));
+    static_cast<void>(run_on({2, 2}, m));
+    static_cast<void>(run_on({4, 2}, m));
+    static_cast<void>(run_on({2, 1}, m));
+  }
+}
+
+}  // namespace
