@@ -152,15 +152,6 @@ template <class T, class U, class F> constexpr void for_each_pair(T& one, U& oth
   }
 }
 
-/// Some leaf is a mistake (or the tree itself is one).
-template <class T> [[nodiscard]] constexpr bool has_failure() {
-  if constexpr (Failed<T>) {
-    return true;
-  } else {
-    return false;
-  }
-}
-
 template <class T> [[nodiscard]] constexpr builder* owner_of(const T& tree) {
   builder* owner = nullptr;
   for_each_leaf(tree, [&](const auto& one) {

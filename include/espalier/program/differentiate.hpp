@@ -209,7 +209,7 @@ class reverse_sweep {
     list<outside_term> surrounding_reads;
     surrounding_terms.swap(outside_);
     surrounding_reads.swap(reads_);
-    for (int k = 0; k < initial.size(); ++k) initial[k] = available_outside(initial[k]);
+    for (int& one : initial) one = available_outside(one);
 
     emit::loop_begin(b_, b_[begin].attribute[0], b_[begin].attribute[1] == 0, false);
     reversal.reverse = b_.loop;
