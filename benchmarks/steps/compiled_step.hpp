@@ -43,7 +43,6 @@ struct torch_parameter {
 template <class Config> [[nodiscard]] torch_parameter torch_parameter_of(const nn::leaf_path& path) {
   constexpr std::uint64_t width = Config::width;
   constexpr std::uint64_t hidden = Config::hidden;
-  constexpr std::uint64_t vocabulary = Config::vocabulary;
   constexpr std::uint64_t streams_per_layer = 12;
   if (path.is("gain")) return {.is_weight = false, .constant = 1};
   if (path.is("bias")) return {.is_weight = false};
@@ -59,7 +58,6 @@ template <class Config> [[nodiscard]] torch_parameter torch_parameter_of(const n
   if (path.is("output", "weight")) return part(6, width, width, 0);
   if (path.is("up", "weight")) return part(10, hidden, hidden, 0);
   if (path.is("down", "weight")) return part(12, width, width, 0);
-  (void)vocabulary;
   throw std::logic_error("torch_gpt.py has no parameter " + path.str());
 }
 
