@@ -248,8 +248,8 @@ class graph_generator {
         if (shape.rank == 0) return -1;
         // A sum of integers, exact in any order.
         const int index = emit::iota(b, dtype::i32, shape, dim);
-        const int sum = emit::reduce(b, random_.chance(0.5) ? reduction::sum : kind, index,
-                                     random_.integer(1, (1 << shape.rank) - 1));
+        const reduction combining = random_.chance(0.5) ? reduction::sum : kind;
+        const int sum = emit::reduce(b, combining, index, random_.integer(1, (1 << shape.rank) - 1));
         return bounded(emit::scale(b, emit::convert(b, sum, dtype::f32), 0.01));
       }
       case 4: {
@@ -262,7 +262,9 @@ class graph_generator {
       default: {
         if (shape.rank == 0) return -1;
         const int wide = shape[dim] < 20 ? static_cast<int>(shape[dim]) * 2 + random_.integer(0, 2) : -1;
-        return wide < 0 ? -1 : emit::pad(b, x, dim, random_.integer(0, 1), wide, random_.integer(1, 2));
+        if (wide < 0) return -1;
+        const int start = random_.integer(0, 1);
+        return emit::pad(b, x, dim, start, wide, random_.integer(1, 2));
       }
     }
   }

@@ -174,7 +174,7 @@ struct spmd_program {
 [[nodiscard]] inline spmd_program completed_program(const mesh_shape& mesh, graph_view g) {
   spmd_program made;
   made.mesh = mesh;
-  made.traced = merge_common_subexpressions(normalise(g));
+  made.traced = merge_common_subexpressions(normalise(g), false);
   const graph_view traced = made.traced;
   for (int id = 0; id < traced.size; ++id) made.rules.push_back(traced[id].op->factors({traced.code, id}));
   made.of.resize(static_cast<std::size_t>(traced.size));
@@ -202,6 +202,7 @@ struct spmd_program {
 [[nodiscard]] inline spmd_program partitioned_program(const mesh_shape& mesh, graph_view g) {
   spmd_program made = completed_program(mesh, g);
   made.parts = partition(mesh, made.traced, made.rules.data(), made.of.data());
+  made.parts.program = merge_common_subexpressions(made.parts.program);
   const graph_view code = made.parts.program;
   for (int id = 0; id < code.size; ++id) {
     if (!communicates(code[id])) continue;

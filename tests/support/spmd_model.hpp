@@ -13,18 +13,24 @@
 
 namespace espalier::test {
 
+[[nodiscard]] inline extents shape_of(const std::vector<std::int64_t>& sizes) {
+  extents shape;
+  for (const std::int64_t size : sizes) shape.append(size);
+  return shape;
+}
+
 /// Writes programs at run time as a user writes them: shapes in braces, shardings as `sharding_of` reads them.
 class model {
  public:
   builder b;
   std::vector<tensor_value> arguments;
 
-  int argument(std::initializer_list<std::int64_t> shape, const std::string& placement = "") {
-    return add_argument(dtype::f32, random_tensor(random_, extents_of(shape)), placement);
+  int argument(const std::vector<std::int64_t>& shape, const std::string& placement = "") {
+    return add_argument(dtype::f32, random_tensor(random_, shape_of(shape)), placement);
   }
   /// Whole numbers below `high`.
-  int indices(std::initializer_list<std::int64_t> shape, int high, const std::string& placement = "") {
-    return add_argument(dtype::i32, random_integers(random_, extents_of(shape), 0, high - 1), placement);
+  int indices(const std::vector<std::int64_t>& shape, int high, const std::string& placement = "") {
+    return add_argument(dtype::i32, random_integers(random_, shape_of(shape), 0, high - 1), placement);
   }
 
   int shard(int x, const std::string& placement) { return annotated(ops::shard, x, placement); }
@@ -45,7 +51,7 @@ class model {
   int sum(int x, std::int64_t dims) { return emit::reduce_sum(b, x, dims); }
   int total(int x) { return sum(x, (std::int64_t{1} << b[x].shape.rank) - 1); }
   int mean(int x) { return emit::scale(b, total(x), 1.0 / static_cast<double>(b[x].shape.elements())); }
-  int reshape(int x, std::initializer_list<std::int64_t> shape) { return emit::reshape(b, x, extents_of(shape)); }
+  int reshape(int x, const std::vector<std::int64_t>& shape) { return emit::reshape(b, x, shape_of(shape)); }
   int transpose(int x, std::initializer_list<int> order) {
     axis_list list;
     for (const int d : order) list = list.with(d);

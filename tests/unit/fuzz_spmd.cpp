@@ -33,7 +33,7 @@ fuzz_case make_case(std::uint32_t seed) {
   fuzz_case made;
   made.mesh = mesh_of(random.one_of(meshes));
   random_graph_options options;
-  options.instructions = random.integer(3, 25);
+  options.instructions = random.integer(3, 40);
   options.loops = random.chance(0.5);
   options.gradients = random.chance(0.5);
   options.irregular = random.chance(0.6);
