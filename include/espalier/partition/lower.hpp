@@ -94,8 +94,7 @@ class fuser {
         stored_(&plan.stored[0]),
         unit_count_(Plan::unit_count),
         slot_(g.size, -1),
-        last_use_(g.size, -1),
-        made_(g.size, -1) {}
+        last_use_(g.size, -1) {}
 
   constexpr fused_program run() {
     for (int u = 0; u < unit_count_; ++u) {
@@ -367,7 +366,6 @@ class fuser {
   int unit_count_;
   list<int> slot_;
   list<int> last_use_;
-  list<int> made_;
   list<int> free_wide_;
   list<int> free_narrow_;
   fused_program result_;

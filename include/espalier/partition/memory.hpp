@@ -59,7 +59,7 @@ namespace detail {
 class outliner {
  public:
   constexpr outliner(graph_view g, const schedule& s)
-      : g_(g), s_(s), first_(g.size, -1), last_(g.size, -1), reader_(g.size, -1), end_of_(g.size, -1) {
+      : g_(g), s_(s), first_(g.size, -1), last_(g.size, -1), end_of_(g.size, -1) {
     result_.root.resize(g.size, -1);
     result_.within.resize(g.size);
     result_.copied.resize(g.size, false);
@@ -146,9 +146,6 @@ class outliner {
     }
   }
 
-  /// The unit at which an instruction reads its operands.
-  [[nodiscard]] constexpr int reading_unit(int id) const { return s_.unit_of[id]; }
-
   constexpr void live(int root, int at) {
     if (first_[root] < 0 || at < first_[root]) first_[root] = at;
     if (at > last_[root]) last_[root] = at;
@@ -161,11 +158,7 @@ class outliner {
     live(root, at);
     for (int loop = g_[reader].loop; loop >= 0 && loop != g_[root].loop; loop = g_[loop].loop) {
       live(root, s_.unit_of[end_of_[loop]]);
-      if (root == value || g_[root].op == &ops::loop_stack) live(root, first_inside(root, loop));
     }
-  }
-  [[nodiscard]] constexpr int first_inside(int root, int loop) const {
-    return g_[root].op == &ops::loop_stack || g_[root].op == &ops::loop_sum ? s_.unit_of[loop] : last_[root];
   }
 
   /// Reads behind virtual values count for their readers, wherever these are.
@@ -181,7 +174,7 @@ class outliner {
   constexpr void find_lives() {
     for (int id = 0; id < g_.size; ++id) {
       const instruction& i = g_[id];
-      const int at = reading_unit(id);
+      const int at = s_.unit_of[id];
       if (at >= 0 && result_.root[id] >= 0) use(id, id, at);
       if (i.op == &ops::loop_stack || i.op == &ops::loop_sum) {
         const int loop = g_[i.operand[0]].loop;
@@ -263,7 +256,6 @@ class outliner {
   memory_outline result_;
   list<int> first_;
   list<int> last_;
-  list<int> reader_;
   list<int> end_of_;
 };
 

@@ -89,9 +89,9 @@ class propagation_step {
       return copy_open(i.operand[0], id);
     }
     gather(i, id, rule);
-    if (forward) return refine(id, rule.result, rule, i, id);
+    if (forward) return refine(id, rule.result, rule, id);
     bool changed = false;
-    for (int k = 0; k < i.operand_count; ++k) changed = refine(i.operand[k], rule.operand[k], rule, i, id) || changed;
+    for (int k = 0; k < i.operand_count; ++k) changed = refine(i.operand[k], rule.operand[k], rule, id) || changed;
     return changed;
   }
 
@@ -152,7 +152,7 @@ class propagation_step {
     }
   }
 
-  constexpr bool refine(int who, const factor_list* dims, const factor_rule& rule, const instruction& i, int id) {
+  constexpr bool refine(int who, const factor_list* dims, const factor_rule& rule, int id) {
     bool changed = false;
     for (int d = 0; d < of_[who].rank; ++d) {
       if (dims[d].empty() || !of_[who].is_open(d)) continue;
@@ -162,7 +162,6 @@ class propagation_step {
       if (source == who) source = id;
       changed = extend(who, d, wanted, source) || changed;
     }
-    static_cast<void>(i);
     return changed;
   }
 
