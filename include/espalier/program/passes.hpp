@@ -109,7 +109,14 @@ template <class Mesh, class Source> struct partitioned_graph {
   }
   static constexpr graph make() { return run().program; }
   /// What went wrong, if anything: the instruction of the traced graph, or -1.
-  static constexpr int fault_at = run().fault_at;
+  struct finding {
+    partition_fault fault;
+    int at;
+  };
+  static constexpr finding found = [] {
+    const partitioned made = run();
+    return finding{made.fault, made.fault_at};
+  }();
 };
 
 }  // namespace espalier::detail
