@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/partition/merge_collectives.hpp>
 #include <espalier/program/common_subexpressions.hpp>
 #include <espalier/program/interpret_spmd.hpp>
 #include <espalier/program/normalise.hpp>
@@ -198,12 +199,10 @@ struct spmd_program {
   return times;
 }
 
-/// All passes.
-[[nodiscard]] inline spmd_program partitioned_program(const mesh_shape& mesh, graph_view g) {
-  spmd_program made = completed_program(mesh, g);
-  made.parts = partition(mesh, made.traced, made.rules.data(), made.of.data());
-  made.parts.program = merge_common_subexpressions(made.parts.program);
+inline void list_collectives(spmd_program& made) {
+  const mesh_shape& mesh = made.mesh;
   const graph_view code = made.parts.program;
+  made.collectives.clear();
   for (int id = 0; id < code.size; ++id) {
     if (!communicates(code[id])) continue;
     collective_use use;
@@ -216,6 +215,21 @@ struct spmd_program {
     use.id = id;
     made.collectives.push_back(use);
   }
+}
+
+/// All passes but the last: what the partitioner itself decides.
+[[nodiscard]] inline spmd_program partitioned_program(const mesh_shape& mesh, graph_view g) {
+  spmd_program made = completed_program(mesh, g);
+  made.parts = partition(mesh, made.traced, made.rules.data(), made.of.data());
+  made.parts.program = merge_common_subexpressions(made.parts.program);
+  list_collectives(made);
+  return made;
+}
+
+/// The last pass: collectives that wait together become one.
+[[nodiscard]] inline spmd_program merged_program(spmd_program made) {
+  made.parts.program = merge_collectives(made.mesh, made.parts.program);
+  list_collectives(made);
   return made;
 }
 

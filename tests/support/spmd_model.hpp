@@ -98,14 +98,21 @@ class model {
   int results_ = 0;
 };
 
-/// Partitions for a mesh of these sizes, runs, and requires what one device computes.
-[[nodiscard]] inline spmd_program run_on(const std::vector<int>& sizes, const model& m) {
-  const spmd_program program = partitioned_program(mesh_of(sizes), m.b.result());
+[[nodiscard]] inline spmd_program checked(const std::vector<int>& sizes, const model& m, spmd_program program) {
   const std::string fault = fault_of(program, interpret(m.b.result(), m.arguments), m.arguments);
   if (!fault.empty()) INFO(program.text());
   CAPTURE(sizes, program.summary());
   REQUIRE(fault == "");
   return program;
+}
+
+/// Partitions for a mesh of these sizes, runs, and requires what one device computes.
+[[nodiscard]] inline spmd_program run_on(const std::vector<int>& sizes, const model& m) {
+  return checked(sizes, m, partitioned_program(mesh_of(sizes), m.b.result()));
+}
+/// The same after collectives have been merged.
+[[nodiscard]] inline spmd_program run_merged_on(const std::vector<int>& sizes, const model& m) {
+  return checked(sizes, m, merged_program(partitioned_program(mesh_of(sizes), m.b.result())));
 }
 
 inline constexpr axis_mask x_axis = 1;

@@ -257,6 +257,47 @@ TEST_CASE("pending sums pass through linear ops and are reduced once") {
   CHECK(program.bytes(collective::all_reduce) == (6 + 2 * 2) * 4);
 }
 
+TEST_CASE("small all_reduces that wait together move as one") {
+  struct merge_case {
+    std::vector<std::vector<std::int64_t>> shapes;  // each is summed over its first dimension
+    const char* at;
+    bool chained;  // each sum reads the one before
+    int expected;
+  };
+  const std::vector<merge_case> cases{
+      {{{8, 3}, {8, 5}}, "x,_", false, 1},
+      {{{8, 3}, {4, 5}, {8, 7}, {8, 1}, {12, 2}, {8, 6}}, "x,_", false, 1},   // two levels of packing
+      {{{8, 3}, {8, 5}, {8, 7}}, "x,_", true, 3},                             // the next needs the last
+      {{{8, 3}, {8, 2000}, {8, 5000}, {8, 5}}, "x,_", false, 2},              // 20 kB go alone
+      {{{8, 4}, {8, 6}, {8, 2}}, "x,y", false, 1},                            // parts of sums
+      {{{8, 4}, {8, 5}, {8, 7}, {8, 6}}, "x,y", false, 3},                    // 5 and 7 split unevenly
+      {std::vector<std::vector<std::int64_t>>(35, {8, 2}), "x,_", false, 3},  // sixteen at a time
+  };
+  for (const merge_case& c : cases) {
+    CAPTURE(c.shapes.size(), c.at, c.chained);
+    model m;
+    int before = -1;
+    std::vector<int> sums;
+    for (const std::vector<std::int64_t>& shape : c.shapes) {
+      int x = m.argument(shape, c.at);
+      if (c.chained && before >= 0) x = m.multiply(x, m.total(m.unary(ops::tanh, before)));
+      before = m.sum(x, 1);
+      sums.push_back(before);
+    }
+    for (const int sum : sums) m.result(sum);
+    CHECK(run_merged_on({2, 2}, m).count(collective::all_reduce) == c.expected);
+  }
+  // Sums over other axes, and maxima, wait by themselves.
+  model m;
+  std::vector<int> found;
+  for (const char* at : {"x,_", "y,_"}) {
+    for (int n = 0; n < 2; ++n) found.push_back(m.sum(m.argument({8, 3 + n}, at), 1));
+  }
+  for (int n = 0; n < 2; ++n) found.push_back(emit::reduce(m.b, reduction::max, m.argument({8, 5}, "x,_"), 1));
+  for (const int one : found) m.result(one);
+  CHECK(run_merged_on({2, 2}, m).count(collective::all_reduce) == 3);
+}
+
 TEST_CASE("a sum that the user keeps pending is not reduced behind his back") {
   const auto faulty = [](const op_info& op, bool pending) {
     model m;

@@ -13,6 +13,7 @@
 #include <espalier/kernels/gather.hpp>
 #include <espalier/kernels/iota.hpp>
 #include <espalier/kernels/mask.hpp>
+#include <espalier/kernels/pack.hpp>
 #include <espalier/kernels/reduce.hpp>
 #include <espalier/kernels/reshape.hpp>
 #include <espalier/kernels/scan.hpp>

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/partition/merge_collectives.hpp>
 #include <espalier/partition/partition.hpp>
 #include <espalier/program/common_subexpressions.hpp>
 #include <espalier/program/complete.hpp>
@@ -117,6 +118,10 @@ template <class Mesh, class Source> struct partitioned_graph {
     const partitioned made = run();
     return finding{made.fault, made.fault_at};
   }();
+};
+
+template <class Mesh, class Before> struct joined_graph {
+  static constexpr graph make() { return merge_collectives(Mesh::value, frozen<Before>::value); }
 };
 
 }  // namespace espalier::detail

@@ -83,7 +83,7 @@ template <class Mesh, class Function, class... Arguments> class program {
   using partition_pass = detail::partitioned_graph<Mesh, source>;
   /// The traced and simplified program of one device, and the partitioned program of each.
   static constexpr const auto& traced = completion_pass::program;
-  using device_program = detail::merged_graph<partition_pass, true>;
+  using device_program = detail::joined_graph<Mesh, detail::merged_graph<partition_pass, true>>;
   static constexpr const auto& code = detail::frozen<device_program>::value;
   static constexpr const auto& plan = detail::planned<detail::frozen<device_program>::value>::value;
   using result_type = typename accepted::result_type;

@@ -72,13 +72,15 @@ template <class Program> void explain(std::ostream& out) {
     const instruction& i = code[id];
     const bool structural = i.op == &ops::loop_end || i.op == &ops::loop_begin || i.op == &ops::constant ||
                             i.op == &ops::broadcast || i.op == &ops::loop_next || i.op == &ops::loop_carry ||
-                            i.op == &ops::loop_slice || i.op == &ops::loop_result;
+                            i.op == &ops::loop_slice || i.op == &ops::loop_result || i.op == &ops::pack;
     if (structural) continue;
     row r;
     r.line = detail::line_text(i.where);
     r.op = i.op->name;
     const bool moves = communicates(i);
     if (moves) r.op += " over " + detail::axes_text(mesh, static_cast<axis_mask>(i.attribute[0]));
+    if (i.op == &ops::unpack) r.op = "part of the all_reduce above";
+    if (moves && code[i.operand[0]].op == &ops::pack) r.op += ", for several";
     const layout& placed = code.annotations[i.annotation];
     r.result = to_string(mesh, i.type, placed.shape, placed.placement);
     r.times = detail::repetitions(code, id);
