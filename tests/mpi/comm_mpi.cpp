@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
+// dies([comm_abort]): 4 rank 3 of 4 stopped: no such row
 
 #include "../unit/comm_checks.hpp"
 

@@ -1,11 +1,16 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 // timeout: 300
+// dies([killed_rank]): 4 rank [0-2] of 4 was ended after [a-z_]+ .[^ ]*programs.hpp:[0-9]+. began: another rank died
 
 #include <catch2/catch.hpp>
 #include <support/mpi_require.hpp>
 #include <support/programs.hpp>
 #include <support/run_program.hpp>
+
+#include <chrono>
+#include <csignal>
+#include <thread>
 
 namespace ep = espalier;
 
@@ -57,4 +62,22 @@ TEST_CASE("a mesh of another size than the number of ranks is refused on all of 
   char** argv = nullptr;
   CHECK_THROWS_WITH(ep::world(argc, argv, ep::mesh<wide>{}),
                     Catch::Contains("16 devices") && Catch::Contains("mpirun -n 16"));
+}
+
+// The job ends: run by `dies` above.
+TEST_CASE("when a rank is killed in the middle of a step, the others say where they were", "[.][killed_rank]") {
+  std::signal(SIGTERM, SIG_DFL);  // the test's own main has a handler
+  using program = on<2, 2>::program<training>;
+  int argc = 0;
+  char** argv = nullptr;
+  ep::world world(argc, argv, program::mesh{});
+  std::thread killer;
+  if (world.device(0) == 3) {
+    killer = std::thread([] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      std::raise(SIGKILL);
+    });
+  }
+  for (int n = 0; n < 1000000; ++n) (void)testing::run_and_compare<program>(world, 1000);
+  killer.join();
 }

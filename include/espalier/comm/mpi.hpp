@@ -5,6 +5,7 @@
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/mpi_compat.hpp>
 #include <espalier/comm/mpi_requests.hpp>
+#include <espalier/comm/termination.hpp>
 
 #include <array>
 #include <cstddef>
@@ -161,7 +162,10 @@ class mpi_communicator {
   [[nodiscard]] std::span<const std::int64_t> counters() const { return counters_.view(); }
   void reset_counters() { counters_.reset(); }
 
-  void set_context(const context* where) { where_ = where; }
+  void set_context(const context* where) {
+    where_ = where;
+    detail::last_words_of_this_rank.where.store(where, std::memory_order_relaxed);
+  }
 
   /// Writes one message to stderr and ends all ranks with a non-zero code. Does not return.
   [[noreturn]] void abort(const std::string& reason) {

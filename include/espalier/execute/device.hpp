@@ -48,6 +48,7 @@ template <class Communicator> class device_executor {
 
   void run() {
     for (int u = 0; u < t_.unit_count; ++u) u = execute(u);
+    comm_.set_context(nullptr);  // it names instructions of this object
   }
 
  private:

@@ -220,6 +220,7 @@ class world {
       throw launch_error(text);
     }
     mpi_ = std::make_unique<comm::mpi_communicator>(everyone);
+    comm::detail::announce_termination(mpi_->rank(), mpi_->size());
     threads_per_device_ = share_of_host(everyone);
     set_threads(threads_per_device_);
 #else
