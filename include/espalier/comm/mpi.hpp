@@ -164,7 +164,7 @@ class mpi_communicator {
 
   void set_context(const context* where) {
     where_ = where;
-    detail::last_words_of_this_rank.where.store(where, std::memory_order_relaxed);
+    detail::last_words_of_this_rank.note(where);
   }
 
   /// Writes one message to stderr and ends all ranks with a non-zero code. Does not return.

@@ -16,11 +16,21 @@
 
 namespace espalier::comm::detail {
 
-/// What a rank is doing, for the handler of a signal: only what is safe to read there.
+/// Where a rank was last, for the handler of a signal: only what is safe to read there. Names are literals, which
+/// outlive whatever pointed to them.
 struct last_words {
-  std::atomic<const context*> where{nullptr};
+  std::atomic<const char*> name{nullptr};
+  std::atomic<const char*> file{nullptr};
+  std::atomic<int> line{0};
   std::atomic<int> rank{-1};
   std::atomic<int> size{0};
+
+  void note(const context* where) {
+    if (where == nullptr) return;
+    file.store(where->file, std::memory_order_relaxed);
+    line.store(where->line, std::memory_order_relaxed);
+    name.store(where->name, std::memory_order_relaxed);
+  }
 };
 inline last_words last_words_of_this_rank;
 
@@ -52,16 +62,16 @@ class signal_safe_line {
   std::size_t used_ = 0;
 };
 
-/// An MPI launcher ends the ranks that are left by SIGTERM when one has died: those in the middle of a step say where.
+/// An MPI launcher ends the ranks that are left by SIGTERM when one has died: those that
+/// have begun say where they were.
 extern "C" inline void espalier_say_where_it_ended(int signal) {
-  const context* const where = last_words_of_this_rank.where.load(std::memory_order_relaxed);
-  if (where != nullptr) {
+  const last_words& last = last_words_of_this_rank;
+  if (const char* const name = last.name.load(std::memory_order_relaxed); name != nullptr) {
     signal_safe_line line;
-    line << "espalier: rank " << last_words_of_this_rank.rank.load(std::memory_order_relaxed) << " of "
-         << last_words_of_this_rank.size.load(std::memory_order_relaxed) << " was ended after " << where->name << " ("
-         << where->file << ":" << where->line
-         << ") began: another rank died (the launcher says which); start again from"
-         << " the last checkpoint\n";
+    line << "espalier: rank " << last.rank.load(std::memory_order_relaxed) << " of "
+         << last.size.load(std::memory_order_relaxed) << " was ended after " << name << " ("
+         << last.file.load(std::memory_order_relaxed) << ":" << last.line.load(std::memory_order_relaxed)
+         << ") began: another rank died (the launcher says which); start again from the last checkpoint\n";
     line.write();
   }
   std::signal(signal, SIG_DFL);
