@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
     auto x = run.argument<1>();
     const auto wave = [](double phase) {
       return [phase](float& element, std::int64_t i) {
-        element = static_cast<float>(0.3 * std::sin(0.71 * static_cast<double>(i) + phase));
+        element = static_cast<float>(std::sin(static_cast<double>(i * i % 1009) + phase));
       };
     };
     weights.query.for_each(wave(1));
@@ -66,11 +66,11 @@ int main(int argc, char** argv) {
     const auto& out = run(weights, x);
     const float before = ep::gather(world, out.get<0>())[0];
 
-    // A small step against the gradient lowers the loss by its squared length.
+    // A small step against the gradient lowers the loss by the step's size times its squared length: here by 1 %.
     const auto slope = ep::gather(world, out.get<1>().output);
     double squared = 0;
     for (const float s : slope) squared += double(s) * double(s);
-    constexpr double rate = 1e-2;
+    const double rate = 0.01 * double(before) / squared;
     weights.output.for_each([&](float& element, std::int64_t i) {
       element -= static_cast<float>(rate) * slope[static_cast<std::size_t>(i)];
     });

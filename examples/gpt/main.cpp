@@ -176,10 +176,14 @@ int run(int argc, char** argv) {
   describe_step(out);
   const double held_out = model.held_out_loss();
   if (where.is_root()) {
-    const double ngram = ngram_loss(*text, model.evaluated_windows());
-    out << "\nheld-out loss, nats per character:  " << report::format_fixed(held_out, 4) << " GPT,  "
-        << report::format_fixed(ngram, 4) << " smoothed 4-gram model:  the GPT is "
-        << (held_out < ngram ? "below" : "NOT below") << '\n';
+    out << "\nheld-out loss, nats per character:  " << report::format_fixed(held_out, 4) << " GPT";
+    if (last < chosen.steps) {
+      out << " after " << last << " of " << chosen.steps << " steps\n";
+    } else {
+      const double ngram = ngram_loss(*text, model.evaluated_windows());
+      out << ",  " << report::format_fixed(ngram, 4) << " smoothed 4-gram model:  the GPT is "
+          << (held_out < ngram ? "below" : "NOT below") << '\n';
+    }
   }
   if (chosen.sample > 0) {
     const std::string text_made =
