@@ -58,8 +58,14 @@ namespace detail {
 
 class outliner {
  public:
-  constexpr outliner(graph_view g, const schedule& s)
-      : g_(g), s_(s), first_(g.size, -1), last_(g.size, -1), end_of_(g.size, -1) {
+  constexpr outliner(graph_view g, const schedule_view& s)
+      : g_(g),
+        s_(s),
+        first_(g.size, -1),
+        last_(g.size, -1),
+        end_of_(g.size, -1),
+        sharer_(g.size, -1),
+        next_sharer_(g.size, -1) {
     result_.root.resize(g.size, -1);
     result_.within.resize(g.size);
     result_.copied.resize(g.size, false);
@@ -85,8 +91,15 @@ class outliner {
     result_.within[id].space = memory_space::arena;
   }
   constexpr void share(int id, int with) {
-    result_.root[id] = result_.root[with];
     result_.within[id] = result_.within[with];
+    follow(id, result_.root[with]);
+  }
+  /// Lists `id` among those that share the buffer of `root` (which may be none).
+  constexpr void follow(int id, int root) {
+    result_.root[id] = root;
+    if (root < 0) return;
+    next_sharer_[id] = sharer_[root];
+    sharer_[root] = id;
   }
   static constexpr void add_stride(location& where, int loop, std::int64_t stride) {
     int level = 0;
@@ -132,18 +145,25 @@ class outliner {
       return;
     }
     // What was found to share the value's buffer follows it into the stack.
-    for (int other = value; other < id; ++other) {
-      if (result_.root[other] != value) continue;
-      result_.root[other] = id;
-      location moved;
-      moved.space = memory_space::arena;
-      add_stride(moved, loop, bytes_of(g_[value]));
-      for (int level = 0; level < max_loop_depth; ++level) {
-        const location& had = result_.within[other];
-        if (had.loop[level] >= 0) add_stride(moved, had.loop[level], had.stride[level]);
-      }
-      result_.within[other] = moved;
+    int other = sharer_[value];
+    sharer_[value] = -1;
+    move(value, id, loop, bytes_of(g_[value]));
+    while (other >= 0) {
+      const int next = next_sharer_[other];
+      move(other, id, loop, bytes_of(g_[value]));
+      other = next;
     }
+  }
+  constexpr void move(int id, int into, int loop, std::int64_t stride) {
+    location moved;
+    moved.space = memory_space::arena;
+    add_stride(moved, loop, stride);
+    const location& had = result_.within[id];
+    for (int level = 0; level < max_loop_depth; ++level) {
+      if (had.loop[level] >= 0) add_stride(moved, had.loop[level], had.stride[level]);
+    }
+    result_.within[id] = moved;
+    follow(id, into);
   }
 
   constexpr void live(int root, int at) {
@@ -219,8 +239,7 @@ class outliner {
         result_.copied[id] = true;
         continue;
       }
-      for (int other = 0; other < g_.size; ++other) {
-        if (result_.root[other] != root || other == root) continue;
+      for (int other = sharer_[root]; other >= 0; other = next_sharer_[other]) {
         result_.within[other].space = target.space;
         result_.within[other].index = target.index;
       }
@@ -252,16 +271,19 @@ class outliner {
   }
 
   graph_view g_;
-  const schedule& s_;
+  schedule_view s_;
   memory_outline result_;
   list<int> first_;
   list<int> last_;
   list<int> end_of_;
+  /// By root: one of those that share its buffer; `next_sharer_` links to the others.
+  list<int> sharer_;
+  list<int> next_sharer_;
 };
 
 }  // namespace detail
 
-[[nodiscard]] constexpr memory_outline outline_memory(graph_view g, const schedule& s) {
+[[nodiscard]] constexpr memory_outline outline_memory(graph_view g, const schedule_view& s) {
   return detail::outliner(g, s).run();
 }
 
@@ -281,39 +303,148 @@ class outliner {
   return most;
 }
 
-/// Offsets in the arena, found for the largest buffers first: each goes into the tightest gap that the buffers it
-/// lives beside leave. `placed` lists buffers by offset and grows by `count` of `order`, starting at `start`.
-struct arena_state {
-  std::int64_t size = 0;
-  int placed_count = 0;
-};
+namespace detail {
 
-constexpr void place_buffers(const buffer* buffers, const int* order, int start, int stop, int* placed,
-                             std::int64_t* offset, arena_state& state) {
-  for (int n = start; n < stop; ++n) {
-    const buffer& b = buffers[order[n]];
+/// What is occupied in the arena, and when: a segment tree over the units of the schedule, whose nodes hold sets of
+/// offsets as spans that neither touch nor overlap. Looking for the conflicts of a buffer meets a few spans on each
+/// level of the tree, where a list of all buffers would be quadratic.
+class arena_occupancy {
+ public:
+  struct span {
+    std::int64_t begin;
+    std::int64_t end;
+    int next;  // in the same set, in order of offset; 0 ends it
+  };
+
+  constexpr explicit arena_occupancy(int units) {
+    while (leaves_ < units) leaves_ *= 2;
+    throughout_.resize(2 * leaves_, 0);
+    inside_.resize(2 * leaves_, 0);
+    spans_.push_back({});
+  }
+
+  /// Offsets [begin, end) are in use from unit `first` to unit `last`.
+  constexpr void occupy(int first, int last, std::int64_t begin, std::int64_t end) {
+    int left = first + leaves_;
+    int right = last + leaves_;
+    for (int l = left, r = right + 1; l < r; l /= 2, r /= 2) {
+      if (l % 2 == 1) {
+        throughout_[l] = with(throughout_[l], begin, end);
+        inside_[l] = with(inside_[l], begin, end);
+        ++l;
+      }
+      if (r % 2 == 1) {
+        --r;
+        throughout_[r] = with(throughout_[r], begin, end);
+        inside_[r] = with(inside_[r], begin, end);
+      }
+    }
+    for (; left != right; left /= 2, right /= 2) {
+      inside_[left] = with(inside_[left], begin, end);
+      inside_[right] = with(inside_[right], begin, end);
+    }
+    for (; left > 0; left /= 2) inside_[left] = with(inside_[left], begin, end);
+  }
+
+  /// The lowest of the smallest gaps that `bytes` fit into, beside everything in use between two units.
+  [[nodiscard]] constexpr std::int64_t tightest(int first, int last, std::int64_t bytes) {
+    taken_ = 0;
+    int left = first + leaves_;
+    int right = last + leaves_;
+    for (int l = left, r = right + 1; l < r; l /= 2, r /= 2) {
+      if (l % 2 == 1) take(inside_[l++]);
+      if (r % 2 == 1) take(inside_[--r]);
+    }
+    for (; left != right; left /= 2, right /= 2) {
+      take(throughout_[left]);
+      take(throughout_[right]);
+    }
+    for (; left > 0; left /= 2) take(throughout_[left]);
     std::int64_t best = -1;
     std::int64_t best_gap = -1;
     std::int64_t end = 0;
-    for (int p = 0; p < state.placed_count; ++p) {
-      const buffer& other = buffers[placed[p]];
-      if (other.last < b.first || b.last < other.first) continue;
-      const std::int64_t at = offset[placed[p]];
-      const std::int64_t gap = at - end;
-      if (gap >= b.bytes && (best < 0 || gap < best_gap)) {
+    for (int at = taken_; at != 0; at = spans_[at].next) {
+      const std::int64_t gap = spans_[at].begin - end;
+      if (gap >= bytes && (best < 0 || gap < best_gap)) {
         best = end;
         best_gap = gap;
       }
-      const std::int64_t stop_at = at + other.bytes;
-      end = stop_at > end ? stop_at : end;
+      end = spans_[at].end;
     }
-    if (best < 0) best = end;
-    offset[order[n]] = best;
-    state.size = best + b.bytes > state.size ? best + b.bytes : state.size;
-    int slot = state.placed_count++;
-    for (; slot > 0 && offset[placed[slot - 1]] > best; --slot) placed[slot] = placed[slot - 1];
-    placed[slot] = order[n];
+    release(taken_);
+    return best < 0 ? end : best;
   }
+
+ private:
+  constexpr void take(int set) {
+    for (; set != 0; set = spans_[set].next) taken_ = with(taken_, spans_[set].begin, spans_[set].end);
+  }
+
+  /// A set with [begin, end) added: its new first span.
+  constexpr int with(int set, std::int64_t begin, std::int64_t end) {
+    int before = 0;
+    int at = set;
+    while (at != 0 && spans_[at].end < begin) {
+      before = at;
+      at = spans_[at].next;
+    }
+    if (at != 0 && spans_[at].begin <= begin && end <= spans_[at].end) return set;
+    while (at != 0 && spans_[at].begin <= end) {
+      begin = spans_[at].begin < begin ? spans_[at].begin : begin;
+      end = spans_[at].end > end ? spans_[at].end : end;
+      const int swallowed = at;
+      at = spans_[at].next;
+      spans_[swallowed].next = 0;
+      release(swallowed);
+    }
+    const int made = made_span({begin, end, at});
+    if (before == 0) return made;
+    spans_[before].next = made;
+    return set;
+  }
+  constexpr int made_span(const span& content) {
+    if (free_ == 0) return spans_.push_back(content);
+    const int made = free_;
+    free_ = spans_[made].next;
+    spans_[made] = content;
+    return made;
+  }
+  constexpr void release(int set) {
+    while (set != 0) {
+      const int next = spans_[set].next;
+      spans_[set].next = free_;
+      free_ = set;
+      set = next;
+    }
+  }
+
+  int leaves_ = 1;
+  /// By node: what is in use during all of its units because of this node (not of those above it), and what is in use
+  /// during any of its units because of this node and those below it.
+  list<int> throughout_;
+  list<int> inside_;
+  list<span> spans_;
+  int free_ = 0;
+  int taken_ = 0;
+};
+
+}  // namespace detail
+
+/// Offsets in the arena, found for the largest buffers first: each goes into the tightest gap that the buffers it
+/// lives beside leave. Places numbers [start, stop) of `order`, when those before them have been; returns the bytes
+/// that they take together.
+constexpr std::int64_t place_buffers(const buffer* buffers, const int* order, int start, int stop, int units,
+                                     std::int64_t* offset) {
+  detail::arena_occupancy occupied(units);
+  std::int64_t size = 0;
+  for (int n = 0; n < stop; ++n) {
+    const buffer& b = buffers[order[n]];
+    std::int64_t& at = offset[order[n]];
+    if (n >= start) at = occupied.tightest(b.first, b.last, b.bytes);
+    occupied.occupy(b.first, b.last, at, at + b.bytes);
+    size = at + b.bytes > size ? at + b.bytes : size;
+  }
+  return size;
 }
 
 /// The buffers' numbers, largest first; among equals the one needed first. (Merge sort: no quadratic pass.)

@@ -36,70 +36,90 @@ namespace detail {
   return count;
 }
 
+/// What `outline_memory` finds, in arrays that outlive a constant evaluation.
+template <int Instructions> struct fixed_outline {
+  static constexpr int room = Instructions > 0 ? Instructions : 1;
+  int root[room]{};
+  location within[room]{};
+  bool copied[room]{};
+  buffer buffers[room]{};
+  int buffer_count = 0;
+};
+
+template <int Instructions>
+[[nodiscard]] constexpr fixed_outline<Instructions> freeze_outline(const memory_outline& outline) {
+  fixed_outline<Instructions> result;
+  for (int id = 0; id < Instructions; ++id) {
+    result.root[id] = outline.root[id];
+    result.copied[id] = outline.copied[id];
+    if (outline.root[id] >= 0) result.within[id] = outline.within[id];
+  }
+  result.buffer_count = outline.buffers.size();
+  for (int i = 0; i < result.buffer_count; ++i) result.buffers[i] = outline.buffers[i];
+  return result;
+}
+
 template <int Buffers> struct buffer_table {
   buffer of[Buffers > 0 ? Buffers : 1]{};
   int order[Buffers > 0 ? Buffers : 1]{};
 };
 
 template <int Buffers> struct arena_table {
-  int placed[Buffers > 0 ? Buffers : 1]{};
   std::int64_t offset[Buffers > 0 ? Buffers : 1]{};
-  arena_state state;
+  std::int64_t size = 0;
 };
 
 /// The plan of a frozen graph, made in steps that each stay within a compiler's limits.
 template <const auto& Program> struct planned {
   static constexpr int size = Program.size;
-  static constexpr int unit_count = make_schedule(Program).units.size();
-  static constexpr int ordered_count = make_schedule(Program).order.size();
+  static constexpr fixed_schedule<size> scheduled = freeze_schedule<size>(make_schedule(Program));
+  static constexpr fixed_outline<size> outline = freeze_outline<size>(outline_memory(Program, scheduled));
+  static constexpr int unit_count = scheduled.unit_count;
+  static constexpr int ordered_count = scheduled.ordered_count;
+  static constexpr int buffer_count = outline.buffer_count;
   using plan_type = fixed_plan<size, unit_count, ordered_count>;
 
-  static constexpr int buffer_count = outline_memory(Program, make_schedule(Program)).buffers.size();
   static constexpr buffer_table<buffer_count> buffers = [] {
-    const memory_outline outline = outline_memory(Program, make_schedule(Program));
     buffer_table<buffer_count> table;
     for (int i = 0; i < buffer_count; ++i) table.of[i] = outline.buffers[i];
     sort_buffers(&table.of[0], buffer_count, &table.order[0]);
     return table;
   }();
 
-  /// Buffers are placed forty at a time: each placement looks at all placed before.
-  static constexpr int batch = 40;
-  static constexpr int batches = (buffer_count + batch - 1) / batch;
-  static constexpr arena_table<buffer_count> next_batch(arena_table<buffer_count> table, int n) {
-    const int stop = (n + 1) * batch < buffer_count ? (n + 1) * batch : buffer_count;
-    place_buffers(&buffers.of[0], &buffers.order[0], n * batch, stop, &table.placed[0], &table.offset[0], table.state);
+  /// Buffers are placed in four goes: each takes up what those before it have placed.
+  static constexpr int goes = 4;
+  static constexpr arena_table<buffer_count> next_go(arena_table<buffer_count> table, int n) {
+    table.size = place_buffers(&buffers.of[0], &buffers.order[0], n * buffer_count / goes,
+                               (n + 1) * buffer_count / goes, unit_count, &table.offset[0]);
     return table;
   }
-  template <int Batch> struct arena {
-    static constexpr arena_table<buffer_count> value = next_batch(arena<Batch - 1>::value, Batch - 1);
+  template <int Goes> struct arena {
+    static constexpr arena_table<buffer_count> value = next_go(arena<Goes - 1>::value, Goes - 1);
   };
-  template <int Batch>
-    requires(Batch == 0)
-  struct arena<Batch> {
+  template <int Goes>
+    requires(Goes == 0)
+  struct arena<Goes> {
     static constexpr arena_table<buffer_count> value{};
   };
 
   static constexpr plan_type value = [] {
-    const schedule s = make_schedule(Program);
-    const memory_outline outline = outline_memory(Program, s);
-    const arena_table<buffer_count>& table = arena<batches>::value;
+    const arena_table<buffer_count>& table = arena<goes>::value;
     plan_type p;
-    for (int u = 0; u < unit_count; ++u) p.units[u] = s.units[u];
-    for (int n = 0; n < ordered_count; ++n) p.order[n] = s.order[n];
+    for (int u = 0; u < unit_count; ++u) p.units[u] = scheduled.units[u];
+    for (int n = 0; n < ordered_count; ++n) p.order[n] = scheduled.order[n];
     list<std::int64_t> base(size, 0);
     for (int b = 0; b < buffer_count; ++b) base[buffers.of[b].value] = table.offset[b];
     for (int id = 0; id < size; ++id) {
-      p.unit_of[id] = s.unit_of[id];
-      p.role[id] = s.role[id];
-      p.stored[id] = s.stored[id];
+      p.unit_of[id] = scheduled.unit_of[id];
+      p.role[id] = scheduled.role[id];
+      p.stored[id] = scheduled.stored[id];
       p.root[id] = outline.root[id];
       p.copied[id] = outline.copied[id];
       if (outline.root[id] < 0) continue;
       p.where[id] = outline.within[id];
       if (p.where[id].space == memory_space::arena) p.where[id].offset += base[outline.root[id]];
     }
-    p.arena_bytes = table.state.size;
+    p.arena_bytes = table.size;
     p.live_bytes = live_bytes(&buffers.of[0], buffer_count, unit_count);
     return p;
   }();

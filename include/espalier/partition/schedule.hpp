@@ -41,6 +41,45 @@ struct schedule {
   detail::list<bool> stored;
 };
 
+/// A schedule in arrays that outlive a constant evaluation: there is room for a unit and a place in the order for every
+/// instruction.
+template <int Instructions> struct fixed_schedule {
+  static constexpr int room = Instructions > 0 ? Instructions : 1;
+  unit units[room]{};
+  int unit_count = 0;
+  int order[room]{};
+  int ordered_count = 0;
+  int unit_of[room]{};
+  fused_role role[room]{};
+  bool stored[room]{};
+};
+
+/// What later passes read of either kind of schedule.
+struct schedule_view {
+  const unit* units = nullptr;
+  int unit_count = 0;
+  const int* order = nullptr;
+  const int* unit_of = nullptr;
+  const fused_role* role = nullptr;
+  const bool* stored = nullptr;
+
+  constexpr schedule_view(const schedule& source)  // NOLINT(google-explicit-constructor): a view
+      : units(source.units.data()),
+        unit_count(source.units.size()),
+        order(source.order.data()),
+        unit_of(source.unit_of.data()),
+        role(source.role.data()),
+        stored(source.stored.data()) {}
+  template <int Instructions>
+  constexpr schedule_view(const fixed_schedule<Instructions>& source)  // NOLINT(google-explicit-constructor): a view
+      : units(&source.units[0]),
+        unit_count(source.unit_count),
+        order(&source.order[0]),
+        unit_of(&source.unit_of[0]),
+        role(&source.role[0]),
+        stored(&source.stored[0]) {}
+};
+
 namespace detail {
 
 [[nodiscard]] constexpr extents leading(const extents& space) {
@@ -87,7 +126,7 @@ class scheduler {
     for (int id = 0; id < g_.size; ++id) place(id);
     close_all();
     find_readers_outside();
-    result_.role = role_;
+    result_.role = static_cast<list<fused_role>&&>(role_);
     return static_cast<schedule&&>(result_);
   }
 
@@ -311,5 +350,20 @@ class scheduler {
 /// Groups instructions into units and puts these in order: a chain of fused ops runs when its first reader outside
 /// needs it.
 [[nodiscard]] constexpr schedule make_schedule(graph_view g) { return detail::scheduler(g).run(); }
+
+/// The same in arrays. @pre the graph has `Instructions` instructions.
+template <int Instructions> [[nodiscard]] constexpr fixed_schedule<Instructions> freeze_schedule(const schedule& s) {
+  fixed_schedule<Instructions> result;
+  result.unit_count = s.units.size();
+  result.ordered_count = s.order.size();
+  for (int u = 0; u < result.unit_count; ++u) result.units[u] = s.units[u];
+  for (int n = 0; n < result.ordered_count; ++n) result.order[n] = s.order[n];
+  for (int id = 0; id < Instructions; ++id) {
+    result.unit_of[id] = s.unit_of[id];
+    result.role[id] = s.role[id];
+    result.stored[id] = s.stored[id];
+  }
+  return result;
+}
 
 }  // namespace espalier
