@@ -21,7 +21,17 @@ template <int Size, int Annotations> struct fixed_graph {
   static constexpr int size = Size;
 };
 
-/// What a pass reads: either kind of graph.
+/// A graph in arrays that are large enough for it, for a pass that is too dear to run once for the size alone.
+template <int Room> struct roomy_graph {
+  instruction code[Room]{};
+  layout annotations[Room]{};
+  int size = 0;
+  int annotation_count = 0;
+  /// Otherwise only the sizes are right.
+  bool fits = false;
+};
+
+/// What a pass reads: any kind of graph.
 struct graph_view {
   const instruction* code = nullptr;
   int size = 0;
@@ -37,6 +47,12 @@ struct graph_view {
   template <int Size, int Annotations>
   constexpr graph_view(const fixed_graph<Size, Annotations>& source)  // NOLINT(google-explicit-constructor): a view
       : code(&source.code[0]), size(Size), annotations(&source.annotations[0]), annotation_count(Annotations) {}
+  template <int Room>
+  constexpr graph_view(const roomy_graph<Room>& source)  // NOLINT(google-explicit-constructor): a view
+      : code(&source.code[0]),
+        size(source.size),
+        annotations(&source.annotations[0]),
+        annotation_count(source.annotation_count) {}
 
   [[nodiscard]] constexpr const instruction& operator[](int id) const { return code[id]; }
   [[nodiscard]] constexpr const instruction& operand(int id, int k) const { return code[code[id].operand[k]]; }
@@ -47,6 +63,20 @@ template <int Size, int Annotations> constexpr fixed_graph<Size, Annotations> fr
   fixed_graph<Size, Annotations> result;
   for (int i = 0; i < Size; ++i) result.code[i] = source.code[i];
   for (int i = 0; i < Annotations; ++i) {
+    result.annotations[i] = source.annotations[i];
+    detail::write_each(&result.annotations[i].placement.dim[0], max_rank);
+  }
+  return result;
+}
+
+template <int Room> constexpr roomy_graph<Room> freeze_roomily(const graph& source) {
+  roomy_graph<Room> result;
+  result.size = source.code.size();
+  result.annotation_count = source.annotations.size();
+  result.fits = result.size <= Room && result.annotation_count <= Room;
+  if (!result.fits) return result;
+  for (int i = 0; i < result.size; ++i) result.code[i] = source.code[i];
+  for (int i = 0; i < result.annotation_count; ++i) {
     result.annotations[i] = source.annotations[i];
     detail::write_each(&result.annotations[i].placement.dim[0], max_rank);
   }

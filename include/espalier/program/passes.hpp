@@ -11,31 +11,90 @@
 
 namespace espalier::detail {
 
+struct graph_size {
+  int code = 0;
+  int annotations = 0;
+};
+[[nodiscard]] constexpr graph_size graph_size_of(const graph& g) { return {g.code.size(), g.annotations.size()}; }
+
 /// The passes as constants, each in variables of its own: a compiler's limit on the steps of a constant evaluation
 /// holds for each of them alone. `Maker::make()` returns a graph; no compiler lets its lists outlive the evaluation,
-/// so it runs once for the size and once for the content.
+/// so it runs once for the size and once for the content. `Maker::counted` is that size, if the maker knows it anyway.
+template <class Maker> [[nodiscard]] constexpr graph_size counted_size() {
+  if constexpr (requires { Maker::counted; }) {
+    return Maker::counted;
+  } else {
+    return graph_size_of(Maker::make());
+  }
+}
 template <class Maker> struct frozen {
-  static constexpr int size = Maker::make().code.size();
-  static constexpr int annotations = Maker::make().annotations.size();
+  static constexpr graph_size counted = counted_size<Maker>();
+  static constexpr int size = counted.code;
+  static constexpr int annotations = counted.annotations;
   static constexpr fixed_graph<size, annotations> value = freeze<size, annotations>(Maker::make());
 };
 
+/// What tracing found, from a single evaluation.
+template <class Mesh, class Function, class... Arguments> struct trace_findings {
+  struct content {
+    source_line failure;
+    const reason_id* mistake = nullptr;
+    source_line mistake_where;
+    bool gradient_is_missing = false;
+    const char* without_gradient = "";
+    source_line without_gradient_line;
+    graph_size made;
+  };
+  static constexpr content value = [] {
+    const traced t = trace<Mesh, Function, Arguments...>();
+    content c;
+    c.failure = t.failure;
+    c.mistake = t.mistake;
+    c.mistake_where = t.mistake_where;
+    c.made = graph_size_of(t.program);
+    if (t.without_gradient >= 0) {
+      c.gradient_is_missing = true;
+      c.without_gradient = t.program.code[t.without_gradient].op->name;
+      c.without_gradient_line = t.without_gradient_line;
+    }
+    return c;
+  }();
+  struct mistake_line {
+    static constexpr source_line value = trace_findings::value.mistake_where;
+  };
+  struct failure_line {
+    static constexpr source_line value = trace_findings::value.failure;
+  };
+  struct gradient_line {
+    static constexpr source_line value = trace_findings::value.without_gradient_line;
+  };
+  struct gradient_op {
+    static constexpr const char* value = trace_findings::value.without_gradient;
+  };
+};
+
 template <class Mesh, class Function, class... Arguments> struct traced_graph {
+  static constexpr graph_size counted = trace_findings<Mesh, Function, Arguments...>::value.made;
   static constexpr graph make() { return trace<Mesh, Function, Arguments...>().program; }
 };
 template <class Before> struct normalised_graph {
   static constexpr graph make() { return normalise(frozen<Before>::value); }
 };
+/// What a maker made, in whatever form it is at hand.
+template <class Maker> [[nodiscard]] constexpr const auto& outcome_of() {
+  if constexpr (requires { Maker::made(); }) {
+    return Maker::made();
+  } else {
+    return frozen<Maker>::value;
+  }
+}
 template <class Before, bool SourcesToo> struct merged_graph {
-  static constexpr graph make() { return merge_common_subexpressions(frozen<Before>::value, SourcesToo); }
+  static constexpr graph make() { return merge_common_subexpressions(outcome_of<Before>(), SourcesToo); }
 };
 
-template <int Size> struct rule_table {
-  factor_rule of[Size > 0 ? Size : 1]{};
-  /// The first instruction without a rule, or -1.
-  int missing = -1;
-};
+template <int Size> struct rule_table { factor_rule of[Size > 0 ? Size : 1]{}; };
 
+/// The first instruction without a rule, or -1.
 [[nodiscard]] constexpr int first_without_rule(graph_view g) {
   for (int id = 0; id < g.size; ++id) {
     if (g[id].op->factors == nullptr) return id;
@@ -45,9 +104,8 @@ template <int Size> struct rule_table {
 
 template <int Size> [[nodiscard]] constexpr rule_table<Size> rules_of(graph_view g) {
   rule_table<Size> table;
-  table.missing = first_without_rule(g);
-  if (table.missing >= 0) return table;
   for (int id = 0; id < Size; ++id) {
+    if (g[id].op->factors == nullptr) return table;
     table.of[id] = g[id].op->factors({g.code, id});
     write_each(&table.of[id].result[0], max_rank);
     for (int k = 0; k < g[id].operand_count; ++k) write_each(&table.of[id].operand[k][0], max_rank);
@@ -83,6 +141,7 @@ template <class Mesh, class Source> struct completed {
   static constexpr const auto& program = frozen<Source>::value;
   static constexpr int size = frozen<Source>::size;
   static constexpr annotation_conflict conflict = find_conflict(program);
+  static constexpr int without_rule = first_without_rule(program);
   static constexpr rule_table<size> rules = rules_of<size>(program);
 
   template <int Sweep> struct state {
@@ -109,15 +168,26 @@ template <class Mesh, class Source> struct partitioned_graph {
     return partition(Mesh::value, from::program, &from::rules.of[0], &from::value.of[0]);
   }
   static constexpr graph make() { return run().program; }
-  /// What went wrong, if anything: the instruction of the traced graph, or -1.
+  /// The dearest pass, so it runs but once if half as many instructions more than before are enough.
+  static constexpr int room = from::size + from::size / 2 + 64;
   struct finding {
-    partition_fault fault;
-    int at;
+    roomy_graph<room> made;
+    /// What went wrong, if anything: the instruction of the traced graph, or -1.
+    partition_fault fault = partition_fault::nothing;
+    int at = -1;
   };
   static constexpr finding found = [] {
-    const partitioned made = run();
-    return finding{made.fault, made.fault_at};
+    const partitioned done = run();
+    return finding{freeze_roomily<room>(done.program), done.fault, done.fault_at};
   }();
+  static constexpr graph_size counted{found.made.size, found.made.annotation_count};
+  [[nodiscard]] static constexpr const auto& made() {
+    if constexpr (found.made.fits) {
+      return found.made;
+    } else {
+      return frozen<partitioned_graph>::value;
+    }
+  }
 };
 
 template <class Mesh, class Before> struct joined_graph {

@@ -214,45 +214,6 @@ template <class Function, class... Arguments> [[nodiscard]] constexpr auto expla
   }
 }
 
-// --- what the function did -------------------------------------------------------------------------------------------
-
-/// What tracing found, from a single evaluation.
-template <class Mesh, class Function, class... Arguments> struct trace_findings {
-  struct content {
-    source_line failure;
-    const reason_id* mistake = nullptr;
-    source_line mistake_where;
-    bool gradient_is_missing = false;
-    const char* without_gradient = "";
-    source_line without_gradient_line;
-  };
-  static constexpr content value = [] {
-    const traced t = trace<Mesh, Function, Arguments...>();
-    content c;
-    c.failure = t.failure;
-    c.mistake = t.mistake;
-    c.mistake_where = t.mistake_where;
-    if (t.without_gradient >= 0) {
-      c.gradient_is_missing = true;
-      c.without_gradient = t.program.code[t.without_gradient].op->name;
-      c.without_gradient_line = t.without_gradient_line;
-    }
-    return c;
-  }();
-  struct mistake_line {
-    static constexpr source_line value = trace_findings::value.mistake_where;
-  };
-  struct failure_line {
-    static constexpr source_line value = trace_findings::value.failure;
-  };
-  struct gradient_line {
-    static constexpr source_line value = trace_findings::value.without_gradient_line;
-  };
-  struct gradient_op {
-    static constexpr const char* value = trace_findings::value.without_gradient;
-  };
-};
-
 // --- what the passes found -------------------------------------------------------------------------------------------
 
 /// The first annotation `unreduced<...>` of something that is no sum along these axes, or -1. A value may be a pending
@@ -282,7 +243,7 @@ template <class Mesh, class Function, class... Arguments> struct trace_findings 
         factor_axes split;
         read_dimension(mesh, rules[id], dims, from.dim[d], split);
         for (int n = 0; n < dims.size(); ++n) {
-          if (rules[id].kind[dims[n]] == factor_kind::reduce) pending[id] |= split.of[dims[n]].mask();
+          if (rules[id].kind[dims[n]] == factor_kind::reduce) pending[id] |= split[dims[n]].mask();
         }
       }
     }
@@ -303,9 +264,9 @@ template <class Mesh, class Source> [[nodiscard]] constexpr auto check_passes() 
                                                place_of_instruction<given::program, first>,
                                                typename annotation_words<Mesh, given::program, second>::type>,
                   place_of_instruction<given::program, second>>{};
-  } else if constexpr (given::rules.missing >= 0) {
-    return report<why::op_without_rule<op_of_instruction<given::program, given::rules.missing>>,
-                  place_of_instruction<given::program, given::rules.missing>>{};
+  } else if constexpr (given::without_rule >= 0) {
+    return report<why::op_without_rule<op_of_instruction<given::program, given::without_rule>>,
+                  place_of_instruction<given::program, given::without_rule>>{};
   } else {
     using parts = partitioned_graph<Mesh, merged_graph<Source, false>>;
     using sums = unfounded_sum<Mesh, typename parts::from>;
