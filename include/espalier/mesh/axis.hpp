@@ -36,11 +36,7 @@ class axis_list {
  public:
   constexpr axis_list() = default;
   constexpr explicit axis_list(int axis) : code_(static_cast<std::uint32_t>(axis + 1)) {}
-  [[nodiscard]] static constexpr axis_list from_code(std::uint32_t code) {
-    axis_list result;
-    result.code_ = code;
-    return result;
-  }
+  [[nodiscard]] static constexpr axis_list from_code(std::uint32_t code) { return {code, coded{}}; }
 
   [[nodiscard]] constexpr std::uint32_t code() const { return code_; }
   [[nodiscard]] constexpr bool empty() const { return code_ == 0; }
@@ -84,6 +80,9 @@ class axis_list {
   [[nodiscard]] constexpr bool operator==(const axis_list&) const = default;
 
  private:
+  struct coded {};
+  constexpr axis_list(std::uint32_t code, coded) : code_(code) {}
+
   std::uint32_t code_ = 0;
 };
 

@@ -122,10 +122,10 @@ class partitioner {
   }
   /// The value itself or an earlier reshard, if it is laid out as wanted; or -1.
   [[nodiscard]] constexpr int found(int value, const sharding& wanted) const {
-    if (layout_of(value).placement.same_layout(wanted)) return value;
+    if (detail::agree(layout_of(value).placement, wanted)) return value;
     for (int v = next_variant_[value]; v >= 0; v = variants_[v].next) {
       const int made = variants_[v].value;
-      if (in_scope(out_[made].loop) && layout_of(made).placement.same_layout(wanted)) return made;
+      if (in_scope(out_[made].loop) && detail::agree(layout_of(made).placement, wanted)) return made;
     }
     return -1;
   }
@@ -293,11 +293,11 @@ class partitioner {
     }
     if (i.op->positional_factor != nullptr) {
       const int factor = i.op->positional_factor({g_.code, id});
-      made.place = {split.of[factor], rule.size[factor]};
+      made.place = {split[factor], rule.size[factor]};
     }
     sharding local = required(rule.result, i.shape.rank, rule, split);
     for (int f = 0; f < rule.count; ++f) {
-      if (rule.kind[f] == factor_kind::reduce) local.unreduced |= split.of[f].mask();
+      if (rule.kind[f] == factor_kind::reduce) local.unreduced |= split[f].mask();
     }
     local.unreduced |= pending;
     int value = append(made, i.shape, local);
@@ -354,7 +354,7 @@ class partitioner {
       for (int d = 0; d < result.rank; ++d) {
         const factor_list factors = rule.operand[k][d];
         if (factors.size() != 1 || rule.kind[factors[0]] != factor_kind::pass) continue;
-        const axis_list axes = wanted.of[factors[0]];
+        const axis_list axes = wanted[factors[0]];
         const axis_mask added = axes.mask() & ~result.dim[d].mask();
         if (axes.starts_with(result.dim[d]) && (added & ~result.unreduced) == 0) result.dim[d] = axes;
       }
@@ -398,9 +398,11 @@ class partitioner {
 
   [[nodiscard]] constexpr sharding required(const factor_list* dims, int rank, const factor_rule& rule,
                                             const factor_axes& split) const {
-    sharding result = sharding::whole(rank);
+    sharding result = empty_sharding;
+    result.rank = rank;
     for (int d = 0; d < rank; ++d) {
-      if (!dims[d].empty()) result.dim[d] = write_dimension(mesh_, rule, dims[d], split);
+      const factor_list factors = dims[d];
+      if (!factors.empty()) result.dim[d] = write_dimension(mesh_, rule, factors, split);
     }
     return result;
   }
@@ -412,7 +414,7 @@ class partitioner {
     for (int d = 0; d < shape.rank; ++d) {
       const factor_list factors = rule.operand[k][d];
       if (factors.size() != 1 || rule.kind[factors[0]] != factor_kind::reduce) continue;
-      const axis_list axes = split.of[factors[0]];
+      const axis_list axes = split[factors[0]];
       if (divides_evenly(mesh_, shape[d], axes)) continue;
       // What an index of padding selects does not matter: it is masked itself.
       if (!is_floating(out_[value].type) && is_floating(i.type)) continue;
@@ -456,31 +458,52 @@ class partitioner {
   }
 
   constexpr factor_axes choose(int id, const factor_rule& rule, axis_mask pending) {
-    const proposals said = propose(id, rule);
     factor_axes agreed;
-    if (agree(rule, said, pending, agreed) && is_faithful(id, rule, agreed)) return agreed;
-    return search(id, rule, said, pending);
+    if (agree(id, rule, pending, agreed) && is_faithful(id, rule, agreed)) return agreed;
+    return search(id, rule, propose(id, rule), pending);
   }
 
   /// The usual case: nobody contradicts anybody.
-  [[nodiscard]] constexpr bool agree(const factor_rule& rule, const proposals& said, axis_mask pending,
-                                     factor_axes& result) const {
+  [[nodiscard]] constexpr bool agree(int id, const factor_rule& rule, axis_mask pending, factor_axes& result) const {
+    const instruction& i = g_[id];
+    if (!join(of_[id], rule.result, rule, result)) return false;
+    const factor_axes wanted = result;
+    for (int k = 0; k < i.operand_count; ++k) {
+      if (!join(layout_of(value_[i.operand[k]]).placement, rule.operand[k], rule, result)) return false;
+    }
     axis_mask used = pending;
     for (int f = 0; f < rule.count; ++f) {
-      axis_list axes;
-      for (int t = 0; t < said.count; ++t) {
-        const axis_list one = said.by[t].of[f];
-        if (one.empty()) continue;
-        if (!axes.empty() && !(axes == one)) return false;
-        axes = one;
-      }
+      const axis_list axes = result[f];
       if (axes.empty()) continue;
-      if (rule.kind[f] == factor_kind::blocked || (used & axes.mask()) != 0) return false;
+      const axis_mask mask = axes.mask();
+      if (rule.kind[f] == factor_kind::blocked || (used & mask) != 0) return false;
       // A result that is wanted whole may be cheaper to compute whole.
-      if (rule.kind[f] == factor_kind::pass && said.by[0].of[f].empty()) return false;
-      used |= axes.mask();
-      result.of[f] = axes;
+      if (rule.kind[f] == factor_kind::pass && wanted[f].empty()) return false;
+      used |= mask;
     }
+    return true;
+  }
+  /// Adds what one tensor says of the factors, unless it contradicts what others said.
+  [[nodiscard]] constexpr bool join(const sharding& s, const factor_list* dims, const factor_rule& rule,
+                                    factor_axes& known) const {
+    for (int d = 0; d < s.rank; ++d) {
+      if (s.dim[d].empty() || dims[d].empty()) continue;
+      if (dims[d].code() < 16U) {
+        if (!join(dims[d][0], s.dim[d], known)) return false;
+        continue;
+      }
+      factor_axes read;
+      read_dimension(mesh_, rule, dims[d], s.dim[d], read);
+      for (int n = 0; n < dims[d].size(); ++n) {
+        if (!join(dims[d][n], read[dims[d][n]], known)) return false;
+      }
+    }
+    return true;
+  }
+  [[nodiscard]] static constexpr bool join(int f, axis_list said, factor_axes& known) {
+    if (said.empty()) return true;
+    if (!known[f].empty()) return known[f] == said;
+    known.set(f, said);
     return true;
   }
 
@@ -492,7 +515,7 @@ class partitioner {
     std::uint32_t factors_of[max_axes]{};
     for (int t = 0; t < said.count; ++t) {
       for (int f = 0; f < rule.count; ++f) {
-        const axis_list list = said.by[t].of[f];
+        const axis_list list = said.by[t][f];
         if (list.empty()) continue;
         involved |= list.mask() & ~pending;
         if (rule.kind[f] == factor_kind::blocked) continue;
@@ -574,7 +597,7 @@ class partitioner {
   [[nodiscard]] static constexpr int first_factor(const factor_rule& rule, const proposals& said, int axis) {
     for (int t = 0; t < said.count; ++t) {
       for (int f = 0; f < rule.count; ++f) {
-        if (rule.kind[f] != factor_kind::blocked && said.by[t].of[f].contains(axis)) return f;
+        if (rule.kind[f] != factor_kind::blocked && said.by[t][f].contains(axis)) return f;
       }
     }
     return -1;
@@ -588,21 +611,21 @@ class partitioner {
     for (int n = 0; n < now.count; ++n) {
       const int f = now.factor[n];
       if (f < 0) continue;
-      if (!result.of[f].empty()) several |= 1U << static_cast<unsigned>(f);
-      result.of[f] = result.of[f].with(now.axes[n]);
+      if (!result[f].empty()) several |= 1U << static_cast<unsigned>(f);
+      result.set(f, result[f].with(now.axes[n]));
     }
     if (several == 0) return result;
     for (int f = 0; f < rule.count; ++f) {
       if ((several >> static_cast<unsigned>(f) & 1U) == 0) continue;
-      const axis_mask given = result.of[f].mask();
+      const axis_mask given = result[f].mask();
       axis_list order;
       for (int t = 0; t < said.count; ++t) {
-        const axis_list one = said.by[t].of[f];
+        const axis_list one = said.by[t][f];
         for (int n = 0; n < one.size(); ++n) {
           if (has_axis(given, one[n]) && !order.contains(one[n])) order = order.with(one[n]);
         }
       }
-      result.of[f] = order.followed_by(result.of[f].without(order.mask()));
+      result.set(f, order.followed_by(result[f].without(order.mask())));
     }
     return result;
   }
@@ -654,7 +677,7 @@ class partitioner {
     const instruction& i = g_[id];
     sharding made = required(rule.result, i.shape.rank, rule, split);
     for (int f = 0; f < rule.count; ++f) {
-      if (rule.kind[f] == factor_kind::reduce) made.unreduced |= split.of[f].mask();
+      if (rule.kind[f] == factor_kind::reduce) made.unreduced |= split[f].mask();
     }
     sharding wanted = of_[id];
     wanted.unreduced = 0;
@@ -687,7 +710,7 @@ class partitioner {
       factor_axes read;
       read_dimension(mesh_, rule, dims[d], write_dimension(mesh_, rule, dims[d], split), read);
       for (int n = 0; n < dims[d].size(); ++n) {
-        if (!(read.of[dims[d][n]] == split.of[dims[d][n]])) return false;
+        if (!(read[dims[d][n]] == split[dims[d][n]])) return false;
       }
     }
     return true;

@@ -9,17 +9,23 @@ namespace espalier {
 
 namespace detail {
 
-/// The axes each factor of an op is split by, as one of its tensors says.
-struct factor_axes {
-  axis_list of[max_factors]{};
+/// The axes each factor of an op is split by, as one of its tensors says. (Codes, since a constant evaluation makes an
+/// array of numbers in one step and constructs objects one by one.)
+class factor_axes {
+ public:
+  [[nodiscard]] constexpr axis_list operator[](int factor) const { return axis_list::from_code(code_[factor]); }
+  constexpr void set(int factor, axis_list axes) { code_[factor] = axes.code(); }
+
+ private:
+  std::uint32_t code_[max_factors]{};
 };
 
 /// Reads one dimension: its axes go to its factors from major to minor. A factor hands on to the next only when its
 /// axes split it completely, and splits of compound dimensions must be even.
 constexpr void read_dimension(const mesh_shape& mesh, const factor_rule& rule, factor_list factors, axis_list axes,
                               factor_axes& into) {
-  if (factors.size() == 1) {
-    into.of[factors[0]] = axes;
+  if (factors.code() < 16U) {
+    into.set(factors[0], axes);
     return;
   }
   int next = 0;
@@ -31,7 +37,7 @@ constexpr void read_dimension(const mesh_shape& mesh, const factor_rule& rule, f
       rest /= mesh.size[axes[next]];
       taken = taken.with(axes[next++]);
     }
-    into.of[factor] = taken;
+    into.set(factor, taken);
     if (rest > 1) return;
   }
 }
@@ -39,11 +45,11 @@ constexpr void read_dimension(const mesh_shape& mesh, const factor_rule& rule, f
 /// The axes of a dimension with these factors.
 constexpr axis_list write_dimension(const mesh_shape& mesh, const factor_rule& rule, factor_list factors,
                                     const factor_axes& from) {
-  if (factors.size() == 1) return from.of[factors[0]];
+  if (factors.code() < 16U) return from[factors[0]];
   axis_list result;
   for (int i = 0; i < factors.size(); ++i) {
     const int factor = factors[i];
-    const axis_list axes = from.of[factor];
+    const axis_list axes = from[factor];
     std::int64_t rest = rule.size[factor];
     for (int k = 0; k < axes.size(); ++k) {
       if (rest % mesh.size[axes[k]] != 0) return result;
@@ -83,7 +89,7 @@ class propagation_step {
   /// Updates the result (forward) or the operands (backward) of instruction `id`; true if something changed.
   constexpr bool run(int id, const factor_rule& rule, bool forward, int level) {
     const instruction& i = g_[id];
-    if (i.operand_count == 0 || !active(*i.op, forward, level)) return false;
+    if (i.operand_count == 0 || level < first_level(*i.op, forward)) return false;
     if (i.operand_count == 2 && (i.op == &ops::match || i.op == &ops::result)) {
       if (forward) return copy(id, i.operand[1]);
       return copy_open(i.operand[0], id);
@@ -95,17 +101,18 @@ class propagation_step {
     return changed;
   }
 
- private:
-  [[nodiscard]] static constexpr bool active(const op_info& op, bool forward, int level) {
+  /// The level from which on shardings pass through an op.
+  [[nodiscard]] static constexpr int first_level(const op_info& op, bool forward) {
     switch (op.spread) {
-      case propagation::elementwise: return true;
-      case propagation::dimensional: return level >= 1;
-      case propagation::broadcast: return level >= (forward ? 3 : 2);
-      case propagation::none: return false;
+      case propagation::elementwise: return 0;
+      case propagation::dimensional: return 1;
+      case propagation::broadcast: return forward ? 3 : 2;
+      case propagation::none: break;
     }
-    return false;
+    return last_level + 1;
   }
 
+ private:
   /// `to` is laid out as `from` is and closed to everybody else: were its readers to refine it, the two would never
   /// come to rest.
   constexpr bool copy(int to, int from) {
@@ -124,7 +131,7 @@ class propagation_step {
   /// Merges what all tensors of an op say of its factors (GSPMD section 3.5, compatible shardings): the longer list
   /// wins when the shorter is its prefix; otherwise what they have in common.
   constexpr void gather(const instruction& i, int id, const factor_rule& rule) {
-    for (int f = 0; f < rule.count; ++f) merged_.of[f] = axis_list{};
+    merged_ = factor_axes{};
     for (int f = 0; f < rule.count; ++f) source_[f] = -1;
     take(of_[id], rule.result, rule, id);
     for (int k = 0; k < i.operand_count; ++k) take(of_[i.operand[k]], rule.operand[k], rule, i.operand[k]);
@@ -132,23 +139,27 @@ class propagation_step {
 
   constexpr void take(const sharding& from, const factor_list* dims, const factor_rule& rule, int who) {
     for (int d = 0; d < from.rank; ++d) {
-      if (from.dim[d].empty()) continue;
+      if (from.dim[d].empty() || dims[d].empty()) continue;
+      if (dims[d].code() < 16U) {
+        merge(dims[d][0], from.dim[d], rule, who);
+        continue;
+      }
       factor_axes read;
       read_dimension(mesh_, rule, dims[d], from.dim[d], read);
-      for (int n = 0; n < dims[d].size(); ++n) {
-        const int f = dims[d][n];
-        const axis_list said = read.of[f];
-        if (said.empty() || rule.kind[f] == factor_kind::blocked) continue;
-        const axis_list known = merged_.of[f];
-        if (source_[f] < 0 || (said.size() > known.size() && said.starts_with(known))) {
-          merged_.of[f] = said;
-          source_[f] = who;
-        } else if (!known.starts_with(said)) {
-          int common = 0;
-          while (common < known.size() && common < said.size() && known[common] == said[common]) ++common;
-          merged_.of[f] = known.first(common);
-        }
-      }
+      for (int n = 0; n < dims[d].size(); ++n) merge(dims[d][n], read[dims[d][n]], rule, who);
+    }
+  }
+  constexpr void merge(int f, axis_list said, const factor_rule& rule, int who) {
+    if (said.empty() || rule.kind[f] == factor_kind::blocked) return;
+    const axis_list known = merged_[f];
+    if (source_[f] >= 0 && known == said) return;
+    if (source_[f] < 0 || (said.size() > known.size() && said.starts_with(known))) {
+      merged_.set(f, said);
+      source_[f] = who;
+    } else if (!known.starts_with(said)) {
+      int common = 0;
+      while (common < known.size() && common < said.size() && known[common] == said[common]) ++common;
+      merged_.set(f, known.first(common));
     }
   }
 
@@ -157,7 +168,7 @@ class propagation_step {
     for (int d = 0; d < of_[who].rank; ++d) {
       if (dims[d].empty() || !of_[who].is_open(d)) continue;
       const axis_list wanted = write_dimension(mesh_, rule, dims[d], merged_);
-      if (wanted.size() <= of_[who].dim[d].size()) continue;
+      if (wanted == of_[who].dim[d] || wanted.size() <= of_[who].dim[d].size()) continue;
       int source = source_[dims[d][0]];
       if (source == who) source = id;
       changed = extend(who, d, wanted, source) || changed;
@@ -209,23 +220,26 @@ constexpr void start_completion(graph_view g, sharding* of, int* cause, int* cha
 }
 
 /// One forward and one backward sweep at `level` (GSPMD section 3.5). Returns whether anything changed. An op is
-/// visited only if one of its tensors changed in this sweep or the one before, or the level has just risen.
+/// visited only if one of its tensors changed in this sweep or the one before, or if the level has just risen to the
+/// first at which anything passes through it.
 constexpr bool sweep_completion(const mesh_shape& mesh, graph_view g, const factor_rule* rules, sharding* of,
                                 int* cause, int* changed_in, int sweep, int level, bool level_is_new) {
   detail::propagation_step step(mesh, g, of, cause, changed_in, sweep);
   bool changed = false;
-  const auto fresh = [&](int id) {
-    if (level_is_new || changed_in[id] >= sweep - 1) return true;
-    for (int k = 0; k < g[id].operand_count; ++k) {
-      if (changed_in[g[id].operand[k]] >= sweep - 1) return true;
+  const auto fresh = [&](int id, bool forward) {
+    if (changed_in[id] >= sweep - 1) return true;
+    const instruction& i = g[id];
+    if (level_is_new && detail::propagation_step::first_level(*i.op, forward) == level) return true;
+    for (int k = 0; k < i.operand_count; ++k) {
+      if (changed_in[i.operand[k]] >= sweep - 1) return true;
     }
     return false;
   };
   for (int id = 0; id < g.size; ++id) {
-    if (fresh(id)) changed = step.run(id, rules[id], true, level) || changed;
+    if (fresh(id, true)) changed = step.run(id, rules[id], true, level) || changed;
   }
   for (int id = g.size - 1; id >= 0; --id) {
-    if (fresh(id)) changed = step.run(id, rules[id], false, level) || changed;
+    if (fresh(id, false)) changed = step.run(id, rules[id], false, level) || changed;
   }
   return changed;
 }

@@ -44,12 +44,23 @@ struct sharding {
     result.open = (1U << static_cast<unsigned>(rank)) - 1U;
     return result;
   }
-  [[nodiscard]] static constexpr sharding whole(int rank) {
-    sharding result;
-    result.rank = rank;
-    return result;
-  }
+  [[nodiscard]] static constexpr sharding whole(int rank);
 };
+
+namespace detail {
+/// To copy, which takes a single step of a constant evaluation; making one takes dozens.
+inline constexpr sharding empty_sharding = [] {
+  sharding result;
+  write_each(&result.dim[0], max_rank);
+  return result;
+}();
+}  // namespace detail
+
+constexpr sharding sharding::whole(int rank) {
+  sharding result = detail::empty_sharding;
+  result.rank = rank;
+  return result;
+}
 
 /// A whole tensor's extents and how they are placed on the mesh.
 struct layout {
