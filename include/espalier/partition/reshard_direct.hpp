@@ -123,7 +123,11 @@ class direct_reshard {
     const axis_mask added = gained_ & ~scattered;
     const std::int64_t terms = group_size(task_.mesh, pending_);
     const std::int64_t copies = group_size(task_.mesh, ~0U) / (parts_ * group_size(task_.mesh, added | now_.unreduced));
-    const int shared = copies > 1 && terms > 2 && lost_ == 0 && task_.latency == 0 ? shareable_dim(copies) : -1;
+    // When nothing else changes, this meets the bound for any plan of two collectives, and there is one plan of one: so
+    // the cheaper of both is the cheapest of all. The number of steps to find that is the same on every mesh.
+    const bool only_sums = even_ && gained_ == 0 && lost_ == 0;
+    const bool pays = task_.latency == 0 || (only_sums && sharing_pays(terms, copies));
+    const int shared = pays && copies > 1 && terms > 2 && lost_ == 0 ? shareable_dim(copies) : -1;
     const axis_mask sharing = shared < 0 ? 0 : share(shared);
     if ((added | sharing) != 0) emit(collective::local_slice, added | sharing, group_size(task_.mesh, added | sharing));
     for (int d = 0; scattered != 0 && d < task_.shape.rank; ++d) {
@@ -139,7 +143,17 @@ class direct_reshard {
     }
     if (shared >= 0) shrunk_ |= 1U << static_cast<unsigned>(shared);
     gather_rest();
-    optimal = even_ && (copies == 1 || terms == 2 || shared >= 0) && (task_.latency == 0 || collectives == 1);
+    if (task_.latency > 0 && only_sums) {
+      optimal = shared >= 0 || !pays;
+    } else {
+      optimal = even_ && (copies == 1 || terms == 2 || shared >= 0) && (task_.latency == 0 || collectives == 1);
+    }
+  }
+  /// Whether what the copies save by sharing a sum of so many terms is worth another collective.
+  [[nodiscard]] constexpr bool sharing_pays(std::int64_t terms, std::int64_t copies) const {
+    const std::int64_t alone = step_bytes(collective::all_reduce, local_, terms);
+    const std::int64_t least = ceil_div(local_ * (terms * copies + terms - 2), terms * copies);
+    return plan_cost(alone, task_.latency, 1, 0) > plan_cost(least, task_.latency, 2, 0);
   }
   /// A dimension that the copies can split evenly among them, and that no reduce_scatter splits.
   [[nodiscard]] constexpr int shareable_dim(std::int64_t copies) const {
