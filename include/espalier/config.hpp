@@ -32,3 +32,12 @@
 #else
 #define ESPALIER_VECTORISE
 #endif
+
+// A short loop whose variables belong in registers.
+#if defined(__clang__)
+#define ESPALIER_UNROLL ESPALIER_PRAGMA(clang loop unroll(full))
+#elif defined(__GNUC__)
+#define ESPALIER_UNROLL ESPALIER_PRAGMA(GCC unroll 16)
+#else
+#define ESPALIER_UNROLL
+#endif

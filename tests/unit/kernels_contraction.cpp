@@ -134,6 +134,54 @@ TEST_CASE("matrix products of two-dimensional operands", "[kernels][contraction]
   ESPALIER_CHECK("ij,jk->ik", SHAPE(205, 401), SHAPE(401, 199));  // several blocks, all with remainders
 }
 
+TEST_CASE("products of several panels and strips, with remainders", "[kernels][contraction]") {
+  ESPALIER_CHECK("ij,jk->ik", SHAPE(47, 300), SHAPE(300, 1060));
+  ESPALIER_CHECK("ij,kj->ik", SHAPE(47, 300), SHAPE(1060, 300));
+  ESPALIER_CHECK("ji,jk->ik", SHAPE(600, 47), SHAPE(600, 570));
+  ESPALIER_CHECK("ji,kj->ik", SHAPE(300, 47), SHAPE(570, 300));
+  ESPALIER_CHECK("ji,jk->ik", SHAPE(300, 23), SHAPE(300, 64));  // a strip is used where it lies
+  ESPALIER_CHECK("ij,jk->ik", SHAPE(23, 300), SHAPE(300, 33));
+}
+
+namespace {
+
+/// Products with a lower triangle, by rows and by columns, with the library's own kernels.
+template <class T> void check_triangle(std::int64_t size, std::int64_t width) {
+  using espalier::detail::matrix_view;
+  const auto at = [](std::int64_t count) { return static_cast<std::size_t>(count); };
+  auto a = random_values<T>(size * size, 1);
+  const auto b = random_values<T>(size * width, 2);
+  for (std::int64_t i = 0; i < size; ++i) {
+    for (std::int64_t j = i + 1; j < size; ++j) a[at(i * size + j)] = T(0);
+  }
+  for (const bool turned : {false, true}) {
+    const matrix_view<const T> left{a.data(), turned ? 1 : size, turned ? size : 1};
+    std::vector<T> c(at(size * width), std::numeric_limits<T>::quiet_NaN());
+    espalier::detail::blocked_gemm<T>(size, width, size, T(1), left, {b.data(), width, 1}, T(0), c.data(), width);
+    for (std::int64_t i = 0; i < size; ++i) {
+      for (std::int64_t j = 0; j < width; ++j) {
+        double sum = 0;
+        for (std::int64_t k = 0; k < size; ++k) {
+          sum += static_cast<double>(left.data[i * left.row_stride + k * left.column_stride]) *
+                 static_cast<double>(b[at(k * width + j)]);
+        }
+        REQUIRE(static_cast<double>(c[at(i * width + j)]) == Approx(sum).margin(1e-4));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("the zeros of a triangle change nothing", "[kernels][contraction]") {
+  for (const std::int64_t size : {5, 24, 64, 131, 300}) {
+    for (const std::int64_t width : {32, 70, 300}) {
+      check_triangle<float>(size, width);
+      check_triangle<double>(size, width);
+    }
+  }
+}
+
 TEST_CASE("attention, forward and backward", "[kernels][contraction]") {
   ESPALIER_CHECK("bsm,mnd->bsnd", SHAPE(2, 9, 12), SHAPE(12, 3, 8));
   ESPALIER_CHECK("bsnd,btnd->bnst", SHAPE(2, 9, 3, 8), SHAPE(2, 11, 3, 8));

@@ -626,71 +626,85 @@ inline void pointwise_row(std::int64_t n, T alpha, const T* ESPALIER_RESTRICT a,
   }
 }
 
-/// The innermost product for rows [first, first + rows), or, of a single row, for that range of its columns.
+/// Part of a product: rows [row, row + rows) and columns [column, column + columns) of its result.
+struct product_part {
+  std::int64_t row = 0;
+  std::int64_t rows = 0;
+  std::int64_t column = 0;
+  std::int64_t columns = 0;
+};
+
 template <class Backend, class T>
-void run_product(const kernels::gemm_plan& p, const T* a, const T* b, T* c, T alpha, T beta, std::int64_t first,
-                 std::int64_t count) {
+void run_product(const kernels::gemm_plan& p, const T* a, const T* b, T* c, T alpha, T beta, const product_part& part) {
+  c += part.row * p.c_row + part.column * p.c_column;
+  a += part.row * p.a_row;
   switch (p.kind) {
     case product_kind::gemm:
-      Backend::gemm(count, p.n, p.k, alpha, matrix_view<const T>{a + first * p.a_row, p.a_row, p.a_column},
-                    matrix_view<const T>{b, p.b_row, p.b_column}, beta, c + first * p.c_row, p.c_row);
+      Backend::gemm(part.rows, part.columns, p.k, alpha, matrix_view<const T>{a, p.a_row, p.a_column},
+                    matrix_view<const T>{b + part.column * p.b_column, p.b_row, p.b_column}, beta, c, p.c_row);
       break;
     case product_kind::gemv:
-      Backend::gemv(count, p.k, alpha, matrix_view<const T>{a + first * p.a_row, p.a_row, p.a_column}, b, p.b_row, beta,
-                    c + first * p.c_row, p.c_row);
+      Backend::gemv(part.rows, p.k, alpha, matrix_view<const T>{a, p.a_row, p.a_column}, b, p.b_row, beta, c, p.c_row);
       break;
     case product_kind::dots:
-      for (std::int64_t i = first; i < first + count; ++i) {
+      b += part.row * p.b_row;
+      for (std::int64_t i = 0; i < part.rows; ++i) {
         const T sum = alpha * strided_dot(p.k, a + i * p.a_row, p.a_column, b + i * p.b_row, p.b_column);
         T& out = c[i * p.c_row];
         out = beta == T(0) ? sum : sum + beta * out;
       }
       break;
     case product_kind::pointwise:
-      if (p.m == 1) {
-        pointwise_row(count, alpha, a + first * p.a_column, p.a_column, b + first * p.b_column, p.b_column, beta,
-                      c + first * p.c_column, p.c_column);
-      } else {
-        for (std::int64_t i = first; i < first + count; ++i)
-          pointwise_row(p.n, alpha, a + i * p.a_row, p.a_column, b + i * p.b_row, p.b_column, beta, c + i * p.c_row,
-                        p.c_column);
+      a += part.column * p.a_column;
+      b += part.row * p.b_row + part.column * p.b_column;
+      for (std::int64_t i = 0; i < part.rows; ++i) {
+        pointwise_row(part.columns, alpha, a + i * p.a_row, p.a_column, b + i * p.b_row, p.b_column, beta,
+                      c + i * p.c_row, p.c_column);
       }
       break;
     case product_kind::empty: break;
   }
 }
 
-/// The loops around the innermost product, shared among threads where BLAS cannot do that better itself.
+/// A product is cut along its longer side: the shorter operand is then read by every thread, and the longer by one.
+[[nodiscard]] inline bool cuts_columns(const kernels::gemm_plan& p) {
+  return (p.kind == product_kind::gemm || p.kind == product_kind::pointwise) && p.n > p.m;
+}
+
+/// The products of one iteration of the loops, each of which adds to the same part of C.
+template <class Backend, class T>
+void run_iteration(const kernels::gemm_plan& p, const T* a, const T* b, T* c, T alpha, T beta, std::int64_t iteration,
+                   const product_part& part) {
+  const loop_axis at = locate(p.loops, p.loop_count, iteration);
+  for (std::int64_t s = 0; s < p.sum_iterations; ++s) {
+    const loop_axis term = locate(p.sum_loops, p.sum_loop_count, s);
+    run_product<Backend>(p, a + at.a + term.a, b + at.b + term.b, c + at.c, alpha, s == 0 ? beta : T(1), part);
+  }
+}
+
+/// The loops around the innermost product, shared among threads. Where they do not share out evenly, each product is
+/// cut into as many parts as there are threads: that scales better than a BLAS's own threads, which wait for each other
+/// several times in a product.
 template <class Backend, class T>
 void run_products(const kernels::gemm_plan& p, const T* a, const T* b, T* c, T alpha, T beta) {
-  const bool by_backend = p.kind == product_kind::gemm || p.kind == product_kind::gemv;
-  const std::int64_t rows = p.kind == product_kind::pointwise && p.m == 1 ? p.n : p.m;
   const int threads = p.flops() < 2.0 * parallel_threshold ? 1 : available_threads();
-  std::int64_t cuts = 1;
-  bool parallel = threads > 1;
-  if (by_backend && Backend::threads_inside) {
-    // An uneven share costs up to one iteration per thread; BLAS's own threads cost waking them at each call.
-    const bool even = p.iterations % threads == 0 || p.iterations >= 4 * threads;
-    const bool small = p.flops() / static_cast<double>(p.iterations * p.sum_iterations) < 4.0e6;
-    parallel = parallel && p.iterations >= threads && (even || small);
-  } else if (parallel && p.iterations % threads != 0 && p.iterations < 4 * threads) {
-    cuts = std::min<std::int64_t>(threads, rows);
-  }
-  const std::int64_t grain = p.kind == product_kind::gemm ? tile_sizes<T>::rows : 1;
-  const std::int64_t cut_rows = ((rows + cuts - 1) / cuts + grain - 1) / grain * grain;
+  const bool by_columns = cuts_columns(p);
+  const std::int64_t length = by_columns ? p.n : p.m;
+  const bool even = p.iterations % threads == 0 || p.iterations >= 4 * threads;
+  const std::int64_t cuts = even ? 1 : std::min<std::int64_t>(threads, length);
+  const std::int64_t grain = p.kind != product_kind::gemm ? 1
+                             : by_columns                 ? tile_sizes<T>::columns
+                                                          : tile_sizes<T>::rows;
+  const std::int64_t cut_length = ((length + cuts - 1) / cuts + grain - 1) / grain * grain;
   const std::int64_t total = p.iterations * cuts;
   const auto run = [&](std::int64_t index) {
-    const loop_axis at = locate(p.loops, p.loop_count, index / cuts);
-    const std::int64_t first = index % cuts * cut_rows;
-    const std::int64_t count = std::min(cut_rows, rows - first);
+    const std::int64_t first = index % cuts * cut_length;
+    const std::int64_t count = std::min(cut_length, length - first);
     if (count <= 0) return;
-    for (std::int64_t s = 0; s < p.sum_iterations; ++s) {
-      const loop_axis part = locate(p.sum_loops, p.sum_loop_count, s);
-      const T keep = s == 0 ? beta : T(1);
-      run_product<Backend>(p, a + at.a + part.a, b + at.b + part.b, c + at.c, alpha, keep, first, count);
-    }
+    const product_part part = by_columns ? product_part{0, p.m, first, count} : product_part{first, count, 0, p.n};
+    run_iteration<Backend>(p, a, b, c, alpha, beta, index / cuts, part);
   };
-  if (!parallel || total == 1) {
+  if (threads == 1 || total == 1) {
     for (std::int64_t i = 0; i < total; ++i) run(i);
     return;
   }
@@ -727,6 +741,17 @@ void run_contraction(const kernels::gemm_plan& plan, const A* a, const B* b, C* 
     run_copy<T>(out, room + out.offset, c, beta);
   } else if constexpr (std::is_same_v<T, C>) {
     run_products<Backend>(plan, first, second, c, alpha, beta);
+  }
+}
+
+/// One iteration of a plan without scratch, on one thread.
+template <class Backend, class A, class B, class C>
+void run_contraction_part(const kernels::gemm_plan& plan, const A* a, const B* b, C* c, std::int64_t part) {
+  using T = compute_t<A, B, C>;
+  // A tensor of another type is converted in scratch, and such a plan has no parts.
+  if constexpr (std::is_same_v<A, T> && std::is_same_v<B, T> && std::is_same_v<C, T>) {
+    const product_part whole{0, plan.m, 0, plan.n};
+    run_iteration<Backend>(plan, plan.swapped ? b : a, plan.swapped ? a : b, c, T(1), T(0), part, whole);
   }
 }
 
@@ -775,6 +800,13 @@ void contract(const A* a, const B* b, C* c, detail::compute_t<A, B, C> alpha, de
                 "contract: double goes with double only; convert the other tensors first");
   detail::run_contraction<Backend>(detail::static_plan<P, dtype_of<A>, dtype_of<B>, dtype_of<C>>, a, b, c, alpha, beta,
                                    scratch);
+}
+
+/// Iteration `part` of the plan's loops alone, on one thread, with alpha 1 and beta 0.
+/// @pre `plan_of(P, ...)` needs no scratch, and 0 <= part < its `iterations`
+template <contraction P, class A, class B, class C, class Backend = detail::default_backend>
+void contract_part(const A* a, const B* b, C* c, std::int64_t part) {
+  detail::run_contraction_part<Backend>(detail::static_plan<P, dtype_of<A>, dtype_of<B>, dtype_of<C>>, a, b, c, part);
 }
 
 }  // namespace espalier::kernels

@@ -1,0 +1,370 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/kernels/square.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+// The library's own matrix product on one thread. After Goto and van de Geijn ("Anatomy of high-performance matrix
+// multiplication"), but with the roles of caches turned: a strip of A stays in the first-level cache while a panel of B
+// passes from the second. A is then as good as never rearranged, and B is while the first strip is multiplied, so that
+// also products with one short side run near the speed of the multipliers.
+
+namespace espalier::detail {
+
+/// A matrix in memory: element (i, j) stands at `data[i * row_stride + j * column_stride]`.
+template <class T> struct matrix_view {
+  T* data;
+  std::int64_t row_stride;
+  std::int64_t column_stride;
+
+  [[nodiscard]] constexpr matrix_view at(std::int64_t i, std::int64_t j) const {
+    return {data + i * row_stride + j * column_stride, row_stride, column_stride};
+  }
+};
+
+/// Tile sizes of the matrix product: a `rows` x `columns` tile of C lives in registers, a strip of A (`rows` x `depth`)
+/// in the first-level cache, a panel of B (`depth` x `width`) in the second. Both are on the stack of the thread that
+/// works: 0.5 MB.
+template <class T> struct tile_sizes {
+#if defined(__AVX512F__)
+  static constexpr int rows = 12;  // 24 of 32 registers accumulate
+#elif defined(__AVX__)
+  static constexpr int rows = 6;  // 12 of 16
+#else
+  static constexpr int rows = 4;  // SSE has no three-operand FMA: leave registers for products
+#endif
+  static constexpr int lanes = simd_bytes / static_cast<int>(sizeof(T));
+  static constexpr int columns = 2 * lanes;
+  static constexpr int depth = 256;
+  static constexpr int width = 2048 / static_cast<int>(sizeof(T)) / columns * columns;
+};
+
+/// How a strip of A is read: element (i, p) is at
+enum class strip_layout : std::uint8_t {
+  kept_rows,  // a[i * depth + p], a copy
+  rows,       // a[i * step + p]
+  columns,    // a[i + p * step], copied or not
+};
+
+/// Where a tile's factors are. B's rows of `columns` elements are `b_step` apart.
+template <class T> struct tile_factors {
+  const T* a;
+  std::int64_t a_step;
+  const T* b;
+  std::int64_t b_step;
+  T* panel;  // where B is copied to, if it is
+};
+
+/// Element (i, p) of a strip, where `a` has moved on to column p. Three rows share a base, so that addresses need few
+/// registers.
+template <strip_layout Layout, class T>
+[[nodiscard]] ESPALIER_ALWAYS_INLINE T strip_element(const T* const* base, std::int64_t step, int i) {
+  if constexpr (Layout == strip_layout::kept_rows) return base[0][i * tile_sizes<T>::depth];
+  if constexpr (Layout == strip_layout::columns) return base[0][i];
+  return base[i / 3][i % 3 * step];
+}
+
+/// C's tile = alpha A B + keep C; with keep = 0, C is not read.
+template <class T, int Rows, strip_layout Layout, bool Packs>
+void multiply_tile(std::int64_t depth, const tile_factors<T>& of, T alpha, T keep, T* c, std::int64_t ldc) {
+  using sizes = tile_sizes<T>;
+  constexpr int width = sizes::lanes;
+  using vector = lanes<T, width>;
+  constexpr std::int64_t ahead = 20;
+  constexpr int bases = Layout == strip_layout::rows ? (Rows + 2) / 3 : 1;
+  const auto read = [](const T* p) { return load_lanes<T, width>(p); };
+  const auto write = [](T* p, vector value) { std::memcpy(p, &value, sizeof(value)); };
+  const std::int64_t a_step = of.a_step;
+  const T* a[bases];
+  for (int i = 0; i < bases; ++i) a[i] = of.a + 3 * i * a_step;
+  const T* b = of.b;
+  T* panel = of.panel;
+  vector sum[Rows][2] = {};
+  for (int i = 0; i < Rows; ++i) {
+    __builtin_prefetch(c + i * ldc, 1);
+    __builtin_prefetch(c + i * ldc + width, 1);
+  }
+  for (std::int64_t p = 0; p < depth; ++p) {
+    const vector left = read(b);
+    const vector right = read(b + width);
+    if constexpr (Packs) {
+      // Rows of B may be pages apart, where no hardware prefetcher follows.
+      __builtin_prefetch(b + ahead * of.b_step);
+      __builtin_prefetch(b + ahead * of.b_step + width);
+      write(panel, left);
+      write(panel + width, right);
+      panel += sizes::columns;
+    }
+    ESPALIER_UNROLL
+    for (int i = 0; i < Rows; ++i) {
+      const T factor = strip_element<Layout>(&a[0], a_step, i);
+      sum[i][0] += factor * left;
+      sum[i][1] += factor * right;
+    }
+    ESPALIER_UNROLL
+    for (int i = 0; i < bases; ++i) a[i] += Layout == strip_layout::columns ? a_step : 1;
+    b += of.b_step;
+  }
+  ESPALIER_UNROLL
+  for (int i = 0; i < Rows; ++i) {
+    T* const out = c + i * ldc;
+    if (keep == T(0)) {
+      write(out, alpha * sum[i][0]);
+      write(out + width, alpha * sum[i][1]);
+    } else {
+      write(out, alpha * sum[i][0] + keep * read(out));
+      write(out + width, alpha * sum[i][1] + keep * read(out + width));
+    }
+  }
+}
+
+/// The product of strips of A with a panel of B, one strip after the other.
+template <class T> class panel_product {
+ public:
+  using sizes = tile_sizes<T>;
+
+  /// `panel` has room for depth x width elements, `strip` for rows x depth.
+  panel_product(std::int64_t depth, std::int64_t width, matrix_view<const T> b, T* panel, T* strip)
+      : depth_(depth), width_(width), b_(b), panel_(panel), strip_(strip) {
+    // What the first strip does not copy as it goes.
+    for (std::int64_t j = 0; j < width_; j += sizes::columns) {
+      const std::int64_t columns = std::min<std::int64_t>(sizes::columns, width_ - j);
+      if (columns < sizes::columns || b_.column_stride != 1) copy_columns(b_.at(0, j), columns, panel_ + j * depth_);
+    }
+  }
+
+  /// `rows` <= sizes::rows of A, from `a` on.
+  ///
+  /// Zeros at the end of all the rows, or at the start of all the columns, are not multiplied: that is half of what a
+  /// causal mask leaves of attention's weights. (So an infinity they would have met makes no NaN.)
+  void multiply(matrix_view<const T> a, std::int64_t rows, T alpha, T keep, T* c, std::int64_t ldc) {
+    const bool copy = width_ > most_direct || (a.row_stride != 1 && a.column_stride != 1);
+    first_ = 0;
+    last_ = depth_;
+    if (a.row_stride == 1 && a.column_stride != 1) {
+      if (!copies_along()) first_ = zeros_at_start(a, rows);
+      if (copy) copy_by_columns(a, rows);
+      tiles<strip_layout::columns>(copy ? strip_ : a.data, copy ? sizes::rows : a.column_stride, 1, rows, alpha, keep,
+                                   c, ldc);
+      return;
+    }
+    if (!copies_along() && a.column_stride == 1) last_ = depth_ - zeros_at_end(a, rows);
+    if (copy) {
+      copy_by_rows(a, rows);
+      tiles<strip_layout::kept_rows>(strip_, 0, sizes::depth, rows, alpha, keep, c, ldc);
+    } else {
+      tiles<strip_layout::rows>(a.data, a.row_stride, a.row_stride, rows, alpha, keep, c, ldc);
+    }
+  }
+
+ private:
+  /// Columns of C for which copying the strip does not pay.
+  static constexpr std::int64_t most_direct = 8 * sizes::columns;
+
+  /// Whether the next strip copies B where it multiplies with it, and therefore needs all of it.
+  [[nodiscard]] bool copies_along() const { return !complete_ && b_.column_stride == 1; }
+
+  template <int Count> using truth = decltype(lanes<T, Count>{} != 0);
+
+  template <int Count> [[nodiscard]] ESPALIER_ALWAYS_INLINE static truth<Count> nonzero(const T* from) {
+    return load_lanes<T, Count>(from) != 0;
+  }
+  template <int Count> [[nodiscard]] ESPALIER_ALWAYS_INLINE static bool none(const truth<Count>& of) {
+    auto any = of[0];
+    for (int i = 1; i < Count; ++i) any |= of[i];
+    return any == 0;
+  }
+  /// Columns that are zero in all rows, in whole vectors.
+  [[nodiscard]] std::int64_t zeros_at_end(matrix_view<const T> a, std::int64_t rows) const {
+    constexpr int width = sizes::lanes;
+    std::int64_t count = 0;
+    for (; count + width <= depth_; count += width) {
+      const T* const from = a.data + depth_ - count - width;
+      truth<width> seen{};
+      for (std::int64_t i = 0; i < rows; ++i) seen |= nonzero<width>(from + i * a.row_stride);
+      if (!none<width>(seen)) break;
+    }
+    return count;
+  }
+  /// Columns, several at a time.
+  [[nodiscard]] std::int64_t zeros_at_start(matrix_view<const T> a, std::int64_t rows) const {
+    constexpr std::int64_t together = 8;
+    constexpr int rest = sizes::rows > half_rows ? sizes::rows - half_rows : half_rows;
+    if (rows != sizes::rows) return 0;
+    std::int64_t count = 0;
+    for (; count + together <= depth_; count += together) {
+      const T* const from = a.data + count * a.column_stride;
+      truth<half_rows> seen{};
+      truth<rest> more{};
+      for (std::int64_t p = 0; p < together; ++p) {
+        seen |= nonzero<half_rows>(from + p * a.column_stride);
+        more |= nonzero<rest>(from + p * a.column_stride + sizes::rows - rest);
+      }
+      if (!none<half_rows>(seen) || !none<rest>(more)) break;
+    }
+    return count;
+  }
+
+  void copy_by_rows(matrix_view<const T> a, std::int64_t rows) {
+    for (std::int64_t i = 0; i < rows; ++i) {
+      const T* const from = a.data + i * a.row_stride;
+      T* const to = strip_ + i * sizes::depth;
+      std::int64_t p = 0;
+      if (a.column_stride == 1) {
+        for (; p + sizes::lanes <= depth_; p += sizes::lanes) { copy_lanes<sizes::lanes>(from + p, to + p); }
+      }
+      for (; p < depth_; ++p) to[p] = from[p * a.column_stride];
+    }
+  }
+  /// A strip's rows fill this many lanes and a few more.
+  static constexpr int half_rows = static_cast<int>(std::bit_floor(static_cast<unsigned>(sizes::rows)));
+
+  template <int Count> ESPALIER_ALWAYS_INLINE static void copy_lanes(const T* from, T* to) {
+    const auto values = load_lanes<T, Count>(from);
+    std::memcpy(to, &values, sizeof(values));
+  }
+  void copy_by_columns(matrix_view<const T> a, std::int64_t rows) {
+    if (rows == sizes::rows) {
+      // Two vectors: g++ calls the library for 48 bytes.
+      constexpr int most = half_rows;
+      constexpr int rest = sizes::rows - most;
+      for (std::int64_t p = 0; p < depth_; ++p) {
+        const T* const from = a.data + p * a.column_stride;
+        T* const to = strip_ + p * sizes::rows;
+        copy_lanes<most>(from, to);
+        if constexpr (rest > 0) copy_lanes<rest>(from + most, to + most);
+      }
+      return;
+    }
+    for (std::int64_t p = 0; p < depth_; ++p) {
+      for (std::int64_t i = 0; i < rows; ++i) strip_[p * sizes::rows + i] = a.data[i + p * a.column_stride];
+    }
+  }
+
+  template <strip_layout Layout>
+  void tiles(const T* a, std::int64_t step, std::int64_t next_row, std::int64_t rows, T alpha, T keep, T* c,
+             std::int64_t ldc) {
+    constexpr int half = sizes::rows > 8 ? 8 : sizes::rows / 2;
+    if (rows == sizes::rows) {
+      row_of_tiles<sizes::rows, Layout>(a, step, alpha, keep, c, ldc);
+      complete_ = true;
+      return;
+    }
+    while (rows > 0) {
+      const int taken = rows >= half ? half : rows >= 2 ? 2 : 1;
+      if (taken == half) {
+        row_of_tiles<half, Layout>(a, step, alpha, keep, c, ldc);
+      } else if (taken == 2) {
+        row_of_tiles<2, Layout>(a, step, alpha, keep, c, ldc);
+      } else {
+        row_of_tiles<1, Layout>(a, step, alpha, keep, c, ldc);
+      }
+      complete_ = true;
+      a += taken * next_row;
+      c += taken * ldc;
+      rows -= taken;
+    }
+  }
+
+  template <int Rows, strip_layout Layout>
+  void row_of_tiles(const T* a, std::int64_t step, T alpha, T keep, T* c, std::int64_t ldc) const {
+    const bool packs = copies_along();
+    const std::int64_t depth = last_ - first_;
+    a += first_ * (Layout == strip_layout::columns ? step : 1);
+    std::int64_t j = 0;
+    for (; j + sizes::columns <= width_; j += sizes::columns) {
+      T* const panel = panel_ + j * depth_;
+      if (packs) {
+        multiply_tile<T, Rows, Layout, true>(depth, {a, step, b_.data + j, b_.row_stride, panel}, alpha, keep, c + j,
+                                             ldc);
+      } else {
+        multiply_tile<T, Rows, Layout, false>(
+            depth, {a, step, panel + first_ * sizes::columns, sizes::columns, nullptr}, alpha, keep, c + j, ldc);
+      }
+    }
+    if (j == width_) return;
+    alignas(64) T tile[Rows * sizes::columns];
+    const T* const panel = panel_ + j * depth_ + first_ * sizes::columns;
+    multiply_tile<T, Rows, Layout, false>(depth, {a, step, panel, sizes::columns, nullptr}, alpha, T(0), &tile[0],
+                                          sizes::columns);
+    for (std::int64_t i = 0; i < Rows; ++i) {
+      T* const out = c + i * ldc + j;
+      for (std::int64_t x = 0; x < width_ - j; ++x) {
+        const T value = tile[i * sizes::columns + x];
+        out[x] = keep == T(0) ? value : value + keep * out[x];
+      }
+    }
+  }
+
+  /// Columns of B, filled up with zeros, to rows of `sizes::columns` elements.
+  void copy_columns(matrix_view<const T> from, std::int64_t columns, T* to) const {
+    constexpr int side = tile_side<typename word<static_cast<int>(sizeof(T))>::type>;
+    std::int64_t p = 0;
+    if (from.row_stride == 1 && columns == sizes::columns) {
+      for (; p + side <= depth_; p += side) {
+        for (std::int64_t x = 0; x < sizes::columns; x += side) {
+          transpose_square(from.data + p + x * from.column_stride, from.column_stride, to + p * sizes::columns + x,
+                           std::int64_t{sizes::columns}, std::make_index_sequence<static_cast<std::size_t>(side)>{});
+        }
+      }
+    }
+    for (; p < depth_; ++p) {
+      T* const row = to + p * sizes::columns;
+      for (std::int64_t x = 0; x < columns; ++x) row[x] = from.data[p * from.row_stride + x * from.column_stride];
+      for (std::int64_t x = columns; x < sizes::columns; ++x) row[x] = T(0);
+    }
+  }
+
+  std::int64_t depth_;
+  std::int64_t width_;
+  matrix_view<const T> b_;
+  T* panel_;
+  T* strip_;
+  std::int64_t first_ = 0;  // what the current strip multiplies: columns [first, last) of A
+  std::int64_t last_ = 0;
+  bool complete_ = false;  // whether all of B's panel has been copied
+};
+
+/// Strips of A lie many rows apart: the next is fetched while one is multiplied.
+template <class T> void prefetch_strip(matrix_view<const T> a, std::int64_t rows, std::int64_t depth) {
+  constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(T));
+  if (a.column_stride == 1) {
+    for (std::int64_t i = 0; i < rows; ++i) {
+      for (std::int64_t p = 0; p < depth; p += line) __builtin_prefetch(a.data + i * a.row_stride + p, 0, 2);
+    }
+  } else {
+    for (std::int64_t p = 0; p < depth; ++p) __builtin_prefetch(a.data + p * a.column_stride + rows - 1, 0, 2);
+  }
+}
+
+/// C = alpha A B + beta C on one thread; A is m x k, B is k x n, C is m x n with unit column stride; any strides for A
+/// and B. With beta = 0, C is written without being read. Each element's sum has the same order whatever m and n are.
+template <class T>
+void blocked_gemm(std::int64_t m, std::int64_t n, std::int64_t k, T alpha, matrix_view<const T> a,
+                  matrix_view<const T> b, T beta, T* c, std::int64_t ldc) {
+  using sizes = tile_sizes<T>;
+  alignas(64) T panel[sizes::depth * sizes::width];
+  alignas(64) T strip[sizes::rows * sizes::depth];
+  for (std::int64_t j = 0; j < n; j += sizes::width) {
+    const std::int64_t width = std::min<std::int64_t>(sizes::width, n - j);
+    for (std::int64_t p = 0; p < k; p += sizes::depth) {
+      const std::int64_t depth = std::min<std::int64_t>(sizes::depth, k - p);
+      panel_product<T> product(depth, width, b.at(p, j), &panel[0], &strip[0]);
+      for (std::int64_t i = 0; i < m; i += sizes::rows) {
+        const std::int64_t rows = std::min<std::int64_t>(sizes::rows, m - i);
+        const std::int64_t next = std::min<std::int64_t>(sizes::rows, m - i - rows);
+        if (next > 0) prefetch_strip(a.at(i + rows, p), next, depth);
+        product.multiply(a.at(i, p), rows, alpha, p == 0 ? beta : T(1), c + i * ldc + j, ldc);
+      }
+    }
+  }
+}
+
+}  // namespace espalier::detail
