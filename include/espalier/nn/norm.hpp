@@ -8,23 +8,16 @@ namespace espalier {
 
 namespace emit {
 
-/// The mean over the last dimension, which disappears.
-constexpr int mean_of_last(builder& b, int x) {
-  const int last = b[x].shape.rank - 1;
-  return scale(b, reduce_sum(b, x, std::int64_t{1} << last), 1 / static_cast<double>(b[x].shape[last]));
-}
-
-/// x divided by the root of the mean of its squares, over the last dimension.
-constexpr int divide_by_root_mean_square(builder& b, int x, double epsilon) {
-  const int variance = mean_of_last(b, multiply(b, x, x));
+/// x, or with `centred` x minus its mean, divided by the root of the mean of its squares, over the last dimension.
+constexpr int standardise(builder& b, int x, bool centred, double epsilon) {
+  const extents shape = b[x].shape;
+  const std::int64_t last = std::int64_t{1} << (shape.rank - 1);
+  int from = x;
+  if (centred) from = subtract(b, x, broadcast_along(b, mean_over(b, x, last), shape, last));
+  const int variance = mean_over(b, multiply(b, from, from), last);
   const int shifted = add(b, variance, constant_like(b, variance, epsilon));
   const int inverse = b.append(ops::rsqrt, b[shifted].type, b[shifted].shape, shifted);
-  return multiply(b, x, broadcast_along(b, inverse, b[x].shape, std::int64_t{1} << (b[x].shape.rank - 1)));
-}
-
-constexpr int minus_mean(builder& b, int x) {
-  const int mean = mean_of_last(b, x);
-  return subtract(b, x, broadcast_along(b, mean, b[x].shape, std::int64_t{1} << (b[x].shape.rank - 1)));
+  return normalised(b, ops::standardise, x, from, broadcast_along(b, inverse, shape, last), last, centred ? 1 : 0);
 }
 
 }  // namespace emit
@@ -53,7 +46,7 @@ constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, double
   } else {
     builder& b = *x.owner;
     const pinned_line line(b, where);
-    const int normal = emit::divide_by_root_mean_square(b, emit::minus_mean(b, x.id), epsilon);
+    const int normal = emit::standardise(b, x.id, true, epsilon);
     const int scaled = emit::multiply(b, normal, emit::broadcast_to(b, gain.id, X::shape));
     const int shifted = emit::add(b, scaled, emit::broadcast_to(b, bias.id, X::shape));
     return detail::symbol_like<X, typename X::tensor>(x, shifted);
@@ -78,7 +71,7 @@ constexpr auto rms_norm(const X& x, const Gain& gain, double epsilon = norm_epsi
   } else {
     builder& b = *x.owner;
     const pinned_line line(b, where);
-    const int normal = emit::divide_by_root_mean_square(b, x.id, epsilon);
+    const int normal = emit::standardise(b, x.id, false, epsilon);
     return detail::symbol_like<X, typename X::tensor>(
         x, emit::multiply(b, normal, emit::broadcast_to(b, gain.id, X::shape)));
   }

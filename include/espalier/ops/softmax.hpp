@@ -12,12 +12,24 @@ namespace detail {
 constexpr void evaluate_identity(const evaluation& e) {
   for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) e.result[i] = e.operand[0][i];
 }
+constexpr void evaluate_normalised(const evaluation& e) {
+  for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) e.result[i] = e.operand[1][i] * e.operand[2][i];
+}
+constexpr void softmax_gradient(gradient_context& c);
+constexpr void standardise_gradient(gradient_context& c);
 }  // namespace detail
 
 namespace ops {
 /// The operand itself, as a constant to gradients.
 inline constexpr op_info stop_gradient =
     detail::elementwise_op("stop_gradient", detail::evaluate_identity, detail::no_gradient, linearity::first);
+/// Operand 1 times operand 2, which make a function of operand 0 along the dimensions in the bit set attribute[0]: its
+/// softmax, or itself divided by the root of its mean square (after its mean was taken away, if attribute[1] is 1).
+/// All that flows back goes to operand 0, and is found from the result: that is all a training step needs to keep.
+inline constexpr op_info softmax =
+    detail::elementwise_op("softmax", detail::evaluate_normalised, detail::softmax_gradient);
+inline constexpr op_info standardise =
+    detail::elementwise_op("standardise", detail::evaluate_normalised, detail::standardise_gradient);
 }  // namespace ops
 
 /// The tensor itself, through which no gradient flows.
@@ -39,6 +51,15 @@ constexpr int minus_maximum(builder& b, int x, std::int64_t dims) {
   return subtract(b, x, broadcast_along(b, fixed, b[x].shape, dims));
 }
 
+/// `value` * `factor` as what `op` makes of x.
+constexpr int normalised(builder& b, const op_info& op, int x, int value, int factor, std::int64_t dims,
+                         std::int64_t variant = 0) {
+  instruction made = builder::make(op, b[x].type, b[x].shape, x, value, factor);
+  made.attribute[0] = dims;
+  made.attribute[1] = variant;
+  return b.append(made);
+}
+
 /// exp(x - max) / sum exp(x - max): no overflow for any finite x.
 constexpr int softmax(builder& b, int x, std::int64_t dims) {
   const int shifted = minus_maximum(b, x, dims);
@@ -46,7 +67,7 @@ constexpr int softmax(builder& b, int x, std::int64_t dims) {
   const int total = reduce_sum(b, raised, dims);
   // Dividing one by the few totals, not the many elements, keeps the division out of the long loop.
   const int inverse = divide(b, constant_like(b, total, 1), total);
-  return multiply(b, raised, broadcast_along(b, inverse, b[x].shape, dims));
+  return normalised(b, ops::softmax, x, raised, broadcast_along(b, inverse, b[x].shape, dims), dims);
 }
 
 constexpr int log_softmax(builder& b, int x, std::int64_t dims) {
@@ -57,9 +78,40 @@ constexpr int log_softmax(builder& b, int x, std::int64_t dims) {
   return subtract(b, shifted, broadcast_along(b, logarithm, b[x].shape, dims));
 }
 
+/// The mean over the dimensions `dims`, which disappear.
+constexpr int mean_over(builder& b, int x, std::int64_t dims) {
+  const int total = reduce_sum(b, x, dims);
+  const double count = static_cast<double>(b[x].shape.elements()) / static_cast<double>(b[total].shape.elements());
+  return scale(b, total, 1 / count);
+}
+
 }  // namespace emit
 
 namespace detail {
+
+/// With p the result: p (dp - sum(p dp)).
+constexpr void softmax_gradient(gradient_context& c) {
+  builder& b = c.emit;
+  const std::int64_t dims = c.self().attribute[0];
+  const int total = emit::reduce_sum(b, emit::multiply(b, c.cotangent, c.id), dims);
+  const int rest = emit::subtract(b, c.cotangent, emit::broadcast_along(b, total, b[c.id].shape, dims));
+  c.give(0, emit::multiply(b, c.id, rest));
+}
+
+/// With y the result and f the factor: f (dy - mean(dy) - y mean(y dy)), without mean(dy) if no mean was taken away.
+constexpr void standardise_gradient(gradient_context& c) {
+  builder& b = c.emit;
+  const std::int64_t dims = c.self().attribute[0];
+  const extents shape = b[c.id].shape;
+  const int along = emit::mean_over(b, emit::multiply(b, c.cotangent, c.id), dims);
+  int rest = emit::subtract(b, c.cotangent, emit::multiply(b, c.id, emit::broadcast_along(b, along, shape, dims)));
+  if (c.self().attribute[1] == 1) {
+    const int mean = emit::mean_over(b, c.cotangent, dims);
+    rest = emit::subtract(b, rest, emit::broadcast_along(b, mean, shape, dims));
+  }
+  c.give(0, emit::multiply(b, rest, c.operand(2)));
+}
+
 template <int (*Emit)(builder&, int, std::int64_t), int Dim, Traced A>
 constexpr auto normalised(const A& a, source_line where) {
   if constexpr (Failed<A>) {
