@@ -53,6 +53,7 @@ void check(block_test t) {
   test::generator random;
   kernels::block_call call;
   call.rows = rows;
+  call.columns = key.columns;
   call.first_row = first_row;
   call.scalar = t.reference.scalar;
   call.here = {-11, 4};
@@ -120,8 +121,18 @@ constexpr block_key key_for(dtype result = Type) {
   return key;
 }
 
+/// The kernel that a program uses for these rows: long ones share one for all lengths.
+template <const op_info* Op, block_key Key> constexpr kernels::block_function kernel_for() {
+  constexpr block_key key = [] {
+    block_key made = Key;
+    if (is_long_row(made.columns)) made.columns = 0;
+    return made;
+  }();
+  return &kernels::block_kernel<Op>::template run<key>;
+}
+
 template <const op_info* Op, block_key Key> void check_layouts(values kind) {
-  block_test t{.op = Op, .key = Key, .run = &kernels::block_kernel<Op>::template run<Key>, .kind = kind};
+  block_test t{.op = Op, .key = Key, .run = kernel_for<Op, Key>(), .kind = kind};
   for (const distance apart : {distance::dense, distance::padded, distance::repeated}) {
     t.apart = apart;
     t.in_place = false;
@@ -151,6 +162,7 @@ template <const op_info* Op, dtype Type> void check_columns(values kind = values
   check_op<Op, Type, 2, 3>(kind);
   check_op<Op, Type, 2, 17>(kind);
   check_op<Op, Type, 2, 64>(kind);
+  check_op<Op, Type, 2, 112>(kind);
   check_op<Op, Type, 2, 100>(kind);
   check_op<Op, Type, 2, 257>(kind);
 }
@@ -250,7 +262,7 @@ template <dtype Type, bool Wide, std::int64_t Columns> void check_constant(doubl
     made.result_wide = Wide;
     return made;
   }();
-  block_test t{.op = &ops::constant, .key = key, .run = &kernels::block_kernel<&ops::constant>::run<key>};
+  block_test t{.op = &ops::constant, .key = key, .run = kernel_for<&ops::constant, key>()};
   t.reference.scalar = value;
   check(t);
   t.apart = distance::padded;
@@ -273,10 +285,11 @@ template <dtype Type, bool Wide, std::int64_t Columns, bool AlongColumns> void c
     buffer result(Type, rows * (width + gap));
     kernels::block_call call;
     call.rows = rows;
+    call.columns = Columns;
     call.first_row = first_row;
     call.here = {-2, 3};
     call.result = {result.data(), width + gap};
-    kernels::block_kernel<&ops::iota>::run<key>(call);
+    kernel_for<&ops::iota, key>()(call);
     for (std::int64_t r = 0; r < rows; ++r) {
       for (std::int64_t c = 0; c < width; ++c) {
         const std::int64_t want = -2 + (AlongColumns ? c : (first_row + r) / 2 % 3);
@@ -295,7 +308,7 @@ void check_reduce() {
     made.result_wide = Down;
     return made;
   }();
-  block_test t{.op = Op, .key = key, .run = &kernels::block_kernel<Op>::template run<key>};
+  block_test t{.op = Op, .key = key, .run = kernel_for<Op, key>()};
   t.kind = Kind == reduction::max || Kind == reduction::min ? values::special : values::any;
   t.terms = static_cast<double>(Columns) + 8;
   t.reference.attribute[0] = Down ? 1 : 2;
@@ -329,6 +342,7 @@ void check_reduce() {
       }
       kernels::block_call call;
       call.rows = 5;
+      call.columns = Columns;
       call.operand[0] = {from.data(), row};
       call.result = {to.data(), 0};
       t.run(call);
@@ -361,11 +375,14 @@ TEST_CASE("block kernels: constants and counting", "[kernels]") {
   check_constant<dtype::f32, true, 17>(-2.5);
   check_constant<dtype::f64, false, 17>(1e300);
   check_constant<dtype::bf16, true, 3>(0.1);
+  check_constant<dtype::f32, true, 80>(0.5);
   check_constant<dtype::i32, true, 17>(-7);
   check_constant<dtype::boolean, false, 17>(1);
   check_iota<dtype::f32, true, 17, true>();
   check_iota<dtype::i32, true, 257, true>();
   check_iota<dtype::bf16, true, 3, true>();
+  check_iota<dtype::i32, true, 80, true>();
+  check_iota<dtype::f32, true, 80, false>();
   check_iota<dtype::f64, true, 1, true>();
   check_iota<dtype::i32, false, 17, false>();
   check_iota<dtype::f32, false, 17, false>();
@@ -382,9 +399,9 @@ TEST_CASE("block kernels: reductions of rows and of columns", "[kernels]") {
   check_reduce_types<&ops::reduce, reduction::max, 17, true>(all_types{});
   check_reduce_types<&ops::reduce, reduction::min, 17, true>(all_types{});
   check_reduce_types<&ops::reduce, reduction::prod, 17, true>(floating{});
-  check_reduce_columns<&ops::reduce_sum, reduction::sum, false, 1, 3, 16, 17, 257, 1030>();
-  check_reduce_columns<&ops::reduce, reduction::max, false, 1, 3, 16, 17, 257, 1030>();
-  check_reduce_columns<&ops::reduce_sum, reduction::sum, true, 1, 3, 16, 257>();
+  check_reduce_columns<&ops::reduce_sum, reduction::sum, false, 1, 3, 16, 17, 80, 257, 1024, 1030>();
+  check_reduce_columns<&ops::reduce, reduction::max, false, 1, 3, 16, 17, 80, 257, 1024, 1030>();
+  check_reduce_columns<&ops::reduce_sum, reduction::sum, true, 1, 3, 16, 80, 257, 1024>();
   check_reduce<&ops::reduce_sum, reduction::sum, dtype::bf16, 100, false, dtype::f32>();
   check_reduce<&ops::reduce_sum, reduction::sum, dtype::bf16, 100, true, dtype::f32>();
 }

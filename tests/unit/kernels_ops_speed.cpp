@@ -33,7 +33,7 @@ template <const op_info* Op, std::int64_t Columns, unsigned Wide, int Count, boo
 constexpr kernels::block_function micro() {
   constexpr block_key key = [] {
     block_key made;
-    made.columns = Columns;
+    made.columns = is_long_row(Columns) ? 0 : Columns;
     made.operand_count = Count;
     for (int k = 0; k < Count; ++k) made.wide[k] = (Wide >> k & 1U) != 0;
     made.result_wide = ResultWide;
@@ -55,10 +55,11 @@ struct step {
   place operand[3]{};
 };
 
-void run_chain(const std::vector<step>& steps, std::int64_t rows, std::int64_t block) {
+void run_chain(const std::vector<step>& steps, std::int64_t rows, std::int64_t columns, std::int64_t block) {
   for (std::int64_t first = 0; first < rows; first += block) {
     block_call call;
     call.rows = std::min(block, rows - first);
+    call.columns = columns;
     call.first_row = first;
     const auto at = [first](const place& p) { return stream{p.data + (p.moves ? first * p.row : 0), p.row}; };
     for (const step& s : steps) {
@@ -133,7 +134,7 @@ TEST_CASE("speed: softmax of 256 columns", "[kernels]") {
       }
     };
     const double chain_time = seconds([&] {
-      for (std::int64_t i = 0; i < repeat; ++i) run_chain(steps, rows, block);
+      for (std::int64_t i = 0; i < repeat; ++i) run_chain(steps, rows, columns, block);
     });
     const double hand_time = seconds([&] {
       for (std::int64_t i = 0; i < repeat; ++i) hand();
@@ -195,7 +196,7 @@ TEST_CASE("speed: layer norm of 512 columns", "[kernels]") {
       }
     };
     const double chain_time = seconds([&] {
-      for (std::int64_t i = 0; i < repeat; ++i) run_chain(steps, rows, block);
+      for (std::int64_t i = 0; i < repeat; ++i) run_chain(steps, rows, columns, block);
     });
     const double hand_time = seconds([&] {
       for (std::int64_t i = 0; i < repeat; ++i) hand();
@@ -252,7 +253,7 @@ TEST_CASE("speed: AdamW on a million elements", "[kernels]") {
       w[i] -= rate * (n[i] / (kernels::sqrt(u[i]) + small) + decay * w[i]);
     });
   };
-  const double chain_time = seconds([&] { run_chain(steps, rows, 1); });
+  const double chain_time = seconds([&] { run_chain(steps, rows, columns, 1); });
   const double hand_time = seconds(hand);
   print("AdamW, 1 Mi elements", static_cast<double>(rows * columns), chain_time, hand_time);
   const double triad = seconds([&] {

@@ -17,7 +17,7 @@ namespace espalier::detail {
 /// to each other stays in the first-level cache.
 class chain_runner {
  public:
-  explicit chain_runner(const program_tables& t) : t_(t), base_(static_cast<std::size_t>(t.step_count)) {
+  explicit chain_runner(const program_tables& t) : t_(t) {
     threads_ = 1;
 #if defined(_OPENMP)
     threads_ = omp_get_max_threads();
@@ -29,10 +29,14 @@ class chain_runner {
       }
     }
     for (int u = 0; u < t.unit_count; ++u) {
-      if (t.units[u].fused) per_thread_ = std::max(per_thread_, bytes_per_thread(t.chains[u]));
+      if (!t.units[u].fused) continue;
+      per_thread_ = std::max(per_thread_, bytes_per_thread(t.chains[u]));
+      most_steps_ = std::max(most_steps_, t.chains[u].step_count);
     }
+    base_.resize(static_cast<std::size_t>(most_steps_ * threads_));
   }
 
+  [[nodiscard]] int threads() const { return threads_; }
   /// Bytes of scratch the chains need for all threads.
   [[nodiscard]] std::int64_t scratch_bytes() const { return per_thread_ * threads_; }
 
@@ -40,29 +44,34 @@ class chain_runner {
   template <class Address, class Interval>
   void run(int u, char* scratch, const Address& address, const Interval& interval_of) {
     const fused_chain& chain = t_.chains[u];
-    for (int n = 0; n < chain.step_count; ++n) {
-      const int s = chain.first_step + n;
-      const fused_step& step = t_.steps[s];
-      bases& b = base_[static_cast<std::size_t>(s)];
-      for (int k = 0; k < step.operand_count; ++k) b.operand[k] = base_of(step.operand[k], address);
-      b.result = step.accumulates ? nullptr : base_of(step.result, address);
-      b.here = interval_of(step.instruction);
-    }
+    bases* const at = &base_[0];
+    find_bases(chain, address, interval_of, at);
     const std::int64_t blocks = (chain.rows + chain.block_rows - 1) / chain.block_rows;
     const std::int64_t work = chain.rows * chain.columns * chain.step_count;
     const std::int64_t threads = work < 32768 ? 1 : std::min<std::int64_t>(threads_, blocks);
     if (threads == 1) {
-      run_blocks(chain, 0, blocks, scratch);
+      run_blocks(chain, at, 0, blocks, scratch);
     } else {
       ESPALIER_OMP(parallel for num_threads(static_cast<int>(threads)) schedule(static))
       for (std::int64_t t = 0; t < threads; ++t) {
-        run_blocks(chain, blocks * t / threads, blocks * (t + 1) / threads, scratch + t * per_thread_);
+        run_blocks(chain, at, blocks * t / threads, blocks * (t + 1) / threads, scratch + t * per_thread_);
       }
     }
     for (int n = 0; n < chain.step_count; ++n) {
       const fused_step& step = t_.steps[chain.first_step + n];
       if (step.accumulates) combine(step, chain, scratch, threads, address(step.instruction));
     }
+  }
+
+  /// Runs rows [first, last), whole blocks, of the chain of unit `u` on the calling thread, which has number `thread`.
+  /// @pre nothing is accumulated over rows
+  template <class Address, class Interval>
+  void run_rows(int u, std::int64_t first, std::int64_t last, int thread, char* scratch, const Address& address,
+                const Interval& interval_of) {
+    const fused_chain& chain = t_.chains[u];
+    bases* const at = &base_[static_cast<std::size_t>(thread * most_steps_)];
+    find_bases(chain, address, interval_of, at);
+    run_blocks(chain, at, first / chain.block_rows, last / chain.block_rows, scratch + thread * per_thread_);
   }
 
  private:
@@ -104,6 +113,13 @@ class chain_runner {
     return wide ? scratch + slot * wide_bytes(c) : scratch + c.wide_slots * wide_bytes(c) + slot * narrow_bytes(c);
   }
 
+  /// Most tensors are dense, and need no division.
+  [[nodiscard]] static std::int64_t offset_of(const row_map& map, std::int64_t row) {
+    if (map.terms == 0) return 0;
+    if (map.terms == 1 && map.divide[0] == 1 && row < map.modulo[0]) return row * map.stride[0];
+    return map.offset(row);
+  }
+
   [[nodiscard]] kernels::stream stream_of(const fused_chain& c, const fused_source& source, bool wide, dtype type,
                                           char* base, const double* number, std::int64_t row, char* scratch) const {
     switch (source.kind) {
@@ -112,13 +128,23 @@ class chain_runner {
       case source_kind::memory: {
         // Within a block at most the first term moves (see `fuser::map_rows`).
         const std::int64_t step = source.rows.terms > 0 && source.rows.divide[0] == 1 ? source.rows.stride[0] : 0;
-        return {base + source.rows.offset(row) * size_of(type), step};
+        return {base + offset_of(source.rows, row) * size_of(type), step};
       }
     }
     return {};
   }
 
-  void run_blocks(const fused_chain& c, std::int64_t first, std::int64_t last, char* scratch) const {
+  template <class Address, class Interval>
+  void find_bases(const fused_chain& chain, const Address& address, const Interval& interval_of, bases* at) const {
+    for (int n = 0; n < chain.step_count; ++n) {
+      const fused_step& step = t_.steps[chain.first_step + n];
+      for (int k = 0; k < step.operand_count; ++k) at[n].operand[k] = base_of(step.operand[k], address);
+      at[n].result = step.accumulates ? nullptr : base_of(step.result, address);
+      at[n].here = interval_of(step.instruction);
+    }
+  }
+
+  void run_blocks(const fused_chain& c, const bases* base, std::int64_t first, std::int64_t last, char* scratch) const {
     for (int n = 0; n < c.step_count; ++n) {
       const fused_step& step = t_.steps[c.first_step + n];
       if (step.accumulates) {
@@ -130,11 +156,12 @@ class chain_runner {
       const std::int64_t row = b * c.block_rows;
       kernels::block_call call;
       call.rows = std::min(c.block_rows, c.rows - row);
+      call.columns = c.columns;
       call.first_row = row;
       for (int n = 0; n < c.step_count; ++n) {
         const int s = c.first_step + n;
         const fused_step& step = t_.steps[s];
-        const bases& at = base_[static_cast<std::size_t>(s)];
+        const bases& at = base[n];
         for (int k = 0; k < step.operand_count; ++k) {
           call.operand[k] = stream_of(c, step.operand[k], step.wide[k], step.operand_type[k], at.operand[k],
                                       &numbers_[static_cast<std::size_t>(3 * s + k)], row, scratch);
@@ -169,7 +196,8 @@ class chain_runner {
   const program_tables& t_;
   int threads_ = 1;
   std::int64_t per_thread_ = 0;
-  std::vector<bases> base_;
+  int most_steps_ = 0;
+  std::vector<bases> base_;  // for each thread
   std::vector<double> numbers_;
 };
 

@@ -5,6 +5,7 @@
 #include <espalier/comm/communicator.hpp>
 #include <espalier/execute/buffer.hpp>
 #include <espalier/execute/chain.hpp>
+#include <espalier/execute/parts.hpp>
 #include <espalier/execute/transfer_tables.hpp>
 
 #include <algorithm>
@@ -22,6 +23,7 @@ template <class Communicator> class device_executor {
         device_(device),
         comm_(comm),
         chains_(t_),
+        groups_(part_finder(t_).run()),
         arena_(t.arena_bytes),
         scratch_(aligned(t.kernel_scratch_bytes) + chains_.scratch_bytes()),
         iteration_(static_cast<std::size_t>(t.code.size), 0),
@@ -30,6 +32,9 @@ template <class Communicator> class device_executor {
         contexts_(static_cast<std::size_t>(t.code.size)),
         arguments_(static_cast<std::size_t>(t.argument_count)),
         results_(static_cast<std::size_t>(t.result_count)) {
+    std::int64_t local_bytes = 0;
+    for (const part_group& group : groups_) local_bytes = std::max(local_bytes, group.local_bytes);
+    locals_ = shared_buffer(local_bytes * chains_.threads());
     for (int id = 0; id < t.code.size; ++id) prepare(id);
     for (int u = 0; u < t.unit_count; ++u) {
       const instruction& i = t.code[t.order[t.units[u].first]];
@@ -47,8 +52,17 @@ template <class Communicator> class device_executor {
   void set_result(int index, void* data) { results_[static_cast<std::size_t>(index)] = data; }
 
   void run() {
-    for (int u = 0; u < t_.unit_count; ++u) u = execute(u);
-    comm_.set_context(nullptr);  // it names instructions of this object
+    std::size_t next = 0;
+    for (int u = 0; u < t_.unit_count; ++u) {
+      // Loops go back: the next group is the first that has not begun.
+      while (next > 0 && groups_[next - 1].first >= u) --next;
+      while (next < groups_.size() && groups_[next].first < u) ++next;
+      if (next < groups_.size() && groups_[next].first == u && run_parts(groups_[next])) {
+        u = groups_[next].last;
+      } else {
+        u = execute(u);
+      }
+    }
   }
 
  private:
@@ -145,10 +159,63 @@ template <class Communicator> class device_executor {
     t_.kernel_functions[u](call);
   }
 
+  // --- parts ----------------------------------------------------------------------------------------------------
+
+  /// Runs a group's units part by part; false if where values lie now does not allow it.
+  [[nodiscard]] bool run_parts(const part_group& group) {
+    if (!parts_are_independent(t_, group, [this](int value) { return address(value); })) return false;
+    for (const part_group::member& m : group.members) {
+      if (m.whole) execute(m.unit);
+    }
+    const auto threads = static_cast<int>(std::min<std::int64_t>(available_threads(), group.parts));
+    if (threads == 1) {
+      run_parts(group, 0, 0, group.parts);
+      return true;
+    }
+    ESPALIER_OMP(parallel for num_threads(threads) schedule(static))
+    for (int t = 0; t < threads; ++t) {
+      run_parts(group, t, group.parts * t / threads, group.parts * (t + 1) / threads);
+    }
+    return true;
+  }
+
+  void run_parts(const part_group& group, int thread, std::int64_t first, std::int64_t last) {
+    char* const room = static_cast<char*>(locals_.data()) + thread * group.local_bytes;
+    char* const scratch = static_cast<char*>(scratch_.data()) + aligned(t_.kernel_scratch_bytes);
+    for (std::int64_t part = first; part < last; ++part) {
+      const auto at = [&](int value) -> void* {
+        const part_local* const local = group.local(value);
+        // Where the value would start if all of its parts existed.
+        return local == nullptr ? address(value) : room + local->offset - part * local->chunk;
+      };
+      for (const part_group::member& m : group.members) {
+        if (m.whole) continue;
+        if (t_.units[m.unit].fused) {
+          const std::int64_t rows = t_.chains[m.unit].rows / group.parts;
+          chains_.run_rows(m.unit, part * rows, (part + 1) * rows, thread, scratch, at,
+                           [this](int value) { return here_[static_cast<std::size_t>(value)]; });
+        } else {
+          const int id = t_.order[t_.units[m.unit].first];
+          kernels::kernel_call call;
+          for (int k = 0; k < t_.code[id].operand_count; ++k) call.operand[k] = at(t_.code[id].operand[k]);
+          call.result = at(id);
+          call.part = part;
+          t_.kernel_functions[m.unit](call);
+        }
+      }
+    }
+  }
+
   void copy(int to, int from) {
     void* const target = address(to);
     const void* const source = address(from);
-    if (target != source) std::memcpy(target, source, static_cast<std::size_t>(bytes_of(t_.code[to])));
+    if (target != source) copy_bytes(target, source, bytes_of(t_.code[to]));
+  }
+  static void copy_bytes(void* to, const void* from, std::int64_t bytes) {
+    parallel_ranges(bytes, bytes / 4, [=](std::int64_t first, std::int64_t last) {
+      std::memcpy(static_cast<char*>(to) + first, static_cast<const char*>(from) + first,
+                  static_cast<std::size_t>(last - first));
+    });
   }
 
   void communicate(int id) {
@@ -183,7 +250,11 @@ template <class Communicator> class device_executor {
     }
     for (int id = loop; id < t_.code.size; ++id) {
       if (t_.code[id].op == &ops::loop_sum && t_.code[t_.code[id].operand[0]].loop == loop) {
-        std::memset(address(id), 0, static_cast<std::size_t>(bytes_of(t_.code[id])));
+        void* const sum = address(id);
+        const std::int64_t bytes = bytes_of(t_.code[id]);
+        parallel_ranges(bytes, bytes / 4, [=](std::int64_t first, std::int64_t last) {
+          std::memset(static_cast<char*>(sum) + first, 0, static_cast<std::size_t>(last - first));
+        });
       }
     }
   }
@@ -203,8 +274,7 @@ template <class Communicator> class device_executor {
         add(id, i.operand[0]);
       } else if (t_.copied[id]) {
         const std::int64_t bytes = bytes_of(t_.code[i.operand[0]]);
-        std::memcpy(static_cast<char*>(address(id)) + iteration(loop.begin) * bytes, address(i.operand[0]),
-                    static_cast<std::size_t>(bytes));
+        copy_bytes(static_cast<char*>(address(id)) + iteration(loop.begin) * bytes, address(i.operand[0]), bytes);
       }
     }
   }
@@ -228,14 +298,18 @@ template <class Communicator> class device_executor {
     }
   }
   template <class T> static void add_elements(T* sum, const T* term, std::int64_t count) {
-    ESPALIER_OMP(simd)
-    for (std::int64_t n = 0; n < count; ++n) sum[n] += term[n];
+    parallel_ranges(count, count, [=](std::int64_t first, std::int64_t last) {
+      ESPALIER_OMP(simd)
+      for (std::int64_t n = first; n < last; ++n) sum[n] += term[n];
+    });
   }
 
   const program_tables& t_;
   int device_;
   Communicator& comm_;
   chain_runner chains_;
+  std::vector<part_group> groups_;
+  shared_buffer locals_;
   shared_buffer arena_;
   shared_buffer scratch_;
   std::vector<std::int64_t> iteration_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/kernels/kernels.hpp>
+#include <espalier/partition/kinds.hpp>
 #include <espalier/partition/lower.hpp>
 #include <espalier/program/program.hpp>
 
@@ -72,57 +73,62 @@ namespace detail {
   return key;
 }
 
+/// The kinds of kernels that a program needs.
+template <class Program> struct kernel_kinds {
+  static constexpr int steps = lowered<Program>::steps;
+  static constexpr int units = lowered<Program>::units;
+  static constexpr const fused_step* step = &lowered<Program>::value.steps[0];
+  static constexpr kind_table<steps> of_steps =
+      sort_into_kinds<steps>([](int) { return true; }, [](int s) { return kernel_hash(step[s]); },
+                             [](int a, int b) { return same_kernel(step[a], step[b]); });
+  [[nodiscard]] static constexpr int instruction_of(int unit) {
+    return Program::plan.order[Program::plan.units[unit].first];
+  }
+  static constexpr kind_table<units> of_units = sort_into_kinds<units>(
+      [](int u) { return !Program::plan.units[u].fused && has_kernel(Program::code.code[instruction_of(u)]); },
+      [](int u) { return kernel_hash(Program::code, instruction_of(u)); },
+      [](int a, int b) { return same_kernel(Program::code, instruction_of(a), instruction_of(b)); });
+};
+
 /// Static attributes become template arguments again: equal keys share one kernel.
-template <class Program, int Step> [[nodiscard]] constexpr kernels::block_function lift_step() {
-  constexpr const fused_step& step = lowered<Program>::value.steps[Step];
-  constexpr kernels::block_key key = key_of(step);
-  return &kernels::block_kernel<step.op>::template run<key>;
-}
+template <class Program, int Kind> struct lifted_step {
+  static constexpr const fused_step& step = kernel_kinds<Program>::step[kernel_kinds<Program>::of_steps.first[Kind]];
+  static constexpr kernels::block_key key = key_of(step);
+  static constexpr kernels::block_function function = &kernels::block_kernel<step.op>::template run<key>;
+};
+template <class Program, int Kind> struct lifted_unit {
+  static constexpr int id = kernel_kinds<Program>::instruction_of(kernel_kinds<Program>::of_units.first[Kind]);
+  static constexpr const op_info* op = Program::code.code[id].op;
+  static constexpr kernels::kernel_key key = key_of(Program::code, id);
+  static constexpr kernel_function function = &kernels::kernel<op>::template run<key>;
+  static constexpr std::int64_t scratch_bytes = kernels::kernel<op>::scratch_bytes(key);
+};
 
-template <class Program, int Unit> [[nodiscard]] constexpr kernel_function lift_unit() {
-  constexpr unit u = Program::plan.units[Unit];
-  if constexpr (u.fused) {
-    return nullptr;
-  } else {
-    constexpr int id = Program::plan.order[u.first];
-    if constexpr (has_kernel(Program::code.code[id])) {
-      constexpr const op_info* op = Program::code.code[id].op;
-      constexpr kernels::kernel_key key = key_of(Program::code, id);
-      return &kernels::kernel<op>::template run<key>;
-    } else {
-      return nullptr;
-    }
+/// What stands at each thing's kind: `by_kind` spread over the things.
+template <class Function, int Count> struct spread_table {
+  Function of[kind_table<Count>::room]{};
+  constexpr spread_table(const kind_table<Count>& kinds, const Function* by_kind) {
+    for (int n = 0; n < Count; ++n) of[n] = kinds.of[n] < 0 ? nullptr : by_kind[kinds.of[n]];
   }
-}
+};
 
-template <class Program, int Unit> [[nodiscard]] constexpr std::int64_t scratch_of_unit() {
-  constexpr unit u = Program::plan.units[Unit];
-  if constexpr (u.fused) {
-    return 0;
-  } else {
-    constexpr int id = Program::plan.order[u.first];
-    if constexpr (has_kernel(Program::code.code[id])) {
-      constexpr const op_info* op = Program::code.code[id].op;
-      constexpr kernels::kernel_key key = key_of(Program::code, id);
-      return kernels::kernel<op>::scratch_bytes(key);
-    } else {
-      return 0;
-    }
-  }
+template <class Program, std::size_t... Kind>
+[[nodiscard]] const kernels::block_function* block_table(std::index_sequence<Kind...>) {
+  using kinds = kernel_kinds<Program>;
+  static constexpr kernels::block_function by_kind[]{lifted_step<Program, static_cast<int>(Kind)>::function...,
+                                                     nullptr};
+  static constexpr spread_table<kernels::block_function, kinds::steps> table(kinds::of_steps, &by_kind[0]);
+  return &table.of[0];
 }
-
-template <class Program, std::size_t... Step>
-[[nodiscard]] const kernels::block_function* block_table(std::index_sequence<Step...>) {
-  static constexpr kernels::block_function table[]{lift_step<Program, static_cast<int>(Step)>()..., nullptr};
-  return &table[0];
+template <class Program, std::size_t... Kind>
+[[nodiscard]] const kernel_function* kernel_table(std::index_sequence<Kind...>) {
+  using kinds = kernel_kinds<Program>;
+  static constexpr kernel_function by_kind[]{lifted_unit<Program, static_cast<int>(Kind)>::function..., nullptr};
+  static constexpr spread_table<kernel_function, kinds::units> table(kinds::of_units, &by_kind[0]);
+  return &table.of[0];
 }
-template <class Program, std::size_t... Unit>
-[[nodiscard]] const kernel_function* kernel_table(std::index_sequence<Unit...>) {
-  static constexpr kernel_function table[]{lift_unit<Program, static_cast<int>(Unit)>()..., nullptr};
-  return &table[0];
-}
-template <class Program, std::size_t... Unit> [[nodiscard]] std::int64_t most_scratch(std::index_sequence<Unit...>) {
-  static constexpr std::int64_t each[]{scratch_of_unit<Program, static_cast<int>(Unit)>()..., 0};
+template <class Program, std::size_t... Kind> [[nodiscard]] std::int64_t most_scratch(std::index_sequence<Kind...>) {
+  static constexpr std::int64_t each[]{lifted_unit<Program, static_cast<int>(Kind)>::scratch_bytes..., 0};
   std::int64_t most = 0;
   for (const std::int64_t bytes : each) most = bytes > most ? bytes : most;
   return most;
@@ -134,8 +140,9 @@ template <class Program, std::size_t... Unit> [[nodiscard]] std::int64_t most_sc
 template <class Program> [[nodiscard]] program_tables tables_of() {
   constexpr auto& plan = Program::plan;
   using lowered = detail::lowered<Program>;
-  constexpr auto steps = std::make_index_sequence<static_cast<std::size_t>(lowered::steps)>{};
-  constexpr auto units = std::make_index_sequence<static_cast<std::size_t>(lowered::units)>{};
+  using kinds = detail::kernel_kinds<Program>;
+  constexpr auto steps = std::make_index_sequence<static_cast<std::size_t>(kinds::of_steps.count)>{};
+  constexpr auto units = std::make_index_sequence<static_cast<std::size_t>(kinds::of_units.count)>{};
   program_tables t;
   t.mesh = Program::mesh::value;
   t.code = Program::code;

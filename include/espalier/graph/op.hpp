@@ -48,6 +48,11 @@ enum class fusion : std::uint8_t {
   source,
 };
 
+/// Fused chains whose rows have so many columns, and whole vectors of them, share their kernels for all lengths: the
+/// loops know no number but that they need no remainder. So what is compiled does not depend on how far a mesh splits
+/// a tensor.
+[[nodiscard]] constexpr bool is_long_row(std::int64_t columns) { return columns >= 64 && columns % 16 == 0; }
+
 /// One device's data for the reference evaluation: everything is held in double precision.
 struct evaluation {
   const instruction* self = nullptr;

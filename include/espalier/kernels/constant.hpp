@@ -34,7 +34,8 @@ template <> struct kernel<&ops::constant> {
 template <> struct block_kernel<&ops::constant> {
   template <block_key Key> static void run(const block_call& call) {
     using element = storage_t<Key.type>;
-    detail::fill_rows(call, Key.result_wide ? Key.columns : 1, detail::element_of_scalar<element>(call.scalar));
+    detail::fill_rows(call, Key.result_wide ? detail::columns_of_block<Key.columns>(call) : 1,
+                      detail::element_of_scalar<element>(call.scalar));
   }
 };
 

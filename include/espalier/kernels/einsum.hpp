@@ -100,7 +100,11 @@ template <> struct kernel<&ops::einsum> {
     const auto* b = static_cast<const right*>(call.operand[1]);
     auto* c = static_cast<element*>(call.result);
     if constexpr (is_floating(Key.type)) {
-      contract<plan>(a, b, c, 1, 0, call.scratch);
+      if (call.part < 0) {
+        contract<plan>(a, b, c, 1, 0, call.scratch);
+      } else {
+        contract_part<plan>(a, b, c, call.part);
+      }
     } else {
       static constexpr detail::exact_plan exact = detail::plan_exact(plan);
       detail::contract_exactly(exact, a, b, c);

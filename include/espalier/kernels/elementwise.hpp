@@ -136,30 +136,41 @@ void map_narrow(std::int64_t rows, Result* to, std::int64_t to_row, Operands... 
 /// Rows shorter than this are unrolled by the compiler before it vectorises.
 inline constexpr std::int64_t unrolled_row = 16;
 
+/// How many columns a micro-operation works on.
+template <std::int64_t Columns>
+[[nodiscard]] ESPALIER_ALWAYS_INLINE std::int64_t columns_of_block(const kernels::block_call& call) {
+  if constexpr (Columns == 0) {
+    return call.columns & ~std::int64_t{15};  // says that there is no remainder
+  } else {
+    return Columns;
+  }
+}
+
 /// One row. What is unrolled becomes vectors only if no store can touch what is still to be read.
 template <class Function, std::int64_t Columns, class Result, class... Readers>
-ESPALIER_ALWAYS_INLINE void map_row(Result* to, Readers... from) {
-  if constexpr (Columns < unrolled_row) {
+ESPALIER_ALWAYS_INLINE void map_row(std::int64_t columns, Result* to, Readers... from) {
+  if constexpr (Columns > 0 && Columns < unrolled_row) {
     Result row[Columns];
     for (std::int64_t c = 0; c < Columns; ++c) row[c] = element_cast<Result>(Function::apply(from[c]...));
     std::memcpy(static_cast<void*>(to), &row[0], sizeof(row));
   } else {
-    map_run<Function>(Columns, to, from...);
+    map_run<Function>(columns, to, from...);
   }
 }
 
 /// Short rows, and rows that are no whole number of vectors, are better taken together, where they are neighbours.
-[[nodiscard]] constexpr bool is_awkward(std::int64_t columns) { return columns < 64 || columns % 16 != 0; }
-
 template <class Function, std::int64_t Columns, class Result, class... Operands>
-void map_wide(std::int64_t rows, Result* to, std::int64_t to_row, Operands... from) {
-  if constexpr (is_awkward(Columns)) {
+void map_wide(const kernels::block_call& call, Result* to, Operands... from) {
+  const std::int64_t to_row = call.result.row;
+  if constexpr (Columns > 0 && !is_long_row(Columns)) {
     if (to_row == Columns && (from.is_flat(Columns) && ...)) {
-      map_run<Function>(rows * Columns, to, from.at(0)...);
+      map_run<Function>(call.rows * Columns, to, from.at(0)...);
       return;
     }
   }
-  for (std::int64_t r = 0; r < rows; ++r) map_row<Function, Columns>(to + r * to_row, from.at(r)...);
+  const std::int64_t rows = call.rows;
+  const std::int64_t columns = columns_of_block<Columns>(call);
+  for (std::int64_t r = 0; r < rows; ++r) map_row<Function, Columns>(columns, to + r * to_row, from.at(r)...);
 }
 
 /// With one column, one element per column and one per row are the same.
@@ -172,7 +183,7 @@ void map_block(const kernels::block_call& call, Operands... from) {
   static_assert(ResultWide || !(Operands::wide || ...), "a result per row needs operands per row: reduce them first");
   auto* to = static_cast<Result*>(call.result.data);
   if constexpr (ResultWide) {
-    map_wide<Function, Columns>(call.rows, to, call.result.row, from...);
+    map_wide<Function, Columns>(call, to, from...);
   } else {
     map_narrow<Function>(call.rows, to, call.result.row, from...);
   }

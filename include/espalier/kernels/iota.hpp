@@ -38,9 +38,10 @@ void count_along(std::int64_t outer, std::int64_t size, std::int64_t inner, std:
 template <class T, std::int64_t Columns>
 void count_rows(const kernels::block_call& call, std::int64_t repeat, std::int64_t size) {
   auto* to = static_cast<T*>(call.result.data);
+  const std::int64_t columns = columns_of_block<Columns>(call);
   for (std::int64_t r = 0; r < call.rows; ++r) {
     const std::int64_t at = (call.first_row + r) / repeat % size;
-    fill_run(to + r * call.result.row, Columns, element_cast<T>(static_cast<std::int32_t>(call.here.start + at)));
+    fill_run(to + r * call.result.row, columns, element_cast<T>(static_cast<std::int32_t>(call.here.start + at)));
   }
 }
 
@@ -65,8 +66,9 @@ template <> struct block_kernel<&ops::iota> {
     if constexpr (Key.attribute[0] == 1) {
       static_assert(Key.result_wide || Key.columns == 1, "an iota along the columns has one element per column");
       auto* to = static_cast<element*>(call.result.data);
+      const std::int64_t columns = detail::columns_of_block<Key.columns>(call);
       for (std::int64_t r = 0; r < call.rows; ++r) {
-        detail::count_run(to + r * call.result.row, Key.columns, call.here.start);
+        detail::count_run(to + r * call.result.row, columns, call.here.start);
       }
     } else {
       detail::count_rows<element, Key.result_wide ? Key.columns : 1>(call, Key.attribute[2], Key.attribute[3]);

@@ -30,6 +30,8 @@ struct kernel_call {
   interval here;
   /// At least `kernel<Op>::scratch_bytes(key)` bytes, aligned to 64.
   void* scratch = nullptr;
+  /// If not negative, an einsum computes this one of its batched products alone (`gemm_plan::iterations`).
+  std::int64_t part = -1;
 };
 
 /// The shard kernel of an op, specialised in kernels/<family>.hpp for the ops of ops/<family>.hpp:
@@ -48,9 +50,10 @@ struct stream {
 };
 
 /// A micro-operation works on a block of rows that stays in the first-level cache while a chain of fused ops passes
-/// over it: `rows` rows of a static number of columns.
+/// over it: `rows` rows of `columns` elements.
 struct block_call {
   std::int64_t rows = 0;
+  std::int64_t columns = 0;
   /// Index of the block's first row, among all rows of the fused group.
   std::int64_t first_row = 0;
   stream operand[3];
@@ -62,6 +65,7 @@ using block_function = void (*)(const block_call&);
 
 /// What a micro-operation is specialised for.
 struct block_key {
+  /// Static for short rows; 0 for long ones (`is_long_row`), of which the call says how long they are.
   std::int64_t columns = 1;
   dtype type = dtype::f32;
   int operand_count = 0;

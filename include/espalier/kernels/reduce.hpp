@@ -127,9 +127,10 @@ ESPALIER_ALWAYS_INLINE void accumulate_rows(R* to, const T* from, std::int64_t r
 template <reduction Kind, std::int64_t Columns, class R, class T> void reduce_rows(const kernels::block_call& call) {
   const auto* from = static_cast<const T*>(call.operand[0].data);
   auto* to = static_cast<R*>(call.result.data);
+  const std::int64_t columns = columns_of_block<Columns>(call);
   for (std::int64_t r = 0; r < call.rows; ++r) {
     to[r * call.result.row] =
-        element_cast<R>(reduce_run<Kind, accumulator_t<T, Kind>>(from + r * call.operand[0].row, Columns));
+        element_cast<R>(reduce_run<Kind, accumulator_t<T, Kind>>(from + r * call.operand[0].row, columns));
   }
 }
 /// All rows into one. Short ones are accumulated beside them, where no store can touch what is still to be read.
@@ -137,13 +138,13 @@ template <reduction Kind, std::int64_t Columns, class R, class T> void reduce_co
   using acc = accumulator_t<T, Kind>;
   auto* to = static_cast<R*>(call.result.data);
   const auto* from = static_cast<const T*>(call.operand[0].data);
-  if constexpr (Columns <= unrolled_row) {
+  if constexpr (Columns > 0 && Columns <= unrolled_row) {
     acc sums[Columns];
     for (std::int64_t c = 0; c < Columns; ++c) sums[c] = element_cast<acc>(to[c]);
     accumulate_rows<Kind, acc>(&sums[0], from, call.rows, call.operand[0].row, Columns);
     for (std::int64_t c = 0; c < Columns; ++c) to[c] = element_cast<R>(sums[c]);
   } else {
-    accumulate_rows<Kind, acc>(to, from, call.rows, call.operand[0].row, Columns);
+    accumulate_rows<Kind, acc>(to, from, call.rows, call.operand[0].row, columns_of_block<Columns>(call));
   }
 }
 

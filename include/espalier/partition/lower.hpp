@@ -46,6 +46,7 @@ struct fused_source {
 struct fused_step {
   const op_info* op = nullptr;
   int instruction = -1;
+  /// The chain's, or 0 if its rows are long.
   std::int64_t columns = 1;
   dtype type = dtype::f32;
   int operand_count = 0;
@@ -354,7 +355,8 @@ class fuser {
       while (limit_ % rows != 0) --rows;
     }
     chain_.block_rows = rows;
-    for (int s = chain_.first_step; s < result_.steps.size(); ++s) result_.steps[s].columns = chain_.columns;
+    const std::int64_t columns = is_long_row(chain_.columns) ? 0 : chain_.columns;
+    for (int s = chain_.first_step; s < result_.steps.size(); ++s) result_.steps[s].columns = columns;
   }
 
   graph_view g_;
@@ -386,9 +388,28 @@ template <int Steps, int Units> struct fixed_fused_program {
 
 namespace detail {
 
+/// How many steps the fused chains of a planned program have: one for each instruction, and one for each index that
+/// an instruction makes for itself.
+template <class Plan> [[nodiscard]] constexpr int count_steps(graph_view g, const Plan& plan) {
+  int count = 0;
+  for (int u = 0; u < Plan::unit_count; ++u) {
+    const unit& what = plan.units[u];
+    if (!what.fused) continue;
+    count += what.count;
+    for (int n = what.first; n < what.first + what.count; ++n) {
+      const instruction& i = g[plan.order[n]];
+      for (int k = 0; k < i.operand_count; ++k) {
+        const int o = i.operand[k];
+        if (plan.unit_of[o] < 0 && g[o].op == &ops::iota) ++count;
+      }
+    }
+  }
+  return count;
+}
+
 /// The fused chains of a program, frozen.
 template <class Program> struct lowered {
-  static constexpr int steps = fuser(Program::code, Program::plan).run().steps.size();
+  static constexpr int steps = count_steps(Program::code, Program::plan);
   static constexpr int units = std::remove_cvref_t<decltype(Program::plan)>::unit_count;
   static constexpr fixed_fused_program<steps, units> value = [] {
     const fused_program made = fuser(Program::code, Program::plan).run();
