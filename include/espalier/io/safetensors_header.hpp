@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/json.hpp>
 #include <espalier/io/error.hpp>
 #include <espalier/shape/dtype.hpp>
 
@@ -106,25 +107,6 @@ inline constexpr std::array<safetensors_type_name, 5> safetensors_type_names{
     i += length;
   }
   return true;
-}
-
-[[nodiscard]] inline std::string json_string(std::string_view text) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string out = "\"";
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (byte < 0x20) {
-      out += "\\u00";
-      out += digits[byte >> 4U];
-      out += digits[byte & 0xfU];
-    } else {
-      out += c;
-    }
-  }
-  return out + '"';
 }
 
 /// What a safetensors header says.

@@ -1,0 +1,268 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+
+// Packs trees for the collectives on a topology and says how fast they are:
+// `examples/trees TOPOLOGY.json [--collective NAME] [--root R] [--size BYTES] [--svg FILE] [--json]`.
+#include <espalier/comm/packing/pack.hpp>
+#include <espalier/comm/schedule/from_routes.hpp>
+#include <espalier/comm/schedule/from_trees.hpp>
+#include <espalier/comm/schedule/routes.hpp>
+#include <espalier/comm/schedule/simulate.hpp>
+#include <espalier/comm/topology/json.hpp>
+#include <espalier/comm/topology/paths.hpp>
+#include <espalier/comm/topology/svg.hpp>
+#include <espalier/comm/topology/table.hpp>
+#include <espalier/report/table.hpp>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+namespace comm = espalier::comm;
+using comm::collective;
+using comm::operation;
+
+constexpr const char* usage =
+    "usage: trees TOPOLOGY.json [--collective NAME] [--root R] [--size BYTES] [--svg FILE] [--json]\n"
+    "  --collective NAME  broadcast, reduce, all_reduce, all_gather, reduce_scatter, gather, scatter or all_to_all;\n"
+    "                     without it, all of them\n"
+    "  --root R           rank that broadcast, reduce, gather and scatter start from or end at (0)\n"
+    "  --size BYTES       bytes of the whole array in the simulated time (67108864)\n"
+    "  --svg FILE         writes a picture of the topology, with the trees of the collective that was named\n"
+    "  --json             one JSON object per line and collective instead of a table\n"
+    "A topology file is described in docs/topology.md.\n";
+
+struct usage_error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+constexpr std::array<operation, 8> all_operations{
+    operation::broadcast,      operation::reduce, operation::all_reduce, operation::all_gather,
+    operation::reduce_scatter, operation::gather, operation::scatter,    operation::all_to_all};
+
+struct options {
+  std::string file;
+  std::optional<operation> only;
+  int root = 0;
+  std::int64_t size = std::int64_t{64} << 20;
+  std::string picture;
+  bool json = false;
+};
+
+std::int64_t whole(std::string_view option, std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || value < 0)
+    throw usage_error(std::string(option) + " is \"" + std::string(text) + "\", expected a whole number, 0 or more");
+  return value;
+}
+
+options parse(int argc, char** argv) {
+  options chosen;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    const auto value = [&]() -> std::string_view {
+      if (i + 1 == argc) throw usage_error(std::string(argument) + " needs a value");
+      return argv[++i];
+    };
+    if (argument == "--collective") {
+      std::string name(value());
+      std::replace(name.begin(), name.end(), '-', '_');
+      for (const operation what : all_operations)
+        if (name == comm::name_of(what)) chosen.only = what;
+      if (!chosen.only) throw usage_error("there is no collective \"" + name + "\"");
+    } else if (argument == "--root") {
+      chosen.root = static_cast<int>(std::min<std::int64_t>(whole(argument, value()), 1 << 30));
+    } else if (argument == "--size") {
+      chosen.size = whole(argument, value());
+    } else if (argument == "--svg") {
+      chosen.picture = value();
+    } else if (argument == "--json") {
+      chosen.json = true;
+    } else if (argument.starts_with("-")) {
+      throw usage_error("there is no option " + std::string(argument));
+    } else if (!chosen.file.empty()) {
+      throw usage_error("a second topology, " + std::string(argument));
+    } else {
+      chosen.file = argument;
+    }
+  }
+  if (chosen.file.empty()) throw usage_error("a topology file is missing");
+  return chosen;
+}
+
+std::optional<collective> packed_as(operation what) {
+  switch (what) {
+    case operation::broadcast: return collective::broadcast;
+    case operation::reduce: return collective::reduce;
+    case operation::all_reduce: return collective::all_reduce;
+    case operation::all_gather: return collective::all_gather;
+    case operation::reduce_scatter: return collective::reduce_scatter;
+    default: return std::nullopt;  // gather, scatter and all-to-all move along routes
+  }
+}
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+struct result {
+  operation what = operation::broadcast;
+  std::string rate;  ///< a fraction in the file's unit; a decimal where it is none
+  std::string bound;
+  std::size_t trees = 0;
+  int depth = 0;
+  double planning_seconds = 0;
+  std::optional<double> simulated_seconds;
+};
+
+/// Six digits, and no more than are there.
+std::string decimal(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.6g", value);
+  return text.data();
+}
+
+/// "24/7"; where the numbers are too long to mean anything to a reader, a decimal.
+std::string rate_text(const comm::fraction& rate, double scale) {
+  const double factor = scale >= 1 ? std::round(scale) : std::round(1 / scale);
+  const comm::fraction unit{static_cast<std::int64_t>(factor), 1};
+  const comm::fraction in_units = scale >= 1 ? rate / unit : rate * unit;
+  if (in_units.denominator <= 1'000'000) return comm::to_string(in_units);
+  return decimal(comm::to_double(in_units));
+}
+
+/// The best of some chunk sizes, as a tuner would find it.
+template <class MakePlan>
+std::optional<double> simulate_best(const comm::collective_call& call, const comm::network& net, MakePlan&& make_plan) {
+  std::optional<double> best;
+  const std::int64_t total = std::max<std::int64_t>(1, comm::total_elements(call));
+  for (const std::int64_t chunks : {256, 1024, 4096}) {
+    comm::chunking cut;
+    cut.elements = std::max<std::int64_t>(1, total / chunks);
+    comm::simulation_options simulated;
+    simulated.element_bytes = 1;
+    const comm::simulation outcome = comm::simulate(make_plan(cut), net, simulated);
+    if (outcome.complete && (!best || outcome.seconds < *best)) best = outcome.seconds;
+  }
+  return best;
+}
+
+result plan(operation what, const options& chosen, const comm::network& net, double scale,
+            std::optional<comm::packing>& picture) {
+  result r;
+  r.what = what;
+  const bool by_block = comm::has_blocks(what);
+  const std::int64_t pairs = what == operation::all_to_all ? std::int64_t{net.ranks} * net.ranks : net.ranks;
+  const auto call =
+      comm::uniform_call(what, net.ranks, by_block ? std::max<std::int64_t>(1, chosen.size / pairs) : chosen.size,
+                         comm::has_root(what) ? chosen.root : 0);
+  const auto start = std::chrono::steady_clock::now();
+  if (const auto kind = packed_as(what)) {
+    comm::packing packing = comm::pack(net, *kind, call.root);
+    r.planning_seconds = seconds_since(start);
+    r.rate = rate_text(packing.rate, scale);
+    r.bound = rate_text(packing.bound, scale);
+    r.trees = packing.trees.size();
+    r.depth = comm::depth(net, packing);
+    if (!packing.trees.empty())
+      r.simulated_seconds = simulate_best(
+          call, net, [&](const comm::chunking& cut) { return comm::from_trees(call, net, packing.trees, cut); });
+    if (chosen.only) picture = std::move(packing);
+    return r;
+  }
+  comm::routing routing;
+  try {
+    routing = comm::find_routes(call, net);
+  } catch (const std::invalid_argument&) {
+    routing.rate = routing.bound = 0;  // two ranks without a path
+  }
+  r.planning_seconds = seconds_since(start);
+  r.rate = decimal(routing.rate / scale);
+  r.bound = decimal(routing.bound / scale);
+  r.trees = routing.routes.size();
+  for (const auto& route : routing.routes) r.depth = std::max(r.depth, static_cast<int>(route.edges.size()));
+  if (!routing.routes.empty())
+    r.simulated_seconds = simulate_best(
+        call, net, [&](const comm::chunking& cut) { return comm::from_routes(call, net, routing.routes, cut); });
+  return r;
+}
+
+void print_json(const result& r, int root) {
+  const auto number = [](double value) { return espalier::detail::json_number(value); };
+  // A fraction is a string, everything else a number.
+  const auto rate = [](const std::string& text) {
+    return text.find('/') == std::string::npos ? text : espalier::detail::json_string(text);
+  };
+  std::cout << "{\"collective\": \"" << comm::name_of(r.what)
+            << "\", \"root\": " << (comm::has_root(r.what) ? std::to_string(root) : "null")
+            << ", \"rate\": " << rate(r.rate) << ", \"bound\": " << rate(r.bound) << ", \"trees\": " << r.trees
+            << ", \"depth\": " << r.depth << ", \"planning_seconds\": " << number(r.planning_seconds)
+            << ", \"simulated_seconds\": " << (r.simulated_seconds ? number(*r.simulated_seconds) : "null") << "}"
+            << std::endl;
+}
+
+int run(const options& chosen) {
+  const comm::topology machine = comm::load_topology(chosen.file);
+  const comm::network net = comm::network_of(machine);
+  if (chosen.root >= net.ranks)
+    throw usage_error("--root is " + std::to_string(chosen.root) + ", but the ranks are 0 to " +
+                      std::to_string(net.ranks - 1));
+  const double scale = machine.unit / net.unit;
+  if (!chosen.json) std::cout << comm::describe(machine) << '\n';
+
+  std::optional<comm::packing> picture;
+  espalier::report::table table(
+      {{"collective"}, {"root"}, {"rate"}, {"bound"}, {"trees"}, {"depth"}, {"planning"}, {"simulated"}});
+  for (const operation what : all_operations) {
+    if (chosen.only && what != *chosen.only) continue;
+    const result r = plan(what, chosen, net, scale, picture);
+    if (chosen.json) {
+      print_json(r, chosen.root);
+      continue;
+    }
+    using espalier::report::format_duration;
+    table.row(std::string(comm::name_of(what)), comm::has_root(what) ? std::to_string(chosen.root) : std::string("-"),
+              r.rate, r.bound, static_cast<std::int64_t>(r.trees), r.depth, format_duration(r.planning_seconds),
+              r.simulated_seconds ? format_duration(*r.simulated_seconds) : std::string("-"));
+  }
+  if (!chosen.json)
+    std::cout << table
+              << "\nRates are in the topology's unit; simulated: " << espalier::report::format_bytes(chosen.size)
+              << " in all.\n";
+
+  if (!chosen.picture.empty()) {
+    std::ofstream file(chosen.picture, std::ios::binary);
+    file << (picture ? comm::svg(machine, net, *picture) : comm::svg(machine));
+    if (!file.flush()) throw std::runtime_error(chosen.picture + ": the picture cannot be written there");
+  }
+  return EXIT_SUCCESS;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(parse(argc, argv));
+  } catch (const usage_error& error) {
+    std::cerr << "trees: " << error.what() << '\n' << usage;
+    return 2;
+  } catch (const std::exception& error) {
+    std::cerr << "trees: " << error.what() << '\n';
+    return EXIT_FAILURE;
+  }
+}

@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+namespace espalier::comm::detail {
+
+/// Products of two capacities must not overflow.
+__extension__ using wide = __int128;
+
+[[nodiscard]] constexpr wide greatest_common_divisor(wide a, wide b) {
+  while (b != 0) {
+    const wide rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a < 0 ? -a : a;
+}
+
+[[nodiscard]] constexpr bool fits(wide value) {
+  return value <= std::numeric_limits<std::int64_t>::max() && value >= std::numeric_limits<std::int64_t>::min();
+}
+
+}  // namespace espalier::comm::detail
+
+namespace espalier::comm {
+
+/// A non-negative fraction in lowest terms. Arithmetic is exact, or throws `std::overflow_error`.
+struct fraction {
+  std::int64_t numerator = 0;
+  std::int64_t denominator = 1;
+
+  friend constexpr bool operator==(const fraction&, const fraction&) = default;
+};
+
+}  // namespace espalier::comm
+
+namespace espalier::comm::detail {
+
+[[nodiscard]] constexpr std::optional<fraction> try_fraction(wide numerator, wide denominator) {
+  if (denominator == 0) return std::nullopt;
+  const wide divisor = greatest_common_divisor(numerator, denominator);
+  numerator /= divisor;
+  denominator /= divisor;
+  if (!fits(numerator) || !fits(denominator)) return std::nullopt;
+  return fraction{static_cast<std::int64_t>(numerator), static_cast<std::int64_t>(denominator)};
+}
+
+[[nodiscard]] constexpr fraction make_fraction(wide numerator, wide denominator) {
+  const auto value = try_fraction(numerator, denominator);
+  if (!value) throw std::overflow_error("a fraction beyond 64 bits: scale the capacities down");
+  return *value;
+}
+
+}  // namespace espalier::comm::detail
+
+namespace espalier::comm {
+
+[[nodiscard]] constexpr fraction operator+(const fraction& a, const fraction& b) {
+  using detail::wide;
+  // Over the least common multiple: sums of equal denominators must not overflow.
+  const std::int64_t common = std::gcd(a.denominator, b.denominator);
+  return detail::make_fraction(
+      wide{a.numerator} * (b.denominator / common) + wide{b.numerator} * (a.denominator / common),
+      wide{a.denominator / common} * b.denominator);
+}
+
+/// @pre a >= b
+[[nodiscard]] constexpr fraction operator-(const fraction& a, const fraction& b) {
+  return a + fraction{-b.numerator, b.denominator};
+}
+
+[[nodiscard]] constexpr fraction operator*(const fraction& a, const fraction& b) {
+  // Cross-wise in lowest terms first, so that products overflow only if the result does.
+  const fraction left = detail::make_fraction(a.numerator, b.denominator);
+  const fraction right = detail::make_fraction(b.numerator, a.denominator);
+  return detail::make_fraction(detail::wide{left.numerator} * right.numerator,
+                               detail::wide{left.denominator} * right.denominator);
+}
+
+/// @pre b > 0
+[[nodiscard]] constexpr fraction operator/(const fraction& a, const fraction& b) {
+  return a * fraction{b.denominator, b.numerator};
+}
+
+[[nodiscard]] constexpr std::strong_ordering operator<=>(const fraction& a, const fraction& b) {
+  const detail::wide left = detail::wide{a.numerator} * b.denominator;
+  const detail::wide right = detail::wide{b.numerator} * a.denominator;
+  return left < right   ? std::strong_ordering::less
+         : left > right ? std::strong_ordering::greater
+                        : std::strong_ordering::equal;
+}
+
+[[nodiscard]] constexpr double to_double(const fraction& a) {
+  return static_cast<double>(a.numerator) / static_cast<double>(a.denominator);
+}
+
+/// "24/7", "6".
+[[nodiscard]] inline std::string to_string(const fraction& a) {
+  return a.denominator == 1 ? std::to_string(a.numerator)
+                            : std::to_string(a.numerator) + "/" + std::to_string(a.denominator);
+}
+
+/// The largest fraction that divides both: `a` and `b` are whole multiples of it.
+/// @pre one of them > 0
+[[nodiscard]] constexpr fraction common_divisor(const fraction& a, const fraction& b) {
+  using detail::wide;
+  return detail::make_fraction(
+      detail::greatest_common_divisor(wide{a.numerator} * b.denominator, wide{b.numerator} * a.denominator),
+      wide{a.denominator} * b.denominator);
+}
+
+}  // namespace espalier::comm
+
+namespace espalier::comm::detail {
+
+/// The fraction of smallest denominator within `tolerance` of `value`, if its denominator is at most `limit`.
+[[nodiscard]] inline std::optional<fraction> nearby_fraction(double value, double tolerance, std::int64_t limit) {
+  if (!(value >= 0) || value > 4e18) return std::nullopt;
+  // Convergents of the continued fraction, then the semiconvergents of the last step.
+  std::int64_t p0 = 0, q0 = 1, p1 = 1, q1 = 0;
+  double rest = value;
+  for (int step = 0; step < 64; ++step) {
+    if (rest > 4e18) return std::nullopt;
+    const auto whole = static_cast<std::int64_t>(rest);
+    const wide p2 = wide{whole} * p1 + p0;
+    const wide q2 = wide{whole} * q1 + q0;
+    if (!fits(p2) || q2 > limit) return std::nullopt;
+    p0 = p1, q0 = q1;
+    p1 = static_cast<std::int64_t>(p2), q1 = static_cast<std::int64_t>(q2);
+    const double error = value - static_cast<double>(p1) / static_cast<double>(q1);
+    if (error <= tolerance && error >= -tolerance) return fraction{p1, q1};
+    const double part = rest - static_cast<double>(whole);
+    if (part <= 0) return std::nullopt;
+    rest = 1 / part;
+  }
+  return std::nullopt;
+}
+
+}  // namespace espalier::comm::detail

@@ -1,0 +1,410 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/comm/topology/topology.hpp>
+#include <espalier/detail/json.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace espalier::comm {
+
+/// A topology file that cannot be used: where, what stands there, what was expected.
+class topology_error : public std::runtime_error {
+ public:
+  topology_error(const std::string& name, int line, int column, const std::string& found, const std::string& expected)
+      : std::runtime_error(name + ", line " + std::to_string(line) + ", column " + std::to_string(column) + ": found " +
+                           found + ", expected " + expected),
+        line_(line),
+        column_(column) {}
+
+  [[nodiscard]] int line() const { return line_; }
+  [[nodiscard]] int column() const { return column_; }
+
+ private:
+  int line_;
+  int column_;
+};
+
+}  // namespace espalier::comm
+
+namespace espalier::comm::detail {
+
+using espalier::detail::json_number;
+using espalier::detail::json_place;
+using espalier::detail::json_string;
+
+/// Both forms of a topology file (docs/topology.md): a matrix of bandwidths, or lists of vertices and links.
+class topology_parser {
+ public:
+  topology_parser(std::string_view text, const std::string& name) : json_(text, make_error{name}) {}
+
+  [[nodiscard]] topology parse() {
+    const json_place start = json_.where();
+    json_.object([&](const std::string& key) {
+      const json_place at = json_.where();
+      if (key == "adjacency") {
+        once(has_adjacency_, at, key);
+        adjacency();
+      } else if (key == "vertices") {
+        once(has_vertices_, at, key);
+        json_.array([&](std::size_t) { vertex(); });
+      } else if (key == "links") {
+        once(has_links_, at, key);
+        json_.array([&](std::size_t) { link(); });
+      } else if (key == "compute_nodes") {
+        once(has_compute_nodes_, at, key);
+        json_.array([&](std::size_t) { compute_nodes_.push_back(index("the number of a vertex")); });
+      } else if (key == "names") {
+        json_.array([&](std::size_t) { names_.emplace_back(json_.where(), json_.string()); });
+      } else if (key == "hosts") {
+        json_.array([&](std::size_t) { hosts_.push_back(index("the number of a host, or -1", -1)); });
+      } else if (key == "latency") {
+        latency();
+      } else if (key == "resources") {
+        json_.array([&](std::size_t) { resource(); });
+      } else if (key == "bytes_per_second") {
+        machine_.unit = positive("the bytes per second of bandwidth 1, more than 0");
+      } else if (key == "unit" && json_.peek() == '"') {
+        machine_.unit_name = json_.string();
+      } else {
+        json_.skip_value();  // files carry notes and results beside the topology
+      }
+    });
+    json_.finish();
+    if (has_adjacency_ && (has_vertices_ || has_links_))
+      fail(start, "both \"adjacency\" and \"vertices\"", "one of the two forms");
+    if (!has_adjacency_ && !has_vertices_)
+      fail(start, "an object without \"adjacency\"", "\"adjacency\", or \"vertices\" and \"links\"");
+    if (has_adjacency_) {
+      build_adjacency();
+    } else {
+      if (has_compute_nodes_)
+        fail(start, "\"compute_nodes\" beside \"vertices\"", "a \"kind\" of each vertex, rank or switch");
+      for (const auto& [at, l] : links_) {
+        require_vertex(at, l.from);
+        require_vertex(at, l.to);
+        if (l.from == l.to) fail(at, "a link from vertex " + std::to_string(l.from) + " to itself", "two vertices");
+        machine_.links.push_back(l);
+      }
+    }
+    build_resources();
+    if (rank_vertices(machine_).empty()) fail(start, "a topology without ranks", "at least one vertex that is a rank");
+    return std::move(machine_);
+  }
+
+ private:
+  struct make_error {
+    std::string name;
+    topology_error operator()(const json_place& at, const std::string& found, const std::string& expected) const {
+      return {name, at.line, at.column, found, expected};
+    }
+  };
+  struct placed_index {
+    json_place at;
+    int value;
+  };
+  struct resource_text {
+    json_place at;
+    std::string name;
+    double bandwidth = 0;
+    std::vector<placed_index> links;                           ///< by number
+    std::vector<std::pair<placed_index, placed_index>> pairs;  ///< by ends
+    std::vector<placed_index> vertices;
+    side way = side::both;
+    bool inner = false;
+  };
+
+  [[noreturn]] void fail(const json_place& at, const std::string& found, const std::string& expected) const {
+    throw error_at(at, found, expected);
+  }
+  [[nodiscard]] topology_error error_at(const json_place& at, const std::string& found,
+                                        const std::string& expected) const {
+    return json_.error()(at, found, expected);
+  }
+
+  void once(bool& seen, const json_place& at, const std::string& key) const {
+    if (seen) fail(at, "a second " + json_string(key), "each key once");
+    seen = true;
+  }
+
+  [[nodiscard]] double positive(const char* expected) {
+    const json_place at = json_.where();
+    const double value = json_.number(expected);
+    if (!(value > 0)) fail(at, json_number(value), expected);
+    return value;
+  }
+  [[nodiscard]] double not_negative(const char* expected) {
+    const json_place at = json_.where();
+    const double value = json_.number(expected);
+    if (!(value >= 0)) fail(at, json_number(value), expected);
+    return value;
+  }
+  [[nodiscard]] placed_index index(const char* expected, int least = 0) {
+    const json_place at = json_.where();
+    const std::int64_t value = json_.whole_number(expected);
+    if (value < least || value > 1000000) fail(at, std::to_string(value), expected);
+    return {at, static_cast<int>(value)};
+  }
+
+  void adjacency() {
+    json_.array([&](std::size_t row) {
+      const json_place at = json_.where();
+      std::vector<double> values;
+      json_.array([&](std::size_t column) {
+        const json_place here = json_.where();
+        values.push_back(not_negative("a bandwidth, 0 or more"));
+        if (column == row && values.back() != 0)
+          fail(here, json_number(values.back()),
+               "0: vertex " + std::to_string(row) + " needs no link to itself (row and column count from 0)");
+      });
+      rows_.emplace_back(at, std::move(values));
+    });
+    for (std::size_t r = 0; r < rows_.size(); ++r)
+      if (rows_[r].second.size() != rows_.size())
+        fail(rows_[r].first,
+             "row " + std::to_string(r) + " with " + std::to_string(rows_[r].second.size()) + " numbers",
+             std::to_string(rows_.size()) + ", as there are rows");
+  }
+
+  void latency() {
+    if (json_.peek() != '[') {
+      common_latency_ = not_negative("seconds, 0 or more");
+      return;
+    }
+    latency_at_ = json_.where();
+    json_.array([&](std::size_t) {
+      latencies_.emplace_back();
+      json_.array([&](std::size_t) { latencies_.back().push_back(not_negative("seconds, 0 or more")); });
+    });
+  }
+
+  void vertex() {
+    topology::vertex v;
+    v.name = std::to_string(machine_.vertices.size());
+    json_.object([&](const std::string& key) {
+      const json_place at = json_.where();
+      if (key == "name") {
+        v.name = json_.string();
+      } else if (key == "kind") {
+        const std::string kind = json_.string();
+        if (kind != "rank" && kind != "switch") fail(at, json_string(kind), "\"rank\" or \"switch\"");
+        v.is_switch = kind == "switch";
+      } else if (key == "host") {
+        v.host = index("the number of a host, or -1", -1).value;
+      } else {
+        fail(at, "the key " + json_string(key), "name, kind or host");
+      }
+    });
+    machine_.vertices.push_back(std::move(v));
+  }
+
+  void link() {
+    const json_place start = json_.where();
+    topology::link l;
+    bool has_from = false;
+    bool has_to = false;
+    json_.object([&](const std::string& key) {
+      const json_place at = json_.where();
+      if (key == "from") {
+        once(has_from, at, key);
+        l.from = index("the number of a vertex").value;
+      } else if (key == "to") {
+        once(has_to, at, key);
+        l.to = index("the number of a vertex").value;
+      } else if (key == "bandwidth") {
+        l.bandwidth = positive("a bandwidth, more than 0");
+      } else if (key == "latency") {
+        l.latency = not_negative("seconds, 0 or more");
+      } else {
+        fail(at, "the key " + json_string(key), "from, to, bandwidth or latency");
+      }
+    });
+    if (!has_from || !has_to || l.bandwidth == 0)
+      fail(start,
+           "a link without " + std::string(!has_from ? "from"
+                                           : !has_to ? "to"
+                                                     : "bandwidth"),
+           "from, to and bandwidth");
+    links_.emplace_back(start, l);
+  }
+
+  void resource() {
+    resource_text r;
+    r.at = json_.where();
+    json_.object([&](const std::string& key) {
+      const json_place at = json_.where();
+      if (key == "name") {
+        r.name = json_.string();
+      } else if (key == "bandwidth" || key == "capacity") {
+        r.bandwidth = positive("a bandwidth, more than 0");
+      } else if (key == "links") {
+        json_.array([&](std::size_t) {
+          if (json_.peek() != '[') {
+            r.links.push_back(index("the number of a link, or [from, to]"));
+            return;
+          }
+          const json_place pair_at = json_.where();
+          std::vector<placed_index> ends;
+          json_.array([&](std::size_t) { ends.push_back(index("the number of a vertex")); });
+          if (ends.size() != 2) fail(pair_at, std::to_string(ends.size()) + " numbers", "[from, to]");
+          r.pairs.emplace_back(ends[0], ends[1]);
+        });
+      } else if (key == "vertices") {
+        json_.array([&](std::size_t) { r.vertices.push_back(index("the number of a vertex")); });
+      } else if (key == "direction") {
+        const std::string way = json_.string();
+        if (way != "in" && way != "out" && way != "both") fail(at, json_string(way), "\"in\", \"out\" or \"both\"");
+        r.way = way == "in" ? side::in : way == "out" ? side::out : side::both;
+      } else if (key == "inner") {
+        r.inner = json_.boolean();
+      } else {
+        fail(at, "the key " + json_string(key), "name, bandwidth, links, vertices, direction or inner");
+      }
+    });
+    if (r.bandwidth == 0) fail(r.at, "a resource without bandwidth", "name, bandwidth, and links or vertices");
+    if (r.links.empty() && r.pairs.empty() && r.vertices.empty())
+      fail(r.at, "a resource that nothing uses", "links, or vertices with a direction");
+    resources_.push_back(std::move(r));
+  }
+
+  void require_vertex(const json_place& at, int v) const {
+    if (v >= static_cast<int>(machine_.vertices.size()))
+      fail(at, "vertex " + std::to_string(v),
+           "one of 0 to " + std::to_string(static_cast<int>(machine_.vertices.size()) - 1));
+  }
+
+  void build_adjacency() {
+    const std::size_t count = rows_.size();
+    for (std::size_t v = 0; v < count; ++v) machine_.vertices.push_back({std::to_string(v), has_compute_nodes_, -1});
+    for (const placed_index& node : compute_nodes_) {
+      require_vertex(node.at, node.value);
+      auto& v = machine_.vertices[static_cast<std::size_t>(node.value)];
+      if (!v.is_switch) fail(node.at, std::to_string(node.value) + " twice", "each compute node once");
+      v.is_switch = false;
+    }
+    const auto per_vertex = [&](const auto& list, const json_place& at, const char* what) {
+      if (!list.empty() && list.size() != count)
+        fail(at, std::to_string(list.size()) + " " + what, std::to_string(count) + ", one of each vertex");
+    };
+    if (!names_.empty()) per_vertex(names_, names_.front().first, "names");
+    for (std::size_t v = 0; v < names_.size(); ++v) machine_.vertices[v].name = names_[v].second;
+    if (!hosts_.empty()) per_vertex(hosts_, hosts_.front().at, "hosts");
+    for (std::size_t v = 0; v < hosts_.size(); ++v) machine_.vertices[v].host = hosts_[v].value;
+    per_vertex(latencies_, latency_at_, "rows of latencies");
+    for (const auto& row : latencies_) per_vertex(row, latency_at_, "latencies in a row");
+    for (std::size_t u = 0; u < count; ++u)
+      for (std::size_t v = 0; v < count; ++v)
+        if (const double bandwidth = rows_[u].second[v]; bandwidth > 0)
+          machine_.links.push_back({static_cast<int>(u), static_cast<int>(v), bandwidth,
+                                    latencies_.empty() ? common_latency_ : latencies_[u][v]});
+  }
+
+  void build_resources() {
+    for (const resource_text& r : resources_) {
+      std::vector<int> vertices;
+      for (const auto& v : r.vertices) {
+        require_vertex(v.at, v.value);
+        vertices.push_back(v.value);
+      }
+      share(machine_, r.name, r.bandwidth, vertices, r.way, r.inner);
+      std::vector<int>& used = machine_.resources.back().links;
+      for (const auto& l : r.links) {
+        if (l.value >= static_cast<int>(machine_.links.size()))
+          fail(l.at, "link " + std::to_string(l.value),
+               "one of 0 to " + std::to_string(static_cast<int>(machine_.links.size()) - 1));
+        used.push_back(l.value);
+      }
+      for (const auto& [from, to] : r.pairs) {
+        require_vertex(from.at, from.value);
+        require_vertex(to.at, to.value);
+        const std::size_t before = used.size();
+        for (std::size_t l = 0; l < machine_.links.size(); ++l)
+          if (machine_.links[l].from == from.value && machine_.links[l].to == to.value)
+            used.push_back(static_cast<int>(l));
+        if (used.size() == before)
+          fail(from.at,
+               "[" + std::to_string(from.value) + ", " + std::to_string(to.value) + "], between which there is no link",
+               "the ends of a link");
+      }
+      std::sort(used.begin(), used.end());
+      used.erase(std::unique(used.begin(), used.end()), used.end());
+    }
+  }
+
+  espalier::detail::json_reader<make_error> json_;
+  topology machine_;
+  bool has_adjacency_ = false;
+  bool has_vertices_ = false;
+  bool has_links_ = false;
+  bool has_compute_nodes_ = false;
+  std::vector<std::pair<json_place, std::vector<double>>> rows_;
+  std::vector<placed_index> compute_nodes_;
+  std::vector<std::pair<json_place, std::string>> names_;
+  std::vector<placed_index> hosts_;
+  double common_latency_ = 0;
+  json_place latency_at_;
+  std::vector<std::vector<double>> latencies_;
+  std::vector<std::pair<json_place, topology::link>> links_;
+  std::vector<resource_text> resources_;
+};
+
+}  // namespace espalier::comm::detail
+
+namespace espalier::comm {
+
+/// Reads a topology from the text of a file; `name` is what errors call it. Errors: `topology_error`.
+[[nodiscard]] inline topology parse_topology(std::string_view text, const std::string& name = "topology") {
+  return detail::topology_parser(text, name).parse();
+}
+
+/// Reads a topology file. Errors: `topology_error`; `std::runtime_error` if there is no such file.
+[[nodiscard]] inline topology load_topology(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file) throw std::runtime_error(path + ": cannot be read; expected a topology file (docs/topology.md)");
+  return parse_topology(text, path);
+}
+
+/// The topology as lists of vertices, links and resources, which `parse_topology` reads back without a difference.
+[[nodiscard]] inline std::string dump(const topology& machine) {
+  using detail::json_number;
+  using detail::json_string;
+  std::string out = "{\n  \"bytes_per_second\": " + json_number(machine.unit) + ",\n";
+  if (!machine.unit_name.empty()) out += "  \"unit\": " + json_string(machine.unit_name) + ",\n";
+  const auto list = [&](const char* key, const auto& items, bool last, auto&& write) {
+    out += "  \"" + std::string(key) + "\": [";
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      out += i == 0 ? "\n    {" : ",\n    {";
+      write(items[i]);
+      out += '}';
+    }
+    out += std::string(items.empty() ? "]" : "\n  ]") + (last ? "\n}\n" : ",\n");
+  };
+  list("vertices", machine.vertices, false, [&](const topology::vertex& v) {
+    out += "\"name\": " + json_string(v.name) + ", \"kind\": \"" + (v.is_switch ? "switch" : "rank") + "\"";
+    if (v.host != -1) out += ", \"host\": " + std::to_string(v.host);
+  });
+  list("links", machine.links, false, [&](const topology::link& l) {
+    out += "\"from\": " + std::to_string(l.from) + ", \"to\": " + std::to_string(l.to) +
+           ", \"bandwidth\": " + json_number(l.bandwidth);
+    if (l.latency != 0) out += ", \"latency\": " + json_number(l.latency);
+  });
+  list("resources", machine.resources, true, [&](const topology::resource& r) {
+    out += "\"name\": " + json_string(r.name) + ", \"bandwidth\": " + json_number(r.bandwidth) + ", \"links\": [";
+    for (std::size_t i = 0; i < r.links.size(); ++i) out += (i == 0 ? "" : ", ") + std::to_string(r.links[i]);
+    out += ']';
+  });
+  return out;
+}
+
+}  // namespace espalier::comm
