@@ -1,0 +1,420 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/comm/schedule/circulant.hpp>
+#include <espalier/comm/schedule/from_trees.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+// Schedules for messages so small that the number of rounds decides. They need no packing: messages go directly, rank
+// to rank, for any number of ranks.
+namespace espalier::comm::detail {
+
+[[nodiscard]] constexpr int modulo(int value, int ranks) { return ((value % ranks) + ranks) % ranks; }
+
+// ceil(log2(ranks)).
+[[nodiscard]] constexpr int rounds_of(int ranks) {
+  return static_cast<int>(std::bit_width(static_cast<unsigned>(ranks - 1)));
+}
+
+// Takes a piece of the rank's scratch memory.
+[[nodiscard]] constexpr location take_scratch(schedule& plan, int rank, std::int64_t elements) {
+  std::int64_t& used = plan.scratch[static_cast<std::size_t>(rank)];
+  const location made{place::scratch, used};
+  used += elements;
+  return made;
+}
+
+// First elements of blocks r, r + 1, ... (all ranks' once round), from 0.
+[[nodiscard]] constexpr std::vector<std::int64_t> rotated_offsets(const std::vector<std::int64_t>& counts, int rank) {
+  std::vector<std::int64_t> offsets{0};
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    offsets.push_back(offsets.back() + counts[(i + static_cast<std::size_t>(rank)) % counts.size()]);
+  }
+  return offsets;
+}
+
+// Copies blocks r, r + 1, ... in this order from an array that begins with block 0, or back into it.
+constexpr void rotate(track_builder& track, const std::vector<std::int64_t>& counts, int rank, location array,
+                      location rotated, bool back) {
+  std::int64_t before = 0;
+  for (int b = 0; b < rank; ++b) before += counts[static_cast<std::size_t>(b)];
+  std::int64_t behind = 0;
+  for (std::size_t b = static_cast<std::size_t>(rank); b < counts.size(); ++b) behind += counts[b];
+  const location high = moved(array, before);
+  const location low_rotated = moved(rotated, behind);
+  if (back) {
+    track.copy(rotated, high, behind);
+    track.copy(low_rotated, array, before);
+  } else {
+    track.copy(high, rotated, behind);
+    track.copy(array, low_rotated, before);
+  }
+}
+
+// Rotated blocks [0, s) shrink to [0, 1) in ceil(log2(ranks)) rounds: of s blocks the upper half goes to the rank that
+// far ahead, which combines it with its own lower half (Träff, arXiv 2410.14234). The last sum is written to `target`.
+constexpr void circulant_reduce_scatter(track_builder& track, const std::vector<std::int64_t>& offsets, int rank,
+                                        location rotated, location target) {
+  const int n = static_cast<int>(offsets.size()) - 1;
+  for (int s = n; s > 1;) {
+    const int half = (s + 1) / 2;
+    const auto at = [&](int i) { return offsets[static_cast<std::size_t>(i)]; };
+    track.send(modulo(rank + half, n), step::direct, moved(rotated, at(half)), at(s) - at(half));
+    // The sender's block half + j is the receiver's block j.
+    track.receive_reduce(modulo(rank - half, n), step::direct, rotated, half == 1 ? target : rotated, at(s - half));
+    s = half;
+  }
+}
+
+// The way back: block 0 stands at `rotated`, and all others arrive behind it in as many rounds.
+constexpr void circulant_all_gather(track_builder& track, const std::vector<std::int64_t>& offsets, int rank,
+                                    location rotated) {
+  const int n = static_cast<int>(offsets.size()) - 1;
+  const std::vector<int> skips = circulant_skips(n);
+  for (std::size_t k = 0; k + 1 < skips.size(); ++k) {
+    const int have = skips[k];
+    const int want = skips[k + 1];
+    const auto at = [&](int i) { return offsets[static_cast<std::size_t>(i)]; };
+    track.send(modulo(rank - have, n), step::direct, rotated, at(want - have));
+    track.receive(modulo(rank + have, n), step::direct, moved(rotated, at(have)), at(want) - at(have));
+  }
+}
+
+constexpr void require(bool right, const char* text) {
+  if (!right) throw std::invalid_argument(text);
+}
+
+}  // namespace espalier::comm::detail
+
+namespace espalier::comm {
+
+/// Broadcast, reduce, gather and scatter along the binomial tree: ceil(log2(ranks)) rounds. A reduction keeps the order
+/// of ranks if the root is 0 or the operator commutes; gather and scatter move each block once per level.
+[[nodiscard]] constexpr schedule binomial(const collective_call& call) {
+  detail::require(has_root(call.what), "binomial trees are for broadcast, reduce, gather and scatter");
+  detail::require(!call.ordered || call.root == 0, "a binomial tree keeps the order of ranks only with root 0");
+  const call_layout layout(call);
+  schedule plan = detail::empty_schedule(call, {});
+  const int n = call.ranks;
+  const bool blocks = has_blocks(call.what);
+  const bool rising = call.what == operation::reduce || call.what == operation::gather;
+  const int levels = detail::rounds_of(n);
+  std::vector<std::int64_t> offsets;
+  if (blocks) offsets = detail::rotated_offsets(call.counts, call.root);
+  track_builder track(0, 0);
+  for (int r = 0; r < n; ++r) {
+    track.rank(r);
+    const int relative = detail::modulo(r - call.root, n);
+    // Relative rank v hangs below v without its lowest bit, and holds the blocks of [v, v + that bit).
+    const int low = relative == 0 ? levels : std::countr_zero(static_cast<unsigned>(relative));
+    const int parent = detail::modulo(relative - (relative == 0 ? 0 : 1 << low) + call.root, n);
+    const auto block_at = [&](int v) { return blocks ? offsets[static_cast<std::size_t>(std::min(v, n))] : 0; };
+    const auto span = [&](int v, int bit) { return blocks ? block_at(v + (1 << bit)) - block_at(v) : layout.total(); };
+    const int own_block = blocks ? r : 0;
+    const std::int64_t own_first = blocks ? layout.first(r) : 0;
+    const bool leaf = low == 0 || relative + 1 >= n;
+    const auto child = [&](int bit) { return relative + (1 << bit); };
+    if (call.what == operation::broadcast) {
+      location value = layout.held(r, 0, 0);
+      if (relative != 0) {
+        value = layout.wanted(0, 0);
+        track.receive(parent, step::direct, value, layout.total());
+      }
+      for (int bit = low - 1; bit >= 0; --bit) {
+        if (child(bit) < n) track.send(detail::modulo(child(bit) + call.root, n), step::direct, value, layout.total());
+      }
+    } else if (call.what == operation::reduce) {
+      location value = layout.held(r, 0, 0);
+      const location sum = relative == 0 ? layout.wanted(0, 0)
+                           : leaf        ? value
+                                         : detail::take_scratch(plan, r, layout.total());
+      for (int bit = 0; bit < low; ++bit) {
+        if (child(bit) >= n) break;
+        track.receive_reduce(detail::modulo(child(bit) + call.root, n), step::direct, value, sum, layout.total());
+        value = sum;
+      }
+      if (relative != 0) track.send(parent, step::direct, value, layout.total());
+    } else if (r == call.root) {
+      // In the order of relative ranks the root's array begins with its own block; the message of a child is whole in
+      // it unless it runs over the end, where it is taken apart in scratch memory.
+      for (int k = 0; k < levels; ++k) {
+        const int bit = rising ? k : levels - 1 - k;
+        const int v = child(bit);
+        if (v >= n) continue;
+        const int peer = detail::modulo(v + call.root, n);
+        const std::int64_t count = span(v, bit);
+        const int last = std::min(v + (1 << bit), n);  // one past
+        const int wrap = n - call.root;                // relative rank of block 0
+        const std::int64_t to_end = v < wrap ? block_at(std::min(last, wrap)) - block_at(v) : 0;
+        const location high =
+            rising ? layout.wanted(peer, layout.first(peer)) : layout.held(r, peer, layout.first(peer));
+        const location zero = rising ? layout.wanted(0, 0) : layout.held(r, 0, 0);
+        if (v >= wrap || to_end == count || to_end == 0) {
+          const location at = v >= wrap || to_end == count ? high : zero;
+          if (rising) {
+            track.receive(peer, step::direct, at, count);
+          } else {
+            track.send(peer, step::direct, at, count);
+          }
+          continue;
+        }
+        const location whole = detail::take_scratch(plan, r, count);
+        if (rising) {
+          track.receive(peer, step::direct, whole, count);
+          track.copy(whole, high, to_end);
+          track.copy(detail::moved(whole, to_end), zero, count - to_end);
+        } else {
+          track.copy(high, whole, to_end);
+          track.copy(zero, detail::moved(whole, to_end), count - to_end);
+          track.send(peer, step::direct, whole, count);
+        }
+      }
+    } else {
+      const std::int64_t mine = layout.count(r);
+      const std::int64_t below = span(relative, low);
+      location held = rising ? layout.held(r, own_block, own_first) : layout.wanted(own_block, own_first);
+      if (below != mine) {
+        const location all = detail::take_scratch(plan, r, below);
+        if (rising) {
+          track.copy(held, all, mine);
+        } else {
+          track.receive(parent, step::direct, all, below);
+        }
+        for (int k = 0; k < low; ++k) {
+          const int bit = rising ? k : low - 1 - k;
+          if (child(bit) >= n) continue;
+          const location at = detail::moved(all, block_at(child(bit)) - block_at(relative));
+          const int peer = detail::modulo(child(bit) + call.root, n);
+          if (rising) {
+            track.receive(peer, step::direct, at, span(child(bit), bit));
+          } else {
+            track.send(peer, step::direct, at, span(child(bit), bit));
+          }
+        }
+        if (!rising) track.copy(all, held, mine);
+        held = all;
+      } else if (!rising) {
+        track.receive(parent, step::direct, held, below);
+      }
+      if (rising) track.send(parent, step::direct, held, below);
+    }
+  }
+  plan.tracks.push_back(track.finish());
+  detail::add_own_copies(plan, layout, 0);
+  return plan;
+}
+
+/// All-reduce by recursive doubling: log2(ranks) rounds of the whole array, two more where ranks are no power of two
+/// (neighbours are folded first). Ranks stay in order, and all get the same bits.
+[[nodiscard]] constexpr schedule doubling(const collective_call& call) {
+  detail::require(call.what == operation::all_reduce, "recursive doubling is for all-reduce");
+  const call_layout layout(call);
+  schedule plan = detail::empty_schedule(call, {});
+  const int n = call.ranks;
+  const int core = static_cast<int>(std::bit_floor(static_cast<unsigned>(n)));
+  const int folded = n - core;  // pairs (0, 1), (2, 3), ...: the odd one goes on
+  const int levels = std::countr_zero(static_cast<unsigned>(core));
+  const std::int64_t count = layout.total();
+  const auto core_rank = [&](int v) { return v < folded ? 2 * v + 1 : v + folded; };
+  track_builder track(0, 0);
+  for (int r = 0; r < n; ++r) {
+    track.rank(r);
+    const location out = layout.wanted(0, 0);
+    location value = layout.held(r, 0, 0);
+    if (r < 2 * folded && r % 2 == 0) {
+      track.send(r + 1, step::direct, value, count);
+      track.receive(r + 1, step::direct, out, count);
+      continue;
+    }
+    // Sums alternate between two places and end in the output, so that no sum is overwritten while it is being sent.
+    int left = levels + (r < 2 * folded ? 1 : 0);
+    const location other = left > 1 ? detail::take_scratch(plan, r, count) : out;
+    const auto next = [&] { return --left % 2 == 0 ? out : other; };
+    if (r < 2 * folded) {
+      const location to = next();
+      track.receive_reduce(r - 1, step::direct, value, to, count, true);
+      value = to;
+    }
+    const int v = r < 2 * folded ? r / 2 : r - folded;
+    for (int k = 0; k < levels; ++k) {
+      const int peer = core_rank(v ^ (1 << k));
+      const location to = next();
+      track.send(peer, step::direct, value, count);
+      track.receive_reduce(peer, step::direct, value, to, count, peer < r);
+      value = to;
+    }
+    if (r < 2 * folded) track.send(r - 1, step::direct, value, count);
+  }
+  plan.tracks.push_back(track.finish());
+  detail::add_own_copies(plan, layout, 0);
+  return plan;
+}
+
+/// All-gather, reduce-scatter, and all-reduce as one after the other, on the circulant graph: ceil(log2(ranks)) rounds
+/// each for any number of ranks, every element sent as few times as possible (Träff, arXiv 2410.14234). The operator
+/// must commute.
+[[nodiscard]] constexpr schedule circulant(const collective_call& call) {
+  detail::require(call.what == operation::all_gather || call.what == operation::reduce_scatter ||
+                      call.what == operation::all_reduce,
+                  "circulant halving is for all-gather, reduce-scatter and all-reduce");
+  detail::require(!call.ordered, "circulant halving changes the order of ranks");
+  const call_layout layout(call);
+  schedule plan = detail::empty_schedule(call, {});
+  const int n = call.ranks;
+  std::vector<std::int64_t> counts = call.counts;
+  if (call.what == operation::all_reduce) {
+    counts.clear();
+    for (int b = 0; b < n; ++b) counts.push_back(layout.total() * (b + 1) / n - layout.total() * b / n);
+  }
+  track_builder track(0, 0);
+  for (int r = 0; r < n && n > 1; ++r) {
+    track.rank(r);
+    const std::vector<std::int64_t> offsets = detail::rotated_offsets(counts, r);
+    const location rotated = detail::take_scratch(plan, r, offsets.back());
+    if (call.what == operation::all_gather) {
+      track.copy(layout.held(r, r, layout.first(r)), rotated, layout.count(r));
+      detail::circulant_all_gather(track, offsets, r, rotated);
+      detail::rotate(track, counts, r, layout.wanted(0, 0), rotated, true);
+      continue;
+    }
+    detail::rotate(track, counts, r, layout.held(r, 0, 0), rotated, false);
+    if (call.what == operation::reduce_scatter) {
+      detail::circulant_reduce_scatter(track, offsets, r, rotated, layout.wanted(r, layout.first(r)));
+    } else {
+      detail::circulant_reduce_scatter(track, offsets, r, rotated, rotated);
+      detail::circulant_all_gather(track, offsets, r, rotated);
+      detail::rotate(track, counts, r, layout.wanted(0, 0), rotated, true);
+    }
+  }
+  plan.tracks.push_back(track.finish());
+  if (n == 1) detail::add_own_copies(plan, layout, 0);
+  return plan;
+}
+
+/// Broadcast and reduce in `blocks` blocks on the circulant graph: blocks - 1 + ceil(log2(ranks)) rounds, which no
+/// one-ported algorithm beats, for any number of ranks (Träff, arXiv 2312.11236, 2407.18004). A reduction is the
+/// broadcast backwards; its operator must commute.
+[[nodiscard]] constexpr schedule circulant_blocks(const collective_call& call, std::int64_t blocks) {
+  detail::require(call.what == operation::broadcast || call.what == operation::reduce,
+                  "circulant blocks are for broadcast and reduce");
+  detail::require(!call.ordered, "a circulant reduction changes the order of ranks");
+  detail::require(blocks >= 1, "a broadcast has at least one block");
+  const call_layout layout(call);
+  schedule plan = detail::empty_schedule(call, {});
+  const int n = call.ranks;
+  const std::int64_t total = layout.total();
+  blocks = std::max<std::int64_t>(1, std::min(blocks, total));
+  const circulant_rounds rounds(n, blocks);
+  const auto first = [&](std::int64_t b) { return total / blocks * b + std::min(b, total % blocks); };
+  const auto size = [&](std::int64_t b) { return first(b + 1) - first(b); };
+  const auto rank_of = [&](int relative) { return detail::modulo(relative + call.root, n); };
+  track_builder track(0, 0);
+  for (int r = 0; r < n && n > 1; ++r) {
+    track.rank(r);
+    const int v = detail::modulo(r - call.root, n);
+    if (call.what == operation::broadcast) {
+      const location array = v == 0 ? layout.held(r, 0, 0) : layout.wanted(0, 0);
+      for (std::int64_t i = 0; i < rounds.rounds(); ++i) {
+        const int to = detail::modulo(v + rounds.skip(i), n);
+        const int from = detail::modulo(v - rounds.skip(i), n);
+        const std::int64_t out = rounds.received(to, i);
+        const std::int64_t in = rounds.received(v, i);
+        if (out >= 0) track.send(rank_of(to), step::direct, detail::moved(array, first(out)), size(out));
+        if (in >= 0) track.receive(rank_of(from), step::direct, detail::moved(array, first(in)), size(in));
+      }
+      continue;
+    }
+    std::vector<char> summed(static_cast<std::size_t>(blocks), 0);
+    bool inner = false;
+    for (std::int64_t i = 0; i < rounds.rounds(); ++i) {
+      inner = inner || rounds.received(detail::modulo(v + rounds.skip(i), n), i) >= 0;
+    }
+    const location input = layout.held(r, 0, 0);
+    const location sums = v == 0 ? layout.wanted(0, 0) : inner ? detail::take_scratch(plan, r, total) : input;
+    const auto value = [&](std::int64_t b) {
+      return detail::moved(summed[static_cast<std::size_t>(b)] != 0 ? sums : input, first(b));
+    };
+    for (std::int64_t i = rounds.rounds(); i-- > 0;) {
+      const int to = detail::modulo(v + rounds.skip(i), n);
+      const int from = detail::modulo(v - rounds.skip(i), n);
+      const std::int64_t in = rounds.received(to, i);
+      const std::int64_t out = rounds.received(v, i);
+      if (out >= 0) track.send(rank_of(from), step::direct, value(out), size(out));
+      if (in >= 0) {
+        track.receive_reduce(rank_of(to), step::direct, value(in), detail::moved(sums, first(in)), size(in));
+        summed[static_cast<std::size_t>(in)] = 1;
+      }
+    }
+  }
+  plan.tracks.push_back(track.finish());
+  detail::add_own_copies(plan, layout, 0);
+  return plan;
+}
+
+/// All-to-all in ceil(log2(ranks)) rounds: each block travels by the bits of its distance (Bruck et al., 1997). For
+/// blocks so small that rounds cost more than sending each element log2(ranks) / 2 times.
+[[nodiscard]] constexpr schedule bruck(const collective_call& call) {
+  detail::require(call.what == operation::all_to_all, "Bruck's algorithm is for all-to-all");
+  const call_layout layout(call);
+  schedule plan = detail::empty_schedule(call, {});
+  const int n = call.ranks;
+  const auto count = [&](int from, int to) {
+    return layout.count(detail::modulo(from, n) * n + detail::modulo(to, n));
+  };
+  track_builder track(0, 0);
+  for (int r = 0; r < n && n > 1; ++r) {
+    track.rank(r);
+    // Before round k, slot d holds the block that has d still to go in bits k and above; it came from r - (d's lower
+    // bits), so its length changes from round to round.
+    const int levels = detail::rounds_of(n);
+    std::vector<location> slot(static_cast<std::size_t>(n));
+    for (int d = 1; d < n; ++d) {
+      const int cell = r * n + detail::modulo(r + d, n);
+      slot[static_cast<std::size_t>(d)] = layout.held(r, cell, layout.first(cell));
+    }
+    const auto origin = [&](int at, int d, int round) { return at - (d & ((1 << round) - 1)); };
+    for (int k = 0; k < levels; ++k) {
+      std::int64_t outgoing = 0;
+      std::int64_t incoming = 0;
+      for (int d = 1; d < n; ++d) {
+        if ((d >> k & 1) == 0) continue;
+        outgoing += count(origin(r, d, k), origin(r, d, k) + d);
+        incoming += count(origin(r, d, k + 1), origin(r, d, k + 1) + d);
+      }
+      const location packed = detail::take_scratch(plan, r, outgoing);
+      std::int64_t offset = 0;
+      for (int d = 1; d < n; ++d) {
+        if ((d >> k & 1) == 0) continue;
+        const std::int64_t length = count(origin(r, d, k), origin(r, d, k) + d);
+        track.copy(slot[static_cast<std::size_t>(d)], detail::moved(packed, offset), length);
+        offset += length;
+      }
+      track.send(detail::modulo(r + (1 << k), n), step::direct, packed, outgoing);
+      const location arrived = detail::take_scratch(plan, r, incoming);
+      track.receive(detail::modulo(r - (1 << k), n), step::direct, arrived, incoming);
+      offset = 0;
+      for (int d = 1; d < n; ++d) {
+        if ((d >> k & 1) == 0) continue;
+        slot[static_cast<std::size_t>(d)] = detail::moved(arrived, offset);
+        offset += count(origin(r, d, k + 1), origin(r, d, k + 1) + d);
+      }
+    }
+    for (int d = 1; d < n; ++d) {
+      const int cell = detail::modulo(r - d, n) * n + r;
+      track.copy(slot[static_cast<std::size_t>(d)], layout.wanted(cell, layout.first(cell)), layout.count(cell));
+    }
+  }
+  plan.tracks.push_back(track.finish());
+  detail::add_own_copies(plan, layout, 0);
+  return plan;
+}
+
+}  // namespace espalier::comm

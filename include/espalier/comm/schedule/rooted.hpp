@@ -1,0 +1,144 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/comm/network.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace espalier::comm {
+
+/// One direction of a tree as parents and children.
+struct rooted_tree {
+  struct child {
+    int rank = 0;
+    int edge = 0;
+  };
+
+  std::vector<int> parent;  ///< -1 at the root
+  std::vector<int> edge;    ///< to or from the parent; -1 at the root
+  std::vector<int> height;  ///< edges of the longest way down
+  std::vector<int> depth;   ///< edges to the root
+  std::vector<std::vector<child>> children;
+};
+
+enum class direction { from_root, to_root };
+
+/// Reads a tree in one direction. Throws std::invalid_argument where its edges don't span the ranks.
+[[nodiscard]] constexpr rooted_tree read_tree(const network& net, const tree& t, direction way) {
+  const auto n = static_cast<std::size_t>(net.ranks);
+  const std::vector<int>& edges = way == direction::from_root ? t.down : t.up;
+  const auto wrong = [&](const char* what) {
+    throw std::invalid_argument(std::string("a tree's ") + (way == direction::from_root ? "down" : "up") + " edges " +
+                                what);
+  };
+  rooted_tree made;
+  made.parent.assign(n, -1);
+  made.edge.assign(n, -1);
+  made.height.assign(n, 0);
+  made.depth.assign(n, -1);
+  made.children.assign(n, {});
+  if (edges.size() != n && n > 1) wrong("are missing: the packing is for another collective");
+  for (std::size_t r = 0; r < n; ++r) {
+    if (static_cast<int>(r) == t.root) continue;
+    const int index = edges[r];
+    if (index < 0 || static_cast<std::size_t>(index) >= net.edges.size()) wrong("don't reach every rank");
+    const network::edge& e = net.edges[static_cast<std::size_t>(index)];
+    const int near = way == direction::from_root ? e.to : e.from;
+    if (near != static_cast<int>(r)) wrong("don't end at their ranks");
+    made.parent[r] = way == direction::from_root ? e.from : e.to;
+    made.edge[r] = index;
+  }
+  // From each rank up to one whose depth is known; more steps than ranks are a circle.
+  for (std::size_t r = 0; r < n; ++r) {
+    std::vector<std::size_t> way_up;
+    std::size_t at = r;
+    while (made.depth[at] < 0 && static_cast<int>(at) != t.root) {
+      way_up.push_back(at);
+      if (way_up.size() > n) wrong("form a circle");
+      at = static_cast<std::size_t>(made.parent[at]);
+    }
+    int depth = static_cast<int>(at) == t.root ? 0 : made.depth[at];
+    if (static_cast<int>(at) == t.root) made.depth[at] = 0;
+    for (std::size_t i = way_up.size(); i-- > 0;) {
+      made.depth[way_up[i]] = ++depth;
+      const auto parent = static_cast<std::size_t>(made.parent[way_up[i]]);
+      made.children[parent].push_back({static_cast<int>(way_up[i]), made.edge[way_up[i]]});
+    }
+    int height = 0;
+    for (at = r; static_cast<int>(at) != t.root; at = static_cast<std::size_t>(made.parent[at])) {
+      made.height[at] = std::max(made.height[at], height);
+      ++height;
+    }
+    made.height[at] = std::max(made.height[at], height);
+  }
+  return made;
+}
+
+/// Puts the children in the order in which their messages are best taken: shallow subtrees are ready first. Of equal
+/// ones, each rank begins with the one behind it, so that ranks with the same children don't meet at the same one.
+constexpr void shallow_first(rooted_tree& t) {
+  const int n = static_cast<int>(t.parent.size());
+  for (int r = 0; r < n; ++r) {
+    auto& children = t.children[static_cast<std::size_t>(r)];
+    std::sort(children.begin(), children.end(), [&](const auto& a, const auto& b) {
+      const int x = t.height[static_cast<std::size_t>(a.rank)];
+      const int y = t.height[static_cast<std::size_t>(b.rank)];
+      return x != y ? x < y : (r - a.rank + n) % n < (r - b.rank + n) % n;
+    });
+  }
+}
+
+/// Puts the children in the order in which they are best sent to: what has far to go leaves first; then as above.
+constexpr void deep_first(rooted_tree& t) {
+  const int n = static_cast<int>(t.parent.size());
+  for (int r = 0; r < n; ++r) {
+    auto& children = t.children[static_cast<std::size_t>(r)];
+    std::sort(children.begin(), children.end(), [&](const auto& a, const auto& b) {
+      const int x = t.height[static_cast<std::size_t>(a.rank)];
+      const int y = t.height[static_cast<std::size_t>(b.rank)];
+      return x != y ? x > y : (a.rank - r + n) % n < (b.rank - r + n) % n;
+    });
+  }
+}
+
+/// Puts the children in the order in which their values can be combined with the parent's own one by one so that ranks
+/// stay in order: outwards from the parent, lower ranks downwards, then higher ranks upwards. Throws
+/// std::invalid_argument unless every subtree is a run of neighbouring ranks (`ordered_tree` makes such trees).
+constexpr void outwards(rooted_tree& t) {
+  const std::size_t n = t.parent.size();
+  std::vector<int> first(n, 0);
+  std::vector<int> size(n, 1);
+  std::vector<std::size_t> order(n, 0);
+  for (std::size_t r = 0; r < n; ++r) {
+    first[r] = static_cast<int>(r);
+    order[r] = r;
+  }
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return t.depth[a] != t.depth[b] ? t.depth[a] > t.depth[b] : a < b; });
+  std::vector<int> last = first;
+  for (const std::size_t r : order) {
+    if (last[r] - first[r] + 1 != size[r]) {
+      throw std::invalid_argument(
+          "an operator that does not commute needs trees whose subtrees are neighbouring ranks");
+    }
+    if (t.parent[r] < 0) continue;
+    const auto up = static_cast<std::size_t>(t.parent[r]);
+    first[up] = std::min(first[up], first[r]);
+    last[up] = std::max(last[up], last[r]);
+    size[up] += size[r];
+  }
+  for (std::size_t r = 0; r < n; ++r) {
+    std::sort(t.children[r].begin(), t.children[r].end(), [&](const auto& a, const auto& b) {
+      const bool a_low = a.rank < static_cast<int>(r);
+      const bool b_low = b.rank < static_cast<int>(r);
+      return a_low != b_low ? a_low : a_low ? a.rank > b.rank : a.rank < b.rank;
+    });
+  }
+}
+
+}  // namespace espalier::comm

@@ -1,0 +1,98 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <vector>
+
+namespace espalier::comm {
+
+/// Where `count` elements are cut in proportion to `weights`: share i is [result[i], result[i + 1]). All cuts but the
+/// last fall on multiples of `grain`.
+/// @post result.front() == 0, result.back() == count, result ascends
+[[nodiscard]] constexpr std::vector<std::int64_t> proportional_cuts(std::int64_t count,
+                                                                    const std::vector<double>& weights,
+                                                                    std::int64_t grain = 1) {
+  double total = 0;
+  for (const double weight : weights) total += weight;
+  std::vector<std::int64_t> cuts{0};
+  cuts.reserve(weights.size() + 1);
+  double before = 0;
+  for (const double weight : weights) {
+    before += weight;
+    if (before >= total) {  // what rounding left goes to a share that has a weight
+      cuts.push_back(count);
+      continue;
+    }
+    const double exact = static_cast<double>(count) * (before / total);
+    const std::int64_t nearest = (static_cast<std::int64_t>(2 * exact / static_cast<double>(grain)) + 1) / 2 * grain;
+    cuts.push_back(std::clamp(nearest, cuts.back(), count));
+  }
+  cuts.back() = count;
+  return cuts;
+}
+
+/// How one share is cut into messages.
+struct chunk_grid {
+  std::int64_t chunks = 0;
+  std::int64_t chunk = 0;
+  std::int64_t cut = 0;  ///< elements by which the last one is shorter
+};
+
+/// As few chunks of at most `most` elements as possible, all equal but the last.
+/// @post chunks * chunk - cut == count, 0 <= cut < chunk
+[[nodiscard]] constexpr chunk_grid equal_chunks(std::int64_t count, std::int64_t most, std::int64_t grain = 1) {
+  if (count <= 0) return {};
+  if (most < 1) throw std::invalid_argument("a chunk needs at least one element");
+  const std::int64_t pieces = (count - 1) / most + 1;
+  std::int64_t chunk = (count - 1) / pieces + 1;
+  if (grain > 1 && chunk % grain != 0 && chunk / grain * grain + grain <= most) chunk = (chunk / grain + 1) * grain;
+  const std::int64_t chunks = (count - 1) / chunk + 1;
+  return {chunks, chunk, chunks * chunk - count};
+}
+
+/// One of several ways for the same data.
+struct channel_cost {
+  double rate = 0;     ///< bytes per second
+  double startup = 0;  ///< seconds before the first byte
+};
+
+/// How many of `bytes` each channel takes so that all that take part end together: rate x max(0, end - startup) with
+/// the end chosen so that nothing is left (reference/blink.md, 1.7; Blink section 4.3 for two channels).
+/// @post the sum is `bytes`
+[[nodiscard]] constexpr std::vector<std::int64_t> split_over_channels(std::int64_t bytes,
+                                                                      const std::vector<channel_cost>& channels,
+                                                                      std::int64_t grain = 1) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < channels.size(); ++i) {
+    if (channels[i].rate > 0) order.push_back(i);
+  }
+  if (order.empty()) throw std::invalid_argument("no channel has a rate above zero");
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return channels[a].startup != channels[b].startup ? channels[a].startup < channels[b].startup : a < b;
+  });
+  // Channels join in the order of their start-up while the water stands above it.
+  double rate = 0;
+  double offset = 0;
+  double end = 0;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const channel_cost& c = channels[order[i]];
+    if (i > 0 && end <= c.startup) break;
+    rate += c.rate;
+    offset += c.rate * c.startup;
+    end = (static_cast<double>(bytes) + offset) / rate;
+  }
+  std::vector<double> weights;
+  weights.reserve(channels.size());
+  for (const channel_cost& c : channels) weights.push_back(c.rate > 0 ? c.rate * std::max(0.0, end - c.startup) : 0.0);
+  if (bytes == 0) weights[order[0]] = 1;
+  const std::vector<std::int64_t> cuts = proportional_cuts(bytes, weights, grain);
+  std::vector<std::int64_t> shares;
+  for (std::size_t i = 0; i < channels.size(); ++i) shares.push_back(cuts[i + 1] - cuts[i]);
+  return shares;
+}
+
+}  // namespace espalier::comm
