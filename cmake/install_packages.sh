@@ -14,7 +14,7 @@ build="g++ cmake ninja-build ccache"
 library="libboost-dev libboost-mpi-dev libopenmpi-dev openmpi-bin libxtensor-dev libopenblas-openmp-dev"
 
 # clang-14 needs its OpenMP runtime; clang 19's would remove that one, so clang 19 builds without OpenMP.
-test_tools="catch2 python3 git clang-14 libomp-14-dev clang-19 clang-format-14 clang-tidy-14"
+test_tools="catch2 python3 git iproute2 clang-14 libomp-14-dev clang-19 clang-format-14 clang-tidy-14"
 
 # Without these the other checks still run, and ctest reports theirs as skipped.
 optional="clang-19"

@@ -28,7 +28,8 @@ CLANG_DEFAULT_STEPS = 1 << 20
 # Layers and tail of unrolled.cpp that give 500 and 5,000 traced instructions; it says how many it has when it runs.
 LENGTHS = {500: ["-DLAYERS=3", "-DTAIL=8"], 5000: ["-DLAYERS=34", "-DTAIL=1"]}
 LARGE_PROGRAMS = {"clang": ["-fconstexpr-steps=200000000", "-fbracket-depth=4096"],
-                  "g++": ["-fconstexpr-ops-limit=2000000000", "-fconstexpr-loop-limit=16777216"]}
+                  "g++": ["-fconstexpr-ops-limit=2000000000", "-fconstexpr-loop-limit=16777216",
+                          "--param=ggc-min-expand=10000"]}
 
 
 class Failed(Exception):

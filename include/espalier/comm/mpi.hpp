@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,22 @@ struct mpi_options {
   std::int64_t message_bytes = std::int64_t{1} << 30;
 };
 
+/// Another way to carry out all-reduces: comm/run/engine.hpp has one that is made for the network. It costs ten seconds
+/// to compile, so a program that wants it says so.
+class all_reduce_engine {
+ public:
+  all_reduce_engine() = default;
+  all_reduce_engine(const all_reduce_engine&) = delete;
+  all_reduce_engine& operator=(const all_reduce_engine&) = delete;
+  virtual ~all_reduce_engine() = default;
+
+  /// Before the first use. Collective over the group's members.
+  virtual void prepare(const transfer_group& group) = 0;
+  /// Returns the bytes that this rank sent.
+  virtual std::int64_t all_reduce(const transfer_group& group, const void* source, void* target, std::int64_t count,
+                                  dtype type, reduction kind, const context* where) = 0;
+};
+
 /// A device that is an MPI rank.
 ///
 /// Everything is non-blocking point-to-point on ONE duplicate of the given communicator, whatever the group. A
@@ -44,7 +61,7 @@ class mpi_communicator {
   explicit mpi_communicator(const boost::mpi::communicator& base = boost::mpi::communicator(), mpi_options options = {})
       : options_(options),
         communicator_(duplicate(base)),
-        requests_(detect_oversubscription(communicator_), options.deadline),
+        requests_(detail::has_more_ranks_than_processors(communicator_), options.deadline),
         rank_(communicator_.rank()),
         size_(communicator_.size()),
         operations_(static_cast<std::size_t>(communicator_.size()), 0) {
@@ -77,8 +94,15 @@ class mpi_communicator {
     for (const block& box : moves.outgoing) messages += message_count(box.elements() * size_of(moves.type));
     requests_.reserve(messages);
   }
+  /// From now on all-reduces of groups of two and more go through `engine`. Every rank does this, before it prepares
+  /// any group.
+  void use(std::unique_ptr<all_reduce_engine> engine) { engine_ = std::move(engine); }
+  [[nodiscard]] const boost::mpi::communicator& base() const { return communicator_; }
+  [[nodiscard]] const mpi_options& options() const { return options_; }
+
   void prepare(const transfer_group& group) {
     detail::require_consistent(group, rank_, size_);
+    if (engine_ != nullptr && group.members.size() > 1) engine_->prepare(group);
     counters_.reserve(group.channel);
     const auto members = static_cast<std::int64_t>(group.members.size());
     (void)incoming_staging_.reserve(std::max(options_.window * members * options_.piece_bytes, options_.direct_bytes));
@@ -115,6 +139,10 @@ class mpi_communicator {
                   reduction kind) {
     operation_ = "all_reduce";
     detail::require_reducible(type, kind, where_);
+    if (engine_ != nullptr && group.members.size() > 1 && count > 0) {
+      counters_.add(group.channel, engine_->all_reduce(group, source, target, count, type, kind, where_));
+      return;
+    }
     const reduce_job job{
         &group, nullptr, type, kind, static_cast<const std::byte*>(source), static_cast<std::byte*>(target), count};
     guarded(group, [&] {
@@ -227,15 +255,6 @@ class mpi_communicator {
       throw comm_error("MPI is not initialised: construct a boost::mpi::environment first");
     }
     return {MPI_Comm(base), boost::mpi::comm_duplicate};
-  }
-
-  static bool detect_oversubscription(const boost::mpi::communicator& world) {
-    MPI_Comm node{};
-    int ranks = 1;
-    MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
-    MPI_Comm_size(node, &ranks);
-    MPI_Comm_free(&node);
-    return ranks > detail::machine_processors();
   }
 
   void check(int code, const char* routine) const { detail::check_mpi(code, routine, rank_, where_); }
@@ -533,6 +552,7 @@ class mpi_communicator {
   std::vector<contribution> parts_;
   std::array<pipeline_slot, max_window> slots_;
   detail::byte_counters counters_;
+  std::unique_ptr<all_reduce_engine> engine_;
 };
 
 static_assert(Communicator<mpi_communicator>);

@@ -10,6 +10,8 @@
 #define MPICH_SKIP_MPICXX 1
 #endif
 
+#include <espalier/shape/dtype.hpp>
+
 #include <mpi.h>
 
 #include <boost/mpi/communicator.hpp>
@@ -29,6 +31,32 @@ namespace espalier::comm::detail {
 inline MPI_Request no_request() { return MPI_REQUEST_NULL; }
 inline MPI_Datatype bytes_type() { return MPI_BYTE; }
 inline MPI_Errhandler errors_return() { return MPI_ERRORS_RETURN; }
+inline MPI_Datatype library_type_of_words() { return MPI_INT64_T; }
+inline MPI_Datatype no_type() { return MPI_DATATYPE_NULL; }
+inline MPI_Op no_operation() { return MPI_OP_NULL; }
+inline MPI_Status* ignored_status() { return MPI_STATUS_IGNORE; }
+inline const void* in_place() { return MPI_IN_PLACE; }
+
+/// The library's name of a type, or none (bf16).
+inline MPI_Datatype library_type(dtype type) {
+  switch (type) {
+    case dtype::f32: return MPI_FLOAT;
+    case dtype::f64: return MPI_DOUBLE;
+    case dtype::i32: return MPI_INT32_T;
+    case dtype::boolean: return MPI_CXX_BOOL;
+    case dtype::bf16: return MPI_DATATYPE_NULL;
+  }
+  return MPI_DATATYPE_NULL;
+}
+inline MPI_Op library_operation(dtype type, reduction kind) {
+  switch (kind) {
+    case reduction::sum: return MPI_SUM;
+    case reduction::prod: return MPI_PROD;
+    case reduction::max: return type == dtype::boolean ? MPI_LOR : MPI_MAX;
+    case reduction::min: return type == dtype::boolean ? MPI_LAND : MPI_MIN;
+  }
+  return MPI_OP_NULL;
+}
 
 /// Processors of this machine, not only those this rank is bound to: launchers bind each rank to one.
 inline int machine_processors() {

@@ -23,6 +23,16 @@ inline void check_mpi(int code, const char* routine, int rank, const comm::conte
   throw comm::comm_error("rank " + std::to_string(rank) + ": " + error.what() + during(where));
 }
 
+/// Whether some host runs more ranks than it has processors: then waiting ranks offer theirs to others at once.
+[[nodiscard]] inline bool has_more_ranks_than_processors(MPI_Comm communicator) {
+  MPI_Comm node{};
+  int ranks = 1;
+  MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
+  MPI_Comm_size(node, &ranks);
+  MPI_Comm_free(&node);
+  return ranks > machine_processors();
+}
+
 /// Memory that grows, is never initialised, and never shrinks.
 class staging_buffer {
  public:

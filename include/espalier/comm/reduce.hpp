@@ -57,18 +57,18 @@ namespace espalier::comm {
 
 /// Target side of the box = what is there, combined with the source side.
 template <reduction Kind, class T> void reduce_block(T* target, const T* source, const block& box) {
-  using wide = detail::term_sum_t<T>;
+  using partial_type = detail::term_sum_t<T>;
   const std::int64_t from = box.source_stride[block_rank - 1];
   const std::int64_t to = box.target_stride[block_rank - 1];
   detail::for_each_run(box, 0, box.elements(), [&](std::int64_t s, std::int64_t t, std::int64_t length) {
     if (from == 1 && to == 1) {
-      detail::combine_run<Kind, wide>(target + t, target + t, source + s, length);
+      detail::combine_run<Kind, partial_type>(target + t, target + t, source + s, length);
       return;
     }
     for (std::int64_t i = 0; i < length; ++i) {
-      const auto left = static_cast<wide>(target[t + i * to]);
-      const auto right = static_cast<wide>(source[s + i * from]);
-      target[t + i * to] = static_cast<T>(detail::combined<Kind, wide>(left, right));
+      const auto left = static_cast<partial_type>(target[t + i * to]);
+      const auto right = static_cast<partial_type>(source[s + i * from]);
+      target[t + i * to] = static_cast<T>(detail::combined<Kind, partial_type>(left, right));
     }
   });
 }
@@ -102,11 +102,11 @@ const T* contribution_view(const comm::contribution& part, std::int64_t first, s
 template <reduction Kind, class T>
 void reduce_range(T* target, const block& box, std::int64_t first, std::int64_t count, const comm::contribution* parts,
                   int members) {
-  using wide = term_sum_t<T>;
+  using partial_type = term_sum_t<T>;
   alignas(64) T left_scratch[reduce_tile];
   alignas(64) T right_scratch[reduce_tile];
   alignas(64) T out_scratch[reduce_tile];
-  alignas(64) wide partial[reduce_tile];
+  alignas(64) partial_type partial[reduce_tile];
   for (std::int64_t done = 0; done < count; done += reduce_tile) {
     const std::int64_t length = std::min(reduce_tile, count - done);
     const std::int64_t start = contiguous_target(box, first + done, length);
@@ -116,11 +116,12 @@ void reduce_range(T* target, const block& box, std::int64_t first, std::int64_t 
     if (members == 1) {
       if (out != left) std::memcpy(out, left, static_cast<std::size_t>(length) * sizeof(T));
     } else if (members == 2) {
-      combine_run<Kind, wide>(out, left, view(1, right_scratch), length);
+      combine_run<Kind, partial_type>(out, left, view(1, right_scratch), length);
     } else {
-      combine_run<Kind, wide>(partial, left, view(1, right_scratch), length);
-      for (int k = 2; k + 1 < members; ++k) combine_run<Kind, wide>(partial, partial, view(k, right_scratch), length);
-      combine_run<Kind, wide>(out, partial, view(members - 1, right_scratch), length);
+      combine_run<Kind, partial_type>(partial, left, view(1, right_scratch), length);
+      for (int k = 2; k + 1 < members; ++k)
+        combine_run<Kind, partial_type>(partial, partial, view(k, right_scratch), length);
+      combine_run<Kind, partial_type>(out, partial, view(members - 1, right_scratch), length);
     }
     if (start < 0) unpack_range(target, out_scratch, box, first + done, length);
   }

@@ -131,6 +131,10 @@ class world {
   [[nodiscard]] int device(int local) const { return group_ ? local : first_; }
   [[nodiscard]] bool is_root() const { return first_ == 0; }
   [[nodiscard]] bool uses_mpi() const { return !group_; }
+#if defined(ESPALIER_USE_MPI)
+  /// This rank's communicator, for `comm::use_topology`; null when all devices are in this process.
+  [[nodiscard]] comm::mpi_communicator* ranks() { return mpi_.get(); }
+#endif
   /// OpenMP threads for each device's kernels.
   [[nodiscard]] int threads_per_device() const { return threads_per_device_; }
 

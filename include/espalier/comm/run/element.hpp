@@ -1,0 +1,78 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/comm/mpi_compat.hpp>
+#include <espalier/comm/run/combine.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+namespace espalier::comm {
+
+/// What a collective moves: how elements are combined here, and what the MPI library calls type and operation, so that
+/// its own collective can be asked too.
+struct element {
+  combiner by;
+  MPI_Datatype type = detail::no_type();  ///< none: the library's own collectives are no candidates
+  MPI_Op operation = detail::no_operation();
+  bool commutes = true;  ///< whether ranks may be combined in any order
+};
+
+/// Elements of `bytes` bytes that are moved as they are.
+[[nodiscard]] inline element bytes_of_size(std::int64_t bytes) {
+  element made;
+  made.by = moves_only(bytes);
+  if (bytes == 1) made.type = detail::bytes_type();
+  return made;
+}
+
+/// Errors: std::invalid_argument for sums and products of bool.
+[[nodiscard]] inline element element_of(dtype type, reduction kind) {
+  element made;
+  made.by = combiner_of(type, kind);
+  made.type = detail::library_type(type);
+  made.operation = detail::library_operation(type, kind);
+  return made;
+}
+
+/// Any type and operation of MPI's, also the user's own. The operation works on buffers of this type's extent.
+/// @pre the type is contiguous: its size is its extent
+class mpi_element {
+ public:
+  mpi_element(MPI_Datatype type, MPI_Op operation) {
+    int size = 0;
+    MPI_Type_size(type, &size);
+    int commutes = 1;
+    if (operation != detail::no_operation()) MPI_Op_commutative(operation, &commutes);
+    made_.by = {&combine, this, size};
+    made_.type = type;
+    made_.operation = operation;
+    made_.commutes = commutes != 0;
+  }
+  mpi_element(const mpi_element&) = delete;
+  mpi_element& operator=(const mpi_element&) = delete;
+
+  [[nodiscard]] const element& get() const { return made_; }
+
+ private:
+  static void combine(const void* state, void* target, const void* own, void* incoming, std::int64_t count, bool left) {
+    const element& e = static_cast<const mpi_element*>(state)->made_;
+    const auto bytes = static_cast<std::size_t>(count * e.by.element_bytes);
+    const int n = static_cast<int>(count);
+    if (left) {
+      // The library computes inout = in op inout.
+      if (target != own) std::memmove(target, own, bytes);
+      MPI_Reduce_local(incoming, target, n, e.type, e.operation);
+    } else {
+      MPI_Reduce_local(own, incoming, n, e.type, e.operation);
+      std::memcpy(target, incoming, bytes);
+    }
+  }
+
+  element made_;
+};
+
+}  // namespace espalier::comm

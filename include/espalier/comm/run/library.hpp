@@ -1,0 +1,104 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/comm/mpi_compat.hpp>
+#include <espalier/comm/run/element.hpp>
+#include <espalier/comm/schedule/call.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+namespace espalier::comm::detail {
+
+/// The MPI library's own collective for a call, if it has one: counts of MPI 3 are `int`.
+class library_call {
+ public:
+  library_call(const collective_call& call, const element& what, int rank) : call_(call), rank_(rank), layout_(call) {
+    const auto n = static_cast<std::size_t>(call.ranks);
+    possible_ = what.type != no_type() && (!reduces(call.what) || what.operation != no_operation());
+    // Some libraries refuse what is nothing: no elements, or one rank in place.
+    possible_ = possible_ && call.ranks > 1 && layout_.total() > 0;
+    possible_ = possible_ && layout_.total() <= std::numeric_limits<int>::max();
+    if (!possible_ || call.counts.size() == 1) return;
+    equal_ = std::all_of(call.counts.begin(), call.counts.end(), [&](auto c) { return c == call.counts[0]; });
+    if (call.what == operation::all_to_all) {
+      int sent = 0;
+      int received = 0;
+      for (std::size_t k = 0; k < n; ++k) {
+        counts_.push_back(static_cast<int>(call.counts[static_cast<std::size_t>(rank) * n + k]));
+        offsets_.push_back(sent);
+        sent += counts_.back();
+        from_counts_.push_back(static_cast<int>(call.counts[k * n + static_cast<std::size_t>(rank)]));
+        from_offsets_.push_back(received);
+        received += from_counts_.back();
+      }
+      return;
+    }
+    for (std::size_t k = 0; k < n; ++k) {
+      counts_.push_back(static_cast<int>(call.counts[k]));
+      offsets_.push_back(static_cast<int>(layout_.first(static_cast<int>(k))));
+    }
+  }
+
+  [[nodiscard]] bool possible() const { return possible_; }
+
+  int run(MPI_Comm communicator, const void* input, void* output, const element& what) const {
+    const bool root = rank_ == call_.root;
+    const void* const in = call_.in_place && (root || !has_root(call_.what)) ? in_place() : input;
+    const int count = counts_.empty() ? static_cast<int>(layout_.total()) : counts_[own()];
+    const MPI_Datatype type = what.type;
+    switch (call_.what) {
+      case operation::broadcast: return broadcast(communicator, input, output, count, what);
+      case operation::reduce:
+        return MPI_Reduce(in, root ? output : nullptr, count, type, what.operation, call_.root, communicator);
+      case operation::all_reduce: return MPI_Allreduce(in, output, count, type, what.operation, communicator);
+      case operation::all_gather:
+        if (equal_) return MPI_Allgather(in, count, type, output, count, type, communicator);
+        return MPI_Allgatherv(in, count, type, output, counts_.data(), offsets_.data(), type, communicator);
+      case operation::reduce_scatter:
+        if (equal_) return MPI_Reduce_scatter_block(in, output, count, type, what.operation, communicator);
+        return MPI_Reduce_scatter(in, output, counts_.data(), type, what.operation, communicator);
+      case operation::gather:
+        if (equal_) return MPI_Gather(in, count, type, output, count, type, call_.root, communicator);
+        return MPI_Gatherv(in, count, type, output, counts_.data(), offsets_.data(), type, call_.root, communicator);
+      case operation::scatter: {
+        void* const out = call_.in_place && root ? const_cast<void*>(in_place()) : output;  // NOLINT: MPI's signature
+        if (equal_) return MPI_Scatter(input, count, type, out, count, type, call_.root, communicator);
+        return MPI_Scatterv(input, counts_.data(), offsets_.data(), type, out, count, type, call_.root, communicator);
+      }
+      case operation::all_to_all:
+        if (equal_) return MPI_Alltoall(in, counts_[0], type, output, counts_[0], type, communicator);
+        return MPI_Alltoallv(in, counts_.data(), offsets_.data(), type, output, from_counts_.data(),
+                             from_offsets_.data(), type, communicator);
+    }
+    return MPI_SUCCESS;
+  }
+
+ private:
+  [[nodiscard]] std::size_t own() const { return static_cast<std::size_t>(rank_); }
+
+  int broadcast(MPI_Comm communicator, const void* input, void* output, int count, const element& what) const {
+    // The library sends from where it receives.
+    const bool root = rank_ == call_.root;
+    if (root && !call_.in_place && output != nullptr && output != input) {
+      std::memcpy(output, input, static_cast<std::size_t>(count * what.by.element_bytes));
+    }
+    return MPI_Bcast(output, count, what.type, call_.root, communicator);
+  }
+
+  collective_call call_;
+  int rank_;
+  call_layout layout_;
+  bool possible_ = false;
+  bool equal_ = false;
+  std::vector<int> counts_;
+  std::vector<int> offsets_;
+  std::vector<int> from_counts_;
+  std::vector<int> from_offsets_;
+};
+
+}  // namespace espalier::comm::detail

@@ -1,0 +1,375 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/comm/communicator.hpp>
+#include <espalier/comm/mpi_compat.hpp>
+#include <espalier/comm/mpi_requests.hpp>
+#include <espalier/comm/run/combine.hpp>
+#include <espalier/comm/run/rank_schedule.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace espalier::comm {
+
+/// Runs one rank's part of a schedule over MPI point-to-point messages, by the rules of comm/schedule/schedule.hpp.
+///
+/// Receives are posted as soon as their memory is free, reductions happen while other messages travel, and every
+/// `credits`-th message of a stream is a synchronous send: no rank is ever more than two rounds of credits ahead of
+/// the one it sends to, however fast it is. Made once for a schedule; `run` allocates nothing.
+class mpi_schedule_runner {
+ public:
+  /// @pre the schedule and the communicator outlive the runner; `base` + tags() <= MPI_TAG_UB
+  mpi_schedule_runner(const schedule& plan, MPI_Comm communicator, std::int64_t element_bytes,
+                      std::chrono::duration<double> deadline = default_deadline(), bool oversubscribed = true,
+                      int base = 0)
+      : plan_(plan),
+        mine_(part_of_rank(plan, rank_in(communicator), element_bytes)),
+        communicator_(communicator),
+        deadline_(deadline),
+        patience_(oversubscribed ? 0 : 2000),
+        base_(base) {
+    (void)scratch_.reserve(mine_.scratch_bytes);
+    (void)staging_.reserve(mine_.staging_bytes);
+    std::size_t requests = 0;
+    for (const rank_schedule::own_track& t : mine_.tracks) {
+      track_state state;
+      state.slots.resize(static_cast<std::size_t>(t.slots));
+      for (slot_state& s : state.slots) s.done.assign(t.steps.size(), not_begun);
+      state.issued.assign(t.steps.size(), 0);
+      state.open.assign(t.steps.size(), 0);
+      requests += t.steps.size() * static_cast<std::size_t>(t.slots);
+      tracks_.push_back(std::move(state));
+    }
+    requests_.reserve(requests);
+    owners_.reserve(requests);
+    finished_.resize(requests);
+  }
+
+  /// Tags that a run uses, from `base` on.
+  [[nodiscard]] int tags() const { return static_cast<int>(plan_.tracks.size()) * mine_.streams; }
+
+  /// Bytes that this rank sends in a run.
+  [[nodiscard]] std::int64_t sent_bytes() const {
+    std::int64_t bytes = 0;
+    for (const rank_schedule::own_track& t : mine_.tracks) {
+      for (const rank_schedule::own_step& s : t.steps) {
+        if (s.what.what == action::send) bytes += (t.shape->chunks * s.what.count - t.shape->cut) * mine_.element_bytes;
+      }
+    }
+    return bytes;
+  }
+
+  /// Takes part in the collective. Buffers as `collective_call` says; neither is needed where it has no elements.
+  /// Errors: `comm_error` after a wait without progress, naming the ranks, the tree and the chunk; the communicator
+  /// is then unusable.
+  void run(const void* input, void* output, const combiner& by, const context* where = nullptr) {
+    input_ = static_cast<const std::byte*>(input);
+    output_ = static_cast<std::byte*>(output);
+    by_ = by;
+    where_ = where;
+    requests_.clear();
+    owners_.clear();
+    for (track_state& t : tracks_) {
+      t.begun = 0;
+      t.ended = 0;
+      std::fill(t.issued.begin(), t.issued.end(), 0);
+      std::fill(t.open.begin(), t.open.end(), 0);
+    }
+    first_ = 0;
+    try {
+      while (begin_phase()) drain();
+    } catch (...) {
+      abandon();
+      throw;
+    }
+  }
+
+ private:
+  using clock = std::chrono::steady_clock;
+  enum progress : std::uint8_t { not_begun, under_way, over };
+
+  struct slot_state {
+    std::int64_t chunk = -1;  // -1: free
+    std::size_t at = 0;       // the next step
+    int sends = 0;            // that have not left
+    std::vector<std::uint8_t> done;
+  };
+  struct track_state {
+    std::vector<slot_state> slots;
+    std::int64_t begun = 0;  // lanes
+    std::int64_t ended = 0;
+    std::vector<std::int64_t> issued;  // by step: lanes whose message has been started
+    std::vector<int> open;             // by step: sends that have not left
+  };
+  struct owner {
+    int track = 0;
+    int slot = 0;
+    int step = 0;
+  };
+
+  static int rank_in(MPI_Comm communicator) {
+    int rank = 0;
+    MPI_Comm_rank(communicator, &rank);
+    return rank;
+  }
+
+  [[nodiscard]] const rank_schedule::own_track& shape(std::size_t t) const { return mine_.tracks[t]; }
+
+  /// Begins the tracks of the next phase; false when there is none.
+  bool begin_phase() {
+    if (first_ == tracks_.size()) return false;
+    const int phase = shape(first_).shape->phase;
+    last_ = first_;
+    while (last_ < tracks_.size() && shape(last_).shape->phase == phase) ++last_;
+    open_tracks_ = last_ - first_;
+    for (std::size_t t = first_; t < last_; ++t) advance(t);
+    return true;
+  }
+
+  /// Takes every step of a track that can be taken.
+  void advance(std::size_t t) {
+    track_state& state = tracks_[t];
+    const rank_schedule::own_track& own = shape(t);
+    const std::int64_t chunks = own.shape->chunks;
+    if (state.ended == chunks) return;
+    for (bool moved = true; moved;) {
+      moved = false;
+      while (state.begun < chunks && state.begun - state.ended < own.slots) {
+        slot_state& fresh = slot_of(t, state.begun);
+        if (fresh.chunk >= 0) break;
+        fresh.chunk = state.begun++;
+        fresh.at = 0;
+        fresh.sends = 0;
+        std::fill(fresh.done.begin(), fresh.done.end(), static_cast<std::uint8_t>(not_begun));
+        post_early(t, fresh);
+      }
+      for (std::int64_t k = state.ended; k < state.begun; ++k) {
+        slot_state& s = slot_of(t, k);
+        if (s.chunk != k) continue;  // has ended before older lanes
+        while (s.at < own.steps.size() && take(t, s)) moved = true;
+        if (s.at == own.steps.size() && s.sends == 0) {
+          s.chunk = -1;
+          moved = true;
+        }
+      }
+      while (state.ended < state.begun && slot_of(t, state.ended).chunk != state.ended) ++state.ended;
+    }
+    if (state.ended == chunks) --open_tracks_;
+  }
+
+  [[nodiscard]] slot_state& slot_of(std::size_t t, std::int64_t chunk) {
+    track_state& state = tracks_[t];
+    return state.slots[static_cast<std::size_t>(chunk % static_cast<std::int64_t>(state.slots.size()))];
+  }
+
+  /// Posts what may come at any time. Lanes begin in their order, so streams stay in theirs.
+  void post_early(std::size_t t, slot_state& s) {
+    const auto& steps = shape(t).steps;
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const bool staged = steps[i].what.what == action::receive_reduce;
+      if ((staged || steps[i].early) && tracks_[t].issued[i] == s.chunk) post(t, s, i);
+    }
+  }
+
+  void post(std::size_t t, slot_state& s, std::size_t i) {
+    const rank_schedule::own_step& what = shape(t).steps[i];
+    const bool staged = what.what.what == action::receive_reduce;
+    std::byte* const to = staged ? staged_memory(t, s, i) : memory(t, s, what.what.to);
+    const std::int64_t bytes = shape(t).shape->count(what.what, s.chunk) * mine_.element_bytes;
+    check(MPI_Irecv(to, static_cast<int>(bytes), detail::bytes_type(), what.what.peer, tag(t, what), communicator_,
+                    request(t, s, i)),
+          "MPI_Irecv");
+    s.done[i] = under_way;
+    ++tracks_[t].issued[i];
+  }
+
+  /// Takes the lane's next step, if it can be taken now.
+  bool take(std::size_t t, slot_state& s) {
+    const std::size_t i = s.at;
+    const rank_schedule::own_step& own = shape(t).steps[i];
+    const std::int64_t count = shape(t).shape->count(own.what, s.chunk);
+    track_state& state = tracks_[t];
+    for (const int before : own.behind) {
+      if (s.done[static_cast<std::size_t>(before)] != over) return false;
+    }
+    switch (own.what.what) {
+      case action::send: {
+        if (state.issued[i] != s.chunk || state.open[i] >= 2 * mine_.credits) return false;
+        const bool asks = s.chunk % mine_.credits == mine_.credits - 1;
+        check((asks ? MPI_Issend : MPI_Isend)(memory(t, s, own.what.from),
+                                              static_cast<int>(count * mine_.element_bytes), detail::bytes_type(),
+                                              own.what.peer, tag(t, own), communicator_, request(t, s, i)),
+              "MPI_Isend");
+        ++state.issued[i];
+        ++state.open[i];
+        ++s.sends;
+        s.done[i] = under_way;
+        break;
+      }
+      case action::receive:
+      case action::receive_reduce:
+        if (s.done[i] == not_begun) {
+          if (state.issued[i] != s.chunk) return false;
+          post(t, s, i);
+        }
+        if (s.done[i] != over) return false;
+        if (own.what.what == action::receive_reduce) {
+          by_.combine(by_.state, memory(t, s, own.what.to), memory(t, s, own.what.from), staged_memory(t, s, i), count,
+                      own.what.incoming_left);
+        }
+        break;
+      case action::copy:
+        std::memmove(memory(t, s, own.what.to), memory(t, s, own.what.from),
+                     static_cast<std::size_t>(count * mine_.element_bytes));
+        break;
+    }
+    ++s.at;
+    return true;
+  }
+
+  [[nodiscard]] std::byte* memory(std::size_t t, const slot_state& s, const location& l) {
+    const std::int64_t at = shape(t).shape->offset(l, s.chunk) * mine_.element_bytes;
+    switch (l.where) {
+      case place::input: return const_cast<std::byte*>(input_) + at;  // NOLINT: never written, MPI's sends once were
+      case place::output: return output_ + at;
+      case place::scratch: return scratch_.reserve(0) + at;
+    }
+    return nullptr;
+  }
+  [[nodiscard]] std::byte* staged_memory(std::size_t t, const slot_state& s, std::size_t i) {
+    const rank_schedule::own_step& own = shape(t).steps[i];
+    constexpr std::int64_t alignment = 64;
+    const std::int64_t each = (own.what.count * mine_.element_bytes + alignment - 1) / alignment * alignment;
+    return staging_.reserve(0) + own.staged_at + s.chunk % shape(t).slots * each;
+  }
+  [[nodiscard]] int tag(std::size_t t, const rank_schedule::own_step& s) const {
+    return base_ + shape(t).index * mine_.streams + s.stream;
+  }
+
+  MPI_Request* request(std::size_t t, const slot_state& s, std::size_t i) {
+    requests_.push_back(detail::no_request());
+    const auto slot = static_cast<int>(s.chunk % shape(t).slots);
+    owners_.push_back({static_cast<int>(t), slot, static_cast<int>(i)});
+    return &requests_.back();
+  }
+
+  /// Until all tracks of the phase have ended.
+  void drain() {
+    const auto allowed = std::chrono::duration_cast<clock::duration>(deadline_);
+    clock::time_point last_progress{};
+    int idle = 0;
+    while (open_tracks_ > 0) {
+      int count = 0;
+      check(MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, finished_.data(),
+                         MPI_STATUSES_IGNORE),
+            "MPI_Testsome");
+      if (count == MPI_UNDEFINED) {
+        throw comm_error("rank " + std::to_string(mine_.rank) + ": a schedule of " + name_of(plan_.call.what) +
+                         " waits for nothing and has not ended: it is not valid" + detail::during(where_));
+      }
+      if (count > 0) {
+        idle = 0;
+        settle(count);
+        continue;
+      }
+      if (++idle <= patience_) continue;
+      std::this_thread::yield();
+      const auto now = clock::now();
+      if (idle == patience_ + 1) last_progress = now;
+      if (now - last_progress > allowed) throw comm_error(expired_text());
+    }
+    first_ = last_;
+  }
+
+  /// Notes which messages have ended, forgets their requests, and goes on with the tracks they belong to.
+  void settle(int count) {
+    touched_.clear();
+    std::sort(finished_.begin(), finished_.begin() + count);
+    for (int n = 0; n < count; ++n) {
+      const owner of = owners_[static_cast<std::size_t>(finished_[static_cast<std::size_t>(n)])];
+      track_state& state = tracks_[static_cast<std::size_t>(of.track)];
+      slot_state& s = state.slots[static_cast<std::size_t>(of.slot)];
+      s.done[static_cast<std::size_t>(of.step)] = over;
+      if (shape(static_cast<std::size_t>(of.track)).steps[static_cast<std::size_t>(of.step)].what.what ==
+          action::send) {
+        --s.sends;
+        --state.open[static_cast<std::size_t>(of.step)];
+      }
+      if (std::find(touched_.begin(), touched_.end(), of.track) == touched_.end()) touched_.push_back(of.track);
+    }
+    for (int n = count - 1; n >= 0; --n) {
+      const auto at = static_cast<std::size_t>(finished_[static_cast<std::size_t>(n)]);
+      requests_[at] = requests_.back();
+      owners_[at] = owners_.back();
+      requests_.pop_back();
+      owners_.pop_back();
+    }
+    for (const int t : touched_) advance(static_cast<std::size_t>(t));
+  }
+
+  [[nodiscard]] std::string expired_text() const {
+    std::vector<int> missing;
+    for (const owner& of : owners_) {
+      missing.push_back(shape(static_cast<std::size_t>(of.track)).steps[static_cast<std::size_t>(of.step)].what.peer);
+    }
+    std::sort(missing.begin(), missing.end());
+    missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
+    std::string text = detail::expired_text(mine_.rank, name_of(plan_.call.what), deadline_, missing, where_);
+    constexpr std::size_t most = 8;
+    for (std::size_t n = 0; n < std::min(most, owners_.size()); ++n) text += pending_line(owners_[n]);
+    if (owners_.size() > most) text += "\n  and " + std::to_string(owners_.size() - most) + " more";
+    return text;
+  }
+  [[nodiscard]] std::string pending_line(const owner& of) const {
+    const rank_schedule::own_track& t = shape(static_cast<std::size_t>(of.track));
+    const step& s = t.steps[static_cast<std::size_t>(of.step)].what;
+    const slot_state& slot = tracks_[static_cast<std::size_t>(of.track)].slots[static_cast<std::size_t>(of.slot)];
+    return "\n  pending: tree " + std::to_string(t.shape->tree) + ", chunk " + std::to_string(slot.chunk) + " of " +
+           std::to_string(t.shape->chunks) + (s.what == action::send ? ", to rank " : ", from rank ") +
+           std::to_string(s.peer) + ", " + std::to_string(s.count * mine_.element_bytes) + " bytes";
+  }
+
+  void abandon() noexcept {
+    for (std::size_t n = 0; n < requests_.size(); ++n) {
+      if (requests_[n] == detail::no_request()) continue;
+      const owner of = owners_[n];
+      const step& s = shape(static_cast<std::size_t>(of.track)).steps[static_cast<std::size_t>(of.step)].what;
+      if (s.what != action::send) MPI_Cancel(&requests_[n]);
+      MPI_Request_free(&requests_[n]);
+    }
+  }
+
+  void check(int code, const char* routine) const { detail::check_mpi(code, routine, mine_.rank, where_); }
+
+  const schedule& plan_;
+  rank_schedule mine_;
+  MPI_Comm communicator_;
+  std::chrono::duration<double> deadline_;
+  int patience_;
+  int base_;
+  const std::byte* input_ = nullptr;
+  std::byte* output_ = nullptr;
+  combiner by_;
+  const context* where_ = nullptr;
+  detail::staging_buffer scratch_;
+  detail::staging_buffer staging_;
+  std::vector<track_state> tracks_;
+  std::size_t first_ = 0;  // track of the phase under way
+  std::size_t last_ = 0;
+  std::size_t open_tracks_ = 0;
+  std::vector<MPI_Request> requests_;
+  std::vector<owner> owners_;
+  std::vector<int> finished_;
+  std::vector<int> touched_;
+};
+
+}  // namespace espalier::comm

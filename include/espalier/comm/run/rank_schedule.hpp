@@ -1,0 +1,160 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/comm/schedule/schedule.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace espalier::comm {
+
+/// One rank's part of a schedule, with everything worked out that does not change from chunk to chunk.
+struct rank_schedule {
+  struct own_step {
+    step what;
+    /// Which of the messages between the two ranks in this track it is: both ends count alike.
+    int stream = 0;
+    /// Where the message of a reduction waits: bytes from the start of the staging memory, for slot 0.
+    std::int64_t staged_at = 0;
+    /// Nothing that stands before it in the lane touches its target: the receive may be posted when the lane begins.
+    bool early = false;
+    /// Sends before it in the lane that read what it writes: these have to leave first, and no others, since they may
+    /// wait for a message of ours that comes later.
+    std::vector<int> behind;
+  };
+
+  struct own_track {
+    const track* shape = nullptr;
+    std::vector<own_step> steps;
+    /// Lanes begun and not finished: as many slots.
+    int slots = 1;
+    int index = 0;  ///< of the track in the schedule
+  };
+
+  int rank = 0;
+  int credits = 1;
+  int streams = 1;  ///< tags that the schedule needs
+  std::int64_t element_bytes = 1;
+  std::int64_t scratch_bytes = 0;
+  std::int64_t staging_bytes = 0;
+  std::vector<own_track> tracks;  ///< by phase
+};
+
+namespace detail {
+
+[[nodiscard]] inline bool overlap(const location& a, std::int64_t a_count, const location& b, std::int64_t b_count) {
+  if (a.where != b.where) return false;
+  // Where one is used round robin and the other not, the distance depends on the chunk.
+  if (a.cyclic != b.cyclic) return true;
+  return a.offset < b.offset + b_count && b.offset < a.offset + a_count;
+}
+
+inline void find_dependences(std::vector<rank_schedule::own_step>& steps) {
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    rank_schedule::own_step& mine = steps[i];
+    if (!writes(mine.what.what)) continue;
+    mine.early = mine.what.what == action::receive;
+    for (std::size_t j = 0; j < i; ++j) {
+      const step& before = steps[j].what;
+      const bool read = reads(before.what) && overlap(before.from, before.count, mine.what.to, mine.what.count);
+      const bool written = writes(before.what) && overlap(before.to, before.count, mine.what.to, mine.what.count);
+      mine.early = mine.early && !read && !written;
+      if (read && before.what == action::send) mine.behind.push_back(static_cast<int>(j));
+    }
+  }
+}
+
+/// The most messages that two ranks exchange in one direction in one lane: all ranks find the same.
+[[nodiscard]] inline int most_streams(const schedule& plan) {
+  int most = 1;
+  std::map<int, int> to;
+  for (const track& t : plan.tracks) {
+    for (const part& p : t.parts) {
+      to.clear();
+      for (int i = p.begin; i < p.end; ++i) {
+        const step& s = t.steps[static_cast<std::size_t>(i)];
+        if (s.what == action::send) most = std::max(most, ++to[s.peer]);
+      }
+    }
+  }
+  return most;
+}
+
+/// Numbers the messages of a track between this rank and each other one, by stream and then in order: both ends count
+/// alike, whatever the order of streams on each.
+inline void number_streams(std::vector<rank_schedule::own_step>& steps) {
+  std::map<std::tuple<int, bool, int, int>, int> of_edge;  // peer, direction, edge, stream
+  for (const rank_schedule::own_step& s : steps) {
+    if (s.what.what == action::send || is_receive(s.what.what)) {
+      ++of_edge[{s.what.peer, is_receive(s.what.what), s.what.edge, s.what.stream}];
+    }
+  }
+  std::map<std::pair<int, bool>, int> next;
+  std::map<std::tuple<int, bool, int, int>, int> first;
+  for (const auto& [key, count] : of_edge) {
+    int& base = next[{std::get<0>(key), std::get<1>(key)}];
+    first[key] = base;
+    base += count;
+  }
+  for (rank_schedule::own_step& s : steps) {
+    if (s.what.what == action::send || is_receive(s.what.what)) {
+      s.stream = first[{s.what.peer, is_receive(s.what.what), s.what.edge, s.what.stream}]++;
+    }
+  }
+}
+
+}  // namespace detail
+
+/// @pre the schedule outlives the result
+/// Errors: std::invalid_argument if a chunk has more bytes than a message of MPI can have.
+[[nodiscard]] inline rank_schedule part_of_rank(const schedule& plan, int rank, std::int64_t element_bytes) {
+  rank_schedule mine;
+  mine.rank = rank;
+  mine.credits = std::max(1, plan.credits);
+  mine.streams = detail::most_streams(plan);
+  mine.element_bytes = element_bytes;
+  mine.scratch_bytes = plan.scratch[static_cast<std::size_t>(rank)] * element_bytes;
+  constexpr std::int64_t alignment = 64;
+  int number = 0;
+  for (const track& t : plan.tracks) {
+    const int index = number++;
+    const part* const own = part_of(t, rank);
+    if (own == nullptr || t.chunks == 0) continue;
+    rank_schedule::own_track made;
+    made.shape = &t;
+    made.index = index;
+    made.slots = static_cast<int>(std::clamp<std::int64_t>(t.in_flight, 1, std::max<std::int64_t>(1, t.chunks)));
+    for (int i = own->begin; i < own->end; ++i) {
+      rank_schedule::own_step s;
+      s.what = t.steps[static_cast<std::size_t>(i)];
+      const std::int64_t bytes = s.what.count * element_bytes;
+      if (s.what.what != action::copy && bytes > std::numeric_limits<int>::max()) {
+        throw std::invalid_argument("a message of " + std::to_string(bytes) +
+                                    " bytes is too long for MPI: the schedule needs smaller chunks");
+      }
+      if (s.what.what == action::receive_reduce) {
+        s.staged_at = mine.staging_bytes;
+        mine.staging_bytes += (bytes + alignment - 1) / alignment * alignment * made.slots;
+      }
+      made.steps.push_back(s);
+    }
+    detail::find_dependences(made.steps);
+    detail::number_streams(made.steps);
+    mine.tracks.push_back(std::move(made));
+  }
+  std::sort(mine.tracks.begin(), mine.tracks.end(), [](const auto& a, const auto& b) {
+    return a.shape->phase != b.shape->phase ? a.shape->phase < b.shape->phase : a.index < b.index;
+  });
+  return mine;
+}
+
+}  // namespace espalier::comm

@@ -1,0 +1,159 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace espalier::comm {
+
+/// The ways to carry out a collective.
+enum class method : std::uint8_t {
+  trees,        ///< packed for the network, in pipelined chunks
+  low_latency,  ///< few rounds, for little data
+  library       ///< the MPI library's own
+};
+
+[[nodiscard]] constexpr const char* name_of(method how) {
+  switch (how) {
+    case method::trees: return "trees";
+    case method::low_latency: return "low_latency";
+    case method::library: return "library";
+  }
+  return "?";
+}
+
+struct choice {
+  method how = method::library;
+  std::int64_t chunk = 0;  ///< bytes, of trees
+
+  [[nodiscard]] friend constexpr bool operator==(const choice&, const choice&) = default;
+};
+
+struct tuning_limits {
+  int rounds = 3;             ///< how often every candidate is tried
+  std::int64_t least = 4096;  ///< bytes of a chunk
+  std::int64_t most = 4 << 20;
+  std::int64_t eager = 65536;  ///< of the transport: chunks keep away from it
+};
+
+/// Finds the fastest way for one collective at one size from how long tries take: first all candidates in turn, the
+/// least time of each counting; then, if trees may win, their chunk size by multiplicative increase and additive
+/// decrease (Blink, section on chunk sizes). Pure: one rank runs it and tells the others.
+class tuner {
+ public:
+  tuner() = default;
+  explicit tuner(std::vector<choice> candidates, const tuning_limits& limits = {}) : limits_(limits) {
+    for (const choice& c : candidates) tries_.push_back({c, -1, 0});
+    if (tries_.size() <= 1) stage_ = stage::settled;
+  }
+
+  [[nodiscard]] bool settled() const { return stage_ == stage::settled; }
+  /// What to do in the next call.
+  [[nodiscard]] choice next() const { return tries_[settled() ? best() : at_].what; }
+  /// The least time of what was settled on.
+  [[nodiscard]] double seconds() const { return tries_.empty() ? -1 : tries_[best()].least; }
+
+  /// How long the call took that did what `next` said.
+  void note(double seconds) {
+    if (settled()) return;
+    attempt& now = tries_[at_];
+    now.least = now.count == 0 ? seconds : std::min(now.least, seconds);
+    ++now.count;
+    if (stage_ == stage::candidates) {
+      at_ = (at_ + 1) % tries_.size();
+      if (tries_[at_].count >= limits_.rounds) begin_chunks();
+    } else if (now.count >= limits_.rounds) {
+      next_chunk();
+    }
+  }
+
+ private:
+  enum class stage : std::uint8_t { candidates, rising, falling, settled };
+  struct attempt {
+    choice what;
+    double least = -1;
+    int count = 0;
+  };
+
+  [[nodiscard]] std::size_t best() const {
+    std::size_t found = 0;
+    for (std::size_t i = 1; i < tries_.size(); ++i) {
+      if (tries_[i].count > 0 && (tries_[found].count == 0 || tries_[i].least < tries_[found].least)) found = i;
+    }
+    return found;
+  }
+  [[nodiscard]] std::size_t best_trees() const {
+    std::size_t found = tries_.size();
+    for (std::size_t i = 0; i < tries_.size(); ++i) {
+      if (tries_[i].what.how != method::trees || tries_[i].count == 0) continue;
+      if (found == tries_.size() || tries_[i].least < tries_[found].least) found = i;
+    }
+    return found;
+  }
+
+  void begin_chunks() {
+    const std::size_t trees = best_trees();
+    // Far behind: no chunk size makes up for that.
+    if (trees == tries_.size() || tries_[trees].least > 2 * tries_[best()].least) {
+      stage_ = stage::settled;
+      return;
+    }
+    stage_ = stage::rising;
+    chunk_ = tries_[trees].what.chunk / 4;
+    try_chunk(chunk_);
+  }
+
+  void next_chunk() {
+    const double now = tries_[at_].least;
+    if (stage_ == stage::rising) {
+      const bool rose = last_ < 0 || now < 0.99 * last_;
+      last_ = rose ? now : last_;
+      if (rose && chunk_ * 2 <= limits_.most) return try_chunk(chunk_ *= 2);
+      stage_ = stage::falling;
+      step_ = std::max<std::int64_t>(chunk_ / 4, 1);
+      return try_chunk(chunk_ -= step_);
+    }
+    if (now < last_ && chunk_ - step_ >= limits_.least && chunk_ > step_) {
+      last_ = now;
+      return try_chunk(chunk_ -= step_);
+    }
+    stage_ = stage::settled;
+  }
+
+  /// Tries a chunk size, or the nearest below that is away from the eager limit; what was tried before is known.
+  void try_chunk(std::int64_t chunk) {
+    chunk = std::clamp(chunk, limits_.least, limits_.most);
+    const std::int64_t low = limits_.eager / 4 * 3;
+    if (chunk > low && chunk < 2 * limits_.eager) chunk = chunk > limits_.eager ? 2 * limits_.eager : low;
+    chunk_ = chunk;
+    for (std::size_t i = 0; i < tries_.size(); ++i) {
+      if (tries_[i].what == choice{method::trees, chunk}) {
+        at_ = i;
+        if (tries_[i].count >= limits_.rounds) {
+          if (++repeats_ > 4) {
+            stage_ = stage::settled;
+          } else {
+            next_chunk();
+          }
+        }
+        return;
+      }
+    }
+    tries_.push_back({{method::trees, chunk}, -1, 0});
+    at_ = tries_.size() - 1;
+  }
+
+  tuning_limits limits_;
+  std::vector<attempt> tries_;
+  std::size_t at_ = 0;
+  stage stage_ = stage::candidates;
+  std::int64_t chunk_ = 0;
+  std::int64_t step_ = 0;
+  double last_ = -1;
+  int repeats_ = 0;
+};
+
+}  // namespace espalier::comm

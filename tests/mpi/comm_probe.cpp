@@ -1,0 +1,164 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+// ranks: 1 2 4 8
+// dies([probe_absent]): 4 waited 0.5 s in the probe of the topology [(]one of these has not called it[)] for rank
+// lab([lab_star]): star "400mbit 400mbit 100mbit 400mbit"
+// lab([lab_links]): links 4 "0-1:400mbit 2-3:400mbit *:50mbit"
+// lab([lab_bus]): links 4 "0-1:200mbit 2-3:200mbit *:bus" bus 50mbit
+
+#include <espalier/comm/packing/pack.hpp>
+#include <espalier/comm/probe/probe.hpp>
+#include <espalier/comm/topology/paths.hpp>
+#include <espalier/comm/topology/table.hpp>
+
+#include <catch2/catch.hpp>
+#include <support/mpi_require.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <iostream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace espalier::comm;
+
+int rank_of(MPI_Comm communicator) {
+  int rank = 0;
+  MPI_Comm_rank(communicator, &rank);
+  return rank;
+}
+int size_of(MPI_Comm communicator) {
+  int size = 0;
+  MPI_Comm_size(communicator, &size);
+  return size;
+}
+
+struct timed {
+  topology machine;
+  double seconds = 0;
+};
+timed timed_probe(MPI_Comm communicator) {
+  MPI_Barrier(communicator);
+  const double start = MPI_Wtime();
+  topology machine = probe(communicator);
+  return {std::move(machine), MPI_Wtime() - start};
+}
+
+/// What rank 0 has, on all ranks.
+std::string of_rank_0(const std::string& mine, MPI_Comm communicator) {
+  auto length = static_cast<int>(mine.size());
+  MPI_Bcast(&length, 1, MPI_INT, 0, communicator);
+  std::string text = mine;
+  text.resize(static_cast<std::size_t>(length));
+  MPI_Bcast(text.data(), length, MPI_CHAR, 0, communicator);
+  return text;
+}
+
+void check_sound(const topology& machine, MPI_Comm communicator) {
+  const auto ranks = static_cast<std::size_t>(size_of(communicator));
+  REQUIRE_NOTHROW(require_consistent(machine));
+  REQUIRE_ALL(communicator, dump(machine) == of_rank_0(dump(machine), communicator));
+  REQUIRE_ALL(communicator, rank_vertices(machine).size() == ranks);
+  REQUIRE_ALL(communicator, machine.links.size() == ranks * (ranks - 1));
+  for (const auto& link : machine.links) REQUIRE_ALL(communicator, (link.latency > 0 && link.latency < 1));
+}
+
+/// The rate of a collective that its trees reach on a topology, in Mbit/s.
+double rate_of(const topology& machine, collective kind) {
+  const network net = network_of(machine);
+  const packing packed = pack(net, kind);
+  return static_cast<double>(packed.rate.numerator) / static_cast<double>(packed.rate.denominator) * net.unit * 8e-6;
+}
+
+void print(const timed& probed, const char* what) {
+  if (rank_of(MPI_COMM_WORLD) != 0) return;
+  std::cerr << what << ": probed in " << probed.seconds << " s\n" << describe(probed.machine);
+}
+
+/// Of the rate that a token bucket is set to, the share that is left without the headers of TCP, IP and Ethernet.
+constexpr double payload = 0.956;
+
+TEST_CASE("ranks of one host find that they share it", "[comm][probe]") {
+  const timed probed = timed_probe(MPI_COMM_WORLD);
+  check_sound(probed.machine, MPI_COMM_WORLD);
+  for (const auto& vertex : probed.machine.vertices) REQUIRE_ALL(MPI_COMM_WORLD, vertex.host == 0);
+  // Links inside a host are taken to be alike.
+  for (const auto& link : probed.machine.links)
+    REQUIRE_ALL(MPI_COMM_WORLD, link.bandwidth == probed.machine.links.front().bandwidth);
+  if (size_of(MPI_COMM_WORLD) > 1) {
+    const double rate = rate_of(probed.machine, collective::all_reduce);
+    REQUIRE_ALL(MPI_COMM_WORLD, rate > 100);
+  }
+  INFO("seconds: " << probed.seconds);
+  REQUIRE_ALL(MPI_COMM_WORLD, probed.seconds < 10);
+}
+
+TEST_CASE("a part of the ranks can be probed, and the caller's own messages wait", "[comm][probe]") {
+  const int rank = rank_of(MPI_COMM_WORLD);
+  const int size = size_of(MPI_COMM_WORLD);
+  if (size < 2) return;
+  MPI_Comm part = MPI_COMM_NULL;
+  MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &part);
+  int received = 0;
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Irecv(&received, 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, part, &request);
+  const timed probed = timed_probe(part);
+  check_sound(probed.machine, part);
+  const int sent = 17;
+  MPI_Send(&sent, 1, MPI_INT, (rank_of(part) + 1) % size_of(part), 5, part);
+  MPI_Wait(&request, MPI_STATUS_IGNORE);
+  REQUIRE_ALL(MPI_COMM_WORLD, received == 17);
+  MPI_Comm_free(&part);
+}
+
+TEST_CASE("a rank that does not come to the probe is missed", "[.][probe_absent]") {
+  if (rank_of(MPI_COMM_WORLD) == 2) std::this_thread::sleep_for(std::chrono::seconds(20));
+  probe_options options;
+  options.deadline = std::chrono::duration<double>(0.5);
+  (void)probe(MPI_COMM_WORLD, options);
+}
+
+TEST_CASE("a slow card of one host among four at a switch", "[.][lab_star]") {
+  const timed probed = timed_probe(MPI_COMM_WORLD);
+  print(probed, "400/400/100/400 Mbit/s");
+  check_sound(probed.machine, MPI_COMM_WORLD);
+  const double rate = rate_of(probed.machine, collective::all_reduce);
+  REQUIRE_ALL(MPI_COMM_WORLD, rate == Approx(payload * 100).epsilon(0.1));
+  for (const auto& vertex : probed.machine.vertices)
+    REQUIRE_ALL(MPI_COMM_WORLD, vertex.host == static_cast<int>(&vertex - probed.machine.vertices.data()));
+  REQUIRE_ALL(MPI_COMM_WORLD, probed.seconds < 2);
+}
+
+TEST_CASE("four hosts with a link of its own for each pair", "[.][lab_links]") {
+  const timed probed = timed_probe(MPI_COMM_WORLD);
+  print(probed, "two links of 400 Mbit/s, four of 50");
+  check_sound(probed.machine, MPI_COMM_WORLD);
+  // Two parts of two hosts with four slow links between them.
+  const double rate = rate_of(probed.machine, collective::all_reduce);
+  REQUIRE_ALL(MPI_COMM_WORLD, rate == Approx(payload * 200).epsilon(0.12));
+  REQUIRE_ALL(MPI_COMM_WORLD, probed.seconds < 2);
+}
+
+TEST_CASE("direct links beside a bus that each host shares", "[.][lab_bus]") {
+  const timed probed = timed_probe(MPI_COMM_WORLD);
+  print(probed, "two links of 200 Mbit/s, a bus of 50");
+  check_sound(probed.machine, MPI_COMM_WORLD);
+  // Each host sends 50 Mbit/s to the other part, however many peers it has there: four such links between two parts,
+  // of which a broadcast uses the two that leave the root's.
+  const double rate = rate_of(probed.machine, collective::broadcast);
+  REQUIRE_ALL(MPI_COMM_WORLD, rate == Approx(payload * 100).epsilon(0.12));
+  for (int host = 0; host < 4; ++host) {
+    const auto& shared = probed.machine.resources;
+    const std::string name = "host " + std::to_string(host) + " (lab" + std::to_string(host) + ") out";
+    const auto found = std::find_if(shared.begin(), shared.end(), [&](const auto& r) { return r.name == name; });
+    REQUIRE_ALL(MPI_COMM_WORLD, found != shared.end());
+    REQUIRE_ALL(MPI_COMM_WORLD, found->links.size() == 2);
+  }
+}
+
+}  // namespace

@@ -1,0 +1,350 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+
+// MPI's blocking collectives, carried out by espalier/comm.hpp in programs that know nothing of it:
+//
+//     mpirun -n 4 -x LD_PRELOAD=libespalier_pmpi.so program
+//
+// Served: Bcast, Reduce, Allreduce, Allgather(v), Reduce_scatter(_block), Gather, Scatter, Alltoall on
+// intracommunicators, for types without gaps. Everything else goes on to the library. ESPALIER_METHOD: auto (default),
+// trees, low_latency. ESPALIER_TOPOLOGY: a file for MPI_COMM_WORLD's ranks, or `probe`; without it all links count as
+// equal. ESPALIER_SHIM_REPORT=1: rank 0 says at the end how many calls were served and how many went on.
+
+#include <espalier/comm.hpp>
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace espalier::comm;
+
+long served = 0;
+long passed_on = 0;
+/// The library's own collectives are called by ours too: those are not ours to serve again.
+thread_local int nested = 0;
+
+struct inside {
+  inside() { ++nested; }
+  ~inside() { --nested; }
+  inside(const inside&) = delete;
+  inside& operator=(const inside&) = delete;
+};
+
+std::string setting(const char* name) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? "" : text;
+}
+
+/// The network of MPI_COMM_WORLD. Collective over it only when probing, so that is done in MPI_Init.
+network& world_network() {
+  static network net;
+  return net;
+}
+
+void find_world_network() {
+  const inside here;
+  int ranks = 1;
+  PMPI_Comm_size(MPI_COMM_WORLD, &ranks);
+  const std::string source = setting("ESPALIER_TOPOLOGY");
+  if (source == "probe") {
+    world_network() = network_of(probe(MPI_COMM_WORLD));
+  } else if (!source.empty()) {
+    world_network() = network_of(load_topology(source));
+  } else {
+    const auto n = static_cast<std::size_t>(ranks);
+    std::vector<std::vector<double>> equal(n, std::vector<double>(n, 1));
+    for (std::size_t r = 0; r < n; ++r) equal[r][r] = 0;
+    world_network() = network_of(from_adjacency(equal));
+  }
+  if (world_network().ranks != ranks) {
+    std::fprintf(stderr, "espalier: %s has %d ranks, MPI_COMM_WORLD %d\n", source.c_str(), world_network().ranks,
+                 ranks);
+    PMPI_Abort(MPI_COMM_WORLD, 1);
+  }
+}
+
+collectives_options chosen_options() {
+  collectives_options options;
+  const std::string way = setting("ESPALIER_METHOD");
+  if (way == "trees") options.forced = choice{method::trees, 0};
+  if (way == "low_latency") options.forced = choice{method::low_latency, 0};
+  return options;
+}
+
+int forget(MPI_Comm, int, void* value, void*) {
+  const inside here;
+  delete static_cast<collectives*>(value);
+  return MPI_SUCCESS;
+}
+
+int key_of_ours() {
+  static const int key = [] {
+    int made = 0;
+    PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, &forget, &made, nullptr);
+    return made;
+  }();
+  return key;
+}
+
+/// The collectives of a communicator, made when it is first used; null where the library serves.
+collectives* of(MPI_Comm communicator) {
+  int between = 0;
+  if (PMPI_Comm_test_inter(communicator, &between) != MPI_SUCCESS || between != 0) return nullptr;
+  void* found = nullptr;
+  int known = 0;
+  PMPI_Comm_get_attr(communicator, key_of_ours(), static_cast<void*>(&found), &known);
+  if (known != 0) return static_cast<collectives*>(found);
+  MPI_Group mine{};
+  MPI_Group world{};
+  int size = 0;
+  PMPI_Comm_group(communicator, &mine);
+  PMPI_Comm_group(MPI_COMM_WORLD, &world);
+  PMPI_Comm_size(communicator, &size);
+  std::vector<int> own(static_cast<std::size_t>(size));
+  std::iota(own.begin(), own.end(), 0);
+  std::vector<int> members(own.size());
+  PMPI_Group_translate_ranks(mine, size, own.data(), world, members.data());
+  PMPI_Group_free(&mine);
+  PMPI_Group_free(&world);
+  for (const int member : members) {
+    if (member == MPI_UNDEFINED) return nullptr;  // spawned or connected later
+  }
+  auto* made = new collectives(communicator, restricted(world_network(), members), chosen_options());
+  PMPI_Comm_set_attr(communicator, key_of_ours(), made);
+  return made;
+}
+
+/// Whether elements of the type lie behind each other without gaps.
+bool is_dense(MPI_Datatype type) {
+  if (type == MPI_DATATYPE_NULL) return false;
+  int size = 0;
+  MPI_Aint lower = 0;
+  MPI_Aint extent = 0;
+  MPI_Aint true_lower = 0;
+  MPI_Aint true_extent = 0;
+  if (PMPI_Type_size(type, &size) != MPI_SUCCESS) return false;
+  PMPI_Type_get_extent(type, &lower, &extent);
+  PMPI_Type_get_true_extent(type, &true_lower, &true_extent);
+  return size > 0 && lower == 0 && true_lower == 0 && extent == size && true_extent == size;
+}
+
+/// Runs a call on ours; false where the library has to.
+bool serve(MPI_Comm communicator, const collective_call& call, const void* input, void* output, MPI_Datatype type,
+           MPI_Op operation) {
+  if (nested > 0) return false;
+  const inside here;
+  try {
+    collectives* const ours = is_dense(type) ? of(communicator) : nullptr;
+    if (ours == nullptr || call.ranks != ours->size()) {
+      ++passed_on;
+      return false;
+    }
+    const mpi_element what(type, operation);
+    ours->run(call, input, output, what.get());
+    ++served;
+    return true;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "espalier: %s: %s\n", name_of(call.what), error.what());
+    PMPI_Abort(communicator, 1);
+  }
+  return false;
+}
+
+int size_of(MPI_Comm communicator) {
+  int size = 0;
+  int between = 0;
+  if (communicator == MPI_COMM_NULL) return 0;
+  PMPI_Comm_test_inter(communicator, &between);
+  if (between == 0) PMPI_Comm_size(communicator, &size);
+  return size;
+}
+int rank_of(MPI_Comm communicator) {
+  int rank = 0;
+  PMPI_Comm_rank(communicator, &rank);
+  return rank;
+}
+/// What a wrong argument gets is the library's business.
+bool is_sane(MPI_Comm communicator, std::int64_t count, int root = 0) {
+  return nested == 0 && communicator != MPI_COMM_NULL && size_of(communicator) > 1 && count >= 0 && root >= 0 &&
+         root < size_of(communicator);
+}
+
+std::vector<std::int64_t> widened(const int* counts, int n) { return {counts, counts + n}; }
+
+/// Blocks of an all-gather behind each other in their order: the only displacements we serve.
+bool lie_in_order(const int* counts, const int* offsets, int n) {
+  int next = 0;
+  for (int k = 0; k < n; ++k) {
+    if (counts[k] < 0 || (counts[k] > 0 && offsets[k] != next)) return false;
+    next += counts[k];
+  }
+  return true;
+}
+
+}  // namespace
+
+extern "C" {
+
+int MPI_Init(int* argc, char*** argv) {
+  const int code = PMPI_Init(argc, argv);
+  if (code == MPI_SUCCESS) find_world_network();
+  return code;
+}
+
+int MPI_Init_thread(int* argc, char*** argv, int required, int* provided) {
+  const int code = PMPI_Init_thread(argc, argv, required, provided);
+  if (code == MPI_SUCCESS) find_world_network();
+  return code;
+}
+
+int MPI_Finalize() {
+  if (setting("ESPALIER_SHIM_REPORT") == "1" && rank_of(MPI_COMM_WORLD) == 0) {
+    std::fprintf(stderr, "espalier: %ld collectives served, %ld passed on\n", served, passed_on);
+  }
+  ++nested;
+  return PMPI_Finalize();
+}
+
+int MPI_Bcast(void* data, int count, MPI_Datatype type, int root, MPI_Comm comm) {
+  if (is_sane(comm, count, root)) {
+    collective_call call = uniform_call(operation::broadcast, size_of(comm), count, root);
+    call.in_place = true;
+    if (serve(comm, call, nullptr, data, type, MPI_OP_NULL)) return MPI_SUCCESS;
+  }
+  return PMPI_Bcast(data, count, type, root, comm);
+}
+
+int MPI_Reduce(const void* input, void* output, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm) {
+  if (is_sane(comm, count, root) && op != MPI_OP_NULL) {
+    collective_call call = uniform_call(operation::reduce, size_of(comm), count, root);
+    // Only the root says whether it is in place, so all plan as if it were; others take their input as it is.
+    std::vector<char> copy;
+    const void* mine = input;
+    if (rank_of(comm) == root && input == MPI_IN_PLACE) {
+      int bytes = 0;
+      PMPI_Type_size(type, &bytes);
+      const auto* from = static_cast<const char*>(output);
+      copy.assign(from, from + static_cast<std::ptrdiff_t>(count) * bytes);
+      mine = copy.data();
+    }
+    if (serve(comm, call, mine, output, type, op)) return MPI_SUCCESS;
+  }
+  return PMPI_Reduce(input, output, count, type, op, root, comm);
+}
+
+int MPI_Allreduce(const void* input, void* output, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+  if (is_sane(comm, count) && op != MPI_OP_NULL) {
+    collective_call call = uniform_call(operation::all_reduce, size_of(comm), count);
+    call.in_place = input == MPI_IN_PLACE;
+    if (serve(comm, call, call.in_place ? nullptr : input, output, type, op)) return MPI_SUCCESS;
+  }
+  return PMPI_Allreduce(input, output, count, type, op, comm);
+}
+
+int MPI_Allgather(const void* input, int count, MPI_Datatype type, void* output, int out_count, MPI_Datatype out_type,
+                  MPI_Comm comm) {
+  const bool in_place = input == MPI_IN_PLACE;
+  if (is_sane(comm, out_count) && (in_place || (type == out_type && count == out_count))) {
+    collective_call call = uniform_call(operation::all_gather, size_of(comm), out_count);
+    call.in_place = in_place;
+    if (serve(comm, call, in_place ? nullptr : input, output, out_type, MPI_OP_NULL)) return MPI_SUCCESS;
+  }
+  return PMPI_Allgather(input, count, type, output, out_count, out_type, comm);
+}
+
+int MPI_Allgatherv(const void* input, int count, MPI_Datatype type, void* output, const int* counts, const int* offsets,
+                   MPI_Datatype out_type, MPI_Comm comm) {
+  const bool in_place = input == MPI_IN_PLACE;
+  if (is_sane(comm, 0) && lie_in_order(counts, offsets, size_of(comm)) &&
+      (in_place || (type == out_type && count == counts[rank_of(comm)]))) {
+    collective_call call = uniform_call(operation::all_gather, size_of(comm), 0);
+    call.counts = widened(counts, size_of(comm));
+    call.in_place = in_place;
+    if (serve(comm, call, in_place ? nullptr : input, output, out_type, MPI_OP_NULL)) return MPI_SUCCESS;
+  }
+  return PMPI_Allgatherv(input, count, type, output, counts, offsets, out_type, comm);
+}
+
+int MPI_Reduce_scatter(const void* input, void* output, const int* counts, MPI_Datatype type, MPI_Op op,
+                       MPI_Comm comm) {
+  if (is_sane(comm, 0) && op != MPI_OP_NULL) {
+    collective_call call = uniform_call(operation::reduce_scatter, size_of(comm), 0);
+    call.counts = widened(counts, size_of(comm));
+    call.in_place = input == MPI_IN_PLACE;
+    if (serve(comm, call, call.in_place ? nullptr : input, output, type, op)) return MPI_SUCCESS;
+  }
+  return PMPI_Reduce_scatter(input, output, counts, type, op, comm);
+}
+
+int MPI_Reduce_scatter_block(const void* input, void* output, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+  if (is_sane(comm, count) && op != MPI_OP_NULL) {
+    collective_call call = uniform_call(operation::reduce_scatter, size_of(comm), count);
+    call.in_place = input == MPI_IN_PLACE;
+    if (serve(comm, call, call.in_place ? nullptr : input, output, type, op)) return MPI_SUCCESS;
+  }
+  return PMPI_Reduce_scatter_block(input, output, count, type, op, comm);
+}
+
+// Of gather and scatter the root alone knows whether types differ, or whether it is in place. Served are calls whose
+// blocks are bytes to the others: all ranks see the same number of bytes.
+int MPI_Gather(const void* input, int count, MPI_Datatype type, void* output, int out_count, MPI_Datatype out_type,
+               int root, MPI_Comm comm) {
+  const bool at_root = size_of(comm) > 0 && rank_of(comm) == root;
+  const bool in_place = at_root && input == MPI_IN_PLACE;
+  const MPI_Datatype moved = in_place ? out_type : type;
+  const int blocks = in_place ? out_count : count;
+  int bytes = 0;
+  if (is_sane(comm, blocks, root) && is_dense(moved) && (!at_root || is_dense(out_type))) {
+    PMPI_Type_size(moved, &bytes);
+    const std::int64_t block = static_cast<std::int64_t>(blocks) * bytes;
+    const collective_call call = uniform_call(operation::gather, size_of(comm), block, root);
+    const char* mine = static_cast<const char*>(input);
+    std::vector<char> copy;
+    if (in_place) {
+      const char* own = static_cast<const char*>(output) + block * root;
+      copy.assign(own, own + block);
+      mine = copy.data();
+    }
+    if (serve(comm, call, mine, output, MPI_BYTE, MPI_OP_NULL)) return MPI_SUCCESS;
+  }
+  return PMPI_Gather(input, count, type, output, out_count, out_type, root, comm);
+}
+
+int MPI_Scatter(const void* input, int count, MPI_Datatype type, void* output, int out_count, MPI_Datatype out_type,
+                int root, MPI_Comm comm) {
+  const bool at_root = size_of(comm) > 0 && rank_of(comm) == root;
+  const bool in_place = at_root && output == MPI_IN_PLACE;
+  const MPI_Datatype moved = in_place ? type : out_type;
+  const int blocks = in_place ? count : out_count;
+  int bytes = 0;
+  if (is_sane(comm, blocks, root) && is_dense(moved) && (!at_root || is_dense(type))) {
+    PMPI_Type_size(moved, &bytes);
+    const std::int64_t block = static_cast<std::int64_t>(blocks) * bytes;
+    const collective_call call = uniform_call(operation::scatter, size_of(comm), block, root);
+    std::vector<char> unwanted(in_place ? static_cast<std::size_t>(block) : 0);
+    void* const to = in_place ? unwanted.data() : output;
+    if (serve(comm, call, input, to, MPI_BYTE, MPI_OP_NULL)) return MPI_SUCCESS;
+  }
+  return PMPI_Scatter(input, count, type, output, out_count, out_type, root, comm);
+}
+
+int MPI_Alltoall(const void* input, int count, MPI_Datatype type, void* output, int out_count, MPI_Datatype out_type,
+                 MPI_Comm comm) {
+  const bool in_place = input == MPI_IN_PLACE;
+  if (is_sane(comm, out_count) && (in_place || (type == out_type && count == out_count))) {
+    collective_call call = uniform_call(operation::all_to_all, size_of(comm), out_count);
+    call.in_place = in_place;
+    if (serve(comm, call, in_place ? nullptr : input, output, out_type, MPI_OP_NULL)) return MPI_SUCCESS;
+  }
+  return PMPI_Alltoall(input, count, type, output, out_count, out_type, comm);
+}
+
+}  // extern "C"

@@ -1,0 +1,74 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+
+#include <espalier/comm/run/tuner.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <functional>
+
+namespace {
+
+using namespace espalier::comm;
+
+/// Runs a tuner against a model of how long things take. Returns the number of calls.
+int settle(tuner& t, const std::function<double(const choice&, int)>& seconds) {
+  int calls = 0;
+  while (!t.settled() && calls < 200) {
+    t.note(seconds(t.next(), calls));
+    ++calls;
+  }
+  return calls;
+}
+
+/// Pipelining: long chunks fill late, short ones cost messages.
+double pipeline(double best_chunk, std::int64_t chunk) {
+  const double x = static_cast<double>(chunk) / best_chunk;
+  return 1 + 0.2 * (x + 1 / x);
+}
+
+}  // namespace
+
+TEST_CASE("a tuner takes what is fastest, noise aside") {
+  for (const method fastest : {method::library, method::low_latency, method::trees}) {
+    tuner t({{method::library, 0}, {method::low_latency, 0}, {method::trees, 32768}});
+    const int calls = settle(t, [&](const choice& c, int n) {
+      const double noise = n % 3 == 0 ? 3 : 1;  // one call in three is disturbed
+      return (c.how == fastest ? 1.0 : 5.0) * noise;
+    });
+    CHECK(t.next().how == fastest);
+    CHECK(calls < 100);
+  }
+}
+
+TEST_CASE("a tuner finds a good chunk size by doubling and then going back") {
+  tuning_limits limits;
+  limits.eager = 0;
+  for (const double best : {8192.0, 60000.0, 200000.0, 1000000.0}) {
+    tuner t({{method::library, 0}, {method::trees, 32768}, {method::trees, 1 << 20}}, limits);
+    const int calls =
+        settle(t, [&](const choice& c, int) { return c.how == method::trees ? pipeline(best, c.chunk) : 2.0; });
+    CAPTURE(best, t.next().chunk, calls);
+    CHECK(t.next().how == method::trees);
+    CHECK(pipeline(best, t.next().chunk) < 1.15 * pipeline(best, static_cast<std::int64_t>(best)));
+    CHECK(calls < 60);
+  }
+}
+
+TEST_CASE("chunk sizes keep away from the transport's eager limit") {
+  tuning_limits limits;
+  limits.eager = 65536;
+  tuner t({{method::trees, 32768}, {method::library, 0}}, limits);
+  settle(t, [&](const choice& c, int) {
+    CHECK((c.chunk <= limits.eager / 4 * 3 || c.chunk >= 2 * limits.eager));
+    return c.how == method::trees ? pipeline(65536, c.chunk) : 3.0;
+  });
+  CHECK(t.settled());
+}
+
+TEST_CASE("one candidate needs no trial") {
+  tuner t({{method::trees, 4096}});
+  CHECK(t.settled());
+  CHECK(t.next() == choice{method::trees, 4096});
+}
