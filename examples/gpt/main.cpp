@@ -9,6 +9,7 @@
 #include "sample.hpp"
 #include "settings.hpp"
 #include "summary.hpp"
+#include "topology.hpp"
 #include "trainer.hpp"
 
 #include <espalier/execute/guard.hpp>
@@ -159,6 +160,7 @@ int run(int argc, char** argv) {
   ep::together(where, [&] { text.emplace(source.text, symbols, settings::context); });
   describe_text(out, source, symbols, *text);
   describe_model(out, where);
+  if (!chosen.topology.empty()) out << "network   " << use_topology(where, chosen.topology) << '\n';
 
   trainer model(where, *text, chosen.seed);
   out << std::flush;

@@ -28,6 +28,7 @@ struct options {
   std::string checkpoint;  ///< file to write at the end
   std::string resume;      ///< file to start from
   std::string losses;      ///< file for `step,loss`
+  std::string topology;    ///< file, or "probe"; empty: the ranks' network is not looked at
   std::int64_t sample = 400;
   double temperature = 0.8;
   bool help = false;
@@ -44,6 +45,7 @@ inline constexpr const char* usage =
     "  --checkpoint FILE   write parameters and optimizer state there at the end (safetensors)\n"
     "  --resume FILE       start from such a file, written on any mesh\n"
     "  --losses FILE       write every step's loss there as `step,loss`\n"
+    "  --topology FILE     make the ranks' collectives for this network; `probe` measures it first\n"
     "  --sample N          characters of generated text at the end (400)\n"
     "  --temperature X     of the sample: lower is more cautious (0.8)\n"
     "The model's and the mesh's sizes are types. To build with others: examples/run --width 256 --layers 8\n"
@@ -103,6 +105,8 @@ namespace detail {
       result.resume = value();
     else if (option == "--losses")
       result.losses = value();
+    else if (option == "--topology")
+      result.topology = value();
     else if (option == "--sample")
       result.sample = detail::whole_number(option, value(), 0);
     else if (option == "--temperature")
