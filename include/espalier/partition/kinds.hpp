@@ -71,7 +71,7 @@ template <int Count, class HasOne, class Hash, class Same>
 [[nodiscard]] constexpr std::uint64_t kernel_hash(graph_view g, int id) {
   std::uint64_t h = mixed_in(hash_of(*g[id].op), g[id].shape);
   for (int k = 0; k < g[id].operand_count; ++k) h = mixed_in(h, g.operand(id, k).shape);
-  for (int k = 0; k < 4; ++k) h = mixed_in(h, g[id].attribute[k]);
+  for (const std::int64_t a : g[id].attribute) h = mixed_in(h, a);
   return h;
 }
 
@@ -89,7 +89,7 @@ template <int Count, class HasOne, class Hash, class Same>
 }
 [[nodiscard]] constexpr std::uint64_t kernel_hash(const fused_step& step) {
   std::uint64_t h = mixed_in(hash_of(*step.op), step.columns);
-  for (int k = 0; k < 4; ++k) h = mixed_in(h, step.attribute[k]);
+  for (const std::int64_t a : step.attribute) h = mixed_in(h, a);
   for (int k = 0; k < step.operand_count; ++k) h = mixed_in(h, step.wide[k] ? 1 : 0);
   return h;
 }

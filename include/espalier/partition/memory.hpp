@@ -439,8 +439,8 @@ constexpr std::int64_t place_buffers(const buffer* buffers, const int* order, in
   std::int64_t size = 0;
   for (int n = 0; n < stop; ++n) {
     const buffer& b = buffers[order[n]];
-    std::int64_t& at = offset[order[n]];
-    if (n >= start) at = occupied.tightest(b.first, b.last, b.bytes);
+    if (n >= start) offset[order[n]] = occupied.tightest(b.first, b.last, b.bytes);
+    const std::int64_t at = offset[order[n]];
     occupied.occupy(b.first, b.last, at, at + b.bytes);
     size = at + b.bytes > size ? at + b.bytes : size;
   }

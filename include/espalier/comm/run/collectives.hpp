@@ -53,11 +53,11 @@ struct collectives_options {
 /// unusable. std::invalid_argument before any communication where a call contradicts itself.
 class collectives {
  public:
-  collectives(MPI_Comm communicator, const topology& machine, collectives_options options = {})
-      : collectives(communicator, network_of(machine), std::move(options)) {}
+  collectives(MPI_Comm communicator, const topology& machine, const collectives_options& options = {})
+      : collectives(communicator, network_of(machine), options) {}
 
-  collectives(MPI_Comm communicator, network net, collectives_options options = {})
-      : net_(std::move(net)), options_(std::move(options)) {
+  collectives(MPI_Comm communicator, network net, const collectives_options& options = {})
+      : net_(std::move(net)), options_(options) {
     MPI_Comm_size(communicator, &size_);
     if (net_.ranks != size_) {
       throw std::invalid_argument("the topology has " + std::to_string(net_.ranks) +

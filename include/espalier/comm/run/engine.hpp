@@ -16,8 +16,8 @@ namespace espalier::comm {
 class network_engine : public all_reduce_engine {
  public:
   /// @pre the network's ranks are the communicator's
-  network_engine(const boost::mpi::communicator& everyone, network net, collectives_options options = {})
-      : everyone_(everyone), net_(std::move(net)), options_(std::move(options)) {
+  network_engine(const boost::mpi::communicator& everyone, network net, const collectives_options& options = {})
+      : everyone_(everyone), net_(std::move(net)), options_(options) {
     if (net_.ranks != everyone_.size()) {
       throw std::invalid_argument("the topology has " + std::to_string(net_.ranks) + " ranks, but " +
                                   std::to_string(everyone_.size()) + " were started");

@@ -45,7 +45,7 @@ struct tuning_limits {
 class tuner {
  public:
   tuner() = default;
-  explicit tuner(std::vector<choice> candidates, const tuning_limits& limits = {}) : limits_(limits) {
+  explicit tuner(const std::vector<choice>& candidates, const tuning_limits& limits = {}) : limits_(limits) {
     for (const choice& c : candidates) tries_.push_back({c, -1, 0});
     if (tries_.size() <= 1) stage_ = stage::settled;
   }
