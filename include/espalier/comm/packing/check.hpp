@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -151,9 +152,13 @@ struct proof {
   if (cheapest <= 0 || prices.size() != net.resources.size()) return {};
   if (has_equal_roots(kind)) paid *= net.ranks;
   if (const auto exact = try_fraction(paid, cheapest)) return {true, *exact};
-  // Beyond 64 bits: the next larger fraction with a denominator of 2^20.
-  const wide up = (paid * (wide{1} << 20) + cheapest - 1) / cheapest;
-  return {true, make_fraction(up, wide{1} << 20)};
+  // Beyond 64 bits: the next larger fraction with a denominator of 2^20, or whole number. Prices from a search that was
+  // stopped early may prove next to nothing: then the largest number there is, which no rate exceeds.
+  for (const wide denominator : {wide{1} << 20, wide{1}}) {
+    if (const auto near = try_fraction((paid * denominator + cheapest - 1) / cheapest, denominator))
+      return {true, *near};
+  }
+  return {true, {std::numeric_limits<std::int64_t>::max(), 1}};
 }
 
 }  // namespace espalier::comm::detail
