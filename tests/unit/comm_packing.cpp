@@ -3,6 +3,7 @@
 // timeout: 300
 #include <espalier/comm/packing/pack.hpp>
 
+#include <espalier/comm/topology/json.hpp>
 #include <espalier/comm/topology/paths.hpp>
 
 #include "comm_topology_data.hpp"
@@ -14,11 +15,15 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 #include <random>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <unistd.h>
 
 namespace {
 
@@ -483,4 +488,18 @@ TEST_CASE("the checker sees what is wrong with a packing") {
   gathered.trees.back().weight = gathered.trees.back().weight + fraction{1, 70};
   gathered.rate = gathered.rate + fraction{1, 70};
   says(gathered, "expected an equal share");
+}
+
+TEST_CASE("trees for a machine that is declared in a file") {  // docs/topology.md quotes it
+  const std::string file = std::filesystem::temp_directory_path() / ("espalier_" + std::to_string(getpid()) + ".json");
+  std::ofstream(file) << R"({"adjacency": [[0, 2, 1], [2, 0, 1], [1, 1, 0]]})";
+  namespace comm = espalier::comm;
+  const comm::topology machine = comm::load_topology(file);
+  const comm::network net = comm::network_of(machine);  // ranks, paths between them, what paths share
+  const comm::packing trees = comm::pack(net, comm::collective::all_reduce);
+  const comm::packing_report report = comm::check(trees, net);  // trusts nothing that the packing says
+  std::filesystem::remove(file);
+  CHECK(report.mistakes.empty());
+  CHECK(trees.rate == trees.bound);
+  CHECK(trees.rate == fraction(2));  // Nash-Williams: the four units of links in both directions, over two edges a tree
 }

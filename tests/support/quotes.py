@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 The Espalier authors
+# SPDX-License-Identifier: BSL-1.0
+"""Fills README.md and docs/ with what the sources, programs and compilers say: `quotes.py` writes it, `quotes.py
+--check` fails if it would change (beyond places in our headers) and returns 77 where a compiler is missing.
+
+A comment in a document owns the blocks that follow it:
+
+    <!-- source: FILE [from TEXT] [to TEXT] -->   the file without licence and first comment, or the lines from the
+                                                  first with TEXT to the next with TEXT
+    <!-- output: FILE -->                         what a program prints: FILE is compared with it by the test example/...
+    <!-- message: FILE [CASE_name] -->            a file that does not compile, and what compilers say of it; of a
+                                                  compile-fail case (with CASE_name) the two lines that matter
+    <!-- mistake: FILE: OLD => NEW -->            what g++ says of FILE when OLD is written NEW
+
+Every block of C++ has such an owner: no code in a document is untried. Paths are cut to what follows `include/`, lists
+of include files are left out.
+"""
+import argparse
+import difflib
+import glob
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+
+ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+DOCUMENTS = [os.path.join(ROOT, "README.md"), *sorted(glob.glob(os.path.join(ROOT, "docs", "*.md")))]
+COMPILERS = [("g++ 12", "g++-12"), ("clang 19", "clang++-19")]
+OWNED = re.compile(r"(<!-- (source|output|message|mistake): (.*?) -->\n)(?:\n?```(?:cpp|text)\n.*?\n```\n)*", re.DOTALL)
+UNOWNED = re.compile(r"(?<! -->\n)^```cpp\n(.*)$", re.MULTILINE)
+INCLUDED = re.compile(r"^(?:In file included from |\s+from )")
+
+
+def read(name):
+    with open(os.path.join(ROOT, name)) as file:
+        return file.read()
+
+
+def source(rest):
+    name, first, last = re.fullmatch(r"(\S+)(?: from (.*?))?(?: to (.*))?", rest).groups()
+    lines = read(name).rstrip().split("\n")
+    if first is None and last is None:
+        body = [n for n, line in enumerate(lines) if line and not line.startswith(("//", "#pragma once"))]
+        lines = lines[body[0]:]
+    else:
+        begin = next((n for n, line in enumerate(lines) if first in line), None) if first else 0
+        end = None if begin is None else next((n for n in range(begin, len(lines)) if last in lines[n]), None)
+        if begin is None or end is None:
+            sys.exit(f"{name}: there are no lines from \"{first}\" to \"{last}\"")
+        lines = lines[begin:end + 1]
+    return "```cpp\n" + textwrap.dedent("\n".join(lines)) + "\n```\n"
+
+
+def diagnostics(compiler, path, case=None):
+    command = [compiler, "-std=c++20", "-fsyntax-only", "-fno-color-diagnostics" if "clang" in compiler else
+               "-fdiagnostics-color=never", f"-I{ROOT}/include", *([f"-D{case}"] if case else []), os.path.basename(path)]
+    run = subprocess.run(command, capture_output=True, text=True, cwd=os.path.dirname(path), check=False,
+                         env={**os.environ, "LC_ALL": "C"})
+    if run.returncode == 0:
+        sys.exit(f"{path} {case or ''}: must not compile, and does with {compiler}")
+    lines = [line.replace(f"{ROOT}/include/", "") for line in run.stderr.splitlines() if not INCLUDED.match(line)]
+    return [line for line in lines if not re.match(r"^\d+ errors? generated", line)]
+
+
+def matters(lines):
+    """The sentence, and what it is about; without the place in our header, which changes."""
+    kept = [line for line in lines if " error: " in line or "::raise<" in line and "In instantiation" in line
+            or "::raise<" in line and "in instantiation" in line]
+    return [re.sub(r"^\S+: ", "", line) for line in kept[:2]]
+
+
+def message(rest):
+    name, case = (rest.split() + [None])[:2]
+    path = os.path.join(ROOT, name)
+    text = "" if case else source(name)
+    parts = []
+    for title, compiler in COMPILERS:
+        lines = diagnostics(compiler, path, case)
+        parts.append("\n".join([f"{title}:", *(matters(lines) if case else lines)]))
+    return text + "```text\n" + "\n\n".join(parts) + "\n```\n"
+
+
+def mistake(rest):
+    name, old, new = re.fullmatch(r"(\S+): (.*) => (.*)", rest).groups()
+    text = read(name)
+    if text.count(old) != 1:
+        sys.exit(f"{name}: \"{old}\" stands there {text.count(old)} times")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, os.path.basename(name))
+        with open(path, "w") as file:
+            file.write(text.replace(old, new))
+        lines = diagnostics(COMPILERS[0][1], path)
+    if sum(" error: " in line for line in lines) != 1:
+        sys.exit("\n".join([f"{name} with {new}: expected one error", *lines]))
+    # Without the quoted code and the note, which say the same again.
+    kept = [re.sub(r"^espalier/\S+\.hpp:[\d:]+ ", "", line) for line in lines if not re.match(r"^ *\d* \||.* note: ", line)]
+    wrapped = [piece for line in kept for piece in textwrap.wrap(line.strip(), 116, subsequent_indent="    ",
+                                                                 break_long_words=False, break_on_hyphens=False)]
+    return "```text\n" + "\n".join(wrapped) + "\n```\n"
+
+
+def block(match):
+    marker, kind, rest = match.groups()
+    if kind == "output":
+        return marker + "```text\n" + read(rest).rstrip() + "\n```\n"
+    return marker + {"source": source, "message": message, "mistake": mistake}[kind](rest)
+
+
+def without_places(text):
+    """Where in our headers something stands changes with every edit, and is no reason to write the document again."""
+    text = re.sub(r"(espalier/\S+\.hpp):\d+:\d+", r"\1", text)
+    return re.sub(r"^ *\d+ \|", " |", text, flags=re.MULTILINE)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    absent = [compiler for _, compiler in COMPILERS if shutil.which(compiler) is None]
+    if absent:
+        print(f"quotes: {', '.join(absent)} is not installed, so nothing was compared")
+        return 77
+    wrong = False
+    for document in DOCUMENTS:
+        with open(document) as file:
+            before = file.read()
+        for line in UNOWNED.findall(before):
+            print(f"{document}: a block of C++ that nothing tries: {line}")
+            wrong = True
+        after = OWNED.sub(block, before)
+        if options.check:
+            before, after = without_places(before), without_places(after)
+            sys.stdout.writelines(difflib.unified_diff(before.splitlines(True), after.splitlines(True), document, "now"))
+            wrong = wrong or before != after
+        else:
+            with open(document, "w") as file:
+                file.write(after)
+    return wrong
+
+
+if __name__ == "__main__":
+    sys.exit(main())
