@@ -6,6 +6,7 @@
 
 #include <mpi.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <vector>
@@ -49,6 +50,8 @@ class checks {
     data_movement();
     blocks();
     matrices();
+    layouts();
+    pairs();
   }
 
  private:
@@ -148,6 +151,84 @@ class checks {
     expect(to == expected, "Allreduce of matrices");
     MPI_Op_free(&product);
     MPI_Type_free(&pair);
+  }
+
+  /// Elements with gaps at the root alone, and displacements that differ between ranks: the bytes are the same.
+  void layouts() {
+    MPI_Datatype spaced{};
+    MPI_Type_vector(1, 1, 2, MPI_DOUBLE, &spaced);
+    MPI_Datatype every_other{};
+    MPI_Type_create_resized(spaced, 0, 2 * sizeof(double), &every_other);
+    MPI_Type_commit(&every_other);
+    const auto spread = [](const std::vector<double>& dense) {
+      std::vector<double> wide(2 * dense.size(), -1);
+      for (std::size_t i = 0; i < dense.size(); ++i) wide[2 * i] = dense[i];
+      return wide;
+    };
+    const bool at_root = rank_ == root_;
+    std::vector<double> data = at_root ? spread(mine_) : mine_;
+    MPI_Bcast(data.data(), count_, at_root ? every_other : MPI_DOUBLE, root_, comm_);
+    std::vector<double> sent(mine_.size());
+    for (int i = 0; i < count_; ++i) sent[static_cast<std::size_t>(i)] = value(root_, i);
+    expect(data == (at_root ? spread(sent) : sent), "Bcast of elements with gaps");
+
+    std::vector<double> wide = spread(std::vector<double>(all_.size(), 0));
+    MPI_Gather(mine_.data(), count_, MPI_DOUBLE, wide.data(), count_, every_other, root_, comm_);
+    if (at_root) expect(wide == spread(all_), "Gather into elements with gaps");
+    std::vector<double> part(mine_.size());
+    const std::vector<double> source = spread(all_);
+    MPI_Scatter(source.data(), count_, every_other, part.data(), count_, MPI_DOUBLE, root_, comm_);
+    expect(part == mine_, "Scatter from elements with gaps");
+    if (at_root) {
+      wide = spread(all_);
+      MPI_Gather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, wide.data(), count_, every_other, root_, comm_);
+      expect(wide == spread(all_), "Gather in place");
+      MPI_Scatter(source.data(), count_, every_other, MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, root_, comm_);
+    } else {
+      MPI_Gather(mine_.data(), count_, MPI_DOUBLE, nullptr, 0, MPI_DATATYPE_NULL, root_, comm_);
+      MPI_Scatter(nullptr, 0, MPI_DATATYPE_NULL, part.data(), count_, MPI_DOUBLE, root_, comm_);
+      expect(part == mine_, "Scatter in place at the root");
+    }
+
+    // Every rank puts the blocks in an order of its own, with one element between them.
+    const std::vector<int> counts(static_cast<std::size_t>(size_), count_);
+    std::vector<int> offsets;
+    std::vector<double> expected(static_cast<std::size_t>(size_ * (count_ + 1)), -1);
+    for (int k = 0; k < size_; ++k) {
+      offsets.push_back((k + rank_) % size_ * (count_ + 1));
+      for (int i = 0; i < count_; ++i) expected[static_cast<std::size_t>(offsets.back() + i)] = value(k, i);
+    }
+    std::vector<double> joined(expected.size(), -1);
+    MPI_Allgatherv(mine_.data(), count_, MPI_DOUBLE, joined.data(), counts.data(), offsets.data(), MPI_DOUBLE, comm_);
+    expect(joined == expected, "Allgatherv in another order");
+    MPI_Type_free(&every_other);
+    MPI_Type_free(&spaced);
+  }
+
+  /// MPI's pairs have gaps; and a reduction in place leaves what is behind the own block.
+  void pairs() {
+    struct pair {
+      double first;
+      int second;
+    };
+    std::vector<pair> from(mine_.size());
+    for (std::size_t i = 0; i < from.size(); ++i) from[i] = {mine_[i] * (rank_ % 2 == 0 ? 1 : -1), rank_};
+    std::vector<pair> to(from.size());
+    MPI_Allreduce(from.data(), to.data(), count_, MPI_DOUBLE_INT, MPI_MAXLOC, comm_);
+    bool right = true;
+    const int best = (size_ - 1) / 2 * 2;
+    for (int i = 0; i < count_; ++i) {
+      const pair& found = to[static_cast<std::size_t>(i)];
+      // Where the best value is 0, an odd rank's -0 may stand for it.
+      right = right && found.first == value(best, i) && (found.first == 0 || found.second == best);
+    }
+    expect(right, "Allreduce of the largest and its place");
+
+    std::vector<double> buffer(all_.size(), rank_);
+    MPI_Reduce_scatter_block(MPI_IN_PLACE, buffer.data(), count_, MPI_DOUBLE, MPI_SUM, comm_);
+    std::vector<double> expected(all_.size(), rank_);
+    std::fill_n(expected.begin(), count_, size_ * (size_ - 1) / 2.0);
+    expect(buffer == expected, "Reduce_scatter_block in place");
   }
 
   MPI_Comm comm_;

@@ -6,20 +6,25 @@
 //     mpirun -n 4 -x LD_PRELOAD=libespalier_pmpi.so program
 //
 // Served: Bcast, Reduce, Allreduce, Allgather(v), Reduce_scatter(_block), Gather, Scatter, Alltoall on
-// intracommunicators, for types without gaps. Everything else goes on to the library. ESPALIER_METHOD: auto (default),
+// intracommunicators of two ranks and more. Goes on to the library: everything else, and reductions of the user's types
+// with gaps. Whether a call is served depends only on what is the same on all ranks: type maps, displacements and the
+// place of the root's data may differ. ESPALIER_METHOD: auto (default),
 // trees, low_latency. ESPALIER_TOPOLOGY: a file for MPI_COMM_WORLD's ranks, or `probe`; without it all links count as
 // equal. ESPALIER_SHIM_REPORT=1: rank 0 says at the end how many calls were served and how many went on.
 
 #include <espalier/comm.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <numeric>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace {
@@ -136,19 +141,40 @@ bool is_dense(MPI_Datatype type) {
   return size > 0 && lower == 0 && true_lower == 0 && extent == size && true_extent == size;
 }
 
+std::int64_t bytes_in(MPI_Datatype type) {
+  int size = 0;
+  if (type != MPI_DATATYPE_NULL) PMPI_Type_size(type, &size);
+  return size;
+}
+std::int64_t extent_of(MPI_Datatype type) {
+  MPI_Aint lower = 0;
+  MPI_Aint extent = 0;
+  PMPI_Type_get_extent(type, &lower, &extent);
+  return extent;
+}
+
+/// A type that reductions are served for: without gaps, or one of MPI's pairs, whose gaps hold nothing.
+bool is_reducible(MPI_Datatype type) {
+  if (type == MPI_DATATYPE_NULL) return false;
+  int integers = 0;
+  int addresses = 0;
+  int types = 0;
+  int combiner = 0;
+  PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner);
+  return is_dense(type) || (combiner == MPI_COMBINER_NAMED && bytes_in(type) > 0);
+}
+
 /// Runs a call on ours; false where the library has to.
-bool serve(MPI_Comm communicator, const collective_call& call, const void* input, void* output, MPI_Datatype type,
-           MPI_Op operation) {
+bool serve(MPI_Comm communicator, const collective_call& call, const void* input, void* output, const element& what) {
   if (nested > 0) return false;
   const inside here;
   try {
-    collectives* const ours = is_dense(type) ? of(communicator) : nullptr;
+    collectives* const ours = of(communicator);
     if (ours == nullptr || call.ranks != ours->size()) {
       ++passed_on;
       return false;
     }
-    const mpi_element what(type, operation);
-    ours->run(call, input, output, what.get());
+    ours->run(call, input, output, what);
     ++served;
     return true;
   } catch (const std::exception& error) {
@@ -157,6 +183,38 @@ bool serve(MPI_Comm communicator, const collective_call& call, const void* input
   }
   return false;
 }
+
+/// The bytes of `count` elements one behind the other: the caller's own memory where they lie so, else a copy.
+class packed {
+ public:
+  packed(const void* from, std::int64_t count, MPI_Datatype type, MPI_Comm communicator)
+      : packed(count, type, communicator, const_cast<void*>(from)) {  // NOLINT: written by `unpack` only
+    if (bytes_ == 0 || copy_.empty()) return;
+    int at = 0;
+    PMPI_Pack(from, static_cast<int>(count), type, copy_.data(), static_cast<int>(bytes_), &at, communicator);
+  }
+  /// Room for them.
+  packed(std::int64_t count, MPI_Datatype type, MPI_Comm communicator, void* place)
+      : place_(place), count_(count), type_(type), communicator_(communicator), bytes_(count * bytes_in(type)) {
+    if (bytes_ > 0 && !is_dense(type)) copy_.resize(static_cast<std::size_t>(bytes_));
+  }
+
+  [[nodiscard]] void* data() { return copy_.empty() ? place_ : copy_.data(); }
+  /// Writes them to where the caller wants them.
+  void unpack() const {
+    if (copy_.empty()) return;
+    int at = 0;
+    PMPI_Unpack(copy_.data(), static_cast<int>(bytes_), &at, place_, static_cast<int>(count_), type_, communicator_);
+  }
+
+ private:
+  void* place_;
+  std::int64_t count_;
+  MPI_Datatype type_;
+  MPI_Comm communicator_;
+  std::int64_t bytes_;
+  std::vector<char> copy_;
+};
 
 int size_of(MPI_Comm communicator) {
   int size = 0;
@@ -179,14 +237,9 @@ bool is_sane(MPI_Comm communicator, std::int64_t count, int root = 0) {
 
 std::vector<std::int64_t> widened(const int* counts, int n) { return {counts, counts + n}; }
 
-/// Blocks of an all-gather behind each other in their order: the only displacements we serve.
-bool lie_in_order(const int* counts, const int* offsets, int n) {
-  int next = 0;
-  for (int k = 0; k < n; ++k) {
-    if (counts[k] < 0 || (counts[k] > 0 && offsets[k] != next)) return false;
-    next += counts[k];
-  }
-  return true;
+template <class T> T* behind(T* data, std::int64_t bytes) {
+  using byte = std::conditional_t<std::is_const_v<T>, const char, char>;
+  return static_cast<byte*>(data) + bytes;
 }
 
 }  // namespace
@@ -215,105 +268,136 @@ int MPI_Finalize() {
 
 int MPI_Bcast(void* data, int count, MPI_Datatype type, int root, MPI_Comm comm) {
   if (is_sane(comm, count, root)) {
-    collective_call call = uniform_call(operation::broadcast, size_of(comm), count, root);
+    packed bytes = rank_of(comm) == root ? packed(data, count, type, comm) : packed(count, type, comm, data);
+    collective_call call = uniform_call(operation::broadcast, size_of(comm), count * bytes_in(type), root);
     call.in_place = true;
-    if (serve(comm, call, nullptr, data, type, MPI_OP_NULL)) return MPI_SUCCESS;
+    if (serve(comm, call, nullptr, bytes.data(), bytes_of_size(1))) {
+      if (rank_of(comm) != root) bytes.unpack();
+      return MPI_SUCCESS;
+    }
   }
   return PMPI_Bcast(data, count, type, root, comm);
 }
 
 int MPI_Reduce(const void* input, void* output, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm) {
-  if (is_sane(comm, count, root) && op != MPI_OP_NULL) {
-    collective_call call = uniform_call(operation::reduce, size_of(comm), count, root);
-    // Only the root says whether it is in place, so all plan as if it were; others take their input as it is.
+  if (is_sane(comm, count, root) && op != MPI_OP_NULL && is_reducible(type)) {
+    const mpi_element one(type, op);
+    const collective_call call = uniform_call(operation::reduce, size_of(comm), count, root);
     std::vector<char> copy;
     const void* mine = input;
     if (rank_of(comm) == root && input == MPI_IN_PLACE) {
-      int bytes = 0;
-      PMPI_Type_size(type, &bytes);
       const auto* from = static_cast<const char*>(output);
-      copy.assign(from, from + static_cast<std::ptrdiff_t>(count) * bytes);
+      copy.assign(from, from + count * extent_of(type));
       mine = copy.data();
     }
-    if (serve(comm, call, mine, output, type, op)) return MPI_SUCCESS;
+    if (serve(comm, call, mine, output, one.get())) return MPI_SUCCESS;
   }
   return PMPI_Reduce(input, output, count, type, op, root, comm);
 }
 
 int MPI_Allreduce(const void* input, void* output, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-  if (is_sane(comm, count) && op != MPI_OP_NULL) {
+  if (is_sane(comm, count) && op != MPI_OP_NULL && is_reducible(type)) {
+    const mpi_element one(type, op);
     collective_call call = uniform_call(operation::all_reduce, size_of(comm), count);
     call.in_place = input == MPI_IN_PLACE;
-    if (serve(comm, call, call.in_place ? nullptr : input, output, type, op)) return MPI_SUCCESS;
+    if (serve(comm, call, call.in_place ? nullptr : input, output, one.get())) return MPI_SUCCESS;
   }
   return PMPI_Allreduce(input, output, count, type, op, comm);
 }
 
 int MPI_Allgather(const void* input, int count, MPI_Datatype type, void* output, int out_count, MPI_Datatype out_type,
                   MPI_Comm comm) {
-  const bool in_place = input == MPI_IN_PLACE;
-  if (is_sane(comm, out_count) && (in_place || (type == out_type && count == out_count))) {
-    collective_call call = uniform_call(operation::all_gather, size_of(comm), out_count);
+  if (is_sane(comm, out_count)) {
+    const bool in_place = input == MPI_IN_PLACE;
+    const int size = size_of(comm);
+    collective_call call = uniform_call(operation::all_gather, size, out_count * bytes_in(out_type));
     call.in_place = in_place;
-    if (serve(comm, call, in_place ? nullptr : input, output, out_type, MPI_OP_NULL)) return MPI_SUCCESS;
+    packed mine(in_place ? nullptr : input, in_place ? 0 : count, in_place ? out_type : type, comm);
+    const std::int64_t all = std::int64_t{size} * out_count;
+    packed whole = in_place ? packed(output, all, out_type, comm) : packed(all, out_type, comm, output);
+    if (serve(comm, call, in_place ? nullptr : mine.data(), whole.data(), bytes_of_size(1))) {
+      whole.unpack();
+      return MPI_SUCCESS;
+    }
   }
   return PMPI_Allgather(input, count, type, output, out_count, out_type, comm);
 }
 
 int MPI_Allgatherv(const void* input, int count, MPI_Datatype type, void* output, const int* counts, const int* offsets,
                    MPI_Datatype out_type, MPI_Comm comm) {
-  const bool in_place = input == MPI_IN_PLACE;
-  if (is_sane(comm, 0) && lie_in_order(counts, offsets, size_of(comm)) &&
-      (in_place || (type == out_type && count == counts[rank_of(comm)]))) {
-    collective_call call = uniform_call(operation::all_gather, size_of(comm), 0);
-    call.counts = widened(counts, size_of(comm));
-    call.in_place = in_place;
-    if (serve(comm, call, in_place ? nullptr : input, output, out_type, MPI_OP_NULL)) return MPI_SUCCESS;
+  if (is_sane(comm, 0)) {
+    const bool in_place = input == MPI_IN_PLACE;
+    const int size = size_of(comm);
+    const int rank = rank_of(comm);
+    const std::int64_t extent = extent_of(out_type);
+    collective_call call = uniform_call(operation::all_gather, size, 0);
+    call.counts = widened(counts, size);
+    for (std::int64_t& block : call.counts) block *= bytes_in(out_type);
+    const void* const own = in_place ? behind(output, offsets[rank] * extent) : input;
+    packed mine(own, in_place ? counts[rank] : count, in_place ? out_type : type, comm);
+    std::vector<char> whole(static_cast<std::size_t>(std::max<std::int64_t>(1, total_elements(call))));
+    if (serve(comm, call, mine.data(), whole.data(), bytes_of_size(1))) {
+      int at = 0;
+      for (int k = 0; k < size; ++k) {
+        if (call.counts[static_cast<std::size_t>(k)] == 0) continue;
+        PMPI_Unpack(whole.data(), static_cast<int>(whole.size()), &at, behind(output, offsets[k] * extent), counts[k],
+                    out_type, comm);
+      }
+      return MPI_SUCCESS;
+    }
   }
   return PMPI_Allgatherv(input, count, type, output, counts, offsets, out_type, comm);
 }
 
+// In place, programs rely on what lies behind the own block staying as it was: the schedules work on a copy.
 int MPI_Reduce_scatter(const void* input, void* output, const int* counts, MPI_Datatype type, MPI_Op op,
                        MPI_Comm comm) {
-  if (is_sane(comm, 0) && op != MPI_OP_NULL) {
+  if (is_sane(comm, 0) && op != MPI_OP_NULL && is_reducible(type)) {
+    const mpi_element one(type, op);
     collective_call call = uniform_call(operation::reduce_scatter, size_of(comm), 0);
     call.counts = widened(counts, size_of(comm));
-    call.in_place = input == MPI_IN_PLACE;
-    if (serve(comm, call, call.in_place ? nullptr : input, output, type, op)) return MPI_SUCCESS;
+    std::vector<char> copy;
+    if (input == MPI_IN_PLACE) {
+      const auto* from = static_cast<const char*>(output);
+      copy.assign(from, from + total_elements(call) * extent_of(type));
+    }
+    if (serve(comm, call, input == MPI_IN_PLACE ? copy.data() : input, output, one.get())) return MPI_SUCCESS;
   }
   return PMPI_Reduce_scatter(input, output, counts, type, op, comm);
 }
 
 int MPI_Reduce_scatter_block(const void* input, void* output, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-  if (is_sane(comm, count) && op != MPI_OP_NULL) {
-    collective_call call = uniform_call(operation::reduce_scatter, size_of(comm), count);
-    call.in_place = input == MPI_IN_PLACE;
-    if (serve(comm, call, call.in_place ? nullptr : input, output, type, op)) return MPI_SUCCESS;
+  if (is_sane(comm, count) && op != MPI_OP_NULL && is_reducible(type)) {
+    const mpi_element one(type, op);
+    const collective_call call = uniform_call(operation::reduce_scatter, size_of(comm), count);
+    std::vector<char> copy;
+    if (input == MPI_IN_PLACE) {
+      const auto* from = static_cast<const char*>(output);
+      copy.assign(from, from + total_elements(call) * extent_of(type));
+    }
+    if (serve(comm, call, input == MPI_IN_PLACE ? copy.data() : input, output, one.get())) return MPI_SUCCESS;
   }
   return PMPI_Reduce_scatter_block(input, output, count, type, op, comm);
 }
 
-// Of gather and scatter the root alone knows whether types differ, or whether it is in place. Served are calls whose
-// blocks are bytes to the others: all ranks see the same number of bytes.
 int MPI_Gather(const void* input, int count, MPI_Datatype type, void* output, int out_count, MPI_Datatype out_type,
                int root, MPI_Comm comm) {
   const bool at_root = size_of(comm) > 0 && rank_of(comm) == root;
   const bool in_place = at_root && input == MPI_IN_PLACE;
-  const MPI_Datatype moved = in_place ? out_type : type;
-  const int blocks = in_place ? out_count : count;
-  int bytes = 0;
-  if (is_sane(comm, blocks, root) && is_dense(moved) && (!at_root || is_dense(out_type))) {
-    PMPI_Type_size(moved, &bytes);
-    const std::int64_t block = static_cast<std::int64_t>(blocks) * bytes;
+  const int own_count = in_place ? out_count : count;
+  const MPI_Datatype own_type = in_place ? out_type : type;
+  if (is_sane(comm, own_count, root)) {
+    const std::int64_t block = own_count * bytes_in(own_type);
     const collective_call call = uniform_call(operation::gather, size_of(comm), block, root);
-    const char* mine = static_cast<const char*>(input);
-    std::vector<char> copy;
-    if (in_place) {
-      const char* own = static_cast<const char*>(output) + block * root;
-      copy.assign(own, own + block);
-      mine = copy.data();
+    // The root's own block is read while the whole is written.
+    std::vector<char> copy(in_place ? static_cast<std::size_t>(block) : 0);
+    packed mine(in_place ? behind(output, root * own_count * extent_of(out_type)) : input, own_count, own_type, comm);
+    if (in_place && block > 0) std::memcpy(copy.data(), mine.data(), copy.size());
+    packed whole(at_root ? std::int64_t{size_of(comm)} * out_count : 0, at_root ? out_type : MPI_BYTE, comm, output);
+    if (serve(comm, call, in_place ? copy.data() : mine.data(), whole.data(), bytes_of_size(1))) {
+      whole.unpack();
+      return MPI_SUCCESS;
     }
-    if (serve(comm, call, mine, output, MPI_BYTE, MPI_OP_NULL)) return MPI_SUCCESS;
   }
   return PMPI_Gather(input, count, type, output, out_count, out_type, root, comm);
 }
@@ -322,27 +406,36 @@ int MPI_Scatter(const void* input, int count, MPI_Datatype type, void* output, i
                 int root, MPI_Comm comm) {
   const bool at_root = size_of(comm) > 0 && rank_of(comm) == root;
   const bool in_place = at_root && output == MPI_IN_PLACE;
-  const MPI_Datatype moved = in_place ? type : out_type;
-  const int blocks = in_place ? count : out_count;
-  int bytes = 0;
-  if (is_sane(comm, blocks, root) && is_dense(moved) && (!at_root || is_dense(type))) {
-    PMPI_Type_size(moved, &bytes);
-    const std::int64_t block = static_cast<std::int64_t>(blocks) * bytes;
+  const int own_count = in_place ? count : out_count;
+  const MPI_Datatype own_type = in_place ? type : out_type;
+  if (is_sane(comm, own_count, root)) {
+    const std::int64_t block = own_count * bytes_in(own_type);
     const collective_call call = uniform_call(operation::scatter, size_of(comm), block, root);
     std::vector<char> unwanted(in_place ? static_cast<std::size_t>(block) : 0);
-    void* const to = in_place ? unwanted.data() : output;
-    if (serve(comm, call, input, to, MPI_BYTE, MPI_OP_NULL)) return MPI_SUCCESS;
+    packed whole(input, at_root ? std::int64_t{size_of(comm)} * count : 0, at_root ? type : MPI_BYTE, comm);
+    packed mine(in_place ? 0 : own_count, own_type, comm, output);
+    if (serve(comm, call, whole.data(), in_place ? unwanted.data() : mine.data(), bytes_of_size(1))) {
+      mine.unpack();
+      return MPI_SUCCESS;
+    }
   }
   return PMPI_Scatter(input, count, type, output, out_count, out_type, root, comm);
 }
 
 int MPI_Alltoall(const void* input, int count, MPI_Datatype type, void* output, int out_count, MPI_Datatype out_type,
                  MPI_Comm comm) {
-  const bool in_place = input == MPI_IN_PLACE;
-  if (is_sane(comm, out_count) && (in_place || (type == out_type && count == out_count))) {
-    collective_call call = uniform_call(operation::all_to_all, size_of(comm), out_count);
+  if (is_sane(comm, out_count)) {
+    const bool in_place = input == MPI_IN_PLACE;
+    const std::int64_t blocks = size_of(comm);
+    collective_call call = uniform_call(operation::all_to_all, size_of(comm), out_count * bytes_in(out_type));
     call.in_place = in_place;
-    if (serve(comm, call, in_place ? nullptr : input, output, out_type, MPI_OP_NULL)) return MPI_SUCCESS;
+    packed mine(in_place ? nullptr : input, in_place ? 0 : blocks * count, in_place ? out_type : type, comm);
+    packed whole = in_place ? packed(output, blocks * out_count, out_type, comm)
+                            : packed(blocks * out_count, out_type, comm, output);
+    if (serve(comm, call, in_place ? nullptr : mine.data(), whole.data(), bytes_of_size(1))) {
+      whole.unpack();
+      return MPI_SUCCESS;
+    }
   }
   return PMPI_Alltoall(input, count, type, output, out_count, out_type, comm);
 }

@@ -38,16 +38,17 @@ struct element {
   return made;
 }
 
-/// Any type and operation of MPI's, also the user's own. The operation works on buffers of this type's extent.
-/// @pre the type is contiguous: its size is its extent
+/// Any type and operation of MPI's, also the user's own. Elements move with the gaps they have (those of MPI's pairs).
+/// @pre an element lies within its extent, whose lower bound is 0
 class mpi_element {
  public:
   mpi_element(MPI_Datatype type, MPI_Op operation) {
-    int size = 0;
-    MPI_Type_size(type, &size);
+    MPI_Aint lower = 0;
+    MPI_Aint extent = 0;
+    MPI_Type_get_extent(type, &lower, &extent);
     int commutes = 1;
     if (operation != detail::no_operation()) MPI_Op_commutative(operation, &commutes);
-    made_.by = {&combine, this, size};
+    made_.by = {&combine, this, extent};
     made_.type = type;
     made_.operation = operation;
     made_.commutes = commutes != 0;
