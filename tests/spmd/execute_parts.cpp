@@ -60,6 +60,15 @@ struct crossing {
 };
 using crossing_program = ep::program<ep::mesh<>, crossing, ep::f64<8, 8, 8>, ep::f64<8, 8, 8>>;
 
+/// Two products with as many parts each, where every part of the second reads all parts of the first, and nobody else
+/// does: with the first in a buffer for one part, only `hands_over` sees that they must not run part by part.
+struct across {
+  constexpr auto operator()(const auto& a, const auto& b) const {
+    return ep::einsum<"bik,ibj->ikj">(ep::einsum<"bij,bjk->bik">(a, b), b);
+  }
+};
+using across_program = ep::program<ep::mesh<>, across, ep::f64<8, 8, 8>, ep::f64<8, 8, 8>>;
+
 template <class Program> void agrees() {
   ep::world world(Program::mesh::value);
   const testing::comparison seen = testing::run_and_compare<Program>(world, 2);
@@ -95,4 +104,9 @@ TEST_CASE("part by part computes what the interpreter does", "[execute]") {
   agrees<attention_program<on<1, 1>, false>>();
   agrees<attention_program<on<2, 3>, true>>();
   agrees<crossing_program>();
+  agrees<across_program>();
+}
+
+TEST_CASE("a part that needs the others' results waits for all of them", "[execute]") {
+  CHECK(groups_of<across_program>().empty());
 }

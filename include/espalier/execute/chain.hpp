@@ -144,6 +144,34 @@ class chain_runner {
     }
   }
 
+  /// Starts to fetch what the block of rows from `row` on reads or writes: blocks are too short for the hardware to
+  /// find out by itself, unless a row is long.
+  void prefetch_block(const fused_chain& c, const bases* base, std::int64_t row) const {
+    if (c.columns > 4 * block_elements) return;
+    for (int n = 0; n < c.step_count; ++n) {
+      const fused_step& step = t_.steps[c.first_step + n];
+      for (int k = 0; k < step.operand_count; ++k) {
+        if (!is_stream(c, step.operand[k], step.wide[k])) continue;
+        prefetch_rows<0>(c, base[n].operand[k], step.operand[k].rows, row, size_of(step.operand_type[k]));
+      }
+      if (step.accumulates || !is_stream(c, step.result, step.result_wide)) continue;
+      prefetch_rows<1>(c, base[n].result, step.result.rows, row, size_of(step.type));
+    }
+  }
+  /// Whether blocks pass over memory without a gap. Rows that are read again are in the cache already.
+  [[nodiscard]] static bool is_stream(const fused_chain& c, const fused_source& source, bool wide) {
+    return source.kind == source_kind::memory && wide && source.rows.terms > 0 && source.rows.divide[0] == 1 &&
+           source.rows.stride[0] == c.columns;
+  }
+  template <int Write>
+  static void prefetch_rows(const fused_chain& c, const char* base, const row_map& map, std::int64_t row,
+                            std::int64_t size) {
+    constexpr std::int64_t line = 64;
+    const char* const from = base + offset_of(map, row) * size;
+    const std::int64_t bytes = std::min(c.block_rows, c.rows - row) * c.columns * size;
+    for (std::int64_t at = 0; at < bytes; at += line) __builtin_prefetch(from + at, Write, 2);
+  }
+
   void run_blocks(const fused_chain& c, const bases* base, std::int64_t first, std::int64_t last, char* scratch) const {
     for (int n = 0; n < c.step_count; ++n) {
       const fused_step& step = t_.steps[c.first_step + n];
@@ -154,6 +182,7 @@ class chain_runner {
     }
     for (std::int64_t b = first; b < last; ++b) {
       const std::int64_t row = b * c.block_rows;
+      if (b + 1 < last) prefetch_block(c, base, row + c.block_rows);
       kernels::block_call call;
       call.rows = std::min(c.block_rows, c.rows - row);
       call.columns = c.columns;

@@ -125,6 +125,54 @@ void multiply_tile(std::int64_t depth, const tile_factors<T>& of, T alpha, T kee
   }
 }
 
+/// Strips of A lie many rows apart: the next is fetched while one is multiplied, a few lines for each tile. All at once
+/// they would fill the buffers that every load has to pass.
+template <class T> class strip_prefetcher {
+ public:
+  strip_prefetcher() = default;
+  strip_prefetcher(matrix_view<const T> a, std::int64_t rows, std::int64_t depth, std::int64_t tiles) {
+    constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(T));
+    if (a.column_stride == 1) {
+      row_ = a.data;
+      row_step_ = a.row_stride;
+      line_step_ = line;
+      lines_of_row_ = (depth + line - 1) / line;
+      left_ = rows * lines_of_row_;
+    } else {
+      row_ = a.data + rows - 1;
+      line_step_ = a.column_stride;
+      lines_of_row_ = depth;
+      left_ = depth;
+    }
+    share_ = (left_ + tiles - 1) / tiles;
+  }
+
+  /// One tile's share.
+  ESPALIER_ALWAYS_INLINE void next() {
+    std::int64_t count = std::min(share_, left_);
+    left_ -= count;
+    while (count > 0) {
+      const std::int64_t taken = std::min(count, lines_of_row_ - line_);
+      const T* const from = row_ + line_ * line_step_;
+      for (std::int64_t i = 0; i < taken; ++i) __builtin_prefetch(from + i * line_step_, 0, 2);
+      count -= taken;
+      line_ += taken;
+      if (line_ < lines_of_row_) continue;
+      line_ = 0;
+      row_ += row_step_;
+    }
+  }
+
+ private:
+  const T* row_ = nullptr;
+  std::int64_t row_step_ = 0;
+  std::int64_t line_ = 0;
+  std::int64_t line_step_ = 0;
+  std::int64_t lines_of_row_ = 0;
+  std::int64_t left_ = 0;
+  std::int64_t share_ = 0;
+};
+
 /// The product of strips of A with a panel of B, one strip after the other.
 template <class T> class panel_product {
  public:
@@ -138,6 +186,11 @@ template <class T> class panel_product {
       const std::int64_t columns = std::min<std::int64_t>(sizes::columns, width_ - j);
       if (columns < sizes::columns || b_.column_stride != 1) copy_columns(b_.at(0, j), columns, panel_ + j * depth_);
     }
+  }
+
+  /// The strip that `multiply` gets after the next one.
+  void announce(matrix_view<const T> a, std::int64_t rows) {
+    ahead_ = strip_prefetcher<T>(a, rows, depth_, (width_ + sizes::columns - 1) / sizes::columns);
   }
 
   /// `rows` <= sizes::rows of A, from `a` on.
@@ -252,15 +305,18 @@ template <class T> class panel_product {
   void tiles(const T* a, std::int64_t step, std::int64_t next_row, std::int64_t rows, T alpha, T keep, T* c,
              std::int64_t ldc) {
     constexpr int half = sizes::rows > 8 ? 8 : sizes::rows / 2;
+    constexpr int quarter = half > 4 ? 4 : 2;  // enough independent sums to keep the multipliers busy
     if (rows == sizes::rows) {
       row_of_tiles<sizes::rows, Layout>(a, step, alpha, keep, c, ldc);
       complete_ = true;
       return;
     }
     while (rows > 0) {
-      const int taken = rows >= half ? half : rows >= 2 ? 2 : 1;
+      const int taken = rows >= half ? half : rows >= quarter ? quarter : rows >= 2 ? 2 : 1;
       if (taken == half) {
         row_of_tiles<half, Layout>(a, step, alpha, keep, c, ldc);
+      } else if (taken == quarter) {
+        row_of_tiles<quarter, Layout>(a, step, alpha, keep, c, ldc);
       } else if (taken == 2) {
         row_of_tiles<2, Layout>(a, step, alpha, keep, c, ldc);
       } else {
@@ -274,13 +330,14 @@ template <class T> class panel_product {
   }
 
   template <int Rows, strip_layout Layout>
-  void row_of_tiles(const T* a, std::int64_t step, T alpha, T keep, T* c, std::int64_t ldc) const {
+  void row_of_tiles(const T* a, std::int64_t step, T alpha, T keep, T* c, std::int64_t ldc) {
     const bool packs = copies_along();
     const std::int64_t depth = last_ - first_;
     a += first_ * (Layout == strip_layout::columns ? step : 1);
     std::int64_t j = 0;
     for (; j + sizes::columns <= width_; j += sizes::columns) {
       T* const panel = panel_ + j * depth_;
+      ahead_.next();
       if (packs) {
         multiply_tile<T, Rows, Layout, true>(depth, {a, step, b_.data + j, b_.row_stride, panel}, alpha, keep, c + j,
                                              ldc);
@@ -329,20 +386,9 @@ template <class T> class panel_product {
   T* strip_;
   std::int64_t first_ = 0;  // what the current strip multiplies: columns [first, last) of A
   std::int64_t last_ = 0;
+  strip_prefetcher<T> ahead_;
   bool complete_ = false;  // whether all of B's panel has been copied
 };
-
-/// Strips of A lie many rows apart: the next is fetched while one is multiplied.
-template <class T> void prefetch_strip(matrix_view<const T> a, std::int64_t rows, std::int64_t depth) {
-  constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(T));
-  if (a.column_stride == 1) {
-    for (std::int64_t i = 0; i < rows; ++i) {
-      for (std::int64_t p = 0; p < depth; p += line) __builtin_prefetch(a.data + i * a.row_stride + p, 0, 2);
-    }
-  } else {
-    for (std::int64_t p = 0; p < depth; ++p) __builtin_prefetch(a.data + p * a.column_stride + rows - 1, 0, 2);
-  }
-}
 
 /// C = alpha A B + beta C on one thread; A is m x k, B is k x n, C is m x n with unit column stride; any strides for A
 /// and B. With beta = 0, C is written without being read. Each element's sum has the same order whatever m and n are.
@@ -360,7 +406,7 @@ void blocked_gemm(std::int64_t m, std::int64_t n, std::int64_t k, T alpha, matri
       for (std::int64_t i = 0; i < m; i += sizes::rows) {
         const std::int64_t rows = std::min<std::int64_t>(sizes::rows, m - i);
         const std::int64_t next = std::min<std::int64_t>(sizes::rows, m - i - rows);
-        if (next > 0) prefetch_strip(a.at(i + rows, p), next, depth);
+        if (next > 0) product.announce(a.at(i + rows, p), next);
         product.multiply(a.at(i, p), rows, alpha, p == 0 ? beta : T(1), c + i * ldc + j, ldc);
       }
     }

@@ -38,7 +38,8 @@ template <> struct float_format<float> {
   static constexpr float to_integer = 0x1.8p23F;  // adding it rounds to an integer held in the low mantissa bits
   static constexpr float exp_lowest = -104.0F;    // below 150 * ln 2 everything rounds to 0
   static constexpr float exp_highest = 89.0F;
-  static constexpr float tanh_highest = 10.0F;  // beyond 9.02, tanh rounds to 1
+  static constexpr float scale_lowest = -88.0F;  // from here on the bits of 2^n are those of a normal number or of 0
+  static constexpr float tanh_highest = 10.0F;   // beyond 9.02, tanh rounds to 1
   static constexpr float log2_e = 1.44269504F;
   static constexpr float ln2_high = 0.693359375F;  // 9 bits: times an exponent it is exact
   static constexpr float ln2_low = -2.12194440e-4F;
@@ -61,6 +62,7 @@ template <> struct float_format<double> {
   static constexpr double to_integer = 0x1.8p52;
   static constexpr double exp_lowest = -746.0;
   static constexpr double exp_highest = 710.0;
+  static constexpr double scale_lowest = -709.0;
   static constexpr double tanh_highest = 20.0;
   static constexpr double log2_e = 1.4426950408889634074;
   static constexpr double ln2_high = 6.93147180369123816490e-01;  // 33 bits
@@ -176,10 +178,14 @@ namespace espalier::kernels {
 /// e^x. Error <= 1.1 ulp (float), 1.1 ulp (double), subnormal results included; exp(-inf) = 0, overflow gives +inf.
 template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr T exp(T x) {
   using format = detail::float_format<T>;
+  using bits = typename format::bits;
+  const bool vanishes = x < format::exp_lowest;
   x = detail::at_least(x, format::exp_lowest);
   x = detail::at_most(x, format::exp_highest);
   const auto [r, scale] = detail::reduce_by_ln2(x);
-  const T mantissa = detail::mul_add(r * r, detail::exp_tail(r), r) + T(1);
+  const T nonzero = detail::mul_add(r * r, detail::exp_tail(r), r) + T(1);
+  // Masked scores come here in great numbers, and a product that underflows takes as long as twenty others.
+  const T mantissa = detail::from_bits<T>(detail::blend(vanishes, bits{0}, detail::to_bits(nonzero)));
   // 2^n in two factors: n spans more than the exponent field, and the last product alone rounds (or overflows).
   const auto half = static_cast<detail::float_bits<T>>((scale >> 1U) << format::mantissa_bits);
   const auto rest = static_cast<detail::float_bits<T>>((scale << format::mantissa_bits) - half);
@@ -231,13 +237,34 @@ template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr T tanh(T x) {
   return detail::from_bits<T>(static_cast<bits>((detail::to_bits(result) & ~format::sign) | sign));
 }
 
+}  // namespace espalier::kernels
+
+namespace espalier::detail {
+/// 1 + e^x, within 1.1 ulp; infinite from where 1 / (1 + e^x) is no normal number any more. A single power of two
+/// scales the result: what is too small for it is nothing beside 1, and what is too large becomes infinite.
+template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr T one_plus_exp(T x) {
+  using format = float_format<T>;
+  x = at_least(x, format::scale_lowest);
+  x = at_most(x, format::exp_highest);
+  const auto [r, scale_bits] = reduce_by_ln2(x);
+  const T scale = from_bits<T>(
+      static_cast<float_bits<T>>((scale_bits - format::bias) << static_cast<unsigned>(format::mantissa_bits)));
+  const T mantissa = mul_add(r * r, exp_tail(r), r) + T(1);
+  return mul_add(mantissa, scale, T(1));
+}
+}  // namespace espalier::detail
+
+namespace espalier::kernels {
+
 /// 1 / (1 + e^-x). Error <= 3 ulp where the result is a normal number; below that it is flushed to 0.
-template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr T sigmoid(T x) { return T(1) / (T(1) + exp(-x)); }
+template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr T sigmoid(T x) {
+  return T(1) / detail::one_plus_exp(-x);
+}
 
 /// x * sigmoid(x); silu(-inf) = -0 (its limit, where the plain product would be NaN).
 template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr T silu(T x) {
   const T bounded = detail::at_least(x, T(-1000));
-  return bounded / (T(1) + exp(-bounded));
+  return bounded / detail::one_plus_exp(-bounded);
 }
 
 /// d silu / dx = s (1 + x (1 - s)) with s = sigmoid(x).
@@ -265,7 +292,7 @@ namespace espalier::kernels {
 /// Computed as x sigmoid(2u): the same function, without the cancellation of 1 + tanh for negative x. gelu(-inf) = -0.
 template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr T gelu(T x) {
   const T bounded = detail::at_least(x, T(-64));
-  return bounded / (T(1) + exp(-detail::gelu_argument(bounded)));
+  return bounded / detail::one_plus_exp(-detail::gelu_argument(bounded));
 }
 
 /// d gelu / dx = s + x s (1 - s) d(2u)/dx with s = sigmoid(2u).

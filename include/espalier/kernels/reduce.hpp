@@ -46,13 +46,15 @@ template <reduction Kind, class Scalar, class V> [[nodiscard]] ESPALIER_ALWAYS_I
     if constexpr (std::is_integral_v<Scalar>) {
       return a > b ? a : b;
     } else {
-      return ((a > b) | (a != a)) ? a : b;
+      const V greater = a > b ? a : b;  // one instruction, which takes b where either is a NaN
+      return a != a ? a : greater;
     }
   } else {
     if constexpr (std::is_integral_v<Scalar>) {
       return a < b ? a : b;
     } else {
-      return ((a < b) | (a != a)) ? a : b;
+      const V less = a < b ? a : b;
+      return a != a ? a : less;
     }
   }
 }
