@@ -7,7 +7,7 @@ include_core     seconds to include core.hpp, less those for an empty file (-fsy
 gpt              seconds for the GPT step, -O2 on a 2 x 2 mesh with 4 layers; -fsyntax-only with 48, on 16 x 16 and 64 x 32
 gpt_memory       MB that g++ needs for the same, -O2
 instantiations   template instantiations of the GPT step on each mesh and with 48 layers; peer: 2 x 2, 4 layers (clang's -ftime-trace)
-constexpr_steps  the longest constant evaluation of the GPT step: the smallest -fconstexpr-steps that compiles; peer as above
+constexpr_steps  the longest constant evaluation of the GPT step: the smallest -fconstexpr-steps that compiles, exactly; peer as above
 long_programs    seconds for 500 instructions with default limits and half of clang's, for 5,000 with espalier::large_programs
 """
 import json
@@ -118,32 +118,38 @@ def instantiations(folder):
         report(f"compile_instantiations/{name_of(*variant)}", first, "count", "2x2, 4 layers")
 
 
-def compiles(compiler, steps, mesh, layers):
+def compiles(compiler, steps, variant):
     try:
-        compile_once(compiler, SOURCES / "gpt_step.cpp", "-fsyntax-only", f"-fconstexpr-steps={steps}", *defines(mesh, layers))
+        compile_once(compiler, SOURCES / "gpt_step.cpp", "-fsyntax-only", f"-fconstexpr-steps={steps}", *defines(*variant))
         return True
     except Failed:
         return False
 
 
-def constexpr_steps(_folder):
-    """Bisection on 2 x 2 to 1/64; the others must compile with as much and must not with what was too little there."""
-    compiler = next((c for c in reversed(COMPILERS) if c.startswith("clang")), None)
-    if compiler is None:
-        raise Failed("counting steps needs clang")
+def fewest_steps(compiler, variant, likely=None):
+    """The smallest limit that compiles, exactly: `likely` if that is it, otherwise by bisection."""
+    if likely is not None and compiles(compiler, likely, variant) and not compiles(compiler, likely - 1, variant):
+        return likely
     low, high = 0, CLANG_DEFAULT_STEPS
-    if not compiles(compiler, high, MESHES[0], 4):
-        raise Failed(f"the GPT step needs more than {compiler}'s default limit of steps")
-    while high - low > max(high // 64, 1):
+    if not compiles(compiler, high, variant):
+        raise Failed(f"the GPT step ({name_of(*variant)}) needs more than {compiler}'s default limit of steps")
+    while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if compiles(compiler, middle, MESHES[0], 4) else (middle, high)
-    say(f"the longest constant evaluation takes {low} to {high} of {compiler}'s steps")
-    for mesh, layers in variants():
-        steps = high
-        if (mesh, layers) != (MESHES[0], 4):
-            steps = high if compiles(compiler, high, mesh, layers) and not compiles(compiler, low, mesh, layers) else -1
-        report(f"compile_constexpr_steps/{name_of(mesh, layers)}", steps, "count")
-        report(f"compile_constexpr_steps/{name_of(mesh, layers)}", high, "count", "2x2, 4 layers")
+        low, high = (low, middle) if compiles(compiler, middle, variant) else (middle, high)
+    return high
+
+
+def constexpr_steps(_folder):
+    compilers = [c for c in COMPILERS if c.startswith("clang")]
+    if not compilers:
+        raise Failed("counting steps needs clang")
+    for compiler in compilers:
+        first = None
+        for variant in variants():
+            steps = fewest_steps(compiler, variant, first)
+            first = first or steps
+            report(f"compile_constexpr_steps/{name_of(*variant)}/{compiler}", steps, "count")
+            report(f"compile_constexpr_steps/{name_of(*variant)}/{compiler}", first, "count", "2x2, 4 layers")
 
 
 def long_programs(folder):

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/ops/ops.hpp>
 #include <espalier/partition/schedule.hpp>
 
 namespace espalier {

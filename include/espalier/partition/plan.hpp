@@ -4,7 +4,8 @@
 
 #include <espalier/partition/collectives.hpp>
 #include <espalier/partition/memory.hpp>
-#include <espalier/partition/schedule.hpp>
+#include <espalier/partition/parts.hpp>
+#include <espalier/partition/scheduler.hpp>
 
 namespace espalier {
 
@@ -72,7 +73,25 @@ template <int Buffers> struct arena_table {
 /// The plan of a frozen graph, made in steps that each stay within a compiler's limits.
 template <const auto& Program> struct planned {
   static constexpr int size = Program.size;
-  static constexpr fixed_schedule<size> scheduled = freeze_schedule<size>(make_schedule(Program));
+
+  /// The schedule is made part by part; which values have to be in memory is known when it is complete.
+  using cut = parts<size, 512>;
+  template <int Part> static constexpr scheduler started() {
+    if constexpr (Part == 0) {
+      return scheduler(Program);
+    } else {
+      return scheduler(Program, placed<Part - 1>::value);
+    }
+  }
+  template <int Part> static constexpr schedule_progress<size> run_part() {
+    scheduler work = started<Part>();
+    work.run(cut::first(Part), cut::last(Part));
+    return work.template save<size>();
+  }
+  template <int Part> struct placed { static constexpr schedule_progress<size> value = run_part<Part>(); };
+  static constexpr fixed_schedule<size> scheduled =
+      freeze_schedule<size>(scheduler(Program, placed<cut::count - 1>::value).finish());
+
   static constexpr fixed_outline<size> outline = freeze_outline<size>(outline_memory(Program, scheduled));
   static constexpr int unit_count = scheduled.unit_count;
   static constexpr int ordered_count = scheduled.ordered_count;

@@ -4,6 +4,7 @@
 
 #include <espalier/partition/merge_collectives.hpp>
 #include <espalier/partition/partition.hpp>
+#include <espalier/partition/parts.hpp>
 #include <espalier/program/common_subexpressions.hpp>
 #include <espalier/program/complete.hpp>
 #include <espalier/program/normalise.hpp>
@@ -80,16 +81,8 @@ template <class Mesh, class Function, class... Arguments> struct traced_graph {
 template <class Before> struct normalised_graph {
   static constexpr graph make() { return normalise(frozen<Before>::value); }
 };
-/// What a maker made, in whatever form it is at hand.
-template <class Maker> [[nodiscard]] constexpr const auto& outcome_of() {
-  if constexpr (requires { Maker::made(); }) {
-    return Maker::made();
-  } else {
-    return frozen<Maker>::value;
-  }
-}
 template <class Before, bool SourcesToo> struct merged_graph {
-  static constexpr graph make() { return merge_common_subexpressions(outcome_of<Before>(), SourcesToo); }
+  static constexpr graph make() { return merge_common_subexpressions(frozen<Before>::value, SourcesToo); }
 };
 
 template <int Size> struct rule_table { factor_rule of[Size > 0 ? Size : 1]{}; };
@@ -162,31 +155,49 @@ template <class Mesh, class Source> struct completed {
   static constexpr const completion<size>& value = last<0>();
 };
 
+/// Partitioning, part by part: every part goes on with what the one before it made.
 template <class Mesh, class Source> struct partitioned_graph {
   using from = completed<Mesh, Source>;
-  static constexpr partitioned run() {
-    return partition(Mesh::value, from::program, &from::rules.of[0], &from::value.of[0]);
-  }
-  static constexpr graph make() { return run().program; }
-  /// The dearest pass, so it runs but once if half as many instructions more than before are enough.
-  static constexpr int room = from::size + from::size / 2 + 64;
-  struct finding {
-    roomy_graph<room> made;
-    /// What went wrong, if anything: the instruction of the traced graph, or -1.
-    partition_fault fault = partition_fault::nothing;
-    int at = -1;
-  };
-  static constexpr finding found = [] {
-    const partitioned done = run();
-    return finding{freeze_roomily<room>(done.program), done.fault, done.fault_at};
-  }();
-  static constexpr graph_size counted{found.made.size, found.made.annotation_count};
-  [[nodiscard]] static constexpr const auto& made() {
-    if constexpr (found.made.fits) {
-      return found.made;
+  using cut = parts<from::size, 128>;
+
+  template <int Part> static constexpr partitioner started() {
+    if constexpr (Part == 0) {
+      return {Mesh::value, from::program, &from::rules.of[0], &from::value.of[0]};
     } else {
-      return frozen<partitioned_graph>::value;
+      return {Mesh::value, from::program, &from::rules.of[0], &from::value.of[0], progress<Part - 1>::value()};
     }
+  }
+  template <int Room, int Part> static constexpr partition_progress<from::size, Room> run_part() {
+    partitioner work = started<Part>();
+    work.run(cut::first(Part), cut::last(Part));
+    return work.template save<from::size, Room>();
+  }
+  /// The dearest pass, so each part runs but once if twice as many instructions as before are enough.
+  template <int Part> struct progress {
+    static constexpr int room_before() {
+      if constexpr (Part == 0) {
+        return 64;
+      } else {
+        return progress<Part - 1>::value().made.size;
+      }
+    }
+    static constexpr int room = room_before() + 2 * cut::length;
+    static constexpr partition_progress<from::size, room> first = run_part<room, Part>();
+    template <int Room> struct again {
+      static constexpr partition_progress<from::size, Room> value = run_part<Room, Part>();
+    };
+    [[nodiscard]] static constexpr const auto& value() {
+      if constexpr (first.made.fits) {
+        return first;
+      } else {
+        return again<first.made.size>::value;
+      }
+    }
+  };
+  static constexpr const auto& found = progress<cut::count - 1>::value();
+  static constexpr graph_size counted{found.made.size, found.made.annotation_count};
+  [[nodiscard]] static constexpr graph make() {
+    return partitioner(Mesh::value, from::program, &from::rules.of[0], &from::value.of[0], found).finish().program;
   }
 };
 

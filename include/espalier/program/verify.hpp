@@ -275,11 +275,11 @@ template <class Mesh, class Source> [[nodiscard]] constexpr auto check_passes() 
                     place_of_instruction<parts::from::program, sums::at>>{};
     } else if constexpr (parts::found.fault == partition_fault::no_sum_pending) {
       return report<
-          why::not_a_pending_sum<typename annotation_words<Mesh, parts::from::program, parts::found.at>::type>,
-          place_of_instruction<parts::from::program, parts::found.at>>{};
-    } else if constexpr (parts::found.at >= 0) {
-      return report<why::pending_sum_dropped<op_of_instruction<parts::from::program, parts::found.at>>,
-                    place_of_instruction<parts::from::program, parts::found.at>>{};
+          why::not_a_pending_sum<typename annotation_words<Mesh, parts::from::program, parts::found.fault_at>::type>,
+          place_of_instruction<parts::from::program, parts::found.fault_at>>{};
+    } else if constexpr (parts::found.fault_at >= 0) {
+      return report<why::pending_sum_dropped<op_of_instruction<parts::from::program, parts::found.fault_at>>,
+                    place_of_instruction<parts::from::program, parts::found.fault_at>>{};
     } else {
       return nothing_to_report{};
     }

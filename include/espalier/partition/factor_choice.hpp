@@ -1,0 +1,322 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/partition/local_program.hpp>
+#include <espalier/program/complete.hpp>
+
+#include <cstdint>
+
+namespace espalier::detail {
+
+/// A tensor of these dimensions when each factor is split by the axes given to it.
+[[nodiscard]] constexpr sharding required(const mesh_shape& mesh, const factor_list* dims, int rank,
+                                          const factor_rule& rule, const factor_axes& split) {
+  sharding result = empty_sharding;
+  result.rank = rank;
+  for (int d = 0; d < rank; ++d) {
+    const factor_list factors = dims[d];
+    if (!factors.empty()) result.dim[d] = write_dimension(mesh, rule, factors, split);
+  }
+  return result;
+}
+
+/// Decides which factors of an op are split by which axes.
+class factor_choice {
+ public:
+  /// `value` says by which value of the device's program a traced one is held now, `of` how completion wants it.
+  constexpr factor_choice(const mesh_shape& mesh, graph_view g, const sharding* of, const local_program& made,
+                          const list<int>& value)
+      : mesh_(mesh), g_(g), of_(of), made_(made), value_(value) {}
+
+  /// @param pending the axes over which the result will be a pending sum because operands are.
+  constexpr factor_axes run(int id, const factor_rule& rule, axis_mask pending) {
+    factor_axes agreed;
+    if (agree(id, rule, pending, agreed) && is_faithful(id, rule, agreed)) return agreed;
+    return search(id, rule, propose(id, rule), pending);
+  }
+
+ private:
+  /// What each tensor says of each factor: the operands as they are, the result as it is wanted.
+  struct proposals {
+    factor_axes by[max_operands + 1];
+    int count = 0;
+  };
+
+  [[nodiscard]] constexpr proposals propose(int id, const factor_rule& rule) const {
+    const instruction& i = g_[id];
+    proposals result;
+    const auto read = [&](const sharding& s, const factor_list* dims) {
+      factor_axes& into = result.by[result.count++];
+      for (int d = 0; d < s.rank; ++d) {
+        if (!s.dim[d].empty() && !dims[d].empty()) read_dimension(mesh_, rule, dims[d], s.dim[d], into);
+      }
+    };
+    read(of_[id], rule.result);
+    for (int k = 0; k < i.operand_count; ++k) read(made_.layout_of(value_[i.operand[k]]).placement, rule.operand[k]);
+    return result;
+  }
+
+  /// The usual case: nobody contradicts anybody.
+  [[nodiscard]] constexpr bool agree(int id, const factor_rule& rule, axis_mask pending, factor_axes& result) const {
+    const instruction& i = g_[id];
+    if (!join(of_[id], rule.result, rule, result)) return false;
+    const factor_axes wanted = result;
+    for (int k = 0; k < i.operand_count; ++k) {
+      if (!join(made_.layout_of(value_[i.operand[k]]).placement, rule.operand[k], rule, result)) return false;
+    }
+    axis_mask used = pending;
+    for (int f = 0; f < rule.count; ++f) {
+      const axis_list axes = result[f];
+      if (axes.empty()) continue;
+      const axis_mask mask = axes.mask();
+      if (rule.kind[f] == factor_kind::blocked || (used & mask) != 0) return false;
+      // A result that is wanted whole may be cheaper to compute whole.
+      if (rule.kind[f] == factor_kind::pass && wanted[f].empty()) return false;
+      used |= mask;
+    }
+    return true;
+  }
+  /// Adds what one tensor says of the factors, unless it contradicts what others said.
+  [[nodiscard]] constexpr bool join(const sharding& s, const factor_list* dims, const factor_rule& rule,
+                                    factor_axes& known) const {
+    for (int d = 0; d < s.rank; ++d) {
+      if (s.dim[d].empty() || dims[d].empty()) continue;
+      if (dims[d].code() < 16U) {
+        if (!join(dims[d][0], s.dim[d], known)) return false;
+        continue;
+      }
+      factor_axes read;
+      read_dimension(mesh_, rule, dims[d], s.dim[d], read);
+      for (int n = 0; n < dims[d].size(); ++n) {
+        if (!join(dims[d][n], read[dims[d][n]], known)) return false;
+      }
+    }
+    return true;
+  }
+  [[nodiscard]] static constexpr bool join(int f, axis_list said, factor_axes& known) {
+    if (said.empty()) return true;
+    if (!known[f].empty()) return known[f] == said;
+    known.set(f, said);
+    return true;
+  }
+
+  /// Otherwise every assignment of the axes involved to factors is priced: bytes to bring the operands there, bytes
+  /// to bring the result to its layout, and the work that is left to each device.
+  constexpr factor_axes search(int id, const factor_rule& rule, const proposals& said, axis_mask pending) {
+    assignment now;
+    axis_mask involved = 0;
+    std::uint32_t factors_of[max_axes]{};
+    for (int t = 0; t < said.count; ++t) {
+      for (int f = 0; f < rule.count; ++f) {
+        const axis_list list = said.by[t][f];
+        if (list.empty()) continue;
+        involved |= list.mask() & ~pending;
+        if (rule.kind[f] == factor_kind::blocked) continue;
+        for (int n = 0; n < list.size(); ++n) factors_of[list[n]] |= 1U << static_cast<unsigned>(f);
+      }
+    }
+    // The axes of a dimension that has to be whole may split another one meanwhile, which moves less than gathering.
+    for (int axis = 0; axis < mesh_.rank; ++axis) {
+      if (!has_axis(involved, axis) || factors_of[axis] != 0) continue;
+      for (int f = 0; f < rule.count; ++f) {
+        const bool splits = rule.kind[f] == factor_kind::pass && rule.size[f] >= mesh_.size[axis];
+        if (splits) factors_of[axis] |= 1U << static_cast<unsigned>(f);
+      }
+    }
+    now.axes = list_of(involved);
+    now.count = now.axes.size();
+    note_factors(id, rule, now);
+    priced_.clear();
+    // What some tensor says is likely to be good: with its price as a limit, most others are soon too expensive.
+    for (int n = 0; n < now.count; ++n) now.factor[n] = first_factor(rule, said, now.axes[n]);
+    factor_axes best = assemble(rule, said, now);
+    double best_cost = price(id, rule, best, now, pending, -1);
+    for (int n = 0; n < now.count; ++n) now.factor[n] = -1;
+    for (;;) {
+      const factor_axes candidate = assemble(rule, said, now);
+      const double cost = price(id, rule, candidate, now, pending, best_cost);
+      if (cost >= 0) {
+        best = candidate;
+        best_cost = cost;
+      }
+      int n = 0;
+      for (; n < now.count; ++n) {
+        int& factor = now.factor[n];
+        do {
+          ++factor;
+        } while (factor < rule.count && (factors_of[now.axes[n]] >> static_cast<unsigned>(factor) & 1U) == 0);
+        if (factor < rule.count) break;
+        factor = -1;
+      }
+      if (n == now.count) break;
+    }
+    return best;
+  }
+
+  /// Which factor each axis splits, or -1; and what each tensor (the operands, then the result) has to do with it.
+  struct assignment {
+    axis_list axes;
+    int count = 0;
+    int factor[max_axes]{};
+    bool compound = false;
+    std::uint32_t factors_of[max_operands + 1]{};
+  };
+  /// The price of one tensor under the part of an assignment that concerns it.
+  struct priced {
+    int tensor = 0;
+    std::uint32_t key = 0;
+    double cost = 0;
+  };
+
+  constexpr void note_factors(int id, const factor_rule& rule, assignment& now) const {
+    const instruction& i = g_[id];
+    const auto note = [&](const factor_list* dims, int rank, std::uint32_t& factors) {
+      for (int d = 0; d < rank; ++d) {
+        factors |= dims[d].mask();
+        now.compound = now.compound || dims[d].code() > 15U;
+      }
+    };
+    for (int k = 0; k < i.operand_count; ++k) {
+      note(rule.operand[k], g_.operand(id, k).shape.rank, now.factors_of[k]);
+    }
+    note(rule.result, i.shape.rank, now.factors_of[i.operand_count]);
+    // Along reduced factors the result is a pending sum.
+    for (int f = 0; f < rule.count; ++f) {
+      if (rule.kind[f] == factor_kind::reduce) now.factors_of[i.operand_count] |= 1U << static_cast<unsigned>(f);
+    }
+  }
+
+  /// The factor that an axis splits in the first tensor that has it: the result, if it does.
+  [[nodiscard]] static constexpr int first_factor(const factor_rule& rule, const proposals& said, int axis) {
+    for (int t = 0; t < said.count; ++t) {
+      for (int f = 0; f < rule.count; ++f) {
+        if (rule.kind[f] != factor_kind::blocked && said.by[t][f].contains(axis)) return f;
+      }
+    }
+    return -1;
+  }
+
+  /// The axes given to each factor, in the order in which some tensor already has them.
+  [[nodiscard]] static constexpr factor_axes assemble(const factor_rule& rule, const proposals& said,
+                                                      const assignment& now) {
+    factor_axes result;
+    axis_mask several = 0;
+    for (int n = 0; n < now.count; ++n) {
+      const int f = now.factor[n];
+      if (f < 0) continue;
+      if (!result[f].empty()) several |= 1U << static_cast<unsigned>(f);
+      result.set(f, result[f].with(now.axes[n]));
+    }
+    if (several == 0) return result;
+    for (int f = 0; f < rule.count; ++f) {
+      if ((several >> static_cast<unsigned>(f) & 1U) == 0) continue;
+      const axis_mask given = result[f].mask();
+      axis_list order;
+      for (int t = 0; t < said.count; ++t) {
+        const axis_list one = said.by[t][f];
+        for (int n = 0; n < one.size(); ++n) {
+          if (has_axis(given, one[n]) && !order.contains(one[n])) order = order.with(one[n]);
+        }
+      }
+      result.set(f, order.followed_by(result[f].without(order.mask())));
+    }
+    return result;
+  }
+
+  /// Bytes of communication, plus the local work expressed in bytes: a device does about 40 operations in the time it
+  /// takes to send one byte. Negative if a compound dimension cannot be split like this, or if it is not below `limit`
+  /// (which is none when negative).
+  constexpr double price(int id, const factor_rule& rule, const factor_axes& split, const assignment& now,
+                         axis_mask pending, double limit) {
+    const instruction& i = g_[id];
+    if (now.compound && !is_faithful(id, rule, split)) return -1;
+    axis_mask used = pending;
+    for (int n = 0; n < now.count; ++n) used |= now.factor[n] >= 0 ? bit_of(now.axes[n]) : 0;
+    const double work = static_cast<double>(i.op->flops == nullptr ? 0 : i.op->flops({g_.code, id}));
+    double cost = work / static_cast<double>(mesh_.parts(used)) / 40.0;
+    for (int t = 0; t <= i.operand_count; ++t) {
+      if (limit >= 0 && cost >= limit) return -1;
+      cost += price_of_tensor(id, rule, split, now, t);
+    }
+    return limit >= 0 && cost >= limit ? -1 : cost;
+  }
+
+  /// Only the axes on its own factors matter to a tensor, so many assignments share its price.
+  constexpr double price_of_tensor(int id, const factor_rule& rule, const factor_axes& split, const assignment& now,
+                                   int t) {
+    std::uint32_t key = 0;
+    for (int n = 0; n < now.count; ++n) {
+      const int f = now.factor[n];
+      const bool concerned = f >= 0 && (now.factors_of[t] >> static_cast<unsigned>(f) & 1U) != 0;
+      key = key << 4U | static_cast<std::uint32_t>(concerned ? f + 1 : 0);
+    }
+    for (const priced& known : priced_) {
+      if (known.key == key && known.tensor == t) return known.cost;
+    }
+    const double cost =
+        t < g_[id].operand_count ? price_of_operand(id, rule, split, t) : price_of_result(id, rule, split);
+    priced_.push_back({t, key, cost});
+    return cost;
+  }
+  [[nodiscard]] constexpr double price_of_operand(int id, const factor_rule& rule, const factor_axes& split,
+                                                  int k) const {
+    const int value = value_[g_[id].operand[k]];
+    const layout& from = made_.layout_of(value);
+    sharding wanted = required(mesh_, rule.operand[k], from.shape.rank, rule, split);
+    wanted.unreduced = from.placement.unreduced;
+    return made_.found(value, wanted) >= 0 ? 0
+                                           : price_of_reshard(from.shape, made_[value].type, from.placement, wanted);
+  }
+  [[nodiscard]] constexpr double price_of_result(int id, const factor_rule& rule, const factor_axes& split) const {
+    const instruction& i = g_[id];
+    sharding made = required(mesh_, rule.result, i.shape.rank, rule, split);
+    for (int f = 0; f < rule.count; ++f) {
+      if (rule.kind[f] == factor_kind::reduce) made.unreduced |= split[f].mask();
+    }
+    sharding wanted = of_[id];
+    wanted.unreduced = 0;
+    return price_of_reshard(i.shape, i.type, made, wanted);
+  }
+  /// Bytes, and of plans with equally many bytes the one with fewer steps.
+  [[nodiscard]] constexpr double price_of_reshard(const extents& shape, dtype type, const sharding& from,
+                                                  const sharding& to) const {
+    if (from.same_layout(to)) return 0;
+    const reshard_plan plan = plan_reshard(mesh_, shape, type, from, to, collective_latency);
+    return static_cast<double>(plan.bytes) + 0.01 * plan.count;
+  }
+
+  /// Whether all tensors of the op can be split like this; only reshapes have compound dimensions, whose factors
+  /// cannot be split unevenly.
+  [[nodiscard]] constexpr bool is_faithful(int id, const factor_rule& rule, const factor_axes& split) const {
+    const instruction& i = g_[id];
+    if (!faithful(rule.result, i.shape.rank, rule, split)) return false;
+    for (int k = 0; k < i.operand_count; ++k) {
+      if (!faithful(rule.operand[k], g_.operand(id, k).shape.rank, rule, split)) return false;
+    }
+    return true;
+  }
+
+  /// Every factor's axes can be read back from the dimensions that contain it.
+  [[nodiscard]] constexpr bool faithful(const factor_list* dims, int rank, const factor_rule& rule,
+                                        const factor_axes& split) const {
+    for (int d = 0; d < rank; ++d) {
+      if (dims[d].code() < 16U) continue;  // at most one factor
+      factor_axes read;
+      read_dimension(mesh_, rule, dims[d], write_dimension(mesh_, rule, dims[d], split), read);
+      for (int n = 0; n < dims[d].size(); ++n) {
+        if (!(read[dims[d][n]] == split[dims[d][n]])) return false;
+      }
+    }
+    return true;
+  }
+
+  const mesh_shape& mesh_;
+  graph_view g_;
+  const sharding* of_;
+  const local_program& made_;
+  const list<int>& value_;
+  list<priced> priced_;
+};
+
+}  // namespace espalier::detail

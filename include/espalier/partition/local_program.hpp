@@ -1,0 +1,147 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/partition/collectives.hpp>
+#include <espalier/partition/loop_arrangement.hpp>
+#include <espalier/partition/partition_progress.hpp>
+
+#include <cstdint>
+
+namespace espalier {
+
+/// What starting a collective costs, in bytes that could be sent meanwhile. It keeps a plan from sharing one all-reduce
+/// out over idle axes as three steps unless the tensor is large enough to gain by it.
+inline constexpr std::int64_t collective_latency = 16384;
+
+namespace detail {
+
+/// The program of one device while it is made. A value may exist in several layouts: itself, and its reshards.
+class local_program {
+ public:
+  constexpr explicit local_program(const mesh_shape& mesh) : mesh_(mesh) {}
+  /// Goes on with what an earlier evaluation made.
+  template <int Size, int Room>
+  constexpr local_program(const mesh_shape& mesh, const partition_progress<Size, Room>& from)
+      : mesh_(mesh), hoisted_(from.hoisted) {
+    out_.loop = from.loop;
+    copy(out_.result().code, &from.made.code[0], from.made.size);
+    copy(out_.result().annotations, &from.made.annotations[0], from.made.annotation_count);
+    copy(origin_, &from.origin[0], from.made.size);
+    copy(first_variant_, &from.first_variant[0], from.made.size);
+    copy(variants_, &from.variants[0], from.variant_count);
+  }
+
+  constexpr void reserve(int instructions) {
+    out_.result().code.reserve(instructions);
+    out_.result().annotations.reserve(instructions);
+    origin_.reserve(instructions);
+    first_variant_.reserve(instructions);
+  }
+
+  /// From here on, what is made stems from this instruction of the traced graph.
+  constexpr void stems_from(int id, source_line where) {
+    current_ = id;
+    out_.where = where;
+  }
+  [[nodiscard]] constexpr int loop() const { return out_.loop; }
+  constexpr void enter(int loop) { out_.loop = loop; }
+
+  [[nodiscard]] constexpr const instruction& operator[](int value) const { return out_[value]; }
+  [[nodiscard]] constexpr const layout& layout_of(int value) const {
+    return out_.result().annotations[out_[value].annotation];
+  }
+  constexpr void label(int value, const char* name) { out_[value].label = name; }
+
+  constexpr int append(instruction made, const extents& shape, const sharding& placement) {
+    made.shape = local_shape(mesh_, shape, placement);
+    made.annotation = out_.annotate(shape, placement);
+    made.origin = current_;
+    const int id = out_.append(made);
+    origin_.push_back(current_);
+    first_variant_.push_back(-1);
+    return id;
+  }
+  constexpr int copy_of(int value) {
+    const layout same = layout_of(value);
+    return append(builder::make(ops::copy, out_[value].type, extents{}, value), same.shape, same.placement);
+  }
+
+  /// The value laid out as wanted: itself, an earlier reshard, or new steps. A value from outside a loop changes its
+  /// layout there, once, and not in every iteration.
+  constexpr int reshard(int value, const sharding& wanted, reduction combine = reduction::sum) {
+    if (const int made = found(value, wanted); made >= 0) return made;
+    const layout from = layout_of(value);
+    const reshard_plan plan =
+        plan_reshard(mesh_, from.shape, out_[value].type, from.placement, wanted, collective_latency);
+    int result = value;
+    const int here = out_.loop;
+    out_.loop = out_[value].loop;
+    hoisted_ = hoisted_ || out_.loop != here;
+    for (int s = 0; s < plan.count; ++s) {
+      instruction made = builder::make(op_of(plan.step[s].kind), out_[value].type, extents{}, result);
+      made.attribute[0] = plan.step[s].axes;
+      made.attribute[1] = static_cast<std::int64_t>(combine);
+      result = append(made, from.shape, plan.step[s].after);
+    }
+    out_.loop = here;
+    first_variant_[value] = variants_.push_back({result, first_variant_[value]});
+    return result;
+  }
+  /// The value itself or an earlier reshard, if it is laid out as wanted; or -1.
+  [[nodiscard]] constexpr int found(int value, const sharding& wanted) const {
+    if (detail::agree(layout_of(value).placement, wanted)) return value;
+    for (int v = first_variant_[value]; v >= 0; v = variants_[v].next) {
+      const int made = variants_[v].value;
+      if (in_scope(out_[made].loop) && detail::agree(layout_of(made).placement, wanted)) return made;
+    }
+    return -1;
+  }
+  [[nodiscard]] constexpr bool in_scope(int loop) const {
+    for (int l = out_.loop;; l = out_[l].loop) {
+      if (l == loop) return true;
+      if (l < 0) return false;
+    }
+  }
+
+  /// The whole program, in order.
+  constexpr void finish(graph& program, list<int>& origin) {
+    if (hoisted_) loop_arrangement(out_.result().code, origin_).run();
+    program = static_cast<graph&&>(out_.result());
+    origin = static_cast<list<int>&&>(origin_);
+  }
+  template <int Size, int Room> constexpr void save(partition_progress<Size, Room>& to) const {
+    to.made = freeze_roomily<Room>(out_.result());
+    if (!to.made.fits) return;
+    to.loop = out_.loop;
+    to.hoisted = hoisted_;
+    // A variant stands for at least one instruction, so there is room.
+    to.variant_count = variants_.size();
+    copy(&to.origin[0], origin_.data(), to.made.size);
+    copy(&to.first_variant[0], first_variant_.data(), to.made.size);
+    copy(&to.variants[0], variants_.data(), to.variant_count);
+  }
+
+ private:
+  template <class T> static constexpr void copy(T* to, const T* from, int count) {
+    for (int i = 0; i < count; ++i) to[i] = from[i];
+  }
+  template <class T> static constexpr void copy(list<T>& to, const T* from, int count) {
+    to.resize(count);
+    copy(to.data(), from, count);
+  }
+
+  const mesh_shape& mesh_;
+  builder out_;
+  list<int> origin_;
+  /// By value: where the chain of its reshards starts in `variants_`.
+  list<int> first_variant_;
+  list<value_variant> variants_;
+  int current_ = 0;
+  /// Some instruction stands in a loop that it does not belong to.
+  bool hoisted_ = false;
+};
+
+}  // namespace detail
+
+}  // namespace espalier

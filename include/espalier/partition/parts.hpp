@@ -1,0 +1,17 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+namespace espalier::detail {
+
+/// How a pass over a graph is cut into constant evaluations, since compilers limit the steps of each. Graphs up to
+/// eight times `Shortest` have parts of that many instructions; longer ones have eight parts, since each part is handed
+/// all that was made before it.
+template <int Size, int Shortest> struct parts {
+  static constexpr int length = Size <= 8 * Shortest ? Shortest : (Size + 7) / 8;
+  static constexpr int count = Size <= length ? 1 : (Size + length - 1) / length;
+  [[nodiscard]] static constexpr int first(int part) { return part * length; }
+  [[nodiscard]] static constexpr int last(int part) { return part == count - 1 ? Size : (part + 1) * length; }
+};
+
+}  // namespace espalier::detail

@@ -1,0 +1,354 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/graph/graph.hpp>
+#include <espalier/ops/ops.hpp>
+#include <espalier/partition/schedule.hpp>
+
+namespace espalier {
+
+namespace detail {
+
+[[nodiscard]] constexpr extents leading(const extents& space) {
+  extents result = space;
+  if (result.rank > 0) {
+    result.size[result.rank - 1] = 0;
+    --result.rank;
+  }
+  return result;
+}
+[[nodiscard]] constexpr std::int64_t columns_of(const extents& space) {
+  return space.rank == 0 ? 1 : space[space.rank - 1];
+}
+
+inline constexpr std::int64_t most_columns = 65536;
+
+/// Whether a reduction can be part of a chain over its operand's shape, and as what.
+[[nodiscard]] constexpr fused_role reduction_role(const instruction& i, const extents& from) {
+  if (from.rank == 0 || columns_of(from) > most_columns) return fused_role::stranger;
+  const std::int64_t last = std::int64_t{1} << (from.rank - 1);
+  if (i.attribute[0] == last) return fused_role::narrow;
+  if (i.attribute[0] == last - 1 && from.rank > 1 && i.op == &ops::reduce_sum) return fused_role::accumulator;
+  return fused_role::stranger;
+}
+
+/// A broadcast that repeats one value per row along the columns.
+[[nodiscard]] constexpr bool repeats_rows(const instruction& b, const extents& from) {
+  if (b.shape.rank != from.rank + 1 || from.elements() * columns_of(b.shape) != b.shape.elements()) return false;
+  for (int d = 0; d < from.rank; ++d) {
+    if (broadcast_target(b, d) != d) return false;
+  }
+  return true;
+}
+
+/// Fused instructions that may still become more.
+struct growing_chain {
+  extents space;
+  int head = -1;
+  int tail = -1;
+  int count = 0;
+  bool open = true;
+  /// Set when this chain has become part of another.
+  int merged_into = -1;
+};
+
+/// How far a schedule has come, in arrays that outlive a constant evaluation.
+template <int Instructions> struct schedule_progress {
+  static constexpr int room = Instructions > 0 ? Instructions : 1;
+  fixed_schedule<Instructions> made;
+  /// Which virtual values have to be in memory all the same.
+  bool stored[room]{};
+  int group[room]{};
+  int next[room]{};
+  growing_chain chains[room]{};
+  int chain_count = 0;
+  int first_open = 0;
+};
+
+class scheduler {
+ public:
+  constexpr explicit scheduler(graph_view g)
+      : g_(g), stored_(g.size, false), group_(g.size, -1), role_(g.size, fused_role::stranger), next_(g.size, -1) {
+    result_.unit_of.resize(g.size, -1);
+    for (int id = 0; id < g.size; ++id) find_stored(id);
+  }
+  /// Goes on with what an earlier evaluation made.
+  template <int Instructions>
+  constexpr scheduler(graph_view g, const schedule_progress<Instructions>& from) : g_(g), first_open_(from.first_open) {
+    copy(result_.units, &from.made.units[0], from.made.unit_count);
+    copy(result_.order, &from.made.order[0], from.made.ordered_count);
+    copy(result_.unit_of, &from.made.unit_of[0], g.size);
+    copy(role_, &from.made.role[0], g.size);
+    copy(stored_, &from.stored[0], g.size);
+    copy(group_, &from.group[0], g.size);
+    copy(next_, &from.next[0], g.size);
+    copy(chains_, &from.chains[0], from.chain_count);
+  }
+
+  /// Places the instructions from `first` up to `last`.
+  constexpr void run(int first, int last) {
+    for (int id = first; id < last; ++id) place(id);
+    if (last == g_.size) close_all();
+  }
+  constexpr schedule finish() {
+    find_readers_outside();
+    result_.role = static_cast<list<fused_role>&&>(role_);
+    return static_cast<schedule&&>(result_);
+  }
+  template <int Instructions> [[nodiscard]] constexpr schedule_progress<Instructions> save() const {
+    schedule_progress<Instructions> to;
+    to.made.unit_count = result_.units.size();
+    to.made.ordered_count = result_.order.size();
+    to.chain_count = chains_.size();
+    to.first_open = first_open_;
+    for (int u = 0; u < to.made.unit_count; ++u) to.made.units[u] = result_.units[u];
+    for (int n = 0; n < to.made.ordered_count; ++n) to.made.order[n] = result_.order[n];
+    for (int c = 0; c < to.chain_count; ++c) to.chains[c] = chains_[c];
+    for (int id = 0; id < g_.size; ++id) {
+      to.made.unit_of[id] = result_.unit_of[id];
+      to.made.role[id] = role_[id];
+      to.stored[id] = stored_[id];
+      to.group[id] = group_[id];
+      to.next[id] = next_[id];
+    }
+    return to;
+  }
+
+ private:
+  template <class T> static constexpr void copy(list<T>& to, const T* from, int count) {
+    to.resize(count);
+    T* const elements = to.data();
+    for (int i = 0; i < count; ++i) elements[i] = from[i];
+  }
+
+  [[nodiscard]] constexpr bool fusable(int id) const {
+    const instruction& i = g_[id];
+    switch (i.op->fuse) {
+      case fusion::alone: return false;
+      case fusion::reduction: return reduction_role(i, g_.operand(id, 0).shape) != fused_role::stranger;
+      case fusion::elementwise: return columns_of(i.shape) <= most_columns || i.shape.rank == 1;
+      case fusion::broadcast:
+      case fusion::source: return true;
+    }
+    return false;
+  }
+  [[nodiscard]] constexpr bool is_virtual(int id) const {
+    return g_[id].op->fuse == fusion::broadcast || g_[id].op->fuse == fusion::source;
+  }
+
+  /// A virtual value is stored after all if a reader cannot make it for itself.
+  constexpr void find_stored(int id) {
+    const instruction& i = g_[id];
+    if (i.op->fuse == fusion::elementwise && fusable(id)) return;
+    for (int k = 0; k < i.operand_count; ++k) {
+      const int o = i.operand[k];
+      // A broadcast reads through to what it repeats; only a constant or a stored value can stand behind it.
+      if (i.op->fuse == fusion::broadcast && g_[o].op == &ops::constant) continue;
+      stored_[o] = true;
+    }
+  }
+
+  constexpr int root(int group) const {
+    while (group >= 0 && chains_[group].merged_into >= 0) group = chains_[group].merged_into;
+    return group;
+  }
+  [[nodiscard]] constexpr int open_group(int id) const {
+    const int group = root(group_[id]);
+    return group >= 0 && chains_[group].open ? group : -1;
+  }
+
+  constexpr void place(int id) {
+    const instruction& i = g_[id];
+    if (i.op == &ops::loop_begin || i.op == &ops::loop_next || i.op == &ops::loop_end || i.op == &ops::result) {
+      close_all();
+      single(id);
+    } else if (is_virtual(id)) {
+      if (stored_[id]) {
+        close_operands(id, -1);
+        single(id);
+      }
+    } else if (!fusable(id)) {
+      close_operands(id, -1);
+      single(id);
+    } else {
+      join(id);
+    }
+  }
+
+  constexpr void single(int id) {
+    result_.unit_of[id] = result_.units.size();
+    result_.units.push_back({result_.order.size(), 1, false, {}});
+    result_.order.push_back(id);
+  }
+
+  /// The value that operand k really reads: behind a broadcast, what is repeated.
+  [[nodiscard]] constexpr int behind(int o) const { return g_[o].op == &ops::broadcast ? g_[o].operand[0] : o; }
+
+  constexpr void join(int id) {
+    const instruction& i = g_[id];
+    int target = -1;
+    for (int k = 0; k < i.operand_count; ++k) {
+      const int group = open_group(behind(i.operand[k]));
+      if (group < 0 || group == target) continue;
+      if (role_in(id, group) == fused_role::stranger) continue;
+      if (target < 0) {
+        target = group;
+      } else if (chains_[group].space == chains_[target].space && chains_[group].count + chains_[target].count <= 96) {
+        target = merge(target, group);
+      }
+    }
+    if (target >= 0 && chains_[target].count > 128) target = -1;
+    close_operands(id, target);
+    if (target < 0) {
+      growing_chain made;
+      made.space = i.op->fuse == fusion::reduction ? g_.operand(id, 0).shape : i.shape;
+      target = chains_.push_back(made);
+    }
+    role_[id] = role_in(id, target);
+    group_[id] = target;
+    append(chains_[target], id);
+  }
+
+  constexpr void append(growing_chain& c, int id) {
+    if (c.tail < 0) {
+      c.head = id;
+    } else {
+      next_[c.tail] = id;
+    }
+    c.tail = id;
+    ++c.count;
+  }
+
+  /// Both chains in program order.
+  constexpr int merge(int a, int b) {
+    growing_chain& one = chains_[a];
+    growing_chain& other = chains_[b];
+    int i = one.head;
+    int j = other.head;
+    one.head = one.tail = -1;
+    one.count = 0;
+    while (i >= 0 || j >= 0) {
+      const bool take_i = j < 0 || (i >= 0 && i < j);
+      const int id = take_i ? i : j;
+      (take_i ? i : j) = next_[id];
+      append(one, id);
+    }
+    next_[one.tail] = -1;
+    other.open = false;
+    other.merged_into = a;
+    return a;
+  }
+
+  /// What instruction `id` would be in a group, if it can join at all.
+  [[nodiscard]] constexpr fused_role role_in(int id, int group) const {
+    const instruction& i = g_[id];
+    const extents& space = chains_[group].space;
+    fused_role role = fused_role::stranger;
+    if (i.op->fuse == fusion::reduction) {
+      if (g_.operand(id, 0).shape == space) role = reduction_role(i, space);
+      const int o = i.operand[0];
+      if (open_group(o) == group && role_[o] != fused_role::wide) return fused_role::stranger;
+      if (open_group(o) != group && open_group(behind(o)) == group) return fused_role::stranger;
+      return role;
+    }
+    if (i.shape == space) {
+      role = fused_role::wide;
+    } else if (i.shape == leading(space)) {
+      role = fused_role::narrow;
+    } else {
+      return role;
+    }
+    for (int k = 0; k < i.operand_count; ++k) {
+      const int o = i.operand[k];
+      const int source = behind(o);
+      if (root(group_[source]) != group) continue;
+      const bool repeated = source != o;
+      const bool fits = repeated ? role == fused_role::wide && role_[source] == fused_role::narrow &&
+                                       repeats_rows(g_[o], g_[source].shape)
+                                 : role_[source] == role;
+      if (!fits) return fused_role::stranger;
+    }
+    return role;
+  }
+
+  /// Whatever the instruction reads from other groups has to be complete before it runs.
+  constexpr void close_operands(int id, int except) {
+    for (int k = 0; k < g_[id].operand_count; ++k) {
+      const int o = g_[id].operand[k];
+      for (const int source : {o, behind(o)}) {
+        const int group = open_group(source);
+        if (group >= 0 && group != except) close(group);
+      }
+    }
+  }
+
+  constexpr void close(int group) {
+    growing_chain& c = chains_[group];
+    c.open = false;
+    unit made{result_.order.size(), c.count, true, c.space};
+    for (int id = c.head; id >= 0; id = next_[id]) {
+      result_.unit_of[id] = result_.units.size();
+      result_.order.push_back(id);
+    }
+    result_.units.push_back(made);
+  }
+  constexpr void close_all() {
+    for (int group = first_open_; group < chains_.size(); ++group) {
+      if (chains_[group].open) close(group);
+    }
+    first_open_ = chains_.size();
+  }
+
+  constexpr void find_readers_outside() {
+    result_.stored.resize(g_.size, false);
+    for (int id = 0; id < g_.size; ++id) {
+      if (result_.unit_of[id] < 0) continue;
+      if (!result_.units[result_.unit_of[id]].fused) result_.stored[id] = true;
+      for (int k = 0; k < g_[id].operand_count; ++k) {
+        const int o = g_[id].operand[k];
+        const int source = result_.unit_of[o] < 0 ? behind(o) : o;
+        if (result_.unit_of[source] >= 0 && result_.unit_of[source] != result_.unit_of[id]) {
+          result_.stored[source] = true;
+        }
+      }
+      if (role_[id] == fused_role::accumulator) result_.stored[id] = true;
+    }
+  }
+
+  graph_view g_;
+  schedule result_;
+  list<bool> stored_;
+  list<int> group_;
+  list<fused_role> role_;
+  list<int> next_;
+  list<growing_chain> chains_;
+  int first_open_ = 0;
+};
+
+}  // namespace detail
+
+/// Groups instructions into units and puts these in order: a chain of fused ops runs when its first reader outside
+/// needs it.
+[[nodiscard]] constexpr schedule make_schedule(graph_view g) {
+  detail::scheduler whole(g);
+  whole.run(0, g.size);
+  return whole.finish();
+}
+
+/// The same in arrays. @pre the graph has `Instructions` instructions.
+template <int Instructions> [[nodiscard]] constexpr fixed_schedule<Instructions> freeze_schedule(const schedule& s) {
+  fixed_schedule<Instructions> result;
+  result.unit_count = s.units.size();
+  result.ordered_count = s.order.size();
+  for (int u = 0; u < result.unit_count; ++u) result.units[u] = s.units[u];
+  for (int n = 0; n < result.ordered_count; ++n) result.order[n] = s.order[n];
+  for (int id = 0; id < Instructions; ++id) {
+    result.unit_of[id] = s.unit_of[id];
+    result.role[id] = s.role[id];
+    result.stored[id] = s.stored[id];
+  }
+  return result;
+}
+
+}  // namespace espalier
