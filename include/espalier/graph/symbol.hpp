@@ -4,6 +4,7 @@
 
 #include <espalier/diagnostics/failure.hpp>
 #include <espalier/graph/builder.hpp>
+#include <espalier/graph/operators.hpp>
 #include <espalier/shape/tensor.hpp>
 
 #include <concepts>
@@ -11,15 +12,11 @@
 
 namespace espalier {
 
-namespace detail {
-struct symbol_tag {};
-}  // namespace detail
-
 /// A tensor while a program is traced: its type says what it is, its value which instruction computes it.
 ///
-/// Copying one notes the line on which that happened. An operator has no room for a default argument that would ask
-/// for the caller's line, but it can take its operands by value: then the copy is made on the user's line.
-template <class Mesh, TensorType Type> struct symbol : detail::symbol_tag {
+/// Copying one notes the line on which that happened: a function of any number of tensors has no room for a default
+/// argument that would ask for the caller's line, but it can take them by value.
+template <class Mesh, TensorType Type> struct symbol : detail::symbol_tag, detail::operators<symbol<Mesh, Type>> {
   using mesh = Mesh;
   using tensor = Type;
   static constexpr dtype type = Type::type;
@@ -33,7 +30,7 @@ template <class Mesh, TensorType Type> struct symbol : detail::symbol_tag {
   constexpr symbol() = default;
   constexpr symbol(builder& target, int instruction) : owner(&target), id(instruction), seen(target.where) {}
   constexpr symbol(const symbol& other, const char* file = __builtin_FILE(), int line = __builtin_LINE())
-      : detail::symbol_tag(), owner(other.owner), id(other.id), seen{file, line} {}
+      : detail::symbol_tag(), detail::operators<symbol>(), owner(other.owner), id(other.id), seen{file, line} {}
   constexpr symbol& operator=(const symbol& other) = default;
   /// `h = shard<...>(h)` with a mistake in it: the type of h says no more, so the mistake is noted by value.
   template <class Reason> constexpr symbol& operator=(const failed<Reason>& mistake) {
@@ -52,9 +49,6 @@ concept Symbol = std::derived_from<T, detail::symbol_tag>;
 /// What an op accepts: a tensor, or a mistake that is on its way to being reported.
 template <class T>
 concept Traced = Symbol<T> || Failed<T>;
-
-template <class T>
-concept Scalar = std::is_arithmetic_v<T>;
 
 namespace detail {
 

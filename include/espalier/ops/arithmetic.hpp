@@ -64,34 +64,41 @@ constexpr void detail::divide_gradient(gradient_context& c) {
 }
 constexpr void detail::negate_gradient(gradient_context& c) { c.give(0, emit::negate(c.emit, c.cotangent)); }
 
-/// Elementwise arithmetic with NumPy's broadcasting; either operand may be a number.
-/// Errors: `shape_mismatch`, `dtype_mismatch`.
+// Elementwise arithmetic with NumPy's broadcasting; either operand may be a number.
+// Errors: `shape_mismatch`, `dtype_mismatch`.
+namespace detail {
 template <class A, class B>
-  requires detail::OperatorArguments<A, B>
-constexpr auto operator+(A a, B b) {
-  return detail::binary<&ops::add, detail::binary_result::same>(a, b, detail::line_of(a, b));
-}
-template <class A, class B>
-  requires detail::OperatorArguments<A, B>
-constexpr auto operator-(A a, B b) {
-  return detail::binary<&ops::subtract, detail::binary_result::same>(a, b, detail::line_of(a, b));
+constexpr auto operate(operator_name<'+'> /*plus*/, const A& a, const B& b, source_line where) {
+  return binary<&ops::add, binary_result::same>(a, b, where);
 }
 template <class A, class B>
-  requires detail::OperatorArguments<A, B>
-constexpr auto operator*(A a, B b) {
-  return detail::binary<&ops::multiply, detail::binary_result::same>(a, b, detail::line_of(a, b));
+constexpr auto operate(operator_name<'-'> /*minus*/, const A& a, const B& b, source_line where) {
+  return binary<&ops::subtract, binary_result::same>(a, b, where);
 }
 template <class A, class B>
-  requires detail::OperatorArguments<A, B>
-constexpr auto operator/(A a, B b) {
-  return detail::binary<&ops::divide, detail::binary_result::same>(a, b, detail::line_of(a, b));
+constexpr auto operate(operator_name<'*'> /*times*/, const A& a, const B& b, source_line where) {
+  return binary<&ops::multiply, binary_result::same>(a, b, where);
 }
-template <Traced A> constexpr auto operator-(A a) {
-  if constexpr (Failed<A>) {
-    return a;
-  } else {
-    return detail::unary<&ops::negate>(a, a.seen);
-  }
+template <class A, class B>
+constexpr auto operate(operator_name<'/'> /*over*/, const A& a, const B& b, source_line where) {
+  return binary<&ops::divide, binary_result::same>(a, b, where);
 }
+template <class A> constexpr auto operate(operator_name<'-'> /*minus*/, const A& a, source_line where) {
+  return unary<&ops::negate>(a, where);
+}
+}  // namespace detail
+template <class A, class B>
+  requires detail::FailedOperands<A, B>
+constexpr auto operator+(const A& a, const B& b) { return detail::first_failure(a, b); }
+template <class A, class B>
+  requires detail::FailedOperands<A, B>
+constexpr auto operator-(const A& a, const B& b) { return detail::first_failure(a, b); }
+template <class A, class B>
+  requires detail::FailedOperands<A, B>
+constexpr auto operator*(const A& a, const B& b) { return detail::first_failure(a, b); }
+template <class A, class B>
+  requires detail::FailedOperands<A, B>
+constexpr auto operator/(const A& a, const B& b) { return detail::first_failure(a, b); }
+template <Failed A> constexpr auto operator-(const A& a) { return a; }
 
 }  // namespace espalier

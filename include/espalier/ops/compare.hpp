@@ -84,28 +84,60 @@ constexpr void detail::minimum_gradient(gradient_context& c) {
   c.give(1, emit::keep_where(c.emit, second, c.cotangent));
 }
 
-/// Elementwise comparisons: a boolean tensor of the broadcast shape. `==` and `!=` are `equal` and `not_equal`, so
-/// that symbols stay comparable as C++ values.
+// Elementwise comparisons: a boolean tensor of the broadcast shape. `==` and `!=` are `equal` and `not_equal`, so
+// that symbols stay comparable as C++ values.
+namespace detail {
 template <class A, class B>
-  requires detail::OperatorArguments<A, B>
-constexpr auto operator<(A a, B b) {
-  return detail::binary<&ops::less, detail::binary_result::boolean>(a, b, detail::line_of(a, b));
+constexpr auto operate(operator_name<'<'> /*sign*/, const A& a, const B& b, source_line where) {
+  return binary<&ops::less, binary_result::boolean>(a, b, where);
 }
 template <class A, class B>
-  requires detail::OperatorArguments<A, B>
-constexpr auto operator<=(A a, B b) {
-  return detail::binary<&ops::less_equal, detail::binary_result::boolean>(a, b, detail::line_of(a, b));
+constexpr auto operate(operator_name<'<', '='> /*sign*/, const A& a, const B& b, source_line where) {
+  return binary<&ops::less_equal, binary_result::boolean>(a, b, where);
 }
 template <class A, class B>
-  requires detail::OperatorArguments<A, B>
-constexpr auto operator>(A a, B b) {
-  return detail::binary<&ops::less, detail::binary_result::boolean>(b, a, detail::line_of(a, b));
+constexpr auto operate(operator_name<'>'> /*sign*/, const A& a, const B& b, source_line where) {
+  return binary<&ops::less, binary_result::boolean>(b, a, where);
 }
 template <class A, class B>
-  requires detail::OperatorArguments<A, B>
-constexpr auto operator>=(A a, B b) {
-  return detail::binary<&ops::less_equal, detail::binary_result::boolean>(b, a, detail::line_of(a, b));
+constexpr auto operate(operator_name<'>', '='> /*sign*/, const A& a, const B& b, source_line where) {
+  return binary<&ops::less_equal, binary_result::boolean>(b, a, where);
 }
+template <class A, class B>
+constexpr auto operate(operator_name<'&'> /*sign*/, const A& a, const B& b, source_line where) {
+  return binary<&ops::logical_and, binary_result::boolean>(a, b, where);
+}
+template <class A, class B>
+constexpr auto operate(operator_name<'|'> /*sign*/, const A& a, const B& b, source_line where) {
+  return binary<&ops::logical_or, binary_result::boolean>(a, b, where);
+}
+template <class A> constexpr auto operate(operator_name<'!'> /*not*/, const A& a, source_line where) {
+  if constexpr (A::type != dtype::boolean) {
+    return failed<why::condition_is_not_boolean<typename A::tensor>>(where);
+  } else {
+    a.owner->at(where);
+    return symbol_like<A, typename A::tensor>(a, a.owner->append(ops::logical_not, dtype::boolean, A::shape, a.id));
+  }
+}
+}  // namespace detail
+template <class A, class B>
+  requires detail::FailedOperands<A, B>
+constexpr auto operator<(const A& a, const B& b) { return detail::first_failure(a, b); }
+template <class A, class B>
+  requires detail::FailedOperands<A, B>
+constexpr auto operator<=(const A& a, const B& b) { return detail::first_failure(a, b); }
+template <class A, class B>
+  requires detail::FailedOperands<A, B>
+constexpr auto operator>(const A& a, const B& b) { return detail::first_failure(a, b); }
+template <class A, class B>
+  requires detail::FailedOperands<A, B>
+constexpr auto operator>=(const A& a, const B& b) { return detail::first_failure(a, b); }
+template <class A, class B>
+  requires detail::FailedOperands<A, B>
+constexpr auto operator&(const A& a, const B& b) { return detail::first_failure(a, b); }
+template <class A, class B>
+  requires detail::FailedOperands<A, B>
+constexpr auto operator|(const A& a, const B& b) { return detail::first_failure(a, b); }
 template <class A, class B>
   requires detail::OperatorArguments<A, B>
 constexpr auto equal(const A& a, const B& b, source_line where = source_line::current()) {
@@ -127,27 +159,7 @@ constexpr auto minimum(const A& a, const B& b, source_line where = source_line::
   return detail::binary<&ops::minimum, detail::binary_result::same>(a, b, where);
 }
 
-template <class A, class B>
-  requires detail::OperatorArguments<A, B>
-constexpr auto operator&(A a, B b) {
-  return detail::binary<&ops::logical_and, detail::binary_result::boolean>(a, b, detail::line_of(a, b));
-}
-template <class A, class B>
-  requires detail::OperatorArguments<A, B>
-constexpr auto operator|(A a, B b) {
-  return detail::binary<&ops::logical_or, detail::binary_result::boolean>(a, b, detail::line_of(a, b));
-}
-template <Traced A> constexpr auto operator!(A a) {
-  if constexpr (Failed<A>) {
-    return a;
-  } else if constexpr (A::type != dtype::boolean) {
-    return failed<why::condition_is_not_boolean<typename A::tensor>>(a.seen);
-  } else {
-    a.owner->at(a.seen);
-    return detail::symbol_like<A, typename A::tensor>(
-        a, a.owner->append(ops::logical_not, dtype::boolean, A::shape, a.id));
-  }
-}
+template <Failed A> constexpr auto operator!(const A& a) { return a; }
 
 /// Chooses elementwise: where `condition` holds the element of `yes`, elsewhere that of `no`. All three broadcast;
 /// `yes` or `no` may be a number.

@@ -74,24 +74,52 @@ namespace detail {
 [[nodiscard]] constexpr bool joinable(const extents& a, const extents& b, int dim) {
   return a.rank == b.rank && with_extent(a, dim, 1) == with_extent(b, dim, 1);
 }
+
+template <int Dim, Traced First, Traced... Rest>
+constexpr auto joined(source_line where, const First& first, const Rest&... rest) {
+  if constexpr (Failed<First> || (Failed<Rest> || ...)) {
+    return first_failure(first, rest...);
+  } else if constexpr (constexpr int along = dimension(Dim, First::rank); along < 0) {
+    return failed<why::no_such_dimension<typename First::tensor, why::dim<Dim>>>(where);
+  } else if constexpr (!(joinable(First::shape, Rest::shape, along) && ...)) {
+    return failed<why::concat_shape_mismatch<typename First::tensor, typename Rest::tensor...>>(where);
+  } else if constexpr (!((First::type == Rest::type) && ...)) {
+    return failed<why::dtype_mismatch<typename First::tensor, typename Rest::tensor...>>(where);
+  } else {
+    constexpr std::int64_t size = (First::shape[along] + ... + Rest::shape[along]);
+    first.owner->at(where);
+    const int parts[]{first.id, rest.id...};
+    return symbol_like<First, tensor_for<First::type, with_extent(First::shape, along, size)>>(
+        first, emit::concat(*first.owner, &parts[0], 1 + static_cast<int>(sizeof...(Rest)), along));
+  }
+}
 }  // namespace detail
 
 /// Joins tensors along dimension Dim. Errors: `no_such_dimension`, `concat_shape_mismatch`, `dtype_mismatch`.
-template <int Dim, Traced First, Traced... Rest> constexpr auto concat(First first, Rest... rest) {
-  if constexpr (Failed<First> || (Failed<Rest> || ...)) {
-    return detail::first_failure(first, rest...);
-  } else if constexpr (constexpr int along = detail::dimension(Dim, First::rank); along < 0) {
-    return failed<why::no_such_dimension<typename First::tensor, why::dim<Dim>>>(first.seen);
-  } else if constexpr (!(detail::joinable(First::shape, Rest::shape, along) && ...)) {
-    return failed<why::concat_shape_mismatch<typename First::tensor, typename Rest::tensor...>>(first.seen);
-  } else if constexpr (!((First::type == Rest::type) && ...)) {
-    return failed<why::dtype_mismatch<typename First::tensor, typename Rest::tensor...>>(first.seen);
+template <int Dim, Traced A> constexpr auto concat(const A& a, source_line where = source_line::current()) {
+  return detail::joined<Dim>(where, a);
+}
+template <int Dim, Traced A, Traced B>
+constexpr auto concat(const A& a, const B& b, source_line where = source_line::current()) {
+  return detail::joined<Dim>(where, a, b);
+}
+template <int Dim, Traced A, Traced B, Traced C>
+constexpr auto concat(const A& a, const B& b, const C& c, source_line where = source_line::current()) {
+  return detail::joined<Dim>(where, a, b, c);
+}
+template <int Dim, Traced A, Traced B, Traced C, Traced D>
+constexpr auto concat(const A& a, const B& b, const C& c, const D& d, source_line where = source_line::current()) {
+  return detail::joined<Dim>(where, a, b, c, d);
+}
+/// More than four: behind a pack there is no room for a default argument, so the line is that on which the first was
+/// copied (see `symbol`); of the result of a call, the line of that call.
+template <int Dim, Traced First, Traced... Rest>
+  requires(sizeof...(Rest) >= 4)
+constexpr auto concat(First first, Rest... rest) {
+  if constexpr (Failed<First>) {
+    return first;
   } else {
-    constexpr std::int64_t size = (First::shape[along] + ... + Rest::shape[along]);
-    first.owner->at(first.seen);
-    const int parts[]{first.id, rest.id...};
-    return detail::symbol_like<First, tensor_for<First::type, detail::with_extent(First::shape, along, size)>>(
-        first, emit::concat(*first.owner, &parts[0], 1 + static_cast<int>(sizeof...(Rest)), along));
+    return detail::joined<Dim>(first.seen, first, rest...);
   }
 }
 

@@ -94,21 +94,11 @@ constexpr auto binary(const A& a, const B& b, source_line where) {
   }
 }
 
-/// The line of an operator: its operands were copied there (see `symbol`). One that is itself the result of a call
-/// was not copied, and remembers the line of that call; the later of the two is the operator's own.
-template <class A, class B> [[nodiscard]] constexpr source_line line_of(const A& a, const B& b) {
-  if constexpr (Symbol<A> && Symbol<B>) {
-    return same_text(a.seen.file, b.seen.file) && a.seen.line > b.seen.line ? a.seen : b.seen;
-  } else if constexpr (Symbol<A>) {
-    return a.seen;
-  } else if constexpr (Symbol<B>) {
-    return b.seen;
-  } else {
-    return {};
-  }
-}
-
 template <class A, class B>
 concept OperatorArguments = (Traced<A> && (Traced<B> || Scalar<B>)) || (Scalar<A> && Traced<B>);
+
+/// Operands of an operator none of which is a tensor: mistakes, which travel on, and perhaps a number.
+template <class A, class B>
+concept FailedOperands = (Failed<A> && (Failed<B> || Scalar<B>)) || (Scalar<A> && Failed<B>);
 
 }  // namespace espalier::detail

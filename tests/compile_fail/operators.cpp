@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#include <espalier/program/program.hpp>
+
+/// A mistake of an operator stands on the operator's line, also where its operands come from functions elsewhere.
+namespace ep = espalier;
+
+struct data : ep::axis<"data", 2> {};
+using mesh = ep::mesh<data>;
+
+constexpr auto activated(auto x) { return ep::tanh(x); }
+constexpr auto scaled(auto x) { return 0.5F * activated(x); }
+
+struct model {
+  constexpr auto operator()(auto x, auto y) const {
+    const auto one = activated(x) + scaled(x);
+#if defined(CASE_sum)
+    const auto two = activated(x) + scaled(y);  // the mistake: sum
+#elif defined(CASE_negated)
+    const auto two = !activated(x);  // the mistake: negated
+#elif defined(CASE_travels)
+    const auto wrong = activated(x) * activated(y);  // the mistake: travels
+    const auto two = -(2.0F - wrong) + activated(wrong) / 3.0F;
+#elif defined(CASE_joined)
+    const auto two = ep::concat<0>(activated(x), scaled(y));  // the mistake: joined
+#else
+    const auto two = -(2.0F - one) + activated(one) / 3.0F;
+#endif
+    return ep::results(one, two, y);
+  }
+};
+using step = ep::program<mesh, model, ep::f32<4, 8>, ep::f32<4, 6>>;
+static_assert(step::flops() > 0);
+
+// clang-format off
+// first(CASE_sum): elementwise: these shapes do not broadcast against each other
+// expect(CASE_sum): shape_mismatch<espalier::f32<4, 8>, espalier::f32<4, 6> ?>::raise<espalier::why::at<espalier::why::line<18>
+// first(CASE_negated): a condition must be a boolean tensor
+// expect(CASE_negated): condition_is_not_boolean<espalier::f32<4, 8> ?>::raise<espalier::why::at<espalier::why::line<20>
+// first(CASE_travels): elementwise: these shapes do not broadcast against each other
+// expect(CASE_travels): shape_mismatch<espalier::f32<4, 8>, espalier::f32<4, 6> ?>::raise<espalier::why::at<espalier::why::line<22>
+// first(CASE_joined): concat: the shapes differ in another dimension
+// expect(CASE_joined): concat_shape_mismatch<.*line<25>
+// clang-format on
