@@ -5,6 +5,7 @@
 // First, so that a message about a mistake need not list the way here.
 #include <espalier/diagnostics/report.hpp>
 
+#include <espalier/diagnostics/missing.hpp>
 #include <espalier/partition/plan.hpp>
 #include <espalier/program/passes.hpp>
 #include <espalier/program/verify.hpp>
@@ -44,6 +45,31 @@ namespace detail {
   }
   return true;
 }
+
+/// The labels of a program as types, for messages.
+template <const auto& Program> struct program_labels {
+  static constexpr int most = 16;
+  struct table {
+    int count = 0;
+    int id[most]{};
+  };
+  /// A value of each label: the first sixteen of them.
+  static constexpr table of = [] {
+    table found;
+    for (int id = 0; id < Program.size && found.count < most; ++id) {
+      const char* const label = Program.code[id].label;
+      bool is_new = label != nullptr;
+      for (int n = 0; n < found.count && is_new; ++n) is_new = !same_text(Program.code[found.id[n]].label, label);
+      if (is_new) found.id[found.count++] = id;
+    }
+    return found;
+  }();
+  template <int N> struct nth { static constexpr const char* value = Program.code[of.id[N]].label; };
+  template <std::size_t... N>
+  static why::labels<typename spelled_text<nth<static_cast<int>(N)>, why::text>::type...> all(
+      std::index_sequence<N...>);
+  using type = decltype(all(std::make_index_sequence<static_cast<std::size_t>(of.count)>{}));
+};
 
 template <int I, class First, class... Rest> struct nth_type : nth_type<I - 1, Rest...> {};
 template <class First, class... Rest> struct nth_type<0, First, Rest...> { using type = First; };
@@ -141,15 +167,21 @@ template <class Mesh, class Function, class... Arguments> class program {
   }
 
   /// The layout of argument or result number `index` (leaves of trees count singly), or of the labelled value.
+  /// Errors: none has this number or label; in a constant a compile error that names those there are, at run time a
+  /// `no_such_value`.
   [[nodiscard]] static constexpr const layout& argument_layout(int index) {
-    return border_layout(&ops::argument, index);
+    const int found = border_value(&ops::argument, index);
+    if (found < 0) why::no_argument_has_this_number<why::count<argument_count()>>(index);
+    return code.annotations[code.code[found].annotation];
   }
-  [[nodiscard]] static constexpr const layout& result_layout(int index) { return border_layout(&ops::result, index); }
+  [[nodiscard]] static constexpr const layout& result_layout(int index) {
+    const int found = border_value(&ops::result, index);
+    if (found < 0) why::no_result_has_this_number<why::count<result_count()>>(index);
+    return code.annotations[code.code[found].annotation];
+  }
   [[nodiscard]] static constexpr const layout& layout_of(const char* label) {
-    int found = 0;
-    for (int id = 0; id < code.size; ++id) {
-      if (detail::same_text(code.code[id].label, label)) found = id;
-    }
+    const int found = labelled_value(label);
+    if (found < 0) why::no_value_has_this_label(label, typename detail::program_labels<code>::type{});
     return code.annotations[code.code[found].annotation];
   }
   [[nodiscard]] static constexpr int argument_count() { return border_count(&ops::argument); }
@@ -188,12 +220,20 @@ template <class Mesh, class Function, class... Arguments> class program {
     for (const instruction& i : code.code) count += i.op == op ? 1 : 0;
     return count;
   }
-  [[nodiscard]] static constexpr const layout& border_layout(const op_info* op, int index) {
-    int found = 0;
+  // What is asked of a program with a mistake adds no error to the one that counts.
+  static constexpr int missing = is_sound ? -1 : 0;
+  [[nodiscard]] static constexpr int border_value(const op_info* op, int index) {
     for (int id = 0; id < code.size; ++id) {
-      if (code.code[id].op == op && code.code[id].attribute[0] == index) found = id;
+      if (code.code[id].op == op && code.code[id].attribute[0] == index) return id;
     }
-    return code.annotations[code.code[found].annotation];
+    return missing;
+  }
+  /// The last one, should several have the label.
+  [[nodiscard]] static constexpr int labelled_value(const char* label) {
+    for (int id = code.size - 1; id >= 0 && label != nullptr; --id) {
+      if (detail::same_text(code.code[id].label, label)) return id;
+    }
+    return missing;
   }
 };
 
