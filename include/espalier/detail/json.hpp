@@ -61,8 +61,12 @@ template <class Error> class json_reader {
     expect('"', "a string in double quotes");
     std::string out;
     while (true) {
-      if (at_ == text_.size() || text_[at_] == '\n') fail(here(), "'\"' at the end of the string");
+      if (at_ == text_.size()) fail(here(), "a closing '\"' at the end of the string");
       const char c = text_[at_++];
+      if (static_cast<unsigned char>(c) < 0x20) {
+        --at_;
+        fail("a control character in a string", "'\"' at the end of the string, or a \\u escape");
+      }
       if (c == '"') return out;
       if (c != '\\') {
         out += c;
@@ -107,6 +111,20 @@ template <class Error> class json_reader {
     return static_cast<std::int64_t>(value);
   }
 
+  /// A number of things or bytes: exact up to 2^63 - 1, and written in digits alone.
+  [[nodiscard]] std::int64_t size() {
+    skip_space();
+    const char* const begin = text_.data() + at_;
+    const char* const end = text_.data() + text_.size();
+    std::int64_t value = 0;
+    const bool starts = begin != end && *begin >= '0' && *begin <= '9';
+    const auto [stop, error] = std::from_chars(begin, end, value);
+    if (!starts || (*begin == '0' && stop - begin > 1)) fail(here(), "a whole number without sign or leading zeros");
+    if (error != std::errc{}) fail("a number beyond 63 bits", "a size");
+    at_ += static_cast<std::size_t>(stop - begin);
+    return value;
+  }
+
   [[nodiscard]] bool boolean(const char* expected = "true or false") {
     if (word("true")) return true;
     if (!word("false")) fail(here(), expected);
@@ -136,9 +154,14 @@ template <class Error> class json_reader {
     return at_ == text_.size() ? '\0' : text_[at_];
   }
 
+  /// Whether only spaces are left.
+  [[nodiscard]] bool at_end() {
+    skip_space();
+    return at_ == text_.size();
+  }
   /// @pre the text has been read to its last value
   void finish() {
-    if (peek() != '\0' || at_ != text_.size()) fail(here(), "nothing more");
+    if (!at_end()) fail(here(), "nothing more");
   }
 
   [[nodiscard]] place where() {

@@ -115,37 +115,46 @@ struct safetensors_header {
   io::metadata_map metadata;
 };
 
-/// Reads the JSON subset that a safetensors header is, and nothing beyond it: an unknown key, a duplicate key, a
-/// negative or fractional number, a byte that is not UTF-8 are errors that name the byte.
+/// Reads the JSON that a safetensors header is, and nothing beyond it: an unknown key, a duplicate key, a negative or
+/// fractional number, a byte that is not UTF-8 are errors that name the byte.
 class safetensors_header_parser {
  public:
-  safetensors_header_parser(const std::filesystem::path& path, std::string_view text) : path_(path), text_(text) {}
+  safetensors_header_parser(const std::filesystem::path& path, std::string_view text)
+      : path_(path), text_(text), json_(text, make_error{&path}) {}
 
   /// @pre text is the whole header. Errors: `io::checkpoint_error`.
   [[nodiscard]] safetensors_header parse() {
-    if (!is_utf8(text_)) fail("bytes that are not UTF-8", "a header in UTF-8");
-    if (text_.empty() || text_.front() != '{') fail("no '{'", "'{' as the header's first byte");
+    if (!is_utf8(text_)) json_.fail("bytes that are not UTF-8", "a header in UTF-8");
+    if (text_.empty() || text_.front() != '{') json_.fail("no '{'", "'{' as the header's first byte");
     safetensors_header header;
     bool has_metadata = false;
-    object([&](std::string name) {
+    json_.object([&](std::string name) {
       if (name != "__metadata__") {
         header.tensors.push_back(tensor(std::move(name)));
         return;
       }
-      if (has_metadata) fail("a second \"__metadata__\"", "at most one");
+      if (has_metadata) json_.fail("a second \"__metadata__\"", "at most one");
       has_metadata = true;
-      object([&](std::string key) {
-        std::string value = string();
+      json_.object([&](const std::string& key) {
+        std::string value = json_.string();
         if (!header.metadata.emplace(key, std::move(value)).second)
-          fail("metadata key " + json_string(key) + " twice", "distinct keys");
+          json_.fail("metadata key " + json_string(key) + " twice", "distinct keys");
       });
     });
-    skip_space();
-    if (at_ != text_.size()) fail("text after the closing '}'", "spaces only");
+    if (!json_.at_end()) json_.fail("text after the closing '}'", "spaces only");
     return header;
   }
 
  private:
+  struct make_error {
+    const std::filesystem::path* path;
+    [[nodiscard]] io::checkpoint_error operator()(const json_place& at, const std::string& found,
+                                                  const std::string& expected) const {
+      return {*path, found + " at byte " + std::to_string(at.byte) + " of the header", expected,
+              "the file is damaged or not safetensors: use another copy"};
+    }
+  };
+
   [[nodiscard]] io::tensor_info tensor(std::string name) {
     io::tensor_info info;
     info.name = std::move(name);
@@ -153,32 +162,32 @@ class safetensors_header_parser {
     bool has_shape = false;
     bool has_offsets = false;
     const auto once = [&](bool& seen, const std::string& key) {
-      if (seen) fail(json_string(key) + " twice in tensor " + json_string(info.name), "each key once");
+      if (seen) json_.fail(json_string(key) + " twice in tensor " + json_string(info.name), "each key once");
       seen = true;
     };
-    object([&](const std::string& key) {
+    json_.object([&](const std::string& key) {
       if (key == "dtype") {
         once(has_type, key);
-        info.type = type_of(string(), info.name);
+        info.type = type_of(json_.string(), info.name);
       } else if (key == "shape") {
         once(has_shape, key);
         info.shape = numbers();
       } else if (key == "data_offsets") {
         once(has_offsets, key);
         const std::vector<std::int64_t> offsets = numbers();
-        if (offsets.size() != 2) fail(std::to_string(offsets.size()) + " data_offsets", "[begin, end]");
+        if (offsets.size() != 2) json_.fail(std::to_string(offsets.size()) + " data_offsets", "[begin, end]");
         info.begin = offsets[0];
         info.end = offsets[1];
       } else {
-        fail("key " + json_string(key) + " in tensor " + json_string(info.name), "dtype, shape and data_offsets");
+        json_.fail("key " + json_string(key) + " in tensor " + json_string(info.name), "dtype, shape and data_offsets");
       }
     });
     if (!has_type || !has_shape || !has_offsets)
-      fail("tensor " + json_string(info.name) + " without " +
-               (!has_type    ? "dtype"
-                : !has_shape ? "shape"
-                             : "data_offsets"),
-           "dtype, shape and data_offsets");
+      json_.fail("tensor " + json_string(info.name) + " without " +
+                     (!has_type    ? "dtype"
+                      : !has_shape ? "shape"
+                                   : "data_offsets"),
+                 "dtype, shape and data_offsets");
     return info;
   }
 
@@ -189,137 +198,15 @@ class safetensors_header_parser {
                                "F32, F64, BF16, I32 or BOOL", "convert that tensor, or remove it from the file");
   }
 
-  /// Calls `member(key)` for each member, positioned at its value.
-  template <class Member> void object(Member&& member) {
-    expect('{');
-    if (accept('}')) return;
-    do {
-      std::string key = string();
-      expect(':');
-      member(std::move(key));
-    } while (accept(','));
-    expect('}');
-  }
-
   [[nodiscard]] std::vector<std::int64_t> numbers() {
     std::vector<std::int64_t> values;
-    expect('[');
-    if (accept(']')) return values;
-    do values.push_back(number());
-    while (accept(','));
-    expect(']');
+    json_.array([&](std::size_t) { values.push_back(json_.size()); });
     return values;
-  }
-
-  [[nodiscard]] std::int64_t number() {
-    skip_space();
-    const std::size_t start = at_;
-    std::int64_t value = 0;
-    while (at_ < text_.size() && text_[at_] >= '0' && text_[at_] <= '9') {
-      const int digit = text_[at_++] - '0';
-      if (value > (std::numeric_limits<std::int64_t>::max() - digit) / 10) fail("a number beyond 63 bits", "a size");
-      value = value * 10 + digit;
-    }
-    if (at_ == start || (text_[start] == '0' && at_ - start > 1)) {
-      at_ = start;
-      fail(here(), "a whole number without sign or leading zeros");
-    }
-    return value;
-  }
-
-  [[nodiscard]] std::string string() {
-    expect('"');
-    std::string out;
-    while (true) {
-      if (at_ == text_.size()) fail("the end", "a closing '\"'");
-      const char c = text_[at_++];
-      if (c == '"') return out;
-      if (static_cast<unsigned char>(c) < 0x20) fail("a control character in a string", "\\u escapes");
-      if (c != '\\') {
-        out += c;
-        continue;
-      }
-      if (at_ == text_.size()) fail("the end", "an escape");
-      switch (text_[at_++]) {
-        case '"': out += '"'; break;
-        case '\\': out += '\\'; break;
-        case '/': out += '/'; break;
-        case 'b': out += '\b'; break;
-        case 'f': out += '\f'; break;
-        case 'n': out += '\n'; break;
-        case 'r': out += '\r'; break;
-        case 't': out += '\t'; break;
-        case 'u': append_code_point(out); break;
-        default: fail("an unknown escape in a string", "a JSON escape");
-      }
-    }
-  }
-
-  void append_code_point(std::string& out) {
-    std::uint32_t code = four_digits();
-    if (code >= 0xd800 && code < 0xdc00 && text_.substr(at_, 2) == "\\u") {
-      at_ += 2;
-      const std::uint32_t low = four_digits();
-      if (low < 0xdc00 || low > 0xdfff) fail("half a surrogate pair", "a pair of \\u escapes");
-      code = 0x10000 + ((code - 0xd800) << 10U) + (low - 0xdc00);
-    } else if (code >= 0xd800 && code <= 0xdfff) {
-      fail("half a surrogate pair", "a pair of \\u escapes");
-    }
-    const auto tail = [&](unsigned shift) { out += static_cast<char>(0x80U | ((code >> shift) & 0x3fU)); };
-    if (code < 0x80) {
-      out += static_cast<char>(code);
-    } else if (code < 0x800) {
-      out += static_cast<char>(0xc0U | (code >> 6U));
-      tail(0);
-    } else if (code < 0x10000) {
-      out += static_cast<char>(0xe0U | (code >> 12U));
-      tail(6);
-      tail(0);
-    } else {
-      out += static_cast<char>(0xf0U | (code >> 18U));
-      tail(12);
-      tail(6);
-      tail(0);
-    }
-  }
-
-  [[nodiscard]] std::uint32_t four_digits() {
-    std::uint32_t code = 0;
-    for (int i = 0; i < 4; ++i) {
-      const char c = at_ < text_.size() ? text_[at_++] : '?';
-      const int digit = c >= '0' && c <= '9'   ? c - '0'
-                        : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                        : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                               : -1;
-      if (digit < 0) fail("an incomplete \\u escape", "four hexadecimal digits");
-      code = code * 16 + static_cast<std::uint32_t>(digit);
-    }
-    return code;
-  }
-
-  void skip_space() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t' || text_[at_] == '\r'))
-      ++at_;
-  }
-  [[nodiscard]] bool accept(char c) {
-    skip_space();
-    if (at_ == text_.size() || text_[at_] != c) return false;
-    ++at_;
-    return true;
-  }
-  void expect(char c) {
-    if (!accept(c)) fail(here(), std::string("'") + c + "'");
-  }
-  [[nodiscard]] std::string here() const { return at_ == text_.size() ? "the end" : json_string(text_.substr(at_, 1)); }
-
-  [[noreturn]] void fail(const std::string& found, const std::string& expected) const {
-    throw io::checkpoint_error(path_, found + " at byte " + std::to_string(at_) + " of the header", expected,
-                               "the file is damaged or not safetensors: use another copy");
   }
 
   const std::filesystem::path& path_;
   std::string_view text_;
-  std::size_t at_ = 0;
+  json_reader<make_error> json_;
 };
 
 /// Refuses what the JSON cannot show: equal names, sizes that do not fit, data with overlaps, holes or another end.
