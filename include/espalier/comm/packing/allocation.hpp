@@ -57,7 +57,7 @@ class allocation {
     // Denominators beyond this make a bundle of trees of every digit.
     if (shares && shares->denominator <= 5040) result = pack_shares(*shares, attempts, deadline);
     if (result.trees.empty()) result = pack_shares(rounded_shares(), attempts, deadline);
-    set_bound(result, exact);
+    set_bound_from_duals(net_, result, solver_.duals(), exact, [&](const auto& duals) { return prices(duals); });
     return result;
   }
 
@@ -326,18 +326,6 @@ class allocation {
       }
     }
     return prices;
-  }
-
-  void set_bound(packing& result, const std::optional<simplex::exact_solution>& exact) const {
-    set_bound_from_prices(net_, result, prices(solver_.duals()));
-    if (!exact) return;
-    const auto negative = [](const fraction& f) { return f.numerator < 0; };
-    if (std::any_of(exact->duals.begin(), exact->duals.end(), negative)) return;
-    try {
-      improve_bound_exactly(net_, result, prices(exact->duals));
-    } catch (const std::overflow_error&) {
-      // The rounded prices stand.
-    }
   }
 
   const network& net_;

@@ -17,7 +17,7 @@ namespace espalier::comm::detail {
 /// The packing program over a growing list of trees.
 class packing_program {
  public:
-  explicit packing_program(const tree_source& source)
+  explicit packing_program(const column_source& source)
       : rows_(source.capacities().size()), groups_(source.groups()), solver_(limits(source)) {
     if (groups_ == 1) return;
     // x <= what the trees of each root carry; the rate is x for every root.
@@ -54,7 +54,7 @@ class packing_program {
     return value;
   }
 
-  void read(rough_packing& result, const tree_source& source) {
+  void read(rough_packing& result, const column_source& source) {
     result.weights = solver_.values();
     std::vector<std::int64_t> whole = source.capacities();
     if (groups_ > 1) whole.resize(whole.size() + static_cast<std::size_t>(groups_), 0);
@@ -76,7 +76,7 @@ class packing_program {
     solver_.add(groups_ == 1 ? 1 : 0, std::move(entries));
   }
 
-  static std::vector<double> limits(const tree_source& source) {
+  static std::vector<double> limits(const column_source& source) {
     std::vector<double> limits(source.capacities().begin(), source.capacities().end());
     if (source.groups() > 1) limits.resize(limits.size() + static_cast<std::size_t>(source.groups()), 0);
     return limits;
@@ -91,7 +91,7 @@ class packing_program {
 /// Solves the packing program over all trees: solve it over the known ones, ask for trees that are cheap at its prices,
 /// repeat. Prices are smoothed towards the best seen (Wentges 1997), without which they leap about.
 /// @pre source.connects()
-[[nodiscard]] inline rough_packing generate_columns(const tree_source& source, rough_packing start, double gap,
+[[nodiscard]] inline rough_packing generate_columns(const column_source& source, rough_packing start, double gap,
                                                     packing_clock::time_point deadline) {
   rough_packing result;
   result.bound = start.bound;
@@ -114,7 +114,7 @@ class packing_program {
     std::vector<double> asked = current;
     for (std::size_t r = 0; r < asked.size() && smoothing > 0; ++r)
       asked[r] = smoothing * centre[r] + (1 - smoothing) * current[r];
-    tree_source::offer offer = source.cheapest(asked);
+    column_source::offer offer = source.cheapest(asked);
     double cost = 0;
     double paid = 0;
     for (const double c : offer.cost) cost += c;

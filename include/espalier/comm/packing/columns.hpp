@@ -25,17 +25,39 @@ struct tree_column {
   std::vector<std::pair<int, int>> uses;  ///< row, how many edges of the tree occupy it
 };
 
-/// The trees of one collective on one network, which are far too many to list: whoever packs them asks for the cheapest
-/// at some prices.
+/// Trees to be packed, which are far too many to list: whoever packs them asks for the cheapest at some prices. Trees
+/// come in groups, to which a packing gives equal weights; rows are what the trees compete for.
+class column_source {
+ public:
+  column_source() = default;
+  column_source(const column_source&) = delete;
+  column_source& operator=(const column_source&) = delete;
+  virtual ~column_source() = default;
+
+  struct offer {
+    std::vector<tree_column> columns;  ///< the cheapest of each group first; others of interest may follow
+    std::vector<double> cost;          ///< of the cheapest of each group
+  };
+
+  [[nodiscard]] virtual int groups() const = 0;
+  [[nodiscard]] virtual const std::vector<std::int64_t>& capacities() const = 0;
+  /// @pre there are trees in every group; prices are >= 0, one per row
+  [[nodiscard]] virtual offer cheapest(const std::vector<double>& prices) const = 0;
+};
+
+/// The trees of one collective on one network.
 ///
 /// Rows are resources. For all-reduce on a full-duplex network a resource and its opposite are one row and a tree is
 /// used in both directions: optimal prices can be taken to be symmetric, and then the cheapest way in and the cheapest
 /// way out are the same tree. Groups are the roots of all-gather and reduce-scatter, which have equal shares.
-class tree_source {
+class tree_source : public column_source {
  public:
   tree_source(const network& net, collective kind, int root)
-      : net_(net), kind_(kind), root_(root), out_(net, false), in_(net, true) {
-    if (kind == collective::all_reduce) mirror_ = find_mirror(net);
+      : tree_source(net, kind, root, kind == collective::all_reduce ? find_mirror(net) : mirror{}) {}
+
+  /// @pre `opposites` is of this network, or none
+  tree_source(const network& net, collective kind, int root, mirror opposites)
+      : net_(net), kind_(kind), root_(root), out_(net, false), in_(net, true), mirror_(std::move(opposites)) {
     row_.assign(net.resources.size(), -1);
     for (std::size_t r = 0; r < net.resources.size(); ++r) {
       const int other = mirror_ ? mirror_.resource[r] : static_cast<int>(r);
@@ -52,8 +74,8 @@ class tree_source {
         if (net.edges[e].from < net.edges[e].to) forward_.push_back(static_cast<int>(e));
   }
 
-  [[nodiscard]] int groups() const { return has_equal_roots(kind_) ? net_.ranks : 1; }
-  [[nodiscard]] const std::vector<std::int64_t>& capacities() const { return capacities_; }
+  [[nodiscard]] int groups() const override { return has_equal_roots(kind_) ? net_.ranks : 1; }
+  [[nodiscard]] const std::vector<std::int64_t>& capacities() const override { return capacities_; }
 
   [[nodiscard]] bool connects() const {
     const auto spans = [&](int r) {
@@ -66,13 +88,7 @@ class tree_source {
     return true;
   }
 
-  struct offer {
-    std::vector<tree_column> columns;  ///< the cheapest of each group first; others of interest may follow
-    std::vector<double> cost;          ///< of the cheapest of each group
-  };
-
-  /// @pre connects(), prices are >= 0, one per row
-  [[nodiscard]] offer cheapest(const std::vector<double>& prices) const {
+  [[nodiscard]] offer cheapest(const std::vector<double>& prices) const override {
     std::vector<double> of_resource(net_.resources.size());
     for (std::size_t r = 0; r < of_resource.size(); ++r) {
       const auto row = static_cast<std::size_t>(row_[r]);

@@ -52,7 +52,7 @@ class duplex_allocation {
     if (!shares || shares->denominator > 5040) shares = rounded_shares(16);
     result = pack_shares(*shares, attempts, deadline);
     result.kind = collective::all_reduce;
-    set_bound(result, exact);
+    set_bound_from_duals(net_, result, solver_.duals(), exact, [&](const auto& duals) { return prices(duals); });
     return result;
   }
 
@@ -230,18 +230,6 @@ class duplex_allocation {
         }
       }
     return prices;
-  }
-
-  void set_bound(packing& result, const std::optional<simplex::exact_solution>& exact) const {
-    set_bound_from_prices(net_, result, prices(solver_.duals()));
-    if (!exact) return;
-    const auto negative = [](const fraction& f) { return f.numerator < 0; };
-    if (std::any_of(exact->duals.begin(), exact->duals.end(), negative)) return;
-    try {
-      improve_bound_exactly(net_, result, prices(exact->duals));
-    } catch (const std::overflow_error&) {
-      // The rounded prices stand.
-    }
   }
 
   const network& net_;

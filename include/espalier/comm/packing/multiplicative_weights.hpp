@@ -48,7 +48,7 @@ class column_index {
 /// from the optimum it can be, so it ends as soon as that is at most `gap`.
 ///
 /// Where roots have equal shares, one tree of each is sent at a time.
-[[nodiscard]] inline rough_packing multiplicative_weights(const tree_source& source, double epsilon, double gap,
+[[nodiscard]] inline rough_packing multiplicative_weights(const column_source& source, double epsilon, double gap,
                                                           packing_clock::time_point deadline,
                                                           int most_iterations = std::numeric_limits<int>::max()) {
   const auto& capacities = source.capacities();
@@ -60,7 +60,7 @@ class column_index {
   std::vector<double> load(rows, 0);
   double sent = 0;
   for (int iteration = 0; iteration < most_iterations; ++iteration) {
-    tree_source::offer offer = source.cheapest(prices);
+    column_source::offer offer = source.cheapest(prices);
     double cost = 0;
     for (const double c : offer.cost) cost += c;
     double paid = 0;

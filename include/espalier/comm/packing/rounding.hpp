@@ -6,6 +6,7 @@
 #include <espalier/comm/packing/columns.hpp>
 #include <espalier/comm/packing/fraction.hpp>
 #include <espalier/comm/packing/multiplicative_weights.hpp>
+#include <espalier/comm/packing/simplex.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <numeric>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -25,7 +27,7 @@ struct whole_weights {
 };
 
 /// Whether the weights keep within all capacities and give every group the same.
-[[nodiscard]] inline bool fit(const tree_source& source, const std::vector<tree_column>& columns,
+[[nodiscard]] inline bool fit(const column_source& source, const std::vector<tree_column>& columns,
                               const whole_weights& weights) {
   std::vector<wide> load(source.capacities().size(), 0);
   std::vector<wide> share(static_cast<std::size_t>(source.groups()), 0);
@@ -57,7 +59,7 @@ struct whole_weights {
 }
 
 /// Weights cut to a binary denominator, a little less than they were so that they fit.
-[[nodiscard]] inline whole_weights cut_down(const tree_source& source, const std::vector<tree_column>& columns,
+[[nodiscard]] inline whole_weights cut_down(const column_source& source, const std::vector<tree_column>& columns,
                                             const std::vector<double>& values) {
   double largest = 1e-300;
   for (const double v : values) largest = std::max(largest, v);
@@ -107,6 +109,22 @@ inline void improve_bound_exactly(const network& net, packing& result, const std
   if (!p.valid || p.bound > result.bound) return;
   result.prices = std::move(whole->numerators);
   result.bound = p.bound;
+}
+
+/// Prices and bound from the duals of a program's rows, as fractions where those are known and not too long. `prices`
+/// turns the duals into prices of the resources.
+template <class Prices>
+void set_bound_from_duals(const network& net, packing& result, const std::vector<double>& duals,
+                          const std::optional<simplex::exact_solution>& exact, const Prices& prices) {
+  set_bound_from_prices(net, result, prices(duals));
+  if (!exact) return;
+  const auto negative = [](const fraction& f) { return f.numerator < 0; };
+  if (std::any_of(exact->duals.begin(), exact->duals.end(), negative)) return;
+  try {
+    improve_bound_exactly(net, result, prices(exact->duals));
+  } catch (const std::overflow_error&) {
+    // The rounded prices stand.
+  }
 }
 
 /// An exact packing from an approximate one: weights and prices become the simple fractions that they are at the

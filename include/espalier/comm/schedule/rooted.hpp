@@ -79,32 +79,34 @@ enum class direction { from_root, to_root };
   return made;
 }
 
-/// Puts the children in the order in which their messages are best taken: shallow subtrees are ready first. Of equal
-/// ones, each rank begins with the one behind it, so that ranks with the same children don't meet at the same one.
-constexpr void shallow_first(rooted_tree& t) {
+}  // namespace espalier::comm
+
+namespace espalier::comm::detail {
+
+/// Sorts every rank's children by height, upwards (`sign` = 1) or downwards (-1); of equal ones, those behind the rank
+/// or ahead of it first.
+constexpr void order_by_height(rooted_tree& t, int sign) {
   const int n = static_cast<int>(t.parent.size());
   for (int r = 0; r < n; ++r) {
     auto& children = t.children[static_cast<std::size_t>(r)];
     std::sort(children.begin(), children.end(), [&](const auto& a, const auto& b) {
-      const int x = t.height[static_cast<std::size_t>(a.rank)];
-      const int y = t.height[static_cast<std::size_t>(b.rank)];
-      return x != y ? x < y : (r - a.rank + n) % n < (r - b.rank + n) % n;
+      const int x = sign * t.height[static_cast<std::size_t>(a.rank)];
+      const int y = sign * t.height[static_cast<std::size_t>(b.rank)];
+      return x != y ? x < y : (sign * (r - a.rank) + n) % n < (sign * (r - b.rank) + n) % n;
     });
   }
 }
 
+}  // namespace espalier::comm::detail
+
+namespace espalier::comm {
+
+/// Puts the children in the order in which their messages are best taken: shallow subtrees are ready first. Of equal
+/// ones, each rank begins with the one behind it, so that ranks with the same children don't meet at the same one.
+constexpr void shallow_first(rooted_tree& t) { detail::order_by_height(t, 1); }
+
 /// Puts the children in the order in which they are best sent to: what has far to go leaves first; then as above.
-constexpr void deep_first(rooted_tree& t) {
-  const int n = static_cast<int>(t.parent.size());
-  for (int r = 0; r < n; ++r) {
-    auto& children = t.children[static_cast<std::size_t>(r)];
-    std::sort(children.begin(), children.end(), [&](const auto& a, const auto& b) {
-      const int x = t.height[static_cast<std::size_t>(a.rank)];
-      const int y = t.height[static_cast<std::size_t>(b.rank)];
-      return x != y ? x > y : (a.rank - r + n) % n < (b.rank - r + n) % n;
-    });
-  }
-}
+constexpr void deep_first(rooted_tree& t) { detail::order_by_height(t, -1); }
 
 /// Puts the children in the order in which their values can be combined with the parent's own one by one so that ranks
 /// stay in order: outwards from the parent, lower ranks downwards, then higher ranks upwards. Throws

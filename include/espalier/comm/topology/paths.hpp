@@ -144,8 +144,9 @@ class switch_paths {
   bool deeper_ = false;
 };
 
-/// Removes resources that no packing can notice: each edge that uses one also uses another that is no wider.
-inline void drop_slack_resources(network& net) {
+/// Removes resources that no packing can notice: each edge that uses one also uses another that is no wider. Returns
+/// the new number of each resource, -1 for those that went.
+inline std::vector<int> drop_slack_resources(network& net) {
   const std::size_t count = net.resources.size();
   const std::size_t words = (net.edges.size() + 63) / 64;
   std::vector<std::uint64_t> users(count * words, 0);
@@ -179,6 +180,7 @@ inline void drop_slack_resources(network& net) {
       if (kept[static_cast<std::size_t>(r)] >= 0) left.push_back(kept[static_cast<std::size_t>(r)]);
     edge.resources = std::move(left);
   }
+  return kept;
 }
 
 }  // namespace espalier::comm::detail

@@ -1,0 +1,166 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/comm/network.hpp>
+#include <espalier/comm/packing/check.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace espalier::comm {
+
+/// Ranks that run a collective while others run the same one: a group of a mesh axis.
+struct joint_group {
+  std::vector<int> members;  ///< ranks of the whole network, in the group's order
+  std::int64_t size = 1;     ///< of the group's array; only proportions between the groups matter
+  int root = 0;              ///< of broadcast and reduce: a place in `members`
+};
+
+/// Trees for several disjoint groups of one network that run a collective at the same time.
+///
+/// Data of a group does not pass through ranks outside of it. `groups[g]` is a packing of `restricted(net, members)`:
+/// its ranks and edges are numbered so.
+///
+/// @post rate of group g >= rate x size of group g: they all end after 1 / rate / unit seconds at the latest
+/// @post for each resource: the loads of all groups together <= capacity
+struct joint_packing {
+  collective kind = collective::all_reduce;
+  std::vector<packing> groups;
+  fraction rate;
+  fraction bound;  ///< no packing gives all groups more than bound x their sizes
+  /// Why: a price of each resource. If all capacities cost C, and the cheapest way to serve group g costs z_g per unit
+  /// of its rate, then rate x sum of size_g x z_g <= C (linear programming duality).
+  std::vector<std::int64_t> prices;
+};
+
+/// What `check` found in a joint packing.
+struct joint_report {
+  std::vector<std::string> mistakes;  ///< one sentence each, with the values; empty: the packing is right
+  std::vector<fraction> loads;        ///< of each resource, by all groups
+  fraction bound;                     ///< what the prices prove
+
+  [[nodiscard]] explicit operator bool() const { return mistakes.empty(); }
+};
+
+}  // namespace espalier::comm
+
+namespace espalier::comm::detail {
+
+/// Throws std::invalid_argument unless the groups are disjoint groups of the network's ranks.
+inline void require_disjoint(const network& net, const std::vector<joint_group>& groups) {
+  const auto refuse = [](const std::string& what) { throw std::invalid_argument("joint packing: " + what); };
+  std::vector<int> owner(static_cast<std::size_t>(net.ranks), -1);
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const std::string name = "group " + std::to_string(g);
+    const joint_group& group = groups[g];
+    if (group.members.empty()) refuse(name + " has no members");
+    if (group.size < 1 || group.size > std::int64_t{1} << 40)
+      refuse(name + " has size " + std::to_string(group.size) + ", expected 1 to 2^40");
+    if (group.root < 0 || group.root >= static_cast<int>(group.members.size()))
+      refuse(name + " has root " + std::to_string(group.root) + ", expected a place among its " +
+             std::to_string(group.members.size()) + " members");
+    for (const int member : group.members) {
+      if (member < 0 || member >= net.ranks)
+        refuse(name + " has member " + std::to_string(member) + " of " + std::to_string(net.ranks) + " ranks");
+      int& mine = owner[static_cast<std::size_t>(member)];
+      if (mine >= 0)
+        refuse("rank " + std::to_string(member) + " is in groups " + std::to_string(mine) + " and " +
+               std::to_string(g));
+      mine = static_cast<int>(g);
+    }
+  }
+}
+
+/// What prices prove about all joint packings. Not valid where they cost nothing that any group needs.
+[[nodiscard]] inline proof joint_bound(const network& net, collective kind, const std::vector<joint_group>& groups,
+                                       const std::vector<std::int64_t>& prices) {
+  std::vector<wide> wide_prices(prices.begin(), prices.end());
+  wide_prices.resize(net.resources.size(), 0);
+  const std::optional<wide> paid = cost_of_capacities(net, wide_prices);
+  if (!paid) return {};
+  std::int64_t common_size = 0;
+  std::int64_t shares = 1;  // a multiple of the groups' ranks
+  for (const joint_group& group : groups) {
+    common_size = std::gcd(common_size, group.size);
+    if (has_equal_roots(kind)) shares = std::lcm(shares, static_cast<std::int64_t>(group.members.size()));
+  }
+  wide cost = 0;
+  for (const joint_group& group : groups) {
+    if (group.members.size() < 2) continue;
+    const network part = restricted(net, group.members);
+    const std::optional<wide> unit = cheapest_unit(part, kind, group.root, edge_costs(part, wide_prices));
+    if (!unit) return {true, {0, 1}};
+    const std::int64_t times = has_equal_roots(kind) ? shares / part.ranks : 1;
+    cost += *unit * times * (group.size / common_size);
+  }
+  if (cost <= 0) return {};
+  return {true, fraction_above(*paid * shares, cost * common_size)};
+}
+
+}  // namespace espalier::comm::detail
+
+namespace espalier::comm {
+
+/// Checks a joint packing from first principles: every group's packing by itself (as `check` does), the loads of all
+/// together, that each group gets its part of the rate, and the bound. Trusts nothing that the packing says.
+[[nodiscard]] inline joint_report check(const joint_packing& trees, const network& net,
+                                        const std::vector<joint_group>& groups) {
+  joint_report report;
+  const auto mistake = [&](std::string what) { report.mistakes.push_back(std::move(what)); };
+  detail::require_disjoint(net, groups);
+  report.loads.assign(net.resources.size(), fraction{0, 1});
+  if (trees.groups.size() != groups.size()) {
+    mistake("there are " + std::to_string(trees.groups.size()) + " packings for " + std::to_string(groups.size()) +
+            " groups");
+    return report;
+  }
+  bool alone = true;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const std::string name = "group " + std::to_string(g);
+    const packing& mine = trees.groups[g];
+    if (mine.kind != trees.kind) mistake(name + " has trees for another collective, " + name_of(mine.kind));
+    if (mine.root != groups[g].root && !has_equal_roots(trees.kind) && trees.kind != collective::all_reduce)
+      mistake(name + " has trees for root " + std::to_string(mine.root) + ", expected " +
+              std::to_string(groups[g].root));
+    const packing_report one = check(mine, restricted(net, groups[g].members));
+    for (const std::string& what : one.mistakes) {
+      std::string text = name;
+      mistake(text.append(": ").append(what));
+    }
+    if (!one.mistakes.empty()) continue;
+    for (std::size_t r = 0; r < report.loads.size(); ++r) report.loads[r] = report.loads[r] + one.loads[r];
+    if (groups[g].members.size() < 2) continue;
+    alone = false;
+    const auto wanted =
+        detail::try_fraction(detail::wide{trees.rate.numerator} * groups[g].size, trees.rate.denominator);
+    const double nearly = to_double(trees.rate) * static_cast<double>(groups[g].size) * (1 - 1e-12);
+    if (wanted ? one.rate < *wanted : to_double(one.rate) < nearly)
+      mistake(name + " has rate " + to_string(one.rate) + ", less than its size " + std::to_string(groups[g].size) +
+              " times the joint rate " + to_string(trees.rate));
+  }
+  for (std::size_t r = 0; r < net.resources.size(); ++r)
+    if (report.loads[r] > fraction{net.resources[r].capacity, 1})
+      mistake("resource " + std::to_string(r) + " (" + net.resources[r].name + ") carries " +
+              to_string(report.loads[r]) + ", its capacity is " + std::to_string(net.resources[r].capacity));
+  if (alone) return report;
+  const detail::proof proved = detail::joint_bound(net, trees.kind, groups, trees.prices);
+  report.bound = proved.bound;
+  if (!proved.valid) {
+    mistake("the prices prove no bound");
+  } else if (proved.bound > trees.bound) {
+    mistake("the prices prove the bound " + to_string(proved.bound) + ", it is said to be " + to_string(trees.bound));
+  }
+  if (trees.rate > trees.bound)
+    mistake("the rate " + to_string(trees.rate) + " is above the bound " + to_string(trees.bound));
+  return report;
+}
+
+}  // namespace espalier::comm
