@@ -1,0 +1,194 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/comm/host/engine.hpp>
+#include <espalier/comm/host/processes.hpp>
+#include <espalier/comm/mpi_requests.hpp>
+#include <espalier/comm/run/element.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <stdexcept>
+#include <vector>
+
+namespace espalier::comm {
+
+/// How other ranks' private memory is read.
+enum class private_memory : std::uint8_t {
+  measured,  ///< as was faster when the object was made
+  staged,    ///< its rank copies it to shared memory, chunk by chunk
+  kernel     ///< the operating system copies it, where that is allowed
+};
+
+struct host_options {
+  std::chrono::duration<double> deadline = default_deadline();
+  private_memory how = private_memory::measured;
+  host::sizes sizes;
+};
+
+/// Whether all ranks of a communicator are on one host. Collective.
+[[nodiscard]] inline bool on_one_host(MPI_Comm communicator) {
+  MPI_Comm host{};
+  int all = 0;
+  int here = 0;
+  MPI_Comm_size(communicator, &all);
+  MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, detail::no_info(), &host);
+  MPI_Comm_size(host, &here);
+  MPI_Comm_free(&host);
+  int together = all == here ? 1 : 0;
+  MPI_Allreduce(MPI_IN_PLACE, &together, 1, MPI_INT, MPI_MIN, communicator);  // NOLINT: MPI's constant
+  return together != 0;
+}
+
+/// The eight collectives among MPI ranks of one host, over shared memory.
+///
+/// Constructing it is collective, and so is destroying it; all ranks make the same calls in the same order. Buffers may
+/// be any memory; those from `allocate` are read and written by the other ranks in place. Contributions are combined in
+/// the order of ranks, always: `collective_call::ordered` is met, and results are equal to the bit on every rank and
+/// run. A repeated call allocates nothing.
+///
+/// Errors: `comm_error` where the deadline passes without progress (naming the ranks that are missing, operation and
+/// chunk), or where ranks make different calls; then the object is unusable, on all ranks.
+class host_collectives {
+ public:
+  /// Errors: std::invalid_argument on all ranks if they are not on one host.
+  explicit host_collectives(MPI_Comm communicator, const host_options& options = {})
+      : communicator_(duplicate(communicator)),
+        deadline_(options.deadline),
+        space_(communicator_, host::engine<host::process_space>::region_bytes(size_of(communicator_), options.sizes),
+               detail::has_more_ranks_than_processors(communicator_), options.how != private_memory::staged),
+        engine_(space_, options.sizes, options.deadline) {
+    if (!space_.has_kernel()) return;
+    if (options.how == private_memory::kernel) {
+      space_.use_kernel(true);
+      engine_.copy_by_kernel_from(std::min<std::int64_t>(options.sizes.kernel_from, options.sizes.expose_from));
+    } else {
+      measure();
+    }
+  }
+  host_collectives(const host_collectives&) = delete;
+  host_collectives& operator=(const host_collectives&) = delete;
+  ~host_collectives() {
+    int finalised = 0;
+    MPI_Finalized(&finalised);
+    if (finalised != 0) return;
+    // Windows are freed together or not at all: where a rank died or is lost, they end with the process.
+    constexpr std::chrono::duration<double> most{5};
+    if (!host::all_come(communicator_, std::min(deadline_, most))) return;
+    space_.free_all();
+    MPI_Comm_free(&communicator_);
+  }
+
+  [[nodiscard]] int rank() const { return space_.rank(); }
+  [[nodiscard]] int size() const { return space_.size(); }
+  /// Bytes of a flow from which the operating system copies private memory; the largest number if never.
+  [[nodiscard]] std::int64_t kernel_from() const { return engine_.how().kernel_from; }
+
+  /// Whether `run` can carry this out: elements to be combined have to fit into a chunk.
+  [[nodiscard]] bool serves(const collective_call& call, const element& what) const {
+    if (call.ranks != size()) return false;
+    return !reduces(call.what) || (what.by.combine != nullptr && engine_.holds(what.by.element_bytes));
+  }
+
+  /// Buffers as `collective_call` says. Errors: as above; std::invalid_argument, on all ranks, where the call
+  /// contradicts itself.
+  void run(const collective_call& call, const void* input, void* output, const element& what,
+           const context* where = nullptr) {
+    if (reduces(call.what)) find_kernel(what);
+    engine_.run(call, input, output, what.by, kernel_, where);
+  }
+
+  /// Memory that the other ranks read and write in place, on a line of its own. Collective; each rank says how much it
+  /// wants. Zero at first; kept until `deallocate` or the end of this object.
+  [[nodiscard]] void* allocate(std::int64_t bytes) { return space_.allocate(bytes); }
+  /// Collective, in the order of allocation of what is given back.
+  void deallocate(void* memory) { space_.deallocate(memory); }
+
+ private:
+  static int size_of(MPI_Comm communicator) {
+    int size = 0;
+    MPI_Comm_size(communicator, &size);
+    return size;
+  }
+  static MPI_Comm duplicate(MPI_Comm communicator) {
+    if (!on_one_host(communicator)) {
+      throw std::invalid_argument(
+          "the ranks of this communicator are not on one host: split it by "
+          "MPI_Comm_split_type(MPI_COMM_TYPE_SHARED) first");
+    }
+    MPI_Comm made{};
+    MPI_Comm_dup(communicator, &made);
+    MPI_Comm_set_errhandler(made, detail::errors_return());
+    return made;
+  }
+
+  /// The kernel for what was asked: by the library's names if there are any, else by the combiner.
+  void find_kernel(const element& what) {
+    if (known_ && what.by.combine == combine_ && what.type == type_ && what.operation == operation_) return;
+    known_ = true;
+    combine_ = what.by.combine;
+    type_ = what.type;
+    operation_ = what.operation;
+    kernel_ = host::fold_of(what.by);
+    if (kernel_ != nullptr || type_ == detail::no_type() || operation_ == detail::no_operation()) return;
+    for (const dtype type : {dtype::f32, dtype::f64, dtype::i32, dtype::boolean}) {
+      for (const reduction kind : {reduction::sum, reduction::max, reduction::min, reduction::prod}) {
+        if (!is_reducible(type, kind) || detail::library_operation(type, kind) != operation_) continue;
+        const bool same = detail::library_type(type) == type_ || (type == dtype::i32 && type_ == integers());
+        if (same) kernel_ = host::fold_of(type, kind);
+      }
+    }
+  }
+  static MPI_Datatype integers() { return MPI_INT; }
+
+  /// Compares both ways to read private memory, at two sizes, and decides on rank 0. Takes some milliseconds.
+  void measure() {
+    if (size() == 1) return;
+    constexpr std::int64_t bytes[]{std::int64_t{256} << 10, std::int64_t{2} << 20};
+    std::vector<std::byte> mine(static_cast<std::size_t>(bytes[1]));
+    std::vector<std::byte> all(static_cast<std::size_t>(bytes[1] * size()));
+    std::int64_t from = std::numeric_limits<std::int64_t>::max();
+    for (int k = 1; k >= 0; --k) {
+      const collective_call call = uniform_call(operation::all_gather, size(), bytes[k]);
+      const double staged = seconds(call, mine, all, false);
+      const double copied = seconds(call, mine, all, true);
+      if (copied >= staged) break;
+      from = bytes[k];
+    }
+    MPI_Bcast(&from, 1, detail::library_type_of_words(), 0, communicator_);
+    space_.use_kernel(from != std::numeric_limits<std::int64_t>::max());
+    engine_.copy_by_kernel_from(from);
+  }
+  [[nodiscard]] double seconds(const collective_call& call, std::vector<std::byte>& mine, std::vector<std::byte>& all,
+                               bool kernel) {
+    using clock = std::chrono::steady_clock;
+    space_.use_kernel(kernel);
+    engine_.copy_by_kernel_from(kernel ? 0 : std::numeric_limits<std::int64_t>::max());
+    double least = std::numeric_limits<double>::max();
+    for (int k = 0; k < 4; ++k) {
+      const clock::time_point start = clock::now();
+      engine_.run(call, mine.data(), all.data(), moves_only(1), nullptr, nullptr);
+      if (k > 0) least = std::min(least, std::chrono::duration<double>(clock::now() - start).count());
+    }
+    // All ranks must come to the same conclusion, here and in the loop that calls this.
+    MPI_Bcast(&least, 1, detail::library_type(dtype::f64), 0, communicator_);
+    return least;
+  }
+
+  MPI_Comm communicator_;
+  std::chrono::duration<double> deadline_;
+  host::process_space space_;
+  host::engine<host::process_space> engine_;
+  bool known_ = false;
+  combiner::function combine_ = nullptr;
+  MPI_Datatype type_ = detail::no_type();
+  MPI_Op operation_ = detail::no_operation();
+  host::fold_function kernel_ = nullptr;
+};
+
+}  // namespace espalier::comm

@@ -1,0 +1,73 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/config.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+namespace espalier::comm::host {
+
+/// How results are written.
+enum class store : std::uint8_t {
+  cached,    ///< as usual
+  streaming  ///< past the caches: for results larger than these, of which nothing was there before
+};
+
+inline constexpr std::int64_t line_bytes = 64;
+
+/// Orders streaming stores before whatever tells another rank that they are done.
+inline void finish_streaming() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
+
+/// 64 bytes, to an address that is a multiple of 64.
+ESPALIER_ALWAYS_INLINE void stream_line(void* to, const void* from) {
+#if defined(__AVX512F__)
+  _mm512_stream_si512(static_cast<__m512i*>(to), _mm512_loadu_si512(from));
+#elif defined(__AVX__)
+  auto* const t = static_cast<__m256i*>(to);
+  const auto* const f = static_cast<const __m256i*>(from);
+  _mm256_stream_si256(t, _mm256_loadu_si256(f));
+  _mm256_stream_si256(t + 1, _mm256_loadu_si256(f + 1));
+#elif defined(__SSE2__)
+  auto* const t = static_cast<__m128i*>(to);
+  const auto* const f = static_cast<const __m128i*>(from);
+  for (int k = 0; k < 4; ++k) _mm_stream_si128(t + k, _mm_loadu_si128(f + k));
+#else
+  std::memcpy(to, from, static_cast<std::size_t>(line_bytes));
+#endif
+}
+
+/// Bytes up to the next multiple of 64, at most `bytes`.
+[[nodiscard]] inline std::int64_t to_next_line(const void* address, std::int64_t bytes) {
+  const auto past = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address) % 64);  // NOLINT: alignment
+  return std::min<std::int64_t>(bytes, (line_bytes - past) % line_bytes);
+}
+
+/// `to` and `from` may overlap where the store is cached.
+inline void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes, store how = store::cached) {
+  if (bytes <= 0 || to == from) return;
+  if (how == store::cached) {
+    std::memmove(to, from, static_cast<std::size_t>(bytes));
+    return;
+  }
+  const std::int64_t head = to_next_line(to, bytes);
+  std::memcpy(to, from, static_cast<std::size_t>(head));
+  std::int64_t done = head;
+  for (; done + 4 * line_bytes <= bytes; done += 4 * line_bytes) {
+    for (std::int64_t k = 0; k < 4; ++k) stream_line(to + done + k * line_bytes, from + done + k * line_bytes);
+  }
+  std::memcpy(to + done, from + done, static_cast<std::size_t>(bytes - done));
+}
+
+}  // namespace espalier::comm::host

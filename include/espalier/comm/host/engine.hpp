@@ -1,0 +1,589 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/comm/host/fold.hpp>
+#include <espalier/comm/host/shape.hpp>
+#include <espalier/comm/host/space.hpp>
+#include <espalier/comm/host/traffic.hpp>
+#include <espalier/comm/host/wait.hpp>
+#include <espalier/comm/schedule/call.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace espalier::comm::host {
+
+/// The eight collectives over memory that ranks share: the same for processes and for threads.
+///
+/// A source shows its bytes chunk by chunk: in its own region, behind a flag that says which call and which chunk; or
+/// where they stand, if they can be read there. Readers take a chunk straight to where it belongs, or combine it on
+/// the way, and say so, so that its room can be used again. Nothing else is ever copied. A call's flags and rooms are
+/// the next call's with another number, so calls follow each other without a barrier.
+///
+/// Contributions are always combined in the order of ranks: results are equal to the bit on all ranks and on every run.
+template <SharedSpace Space> class engine {
+ public:
+  engine(Space& space, const sizes& how, std::chrono::duration<double> deadline)
+      : space_(&space),
+        how_(how),
+        layout_(space.size(), how.region),
+        watch_(space, deadline),
+        traffic_(space.size(), space.rank()),
+        parts_(static_cast<std::size_t>(space.size())),
+        targets_(static_cast<std::size_t>(space.size())),
+        inputs_(static_cast<std::size_t>(space.size())),
+        outputs_(static_cast<std::size_t>(space.size())),
+        known_(static_cast<std::size_t>(space.size()), 0),
+        rank_(space.rank()),
+        size_(space.size()),
+        epoch_(state_of(space.region(space.rank())).finished.load(std::memory_order_relaxed)) {
+    // Where buffers are is said in a flag's own line: what fits beside a flag has no use for that.
+    how_.expose_from = std::max(how_.expose_from, 2 * line_bytes);
+  }
+
+  [[nodiscard]] static std::int64_t region_bytes(int ranks, const sizes& how) {
+    return region_layout(ranks, how.region).bytes();
+  }
+  [[nodiscard]] const sizes& how() const { return how_; }
+  /// From which size the operating system is asked to copy what cannot be read in place. The same on all ranks.
+  void copy_by_kernel_from(std::int64_t bytes) { how_.kernel_from = bytes; }
+
+  /// Whether chunks can hold such elements.
+  [[nodiscard]] bool holds(std::int64_t element_bytes) const {
+    return element_bytes <= layout_.of(region_layout::tiers - 1).bytes / (4 * (size_ + 1)) - 2 * line_bytes;
+  }
+
+  /// Takes part in a collective. Errors: std::invalid_argument before anything is shared; `comm_error` when the
+  /// deadline passes or other ranks are in another call: then this rank can make no other.
+  void run(const collective_call& call, const void* input, void* output, const combiner& by, fold_function kernel,
+           const context* where) {
+    if (broken_) {
+      throw comm_error("rank " + std::to_string(rank_) + ": an earlier collective failed" + detail::during(where));
+    }
+    traffic_.set(call, by.element_bytes);
+    element_ = by.element_bytes;
+    if (traffic_.folds()) fold_.set(by, kernel);
+    output_ = static_cast<std::byte*>(output);
+    source_ = traffic_.in_output() ? output_ : static_cast<const std::byte*>(input);
+    if (traffic_.total() == 0) return;
+    if (size_ == 1) return alone();
+    try {
+      together(where);
+    } catch (const std::exception& error) {
+      broken_ = true;
+      watch_.give_up(error.what());
+      throw;
+    } catch (...) {
+      broken_ = true;
+      watch_.give_up("an exception that is not a std::exception");
+      throw;
+    }
+  }
+
+ private:
+  static constexpr unsigned round_bits = 16;
+  static constexpr unsigned hash_bits = 8;
+  static constexpr unsigned taken_bits = 24;
+
+  void alone() { copy_bytes(output_ + traffic_.own_target(), source_ + traffic_.own().at, traffic_.own().bytes); }
+
+  void together(const context* where) {
+    ++epoch_;
+    const std::uint64_t word = epoch_ << hash_bits | fingerprint();
+    tag_ = word << round_bits;
+    watch_.begin(word, name_of(traffic_.what()), where);
+    rank_state& mine = state_of(space_->region(rank_));
+    mine.begun.store(word, std::memory_order_relaxed);
+    shared_ = false;
+    inputs_known_ = false;
+    offers_ = false;
+    offered_ = false;
+    mine_ = {};
+    headers_ = false;
+    stores_ = store_of(overwrites());
+    if (traffic_.total() < how_.expose_from || !space_->exposes()) {
+      if (splits()) {
+        split();
+      } else {
+        chunks();
+      }
+    } else {
+      large();
+    }
+    if (stores_ == store::streaming) finish_streaming();
+    mine.finished.store(epoch_, std::memory_order_release);
+    if (shared_) {
+      // Others may still be reading (or writing) this rank's buffers.
+      for (int r = 0; r < size_; ++r) {
+        if (r != rank_) await_finished(r, epoch_, "the end");
+      }
+    }
+  }
+
+  /// Buffers may be read in place.
+  void large() {
+    if (traffic_.what() == operation::all_reduce) return large_all_reduce();
+    if (splits()) {
+      exchange_places();
+      return split();
+    }
+    headers_ = true;
+    std::fill(inputs_.begin(), inputs_.end(), unknown());
+    // What is overwritten while others read it has to be staged.
+    offers_ = traffic_.sends() && !overwrites();
+    chunks();
+  }
+
+  void large_all_reduce() {
+    exchange_places();
+    bool all_direct = true;
+    bool safe = true;
+    for (int r = 0; r < size_; ++r) {
+      const auto k = static_cast<std::size_t>(r);
+      all_direct = all_direct && inputs_[k].how == reach::direct && outputs_[k].how == reach::direct;
+      safe = safe && (inputs_[k].how == reach::staged || !same_place(k));
+    }
+    if (all_direct) return everywhere();
+    // In place, only who reads a piece may overwrite it: that is so where each reduces its own.
+    if (splits() || !safe) return split();
+    chunks();
+  }
+
+  /// Whether this rank's contribution is overwritten by results.
+  [[nodiscard]] bool overwrites() const {
+    return traffic_.in_output() && (traffic_.folds() || traffic_.what() == operation::all_to_all);
+  }
+  [[nodiscard]] bool same_place(std::size_t k) const { return in_place_[k] != 0; }
+
+  // --- what a call looks like ---
+
+  [[nodiscard]] std::uint64_t fingerprint() const {
+    auto mixed = static_cast<std::uint64_t>(traffic_.total()) ^ static_cast<std::uint64_t>(traffic_.what()) << 56U ^
+                 static_cast<std::uint64_t>(traffic_.root() & 0xffff) << 40U;
+    mixed *= 0x9e3779b97f4a7c15U;
+    return mixed >> (64 - hash_bits);
+  }
+
+  /// Streaming pays where what is read and written does not fit into the last cache, and was not there before.
+  [[nodiscard]] store store_of(bool in_place) const {
+    return !in_place && traffic_.total() * size_ >= how_.stream_from ? store::streaming : store::cached;
+  }
+
+  /// Whether each rank reduces a part for all, instead of everything for itself.
+  [[nodiscard]] bool splits() const {
+    return traffic_.common() && traffic_.folds() && size_ > 2 && traffic_.total() * (size_ - 2) > how_.split_from;
+  }
+
+  // --- waiting ---
+
+  [[nodiscard]] std::byte* region(int rank) const { return space_->region(rank); }
+
+  /// The tag of a chunk of this call: exact, for a flag's line never holds anything but tags.
+  [[nodiscard]] std::uint64_t tag(std::int64_t round) const {
+    return tag_ | (static_cast<std::uint64_t>(round) & ((1U << round_bits) - 1));
+  }
+
+  ESPALIER_ALWAYS_INLINE void await(const flag_line& line, std::int64_t round, int rank, const char* what) {
+    const std::uint64_t wanted = tag(round);
+    watch_.until([&] { return line.flag.load(std::memory_order_acquire) == wanted; },
+                 {rank, what, round, shape_.rounds});
+  }
+
+  void await_finished(int rank, std::uint64_t call, const char* what) {
+    const rank_state& other = state_of(region(rank));
+    std::uint64_t& known = known_[static_cast<std::size_t>(rank)];
+    watch_.until(
+        [&] {
+          known = other.finished.load(std::memory_order_acquire);
+          return known >= call;
+        },
+        {rank, what, 0, shape_.rounds});
+  }
+
+  /// Before the first write into this call's copy of a tier: nobody needs what an earlier call left there.
+  ESPALIER_ALWAYS_INLINE void await_room() {
+    const auto depth = static_cast<std::uint64_t>(shape_.of->depth);
+    if (epoch_ <= depth || free_before_ + depth >= epoch_) return;
+    free_before_ = std::numeric_limits<std::uint64_t>::max();
+    for (int r = 0; r < size_; ++r) {
+      if (r == rank_) continue;
+      if (known_[static_cast<std::size_t>(r)] + depth < epoch_) await_finished(r, epoch_ - depth, "room");
+      free_before_ = std::min(free_before_, known_[static_cast<std::size_t>(r)]);
+    }
+  }
+
+  // --- chunks: every reader takes what is its own from every source ---
+
+  [[nodiscard]] std::int64_t area() const {
+    return shape_.of->at + static_cast<std::int64_t>(epoch_ & static_cast<std::uint64_t>(shape_.of->depth - 1)) *
+                               shape_.of->copy_bytes();
+  }
+  [[nodiscard]] flag_line& line(int rank, std::int64_t slot) const {
+    return line_at(region(rank), area_ + slot * line_bytes);
+  }
+  [[nodiscard]] std::byte* data(int rank, std::int64_t slot) const {
+    return region(rank) + area_ + shape_.of->flags * line_bytes + slot * shape_.stride;
+  }
+  [[nodiscard]] std::atomic<std::uint64_t>& taken(int reader, int source) const {
+    return line_at(region(reader), layout_.taken_at(source)).flag;
+  }
+
+  void chunks() {
+    shape_ = shape_of(layout_, how_, traffic_.most(), traffic_.fan(), traffic_.folds() ? element_ : 1);
+    area_ = area();
+    if (traffic_.sends()) await_room();
+    // Beside the flag there is no room for both the bytes and where they are.
+    headers_ = headers_ && !shape_.beside;
+    if (headers_ && offers_) offer();
+    std::int64_t slot = 0;  // of the round, in units of the fan
+    for (std::int64_t round = 0; round < shape_.rounds; ++round) {
+      const std::int64_t begin = round * shape_.chunk;
+      if (traffic_.sends()) show(round, slot, begin);
+      if (traffic_.receives()) {
+        if (traffic_.folds()) {
+          fold_chunk(round, slot, begin);
+        } else {
+          copy_own(begin);
+          for (int k = 1; k < size_; ++k) {
+            const int s = rank_ + k < size_ ? rank_ + k : rank_ + k - size_;
+            copy_chunk(s, round, slot, begin);
+          }
+        }
+      } else {
+        copy_own(begin);
+      }
+      if (++slot == shape_.in_flight) slot = 0;
+    }
+  }
+
+  [[nodiscard]] std::int64_t length(const flow& f, std::int64_t begin) const {
+    return std::min(shape_.chunk, f.bytes - begin);
+  }
+
+  void copy_own(std::int64_t begin) {
+    const std::int64_t bytes = length(traffic_.own(), begin);
+    if (bytes <= 0 || output_ == nullptr) return;
+    copy_bytes(output_ + traffic_.own_target() + begin, source_ + traffic_.own().at + begin, bytes, stores_);
+  }
+
+  void show(std::int64_t round, std::int64_t slot, std::int64_t begin) {
+    if (offered_ && (inputs_known_ || round > 0)) return;
+    if (traffic_.common()) {
+      // Any other rank's flow: they are all alike.
+      const flow& f = traffic_.to(rank_ == 0 ? 1 : 0);
+      if (f.bytes <= begin) return;
+      if (round >= shape_.in_flight) {
+        for (int r = 0; r < size_; ++r) {
+          if (r != rank_ && (traffic_.what() != operation::reduce || r == traffic_.root())) await_taken(r, round);
+        }
+      }
+      show_to(f, round, slot, begin);
+      return;
+    }
+    for (int r = 0; r < size_; ++r) {
+      const flow& f = traffic_.to(r);
+      if (f.bytes <= begin) continue;
+      if (round >= shape_.in_flight) await_taken(r, round);
+      show_to(f, round, slot * traffic_.fan() + traffic_.slot(rank_, r), begin);
+    }
+  }
+
+  void await_taken(int reader, std::int64_t round) {
+    const std::uint64_t wanted = epoch_ << taken_bits | static_cast<std::uint64_t>(round - shape_.in_flight + 1);
+    const std::atomic<std::uint64_t>& there = taken(reader, rank_);
+    watch_.until([&] { return there.load(std::memory_order_acquire) >= wanted; },
+                 {reader, "room", round, shape_.rounds});
+  }
+
+  void show_to(const flow& f, std::int64_t round, std::int64_t slot, std::int64_t begin) {
+    flag_line& l = line(rank_, slot);
+    const std::byte* const from = source_ + f.at + begin;
+    const std::int64_t bytes = length(f, begin);
+    if (shape_.beside) {
+      copy_beside(&l.beside[0], from, bytes);
+    } else {
+      if (headers_ && round == 0) {
+        const exposed e{mine_.how, mine_.where + static_cast<std::uint64_t>(f.at)};
+        std::memcpy(&l.beside[0], &e, sizeof e);
+      }
+      if (!offered_) copy_bytes(data(rank_, slot), from, bytes);
+    }
+    l.flag.store(tag(round), std::memory_order_release);
+  }
+
+  /// Up to 56 bytes: no call for these.
+  static void copy_beside(std::byte* to, const std::byte* from, std::int64_t bytes) {
+    if (bytes == 4) {
+      std::memcpy(to, from, 4);
+    } else if (bytes == 8) {
+      std::memcpy(to, from, 8);
+    } else {
+      std::memcpy(to, from, static_cast<std::size_t>(bytes));
+    }
+  }
+
+  /// This rank's source can be read where it stands, if that is so.
+  void offer() {
+    std::int64_t end = 0;
+    for (int r = 0; r < size_; ++r) end = std::max(end, traffic_.to(r).at + traffic_.to(r).bytes);
+    mine_ = expose(source_, end);
+    offered_ = mine_.how != reach::staged;
+    shared_ = offered_;
+  }
+
+  [[nodiscard]] exposed expose(const std::byte* data, std::int64_t bytes) const {
+    const exposed e = space_->expose(data, bytes);
+    return e.how == reach::kernel && traffic_.most() < how_.kernel_from ? exposed{} : e;
+  }
+
+  static exposed unknown() { return {static_cast<reach>(~std::uint64_t{0}), 0}; }
+
+  /// A source's chunk, waited for: where it can be read, or null if the operating system has to be asked.
+  const std::byte* view(int source, std::int64_t round, std::int64_t slot, std::int64_t begin) {
+    slot = slot * traffic_.fan() + traffic_.slot(source, rank_);
+    if (headers_ || inputs_known_) {
+      exposed& e = inputs_[static_cast<std::size_t>(source)];
+      if (e.how == unknown().how) {
+        const flag_line& first = line(source, traffic_.slot(source, rank_));
+        await(first, 0, source, "data");
+        std::memcpy(&e, &first.beside[0], sizeof e);
+      }
+      if (e.how == reach::direct) return space_->direct(source, e) + begin;
+      if (e.how == reach::kernel) return nullptr;
+    }
+    const flag_line& l = line(source, slot);
+    await(l, round, source, "data");
+    return shape_.beside ? &l.beside[0] : data(source, slot);
+  }
+
+  void take(int source, std::int64_t round) {
+    if (shape_.in_flight == shape_.rounds) return;
+    taken(rank_, source).store(epoch_ << taken_bits | static_cast<std::uint64_t>(round + 1), std::memory_order_release);
+  }
+
+  void fetch(int source, std::int64_t begin, std::byte* to, std::int64_t bytes) {
+    if (space_->fetch(source, inputs_[static_cast<std::size_t>(source)], begin, to, bytes)) return;
+    throw comm_error("rank " + std::to_string(rank_) + ", in " + name_of(traffic_.what()) +
+                     ", could not read the memory of rank " + std::to_string(source) + ": it has ended");
+  }
+
+  void copy_chunk(int source, std::int64_t round, std::int64_t slot, std::int64_t begin) {
+    const flow& f = traffic_.from(source);
+    const std::int64_t bytes = length(f, begin);
+    if (bytes <= 0) return;
+    const std::byte* const from = view(source, round, slot, begin);
+    std::byte* const to = output_ + f.at + begin;
+    if (from == nullptr) return fetch(source, begin, to, bytes);
+    if (shape_.beside) {
+      copy_beside(to, from, bytes);
+    } else {
+      copy_bytes(to, from, bytes, stores_);
+    }
+    take(source, round);
+  }
+
+  void fold_chunk(std::int64_t round, std::int64_t slot, std::int64_t begin) {
+    const std::int64_t bytes = length(traffic_.own(), begin);
+    if (bytes <= 0) return;
+    for (int s = 0; s < size_; ++s) {
+      if (s == rank_) {
+        parts_[static_cast<std::size_t>(s)] = source_ + traffic_.own().at + begin;
+        continue;
+      }
+      const std::byte* part = view(s, round, slot, begin);
+      if (part == nullptr) {
+        std::byte* const here = tile(s, bytes);
+        fetch(s, begin, here, bytes);
+        part = here;
+      }
+      parts_[static_cast<std::size_t>(s)] = part;
+    }
+    std::byte* const target = output_ + traffic_.own_target() + begin;
+    fold_({&target, 1, parts_.data(), size_, bytes / element_, stores_});
+    for (int s = 0; s < size_; ++s) {
+      if (s != rank_) take(s, round);
+    }
+  }
+
+  /// Room for what the operating system copies of a source's chunk.
+  std::byte* tile(int source, std::int64_t bytes) {
+    const std::int64_t each = std::max(tile_bytes_, (bytes + line_bytes - 1) / line_bytes * line_bytes);
+    if (each > tile_bytes_ || tiles_.empty()) {
+      tile_bytes_ = std::max(each, how_.chunk);
+      tiles_.resize(static_cast<std::size_t>(tile_bytes_ * size_));
+    }
+    return tiles_.data() + source * tile_bytes_;
+  }
+
+  // --- in place: each rank reduces its part of all inputs into all outputs ---
+
+  /// All ranks tell each other where their buffers can be had.
+  void exchange_places() {
+    struct places {
+      exposed input;
+      exposed output;
+      std::uint64_t in_place;
+    };
+    static_assert(sizeof(places) <= static_cast<std::size_t>(flag_line::room));
+    shape_ = shape_of(layout_, how_, flag_line::room, 1, 1);
+    // The smallest tier's lines: no call that comes here has its chunks there.
+    shape_.of = &layout_.of(0);
+    area_ = area();
+    await_room();
+    places mine{};
+    mine.input = expose(source_, traffic_.total());
+    if (traffic_.receives()) mine.output = expose(output_, traffic_.total());
+    mine.in_place = traffic_.in_output() ? 1 : 0;
+    if (mine.input.how != reach::staged) shared_ = true;
+    flag_line& l = line(rank_, 0);
+    std::memcpy(&l.beside[0], &mine, sizeof mine);
+    l.flag.store(tag(0), std::memory_order_release);
+    in_place_.resize(static_cast<std::size_t>(size_));
+    for (int r = 0; r < size_; ++r) {
+      places there = mine;
+      if (r != rank_) {
+        const flag_line& other = line(r, 0);
+        await(other, 0, r, "places of buffers");
+        std::memcpy(&there, &other.beside[0], sizeof there);
+      }
+      const auto k = static_cast<std::size_t>(r);
+      inputs_[k] = there.input;
+      outputs_[k] = there.output;
+      in_place_[k] = static_cast<char>(there.in_place);
+    }
+    inputs_known_ = true;
+    offered_ = inputs_[static_cast<std::size_t>(rank_)].how != reach::staged;
+  }
+
+  void everywhere() {
+    shared_ = true;
+    const std::int64_t count = traffic_.total() / element_;
+    const std::int64_t grain = std::max<std::int64_t>(1, 4096 / element_);
+    const std::int64_t share = ((count + size_ - 1) / size_ + grain - 1) / grain * grain;
+    const std::int64_t begin = std::min(count, share * rank_);
+    bool any_in_place = false;
+    for (int r = 0; r < size_; ++r) {
+      const auto k = static_cast<std::size_t>(r);
+      any_in_place = any_in_place || same_place(k);
+      parts_[k] = place_of(r, inputs_[k], source_) + begin * element_;
+      targets_[k] = const_cast<std::byte*>(place_of(r, outputs_[k], output_)) + begin * element_;  // NOLINT
+    }
+    stores_ = store_of(any_in_place);
+    fold_({targets_.data(), size_, parts_.data(), size_, std::min(count - begin, share), stores_});
+  }
+
+  [[nodiscard]] const std::byte* place_of(int rank, const exposed& e, const std::byte* mine) const {
+    return rank == rank_ ? mine : space_->direct(rank, e);
+  }
+
+  // --- split: each rank reduces its part of every chunk, and shows the result ---
+
+  /// No rank says what it has taken: it shows its chunk k only after it has reduced its part of k - 1 and read all
+  /// results of k - 2, and every rank waits for every other's chunk k. So two rooms for each are enough.
+  void split() {
+    split_shape parts = split_shape_of(layout_, how_, traffic_.total(), size_, element_);
+    shape_.of = &layout_.of(region_layout::tiers - 1);
+    shape_.rounds = parts.rounds;
+    shape_.stride = 0;
+    area_ = area();
+    await_room();
+    for (std::int64_t round = 0; round < parts.rounds; ++round) {
+      contribute(parts, round);
+      reduce_part(parts, round);
+      if (round > 0 && traffic_.receives()) collect(parts, round - 1);
+    }
+    if (traffic_.receives()) collect(parts, parts.rounds - 1);
+  }
+
+  void contribute(const split_shape& parts, std::int64_t round) {
+    const std::int64_t begin = round * parts.chunk;
+    if (!(inputs_known_ && offered_)) {
+      copy_bytes(data(rank_, 0) + parts.room(round), source_ + begin, parts.length(round));
+    }
+    line(rank_, round % 2).flag.store(tag(round), std::memory_order_release);
+  }
+
+  void reduce_part(const split_shape& parts, std::int64_t round) {
+    const flow mine = parts.part(round, rank_);
+    const std::int64_t begin = round * parts.chunk + mine.at;
+    for (int s = 0; s < size_; ++s) {
+      const auto k = static_cast<std::size_t>(s);
+      if (s == rank_) {
+        parts_[k] = source_ + begin;
+        continue;
+      }
+      await(line(s, round % 2), round, s, "data");
+      const reach how = inputs_known_ ? inputs_[k].how : reach::staged;
+      if (how == reach::direct) {
+        parts_[k] = space_->direct(s, inputs_[k]) + begin;
+      } else if (how == reach::kernel && mine.bytes > 0) {
+        std::byte* const here = tile(s, mine.bytes);
+        fetch(s, begin, here, mine.bytes);
+        parts_[k] = here;
+      } else {
+        parts_[k] = data(s, 0) + parts.room(round) + mine.at;
+      }
+    }
+    std::byte* const room = data(rank_, 0) + parts.result(round);
+    if (mine.bytes > 0) {
+      const bool only_mine = traffic_.what() == operation::reduce && traffic_.receives();
+      std::byte* const target = only_mine ? output_ + begin : room;
+      fold_({&target, 1, parts_.data(), size_, mine.bytes / element_, store::cached});
+      if (traffic_.receives() && !only_mine) copy_bytes(output_ + begin, room, mine.bytes, stores_);
+    }
+    line(rank_, 2 + round % 2).flag.store(tag(round), std::memory_order_release);
+  }
+
+  void collect(const split_shape& parts, std::int64_t round) {
+    for (int k = 1; k < size_; ++k) {
+      const int s = rank_ + k < size_ ? rank_ + k : rank_ + k - size_;
+      await(line(s, 2 + round % 2), round, s, "results");
+      const flow f = parts.part(round, s);
+      copy_bytes(output_ + round * parts.chunk + f.at, data(s, 0) + parts.result(round), f.bytes, stores_);
+    }
+  }
+
+  Space* space_;
+  sizes how_;
+  region_layout layout_;
+  watch<Space> watch_;
+  traffic traffic_;
+  folder fold_;
+  std::vector<const std::byte*> parts_;
+  std::vector<std::byte*> targets_;
+  std::vector<exposed> inputs_;
+  std::vector<exposed> outputs_;
+  std::vector<char> in_place_;
+  std::vector<std::byte> tiles_;
+  std::int64_t tile_bytes_ = 0;
+  std::vector<std::uint64_t> known_;  // calls that each rank was seen to have finished
+  std::uint64_t free_before_ = 0;     // the least of these
+  int rank_;
+  int size_;
+  bool broken_ = false;
+  std::uint64_t epoch_;  // number of the call: goes on where an earlier engine on this region ended
+  // Of the call under way:
+  std::uint64_t tag_ = 0;
+  shape shape_;
+  std::int64_t area_ = 0;
+  std::int64_t element_ = 1;
+  const std::byte* source_ = nullptr;
+  std::byte* output_ = nullptr;
+  store stores_ = store::cached;
+  bool headers_ = false;       // the first flags say where bytes can be had
+  bool inputs_known_ = false;  // all ranks said so beforehand
+  bool offers_ = false;        // this rank's source may be read in place
+  bool offered_ = false;       // it is
+  exposed mine_;               // where
+  bool shared_ = false;        // somebody reads or writes this rank's buffers
+};
+
+}  // namespace espalier::comm::host

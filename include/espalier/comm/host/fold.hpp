@@ -1,0 +1,261 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/comm/host/copy.hpp>
+#include <espalier/comm/run/combine.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+namespace espalier::comm::host {
+
+/// Several ranks' values of the same elements, combined in the order of ranks and written to one or more places. A
+/// target may be one of the parts, or lie below one: elements are read before what lies below them is written.
+struct fold_job {
+  std::byte* const* targets = nullptr;
+  int copies = 1;
+  const std::byte* const* parts = nullptr;
+  int members = 0;
+  std::int64_t count = 0;  ///< elements
+  store how = store::cached;
+};
+
+using fold_function = void (*)(const fold_job&);
+
+}  // namespace espalier::comm::host
+
+namespace espalier::comm::detail {
+
+/// 64 bytes of elements: one register where the processor has AVX-512, several elsewhere.
+template <class T> struct wide_vector { using type [[gnu::vector_size(64), gnu::may_alias]] = T; };
+template <class T> using wide_t = typename wide_vector<T>::type;
+
+template <reduction Kind, class V> ESPALIER_ALWAYS_INLINE void combine_wide(V& a, const V& b) {
+  if constexpr (Kind == reduction::max) {
+    a = ((a > b) | (a != a)) ? a : b;  // a NaN on either side stays visible
+  } else if constexpr (Kind == reduction::min) {
+    a = ((a < b) | (a != a)) ? a : b;
+  } else if constexpr (Kind == reduction::sum) {
+    a = a + b;
+  } else {
+    a = a * b;
+  }
+}
+
+/// Unsigned where sums of signed integers would overflow; comparisons stay signed.
+template <reduction Kind, class T>
+using lane_t =
+    std::conditional_t<std::is_same_v<T, std::int32_t> && (Kind == reduction::sum || Kind == reduction::prod),
+                       std::uint32_t, T>;
+
+template <reduction Kind, class T> [[nodiscard]] inline T folded(const host::fold_job& job, std::int64_t at) {
+  const auto value = [&](int k) {
+    T one;
+    std::memcpy(&one, job.parts[k] + at, sizeof(T));
+    return static_cast<term_sum_t<T>>(one);
+  };
+  auto sum = value(0);
+  for (int k = 1; k < job.members; ++k) sum = combined<Kind>(sum, value(k));
+  return static_cast<T>(sum);
+}
+
+/// One element after the other.
+template <reduction Kind, class T> void fold_singly(const host::fold_job& job, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t at = begin; at < end; at += static_cast<std::int64_t>(sizeof(T))) {
+    const T result = folded<Kind, T>(job, at);
+    for (int c = 0; c < job.copies; ++c) std::memcpy(job.targets[c] + at, &result, sizeof(T));
+  }
+}
+
+template <reduction Kind, class T, int Lines>
+ESPALIER_ALWAYS_INLINE void fold_lines(const host::fold_job& job, std::int64_t at) {
+  using vector = wide_t<lane_t<Kind, T>>;
+  vector sum[Lines];
+  vector next;
+  for (int l = 0; l < Lines; ++l) std::memcpy(&sum[l], job.parts[0] + at + 64 * l, 64);
+  for (int k = 1; k < job.members; ++k) {
+    const std::byte* const part = job.parts[k] + at;
+    for (int l = 0; l < Lines; ++l) {
+      std::memcpy(&next, part + 64 * l, 64);
+      combine_wide<Kind>(sum[l], next);
+    }
+  }
+  for (int c = 0; c < job.copies; ++c) {
+    std::byte* const target = job.targets[c] + at;
+    for (int l = 0; l < Lines; ++l) {
+      if (job.how == host::store::streaming) {
+        host::stream_line(target + 64 * l, &sum[l]);
+      } else {
+        std::memcpy(target + 64 * l, &sum[l], 64);
+      }
+    }
+  }
+}
+
+/// Two parts and one target, which is nearly always the case: nothing but loads, the operation and stores.
+template <reduction Kind, class T, host::store How>
+void fold_pair(std::byte* target, const std::byte* first, const std::byte* second, std::int64_t bytes) {
+  using vector = wide_t<lane_t<Kind, T>>;
+  for (std::int64_t at = 0; at < bytes; at += 128) {
+    vector a[2];
+    vector b[2];
+    std::memcpy(&a[0], first + at, 128);
+    std::memcpy(&b[0], second + at, 128);
+    combine_wide<Kind>(a[0], b[0]);
+    combine_wide<Kind>(a[1], b[1]);
+    if constexpr (How == host::store::streaming) {
+      host::stream_line(target + at, &a[0]);
+      host::stream_line(target + at + 64, &a[1]);
+    } else {
+      std::memcpy(target + at, &a[0], 128);
+    }
+  }
+}
+
+template <reduction Kind, class T> void fold_wide(const host::fold_job& job) {
+  const std::int64_t bytes = job.count * static_cast<std::int64_t>(sizeof(T));
+  constexpr std::int64_t step = 128;
+  if (bytes < 64) return fold_singly<Kind, T>(job, 0, bytes);
+  // Streaming stores want whole lines: the targets must stand alike, and on multiples of elements.
+  host::fold_job now = job;
+  std::int64_t at = 0;
+  if (job.how == host::store::streaming) {
+    at = host::to_next_line(job.targets[0], bytes);
+    bool alike = at % static_cast<std::int64_t>(sizeof(T)) == 0;
+    for (int c = 1; c < job.copies; ++c) alike = alike && host::to_next_line(job.targets[c], bytes) == at;
+    if (!alike) {
+      now.how = host::store::cached;
+      at = 0;
+    }
+    fold_singly<Kind, T>(now, 0, at);
+  }
+  if (now.members == 2 && now.copies == 1) {
+    const std::int64_t whole = (bytes - at) / step * step;
+    if (now.how == host::store::streaming) {
+      fold_pair<Kind, T, host::store::streaming>(now.targets[0] + at, now.parts[0] + at, now.parts[1] + at, whole);
+    } else {
+      fold_pair<Kind, T, host::store::cached>(now.targets[0] + at, now.parts[0] + at, now.parts[1] + at, whole);
+    }
+    at += whole;
+  } else {
+    for (; at + step <= bytes; at += step) fold_lines<Kind, T, 2>(now, at);
+  }
+  for (; at + 64 <= bytes; at += 64) fold_lines<Kind, T, 1>(now, at);
+  fold_singly<Kind, T>(now, at, bytes);
+}
+
+/// bf16 is added up in float32 and rounded once. Tiles, so that the conversions are vectorised.
+template <reduction Kind> void fold_bf16(const host::fold_job& job) {
+  constexpr std::int64_t tile = 256;
+  float sum[tile];
+  bfloat16 values[tile];
+  for (std::int64_t done = 0; done < job.count; done += tile) {
+    const std::int64_t length = job.count - done < tile ? job.count - done : tile;
+    const auto bytes = static_cast<std::size_t>(length) * sizeof(bfloat16);
+    const auto at = done * static_cast<std::int64_t>(sizeof(bfloat16));
+    for (int k = 0; k < job.members; ++k) {
+      std::memcpy(&values[0], job.parts[k] + at, bytes);
+      if (k == 0) {
+        for (std::int64_t i = 0; i < length; ++i) sum[i] = static_cast<float>(values[i]);
+      } else {
+        for (std::int64_t i = 0; i < length; ++i) sum[i] = combined<Kind>(sum[i], static_cast<float>(values[i]));
+      }
+    }
+    for (std::int64_t i = 0; i < length; ++i) values[i] = static_cast<bfloat16>(sum[i]);
+    for (int c = 0; c < job.copies; ++c) std::memcpy(job.targets[c] + at, &values[0], bytes);
+  }
+}
+
+template <reduction Kind, class T> [[nodiscard]] constexpr host::fold_function fold_of() {
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    return &fold_bf16<Kind>;
+  } else if constexpr (std::is_same_v<T, bool>) {
+    // A bool is 0 or 1: or and and are the maximum and minimum of its byte.
+    if constexpr (Kind == reduction::max || Kind == reduction::min) return &fold_wide<Kind, unsigned char>;
+    return nullptr;
+  } else {
+    return &fold_wide<Kind, T>;
+  }
+}
+
+}  // namespace espalier::comm::detail
+
+namespace espalier::comm::host {
+
+/// The library's own kernel for a type and an operation: one pass over all parts. None for sums of bool.
+[[nodiscard]] inline fold_function fold_of(dtype type, reduction kind) {
+  fold_function made = nullptr;
+  detail::with_storage(type, [&]<class T>(T) {
+    switch (kind) {
+      case reduction::sum: made = detail::fold_of<reduction::sum, T>(); return;
+      case reduction::prod: made = detail::fold_of<reduction::prod, T>(); return;
+      case reduction::max: made = detail::fold_of<reduction::max, T>(); return;
+      case reduction::min: made = detail::fold_of<reduction::min, T>(); return;
+    }
+  });
+  return made;
+}
+
+/// The kernel that does what a combiner made by `combiner_of` does; none for any other.
+[[nodiscard]] inline fold_function fold_of(const combiner& by) {
+  constexpr dtype types[]{dtype::f32, dtype::f64, dtype::i32, dtype::bf16, dtype::boolean};
+  constexpr reduction kinds[]{reduction::sum, reduction::max, reduction::min, reduction::prod};
+  for (const dtype type : types) {
+    for (const reduction kind : kinds) {
+      if (is_reducible(type, kind) && combiner_of(type, kind).combine == by.combine) return fold_of(type, kind);
+    }
+  }
+  return nullptr;
+}
+
+/// Combines parts by a kernel, or, where there is none, by any combiner: which may overwrite what arrives, so it is
+/// only given memory of our own as that, and what other ranks may be reading as its own.
+class folder {
+ public:
+  void set(const combiner& by, fold_function kernel) {
+    by_ = by;
+    kernel_ = kernel;
+    if (kernel != nullptr) return;
+    tile_ = by.element_bytes > 0 ? tile_bytes / by.element_bytes : 1;
+    if (tile_ < 1) tile_ = 1;
+    const auto needed = static_cast<std::size_t>(2 * tile_ * by.element_bytes);
+    if (scratch_.size() < needed) scratch_.resize(needed);
+  }
+
+  void operator()(const fold_job& job) {
+    if (kernel_ != nullptr && job.members > 1) return kernel_(job);
+    if (job.members == 1) {
+      for (int c = 0; c < job.copies; ++c) copy_bytes(job.targets[c], job.parts[0], job.count * by_.element_bytes);
+      return;
+    }
+    for (std::int64_t done = 0; done < job.count; done += tile_) {
+      one_tile(job, done * by_.element_bytes, job.count - done < tile_ ? job.count - done : tile_);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t tile_bytes = 16 << 10;
+
+  void one_tile(const fold_job& job, std::int64_t at, std::int64_t count) {
+    const std::int64_t bytes = count * by_.element_bytes;
+    std::byte* sum = scratch_.data();
+    std::byte* next = sum + tile_ * by_.element_bytes;
+    copy_bytes(sum, job.parts[0] + at, bytes);
+    for (int k = 1; k < job.members; ++k) {
+      by_.combine(by_.state, next, job.parts[k] + at, sum, count, true);
+      std::swap(sum, next);
+    }
+    for (int c = 0; c < job.copies; ++c) copy_bytes(job.targets[c] + at, sum, bytes);
+  }
+
+  combiner by_;
+  fold_function kernel_ = nullptr;
+  std::int64_t tile_ = 1;
+  std::vector<std::byte> scratch_;
+};
+
+}  // namespace espalier::comm::host

@@ -1,0 +1,107 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/comm/host/space.hpp>
+#include <espalier/comm/host/traffic.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+namespace espalier::comm::host {
+
+/// Sizes in bytes that decide how a call is carried out. Every rank must be given the same ones.
+struct sizes {
+  std::int64_t region = 640 << 10;      ///< of one copy of the largest tier of a rank's region
+  std::int64_t chunk = 128 << 10;       ///< at most
+  std::int64_t least_chunk = 8 << 10;   ///< what is no longer goes in one
+  std::int64_t expose_from = 32 << 10;  ///< total: buffers may be read in place
+  std::int64_t split_from = 64 << 10;   ///< extra bytes that a rank of many may read to save a second meeting
+  std::int64_t stream_from = 32 << 20;  ///< total times ranks: results are written past the caches
+  std::int64_t kernel_from = std::numeric_limits<std::int64_t>::max();  ///< per flow: copied by the operating system
+};
+
+[[nodiscard]] constexpr std::int64_t whole_lines(std::int64_t bytes) {
+  return (bytes + line_bytes - 1) / line_bytes * line_bytes;
+}
+
+/// How a flow is cut, and where its chunks stand.
+struct shape {
+  const tier* of = nullptr;
+  bool beside = false;      ///< in the flag's own line
+  std::int64_t chunk = 1;   ///< bytes
+  std::int64_t stride = 0;  ///< from one slot to the next
+  std::int64_t rounds = 1;
+  std::int64_t in_flight = 1;  ///< rounds that have room at the same time
+};
+
+/// `most`: the longest flow. `unit`: what must not be cut.
+[[nodiscard]] inline shape shape_of(const region_layout& layout, const sizes& how, std::int64_t most, int fan,
+                                    std::int64_t unit) {
+  shape made;
+  made.of = &layout.of(0);
+  made.chunk = std::max<std::int64_t>(1, most);
+  if (most <= flag_line::room) {
+    made.beside = true;
+    return made;
+  }
+  if (most > how.least_chunk) {
+    made.chunk = std::clamp(whole_lines(most / 8), how.least_chunk, how.chunk);
+    made.chunk = std::max(unit, made.chunk / unit * unit);
+    made.rounds = (most + made.chunk - 1) / made.chunk;
+  }
+  made.stride = whole_lines(made.chunk);
+  made.in_flight = made.rounds;
+  const std::int64_t slots = made.rounds * fan;
+  for (int t = 1; t < region_layout::tiers; ++t) {
+    made.of = &layout.of(t);
+    if (slots <= made.of->flags && slots * made.stride <= made.of->bytes) return made;
+  }
+  // Not all at once: at least two rounds, so that one is filled while another is read.
+  if (2 * fan * made.stride > made.of->bytes) {
+    made.chunk = made.of->bytes / (2 * fan) / line_bytes * line_bytes;
+    made.chunk = std::max(unit, made.chunk / unit * unit);
+    made.stride = whole_lines(made.chunk);
+    made.rounds = (most + made.chunk - 1) / made.chunk;
+  }
+  made.in_flight = std::min({made.rounds, made.of->flags / fan, made.of->bytes / (fan * made.stride)});
+  return made;
+}
+
+/// How an array is cut where each rank reduces a part of every chunk. In the data of the largest tier: two rooms for
+/// chunks, then two for results.
+struct split_shape {
+  std::int64_t total = 0;
+  std::int64_t chunk = 1;
+  std::int64_t share = 1;  ///< of each rank, in a whole chunk
+  std::int64_t rounds = 1;
+
+  [[nodiscard]] std::int64_t length(std::int64_t round) const { return std::min(chunk, total - round * chunk); }
+  /// What a rank reduces of a chunk: its bytes, and where they begin in it.
+  [[nodiscard]] flow part(std::int64_t round, int rank) const {
+    const std::int64_t begin = std::min(length(round), share * rank);
+    return {std::min(share, length(round) - begin), begin};
+  }
+  [[nodiscard]] std::int64_t room(std::int64_t round) const { return round % 2 * whole_lines(chunk); }
+  [[nodiscard]] std::int64_t result(std::int64_t round) const {
+    return 2 * whole_lines(chunk) + round % 2 * whole_lines(share);
+  }
+};
+
+[[nodiscard]] inline split_shape split_shape_of(const region_layout& layout, const sizes& how, std::int64_t total,
+                                                int ranks, std::int64_t unit) {
+  const tier& of = layout.of(region_layout::tiers - 1);
+  split_shape made;
+  made.total = total;
+  // A share is whole elements and, where these allow it, whole lines.
+  const std::int64_t grain = line_bytes % unit == 0 ? line_bytes : unit;
+  const std::int64_t most = (of.bytes / 2 - 4 * line_bytes) / (ranks + 1) / grain;
+  const std::int64_t wanted = std::max<std::int64_t>(1, std::min(how.chunk, total / 4) / ranks / grain);
+  made.share = std::max<std::int64_t>(1, std::min(most, wanted)) * grain;
+  made.chunk = made.share * ranks;
+  made.rounds = (total + made.chunk - 1) / made.chunk;
+  return made;
+}
+
+}  // namespace espalier::comm::host

@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/comm/host/copy.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace espalier::comm::host {
+
+/// A flag and what fits beside it into one cache line: a short message is there as soon as its flag is seen.
+struct alignas(64) flag_line {
+  static constexpr std::int64_t room = 56;
+  std::atomic<std::uint64_t> flag;
+  std::byte beside[static_cast<std::size_t>(room)];
+};
+static_assert(sizeof(flag_line) == 64 && std::atomic<std::uint64_t>::is_always_lock_free);
+
+/// What others see of a rank: calls begun and finished, and why it gave up.
+struct alignas(64) rank_state {
+  static constexpr std::size_t text_bytes = 952;
+  std::atomic<std::uint64_t> begun;  ///< number of the call << 8 | fingerprint of the call
+  std::atomic<std::uint64_t> finished;
+  std::atomic<std::int64_t> process;  ///< its number in the operating system
+  std::atomic<std::uint64_t> probe;   ///< read by others to find out whether they may
+  std::array<std::byte, 32> unused;
+  std::atomic<std::uint64_t> broken;
+  std::array<char, text_bytes> reason;
+};
+
+/// Where a rank's data can be had in one call.
+enum class reach : std::uint64_t {
+  staged,  ///< it copies them to its region, chunk by chunk
+  direct,  ///< others read (and write) them in place
+  kernel   ///< others ask the operating system for a copy
+};
+struct exposed {
+  reach how = reach::staged;
+  std::uint64_t where = 0;
+};
+
+/// Memory that ranks of one host share, as the collectives in comm/host/engine.hpp need it.
+///
+/// * `region(rank)`: memory of `region_layout`, mapped here, zero at first; only its rank writes to it.
+/// * `exposes()`: whether any rank may have something to expose; the same on all ranks.
+/// * `expose(data, bytes)`: how others reach this rank's data in place. `direct(rank, e)` is the pointer to them here;
+///   `fetch(rank, e, offset, to, bytes)` a copy by the operating system, true if that was possible.
+/// * `crowded()`: more ranks than processors, so that who waits must give way.
+/// * `interrupted()`: waits should end, since some rank failed elsewhere.
+template <class T>
+concept SharedSpace = requires(T& space, const T& view, int rank, const void* data, const exposed& e, void* to,
+                               std::int64_t bytes) {
+  { view.rank() } -> std::same_as<int>;
+  { view.size() } -> std::same_as<int>;
+  { view.region(rank) } -> std::same_as<std::byte*>;
+  { view.crowded() } -> std::same_as<bool>;
+  { view.exposes() } -> std::same_as<bool>;
+  { view.expose(data, bytes) } -> std::same_as<exposed>;
+  { view.direct(rank, e) } -> std::same_as<std::byte*>;
+  { space.fetch(rank, e, bytes, to, bytes) } -> std::same_as<bool>;
+  { view.interrupted() } -> std::same_as<bool>;
+};
+
+/// A part of every region for messages of one order of size. Call number c uses its copy c % depth, so that a rank can
+/// be `depth` calls ahead of another before it has to wait.
+struct tier {
+  std::int64_t depth = 1;
+  std::int64_t flags = 1;  ///< lines of flags in each copy
+  std::int64_t bytes = 0;  ///< of data in each copy
+  std::int64_t at = 0;     ///< in the region
+
+  [[nodiscard]] std::int64_t copy_bytes() const { return flags * line_bytes + bytes; }
+};
+
+/// What stands where in a region: state, one line per rank for what was taken from it, tiers.
+class region_layout {
+ public:
+  static constexpr int tiers = 4;
+
+  region_layout() = default;
+  /// `bytes`: of the largest tier.
+  region_layout(int ranks, std::int64_t bytes) {
+    const std::int64_t peers = std::max(1, ranks - 1);
+    taken_at_ = static_cast<std::int64_t>(sizeof(rank_state));
+    std::int64_t at = taken_at_ + ranks * line_bytes;
+    // Small copies are many, since a rank that only sends should not have to look how far the others are; where ranks
+    // are many too, memory counts.
+    const bool many = ranks > 8;
+    tiers_ = {tier{64, peers, 0, 0}, tier{many ? 8 : 32, peers, peers * 1024, 0},
+              tier{many ? 2 : 8, std::max<std::int64_t>(8, peers), std::max<std::int64_t>(64 << 10, peers * 8192), 0},
+              tier{2, std::max<std::int64_t>(16, 2 * peers), std::max<std::int64_t>(bytes, peers * 16384), 0}};
+    for (tier& t : tiers_) {
+      t.at = at;
+      at += t.depth * t.copy_bytes();
+    }
+    bytes_ = at;
+  }
+
+  [[nodiscard]] std::int64_t bytes() const { return bytes_; }
+  [[nodiscard]] const tier& of(int index) const { return tiers_[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] std::int64_t taken_at(int source) const { return taken_at_ + source * line_bytes; }
+
+ private:
+  std::array<tier, tiers> tiers_;
+  std::int64_t taken_at_ = 0;
+  std::int64_t bytes_ = 0;
+};
+
+[[nodiscard]] inline rank_state& state_of(std::byte* region) {
+  return *reinterpret_cast<rank_state*>(region);  // NOLINT: shared memory has no constructor
+}
+[[nodiscard]] inline flag_line& line_at(std::byte* region, std::int64_t at) {
+  return *reinterpret_cast<flag_line*>(region + at);  // NOLINT: as above
+}
+
+}  // namespace espalier::comm::host

@@ -1,0 +1,334 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+// ranks: 1 2 3 4 8
+// timeout: 240
+// dies([host_death]): 3 rank [01] waited 0.5 s in all_reduce for rank 2
+
+#include <espalier/comm/host/collectives.hpp>
+
+#include <catch2/catch.hpp>
+#include <support/mpi_require.hpp>
+#include <support/random_calls.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using namespace espalier::comm;
+using espalier::dtype;
+using espalier::reduction;
+using espalier::test::call_buffers;
+using espalier::test::element_kind;
+
+int rank_in(MPI_Comm communicator) {
+  int rank = 0;
+  MPI_Comm_rank(communicator, &rank);
+  return rank;
+}
+int size_of(MPI_Comm communicator) {
+  int size = 0;
+  MPI_Comm_size(communicator, &size);
+  return size;
+}
+
+element element_of_kind(const element_kind& kind) {
+  element made;
+  made.by = kind.by;
+  return made;
+}
+
+/// Hands out pieces of one buffer of the library.
+class arena {
+ public:
+  arena(host_collectives& all, std::int64_t bytes)
+      : all_(all), memory_(static_cast<std::byte*>(all.allocate(bytes))), bytes_(bytes) {}
+  arena(const arena&) = delete;
+  arena& operator=(const arena&) = delete;
+  ~arena() { all_.deallocate(memory_); }
+
+  void clear() { used_ = 0; }
+  /// Null if there is no room left.
+  std::byte* take(std::int64_t bytes) {
+    const std::int64_t at = used_;
+    if (at + bytes > bytes_) return nullptr;
+    used_ = at + (bytes + 15) / 16 * 16;
+    return memory_ + at;
+  }
+
+ private:
+  host_collectives& all_;
+  std::byte* memory_;
+  std::int64_t bytes_;
+  std::int64_t used_ = 0;
+};
+
+/// Calls behind each other, checked after the last, from private buffers and the library's, with ranks that dawdle.
+void random_calls(MPI_Comm communicator, const host_options& options, unsigned seed, long count) {
+  const std::vector<element_kind> kinds = espalier::test::element_kinds();
+  host_collectives all(communicator, options);
+  arena ours(all, std::int64_t{6} << 20);
+  std::mt19937 random(seed);                                                // the same on all ranks
+  std::mt19937 own(seed + static_cast<unsigned>(1000 * (all.rank() + 1)));  // each its own
+  for (long done = 0; done < count;) {
+    std::vector<call_buffers> series;
+    ours.clear();
+    // Which buffers are the library's: none, everybody's, or some ranks' and not others'.
+    const auto way = random() % 3;
+    for (auto n = 1 + random() % 10; n > 0; --n, ++done) {
+      const element_kind& kind = kinds[random() % kinds.size()];
+      const collective_call call = espalier::test::random_call(random, all.size(), random() % 3 == 0 ? 200000 : 3000);
+      std::byte* in = nullptr;
+      std::byte* out = nullptr;
+      if (way == 1 || (way == 2 && own() % 2 == 0)) {
+        in = ours.take(call_buffers::needed_for_input(call, kind, all.rank()));
+      }
+      if (way == 1 || (way == 2 && own() % 2 == 0)) {
+        out = ours.take(call_buffers::needed_for_output(call, kind, all.rank()));
+      }
+      series.emplace_back(call, kind, all.rank(), in, out);
+    }
+    for (call_buffers& b : series) {
+      if (own() % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(own() % 300));
+      const element what = element_of_kind(b.kind());
+      REQUIRE(all.serves(b.call(), what));
+      all.run(b.call(), b.input(), b.output(), what);
+    }
+    for (const call_buffers& b : series) {
+      const std::string fault = b.fault();
+      INFO(espalier::test::text_of(b.call(), b.kind()) << ": " << fault);
+      REQUIRE_ALL(communicator, fault.empty());
+    }
+  }
+}
+
+host::sizes narrow() {
+  host::sizes how;  // many rounds, rooms used again at once
+  how.region = 1;
+  how.chunk = 2048;
+  how.least_chunk = 512;
+  how.split_from = 64;
+  return how;
+}
+
+}  // namespace
+
+TEST_CASE("random collectives of processes equal their definitions", "[host]") {
+  const auto seed = static_cast<unsigned>(espalier::test::fuzz_random()());
+  const long count = espalier::test::fuzz_cases(500);
+  host_options options;
+  random_calls(MPI_COMM_WORLD, options, seed, count);
+  options.how = private_memory::staged;
+  random_calls(MPI_COMM_WORLD, options, seed + 1, count);
+  options.how = private_memory::kernel;
+  options.sizes.expose_from = 256;
+  random_calls(MPI_COMM_WORLD, options, seed + 2, count);
+  options.sizes = narrow();
+  options.sizes.expose_from = 256;
+  random_calls(MPI_COMM_WORLD, options, seed + 3, count);
+  options.how = private_memory::staged;
+  options.sizes.stream_from = 500;
+  random_calls(MPI_COMM_WORLD, options, seed + 4, count);
+}
+
+TEST_CASE("parts of a communicator have their own collectives, at the same time", "[host]") {
+  const int ranks = size_of(MPI_COMM_WORLD);
+  const int rank = rank_in(MPI_COMM_WORLD);
+  std::mt19937 random(11);
+  for (int round = 0; round < 4; ++round) {
+    // Groups that interleave, in another order of ranks.
+    std::vector<int> colour(static_cast<std::size_t>(ranks));
+    for (int& c : colour) c = static_cast<int>(random() % 3);
+    MPI_Comm part{};
+    MPI_Comm_split(MPI_COMM_WORLD, colour[static_cast<std::size_t>(rank)], ranks - rank, &part);
+    random_calls(part, {}, static_cast<unsigned>(round), 40);
+    MPI_Comm_free(&part);
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+}
+
+TEST_CASE("types and operations of MPI's are combined, the user's own in the order of ranks", "[host]") {
+  const int ranks = size_of(MPI_COMM_WORLD);
+  const int rank = rank_in(MPI_COMM_WORLD);
+  host_collectives all(MPI_COMM_WORLD);
+  MPI_Datatype pair{};
+  MPI_Type_contiguous(3, MPI_UINT32_T, &pair);
+  MPI_Type_commit(&pair);
+  MPI_Op product{};
+  const auto multiply = [](void* in, void* inout, int* count, MPI_Datatype*) {
+    auto* const left = static_cast<std::byte*>(in);
+    auto* const right = static_cast<std::byte*>(inout);
+    for (int i = 0; i < *count; ++i) {
+      std::byte result[12];
+      std::copy_n(left + 12 * i, 12, &result[0]);
+      espalier::test::detail::join_matrices(&result[0], right + 12 * i);
+      std::copy_n(&result[0], 12, right + 12 * i);
+    }
+  };
+  MPI_Op_create(multiply, 0, &product);
+  {
+    const mpi_element matrices(pair, product);
+    const element_kind kind = espalier::test::element_kinds().back();
+    for (const operation what : {operation::all_reduce, operation::reduce, operation::reduce_scatter}) {
+      for (const std::int64_t count : {1, 7, 1000, 30000}) {
+        call_buffers b(uniform_call(what, ranks, count, ranks - 1), kind, rank);
+        all.run(b.call(), b.input(), b.output(), matrices.get());
+        INFO(b.fault());
+        REQUIRE_ALL(MPI_COMM_WORLD, b.fault().empty());
+      }
+    }
+    const mpi_element integers(MPI_INT, MPI_SUM);
+    const mpi_element longs(MPI_LONG, MPI_MAX);
+    std::vector<int> mine(5000);
+    std::vector<long> mine_long(5000);
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      mine[i] = rank + static_cast<int>(i);
+      mine_long[i] = static_cast<long>(rank == static_cast<int>(i) % ranks ? i : 0);
+    }
+    std::vector<int> sums(mine.size());
+    std::vector<long> largest(mine.size());
+    const collective_call call = uniform_call(operation::all_reduce, ranks, 5000);
+    all.run(call, mine.data(), sums.data(), integers.get());
+    all.run(call, mine_long.data(), largest.data(), longs.get());
+    bool right = true;
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      right = right && sums[i] == ranks * (ranks - 1) / 2 + ranks * static_cast<int>(i);
+      right = right && largest[i] == static_cast<long>(i);
+    }
+    REQUIRE_ALL(MPI_COMM_WORLD, right);
+  }
+  MPI_Op_free(&product);
+  MPI_Type_free(&pair);
+}
+
+TEST_CASE("buffers of the library are given out and given back", "[host]") {
+  const int ranks = size_of(MPI_COMM_WORLD);
+  host_collectives all(MPI_COMM_WORLD);
+  const collective_call call = uniform_call(operation::all_reduce, ranks, 100000);
+  const element what = element_of(dtype::f32, reduction::sum);
+  for (int k = 0; k < 3; ++k) {
+    std::vector<float*> buffers;
+    for (int b = 0; b < 3; ++b) buffers.push_back(static_cast<float*>(all.allocate(400000)));
+    bool fine = true;
+    for (float* const b : buffers) {
+      fine = fine && reinterpret_cast<std::uintptr_t>(b) % 64 == 0 && b[0] == 0 && b[99999] == 0;
+    }
+    REQUIRE_ALL(MPI_COMM_WORLD, fine);
+    std::fill_n(buffers[0], 100000, 1.0F);
+    all.run(call, buffers[0], buffers[1], what);
+    all.run(call, buffers[1], buffers[2], what);
+    collective_call in_place = call;
+    in_place.in_place = true;
+    all.run(in_place, nullptr, buffers[2], what);
+    const float cube = static_cast<float>(ranks * ranks * ranks);
+    REQUIRE_ALL(MPI_COMM_WORLD, std::all_of(buffers[2], buffers[2] + 100000, [&](float x) { return x == cube; }));
+    for (const int b : {1, 0, 2}) all.deallocate(buffers[static_cast<std::size_t>(b)]);
+    CHECK_THROWS_AS(all.deallocate(buffers[0]), std::invalid_argument);
+  }
+}
+
+TEST_CASE("a process that does not come is named, on all that waited", "[host]") {
+  const int ranks = size_of(MPI_COMM_WORLD);
+  const int rank = rank_in(MPI_COMM_WORLD);
+  if (ranks == 1) return;
+  const int absent = ranks - 1;
+  for (const bool library : {false, true}) {
+    for (const std::int64_t count : {1, 1000, 300000}) {
+      host_options options;
+      options.deadline = std::chrono::duration<double>(0.3);
+      host_collectives all(MPI_COMM_WORLD, options);
+      std::vector<float> own(static_cast<std::size_t>(2 * count), 1);
+      auto* const data = library ? static_cast<float*>(all.allocate(8 * count)) : own.data();
+      const collective_call call = uniform_call(operation::all_reduce, ranks, count);
+      const element what = element_of(dtype::f32, reduction::sum);
+      all.run(call, data, data + count, what);
+      MPI_Barrier(MPI_COMM_WORLD);
+      std::string said;
+      if (rank != absent) {
+        try {
+          all.run(call, data, data + count, what);
+        } catch (const comm_error& error) { said = error.what(); }
+      }
+      MPI_Barrier(MPI_COMM_WORLD);
+      INFO(said);
+      const bool named =
+          said.find("waited 0.3 s in all_reduce for rank " + std::to_string(absent)) != std::string::npos;
+      const bool chunk = said.find("chunk 0 of ") != std::string::npos;
+      REQUIRE_ALL(MPI_COMM_WORLD, (rank == absent || (named && chunk)));
+      // Who comes too late hears that, instead of waiting.
+      if (rank == absent) {
+        try {
+          all.run(call, data, data + count, what);
+          // The others' data may be complete; then the next call fails.
+          all.run(call, data, data + count, what);
+        } catch (const comm_error& error) { said = error.what(); }
+      }
+      INFO(said);
+      REQUIRE_ALL(MPI_COMM_WORLD, !said.empty());
+    }
+  }
+}
+
+TEST_CASE("processes in different collectives are told so", "[host]") {
+  const int ranks = size_of(MPI_COMM_WORLD);
+  if (ranks == 1) return;
+  for (const std::int64_t count : {2, 100, 100000}) {
+    host_options options;
+    options.deadline = std::chrono::duration<double>(10);
+    host_collectives all(MPI_COMM_WORLD, options);
+    std::vector<float> data(static_cast<std::size_t>(count), 1);
+    std::vector<float> result(data.size());
+    std::string said;
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      all.run(uniform_call(operation::all_reduce, ranks, all.rank() == 0 ? count - 1 : count), data.data(),
+              result.data(), element_of(dtype::f32, reduction::sum));
+    } catch (const comm_error& error) { said = error.what(); }
+    INFO(said);
+    REQUIRE_ALL(MPI_COMM_WORLD, said.find("different collectives") != std::string::npos);
+    REQUIRE_ALL(MPI_COMM_WORLD, std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+  }
+}
+
+TEST_CASE("elements too long for a chunk are not served", "[host]") {
+  host_collectives all(MPI_COMM_WORLD);
+  const element_kind kind = espalier::test::element_kinds().back();
+  element what;
+  what.by = kind.by;
+  const collective_call sum = uniform_call(operation::all_reduce, all.size(), 1);
+  CHECK(all.serves(sum, what));
+  what.by.element_bytes = 1 << 24;
+  CHECK_FALSE(all.serves(sum, what));
+  CHECK(all.serves(uniform_call(operation::broadcast, all.size(), 1), what));
+  CHECK_FALSE(all.serves(uniform_call(operation::broadcast, all.size() + 1, 1), what));
+  CHECK_FALSE(all.serves(sum, bytes_of_size(4)));
+}
+
+TEST_CASE("a process that dies is named by the others", "[.][host_death]") {
+  host_options options;
+  options.deadline = std::chrono::duration<double>(0.5);
+  auto all = std::make_unique<host_collectives>(MPI_COMM_WORLD, options);
+  std::vector<float> data(300000, 1);
+  std::vector<float> result(data.size());
+  const collective_call call = uniform_call(operation::all_reduce, all->size(), 300000);
+  const element what = element_of(dtype::f32, reduction::sum);
+  all->run(call, data.data(), result.data(), what);
+  if (all->rank() == all->size() - 1) {
+    std::raise(SIGSTOP);  // mpirun would end the others before they can say anything, were it SIGKILL
+  }
+  try {
+    all->run(call, data.data(), result.data(), what);
+  } catch (const comm_error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    std::fflush(stderr);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+  }
+}
