@@ -12,6 +12,7 @@
 #include <espalier/comm/topology/table.hpp>
 
 #include <catch2/catch.hpp>
+#include <support/mpi_ranks.hpp>
 #include <support/mpi_require.hpp>
 
 #include <algorithm>
@@ -27,16 +28,9 @@ namespace {
 
 using namespace espalier::comm;
 
-int rank_of(MPI_Comm communicator) {
-  int rank = 0;
-  MPI_Comm_rank(communicator, &rank);
-  return rank;
-}
-int size_of(MPI_Comm communicator) {
-  int size = 0;
-  MPI_Comm_size(communicator, &size);
-  return size;
-}
+using espalier::test::is_as_on_rank_0;
+using espalier::test::rank_in;
+using espalier::test::size_of;
 
 struct timed {
   topology machine;
@@ -49,20 +43,10 @@ timed timed_probe(MPI_Comm communicator) {
   return {std::move(machine), MPI_Wtime() - start};
 }
 
-/// What rank 0 has, on all ranks.
-std::string of_rank_0(const std::string& mine, MPI_Comm communicator) {
-  auto length = static_cast<int>(mine.size());
-  MPI_Bcast(&length, 1, MPI_INT, 0, communicator);
-  std::string text = mine;
-  text.resize(static_cast<std::size_t>(length));
-  MPI_Bcast(text.data(), length, MPI_CHAR, 0, communicator);
-  return text;
-}
-
 void check_sound(const topology& machine, MPI_Comm communicator) {
   const auto ranks = static_cast<std::size_t>(size_of(communicator));
   REQUIRE_NOTHROW(require_consistent(machine));
-  REQUIRE_ALL(communicator, dump(machine) == of_rank_0(dump(machine), communicator));
+  REQUIRE_ALL(communicator, is_as_on_rank_0(dump(machine), communicator));
   REQUIRE_ALL(communicator, rank_vertices(machine).size() == ranks);
   REQUIRE_ALL(communicator, machine.links.size() == ranks * (ranks - 1));
   for (const auto& link : machine.links) REQUIRE_ALL(communicator, (link.latency > 0 && link.latency < 1));
@@ -76,7 +60,7 @@ double rate_of(const topology& machine, collective kind) {
 }
 
 void print(const timed& probed, const char* what) {
-  if (rank_of(MPI_COMM_WORLD) != 0) return;
+  if (rank_in(MPI_COMM_WORLD) != 0) return;
   std::cerr << what << ": probed in " << probed.seconds << " s\n" << describe(probed.machine);
 }
 
@@ -99,7 +83,7 @@ TEST_CASE("ranks of one host find that they share it", "[comm][probe]") {
 }
 
 TEST_CASE("a part of the ranks can be probed, and the caller's own messages wait", "[comm][probe]") {
-  const int rank = rank_of(MPI_COMM_WORLD);
+  const int rank = rank_in(MPI_COMM_WORLD);
   const int size = size_of(MPI_COMM_WORLD);
   if (size < 2) return;
   MPI_Comm part = MPI_COMM_NULL;
@@ -110,14 +94,14 @@ TEST_CASE("a part of the ranks can be probed, and the caller's own messages wait
   const timed probed = timed_probe(part);
   check_sound(probed.machine, part);
   const int sent = 17;
-  MPI_Send(&sent, 1, MPI_INT, (rank_of(part) + 1) % size_of(part), 5, part);
+  MPI_Send(&sent, 1, MPI_INT, (rank_in(part) + 1) % size_of(part), 5, part);
   MPI_Wait(&request, MPI_STATUS_IGNORE);
   REQUIRE_ALL(MPI_COMM_WORLD, received == 17);
   MPI_Comm_free(&part);
 }
 
 TEST_CASE("a rank that does not come to the probe is missed", "[.][probe_absent]") {
-  if (rank_of(MPI_COMM_WORLD) == 2) std::this_thread::sleep_for(std::chrono::seconds(20));
+  if (rank_in(MPI_COMM_WORLD) == 2) std::this_thread::sleep_for(std::chrono::seconds(20));
   probe_options options;
   options.deadline = std::chrono::duration<double>(0.5);
   (void)probe(MPI_COMM_WORLD, options);

@@ -8,8 +8,8 @@
 // Served: Bcast, Reduce, Allreduce, Allgather(v), Reduce_scatter(_block), Gather, Scatter, Alltoall on
 // intracommunicators of two ranks and more. Goes on to the library: everything else, and reductions of the user's types
 // with gaps. Whether a call is served depends only on what is the same on all ranks: type maps, displacements and the
-// place of the root's data may differ. ESPALIER_METHOD: auto (default),
-// trees, low_latency. ESPALIER_TOPOLOGY: a file for MPI_COMM_WORLD's ranks, or `probe`; without it all links count as
+// place of the root's data may differ. ESPALIER_METHOD: auto (default), trees, low_latency, shared.
+// ESPALIER_TOPOLOGY: a file for the ranks of MPI_COMM_WORLD, or `probe`; without it all links count as
 // equal. ESPALIER_SHIM_REPORT=1: rank 0 says at the end how many calls were served and how many went on.
 
 #include <espalier/comm.hpp>
@@ -80,6 +80,7 @@ collectives_options chosen_options() {
   collectives_options options;
   const std::string way = setting("ESPALIER_METHOD");
   if (way == "trees") options.forced = choice{method::trees, 0};
+  if (way == "shared") options.forced = choice{method::shared, 0};
   if (way == "low_latency") options.forced = choice{method::low_latency, 0};
   return options;
 }

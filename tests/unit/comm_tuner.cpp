@@ -72,3 +72,26 @@ TEST_CASE("one candidate needs no trial") {
   CHECK(t.settled());
   CHECK(t.next() == choice{method::trees, 4096});
 }
+
+TEST_CASE("the library is left only for what is clearly faster") {
+  for (const double other : {0.9, 0.97, 1.1}) {
+    tuner t({{method::low_latency, 0}, {method::library, 0}});
+    settle(t, [&](const choice& c, int) { return c.how == method::library ? 1.0 : other; });
+    CHECK(t.next().how == (other < 0.95 ? method::low_latency : method::library));
+  }
+}
+
+TEST_CASE("chunks are tried of the trees that were proposed, and of no others") {
+  choice ordered{method::trees, 32768};
+  ordered.by = algorithm::ordered_trees;
+  ordered.parts = 4;
+  tuner t({{method::library, 0}, ordered});
+  settle(t, [&](const choice& c, int) {
+    if (c.how == method::library) return 2.0;
+    CHECK(c.by == algorithm::ordered_trees);
+    CHECK(c.parts == 4);
+    return pipeline(100000, c.chunk);
+  });
+  CHECK(t.next().by == algorithm::ordered_trees);
+  CHECK(t.next().chunk > 32768);
+}

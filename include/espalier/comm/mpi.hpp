@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,20 +33,29 @@ struct mpi_options {
   std::int64_t message_bytes = std::int64_t{1} << 30;
 };
 
-/// Another way to carry out all-reduces: comm/run/engine.hpp has one that is made for the network. It costs ten seconds
+/// Another way to carry out collectives: comm/run/engine.hpp has one that is made for the network. It costs ten seconds
 /// to compile, so a program that wants it says so.
-class all_reduce_engine {
+///
+/// Each returns the bytes that this rank sent; nothing if the engine does not serve it, which all members of the group
+/// find alike.
+class collective_engine {
  public:
-  all_reduce_engine() = default;
-  all_reduce_engine(const all_reduce_engine&) = delete;
-  all_reduce_engine& operator=(const all_reduce_engine&) = delete;
-  virtual ~all_reduce_engine() = default;
+  collective_engine() = default;
+  collective_engine(const collective_engine&) = delete;
+  collective_engine& operator=(const collective_engine&) = delete;
+  virtual ~collective_engine() = default;
 
-  /// Before the first use. Collective over the group's members.
+  /// Before the first all-reduce of a group, and before each transfer's first use, where it stays. Collective over all
+  /// ranks: they prepare the same operations, each for its own group, in the same order.
   virtual void prepare(const transfer_group& group) = 0;
-  /// Returns the bytes that this rank sent.
-  virtual std::int64_t all_reduce(const transfer_group& group, const void* source, void* target, std::int64_t count,
-                                  dtype type, reduction kind, const context* where) = 0;
+  virtual void prepare(const transfer& moves) = 0;
+  virtual std::optional<std::int64_t> all_reduce(const transfer_group& group, const void* source, void* target,
+                                                 std::int64_t count, dtype type, reduction kind,
+                                                 const context* where) = 0;
+  virtual std::optional<std::int64_t> exchange(const transfer& moves, const void* source, void* target,
+                                               const context* where) = 0;
+  virtual std::optional<std::int64_t> reduce_exchange(const transfer& moves, const void* source, void* target,
+                                                      reduction kind, const context* where) = 0;
 };
 
 /// A device that is an MPI rank.
@@ -86,7 +96,8 @@ class mpi_communicator {
 
   void prepare(const transfer& moves) {
     detail::require_consistent(moves, rank_, size_);
-    prepare(static_cast<const transfer_group&>(moves));
+    if (engine_ != nullptr && moves.members.size() > 1) engine_->prepare(moves);
+    reserve(moves);
     (void)incoming_staging_.reserve(staging_bytes(moves, moves.incoming, &detail::contiguous_target));
     (void)outgoing_staging_.reserve(staging_bytes(moves, moves.outgoing, &detail::contiguous_source));
     std::size_t messages = 0;
@@ -94,26 +105,26 @@ class mpi_communicator {
     for (const block& box : moves.outgoing) messages += message_count(box.elements() * size_of(moves.type));
     requests_.reserve(messages);
   }
-  /// From now on all-reduces of groups of two and more go through `engine`. Every rank does this, before it prepares
+  /// From now on collectives of groups of two and more go through `engine`. Every rank does this, before it prepares
   /// any group.
-  void use(std::unique_ptr<all_reduce_engine> engine) { engine_ = std::move(engine); }
+  void use(std::unique_ptr<collective_engine> engine) { engine_ = std::move(engine); }
   [[nodiscard]] const boost::mpi::communicator& base() const { return communicator_; }
   [[nodiscard]] const mpi_options& options() const { return options_; }
 
   void prepare(const transfer_group& group) {
     detail::require_consistent(group, rank_, size_);
     if (engine_ != nullptr && group.members.size() > 1) engine_->prepare(group);
-    counters_.reserve(group.channel);
-    const auto members = static_cast<std::int64_t>(group.members.size());
-    (void)incoming_staging_.reserve(std::max(options_.window * members * options_.piece_bytes, options_.direct_bytes));
-    (void)outgoing_staging_.reserve(options_.window * members * options_.piece_bytes);
-    requests_.reserve(static_cast<std::size_t>(options_.window * 4 * members));
-    parts_.reserve(group.members.size());
-    staged_.reserve(group.members.size());
+    reserve(group);
   }
 
   void exchange(const transfer& moves, const void* source, void* target) {
     operation_ = "exchange";
+    if (engine_ != nullptr && moves.members.size() > 1) {
+      if (const auto sent = engine_->exchange(moves, source, target, where_)) {
+        counters_.add(moves.channel, *sent);
+        return;
+      }
+    }
     guarded(moves, [&] {
       post_receives(moves, static_cast<std::byte*>(target));
       post_sends(moves, static_cast<const std::byte*>(source));
@@ -128,6 +139,12 @@ class mpi_communicator {
     operation_ = "reduce_exchange";
     detail::require_reducible(moves.type, kind, where_);
     detail::require_one_size(moves, where_);
+    if (engine_ != nullptr && moves.members.size() > 1) {
+      if (const auto sent = engine_->reduce_exchange(moves, source, target, kind, where_)) {
+        counters_.add(moves.channel, *sent);
+        return;
+      }
+    }
     guarded(moves, [&] {
       run_pipeline({&moves, &moves, moves.type, kind, static_cast<const std::byte*>(source),
                     static_cast<std::byte*>(target), 0});
@@ -140,8 +157,10 @@ class mpi_communicator {
     operation_ = "all_reduce";
     detail::require_reducible(type, kind, where_);
     if (engine_ != nullptr && group.members.size() > 1 && count > 0) {
-      counters_.add(group.channel, engine_->all_reduce(group, source, target, count, type, kind, where_));
-      return;
+      if (const auto sent = engine_->all_reduce(group, source, target, count, type, kind, where_)) {
+        counters_.add(group.channel, *sent);
+        return;
+      }
     }
     const reduce_job job{
         &group, nullptr, type, kind, static_cast<const std::byte*>(source), static_cast<std::byte*>(target), count};
@@ -255,6 +274,16 @@ class mpi_communicator {
       throw comm_error("MPI is not initialised: construct a boost::mpi::environment first");
     }
     return {MPI_Comm(base), boost::mpi::comm_duplicate};
+  }
+
+  void reserve(const transfer_group& group) {
+    counters_.reserve(group.channel);
+    const auto members = static_cast<std::int64_t>(group.members.size());
+    (void)incoming_staging_.reserve(std::max(options_.window * members * options_.piece_bytes, options_.direct_bytes));
+    (void)outgoing_staging_.reserve(options_.window * members * options_.piece_bytes);
+    requests_.reserve(static_cast<std::size_t>(options_.window * 4 * members));
+    parts_.reserve(group.members.size());
+    staged_.reserve(group.members.size());
   }
 
   void check(int code, const char* routine) const { detail::check_mpi(code, routine, rank_, where_); }
@@ -552,7 +581,7 @@ class mpi_communicator {
   std::vector<contribution> parts_;
   std::array<pipeline_slot, max_window> slots_;
   detail::byte_counters counters_;
-  std::unique_ptr<all_reduce_engine> engine_;
+  std::unique_ptr<collective_engine> engine_;
 };
 
 static_assert(Communicator<mpi_communicator>);

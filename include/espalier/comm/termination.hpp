@@ -8,7 +8,11 @@
 #include <atomic>
 #include <csignal>
 #include <cstddef>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <string>
+#include <thread>
 
 #if __has_include(<unistd.h>)
 #include <unistd.h>
@@ -84,6 +88,29 @@ inline void announce_termination(int rank, int size) {
   last_words_of_this_rank.size.store(size, std::memory_order_relaxed);
   const auto before = std::signal(SIGTERM, espalier_say_where_it_ended);
   if (before != SIG_DFL && before != SIG_ERR) std::signal(SIGTERM, before);
+}
+
+/// Says why and ends this process, from any of its threads, without handlers and destructors: for when the thread that
+/// could throw is inside a call that does not return. The launcher then ends the other ranks.
+[[noreturn]] inline void end_process(const std::string& why) {
+  std::fputs(why.c_str(), stderr);
+  std::fflush(stderr);
+  std::_Exit(EXIT_FAILURE);
+}
+
+/// A thread to which no signal is delivered: those are for the threads of the program.
+template <class Body> [[nodiscard]] std::thread start_unsignalled(Body body) {
+#if defined(STDERR_FILENO)
+  sigset_t all{};
+  sigset_t before{};
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  std::thread made(body);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return made;
+#else
+  return std::thread(body);
+#endif
 }
 
 }  // namespace espalier::comm::detail

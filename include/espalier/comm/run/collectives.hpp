@@ -2,33 +2,46 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/comm/packing/pack.hpp>
+#include <espalier/comm/host/collectives.hpp>
+#include <espalier/comm/mpi_requests.hpp>
+#include <espalier/comm/probe/probe.hpp>
+#include <espalier/comm/run/agreement.hpp>
 #include <espalier/comm/run/element.hpp>
-#include <espalier/comm/run/exchange_plans.hpp>
+#include <espalier/comm/run/in_flight.hpp>
 #include <espalier/comm/run/library.hpp>
 #include <espalier/comm/run/mpi_runner.hpp>
+#include <espalier/comm/run/planner.hpp>
+#include <espalier/comm/run/recent_calls.hpp>
+#include <espalier/comm/run/slowdown.hpp>
 #include <espalier/comm/run/tuner.hpp>
-#include <espalier/comm/schedule/from_routes.hpp>
-#include <espalier/comm/schedule/from_trees.hpp>
-#include <espalier/comm/schedule/low_latency.hpp>
-#include <espalier/comm/schedule/ordered.hpp>
-#include <espalier/comm/schedule/price.hpp>
+#include <espalier/comm/run/watchdog.hpp>
 #include <espalier/comm/topology/paths.hpp>
 
-#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
-#include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace espalier::comm {
+
+/// What is done about links that become slow. A call that has been settled is compared with itself.
+struct watch_options {
+  slowdown_limits limits;              ///< `factor` 0: nothing is watched
+  std::int64_t least_bytes = 1 << 20;  ///< of calls that are watched
+  double cool_down = 60;               ///< seconds between probes at least; longer after one that found nothing
+  double changed = 1.25;               ///< times as fast or slow: then a way between two ranks has changed
+  /// Collective, alike on all ranks. None: `comm::probe` for collectives made from a topology; for those made from a
+  /// network, which may be a part of one, what becomes slow is only noted.
+  std::function<network(MPI_Comm)> probe;
+};
 
 struct collectives_options {
   std::chrono::duration<double> deadline = default_deadline();
@@ -38,303 +51,473 @@ struct collectives_options {
   bool fixed_order = false;
   /// If set, nothing is tried: this way, where it can serve.
   std::optional<choice> forced;
-  /// Schedules kept for later calls.
+  /// Whether shared memory may be used where all ranks are on one host.
+  bool share_memory = true;
+  /// Calls remembered for later.
   std::size_t kept = 64;
+  /// Message tags to use at most; 0: all that MPI has. When they are used up by what was started, all ranks meet once.
+  int tags = 0;
+  watch_options watch;
+};
+
+/// Something that happened to the collectives of a communicator, alike on all its ranks.
+struct network_event {
+  double seconds = 0;  ///< on this rank, since the collectives were made
+  std::string text;
 };
 
 /// Collectives over the ranks of an MPI communicator, generated for the network they run on.
 ///
 /// All ranks construct it with the same topology and call the same operations in the same order. The first calls of a
 /// collective at a size try what may be fastest (trees packed for the network, algorithms of few rounds, the MPI
-/// library's own) and rank 0 settles on one. Where a collective is called for the first time it is planned, on rank 0,
-/// and the ranks compare checksums: ranks with different calls get an error, not a hang.
+/// library's own, shared memory where all ranks are on one host), and rank 0 settles on one. Plans and decisions are
+/// rank 0's, sent to the others with checksums: ranks with different calls get an error, not a hang. A settled call
+/// that becomes slow is noticed, the network probed again, and everything planned anew.
+///
+/// `start` returns at once; any number of operations may be under way, and each wait takes all of them further.
 ///
 /// Errors: `comm_error` on a wait without progress, on different calls, and of the transport; then the object is
-/// unusable. std::invalid_argument before any communication where a call contradicts itself.
+/// unusable. A wait inside the MPI library's own collective cannot be left: there the program ends, with the message.
+/// std::invalid_argument before any communication where a call contradicts itself.
 class collectives {
  public:
   collectives(MPI_Comm communicator, const topology& machine, const collectives_options& options = {})
-      : collectives(communicator, network_of(machine), options) {}
+      : collectives(communicator, network_of(machine), that_probe(options)) {}
 
   collectives(MPI_Comm communicator, network net, const collectives_options& options = {})
-      : net_(std::move(net)), options_(options) {
-    MPI_Comm_size(communicator, &size_);
-    if (net_.ranks != size_) {
-      throw std::invalid_argument("the topology has " + std::to_string(net_.ranks) +
-                                  " ranks, but the communicator has " + std::to_string(size_));
-    }
-    MPI_Comm_dup(communicator, &communicator_);
-    MPI_Comm_set_errhandler(communicator_, detail::errors_return());
+      : options_(options),
+        communicator_(duplicate(communicator, net.ranks)),
+        oversubscribed_(detail::has_more_ranks_than_processors(communicator_)),
+        made_(clock::now()),
+        together_(communicator_, options.deadline, oversubscribed_),
+        planner_(std::move(net), together_, {options.eager, options.forced, options.fixed_order}),
+        known_(options.kept),
+        flights_(options.deadline, oversubscribed_),
+        tags_(communicator_, options.tags),
+        cool_down_(options.watch.cool_down, 0) {
+    MPI_Comm_size(communicator_, &size_);
     MPI_Comm_rank(communicator_, &rank_);
-    oversubscribed_ = detail::has_more_ranks_than_processors(communicator_);
+    in_library_ = std::make_unique<detail::watched_call>(rank_, options_.deadline);
+    together_.meanwhile([this] { return !flights_.empty() && flights_.progress(); });
   }
   collectives(const collectives&) = delete;
   collectives& operator=(const collectives&) = delete;
   ~collectives() {
-    // After an error messages may be under way: the number of the communicator must not be given to another.
+    if (watched_) detail::watchdog::of_this_process().remove(*in_library_);
     int finalised = 0;
     MPI_Finalized(&finalised);
-    if (!broken_ && finalised == 0) MPI_Comm_free(&communicator_);
+    if (finalised != 0) return;
+    try {
+      if (!flights_.broken()) flights_.wait_all();
+    } catch (const std::exception&) { flights_.fail(); }
+    // After an error messages may be under way: the number of the communicator must not be given to another.
+    if (flights_.broken()) return;
+    host_.reset();
+    MPI_Comm_free(&communicator_);
   }
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
-  [[nodiscard]] const network& over() const { return net_; }
+  [[nodiscard]] const network& over() const { return planner_.over(); }
 
-  /// Bytes this rank sent in the last call, by schedules; -1 if the MPI library did it, which does not say.
+  /// Bytes this rank sent in the last call, by schedules; -1 if it went over shared memory, or the MPI library did it.
   [[nodiscard]] std::int64_t last_sent_bytes() const { return last_sent_; }
+
+  /// Memory for buffers: on one host, the other ranks read and write it in place, which saves a copy. Collective; each
+  /// rank says how many bytes it wants. Zero at first; kept until `deallocate` or the end of this object.
+  [[nodiscard]] void* allocate(std::int64_t bytes) {
+    if (bytes < 0) throw std::invalid_argument("a buffer cannot have a negative size");
+    require_sound();
+    find_host();
+    if (host_ != nullptr) return host_->allocate(bytes);
+    buffers_.emplace_back(static_cast<std::size_t>(std::max<std::int64_t>(1, bytes)));
+    return buffers_.back().data();
+  }
+  /// Collective, in the order of allocation of what is given back. Errors: std::invalid_argument for other memory.
+  void deallocate(void* memory) {
+    if (host_ != nullptr) return host_->deallocate(memory);
+    if (std::erase_if(buffers_, [&](const auto& b) { return b.data() == memory; }) == 0) {
+      throw std::invalid_argument("this memory was not allocated here, or was given back before");
+    }
+  }
 
   /// `output[i]` of every rank = all ranks' `input[i]`, combined. `input == output`: in place.
   void all_reduce(const void* input, void* output, std::int64_t count, const element& what) {
-    collective_call call = uniform_call(operation::all_reduce, size_, count);
-    call.in_place = input == output;
-    run(call, call.in_place ? nullptr : input, output, what);
+    const bool in_place = input == output;
+    run_uniform(operation::all_reduce, count, 0, in_place, in_place ? nullptr : input, output, what);
   }
   /// `data` of the root on all ranks.
   void broadcast(void* data, std::int64_t count, const element& what, int root) {
-    collective_call call = uniform_call(operation::broadcast, size_, count, root);
-    call.in_place = true;
-    run(call, nullptr, data, what);
+    run_uniform(operation::broadcast, count, root, true, nullptr, data, what);
   }
   void reduce(const void* input, void* output, std::int64_t count, const element& what, int root) {
-    collective_call call = uniform_call(operation::reduce, size_, count, root);
-    run(call, input, output, what);
+    run_uniform(operation::reduce, count, root, false, input, output, what);
   }
   /// `count`: elements of each rank.
   void all_gather(const void* input, void* output, std::int64_t count, const element& what) {
-    run(uniform_call(operation::all_gather, size_, count), input, output, what);
+    run_uniform(operation::all_gather, count, 0, false, input, output, what);
   }
   void reduce_scatter(const void* input, void* output, std::int64_t count, const element& what) {
-    run(uniform_call(operation::reduce_scatter, size_, count), input, output, what);
+    run_uniform(operation::reduce_scatter, count, 0, false, input, output, what);
   }
   void gather(const void* input, void* output, std::int64_t count, const element& what, int root) {
-    run(uniform_call(operation::gather, size_, count, root), input, output, what);
+    run_uniform(operation::gather, count, root, false, input, output, what);
   }
   void scatter(const void* input, void* output, std::int64_t count, const element& what, int root) {
-    run(uniform_call(operation::scatter, size_, count, root), input, output, what);
+    run_uniform(operation::scatter, count, root, false, input, output, what);
   }
   void all_to_all(const void* input, void* output, std::int64_t count, const element& what) {
-    run(uniform_call(operation::all_to_all, size_, count), input, output, what);
+    run_uniform(operation::all_to_all, count, 0, false, input, output, what);
   }
 
   /// Any call. Buffers as `collective_call` says.
-  void run(collective_call call, const void* input, void* output, const element& what, const context* where = nullptr) {
-    if (broken_) throw comm_error("rank " + std::to_string(rank_) + ": an earlier collective failed");
-    call.ordered = call.ordered || (reduces(call.what) && (options_.fixed_order || !what.commutes));
-    prepared& plan = find(call, what);
-    try {
-      if (options_.forced || plan.tuning.settled()) {
-        carry_out(plan, options_.forced ? served(plan, *options_.forced) : plan.settled, input, output, what, where);
-      } else {
-        try_one(plan, input, output, what, where);
+  void run(const collective_call& call, const void* input, void* output, const element& what,
+           const context* where = nullptr) {
+    require_sound();
+    const bool ordered = is_ordered(call.what, call.ordered, what);
+    const key wanted = known_calls::key_of(call.what, call.root, call.in_place, ordered, what);
+    known_call* known = known_.find(wanted, call.counts);
+    if (known == nullptr) known = &learn(wanted, call, ordered, what);
+    run(*known, input, output, what, where);
+  }
+
+  /// Starts any call, by a schedule: what was settled on for the call, or else what the cost model takes for best. Like
+  /// all calls, those started come in the same order on all ranks; waits for them need not. The buffers, what `what`
+  /// and `where` point to stay where they are until it is over.
+  [[nodiscard]] started_collective start(const collective_call& call, const void* input, void* output,
+                                         const element& what, const context* where = nullptr) {
+    require_sound();
+    return guarded([&] {
+      const bool ordered = is_ordered(call.what, call.ordered, what);
+      const key wanted = known_calls::key_of(call.what, call.root, call.in_place, ordered, what);
+      known_call* known = known_.find(wanted, call.counts);
+      if (known == nullptr) known = &learn(wanted, call, ordered, what);
+      const bool settled = known->settled && is_schedule(known->settled->how);
+      std::shared_ptr<detail::runnable> way = way_of(*known, settled ? *known->settled : known->scheduled, what);
+      std::unique_ptr<mpi_schedule_runner> runner = way->take();
+      if (!tags_.has(runner->tags())) {
+        flights_.wait_all();
+        together_.meet("for message tags to be free again");
+        tags_.restart();
       }
+      runner->begin(input, output, what.by, where, tags_.take(runner->tags()));
+      return started_collective(flights_, flights_.add(std::move(way), std::move(runner), call.what));
+    });
+  }
+
+  /// What was started and is not over.
+  [[nodiscard]] std::vector<pending_operation> pending() const { return flights_.pending(); }
+  /// Takes what was started further, without waiting.
+  void progress() { flights_.progress(); }
+
+  /// What a call is done by, once it has been settled on.
+  [[nodiscard]] std::optional<choice> settled(const collective_call& call, const element& what) {
+    const bool ordered = is_ordered(call.what, call.ordered, what);
+    const known_call* known =
+        known_.find(known_calls::key_of(call.what, call.root, call.in_place, ordered, what), call.counts);
+    return known == nullptr ? std::nullopt : known->settled;
+  }
+
+  /// What became slow, and what was done about it.
+  [[nodiscard]] const std::vector<network_event>& events() const { return events_; }
+
+ private:
+  using clock = std::chrono::steady_clock;
+
+  /// What is known of one call.
+  struct known_call {
+    collective_call call;
+    detail::library_call library;
+    std::int64_t bytes;
+    bool shareable = false;      // over shared memory
+    double library_seconds = 0;  // that the library may take beyond the deadline
+    choice scheduled;
+    tuner tuning;  // rank 0's
+    choice next;   // to be tried
+    std::optional<choice> settled;
+    detail::runnable* settled_way = nullptr;  // of a schedule
+    std::vector<std::pair<choice, std::shared_ptr<detail::runnable>>> ways;
+    slowdown_watch watch;
+
+    known_call(const collective_call& made, const element& what, int rank)
+        : call(made), library(call, what, rank), bytes(total_elements(made) * what.by.element_bytes) {}
+  };
+  using known_calls = detail::recent_calls<known_call>;
+  using key = known_calls::key;
+
+  static MPI_Comm duplicate(MPI_Comm communicator, int ranks) {
+    int size = 0;
+    MPI_Comm_size(communicator, &size);
+    if (ranks != size) {
+      throw std::invalid_argument("the topology has " + std::to_string(ranks) + " ranks, but the communicator has " +
+                                  std::to_string(size));
+    }
+    MPI_Comm made{};
+    MPI_Comm_dup(communicator, &made);
+    MPI_Comm_set_errhandler(made, detail::errors_return());
+    return made;
+  }
+
+  static collectives_options that_probe(collectives_options options) {
+    if (!options.watch.probe) {
+      probe_options how;
+      how.deadline = options.deadline;
+      options.watch.probe = [how](MPI_Comm communicator) { return network_of(comm::probe(communicator, how)); };
+    }
+    return options;
+  }
+
+  void require_sound() const {
+    if (flights_.broken()) throw comm_error("rank " + std::to_string(rank_) + ": an earlier collective failed");
+  }
+  [[nodiscard]] bool is_ordered(operation what, bool asked, const element& by) const {
+    return reduces(what) && (asked || options_.fixed_order || !by.commutes);
+  }
+  template <class Body> std::invoke_result_t<const Body&> guarded(const Body& body) {
+    try {
+      return body();
     } catch (...) {
-      broken_ = true;
+      flights_.fail();
       throw;
     }
   }
 
-  /// What a call is done by, once it has been settled on.
-  [[nodiscard]] std::optional<choice> settled(const collective_call& call, const element& what) {
-    prepared& plan = find(call, what);
-    if (!plan.tuning.settled()) return std::nullopt;
-    return plan.settled;
-  }
-
- private:
-  struct runnable {
-    schedule plan;
-    std::unique_ptr<mpi_schedule_runner> runner;
-  };
-  /// What is known of one call.
-  struct prepared {
-    collective_call call;
-    detail::library_call library;
-    std::int64_t bytes = 0;
-    std::vector<choice> candidates;
-    tuner tuning;
-    choice settled;
-    std::map<std::pair<int, std::int64_t>, std::unique_ptr<runnable>> ways;
-    std::uint64_t last_used = 0;
-
-    prepared(const collective_call& made, const element& what, int rank) : call(made), library(made, what, rank) {}
-  };
-  using key = std::tuple<operation, int, bool, bool, std::int64_t, std::int64_t, std::vector<std::int64_t>>;
-
-  prepared& find(const collective_call& call, const element& what) {
-    // The operation enters by whether it has a name in the library: times depend on it, results do not.
-    const key wanted{call.what,
-                     call.root,
-                     call.in_place,
-                     call.ordered,
-                     what.by.element_bytes,
-                     what.operation != detail::no_operation() ? 1 : 0,
-                     call.counts};
-    auto found = known_.find(wanted);
-    if (found == known_.end()) {
-      forget_oldest();
-      found = known_.emplace(wanted, std::make_unique<prepared>(call, what, rank_)).first;
-      prepare(*found->second, what);
+  void run_uniform(operation what, std::int64_t count, int root, bool in_place, const void* input, void* output,
+                   const element& by) {
+    require_sound();
+    const bool ordered = is_ordered(what, false, by);
+    const key wanted = known_calls::key_of(what, root, in_place, ordered, by);
+    known_call* known = known_.find(wanted, count);
+    if (known == nullptr) {
+      collective_call call = uniform_call(what, size_, count, root);
+      call.in_place = in_place;
+      known = &learn(wanted, call, ordered, by);
     }
-    found->second->last_used = ++uses_;
-    return *found->second;
+    run(*known, input, output, by, nullptr);
   }
 
-  void forget_oldest() {
-    if (known_.size() < options_.kept) return;
-    auto oldest = known_.begin();
-    for (auto it = known_.begin(); it != known_.end(); ++it) {
-      if (it->second->last_used < oldest->second->last_used) oldest = it;
+  /// Plans a call. Collective.
+  known_call& learn(const key& wanted, const collective_call& given, bool ordered, const element& what) {
+    auto made = std::make_unique<known_call>(given, what, rank_);
+    made->call.ordered = ordered;
+    return guarded([&]() -> known_call& {
+      if (made->bytes > 0) find_host();
+      made->shareable = host_ != nullptr && host_->serves(made->call, what);
+      const detail::proposal said = planner_.propose(made->call, what.by.element_bytes, others_that_serve(*made));
+      together_.require_equal(fingerprint_of(*made), name_of(made->call.what));
+      tuning_limits limits;
+      limits.eager = options_.eager;
+      // What takes microseconds is measured the worse, and tried the cheaper.
+      if (made->bytes <= options_.eager) limits.rounds = 6;
+      made->scheduled = said.scheduled;
+      made->tuning = tuner(said.candidates, limits);
+      made->next = said.candidates.front();
+      made->library_seconds = planner_.slowest_seconds(made->bytes);
+      made->watch = slowdown_watch(options_.watch.limits);
+      if (said.candidates.size() == 1) settle(*made, made->next, what);
+      return known_.add(wanted, std::move(made));
+    });
+  }
+
+  /// Shared memory, if all ranks are on one host: asked once, when it may first be of use. Collective.
+  void find_host() {
+    if (host_known_) return;
+    host_known_ = true;
+    const bool wanted = !options_.forced || options_.forced->how == method::shared;
+    if (size_ == 1 || !wanted || !options_.share_memory) return;
+    if (!flights_.empty()) flights_.wait_all();  // other ranks may have to end them before they come here
+    if (!on_one_host(communicator_)) return;
+    host_options shared;
+    shared.deadline = options_.deadline;
+    host_ = std::make_unique<host_collectives>(communicator_, shared);
+  }
+
+  /// Who else than a schedule can carry out a call: candidates of which the cost model knows nothing. All ranks find
+  /// the same.
+  [[nodiscard]] std::vector<choice> others_that_serve(const known_call& known) const {
+    std::vector<choice> found;
+    // The library keeps the order of ranks where an operation does not commute, but not the same one at any size.
+    const bool fixed = known.call.ordered && options_.fixed_order;
+    if (known.library.possible() && !fixed) found.push_back({method::library, 0});
+    if (host_ != nullptr && !fixed && known.shareable) found.push_back({method::shared, 0});
+    return found;
+  }
+
+  [[nodiscard]] std::uint64_t fingerprint_of(const known_call& known) const {
+    schedule nothing;
+    nothing.call = known.call;
+    nothing.credits = static_cast<int>(known.bytes % 1000003);
+    return fingerprint(nothing);
+  }
+
+  void run(known_call& known, const void* input, void* output, const element& what, const context* where) {
+    if (!known.settled) {
+      guarded([&] { try_one(known, input, output, what, where); });
+    } else if (known.bytes < options_.watch.least_bytes || size_ == 1) {
+      carry_out(known, known.settled->how, known.settled_way, input, output, what, where);
+    } else {
+      const clock::time_point start = clock::now();
+      carry_out(known, known.settled->how, known.settled_way, input, output, what, where);
+      if (known.watch.note(since(start))) guarded([&] { judge(known); });
     }
-    known_.erase(oldest);
   }
 
-  void prepare(prepared& plan, const element& what) {
-    plan.bytes = total_elements(plan.call) * what.by.element_bytes;
-    const bool small = plan.bytes <= small_bytes;
-    if (size_ > 1 && plan.bytes > 0) {
-      if (!plan.call.ordered && plan.library.possible()) plan.candidates.push_back({method::library, 0});
-      if (small || plan.call.ordered) plan.candidates.push_back({method::low_latency, 0});
-      if (!small || plan.call.ordered) plan.candidates.push_back({method::trees, first_chunk(plan)});
-      // Networks want short chunks, shared memory long ones: the search begins near the better.
-      if (plan.bytes >= 8 * long_chunk) plan.candidates.push_back({method::trees, long_chunk});
-    }
-    if (plan.candidates.empty()) plan.candidates.push_back({method::low_latency, 0});
-    // A fixed order has one way, whatever is faster: another would round otherwise.
-    if (plan.call.ordered) plan.candidates = {{method::trees, ordered_chunk}};
-    tuning_limits limits;
-    limits.eager = options_.eager;
-    plan.tuning = tuner(plan.candidates, limits);
-    plan.settled = plan.candidates.front();
-  }
-
-  [[nodiscard]] std::int64_t first_chunk(const prepared& plan) const {
-    // Sixty-four to a tree's share, if that is below what the transport sends without asking.
-    const auto share = static_cast<std::uint64_t>(std::max<std::int64_t>(1, plan.bytes / 64));
-    return std::clamp<std::int64_t>(static_cast<std::int64_t>(std::bit_floor(share)), 8192, options_.eager / 2);
-  }
-
-  [[nodiscard]] choice served(const prepared& plan, const choice& wanted) const {
-    if (wanted.how == method::library && !plan.library.possible()) return {method::low_latency, 0};
-    if (wanted.how == method::trees && wanted.chunk == 0) return {method::trees, first_chunk(plan)};
-    return wanted;
-  }
-
-  /// One call of the tuning: rank 0 says what to do, all do it, and it learns how long the slowest took.
-  void try_one(prepared& plan, const void* input, void* output, const element& what, const context* where) {
-    using clock = std::chrono::steady_clock;
-    const choice mine = plan.tuning.next();
-    const detail::plan_words said =
-        detail::from_root(communicator_, {static_cast<std::int64_t>(mine.how), mine.chunk}, options_.deadline);
-    const choice now{static_cast<method>(said.at(0)), said.at(1)};
-    (void)way(plan, now, what);  // planning is not timed
-    (void)detail::largest_of_all(communicator_, 0, options_.deadline);
+  /// One call of the tuning. Rank 0 learns how long the slowest took, and says what is next.
+  void try_one(known_call& known, const void* input, void* output, const element& what, const context* where) {
+    flights_.wait_all();  // they would share the time
+    const choice now = known.next;
+    detail::runnable* const way = way_of(known, now, what).get();  // planning is not timed
+    together_.meet("for all ranks to begin");
     const clock::time_point start = clock::now();
-    carry_out(plan, now, input, output, what, where);
-    const double seconds = detail::largest_of_all(
-        communicator_, std::chrono::duration<double>(clock::now() - start).count(), options_.deadline);
-    // All ranks hear the same numbers, so their tuners stay alike.
-    plan.tuning.note(seconds);
-    if (plan.tuning.settled()) plan.settled = plan.tuning.next();
+    carry_out(known, now.how, way, input, output, what, where);
+    const double slowest = together_.largest(since(start), "for the times of all ranks");
+    const std::vector<choice> said = detail::choices_from(together_.from_root("for what rank 0 decides", [&] {
+      known.tuning.note(slowest);
+      // One: it is settled. Two: it is not.
+      const choice next = known.tuning.next();
+      return detail::to_words(known.tuning.settled() ? std::vector<choice>{next} : std::vector<choice>{next, next});
+    }));
+    known.next = said.front();
+    if (said.size() == 1) settle(known, said.front(), what);
   }
 
-  void carry_out(prepared& plan, const choice& how, const void* input, void* output, const element& what,
-                 const context* where) {
-    if (how.how == method::library) {
-      last_sent_ = -1;
-      detail::check_mpi(plan.library.run(communicator_, input, output, what), name_of(plan.call.what), rank_, where);
+  void settle(known_call& known, const choice& found, const element& what) {
+    known.settled_way = way_of(known, found, what).get();
+    known.settled = found;
+    std::erase_if(known.ways, [&](const auto& w) { return w.first != found && w.first != known.scheduled; });
+  }
+
+  /// `way`: of a schedule.
+  void carry_out(known_call& known, method how, detail::runnable* way, const void* input, void* output,
+                 const element& what, const context* where) {
+    switch (how) {
+      case method::library: return run_library(known, input, output, what, where);
+      case method::shared: return run_shared(known, input, output, what, where);
+      case method::trees:
+      case method::low_latency: return run_schedule(*way, input, output, what, where);
+    }
+  }
+
+  void run_schedule(detail::runnable& way, const void* input, void* output, const element& what, const context* where) {
+    mpi_schedule_runner& runner = way.blocking();
+    last_sent_ = runner.sent_bytes();
+    guarded([&] {
+      runner.begin(input, output, what.by, where);
+      flights_.wait_beside(runner);
+    });
+  }
+
+  void run_shared(known_call& known, const void* input, void* output, const element& what, const context* where) {
+    if (!flights_.empty()) flights_.wait_all();  // as below
+    last_sent_ = -1;
+    guarded([&] { host_->run(known.call, input, output, what, where); });
+  }
+
+  void run_library(known_call& known, const void* input, void* output, const element& what, const context* where) {
+    // What is under way does not go on while the library has the processor, and other ranks may need it to before they
+    // come here.
+    if (!flights_.empty()) flights_.wait_all();
+    if (!watched_) {
+      detail::watchdog::of_this_process().add(*in_library_);
+      watched_ = true;
+    }
+    last_sent_ = -1;
+    in_library_->enter(name_of(known.call.what), where, known.library_seconds);
+    const int code = known.library.run(communicator_, input, output, what);
+    in_library_->leave();
+    if (code != MPI_SUCCESS) {
+      flights_.fail();
+      detail::check_mpi(code, name_of(known.call.what), rank_, where);
+    }
+  }
+
+  /// The schedule of a choice; null if that is none. Collective where it is new.
+  std::shared_ptr<detail::runnable> way_of(known_call& known, const choice& how, const element& what) {
+    if (!is_schedule(how.how)) return nullptr;
+    for (const auto& [made, way] : known.ways) {
+      if (made == how) return way;
+    }
+    schedule plan = planner_.make(known.call, how, what.by.element_bytes);
+    together_.require_equal(fingerprint(plan), name_of(known.call.what));
+    auto made = std::make_shared<detail::runnable>(std::move(plan), communicator_, what.by.element_bytes,
+                                                   options_.deadline, oversubscribed_);
+    tags_.require(made->blocking().tags());
+    known.ways.emplace_back(how, std::move(made));
+    return known.ways.back().second;
+  }
+
+  /// The end of a window of calls, on all ranks alike: has this one become slow?
+  void judge(known_call& known) {
+    // Where all wait for all, who comes last measures the network alone, and the others their waiting too.
+    const bool all_wait = !has_root(known.call.what);
+    const double mine = known.watch.ratio();
+    const double ratio = all_wait ? together_.least(mine, "for the times of all ranks")
+                                  : together_.largest(mine, "for the times of all ranks");
+    if (!known.watch.judge(ratio)) return;
+    const detail::plan_words said = together_.from_root(
+        "for what rank 0 decides", [&] { return detail::plan_words{cool_down_.allows(since(made_)) ? 1 : 0}; });
+    if (said.at(0) == 0) return;
+    const double seconds = together_.largest(known.watch.seconds(), "for the times of all ranks");
+    note(std::string(name_of(known.call.what)) + " of " + std::to_string(known.bytes) + " bytes takes " +
+         detail::number_text(seconds) + " s, " + detail::number_text(ratio) + " times what was usual" +
+         (options_.watch.probe ? ": the network is probed" : ""));
+    if (options_.watch.probe) {
+      probe_again(known);
+    } else {
+      cool_down_.done(since(made_), true);
+      known.watch.forget();
+    }
+  }
+
+  void probe_again(known_call& known) {
+    flights_.wait_all();
+    network found = options_.watch.probe(communicator_);
+    const detail::plan_words said = together_.from_root("for what rank 0 decides", [&] {
+      if (found.ranks != size_) throw std::invalid_argument("the new network has another number of ranks");
+      const detail::changed_way worst = detail::most_changed(planner_.over(), found);
+      const bool changed = worst.factor > options_.watch.changed;
+      cool_down_.done(since(made_), !changed);
+      return detail::plan_words{changed ? 1 : 0, worst.from, worst.to, std::bit_cast<std::int64_t>(worst.before),
+                                std::bit_cast<std::int64_t>(worst.after)};
+    });
+    if (said.at(0) == 0) {
+      note("no way between two ranks has changed: what calls take now is usual from here on");
+      known.watch.forget();
       return;
     }
-    mpi_schedule_runner& runner = *way(plan, how, what).runner;
-    last_sent_ = runner.sent_bytes();
-    runner.run(input, output, what.by, where);
+    const auto rate = [&](std::size_t n) {
+      return detail::number_text(std::bit_cast<double>(said.at(n)) * 1e-6) + " MB/s";
+    };
+    note("from rank " + std::to_string(said.at(1)) + " to rank " + std::to_string(said.at(2)) + " there were " +
+         rate(3) + ", now there are " + rate(4) + ": all collectives are planned anew");
+    planner_ = detail::planner(std::move(found), together_, {options_.eager, options_.forced, options_.fixed_order});
+    known_.clear();
   }
 
-  runnable& way(prepared& plan, const choice& how, const element& what) {
-    if (how.how == method::library) return nothing_;
-    std::unique_ptr<runnable>& made = plan.ways[{static_cast<int>(how.how), how.chunk}];
-    if (made == nullptr) {
-      made = std::make_unique<runnable>();
-      made->plan = make(plan.call, how, what.by.element_bytes);
-      detail::require_equal(communicator_, made->plan, options_.deadline);
-      made->runner = std::make_unique<mpi_schedule_runner>(made->plan, communicator_, what.by.element_bytes,
-                                                           options_.deadline, oversubscribed_);
-    }
-    return *made;
+  void note(std::string text) { events_.push_back({since(made_), std::move(text)}); }
+  [[nodiscard]] static double since(clock::time_point start) {
+    return std::chrono::duration<double>(clock::now() - start).count();
   }
 
-  [[nodiscard]] schedule make(const collective_call& call, const choice& how, std::int64_t element_bytes) {
-    chunking cut;
-    cut.elements = std::max<std::int64_t>(1, (how.chunk > 0 ? how.chunk : 32768) / element_bytes);
-    cut.grain = std::max<std::int64_t>(1, 64 / element_bytes);
-    if (call.ordered) return from_ordered_trees(call, cut);
-    if (how.how == method::low_latency) return few_rounds(call, cut);
-    if (call.what == operation::gather || call.what == operation::scatter || call.what == operation::all_to_all) {
-      return from_routes(call, net_, routes_for(call), cut);
-    }
-    return from_trees(call, net_, trees_for(call).trees, cut);
-  }
-
-  [[nodiscard]] static schedule few_rounds(const collective_call& call, const chunking& cut) {
-    switch (call.what) {
-      case operation::broadcast:
-      case operation::reduce:
-      case operation::gather:
-      case operation::scatter: return binomial(call);
-      case operation::all_reduce: return total_elements(call) < 2048 ? doubling(call) : circulant(call);
-      case operation::all_gather:
-      case operation::reduce_scatter: return circulant(call);
-      case operation::all_to_all: return total_elements(call) < 8192 ? bruck(call) : pairwise(call, cut);
-    }
-    return binomial(call);
-  }
-
-  [[nodiscard]] const packing& trees_for(const collective_call& call) {
-    const collective kind = kind_of(call.what);
-    const int root = has_root(call.what) ? call.root : 0;
-    const auto wanted = std::pair{kind, root};
-    if (const auto found = packings_.find(wanted); found != packings_.end()) return found->second;
-    detail::plan_words mine;
-    if (rank_ == 0) {
-      // A tree of little weight costs as many messages as one of much (Blink: minimising the number of trees).
-      pack_options fewer;
-      fewer.slack = 0.05;
-      mine = detail::to_words(pack(net_, kind, root, fewer));
-    }
-    return packings_.emplace(wanted, detail::packing_from(detail::from_root(communicator_, mine, options_.deadline)))
-        .first->second;
-  }
-  [[nodiscard]] static collective kind_of(operation what) {
-    switch (what) {
-      case operation::broadcast: return collective::broadcast;
-      case operation::reduce: return collective::reduce;
-      case operation::all_gather: return collective::all_gather;
-      case operation::reduce_scatter: return collective::reduce_scatter;
-      default: return collective::all_reduce;
-    }
-  }
-  [[nodiscard]] std::vector<route> routes_for(const collective_call& call) {
-    detail::plan_words mine;
-    if (rank_ == 0) mine = detail::to_words(find_routes(call, net_).routes);
-    return detail::routes_from(detail::from_root(communicator_, mine, options_.deadline));
-  }
-
-  static constexpr std::int64_t small_bytes = 64 << 10;
-  static constexpr std::int64_t ordered_chunk = 32768;
-  static constexpr std::int64_t long_chunk = 512 << 10;
-
-  network net_;
   collectives_options options_;
-  MPI_Comm communicator_{};
+  MPI_Comm communicator_;
   int rank_ = 0;
   int size_ = 1;
-  bool oversubscribed_ = true;
-  bool broken_ = false;
-  std::map<key, std::unique_ptr<prepared>> known_;
-  std::map<std::pair<collective, int>, packing> packings_;
-  std::uint64_t uses_ = 0;
+  bool oversubscribed_;
+  clock::time_point made_;
+  detail::agreement together_;
+  detail::planner planner_;
+  known_calls known_;
+  detail::flights flights_;
+  detail::tag_space tags_;
+  cool_down cool_down_;  // rank 0's
+  std::vector<network_event> events_;
+  std::unique_ptr<host_collectives> host_;
+  bool host_known_ = false;
+  std::vector<std::vector<std::byte>> buffers_;
+  std::unique_ptr<detail::watched_call> in_library_;
+  bool watched_ = false;
   std::int64_t last_sent_ = 0;
-  runnable nothing_;
 };
 
 }  // namespace espalier::comm

@@ -4,16 +4,29 @@
 
 #include <espalier/comm/mpi.hpp>
 #include <espalier/comm/run/collectives.hpp>
+#include <espalier/comm/run/joint_plans.hpp>
+#include <espalier/comm/run/transfer_call.hpp>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
 namespace espalier::comm {
 
-/// All-reduces of an `mpi_communicator`'s groups, each generated for the group's part of the network.
-class network_engine : public all_reduce_engine {
+/// All-reduces, reduce-scatters, all-gathers and all-to-alls of an `mpi_communicator`'s groups, each generated for the
+/// group's part of the network.
+///
+/// All groups that ranks prepare together are taken to run together, as the groups of a mesh axis do: what they share
+/// of the network is divided by a joint packing, made on rank 0. Groups whose members the network does not connect, and
+/// permutations, are left to the communicator.
+class network_engine : public collective_engine {
  public:
   /// @pre the network's ranks are the communicator's
   network_engine(const boost::mpi::communicator& everyone, network net, const collectives_options& options = {})
@@ -24,50 +37,179 @@ class network_engine : public all_reduce_engine {
     }
   }
 
-  void prepare(const transfer_group& group) override { (void)of(group); }
+  void prepare(const transfer_group& group) override { (void)of(group).with(*this, operation::all_reduce); }
 
-  std::int64_t all_reduce(const transfer_group& group, const void* source, void* target, std::int64_t count, dtype type,
-                          reduction kind, const context* where) override {
-    collectives& all = of(group);
+  void prepare(const transfer& moves) override {
+    served_group& group = of(moves);
+    const int notes = united(detail::notes_on(moves));
+    const auto what = detail::operation_of_notes(notes);
+    known_transfer& known = transfers_[&moves];
+    known = {moves, std::nullopt};
+    if (!what) return;
+    (void)group.with(*this, *what);
+    if (!group.connected) return;
+    detail::plan_words sent;
+    if (*what == operation::all_to_all) {
+      for (const block& box : moves.outgoing) sent.push_back(box.elements());
+      sent = detail::from_all(group.communicator(), sent, options_.deadline, "for the sizes of an all-to-all");
+    }
+    known.made.emplace(moves, *what, std::move(sent));
+  }
+
+  std::optional<std::int64_t> all_reduce(const transfer_group& group, const void* source, void* target,
+                                         std::int64_t count, dtype type, reduction kind,
+                                         const context* where) override {
+    served_group& served = of(group);
+    if (!served.connected) return std::nullopt;
+    collectives& all = *served.with(*this, operation::all_reduce);
     collective_call call = uniform_call(operation::all_reduce, all.size(), count);
     call.in_place = source == target;
     all.run(call, call.in_place ? nullptr : source, target, element_of(type, kind), where);
-    // The library's own says nothing of what it sends: counted as the least it can be.
-    if (all.last_sent_bytes() >= 0) return all.last_sent_bytes();
-    return all_reduce_sent_bytes(count, size_of(type), all.size(), group.self);
+    return sent_by(all, all_reduce_sent_bytes(count, size_of(type), all.size(), group.self));
+  }
+
+  std::optional<std::int64_t> exchange(const transfer& moves, const void* source, void* target,
+                                       const context* where) override {
+    element what = bytes_of_size(size_of(moves.type));
+    what.type = detail::library_type(moves.type);
+    return run(moves, source, target, false, what, where);
+  }
+
+  std::optional<std::int64_t> reduce_exchange(const transfer& moves, const void* source, void* target, reduction kind,
+                                              const context* where) override {
+    return run(moves, source, target, true, element_of(moves.type, kind), where);
   }
 
  private:
-  collectives& of(const transfer_group& group) {
-    std::unique_ptr<collectives>& found = groups_[group.members];
-    if (found == nullptr) {
+  /// A group and all others that were prepared with it.
+  struct served_group {
+    std::vector<std::vector<int>> together;
+    std::size_t own = 0;
+    bool connected = false;
+    MPI_Comm part{};
+    /// By operation. Where groups don't compete, one object serves all operations.
+    std::map<operation, std::shared_ptr<collectives>> by_operation;
+
+    served_group() = default;
+    served_group(const served_group&) = delete;
+    served_group& operator=(const served_group&) = delete;
+    ~served_group() {
+      int finalised = 0;
+      MPI_Finalized(&finalised);
+      if (connected && finalised == 0) MPI_Comm_free(&part);
+    }
+
+    [[nodiscard]] MPI_Comm communicator() const { return part; }
+    [[nodiscard]] const std::vector<int>& members() const { return together[own]; }
+
+    /// The first time collective over all ranks. Null if the group is not connected.
+    collectives* with(network_engine& engine, operation what) {
+      const auto found = by_operation.find(what);
+      if (found != by_operation.end()) return found->second.get();
+      std::shared_ptr<collectives>& made = by_operation[what];
+      detail::plan_words mine;
+      if (engine.everyone_.rank() == 0) mine = detail::to_words(detail::shares_for(engine.net_, together, what));
+      const auto shares = detail::shares_from(detail::from_root(engine.everyone_, mine, engine.options_.deadline));
+      if (!connected) return nullptr;
+      if (shares) {
+        network mine_alone = own_share(engine.net_, members(), shares->unit, shares->capacities.at(own));
+        made = std::make_shared<collectives>(part, std::move(mine_alone), engine.options_);
+        return made.get();
+      }
+      for (const auto& [other, same] : by_operation)
+        if (same != nullptr) made = same;
+      if (made == nullptr)
+        made = std::make_shared<collectives>(part, restricted(engine.net_, members()), engine.options_);
+      return made.get();
+    }
+  };
+
+  /// A transfer as it was when it was prepared.
+  struct known_transfer {
+    transfer moves;
+    std::optional<detail::transfer_call> made;
+
+    [[nodiscard]] bool is(const transfer& other) const {
+      return moves.members == other.members && moves.type == other.type && moves.outgoing == other.outgoing &&
+             moves.incoming == other.incoming;
+    }
+  };
+
+  std::optional<std::int64_t> run(const transfer& moves, const void* source, void* target, bool reduces,
+                                  const element& what, const context* where) {
+    const auto found = transfers_.find(&moves);
+    if (found == transfers_.end() || !found->second.is(moves)) {
+      throw comm_error("a transfer was used that had not been prepared, or was copied since" + detail::during(where) +
+                       "\n  prepare it where it stays");
+    }
+    std::optional<detail::transfer_call>& made = found->second.made;
+    if (!made || (made->what() == operation::reduce_scatter) != reduces || total_elements(made->call) == 0) {
+      return std::nullopt;
+    }
+    collectives& all = *of(moves).with(*this, made->what());
+    const void* const input = made->gather_input(moves.type, source);
+    all.run(made->call, input, made->output(moves.type, target), what, where);
+    made->scatter_output(moves.type, target);
+    return sent_by(all, sent_bytes(moves));
+  }
+
+  /// The library's own collectives say nothing of what they send: counted as the least it can be.
+  static std::int64_t sent_by(const collectives& all, std::int64_t least) {
+    return all.last_sent_bytes() >= 0 ? all.last_sent_bytes() : least;
+  }
+
+  /// The first time collective over all ranks.
+  served_group& of(const transfer_group& group) {
+    std::unique_ptr<served_group>& found = groups_[group.members];
+    if (found != nullptr) return *found;
+    auto made = std::make_unique<served_group>();
+    made->together = detail::all_groups(everyone_, group, options_.deadline);
+    const auto at = std::find(made->together.begin(), made->together.end(), group.members);
+    if (at == made->together.end()) throw comm_error("a rank was given another group than the group's first rank");
+    made->own = static_cast<std::size_t>(at - made->together.begin());
+    if (is_connected(restricted(net_, group.members))) {
       MPI_Group whole{};
       MPI_Group chosen{};
-      MPI_Comm part{};
       MPI_Comm_group(everyone_, &whole);
       MPI_Group_incl(whole, static_cast<int>(group.members.size()), group.members.data(), &chosen);
       // All members prepare their groups in the same order, so one tag serves.
-      detail::check_mpi(MPI_Comm_create_group(everyone_, chosen, 0, &part), "MPI_Comm_create_group", everyone_.rank(),
-                        nullptr);
-      found = std::make_unique<collectives>(part, restricted(net_, group.members), options_);
-      MPI_Comm_free(&part);
+      detail::check_mpi(MPI_Comm_create_group(everyone_, chosen, 0, &made->part), "MPI_Comm_create_group",
+                        everyone_.rank(), nullptr);
       MPI_Group_free(&chosen);
       MPI_Group_free(&whole);
+      made->connected = true;
     }
+    found = std::move(made);
     return *found;
+  }
+
+  /// The notes of all ranks.
+  [[nodiscard]] int united(int mine) const {
+    int all = 0;
+    for (const std::int64_t one : detail::from_all(everyone_, {mine}, options_.deadline, "for a transfer's kind")) {
+      all |= static_cast<int>(one);
+    }
+    return all;
   }
 
   boost::mpi::communicator everyone_;
   network net_;
   collectives_options options_;
-  std::map<std::vector<int>, std::unique_ptr<collectives>> groups_;
+  std::map<std::vector<int>, std::unique_ptr<served_group>> groups_;
+  std::map<const transfer*, known_transfer> transfers_;
 };
 
-/// Gives a communicator collectives made for this machine.
-inline void use_topology(mpi_communicator& ranks, const topology& machine) {
-  collectives_options options;
+/// Gives a communicator collectives made for this network. Every rank calls it, before it prepares any group; from then
+/// on preparing is collective over all ranks.
+/// @param options  the deadline is the communicator's own
+inline void use_network(mpi_communicator& ranks, network net, collectives_options options = {}) {
   options.deadline = ranks.options().deadline;
-  ranks.use(std::make_unique<network_engine>(ranks.base(), network_of(machine), options));
+  ranks.use(std::make_unique<network_engine>(ranks.base(), std::move(net), options));
+}
+
+/// The same for a machine whose ranks are the communicator's.
+inline void use_topology(mpi_communicator& ranks, const topology& machine, const collectives_options& options = {}) {
+  use_network(ranks, network_of(machine), options);
 }
 
 }  // namespace espalier::comm

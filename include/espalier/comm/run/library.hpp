@@ -14,7 +14,7 @@
 
 namespace espalier::comm::detail {
 
-/// The MPI library's own collective for a call, if it has one: counts of MPI 3 are `int`.
+/// The MPI library's own collective for a call, if it has one.
 class library_call {
  public:
   library_call(const collective_call& call, const element& what, int rank) : call_(call), rank_(rank), layout_(call) {
@@ -22,7 +22,8 @@ class library_call {
     possible_ = what.type != no_type() && (!reduces(call.what) || what.operation != no_operation());
     // Some libraries refuse what is nothing: no elements, or one rank in place.
     possible_ = possible_ && call.ranks > 1 && layout_.total() > 0;
-    possible_ = possible_ && layout_.total() <= std::numeric_limits<int>::max();
+    // Counts of MPI 3 are `int`; so are lengths in bytes inside of some libraries.
+    possible_ = possible_ && layout_.total() * what.by.element_bytes <= std::numeric_limits<int>::max();
     if (!possible_ || call.counts.size() == 1) return;
     equal_ = std::all_of(call.counts.begin(), call.counts.end(), [&](auto c) { return c == call.counts[0]; });
     if (call.what == operation::all_to_all) {

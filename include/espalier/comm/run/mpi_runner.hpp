@@ -6,6 +6,7 @@
 #include <espalier/comm/mpi_compat.hpp>
 #include <espalier/comm/mpi_requests.hpp>
 #include <espalier/comm/run/combine.hpp>
+#include <espalier/comm/run/patience.hpp>
 #include <espalier/comm/run/rank_schedule.hpp>
 
 #include <algorithm>
@@ -14,29 +15,46 @@
 #include <cstdint>
 #include <cstring>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
 namespace espalier::comm {
 
+/// A message of a schedule that has been started and is not over.
+struct pending_message {
+  int tree = 0;
+  std::int64_t chunk = 0;
+  std::int64_t chunks = 1;  ///< of the tree
+  int peer = 0;
+  bool incoming = false;
+  std::int64_t bytes = 0;
+};
+
+/// "tree 1, chunk 3 of 16, from rank 2, 32768 bytes"
+[[nodiscard]] inline std::string describe(const pending_message& m) {
+  return "tree " + std::to_string(m.tree) + ", chunk " + std::to_string(m.chunk) + " of " + std::to_string(m.chunks) +
+         (m.incoming ? ", from rank " : ", to rank ") + std::to_string(m.peer) + ", " + std::to_string(m.bytes) +
+         " bytes";
+}
+
 /// Runs one rank's part of a schedule over MPI point-to-point messages, by the rules of comm/schedule/schedule.hpp.
 ///
 /// Receives are posted as soon as their memory is free, reductions happen while other messages travel, and every
 /// `credits`-th message of a stream is a synchronous send: no rank is ever more than two rounds of credits ahead of
-/// the one it sends to, however fast it is. Made once for a schedule; `run` allocates nothing.
+/// the one it sends to, however fast it is. Made once for a schedule; a run allocates nothing.
+///
+/// `run` is `begin`, then `wait`. Between the two, `progress` takes the operation further whenever it is called; so
+/// many runners can be under way on one communicator, with different tags.
 class mpi_schedule_runner {
  public:
-  /// @pre the schedule and the communicator outlive the runner; `base` + tags() <= MPI_TAG_UB
+  /// @pre the schedule and the communicator outlive the runner
   mpi_schedule_runner(const schedule& plan, MPI_Comm communicator, std::int64_t element_bytes,
-                      std::chrono::duration<double> deadline = default_deadline(), bool oversubscribed = true,
-                      int base = 0)
+                      std::chrono::duration<double> deadline = default_deadline(), bool oversubscribed = true)
       : plan_(plan),
         mine_(part_of_rank(plan, rank_in(communicator), element_bytes)),
         communicator_(communicator),
         deadline_(deadline),
-        patience_(oversubscribed ? 0 : 2000),
-        base_(base) {
+        oversubscribed_(oversubscribed) {
     (void)scratch_.reserve(mine_.scratch_bytes);
     (void)staging_.reserve(mine_.staging_bytes);
     std::size_t requests = 0;
@@ -47,35 +65,39 @@ class mpi_schedule_runner {
       state.issued.assign(t.steps.size(), 0);
       state.open.assign(t.steps.size(), 0);
       requests += t.steps.size() * static_cast<std::size_t>(t.slots);
+      for (const rank_schedule::own_step& s : t.steps) {
+        if (s.what.what != action::send) continue;
+        sent_bytes_ += (t.shape->chunks * s.what.count - t.shape->cut) * mine_.element_bytes;
+      }
       tracks_.push_back(std::move(state));
     }
     requests_.reserve(requests);
     owners_.reserve(requests);
-    finished_.resize(requests);
+    ended_.resize(requests);
   }
 
-  /// Tags that a run uses, from `base` on.
-  [[nodiscard]] int tags() const { return static_cast<int>(plan_.tracks.size()) * mine_.streams; }
+  /// Tags that a run uses, from the base it is begun with.
+  [[nodiscard]] int tags() const { return mine_.tags; }
 
   /// Bytes that this rank sends in a run.
-  [[nodiscard]] std::int64_t sent_bytes() const {
-    std::int64_t bytes = 0;
-    for (const rank_schedule::own_track& t : mine_.tracks) {
-      for (const rank_schedule::own_step& s : t.steps) {
-        if (s.what.what == action::send) bytes += (t.shape->chunks * s.what.count - t.shape->cut) * mine_.element_bytes;
-      }
-    }
-    return bytes;
-  }
+  [[nodiscard]] std::int64_t sent_bytes() const { return sent_bytes_; }
 
   /// Takes part in the collective. Buffers as `collective_call` says; neither is needed where it has no elements.
   /// Errors: `comm_error` after a wait without progress, naming the ranks, the tree and the chunk; the communicator
   /// is then unusable.
   void run(const void* input, void* output, const combiner& by, const context* where = nullptr) {
+    begin(input, output, by, where);
+    wait();
+  }
+
+  /// Starts it. The buffers, what `by` and `where` point to stay where they are until it is finished.
+  /// @pre finished(); tags [base, base + tags()) are not used by what else is under way
+  void begin(const void* input, void* output, const combiner& by, const context* where = nullptr, int base = 0) {
     input_ = static_cast<const std::byte*>(input);
     output_ = static_cast<std::byte*>(output);
     by_ = by;
     where_ = where;
+    base_ = base;
     requests_.clear();
     owners_.clear();
     for (track_state& t : tracks_) {
@@ -84,18 +106,55 @@ class mpi_schedule_runner {
       std::fill(t.issued.begin(), t.issued.end(), 0);
       std::fill(t.open.begin(), t.open.end(), 0);
     }
-    first_ = 0;
-    try {
-      while (begin_phase()) drain();
-    } catch (...) {
-      abandon();
-      throw;
+    last_ = 0;
+    guarded([&] { begin_phases(); });
+  }
+
+  [[nodiscard]] bool finished() const { return open_tracks_ == 0; }
+
+  /// One look at what has arrived or left, and all steps that can be taken then. Returns whether anything moved.
+  bool progress() {
+    bool moved = false;
+    if (!finished()) guarded([&] { moved = poll(); });
+    return moved;
+  }
+
+  void wait() {
+    if (finished()) return;
+    detail::patience left(oversubscribed_, deadline_);
+    guarded([&] {
+      while (!finished()) {
+        if (poll()) {
+          left.moved();
+        } else if (left.exhausted()) {
+          throw comm_error(expired_text());
+        }
+      }
+    });
+  }
+
+  /// Gives up, because somebody waited too long: lets go of all messages. Errors: `comm_error`, naming what is missing.
+  [[noreturn]] void expire() {
+    const std::string text = expired_text();
+    abandon();
+    throw comm_error(text);
+  }
+
+  /// The messages that are waited for.
+  [[nodiscard]] std::vector<pending_message> pending() const {
+    std::vector<pending_message> all;
+    for (const owner& of : owners_) {
+      const rank_schedule::own_track& t = shape(static_cast<std::size_t>(of.track));
+      const step& s = t.steps[static_cast<std::size_t>(of.step)].what;
+      const slot_state& slot = tracks_[static_cast<std::size_t>(of.track)].slots[static_cast<std::size_t>(of.slot)];
+      const std::int64_t bytes = t.shape->count(s, slot.chunk) * mine_.element_bytes;
+      all.push_back({t.shape->tree, slot.chunk, t.shape->chunks, s.peer, s.what != action::send, bytes});
     }
+    return all;
   }
 
  private:
-  using clock = std::chrono::steady_clock;
-  enum progress : std::uint8_t { not_begun, under_way, over };
+  enum stage : std::uint8_t { not_begun, under_way, over };
 
   struct slot_state {
     std::int64_t chunk = -1;  // -1: free
@@ -124,15 +183,16 @@ class mpi_schedule_runner {
 
   [[nodiscard]] const rank_schedule::own_track& shape(std::size_t t) const { return mine_.tracks[t]; }
 
-  /// Begins the tracks of the next phase; false when there is none.
-  bool begin_phase() {
-    if (first_ == tracks_.size()) return false;
-    const int phase = shape(first_).shape->phase;
-    last_ = first_;
-    while (last_ < tracks_.size() && shape(last_).shape->phase == phase) ++last_;
-    open_tracks_ = last_ - first_;
-    for (std::size_t t = first_; t < last_; ++t) advance(t);
-    return true;
+  /// Begins the tracks of the next phase, and of those behind it while there is nothing to wait for.
+  void begin_phases() {
+    open_tracks_ = 0;
+    while (open_tracks_ == 0 && last_ < tracks_.size()) {
+      const std::size_t first = last_;
+      const int phase = shape(first).shape->phase;
+      while (last_ < tracks_.size() && shape(last_).shape->phase == phase) ++last_;
+      open_tracks_ = last_ - first;
+      for (std::size_t t = first; t < last_; ++t) advance(t);
+    }
   }
 
   /// Takes every step of a track that can be taken.
@@ -185,7 +245,7 @@ class mpi_schedule_runner {
     const bool staged = what.what.what == action::receive_reduce;
     std::byte* const to = staged ? staged_memory(t, s, i) : memory(t, s, what.what.to);
     const std::int64_t bytes = shape(t).shape->count(what.what, s.chunk) * mine_.element_bytes;
-    check(MPI_Irecv(to, static_cast<int>(bytes), detail::bytes_type(), what.what.peer, tag(t, what), communicator_,
+    check(MPI_Irecv(to, static_cast<int>(bytes), detail::bytes_type(), what.what.peer, base_ + what.tag, communicator_,
                     request(t, s, i)),
           "MPI_Irecv");
     s.done[i] = under_way;
@@ -207,7 +267,7 @@ class mpi_schedule_runner {
         const bool asks = s.chunk % mine_.credits == mine_.credits - 1;
         check((asks ? MPI_Issend : MPI_Isend)(memory(t, s, own.what.from),
                                               static_cast<int>(count * mine_.element_bytes), detail::bytes_type(),
-                                              own.what.peer, tag(t, own), communicator_, request(t, s, i)),
+                                              own.what.peer, base_ + own.tag, communicator_, request(t, s, i)),
               "MPI_Isend");
         ++state.issued[i];
         ++state.open[i];
@@ -251,9 +311,6 @@ class mpi_schedule_runner {
     const std::int64_t each = (own.what.count * mine_.element_bytes + alignment - 1) / alignment * alignment;
     return staging_.reserve(0) + own.staged_at + s.chunk % shape(t).slots * each;
   }
-  [[nodiscard]] int tag(std::size_t t, const rank_schedule::own_step& s) const {
-    return base_ + shape(t).index * mine_.streams + s.stream;
-  }
 
   MPI_Request* request(std::size_t t, const slot_state& s, std::size_t i) {
     requests_.push_back(detail::no_request());
@@ -262,40 +319,37 @@ class mpi_schedule_runner {
     return &requests_.back();
   }
 
-  /// Until all tracks of the phase have ended.
-  void drain() {
-    const auto allowed = std::chrono::duration_cast<clock::duration>(deadline_);
-    clock::time_point last_progress{};
-    int idle = 0;
-    while (open_tracks_ > 0) {
-      int count = 0;
-      check(MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, finished_.data(),
-                         MPI_STATUSES_IGNORE),
-            "MPI_Testsome");
-      if (count == MPI_UNDEFINED) {
-        throw comm_error("rank " + std::to_string(mine_.rank) + ": a schedule of " + name_of(plan_.call.what) +
-                         " waits for nothing and has not ended: it is not valid" + detail::during(where_));
-      }
-      if (count > 0) {
-        idle = 0;
-        settle(count);
-        continue;
-      }
-      if (++idle <= patience_) continue;
-      std::this_thread::yield();
-      const auto now = clock::now();
-      if (idle == patience_ + 1) last_progress = now;
-      if (now - last_progress > allowed) throw comm_error(expired_text());
+  /// @pre !finished()
+  bool poll() {
+    int count = 0;
+    check(
+        MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, ended_.data(), MPI_STATUSES_IGNORE),
+        "MPI_Testsome");
+    if (count == MPI_UNDEFINED) {
+      throw comm_error("rank " + std::to_string(mine_.rank) + ": a schedule of " + name_of(plan_.call.what) +
+                       " waits for nothing and has not ended: it is not valid" + detail::during(where_));
     }
-    first_ = last_;
+    if (count == 0) return false;
+    settle(count);
+    if (open_tracks_ == 0) begin_phases();
+    return true;
+  }
+
+  template <class Body> void guarded(const Body& body) {
+    try {
+      body();
+    } catch (...) {
+      abandon();
+      throw;
+    }
   }
 
   /// Notes which messages have ended, forgets their requests, and goes on with the tracks they belong to.
   void settle(int count) {
     touched_.clear();
-    std::sort(finished_.begin(), finished_.begin() + count);
+    std::sort(ended_.begin(), ended_.begin() + count);
     for (int n = 0; n < count; ++n) {
-      const owner of = owners_[static_cast<std::size_t>(finished_[static_cast<std::size_t>(n)])];
+      const owner of = owners_[static_cast<std::size_t>(ended_[static_cast<std::size_t>(n)])];
       track_state& state = tracks_[static_cast<std::size_t>(of.track)];
       slot_state& s = state.slots[static_cast<std::size_t>(of.slot)];
       s.done[static_cast<std::size_t>(of.step)] = over;
@@ -307,7 +361,7 @@ class mpi_schedule_runner {
       if (std::find(touched_.begin(), touched_.end(), of.track) == touched_.end()) touched_.push_back(of.track);
     }
     for (int n = count - 1; n >= 0; --n) {
-      const auto at = static_cast<std::size_t>(finished_[static_cast<std::size_t>(n)]);
+      const auto at = static_cast<std::size_t>(ended_[static_cast<std::size_t>(n)]);
       requests_[at] = requests_.back();
       owners_[at] = owners_.back();
       requests_.pop_back();
@@ -317,25 +371,16 @@ class mpi_schedule_runner {
   }
 
   [[nodiscard]] std::string expired_text() const {
+    const std::vector<pending_message> waiting = pending();
     std::vector<int> missing;
-    for (const owner& of : owners_) {
-      missing.push_back(shape(static_cast<std::size_t>(of.track)).steps[static_cast<std::size_t>(of.step)].what.peer);
-    }
+    for (const pending_message& m : waiting) missing.push_back(m.peer);
     std::sort(missing.begin(), missing.end());
     missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
     std::string text = detail::expired_text(mine_.rank, name_of(plan_.call.what), deadline_, missing, where_);
     constexpr std::size_t most = 8;
-    for (std::size_t n = 0; n < std::min(most, owners_.size()); ++n) text += pending_line(owners_[n]);
-    if (owners_.size() > most) text += "\n  and " + std::to_string(owners_.size() - most) + " more";
+    for (std::size_t n = 0; n < std::min(most, waiting.size()); ++n) text += "\n  pending: " + describe(waiting[n]);
+    if (waiting.size() > most) text += "\n  and " + std::to_string(waiting.size() - most) + " more";
     return text;
-  }
-  [[nodiscard]] std::string pending_line(const owner& of) const {
-    const rank_schedule::own_track& t = shape(static_cast<std::size_t>(of.track));
-    const step& s = t.steps[static_cast<std::size_t>(of.step)].what;
-    const slot_state& slot = tracks_[static_cast<std::size_t>(of.track)].slots[static_cast<std::size_t>(of.slot)];
-    return "\n  pending: tree " + std::to_string(t.shape->tree) + ", chunk " + std::to_string(slot.chunk) + " of " +
-           std::to_string(t.shape->chunks) + (s.what == action::send ? ", to rank " : ", from rank ") +
-           std::to_string(s.peer) + ", " + std::to_string(s.count * mine_.element_bytes) + " bytes";
   }
 
   void abandon() noexcept {
@@ -346,6 +391,9 @@ class mpi_schedule_runner {
       if (s.what != action::send) MPI_Cancel(&requests_[n]);
       MPI_Request_free(&requests_[n]);
     }
+    requests_.clear();
+    owners_.clear();
+    open_tracks_ = 0;
   }
 
   void check(int code, const char* routine) const { detail::check_mpi(code, routine, mine_.rank, where_); }
@@ -354,8 +402,9 @@ class mpi_schedule_runner {
   rank_schedule mine_;
   MPI_Comm communicator_;
   std::chrono::duration<double> deadline_;
-  int patience_;
-  int base_;
+  bool oversubscribed_;
+  int base_ = 0;
+  std::int64_t sent_bytes_ = 0;
   const std::byte* input_ = nullptr;
   std::byte* output_ = nullptr;
   combiner by_;
@@ -363,12 +412,11 @@ class mpi_schedule_runner {
   detail::staging_buffer scratch_;
   detail::staging_buffer staging_;
   std::vector<track_state> tracks_;
-  std::size_t first_ = 0;  // track of the phase under way
-  std::size_t last_ = 0;
-  std::size_t open_tracks_ = 0;
+  std::size_t last_ = 0;         // behind the tracks of the phase under way
+  std::size_t open_tracks_ = 0;  // of that phase
   std::vector<MPI_Request> requests_;
   std::vector<owner> owners_;
-  std::vector<int> finished_;
+  std::vector<int> ended_;
   std::vector<int> touched_;
 };
 

@@ -2,16 +2,14 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/comm/schedule/schedule.hpp>
+#include <espalier/comm/schedule/streams.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <stdexcept>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -21,8 +19,8 @@ namespace espalier::comm {
 struct rank_schedule {
   struct own_step {
     step what;
-    /// Which of the messages between the two ranks in this track it is: both ends count alike.
-    int stream = 0;
+    /// Of the message: which of all messages of one chunk of each track it is. Both ends count alike.
+    int tag = -1;
     /// Where the message of a reduction waits: bytes from the start of the staging memory, for slot 0.
     std::int64_t staged_at = 0;
     /// Nothing that stands before it in the lane touches its target: the receive may be posted when the lane begins.
@@ -42,7 +40,7 @@ struct rank_schedule {
 
   int rank = 0;
   int credits = 1;
-  int streams = 1;  ///< tags that the schedule needs
+  int tags = 0;  ///< that the schedule needs
   std::int64_t element_bytes = 1;
   std::int64_t scratch_bytes = 0;
   std::int64_t staging_bytes = 0;
@@ -73,45 +71,6 @@ inline void find_dependences(std::vector<rank_schedule::own_step>& steps) {
   }
 }
 
-/// The most messages that two ranks exchange in one direction in one lane: all ranks find the same.
-[[nodiscard]] inline int most_streams(const schedule& plan) {
-  int most = 1;
-  std::map<int, int> to;
-  for (const track& t : plan.tracks) {
-    for (const part& p : t.parts) {
-      to.clear();
-      for (int i = p.begin; i < p.end; ++i) {
-        const step& s = t.steps[static_cast<std::size_t>(i)];
-        if (s.what == action::send) most = std::max(most, ++to[s.peer]);
-      }
-    }
-  }
-  return most;
-}
-
-/// Numbers the messages of a track between this rank and each other one, by stream and then in order: both ends count
-/// alike, whatever the order of streams on each.
-inline void number_streams(std::vector<rank_schedule::own_step>& steps) {
-  std::map<std::tuple<int, bool, int, int>, int> of_edge;  // peer, direction, edge, stream
-  for (const rank_schedule::own_step& s : steps) {
-    if (s.what.what == action::send || is_receive(s.what.what)) {
-      ++of_edge[{s.what.peer, is_receive(s.what.what), s.what.edge, s.what.stream}];
-    }
-  }
-  std::map<std::pair<int, bool>, int> next;
-  std::map<std::tuple<int, bool, int, int>, int> first;
-  for (const auto& [key, count] : of_edge) {
-    int& base = next[{std::get<0>(key), std::get<1>(key)}];
-    first[key] = base;
-    base += count;
-  }
-  for (rank_schedule::own_step& s : steps) {
-    if (s.what.what == action::send || is_receive(s.what.what)) {
-      s.stream = first[{s.what.peer, is_receive(s.what.what), s.what.edge, s.what.stream}]++;
-    }
-  }
-}
-
 }  // namespace detail
 
 /// @pre the schedule outlives the result
@@ -120,7 +79,12 @@ inline void number_streams(std::vector<rank_schedule::own_step>& steps) {
   rank_schedule mine;
   mine.rank = rank;
   mine.credits = std::max(1, plan.credits);
-  mine.streams = detail::most_streams(plan);
+  const stream_map map = streams_of(plan);
+  std::vector<int> first_tag;
+  for (const message_stream& s : map.streams) {
+    first_tag.push_back(mine.tags);
+    mine.tags += static_cast<int>(std::max(s.sends.size(), s.receives.size()));
+  }
   mine.element_bytes = element_bytes;
   mine.scratch_bytes = plan.scratch[static_cast<std::size_t>(rank)] * element_bytes;
   constexpr std::int64_t alignment = 64;
@@ -145,10 +109,11 @@ inline void number_streams(std::vector<rank_schedule::own_step>& steps) {
         s.staged_at = mine.staging_bytes;
         mine.staging_bytes += (bytes + alignment - 1) / alignment * alignment * made.slots;
       }
+      const stream_map::end end = map.ends[static_cast<std::size_t>(index)][static_cast<std::size_t>(i)];
+      if (end.stream >= 0) s.tag = first_tag[static_cast<std::size_t>(end.stream)] + end.message;
       made.steps.push_back(s);
     }
     detail::find_dependences(made.steps);
-    detail::number_streams(made.steps);
     mine.tracks.push_back(std::move(made));
   }
   std::sort(mine.tracks.begin(), mine.tracks.end(), [](const auto& a, const auto& b) {

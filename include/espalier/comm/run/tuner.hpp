@@ -2,46 +2,29 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/comm/run/choice.hpp>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace espalier::comm {
 
-/// The ways to carry out a collective.
-enum class method : std::uint8_t {
-  trees,        ///< packed for the network, in pipelined chunks
-  low_latency,  ///< few rounds, for little data
-  library       ///< the MPI library's own
-};
-
-[[nodiscard]] constexpr const char* name_of(method how) {
-  switch (how) {
-    case method::trees: return "trees";
-    case method::low_latency: return "low_latency";
-    case method::library: return "library";
-  }
-  return "?";
-}
-
-struct choice {
-  method how = method::library;
-  std::int64_t chunk = 0;  ///< bytes, of trees
-
-  [[nodiscard]] friend constexpr bool operator==(const choice&, const choice&) = default;
-};
-
 struct tuning_limits {
   int rounds = 3;             ///< how often every candidate is tried
+  int chunk_rounds = 3;       ///< and every chunk size after that
   std::int64_t least = 4096;  ///< bytes of a chunk
   std::int64_t most = 4 << 20;
   std::int64_t eager = 65536;  ///< of the transport: chunks keep away from it
+  /// The MPI library's own is left only for what takes at most this share of its time: the rest may be noise.
+  double favour = 0.95;
 };
 
 /// Finds the fastest way for one collective at one size from how long tries take: first all candidates in turn, the
 /// least time of each counting; then, if trees may win, their chunk size by multiplicative increase and additive
-/// decrease (Blink, section on chunk sizes). Pure: one rank runs it and tells the others.
+/// decrease (Blink, section on chunk sizes). Pure: rank 0 runs it and tells the others.
 class tuner {
  public:
   tuner() = default;
@@ -65,7 +48,7 @@ class tuner {
     if (stage_ == stage::candidates) {
       at_ = (at_ + 1) % tries_.size();
       if (tries_[at_].count >= limits_.rounds) begin_chunks();
-    } else if (now.count >= limits_.rounds) {
+    } else if (now.count >= limits_.chunk_rounds) {
       next_chunk();
     }
   }
@@ -78,10 +61,14 @@ class tuner {
     int count = 0;
   };
 
+  [[nodiscard]] double cost(const attempt& a) const {
+    if (a.count == 0) return std::numeric_limits<double>::infinity();
+    return a.what.how == method::library ? limits_.favour * a.least : a.least;
+  }
   [[nodiscard]] std::size_t best() const {
     std::size_t found = 0;
     for (std::size_t i = 1; i < tries_.size(); ++i) {
-      if (tries_[i].count > 0 && (tries_[found].count == 0 || tries_[i].least < tries_[found].least)) found = i;
+      if (cost(tries_[i]) < cost(tries_[found])) found = i;
     }
     return found;
   }
@@ -102,7 +89,8 @@ class tuner {
       return;
     }
     stage_ = stage::rising;
-    chunk_ = tries_[trees].what.chunk / 4;
+    pattern_ = tries_[trees].what;
+    chunk_ = pattern_.chunk / 4;
     try_chunk(chunk_);
   }
 
@@ -129,10 +117,12 @@ class tuner {
     const std::int64_t low = limits_.eager / 4 * 3;
     if (chunk > low && chunk < 2 * limits_.eager) chunk = chunk > limits_.eager ? 2 * limits_.eager : low;
     chunk_ = chunk;
+    choice wanted = pattern_;
+    wanted.chunk = chunk;
     for (std::size_t i = 0; i < tries_.size(); ++i) {
-      if (tries_[i].what == choice{method::trees, chunk}) {
+      if (tries_[i].what == wanted) {
         at_ = i;
-        if (tries_[i].count >= limits_.rounds) {
+        if (tries_[i].count >= limits_.chunk_rounds) {
           if (++repeats_ > 4) {
             stage_ = stage::settled;
           } else {
@@ -142,7 +132,7 @@ class tuner {
         return;
       }
     }
-    tries_.push_back({{method::trees, chunk}, -1, 0});
+    tries_.push_back({wanted, -1, 0});
     at_ = tries_.size() - 1;
   }
 
@@ -150,6 +140,7 @@ class tuner {
   std::vector<attempt> tries_;
   std::size_t at_ = 0;
   stage stage_ = stage::candidates;
+  choice pattern_;  // the trees whose chunks are tried
   std::int64_t chunk_ = 0;
   std::int64_t step_ = 0;
   double last_ = -1;

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -171,6 +172,16 @@ struct tree_depth {
     case collective::reduce_scatter: return operation::reduce_scatter;
   }
   return operation::broadcast;
+}
+
+/// The collective whose trees an operation moves along; none where data moves along routes (gather, scatter,
+/// all-to-all).
+[[nodiscard]] constexpr std::optional<collective> collective_of(operation what) {
+  for (const collective kind : {collective::broadcast, collective::reduce, collective::all_reduce,
+                                collective::all_gather, collective::reduce_scatter}) {
+    if (operation_of(kind) == what) return kind;
+  }
+  return std::nullopt;
 }
 
 /// A call of the collective that a packing is for, on an array of `elements`, cut into blocks as equal as can be.

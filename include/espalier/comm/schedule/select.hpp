@@ -146,6 +146,7 @@ namespace espalier::comm {
   const bool keeps_root_order = !call.ordered || (call.what == operation::broadcast || !reduces(call.what));
   if (call.ranks == 1) {
     add(detail::exchanges(call.what)                                          ? with(algorithm::pairwise)
+        : reduces(call.what) && call.ordered                                  ? with(algorithm::ordered_trees)
         : call.what == operation::broadcast || call.what == operation::reduce ? with(algorithm::binomial)
                                                                               : with(algorithm::circulant));
     return all;

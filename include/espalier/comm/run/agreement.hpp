@@ -1,0 +1,168 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/comm/communicator.hpp>
+#include <espalier/comm/mpi_compat.hpp>
+#include <espalier/comm/mpi_requests.hpp>
+#include <espalier/comm/run/patience.hpp>
+#include <espalier/comm/run/plan_words.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace espalier::comm::detail {
+
+/// Waits for a collective of the library that was only started, under a deadline, and meanwhile does other work, which
+/// returns whether it moved anything. Errors: `comm_error`.
+template <class Meanwhile>
+void complete_request(MPI_Request request, const char* what, std::chrono::duration<double> deadline,
+                      bool oversubscribed, const Meanwhile& meanwhile) {
+  patience left(oversubscribed, deadline);
+  for (;;) {
+    int done = 0;
+    check_mpi(MPI_Test(&request, &done, ignored_status()), "MPI_Test", -1, nullptr);
+    if (done != 0) return;
+    if (meanwhile()) {
+      left.moved();
+    } else if (left.exhausted()) {
+      throw comm_error("waited " + seconds_text(deadline) + " s " + what +
+                       ": some rank did not come. All ranks must call the same collectives in the same order");
+    }
+  }
+}
+
+/// What the ranks of a communicator settle together. Whatever depends on time or on measurements need not come out
+/// alike on two ranks: rank 0 decides it, and the others are told, with a checksum.
+///
+/// Every wait has the deadline, and calls `meanwhile`, so that other operations of the same ranks go on.
+class agreement {
+ public:
+  agreement(MPI_Comm communicator, std::chrono::duration<double> deadline, bool oversubscribed)
+      : communicator_(communicator), deadline_(deadline), oversubscribed_(oversubscribed) {
+    MPI_Comm_rank(communicator_, &rank_);
+  }
+
+  [[nodiscard]] bool decides() const { return rank_ == 0; }
+
+  /// Returns whether anything moved. Called while waiting.
+  void meanwhile(std::function<bool()> work) { meanwhile_ = std::move(work); }
+
+  /// What `decide()` returns on rank 0, where alone it is called. If it throws, so do the others. Collective.
+  template <class Decide> plan_words from_root(const char* what, const Decide& decide) {
+    if (rank_ != 0) return receive(what);
+    plan_words mine;
+    try {
+      mine = decide();
+    } catch (const std::exception& error) {
+      hand_out(what, as_words(error.what()), 1);
+      throw comm_error(could_not_plan + std::string(error.what()));
+    }
+    hand_out(what, mine, 0);
+    return mine;
+  }
+
+  /// The largest of all ranks' numbers, on all. Collective.
+  [[nodiscard]] double largest(double mine, const char* what) {
+    double found = 0;
+    MPI_Request request = no_request();
+    check_mpi(MPI_Iallreduce(&mine, &found, 1, library_type(dtype::f64), library_operation(dtype::f64, reduction::max),
+                             communicator_, &request),
+              "MPI_Iallreduce", rank_, nullptr);
+    complete(request, what);
+    return found;
+  }
+  [[nodiscard]] double least(double mine, const char* what) { return -largest(-mine, what); }
+
+  /// Until all ranks have come here.
+  void meet(const char* what) { (void)largest(0, what); }
+
+  /// Throws `comm_error` on all ranks unless all have the same number. Collective.
+  void require_equal(std::uint64_t fingerprint, const char* operation) {
+    const auto mine = static_cast<std::int64_t>(fingerprint >> 1U);
+    const std::int64_t both[2]{mine, -mine};
+    std::int64_t found[2]{};
+    MPI_Request request = no_request();
+    check_mpi(MPI_Iallreduce(&both[0], &found[0], 2, library_type_of_words(),
+                             library_operation(dtype::i32, reduction::max), communicator_, &request),
+              "MPI_Iallreduce", rank_, nullptr);
+    complete(request, (std::string("for the plans of ") + operation).c_str());
+    if (found[0] == -found[1]) return;
+    throw comm_error(std::string("the ranks made different plans for a collective (") + operation +
+                     "): they were called with different counts, roots or types, or with different topologies");
+  }
+
+ private:
+  static constexpr const char* could_not_plan = "rank 0 could not plan a collective: ";
+  // Most decisions fit the first message; what is longer has a second.
+  static constexpr std::size_t head = 3;
+  static constexpr std::size_t inlined = 61;
+  using message = std::array<std::int64_t, head + inlined>;
+
+  [[nodiscard]] static std::int64_t checksum(const plan_words& words, std::int64_t failed) {
+    auto hash = static_cast<std::uint64_t>(failed) + 0xCBF29CE484222325U;
+    for (const std::int64_t word : words) hash = (hash ^ static_cast<std::uint64_t>(word)) * 0x100000001B3U;
+    return static_cast<std::int64_t>(hash >> 1U);
+  }
+  [[nodiscard]] static plan_words as_words(const std::string& text) {
+    plan_words words(text.size() / sizeof(std::int64_t) + 1, 0);
+    std::memcpy(words.data(), text.data(), text.size());
+    return words;
+  }
+
+  void hand_out(const char* what, const plan_words& words, std::int64_t failed) {
+    message first{};
+    first[0] = static_cast<std::int64_t>(words.size());
+    first[1] = failed;
+    first[2] = checksum(words, failed);
+    std::copy_n(words.begin(), std::min(words.size(), inlined), first.begin() + head);
+    broadcast(first.data(), first.size(), what);
+    plan_words rest(words.begin() + static_cast<std::ptrdiff_t>(std::min(words.size(), inlined)), words.end());
+    if (!rest.empty()) broadcast(rest.data(), rest.size(), what);
+  }
+  [[nodiscard]] plan_words receive(const char* what) {
+    message first{};
+    broadcast(first.data(), first.size(), what);
+    const auto size = static_cast<std::size_t>(first[0]);
+    plan_words words(first.begin() + head, first.begin() + static_cast<std::ptrdiff_t>(head + std::min(size, inlined)));
+    if (size > inlined) {
+      words.resize(size);
+      broadcast(words.data() + inlined, size - inlined, what);
+    }
+    if (checksum(words, first[1]) != first[2]) {
+      throw comm_error("rank " + std::to_string(rank_) + " waited " + what +
+                       " and got something else: all ranks must " + "call the same collectives in the same order");
+    }
+    if (first[1] == 0) return words;
+    std::string text(words.size() * sizeof(std::int64_t), '\0');
+    std::memcpy(text.data(), words.data(), text.size());
+    throw comm_error(could_not_plan + std::string(text.c_str()));
+  }
+  void broadcast(std::int64_t* words, std::size_t count, const char* what) {
+    MPI_Request request = no_request();
+    check_mpi(MPI_Ibcast(words, static_cast<int>(count), library_type_of_words(), 0, communicator_, &request),
+              "MPI_Ibcast", rank_, nullptr);
+    complete(request, what);
+  }
+
+  void complete(MPI_Request request, const char* what) {
+    complete_request(request, what, deadline_, oversubscribed_, [&] { return meanwhile_ && meanwhile_(); });
+  }
+
+  MPI_Comm communicator_;
+  std::chrono::duration<double> deadline_;
+  bool oversubscribed_;
+  int rank_ = 0;
+  std::function<bool()> meanwhile_;
+};
+
+}  // namespace espalier::comm::detail

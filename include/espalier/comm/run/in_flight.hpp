@@ -1,0 +1,277 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/comm/communicator.hpp>
+#include <espalier/comm/run/mpi_runner.hpp>
+#include <espalier/comm/run/patience.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace espalier::comm {
+
+/// An operation that has been started and is not over, and the messages it waits for.
+struct pending_operation {
+  operation what = operation::broadcast;
+  std::int64_t number = 0;  ///< operations started before it
+  double seconds = 0;       ///< since it was started
+  std::vector<pending_message> messages;
+};
+
+/// A line per message: "all_reduce 3, for 1.2 s: tree 1, chunk 3 of 16, from rank 2, 32768 bytes".
+[[nodiscard]] inline std::string describe(const std::vector<pending_operation>& operations) {
+  std::string text;
+  for (const pending_operation& o : operations) {
+    const std::string begin = std::string(name_of(o.what)) + ' ' + std::to_string(o.number) + ", for " +
+                              detail::seconds_text(std::chrono::duration<double>(o.seconds)) + " s: ";
+    for (const pending_message& m : o.messages) text += begin + describe(m) + '\n';
+    if (o.messages.empty()) text += begin + "nothing under way\n";
+  }
+  return text;
+}
+
+}  // namespace espalier::comm
+
+namespace espalier::comm::detail {
+
+/// A schedule, and runners for it: as many as were ever under way at the same time.
+class runnable {
+ public:
+  runnable(schedule plan, MPI_Comm communicator, std::int64_t element_bytes, std::chrono::duration<double> deadline,
+           bool oversubscribed)
+      : plan_(std::move(plan)),
+        communicator_(communicator),
+        element_bytes_(element_bytes),
+        deadline_(deadline),
+        oversubscribed_(oversubscribed),
+        blocking_(make()) {}
+
+  /// The runner of blocking calls, of which there is one at a time.
+  [[nodiscard]] mpi_schedule_runner& blocking() { return *blocking_; }
+  [[nodiscard]] std::unique_ptr<mpi_schedule_runner> take() {
+    if (idle_.empty()) return make();
+    std::unique_ptr<mpi_schedule_runner> taken = std::move(idle_.back());
+    idle_.pop_back();
+    return taken;
+  }
+  void give_back(std::unique_ptr<mpi_schedule_runner> taken) { idle_.push_back(std::move(taken)); }
+
+ private:
+  [[nodiscard]] std::unique_ptr<mpi_schedule_runner> make() const {
+    return std::make_unique<mpi_schedule_runner>(plan_, communicator_, element_bytes_, deadline_, oversubscribed_);
+  }
+
+  schedule plan_;
+  MPI_Comm communicator_;
+  std::int64_t element_bytes_;
+  std::chrono::duration<double> deadline_;
+  bool oversubscribed_;
+  std::unique_ptr<mpi_schedule_runner> blocking_;
+  std::vector<std::unique_ptr<mpi_schedule_runner>> idle_;
+};
+
+/// An operation under way.
+struct flight {
+  std::shared_ptr<runnable> way;
+  std::unique_ptr<mpi_schedule_runner> runner;  // none: it is over
+  operation what = operation::broadcast;
+  std::int64_t number = 0;
+  std::chrono::steady_clock::time_point begun{};
+};
+
+/// All operations under way on one communicator. Whoever waits for one takes all of them further: a rank that waited
+/// for one alone could be what another rank, which waits for another one, is waiting for.
+class flights {
+ public:
+  flights(std::chrono::duration<double> deadline, bool oversubscribed)
+      : deadline_(deadline), oversubscribed_(oversubscribed) {}
+
+  [[nodiscard]] bool empty() const { return all_.empty(); }
+
+  std::shared_ptr<flight> add(std::shared_ptr<runnable> way, std::unique_ptr<mpi_schedule_runner> begun,
+                              operation what) {
+    auto made = std::make_shared<flight>();
+    *made = {std::move(way), std::move(begun), what, started_++, std::chrono::steady_clock::now()};
+    all_.push_back(made);
+    land();
+    return made;
+  }
+
+  /// After an error nothing may be waited for, and memory that is being received into must stay.
+  [[nodiscard]] bool broken() const { return broken_; }
+  void fail() { broken_ = true; }
+
+  /// One look at each. Returns whether anything moved.
+  bool progress() {
+    bool moved = false;
+    guarded([&] { moved = look(); });
+    return moved;
+  }
+
+  void wait(const flight& wanted) {
+    if (wanted.runner != nullptr) wait(*wanted.runner, [&] { return wanted.runner == nullptr; });
+  }
+  void wait_all() {
+    while (!all_.empty()) {
+      const std::shared_ptr<flight> first = all_.front();
+      wait(*first);
+    }
+  }
+  /// A blocking operation beside those under way.
+  void wait_beside(mpi_schedule_runner& own) {
+    if (all_.empty()) {
+      own.wait();
+    } else {
+      wait(own, [&] { return own.finished(); });
+    }
+  }
+
+  [[nodiscard]] std::vector<pending_operation> pending() const {
+    std::vector<pending_operation> list;
+    const auto now = std::chrono::steady_clock::now();
+    for (const std::shared_ptr<flight>& f : all_) {
+      const double seconds = std::chrono::duration<double>(now - f->begun).count();
+      list.push_back({f->what, f->number, seconds, f->runner->pending()});
+    }
+    return list;
+  }
+
+ private:
+  template <class Body> void guarded(const Body& body) {
+    if (broken_) throw comm_error("an earlier collective of this communicator failed");
+    try {
+      body();
+    } catch (...) {
+      broken_ = true;
+      throw;
+    }
+  }
+
+  bool look() {
+    bool moved = false;
+    for (const std::shared_ptr<flight>& f : all_) moved = f->runner->progress() || moved;
+    if (moved) land();
+    return moved;
+  }
+
+  template <class Over> void wait(mpi_schedule_runner& own, const Over& over) {
+    guarded([&] { go_on_until(own, over); });
+  }
+  template <class Over> void go_on_until(mpi_schedule_runner& own, const Over& over) {
+    patience left(oversubscribed_, deadline_);
+    while (!over()) {
+      const bool mine = own.progress();
+      if (mine) {
+        left.moved();
+        land();
+      }
+      (void)look();
+      // Others may move for ever while this one does not.
+      if (!mine && !over() && left.exhausted()) expire(own);
+    }
+  }
+
+  [[noreturn]] void expire(mpi_schedule_runner& own) const {
+    std::string others;
+    for (const pending_operation& o : pending()) {
+      if (others.size() < 2000) others += describe(std::vector<pending_operation>{o});
+    }
+    try {
+      own.expire();
+    } catch (const comm_error& error) {
+      if (others.empty()) throw;
+      throw comm_error(std::string(error.what()) + "\n  under way on this rank:\n" + others);
+    }
+  }
+
+  /// Takes those that are over out of the list.
+  void land() {
+    std::erase_if(all_, [](const std::shared_ptr<flight>& f) {
+      if (!f->runner->finished()) return false;
+      f->way->give_back(std::move(f->runner));
+      f->runner = nullptr;
+      return true;
+    });
+  }
+
+  std::chrono::duration<double> deadline_;
+  bool oversubscribed_;
+  bool broken_ = false;
+  std::vector<std::shared_ptr<flight>> all_;
+  std::int64_t started_ = 0;
+};
+
+/// Message tags of operations under way: those of blocking calls, of which each rank has one at a time, begin at 0,
+/// the others count up, so that two of them never share one.
+class tag_space {
+ public:
+  /// `most`: of them to use; 0: all there are.
+  tag_space(MPI_Comm communicator, int most) {
+    int* bound = nullptr;
+    int found = 0;
+    MPI_Comm_get_attr(communicator, MPI_TAG_UB, static_cast<void*>(&bound), &found);
+    end_ = found != 0 ? *bound : 32767;
+    if (most > 0) end_ = std::min(end_, most);
+    first_ = end_ / 2;
+    next_ = first_;
+  }
+
+  /// Refuses a schedule that needs more than there are. Errors: `comm_error`.
+  void require(int tags) const {
+    if (tags <= first_) return;
+    throw comm_error("a schedule needs " + std::to_string(tags) + " message tags, of which there are " +
+                     std::to_string(first_));
+  }
+  /// Whether so many are left. If not, all operations have to be over on all ranks before `restart`.
+  [[nodiscard]] bool has(int tags) const { return tags <= end_ - next_; }
+  void restart() { next_ = first_; }
+  [[nodiscard]] int take(int tags) { return std::exchange(next_, next_ + tags); }
+
+ private:
+  int first_ = 0;
+  int next_ = 0;
+  int end_ = 0;
+};
+
+}  // namespace espalier::comm::detail
+
+namespace espalier::comm {
+
+/// An operation that was started: `collectives::start`. Its buffers belong to the operation until it is over. May be
+/// moved and dropped; the operation is then finished with others, or with the `collectives`, which outlive it.
+class started_collective {
+ public:
+  started_collective() = default;
+
+  /// Takes everything under way further, without waiting. True: this one is over.
+  [[nodiscard]] bool test() {
+    if (!over()) all_->progress();
+    return over();
+  }
+  /// Until it is over. Errors: `comm_error` after a wait without progress; then its `collectives` are unusable.
+  void wait() {
+    if (!over()) all_->wait(*of_);
+  }
+  [[nodiscard]] bool over() const { return of_ == nullptr || of_->runner == nullptr; }
+
+ private:
+  friend class collectives;
+  started_collective(detail::flights& all, std::shared_ptr<detail::flight> of) : all_(&all), of_(std::move(of)) {}
+
+  detail::flights* all_ = nullptr;
+  std::shared_ptr<detail::flight> of_;
+};
+
+/// Until all are over, in whatever order.
+inline void wait_all(std::vector<started_collective>& some) {
+  for (started_collective& one : some) one.wait();
+}
+
+}  // namespace espalier::comm

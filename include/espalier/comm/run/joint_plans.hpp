@@ -1,0 +1,130 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/comm/packing/joint.hpp>
+#include <espalier/comm/packing/joint_share.hpp>
+#include <espalier/comm/run/exchange_plans.hpp>
+#include <espalier/comm/schedule/call.hpp>
+#include <espalier/comm/schedule/joint.hpp>
+#include <espalier/comm/schedule/price.hpp>
+
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace espalier::comm::detail {
+
+[[nodiscard]] inline std::optional<collective> packed_kind(operation what) {
+  switch (what) {
+    case operation::all_reduce: return collective::all_reduce;
+    case operation::all_gather: return collective::all_gather;
+    case operation::reduce_scatter: return collective::reduce_scatter;
+    default: return std::nullopt;
+  }
+}
+
+/// What each group may use while all of them carry out the operation, by a joint packing (or joint routes); nothing
+/// where they don't compete, since then everything is everybody's.
+[[nodiscard]] inline std::optional<capacity_shares> shares_for(const network& net,
+                                                               const std::vector<std::vector<int>>& members,
+                                                               operation what) {
+  std::vector<joint_group> groups;
+  for (const std::vector<int>& list : members) groups.push_back({list, 1, 0});
+  if (competing_sets(net, groups).size() == groups.size()) return std::nullopt;
+  std::vector<std::vector<fraction>> loads;
+  if (const auto kind = packed_kind(what)) {
+    const joint_packing trees = pack_jointly(net, *kind, groups);
+    for (std::size_t g = 0; g < groups.size(); ++g)
+      loads.push_back(check(trees.groups[g], restricted(net, members[g])).loads);
+  } else {
+    constexpr std::int64_t parts = 1 << 20;
+    for (const auto& of_group : route_jointly(net, members).loads) {
+      loads.emplace_back();
+      for (const double load : of_group)
+        loads.back().push_back(make_fraction(static_cast<std::int64_t>(load * static_cast<double>(parts)), parts));
+    }
+  }
+  return divide_capacities(net, members, loads);
+}
+
+[[nodiscard]] inline plan_words to_words(const std::optional<capacity_shares>& shares) {
+  plan_words made;
+  if (!shares) return {0};
+  made = {1, std::bit_cast<std::int64_t>(shares->unit), static_cast<std::int64_t>(shares->capacities.size())};
+  for (const auto& of_group : shares->capacities) {
+    made.push_back(static_cast<std::int64_t>(of_group.size()));
+    made.insert(made.end(), of_group.begin(), of_group.end());
+  }
+  return made;
+}
+[[nodiscard]] inline std::optional<capacity_shares> shares_from(const plan_words& from) {
+  if (from.at(0) == 0) return std::nullopt;
+  capacity_shares made;
+  made.unit = std::bit_cast<double>(from.at(1));
+  std::size_t at = 3;
+  for (std::int64_t g = 0; g < from.at(2); ++g) {
+    const auto count = static_cast<std::ptrdiff_t>(from.at(at++));
+    const auto begin = from.begin() + static_cast<std::ptrdiff_t>(at);
+    made.capacities.emplace_back(begin, begin + count);
+    at += static_cast<std::size_t>(count);
+  }
+  return made;
+}
+
+/// `mine` of every rank, in the order of ranks.
+[[nodiscard]] inline plan_words from_all(MPI_Comm communicator, const plan_words& mine,
+                                         std::chrono::duration<double> deadline, const std::string& what) {
+  int size = 1;
+  MPI_Comm_size(communicator, &size);
+  plan_words all(mine.size() * static_cast<std::size_t>(size));
+  MPI_Request request = no_request();
+  const auto count = static_cast<int>(mine.size());
+  MPI_Iallgather(mine.data(), count, library_type_of_words(), all.data(), count, library_type_of_words(), communicator,
+                 &request);
+  complete(request, deadline, what);
+  return all;
+}
+
+/// The groups that all ranks belong to, each rank knowing its own. Collective over all ranks. Errors: `comm_error` on
+/// all ranks where the groups they name do not fit together.
+[[nodiscard]] inline std::vector<std::vector<int>> all_groups(MPI_Comm everyone, const transfer_group& mine,
+                                                              std::chrono::duration<double> deadline) {
+  const plan_words said =
+      from_all(everyone, {mine.members.front(), mine.self, static_cast<std::int64_t>(mine.members.size())}, deadline,
+               "for the groups of all ranks");
+  std::vector<std::vector<int>> groups;
+  std::vector<std::size_t> group_of(said.size() / 3, 0);
+  const auto refuse = [] {
+    throw comm_error(
+        "the ranks prepared different groups at the same time: all ranks must prepare the same operations in the same "
+        "order when their collectives are made for a topology");
+  };
+  for (std::size_t r = 0; r < said.size() / 3; ++r) {
+    if (said[3 * r + 1] != 0) continue;
+    if (said[3 * r] != static_cast<std::int64_t>(r)) refuse();
+    group_of[r] = groups.size();
+    groups.emplace_back(static_cast<std::size_t>(said[3 * r + 2]), -1);
+  }
+  for (std::size_t r = 0; r < said.size() / 3; ++r) {
+    const auto leader = static_cast<std::size_t>(said[3 * r]);
+    if (said[3 * leader + 1] != 0) refuse();
+    std::vector<int>& group = groups[group_of[leader]];
+    const auto place = static_cast<std::size_t>(said[3 * r + 1]);
+    if (group.size() != static_cast<std::size_t>(said[3 * r + 2]) || place >= group.size() || group[place] >= 0)
+      refuse();
+    group[place] = static_cast<int>(r);
+  }
+  for (const auto& group : groups)
+    for (const int member : group)
+      if (member < 0) refuse();
+  return groups;
+}
+
+}  // namespace espalier::comm::detail
