@@ -13,6 +13,7 @@
 #include "trainer.hpp"
 
 #include <espalier/execute/guard.hpp>
+#include <espalier/execute/traffic.hpp>
 #include <espalier/io/checkpoint.hpp>
 #include <espalier/report/progress.hpp>
 
@@ -160,7 +161,10 @@ int run(int argc, char** argv) {
   ep::together(where, [&] { text.emplace(source.text, symbols, settings::context); });
   describe_text(out, source, symbols, *text);
   describe_model(out, where);
-  if (!chosen.topology.empty()) out << "network   " << use_topology(where, chosen.topology) << '\n';
+  if (!chosen.topology.empty()) {
+    const ep::comm::mesh_traffic traffic = ep::traffic_of<training_program>();
+    out << "network   " << use_topology(where, chosen.topology, chosen.place ? &traffic : nullptr) << '\n';
+  }
 
   trainer model(where, *text, chosen.seed);
   out << std::flush;

@@ -29,6 +29,7 @@ struct options {
   std::string resume;      ///< file to start from
   std::string losses;      ///< file for `step,loss`
   std::string topology;    ///< file, or "probe"; empty: the ranks' network is not looked at
+  bool place = false;      ///< devices go to the ranks where this topology serves the program best
   std::int64_t sample = 400;
   double temperature = 0.8;
   bool help = false;
@@ -46,6 +47,7 @@ inline constexpr const char* usage =
     "  --resume FILE       start from such a file, written on any mesh\n"
     "  --losses FILE       write every step's loss there as `step,loss`\n"
     "  --topology FILE     make the ranks' collectives for this network; `probe` measures it first\n"
+    "  --place             and put the mesh on its ranks so that they take the least time\n"
     "  --sample N          characters of generated text at the end (400)\n"
     "  --temperature X     of the sample: lower is more cautious (0.8)\n"
     "The model's and the mesh's sizes are types. To build with others: examples/run --width 256 --layers 8\n"
@@ -107,12 +109,17 @@ namespace detail {
       result.losses = value();
     else if (option == "--topology")
       result.topology = value();
+    else if (option == "--place")
+      result.place = true;
     else if (option == "--sample")
       result.sample = detail::whole_number(option, value(), 0);
     else if (option == "--temperature")
       result.temperature = detail::positive_number(option, value());
     else
       throw usage_error("there is no option " + std::string(option));
+  }
+  if (result.place && result.topology.empty()) {
+    throw usage_error("--place needs the network to place on: give --topology FILE or --topology probe");
   }
   return result;
 }

@@ -135,6 +135,42 @@ TEST_CASE("an expired wait names the ranks, the instruction and its line", "[com
   }
 }
 
+TEST_CASE("a failure names the device's place and the instruction", "[comm][in_process]") {
+  in_process_group group(2);
+  group.set_places({"data 0", "data 1"});
+  std::string noticed;
+  const auto body = [&](in_process_communicator& device) {
+    device.set_context(device.rank() == 1 ? &second_instruction : &first_instruction);
+    reduce_once(device);
+    if (device.rank() == 1) throw std::out_of_range("no such row");
+    try {
+      reduce_once(device);
+    } catch (const comm_error& error) {
+      noticed = error.what();
+      throw;
+    }
+  };
+  REQUIRE_THROWS_AS(run_devices(group, body), std::out_of_range);
+  CHECK(group.abort_reason() ==
+        "rank 1 (data 1) failed: no such row\n  in or after instruction: %2 matmul (model.cpp:34)");
+  CHECK_THAT(noticed, Contains("noticed by rank 0 (data 0)\n  instruction: %1 all_reduce (model.cpp:12)"));
+}
+
+TEST_CASE("an instruction that an error names already is not named twice", "[comm][in_process]") {
+  in_process_group group(2);
+  const auto body = [&](in_process_communicator& device) {
+    device.set_context(&first_instruction);
+    bool truth = true;
+    transfer_group all;
+    all.members = {0, 1};
+    all.self = device.rank();
+    device.all_reduce(all, &truth, &truth, 1, espalier::dtype::boolean, espalier::reduction::sum);
+  };
+  REQUIRE_THROWS_WITH(run_devices(group, body), Contains("cannot reduce"));
+  const std::string reason = group.abort_reason();
+  CHECK(reason.find("%1 all_reduce") == reason.rfind("%1 all_reduce"));
+}
+
 TEST_CASE("devices in different collectives are told so", "[comm][in_process]") {
   in_process_group group(3);
   const auto body = [&](in_process_communicator& device) {

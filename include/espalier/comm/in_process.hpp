@@ -158,17 +158,25 @@ class in_process_group {
   [[nodiscard]] std::chrono::duration<double> deadline() const { return deadline_; }
   /// Set before the devices start.
   void set_deadline(std::chrono::duration<double> deadline) { deadline_ = deadline; }
+  /// What errors add to a rank's number: where it stands on the mesh, "data 1, model 0". Set before the devices start.
+  void set_places(std::vector<std::string> places) { places_ = std::move(places); }
+  /// "rank 2 (data 1, model 0)"
+  [[nodiscard]] std::string name_of(int rank) const {
+    const auto k = static_cast<std::size_t>(rank);
+    const bool placed = k < places_.size() && !places_[k].empty();
+    return "rank " + std::to_string(rank) + (placed ? " (" + places_[k] + ")" : "");
+  }
 
   /// Device `rank`'s own communicator, for one thread.
   [[nodiscard]] in_process_communicator device(int rank);
 
   /// Rank `rank` cannot go on: every wait of the others ends with an error that repeats `reason`. The first call
-  /// counts.
-  void abort(int rank, const std::string& reason) {
+  /// counts; `what` is kept with it.
+  void abort(int rank, const std::string& reason, const std::exception_ptr& what = std::current_exception()) {
     const std::lock_guard lock(mutex_);
     if (aborted_.load()) return;
-    reason_ = "rank " + std::to_string(rank) + " failed: " + reason;
-    exception_ = std::current_exception();
+    reason_ = name_of(rank) + " failed: " + reason;
+    exception_ = what;
     aborted_.store(true);
     for (const auto& group : groups_) group->start.wake();
   }
@@ -178,7 +186,7 @@ class in_process_group {
     const std::lock_guard lock(mutex_);
     return reason_;
   }
-  /// The exception that was being handled at the first `abort`, if any.
+  /// The exception given to the first `abort`, if any: the one that was being handled, if no other.
   [[nodiscard]] std::exception_ptr abort_exception() const {
     const std::lock_guard lock(mutex_);
     return exception_;
@@ -200,6 +208,7 @@ class in_process_group {
 
   int size_;
   std::chrono::duration<double> deadline_;
+  std::vector<std::string> places_;
   std::vector<std::atomic<const context*>> contexts_;
   mutable std::mutex mutex_;
   std::vector<std::unique_ptr<detail::shared_group>> groups_;
@@ -293,11 +302,19 @@ class in_process_communicator {
     group_->contexts_[static_cast<std::size_t>(rank_)].store(where, std::memory_order_release);
   }
 
-  /// Ends every other device's waits with an error that names this rank and `reason`. Returns; the caller then throws.
-  void abort(const std::string& reason) { group_->abort(rank_, reason); }
+  /// Ends every other device's waits with an error that names this rank, `reason` and the instruction. Returns; the
+  /// caller then throws.
+  void abort(const std::string& reason) { group_->abort(rank_, reason + place_of_failure(reason)); }
 
  private:
   using outcome = detail::meeting_point::outcome;
+
+  /// Between collectives only the last instruction that was named is known. An error of a collective names it itself.
+  [[nodiscard]] std::string place_of_failure(const std::string& reason) const {
+    const std::string instruction = detail::describe(where_);
+    if (instruction.empty() || reason.find(instruction) != std::string::npos) return "";
+    return (inside_ ? "\n  instruction: " : "\n  in or after instruction: ") + instruction;
+  }
 
   void reserve_parts(std::size_t members) {
     if (parts_.size() < members) parts_.resize(members);
@@ -318,6 +335,7 @@ class in_process_communicator {
     detail::shared_group& all = shared(group.members);
     detail::published& mine = all.slots[static_cast<std::size_t>(group.self)];
     if (group_->aborted()) fail();
+    inside_ = true;
     // Arrivals first: a peer whose wait expires right now should not call this rank missing.
     mine.arrivals.fetch_add(1);
     mine.source = source;
@@ -331,6 +349,7 @@ class in_process_communicator {
     if (agreed) work(all);
     settle(all.finish.meet(group_->deadline(), [] { return false; }), operation, all, mine);
     if (!agreed) disagree(operation, all);
+    inside_ = false;
   }
 
   static bool agrees(const detail::shared_group& all, const detail::published& mine) {
@@ -347,7 +366,7 @@ class in_process_communicator {
     std::string text = "rank " + std::to_string(rank_) + " and its group are not in the same collective: it is in " +
                        operation + detail::during(where_);
     for (const int member : all.members) {
-      if (member != rank_) text += "\n  rank " + std::to_string(member) + doing(member);
+      if (member != rank_) text += "\n  " + group_->name_of(member) + doing(member);
     }
     throw comm_error(text);
   }
@@ -361,9 +380,10 @@ class in_process_communicator {
         if (all.slots[k].arrivals.load() < here) missing.push_back(all.members[k]);
       }
       std::string text = detail::expired_text(rank_, operation, group_->deadline(), missing, where_);
-      for (const int member : missing) text += "\n  rank " + std::to_string(member) + doing(member);
-      group_->abort(rank_, text);
-      throw comm_error(text);
+      for (const int member : missing) text += "\n  " + group_->name_of(member) + doing(member);
+      const comm_error error(text);
+      group_->abort(rank_, text, std::make_exception_ptr(error));
+      throw error;
     }
     fail();
   }
@@ -376,7 +396,7 @@ class in_process_communicator {
   [[noreturn]] void fail() {
     // Whoever broke the meeting says why right after it.
     for (int i = 0; i < 10000 && !group_->aborted(); ++i) std::this_thread::sleep_for(std::chrono::microseconds(100));
-    throw comm_error(group_->abort_reason() + "\n  noticed by rank " + std::to_string(rank_) + detail::during(where_));
+    throw comm_error(group_->abort_reason() + "\n  noticed by " + group_->name_of(rank_) + detail::during(where_));
   }
 
   /// Reduces this member's range of all sources and writes it into all targets while it is in the cache. Safe in place:
@@ -406,6 +426,8 @@ class in_process_communicator {
   int rank_;
   transfer_group world_;
   const context* where_ = nullptr;
+  /// A collective has begun and not ended well.
+  bool inside_ = false;
   std::vector<detail::shared_group*> known_groups_;
   std::vector<contribution> parts_;
   detail::byte_counters counters_;

@@ -38,7 +38,23 @@ struct launch_error : std::runtime_error, known_to_all_ranks {
   using std::runtime_error::runtime_error;
 };
 
+/// One of several devices in this process failed. The text says which, where it stands on the mesh, why, and in which
+/// instruction of which line, as far as that is known; what it threw is nested (`std::rethrow_if_nested`).
+struct device_error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 namespace detail {
+
+/// "data 1, model 0"
+[[nodiscard]] inline std::string place_on_mesh(const mesh_shape& mesh, int device) {
+  std::string text;
+  for (int axis = 0; axis < mesh.rank; ++axis) {
+    text += (axis == 0 ? "" : ", ") + std::string(mesh.name[axis] == nullptr ? "axis" : mesh.name[axis]) + ' ' +
+            std::to_string(mesh.coordinate(device, axis));
+  }
+  return text;
+}
 
 #if defined(ESPALIER_USE_MPI)
 /// While an exception is on its way, MPI is neither finalised, since other ranks may wait for this one, nor are they
@@ -134,13 +150,29 @@ class world {
 #if defined(ESPALIER_USE_MPI)
   /// This rank's communicator, for `comm::use_topology`; null when all devices are in this process.
   [[nodiscard]] comm::mpi_communicator* ranks() { return mpi_.get(); }
+
+  /// From now on device d is the rank that was `rank_of[d]`, as a `comm::placement` proposes. Every rank calls it,
+  /// before anything else is made with this world. Without MPI nothing changes.
+  /// @pre `rank_of` is a permutation that leaves 0 where it is: the rank that speaks stays the same
+  void reorder(const std::vector<int>& rank_of) {
+    if (!mpi_) return;
+    const auto device = std::find(rank_of.begin(), rank_of.end(), first_) - rank_of.begin();
+    MPI_Comm placed{};
+    MPI_Comm_split(mpi_->base(), 0, static_cast<int>(device), &placed);
+    mpi_ = std::make_unique<comm::mpi_communicator>(boost::mpi::communicator(placed, boost::mpi::comm_take_ownership));
+    first_ = mpi_->rank();
+    comm::detail::announce_termination(mpi_->rank(), mpi_->size());
+  }
 #endif
   /// OpenMP threads for each device's kernels.
   [[nodiscard]] int threads_per_device() const { return threads_per_device_; }
 
   /// Runs work(local index, communicator) for every device of this process, at the same time, and returns when all
-  /// are done. An exception on one device ends the others' waits and is thrown again here; under MPI it ends the job
-  /// with one message, because other ranks could not be told otherwise.
+  /// are done. An exception on one device ends the others' waits; under MPI it ends the job with one message, because
+  /// other ranks could not be told otherwise.
+  ///
+  /// Errors: where several devices share this process, `device_error` with what the first one threw nested in it
+  /// (that itself, if it is `known_to_all_ranks`); otherwise what `work` threw.
   template <class Work> void on_devices(const Work& work) {
 #if defined(ESPALIER_USE_MPI)
     if (mpi_) {
@@ -160,14 +192,25 @@ class world {
       } catch (...) {  // kept by the group, and thrown below
       }
     });
-    if (group_->abort_exception()) std::rethrow_exception(group_->abort_exception());
-    if (group_->aborted()) throw comm::comm_error(group_->abort_reason());
+    if (group_->aborted()) throw_failure();
   }
 
  private:
+  [[noreturn]] void throw_failure() const {
+    if (!group_->abort_exception()) throw device_error(group_->abort_reason());
+    try {
+      std::rethrow_exception(group_->abort_exception());
+    } catch (const known_to_all_ranks&) { throw; } catch (...) {
+      std::throw_with_nested(device_error(group_->abort_reason()));
+    }
+  }
+
   void start_threads() {
     const int devices = mesh_.devices();
     group_ = std::make_unique<comm::in_process_group>(devices);
+    std::vector<std::string> places;
+    for (int k = 0; k < devices; ++k) places.push_back(detail::place_on_mesh(mesh_, k));
+    group_->set_places(std::move(places));
     for (int k = 0; k < devices; ++k) communicators_.push_back(group_->device(k));
     threads_per_device_ = share_of_threads(devices);
     if (devices == 1) return;

@@ -1,0 +1,29 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/comm/schedule/call.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace espalier::comm {
+
+/// What one run of a program communicates in one kind of collective along some mesh axes. All groups of these axes do
+/// the same at the same time.
+struct axis_traffic {
+  operation what = operation::all_reduce;  ///< all-reduce, all-gather, reduce-scatter or all-to-all
+  unsigned axes = 0;                       ///< bit a: mesh axis a
+  std::int64_t calls = 0;
+  double bytes = 0;  ///< that a device sends, in all calls, as the program's queries say
+
+  friend bool operator==(const axis_traffic&, const axis_traffic&) = default;
+};
+
+/// A mesh and what its devices send. The last axis is the fastest: device = row-major index of its coordinates.
+struct mesh_traffic {
+  std::vector<int> sizes;
+  std::vector<axis_traffic> items;
+};
+
+}  // namespace espalier::comm
