@@ -1,14 +1,16 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 
-// A collective on the network that it finds, beside the MPI library's own and the bound of the probed rates.
+// Collectives on the network that they find, beside the MPI library's own, taking turns in one process.
 //
-//     mpirun -n N bench_collectives OPERATION BYTES ROW [ours|library|both]
+//     mpirun -n N bench_collectives ROW all|OPERATION,... BYTES,... [bound,default,best]
 //
-// OPERATION: all_reduce (float sums), broadcast, ... BYTES: of the whole array. Every time is that of the slowest rank,
-// the median of some calls after tuning.
+// Rows are ROW/OPERATION/BYTES, or with the last argument ROW/OPERATION/BYTES/bound ...: beside the time that the
+// probed rates allow at least, the library's own choice, and the best of all of its algorithms when forced. What is
+// measured, and how: peers/collectives/cells.hpp. Every result is compared with the library's.
 
-#include "machine.hpp"
+#include "peers/collectives/cells.hpp"
+#include "peers/collectives/forced.hpp"
 
 #include <espalier/comm.hpp>
 
@@ -16,6 +18,9 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -24,98 +29,169 @@ namespace {
 
 using namespace espalier;
 using namespace espalier::comm;
-using espalier::benchmarks::median;
+using namespace collective_cells;
 
-operation operation_named(const std::string& name) {
-  for (const operation what :
-       {operation::broadcast, operation::reduce, operation::all_reduce, operation::all_gather,
-        operation::reduce_scatter, operation::gather, operation::scatter, operation::all_to_all}) {
-    if (name == name_of(what)) return what;
-  }
-  throw std::invalid_argument("there is no collective " + name);
+operation operation_of(kind what) {
+  constexpr std::array<operation, 8> all{operation::broadcast,  operation::reduce,         operation::all_reduce,
+                                         operation::all_gather, operation::reduce_scatter, operation::gather,
+                                         operation::scatter,    operation::all_to_all};
+  return all[static_cast<std::size_t>(what)];
 }
 
-collective kind_of(operation what) {
-  for (const collective kind : {collective::broadcast, collective::reduce, collective::all_gather,
-                                collective::reduce_scatter, collective::all_reduce}) {
-    if (operation_of(kind) == what) return kind;
+/// As a program would call it.
+void call(collectives& all, cell& now, const element& type) {
+  float* const in = now.input.data();
+  float* const out = now.output.data();
+  switch (now.what) {
+    case kind::broadcast: all.broadcast(out, now.count, type, 0); break;
+    case kind::reduce: all.reduce(in, out, now.count, type, 0); break;
+    case kind::all_reduce: all.all_reduce(in, out, now.count, type); break;
+    case kind::all_gather: all.all_gather(in, out, now.count, type); break;
+    case kind::reduce_scatter: all.reduce_scatter(in, out, now.count, type); break;
+    case kind::gather: all.gather(in, out, now.count, type, 0); break;
+    case kind::scatter: all.scatter(in, out, now.count, type, 0); break;
+    case kind::all_to_all: all.all_to_all(in, out, now.count, type); break;
   }
-  return collective::all_reduce;
 }
 
-/// Seconds of the slowest rank in each call.
-template <class Body> double timed(int calls, const Body& body) {
-  std::vector<double> samples;
-  for (int n = 0; n < calls; ++n) {
-    MPI_Barrier(MPI_COMM_WORLD);
-    double mine = benchmarks::seconds(body);
-    double slowest = 0;
-    MPI_Allreduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    samples.push_back(slowest);
-  }
-  return median(samples);
+/// What `call` was settled on.
+std::optional<choice> settled(collectives& all, const cell& now, const element& type) {
+  collective_call made = uniform_call(operation_of(now.what), now.ranks, now.count);
+  made.in_place = now.what == kind::broadcast;
+  return all.settled(made, type);
 }
 
-/// Calls that take about a second and a half together, 3 to 200.
-int calls_for(double seconds) { return std::clamp(static_cast<int>(1.5 / std::max(seconds, 1e-6)), 3, 200); }
+bool same_everywhere(const std::vector<float>& a, const std::vector<float>& b) {
+  int same = a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
+  MPI_Allreduce(MPI_IN_PLACE, &same, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+  return same != 0;
+}
+
+/// One call, whose result must be the library's.
+void require_right(collectives& all, cell& now, const element& type, const std::vector<float>& expected) {
+  now.clear();
+  call(all, now, type);
+  if (same_everywhere(expected, now.output)) return;
+  throw std::runtime_error(std::string(collective_cells::name_of(now.what)) + " of " + std::to_string(now.bytes) +
+                           " B has another result than the MPI library's");
+}
+
+/// Calls until it is settled how the collective is done.
+int settle(collectives& all, cell& now, const element& type) {
+  int calls = 0;
+  for (; calls < 200 && !settled(all, now, type); ++calls) call(all, now, type);
+  return calls;
+}
+
+/// All-reduce in memory that the collectives give, where they give any: the other ranks read and write it in place.
+/// The library has its usual buffers.
+template <class Collectives> void measure_own_buffers(Collectives& all, cell& now, const std::string& row) {
+  if constexpr (requires { all.deallocate(all.allocate(std::int64_t{1})); }) {
+    const element type = element_of(dtype::f32, reduction::sum);
+    const auto bytes = static_cast<std::int64_t>(now.input.size() * sizeof(float));
+    auto* const in = static_cast<float*>(all.allocate(bytes));
+    auto* const out = static_cast<float*>(all.allocate(bytes));
+    std::copy(now.input.begin(), now.input.end(), in);
+    const auto ours = [&] { all.all_reduce(in, out, now.count, type); };
+    for (int calls = 0; calls < 60; ++calls) ours();  // in which a way is settled on
+    now.library(MPI_COMM_WORLD);
+    if (!same_everywhere(now.output, std::vector<float>(out, out + now.output.size()))) {
+      throw std::runtime_error("all_reduce in own buffers has another result than the MPI library's");
+    }
+    const std::vector<double> seconds =
+        collective_cells::measure({ours, [&] { now.library(MPI_COMM_WORLD); }}, {}, MPI_COMM_WORLD);
+    all.deallocate(in);
+    all.deallocate(out);
+    if (now.rank != 0) return;
+    report(row, "ours", seconds[0]);
+    report(row, "Open MPI", seconds[1]);
+  }
+}
+
+/// Bytes from which own buffers are measured.
+constexpr long long large = 64LL << 20;
+
+struct asked {
+  bool bound = false;
+  bool by_default = false;
+  bool best = false;
+  [[nodiscard]] bool nothing() const { return !bound && !by_default && !best; }
+};
+
+void measure_cell(collectives& all, cell& now, const std::string& row, const asked& beside,
+                  const std::vector<forced_algorithm>& forced) {
+  const element type = element_of(dtype::f32, reduction::sum);
+  now.library(MPI_COMM_WORLD);
+  const std::vector<float> expected = now.output;
+  require_right(all, now, type, expected);
+  const int tried = settle(all, now, type);
+  require_right(all, now, type, expected);
+
+  std::vector<std::function<void()>> ways{[&] { call(all, now, type); }, [&] { now.library(MPI_COMM_WORLD); }};
+  for (const forced_algorithm& one : forced) {
+    if (beside.best) ways.emplace_back([&now, &one] { now.library(one.communicator); });
+  }
+  // On a network a call takes long and varies little.
+  const effort network{.batch = 1e-3, .all = 1.0, .least = 2, .most = 31, .hopeless = 2.5};
+  const std::vector<double> seconds =
+      collective_cells::measure(ways, beside.nothing() ? effort{} : network, MPI_COMM_WORLD);
+  if (now.rank != 0) return;
+
+  const choice found = settled(all, now, type).value_or(choice{});
+  std::printf("%s: %s with chunks of %lld B, settled after %d calls\n", row.c_str(), comm::name_of(found.how),
+              static_cast<long long>(found.chunk), tried);
+  const auto both = [&](const std::string& name, const char* peer, double other) {
+    report(name, "ours", seconds[0]);
+    report(name, peer, other);
+  };
+  if (beside.nothing()) both(row, "Open MPI", seconds[1]);
+  if (beside.by_default) both(row + "/default", "Open MPI", seconds[1]);
+  if (beside.best) {
+    both(row + "/best", "Open MPI", seconds[1]);
+    for (std::size_t k = 0; k < forced.size(); ++k) report(row + "/best", forced[k].name, seconds[2 + k]);
+  }
+  if (const auto packed = collective_of(operation_of(now.what)); beside.bound && packed && now.ranks > 1) {
+    const packing trees = pack(all.over(), *packed, 0);
+    // All-gather and reduce-scatter count the whole array, as a cell does.
+    both(row + "/bound", "bound", static_cast<double>(now.bytes) / (to_double(trees.bound) * all.over().unit));
+  }
+}
 
 int run(int argc, char** argv) {
-  if (argc < 4) throw std::invalid_argument("usage: bench_collectives OPERATION BYTES ROW [forced | library NAME]");
-  const operation what = operation_named(argv[1]);
-  const std::int64_t bytes = std::atoll(argv[2]);
-  const std::string row = argv[3];
-  const std::string who = argc > 4 ? argv[4] : "";
-  int rank = 0;
-  int ranks = 1;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  const element type = element_of(dtype::f32, reduction::sum);
-  const std::int64_t blocks = has_blocks(what) ? ranks : what == operation::all_to_all ? ranks * ranks : 1;
-  const collective_call call = uniform_call(what, ranks, std::max<std::int64_t>(1, bytes / 4 / blocks));
-  const call_layout layout(call);
-  std::vector<float> input(static_cast<std::size_t>(layout.input_elements(rank)), 1.0F);
-  std::vector<float> output(static_cast<std::size_t>(std::max<std::int64_t>(layout.output_elements(rank), 1)), 0.0F);
-  const auto say = [&](const char* beside, const char* name, double seconds) {
-    if (rank == 0) benchmarks::report(row + '/' + beside, name, seconds * 1e3, "ms");
-  };
-
-  if (who != "library") {
-    const double begin = benchmarks::now();
-    const topology machine = probe(MPI_COMM_WORLD);
-    const double probed = benchmarks::now() - begin;
-    collectives all(MPI_COMM_WORLD, machine);
-    const auto one = [&] { all.run(call, input.data(), output.data(), type); };
-    int tried = 0;
-    double last = 0;
-    while (!all.settled(call, type) && tried < 100) {
-      last = timed(1, one);
-      ++tried;
-    }
-    const double ours = timed(calls_for(last > 0 ? last : timed(1, one)), one);
-    const choice found = all.settled(call, type).value_or(choice{});
-    if (rank == 0) {
-      std::printf("%s: probed in %.2f s, settled on %s with chunks of %lld B after %d calls\n", row.c_str(), probed,
-                  name_of(found.how), static_cast<long long>(found.chunk), tried);
-    }
-    for (const char* beside : {"bound", "library", "forced"}) {
-      if (std::string(beside) != "forced" || who == "forced") say(beside, "ours", ours);
-    }
-    if (what != operation::gather && what != operation::scatter && what != operation::all_to_all && ranks > 1) {
-      const packing trees = pack(all.over(), kind_of(what), call.root);
-      say("bound", "bound", static_cast<double>(bytes) / (to_double(trees.bound) * all.over().unit));
+  if (argc < 4)
+    throw std::invalid_argument("usage: bench_collectives ROW all|OPERATION,... BYTES,... [bound,default,best]");
+  const std::string row = argv[1];
+  asked beside;
+  for (const std::string& word : parts_of(argc > 4 ? argv[4] : "")) {
+    beside.bound = beside.bound || word == "bound";
+    beside.by_default = beside.by_default || word == "default";
+    beside.best = beside.best || word == "best";
+  }
+  const double begin = MPI_Wtime();
+  const topology machine = probe(MPI_COMM_WORLD);
+  const double probed = MPI_Wtime() - begin;
+  collectives all(MPI_COMM_WORLD, machine);
+  if (all.rank() == 0) {
+    std::printf("%s: probed in %.2f s: %zu links, %zu shared resources, unit %s\n", row.c_str(), probed,
+                machine.links.size(), machine.resources.size(), machine.unit_name.c_str());
+  }
+  for (const kind what : kinds_of(argv[2])) {
+    const std::vector<forced_algorithm> forced =
+        beside.best ? forced_algorithms(what, MPI_COMM_WORLD) : std::vector<forced_algorithm>{};
+    for (const std::string& bytes : parts_of(argv[3])) {
+      cell now(what, std::atoll(bytes.c_str()), MPI_COMM_WORLD);
+      measure_cell(all, now, row + '/' + collective_cells::name_of(what) + '/' + bytes, beside, forced);
+      if (what == kind::all_reduce && now.bytes >= large && beside.nothing())
+        measure_own_buffers(all, now, row + "/own_buffers/" + bytes);
     }
   }
-  const comm::detail::library_call library(call, type, rank);
-  const auto one = [&] { library.run(MPI_COMM_WORLD, input.data(), output.data(), type); };
-  const double once = timed(1, one);
-  const bool alone = who == "library";
-  say(alone ? "forced" : "library", alone && argc > 5 ? argv[5] : "MPI library", timed(calls_for(once), one));
   return EXIT_SUCCESS;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  allow_forced_algorithms();
   MPI_Init(&argc, &argv);
   int code = EXIT_FAILURE;
   try {

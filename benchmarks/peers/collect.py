@@ -51,11 +51,12 @@ def is_quiet(patience):
 
 def launch(command, threads, ranks, pinned=None, timeout=TIMEOUT):
     """Runs a command on `pinned` cores (default: one a thread) and returns its JSON lines."""
-    program = command[0]
-    if not os.access(program, os.X_OK):
-        raise Failed(f"{os.path.relpath(program, ROOT)} is not there")
+    program = shutil.which(command[0])
+    if not program:
+        raise Failed(f"{os.path.relpath(command[0], ROOT) if os.path.isabs(command[0]) else command[0]} is not there")
     cores = sorted(os.sched_getaffinity(0))
-    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads), "OMP_DYNAMIC": "false"}
+    environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads), "OMP_DYNAMIC": "false",
+                   "LAB_TIMEOUT": str(timeout - 15)}  # before ours, so that tests/lab/lab takes its hosts down
     if ranks:
         root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
         mpirun = shutil.which("mpirun.openmpi") or shutil.which("mpirun") or "mpirun"
@@ -82,20 +83,38 @@ def launch(command, threads, ranks, pinned=None, timeout=TIMEOUT):
     return lines
 
 
+def spread(specs):
+    """Rows with `each`, once for each of `count` files, at equal distances in the order of the lengths of their names, then of the names."""
+    for spec in specs:
+        if "each" not in spec:
+            yield spec
+            continue
+        files = sorted(ROOT.glob(spec["each"]["files"]), key=lambda f: (len(f.name), f.name))
+        count = min(spec["each"].get("count", len(files)), len(files))
+        for k in range(count):
+            file = files[(2 * k + 1) * len(files) // (2 * count)]
+            yield {**spec, "row": spec["row"].format(each=file.stem), "file": str(file)}
+
+
 def measure(spec, patience):
     """All samples of a row's commands, {row: {what: [lines]}}, what went wrong, and whether the machine was quiet."""
+    lab = [f"{ROOT}/tests/lab/lab", *WORDS["labs"][spec["lab"]], "--"] if "lab" in spec else []
+
     def filled(command):
-        places = {"bin": BIN, "peers": PEERS, "here": HERE, "root": ROOT, "row": spec["row"]}
-        return [word.format(**places) for word in command]
+        places = {**WORDS, "bin": BIN, "peers": PEERS, "here": HERE, "root": ROOT, "row": spec["row"], "name": spec["row"].removesuffix("/*"),
+                  "file": spec.get("file")}
+        return [word.format(**places) for word in lab + command]
 
     commands = [(spec["ours"], spec.get("threads", 1), spec.get("ranks"))]
     commands += [(c, spec.get("peer_threads", spec.get("threads", 1)), spec.get("peer_ranks")) for c in spec.get("peer", [])]
+    cores = spec.get("cores", os.cpu_count() if lab else None)
+    patience = min(patience, 5) if lab else patience  # rates of hundreds of Mbit/s are kept beside other programs, too
     samples, troubles, quiet = {}, [], True
-    for _ in range(spec.get("rounds", 1)):
+    for _ in range(ROUNDS or spec.get("rounds", 1)):
         for command, threads, ranks in list(commands):
             try:
                 quiet = is_quiet(patience if quiet else 0) and quiet
-                for line in launch(filled(command), threads, ranks, spec.get("cores"), spec.get("timeout", TIMEOUT)):
+                for line in launch(filled(command), threads, ranks, cores, spec.get("timeout", TIMEOUT)):
                     # One peer may have several ways (a style, a configuration): each is a candidate of its own.
                     what = line["what"] if line["what"] == "ours" else " ".join(filter(None, [line["what"], line.get("style")]))
                     samples.setdefault(line["row"], {}).setdefault(what, []).append(line)
@@ -109,17 +128,22 @@ def judge(spec, ours, peer, unit):
     """Ratio to show, requirement as text, and whether it was met (None: not judged)."""
     ratio = None
     if peer is not None and ours is not None:
-        top, bottom = (peer, ours) if "floor" in spec and unit in LOWER_IS_BETTER else (ours, peer)
+        as_they_are = unit not in LOWER_IS_BETTER or any(key in spec for key in ("at_most_ratio", "equal", "at_most"))
+        top, bottom = (ours, peer) if as_they_are else (peer, ours)
         ratio = top / bottom if bottom else (1.0 if top == bottom else float("inf"))
     if "floor" in spec:
-        return ratio, f">= {spec['floor']:.2f}", ratio is not None and ratio >= spec["floor"]
+        met = ratio is not None and ratio >= spec["floor"]
+        if spec.get("within") is None:
+            return ratio, f">= {spec['floor']:.2f}", met
+        near = ratio is not None and abs(ours - peer) <= spec["within"]
+        return ratio, f">= {spec['floor']:.2f} or {spec['within']:g} {unit}", met or near
     if "at_most_ratio" in spec:
         return ratio, f"<= {spec['at_most_ratio']:.2f}", ratio is not None and ratio <= spec["at_most_ratio"]
     if "equal" in spec:
         return ratio, "equal", ours is not None and peer is not None and ours == peer
     if "at_most" in spec:
         return ratio, f"<= {spec['at_most']:g} {unit}".strip(), ours is not None and ours <= spec["at_most"]
-    return ratio, "", None
+    return ratio, spec.get("note", ""), None
 
 
 def number(value):
@@ -135,6 +159,25 @@ def losses_apart(samples):
     return max((abs(a - b) / abs(b) for a, b in pairs), default=None)
 
 
+def by_name(table, name):
+    """What a table of patterns says of a row: the first that fits."""
+    return next((value for pattern, value in table.items() if fnmatch.fnmatchcase(name, pattern)), None)
+
+
+def mean_of(spec, rows):
+    """A row that is the geometric mean of others, and of their ratios."""
+    parts = [row for row in rows if any(fnmatch.fnmatchcase(row["row"], pattern) for pattern in spec["mean_of"])]
+    missing = [f"{row['row']} was not measured" for row in parts if row["ratio"] is None] or ([] if parts else ["none of its rows was measured"])
+    ours, peer = (None if missing else statistics.geometric_mean(row[what] for row in parts) for what in ("ours", "peer"))
+    unit = parts[0]["unit"] if parts else ""
+    ratio, requirement, met = judge(spec, ours, peer, unit)
+    troubles = [*missing, *dict.fromkeys(trouble for row in parts for trouble in row["troubles"])]
+    met = met and not troubles
+    return {"row": spec["row"], "ours": ours, "peer": peer, "peer_name": f"mean of {len(parts)} rows", "unit": unit, "ratio": ratio,
+            "requirement": requirement, "met": met, "troubles": troubles, "losses_apart": None, "others": {}, "samples": {},
+            "quiet": all(row["quiet"] for row in parts)}
+
+
 def rows_of(spec, samples, troubles):
     names = [name for name in samples if fnmatch.fnmatchcase(name, spec["row"])]
     for name in names or [spec["row"]]:
@@ -145,9 +188,9 @@ def rows_of(spec, samples, troubles):
         best = min if unit in LOWER_IS_BETTER else max
         what = best(medians, key=medians.get) if medians else ""
         peer = medians.get(what)
-        # One program may measure against several peers, each with a floor of its own, by the end of the row's name.
-        floor = spec.get("floors", {}).get(name.rsplit("/", 1)[-1])
-        ratio, requirement, met = judge(spec if floor is None else {**spec, "floor": floor}, ours, peer, unit)
+        floor = by_name(spec.get("floors", {}), name)
+        wanted = spec if floor is None else {**spec, "floor": floor}
+        ratio, requirement, met = judge({**wanted, "within": by_name(spec.get("within", {}), name)}, ours, peer, unit)
         if len(units) > 1:
             met, troubles = False, [*troubles, f"ours and the peer have different units: {', '.join(sorted(units))}"]
         apart = losses_apart(samples.get(name, {}))
@@ -171,24 +214,29 @@ def table(rows):
 
 
 def main():
-    global BIN, PEERS
+    global BIN, PEERS, WORDS, ROUNDS
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("suite")
     parser.add_argument("rows", nargs="*", help="names or patterns; all by default")
     parser.add_argument("--build", required=True, help="folder with bin/ and peers/")
     parser.add_argument("--patience", type=float, default=60, help="seconds to wait for a quiet machine before a row is marked noisy")
+    parser.add_argument("--rounds", type=int, help="for every row, instead of its own")
     args = parser.parse_args()
+    ROUNDS = args.rounds
     BIN, PEERS = (str(pathlib.Path(args.build, f).resolve()) for f in ("bin", "peers"))
-    suites = json.loads((HERE.parent / "floors.json").read_text())
-    if args.suite not in suites or args.suite == "comment":
-        sys.exit(f"no suite is called {args.suite}; there are: {', '.join(s for s in suites if s != 'comment')}")
+    read = json.loads((HERE.parent / "floors.json").read_text())
+    WORDS = read.pop("words", {})
+    suites = {name: rows for name, rows in read.items() if name != "comment"}
+    if args.suite not in suites:
+        sys.exit(f"no suite is called {args.suite}; there are: {', '.join(suites)}")
 
     def wanted(spec):
         return not args.rows or any(fnmatch.fnmatchcase(spec["row"], r) or fnmatch.fnmatchcase(spec["row"], r + "/*") or spec["row"].startswith(r) for r in args.rows)
 
-    specs = [s for s in suites[args.suite] if wanted(s)]
+    all_specs = list(spread(suites[args.suite]))
+    specs = [s for s in all_specs if wanted(s)]
     if not specs:
-        sys.exit(f"no row of {args.suite} matches; there are:\n  " + "\n  ".join(s["row"] for s in suites[args.suite]))
+        sys.exit(f"no row of {args.suite} matches; there are:\n  " + "\n  ".join(s["row"] for s in all_specs))
     load = busy_cores(1.0)
     print(f"{len(os.sched_getaffinity(0))} cores, of which others use {load:.2f}")
     machine = []
@@ -201,6 +249,9 @@ def main():
     rows = []
     for i, spec in enumerate(specs, 1):
         begin = time.monotonic()
+        if "mean_of" in spec:
+            rows.append(mean_of(spec, rows))
+            continue
         print(f"[{i}/{len(specs)}] {spec['row']}", end="", file=sys.stderr, flush=True)
         samples, troubles, quiet = measure(spec, args.patience)
         rows += [{**row, "quiet": quiet} for row in rows_of(spec, samples, troubles)]

@@ -1,0 +1,177 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#define OMPI_SKIP_MPICXX 1  // the C++ bindings are of no use, and full of warnings
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdio>
+#include <functional>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+/// What is measured of a collective, and how: the same for ours and for any MPI library. Nothing of Espalier is here.
+namespace collective_cells {
+
+enum class kind { broadcast, reduce, all_reduce, all_gather, reduce_scatter, gather, scatter, all_to_all };
+inline constexpr std::array<const char*, 8> names{"broadcast",      "reduce", "all_reduce", "all_gather",
+                                                  "reduce_scatter", "gather", "scatter",    "all_to_all"};
+inline const char* name_of(kind what) { return names[static_cast<std::size_t>(what)]; }
+
+/// The parts of a list with commas.
+inline std::vector<std::string> parts_of(const std::string& list) {
+  std::vector<std::string> found;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    found.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return found;
+}
+/// "all" or names with commas.
+inline std::vector<kind> kinds_of(const std::string& list) {
+  std::vector<kind> found;
+  for (const std::string& name : parts_of(list)) {
+    for (std::size_t k = 0; k < names.size(); ++k) {
+      if (name == "all" || name == names[k]) found.push_back(static_cast<kind>(k));
+    }
+  }
+  if (found.empty()) throw std::invalid_argument("\"" + list + "\" names no collective");
+  return found;
+}
+
+/// Float sums or copies, root 0. A cell of `bytes` has as much in a rank's larger buffer (at least one element a rank).
+struct cell {
+  kind what = kind::all_reduce;
+  long long bytes = 0;
+  int rank = 0;
+  int ranks = 1;
+  int count = 1;  ///< elements, as MPI's calls count them
+  std::vector<float> input;
+  std::vector<float> output;
+
+  cell(kind made, long long size, MPI_Comm communicator) : what(made), bytes(size) {
+    MPI_Comm_rank(communicator, &rank);
+    MPI_Comm_size(communicator, &ranks);
+    const bool whole = what == kind::broadcast || what == kind::reduce || what == kind::all_reduce;
+    count = static_cast<int>(std::max(1LL, size / 4 / (whole ? 1 : ranks)));
+    const bool root = rank == 0;
+    const auto one = static_cast<std::size_t>(count);
+    const std::size_t all = one * static_cast<std::size_t>(ranks);
+    const bool many_in = what == kind::reduce_scatter || what == kind::all_to_all || (what == kind::scatter && root);
+    const bool many_out = what == kind::all_gather || what == kind::all_to_all || (what == kind::gather && root);
+    const bool no_in = what == kind::broadcast || (what == kind::scatter && !root);
+    const bool no_out = (what == kind::reduce || what == kind::gather) && !root;
+    input.resize(no_in ? 0 : many_in ? all : one);
+    output.resize(no_out ? 0 : many_out ? all : one);
+    // Small whole numbers: sums are exact in any order.
+    for (std::size_t i = 0; i < input.size(); ++i)
+      input[i] = static_cast<float>((i * 7 + i / 1000) % 61) + static_cast<float>(rank);
+    clear();
+  }
+
+  /// Forgets results; a broadcast's root has its data there.
+  void clear() {
+    for (std::size_t i = 0; i < output.size(); ++i) {
+      const bool given = what == kind::broadcast && rank == 0;
+      output[i] = given ? static_cast<float>(i % 61) : std::numeric_limits<float>::quiet_NaN();
+    }
+  }
+
+  void library(MPI_Comm communicator) {
+    float* const in = input.data();
+    float* const out = output.data();
+    switch (what) {
+      case kind::broadcast: MPI_Bcast(out, count, MPI_FLOAT, 0, communicator); break;
+      case kind::reduce: MPI_Reduce(in, out, count, MPI_FLOAT, MPI_SUM, 0, communicator); break;
+      case kind::all_reduce: MPI_Allreduce(in, out, count, MPI_FLOAT, MPI_SUM, communicator); break;
+      case kind::all_gather: MPI_Allgather(in, count, MPI_FLOAT, out, count, MPI_FLOAT, communicator); break;
+      case kind::reduce_scatter: MPI_Reduce_scatter_block(in, out, count, MPI_FLOAT, MPI_SUM, communicator); break;
+      case kind::gather: MPI_Gather(in, count, MPI_FLOAT, out, count, MPI_FLOAT, 0, communicator); break;
+      case kind::scatter: MPI_Scatter(in, count, MPI_FLOAT, out, count, MPI_FLOAT, 0, communicator); break;
+      case kind::all_to_all: MPI_Alltoall(in, count, MPI_FLOAT, out, count, MPI_FLOAT, communicator); break;
+    }
+  }
+};
+
+inline double slowest(double mine, MPI_Comm communicator) {
+  double most = 0;
+  MPI_Allreduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, communicator);
+  return most;
+}
+
+/// Seconds a call, of the slowest rank. The ranks meet before each call, outside the time.
+template <class Body> double batch_seconds(int calls, Body& body, MPI_Comm communicator) {
+  double sum = 0;
+  for (int n = 0; n < calls; ++n) {
+    MPI_Barrier(communicator);
+    const double begin = MPI_Wtime();
+    body();
+    sum += MPI_Wtime() - begin;
+  }
+  return slowest(sum / calls, communicator);
+}
+
+/// How long is measured.
+struct effort {
+  double batch = 1e-3;  ///< seconds of one batch of one candidate
+  double all = 0.5;     ///< seconds of all batches of one candidate
+  int least = 5;        ///< batches
+  int most = 61;
+  /// A candidate this much slower than the best is called twice, however long the others are measured.
+  double hopeless = 1e9;
+};
+
+/// The middle one; of an even number the lower.
+inline double median(std::vector<double> samples) {
+  const auto middle = samples.begin() + static_cast<std::ptrdiff_t>((samples.size() - 1) / 2);
+  std::nth_element(samples.begin(), middle, samples.end());
+  return *middle;
+}
+
+/// Seconds of a call of each candidate: medians over rounds in which all take turns, so that a machine that slows down
+/// for a while slows all of them down.
+inline std::vector<double> measure(const std::vector<std::function<void()>>& candidates, const effort& how,
+                                   MPI_Comm communicator) {
+  std::vector<std::vector<double>> samples(candidates.size());
+  std::vector<double> once;
+  for (std::size_t c = 0; c < candidates.size(); ++c) {
+    const double first = batch_seconds(1, candidates[c], communicator);
+    // The first call warms up what the others find warm; a long one does not notice.
+    once.push_back(first > 0.1 ? first : batch_seconds(1, candidates[c], communicator));
+    if (first > 0.1) samples[c].push_back(first);
+  }
+  const double best = *std::min_element(once.begin(), once.end());
+  std::vector<int> calls;
+  int rounds = how.most;
+  for (const double seconds : once) {
+    calls.push_back(std::clamp(static_cast<int>(how.batch / std::max(seconds, 1e-7)), 1, 2000));
+    if (seconds > how.hopeless * best) continue;
+    rounds = std::min(rounds, std::max(how.least, static_cast<int>(how.all / (seconds * calls.back()))));
+  }
+  for (int round = 0; round < rounds; ++round) {
+    for (std::size_t c = 0; c < candidates.size(); ++c) {
+      if (once[c] > how.hopeless * best && samples[c].size() >= 2) continue;
+      samples[c].push_back(batch_seconds(calls[c], candidates[c], communicator));
+    }
+  }
+  std::vector<double> medians;
+  for (const std::vector<double>& all : samples) medians.push_back(median(all));
+  return medians;
+}
+
+/// Prints one line for benchmarks/run.
+inline void report(const std::string& row, const std::string& what, double seconds) {
+  std::printf("{\"row\": \"%s\", \"what\": \"%s\", \"value\": %.9g, \"unit\": \"us\"}\n", row.c_str(), what.c_str(),
+              seconds * 1e6);
+  std::fflush(stdout);
+}
+
+}  // namespace collective_cells
