@@ -51,6 +51,11 @@ TEST_CASE("the rate of a flow is what it keeps up after a burst", "[comm][probe]
     CHECK(log.rate() == Approx(1000).epsilon(0.06));
     CHECK(log.rate(5.02, 5.046) == Approx(1000).epsilon(0.1));
   }
+  // Who looked away finds many messages waiting: they did not come all at once.
+  arrivals away;
+  away.add(0);
+  for (int i = 1; i <= 50; ++i) away.add(0.05 + 1e-6 * i);
+  CHECK(away.rate() == Approx(1000).epsilon(0.01));
   arrivals nothing;
   CHECK(nothing.rate() == 0);
   CHECK(nothing.rate(0, 1) == 0);

@@ -42,6 +42,25 @@ TEST_CASE("a tuner takes what is fastest, noise aside") {
   }
 }
 
+TEST_CASE("a tuner does not repeat what takes long and is far behind") {
+  for (const double slow : {3.0, 6.0, 30.0}) {
+    tuner t({{method::trees, 32768}, {method::library, 0}, {method::low_latency, 0}});
+    int slow_calls = 0;
+    settle(t, [&](const choice& c, int) {
+      if (c.how == method::library) ++slow_calls;
+      return c.how == method::library ? slow : 1.0;
+    });
+    CHECK(t.next().how != method::library);
+    CHECK(slow_calls == (slow > 8 ? 1 : slow > 4 ? 2 : 3));
+  }
+  // A short first call may have made connections.
+  tuner t({{method::low_latency, 0}, {method::library, 0}});
+  settle(t, [&](const choice& c, int n) {
+    return c.how == method::library && n > 1 ? 1e-6 : c.how == method::library ? 1e-3 : 1e-5;
+  });
+  CHECK(t.next().how == method::library);
+}
+
 TEST_CASE("a tuner finds a good chunk size by doubling and then going back") {
   tuning_limits limits;
   limits.eager = 0;

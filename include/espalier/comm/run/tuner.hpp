@@ -22,9 +22,9 @@ struct tuning_limits {
   double favour = 0.95;
 };
 
-/// Finds the fastest way for one collective at one size from how long tries take: first all candidates in turn, the
-/// least time of each counting; then, if trees may win, their chunk size by multiplicative increase and additive
-/// decrease (Blink, section on chunk sizes). Pure: rank 0 runs it and tells the others.
+/// Finds the fastest way for one collective at one size from how long tries take: first all candidates in turn that are
+/// not far behind, the least time of each counting; then, if trees may win, their chunk size by multiplicative increase
+/// and additive decrease (Blink, section on chunk sizes). Pure: rank 0 runs it and tells the others.
 class tuner {
  public:
   tuner() = default;
@@ -46,7 +46,7 @@ class tuner {
     now.least = now.count == 0 ? seconds : std::min(now.least, seconds);
     ++now.count;
     if (stage_ == stage::candidates) {
-      at_ = (at_ + 1) % tries_.size();
+      do { at_ = (at_ + 1) % tries_.size(); } while (is_hopeless(tries_[at_]));
       if (tries_[at_].count >= limits_.rounds) begin_chunks();
     } else if (now.count >= limits_.chunk_rounds) {
       next_chunk();
@@ -71,6 +71,13 @@ class tuner {
       if (cost(tries_[i]) < cost(tries_[found])) found = i;
     }
     return found;
+  }
+  /// Not worth another try. One try tells only where calls are long and the difference is great: it may have been
+  /// disturbed, or have made connections.
+  [[nodiscard]] bool is_hopeless(const attempt& a) const {
+    constexpr double long_call = 0.1;  // seconds
+    const double behind = a.least / tries_[best()].least;
+    return a.count > 1 ? behind > 4 : a.count == 1 && a.least > long_call && behind > 8;
   }
   [[nodiscard]] std::size_t best_trees() const {
     std::size_t found = tries_.size();
