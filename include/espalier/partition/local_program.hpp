@@ -22,8 +22,8 @@ class local_program {
   constexpr explicit local_program(const mesh_shape& mesh) : mesh_(mesh) {}
   /// Goes on with what an earlier evaluation made.
   template <int Size, int Room>
-  constexpr local_program(const mesh_shape& mesh, const partition_progress<Size, Room>& from)
-      : mesh_(mesh), hoisted_(from.hoisted) {
+  constexpr local_program(const mesh_shape& devices, const partition_progress<Size, Room>& from)
+      : mesh_(devices), hoisted_(from.hoisted) {
     out_.loop = from.loop;
     copy(out_.result().code, &from.made.code[0], from.made.size);
     copy(out_.result().annotations, &from.made.annotations[0], from.made.annotation_count);

@@ -34,9 +34,15 @@ class partitioner {
   }
   /// Goes on with what an earlier evaluation made.
   template <int Size, int Room>
-  constexpr partitioner(const mesh_shape& mesh, graph_view g, const factor_rule* rules, const sharding* of,
+  constexpr partitioner(const mesh_shape& devices, graph_view g, const factor_rule* rules, const sharding* of,
                         const partition_progress<Size, Room>& from)
-      : mesh_(mesh), g_(g), rules_(rules), of_(of), made_(mesh, from), fault_(from.fault), fault_at_(from.fault_at) {
+      : mesh_(devices),
+        g_(g),
+        rules_(rules),
+        of_(of),
+        made_(devices, from),
+        fault_(from.fault),
+        fault_at_(from.fault_at) {
     value_.resize(g.size);
     unsettled_.resize(g.size);
     int* const value = value_.data();
