@@ -106,8 +106,10 @@ template <class Program> void explain(std::ostream& out) {
     total += r.bytes;
   }
   rows.print(out);
-  out << "each device sends " << report::format_bytes(total) << " in " << Program::collectives()
-      << " collectives, and needs " << report::format_bytes(Program::peak_bytes_per_device())
+  const auto count = Program::collectives();
+  out << "each device sends " << report::format_bytes(total) << " in " << count
+      << (count == 1 ? " collective" : " collectives") << ", and needs "
+      << report::format_bytes(Program::peak_bytes_per_device())
       << " of memory: " << report::format_bytes(Program::argument_bytes()) << " arguments, "
       << report::format_bytes(Program::result_bytes()) << " results, " << report::format_bytes(Program::arena_bytes())
       << " on the way\n";
