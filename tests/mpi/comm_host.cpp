@@ -235,6 +235,34 @@ TEST_CASE("buffers of the library are given out and given back", "[host]") {
   }
 }
 
+TEST_CASE("in place, nobody overwrites what a slow process still has to read", "[host]") {
+  for (const private_memory how : {private_memory::staged, private_memory::kernel}) {
+    host_options options;
+    options.how = how;
+    host_collectives all(MPI_COMM_WORLD, options);
+    // Sums of 32-bit numbers; all but the first rank take their time with every chunk.
+    combiner slow;
+    slow.element_bytes = 4;
+    const bool late = all.rank() > 0;
+    slow.state = &late;
+    slow.combine = [](const void* state, void* target, const void* own, void* incoming, std::int64_t count, bool) {
+      if (*static_cast<const bool*>(state)) std::this_thread::sleep_for(std::chrono::microseconds(300));
+      const auto* const a = static_cast<const std::int32_t*>(own);
+      const auto* const b = static_cast<const std::int32_t*>(incoming);
+      for (std::int64_t i = 0; i < count; ++i) static_cast<std::int32_t*>(target)[i] = a[i] + b[i];
+    };
+    element what;
+    what.by = slow;
+    constexpr std::int64_t count = 1 << 19;
+    std::vector<std::int32_t> data(static_cast<std::size_t>(count), all.rank() + 1);
+    collective_call call = uniform_call(operation::all_reduce, all.size(), count);
+    call.in_place = true;
+    all.run(call, nullptr, data.data(), what);
+    const std::int32_t sum = all.size() * (all.size() + 1) / 2;
+    CHECK(std::count(data.begin(), data.end(), sum) == count);
+  }
+}
+
 TEST_CASE("a process that does not come is named, on all that waited", "[host]") {
   const int ranks = size_of(MPI_COMM_WORLD);
   const int rank = rank_in(MPI_COMM_WORLD);
