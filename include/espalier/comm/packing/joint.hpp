@@ -114,7 +114,8 @@ class joint_source : public column_source {
     const bool whole = largest / common <= largest_multiple / roots;
     for (const joint_group& group : groups) {
       const double part = has_equal_roots(kind_) ? 1.0 / static_cast<double>(group.members.size()) : 1.0;
-      const double exact = whole ? static_cast<double>(group.size / common) * part * static_cast<double>(roots)
+      const std::int64_t units = group.size / common;
+      const double exact = whole ? static_cast<double>(units) * part * static_cast<double>(roots)
                                  : static_cast<double>(group.size) / static_cast<double>(largest) * part *
                                        static_cast<double>(largest_multiple);
       multiples_.push_back(std::max(1, static_cast<int>(std::lround(exact))));

@@ -140,12 +140,13 @@ class agreement {
     }
     if (checksum(words, first[1]) != first[2]) {
       throw comm_error("rank " + std::to_string(rank_) + " waited " + what +
-                       " and got something else: all ranks must " + "call the same collectives in the same order");
+                       " and got something else: all ranks must call the same collectives in the same order");
     }
     if (first[1] == 0) return words;
     std::string text(words.size() * sizeof(std::int64_t), '\0');
     std::memcpy(text.data(), words.data(), text.size());
-    throw comm_error(could_not_plan + std::string(text.c_str()));
+    text.resize(std::strlen(text.c_str()));  // words are whole
+    throw comm_error(could_not_plan + text);
   }
   void broadcast(std::int64_t* words, std::size_t count, const char* what) {
     MPI_Request request = no_request();
