@@ -501,6 +501,6 @@ TEST_CASE("trees for a machine that is declared in a file") {  // docs/topology.
   std::filesystem::remove(file);
   CHECK(report.mistakes.empty());
   CHECK(trees.rate == trees.bound);
-  CHECK((trees.rate ==
-         fraction{2, 1}));  // Nash-Williams: the four units of links in both directions, over two edges a tree
+  // Nash-Williams: four units of links in both directions, over two edges a tree.
+  CHECK((trees.rate == fraction{2, 1}));
 }
