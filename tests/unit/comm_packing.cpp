@@ -179,6 +179,27 @@ TEST_CASE("multiplicative weights come as close as they promise") {
   }
 }
 
+TEST_CASE("weights that a stopped program has are cut where their sums would be too long") {
+  network net;
+  net.ranks = 2;
+  net.host = {0, 1};
+  net.resources = {{"there", 200}, {"back", 200}};
+  net.edges = {{0, 1, {0}, 0}, {1, 0, {1}, 0}};
+  const espalier::comm::detail::tree_source source(net, collective::broadcast, 0);
+  espalier::comm::detail::rough_packing stopped;
+  stopped.prices = {1, 1};
+  // Each weight has a short numerator; their sum, 192 and a little, has 66 bits over 2^58.
+  const std::int64_t denominator = std::int64_t{1} << 58;
+  for (int j = 0; j < 64; ++j) {
+    stopped.columns.push_back(source.cheapest(stopped.prices).columns.at(0));
+    stopped.exact_weights.push_back({3 * denominator + 1, denominator});
+    stopped.weights.push_back(3);
+  }
+  const packing trees = espalier::comm::detail::make_exact(net, collective::broadcast, 0, source, stopped);
+  require_right(trees, net);
+  CHECK(to_double(trees.rate) == Approx(192));
+}
+
 TEST_CASE("random networks are packed within their bounds") {
   for (unsigned seed = 1; seed <= 60; ++seed) {
     std::mt19937 random(seed);

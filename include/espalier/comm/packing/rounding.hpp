@@ -26,7 +26,8 @@ struct whole_weights {
   std::int64_t denominator = 1;
 };
 
-/// Whether the weights keep within all capacities and give every group the same.
+/// Whether the weights keep within all capacities, give every group the same, and are short enough to be added up: a
+/// program that is stopped early may be at weights whose common denominator has 60 bits.
 [[nodiscard]] inline bool fit(const column_source& source, const std::vector<tree_column>& columns,
                               const whole_weights& weights) {
   std::vector<wide> load(source.capacities().size(), 0);
@@ -36,8 +37,10 @@ struct whole_weights {
       load[static_cast<std::size_t>(row)] += wide{weights.numerators[j]} * count;
     share[static_cast<std::size_t>(columns[j].group)] += weights.numerators[j];
   }
+  constexpr wide longest = wide{1} << 62;
   for (std::size_t r = 0; r < load.size(); ++r)
-    if (load[r] > wide{source.capacities()[r]} * weights.denominator) return false;
+    if (load[r] > std::min(longest, wide{source.capacities()[r]} * weights.denominator)) return false;
+  if (std::accumulate(share.begin(), share.end(), wide{0}) > longest) return false;
   return std::all_of(share.begin(), share.end(), [&](wide s) { return s == share[0]; });
 }
 
