@@ -180,6 +180,26 @@ struct proof {
   return {true, fraction_above(*paid * (has_equal_roots(kind) ? net.ranks : 1), *cheapest)};
 }
 
+/// What is wrong with loads and capacities.
+inline void find_overloads(const network& net, const std::vector<fraction>& loads, std::vector<std::string>& mistakes) {
+  for (std::size_t r = 0; r < net.resources.size(); ++r) {
+    if (!(loads[r] > fraction{net.resources[r].capacity, 1})) continue;
+    mistakes.push_back("resource " + std::to_string(r) + " (" + net.resources[r].name + ") carries " +
+                       to_string(loads[r]) + ", its capacity is " + std::to_string(net.resources[r].capacity));
+  }
+}
+/// What is wrong with a bound that is said to be proved, and a rate below it.
+inline void find_false_bound(const proof& proved, const fraction& rate, const fraction& bound,
+                             std::vector<std::string>& mistakes) {
+  if (!proved.valid) {
+    mistakes.emplace_back("the prices prove no bound");
+  } else if (proved.bound > bound) {
+    mistakes.push_back("the prices prove the bound " + to_string(proved.bound) + ", it is said to be " +
+                       to_string(bound));
+  }
+  if (rate > bound) mistakes.push_back("the rate " + to_string(rate) + " is above the bound " + to_string(bound));
+}
+
 }  // namespace espalier::comm::detail
 
 namespace espalier::comm {
@@ -228,10 +248,7 @@ namespace espalier::comm {
   }
   if (report.rate != trees.rate)
     mistake("the weights add up to " + to_string(report.rate) + ", the rate is said to be " + to_string(trees.rate));
-  for (std::size_t r = 0; r < net.resources.size(); ++r)
-    if (report.loads[r] > fraction{net.resources[r].capacity, 1})
-      mistake("resource " + std::to_string(r) + " (" + net.resources[r].name + ") carries " +
-              to_string(report.loads[r]) + ", its capacity is " + std::to_string(net.resources[r].capacity));
+  detail::find_overloads(net, report.loads, report.mistakes);
   if (kind == collective::broadcast || kind == collective::reduce) {
     for (const tree& t : trees.trees)
       if (t.root != trees.root)
@@ -248,13 +265,7 @@ namespace espalier::comm {
     const detail::proof proved = detail::bound_of_prices(net, kind, trees.root, trees.prices);
     report.has_certificate = proved.valid;
     report.bound = proved.bound;
-    if (!proved.valid) {
-      mistake("the prices prove no bound");
-    } else if (proved.bound > trees.bound) {
-      mistake("the prices prove the bound " + to_string(proved.bound) + ", it is said to be " + to_string(trees.bound));
-    }
-    if (trees.rate > trees.bound)
-      mistake("the rate " + to_string(trees.rate) + " is above the bound " + to_string(trees.bound));
+    detail::find_false_bound(proved, trees.rate, trees.bound, report.mistakes);
   }
   return report;
 }

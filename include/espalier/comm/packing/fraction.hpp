@@ -118,30 +118,3 @@ namespace espalier::comm {
 }
 
 }  // namespace espalier::comm
-
-namespace espalier::comm::detail {
-
-/// The fraction of smallest denominator within `tolerance` of `value`, if its denominator is at most `limit`.
-[[nodiscard]] inline std::optional<fraction> nearby_fraction(double value, double tolerance, std::int64_t limit) {
-  if (!(value >= 0) || value > 4e18) return std::nullopt;
-  // Convergents of the continued fraction, then the semiconvergents of the last step.
-  std::int64_t p0 = 0, q0 = 1, p1 = 1, q1 = 0;
-  double rest = value;
-  for (int step = 0; step < 64; ++step) {
-    if (rest > 4e18) return std::nullopt;
-    const auto whole = static_cast<std::int64_t>(rest);
-    const wide p2 = wide{whole} * p1 + p0;
-    const wide q2 = wide{whole} * q1 + q0;
-    if (!fits(p2) || q2 > limit) return std::nullopt;
-    p0 = p1, q0 = q1;
-    p1 = static_cast<std::int64_t>(p2), q1 = static_cast<std::int64_t>(q2);
-    const double error = value - static_cast<double>(p1) / static_cast<double>(q1);
-    if (error <= tolerance && error >= -tolerance) return fraction{p1, q1};
-    const double part = rest - static_cast<double>(whole);
-    if (part <= 0) return std::nullopt;
-    rest = 1 / part;
-  }
-  return std::nullopt;
-}
-
-}  // namespace espalier::comm::detail

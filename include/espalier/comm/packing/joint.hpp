@@ -149,17 +149,6 @@ inline void set_joint_rate(const std::vector<joint_group>& groups, joint_packing
   }
 }
 
-/// Prices as whole numbers, of which the dearest has 24 bits.
-[[nodiscard]] inline std::vector<std::int64_t> rounded_prices(const std::vector<double>& prices) {
-  double dearest = 0;
-  for (const double p : prices) dearest = std::max(dearest, p);
-  std::vector<std::int64_t> rounded;
-  rounded.reserve(prices.size());
-  for (const double p : prices)
-    rounded.push_back(dearest > 0 ? std::llround(std::max(p, 0.0) / dearest * (1 << 24)) : 1);
-  return rounded;
-}
-
 /// Groups that share resources, by one packing program over the trees of all of them.
 [[nodiscard]] inline joint_packing pack_competing(const network& net, collective kind,
                                                   const std::vector<joint_group>& groups,
@@ -171,10 +160,7 @@ inline void set_joint_rate(const std::vector<joint_group>& groups, joint_packing
   joint_packing result;
   result.kind = kind;
   result.groups.resize(groups.size());
-  std::optional<whole_weights> exact;
-  if (!rough.exact_weights.empty()) exact = over_one_denominator(rough.exact_weights);
-  const whole_weights weights =
-      exact && fit(source, rough.columns, *exact) ? *exact : cut_down(source, rough.columns, rough.weights);
+  const whole_weights weights = whole_weights_of(source, rough);
   for (std::size_t j = 0; j < rough.columns.size(); ++j) {
     if (weights.numerators[j] == 0) continue;
     const std::size_t g = source.owner(rough.columns[j]);

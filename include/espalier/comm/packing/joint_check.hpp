@@ -146,20 +146,11 @@ namespace espalier::comm {
       mistake(name + " has rate " + to_string(one.rate) + ", less than its size " + std::to_string(groups[g].size) +
               " times the joint rate " + to_string(trees.rate));
   }
-  for (std::size_t r = 0; r < net.resources.size(); ++r)
-    if (report.loads[r] > fraction{net.resources[r].capacity, 1})
-      mistake("resource " + std::to_string(r) + " (" + net.resources[r].name + ") carries " +
-              to_string(report.loads[r]) + ", its capacity is " + std::to_string(net.resources[r].capacity));
+  detail::find_overloads(net, report.loads, report.mistakes);
   if (alone) return report;
   const detail::proof proved = detail::joint_bound(net, trees.kind, groups, trees.prices);
   report.bound = proved.bound;
-  if (!proved.valid) {
-    mistake("the prices prove no bound");
-  } else if (proved.bound > trees.bound) {
-    mistake("the prices prove the bound " + to_string(proved.bound) + ", it is said to be " + to_string(trees.bound));
-  }
-  if (trees.rate > trees.bound)
-    mistake("the rate " + to_string(trees.rate) + " is above the bound " + to_string(trees.bound));
+  detail::find_false_bound(proved, trees.rate, trees.bound, report.mistakes);
   return report;
 }
 

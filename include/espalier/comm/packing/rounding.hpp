@@ -93,14 +93,27 @@ struct whole_weights {
   return result;
 }
 
-/// Sets prices and bound of a packing from prices of the resources, rounded to whole numbers: any prices prove a bound.
-inline void set_bound_from_prices(const network& net, packing& result, const std::vector<double>& prices) {
+/// The weights as fractions where they are known and fit, else cut down.
+[[nodiscard]] inline whole_weights whole_weights_of(const column_source& source, const rough_packing& rough) {
+  std::optional<whole_weights> exact;
+  if (!rough.exact_weights.empty()) exact = over_one_denominator(rough.exact_weights);
+  return exact && fit(source, rough.columns, *exact) ? *exact : cut_down(source, rough.columns, rough.weights);
+}
+
+/// Prices as whole numbers, of which the dearest has 24 bits.
+[[nodiscard]] inline std::vector<std::int64_t> rounded_prices(const std::vector<double>& prices) {
   double dearest = 0;
   for (const double p : prices) dearest = std::max(dearest, p);
-  result.prices.clear();
+  std::vector<std::int64_t> rounded;
+  rounded.reserve(prices.size());
   for (const double p : prices)
-    result.prices.push_back(dearest > 0 ? static_cast<std::int64_t>(std::round(std::max(p, 0.0) / dearest * (1 << 24)))
-                                        : 1);
+    rounded.push_back(dearest > 0 ? std::llround(std::max(p, 0.0) / dearest * (1 << 24)) : 1);
+  return rounded;
+}
+
+/// Sets prices and bound of a packing from prices of the resources, rounded to whole numbers: any prices prove a bound.
+inline void set_bound_from_prices(const network& net, packing& result, const std::vector<double>& prices) {
+  result.prices = rounded_prices(prices);
   result.bound = bound_of_prices(net, result.kind, result.root, result.prices).bound;
 }
 
@@ -138,10 +151,7 @@ void set_bound_from_duals(const network& net, packing& result, const std::vector
   result.kind = kind;
   result.root = root;
 
-  std::optional<whole_weights> exact;
-  if (!rough.exact_weights.empty()) exact = over_one_denominator(rough.exact_weights);
-  const whole_weights weights =
-      exact && fit(source, rough.columns, *exact) ? *exact : cut_down(source, rough.columns, rough.weights);
+  const whole_weights weights = whole_weights_of(source, rough);
   for (std::size_t j = 0; j < rough.columns.size(); ++j) {
     if (weights.numerators[j] == 0) continue;
     tree t = rough.columns[j].shape;
