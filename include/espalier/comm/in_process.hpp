@@ -156,8 +156,6 @@ class in_process_group {
 
   [[nodiscard]] int size() const { return size_; }
   [[nodiscard]] std::chrono::duration<double> deadline() const { return deadline_; }
-  /// Set before the devices start.
-  void set_deadline(std::chrono::duration<double> deadline) { deadline_ = deadline; }
   /// What errors add to a rank's number: where it stands on the mesh, "data 1, model 0". Set before the devices start.
   void set_places(std::vector<std::string> places) { places_ = std::move(places); }
   /// "rank 2 (data 1, model 0)"

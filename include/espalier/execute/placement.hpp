@@ -8,7 +8,6 @@
 
 #include <espalier/comm/placement.hpp>
 #include <espalier/comm/run/engine.hpp>
-#include <espalier/comm/run/exchange_plans.hpp>
 
 #include <bit>
 #include <cstddef>
@@ -22,16 +21,17 @@ namespace espalier {
 /// @pre `where.uses_mpi()`
 inline comm::placement place_on(world& where, const comm::topology& machine, const comm::mesh_traffic& traffic) {
   const comm::network net = comm::network_of(machine);
-  comm::detail::plan_words mine;
-  if (where.is_root()) {
+  comm::mpi_communicator& ranks = *where.ranks();
+  comm::detail::agreement together(ranks.base(), ranks.options().deadline, true);
+  const comm::detail::plan_words said = together.from_root("for rank 0's placement", [&] {
     const comm::placement found = comm::propose_placement(net, traffic);
+    comm::detail::plan_words mine;
     comm::detail::put(mine, found.rank_of);
     mine.push_back(std::bit_cast<std::int64_t>(found.before));
     mine.push_back(std::bit_cast<std::int64_t>(found.after));
     mine.push_back(found.best ? 1 : 0);
-  }
-  comm::mpi_communicator& ranks = *where.ranks();
-  const comm::detail::plan_words said = comm::detail::from_root(ranks.base(), mine, ranks.options().deadline);
+    return mine;
+  });
   std::size_t at = 0;
   comm::placement chosen;
   chosen.rank_of = comm::detail::take_list(said, at);

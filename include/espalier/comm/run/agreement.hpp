@@ -22,25 +22,6 @@
 
 namespace espalier::comm::detail {
 
-/// Waits for a collective of the library that was only started, under a deadline, and meanwhile does other work, which
-/// returns whether it moved anything. Errors: `comm_error`.
-template <class Meanwhile>
-void complete_request(MPI_Request request, const char* what, std::chrono::duration<double> deadline,
-                      bool oversubscribed, const Meanwhile& meanwhile) {
-  patience left(oversubscribed, deadline);
-  for (;;) {
-    int done = 0;
-    check_mpi(MPI_Test(&request, &done, ignored_status()), "MPI_Test", -1, nullptr);
-    if (done != 0) return;
-    if (meanwhile()) {
-      left.moved();
-    } else if (left.exhausted()) {
-      throw comm_error("waited " + seconds_text(deadline) + " s " + what +
-                       ": some rank did not come. All ranks must call the same collectives in the same order");
-    }
-  }
-}
-
 /// What the ranks of a communicator settle together. Whatever depends on time or on measurements need not come out
 /// alike on two ranks: rank 0 decides it, and the others are told, with a checksum.
 ///
@@ -69,6 +50,20 @@ class agreement {
     }
     hand_out(what, mine, 0);
     return mine;
+  }
+
+  /// The words of every rank, in the order of ranks; all have as many. Collective.
+  [[nodiscard]] plan_words from_all(const plan_words& mine, const char* what) {
+    int size = 1;
+    MPI_Comm_size(communicator_, &size);
+    plan_words all(mine.size() * static_cast<std::size_t>(size));
+    const auto count = static_cast<int>(mine.size());
+    MPI_Request request = no_request();
+    check_mpi(MPI_Iallgather(mine.data(), count, library_type_of_words(), all.data(), count, library_type_of_words(),
+                             communicator_, &request),
+              "MPI_Iallgather", rank_, nullptr);
+    complete(request, what);
+    return all;
   }
 
   /// The largest of all ranks' numbers, on all. Collective.
@@ -155,8 +150,20 @@ class agreement {
     complete(request, what);
   }
 
+  /// Waits for a collective of the library that was only started.
   void complete(MPI_Request request, const char* what) {
-    complete_request(request, what, deadline_, oversubscribed_, [&] { return meanwhile_ && meanwhile_(); });
+    patience left(oversubscribed_, deadline_);
+    for (;;) {
+      int done = 0;
+      check_mpi(MPI_Test(&request, &done, ignored_status()), "MPI_Test", rank_, nullptr);
+      if (done != 0) return;
+      if (meanwhile_ && meanwhile_()) {
+        left.moved();
+      } else if (left.exhausted()) {
+        throw comm_error("waited " + seconds_text(deadline_) + " s " + what +
+                         ": some rank did not come. All ranks must call the same collectives in the same order");
+      }
+    }
   }
 
   MPI_Comm communicator_;

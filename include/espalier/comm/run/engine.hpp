@@ -30,7 +30,7 @@ class network_engine : public collective_engine {
  public:
   /// @pre the network's ranks are the communicator's
   network_engine(const boost::mpi::communicator& everyone, network net, const collectives_options& options = {})
-      : everyone_(everyone), net_(std::move(net)), options_(options) {
+      : everyone_(everyone), net_(std::move(net)), options_(options), together_(everyone_, options.deadline, true) {
     if (net_.ranks != everyone_.size()) {
       throw std::invalid_argument("the topology has " + std::to_string(net_.ranks) + " ranks, but " +
                                   std::to_string(everyone_.size()) + " were started");
@@ -51,7 +51,7 @@ class network_engine : public collective_engine {
     detail::plan_words sent;
     if (*what == operation::all_to_all) {
       for (const block& box : moves.outgoing) sent.push_back(box.elements());
-      sent = detail::from_all(group.communicator(), sent, options_.deadline, "for the sizes of an all-to-all");
+      sent = detail::agreement(group.part, options_.deadline, true).from_all(sent, "for the sizes of an all-to-all");
     }
     known.made.emplace(moves, *what, std::move(sent));
   }
@@ -99,7 +99,6 @@ class network_engine : public collective_engine {
       if (connected && finalised == 0) MPI_Comm_free(&part);
     }
 
-    [[nodiscard]] MPI_Comm communicator() const { return part; }
     [[nodiscard]] const std::vector<int>& members() const { return together[own]; }
 
     /// The first time collective over all ranks. Null if the group is not connected.
@@ -107,9 +106,8 @@ class network_engine : public collective_engine {
       const auto found = by_operation.find(what);
       if (found != by_operation.end()) return found->second.get();
       std::shared_ptr<collectives>& made = by_operation[what];
-      detail::plan_words mine;
-      if (engine.everyone_.rank() == 0) mine = detail::to_words(detail::shares_for(engine.net_, together, what));
-      const auto shares = detail::shares_from(detail::from_root(engine.everyone_, mine, engine.options_.deadline));
+      const auto shares = detail::shares_from(engine.together_.from_root(
+          "for rank 0's plan", [&] { return detail::to_words(detail::shares_for(engine.net_, together, what)); }));
       if (!connected) return nullptr;
       if (shares) {
         network mine_alone = own_share(engine.net_, members(), shares->unit, shares->capacities.at(own));
@@ -163,7 +161,7 @@ class network_engine : public collective_engine {
     std::unique_ptr<served_group>& found = groups_[group.members];
     if (found != nullptr) return *found;
     auto made = std::make_unique<served_group>();
-    made->together = detail::all_groups(everyone_, group, options_.deadline);
+    made->together = detail::all_groups(together_, group);
     const auto at = std::find(made->together.begin(), made->together.end(), group.members);
     if (at == made->together.end()) throw comm_error("a rank was given another group than the group's first rank");
     made->own = static_cast<std::size_t>(at - made->together.begin());
@@ -184,17 +182,16 @@ class network_engine : public collective_engine {
   }
 
   /// The notes of all ranks.
-  [[nodiscard]] int united(int mine) const {
+  [[nodiscard]] int united(int mine) {
     int all = 0;
-    for (const std::int64_t one : detail::from_all(everyone_, {mine}, options_.deadline, "for a transfer's kind")) {
-      all |= static_cast<int>(one);
-    }
+    for (const std::int64_t one : together_.from_all({mine}, "for a transfer's kind")) all |= static_cast<int>(one);
     return all;
   }
 
   boost::mpi::communicator everyone_;
   network net_;
   collectives_options options_;
+  detail::agreement together_;
   std::map<std::vector<int>, std::unique_ptr<served_group>> groups_;
   std::map<const transfer*, known_transfer> transfers_;
 };

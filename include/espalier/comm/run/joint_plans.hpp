@@ -4,7 +4,7 @@
 
 #include <espalier/comm/packing/joint.hpp>
 #include <espalier/comm/packing/joint_share.hpp>
-#include <espalier/comm/run/exchange_plans.hpp>
+#include <espalier/comm/run/agreement.hpp>
 #include <espalier/comm/schedule/call.hpp>
 #include <espalier/comm/schedule/joint.hpp>
 #include <espalier/comm/schedule/price.hpp>
@@ -21,15 +21,6 @@
 
 namespace espalier::comm::detail {
 
-[[nodiscard]] inline std::optional<collective> packed_kind(operation what) {
-  switch (what) {
-    case operation::all_reduce: return collective::all_reduce;
-    case operation::all_gather: return collective::all_gather;
-    case operation::reduce_scatter: return collective::reduce_scatter;
-    default: return std::nullopt;
-  }
-}
-
 /// What each group may use while all of them carry out the operation, by a joint packing (or joint routes); nothing
 /// where they don't compete, since then everything is everybody's.
 [[nodiscard]] inline std::optional<capacity_shares> shares_for(const network& net,
@@ -39,7 +30,7 @@ namespace espalier::comm::detail {
   for (const std::vector<int>& list : members) groups.push_back({list, 1, 0});
   if (competing_sets(net, groups).size() == groups.size()) return std::nullopt;
   std::vector<std::vector<fraction>> loads;
-  if (const auto kind = packed_kind(what)) {
+  if (const auto kind = collective_of(what)) {
     const joint_packing trees = pack_jointly(net, *kind, groups);
     for (std::size_t g = 0; g < groups.size(); ++g)
       loads.push_back(check(trees.groups[g], restricted(net, members[g])).loads);
@@ -78,27 +69,11 @@ namespace espalier::comm::detail {
   return made;
 }
 
-/// `mine` of every rank, in the order of ranks.
-[[nodiscard]] inline plan_words from_all(MPI_Comm communicator, const plan_words& mine,
-                                         std::chrono::duration<double> deadline, const std::string& what) {
-  int size = 1;
-  MPI_Comm_size(communicator, &size);
-  plan_words all(mine.size() * static_cast<std::size_t>(size));
-  MPI_Request request = no_request();
-  const auto count = static_cast<int>(mine.size());
-  MPI_Iallgather(mine.data(), count, library_type_of_words(), all.data(), count, library_type_of_words(), communicator,
-                 &request);
-  complete(request, deadline, what);
-  return all;
-}
-
 /// The groups that all ranks belong to, each rank knowing its own. Collective over all ranks. Errors: `comm_error` on
 /// all ranks where the groups they name do not fit together.
-[[nodiscard]] inline std::vector<std::vector<int>> all_groups(MPI_Comm everyone, const transfer_group& mine,
-                                                              std::chrono::duration<double> deadline) {
-  const plan_words said =
-      from_all(everyone, {mine.members.front(), mine.self, static_cast<std::int64_t>(mine.members.size())}, deadline,
-               "for the groups of all ranks");
+[[nodiscard]] inline std::vector<std::vector<int>> all_groups(agreement& everyone, const transfer_group& mine) {
+  const plan_words said = everyone.from_all(
+      {mine.members.front(), mine.self, static_cast<std::int64_t>(mine.members.size())}, "for the groups of all ranks");
   std::vector<std::vector<int>> groups;
   std::vector<std::size_t> group_of(said.size() / 3, 0);
   const auto refuse = [] {
