@@ -13,6 +13,7 @@
 #include <espalier/partition/reshard.hpp>
 
 #include <catch2/catch.hpp>
+#include <support/mpi_programs.hpp>
 #include <support/mpi_require.hpp>
 #include <support/programs.hpp>
 #include <support/run_program.hpp>
@@ -140,31 +141,12 @@ void compare_all(comm::collectives_options options, unsigned seed) {
   CHECK(seen.of(ep::collective::reduce_scatter) > 0);
 }
 
-template <int Data, int Model> struct on {
-  struct data : ep::axis<"data", Data> {};
-  struct model : ep::axis<"model", Model> {};
-  using mesh = ep::mesh<data, model>;
-  template <template <class, class, class> class Program> using program = Program<mesh, data, model>;
+/// `cluster` becomes the topology of a world.
+struct on_cluster {
+  template <class World> void operator()(World& world) const {
+    comm::use_topology(*world.ranks(), cluster(world.mesh_value().devices()));
+  }
 };
-
-template <class Program> void agrees(int times) {
-  int argc = 0;
-  char** argv = nullptr;
-  ep::world world(argc, argv, typename Program::mesh{});
-  comm::use_topology(*world.ranks(), cluster(world.mesh_value().devices()));
-  const testing::comparison seen = testing::run_and_compare<Program>(world, times);
-  REQUIRE_ALL(MPI_COMM_WORLD, seen.finite);
-  REQUIRE_ALL(MPI_COMM_WORLD, seen.compared > 0);
-  REQUIRE_ALL(MPI_COMM_WORLD, seen.worst < 1e-11);
-}
-
-template <template <class, class, class> class Program> void agrees_on_all_ranks(int times) {
-  int ranks = 0;
-  MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  if (ranks == 2) agrees<typename on<1, 2>::template program<Program>>(times);
-  if (ranks == 4) agrees<typename on<2, 2>::template program<Program>>(times);
-  if (ranks == 8) agrees<typename on<4, 2>::template program<Program>>(times);
-}
 
 /// Places the world as if hosts of two ranks had been given every other rank, and almost all went along the last axis.
 template <class Program> void agrees_when_placed() {
@@ -219,17 +201,17 @@ TEST_CASE("transfers in few rounds end as without them", "[execute]") {
 }
 
 TEST_CASE("programs on a topology compute what the interpreter does", "[execute]") {
-  agrees_on_all_ranks<training>(4);
-  agrees_on_all_ranks<testing::programs::attention_program>(4);
-  agrees_on_all_ranks<testing::programs::movers_program>(4);
+  testing::require_agreement_on_all_ranks<training>(4, on_cluster{});
+  testing::require_agreement_on_all_ranks<testing::programs::attention_program>(4, on_cluster{});
+  testing::require_agreement_on_all_ranks<testing::programs::movers_program>(4, on_cluster{});
 }
 
 TEST_CASE("a world placed on other ranks computes what the interpreter does", "[execute]") {
   int ranks = 0;
   MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-  if (ranks == 2) agrees_when_placed<typename on<1, 2>::template program<training>>();
-  if (ranks == 4) agrees_when_placed<typename on<2, 2>::template program<training>>();
-  if (ranks == 8) agrees_when_placed<typename on<4, 2>::template program<training>>();
+  if (ranks == 2) agrees_when_placed<typename testing::on<1, 2>::template program<training>>();
+  if (ranks == 4) agrees_when_placed<typename testing::on<2, 2>::template program<training>>();
+  if (ranks == 8) agrees_when_placed<typename testing::on<4, 2>::template program<training>>();
 }
 
 TEST_CASE("a transfer that was copied after it was prepared is refused", "[execute]") {

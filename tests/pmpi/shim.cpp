@@ -25,6 +25,7 @@
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -243,6 +244,22 @@ template <class T> T* behind(T* data, std::int64_t bytes) {
   return static_cast<byte*>(data) + bytes;
 }
 
+/// `counts`: of every rank. In place, programs rely on what lies behind the own block staying as it was: the schedules
+/// work on a copy.
+bool serve_reduce_scatter(std::vector<std::int64_t> counts, const void* input, void* output, MPI_Datatype type,
+                          MPI_Op op, MPI_Comm comm) {
+  if (op == MPI_OP_NULL || !is_reducible(type)) return false;
+  const mpi_element one(type, op);
+  collective_call call = uniform_call(operation::reduce_scatter, size_of(comm), 0);
+  call.counts = std::move(counts);
+  std::vector<char> copy;
+  if (input == MPI_IN_PLACE) {
+    const auto* from = static_cast<const char*>(output);
+    copy.assign(from, from + total_elements(call) * extent_of(type));
+  }
+  return serve(comm, call, input == MPI_IN_PLACE ? copy.data() : input, output, one.get());
+}
+
 }  // namespace
 
 extern "C" {
@@ -350,34 +367,19 @@ int MPI_Allgatherv(const void* input, int count, MPI_Datatype type, void* output
   return PMPI_Allgatherv(input, count, type, output, counts, offsets, out_type, comm);
 }
 
-// In place, programs rely on what lies behind the own block staying as it was: the schedules work on a copy.
 int MPI_Reduce_scatter(const void* input, void* output, const int* counts, MPI_Datatype type, MPI_Op op,
                        MPI_Comm comm) {
-  if (is_sane(comm, 0) && op != MPI_OP_NULL && is_reducible(type)) {
-    const mpi_element one(type, op);
-    collective_call call = uniform_call(operation::reduce_scatter, size_of(comm), 0);
-    call.counts = widened(counts, size_of(comm));
-    std::vector<char> copy;
-    if (input == MPI_IN_PLACE) {
-      const auto* from = static_cast<const char*>(output);
-      copy.assign(from, from + total_elements(call) * extent_of(type));
-    }
-    if (serve(comm, call, input == MPI_IN_PLACE ? copy.data() : input, output, one.get())) return MPI_SUCCESS;
+  if (is_sane(comm, 0) && serve_reduce_scatter(widened(counts, size_of(comm)), input, output, type, op, comm)) {
+    return MPI_SUCCESS;
   }
   return PMPI_Reduce_scatter(input, output, counts, type, op, comm);
 }
 
 int MPI_Reduce_scatter_block(const void* input, void* output, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-  if (is_sane(comm, count) && op != MPI_OP_NULL && is_reducible(type)) {
-    const mpi_element one(type, op);
-    const collective_call call = uniform_call(operation::reduce_scatter, size_of(comm), count);
-    std::vector<char> copy;
-    if (input == MPI_IN_PLACE) {
-      const auto* from = static_cast<const char*>(output);
-      copy.assign(from, from + total_elements(call) * extent_of(type));
-    }
-    if (serve(comm, call, input == MPI_IN_PLACE ? copy.data() : input, output, one.get())) return MPI_SUCCESS;
-  }
+  if (is_sane(comm, count) &&
+      serve_reduce_scatter(std::vector<std::int64_t>(static_cast<std::size_t>(size_of(comm)), count), input, output,
+                           type, op, comm))
+    return MPI_SUCCESS;
   return PMPI_Reduce_scatter_block(input, output, count, type, op, comm);
 }
 
