@@ -18,7 +18,6 @@
 #include <deque>
 #include <memory>
 #include <numeric>
-#include <optional>
 #include <utility>
 #include <vector>
 

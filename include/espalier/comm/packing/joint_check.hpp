@@ -5,7 +5,6 @@
 #include <espalier/comm/network.hpp>
 #include <espalier/comm/packing/check.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>

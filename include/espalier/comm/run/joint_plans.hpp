@@ -10,13 +10,10 @@
 #include <espalier/comm/schedule/price.hpp>
 
 #include <bit>
-#include <chrono>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace espalier::comm::detail {
