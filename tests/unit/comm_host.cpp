@@ -8,6 +8,8 @@
 #include <catch2/catch.hpp>
 #include <support/random_calls.hpp>
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -389,6 +391,33 @@ TEST_CASE("an interrupted group waits no longer", "[host]") {
     all.run(uniform_call(operation::all_reduce, 2, 1), &data, &data, combiner_of(dtype::f32, reduction::sum));
   });
   CHECK(said[0].find("interrupted") != std::string::npos);
+}
+
+TEST_CASE("who comes after a rank has given up reads none of its buffers", "[host]") {
+  for (const operation what : {operation::all_gather, operation::broadcast, operation::reduce_scatter}) {
+    host::thread_group group(3);
+    std::atomic<bool> gone{false};
+    bool untouched = false;
+    const auto said = on_threads(group, std::chrono::duration<double>(0.05), [&](thread_collectives& all) {
+      constexpr std::int64_t count = 100000;
+      const collective_call call = uniform_call(what, 3, count);
+      std::vector<float> data(3 * count, 1);
+      std::vector<float> result(data.size(), -1);
+      if (all.rank() == 2) {
+        while (!gone) std::this_thread::yield();
+      }
+      try {
+        all.run(call, data.data(), result.data(), combiner_of(dtype::f32, reduction::sum));
+      } catch (const comm_error&) {
+        if (all.rank() == 0) gone = true;
+        if (all.rank() == 2) untouched = std::count(result.begin(), result.end(), -1.0F) == 3 * count;
+        throw;
+      }
+    });
+    CHECK(!said[0].empty());
+    CHECK(said[2].find("rank 0 gave up") != std::string::npos);
+    CHECK(untouched);
+  }
 }
 
 TEST_CASE("a call that contradicts itself is refused before anything is sent", "[host]") {

@@ -8,8 +8,11 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -114,6 +117,78 @@ TEST_CASE("buffers outlive a failure elsewhere while peers still read them", "[c
   };
   REQUIRE_THROWS_WITH(run_devices(group, body), Contains("rank 2 is gone"));
   REQUIRE(complete);
+}
+
+/// A transfer in which member k sends `counts[k]` elements to each: every second one of its source, to where they lie
+/// behind each other.
+transfer every_second(const std::vector<std::int64_t>& counts, int self) {
+  transfer moves;
+  moves.self = self;
+  std::int64_t at = 0;
+  for (std::size_t k = 0; k < counts.size(); ++k) {
+    block box = contiguous_block(counts[k], 0, at);
+    box.source_stride[block_rank - 1] = 2;
+    moves.members.push_back(static_cast<int>(k));
+    moves.incoming.push_back(box);
+    block mine = contiguous_block(counts[static_cast<std::size_t>(self)]);
+    mine.source_stride[block_rank - 1] = 2;
+    moves.outgoing.push_back(mine);
+    at += counts[k];
+  }
+  return moves;
+}
+
+TEST_CASE("a source may be overwritten as soon as its exchange returns, however slow the readers",
+          "[comm][in_process]") {
+  // Little is packed, much is read where it stands, and members need not do alike: 256 elements are what is packed.
+  const std::vector<std::vector<std::int64_t>> all_counts{{1, 1, 1},     {256, 256, 256}, {257, 3, 3},
+                                                          {3, 60000, 0}, {0, 0, 5},       {40000, 40000, 40000}};
+  for (const std::vector<std::int64_t>& counts : all_counts) {
+    CAPTURE(counts);
+    REQUIRE_NOTHROW(run_devices(3, [&](auto& device) {
+      const transfer moves = every_second(counts, device.rank());
+      device.prepare(moves);
+      const auto own = static_cast<std::size_t>(counts[static_cast<std::size_t>(device.rank())]);
+      std::vector<float> source(2 * own + 1);
+      std::vector<float> target(120005);
+      for (int round = 0; round < 60; ++round) {
+        std::fill(source.begin(), source.end(), static_cast<float>(1000 * device.rank() + round));
+        if ((round + device.rank()) % 7 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
+        device.exchange(moves, source.data(), target.data());
+        std::fill(source.begin(), source.end(), -1.0F);
+        std::size_t at = 0;
+        for (std::size_t k = 0; k < counts.size(); ++k) {
+          for (std::int64_t i = 0; i < counts[k]; ++i, ++at) {
+            comm_checks::expect(target[at] == static_cast<float>(1000 * k) + static_cast<float>(round),
+                                "element " + std::to_string(i) + " of member " + std::to_string(k));
+          }
+        }
+      }
+    }));
+  }
+}
+
+TEST_CASE("devices in transfers of different elements are told so", "[comm][in_process]") {
+  in_process_group group(2);
+  std::vector<std::string> seen(2);
+  const auto body = [&](in_process_communicator& device) {
+    device.set_context(device.rank() == 1 ? &second_instruction : &first_instruction);
+    transfer moves = every_second({100, 100}, device.rank());
+    if (device.rank() == 1) moves.type = dtype::f64;
+    std::vector<double> source(400, 1);
+    std::vector<double> target(400, -1);
+    try {
+      device.exchange(moves, source.data(), target.data());
+    } catch (const comm_error& error) {
+      seen[static_cast<std::size_t>(device.rank())] = error.what();
+      const auto untouched = std::count(target.begin(), target.end(), -1.0);
+      comm_checks::expect(untouched == 400, "something was moved all the same");
+      throw;
+    }
+  };
+  REQUIRE_THROWS_WITH(run_devices(group, body), Contains("not in the same collective") && Contains("was last seen in"));
+  CHECK(!seen[0].empty());
+  CHECK(!seen[1].empty());
 }
 
 TEST_CASE("an expired wait names the ranks, the instruction and its line", "[comm][in_process]") {

@@ -3,144 +3,19 @@
 #pragma once
 
 #include <espalier/comm/communicator.hpp>
+#include <espalier/comm/host/threads.hpp>
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
+#include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
-
-namespace espalier::comm::detail {
-
-ESPALIER_ALWAYS_INLINE void pause_processor() {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#endif
-}
-
-/// A reusable barrier that can be broken: a member that gives up leaves either before everybody met or not at all.
-/// That is what makes zero-copy safe: nobody's buffers disappear while another member may still read them.
-class meeting_point {
- public:
-  enum class outcome { met, broken, expired };
-
-  meeting_point(int members, bool oversubscribed) : members_(members), spins_(oversubscribed ? 0 : 1000) {}
-
-  /// Waits until all members are here. With `gives_up()` true, or after `deadline`, breaks it for good.
-  template <class GivesUp> outcome meet(std::chrono::duration<double> deadline, GivesUp gives_up) {
-    std::uint64_t now = state_.load();
-    std::uint64_t next = 0;
-    do {
-      if (now & broken_bit) return outcome::broken;
-      const bool last = (now & count_mask) + 1 == static_cast<std::uint64_t>(members_);
-      next = last ? (phase_of(now) + 1) << phase_shift : now + 1;
-    } while (!state_.compare_exchange_weak(now, next));
-    const std::uint64_t phase = phase_of(now);
-    if ((next & count_mask) == 0) {
-      wake();
-      return outcome::met;
-    }
-    return wait(phase, deadline, gives_up);
-  }
-
-  /// Makes sleeping members look again whether to give up.
-  void wake() {
-    if (sleepers_.load() == 0) return;
-    { const std::lock_guard lock(mutex_); }
-    changed_.notify_all();
-  }
-
- private:
-  static constexpr int phase_shift = 16;
-  static constexpr std::uint64_t count_mask = (std::uint64_t{1} << phase_shift) - 1;
-  static constexpr std::uint64_t broken_bit = std::uint64_t{1} << 63;
-
-  static std::uint64_t phase_of(std::uint64_t state) { return (state & ~broken_bit) >> phase_shift; }
-
-  [[nodiscard]] bool settled(std::uint64_t phase) const {
-    const std::uint64_t now = state_.load();
-    return phase_of(now) != phase || (now & broken_bit) != 0;
-  }
-
-  /// A meeting that took place counts, even if a later one was broken since.
-  [[nodiscard]] outcome result(std::uint64_t phase) const {
-    return phase_of(state_.load()) != phase ? outcome::met : outcome::broken;
-  }
-
-  template <class GivesUp> outcome wait(std::uint64_t phase, std::chrono::duration<double> deadline, GivesUp gives_up) {
-    constexpr int yields = 32;
-    for (int i = 0; i < spins_ && !settled(phase); ++i) pause_processor();
-    for (int i = 0; i < yields && !settled(phase); ++i) std::this_thread::yield();
-    if (settled(phase)) return result(phase);
-    const bool expired = sleep(phase, deadline, gives_up);
-    if (settled(phase)) return result(phase);
-    return leave(phase) ? (expired ? outcome::expired : outcome::broken) : result(phase);
-  }
-
-  /// True when the deadline passed; false when the meeting is settled or the member gives up.
-  template <class GivesUp> bool sleep(std::uint64_t phase, std::chrono::duration<double> deadline, GivesUp gives_up) {
-    using clock = std::chrono::steady_clock;
-    const auto until = clock::now() + std::chrono::duration_cast<clock::duration>(deadline);
-    std::unique_lock lock(mutex_);
-    sleepers_.fetch_add(1);
-    bool expired = false;
-    while (!expired && !settled(phase) && !gives_up()) {
-      expired = changed_.wait_until(lock, until) == std::cv_status::timeout;
-    }
-    sleepers_.fetch_sub(1);
-    return expired;
-  }
-
-  /// Breaks the meeting unless everybody arrived in the meantime.
-  bool leave(std::uint64_t phase) {
-    std::uint64_t now = state_.load();
-    while (phase_of(now) == phase && (now & broken_bit) == 0) {
-      if (state_.compare_exchange_weak(now, now | broken_bit)) {
-        wake();
-        return true;
-      }
-    }
-    return false;
-  }
-
-  int members_;
-  int spins_;
-  std::atomic<std::uint64_t> state_{0};  // broken : 1, phase : 47, members here : 16
-  std::atomic<int> sleepers_{0};
-  std::mutex mutex_;
-  std::condition_variable changed_;
-};
-
-/// What a member shows the others during one operation.
-struct published {
-  const void* source = nullptr;
-  void* target = nullptr;
-  const char* operation = "";
-  std::int64_t count = 0;
-  int channel = 0;
-  std::atomic<std::uint64_t> arrivals{0};
-};
-
-/// What the members of one group share.
-struct shared_group {
-  shared_group(std::vector<int> ranks, bool oversubscribed)
-      : members(std::move(ranks)),
-        slots(members.size()),
-        start(static_cast<int>(members.size()), oversubscribed),
-        finish(static_cast<int>(members.size()), oversubscribed) {}
-  std::vector<int> members;
-  std::vector<published> slots;
-  meeting_point start;   // everybody has published
-  meeting_point finish;  // nobody needs anybody's buffers any more
-};
-
-}  // namespace espalier::comm::detail
 
 namespace espalier::comm {
 
@@ -176,7 +51,7 @@ class in_process_group {
     reason_ = name_of(rank) + " failed: " + reason;
     exception_ = what;
     aborted_.store(true);
-    for (const auto& group : groups_) group->start.wake();
+    for (const auto& group : groups_) group->threads.interrupt();
   }
   [[nodiscard]] bool aborted() const { return aborted_.load(); }
   /// Which rank failed first and why; empty while none has.
@@ -193,15 +68,30 @@ class in_process_group {
  private:
   friend class in_process_communicator;
 
-  detail::shared_group& shared(const std::vector<int>& members) {
+  /// Threads read each other's memory at no cost: only what is small is worth a copy that saves the second wait.
+  static host::sizes sizes() {
+    host::sizes how;
+    how.expose_from = 8 << 10;
+    how.region = 0;  // of the tier for messages that are larger than that
+    return how;
+  }
+
+  /// What the members of one group share.
+  struct members_share {
+    members_share(std::vector<int> ranks, int devices)
+        : members(std::move(ranks)), threads(static_cast<int>(members.size()), sizes(), devices) {}
+    std::vector<int> members;
+    host::thread_group threads;
+  };
+
+  host::thread_group& shared(const std::vector<int>& members) {
     const std::lock_guard lock(mutex_);
     for (const auto& group : groups_) {
-      if (group->members == members) return *group;
+      if (group->members == members) return group->threads;
     }
-    // More runnable threads than cores: a spinning one only keeps the awaited one from running.
-    const bool oversubscribed = static_cast<unsigned>(size_) > std::thread::hardware_concurrency();
-    groups_.push_back(std::make_unique<detail::shared_group>(members, oversubscribed));
-    return *groups_.back();
+    groups_.push_back(std::make_unique<members_share>(members, size_));
+    if (aborted_.load()) groups_.back()->threads.interrupt();
+    return groups_.back()->threads;
   }
 
   int size_;
@@ -209,13 +99,16 @@ class in_process_group {
   std::vector<std::string> places_;
   std::vector<std::atomic<const context*>> contexts_;
   mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<detail::shared_group>> groups_;
+  std::vector<std::unique_ptr<members_share>> groups_;
   std::string reason_;
   std::exception_ptr exception_;
   std::atomic<bool> aborted_{false};
 };
 
 /// A device's end of an `in_process_group`: no copies but the one from the sender's source to the receiver's target.
+///
+/// Everything goes through the group's `thread_collectives`: all-reduces and broadcasts are its own, and boxes, which
+/// may lie strided on both sides, are read where they stand while all members have lent their buffers.
 class in_process_communicator {
  public:
   in_process_communicator(in_process_group& group, int rank) : group_(&group), rank_(rank) {
@@ -238,20 +131,25 @@ class in_process_communicator {
   void prepare(const transfer_group& group) {
     detail::require_consistent(group, rank_, size());
     counters_.reserve(group.channel);
-    (void)shared(group.members);
+    (void)among(group);
     reserve_parts(group.members.size());
   }
 
   void exchange(const transfer& moves, const void* source, void* target) {
-    const auto copy = [&](detail::shared_group& shared) {
+    meet("exchange", moves, source, [&](const std::vector<loan>& loans) {
       const int members = static_cast<int>(moves.members.size());
+      const host::store how = store_of(moves);
       // Each member starts with itself and goes on from there: not everybody reads the same peer at once.
       for (int step = 0; step < members; ++step) {
         const auto k = static_cast<std::size_t>((moves.self + step) % members);
-        copy_block(moves.type, target, shared.slots[k].source, moves.incoming[k]);
+        const block& box = moves.incoming[k];
+        if (loans[k].packed) {
+          unpack(moves.type, target, loans[k].memory, box);
+        } else {
+          copy(moves.type, target, loans[k].memory, box, how);
+        }
       }
-    };
-    run("exchange", moves, source, target, size_of(moves.type), copy);
+    });
     counters_.add(moves.channel, sent_bytes(moves));
   }
 
@@ -259,13 +157,15 @@ class in_process_communicator {
     detail::require_reducible(moves.type, kind, where_);
     detail::require_one_size(moves, where_);
     reserve_parts(moves.members.size());
-    const auto reduce = [&](detail::shared_group& shared) {
-      for (std::size_t k = 0; k < moves.members.size(); ++k) parts_[k] = {shared.slots[k].source, &moves.incoming[k]};
+    meet("reduce_exchange", moves, source, [&](const std::vector<loan>& loans) {
+      if (fold(moves, loans, target, kind)) return;
+      for (std::size_t k = 0; k < moves.members.size(); ++k) {
+        parts_[k] = {loans[k].memory, loans[k].packed ? nullptr : &moves.incoming[k]};
+      }
       const block& box = moves.incoming[static_cast<std::size_t>(moves.self)];
       detail::reduce_range(moves.type, kind, target, box, 0, box.elements(), parts_.data(),
                            static_cast<int>(moves.members.size()));
-    };
-    run("reduce_exchange", moves, source, target, size_of(moves.type), reduce);
+    });
     counters_.add(moves.channel, sent_bytes(moves));
   }
 
@@ -273,22 +173,24 @@ class in_process_communicator {
                   reduction kind) {
     detail::require_reducible(type, kind, where_);
     const auto members = static_cast<int>(group.members.size());
-    reserve_parts(group.members.size());
-    const auto reduce = [&](detail::shared_group& shared) { reduce_own_range(shared, group, count, type, kind); };
-    run("all_reduce", group, source, target, count * size_of(type), reduce);
+    const bool in_place = source == target;
+    set_call(operation::all_reduce, members, count, 0, in_place);
+    run("all_reduce", group,
+        [&](thread_collectives& all) { all.run(call_, in_place ? nullptr : source, target, type, kind, where_); });
     counters_.add(group.channel, all_reduce_sent_bytes(count, size_of(type), members, group.self));
   }
 
   void barrier() {
-    run("barrier", world_, nullptr, nullptr, 0, [](detail::shared_group&) {});
+    run("barrier", world_, [&](thread_collectives& all) {
+      all.meet(
+          "barrier", 0, {}, where_, [](int, std::byte*) {}, [](const std::vector<loan>&) {});
+    });
   }
 
   /// `bytes` bytes at `data`, from rank `root` to all.
   void broadcast(void* data, std::int64_t bytes, int root) {
-    run("broadcast", world_, data, data, bytes, [&](detail::shared_group& shared) {
-      if (rank_ == root || bytes == 0) return;
-      std::memcpy(data, shared.slots[static_cast<std::size_t>(root)].source, static_cast<std::size_t>(bytes));
-    });
+    set_call(operation::broadcast, size(), bytes, root, true);
+    run("broadcast", world_, [&](thread_collectives& all) { all.run(call_, nullptr, data, moves_only(1), where_); });
   }
 
   [[nodiscard]] std::span<const std::int64_t> counters() const { return counters_.view(); }
@@ -305,7 +207,14 @@ class in_process_communicator {
   void abort(const std::string& reason) { group_->abort(rank_, reason + place_of_failure(reason)); }
 
  private:
-  using outcome = detail::meeting_point::outcome;
+  using loan = thread_collectives::engine::loan;
+  using cause = host::wait_error::cause;
+
+  /// This device's end of a group.
+  struct known_group {
+    std::vector<int> members;
+    std::unique_ptr<thread_collectives> all;
+  };
 
   /// Between collectives only the last instruction that was named is known. An error of a collective names it itself.
   [[nodiscard]] std::string place_of_failure(const std::string& reason) const {
@@ -316,74 +225,82 @@ class in_process_communicator {
 
   void reserve_parts(std::size_t members) {
     if (parts_.size() < members) parts_.resize(members);
+    if (sources_.size() < members) sources_.resize(members);
   }
 
-  detail::shared_group& shared(const std::vector<int>& members) {
-    for (detail::shared_group* known : known_groups_) {
-      if (known->members == members) return *known;
+  [[nodiscard]] thread_collectives& among(const transfer_group& group) {
+    for (const known_group& known : known_groups_) {
+      if (known.members == group.members) return *known.all;
     }
-    known_groups_.push_back(&group_->shared(members));
-    return *known_groups_.back();
+    known_groups_.push_back({group.members, std::make_unique<thread_collectives>(group_->shared(group.members),
+                                                                                 group.self, group_->deadline())});
+    return *known_groups_.back().all;
   }
 
-  /// Publishes this device's buffers, meets the group, does `work(shared)`, and meets again before anybody goes on.
-  template <class Work>
-  void run(const char* operation, const transfer_group& group, const void* source, void* target, std::int64_t count,
-           Work work) {
-    detail::shared_group& all = shared(group.members);
-    detail::published& mine = all.slots[static_cast<std::size_t>(group.self)];
+  /// One call is kept: making a new one would take memory.
+  void set_call(operation what, int ranks, std::int64_t count, int root, bool in_place) {
+    call_.what = what;
+    call_.ranks = ranks;
+    call_.root = root;
+    call_.in_place = in_place;
+    call_.counts.assign(1, count);
+  }
+
+  /// `body(collectives of the group)`. What goes wrong is said in terms of this group's devices.
+  template <class Body> void run(const char* operation, const transfer_group& group, const Body& body) {
+    thread_collectives& all = among(group);
     if (group_->aborted()) fail();
     inside_ = true;
-    // Arrivals first: a peer whose wait expires right now should not call this rank missing.
-    mine.arrivals.fetch_add(1);
-    mine.source = source;
-    mine.target = target;
-    mine.operation = operation;
-    mine.count = count;
-    mine.channel = group.channel;
-    settle(all.start.meet(group_->deadline(), [this] { return group_->aborted(); }), operation, all, mine);
-    // From here to the second meeting nothing throws and nothing gives up: peers read this device's buffers.
-    const bool agreed = agrees(all, mine);
-    if (agreed) work(all);
-    settle(all.finish.meet(group_->deadline(), [] { return false; }), operation, all, mine);
-    if (!agreed) disagree(operation, all);
+    try {
+      body(all);
+    } catch (const host::wait_error& error) {
+      switch (error.why()) {
+        case cause::expired: expire(operation, group, error.missing());
+        case cause::different: disagree(operation, group);
+        case cause::failed: fail();
+      }
+    }
     inside_ = false;
   }
 
-  static bool agrees(const detail::shared_group& all, const detail::published& mine) {
-    for (const detail::published& other : all.slots) {
-      if (std::strcmp(other.operation, mine.operation) != 0 || other.count != mine.count ||
-          other.channel != mine.channel) {
-        return false;
-      }
+  /// `work(loans)` while all members lend their sources, or have packed what little they send.
+  template <class Work> void meet(const char* operation, const transfer& moves, const void* source, const Work& work) {
+    const std::int64_t element = size_of(moves.type);
+    bool packs = true;
+    for (std::size_t k = 0; k < moves.outgoing.size(); ++k) {
+      const bool fits = moves.outgoing[k].elements() * element <= thread_collectives::engine::packed_room;
+      packs = packs && (fits || k == static_cast<std::size_t>(moves.self));
     }
-    return true;
+    // Boxes differ from member to member; what they are made of does not.
+    std::uint64_t agreed = static_cast<std::uint64_t>(moves.channel) << 8U | static_cast<std::uint64_t>(element);
+    for (const char* letter = operation; *letter != '\0'; ++letter) {
+      agreed = agreed * 0x100000001b3U ^ static_cast<unsigned char>(*letter);
+    }
+    const auto pack_for = [&](int member, std::byte* room) {
+      pack(moves.type, room, source, moves.outgoing[static_cast<std::size_t>(member)]);
+    };
+    run(operation, moves, [&](thread_collectives& all) {
+      all.meet(operation, agreed, {source, packs}, where_, pack_for, work);
+    });
   }
 
-  [[noreturn]] void disagree(const char* operation, const detail::shared_group& all) {
+  [[noreturn]] void disagree(const char* operation, const transfer_group& group) const {
     std::string text = "rank " + std::to_string(rank_) + " and its group are not in the same collective: it is in " +
                        operation + detail::during(where_);
-    for (const int member : all.members) {
+    for (const int member : group.members) {
       if (member != rank_) text += "\n  " + group_->name_of(member) + doing(member);
     }
     throw comm_error(text);
   }
 
-  void settle(outcome result, const char* operation, const detail::shared_group& all, const detail::published& mine) {
-    if (result == outcome::met) return;
-    if (result == outcome::expired) {
-      const std::uint64_t here = mine.arrivals.load();
-      std::vector<int> missing;
-      for (std::size_t k = 0; k < all.members.size(); ++k) {
-        if (all.slots[k].arrivals.load() < here) missing.push_back(all.members[k]);
-      }
-      std::string text = detail::expired_text(rank_, operation, group_->deadline(), missing, where_);
-      for (const int member : missing) text += "\n  " + group_->name_of(member) + doing(member);
-      const comm_error error(text);
-      group_->abort(rank_, text, std::make_exception_ptr(error));
-      throw error;
-    }
-    fail();
+  /// `missing`: places in the group.
+  [[noreturn]] void expire(const char* operation, const transfer_group& group, std::vector<int> missing) const {
+    for (int& member : missing) member = group.members[static_cast<std::size_t>(member)];
+    std::string text = detail::expired_text(rank_, operation, group_->deadline(), missing, where_);
+    for (const int member : missing) text += "\n  " + group_->name_of(member) + doing(member);
+    const comm_error error(text);
+    group_->abort(rank_, text, std::make_exception_ptr(error));
+    throw error;
   }
 
   [[nodiscard]] std::string doing(int member) const {
@@ -391,33 +308,50 @@ class in_process_communicator {
     return where == nullptr ? " has named no instruction" : " was last seen in " + detail::describe(where);
   }
 
-  [[noreturn]] void fail() {
-    // Whoever broke the meeting says why right after it.
+  [[noreturn]] void fail() const {
+    // Whoever failed says why right after it.
     for (int i = 0; i < 10000 && !group_->aborted(); ++i) std::this_thread::sleep_for(std::chrono::microseconds(100));
     throw comm_error(group_->abort_reason() + "\n  noticed by " + group_->name_of(rank_) + detail::during(where_));
   }
 
-  /// Reduces this member's range of all sources and writes it into all targets while it is in the cache. Safe in place:
-  /// only this member reads or writes the range of its index, in anybody's buffer.
-  void reduce_own_range(detail::shared_group& all, const transfer_group& group, std::int64_t count, dtype type,
-                        reduction kind) {
-    const int members = static_cast<int>(group.members.size());
-    const element_range own = owned_range(count, members, group.self);
+  /// What is larger than the caches is written past them.
+  [[nodiscard]] static host::store store_of(const transfer& moves) {
+    std::int64_t elements = 0;
+    for (const block& box : moves.incoming) elements += box.elements();
+    const auto members = static_cast<std::int64_t>(moves.members.size());
+    const bool large = elements * size_of(moves.type) * members >= host::sizes{}.stream_from;
+    return large ? host::store::streaming : host::store::cached;
+  }
+
+  static void copy(dtype type, void* target, const void* source, const block& box, host::store how) {
+    if (box.empty()) return;
+    const std::int64_t from = detail::contiguous_source(box, 0, box.elements());
+    const std::int64_t to = detail::contiguous_target(box, 0, box.elements());
+    if (how == host::store::cached || from < 0 || to < 0) return copy_block(type, target, source, box);
     const std::int64_t element = size_of(type);
-    for (std::int64_t begin = own.begin; begin < own.end; begin += detail::reduce_tile) {
-      const std::int64_t length = std::min(detail::reduce_tile, own.end - begin);
-      const auto offset = static_cast<std::ptrdiff_t>(begin * element);
-      for (std::size_t k = 0; k < group.members.size(); ++k) {
-        parts_[k] = {static_cast<const std::byte*>(all.slots[k].source) + offset, nullptr};
-      }
-      std::byte* result = static_cast<std::byte*>(all.slots[static_cast<std::size_t>(group.self)].target) + offset;
-      detail::reduce_range(type, kind, result, contiguous_block(length), 0, length, parts_.data(), members);
-      for (int k = 0; k < members; ++k) {
-        if (k == group.self) continue;
-        std::byte* copy = static_cast<std::byte*>(all.slots[static_cast<std::size_t>(k)].target) + offset;
-        std::memcpy(copy, result, static_cast<std::size_t>(length * element));
-      }
+    host::copy_bytes(static_cast<std::byte*>(target) + to * element,
+                     static_cast<const std::byte*>(source) + from * element, box.elements() * element, how);
+  }
+
+  /// Combines boxes that lie in one piece on all sides; false if these don't.
+  [[nodiscard]] bool fold(const transfer& moves, const std::vector<loan>& loans, void* target, reduction kind) {
+    const block& own = moves.incoming[static_cast<std::size_t>(moves.self)];
+    const std::int64_t count = own.elements();
+    if (count == 0) return true;
+    const std::int64_t element = size_of(moves.type);
+    const std::int64_t to = detail::contiguous_target(own, 0, count);
+    if (to < 0 || moves.members.size() < 2) return false;
+    for (std::size_t k = 0; k < moves.members.size(); ++k) {
+      const std::int64_t from = loans[k].packed ? 0 : detail::contiguous_source(moves.incoming[k], 0, count);
+      if (from < 0) return false;
+      sources_[k] = loans[k].memory + from * element;
     }
+    std::byte* const result = static_cast<std::byte*>(target) + to * element;
+    const auto members = static_cast<int>(moves.members.size());
+    const bool large = count * element * members * members >= host::sizes{}.stream_from;
+    host::fold_of(moves.type, kind)(
+        {&result, 1, sources_.data(), members, count, large ? host::store::streaming : host::store::cached});
+    return true;
   }
 
   in_process_group* group_;
@@ -426,8 +360,10 @@ class in_process_communicator {
   const context* where_ = nullptr;
   /// A collective has begun and not ended well.
   bool inside_ = false;
-  std::vector<detail::shared_group*> known_groups_;
+  std::vector<known_group> known_groups_;
   std::vector<contribution> parts_;
+  std::vector<const std::byte*> sources_;
+  collective_call call_;
   detail::byte_counters counters_;
 };
 

@@ -8,6 +8,7 @@
 #include <espalier/comm/run/element.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -88,6 +89,13 @@ class host_collectives {
   [[nodiscard]] int size() const { return space_.size(); }
   /// Bytes of a flow from which the operating system copies private memory; the largest number if never.
   [[nodiscard]] std::int64_t kernel_from() const { return engine_.how().kernel_from; }
+
+  /// For each rank, a number that it writes and the others read, zero at first: these collectives have no use for it.
+  [[nodiscard]] std::vector<std::atomic<std::uint64_t>*> call_numbers() const {
+    std::vector<std::atomic<std::uint64_t>*> found;
+    for (int r = 0; r < size(); ++r) found.push_back(&host::state_of(space_.region(r)).call);
+    return found;
+  }
 
   /// Whether `run` can carry this out: elements to be combined have to fit into a chunk.
   [[nodiscard]] bool serves(const collective_call& call, const element& what) const {

@@ -75,17 +75,38 @@ template <SharedSpace Space> class engine {
     source_ = traffic_.in_output() ? output_ : static_cast<const std::byte*>(input);
     if (traffic_.total() == 0) return;
     if (size_ == 1) return alone();
-    try {
-      together(where);
-    } catch (const std::exception& error) {
-      broken_ = true;
-      watch_.give_up(error.what());
-      throw;
-    } catch (...) {
-      broken_ = true;
-      watch_.give_up("an exception that is not a std::exception");
-      throw;
+    guarded([&] { together(where); });
+  }
+
+  /// What another rank has for this one: its source, where it stands, or what it packed of it for this rank.
+  struct loan {
+    const std::byte* memory = nullptr;
+    bool packed = false;
+  };
+  /// What a rank lends: its source; or nothing, since it packs what the others need: at most `packed_room` bytes each.
+  struct lender {
+    const void* source = nullptr;
+    bool packs = true;
+  };
+  static constexpr std::int64_t packed_room = 1024;
+
+  /// All ranks meet, and `work(loans)` reads what all of them have for this one: what is not laid out as a
+  /// `collective_call` says. Sources may be read until this returns, which it does when nobody does any more; without
+  /// waiting, if all ranks pack. `pack(rank, room)` writes what a rank is to get. `agreed`: the same on all ranks,
+  /// which is verified. Errors: as above; `pack` and `work` throw nothing.
+  template <class Pack, class Work>
+  void meet(const char* operation, std::uint64_t agreed, const lender& mine, const context* where, const Pack& pack,
+            const Work& work) requires Space::lends {
+    if (broken_) {
+      throw comm_error("rank " + std::to_string(rank_) + ": an earlier collective failed" + detail::during(where));
     }
+    guarded([&] {
+      begin_call(hashed(agreed), operation, where);
+      const bool all_pack = exchange_loans(agreed, mine, pack);
+      work(static_cast<const std::vector<loan>&>(loans_));
+      finish_streaming();
+      end_call(!all_pack);
+    });
   }
 
  private:
@@ -95,13 +116,41 @@ template <SharedSpace Space> class engine {
 
   void alone() { copy_bytes(output_ + traffic_.own_target(), source_ + traffic_.own().at, traffic_.own().bytes); }
 
-  void together(const context* where) {
+  template <class Body> void guarded(const Body& body) {
+    try {
+      body();
+    } catch (const std::exception& error) {
+      leave(error.what());
+      throw;
+    } catch (...) {
+      leave("an exception that is not a std::exception");
+      throw;
+    }
+  }
+  void leave(const char* why) {
+    broken_ = true;
+    watch_.give_up(why);
+    if constexpr (Space::lends) watch_.take_back();
+  }
+
+  void begin_call(std::uint64_t hash, const char* operation, const context* where) {
     ++epoch_;
-    const std::uint64_t word = epoch_ << hash_bits | fingerprint();
+    const std::uint64_t word = epoch_ << hash_bits | hash;
     tag_ = word << round_bits;
-    watch_.begin(word, name_of(traffic_.what()), where);
-    rank_state& mine = state_of(space_->region(rank_));
-    mine.begun.store(word, std::memory_order_relaxed);
+    watch_.begin(word, operation, where);
+    watch_.enter();
+  }
+  void end_call(bool wait_for_all) {
+    state_of(space_->region(rank_)).finished.store(epoch_, std::memory_order_release);
+    if (!wait_for_all) return;
+    // Others may still be reading (or writing) this rank's buffers.
+    for (int r = 0; r < size_; ++r) {
+      if (r != rank_) await_finished(r, epoch_, "the end");
+    }
+  }
+
+  void together(const context* where) {
+    begin_call(fingerprint(), name_of(traffic_.what()), where);
     shared_ = false;
     inputs_known_ = false;
     offers_ = false;
@@ -119,13 +168,7 @@ template <SharedSpace Space> class engine {
       large();
     }
     if (stores_ == store::streaming) finish_streaming();
-    mine.finished.store(epoch_, std::memory_order_release);
-    if (shared_) {
-      // Others may still be reading (or writing) this rank's buffers.
-      for (int r = 0; r < size_; ++r) {
-        if (r != rank_) await_finished(r, epoch_, "the end");
-      }
-    }
+    end_call(shared_);
   }
 
   /// Buffers may be read in place.
@@ -166,10 +209,11 @@ template <SharedSpace Space> class engine {
   // --- what a call looks like ---
 
   [[nodiscard]] std::uint64_t fingerprint() const {
-    auto mixed = static_cast<std::uint64_t>(traffic_.total()) ^ static_cast<std::uint64_t>(traffic_.what()) << 56U ^
-                 static_cast<std::uint64_t>(traffic_.root() & 0xffff) << 40U;
-    mixed *= 0x9e3779b97f4a7c15U;
-    return mixed >> (64 - hash_bits);
+    return hashed(static_cast<std::uint64_t>(traffic_.total()) ^ static_cast<std::uint64_t>(traffic_.what()) << 56U ^
+                  static_cast<std::uint64_t>(traffic_.root() & 0xffff) << 40U);
+  }
+  [[nodiscard]] static std::uint64_t hashed(std::uint64_t word) {
+    return word * 0x9e3779b97f4a7c15U >> (64 - hash_bits);
   }
 
   /// Streaming pays where what is read and written does not fit into the last cache, and was not there before.
@@ -425,6 +469,56 @@ template <SharedSpace Space> class engine {
 
   // --- in place: each rank reduces its part of all inputs into all outputs ---
 
+  /// Before ranks tell each other a few words, in the lines of a tier where this call has nothing else.
+  void begin_words(int tier) {
+    shape_ = shape_of(layout_, how_, flag_line::room, 1, 1);
+    shape_.of = &layout_.of(tier);
+    area_ = area();
+    await_room();
+  }
+  /// All ranks tell each other a few words: `take(rank, words)` gets everybody's.
+  template <class Words, class Take> void swap_words(const Words& mine, const Take& take) {
+    static_assert(sizeof(Words) <= static_cast<std::size_t>(flag_line::room));
+    flag_line& l = line(rank_, 0);
+    std::memcpy(&l.beside[0], &mine, sizeof mine);
+    l.flag.store(tag(0), std::memory_order_release);
+    for (int r = 0; r < size_; ++r) {
+      Words there = mine;
+      if (r != rank_) {
+        const flag_line& other = line(r, 0);
+        await(other, 0, r, "places of buffers");
+        std::memcpy(&there, &other.beside[0], sizeof there);
+      }
+      take(r, there);
+    }
+  }
+
+  /// Returns whether all ranks pack.
+  template <class Pack> [[nodiscard]] bool exchange_loans(std::uint64_t agreed, const lender& mine, const Pack& pack) {
+    struct words {
+      std::uint64_t agreed;
+      const void* source;
+      std::uint64_t packs;
+    };
+    begin_words(1);
+    const auto room = [&](int from, int to) {
+      return data(from, 0) + (to < from ? to : to - 1) * packed_room;  // none for itself
+    };
+    for (int r = 0; mine.packs && r < size_; ++r) {
+      if (r != rank_) pack(r, room(rank_, r));
+    }
+    loans_.resize(static_cast<std::size_t>(size_));
+    bool all_pack = true;
+    swap_words(words{agreed, mine.source, mine.packs ? 1U : 0U}, [&](int r, const words& there) {
+      if (there.agreed != agreed) watch_.differ(r);
+      all_pack = all_pack && there.packs != 0;
+      const bool packed = r != rank_ && there.packs != 0;
+      loans_[static_cast<std::size_t>(r)] = {packed ? room(r, rank_) : static_cast<const std::byte*>(there.source),
+                                             packed};
+    });
+    return all_pack;
+  }
+
   /// All ranks tell each other where their buffers can be had.
   void exchange_places() {
     struct places {
@@ -432,33 +526,20 @@ template <SharedSpace Space> class engine {
       exposed output;
       std::uint64_t in_place;
     };
-    static_assert(sizeof(places) <= static_cast<std::size_t>(flag_line::room));
-    shape_ = shape_of(layout_, how_, flag_line::room, 1, 1);
-    // The smallest tier's lines: no call that comes here has its chunks there.
-    shape_.of = &layout_.of(0);
-    area_ = area();
-    await_room();
     places mine{};
     mine.input = expose(source_, traffic_.total());
     if (traffic_.receives()) mine.output = expose(output_, traffic_.total());
     mine.in_place = traffic_.in_output() ? 1 : 0;
     if (mine.input.how != reach::staged) shared_ = true;
-    flag_line& l = line(rank_, 0);
-    std::memcpy(&l.beside[0], &mine, sizeof mine);
-    l.flag.store(tag(0), std::memory_order_release);
     in_place_.resize(static_cast<std::size_t>(size_));
-    for (int r = 0; r < size_; ++r) {
-      places there = mine;
-      if (r != rank_) {
-        const flag_line& other = line(r, 0);
-        await(other, 0, r, "places of buffers");
-        std::memcpy(&there, &other.beside[0], sizeof there);
-      }
+    // The smallest tier's lines: no call that comes here has its chunks there.
+    begin_words(0);
+    swap_words(mine, [&](int r, const places& there) {
       const auto k = static_cast<std::size_t>(r);
       inputs_[k] = there.input;
       outputs_[k] = there.output;
       in_place_[k] = static_cast<char>(there.in_place);
-    }
+    });
     inputs_known_ = true;
     offered_ = inputs_[static_cast<std::size_t>(rank_)].how != reach::staged;
   }
@@ -562,6 +643,7 @@ template <SharedSpace Space> class engine {
   std::vector<exposed> inputs_;
   std::vector<exposed> outputs_;
   std::vector<char> in_place_;
+  std::vector<loan> loans_;
   std::vector<std::byte> tiles_;
   std::int64_t tile_bytes_ = 0;
   std::vector<std::uint64_t> known_;  // calls that each rank was seen to have finished

@@ -25,14 +25,23 @@ static_assert(sizeof(flag_line) == 64 && std::atomic<std::uint64_t>::is_always_l
 /// What others see of a rank: calls begun and finished, and why it gave up.
 struct alignas(64) rank_state {
   static constexpr std::size_t text_bytes = 952;
-  std::atomic<std::uint64_t> begun;  ///< number of the call << 8 | fingerprint of the call
+  std::atomic<std::uint64_t> begun;  ///< number of the call << 8 | fingerprint of the call; perhaps | `shut`
   std::atomic<std::uint64_t> finished;
   std::atomic<std::int64_t> process;  ///< its number in the operating system
   std::atomic<std::uint64_t> probe;   ///< read by others to find out whether they may
-  std::array<std::byte, 32> unused;
+  std::atomic<std::uint64_t> call;    ///< for who uses the ranks otherwise: the number of a call that is not made here
+  std::array<std::byte, 24> unused;
   std::atomic<std::uint64_t> broken;
   std::array<char, text_bytes> reason;
 };
+
+/// In a rank's `begun`: it must not begin another call, since a rank that gave up has taken its buffers away.
+inline constexpr std::uint64_t shut = std::uint64_t{1} << 63U;
+
+/// The call that a rank has begun last.
+[[nodiscard]] inline std::uint64_t begun_by(const rank_state& state, std::memory_order order) {
+  return state.begun.load(order) & ~shut;
+}
 
 /// Where a rank's data can be had in one call.
 enum class reach : std::uint64_t {
@@ -53,6 +62,8 @@ struct exposed {
 ///   `fetch(rank, e, offset, to, bytes)` a copy by the operating system, true if that was possible.
 /// * `crowded()`: more ranks than processors, so that who waits must give way.
 /// * `interrupted()`: waits should end, since some rank failed elsewhere.
+/// * `lends`: others read (and write) private memory in place. It is gone when its owner's call ends, however that
+/// ends.
 template <class T>
 concept SharedSpace = requires(T& space, const T& view, int rank, const void* data, const exposed& e, void* to,
                                std::int64_t bytes) {
@@ -65,6 +76,7 @@ concept SharedSpace = requires(T& space, const T& view, int rank, const void* da
   { view.direct(rank, e) } -> std::same_as<std::byte*>;
   { space.fetch(rank, e, bytes, to, bytes) } -> std::same_as<bool>;
   { view.interrupted() } -> std::same_as<bool>;
+  { T::lends } -> std::convertible_to<bool>;
 };
 
 /// A part of every region for messages of one order of size. Call number c uses its copy c % depth, so that a rank can

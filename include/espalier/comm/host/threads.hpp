@@ -5,10 +5,12 @@
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/host/engine.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <new>
 #include <stdexcept>
@@ -23,24 +25,31 @@ namespace host {
 /// What the threads of one group share. Outlives their `thread_collectives`.
 class thread_group {
  public:
-  explicit thread_group(int ranks, const sizes& how = {})
-      : ranks_(ranks), how_(how), layout_(checked(ranks), how.region) {
-    const auto each = static_cast<std::size_t>(layout_.bytes());
-    memory_.reset(static_cast<std::byte*>(::operator new[](each* static_cast<std::size_t>(ranks), alignment)));
-    std::fill_n(memory_.get(), each * static_cast<std::size_t>(ranks), std::byte{0});
+  /// `running`: threads that want a processor, if more than these.
+  explicit thread_group(int ranks, const sizes& how = {}, int running = 0)
+      : ranks_(ranks),
+        how_(how),
+        layout_(checked(ranks), how.region),
+        crowded_(static_cast<unsigned>(std::max(ranks, running)) > std::thread::hardware_concurrency()) {
+    // What no call ever uses is never touched, so it costs nothing: groups are many, and large calls need no memory.
+    const auto bytes = static_cast<std::size_t>(layout_.bytes() * ranks);
+    memory_.reset(static_cast<std::byte*>(std::calloc(bytes + static_cast<std::size_t>(line_bytes), 1)));  // NOLINT
+    if (memory_ == nullptr) throw std::bad_alloc();
+    first_ = memory_.get() + to_next_line(memory_.get(), line_bytes);
   }
 
   [[nodiscard]] int size() const { return ranks_; }
   [[nodiscard]] const sizes& how() const { return how_; }
-  [[nodiscard]] std::byte* region(int rank) const { return memory_.get() + rank * layout_.bytes(); }
+  [[nodiscard]] std::byte* region(int rank) const { return first_ + rank * layout_.bytes(); }
+  /// More threads than processors: who waits must give way.
+  [[nodiscard]] bool crowded() const { return crowded_; }
   /// Ends every wait with an error.
   void interrupt() { interrupted_.store(true, std::memory_order_release); }
   [[nodiscard]] bool interrupted() const { return interrupted_.load(std::memory_order_acquire); }
 
  private:
-  static constexpr std::align_val_t alignment{4096};
   struct release {
-    void operator()(std::byte* memory) const { ::operator delete[](memory, alignment); }
+    void operator()(std::byte* memory) const { std::free(memory); }  // NOLINT: from calloc
   };
   static int checked(int ranks) {
     if (ranks < 1) throw std::invalid_argument("a group of threads has at least one");
@@ -50,21 +59,23 @@ class thread_group {
   int ranks_;
   sizes how_;
   region_layout layout_;
-  std::unique_ptr<std::byte[], release> memory_;
+  bool crowded_;
+  std::unique_ptr<std::byte, release> memory_;
+  std::byte* first_ = nullptr;
   std::atomic<bool> interrupted_{false};
 };
 
 /// A thread's end of a `thread_group`: everything is in the same memory.
 class thread_space {
  public:
+  static constexpr bool lends = true;
+
   thread_space(thread_group& group, int rank) : group_(&group), rank_(rank) {}
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return group_->size(); }
   [[nodiscard]] std::byte* region(int rank) const { return group_->region(rank); }
-  [[nodiscard]] bool crowded() const {
-    return static_cast<unsigned>(group_->size()) > std::thread::hardware_concurrency();
-  }
+  [[nodiscard]] bool crowded() const { return group_->crowded(); }
   [[nodiscard]] bool exposes() const { return true; }
   [[nodiscard]] exposed expose(const void* data, std::int64_t) const {
     return {reach::direct, reinterpret_cast<std::uintptr_t>(data)};  // NOLINT: turned back by `direct`
@@ -110,10 +121,24 @@ class thread_collectives {
     }
     engine_.run(call, input, output, by, kernel_, where);
   }
+  /// The same for a reduction of a type that the library knows. @pre `is_reducible(type, kind)`
+  void run(const collective_call& call, const void* input, void* output, dtype type, reduction kind,
+           const context* where = nullptr) {
+    engine_.run(call, input, output, combiner_of(type, kind), host::fold_of(type, kind), where);
+  }
+
+  using engine = host::engine<host::thread_space>;
+  /// All ranks lend each other memory while `work(loans)` goes on in each, for what no `collective_call` describes: see
+  /// `host::engine::meet`.
+  template <class Pack, class Work>
+  void meet(const char* operation, std::uint64_t agreed, const engine::lender& mine, const context* where,
+            const Pack& pack, const Work& work) {
+    engine_.meet(operation, agreed, mine, where, pack, work);
+  }
 
  private:
   host::thread_space space_;
-  host::engine<host::thread_space> engine_;
+  engine engine_;
   combiner::function known_ = nullptr;
   host::fold_function kernel_ = nullptr;
 };

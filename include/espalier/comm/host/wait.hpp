@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace espalier::comm::host {
@@ -24,17 +25,75 @@ struct awaited {
   std::int64_t chunks = 1;
 };
 
+/// Why a rank left a collective that it had begun, for who knows more about the ranks than their numbers.
+class wait_error : public comm_error {
+ public:
+  enum class cause : std::uint8_t {
+    expired,    ///< `missing` did not come before the deadline
+    different,  ///< another rank is in another call
+    failed      ///< another rank failed, here or elsewhere
+  };
+  wait_error(cause why, const std::string& text, std::vector<int> missing = {})
+      : comm_error(text), why_(why), missing_(std::move(missing)) {}
+
+  [[nodiscard]] cause why() const { return why_; }
+  [[nodiscard]] const std::vector<int>& missing() const { return missing_; }
+
+ private:
+  cause why_;
+  std::vector<int> missing_;
+};
+
 /// Waits for other ranks of a space, with a deadline, and turns what goes wrong into errors that name them.
 template <SharedSpace Space> class watch {
  public:
   watch(Space& space, std::chrono::duration<double> deadline)
-      : space_(&space), deadline_(deadline), spins_(space.crowded() ? 0 : 2000) {}
+      : space_(&space), deadline_(deadline), spins_(space.crowded() ? 0 : most_spins) {}
 
   /// Before a call. `word`: its number << 8 and its fingerprint.
   void begin(std::uint64_t word, const char* operation, const context* where) {
     word_ = word;
     operation_ = operation;
     where_ = where;
+  }
+
+  /// Takes part in the call from now on. Errors: `wait_error` if a rank gave up that cannot be waited with.
+  void enter() {
+    std::atomic<std::uint64_t>& begun = state_of(space_->region(space_->rank())).begun;
+    if constexpr (Space::lends) {
+      std::uint64_t before = begun.load(std::memory_order_relaxed);
+      // Only `shut` can have come in between.
+      if ((before & shut) == 0 && begun.compare_exchange_strong(before, word_)) return;
+      look_around();
+      throw wait_error(wait_error::cause::failed, prefix() + "came after another rank had given up" + during());
+    } else {
+      begun.store(word_, std::memory_order_relaxed);
+    }
+  }
+
+  /// After `give_up`: returns when no rank reads or writes this one's buffers, nor ever will. Ranks that have not come
+  /// to the call are kept from it; the others finish it, or give up as well, since they see that this one did.
+  void take_back() {
+    const std::uint64_t call = word_ >> 8U;
+    for (int r = 0; r < space_->size(); ++r) {
+      if (r == space_->rank()) continue;
+      rank_state& other = state_of(space_->region(r));
+      const std::uint64_t begun = other.begun.fetch_or(shut) & ~shut;
+      if (begun >> 8U < call) continue;
+      while (other.finished.load(std::memory_order_acquire) < call &&
+             other.broken.load(std::memory_order_acquire) == 0) {
+        std::this_thread::yield();
+      }
+    }
+  }
+
+  /// This rank found that another one is in another call.
+  [[noreturn]] void differ(int rank) const {
+    throw wait_error(wait_error::cause::different,
+                     prefix() + "and rank " + std::to_string(rank) +
+                         " are in different collectives: all ranks must call the same operations, with the same "
+                         "counts, roots and types, in the same order" +
+                         during());
   }
 
   /// Returns when `there()`.
@@ -55,20 +114,35 @@ template <SharedSpace Space> class watch {
 
  private:
   using clock = std::chrono::steady_clock;
+  // Other threads of the process may want this processor, whatever the ranks are: after ten microseconds it is offered.
+  static constexpr int most_spins = Space::lends ? 200 : 2000;
 
   template <class There> [[gnu::noinline]] void wait(There there, const awaited& of) {
     for (int i = 0; i < spins_; ++i) {
       pause();
       if (there()) return;
     }
-    const auto end = clock::now() + std::chrono::duration_cast<clock::duration>(deadline_);
+    const clock::time_point start = clock::now();
+    const clock::time_point end = start + std::chrono::duration_cast<clock::duration>(deadline_);
     for (std::uint64_t turn = 1;; ++turn) {
-      std::this_thread::yield();
+      give_way(start);
       if (there()) return;
       if (turn % 16 != 0) continue;
       look_around();
       if (clock::now() > end && !there()) expire(of);
     }
+  }
+
+  /// Who is waited for may need this processor. A device's other threads need it, too: long waits become naps, each
+  /// short against the wait so far.
+  static void give_way(clock::time_point start) {
+    if constexpr (Space::lends) {
+      constexpr clock::duration long_wait = std::chrono::milliseconds(1);
+      constexpr clock::duration longest_nap = std::chrono::milliseconds(1);
+      const clock::duration waited = clock::now() - start;
+      if (waited > long_wait) return std::this_thread::sleep_for(std::min(waited / 16, longest_nap));
+    }
+    std::this_thread::yield();
   }
 
   static void pause() {
@@ -79,21 +153,18 @@ template <SharedSpace Space> class watch {
 
   /// Whether somebody failed, or is in another call.
   void look_around() const {
-    if (space_->interrupted()) throw comm_error(prefix() + "was interrupted: another rank failed" + during());
+    if (space_->interrupted()) {
+      throw wait_error(wait_error::cause::failed, prefix() + "was interrupted: another rank failed" + during());
+    }
     for (int r = 0; r < space_->size(); ++r) {
       if (r == space_->rank()) continue;
       const rank_state& other = state_of(space_->region(r));
       if (other.broken.load(std::memory_order_acquire) != 0) {
-        throw comm_error(prefix() + "could not go on, since rank " + std::to_string(r) +
-                         " gave up: " + other.reason.data());
+        throw wait_error(wait_error::cause::failed, prefix() + "could not go on, since rank " + std::to_string(r) +
+                                                        " gave up: " + other.reason.data());
       }
-      const std::uint64_t there = other.begun.load(std::memory_order_relaxed);
-      if (there >> 8U == word_ >> 8U && there != word_) {
-        throw comm_error(prefix() + "and rank " + std::to_string(r) +
-                         " are in different collectives: all ranks must call the same operations, with the same "
-                         "counts, roots and types, in the same order" +
-                         during());
-      }
+      const std::uint64_t there = begun_by(other, std::memory_order_relaxed);
+      if (there >> 8U == word_ >> 8U && there != word_) differ(r);
     }
   }
 
@@ -101,14 +172,16 @@ template <SharedSpace Space> class watch {
     std::vector<int> missing;
     for (int r = 0; r < space_->size(); ++r) {
       if (r == space_->rank()) continue;
-      const std::uint64_t there = state_of(space_->region(r)).begun.load(std::memory_order_relaxed);
+      const std::uint64_t there = begun_by(state_of(space_->region(r)), std::memory_order_relaxed);
       if (there >> 8U < word_ >> 8U) missing.push_back(r);
     }
     // All came, but one stopped in the middle.
     if (missing.empty()) missing.push_back(of.rank);
-    throw comm_error(detail::expired_text(space_->rank(), operation_, deadline_, missing, where_) +
-                     "\n  pending: " + of.what + ", chunk " + std::to_string(of.chunk) + " of " +
-                     std::to_string(of.chunks) + ", from rank " + std::to_string(of.rank) + ", over shared memory");
+    const std::string text = detail::expired_text(space_->rank(), operation_, deadline_, missing, where_) +
+                             "\n  pending: " + of.what + ", chunk " + std::to_string(of.chunk) + " of " +
+                             std::to_string(of.chunks) + ", from rank " + std::to_string(of.rank) +
+                             ", over shared memory";
+    throw wait_error(wait_error::cause::expired, text, std::move(missing));
   }
 
   [[nodiscard]] std::string prefix() const {

@@ -6,6 +6,7 @@
 #include <espalier/comm/mpi_requests.hpp>
 #include <espalier/comm/probe/probe.hpp>
 #include <espalier/comm/run/agreement.hpp>
+#include <espalier/comm/run/attendance.hpp>
 #include <espalier/comm/run/element.hpp>
 #include <espalier/comm/run/in_flight.hpp>
 #include <espalier/comm/run/library.hpp>
@@ -112,6 +113,7 @@ class collectives {
     } catch (const std::exception&) { flights_.fail(); }
     // After an error messages may be under way: the number of the communicator must not be given to another.
     if (flights_.broken()) return;
+    attendance_.reset();
     host_.reset();
     MPI_Comm_free(&communicator_);
   }
@@ -302,6 +304,7 @@ class collectives {
     made->call.ordered = ordered;
     return guarded([&]() -> known_call& {
       if (made->bytes > 0) find_host();
+      if (made->library.possible()) find_attendance();
       made->shareable = host_ != nullptr && host_->serves(made->call, what);
       const detail::proposal said = planner_.propose(made->call, what.by.element_bytes, others_that_serve(*made));
       together_.require_equal(fingerprint_of(*made), name_of(made->call.what));
@@ -330,6 +333,21 @@ class collectives {
     host_options shared;
     shared.deadline = options_.deadline;
     host_ = std::make_unique<host_collectives>(communicator_, shared);
+  }
+
+  /// Where ranks say that they have come to a call of the MPI library: once, before the first. Collective.
+  void find_attendance() {
+    const bool wanted = !options_.forced || options_.forced->how == method::library;
+    if (attendance_ != nullptr || !wanted || !options_.share_memory) return;
+    if (host_ != nullptr) {
+      attendance_ = std::make_unique<detail::attendance>(host_->call_numbers(), rank_);
+    } else {
+      if (!flights_.empty()) flights_.wait_all();  // as above
+      MPI_Comm host{};
+      MPI_Comm_split_type(communicator_, MPI_COMM_TYPE_SHARED, 0, detail::no_info(), &host);
+      attendance_ = std::make_unique<detail::attendance>(communicator_, host, options_.deadline);
+    }
+    in_library_->note_in(*attendance_);
   }
 
   /// Who else than a schedule can carry out a call: candidates of which the cost model knows nothing. All ranks find
@@ -515,6 +533,7 @@ class collectives {
   std::unique_ptr<host_collectives> host_;
   bool host_known_ = false;
   std::vector<std::vector<std::byte>> buffers_;
+  std::unique_ptr<detail::attendance> attendance_;
   std::unique_ptr<detail::watched_call> in_library_;
   bool watched_ = false;
   std::int64_t last_sent_ = 0;

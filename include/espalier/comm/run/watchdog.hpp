@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/comm/communicator.hpp>
+#include <espalier/comm/run/attendance.hpp>
 #include <espalier/comm/run/patience.hpp>
 #include <espalier/comm/termination.hpp>
 
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -24,11 +26,15 @@ class watched_call {
  public:
   watched_call(int rank, std::chrono::duration<double> deadline) : rank_(rank), deadline_(deadline) {}
 
+  /// Who comes to calls is written there from now on, and read for the error. Before the watchdog knows of this.
+  void note_in(attendance& list) { list_ = &list; }
+
   /// Everything passed is a literal or outlives the call. `seconds`: that it may take beyond the deadline.
   void enter(const char* operation, const context* where, double seconds) {
     operation_.store(operation, std::memory_order_relaxed);
     where_.store(where, std::memory_order_relaxed);
     seconds_.store(seconds, std::memory_order_relaxed);
+    if (list_ != nullptr) list_->enter(number_of(count_.load(std::memory_order_relaxed) + 1));
     count_.store(count_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
   void leave() { count_.store(count_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
@@ -37,12 +43,16 @@ class watched_call {
   friend class watchdog;
   using clock = std::chrono::steady_clock;
 
+  /// Of a call that this rank is in: the same on all ranks.
+  static std::uint64_t number_of(std::uint64_t count) { return (count + 1) / 2; }
+
   std::atomic<std::uint64_t> count_{0};  // odd: inside
   std::atomic<const char*> operation_{nullptr};
   std::atomic<const context*> where_{nullptr};
   std::atomic<double> seconds_{0};
   int rank_;
   std::chrono::duration<double> deadline_;
+  attendance* list_ = nullptr;
   // The thread's own.
   std::uint64_t seen_ = 0;
   clock::time_point since_{};
@@ -80,7 +90,7 @@ class watchdog {
     for (;;) {
       double pause = 0.5;
       for (watched_call* const call : calls_) {
-        if (is_late(*call)) end_process(text_of(*call));
+        if (is_late(*call)) end(*call);
         pause = std::min(pause, call->deadline_.count() / 10);
       }
       wake_.wait_for(lock, std::chrono::duration<double>(std::max(pause, 0.002)));
@@ -98,11 +108,22 @@ class watchdog {
     return count % 2 == 1 && std::chrono::duration<double>(now - call.since_).count() > allowed;
   }
 
+  [[noreturn]] static void end(const watched_call& call) {
+    // The first to end may end the others: those who can see who is missing go first.
+    constexpr std::chrono::milliseconds for_others{300};
+    if (call.list_ != nullptr && !call.list_->knows(watched_call::number_of(call.seen_))) {
+      std::this_thread::sleep_for(for_others);
+    }
+    end_process(text_of(call));
+  }
+
   [[nodiscard]] static std::string text_of(const watched_call& call) {
+    const std::string missing = call.list_ != nullptr ? call.list_->text_of(watched_call::number_of(call.seen_))
+                                                      : "some rank did not come (which, the library does not say)";
     return "espalier: rank " + std::to_string(call.rank_) + " waited " +
            seconds_text(call.deadline_ + std::chrono::duration<double>(call.seconds_.load())) + " s in " +
-           call.operation_.load() + ", which the MPI library carries out: some rank did not come (which, the library " +
-           "does not say)" + during(call.where_.load()) + "\n  to wait longer: set ESPALIER_DEADLINE_SECONDS\n";
+           call.operation_.load() + ", which the MPI library carries out: " + missing + during(call.where_.load()) +
+           "\n  to wait longer: set ESPALIER_DEADLINE_SECONDS\n";
   }
 
   std::mutex mutex_;

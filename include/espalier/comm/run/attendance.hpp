@@ -1,0 +1,125 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/comm/communicator.hpp>
+#include <espalier/comm/host/window.hpp>
+#include <espalier/comm/mpi_compat.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace espalier::comm::detail {
+
+/// Which ranks have come to the calls that the MPI library carries out, as far as that can be seen: every rank writes
+/// the number of its call to memory that its host's ranks share, before it gives itself into the library's hands.
+class attendance {
+ public:
+  using number = std::atomic<std::uint64_t>;
+
+  /// In memory that is there already, zero at first. `numbers`: of all ranks, in their order.
+  attendance(std::vector<number*> numbers, int rank) : own_(numbers[static_cast<std::size_t>(rank)]) {
+    for (number* const there : numbers) seats_.push_back({static_cast<int>(seats_.size()), there});
+  }
+
+  /// In memory of its own. Collective over `everyone`. `host`: those whose memory this rank shares; kept.
+  attendance(MPI_Comm everyone, MPI_Comm host, std::chrono::duration<double> deadline)
+      : host_(host), deadline_(deadline) {
+    int all = 0;
+    int here = 0;
+    int rank = 0;
+    MPI_Comm_size(everyone, &all);
+    MPI_Comm_size(host, &here);
+    MPI_Comm_rank(host, &rank);
+    MPI_Group whole{};
+    MPI_Group part{};
+    MPI_Comm_group(everyone, &whole);
+    MPI_Comm_group(host, &part);
+    std::vector<int> places(static_cast<std::size_t>(here));
+    for (int k = 0; k < here; ++k) places[static_cast<std::size_t>(k)] = k;
+    std::vector<int> ranks(places.size());
+    MPI_Group_translate_ranks(part, here, places.data(), whole, ranks.data());
+    MPI_Group_free(&part);
+    MPI_Group_free(&whole);
+    for (int r = 0; r < all; ++r) {
+      if (std::find(ranks.begin(), ranks.end(), r) == ranks.end()) elsewhere_.push_back(r);
+    }
+    try {
+      memory_ = std::make_unique<host::window>(host, host::line_bytes);
+    } catch (const comm_error&) {  // no shared memory left, on any rank of this host: nothing can be seen
+      elsewhere_.clear();
+      return;
+    }
+    for (int k = 0; k < here; ++k) {
+      auto* const there = reinterpret_cast<number*>(memory_->base(k));  // NOLINT: shared memory has no constructor
+      seats_.push_back({ranks[static_cast<std::size_t>(k)], there});
+      if (k == rank) own_ = there;
+    }
+  }
+  attendance(const attendance&) = delete;
+  attendance& operator=(const attendance&) = delete;
+  ~attendance() {
+    int finalised = 0;
+    MPI_Finalized(&finalised);
+    if (host_ == no_communicator() || finalised != 0) return;
+    // As with all windows: freed together or not at all.
+    constexpr std::chrono::duration<double> most{5};
+    if (!host::all_come(host_, std::min(deadline_, most))) return;
+    if (memory_ != nullptr) memory_->free();
+    MPI_Comm_free(&host_);
+  }
+
+  /// This rank comes to its call with this number, from 1.
+  void enter(std::uint64_t call) {
+    if (own_ != nullptr) own_->store(call, std::memory_order_release);
+  }
+
+  /// Whether some rank of this host has not come to a call, or none is anywhere else: then `text_of` is all that any
+  /// rank knows.
+  [[nodiscard]] bool knows(std::uint64_t call) const { return elsewhere_.empty() || !missing(call).empty(); }
+
+  /// Who has not come to a call, for an error: "rank 3 did not come". From any thread.
+  [[nodiscard]] std::string text_of(std::uint64_t call) const {
+    if (seats_.empty()) return "some rank did not come (which, the library does not say)";
+    const std::vector<int> missed = missing(call);
+    const std::string others = elsewhere_.empty() ? "" : list_ranks(elsewhere_) + " on other hosts";
+    if (!missed.empty()) {
+      return list_ranks(missed) + " did not come" +
+             (others.empty() ? "" : "; whether " + others + " did cannot be seen from here");
+    }
+    if (others.empty()) return "all ranks came, and it did not end";
+    return "all ranks of this host came; whether " + others + " did cannot be seen from here";
+  }
+
+ private:
+  struct seat {
+    int rank = 0;
+    const number* last = nullptr;  // call
+  };
+
+  static MPI_Comm no_communicator() { return MPI_COMM_NULL; }  // NOLINT: MPI's constant
+
+  [[nodiscard]] std::vector<int> missing(std::uint64_t call) const {
+    std::vector<int> found;
+    for (const seat& s : seats_) {
+      if (s.last->load(std::memory_order_acquire) < call) found.push_back(s.rank);
+    }
+    return found;
+  }
+
+  MPI_Comm host_ = no_communicator();
+  std::chrono::duration<double> deadline_{0};
+  std::unique_ptr<host::window> memory_;
+  std::vector<seat> seats_;
+  number* own_ = nullptr;
+  std::vector<int> elsewhere_;
+};
+
+}  // namespace espalier::comm::detail
