@@ -19,7 +19,7 @@ template <int Data, int Heads> struct on {
   using mesh = ep::mesh<data, heads>;
 };
 
-/// Attention and its gradients: batch 4, 20 positions, 6 heads of 8. Batch and heads split over the mesh.
+/// Attention and its gradients: batch 4, some positions, 6 heads of 8. Batch and heads split over the mesh.
 template <class On, bool Causal> struct attention {
   struct loss {
     constexpr auto operator()(const auto& query, const auto& key, const auto& value) const {
@@ -43,9 +43,41 @@ template <class On, bool Causal> struct attention {
   }
 };
 
-template <class On, bool Causal>
-using attention_program = ep::program<typename On::mesh, attention<On, Causal>, ep::f64<4, 20, 6, 8>,
-                                      ep::f64<4, 20, 6, 8>, ep::f64<4, 20, 6, 8>>;
+template <class On, bool Causal, int Positions = 20>
+using attention_program = ep::program<typename On::mesh, attention<On, Causal>, ep::f64<4, Positions, 6, 8>,
+                                      ep::f64<4, Positions, 6, 8>, ep::f64<4, Positions, 6, 8>>;
+
+/// Attention under a causal mask written by hand, and under others: every query sees its own place and what comes after
+/// it, or what comes before it up to the next place. Hidden scores are low; or only 0, and count.
+template <int Shift, bool Future, bool Low> struct other_mask {
+  struct loss {
+    constexpr auto operator()(const auto& query, const auto& key) const {
+      const auto scores = ep::nn::attention_scores(query, key);
+      const auto row = shifted(ep::iota<ep::i32<64, 64>, 0>(query));
+      const auto column = ep::iota<ep::i32<64, 64>, 1>(query);
+      const auto weights = ep::softmax<-1>(masked(Future ? row : column, Future ? column : row, scores));
+      const auto y = ep::nn::attention_mix(weights, key);
+      return ep::sum(y * y);
+    }
+    static constexpr auto shifted(const auto& row) {
+      if constexpr (Shift == 0) {
+        return row;
+      } else {
+        return row + Shift;
+      }
+    }
+    static constexpr auto masked(const auto& less, const auto& more, const auto& scores) {
+      return ep::select(less <= more, scores, Low ? -1e30 : 0.0);
+    }
+  };
+  constexpr auto operator()(const auto& query, const auto& key) const {
+    const auto [value, gradient] = ep::value_and_grad(loss{})(query, key);
+    return ep::results(value, gradient);
+  }
+};
+template <int Shift, bool Future, bool Low>
+using other_mask_program =
+    ep::program<ep::mesh<>, other_mask<Shift, Future, Low>, ep::f64<2, 64, 3, 8>, ep::f64<2, 64, 3, 8>>;
 
 /// What follows a batched product but needs other parts of it than its own: sums over the batch, rows turned round, and
 /// a product that is batched by another label.
@@ -82,6 +114,23 @@ template <class Program> std::vector<ep::detail::part_group> groups_of() {
   return ep::detail::part_finder(tables).run();
 }
 
+/// How many chains and products leave out what a causal mask hides.
+struct triangles {
+  int chains = 0;
+  int products = 0;
+  friend bool operator==(const triangles&, const triangles&) = default;
+};
+template <class Program> triangles triangles_of() {
+  const ep::program_tables tables = ep::tables_of<Program>();
+  const ep::detail::causal_finder causal(tables);
+  triangles found;
+  for (int u = 0; u < tables.unit_count; ++u) found.chains += causal.side(u) > 0 ? 1 : 0;
+  for (const ep::detail::part_group& group : groups_of<Program>()) {
+    for (const auto& member : group.members) found.products += member.lower_triangle ? 1 : 0;
+  }
+  return found;
+}
+
 }  // namespace
 
 TEST_CASE("attention runs head by head, and its scores are never stored as a whole", "[execute]") {
@@ -97,6 +146,28 @@ TEST_CASE("attention runs head by head, and its scores are never stored as a who
   const auto split = groups_of<attention_program<on<2, 3>, true>>();
   REQUIRE(!split.empty());
   CHECK(split.front().parts == 2 * 2);
+}
+
+TEST_CASE("of scores that a causal mask hides, neither products nor softmax compute more than they must", "[execute]") {
+  using program = attention_program<on<1, 1>, true, 112>;
+  CHECK(triangles_of<program>() == triangles{2, 2});
+  agrees<program>();
+  using split = attention_program<on<2, 3>, true, 64>;
+  CHECK(triangles_of<split>().chains == 2);
+  agrees<split>();
+  // Short rows are computed whole.
+  CHECK(triangles_of<attention_program<on<1, 1>, true>>() == triangles{0, 0});
+}
+
+TEST_CASE("other masks than the causal one leave nothing out", "[execute]") {
+  CHECK(triangles_of<other_mask_program<0, false, true>>().chains == 2);
+  agrees<other_mask_program<0, false, true>>();
+  CHECK(triangles_of<other_mask_program<0, true, true>>() == triangles{0, 0});
+  agrees<other_mask_program<0, true, true>>();
+  CHECK(triangles_of<other_mask_program<1, false, true>>() == triangles{0, 0});
+  agrees<other_mask_program<1, false, true>>();
+  CHECK(triangles_of<other_mask_program<0, false, false>>() == triangles{0, 0});
+  agrees<other_mask_program<0, false, false>>();
 }
 
 TEST_CASE("part by part computes what the interpreter does", "[execute]") {

@@ -5,6 +5,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -193,6 +194,44 @@ TEST_CASE("attention, forward and backward", "[kernels][contraction]") {
   ESPALIER_CHECK("bsnd,bsm->ndm", SHAPE(2, 9, 3, 8), SHAPE(2, 9, 12));
   ESPALIER_CHECK("bnst,bsnd->btnd", SHAPE(2, 3, 9, 11), SHAPE(2, 9, 3, 8));
   ESPALIER_CHECK("bsnd,btnd->bnst", SHAPE(4, 32, 4, 16), SHAPE(4, 32, 4, 16));
+}
+
+/// Row i of a lower triangle has the columns before the next multiple of `triangle_grain`, and no more than an eighth
+/// of all behind the diagonal, or a few: the rest is as it was.
+template <int Positions, class T> void check_lower_triangle() {
+  constexpr contraction p = contraction_of("bsnd,btnd->bnst", {1, Positions, 2, 8}, {1, Positions, 2, 8});
+  constexpr std::size_t side = Positions;
+  const auto a = random_values<T>(count_of(p, p.rank_a, p.a), 1);
+  const auto b = random_values<T>(count_of(p, p.rank_b, p.b), 2);
+  constexpr T untouched = T(77);
+  std::vector<T> whole(2 * side * side, untouched);
+  std::vector<T> lower = whole;
+  for (std::int64_t part = 0; part < 2; ++part) {
+    kernels::contract_part<p, T, T, T>(a.data(), b.data(), whole.data(), part);
+    kernels::contract_part<p, T, T, T>(a.data(), b.data(), lower.data(), part, true);
+  }
+  constexpr std::size_t grain = kernels::triangle_grain;
+  constexpr std::size_t most_behind = std::max<std::size_t>(2 * grain, side / 8 + grain);
+  int wrong = 0;
+  for (std::size_t row = 0; row < 2 * side; ++row) {
+    const std::size_t i = row % side;
+    for (std::size_t j = 0; j < side; ++j) {
+      const T value = lower[row * side + j];
+      const bool agrees = std::abs(static_cast<double>(value - whole[row * side + j])) < 1e-4;
+      if (j < (i / grain + 1) * grain && !agrees) ++wrong;
+      if (j > i + most_behind && value != untouched) ++wrong;
+      if (!agrees && value != untouched) ++wrong;
+    }
+  }
+  CAPTURE(Positions);
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("the lower triangle of a product", "[kernels][contraction]") {
+  check_lower_triangle<64, float>();
+  check_lower_triangle<112, float>();
+  check_lower_triangle<112, double>();
+  check_lower_triangle<600, float>();
 }
 
 TEST_CASE("mixture of experts", "[kernels][contraction]") {

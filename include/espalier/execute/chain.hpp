@@ -2,9 +2,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/execute/causal.hpp>
 #include <espalier/execute/tables.hpp>
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
 #if defined(_OPENMP)
@@ -17,7 +19,7 @@ namespace espalier::detail {
 /// to each other stays in the first-level cache.
 class chain_runner {
  public:
-  explicit chain_runner(const program_tables& t) : t_(t) {
+  explicit chain_runner(const program_tables& t) : t_(t), causal_(t) {
     threads_ = 1;
 #if defined(_OPENMP)
     threads_ = omp_get_max_threads();
@@ -50,11 +52,12 @@ class chain_runner {
     const std::int64_t work = chain.rows * chain.columns * chain.step_count;
     const std::int64_t threads = work < 32768 ? 1 : std::min<std::int64_t>(threads_, blocks);
     if (threads == 1) {
-      run_blocks(chain, at, 0, blocks, scratch);
+      run_blocks(chain, causal_.side(u), at, 0, blocks, scratch);
     } else {
       ESPALIER_OMP(parallel for num_threads(static_cast<int>(threads)) schedule(static))
       for (std::int64_t t = 0; t < threads; ++t) {
-        run_blocks(chain, at, blocks * t / threads, blocks * (t + 1) / threads, scratch + t * per_thread_);
+        run_blocks(chain, causal_.side(u), at, blocks * t / threads, blocks * (t + 1) / threads,
+                   scratch + t * per_thread_);
       }
     }
     for (int n = 0; n < chain.step_count; ++n) {
@@ -71,7 +74,8 @@ class chain_runner {
     const fused_chain& chain = t_.chains[u];
     bases* const at = &base_[static_cast<std::size_t>(thread * most_steps_)];
     find_bases(chain, address, interval_of, at);
-    run_blocks(chain, at, first / chain.block_rows, last / chain.block_rows, scratch + thread * per_thread_);
+    run_blocks(chain, causal_.side(u), at, first / chain.block_rows, last / chain.block_rows,
+               scratch + thread * per_thread_);
   }
 
  private:
@@ -113,6 +117,13 @@ class chain_runner {
     return wide ? scratch + slot * wide_bytes(c) : scratch + c.wide_slots * wide_bytes(c) + slot * narrow_bytes(c);
   }
 
+  /// Columns that count in the block of rows from `row` on. `side`: see `causal_finder`.
+  [[nodiscard]] static std::int64_t seen_columns(const fused_chain& c, std::int64_t side, std::int64_t row) {
+    if (side == 0) return c.columns;
+    constexpr std::int64_t grain = kernels::triangle_grain;
+    return std::min(side, (row % side + c.block_rows + grain - 1) / grain * grain);
+  }
+
   /// Most tensors are dense, and need no division.
   [[nodiscard]] static std::int64_t offset_of(const row_map& map, std::int64_t row) {
     if (map.terms == 0) return 0;
@@ -146,16 +157,17 @@ class chain_runner {
 
   /// Starts to fetch what the block of rows from `row` on reads or writes: blocks are too short for the hardware to
   /// find out by itself, unless a row is long.
-  void prefetch_block(const fused_chain& c, const bases* base, std::int64_t row) const {
+  void prefetch_block(const fused_chain& c, std::int64_t side, const bases* base, std::int64_t row) const {
     if (c.columns > 4 * block_elements) return;
+    const std::int64_t columns = seen_columns(c, side, row);
     for (int n = 0; n < c.step_count; ++n) {
       const fused_step& step = t_.steps[c.first_step + n];
       for (int k = 0; k < step.operand_count; ++k) {
         if (!is_stream(c, step.operand[k], step.wide[k])) continue;
-        prefetch_rows<0>(c, base[n].operand[k], step.operand[k].rows, row, size_of(step.operand_type[k]));
+        prefetch_rows<0>(c, columns, base[n].operand[k], step.operand[k].rows, row, size_of(step.operand_type[k]));
       }
       if (step.accumulates || !is_stream(c, step.result, step.result_wide)) continue;
-      prefetch_rows<1>(c, base[n].result, step.result.rows, row, size_of(step.type));
+      prefetch_rows<1>(c, c.columns, base[n].result, step.result.rows, row, size_of(step.type));
     }
   }
   /// Whether blocks pass over memory without a gap. Rows that are read again are in the cache already.
@@ -164,15 +176,37 @@ class chain_runner {
            source.rows.stride[0] == c.columns;
   }
   template <int Write>
-  static void prefetch_rows(const fused_chain& c, const char* base, const row_map& map, std::int64_t row,
-                            std::int64_t size) {
+  static void prefetch_rows(const fused_chain& c, std::int64_t columns, const char* base, const row_map& map,
+                            std::int64_t row, std::int64_t size) {
     constexpr std::int64_t line = 64;
-    const char* const from = base + offset_of(map, row) * size;
-    const std::int64_t bytes = std::min(c.block_rows, c.rows - row) * c.columns * size;
-    for (std::int64_t at = 0; at < bytes; at += line) __builtin_prefetch(from + at, Write, 2);
+    const char* from = base + offset_of(map, row) * size;
+    const std::int64_t rows = std::min(c.block_rows, c.rows - row);
+    const bool whole = columns == c.columns;
+    const std::int64_t bytes = (whole ? rows * columns : columns) * size;
+    for (std::int64_t r = 0; r < (whole ? 1 : rows); ++r, from += c.columns * size) {
+      for (std::int64_t at = 0; at < bytes; at += line) __builtin_prefetch(from + at, Write, 2);
+    }
   }
 
-  void run_blocks(const fused_chain& c, const bases* base, std::int64_t first, std::int64_t last, char* scratch) const {
+  /// Sets the elements of a block's rows that stand behind its columns to zero: a multiple of 16 (see `is_long_row`).
+  static void clear_behind(const kernels::block_call& call, std::int64_t columns, dtype type) {
+    const std::int64_t size = size_of(type);
+    char* row = static_cast<char*>(call.result.data);
+    for (std::int64_t r = 0; r < call.rows; ++r, row += call.result.row * size) {
+      if (size >= 4) {
+        clear_run<64>(row + call.columns * size, row + columns * size);
+      } else {
+        clear_run<16>(row + call.columns * size, row + columns * size);
+      }
+    }
+  }
+  /// Few bytes, for which the library's function is not worth calling. @pre a multiple of `Step` of them
+  template <std::int64_t Step> static void clear_run(char* from, const char* to) {
+    for (; from != to; from += Step) std::memset(from, 0, static_cast<std::size_t>(Step));
+  }
+
+  void run_blocks(const fused_chain& c, std::int64_t side, const bases* base, std::int64_t first, std::int64_t last,
+                  char* scratch) const {
     for (int n = 0; n < c.step_count; ++n) {
       const fused_step& step = t_.steps[c.first_step + n];
       if (step.accumulates) {
@@ -182,10 +216,10 @@ class chain_runner {
     }
     for (std::int64_t b = first; b < last; ++b) {
       const std::int64_t row = b * c.block_rows;
-      if (b + 1 < last) prefetch_block(c, base, row + c.block_rows);
+      if (b + 1 < last) prefetch_block(c, side, base, row + c.block_rows);
       kernels::block_call call;
       call.rows = std::min(c.block_rows, c.rows - row);
-      call.columns = c.columns;
+      call.columns = seen_columns(c, side, row);
       call.first_row = row;
       for (int n = 0; n < c.step_count; ++n) {
         const int s = c.first_step + n;
@@ -200,6 +234,8 @@ class chain_runner {
                           : stream_of(c, step.result, step.result_wide, step.type, at.result, nullptr, row, scratch);
         call.here = at.here;
         t_.block_functions[s](call);
+        const bool is_stored = step.result.kind == source_kind::memory && step.result_wide;
+        if (call.columns < c.columns && is_stored) clear_behind(call, c.columns, step.type);
       }
     }
   }
@@ -223,6 +259,7 @@ class chain_runner {
   }
 
   const program_tables& t_;
+  causal_finder causal_;
   int threads_ = 1;
   std::int64_t per_thread_ = 0;
   int most_steps_ = 0;

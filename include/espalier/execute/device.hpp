@@ -200,6 +200,7 @@ template <class Communicator> class device_executor {
           for (int k = 0; k < t_.code[id].operand_count; ++k) call.operand[k] = at(t_.code[id].operand[k]);
           call.result = at(id);
           call.part = part;
+          call.lower_triangle = m.lower_triangle;
           t_.kernel_functions[m.unit](call);
         }
       }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/execute/causal.hpp>
 #include <espalier/execute/tables.hpp>
 
 #include <algorithm>
@@ -36,6 +37,8 @@ struct part_group {
     int unit = -1;
     /// Runs as a whole, before all parts: it needs nothing that the group makes.
     bool whole = false;
+    /// A product of which nobody reads more than the lower triangle.
+    bool lower_triangle = false;
     std::vector<part_access> accesses;
   };
   int first = -1;
@@ -56,7 +59,7 @@ struct part_group {
 /// Finds the groups of a program.
 class part_finder {
  public:
-  explicit part_finder(const program_tables& t) : t_(t) {}
+  explicit part_finder(const program_tables& t) : t_(t), causal_(t) {}
 
   [[nodiscard]] std::vector<part_group> run() {
     std::vector<part_group> groups;
@@ -118,6 +121,7 @@ class part_finder {
     if (blocked < 2 || !has_flow(group) || bytes_of_part(group) > most_bytes) return {};
     group.last = last;
     find_locals(group);
+    for (member& m : group.members) m.lower_triangle = is_lower_triangle(group, m);
     return group;
   }
 
@@ -294,7 +298,22 @@ class part_finder {
     return true;
   }
 
+  /// Whether a product's parts are squares that only chains under a causal mask read.
+  [[nodiscard]] bool is_lower_triangle(const part_group& group, const member& m) const {
+    if (m.whole || t_.units[m.unit].fused || group.local(instruction_of(m.unit)) == nullptr) return false;
+    const int made = instruction_of(m.unit);
+    const kernels::gemm_plan plan = plan_at(m.unit);
+    if (plan.m != plan.n || plan.c_row != plan.n || plan.c_column != 1) return false;
+    for (int id = 0; id < t_.code.size; ++id) {
+      const instruction& i = t_.code[id];
+      const bool reads = std::find(&i.operand[0], &i.operand[i.operand_count], made) != &i.operand[i.operand_count];
+      if (reads && (t_.unit_of[id] < 0 || causal_.side(t_.unit_of[id]) != plan.n)) return false;
+    }
+    return true;
+  }
+
   const program_tables& t_;
+  causal_finder causal_;
 };
 
 /// Whether the parts of a group may really run in any order where its values lie now: the memory plan lets values share

@@ -4,6 +4,7 @@
 
 #include <espalier/config.hpp>
 #include <espalier/kernels/blas.hpp>
+#include <espalier/kernels/kernel.hpp>
 #include <espalier/shape/dtype.hpp>
 #include <espalier/shape/storage.hpp>
 
@@ -744,14 +745,22 @@ void run_contraction(const kernels::gemm_plan& plan, const A* a, const B* b, C* 
   }
 }
 
-/// One iteration of a plan without scratch, on one thread.
+/// One iteration of a plan without scratch, on one thread; of a square one, if asked for, little more than the lower
+/// triangle: a few blocks of whole tiles' columns, from the diagonal down.
 template <class Backend, class A, class B, class C>
-void run_contraction_part(const kernels::gemm_plan& plan, const A* a, const B* b, C* c, std::int64_t part) {
+void run_contraction_part(const kernels::gemm_plan& plan, const A* a, const B* b, C* c, std::int64_t part,
+                          bool lower_triangle) {
   using T = compute_t<A, B, C>;
   // A tensor of another type is converted in scratch, and such a plan has no parts.
   if constexpr (std::is_same_v<A, T> && std::is_same_v<B, T> && std::is_same_v<C, T>) {
-    const product_part whole{0, plan.m, 0, plan.n};
-    run_iteration<Backend>(plan, plan.swapped ? b : a, plan.swapped ? a : b, c, T(1), T(0), part, whole);
+    constexpr std::int64_t narrowest = std::max<std::int64_t>(tile_sizes<T>::columns, kernels::triangle_grain);
+    constexpr std::int64_t most_blocks = 8;
+    const std::int64_t tiles = (plan.n + most_blocks * narrowest - 1) / (most_blocks * narrowest);
+    const std::int64_t block = lower_triangle ? tiles * narrowest : plan.n;
+    for (std::int64_t j = 0; j < plan.n; j += block) {
+      const product_part below{j, plan.m - j, j, std::min(block, plan.n - j)};
+      run_iteration<Backend>(plan, plan.swapped ? b : a, plan.swapped ? a : b, c, T(1), T(0), part, below);
+    }
   }
 }
 
@@ -802,11 +811,14 @@ void contract(const A* a, const B* b, C* c, detail::compute_t<A, B, C> alpha, de
                                    scratch);
 }
 
-/// Iteration `part` of the plan's loops alone, on one thread, with alpha 1 and beta 0.
-/// @pre `plan_of(P, ...)` needs no scratch, and 0 <= part < its `iterations`
+/// Iteration `part` of the plan's loops alone, on one thread, with alpha 1 and beta 0. Of a lower triangle, row i has
+/// at least the columns before the next multiple of `triangle_grain`; what is not computed is not written.
+/// @pre `plan_of(P, ...)` needs no scratch, and 0 <= part < its `iterations`; for a lower triangle it is a gemm whose
+/// m and n are equal
 template <contraction P, class A, class B, class C, class Backend = detail::default_backend>
-void contract_part(const A* a, const B* b, C* c, std::int64_t part) {
-  detail::run_contraction_part<Backend>(detail::static_plan<P, dtype_of<A>, dtype_of<B>, dtype_of<C>>, a, b, c, part);
+void contract_part(const A* a, const B* b, C* c, std::int64_t part, bool lower_triangle = false) {
+  detail::run_contraction_part<Backend>(detail::static_plan<P, dtype_of<A>, dtype_of<B>, dtype_of<C>>, a, b, c, part,
+                                        lower_triangle);
 }
 
 }  // namespace espalier::kernels

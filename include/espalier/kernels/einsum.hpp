@@ -103,7 +103,7 @@ template <> struct kernel<&ops::einsum> {
       if (call.part < 0) {
         contract<plan>(a, b, c, 1, 0, call.scratch);
       } else {
-        contract_part<plan>(a, b, c, call.part);
+        contract_part<plan>(a, b, c, call.part, call.lower_triangle);
       }
     } else {
       static constexpr detail::exact_plan exact = detail::plan_exact(plan);

@@ -10,6 +10,11 @@
 
 namespace espalier::kernels {
 
+/// Where only the lower triangle of a square matters (under a causal mask), of row i at least the columns before the
+/// next multiple of this are computed: whole vectors, and rows whose length does not change too often for the processor
+/// to foresee where they end.
+inline constexpr std::int64_t triangle_grain = 32;
+
 /// What a kernel is specialised for: everything static about an instruction except which one it is, so that equal ops
 /// share one instantiation.
 struct kernel_key {
@@ -32,6 +37,8 @@ struct kernel_call {
   void* scratch = nullptr;
   /// If not negative, an einsum computes this one of its batched products alone (`gemm_plan::iterations`).
   std::int64_t part = -1;
+  /// Of that product, a square, only the lower triangle is needed (see `triangle_grain`).
+  bool lower_triangle = false;
 };
 
 /// The shard kernel of an op, specialised in kernels/<family>.hpp for the ops of ops/<family>.hpp:

@@ -1,0 +1,129 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/execute/tables.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+// What a causal mask hides need not be computed: of each square of scores, queries by keys, only the lower triangle
+// counts. Nothing says so but the chain itself, which selects by "key <= query" and in the end has zeros for the rest.
+
+namespace espalier::detail {
+
+/// Finds the fused chains that may leave out the upper triangles of the squares they work on.
+class causal_finder {
+ public:
+  explicit causal_finder(const program_tables& t)
+      : t_(t),
+        side_(static_cast<std::size_t>(t.unit_count), 0),
+        hidden_(static_cast<std::size_t>(t.code.size), content::any) {
+    for (int u = 0; u < t_.unit_count; ++u) {
+      if (t_.units[u].fused && is_suitable(t_.chains[u])) side_[static_cast<std::size_t>(u)] = side_of(t_.chains[u], u);
+    }
+  }
+
+  /// Rows, and columns, of the squares of which unit `u` needs the lower triangles alone; 0 if it needs everything.
+  [[nodiscard]] std::int64_t side(int u) const { return side_[static_cast<std::size_t>(u)]; }
+
+ private:
+  /// What a value has where its key is hidden.
+  enum class content : std::uint8_t {
+    any,
+    /// So low a number that it is no row's maximum, and has no exponential. Also said of such a maximum.
+    low,
+    zero,
+  };
+
+  [[nodiscard]] static bool is_suitable(const fused_chain& c) {
+    return is_long_row(c.columns) && c.rows % c.columns == 0 && kernels::triangle_grain % c.block_rows == 0;
+  }
+
+  [[nodiscard]] content& hidden(int value) { return hidden_[static_cast<std::size_t>(value)]; }
+
+  [[nodiscard]] std::int64_t side_of(const fused_chain& c, int u) {
+    bool suits = true;
+    for (int s = c.first_step; s < c.first_step + c.step_count; ++s) {
+      const fused_step& step = t_.steps[s];
+      const content made = result_of(c, u, step);
+      hidden(step.instruction) = made;
+      if (step.op->fuse == fusion::reduction) {
+        // A sum over zeros, or a maximum, is the same without them.
+        suits = suits && !step.accumulates && (made == content::low || operand(c, u, step, 0) == content::zero);
+        suits = suits && (made == content::low || kind_of(step) == reduction::sum);
+      } else if (step.result.kind == source_kind::memory && step.result_wide) {
+        suits = suits && made == content::zero;
+      }
+    }
+    return suits ? c.columns : 0;
+  }
+
+  [[nodiscard]] static reduction kind_of(const fused_step& step) { return static_cast<reduction>(step.attribute[1]); }
+
+  [[nodiscard]] content result_of(const fused_chain& c, int u, const fused_step& step) {
+    const auto is = [&](int k, content what) { return operand(c, u, step, k) == what; };
+    if (step.op == &ops::select) {
+      const fused_source& otherwise = step.operand[2];
+      if (otherwise.kind != source_kind::constant || !is_causal(c, step)) return content::any;
+      return otherwise.number == 0 ? content::zero : otherwise.number <= -1e30 ? content::low : content::any;
+    }
+    if (step.op->fuse == fusion::reduction) {
+      return kind_of(step) == reduction::max && is(0, content::low) ? content::low : content::any;
+    }
+    if (!step.result_wide) return content::any;
+    if (step.op == &ops::subtract) return is(0, content::low) && is_maximum(u, step, 1) ? content::low : content::any;
+    if (step.op == &ops::exp) return is(0, content::low) ? content::zero : content::any;
+    if (step.op == &ops::multiply) return is(0, content::zero) || is(1, content::zero) ? content::zero : content::any;
+    if (step.op == &ops::softmax) return is(1, content::zero) ? content::zero : content::any;
+    return content::any;
+  }
+
+  /// Operand k of a step, if it has an element per column.
+  [[nodiscard]] content operand(const fused_chain& c, int u, const fused_step& step, int k) {
+    const fused_source& from = step.operand[k];
+    if (from.kind == source_kind::constant || !step.wide[k]) return content::any;
+    if (from.kind == source_kind::temporary || t_.unit_of[from.value] == u) return hidden(from.value);
+    const extents& shape = t_.code[from.value].shape;
+    const bool is_square = shape.rank >= 2 && shape[shape.rank - 1] == c.columns && shape[shape.rank - 2] == c.columns;
+    const bool is_dense = maps(from.rows, c.rows, c.columns);
+    return is_square && is_dense ? hidden(stacked(from.value)) : content::any;
+  }
+  /// Whether operand k is the maximum of each row of low values, found by this chain.
+  [[nodiscard]] bool is_maximum(int u, const fused_step& step, int k) {
+    const fused_source& from = step.operand[k];
+    return from.kind == source_kind::temporary && !step.wide[k] && t_.unit_of[from.value] == u &&
+           t_.code[from.value].op->fuse == fusion::reduction && hidden(from.value) == content::low;
+  }
+  /// The value in a loop that an iteration of another one gets back.
+  [[nodiscard]] int stacked(int value) const {
+    const instruction& i = t_.code[value];
+    if (i.op != &ops::loop_slice || t_.code[i.operand[0]].op != &ops::loop_stack) return value;
+    return t_.code[i.operand[0]].operand[0];
+  }
+
+  /// Whether a step selects by "key <= query" in each square.
+  [[nodiscard]] bool is_causal(const fused_chain& c, const fused_step& step) const {
+    const fused_source& from = step.operand[0];
+    if (from.kind != source_kind::memory || !step.wide[0] || !maps(from.rows, c.columns, c.columns)) return false;
+    const instruction& seen = t_.code[from.value];
+    return seen.op == &ops::less_equal && seen.shape.rank == 2 && seen.shape[0] == c.columns &&
+           seen.shape[1] == c.columns && counts(seen.operand[0], 1) && counts(seen.operand[1], 0);
+  }
+  /// Whether a value is each element's own index along `dim`, from 0 on every device.
+  [[nodiscard]] bool counts(int value, int dim) const {
+    const instruction& i = t_.code[value];
+    return i.op == &ops::iota && i.attribute[0] == dim && i.place.axes.size() == 0;
+  }
+  [[nodiscard]] static bool maps(const row_map& map, std::int64_t rows, std::int64_t columns) {
+    return map.terms == 1 && map.divide[0] == 1 && map.modulo[0] == rows && map.stride[0] == columns;
+  }
+
+  const program_tables& t_;
+  std::vector<std::int64_t> side_;
+  std::vector<content> hidden_;
+};
+
+}  // namespace espalier::detail
