@@ -159,6 +159,35 @@ TEST_CASE("tuning settles, alike on all ranks", "[collectives]") {
               std::all_of(result.begin(), result.end(), [&](float x) { return x == static_cast<float>(ranks); }));
 }
 
+TEST_CASE("tuning of short calls settles too, with right results on the way, whatever is called between",
+          "[collectives]") {
+  const int ranks = size_of();
+  std::mt19937 random = fuzz_random();
+  collectives all(MPI_COMM_WORLD, random_network(random, ranks));
+  const element what = element_of(dtype::f32, reduction::sum);
+  const collective_call sum = uniform_call(operation::all_reduce, ranks, 16);
+  collective_call copy = uniform_call(operation::broadcast, ranks, 100);
+  copy.in_place = true;
+  bool right = true;
+  int calls = 0;
+  for (; calls < 300 && !(all.settled(sum, what) && all.settled(copy, what)); ++calls) {
+    const std::vector<float> data(16, static_cast<float>(calls));
+    std::vector<float> result(16);
+    all.all_reduce(data.data(), result.data(), 16, what);
+    const auto total = static_cast<float>(calls * ranks);
+    right = right && std::all_of(result.begin(), result.end(), [&](float x) { return x == total; });
+    std::vector<float> sent(100, all.rank() == 0 ? static_cast<float>(calls) : -1.0F);
+    all.broadcast(sent.data(), 100, what, 0);
+    right = right && std::all_of(sent.begin(), sent.end(), [&](float x) { return x == static_cast<float>(calls); });
+  }
+  REQUIRE_ALL(MPI_COMM_WORLD, right);
+  REQUIRE_ALL(MPI_COMM_WORLD, calls < 200);
+  for (const collective_call& call : {sum, copy}) {
+    const choice found = all.settled(call, what).value_or(choice{});
+    REQUIRE_ALL(MPI_COMM_WORLD, is_as_on_rank_0(name_of(found.how) + std::to_string(found.chunk)));
+  }
+}
+
 TEST_CASE("ranks with different calls get an error, and none waits for ever", "[collectives]") {
   const int ranks = size_of();
   if (ranks == 1) return;

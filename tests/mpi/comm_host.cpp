@@ -305,6 +305,49 @@ TEST_CASE("a process that does not come is named, on all that waited", "[host]")
   }
 }
 
+TEST_CASE("processes meet, between any collectives, and none leaves before the last has come", "[host]") {
+  host_options options;
+  options.deadline = std::chrono::duration<double>(30);
+  host_collectives all(MPI_COMM_WORLD, options);
+  const element what = element_of(dtype::f64, reduction::max);
+  // One clock for the host.
+  const auto now = [] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  };
+  bool right = true;
+  for (int n = 0; n < 200; ++n) {
+    if (n % 20 == all.rank()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const double came = now();
+    all.meet("a test");
+    const double left = now();
+    double last = 0;
+    if (n % 3 == 0) all.meet("a test");
+    all.run(uniform_call(operation::all_reduce, all.size(), 1), &came, &last, what);
+    right = right && left >= last && last >= came;
+  }
+  REQUIRE_ALL(MPI_COMM_WORLD, right);
+}
+
+TEST_CASE("who does not come to a meeting is named", "[host]") {
+  const int absent = size_of(MPI_COMM_WORLD) - 1;
+  if (absent == 0) return;
+  host_options options;
+  options.deadline = std::chrono::duration<double>(0.3);
+  host_collectives all(MPI_COMM_WORLD, options);
+  all.meet("broadcast");
+  MPI_Barrier(MPI_COMM_WORLD);
+  std::string said;
+  if (all.rank() != absent) {
+    try {
+      all.meet("broadcast");
+    } catch (const comm_error& error) { said = error.what(); }
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  INFO(said);
+  const bool named = said.find("waited 0.3 s in broadcast for rank " + std::to_string(absent)) != std::string::npos;
+  REQUIRE_ALL(MPI_COMM_WORLD, (all.rank() == absent || named));
+}
+
 TEST_CASE("processes in different collectives are told so", "[host]") {
   const int ranks = size_of(MPI_COMM_WORLD);
   if (ranks == 1) return;

@@ -5,22 +5,36 @@
 
 #include <catch2/catch.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
+#include <random>
+#include <utility>
 
 namespace {
 
 using namespace espalier::comm;
 
-/// Runs a tuner against a model of how long things take. Returns the number of calls.
+/// Runs a tuner against a model of how long calls take. Returns the number of calls.
 int settle(tuner& t, const std::function<double(const choice&, int)>& seconds) {
   int calls = 0;
   while (!t.settled() && calls < 200) {
-    t.note(seconds(t.next(), calls));
-    ++calls;
+    const int in_a_row = t.calls();
+    double sum = 0;
+    for (int n = 0; n < in_a_row; ++n) {
+      const double one = seconds(t.next(), calls++);
+      if (n > 0 || in_a_row == 1) sum += one;
+    }
+    t.note(sum / std::max(1, in_a_row - 1));
   }
   return calls;
 }
+
+/// A clock's noise, and that of ranks which begin apart: as long as the calls themselves.
+struct noise {
+  std::mt19937 random;
+  double operator()() { return std::uniform_real_distribution<double>(0, 1e-6)(random); }
+};
 
 /// Pipelining: long chunks fill late, short ones cost messages.
 double pipeline(double best_chunk, std::int64_t chunk) {
@@ -113,4 +127,45 @@ TEST_CASE("chunks are tried of the trees that were proposed, and of no others") 
   });
   CHECK(t.next().by == algorithm::ordered_trees);
   CHECK(t.next().chunk > 32768);
+}
+
+TEST_CASE("what one call of a short collective tells is noise: several in a row decide") {
+  // As on one host: shared memory needs half of the library's time, and both less than the noise of one call.
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    noise of_one{std::mt19937(seed)};
+    tuner t({{method::library, 0}, {method::shared, 0}, {method::low_latency, 0}});
+    method last = method::trees;
+    const int calls = settle(t, [&](const choice& c, int) {
+      // The first of a row pays for caches that others have used; the rest follow closely.
+      const bool first = t.calls() == 1 || c.how != std::exchange(last, c.how);
+      const double quiet = c.how == method::shared ? 0.13e-6 : c.how == method::library ? 0.25e-6 : 0.3e-6;
+      return quiet + (first ? of_one() : 0.1 * of_one());
+    });
+    CAPTURE(seed, calls);
+    REQUIRE(t.settled());
+    CHECK(t.next().how == method::shared);
+    CHECK(calls < 200);
+  }
+}
+
+TEST_CASE("of short calls the library's own is taken where it is clearly faster") {
+  tuner t({{method::shared, 0}, {method::library, 0}});
+  settle(t, [](const choice& c, int) { return c.how == method::library ? 1e-6 : 2e-6; });
+  CHECK(t.next().how == method::library);
+}
+
+TEST_CASE("in a row are only short calls, and of those what is far behind no more") {
+  for (const double unit : {1e-6, 1e-4}) {
+    tuner t({{method::shared, 0}, {method::library, 0}, {method::low_latency, 0}});
+    int slow = 0;
+    int most = 1;
+    settle(t, [&](const choice& c, int) {
+      most = std::max(most, t.calls());
+      if (c.how == method::low_latency) ++slow;
+      return unit * (c.how == method::low_latency ? 10 : c.how == method::library ? 2 : 1);
+    });
+    CHECK(most == (unit < 1e-5 ? 8 : 1));
+    CHECK(slow == 2);
+    CHECK(t.next().how == method::shared);
+  }
 }

@@ -111,6 +111,9 @@ class host_collectives {
     engine_.run(call, input, output, what.by, kernel_, where);
   }
 
+  /// Until all ranks have come here, some tens of nanoseconds apart. `operation`: for the error of a wait in vain.
+  void meet(const char* operation, const context* where = nullptr) { engine_.meet(operation, where); }
+
   /// Memory that the other ranks read and write in place, on a line of its own. Collective; each rank says how much it
   /// wants. Zero at first; kept until `deallocate` or the end of this object.
   [[nodiscard]] void* allocate(std::int64_t bytes) { return space_.allocate(bytes); }

@@ -78,6 +78,25 @@ template <SharedSpace Space> class engine {
     guarded([&] { together(where); });
   }
 
+  /// Until all ranks have come here. `operation`: for the error of a rank that waits in vain; else as `run`.
+  void meet(const char* operation, const context* where) {
+    if (broken_) {
+      throw comm_error("rank " + std::to_string(rank_) + ": an earlier collective failed" + detail::during(where));
+    }
+    if (size_ == 1) return;
+    guarded([&] {
+      begin_call(~std::uint64_t{0} >> (64 - hash_bits), operation, where);
+      shape_ = shape_of(layout_, how_, 1, 1, 1);
+      area_ = area();
+      await_room();
+      line(rank_, 0).flag.store(tag(0), std::memory_order_release);
+      for (int r = 0; r < size_; ++r) {
+        if (r != rank_) await(line(r, 0), 0, r, "its coming");
+      }
+      end_call(false);
+    });
+  }
+
   /// What another rank has for this one: its source, where it stands, or what it packed of it for this rank.
   struct loan {
     const std::byte* memory = nullptr;

@@ -234,8 +234,11 @@ class collectives {
     bool shareable = false;      // over shared memory
     double library_seconds = 0;  // that the library may take beyond the deadline
     choice scheduled;
-    tuner tuning;  // rank 0's
-    choice next;   // to be tried
+    tuner tuning;      // rank 0's
+    choice next;       // to be tried
+    int calls = 1;     // in a row, which are one try
+    int done = 0;      // of these
+    double spent = 0;  // in these, here
     std::optional<choice> settled;
     detail::runnable* settled_way = nullptr;  // of a schedule
     std::vector<std::pair<choice, std::shared_ptr<detail::runnable>>> ways;
@@ -380,23 +383,42 @@ class collectives {
     }
   }
 
-  /// One call of the tuning. Rank 0 learns how long the slowest took, and says what is next.
+  /// One call of the tuning. Where a try is over, rank 0 learns how long the slowest took, and says what is next.
   void try_one(known_call& known, const void* input, void* output, const element& what, const context* where) {
     flights_.wait_all();  // they would share the time
     const choice now = known.next;
     detail::runnable* const way = way_of(known, now, what).get();  // planning is not timed
-    together_.meet("for all ranks to begin");
+    if (known.done == 0) together_.meet("for all ranks to begin");
+    if (known.calls > 1 && host_ != nullptr) meet_closely(known, where);
     const clock::time_point start = clock::now();
     carry_out(known, now.how, way, input, output, what, where);
-    const double slowest = together_.largest(since(start), "for the times of all ranks");
-    const std::vector<choice> said = detail::choices_from(together_.from_root("for what rank 0 decides", [&] {
+    const double spent = since(start);
+    const bool warms_up = known.done == 0 && known.calls > 1;
+    if (!warms_up) known.spent += spent;
+    if (++known.done == known.calls) end_try(known, what);
+  }
+
+  /// Where calls are short, what the library meets by would leave the ranks too far apart.
+  void meet_closely(const known_call& known, const context* where) {
+    host_->meet(name_of(known.call.what), where);
+    const clock::time_point met = clock::now();
+    while (since(met) < 1e-6) {}  // until caches have done what the meeting asked of them
+  }
+
+  void end_try(known_call& known, const element& what) {
+    const double mean = known.spent / std::max(1, known.calls - 1);
+    const double slowest = together_.largest(mean, "for the times of all ranks");
+    const detail::plan_words said = together_.from_root("for what rank 0 decides", [&] {
       known.tuning.note(slowest);
-      // One: it is settled. Two: it is not.
-      const choice next = known.tuning.next();
-      return detail::to_words(known.tuning.settled() ? std::vector<choice>{next} : std::vector<choice>{next, next});
-    }));
-    known.next = said.front();
-    if (said.size() == 1) settle(known, said.front(), what);
+      detail::plan_words words = detail::to_words(std::vector<choice>{known.tuning.next()});
+      words.push_back(known.tuning.settled() ? 0 : known.tuning.calls());
+      return words;
+    });
+    known.next = detail::choices_from(said).front();
+    known.calls = static_cast<int>(said.back());
+    known.done = 0;
+    known.spent = 0;
+    if (known.calls == 0) settle(known, known.next, what);
   }
 
   void settle(known_call& known, const choice& found, const element& what) {

@@ -20,11 +20,21 @@ struct tuning_limits {
   std::int64_t eager = 65536;  ///< of the transport: chunks keep away from it
   /// The MPI library's own is left only for what takes at most this share of its time: the rest may be noise.
   double favour = 0.95;
+  /// Seconds. Of what takes less, one call tells nothing: the clock, and how far apart ranks leave the meeting before
+  /// it, take as long, and that meeting leaves the transport's memory in the caches and not that of others.
+  double short_call = 10e-6;
+  int short_rounds = 2;  ///< single calls of each candidate until that is known
+  int batch = 8;         ///< calls in a row that are one try, then
+  int batch_rounds = 3;  ///< such tries of every candidate that is not far behind
+  /// Shared memory counts with this share of its time there: in its first calls no copy of a tier is in a cache yet,
+  /// and a machine whose processors change places between two tries makes more noise than that.
+  double favour_shared = 0.75;
 };
 
 /// Finds the fastest way for one collective at one size from how long tries take: first all candidates in turn that are
 /// not far behind, the least time of each counting; then, if trees may win, their chunk size by multiplicative increase
-/// and additive decrease (Blink, section on chunk sizes). Pure: rank 0 runs it and tells the others.
+/// and additive decrease (Blink, section on chunk sizes). Where calls are short, a try is several calls in a row. Pure:
+/// rank 0 runs it and tells the others.
 class tuner {
  public:
   tuner() = default;
@@ -36,10 +46,12 @@ class tuner {
   [[nodiscard]] bool settled() const { return stage_ == stage::settled; }
   /// What to do in the next call.
   [[nodiscard]] choice next() const { return tries_[settled() ? best() : at_].what; }
+  /// And in how many in a row: of several, the first warms up, and the mean of the others is what `note` is told.
+  [[nodiscard]] int calls() const { return stage_ == stage::batches ? limits_.batch : 1; }
   /// The least time of what was settled on.
   [[nodiscard]] double seconds() const { return tries_.empty() ? -1 : tries_[best()].least; }
 
-  /// How long the call took that did what `next` said.
+  /// How long a call took that did what `next` said.
   void note(double seconds) {
     if (settled()) return;
     attempt& now = tries_[at_];
@@ -47,14 +59,22 @@ class tuner {
     ++now.count;
     if (stage_ == stage::candidates) {
       do { at_ = (at_ + 1) % tries_.size(); } while (is_hopeless(tries_[at_]));
-      if (tries_[at_].count >= limits_.rounds) begin_chunks();
+      const int rounds = tries_[at_].count;
+      if (rounds >= limits_.short_rounds && tries_[best()].least < limits_.short_call) {
+        begin_batches();
+      } else if (rounds >= limits_.rounds) {
+        begin_chunks();
+      }
+    } else if (stage_ == stage::batches) {
+      do { at_ = (at_ + 1) % tries_.size(); } while (is_behind(tries_[at_]));
+      if (tries_[at_].count >= limits_.batch_rounds) stage_ = stage::settled;
     } else if (now.count >= limits_.chunk_rounds) {
       next_chunk();
     }
   }
 
  private:
-  enum class stage : std::uint8_t { candidates, rising, falling, settled };
+  enum class stage : std::uint8_t { candidates, batches, rising, falling, settled };
   struct attempt {
     choice what;
     double least = -1;
@@ -63,7 +83,8 @@ class tuner {
 
   [[nodiscard]] double cost(const attempt& a) const {
     if (a.count == 0) return std::numeric_limits<double>::infinity();
-    return a.what.how == method::library ? limits_.favour * a.least : a.least;
+    if (a.what.how == method::library) return limits_.favour * a.least;
+    return a.what.how == method::shared && short_ ? limits_.favour_shared * a.least : a.least;
   }
   [[nodiscard]] std::size_t best() const {
     std::size_t found = 0;
@@ -87,6 +108,18 @@ class tuner {
     }
     return found;
   }
+
+  /// Everything that may be fastest is tried again; what single calls took is forgotten.
+  void begin_batches() {
+    const double most = 4 * tries_[best()].least + 0.25 * limits_.short_call;
+    std::erase_if(tries_, [&](const attempt& a) { return a.least > most; });
+    for (attempt& a : tries_) a = {a.what, -1, 0};
+    at_ = 0;
+    short_ = true;
+    stage_ = tries_.size() == 1 ? stage::settled : stage::batches;
+  }
+  /// A batch may be disturbed, but hardly two.
+  [[nodiscard]] bool is_behind(const attempt& a) const { return a.count > 1 && cost(a) > 1.5 * cost(tries_[best()]); }
 
   void begin_chunks() {
     const std::size_t trees = best_trees();
@@ -147,7 +180,8 @@ class tuner {
   std::vector<attempt> tries_;
   std::size_t at_ = 0;
   stage stage_ = stage::candidates;
-  choice pattern_;  // the trees whose chunks are tried
+  bool short_ = false;  // calls are, and have been tried in batches
+  choice pattern_;      // the trees whose chunks are tried
   std::int64_t chunk_ = 0;
   std::int64_t step_ = 0;
   double last_ = -1;
