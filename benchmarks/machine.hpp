@@ -63,12 +63,15 @@ template <class Body> double median_seconds(Body&& body, repeats how = {}) {
 }
 
 /// Median seconds of each of several bodies, measured in turn (A B A B ...), so that a machine that slows down for a
-/// while slows all of them down.
+/// while slows all of them down. Each runs once unmeasured before: what the other has left behind (OpenMP's threads
+/// spin for some milliseconds after a loop, and would share the cores with a body that has threads of its own) is not
+/// its.
 template <class... Bodies> std::array<double, sizeof...(Bodies)> interleaved_seconds(repeats how, Bodies&&... bodies) {
   std::array<std::vector<double>, sizeof...(Bodies)> samples;
   for (int i = -how.warm_up; i < how.measured; ++i) {
     std::size_t which = 0;
     const auto measure = [&](auto& body) {
+      body();
       const double taken = seconds(body);
       if (i >= 0) samples[which].push_back(taken);
       ++which;
