@@ -115,7 +115,7 @@ class causal_finder {
   /// Whether a value is each element's own index along `dim`, from 0 on every device.
   [[nodiscard]] bool counts(int value, int dim) const {
     const instruction& i = t_.code[value];
-    return i.op == &ops::iota && i.attribute[0] == dim && i.place.axes.size() == 0;
+    return i.op == &ops::iota && i.attribute[0] == dim && i.place.axes.empty();
   }
   [[nodiscard]] static bool maps(const row_map& map, std::int64_t rows, std::int64_t columns) {
     return map.terms == 1 && map.divide[0] == 1 && map.modulo[0] == rows && map.stride[0] == columns;
