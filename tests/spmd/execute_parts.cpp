@@ -111,7 +111,7 @@ template <class Program> void agrees() {
 
 template <class Program> std::vector<ep::detail::part_group> groups_of() {
   const ep::program_tables tables = ep::tables_of<Program>();
-  return ep::detail::part_finder(tables).run();
+  return ep::detail::part_finder(tables, ep::detail::causal_finder(tables)).run();
 }
 
 /// How many chains and products leave out what a causal mask hides.

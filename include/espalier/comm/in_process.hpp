@@ -181,10 +181,7 @@ class in_process_communicator {
   }
 
   void barrier() {
-    run("barrier", world_, [&](thread_collectives& all) {
-      all.meet(
-          "barrier", 0, {}, where_, [](int, std::byte*) {}, [](const std::vector<loan>&) {});
-    });
+    run("barrier", world_, [&](thread_collectives& all) { all.meet("barrier", where_); });
   }
 
   /// `bytes` bytes at `data`, from rank `root` to all.

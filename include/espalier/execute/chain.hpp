@@ -19,7 +19,8 @@ namespace espalier::detail {
 /// to each other stays in the first-level cache.
 class chain_runner {
  public:
-  explicit chain_runner(const program_tables& t) : t_(t), causal_(t) {
+  /// `causal`: of the same program; kept.
+  chain_runner(const program_tables& t, const causal_finder& causal) : t_(t), causal_(causal) {
     threads_ = 1;
 #if defined(_OPENMP)
     threads_ = omp_get_max_threads();
@@ -259,7 +260,7 @@ class chain_runner {
   }
 
   const program_tables& t_;
-  causal_finder causal_;
+  const causal_finder& causal_;
   int threads_ = 1;
   std::int64_t per_thread_ = 0;
   int most_steps_ = 0;

@@ -4,6 +4,7 @@
 
 #include <espalier/comm/communicator.hpp>
 #include <espalier/execute/buffer.hpp>
+#include <espalier/execute/causal.hpp>
 #include <espalier/execute/chain.hpp>
 #include <espalier/execute/parts.hpp>
 #include <espalier/execute/transfer_tables.hpp>
@@ -22,8 +23,9 @@ template <class Communicator> class device_executor {
       : t_(t),
         device_(device),
         comm_(comm),
-        chains_(t_),
-        groups_(part_finder(t_).run()),
+        causal_(t_),
+        chains_(t_, causal_),
+        groups_(part_finder(t_, causal_).run()),
         arena_(t.arena_bytes),
         scratch_(aligned(t.kernel_scratch_bytes) + chains_.scratch_bytes()),
         iteration_(static_cast<std::size_t>(t.code.size), 0),
@@ -308,6 +310,7 @@ template <class Communicator> class device_executor {
   const program_tables& t_;
   int device_;
   Communicator& comm_;
+  causal_finder causal_;
   chain_runner chains_;
   std::vector<part_group> groups_;
   shared_buffer locals_;

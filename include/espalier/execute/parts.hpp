@@ -59,7 +59,7 @@ struct part_group {
 /// Finds the groups of a program.
 class part_finder {
  public:
-  explicit part_finder(const program_tables& t) : t_(t), causal_(t) {}
+  part_finder(const program_tables& t, const causal_finder& causal) : t_(t), causal_(causal) {}
 
   [[nodiscard]] std::vector<part_group> run() {
     std::vector<part_group> groups;
@@ -313,7 +313,7 @@ class part_finder {
   }
 
   const program_tables& t_;
-  causal_finder causal_;
+  const causal_finder& causal_;
 };
 
 /// Whether the parts of a group may really run in any order where its values lie now: the memory plan lets values share

@@ -65,9 +65,7 @@ template <SharedSpace Space> class engine {
   /// deadline passes or other ranks are in another call: then this rank can make no other.
   void run(const collective_call& call, const void* input, void* output, const combiner& by, fold_function kernel,
            const context* where) {
-    if (broken_) {
-      throw comm_error("rank " + std::to_string(rank_) + ": an earlier collective failed" + detail::during(where));
-    }
+    require_whole(where);
     traffic_.set(call, by.element_bytes);
     element_ = by.element_bytes;
     if (traffic_.folds()) fold_.set(by, kernel);
@@ -80,9 +78,7 @@ template <SharedSpace Space> class engine {
 
   /// Until all ranks have come here. `operation`: for the error of a rank that waits in vain; else as `run`.
   void meet(const char* operation, const context* where) {
-    if (broken_) {
-      throw comm_error("rank " + std::to_string(rank_) + ": an earlier collective failed" + detail::during(where));
-    }
+    require_whole(where);
     if (size_ == 1) return;
     guarded([&] {
       begin_call(~std::uint64_t{0} >> (64 - hash_bits), operation, where);
@@ -116,9 +112,7 @@ template <SharedSpace Space> class engine {
   template <class Pack, class Work>
   void meet(const char* operation, std::uint64_t agreed, const lender& mine, const context* where, const Pack& pack,
             const Work& work) requires Space::lends {
-    if (broken_) {
-      throw comm_error("rank " + std::to_string(rank_) + ": an earlier collective failed" + detail::during(where));
-    }
+    require_whole(where);
     guarded([&] {
       begin_call(hashed(agreed), operation, where);
       const bool all_pack = exchange_loans(agreed, mine, pack);
@@ -135,6 +129,10 @@ template <SharedSpace Space> class engine {
 
   void alone() { copy_bytes(output_ + traffic_.own_target(), source_ + traffic_.own().at, traffic_.own().bytes); }
 
+  void require_whole(const context* where) const {
+    if (!broken_) return;
+    throw comm_error("rank " + std::to_string(rank_) + ": an earlier collective failed" + detail::during(where));
+  }
   template <class Body> void guarded(const Body& body) {
     try {
       body();

@@ -127,6 +127,9 @@ class thread_collectives {
     engine_.run(call, input, output, combiner_of(type, kind), host::fold_of(type, kind), where);
   }
 
+  /// Until all ranks have come here. `operation`: for the error of a wait in vain.
+  void meet(const char* operation, const context* where = nullptr) { engine_.meet(operation, where); }
+
   using engine = host::engine<host::thread_space>;
   /// All ranks lend each other memory while `work(loans)` goes on in each, for what no `collective_call` describes: see
   /// `host::engine::meet`.
