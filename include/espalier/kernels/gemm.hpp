@@ -198,7 +198,7 @@ template <class T> class panel_product {
   /// Zeros at the end of all the rows, or at the start of all the columns, are not multiplied: that is half of what a
   /// causal mask leaves of attention's weights. (So an infinity they would have met makes no NaN.)
   void multiply(matrix_view<const T> a, std::int64_t rows, T alpha, T keep, T* c, std::int64_t ldc) {
-    const bool copy = width_ > most_direct || (a.row_stride != 1 && a.column_stride != 1);
+    const bool copy = width_ > most_direct || (a.row_stride != 1 && a.column_stride != 1) || rows_share_a_set(a);
     first_ = 0;
     last_ = depth_;
     if (a.row_stride == 1 && a.column_stride != 1) {
@@ -220,6 +220,13 @@ template <class T> class panel_product {
  private:
   /// Columns of C for which copying the strip does not pay.
   static constexpr std::int64_t most_direct = 8 * sizes::columns;
+
+  /// Rows so many bytes apart fall into one set of a first-level cache, which is too small for a strip of them: a
+  /// product that reads them where they are reaches 70 % of the speed of one with a copy.
+  static constexpr std::int64_t set_stride = 4096;
+  [[nodiscard]] static bool rows_share_a_set(matrix_view<const T> a) {
+    return a.column_stride == 1 && a.row_stride * static_cast<std::int64_t>(sizeof(T)) % set_stride == 0;
+  }
 
   /// Whether the next strip copies B where it multiplies with it, and therefore needs all of it.
   [[nodiscard]] bool copies_along() const { return !complete_ && b_.column_stride == 1; }
