@@ -36,7 +36,7 @@ class chain_runner {
       per_thread_ = std::max(per_thread_, bytes_per_thread(t.chains[u]));
       most_steps_ = std::max(most_steps_, t.chains[u].step_count);
     }
-    base_.resize(static_cast<std::size_t>(most_steps_ * threads_));
+    placed_.resize(static_cast<std::size_t>(most_steps_ * threads_));
   }
 
   [[nodiscard]] int threads() const { return threads_; }
@@ -47,17 +47,17 @@ class chain_runner {
   template <class Address, class Interval>
   void run(int u, char* scratch, const Address& address, const Interval& interval_of) {
     const fused_chain& chain = t_.chains[u];
-    bases* const at = &base_[0];
-    find_bases(chain, address, interval_of, at);
+    placed_step* const steps = &placed_[0];
+    place_steps(chain, address, interval_of, steps);
     const std::int64_t blocks = (chain.rows + chain.block_rows - 1) / chain.block_rows;
     const std::int64_t work = chain.rows * chain.columns * chain.step_count;
     const std::int64_t threads = work < 32768 ? 1 : std::min<std::int64_t>(threads_, blocks);
     if (threads == 1) {
-      run_blocks(chain, causal_.side(u), at, 0, blocks, scratch);
+      run_blocks(chain, causal_.side(u), steps, 0, blocks, scratch);
     } else {
       ESPALIER_OMP(parallel for num_threads(static_cast<int>(threads)) schedule(static))
       for (std::int64_t t = 0; t < threads; ++t) {
-        run_blocks(chain, causal_.side(u), at, blocks * t / threads, blocks * (t + 1) / threads,
+        run_blocks(chain, causal_.side(u), steps, blocks * t / threads, blocks * (t + 1) / threads,
                    scratch + t * per_thread_);
       }
     }
@@ -73,16 +73,36 @@ class chain_runner {
   void run_rows(int u, std::int64_t first, std::int64_t last, int thread, char* scratch, const Address& address,
                 const Interval& interval_of) {
     const fused_chain& chain = t_.chains[u];
-    bases* const at = &base_[static_cast<std::size_t>(thread * most_steps_)];
-    find_bases(chain, address, interval_of, at);
-    run_blocks(chain, causal_.side(u), at, first / chain.block_rows, last / chain.block_rows,
+    placed_step* const steps = &placed_[static_cast<std::size_t>(thread * most_steps_)];
+    place_steps(chain, address, interval_of, steps);
+    run_blocks(chain, causal_.side(u), steps, first / chain.block_rows, last / chain.block_rows,
                scratch + thread * per_thread_);
   }
 
  private:
-  struct bases {
-    char* operand[3]{};
-    char* result = nullptr;
+  /// Where the rows of a step's operand or result are. The plan's tables are too large to be read for every block.
+  struct row_cursor {
+    char* base = nullptr;
+    std::int64_t size = 0;         // of an element
+    std::int64_t bytes = 0;        // from row to row, if they are equally far apart
+    const row_map* map = nullptr;  // if they are not
+    std::int64_t step = 0;         // from row to row of a block, in elements
+    bool is_temporary = false;     // then `bytes` is its place in the thread's scratch
+    bool is_stream = false;        // blocks pass over memory without a gap
+
+    [[nodiscard]] char* at(std::int64_t row) const {
+      return base + (map == nullptr ? row * bytes : map->offset(row) * size);
+    }
+    [[nodiscard]] kernels::stream block(std::int64_t row, char* scratch) const {
+      return {is_temporary ? scratch + bytes : at(row), step};
+    }
+  };
+  struct placed_step {
+    kernels::block_function function = nullptr;
+    row_cursor operand[3];
+    row_cursor result;
+    int operand_count = 0;
+    bool is_stored = false;  // a row in memory for each row of the chain
     interval here;
   };
   static constexpr std::int64_t element_bytes = 8;
@@ -101,22 +121,15 @@ class chain_runner {
     return aligned(c.columns * c.block_rows * element_bytes);
   }
   [[nodiscard]] static std::int64_t narrow_bytes(const fused_chain& c) { return aligned(c.block_rows * element_bytes); }
-  [[nodiscard]] static std::int64_t bytes_per_thread(const fused_chain& c) {
-    return c.wide_slots * wide_bytes(c) + c.narrow_slots * narrow_bytes(c) +
-           c.accumulators * aligned(c.columns * element_bytes);
+  // Offsets in a thread's scratch.
+  [[nodiscard]] static std::int64_t accumulator(const fused_chain& c, int slot) {
+    return c.wide_slots * wide_bytes(c) + c.narrow_slots * narrow_bytes(c) + slot * aligned(c.columns * element_bytes);
+  }
+  [[nodiscard]] static std::int64_t temporary(const fused_chain& c, int slot, bool wide) {
+    return wide ? slot * wide_bytes(c) : c.wide_slots * wide_bytes(c) + slot * narrow_bytes(c);
   }
 
-  template <class Address> [[nodiscard]] static char* base_of(const fused_source& source, const Address& address) {
-    return source.kind == source_kind::memory ? static_cast<char*>(address(source.value)) : nullptr;
-  }
-
-  [[nodiscard]] static char* accumulator(const fused_chain& c, char* scratch, int slot) {
-    return scratch + c.wide_slots * wide_bytes(c) + c.narrow_slots * narrow_bytes(c) +
-           slot * aligned(c.columns * element_bytes);
-  }
-  [[nodiscard]] static char* temporary(const fused_chain& c, char* scratch, int slot, bool wide) {
-    return wide ? scratch + slot * wide_bytes(c) : scratch + c.wide_slots * wide_bytes(c) + slot * narrow_bytes(c);
-  }
+  [[nodiscard]] static std::int64_t bytes_per_thread(const fused_chain& c) { return accumulator(c, c.accumulators); }
 
   /// Columns that count in the block of rows from `row` on. `side`: see `causal_finder`.
   [[nodiscard]] static std::int64_t seen_columns(const fused_chain& c, std::int64_t side, std::int64_t row) {
@@ -125,73 +138,90 @@ class chain_runner {
     return std::min(side, (row % side + c.block_rows + grain - 1) / grain * grain);
   }
 
-  /// Most tensors are dense, and need no division.
-  [[nodiscard]] static std::int64_t offset_of(const row_map& map, std::int64_t row) {
-    if (map.terms == 0) return 0;
-    if (map.terms == 1 && map.divide[0] == 1 && row < map.modulo[0]) return row * map.stride[0];
-    return map.offset(row);
-  }
-
-  [[nodiscard]] kernels::stream stream_of(const fused_chain& c, const fused_source& source, bool wide, dtype type,
-                                          char* base, const double* number, std::int64_t row, char* scratch) const {
+  template <class Address>
+  [[nodiscard]] static row_cursor cursor_of(const fused_chain& c, const fused_source& source, bool wide, dtype type,
+                                            const double* number, const Address& address) {
+    row_cursor made;
+    made.size = size_of(type);
     switch (source.kind) {
-      case source_kind::constant: return {const_cast<double*>(number), 0};
-      case source_kind::temporary: return {temporary(c, scratch, source.slot, wide), wide ? c.columns : 1};
+      case source_kind::constant: made.base = reinterpret_cast<char*>(const_cast<double*>(number)); break;
+      case source_kind::temporary:
+        made.bytes = temporary(c, source.slot, wide);
+        made.step = wide ? c.columns : 1;
+        made.is_temporary = true;
+        break;
       case source_kind::memory: {
+        const row_map& map = source.rows;
+        const bool moves = map.terms > 0 && map.divide[0] == 1;
+        made.base = static_cast<char*>(address(source.value));
         // Within a block at most the first term moves (see `fuser::map_rows`).
-        const std::int64_t step = source.rows.terms > 0 && source.rows.divide[0] == 1 ? source.rows.stride[0] : 0;
-        return {base + offset_of(source.rows, row) * size_of(type), step};
+        if (moves) made.step = map.stride[0];
+        // Most tensors are dense, and need no division.
+        if (moves && map.terms == 1 && c.rows <= map.modulo[0]) {
+          made.bytes = map.stride[0] * made.size;
+        } else if (map.terms > 0) {
+          made.map = &map;
+        }
+        // Rows that are read again are in the cache already.
+        made.is_stream = wide && moves && map.stride[0] == c.columns;
+        break;
       }
     }
-    return {};
+    return made;
   }
 
   template <class Address, class Interval>
-  void find_bases(const fused_chain& chain, const Address& address, const Interval& interval_of, bases* at) const {
+  void place_steps(const fused_chain& chain, const Address& address, const Interval& interval_of,
+                   placed_step* steps) const {
     for (int n = 0; n < chain.step_count; ++n) {
-      const fused_step& step = t_.steps[chain.first_step + n];
-      for (int k = 0; k < step.operand_count; ++k) at[n].operand[k] = base_of(step.operand[k], address);
-      at[n].result = step.accumulates ? nullptr : base_of(step.result, address);
-      at[n].here = interval_of(step.instruction);
+      const int s = chain.first_step + n;
+      const fused_step& step = t_.steps[s];
+      placed_step& placed = steps[n];
+      placed.function = t_.block_functions[s];
+      placed.operand_count = step.operand_count;
+      for (int k = 0; k < step.operand_count; ++k) {
+        placed.operand[k] = cursor_of(chain, step.operand[k], step.wide[k], step.operand_type[k],
+                                      &numbers_[static_cast<std::size_t>(3 * s + k)], address);
+      }
+      if (step.accumulates) {
+        placed.result = {};
+        placed.result.bytes = accumulator(chain, step.result.slot);
+        placed.result.is_temporary = true;
+      } else {
+        placed.result = cursor_of(chain, step.result, step.result_wide, step.type, nullptr, address);
+      }
+      placed.is_stored = !step.accumulates && step.result.kind == source_kind::memory && step.result_wide;
+      placed.here = interval_of(step.instruction);
     }
   }
 
   /// Starts to fetch what the block of rows from `row` on reads or writes: blocks are too short for the hardware to
   /// find out by itself, unless a row is long.
-  void prefetch_block(const fused_chain& c, std::int64_t side, const bases* base, std::int64_t row) const {
+  static void prefetch_block(const fused_chain& c, std::int64_t side, const placed_step* steps, std::int64_t row) {
     if (c.columns > 4 * block_elements) return;
     const std::int64_t columns = seen_columns(c, side, row);
     for (int n = 0; n < c.step_count; ++n) {
-      const fused_step& step = t_.steps[c.first_step + n];
+      const placed_step& step = steps[n];
       for (int k = 0; k < step.operand_count; ++k) {
-        if (!is_stream(c, step.operand[k], step.wide[k])) continue;
-        prefetch_rows<0>(c, columns, base[n].operand[k], step.operand[k].rows, row, size_of(step.operand_type[k]));
+        if (step.operand[k].is_stream) prefetch_rows<0>(c, columns, step.operand[k], row);
       }
-      if (step.accumulates || !is_stream(c, step.result, step.result_wide)) continue;
-      prefetch_rows<1>(c, c.columns, base[n].result, step.result.rows, row, size_of(step.type));
+      if (step.result.is_stream) prefetch_rows<1>(c, c.columns, step.result, row);
     }
   }
-  /// Whether blocks pass over memory without a gap. Rows that are read again are in the cache already.
-  [[nodiscard]] static bool is_stream(const fused_chain& c, const fused_source& source, bool wide) {
-    return source.kind == source_kind::memory && wide && source.rows.terms > 0 && source.rows.divide[0] == 1 &&
-           source.rows.stride[0] == c.columns;
-  }
   template <int Write>
-  static void prefetch_rows(const fused_chain& c, std::int64_t columns, const char* base, const row_map& map,
-                            std::int64_t row, std::int64_t size) {
+  static void prefetch_rows(const fused_chain& c, std::int64_t columns, const row_cursor& cursor, std::int64_t row) {
     constexpr std::int64_t line = 64;
-    const char* from = base + offset_of(map, row) * size;
+    const char* from = cursor.at(row);
     const std::int64_t rows = std::min(c.block_rows, c.rows - row);
     const bool whole = columns == c.columns;
-    const std::int64_t bytes = (whole ? rows * columns : columns) * size;
-    for (std::int64_t r = 0; r < (whole ? 1 : rows); ++r, from += c.columns * size) {
+    const std::int64_t bytes = (whole ? rows * columns : columns) * cursor.size;
+    for (std::int64_t r = 0; r < (whole ? 1 : rows); ++r, from += c.columns * cursor.size) {
       for (std::int64_t at = 0; at < bytes; at += line) __builtin_prefetch(from + at, Write, 2);
     }
   }
 
   /// Sets the elements of a block's rows that stand behind its columns to zero: a multiple of 16 (see `is_long_row`).
-  static void clear_behind(const kernels::block_call& call, std::int64_t columns, dtype type) {
-    const std::int64_t size = size_of(type);
+  static void clear_behind(const kernels::block_call& call, std::int64_t columns, std::int64_t size) {
     char* row = static_cast<char*>(call.result.data);
     for (std::int64_t r = 0; r < call.rows; ++r, row += call.result.row * size) {
       if (size >= 4) {
@@ -206,37 +236,29 @@ class chain_runner {
     for (; from != to; from += Step) std::memset(from, 0, static_cast<std::size_t>(Step));
   }
 
-  void run_blocks(const fused_chain& c, std::int64_t side, const bases* base, std::int64_t first, std::int64_t last,
-                  char* scratch) const {
+  void run_blocks(const fused_chain& c, std::int64_t side, const placed_step* steps, std::int64_t first,
+                  std::int64_t last, char* scratch) const {
     for (int n = 0; n < c.step_count; ++n) {
       const fused_step& step = t_.steps[c.first_step + n];
       if (step.accumulates) {
-        char* const sums = accumulator(c, scratch, step.result.slot);
+        char* const sums = scratch + accumulator(c, step.result.slot);
         std::fill(sums, sums + c.columns * size_of(step.type), '\0');
       }
     }
     for (std::int64_t b = first; b < last; ++b) {
       const std::int64_t row = b * c.block_rows;
-      if (b + 1 < last) prefetch_block(c, side, base, row + c.block_rows);
+      if (b + 1 < last) prefetch_block(c, side, steps, row + c.block_rows);
       kernels::block_call call;
       call.rows = std::min(c.block_rows, c.rows - row);
       call.columns = seen_columns(c, side, row);
       call.first_row = row;
       for (int n = 0; n < c.step_count; ++n) {
-        const int s = c.first_step + n;
-        const fused_step& step = t_.steps[s];
-        const bases& at = base[n];
-        for (int k = 0; k < step.operand_count; ++k) {
-          call.operand[k] = stream_of(c, step.operand[k], step.wide[k], step.operand_type[k], at.operand[k],
-                                      &numbers_[static_cast<std::size_t>(3 * s + k)], row, scratch);
-        }
-        call.result = step.accumulates
-                          ? kernels::stream{accumulator(c, scratch, step.result.slot), 0}
-                          : stream_of(c, step.result, step.result_wide, step.type, at.result, nullptr, row, scratch);
-        call.here = at.here;
-        t_.block_functions[s](call);
-        const bool is_stored = step.result.kind == source_kind::memory && step.result_wide;
-        if (call.columns < c.columns && is_stored) clear_behind(call, c.columns, step.type);
+        const placed_step& step = steps[n];
+        for (int k = 0; k < step.operand_count; ++k) call.operand[k] = step.operand[k].block(row, scratch);
+        call.result = step.result.block(row, scratch);
+        call.here = step.here;
+        step.function(call);
+        if (call.columns < c.columns && step.is_stored) clear_behind(call, c.columns, step.result.size);
       }
     }
   }
@@ -254,7 +276,7 @@ class chain_runner {
   template <class T>
   void add_threads(const fused_step& step, const fused_chain& c, char* scratch, std::int64_t threads, T* result) const {
     for (std::int64_t t = 0; t < threads; ++t) {
-      const T* const sums = reinterpret_cast<const T*>(accumulator(c, scratch + t * per_thread_, step.result.slot));
+      const T* const sums = reinterpret_cast<const T*>(scratch + t * per_thread_ + accumulator(c, step.result.slot));
       for (std::int64_t i = 0; i < c.columns; ++i) result[i] = t == 0 ? sums[i] : static_cast<T>(result[i] + sums[i]);
     }
   }
@@ -264,7 +286,7 @@ class chain_runner {
   int threads_ = 1;
   std::int64_t per_thread_ = 0;
   int most_steps_ = 0;
-  std::vector<bases> base_;  // for each thread
+  std::vector<placed_step> placed_;  // for each thread
   std::vector<double> numbers_;
 };
 
