@@ -48,8 +48,8 @@ struct collective_call {
   /// of receivers, results in the order of senders.
   std::vector<std::int64_t> counts;
   /// The input stands in the output: everywhere (all-reduce, all-to-all), at its place in the whole array (all-gather,
-  /// reduce-scatter, whose result then moves to the front), or so at the root only (broadcast, reduce, gather). A
-  /// scatter's root leaves its own block in its input.
+  /// reduce-scatter, whose result then moves to the front; what stands behind it is used up), or so at the root only
+  /// (broadcast, reduce, gather). A scatter's root leaves its own block in its input.
   bool in_place = false;
   /// Contributions are combined in the order of ranks: for operators that don't commute.
   bool ordered = false;
