@@ -264,7 +264,8 @@ class chain_runner {
   }
 
   /// Adds up what the threads summed, in the order of the rows they worked on.
-  void combine(const fused_step& step, const fused_chain& c, char* scratch, std::int64_t threads, void* result) const {
+  void combine(const fused_step& step, const fused_chain& c, const char* scratch, std::int64_t threads,
+               void* result) const {
     switch (step.type) {
       case dtype::f32: add_threads<float>(step, c, scratch, threads, static_cast<float*>(result)); break;
       case dtype::f64: add_threads<double>(step, c, scratch, threads, static_cast<double*>(result)); break;
@@ -274,7 +275,8 @@ class chain_runner {
     }
   }
   template <class T>
-  void add_threads(const fused_step& step, const fused_chain& c, char* scratch, std::int64_t threads, T* result) const {
+  void add_threads(const fused_step& step, const fused_chain& c, const char* scratch, std::int64_t threads,
+                   T* result) const {
     for (std::int64_t t = 0; t < threads; ++t) {
       const T* const sums = reinterpret_cast<const T*>(scratch + t * per_thread_ + accumulator(c, step.result.slot));
       for (std::int64_t i = 0; i < c.columns; ++i) result[i] = t == 0 ? sums[i] : static_cast<T>(result[i] + sums[i]);
