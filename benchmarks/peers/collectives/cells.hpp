@@ -140,9 +140,9 @@ inline bool can_start_by_clock(MPI_Comm communicator) {
   return here == all && all <= sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-/// The same where calls start at agreed instants, `window` seconds apart. A barrier lets some ranks go earlier than
-/// others: MPICH's its rank 0 by 0.3 us, which is half of a small call, and flatters what rank 0 starts. (The scheme:
-/// Hunold and Carpen-Amarie, "Reproducible MPI benchmarking is still not as easy as you think", TPDS 2016.)
+/// As `batch_seconds`, but calls start at agreed instants, `window` seconds apart. A barrier lets some ranks go earlier
+/// than others: MPICH's its rank 0 by 0.3 us, which is half of a small call, and flatters what rank 0 starts. (The
+/// scheme: Hunold and Carpen-Amarie, "Reproducible MPI benchmarking is still not as easy as you think", TPDS 2016.)
 /// No value: a rank was late for one call in twenty; the window is too short.
 template <class Body>
 std::optional<double> window_seconds(int calls, double window, Body& body, MPI_Comm communicator) {
