@@ -153,6 +153,7 @@ class planner {
     made.how = how.by.value_or(algorithm::trees);
     made.cut.elements = std::max<std::int64_t>(1, how.chunk / element_bytes);
     made.cut.grain = std::max<std::int64_t>(1, 64 / element_bytes);
+    made.cut.element_bytes = static_cast<double>(element_bytes);
     made.blocks = how.parts;
     made.shares = how.parts;
     return made;

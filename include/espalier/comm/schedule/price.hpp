@@ -201,6 +201,7 @@ struct tree_depth {
                                                     std::int64_t fill = 60) {
   const collective_call call = call_for(net, trees, bytes);
   chunking cut;
+  cut.element_bytes = 1;
   if (net.ranks > 1 && bytes > 0) {
     int depth = 1;
     for (const tree& t : trees.trees) depth = std::max(depth, depth_of(net, t, call.what).hops);

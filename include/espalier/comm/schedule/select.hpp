@@ -77,6 +77,7 @@ namespace espalier::comm::detail {
   cut.elements =
       std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(price.bytes) / given.element_bytes));
   cut.credits = given.limits.credits;
+  cut.element_bytes = given.element_bytes;
   return cut;
 }
 
