@@ -236,6 +236,69 @@ TEST_CASE("a probe finds the rates of machines that share cards, buses and nothi
   }
 }
 
+/// What a host sends to others, as a probe of eight hosts linked like a DGX-1V, each with a bus beside its links,
+/// measured it on a busy machine: MB/s alone, and at once.
+struct measured_fan {
+  std::vector<double> alone;
+  std::vector<double> at_once;
+};
+probe_figures::concurrent fan_of(const measured_fan& what, int host, pair_table& alone) {
+  probe_figures::concurrent fan{host, toward::others, {}, what.at_once};
+  for (int peer = 0, k = 0; k < static_cast<int>(what.alone.size()); ++peer) {
+    if (peer == host) continue;
+    fan.peers.push_back(peer);
+    alone(host, peer) = what.alone[static_cast<std::size_t>(k++)];
+  }
+  return fan;
+}
+
+TEST_CASE("a disturbed measurement does not hide what a host shares", "[comm][probe]") {
+  const std::vector<measured_fan> buses{
+      // One of the direct links got much less than it can; or the bus more, or less.
+      {{5.92, 23.91, 5.87, 5.91, 11.87, 24.08, 11.91}, {1.58, 23.68, 1.68, 1.58, 11.64, 23.16, 8.34}},
+      {{5.95, 23.83, 5.96, 5.73, 11.95, 23.96, 11.92}, {2.3, 23.8, 2.3, 2.2, 11.82, 24.15, 11.81}},
+      {{5.95, 23.83, 5.96, 5.73, 11.95, 23.96, 11.92}, {1.5, 21.9, 1.7, 1.6, 11.82, 20.5, 11.81}},
+  };
+  for (const measured_fan& what : buses) {
+    pair_table alone(8);
+    const probe_figures::concurrent fan = fan_of(what, 5, alone);
+    const shared_peers found = explain_fan(alone, fan, nullptr);
+    CHECK(found.peers == std::vector<int>{0, 2, 3});
+    CHECK(found.capacity == Approx(5.9).epsilon(0.02));
+    CHECK_FALSE(found.in_doubt);
+  }
+  // A card that is wider than any peer's is no disturbance.
+  pair_table alone(3);
+  const probe_figures::concurrent wide = fan_of({{400, 400}, {240, 240}}, 0, alone);
+  CHECK(explain_fan(alone, wide, nullptr).peers.size() == 2);
+  CHECK(explain_fan(alone, wide, nullptr).capacity == Approx(480));
+}
+
+TEST_CASE("what its explanation leaves open is measured again, and nothing else", "[comm][probe]") {
+  pair_table alone(8);
+  std::vector<probe_figures::concurrent> fans;
+  for (int host = 0; host < 8; ++host) {
+    // Seven hosts share nothing; the last was held up.
+    std::vector<double> at_once{5.92, 24.05, 11.84, 23.95, 11.82, 6.01, 11.95};
+    if (host == 7) {
+      for (double& rate : at_once) rate *= 0.8;
+    }
+    fans.push_back(fan_of({{5.9, 24, 11.9, 23.9, 11.8, 5.9, 11.9}, at_once}, host, alone));
+  }
+  const usual_fans usual(alone, fans);
+  for (int host = 0; host < 8; ++host) {
+    CAPTURE(host);
+    CHECK((unexplained(alone, usual, fans[static_cast<std::size_t>(host)]) > tolerated_misfit) == (host == 7));
+  }
+  // The usual noise of a bus, and a link that lost a third beside it.
+  for (const double other : {23.8, 15.1}) {
+    const probe_figures::concurrent fan = fan_of({{5.95, 23.83, 5.96, 5.73, 11.95, 23.96, 11.92},  //
+                                                  {1.59, other, 1.87, 1.67, 11.82, 24.15, 11.81}},
+                                                 5, alone);
+    CHECK((unexplained(alone, usual_fans(alone, {fan}), fan) > tolerated_misfit) == (other < 20));
+  }
+}
+
 TEST_CASE("several ranks of a host share its card", "[comm][probe]") {
   probe_hosts hosts{{{0, 1}, {2, 3}}, {"a", "b"}, {0, 0, 1, 1}};
   probe_figures figures;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,75 +27,187 @@ struct shared_peers {
   bool in_doubt = false;
 };
 
+/// A group of a host's peers, and what was measured of them.
+struct peer_group {
+  std::vector<std::size_t> places;  ///< among the peers that were measured
+  double sum = 0;                   ///< of their rates at once
+  double widest = 0;                ///< of their rates alone
+};
+
+/// How far rates at once are from what they would be if `group` shared `capacity`: the sum of squared relative
+/// differences. Whoever shares gets between an equal part (max-min fairness) and one in proportion to what it can reach
+/// alone; the others all that they can. Above that is no difference: who looks late sees a burst.
+[[nodiscard]] inline double misfit(const std::vector<double>& alone, const std::vector<double>& at_once,
+                                   const peer_group& group, double capacity) {
+  double wanted = 0;
+  for (const std::size_t k : group.places) wanted += alone[k];
+  std::vector<double> sorted;
+  for (const std::size_t k : group.places) sorted.push_back(alone[k]);
+  std::sort(sorted.begin(), sorted.end());
+  double level = 0;
+  double left = capacity;
+  for (std::size_t i = 0; i < sorted.size(); ++i) {
+    level = left / static_cast<double>(sorted.size() - i);
+    if (sorted[i] > level) break;
+    left -= sorted[i];
+    level = sorted[i];
+  }
+  double sum = 0;
+  for (std::size_t k = 0; k < alone.size(); ++k) {
+    if (!(alone[k] > 0)) continue;
+    double low = alone[k];
+    double high = alone[k];
+    if (std::find(group.places.begin(), group.places.end(), k) != group.places.end()) {
+      const double in_proportion = alone[k] * std::min(1.0, capacity / wanted);
+      const double equal = std::min(alone[k], level);
+      low = std::min(in_proportion, equal);
+      high = std::max(in_proportion, equal);
+    }
+    const double rate = std::min(at_once[k], alone[k]);
+    const double off = rate < low ? 1 - rate / low : rate > high ? rate / high - 1 : 0;
+    sum += off * off;
+  }
+  return sum;
+}
+
 /// The simplest reason why a host's rates with all peers at once (`fan`) are below those with each alone.
 ///
 /// Peers that got much less share something; those that got all they can may share it too (a slow peer takes a small
 /// part of a wide card) or have ways of their own (a direct link beside a bus). A resource that one peer alone can fill
-/// explains itself: of the groups that peers may form, the first whose rates add up to what one of them reaches alone
-/// is the answer. Where none does, `part`, the measurement of the slowed peers alone, decides: they gain if the others
-/// had taken some of it.
+/// explains itself: of the groups whose rates add up to what one of them reaches alone, the one that explains best what
+/// every peer got is the answer. Where there is none, `part`, the measurement of the slowed peers alone, decides: they
+/// gain if the others had taken some of it.
 [[nodiscard]] inline shared_peers explain_fan(const pair_table& alone, const probe_figures::concurrent& fan,
                                               const probe_figures::concurrent* part) {
-  struct group {
-    shared_peers what;
-    double widest = 0;  // of its peers, alone
-  };
   constexpr double much = 0.35;
-  const auto alone_of = [&](int peer) {
-    return fan.way == toward::others ? alone(fan.host, peer) : alone(peer, fan.host);
+  const auto alone_with = [&](const probe_figures::concurrent& measured) {
+    std::vector<double> rates;
+    for (const int peer : measured.peers)
+      rates.push_back(fan.way == toward::others ? alone(fan.host, peer) : alone(peer, fan.host));
+    return rates;
   };
   const auto peers_that = [&](const probe_figures::concurrent& measured, auto belongs) {
-    group found;
+    peer_group found;
+    const std::vector<double> full = alone_with(measured);
     for (std::size_t k = 0; k < measured.peers.size(); ++k) {
-      const double full = alone_of(measured.peers[k]);
-      if (!(full > 0) || !belongs(full, measured.rates[k] / full)) continue;
-      found.what.peers.push_back(measured.peers[k]);
-      found.what.capacity += measured.rates[k];
-      found.widest = std::max(found.widest, full);
+      if (!(full[k] > 0) || !belongs(full[k], measured.rates[k] / full[k])) continue;
+      found.places.push_back(k);
+      found.sum += measured.rates[k];
+      found.widest = std::max(found.widest, full[k]);
     }
     return found;
   };
-  const auto filled_by_one = [](const group& g) {
-    return g.what.peers.size() > 1 && std::abs(g.what.capacity - g.widest) <= probe_noise * g.widest;
-  };
-  const auto settle = [&](group g) {
+  const auto off_one = [](const peer_group& g) { return std::abs(g.sum - g.widest) / g.widest; };
+  const auto settle = [&](const probe_figures::concurrent& measured, const peer_group& g) {
+    shared_peers what;
+    if (g.places.size() < 2) return what;
+    for (const std::size_t k : g.places) what.peers.push_back(measured.peers[k]);
     // The rate of one alone was measured with less disturbance.
-    g.what.capacity = filled_by_one(g) ? g.widest : std::max(g.what.capacity, g.widest);
-    return g.what.peers.size() > 1 ? g.what : shared_peers{};
+    what.capacity = off_one(g) <= probe_noise ? g.widest : std::max(g.sum, g.widest);
+    return what;
   };
   const auto any = [](double, double) { return true; };
   const auto is_slowed = [](double, double share) { return share < 1 - probe_noise; };
   const auto is_halted = [](double, double share) { return share < 1 - much; };
-  /// The first group that one of its peers can fill alone.
+  /// The group that explains best what was measured, if one of its peers can fill what they share, and nothing of
+  /// another capacity explains it better. Disturbed measurements are off by more than noise.
   const auto explained = [&](const probe_figures::concurrent& measured, shared_peers& answer) {
-    const group halted = peers_that(measured, is_halted);
+    constexpr double disturbed = 2 * probe_noise;
+    constexpr double simpler = 0.06;  // what a capacity that no peer can fill has to explain beyond the others
+    const std::vector<double> full = alone_with(measured);
+    const peer_group everyone = peers_that(measured, any);
+    const peer_group halted = peers_that(measured, is_halted);
+    const peer_group slowed = peers_that(measured, is_slowed);
     // A flow may take more than its part: those that are as wide as the ones that lost belong to them.
-    const group alike = peers_that(measured, [&](double full, double share) {
-      return is_halted(full, share) || std::abs(full - halted.widest) <= probe_noise * halted.widest;
+    const peer_group alike = peers_that(measured, [&](double width, double share) {
+      return is_halted(width, share) || std::abs(width - halted.widest) <= probe_noise * halted.widest;
     });
-    for (const group& candidate : {peers_that(measured, any), halted, peers_that(measured, is_slowed), alike}) {
-      if (!filled_by_one(candidate)) continue;
-      answer = settle(candidate);
-      return true;
+    const peer_group* best = nullptr;
+    double least = 0;
+    double other = std::numeric_limits<double>::infinity();
+    for (const peer_group* candidate : {&everyone, &halted, &slowed, &alike}) {
+      if (candidate->places.size() < 2) continue;
+      if (off_one(*candidate) <= disturbed) {
+        const double here = misfit(full, measured.rates, *candidate, candidate->widest);
+        if (best == nullptr || here < least) {
+          best = candidate;
+          least = here;
+        }
+      }
+      other = std::min(other,
+                       simpler + misfit(full, measured.rates, *candidate, std::max(candidate->sum, candidate->widest)));
     }
-    return false;
+    if (best == nullptr || least > other) return false;
+    answer = settle(measured, *best);
+    answer.capacity = best->widest;
+    return true;
   };
 
-  const group everyone = peers_that(fan, any);
-  const group slowed = peers_that(fan, is_slowed);
+  const peer_group everyone = peers_that(fan, any);
+  const peer_group slowed = peers_that(fan, is_slowed);
   shared_peers answer;
-  if (slowed.what.peers.empty() || explained(fan, answer)) return answer;
-  if (slowed.what.peers.size() == everyone.what.peers.size()) return settle(everyone);
+  if (slowed.places.empty() || explained(fan, answer)) return answer;
+  if (slowed.places.size() == everyone.places.size()) return settle(fan, everyone);
   if (part == nullptr) {
-    answer = settle(slowed);
-    answer.peers = slowed.what.peers;
+    answer = settle(fan, slowed);
+    answer.peers.clear();
+    for (const std::size_t k : slowed.places) answer.peers.push_back(fan.peers[k]);
     answer.in_doubt = true;
     return answer;
   }
   if (explained(*part, answer)) return answer;
-  const group themselves = peers_that(*part, any);
-  const bool gain = themselves.what.capacity > (1 + probe_noise) * slowed.what.capacity;
-  return settle(gain ? everyone : themselves);
+  const peer_group themselves = peers_that(*part, any);
+  // What the others took is then theirs: all of it, or all that they can use.
+  double usable = 0;
+  for (const double rate : alone_with(*part)) usable += rate;
+  const bool gain = themselves.sum > (1 + probe_noise) * slowed.sum &&
+                    themselves.sum > (1 - 2 * probe_noise) * std::min(everyone.sum, usable);
+  return gain ? settle(fan, everyone) : settle(*part, themselves);
+}
+
+/// How many fans there are each way, and how many of them show that something is shared.
+struct usual_fans {
+  struct count {
+    int all = 0;
+    int sharing = 0;
+  };
+  count out;
+  count in;
+
+  usual_fans(const pair_table& alone, const std::vector<probe_figures::concurrent>& fans) {
+    for (const probe_figures::concurrent& fan : fans) {
+      count& here = fan.way == toward::others ? out : in;
+      ++here.all;
+      if (!explain_fan(alone, fan, nullptr).peers.empty()) ++here.sharing;
+    }
+  }
+
+  /// Whether a host is an exception, if what it sends or receives is found to share something, or not to.
+  [[nodiscard]] bool unusual(toward way, bool shares) const {
+    const count& here = way == toward::others ? out : in;
+    return 4 * (shares ? here.sharing : here.all - here.sharing) <= here.all;
+  }
+};
+
+/// How much of a fan its explanation leaves open: `misfit`, and as much as is tolerated in addition where it looks like
+/// what a disturbance makes: a capacity that no peer can fill, or a host that is an exception.
+constexpr double tolerated_misfit = 0.13;
+[[nodiscard]] inline double unexplained(const pair_table& alone, const usual_fans& usual,
+                                        const probe_figures::concurrent& fan) {
+  const shared_peers found = explain_fan(alone, fan, nullptr);
+  std::vector<double> full;
+  peer_group group;
+  for (std::size_t k = 0; k < fan.peers.size(); ++k) {
+    const int peer = fan.peers[k];
+    full.push_back(fan.way == toward::others ? alone(fan.host, peer) : alone(peer, fan.host));
+    if (std::find(found.peers.begin(), found.peers.end(), peer) == found.peers.end()) continue;
+    group.places.push_back(k);
+    group.widest = std::max(group.widest, full.back());
+  }
+  double open = misfit(full, fan.rates, group, found.capacity);
+  if (found.capacity > group.widest) open += tolerated_misfit;
+  if (usual.unusual(fan.way, !found.peers.empty())) open += tolerated_misfit;
+  return open;
 }
 
 /// Puts a topology together from what was measured. Switches that no rank can see are not named: what flows share is a
