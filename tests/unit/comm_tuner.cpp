@@ -89,6 +89,18 @@ TEST_CASE("a tuner finds a good chunk size by doubling and then going back") {
   }
 }
 
+TEST_CASE("one chunk size that is disturbed does not end the search") {
+  tuning_limits limits;
+  limits.eager = 0;
+  tuner t({{method::library, 0}, {method::trees, 32768}}, limits);
+  settle(t, [](const choice& c, int) {
+    if (c.how == method::library) return 2.0;
+    return pipeline(60000, c.chunk) * (c.chunk == 16384 ? 1.6 : 1.0);  // the second that is tried
+  });
+  CHECK(pipeline(60000, t.next().chunk) < 1.15 * pipeline(60000, 60000));
+  CHECK(t.next().chunk > 32768);
+}
+
 TEST_CASE("chunk sizes keep away from the transport's eager limit") {
   tuning_limits limits;
   limits.eager = 65536;

@@ -138,9 +138,17 @@ class tuner {
     const double now = tries_[at_].least;
     if (stage_ == stage::rising) {
       const bool rose = last_ < 0 || now < 0.99 * last_;
-      last_ = rose ? now : last_;
-      if (rose && chunk_ * 2 <= limits_.most) return try_chunk(chunk_ *= 2);
+      if (rose) {
+        last_ = now;
+        behind_ = chunk_;
+        misses_ = 0;
+      } else if (++misses_ == 1) {
+        behind_ = chunk_;
+      }
+      // One that is no better may have been disturbed.
+      if (misses_ < 2 && chunk_ * 2 <= limits_.most) return try_chunk(chunk_ *= 2);
       stage_ = stage::falling;
+      chunk_ = behind_;
       step_ = std::max<std::int64_t>(chunk_ / 4, 1);
       return try_chunk(chunk_ -= step_);
     }
@@ -184,6 +192,8 @@ class tuner {
   choice pattern_;      // the trees whose chunks are tried
   std::int64_t chunk_ = 0;
   std::int64_t step_ = 0;
+  std::int64_t behind_ = 0;  // the first chunk that was no better, or the last that was
+  int misses_ = 0;
   double last_ = -1;
   int repeats_ = 0;
 };
