@@ -83,8 +83,14 @@ made_case random_case(chooser& random) {
   cut.grain = random.chance(0.2) ? 1 + random.below(4) : 1;
   const bool exchange =
       call.what == operation::gather || call.what == operation::scatter || call.what == operation::all_to_all;
-  const int way = random.below(3);
+  const int way = random.below(exchange ? 3 : 4);
   made.name = std::string(name_of(call.what)) + " on " + std::to_string(ranks) + " ranks";
+  if (way == 3) {
+    call.ordered = reduces(call.what) && random.chance(0.5);
+    made.plan = flat(call);
+    made.name += ", flat";
+    return made;
+  }
   if (way == 0) {  // low latency
     switch (call.what) {
       case operation::broadcast:
@@ -811,6 +817,10 @@ TEST_CASE("small messages get few rounds, large ones trees", "[schedule]") {
     }
   }
   CHECK(candidates(uniform_call(operation::all_reduce, 8, 2), net, given).front().how == algorithm::doubling);
+  // Few ranks that are all as far apart: one latency, or two, instead of as many as there are rounds.
+  const network wide = star_network({4, 4, 4, 4, 4}, 1e9, 10e-6);
+  CHECK(candidates(uniform_call(operation::broadcast, 5, 2), wide, {}).front().how == algorithm::flat);
+  CHECK(candidates(uniform_call(operation::all_reduce, 5, 2), wide, {}).front().how == algorithm::flat);
   CHECK(candidates(uniform_call(operation::all_reduce, 8, 4 << 20), net, given).front().how == algorithm::trees);
   // The formula for trees is what the simulation says, to some percent.
   for (const std::int64_t count : {1 << 16, 1 << 20, 1 << 22}) {

@@ -299,6 +299,45 @@ namespace espalier::comm {
   return plan;
 }
 
+/// Broadcast, reduce, all-reduce, all-gather and reduce-scatter along flat trees: every rank sends to a root, or a root
+/// to every rank, or both. One or two latencies, whatever the number of ranks, for as many messages at a root as there
+/// are ranks: best for few ranks far apart. Keeps the order of ranks. All-reduce has its root in the middle; those of
+/// blocks are their ranks.
+[[nodiscard]] constexpr schedule flat(const collective_call& call) {
+  detail::require(!has_root(call.what) || call.what == operation::broadcast || call.what == operation::reduce,
+                  "flat trees are for broadcast, reduce, all-reduce, all-gather and reduce-scatter");
+  detail::require(call.what != operation::all_to_all, "an all-to-all sends every pair its own data: pairwise");
+  const call_layout layout(call);
+  const auto n = static_cast<std::size_t>(call.ranks);
+  chunking whole;
+  whole.elements = std::max<std::int64_t>(1, layout.total());
+  schedule plan = detail::empty_schedule(call, whole);
+  detail::tree_tracks tracks(plan, layout, whole);
+  const auto add = [&](int root, const detail::tree_share& share) {
+    const auto top = static_cast<std::size_t>(root);
+    rooted_tree t;
+    t.parent.assign(n, root);
+    t.parent[top] = -1;
+    t.edge.assign(n, step::direct);
+    t.height.assign(n, 0);
+    t.height[top] = 1;
+    t.depth.assign(n, 1);
+    t.depth[top] = 0;
+    t.children.assign(n, {});
+    for (int r = 0; r < call.ranks; ++r) {
+      if (r != root) t.children[top].push_back({r, step::direct});
+    }
+    tracks.add(root, t, t, share, 2);
+  };
+  for (int b = 0; b < (has_blocks(call.what) ? call.ranks : 1) && call.ranks > 1; ++b) {
+    const int root = has_blocks(call.what) ? b : has_root(call.what) ? call.root : call.ranks / 2;
+    add(root, {layout.first(b), layout.count(b), b, b});
+  }
+  detail::add_own_copies(plan, layout, call.ranks);
+  detail::add_final_moves(plan, layout, call.ranks);
+  return plan;
+}
+
 /// Broadcast and reduce in `blocks` blocks on the circulant graph: blocks - 1 + ceil(log2(ranks)) rounds, which no
 /// one-ported algorithm beats, for any number of ranks (Träff, arXiv 2312.11236, 2407.18004). A reduction is the
 /// broadcast backwards; its operator must commute.

@@ -24,6 +24,7 @@ enum class algorithm : std::uint8_t {
   circulant_blocks,
   doubling,
   circulant,
+  flat,
   bruck,
   routes,  ///< `from_routes`
   pairwise
@@ -37,6 +38,7 @@ enum class algorithm : std::uint8_t {
     case algorithm::circulant_blocks: return "circulant_blocks";
     case algorithm::doubling: return "doubling";
     case algorithm::circulant: return "circulant";
+    case algorithm::flat: return "flat";
     case algorithm::bruck: return "bruck";
     case algorithm::routes: return "routes";
     case algorithm::pairwise: return "pairwise";
@@ -112,6 +114,7 @@ namespace espalier::comm {
     case algorithm::circulant_blocks: return circulant_blocks(call, chosen.blocks);
     case algorithm::doubling: return doubling(call);
     case algorithm::circulant: return circulant(call);
+    case algorithm::flat: return flat(call);
     case algorithm::bruck: return bruck(call);
     case algorithm::routes:
       if (given.routes == nullptr) break;
@@ -179,6 +182,9 @@ namespace espalier::comm {
     case operation::scatter: add(with(algorithm::binomial)); break;
     case operation::all_to_all: add(with(algorithm::bruck)); break;
   }
+  // With many ranks the messages at a root, or of all pairs, cost more than any number of rounds.
+  constexpr int few = 32;
+  if (!detail::exchanges(call.what) && call.ranks > 2 && call.ranks <= few) add(with(algorithm::flat));
   if (detail::exchanges(call.what)) {
     const chunk_price direct = best_chunk(bytes, 1, hop, given.limits);
     candidate c = with(algorithm::pairwise);
