@@ -253,6 +253,34 @@ TEST_CASE("a wait for what one rank never starts ends, and says what else is und
   REQUIRE_ALL(MPI_COMM_WORLD, (rank_in() == ranks - 1 || (named && refused)));
 }
 
+TEST_CASE("no rank gets more than two rounds of credits ahead of the one it sends to", "[collectives]") {
+  const int ranks = size_of(MPI_COMM_WORLD);
+  const int rank = rank_in(MPI_COMM_WORLD);
+  constexpr std::int64_t count = 500;
+  chunking cut;
+  cut.elements = 1;
+  cut.in_flight = 1000;
+  const schedule plan = from_ordered_trees(uniform_call(operation::reduce, ranks, count, 0), cut);
+  mpi_schedule_runner runner(plan, MPI_COMM_WORLD, 4);
+  const std::vector<float> input(count, 1.0F);
+  std::vector<float> output(count, 0.0F);
+  const element what = element_of(dtype::f32, reduction::sum);
+  const bool sends_only = rank == ranks - 1;
+  if (sends_only) {
+    // Messages of four bytes leave at once, whoever takes them.
+    runner.begin(input.data(), output.data(), what.by);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+    while (std::chrono::steady_clock::now() < until) runner.progress();
+    const std::vector<pending_message> waiting = runner.pending();
+    REQUIRE(waiting.size() == 2);
+    for (const pending_message& m : waiting) CHECK(m.chunk < 2 * cut.credits);
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (!sends_only) runner.begin(input.data(), output.data(), what.by);
+  runner.wait();
+  if (rank == 0) CHECK(output == std::vector<float>(count, static_cast<float>(ranks)));
+}
+
 TEST_CASE("several at once, as docs/collectives.md has it", "[collectives]") {
   std::mt19937 random = fuzz_random();
   const int ranks = size_of();

@@ -63,7 +63,7 @@ class mpi_schedule_runner {
       state.slots.resize(static_cast<std::size_t>(t.slots));
       for (slot_state& s : state.slots) s.done.assign(t.steps.size(), not_begun);
       state.issued.assign(t.steps.size(), 0);
-      state.open.assign(t.steps.size(), 0);
+      state.asked.assign(t.steps.size(), 0);
       requests += t.steps.size() * static_cast<std::size_t>(t.slots);
       for (const rank_schedule::own_step& s : t.steps) {
         if (s.what.what != action::send) continue;
@@ -104,7 +104,7 @@ class mpi_schedule_runner {
       t.begun = 0;
       t.ended = 0;
       std::fill(t.issued.begin(), t.issued.end(), 0);
-      std::fill(t.open.begin(), t.open.end(), 0);
+      std::fill(t.asked.begin(), t.asked.end(), 0);
     }
     last_ = 0;
     guarded([&] { begin_phases(); });
@@ -167,7 +167,7 @@ class mpi_schedule_runner {
     std::int64_t begun = 0;  // lanes
     std::int64_t ended = 0;
     std::vector<std::int64_t> issued;  // by step: lanes whose message has been started
-    std::vector<int> open;             // by step: sends that have not left
+    std::vector<int> asked;            // by step: synchronous sends that have not left
   };
   struct owner {
     int track = 0;
@@ -182,6 +182,9 @@ class mpi_schedule_runner {
   }
 
   [[nodiscard]] const rank_schedule::own_track& shape(std::size_t t) const { return mine_.tracks[t]; }
+
+  /// Whether a lane's sends wait for their receives.
+  [[nodiscard]] bool asks(const slot_state& s) const { return s.chunk % mine_.credits == mine_.credits - 1; }
 
   /// Begins the tracks of the next phase, and of those behind it while there is nothing to wait for.
   void begin_phases() {
@@ -263,14 +266,14 @@ class mpi_schedule_runner {
     }
     switch (own.what.what) {
       case action::send: {
-        if (state.issued[i] != s.chunk || state.open[i] >= 2 * mine_.credits) return false;
-        const bool asks = s.chunk % mine_.credits == mine_.credits - 1;
-        check((asks ? MPI_Issend : MPI_Isend)(memory(t, s, own.what.from),
-                                              static_cast<int>(count * mine_.element_bytes), detail::bytes_type(),
-                                              own.what.peer, base_ + own.tag, communicator_, request(t, s, i)),
+        // Other sends may leave before the receiver knows of them: those that ask tell how far it is.
+        if (state.issued[i] != s.chunk || state.asked[i] == 2) return false;
+        check((asks(s) ? MPI_Issend : MPI_Isend)(memory(t, s, own.what.from),
+                                                 static_cast<int>(count * mine_.element_bytes), detail::bytes_type(),
+                                                 own.what.peer, base_ + own.tag, communicator_, request(t, s, i)),
               "MPI_Isend");
         ++state.issued[i];
-        ++state.open[i];
+        if (asks(s)) ++state.asked[i];
         ++s.sends;
         s.done[i] = under_way;
         break;
@@ -356,7 +359,7 @@ class mpi_schedule_runner {
       if (shape(static_cast<std::size_t>(of.track)).steps[static_cast<std::size_t>(of.step)].what.what ==
           action::send) {
         --s.sends;
-        --state.open[static_cast<std::size_t>(of.step)];
+        if (asks(s)) --state.asked[static_cast<std::size_t>(of.step)];
       }
       if (std::find(touched_.begin(), touched_.end(), of.track) == touched_.end()) touched_.push_back(of.track);
     }
