@@ -671,6 +671,27 @@ TEST_CASE("the simulator's costs are those of the model", "[schedule]") {
   }
 }
 
+TEST_CASE("as many lanes are open as chunks are on their way, and some to spare", "[schedule]") {
+  // Chunks of 0.1 ms over two hops of 1 ms: what leaves every 0.1 ms is 22 chunks ahead of what arrives.
+  const network net = line_network(3, 1e9, 1e-3);
+  tree line = line_tree(net, 0);
+  chunking cut;
+  cut.elements = 25000;
+  const auto lanes = [&](operation what) {
+    return from_trees(uniform_call(what, 3, 25000 * 100), net, {line}, cut).tracks.front().in_flight;
+  };
+  line.weight = {1, 1};
+  CHECK(lanes(operation::broadcast) == 25);
+  CHECK(lanes(operation::all_reduce) == 47);
+  cut.spare = 24;
+  CHECK(lanes(operation::broadcast) == 46);
+  cut.spare = 3;
+  line.weight = {1, 2};
+  CHECK(lanes(operation::broadcast) == 14);
+  cut.element_bytes = 8;  // 0.2 ms, and every 0.4 ms one
+  CHECK(lanes(operation::broadcast) == 9);
+}
+
 TEST_CASE("trees of unequal weights that share a link end together", "[schedule]") {
   // Two ways from 0 to 2, of rates 3 and 1, behind one card of rate 4.
   network net = empty_network(3, 1e8);

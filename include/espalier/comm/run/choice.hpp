@@ -35,7 +35,8 @@ struct choice {
   method how = method::library;
   std::int64_t chunk = 0;            ///< bytes of a message, of what is cut; 0: what the cost model says
   std::optional<algorithm> by = {};  ///< of a schedule; none: what the cost model says
-  int parts = 1;                     ///< blocks of `circulant_blocks`, shares of `ordered_trees`
+  /// Blocks of `circulant_blocks`, shares of `ordered_trees`; of trees, times the usual `chunking::spare`.
+  int parts = 1;
 
   [[nodiscard]] friend constexpr bool operator==(const choice&, const choice&) = default;
 };

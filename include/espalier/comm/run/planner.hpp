@@ -154,6 +154,7 @@ class planner {
     made.cut.elements = std::max<std::int64_t>(1, how.chunk / element_bytes);
     made.cut.grain = std::max<std::int64_t>(1, 64 / element_bytes);
     made.cut.element_bytes = static_cast<double>(element_bytes);
+    if (made.how == algorithm::trees) made.cut.spare *= how.parts;
     made.blocks = how.parts;
     made.shares = how.parts;
     return made;
@@ -193,6 +194,16 @@ class planner {
     list.insert(list.end(), others.begin(), others.end());
     for (const candidate& c : all) {
       if (c.seconds <= range * all.front().seconds) add(c);
+    }
+    // Where ranks wait for their processors, as many lanes as that takes.
+    const auto packed = std::find_if(list.begin() + 1, list.end(), [](const choice& c) {
+      return c.by == algorithm::trees && c.how == method::trees;
+    });
+    constexpr int patient = 8;
+    if (packed != list.end() && total_elements(call) * element_bytes >= patient * packed->chunk) {
+      choice more = *packed;
+      more.parts = patient;
+      list.push_back(more);
     }
     // Shared memory wants longer chunks than the model knows reasons for: the search begins near the better.
     const auto bytes = total_elements(call) * element_bytes;

@@ -26,9 +26,13 @@ struct chunking {
   std::int64_t pieces = 1;
   std::int64_t least = 1;
   int credits = 4;           ///< messages under way per stream
-  int in_flight = 0;         ///< lanes of a track begun and not finished per rank; 0: as many as are on their way
+  int in_flight = 0;         ///< lanes of a track begun and not finished per rank; 0: those on their way, and `spare`
   std::int64_t grain = 1;    ///< cuts fall on multiples of this many elements where that costs nothing
   double element_bytes = 4;  ///< what latencies are compared with
+  /// Lanes of a tree beside those on their way: one that is being received, one that is being sent, one for what
+  /// disturbs. More make up for ranks that wait for their processors; but they fill the transport's queues, ahead of
+  /// what other trees wait for: on eight hosts linked like a DGX-1V twice as many lanes as hops lose 12 % of the bound.
+  int spare = 3;
 
   /// Most elements of a message of a share of `count` elements.
   [[nodiscard]] constexpr std::int64_t of(std::int64_t count) const {
@@ -117,10 +121,9 @@ class tree_tracks {
     }
     if (down) deep_first(falling);
     const chunk_grid grid = equal_chunks(share.count, cut_.of(share.count), cut_.grain);
-    // A lane stays open on a rank while its data is on the way round. More of them are no faster, but put chunks into
-    // the transport's queues ahead of those that other trees wait for.
+    // A lane stays open on a rank while its data is on the way round.
     constexpr double most = 1e6;
-    const int lanes = static_cast<int>(std::min(most, on_the_way)) + ahead;
+    const int lanes = static_cast<int>(std::min(most, on_the_way)) + cut_.spare;
     const int in_flight = cut_.in_flight > 0 ? cut_.in_flight : lanes;
     const int slots = static_cast<int>(std::min<std::int64_t>(in_flight, grid.chunks));
     const std::int64_t n = grid.chunk;
@@ -154,10 +157,6 @@ class tree_tracks {
   }
 
  private:
-  // Lanes beside those on their way: one that is being received, one that is being sent, one for what disturbs. On
-  // eight hosts linked like a DGX-1V fewer lose 2 % of the bound, two per hop 12 %.
-  static constexpr int ahead = 3;
-
   // Seconds of a chunk on the longest way between the root and a rank, if nothing is ahead of it.
   [[nodiscard]] static constexpr double longest(const network& net, const rooted_tree& t, double chunk) {
     double most = 0;

@@ -71,7 +71,8 @@ namespace espalier::comm {
     rooted_tree rising = ordered_tree(call.ranks, root);
     rooted_tree falling = rising;
     const int ways = rising.height[static_cast<std::size_t>(root)] * (call.what == operation::all_reduce ? 2 : 1);
-    tracks.add(root, std::move(rising), std::move(falling), share, ways);
+    // Nothing is known of the rates on the way: two chunks a hop.
+    tracks.add(root, std::move(rising), std::move(falling), share, 2.0 * ways);
   };
   if (call.ranks > 1 && call.what == operation::reduce) add(call.root, {0, layout.total(), 0, 0});
   for (int b = 0; b < call.ranks && call.ranks > 1 && has_blocks(call.what); ++b) {
