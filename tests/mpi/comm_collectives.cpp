@@ -151,8 +151,8 @@ TEST_CASE("tuning settles, alike on all ranks", "[collectives]") {
   do {
     all.all_reduce(data.data(), result.data(), static_cast<std::int64_t>(data.size()), what);
     ++calls;
-  } while (!all.settled(call, what) && calls < 100);
-  REQUIRE_ALL(MPI_COMM_WORLD, calls < 60);
+  } while (!all.settled(call, what) && calls < 300);
+  REQUIRE_ALL(MPI_COMM_WORLD, calls < 200);
   const choice found = all.settled(call, what).value_or(choice{});
   REQUIRE_ALL(MPI_COMM_WORLD, is_as_on_rank_0(name_of(found.how) + std::to_string(found.chunk)));
   REQUIRE_ALL(MPI_COMM_WORLD,

@@ -178,7 +178,7 @@ TEST_CASE("a card that slows down while the program runs", "[.][lab_slowdown]") 
     return usual(seconds);
   };
   const auto settle = [&] {
-    for (int n = 0; n < 100 && !all.settled(call, sums()); ++n) (void)seconds_of_one();
+    for (int n = 0; n < 300 && !all.settled(call, sums()); ++n) (void)seconds_of_one();
   };
   settle();
   const double fast = seconds_of(9);

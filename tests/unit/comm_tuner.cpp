@@ -18,7 +18,7 @@ using namespace espalier::comm;
 /// Runs a tuner against a model of how long calls take. Returns the number of calls.
 int settle(tuner& t, const std::function<double(const choice&, int)>& seconds) {
   int calls = 0;
-  while (!t.settled() && calls < 200) {
+  while (!t.settled() && calls < 300) {
     const int in_a_row = t.calls();
     double sum = 0;
     for (int n = 0; n < in_a_row; ++n) {
@@ -119,10 +119,10 @@ TEST_CASE("one candidate needs no trial") {
 }
 
 TEST_CASE("the library is left only for what is clearly faster") {
-  for (const double other : {0.9, 0.97, 1.1}) {
+  for (const double other : {0.9, 0.99, 1.1}) {
     tuner t({{method::low_latency, 0}, {method::library, 0}});
     settle(t, [&](const choice& c, int) { return c.how == method::library ? 1.0 : other; });
-    CHECK(t.next().how == (other < 0.95 ? method::low_latency : method::library));
+    CHECK(t.next().how == (other < 0.98 ? method::low_latency : method::library));
   }
 }
 
@@ -139,6 +139,65 @@ TEST_CASE("chunks are tried of the trees that were proposed, and of no others") 
   });
   CHECK(t.next().by == algorithm::ordered_trees);
   CHECK(t.next().chunk > 32768);
+}
+
+TEST_CASE("the luckiest of many chunk sizes does not win over what is faster") {
+  // As an all-to-all of 8 MiB on one host: shared memory is faster by a sixth, but slow in its first calls.
+  int wrong = 0;
+  constexpr int runs = 200;
+  for (unsigned seed = 0; seed < runs; ++seed) {
+    std::mt19937 random(seed);
+    tuner t({{method::library, 0}, {method::shared, 0}, {method::trees, 1 << 20}});
+    int shared = 0;
+    const int calls = settle(t, [&](const choice& c, int) {
+      const double usual = c.how == method::shared ? 510e-6 : c.how == method::library ? 700e-6 : 604e-6;
+      const bool cold = c.how == method::shared && ++shared <= 3;
+      return usual * (cold ? 1.3 : 1) * std::uniform_real_distribution<double>(0.85, 1.2)(random);
+    });
+    CAPTURE(seed, calls);
+    REQUIRE(t.settled());
+    CHECK(calls < 140);
+    if (t.next().how != method::shared) ++wrong;
+  }
+  CHECK(wrong <= runs / 50);
+}
+
+TEST_CASE("a machine that is faster for a while does not make what is tried then the fastest") {
+  int wrong = 0;
+  constexpr int runs = 200;
+  for (unsigned seed = 0; seed < runs; ++seed) {
+    std::mt19937 random(seed);
+    tuner t({{method::library, 0}, {method::low_latency, 0}, {method::shared, 0}});
+    double state = 1;
+    settle(t, [&](const choice& c, int n) {
+      if (n % 3 == 0) state = random() % 10 == 0 ? 0.6 : 1;
+      const double noise = std::uniform_real_distribution<double>(0.95, 1.1)(random);
+      return 1e-3 * (c.how == method::shared ? 0.85 : 1) * state * noise;
+    });
+    if (t.next().how != method::shared) ++wrong;
+  }
+  CHECK(wrong <= runs / 50);
+}
+
+TEST_CASE("before a tuner settles it tries the best of each way once more, and of long calls only what is close") {
+  for (const double unit : {1e-3, 1.0}) {
+    for (const double other : {1.05, 1.3, 2.0}) {
+      tuner t({{method::library, 0}, {method::shared, 0}, {method::trees, 32768}, {method::low_latency, 0}});
+      int most = 1;
+      const int calls = settle(t, [&](const choice& c, int) {
+        most = std::max(most, t.calls());
+        if (c.how == method::library) return unit;
+        return unit * (c.how == method::shared ? other : 3);
+      });
+      CAPTURE(unit, other);
+      const bool has_finals = other < (unit < 0.1 ? 1.5 : 1.1);
+      // Three calls of each, then three tries of two ways; of a millisecond, nine of three calls.
+      CHECK(calls == 12 + (has_finals ? 2 * (unit < 0.1 ? 9 * 3 : 3) : 0));
+      CHECK(most == (has_finals && unit < 0.1 ? 3 : 1));
+      CHECK(t.next().how == method::library);
+      CHECK(t.seconds() == Approx(unit));
+    }
+  }
 }
 
 TEST_CASE("what one call of a short collective tells is noise: several in a row decide") {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace espalier::comm {
@@ -29,12 +30,22 @@ struct tuning_limits {
   /// Shared memory counts with this share of its time there: in its first calls no copy of a tier is in a cache yet,
   /// and a machine whose processors change places between two tries makes more noise than that.
   double favour_shared = 0.75;
+  int finalists = 3;           ///< ways that are tried once more before one is settled on
+  int final_calls = 3;         ///< in a row that are one try of theirs, the first not counted
+  int least_final_rounds = 3;  ///< such tries of each
+  int most_final_rounds = 9;
+  double final_seconds = 0.1;  ///< that more than the least number of rounds may take
+  double close = 1.5;          ///< times the least time: what took more is no finalist
+  double favour_final = 0.98;  ///< `favour` among finalists, where there is less noise
+  double long_call = 0.1;      ///< seconds: of what takes longer, one try tells more, and each costs more
+  double close_long = 1.1;     ///< `close` of long calls
 };
 
 /// Finds the fastest way for one collective at one size from how long tries take: first all candidates in turn that are
 /// not far behind, the least time of each counting; then, if trees may win, their chunk size by multiplicative increase
-/// and additive decrease (Blink, section on chunk sizes). Where calls are short, a try is several calls in a row. Pure:
-/// rank 0 runs it and tells the others.
+/// and additive decrease (Blink, section on chunk sizes). Last, the best of each way are tried in turn once more, and
+/// only that counts: of many chunk sizes the luckiest looks better than it is, and first calls are slow. Where calls
+/// are short, a try is several calls in a row. Pure: rank 0 runs it and tells the others.
 class tuner {
  public:
   tuner() = default;
@@ -47,7 +58,7 @@ class tuner {
   /// What to do in the next call.
   [[nodiscard]] choice next() const { return tries_[settled() ? best() : at_].what; }
   /// And in how many in a row: of several, the first warms up, and the mean of the others is what `note` is told.
-  [[nodiscard]] int calls() const { return stage_ == stage::batches ? limits_.batch : 1; }
+  [[nodiscard]] int calls() const { return calls_; }
   /// The least time of what was settled on.
   [[nodiscard]] double seconds() const { return tries_.empty() ? -1 : tries_[best()].least; }
 
@@ -68,17 +79,22 @@ class tuner {
     } else if (stage_ == stage::batches) {
       do { at_ = (at_ + 1) % tries_.size(); } while (is_behind(tries_[at_]));
       if (tries_[at_].count >= limits_.batch_rounds) stage_ = stage::settled;
+    } else if (stage_ == stage::finals) {
+      now.finals.push_back(seconds);
+      at_ = (at_ + 1) % tries_.size();
+      if (tries_[at_].count >= final_rounds_) decide();
     } else if (now.count >= limits_.chunk_rounds) {
       next_chunk();
     }
   }
 
  private:
-  enum class stage : std::uint8_t { candidates, batches, rising, falling, settled };
+  enum class stage : std::uint8_t { candidates, batches, rising, falling, finals, settled };
   struct attempt {
     choice what;
     double least = -1;
     int count = 0;
+    std::vector<double> finals = {};  // times, by round
   };
 
   [[nodiscard]] double cost(const attempt& a) const {
@@ -96,9 +112,8 @@ class tuner {
   /// Not worth another try. One try tells only where calls are long and the difference is great: it may have been
   /// disturbed, or have made connections.
   [[nodiscard]] bool is_hopeless(const attempt& a) const {
-    constexpr double long_call = 0.1;  // seconds
     const double behind = a.least / tries_[best()].least;
-    return a.count > 1 ? behind > 4 : a.count == 1 && a.least > long_call && behind > 8;
+    return a.count > 1 ? behind > 4 : a.count == 1 && a.least > limits_.long_call && behind > 8;
   }
   [[nodiscard]] std::size_t best_trees() const {
     std::size_t found = tries_.size();
@@ -116,6 +131,7 @@ class tuner {
     for (attempt& a : tries_) a = {a.what, -1, 0};
     at_ = 0;
     short_ = true;
+    calls_ = limits_.batch;
     stage_ = tries_.size() == 1 ? stage::settled : stage::batches;
   }
   /// A batch may be disturbed, but hardly two.
@@ -124,10 +140,7 @@ class tuner {
   void begin_chunks() {
     const std::size_t trees = best_trees();
     // Far behind: no chunk size makes up for that.
-    if (trees == tries_.size() || tries_[trees].least > 2 * tries_[best()].least) {
-      stage_ = stage::settled;
-      return;
-    }
+    if (trees == tries_.size() || tries_[trees].least > 2 * tries_[best()].least) return begin_finals();
     stage_ = stage::rising;
     pattern_ = tries_[trees].what;
     chunk_ = pattern_.chunk / 4;
@@ -156,7 +169,7 @@ class tuner {
       last_ = now;
       return try_chunk(chunk_ -= step_);
     }
-    stage_ = stage::settled;
+    begin_finals();
   }
 
   /// Tries a chunk size, or the nearest below that is away from the eager limit; what was tried before is known.
@@ -172,7 +185,7 @@ class tuner {
         at_ = i;
         if (tries_[i].count >= limits_.chunk_rounds) {
           if (++repeats_ > 4) {
-            stage_ = stage::settled;
+            begin_finals();
           } else {
             next_chunk();
           }
@@ -184,10 +197,62 @@ class tuner {
     at_ = tries_.size() - 1;
   }
 
+  /// The best of each way again, in turn; what they took before is forgotten.
+  void begin_finals() {
+    const double least = tries_[best()].least;
+    const bool is_long = least > limits_.long_call;
+    const double most = (is_long ? limits_.close_long : limits_.close) * least;
+    std::erase_if(tries_, [&](const attempt& a) { return a.count == 0 || a.least > most; });
+    std::sort(tries_.begin(), tries_.end(), [&](const attempt& a, const attempt& b) { return cost(a) < cost(b); });
+    std::vector<attempt> last;
+    for (const attempt& a : tries_) {
+      const bool known = std::any_of(last.begin(), last.end(), [&](const attempt& l) { return is_like(a, l); });
+      if (!known && static_cast<int>(last.size()) < limits_.finalists) last.push_back({a.what, -1, 0});
+    }
+    at_ = 0;
+    if (last.size() < 2) {
+      tries_.resize(1);
+      stage_ = stage::settled;
+      return;
+    }
+    tries_ = std::move(last);
+    calls_ = is_long ? 1 : limits_.final_calls;
+    const double round = least * calls_ * static_cast<double>(tries_.size());
+    const auto wanted = static_cast<int>(std::min(limits_.final_seconds / round, 1e6));
+    final_rounds_ = std::clamp(wanted, limits_.least_final_rounds, limits_.most_final_rounds);
+    stage_ = stage::finals;
+  }
+  /// Takes the finalist whose usual part of a round's time is the least: a machine that is slow for a while, or whose
+  /// memory others use, is so for a whole round.
+  void decide() {
+    std::vector<double> usual;
+    for (const attempt& a : tries_) {
+      std::vector<double> parts;
+      for (std::size_t round = 0; round < a.finals.size(); ++round) {
+        double all = 0;
+        for (const attempt& other : tries_) all += other.finals[round];
+        parts.push_back(a.finals[round] / all);
+      }
+      const auto middle = parts.begin() + static_cast<std::ptrdiff_t>(parts.size() / 2);
+      std::nth_element(parts.begin(), middle, parts.end());
+      usual.push_back((a.what.how == method::library ? limits_.favour_final : 1) * *middle);
+    }
+    const auto least = std::min_element(usual.begin(), usual.end());
+    tries_ = {tries_[static_cast<std::size_t>(least - usual.begin())]};
+    at_ = 0;
+    stage_ = stage::settled;
+  }
+  /// The same way, but for the length of its chunks.
+  [[nodiscard]] static bool is_like(const attempt& a, const attempt& b) {
+    return a.what.how == b.what.how && a.what.by == b.what.by && a.what.parts == b.what.parts;
+  }
+
   tuning_limits limits_;
   std::vector<attempt> tries_;
   std::size_t at_ = 0;
   stage stage_ = stage::candidates;
+  int calls_ = 1;  // in a row that are one try
+  int final_rounds_ = 0;
   bool short_ = false;  // calls are, and have been tried in batches
   choice pattern_;      // the trees whose chunks are tried
   std::int64_t chunk_ = 0;
