@@ -87,7 +87,7 @@ made_case random_case(chooser& random) {
   made.name = std::string(name_of(call.what)) + " on " + std::to_string(ranks) + " ranks";
   if (way == 3) {
     call.ordered = reduces(call.what) && random.chance(0.5);
-    made.plan = flat(call);
+    made.plan = flat(call, random.below(ranks));
     made.name += ", flat";
     return made;
   }
@@ -842,6 +842,18 @@ TEST_CASE("small messages get few rounds, large ones trees", "[schedule]") {
   const network wide = star_network({4, 4, 4, 4, 4}, 1e9, 10e-6);
   CHECK(candidates(uniform_call(operation::broadcast, 5, 2), wide, {}).front().how == algorithm::flat);
   CHECK(candidates(uniform_call(operation::all_reduce, 5, 2), wide, {}).front().how == algorithm::flat);
+  // The root of a flat all-reduce has a wide card: the slow one's would carry every other rank's data.
+  for (const int slow : {0, 2, 4}) {
+    std::vector<std::int64_t> cards(5, 4);
+    cards[static_cast<std::size_t>(slow)] = 1;
+    const network uneven = star_network(cards, 1e6, 10e-6);
+    const collective_call call = uniform_call(operation::all_reduce, 5, 250);
+    candidate hub;
+    hub.how = algorithm::flat;
+    const double chosen = simulate(schedule_of(hub, call, uneven), uneven).seconds;
+    CHECK(chosen < 0.5 * simulate(flat(call, slow), uneven).seconds);
+    for (int other = 0; other < 5; ++other) CHECK(chosen <= simulate(flat(call, other), uneven).seconds);
+  }
   CHECK(candidates(uniform_call(operation::all_reduce, 8, 4 << 20), net, given).front().how == algorithm::trees);
   // The formula for trees is what the simulation says, to some percent.
   for (const std::int64_t count : {1 << 16, 1 << 20, 1 << 22}) {

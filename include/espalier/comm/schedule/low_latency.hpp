@@ -301,12 +301,13 @@ namespace espalier::comm {
 
 /// Broadcast, reduce, all-reduce, all-gather and reduce-scatter along flat trees: every rank sends to a root, or a root
 /// to every rank, or both. One or two latencies, whatever the number of ranks, for as many messages at a root as there
-/// are ranks: best for few ranks far apart. Keeps the order of ranks. All-reduce has its root in the middle; those of
+/// are ranks: best for few ranks far apart. Keeps the order of ranks. The root of an all-reduce is `hub`; those of
 /// blocks are their ranks.
-[[nodiscard]] constexpr schedule flat(const collective_call& call) {
+[[nodiscard]] constexpr schedule flat(const collective_call& call, int hub = 0) {
   detail::require(!has_root(call.what) || call.what == operation::broadcast || call.what == operation::reduce,
                   "flat trees are for broadcast, reduce, all-reduce, all-gather and reduce-scatter");
   detail::require(call.what != operation::all_to_all, "an all-to-all sends every pair its own data: pairwise");
+  detail::require(hub >= 0 && hub < call.ranks, "the hub of flat trees must be one of the ranks");
   const call_layout layout(call);
   const auto n = static_cast<std::size_t>(call.ranks);
   chunking whole;
@@ -330,7 +331,7 @@ namespace espalier::comm {
     tracks.add(root, t, t, share, 2);
   };
   for (int b = 0; b < (has_blocks(call.what) ? call.ranks : 1) && call.ranks > 1; ++b) {
-    const int root = has_blocks(call.what) ? b : has_root(call.what) ? call.root : call.ranks / 2;
+    const int root = has_blocks(call.what) ? b : has_root(call.what) ? call.root : hub;
     add(root, {layout.first(b), layout.count(b), b, b});
   }
   detail::add_own_copies(plan, layout, call.ranks);

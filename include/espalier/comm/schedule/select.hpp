@@ -98,6 +98,28 @@ namespace espalier::comm::detail {
   return {latencies[latencies.size() / 2], overhead, rates[rates.size() / 2]};
 }
 
+[[nodiscard]] constexpr simulation_options costs_of(const selection_input& given) {
+  simulation_options costs;
+  costs.element_bytes = given.element_bytes;
+  costs.message_seconds = given.overhead;
+  costs.reduce_seconds_per_byte = given.reduce_seconds_per_byte;
+  costs.copy_seconds_per_byte = given.copy_seconds_per_byte;
+  return costs;
+}
+
+// The rank over which a flat all-reduce takes least: one with a wide card, near to all. All ranks find the same.
+[[nodiscard]] constexpr int best_hub(const collective_call& call, const network& net, const selection_input& given) {
+  int best = 0;
+  double least = 0;
+  for (int hub = 0; hub < call.ranks; ++hub) {
+    const double seconds = simulate(flat(call, hub), net, costs_of(given)).seconds;
+    if (hub > 0 && seconds >= least) continue;
+    best = hub;
+    least = seconds;
+  }
+  return best;
+}
+
 }  // namespace espalier::comm::detail
 
 namespace espalier::comm {
@@ -114,7 +136,8 @@ namespace espalier::comm {
     case algorithm::circulant_blocks: return circulant_blocks(call, chosen.blocks);
     case algorithm::doubling: return doubling(call);
     case algorithm::circulant: return circulant(call);
-    case algorithm::flat: return flat(call);
+    case algorithm::flat:
+      return flat(call, call.what == operation::all_reduce ? detail::best_hub(call, net, given) : 0);
     case algorithm::bruck: return bruck(call);
     case algorithm::routes:
       if (given.routes == nullptr) break;
@@ -133,11 +156,7 @@ namespace espalier::comm {
   const std::int64_t elements = total_elements(call);
   const auto bytes = static_cast<std::int64_t>(static_cast<double>(elements) * given.element_bytes);
   const hop_cost hop = detail::usual_hop(net, given.overhead);
-  simulation_options costs;
-  costs.element_bytes = given.element_bytes;
-  costs.message_seconds = given.overhead;
-  costs.reduce_seconds_per_byte = given.reduce_seconds_per_byte;
-  costs.copy_seconds_per_byte = given.copy_seconds_per_byte;
+  const simulation_options costs = detail::costs_of(given);
   const auto add = [&](candidate c) {
     c.seconds = simulate(schedule_of(c, call, net, given), net, costs).seconds;
     all.push_back(c);
