@@ -27,6 +27,15 @@ struct shared_peers {
   bool in_doubt = false;
 };
 
+/// What a host reaches with each of a measurement's peers alone.
+[[nodiscard]] inline std::vector<double> rates_alone(const pair_table& alone,
+                                                     const probe_figures::concurrent& measured) {
+  std::vector<double> rates;
+  for (const int peer : measured.peers)
+    rates.push_back(measured.way == toward::others ? alone(measured.host, peer) : alone(peer, measured.host));
+  return rates;
+}
+
 /// A group of a host's peers, and what was measured of them.
 struct peer_group {
   std::vector<std::size_t> places;  ///< among the peers that were measured
@@ -80,15 +89,9 @@ struct peer_group {
 [[nodiscard]] inline shared_peers explain_fan(const pair_table& alone, const probe_figures::concurrent& fan,
                                               const probe_figures::concurrent* part) {
   constexpr double much = 0.35;
-  const auto alone_with = [&](const probe_figures::concurrent& measured) {
-    std::vector<double> rates;
-    for (const int peer : measured.peers)
-      rates.push_back(fan.way == toward::others ? alone(fan.host, peer) : alone(peer, fan.host));
-    return rates;
-  };
   const auto peers_that = [&](const probe_figures::concurrent& measured, auto belongs) {
     peer_group found;
-    const std::vector<double> full = alone_with(measured);
+    const std::vector<double> full = rates_alone(alone, measured);
     for (std::size_t k = 0; k < measured.peers.size(); ++k) {
       if (!(full[k] > 0) || !belongs(full[k], measured.rates[k] / full[k])) continue;
       found.places.push_back(k);
@@ -114,7 +117,7 @@ struct peer_group {
   const auto explained = [&](const probe_figures::concurrent& measured, shared_peers& answer) {
     constexpr double disturbed = 2 * probe_noise;
     constexpr double simpler = 0.06;  // what a capacity that no peer can fill has to explain beyond the others
-    const std::vector<double> full = alone_with(measured);
+    const std::vector<double> full = rates_alone(alone, measured);
     const peer_group everyone = peers_that(measured, any);
     const peer_group halted = peers_that(measured, is_halted);
     const peer_group slowed = peers_that(measured, is_slowed);
@@ -159,7 +162,7 @@ struct peer_group {
   const peer_group themselves = peers_that(*part, any);
   // What the others took is then theirs: all of it, or all that they can use.
   double usable = 0;
-  for (const double rate : alone_with(*part)) usable += rate;
+  for (const double rate : rates_alone(alone, *part)) usable += rate;
   const bool gain = themselves.sum > (1 + probe_noise) * slowed.sum &&
                     themselves.sum > (1 - 2 * probe_noise) * std::min(everyone.sum, usable);
   return gain ? settle(fan, everyone) : settle(*part, themselves);
@@ -195,14 +198,12 @@ constexpr double tolerated_misfit = 0.13;
 [[nodiscard]] inline double unexplained(const pair_table& alone, const usual_fans& usual,
                                         const probe_figures::concurrent& fan) {
   const shared_peers found = explain_fan(alone, fan, nullptr);
-  std::vector<double> full;
+  const std::vector<double> full = rates_alone(alone, fan);
   peer_group group;
   for (std::size_t k = 0; k < fan.peers.size(); ++k) {
-    const int peer = fan.peers[k];
-    full.push_back(fan.way == toward::others ? alone(fan.host, peer) : alone(peer, fan.host));
-    if (std::find(found.peers.begin(), found.peers.end(), peer) == found.peers.end()) continue;
+    if (std::find(found.peers.begin(), found.peers.end(), fan.peers[k]) == found.peers.end()) continue;
     group.places.push_back(k);
-    group.widest = std::max(group.widest, full.back());
+    group.widest = std::max(group.widest, full[k]);
   }
   double open = misfit(full, fan.rates, group, found.capacity);
   if (found.capacity > group.widest) open += tolerated_misfit;

@@ -195,24 +195,21 @@ class planner {
     for (const candidate& c : all) {
       if (c.seconds <= range * all.front().seconds) add(c);
     }
+    const auto found =
+        std::find_if(list.begin() + 1, list.end(), [](const choice& c) { return c.how == method::trees; });
+    if (found == list.end()) return list;
+    const choice trees = *found;
+    const auto bytes = total_elements(call) * element_bytes;
     // Where ranks wait for their processors, as many lanes as that takes.
-    const auto packed = std::find_if(list.begin() + 1, list.end(), [](const choice& c) {
-      return c.by == algorithm::trees && c.how == method::trees;
-    });
     constexpr int patient = 8;
-    if (packed != list.end() && total_elements(call) * element_bytes >= patient * packed->chunk) {
-      choice more = *packed;
-      more.parts = patient;
-      list.push_back(more);
+    if (trees.by == algorithm::trees && bytes >= patient * trees.chunk) {
+      list.push_back(trees);
+      list.back().parts = patient;
     }
     // Shared memory wants longer chunks than the model knows reasons for: the search begins near the better.
-    const auto bytes = total_elements(call) * element_bytes;
-    const auto trees =
-        std::find_if(list.begin() + 1, list.end(), [](const choice& c) { return c.how == method::trees; });
-    if (trees != list.end() && bytes >= 8 * long_chunk && trees->chunk < long_chunk / 2) {
-      choice longer = *trees;
-      longer.chunk = long_chunk;
-      list.push_back(longer);
+    if (bytes >= 8 * long_chunk && trees.chunk < long_chunk / 2) {
+      list.push_back(trees);
+      list.back().chunk = long_chunk;
     }
     return list;
   }
