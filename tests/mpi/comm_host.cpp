@@ -137,6 +137,8 @@ TEST_CASE("random collectives of processes equal their definitions", "[host]") {
   options.how = private_memory::staged;
   options.sizes.stream_from = 500;
   random_calls(MPI_COMM_WORLD, options, seed + 4, count);
+  options.sizes.stage_by = host::store::streaming;
+  random_calls(MPI_COMM_WORLD, options, seed + 5, count);
 }
 
 TEST_CASE("parts of a communicator have their own collectives, at the same time", "[host]") {

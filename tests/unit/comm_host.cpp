@@ -3,6 +3,7 @@
 // timeout: 240
 #include <espalier/comm/host/fold.hpp>
 #include <espalier/comm/host/shape.hpp>
+#include <espalier/comm/host/staging.hpp>
 #include <espalier/comm/host/threads.hpp>
 
 #include <catch2/catch.hpp>
@@ -252,6 +253,54 @@ TEST_CASE("chunks fit into their rooms, and parts cover a chunk", "[host]") {
   }
 }
 
+TEST_CASE("chunks go past the caches where writing into these takes long, and back when it no longer does", "[host]") {
+  constexpr std::int64_t rounds = 8;
+  // Seconds of a chunk: between ranks under one cache, and under two.
+  const auto near = [](host::store by) { return by == host::store::cached ? 4e-6 : 5e-6; };
+  const auto far = [](host::store by) { return by == host::store::cached ? 60e-6 : 5e-6; };
+  std::mt19937 random(5);
+  for (const bool disturbed : {false, true}) {
+    host::staging how;
+    int others = 0;  // chunks written otherwise than most of their call
+    const auto call = [&](const auto& seconds) {
+      how.begin(rounds);
+      const host::store usual = how.of(0);
+      for (std::int64_t round = 0; round < rounds; ++round) {
+        if (how.of(round) != usual) ++others;
+        const bool slow = disturbed && random() % 20 == 0;  // lost its processor
+        if (how.times(round)) how.note(round, seconds(how.of(round)) + (slow ? 1e-3 : 0));
+      }
+      return usual;
+    };
+    // Calls until `wanted` is usual, and stays that for a while.
+    const auto settles = [&](const auto& seconds, host::store wanted) {
+      int last = 0;
+      for (int n = 1; n <= 400; ++n) {
+        if (call(seconds) != wanted) last = n;
+      }
+      return last;
+    };
+    CAPTURE(disturbed);
+    CHECK(settles(near, host::store::cached) == 0);
+    CHECK(settles(far, host::store::streaming) <= (disturbed ? 100 : 17));
+    CHECK(settles(near, host::store::cached) <= (disturbed ? 100 : 17));
+    CHECK(others <= 1200 / 16 + 20);  // trials are rare
+  }
+  // Short calls have no trials; who says how gets that.
+  host::staging few;
+  for (int n = 0; n < 100; ++n) {
+    few.begin(4);
+    for (std::int64_t round = 0; round < 4; ++round) CHECK((few.of(round) == host::store::cached && !few.times(round)));
+  }
+  host::staging fixed(host::store::streaming);
+  for (const std::int64_t n : {1, 8, 1000}) {
+    fixed.begin(n);
+    for (std::int64_t round = 0; round < n; ++round) {
+      CHECK((fixed.of(round) == host::store::streaming && !fixed.times(round)));
+    }
+  }
+}
+
 TEST_CASE("random collectives among threads equal their definitions", "[host]") {
   const auto seed = static_cast<unsigned>(espalier::test::fuzz_random()());
   const long count = espalier::test::fuzz_cases(400);
@@ -262,6 +311,8 @@ TEST_CASE("random collectives among threads equal their definitions", "[host]") 
   narrow.split_from = 64;
   host::sizes staged = narrow;
   staged.expose_from = std::numeric_limits<std::int64_t>::max();
+  host::sizes streamed = staged;
+  streamed.stage_by = host::store::streaming;
   host::sizes in_place;  // everything read and written where it stands
   in_place.expose_from = 1;
   in_place.stream_from = 1000;
@@ -269,6 +320,7 @@ TEST_CASE("random collectives among threads equal their definitions", "[host]") 
     random_calls(ranks, host::sizes{}, seed, count);
     random_calls(ranks, narrow, seed + 1, count);
     random_calls(ranks, staged, seed + 2, count);
+    random_calls(ranks, streamed, seed + 4, count);
     random_calls(ranks, in_place, seed + 3, count);
   }
 }

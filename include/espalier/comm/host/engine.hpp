@@ -5,6 +5,7 @@
 #include <espalier/comm/host/fold.hpp>
 #include <espalier/comm/host/shape.hpp>
 #include <espalier/comm/host/space.hpp>
+#include <espalier/comm/host/staging.hpp>
 #include <espalier/comm/host/traffic.hpp>
 #include <espalier/comm/host/wait.hpp>
 #include <espalier/comm/schedule/call.hpp>
@@ -42,6 +43,7 @@ template <SharedSpace Space> class engine {
         inputs_(static_cast<std::size_t>(space.size())),
         outputs_(static_cast<std::size_t>(space.size())),
         known_(static_cast<std::size_t>(space.size()), 0),
+        staging_(space.crowded() ? how.stage_by.value_or(store::cached) : how.stage_by),
         rank_(space.rank()),
         size_(space.size()),
         epoch_(state_of(space.region(space.rank())).finished.load(std::memory_order_relaxed)) {
@@ -304,6 +306,7 @@ template <SharedSpace Space> class engine {
     // Beside the flag there is no room for both the bytes and where they are.
     headers_ = headers_ && !shape_.beside;
     if (headers_ && offers_) offer();
+    if (traffic_.sends() && !offered_) staging_.begin(shape_.rounds);
     std::int64_t slot = 0;  // of the round, in units of the fan
     for (std::int64_t round = 0; round < shape_.rounds; ++round) {
       const std::int64_t begin = round * shape_.chunk;
@@ -375,7 +378,7 @@ template <SharedSpace Space> class engine {
         const exposed e{mine_.how, mine_.where + static_cast<std::uint64_t>(f.at)};
         std::memcpy(&l.beside[0], &e, sizeof e);
       }
-      if (!offered_) copy_bytes(data(rank_, slot), from, bytes);
+      if (!offered_) staging_.write(data(rank_, slot), from, bytes, round);
     }
     l.flag.store(tag(round), std::memory_order_release);
   }
@@ -593,6 +596,7 @@ template <SharedSpace Space> class engine {
     shape_.stride = 0;
     area_ = area();
     await_room();
+    if (!(inputs_known_ && offered_)) staging_.begin(parts.rounds);
     for (std::int64_t round = 0; round < parts.rounds; ++round) {
       contribute(parts, round);
       reduce_part(parts, round);
@@ -604,7 +608,7 @@ template <SharedSpace Space> class engine {
   void contribute(const split_shape& parts, std::int64_t round) {
     const std::int64_t begin = round * parts.chunk;
     if (!(inputs_known_ && offered_)) {
-      copy_bytes(data(rank_, 0) + parts.room(round), source_ + begin, parts.length(round));
+      staging_.write(data(rank_, 0) + parts.room(round), source_ + begin, parts.length(round), round);
     }
     line(rank_, round % 2).flag.store(tag(round), std::memory_order_release);
   }
@@ -665,6 +669,7 @@ template <SharedSpace Space> class engine {
   std::int64_t tile_bytes_ = 0;
   std::vector<std::uint64_t> known_;  // calls that each rank was seen to have finished
   std::uint64_t free_before_ = 0;     // the least of these
+  staging staging_;
   int rank_;
   int size_;
   bool broken_ = false;

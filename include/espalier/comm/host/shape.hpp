@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 namespace espalier::comm::host {
 
@@ -19,6 +20,7 @@ struct sizes {
   std::int64_t expose_from = 32 << 10;  ///< total: buffers may be read in place
   std::int64_t split_from = 64 << 10;   ///< extra bytes that a rank of many may read to save a second meeting
   std::int64_t stream_from = 32 << 20;  ///< total times ranks: results are written past the caches
+  std::optional<store> stage_by = {};   ///< how chunks are written; none: as is faster
   std::int64_t kernel_from = std::numeric_limits<std::int64_t>::max();  ///< per flow: copied by the operating system
 };
 
