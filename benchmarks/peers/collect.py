@@ -100,9 +100,9 @@ def measure(spec, patience):
     """All samples of a row's commands, {row: {what: [lines]}}, what went wrong, and whether the machine was quiet."""
     lab = [f"{ROOT}/tests/lab/lab", *WORDS["labs"][spec["lab"]], "--"] if "lab" in spec else []
 
-    def filled(command):
+    def filled(command, part):
         places = {**WORDS, "bin": BIN, "peers": PEERS, "here": HERE, "root": ROOT, "row": spec["row"], "name": spec["row"].removesuffix("/*"),
-                  "file": spec.get("file")}
+                  "file": spec.get("file"), "part": part}
         return [word.format(**places) for word in lab + command]
 
     commands = [(spec["ours"], spec.get("threads", 1), spec.get("ranks"))]
@@ -110,11 +110,12 @@ def measure(spec, patience):
     cores = spec.get("cores", os.cpu_count() if lab else None)
     patience = min(patience, 5) if lab else patience  # rates of hundreds of Mbit/s are kept beside other programs, too
     samples, troubles, quiet = {}, [], True
-    for _ in range(ROUNDS or spec.get("rounds", 1)):
+    parts = WORDS[spec["parts"]] if "parts" in spec else [None]
+    for part in parts * (ROUNDS or spec.get("rounds", 1)):
         for command, threads, ranks in list(commands):
             try:
                 quiet = is_quiet(patience if quiet else 0) and quiet
-                for line in launch(filled(command), threads, ranks, cores, spec.get("timeout", TIMEOUT)):
+                for line in launch(filled(command, part), threads, ranks, cores, spec.get("timeout", TIMEOUT)):
                     # One peer may have several ways (a style, a configuration): each is a candidate of its own.
                     what = line["what"] if line["what"] == "ours" else " ".join(filter(None, [line["what"], line.get("style")]))
                     samples.setdefault(line["row"], {}).setdefault(what, []).append(line)
