@@ -63,7 +63,8 @@ TEST_CASE("random collectives on random networks equal their definitions", "[col
                                      choice{method::trees, 0},
                                      choice{method::low_latency, 0},
                                      choice{method::library, 0},
-                                     choice{method::shared, 0}};
+                                     choice{method::shared, 0},
+                                     choice{method::single_copy, 0}};
   const std::vector<element_kind> kinds = espalier::test::element_kinds();
   const long networks = 6;
   for (long n = 0; n < networks; ++n) {

@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -72,7 +73,9 @@ class arena {
 };
 
 /// Calls behind each other, checked after the last, from private buffers and the library's, with ranks that dawdle.
-void random_calls(MPI_Comm communicator, const host_options& options, unsigned seed, long count) {
+/// `how`: none, for each call another.
+void random_calls(MPI_Comm communicator, const host_options& options, std::optional<private_memory> how, unsigned seed,
+                  long count) {
   const std::vector<element_kind> kinds = espalier::test::element_kinds();
   host_collectives all(communicator, options);
   arena ours(all, std::int64_t{6} << 20);
@@ -100,7 +103,9 @@ void random_calls(MPI_Comm communicator, const host_options& options, unsigned s
       if (own() % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(own() % 300));
       const element what = element_of_kind(b.kind());
       REQUIRE(all.serves(b.call(), what));
-      all.run(b.call(), b.input(), b.output(), what);
+      const bool kernel = random() % 2 == 0;
+      all.run(b.call(), b.input(), b.output(), what, nullptr,
+              how.value_or(kernel ? private_memory::kernel : private_memory::staged));
     }
     for (const call_buffers& b : series) {
       const std::string fault = b.fault();
@@ -125,20 +130,17 @@ TEST_CASE("random collectives of processes equal their definitions", "[host]") {
   const auto seed = static_cast<unsigned>(espalier::test::fuzz_random()());
   const long count = espalier::test::fuzz_cases(500);
   host_options options;
-  random_calls(MPI_COMM_WORLD, options, seed, count);
-  options.how = private_memory::staged;
-  random_calls(MPI_COMM_WORLD, options, seed + 1, count);
-  options.how = private_memory::kernel;
+  random_calls(MPI_COMM_WORLD, options, std::nullopt, seed, count);
+  random_calls(MPI_COMM_WORLD, options, private_memory::staged, seed + 1, count);
   options.sizes.expose_from = 256;
-  random_calls(MPI_COMM_WORLD, options, seed + 2, count);
+  random_calls(MPI_COMM_WORLD, options, private_memory::kernel, seed + 2, count);
   options.sizes = narrow();
   options.sizes.expose_from = 256;
-  random_calls(MPI_COMM_WORLD, options, seed + 3, count);
-  options.how = private_memory::staged;
+  random_calls(MPI_COMM_WORLD, options, std::nullopt, seed + 3, count);
   options.sizes.stream_from = 500;
-  random_calls(MPI_COMM_WORLD, options, seed + 4, count);
+  random_calls(MPI_COMM_WORLD, options, private_memory::staged, seed + 4, count);
   options.sizes.stage_by = host::store::streaming;
-  random_calls(MPI_COMM_WORLD, options, seed + 5, count);
+  random_calls(MPI_COMM_WORLD, options, private_memory::staged, seed + 5, count);
 }
 
 TEST_CASE("parts of a communicator have their own collectives, at the same time", "[host]") {
@@ -151,7 +153,7 @@ TEST_CASE("parts of a communicator have their own collectives, at the same time"
     for (int& c : colour) c = static_cast<int>(random() % 3);
     MPI_Comm part{};
     MPI_Comm_split(MPI_COMM_WORLD, colour[static_cast<std::size_t>(rank)], ranks - rank, &part);
-    random_calls(part, {}, static_cast<unsigned>(round), 40);
+    random_calls(part, {}, std::nullopt, static_cast<unsigned>(round), 40);
     MPI_Comm_free(&part);
     MPI_Barrier(MPI_COMM_WORLD);
   }
@@ -239,9 +241,7 @@ TEST_CASE("buffers of the library are given out and given back", "[host]") {
 
 TEST_CASE("in place, nobody overwrites what a slow process still has to read", "[host]") {
   for (const private_memory how : {private_memory::staged, private_memory::kernel}) {
-    host_options options;
-    options.how = how;
-    host_collectives all(MPI_COMM_WORLD, options);
+    host_collectives all(MPI_COMM_WORLD);
     // Sums of 32-bit numbers; all but the first rank take their time with every chunk.
     combiner slow;
     slow.element_bytes = 4;
@@ -259,7 +259,7 @@ TEST_CASE("in place, nobody overwrites what a slow process still has to read", "
     std::vector<std::int32_t> data(static_cast<std::size_t>(count), all.rank() + 1);
     collective_call call = uniform_call(operation::all_reduce, all.size(), count);
     call.in_place = true;
-    all.run(call, nullptr, data.data(), what);
+    all.run(call, nullptr, data.data(), what, nullptr, how);
     const std::int32_t sum = all.size() * (all.size() + 1) / 2;
     CHECK(std::count(data.begin(), data.end(), sum) == count);
   }
@@ -353,19 +353,24 @@ TEST_CASE("who does not come to a meeting is named", "[host]") {
 TEST_CASE("processes in different collectives are told so", "[host]") {
   const int ranks = size_of(MPI_COMM_WORLD);
   if (ranks == 1) return;
-  for (const std::int64_t count : {2, 100, 100000}) {
-    host_options options;
-    options.deadline = std::chrono::duration<double>(10);
+  host_options options;
+  options.deadline = std::chrono::duration<double>(10);
+  // What rank 0 does otherwise: one element less, or the same bytes in one copy.
+  for (const std::int64_t count : {2, 100, 100000, 100001}) {
     host_collectives all(MPI_COMM_WORLD, options);
+    const bool other = all.rank() == 0;
+    const bool copies = count == 100001;
+    if (copies && !all.has_kernel(count)) continue;
     std::vector<float> data(static_cast<std::size_t>(count), 1);
     std::vector<float> result(data.size());
     std::string said;
     const auto start = std::chrono::steady_clock::now();
     try {
-      all.run(uniform_call(operation::all_reduce, ranks, all.rank() == 0 ? count - 1 : count), data.data(),
-              result.data(), element_of(dtype::f32, reduction::sum));
+      all.run(uniform_call(operation::all_reduce, ranks, other && !copies ? count - 1 : count), data.data(),
+              result.data(), element_of(dtype::f32, reduction::sum), nullptr,
+              other && copies ? private_memory::kernel : private_memory::staged);
     } catch (const comm_error& error) { said = error.what(); }
-    INFO(said);
+    INFO(count << ": " << said);
     REQUIRE_ALL(MPI_COMM_WORLD, said.find("different collectives") != std::string::npos);
     REQUIRE_ALL(MPI_COMM_WORLD, std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
   }

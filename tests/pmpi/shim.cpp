@@ -8,7 +8,7 @@
 // Served: Bcast, Reduce, Allreduce, Allgather(v), Reduce_scatter(_block), Gather, Scatter, Alltoall on
 // intracommunicators of two ranks and more. Goes on to the library: everything else, and reductions of the user's types
 // with gaps. Whether a call is served depends only on what is the same on all ranks: type maps, displacements and the
-// place of the root's data may differ. ESPALIER_METHOD: auto (default), trees, low_latency, shared.
+// place of the root's data may differ. ESPALIER_METHOD: auto (default), trees, low_latency, shared, single_copy.
 // ESPALIER_TOPOLOGY: a file for the ranks of MPI_COMM_WORLD, or `probe`; without it all links count as
 // equal. ESPALIER_SHIM_REPORT=1: rank 0 says at the end how many calls were served and how many went on.
 
@@ -82,6 +82,7 @@ collectives_options chosen_options() {
   const std::string way = setting("ESPALIER_METHOD");
   if (way == "trees") options.forced = choice{method::trees, 0};
   if (way == "shared") options.forced = choice{method::shared, 0};
+  if (way == "single_copy") options.forced = choice{method::single_copy, 0};
   if (way == "low_latency") options.forced = choice{method::low_latency, 0};
   return options;
 }

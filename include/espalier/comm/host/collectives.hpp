@@ -12,7 +12,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <memory>
 #include <stdexcept>
 #include <vector>
@@ -21,14 +20,12 @@ namespace espalier::comm {
 
 /// How other ranks' private memory is read.
 enum class private_memory : std::uint8_t {
-  measured,  ///< as was faster when the object was made
-  staged,    ///< its rank copies it to shared memory, chunk by chunk
-  kernel     ///< the operating system copies it, where that is allowed
+  staged,  ///< its rank copies it to shared memory, chunk by chunk
+  kernel   ///< the operating system copies it, where it may: once, but with more work for each page
 };
 
 struct host_options {
   std::chrono::duration<double> deadline = default_deadline();
-  private_memory how = private_memory::measured;
   host::sizes sizes;
 };
 
@@ -62,16 +59,8 @@ class host_collectives {
       : communicator_(duplicate(communicator)),
         deadline_(options.deadline),
         space_(communicator_, host::engine<host::process_space>::region_bytes(size_of(communicator_), options.sizes),
-               detail::has_more_ranks_than_processors(communicator_), options.how != private_memory::staged),
-        engine_(space_, options.sizes, options.deadline) {
-    if (!space_.has_kernel()) return;
-    if (options.how == private_memory::kernel) {
-      space_.use_kernel(true);
-      engine_.copy_by_kernel_from(std::min<std::int64_t>(options.sizes.kernel_from, options.sizes.expose_from));
-    } else {
-      measure();
-    }
-  }
+               detail::has_more_ranks_than_processors(communicator_)),
+        engine_(space_, options.sizes, options.deadline) {}
   host_collectives(const host_collectives&) = delete;
   host_collectives& operator=(const host_collectives&) = delete;
   ~host_collectives() {
@@ -87,8 +76,11 @@ class host_collectives {
 
   [[nodiscard]] int rank() const { return space_.rank(); }
   [[nodiscard]] int size() const { return space_.size(); }
-  /// Bytes of a flow from which the operating system copies private memory; the largest number if never.
-  [[nodiscard]] std::int64_t kernel_from() const { return engine_.how().kernel_from; }
+  /// Whether `private_memory::kernel` is another way for a call of so many bytes: the operating system allows it, and
+  /// they are enough.
+  [[nodiscard]] bool has_kernel(std::int64_t bytes) const {
+    return space_.has_kernel() && bytes >= engine_.how().expose_from;
+  }
 
   /// For each rank, a number that it writes and the others read, zero at first: these collectives have no use for it.
   [[nodiscard]] std::vector<std::atomic<std::uint64_t>*> call_numbers() const {
@@ -103,10 +95,11 @@ class host_collectives {
     return !reduces(call.what) || (what.by.combine != nullptr && engine_.holds(what.by.element_bytes));
   }
 
-  /// Buffers as `collective_call` says. Errors: as above; std::invalid_argument, on all ranks, where the call
-  /// contradicts itself.
+  /// Buffers as `collective_call` says; `how`: the same on all ranks. Errors: as above; std::invalid_argument, on all
+  /// ranks, where the call contradicts itself.
   void run(const collective_call& call, const void* input, void* output, const element& what,
-           const context* where = nullptr) {
+           const context* where = nullptr, private_memory how = private_memory::staged) {
+    space_.use_kernel(how == private_memory::kernel);
     if (reduces(call.what)) find_kernel(what);
     engine_.run(call, input, output, what.by, kernel_, where);
   }
@@ -156,43 +149,6 @@ class host_collectives {
     }
   }
   static MPI_Datatype integers() { return MPI_INT; }
-
-  /// Compares both ways to read private memory, at two sizes, and decides on rank 0. Takes ten milliseconds or so. What
-  /// is staged adapts itself to where the ranks run (comm/host/staging.hpp), so that the operating system must be
-  /// clearly faster.
-  void measure() {
-    if (size() == 1) return;
-    constexpr std::int64_t bytes[]{std::int64_t{256} << 10, std::int64_t{2} << 20};
-    std::vector<std::byte> mine(static_cast<std::size_t>(bytes[1]));
-    std::vector<std::byte> all(static_cast<std::size_t>(bytes[1] * size()));
-    std::int64_t from = std::numeric_limits<std::int64_t>::max();
-    for (int k = 1; k >= 0; --k) {
-      const collective_call call = uniform_call(operation::all_gather, size(), bytes[k]);
-      const double staged = seconds(call, mine, all, false);
-      const double copied = seconds(call, mine, all, true);
-      if (copied >= 0.9 * staged) break;
-      from = bytes[k];
-    }
-    MPI_Bcast(&from, 1, detail::library_type_of_words(), 0, communicator_);
-    space_.use_kernel(from != std::numeric_limits<std::int64_t>::max());
-    engine_.copy_by_kernel_from(from);
-  }
-  [[nodiscard]] double seconds(const collective_call& call, std::vector<std::byte>& mine, std::vector<std::byte>& all,
-                               bool kernel) {
-    using clock = std::chrono::steady_clock;
-    space_.use_kernel(kernel);
-    engine_.copy_by_kernel_from(kernel ? 0 : std::numeric_limits<std::int64_t>::max());
-    double least = std::numeric_limits<double>::max();
-    constexpr int first = 4;  // in which what is staged finds out how
-    for (int k = 0; k < first + 4; ++k) {
-      const clock::time_point start = clock::now();
-      engine_.run(call, mine.data(), all.data(), moves_only(1), nullptr, nullptr);
-      if (k >= first) least = std::min(least, std::chrono::duration<double>(clock::now() - start).count());
-    }
-    // All ranks must come to the same conclusion, here and in the loop that calls this.
-    MPI_Bcast(&least, 1, detail::library_type(dtype::f64), 0, communicator_);
-    return least;
-  }
 
   MPI_Comm communicator_;
   std::chrono::duration<double> deadline_;

@@ -55,8 +55,6 @@ template <SharedSpace Space> class engine {
     return region_layout(ranks, how.region).bytes();
   }
   [[nodiscard]] const sizes& how() const { return how_; }
-  /// From which size the operating system is asked to copy what cannot be read in place. The same on all ranks.
-  void copy_by_kernel_from(std::int64_t bytes) { how_.kernel_from = bytes; }
 
   /// Whether chunks can hold such elements.
   [[nodiscard]] bool holds(std::int64_t element_bytes) const {
@@ -229,7 +227,8 @@ template <SharedSpace Space> class engine {
 
   [[nodiscard]] std::uint64_t fingerprint() const {
     return hashed(static_cast<std::uint64_t>(traffic_.total()) ^ static_cast<std::uint64_t>(traffic_.what()) << 56U ^
-                  static_cast<std::uint64_t>(traffic_.root() & 0xffff) << 40U);
+                  static_cast<std::uint64_t>(traffic_.root() & 0xffff) << 40U ^
+                  static_cast<std::uint64_t>(space_->exposes() ? 1 : 0) << 63U);
   }
   [[nodiscard]] static std::uint64_t hashed(std::uint64_t word) {
     return word * 0x9e3779b97f4a7c15U >> (64 - hash_bits);
@@ -405,7 +404,7 @@ template <SharedSpace Space> class engine {
 
   [[nodiscard]] exposed expose(const std::byte* data, std::int64_t bytes) const {
     const exposed e = space_->expose(data, bytes);
-    return e.how == reach::kernel && traffic_.most() < how_.kernel_from ? exposed{} : e;
+    return e.how == reach::kernel && traffic_.most() < how_.expose_from ? exposed{} : e;
   }
 
   static exposed unknown() { return {static_cast<reach>(~std::uint64_t{0}), 0}; }

@@ -26,13 +26,13 @@ class process_space {
   static constexpr bool lends = false;
 
   /// Collective. @pre all ranks of the communicator are on one host
-  process_space(MPI_Comm communicator, std::int64_t region_bytes, bool crowded, bool ask_kernel)
+  process_space(MPI_Comm communicator, std::int64_t region_bytes, bool crowded)
       : communicator_(communicator), crowded_(crowded) {
     MPI_Comm_rank(communicator, &rank_);
     MPI_Comm_size(communicator, &size_);
     windows_.push_back(std::make_unique<window>(communicator, region_bytes));
     for (int r = 0; r < size_; ++r) regions_.push_back(windows_[0]->base(r));
-    kernel_ = ask_kernel && may_ask_kernel();
+    kernel_ = may_ask_kernel();
   }
   process_space(const process_space&) = delete;
   process_space& operator=(const process_space&) = delete;
@@ -46,7 +46,7 @@ class process_space {
 
   /// Whether the operating system copies out of other ranks' memory.
   [[nodiscard]] bool has_kernel() const { return kernel_; }
-  /// From now on it is asked, or not. The same on all ranks.
+  /// From now on it is asked, or not, where it may be. The same on all ranks.
   void use_kernel(bool use) { kernel_in_use_ = use && kernel_; }
 
   [[nodiscard]] bool exposes() const { return buffers_ > 0 || kernel_in_use_; }

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <optional>
 
 namespace espalier::comm::host {
@@ -17,11 +16,10 @@ struct sizes {
   std::int64_t region = 640 << 10;      ///< of one copy of the largest tier of a rank's region
   std::int64_t chunk = 128 << 10;       ///< at most
   std::int64_t least_chunk = 8 << 10;   ///< what is no longer goes in one
-  std::int64_t expose_from = 32 << 10;  ///< total: buffers may be read in place
+  std::int64_t expose_from = 32 << 10;  ///< total: buffers may be read in place, or, per flow, by the operating system
   std::int64_t split_from = 64 << 10;   ///< extra bytes that a rank of many may read to save a second meeting
   std::int64_t stream_from = 32 << 20;  ///< total times ranks: results are written past the caches
   std::optional<store> stage_by = {};   ///< how chunks are written; none: as is faster
-  std::int64_t kernel_from = std::numeric_limits<std::int64_t>::max();  ///< per flow: copied by the operating system
 };
 
 [[nodiscard]] constexpr std::int64_t whole_lines(std::int64_t bytes) {

@@ -15,10 +15,12 @@ enum class method : std::uint8_t {
   trees,        ///< a schedule packed for the network, in pipelined chunks
   low_latency,  ///< a schedule of few rounds, for little data
   library,      ///< the MPI library's own
-  shared        ///< shared memory, where all ranks are on one host
+  shared,       ///< shared memory, where all ranks are on one host
+  single_copy   ///< the same, but what is no shared memory is copied by the operating system
 };
 
 [[nodiscard]] constexpr bool is_schedule(method how) { return how == method::trees || how == method::low_latency; }
+[[nodiscard]] constexpr bool is_of_one_host(method how) { return how == method::shared || how == method::single_copy; }
 
 [[nodiscard]] constexpr const char* name_of(method how) {
   switch (how) {
@@ -26,6 +28,7 @@ enum class method : std::uint8_t {
     case method::low_latency: return "low_latency";
     case method::library: return "library";
     case method::shared: return "shared";
+    case method::single_copy: return "single_copy";
   }
   return "?";
 }

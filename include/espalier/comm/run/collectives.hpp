@@ -329,7 +329,7 @@ class collectives {
   void find_host() {
     if (host_known_) return;
     host_known_ = true;
-    const bool wanted = !options_.forced || options_.forced->how == method::shared;
+    const bool wanted = !options_.forced || is_of_one_host(options_.forced->how);
     if (size_ == 1 || !wanted || !options_.share_memory) return;
     if (!flights_.empty()) flights_.wait_all();  // other ranks may have to end them before they come here
     if (!on_one_host(communicator_)) return;
@@ -360,7 +360,9 @@ class collectives {
     // The library keeps the order of ranks where an operation does not commute, but not the same one at any size.
     const bool fixed = known.call.ordered && options_.fixed_order;
     if (known.library.possible() && !fixed) found.push_back({method::library, 0});
-    if (host_ != nullptr && !fixed && known.shareable) found.push_back({method::shared, 0});
+    if (host_ == nullptr || fixed || !known.shareable) return found;
+    found.push_back({method::shared, 0});
+    if (options_.forced || host_->has_kernel(known.bytes)) found.push_back({method::single_copy, 0});
     return found;
   }
 
@@ -432,7 +434,8 @@ class collectives {
                  const element& what, const context* where) {
     switch (how) {
       case method::library: return run_library(known, input, output, what, where);
-      case method::shared: return run_shared(known, input, output, what, where);
+      case method::shared: return run_shared(known, input, output, what, where, private_memory::staged);
+      case method::single_copy: return run_shared(known, input, output, what, where, private_memory::kernel);
       case method::trees:
       case method::low_latency: return run_schedule(*way, input, output, what, where);
     }
@@ -447,10 +450,11 @@ class collectives {
     });
   }
 
-  void run_shared(known_call& known, const void* input, void* output, const element& what, const context* where) {
+  void run_shared(known_call& known, const void* input, void* output, const element& what, const context* where,
+                  private_memory how) {
     if (!flights_.empty()) flights_.wait_all();  // as below
     last_sent_ = -1;
-    guarded([&] { host_->run(known.call, input, output, what, where); });
+    guarded([&] { host_->run(known.call, input, output, what, where, how); });
   }
 
   void run_library(known_call& known, const void* input, void* output, const element& what, const context* where) {
