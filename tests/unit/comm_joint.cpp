@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
+// processors: 1
 // timeout: 300
 
 // Several groups at once on one network: joint packings, what they leave to each group, and how they run together.
