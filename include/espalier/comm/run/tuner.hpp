@@ -37,6 +37,7 @@ struct tuning_limits {
   double final_seconds = 0.1;  ///< that more than the least number of rounds may take
   double close = 1.5;          ///< times the least time: what took more is no finalist
   double favour_final = 0.98;  ///< `favour` among finalists, where there is less noise
+  double beaten = 0.92;        ///< of one's time is what another takes in every round: it is out
   double long_call = 0.1;      ///< seconds: of what takes longer, one try tells more, and each costs more
   double close_long = 1.1;     ///< `close` of long calls
 };
@@ -82,7 +83,7 @@ class tuner {
     } else if (stage_ == stage::finals) {
       now.finals.push_back(seconds);
       at_ = (at_ + 1) % tries_.size();
-      if (tries_[at_].count >= final_rounds_) decide();
+      if (at_ == 0) end_final_round();
     } else if (now.count >= limits_.chunk_rounds) {
       next_chunk();
     }
@@ -222,6 +223,25 @@ class tuner {
     final_rounds_ = std::clamp(wanted, limits_.least_final_rounds, limits_.most_final_rounds);
     stage_ = stage::finals;
   }
+  void end_final_round() {
+    if (tries_[0].count >= limits_.least_final_rounds) {
+      const std::vector<attempt> all = tries_;
+      std::erase_if(tries_, [&](const attempt& a) {
+        return std::any_of(all.begin(), all.end(), [&](const attempt& other) { return beats(other, a); });
+      });
+    }
+    if (tries_.size() == 1 || tries_[0].count >= final_rounds_) decide();
+  }
+  /// In every round, and clearly: more rounds would tell the same.
+  [[nodiscard]] bool beats(const attempt& a, const attempt& other) const {
+    for (std::size_t round = 0; round < a.finals.size(); ++round) {
+      if (final_cost(a, round) > limits_.beaten * final_cost(other, round)) return false;
+    }
+    return true;
+  }
+  [[nodiscard]] double final_cost(const attempt& a, std::size_t round) const {
+    return (a.what.how == method::library ? limits_.favour_final : 1) * a.finals[round];
+  }
   /// Takes the finalist whose usual part of a round's time is the least: a machine that is slow for a while, or whose
   /// memory others use, is so for a whole round.
   void decide() {
@@ -231,11 +251,11 @@ class tuner {
       for (std::size_t round = 0; round < a.finals.size(); ++round) {
         double all = 0;
         for (const attempt& other : tries_) all += other.finals[round];
-        parts.push_back(a.finals[round] / all);
+        parts.push_back(final_cost(a, round) / all);
       }
       const auto middle = parts.begin() + static_cast<std::ptrdiff_t>(parts.size() / 2);
       std::nth_element(parts.begin(), middle, parts.end());
-      usual.push_back((a.what.how == method::library ? limits_.favour_final : 1) * *middle);
+      usual.push_back(*middle);
     }
     const auto least = std::min_element(usual.begin(), usual.end());
     tries_ = {tries_[static_cast<std::size_t>(least - usual.begin())]};
