@@ -61,7 +61,7 @@ class Checker:
             return False
 
     def check(self, path):
-        """(path, diagnostics or "", whether the compiler was asked)"""
+        """(path, diagnostics or "", whether the compiler was asked); a path may be several headers, one a line"""
         if self.is_unchanged(path):
             return path, "", False
         with tempfile.TemporaryDirectory() as scratch:
@@ -71,13 +71,13 @@ class Checker:
                 run = subprocess.run([*command, path], capture_output=True, text=True, env=ENVIRONMENT)
             else:
                 # Twice: the second time it must be guarded.
-                text = f'#include "{path}"\n#include "{path}"\n'
+                text = "".join(f'#include "{header}"\n' for header in 2 * path.splitlines())
                 run = subprocess.run([*command, "-x", "c++", "-"], input=text, capture_output=True, text=True,
                                      env=ENVIRONMENT)
             if run.returncode != 0:
                 return path, run.stderr, True
             with open(rule) as file:
-                names = {path, *dependencies_of(file.read())}
+                names = {*path.splitlines(), *dependencies_of(file.read())}
             try:
                 rests_on = {name: digest_of(name, self.known) for name in names if os.path.isfile(name)}
                 os.makedirs(self.options.cache, exist_ok=True)
@@ -126,6 +126,7 @@ def main():
     parser.add_argument("--cache", required=True, help="folder that remembers what passed")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--headers", help="check every .hpp below this folder")
+    parser.add_argument("--together", action="store_true", help="the headers in one unit, instead of each alone")
     parser.add_argument("--closure", help="check what this header includes")
     parser.add_argument("--forbid", action="append", default=[])
     parser.add_argument("files", nargs="*")
@@ -147,17 +148,18 @@ def main():
     if not files:
         print("SKIPPED: no files to check")
         return SKIPPED
+    units = ["\n".join(sorted(files))] if options.together else sorted(files)
     checker = Checker(options)
     failed = 0
     asked = 0
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, options.jobs)) as pool:
-        for path, diagnostics, was_asked in pool.map(checker.check, sorted(files)):
+        for path, diagnostics, was_asked in pool.map(checker.check, units):
             asked += was_asked
             if diagnostics:
                 failed += 1
-                print(f"=== {os.path.relpath(path)} ===\n{diagnostics}", flush=True)
-    print(f"{options.compiler}: {len(files) - failed} of {len(files)} files compile without a warning "
-          f"({asked} read now, {len(files) - asked} unchanged)")
+                print(f"=== {'all headers' if options.together else os.path.relpath(path)} ===\n{diagnostics}", flush=True)
+    print(f"{options.compiler}: {len(units) - failed} of {len(units)} units ({len(files)} files) compile without a warning "
+          f"({asked} read now, {len(units) - asked} unchanged)")
     return 1 if failed else 0
 
 
