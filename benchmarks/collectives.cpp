@@ -99,13 +99,13 @@ template <class Collectives> void measure_own_buffers(Collectives& all, cell& no
     if (!same_everywhere(now.output, std::vector<float>(out, out + now.output.size()))) {
       throw std::runtime_error("all_reduce in own buffers has another result than the MPI library's");
     }
-    const std::vector<double> seconds =
+    const collective_cells::measured found =
         collective_cells::measure({ours, [&] { now.library(MPI_COMM_WORLD); }}, {}, MPI_COMM_WORLD);
     all.deallocate(in);
     all.deallocate(out);
     if (now.rank != 0) return;
-    report(row, "ours", seconds[0]);
-    report(row, "Open MPI", seconds[1]);
+    report(row, "ours", found.seconds[0], found.apart);
+    report(row, "Open MPI", found.seconds[1], found.apart);
   }
 }
 
@@ -134,7 +134,7 @@ void measure_cell(collectives& all, cell& now, const std::string& row, const ask
   }
   // On a network a call takes long and varies little.
   const effort network{.batch = 1e-3, .all = 1.0, .least = 2, .most = 31, .hopeless = 2.5};
-  const std::vector<double> seconds =
+  const collective_cells::measured times =
       collective_cells::measure(ways, beside.nothing() ? effort{} : network, MPI_COMM_WORLD);
   if (now.rank != 0) return;
 
@@ -142,14 +142,14 @@ void measure_cell(collectives& all, cell& now, const std::string& row, const ask
   std::printf("%s: %s with chunks of %lld B, settled after %d calls\n", row.c_str(), comm::name_of(found.how),
               static_cast<long long>(found.chunk), tried);
   const auto both = [&](const std::string& name, const char* peer, double other) {
-    report(name, "ours", seconds[0]);
-    report(name, peer, other);
+    report(name, "ours", times.seconds[0], times.apart);
+    report(name, peer, other, times.apart);
   };
-  if (beside.nothing()) both(row, "Open MPI", seconds[1]);
-  if (beside.by_default) both(row + "/default", "Open MPI", seconds[1]);
+  if (beside.nothing()) both(row, "Open MPI", times.seconds[1]);
+  if (beside.by_default) both(row + "/default", "Open MPI", times.seconds[1]);
   if (beside.best) {
-    both(row + "/best", "Open MPI", seconds[1]);
-    for (std::size_t k = 0; k < forced.size(); ++k) report(row + "/best", forced[k].name, seconds[2 + k]);
+    both(row + "/best", "Open MPI", times.seconds[1]);
+    for (std::size_t k = 0; k < forced.size(); ++k) report(row + "/best", forced[k].name, times.seconds[2 + k]);
   }
   if (const auto packed = collective_of(operation_of(now.what)); beside.bound && packed && now.ranks > 1) {
     const packing trees = pack(all.over(), *packed, 0);

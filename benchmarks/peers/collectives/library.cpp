@@ -24,12 +24,12 @@ int main(int argc, char** argv) {
   for (const kind what : kinds_of(argv[2])) {
     for (const std::string& bytes : parts_of(argv[3])) {
       cell now(what, std::atoll(bytes.c_str()), MPI_COMM_WORLD);
-      const std::vector<double> seconds = measure({[&] { now.library(MPI_COMM_WORLD); }}, {}, MPI_COMM_WORLD);
+      const measured found = measure({[&] { now.library(MPI_COMM_WORLD); }}, {}, MPI_COMM_WORLD);
       if (now.rank != 0) continue;
       // Ours is measured in its own buffers, too; the library has no others.
       if (what == kind::all_reduce && now.bytes >= 64LL << 20)
-        report(std::string(argv[1]) + "/own_buffers/" + bytes, who, seconds[0]);
-      report(std::string(argv[1]) + '/' + name_of(what) + '/' + bytes, who, seconds[0]);
+        report(std::string(argv[1]) + "/own_buffers/" + bytes, who, found.seconds[0], found.apart);
+      report(std::string(argv[1]) + '/' + name_of(what) + '/' + bytes, who, found.seconds[0], found.apart);
     }
   }
   MPI_Finalize();
