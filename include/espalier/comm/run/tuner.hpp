@@ -23,7 +23,7 @@ struct tuning_limits {
   double favour = 0.95;
   /// Seconds. Of what takes less, one call tells nothing: the clock, and how far apart ranks leave the meeting before
   /// it, take as long, and that meeting leaves the transport's memory in the caches and not that of others.
-  double short_call = 10e-6;
+  double short_call = 5e-6;
   int short_rounds = 2;  ///< single calls of each candidate until that is known
   int batch = 8;         ///< calls in a row that are one try, then
   int batch_rounds = 3;  ///< such tries of every candidate that is not far behind
