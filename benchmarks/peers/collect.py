@@ -20,7 +20,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 APART = 1.6  # times as far apart are two processors that count as equally far apart, at most
-MORE_ROUNDS = 4
+MORE_ROUNDS = 4  # at most, of programs that never met the same distance
 LOWER_IS_BETTER = {"s", "ms", "us", "ns", "B", "KiB", "MiB", "GiB", "kB", "MB", "GB", "count"}
 TIMEOUT = 900
 
