@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/comm/probe/arrivals.hpp>
+#include <espalier/comm/probe/figures.hpp>
 #include <espalier/comm/probe/wire.hpp>
 
 #include <algorithm>
@@ -22,9 +23,13 @@ struct probe_flow {
   std::int64_t message_bytes = 16 << 10;
   int window = 8;
   int widest = 48;
+  /// What the flow reaches alone, in bytes per second; 0: not known, and it ends when the time is over. A flow that is
+  /// faster is a burst, which shapers and cards let pass, and does not tell what it can keep up: a round of flows that
+  /// one rank sees goes on until there is none, and that rank tells the others when to end.
+  double alone = 0;
 };
 
-/// Sends the flows of a round all at the same time, and measures them where they arrive.
+/// Sends the flows of a round all at the same time, and measures them where they arrive, or where they begin.
 ///
 /// Synchronous sends are the acknowledgement that keeps the window: what is under way when the time is over has to
 /// drain before the next round, and on a slow link a full socket takes a second for that. Messages stay below the
@@ -37,10 +42,15 @@ class flow_meter {
   /// since only then do their rates add up. A flow alone that is slow is given up to ten times as long.
   enum class seen { alone, where_it_ends, where_it_begins };
 
-  /// The rate of each flow in bytes per second; 0 except on the rank where it is seen. Collective.
-  [[nodiscard]] std::vector<double> run(const std::vector<probe_flow>& flows, double seconds, seen where) {
+  /// The rate of each flow in bytes per second; 0 except on the rank where it is seen. `more_seconds`: how much longer
+  /// a round may take where there are bursts. Collective.
+  [[nodiscard]] std::vector<double> run(const std::vector<probe_flow>& flows, double seconds, seen where,
+                                        double more_seconds = 0) {
     seconds_ = seconds;
-    patient_ = where == seen::alone;
+    more_seconds_ = more_seconds;
+    where_ = where;
+    over_ = false;
+    looked_ = 0;
     senders_.clear();
     receivers_.clear();
     requests_.clear();
@@ -53,7 +63,7 @@ class flow_meter {
         room += flows[f].message_bytes * flows[f].widest;
       }
       if (flows[f].from == wire_.rank()) {
-        senders_.push_back({flows[f], tag_of(f), 0, f, 0, false, false, {}});
+        senders_.push_back({flows[f], tag_of(f), 0, f, 0, false, false, false, {}});
         if (outgoing_.size() < static_cast<std::size_t>(flows[f].message_bytes))
           outgoing_.resize(static_cast<std::size_t>(flows[f].message_bytes), goes_on);
       }
@@ -65,31 +75,25 @@ class flow_meter {
         requests_, [this](std::size_t at) { settle(at); },
         [this](std::size_t at) {
           const owner of = owners_[at];
-          return probe_peers{{of.incoming ? receivers_[of.flow].what.from : senders_[of.flow].what.to}, of.incoming};
+          const int peer = of.incoming ? receivers_[of.flow].what.from : senders_[of.flow].what.to;
+          return probe_peers{{peer}, of.incoming != of.tells};
         });
     std::vector<double> rates(flows.size(), 0.0);
-    const auto bytes = [](const probe_flow& flow, double messages) {
-      return static_cast<double>(flow.message_bytes) * messages;
-    };
-    if (where == seen::where_it_begins) {
-      for (const sender& out : senders_)
-        rates[out.index] = bytes(out.what, out.acknowledged.rate(out.began + seconds / 2, out.began + seconds));
-      return rates;
-    }
-    double first = std::numeric_limits<double>::max();
-    for (const receiver& in : receivers_)
-      if (in.log.count() > 0) first = std::min(first, in.log.first());
-    for (const receiver& in : receivers_)
-      rates[in.index] = bytes(in.what, patient_ ? in.log.rate() : in.log.rate(first + seconds / 2, first + seconds));
+    const double end = over_ ? looked_ : first_seen() + seconds;
+    for_each_seen([&](const probe_flow& flow, std::size_t index, const arrivals& log) {
+      const double messages = where == seen::alone ? log.rate() : log.rate(end - seconds / 2, end);
+      rates[index] = static_cast<double>(flow.message_bytes) * messages;
+    });
     return rates;
   }
 
  private:
   struct owner {
-    bool incoming = false;
+    bool incoming = false;  // the flow
     std::size_t flow = 0;
     int slot = 0;
     bool ended = false;
+    bool tells = false;  // that the round is over, against the flow's direction
   };
   struct sender {
     probe_flow what;
@@ -99,6 +103,7 @@ class flow_meter {
     int places = 0;         // messages that may be under way
     bool widened = false;
     bool over = false;
+    bool told = false;  // that the round is over
     arrivals acknowledged;
   };
   struct receiver {
@@ -118,6 +123,7 @@ class flow_meter {
   static constexpr double cover_seconds = 0.008;
   static constexpr double longest = 10;              // times the intended time
   static constexpr std::size_t enough_messages = 6;  // in the half that counts
+  static constexpr double look_again = 0.001;        // seconds
 
   static constexpr int first_tag = 16;
   [[nodiscard]] static int tag_of(std::size_t flow) { return first_tag + static_cast<int>(flow); }
@@ -131,6 +137,45 @@ class flow_meter {
     return requests_.size() - 1;
   }
 
+  /// The flows that this rank sees: `visit(flow, index, log)`.
+  template <class Visit> void for_each_seen(Visit visit) const {
+    if (where_ == seen::where_it_begins) {
+      for (const sender& out : senders_) visit(out.what, out.index, out.acknowledged);
+    } else {
+      for (const receiver& in : receivers_) visit(in.what, in.index, in.log);
+    }
+  }
+  /// When the round began, for who sees it.
+  [[nodiscard]] double first_seen() const {
+    double first = std::numeric_limits<double>::max();
+    if (where_ == seen::where_it_begins) {
+      for (const sender& out : senders_) first = std::min(first, out.began);
+    } else {
+      for_each_seen([&](const probe_flow&, std::size_t, const arrivals& log) {
+        if (log.count() > 0) first = std::min(first, log.first());
+      });
+    }
+    return first;
+  }
+
+  /// For who sees all flows of a round: whether it is over.
+  [[nodiscard]] bool has_seen_enough(double now) {
+    if (over_) return true;
+    const double taken = now - first_seen();
+    if (taken < seconds_ || now - looked_ < look_again) return false;
+    looked_ = now;
+    bool bursts = false;
+    for_each_seen([&](const probe_flow& flow, std::size_t, const arrivals& log) {
+      const double rate = static_cast<double>(flow.message_bytes) * log.rate(now - seconds_ / 2, now);
+      bursts = bursts || rate > (1 + probe_noise) * flow.alone;
+    });
+    over_ = !bursts || taken >= seconds_ + more_seconds_;
+    return over_;
+  }
+
+  /// Flows that another rank ends.
+  [[nodiscard]] bool is_told(const probe_flow& flow) const { return flow.alone > 0 && where_ == seen::where_it_ends; }
+
   void begin_receiving(std::size_t r) {
     for (int slot = 0; slot < receivers_[r].what.widest; ++slot) post(new_request({true, r, slot}));
   }
@@ -138,6 +183,11 @@ class flow_meter {
     senders_[s].began = now();
     for (int slot = 0; slot < senders_[s].what.window; ++slot) push(new_request({false, s, slot}));
     senders_[s].places = senders_[s].what.window;
+    if (!is_told(senders_[s].what)) return;
+    const std::size_t at = new_request({false, s, 0, false, true});
+    wire_.check(
+        MPI_Irecv(nullptr, 0, bytes_type(), senders_[s].what.to, senders_[s].tag, wire_.communicator(), &requests_[at]),
+        "MPI_Irecv");
   }
 
   [[nodiscard]] std::byte* buffer_of(const owner& of) {
@@ -158,13 +208,19 @@ class flow_meter {
   }
 
   /// Each message that arrives is replaced by another receive, each that is acknowledged by another send, until the
-  /// time is over. Then every place of the window sends an end, which is not replaced: none is left on either side.
+  /// round is over. Then every place of the window sends an end, which is not replaced: none is left on either side.
   void settle(std::size_t at) {
     const owner of = owners_[at];
+    if (of.tells) {
+      if (!of.incoming) senders_[of.flow].told = true;
+      return;
+    }
     if (of.incoming) {
       if (*buffer_of(of) == ends) return;
-      receivers_[of.flow].log.add(now());
+      const double when = now();
+      receivers_[of.flow].log.add(when);
       post(at);
+      if (is_told(receivers_[of.flow].what) && !over_ && has_seen_enough(when)) tell_all();
       return;
     }
     if (of.ended) return;
@@ -172,8 +228,7 @@ class flow_meter {
     const double when = now();
     out.acknowledged.add(when);
     const double taken = when - out.began;
-    const bool told = !patient_ || out.acknowledged.late() >= enough_messages || taken >= longest * seconds_;
-    if (taken < seconds_ || !told) {
+    if (!is_over(out, when)) {
       if (!out.widened && taken >= widening * seconds_) widen(of.flow);
       push(at);
       return;
@@ -182,6 +237,23 @@ class flow_meter {
     if (out.over) return;
     out.over = true;
     for (; out.places < out.what.widest; ++out.places) end(new_request({false, owners_[at].flow, 0, true}));
+  }
+
+  [[nodiscard]] bool is_over(const sender& out, double when) {
+    if (is_told(out.what)) return out.told;
+    if (out.what.alone > 0 && where_ == seen::where_it_begins) return has_seen_enough(when);
+    const double taken = when - out.began;
+    if (taken < seconds_) return false;
+    return where_ != seen::alone || out.acknowledged.late() >= enough_messages || taken >= longest * seconds_;
+  }
+
+  void tell_all() {
+    for (std::size_t r = 0; r < receivers_.size(); ++r) {
+      const std::size_t at = new_request({true, r, 0, false, true});
+      wire_.check(MPI_Isend(nullptr, 0, bytes_type(), receivers_[r].what.from, receivers_[r].tag, wire_.communicator(),
+                            &requests_[at]),
+                  "MPI_Isend");
+    }
   }
 
   void widen(std::size_t s) {
@@ -204,7 +276,10 @@ class flow_meter {
 
   probe_wire& wire_;
   double seconds_ = 0;
-  bool patient_ = false;
+  double more_seconds_ = 0;
+  seen where_ = seen::alone;
+  bool over_ = false;  // for who sees all flows of the round
+  double looked_ = 0;  // last, whether it is
   std::vector<sender> senders_;
   std::vector<receiver> receivers_;
   std::vector<MPI_Request> requests_;

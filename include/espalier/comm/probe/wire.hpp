@@ -72,20 +72,17 @@ class probe_wire {
         for (const int at : now_done) finished(static_cast<std::size_t>(at));
         continue;
       }
-      if (idle == 0) last_progress = clock::now();
+      const auto now = clock::now();
+      if (idle++ == 0) last_progress = now;
       // Emulated hosts and oversubscribed ones share processors: a rank that finds nothing leaves them to the others,
-      // or their delays would be measured.
-      constexpr int patience = 16;
-      if (++idle < patience) {
-        std::this_thread::yield();
-        continue;
-      }
-      if (eager) {
+      // or their delays would be measured. By the time, not by polls: with others about, a single one takes that long.
+      constexpr auto patience = std::chrono::microseconds(10);
+      if (eager || now - last_progress < patience) {
         std::this_thread::yield();
       } else {
         std::this_thread::sleep_for(std::chrono::microseconds(20));
       }
-      if (clock::now() - last_progress > allowed) expire(requests, peers_of);
+      if (now - last_progress > allowed) expire(requests, peers_of);
     }
   }
 
