@@ -242,3 +242,31 @@ TEST_CASE("in a row are only short calls, and of those what is far behind no mor
     CHECK(t.next().how == method::shared);
   }
 }
+
+TEST_CASE("of long calls, chunk sizes are compared once more, and the largest of equal ones is taken") {
+  // As an all-reduce of 16 MiB among eight hosts: small chunks keep the processors busy, and are as fast only now and
+  // then.
+  int small = 0;
+  int slow = 0;
+  constexpr int runs = 200;
+  for (unsigned seed = 0; seed < runs; ++seed) {
+    std::mt19937 random(seed);
+    tuner t({{method::library, 0}, {method::trees, 16384}});
+    const auto usual = [](std::int64_t chunk) {
+      return chunk < 8192 ? 0.46 : chunk < 16384 ? 0.405 : chunk <= 49152 ? 0.4 : 0.9;
+    };
+    const int calls = settle(t, [&](const choice& c, int) {
+      if (c.how == method::library) return 4.0;
+      const double noise = c.chunk < 8192 ? 0.16 : 0.03;
+      return usual(c.chunk) * std::uniform_real_distribution<double>(1 - noise, 1 + noise)(random);
+    });
+    CAPTURE(seed, calls, t.next().chunk);
+    REQUIRE(t.settled());
+    CHECK(t.next().how == method::trees);
+    CHECK(calls < 40);
+    if (t.next().chunk < 8192) ++small;
+    if (usual(t.next().chunk) > 0.41) ++slow;
+  }
+  CHECK(small <= runs / 50);
+  CHECK(slow <= runs / 50);
+}

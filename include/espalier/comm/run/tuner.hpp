@@ -40,13 +40,17 @@ struct tuning_limits {
   double beaten = 0.92;        ///< of one's time is what another takes in every round: it is out
   double long_call = 0.1;      ///< seconds: of what takes longer, one try tells more, and each costs more
   double close_long = 1.1;     ///< `close` of long calls
+  /// Of chunk sizes that take as long but for this share, the largest is settled on: fewer messages leave the processor
+  /// to others.
+  double alike = 0.02;
 };
 
 /// Finds the fastest way for one collective at one size from how long tries take: first all candidates in turn that are
 /// not far behind, the least time of each counting; then, if trees may win, their chunk size by multiplicative increase
 /// and additive decrease (Blink, section on chunk sizes). Last, the best of each way are tried in turn once more, and
 /// only that counts: of many chunk sizes the luckiest looks better than it is, and first calls are slow. Where calls
-/// are short, a try is several calls in a row. Pure: rank 0 runs it and tells the others.
+/// are short, a try is several calls in a row; where they are long, several chunk sizes are among the last. Pure: rank
+/// 0 runs it and tells the others.
 class tuner {
  public:
   tuner() = default;
@@ -206,10 +210,19 @@ class tuner {
     std::erase_if(tries_, [&](const attempt& a) { return a.count == 0 || a.least > most; });
     std::sort(tries_.begin(), tries_.end(), [&](const attempt& a, const attempt& b) { return cost(a) < cost(b); });
     std::vector<attempt> last;
-    for (const attempt& a : tries_) {
-      const bool known = std::any_of(last.begin(), last.end(), [&](const attempt& l) { return is_like(a, l); });
-      if (!known && static_cast<int>(last.size()) < limits_.finalists) last.push_back({a.what, -1, 0});
-    }
+    const auto add_unless = [&](auto is_in) {
+      for (const attempt& a : tries_) {
+        const bool known = std::any_of(last.begin(), last.end(), [&](const attempt& l) { return is_in(a, l); });
+        if (!known && static_cast<int>(last.size()) < limits_.finalists) last.push_back({a.what, -1, 0});
+      }
+    };
+    add_unless([](const attempt& a, const attempt& l) { return is_like(a, l); });
+    // Of long calls, which are few, other chunk sizes too: the least of three times is mostly luck among so many.
+    const auto is_near = [](const attempt& a, const attempt& l) {
+      const auto [less, more] = std::minmax({a.what.chunk, l.what.chunk});
+      return is_like(a, l) && (less == more || 2 * less > more);
+    };
+    if (is_long) add_unless(is_near);
     at_ = 0;
     if (last.size() < 2) {
       tries_.resize(1);
@@ -257,8 +270,14 @@ class tuner {
       std::nth_element(parts.begin(), middle, parts.end());
       usual.push_back(*middle);
     }
-    const auto least = std::min_element(usual.begin(), usual.end());
-    tries_ = {tries_[static_cast<std::size_t>(least - usual.begin())]};
+    auto found = static_cast<std::size_t>(std::min_element(usual.begin(), usual.end()) - usual.begin());
+    const double enough = (1 + limits_.alike) * usual[found];
+    for (std::size_t i = 0; i < tries_.size(); ++i) {
+      if (usual[i] <= enough && is_like(tries_[i], tries_[found]) && tries_[i].what.chunk > tries_[found].what.chunk) {
+        found = i;
+      }
+    }
+    tries_ = {tries_[found]};
     at_ = 0;
     stage_ = stage::settled;
   }
