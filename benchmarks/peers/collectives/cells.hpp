@@ -287,10 +287,11 @@ inline measured measure(const std::vector<std::function<void()>>& candidates, co
     if (by_clock && once[c] < pace::longest) paces[c].fit(once[c]);
   }
   int rounds = how.most;
-  for (const double seconds : once) {
-    calls.push_back(std::clamp(static_cast<int>(how.batch / std::max(seconds, 1e-7)), 1, 2000));
-    if (seconds > how.hopeless * best) continue;
-    rounds = std::min(rounds, std::max(how.least, static_cast<int>(how.all / (seconds * calls.back()))));
+  for (std::size_t c = 0; c < candidates.size(); ++c) {
+    const double each = std::max(once[c], paces[c].window);
+    calls.push_back(std::clamp(static_cast<int>(how.batch / each), 1, 2000));
+    if (once[c] > how.hopeless * best) continue;
+    rounds = std::min(rounds, std::max(how.least, static_cast<int>(how.all / (each * calls.back()))));
   }
   handover between(communicator);
   std::vector<double> apart;
