@@ -1,6 +1,5 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
-// variant of: gpt_2x2.cpp
 
 #include <support/tiny_gpt.hpp>
 

@@ -1,6 +1,5 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
-// variant of: comm_schedule.cpp
 // processors: 1
 
 // Schedules of all collectives on all topologies and fragments of tests/data/topologies, along the packings that the
