@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstddef>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,7 +63,8 @@ struct misfit_weights {
 /// just begun one may hold up the others; fair is between an equal part (max-min fairness) and one in proportion to
 /// what each reaches alone. Above what a peer reaches alone is no difference: who looks late sees a burst.
 [[nodiscard]] inline double misfit(const std::vector<double>& alone, const std::vector<double>& at_once,
-                                   const peer_group& group, double capacity, const misfit_weights& weights = {}) {
+                                   const peer_group& group, double capacity) {
+  constexpr misfit_weights weights;
   const auto rate_of = [&](std::size_t k) { return std::min(at_once[k], alone[k]); };
   double misfit = 0;
   for (std::size_t k = 0; k < alone.size(); ++k) {
@@ -117,8 +119,10 @@ class fan_explanation {
       : alone_(alone), fan_(fan), part_(part) {}
 
   [[nodiscard]] shared_peers find() const {
-    const peer_group everyone = group_of(fan_, any);
-    const peer_group slowed = group_of(fan_, [](double share) { return share < 1 - probe_noise; });
+    const std::vector<double> full = rates_alone(alone_, fan_);
+    const peer_group everyone = group_of(fan_, full, any);
+    const peer_group slowed =
+        group_of(fan_, full, [&](std::size_t k) { return fan_.rates[k] < (1 - probe_noise) * full[k]; });
     shared_peers answer;
     if (slowed.places.empty() || explains_itself(fan_, answer)) return answer;
     if (slowed.places.size() == everyone.places.size()) return shared_by(fan_, everyone);
@@ -129,31 +133,26 @@ class fan_explanation {
       return answer;
     }
     if (explains_itself(*part_, answer)) return answer;
-    const peer_group themselves = group_of(*part_, any);
+    const std::vector<double> usable_by = rates_alone(alone_, *part_);
+    const peer_group themselves = group_of(*part_, usable_by, any);
     // What the others took is then theirs: all of it, or all that they can use.
-    double usable = 0;
-    for (const double rate : rates_alone(alone_, *part_)) usable += rate;
+    const double usable = std::accumulate(usable_by.begin(), usable_by.end(), 0.0);
     const bool gain = themselves.sum > (1 + probe_noise) * slowed.sum &&
                       themselves.sum > (1 - 2 * probe_noise) * std::min(everyone.sum, usable);
     return gain ? shared_by(fan_, everyone) : shared_by(*part_, themselves);
   }
 
  private:
-  static constexpr auto any = [](double) { return true; };
+  static constexpr auto any = [](std::size_t) { return true; };
 
-  /// The peers whose share of what they reach alone is as wanted.
-  template <class Wanted>
-  [[nodiscard]] peer_group group_of(const probe_figures::concurrent& measured, Wanted wanted) const {
-    const std::vector<double> full = rates_alone(alone_, measured);
-    std::vector<std::size_t> places;
-    for (std::size_t k = 0; k < full.size(); ++k)
-      if (full[k] > 0 && wanted(measured.rates[k] / full[k])) places.push_back(k);
-    return group_at(measured, full, std::move(places));
-  }
-  [[nodiscard]] static peer_group group_at(const probe_figures::concurrent& measured, const std::vector<double>& full,
-                                           std::vector<std::size_t> places) {
-    peer_group group{std::move(places), 0, 0};
-    for (const std::size_t k : group.places) {
+  /// The peers at the places that belong to it, of those that can be reached.
+  template <class Belongs>
+  [[nodiscard]] static peer_group group_of(const probe_figures::concurrent& measured, const std::vector<double>& full,
+                                           Belongs belongs) {
+    peer_group group;
+    for (std::size_t k = 0; k < full.size(); ++k) {
+      if (!(full[k] > 0) || !belongs(k)) continue;
+      group.places.push_back(k);
       group.sum += measured.rates[k];
       group.widest = std::max(group.widest, full[k]);
     }
@@ -174,8 +173,9 @@ class fan_explanation {
 
   /// Whether nothing shared, or something that one peer can fill, explains best what was measured.
   [[nodiscard]] bool explains_itself(const probe_figures::concurrent& measured, shared_peers& answer) const {
-    const misfit_weights weights;
+    constexpr misfit_weights weights;
     const std::vector<double> full = rates_alone(alone_, measured);
+    const std::size_t reached = group_of(measured, full, any).places.size();
     const auto alike = [&](std::size_t a, std::size_t b) {
       return std::abs(full[a] - full[b]) <= probe_noise * full[b];
     };
@@ -195,20 +195,20 @@ class fan_explanation {
       const double here = cost + misfit(full, measured.rates, group, group.widest);
       if (here >= least) return;
       least = here;
-      best = {peers_of(measured, group), group.widest, false};
+      best = shared_by(measured, group);
+      // Where others are left, more than one of its peers can fill is a burst; where none is, it may be a wide card.
+      if (group.places.size() < reached) best.capacity = group.widest;
     };
     for (std::size_t last = 0; last < full.size(); ++last) {
       if (!(full[last] > 0)) continue;
       const double most = measured.rates[last] / full[last];
-      const peer_group lost = group_of(measured, [&](double share) { return share <= most; });
+      const peer_group lost =
+          group_of(measured, full, [&](std::size_t k) { return measured.rates[k] / full[k] <= most; });
       judge(lost);
-      std::vector<std::size_t> wider;
-      for (std::size_t k = 0; k < full.size(); ++k) {
-        const bool belongs = lost.has(k) || (full[k] > 0 && std::any_of(lost.places.begin(), lost.places.end(),
-                                                                        [&](std::size_t l) { return alike(k, l); }));
-        if (belongs) wider.push_back(k);
-      }
-      judge(group_at(measured, full, std::move(wider)));
+      judge(group_of(measured, full, [&](std::size_t k) {
+        return lost.has(k) ||
+               std::any_of(lost.places.begin(), lost.places.end(), [&](std::size_t l) { return alike(k, l); });
+      }));
     }
     if (least > other) return false;
     answer = std::move(best);

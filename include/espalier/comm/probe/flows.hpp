@@ -38,6 +38,9 @@ class flow_meter {
  public:
   explicit flow_meter(probe_wire& wire) : wire_(wire) {}
 
+  /// What is under way of a flow lasts so long: a scheduler's delays.
+  static constexpr double cover_seconds = 0.008;
+
   /// Where the rates of a round are taken. Flows that meet at one host are all seen there, in the same stretch of time,
   /// since only then do their rates add up. A flow alone that is slow is given up to ten times as long.
   enum class seen { alone, where_it_ends, where_it_begins };
@@ -120,7 +123,6 @@ class flow_meter {
 
   static constexpr double widening = 0.4;  // of the intended time; what passes as a burst is over
   static constexpr double looking = 0.15;
-  static constexpr double cover_seconds = 0.008;
   static constexpr double longest = 10;              // times the intended time
   static constexpr std::size_t enough_messages = 6;  // in the half that counts
   static constexpr double look_again = 0.001;        // seconds

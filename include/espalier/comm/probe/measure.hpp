@@ -321,10 +321,9 @@ class topology_measurement {
   /// half.
   [[nodiscard]] static probe_flow sized_for(double rate) {
     constexpr double message_seconds = 0.0005;
-    constexpr double cover_seconds = 0.008;
     probe_flow flow;
     flow.message_bytes = std::clamp<std::int64_t>(static_cast<std::int64_t>(rate * message_seconds), 2 << 10, 16 << 10);
-    const double cover = rate * cover_seconds / static_cast<double>(flow.message_bytes);
+    const double cover = rate * flow_meter::cover_seconds / static_cast<double>(flow.message_bytes);
     flow.widest = static_cast<int>(std::clamp(cover, 16.0, static_cast<double>(flow.widest)));
     flow.window = flow.widest;
     return flow;
