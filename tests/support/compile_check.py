@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 
 SKIPPED = 77
 ENVIRONMENT = {**os.environ, "LC_ALL": "C"}
@@ -45,8 +46,10 @@ class Checker:
         self.options = options
         version = subprocess.run([options.compiler, "--version"], capture_output=True, text=True, check=True).stdout
         self.command = [options.compiler, *options.flags, "-Werror", "-fsyntax-only"]
-        self.identity = json.dumps([version, self.command])
+        self.identity = json.dumps([version, self.command, options.precompile])
         self.known = {}
+        self.lock = threading.Lock()
+        self.precompiled = None
 
     def cached(self, path):
         """A file that exists exactly when `path` passed, listing what that rests on."""
@@ -60,13 +63,31 @@ class Checker:
         except (OSError, ValueError):
             return False
 
+    def read_in_advance(self):
+        """What `--precompile` names, read once for all units: (flags that use it, what it rests on)"""
+        header = self.options.precompile
+        if header is None:
+            return [], []
+        with self.lock:
+            if self.precompiled is None:
+                self.scratch = tempfile.TemporaryDirectory()
+                out = os.path.join(self.scratch.name, "precompiled.pch")
+                rule = os.path.join(self.scratch.name, "rule.d")
+                command = [argument for argument in self.command if argument != "-fsyntax-only"]
+                subprocess.run([*command, "-x", "c++-header", header, "-o", out, "-MD", "-MF", rule, "-MT", "x"],
+                               env=ENVIRONMENT, check=True)
+                with open(rule) as file:
+                    self.precompiled = ["-include-pch", out], dependencies_of(file.read())
+        return self.precompiled
+
     def check(self, path):
         """(path, diagnostics or "", whether the compiler was asked); a path may be several headers, one a line"""
         if self.is_unchanged(path):
             return path, "", False
         with tempfile.TemporaryDirectory() as scratch:
             rule = os.path.join(scratch, "rule.d")
-            command = [*self.command, "-MD", "-MF", rule, "-MT", "x"]
+            ready, below = self.read_in_advance()
+            command = [*self.command, *ready, "-MD", "-MF", rule, "-MT", "x"]
             if path.endswith(".cpp"):
                 run = subprocess.run([*command, path], capture_output=True, text=True, env=ENVIRONMENT)
             else:
@@ -77,7 +98,8 @@ class Checker:
             if run.returncode != 0:
                 return path, run.stderr, True
             with open(rule) as file:
-                names = {*path.splitlines(), *dependencies_of(file.read())}
+                names = {*path.splitlines(), *dependencies_of(file.read()), *below}
+            names -= set(ready)  # is gone with this run
             try:
                 rests_on = {name: digest_of(name, self.known) for name in names if os.path.isfile(name)}
                 os.makedirs(self.options.cache, exist_ok=True)
@@ -127,6 +149,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--headers", help="check every .hpp below this folder")
     parser.add_argument("--together", action="store_true", help="the headers in one unit, instead of each alone")
+    parser.add_argument("--precompile", help="clang reads this header once, and every unit begins with it")
     parser.add_argument("--closure", help="check what this header includes")
     parser.add_argument("--forbid", action="append", default=[])
     parser.add_argument("files", nargs="*")
