@@ -196,15 +196,43 @@ TEST_CASE("ranks with different calls get an error, and none waits for ever", "[
   collectives_options options;
   options.deadline = std::chrono::duration<double>(5);
   options.forced = choice{method::trees, 1024};
-  collectives all(MPI_COMM_WORLD, random_network(random, ranks), options);
+  const element sum = element_of(dtype::f32, reduction::sum);
   std::vector<float> data(100, 1);
-  std::vector<float> result(data.size());
-  std::string said;
-  try {
-    all.all_reduce(data.data(), result.data(), all.rank() == 0 ? 90 : 100, element_of(dtype::f32, reduction::sum));
-  } catch (const comm_error& error) { said = error.what(); }
-  INFO(said);
-  REQUIRE_ALL(MPI_COMM_WORLD, said.find("different plans") != std::string::npos);
+  std::vector<float> result(data.size() * static_cast<std::size_t>(ranks));
+  for (const bool forced : {true, false}) {
+    if (!forced) options.forced.reset();
+    collectives all(MPI_COMM_WORLD, random_network(random, ranks), options);
+    const bool first = all.rank() == 0;
+    const auto words = [](const auto& body) {
+      std::string said;
+      try {
+        body();
+      } catch (const mismatched_call& error) { said = error.what(); }
+      return said;
+    };
+    const std::string counts = words([&] { all.all_reduce(data.data(), result.data(), first ? 90 : 100, sum); });
+    INFO(counts);
+    REQUIRE_ALL(MPI_COMM_WORLD, counts.find("different plans") != std::string::npos);
+    const std::string calls = words([&] {
+      const operation mine = first ? operation::reduce : operation::scatter;
+      all.run(uniform_call(mine, ranks, 10), data.data(), result.data(), sum);
+    });
+    INFO(calls);
+    REQUIRE_ALL(MPI_COMM_WORLD, calls.find("different plans") != std::string::npos);
+    // All have seen it, and nothing was moved: they go on.
+    all.all_reduce(data.data(), result.data(), 100, sum);
+    REQUIRE_ALL(MPI_COMM_WORLD, result[99] == static_cast<float>(ranks));
+  }
+}
+
+TEST_CASE("an operation that the library does not know for a type is refused before anything is sent",
+          "[collectives]") {
+  MPI_Errhandler before{};
+  MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  CHECK_THROWS_WITH(mpi_element(MPI_FLOAT, MPI_LXOR), Catch::Contains("4 bytes each"));
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, before);
+  MPI_Errhandler_free(&before);
 }
 
 TEST_CASE("a rank that does not come is named, with tree and chunk", "[collectives]") {

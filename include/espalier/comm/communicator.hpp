@@ -33,6 +33,13 @@ class comm_error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// The ranks called a collective with different counts, roots or types. All of them see it before anything is moved,
+/// and may go on with the communicator.
+class mismatched_call : public comm_error {
+ public:
+  using comm_error::comm_error;
+};
+
 /// The longest a rank waits for another one without any progress: `ESPALIER_DEADLINE_SECONDS`, or 60 s.
 [[nodiscard]] inline std::chrono::duration<double> default_deadline() {
   constexpr double fallback = 60.0;

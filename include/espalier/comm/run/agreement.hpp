@@ -81,7 +81,7 @@ class agreement {
   /// Until all ranks have come here.
   void meet(const char* what) { (void)largest(0, what); }
 
-  /// Throws `comm_error` on all ranks unless all have the same number. Collective.
+  /// Throws `mismatched_call` on all ranks unless all have the same number. Collective.
   void require_equal(std::uint64_t fingerprint, const char* operation) {
     const auto mine = static_cast<std::int64_t>(fingerprint >> 1U);
     const std::int64_t both[2]{mine, -mine};
@@ -92,15 +92,16 @@ class agreement {
               "MPI_Iallreduce", rank_, nullptr);
     complete(request, (std::string("for the plans of ") + operation).c_str());
     if (found[0] == -found[1]) return;
-    throw comm_error(std::string("the ranks made different plans for a collective (") + operation +
-                     "): they were called with different counts, roots or types, or with different topologies");
+    throw mismatched_call(std::string("the ranks made different plans for a collective (") + operation +
+                          "): they were called with different operations, counts, roots or types, or "
+                          "with different topologies");
   }
 
  private:
   static constexpr const char* could_not_plan = "rank 0 could not plan a collective: ";
   // Most decisions fit the first message; what is longer has a second.
-  static constexpr std::size_t head = 3;
-  static constexpr std::size_t inlined = 61;
+  static constexpr std::size_t head = 4;
+  static constexpr std::size_t inlined = 60;
   using message = std::array<std::int64_t, head + inlined>;
 
   [[nodiscard]] static std::int64_t checksum(const plan_words& words, std::int64_t failed) {
@@ -119,6 +120,7 @@ class agreement {
     first[0] = static_cast<std::int64_t>(words.size());
     first[1] = failed;
     first[2] = checksum(words, failed);
+    first[3] = checksum(as_words(what), first[0] + failed);
     std::copy_n(words.begin(), std::min(words.size(), inlined), first.begin() + head);
     broadcast(first.data(), first.size(), what);
     plan_words rest(words.begin() + static_cast<std::ptrdiff_t>(std::min(words.size(), inlined)), words.end());
@@ -127,16 +129,19 @@ class agreement {
   [[nodiscard]] plan_words receive(const char* what) {
     message first{};
     broadcast(first.data(), first.size(), what);
+    const auto misses = [&] {
+      return comm_error("rank " + std::to_string(rank_) + " waited " + what +
+                        " and got something else: all ranks must call the same collectives in the same order");
+    };
+    // Before the size is believed.
+    if (checksum(as_words(what), first[0] + first[1]) != first[3]) throw misses();
     const auto size = static_cast<std::size_t>(first[0]);
     plan_words words(first.begin() + head, first.begin() + static_cast<std::ptrdiff_t>(head + std::min(size, inlined)));
     if (size > inlined) {
       words.resize(size);
       broadcast(words.data() + inlined, size - inlined, what);
     }
-    if (checksum(words, first[1]) != first[2]) {
-      throw comm_error("rank " + std::to_string(rank_) + " waited " + what +
-                       " and got something else: all ranks must call the same collectives in the same order");
-    }
+    if (checksum(words, first[1]) != first[2]) throw misses();
     if (first[1] == 0) return words;
     std::string text(words.size() * sizeof(std::int64_t), '\0');
     std::memcpy(text.data(), words.data(), text.size());

@@ -281,7 +281,7 @@ class collectives {
   template <class Body> std::invoke_result_t<const Body&> guarded(const Body& body) {
     try {
       return body();
-    } catch (...) {
+    } catch (const mismatched_call&) { throw; } catch (...) {
       flights_.fail();
       throw;
     }
@@ -306,11 +306,12 @@ class collectives {
     auto made = std::make_unique<known_call>(given, what, rank_);
     made->call.ordered = ordered;
     return guarded([&]() -> known_call& {
+      // First: what follows depends on the call, and ranks with different ones would take each other's answers.
+      together_.require_equal(fingerprint_of(*made), name_of(made->call.what));
       if (made->bytes > 0) find_host();
       if (made->library.possible()) find_attendance();
       made->shareable = host_ != nullptr && host_->serves(made->call, what);
       const detail::proposal said = planner_.propose(made->call, what.by.element_bytes, others_that_serve(*made));
-      together_.require_equal(fingerprint_of(*made), name_of(made->call.what));
       tuning_limits limits;
       limits.eager = options_.eager;
       // What takes microseconds is measured the worse, and tried the cheaper.

@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace espalier::comm {
@@ -39,6 +41,8 @@ struct element {
 }
 
 /// Any type and operation of MPI's, also the user's own. Elements move with the gaps they have (those of MPI's pairs).
+/// Errors: std::invalid_argument where the MPI library does not know the operation for the type (with the error handler
+/// of MPI_COMM_WORLD set to return; by default the library itself ends the program here).
 /// @pre an element lies within its extent, whose lower bound is 0
 class mpi_element {
  public:
@@ -47,7 +51,15 @@ class mpi_element {
     MPI_Aint extent = 0;
     MPI_Type_get_extent(type, &lower, &extent);
     int commutes = 1;
-    if (operation != detail::no_operation()) MPI_Op_commutative(operation, &commutes);
+    if (operation != detail::no_operation()) {
+      MPI_Op_commutative(operation, &commutes);
+      // Before anything is sent; no element is touched.
+      char nothing[2]{};
+      if (MPI_Reduce_local(&nothing[0], &nothing[1], 0, type, operation) != MPI_SUCCESS) {
+        throw std::invalid_argument("the MPI library does not know this operation for elements of this type (" +
+                                    std::to_string(extent) + " bytes each)");
+      }
+    }
     made_.by = {&combine, this, extent};
     made_.type = type;
     made_.operation = operation;

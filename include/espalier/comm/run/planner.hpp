@@ -254,8 +254,8 @@ class planner {
   void require_packing(const collective_call& call, std::int64_t element_bytes) {
     const auto kind = collective_of(call.what);
     if (call.ordered || !kind || packings_.contains({*kind, has_root(call.what) ? call.root : 0})) return;
-    const plan_words said =
-        with_->from_root("for rank 0's plan", [&] { return plan_words{worth_planning(call, element_bytes) ? 1 : 0}; });
+    const plan_words said = with_->from_root("for rank 0 to plan trees",
+                                             [&] { return plan_words{worth_planning(call, element_bytes) ? 1 : 0}; });
     if (said.at(0) != 0) (void)trees_for(call);
   }
 
