@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 
 // A program that knows MPI only: it checks every collective that the shim serves, on the whole world and on halves of
-// it in reverse order. Exit code 1 if some result is wrong.
+// it in reverse order, and what becomes of mistakes. Exit code 1 if something is wrong.
 
 #include <mpi.h>
 
@@ -240,6 +240,25 @@ class checks {
   std::vector<double> all_;
 };
 
+/// A program that wants to hear of its mistakes does, and can go on.
+void mistakes(int rank) {
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  std::vector<float> data(10, 1);
+  std::vector<float> to(10, 0);
+  const int count = rank == 0 ? 7 : 10;
+  check(MPI_Bcast(data.data(), count, MPI_FLOAT, 0, MPI_COMM_WORLD) != MPI_SUCCESS, "Bcast of unequal counts", rank,
+        10);
+  check(MPI_Allreduce(data.data(), to.data(), 10, MPI_FLOAT, MPI_LXOR, MPI_COMM_WORLD) != MPI_SUCCESS,
+        "Allreduce of floats by logical operations", rank, 10);
+  if (rank == 0) {
+    check(MPI_Reduce(data.data(), data.data(), 10, MPI_FLOAT, MPI_SUM, 0, MPI_COMM_WORLD) != MPI_SUCCESS,
+          "Reduce onto its input", rank, 10);
+  }
+  check(MPI_Allreduce(MPI_IN_PLACE, data.data(), 10, MPI_FLOAT, MPI_MAX, MPI_COMM_WORLD) == MPI_SUCCESS && data[9] == 1,
+        "Allreduce after mistakes", rank, 10);
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -254,6 +273,7 @@ int main(int argc, char** argv) {
     }
   }
   MPI_Comm_free(&half);
+  mistakes(rank);
   int all = 0;
   MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
   if (rank == 0) std::printf("%d results are wrong\n", all);

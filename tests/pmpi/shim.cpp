@@ -6,11 +6,13 @@
 //     mpirun -n 4 -x LD_PRELOAD=libespalier_pmpi.so program
 //
 // Served: Bcast, Reduce, Allreduce, Allgather(v), Reduce_scatter(_block), Gather, Scatter, Alltoall on
-// intracommunicators of two ranks and more. Goes on to the library: everything else, and reductions of the user's types
-// with gaps. Whether a call is served depends only on what is the same on all ranks: type maps, displacements and the
-// place of the root's data may differ. ESPALIER_METHOD: auto (default), trees, low_latency, shared, single_copy.
-// ESPALIER_TOPOLOGY: a file for the ranks of MPI_COMM_WORLD, or `probe`; without it all links count as
-// equal. ESPALIER_SHIM_REPORT=1: rank 0 says at the end how many calls were served and how many went on.
+// intracommunicators of two ranks and more. Goes on to the library: everything else, reductions of the user's types
+// with gaps, and MPI's own operations on types that the standard does not give them for. What fails is told to the
+// communicator's error handler, and in words on stderr. Whether a call is served depends only on what is the same on
+// all ranks: type maps, displacements and the place of the root's data may differ. ESPALIER_METHOD: auto (default),
+// trees, low_latency, shared, single_copy. ESPALIER_TOPOLOGY: a file for the ranks of MPI_COMM_WORLD, or `probe`;
+// without it all links count as equal. ESPALIER_SHIM_REPORT=1: rank 0 says at the end how many calls were served and
+// how many went on.
 
 #include <espalier/comm.hpp>
 
@@ -156,35 +158,121 @@ std::int64_t extent_of(MPI_Datatype type) {
   return extent;
 }
 
-/// A type that reductions are served for: without gaps, or one of MPI's pairs, whose gaps hold nothing.
-bool is_reducible(MPI_Datatype type) {
-  if (type == MPI_DATATYPE_NULL) return false;
-  int integers = 0;
-  int addresses = 0;
-  int types = 0;
-  int combiner = 0;
-  PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner);
-  return is_dense(type) || (combiner == MPI_COMBINER_NAMED && bytes_in(type) > 0);
+/// What MPI's own operations can be used on (MPI 3.1, section 5.9.2).
+enum class element_kind { integer, floating, logical, complex, bytes, pair, other };
+
+element_kind kind_of(MPI_Datatype type) {
+  using enum element_kind;
+  static const std::vector<std::pair<MPI_Datatype, element_kind>> known{{MPI_DOUBLE, floating},
+                                                                        {MPI_FLOAT, floating},
+                                                                        {MPI_LONG_DOUBLE, floating},
+                                                                        {MPI_INT, integer},
+                                                                        {MPI_LONG, integer},
+                                                                        {MPI_SHORT, integer},
+                                                                        {MPI_LONG_LONG, integer},
+                                                                        {MPI_SIGNED_CHAR, integer},
+                                                                        {MPI_UNSIGNED_CHAR, integer},
+                                                                        {MPI_UNSIGNED_SHORT, integer},
+                                                                        {MPI_UNSIGNED, integer},
+                                                                        {MPI_UNSIGNED_LONG, integer},
+                                                                        {MPI_UNSIGNED_LONG_LONG, integer},
+                                                                        {MPI_INT8_T, integer},
+                                                                        {MPI_INT16_T, integer},
+                                                                        {MPI_INT32_T, integer},
+                                                                        {MPI_INT64_T, integer},
+                                                                        {MPI_UINT8_T, integer},
+                                                                        {MPI_UINT16_T, integer},
+                                                                        {MPI_UINT32_T, integer},
+                                                                        {MPI_UINT64_T, integer},
+                                                                        {MPI_AINT, integer},
+                                                                        {MPI_OFFSET, integer},
+                                                                        {MPI_COUNT, integer},
+                                                                        {MPI_C_BOOL, logical},
+                                                                        {MPI_CXX_BOOL, logical},
+                                                                        {MPI_C_FLOAT_COMPLEX, complex},
+                                                                        {MPI_C_DOUBLE_COMPLEX, complex},
+                                                                        {MPI_C_LONG_DOUBLE_COMPLEX, complex},
+                                                                        {MPI_CXX_FLOAT_COMPLEX, complex},
+                                                                        {MPI_CXX_DOUBLE_COMPLEX, complex},
+                                                                        {MPI_CXX_LONG_DOUBLE_COMPLEX, complex},
+                                                                        {MPI_BYTE, bytes},
+                                                                        {MPI_2INT, pair},
+                                                                        {MPI_FLOAT_INT, pair},
+                                                                        {MPI_DOUBLE_INT, pair},
+                                                                        {MPI_LONG_INT, pair},
+                                                                        {MPI_SHORT_INT, pair},
+                                                                        {MPI_LONG_DOUBLE_INT, pair},
+                                                                        {MPI_INTEGER, integer},
+                                                                        {MPI_REAL, floating},
+                                                                        {MPI_DOUBLE_PRECISION, floating},
+                                                                        {MPI_LOGICAL, logical},
+                                                                        {MPI_COMPLEX, complex}};
+  for (const auto& [handle, kind] : known) {
+    if (handle == type) return kind;
+  }
+  return other;
 }
 
-/// Runs a call on ours; false where the library has to.
-bool serve(MPI_Comm communicator, const collective_call& call, const void* input, void* output, const element& what) {
-  if (nested > 0) return false;
+/// Whether the reduction is served: the user's operations on elements without gaps or MPI's pairs, whose gaps hold
+/// nothing; MPI's operations on the types that they are made for.
+bool is_reducible(MPI_Datatype type, MPI_Op op) {
+  if (type == MPI_DATATYPE_NULL || op == MPI_OP_NULL) return false;
+  const element_kind kind = kind_of(type);
+  const auto is_any_of = [op](auto... known) { return ((op == known) || ...); };
+  if (is_any_of(MPI_SUM, MPI_PROD)) {
+    return kind == element_kind::integer || kind == element_kind::floating || kind == element_kind::complex;
+  }
+  if (is_any_of(MPI_MAX, MPI_MIN)) return kind == element_kind::integer || kind == element_kind::floating;
+  if (is_any_of(MPI_LAND, MPI_LOR, MPI_LXOR)) return kind == element_kind::integer || kind == element_kind::logical;
+  if (is_any_of(MPI_BAND, MPI_BOR, MPI_BXOR)) return kind == element_kind::integer || kind == element_kind::bytes;
+  if (is_any_of(MPI_MAXLOC, MPI_MINLOC)) return kind == element_kind::pair;
+  if (is_any_of(MPI_REPLACE, MPI_NO_OP)) return false;
+  return is_dense(type) || kind == element_kind::pair;
+}
+
+int size_of(MPI_Comm communicator) {
+  int size = 0;
+  int between = 0;
+  if (communicator == MPI_COMM_NULL) return 0;
+  PMPI_Comm_test_inter(communicator, &between);
+  if (between == 0) PMPI_Comm_size(communicator, &size);
+  return size;
+}
+int rank_of(MPI_Comm communicator) {
+  int rank = 0;
+  PMPI_Comm_rank(communicator, &rank);
+  return rank;
+}
+/// What the program gets to hear of an error: its handler decides whether it goes on.
+int report(MPI_Comm communicator, operation what, const char* text, int code) {
+  std::fprintf(stderr, "espalier: %s: %s\n", name_of(what), text);
+  PMPI_Comm_call_errhandler(communicator, code);
+  return code;
+}
+
+/// Runs a call on ours, and returns its MPI error code; none where the library has to.
+std::optional<int> serve(MPI_Comm communicator, const collective_call& call, const void* input, void* output,
+                         const element& what) {
+  if (nested > 0) return std::nullopt;
   const inside here;
   try {
     collectives* const ours = of(communicator);
     if (ours == nullptr || call.ranks != ours->size()) {
       ++passed_on;
-      return false;
+      return std::nullopt;
     }
     ours->run(call, input, output, what);
     ++served;
-    return true;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "espalier: %s: %s\n", name_of(call.what), error.what());
-    PMPI_Abort(communicator, 1);
-  }
-  return false;
+    return MPI_SUCCESS;
+  } catch (const std::exception& error) { return report(communicator, call.what, error.what(), MPI_ERR_OTHER); }
+}
+
+/// What a rank sends to itself is as much as it receives, or an error before anything is moved: nobody else can see it.
+std::optional<int> refused(MPI_Comm communicator, operation what, std::int64_t sent, std::int64_t received) {
+  if (sent == received) return std::nullopt;
+  const std::string text = "rank " + std::to_string(rank_of(communicator)) + " sends " + std::to_string(sent) +
+                           " bytes to itself and receives " + std::to_string(received);
+  return report(communicator, what, text.c_str(), MPI_ERR_TRUNCATE);
 }
 
 /// The bytes of `count` elements one behind the other: the caller's own memory where they lie so, else a copy.
@@ -219,19 +307,6 @@ class packed {
   std::vector<char> copy_;
 };
 
-int size_of(MPI_Comm communicator) {
-  int size = 0;
-  int between = 0;
-  if (communicator == MPI_COMM_NULL) return 0;
-  PMPI_Comm_test_inter(communicator, &between);
-  if (between == 0) PMPI_Comm_size(communicator, &size);
-  return size;
-}
-int rank_of(MPI_Comm communicator) {
-  int rank = 0;
-  PMPI_Comm_rank(communicator, &rank);
-  return rank;
-}
 /// What a wrong argument gets is the library's business.
 bool is_sane(MPI_Comm communicator, std::int64_t count, int root = 0) {
   return nested == 0 && communicator != MPI_COMM_NULL && size_of(communicator) > 1 && count >= 0 && root >= 0 &&
@@ -247,9 +322,9 @@ template <class T> T* behind(T* data, std::int64_t bytes) {
 
 /// `counts`: of every rank. In place, programs rely on what lies behind the own block staying as it was: the schedules
 /// work on a copy.
-bool serve_reduce_scatter(std::vector<std::int64_t> counts, const void* input, void* output, MPI_Datatype type,
-                          MPI_Op op, MPI_Comm comm) {
-  if (op == MPI_OP_NULL || !is_reducible(type)) return false;
+std::optional<int> serve_reduce_scatter(std::vector<std::int64_t> counts, const void* input, void* output,
+                                        MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
+  if (!is_reducible(type, op)) return std::nullopt;
   const mpi_element one(type, op);
   collective_call call = uniform_call(operation::reduce_scatter, size_of(comm), 0);
   call.counts = std::move(counts);
@@ -290,16 +365,18 @@ int MPI_Bcast(void* data, int count, MPI_Datatype type, int root, MPI_Comm comm)
     packed bytes = rank_of(comm) == root ? packed(data, count, type, comm) : packed(count, type, comm, data);
     collective_call call = uniform_call(operation::broadcast, size_of(comm), count * bytes_in(type), root);
     call.in_place = true;
-    if (serve(comm, call, nullptr, bytes.data(), bytes_of_size(1))) {
-      if (rank_of(comm) != root) bytes.unpack();
-      return MPI_SUCCESS;
+    if (const auto code = serve(comm, call, nullptr, bytes.data(), bytes_of_size(1))) {
+      if (*code == MPI_SUCCESS && rank_of(comm) != root) bytes.unpack();
+      return *code;
     }
   }
   return PMPI_Bcast(data, count, type, root, comm);
 }
 
 int MPI_Reduce(const void* input, void* output, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm) {
-  if (is_sane(comm, count, root) && op != MPI_OP_NULL && is_reducible(type)) {
+  // Where nobody but the root can see what is wrong, it has to say so before it sends anything: the library does.
+  const bool overwrites = input == output && size_of(comm) > 0 && rank_of(comm) == root;
+  if (is_sane(comm, count, root) && is_reducible(type, op) && (!overwrites || count == 0)) {
     const mpi_element one(type, op);
     const collective_call call = uniform_call(operation::reduce, size_of(comm), count, root);
     std::vector<char> copy;
@@ -309,17 +386,17 @@ int MPI_Reduce(const void* input, void* output, int count, MPI_Datatype type, MP
       copy.assign(from, from + count * extent_of(type));
       mine = copy.data();
     }
-    if (serve(comm, call, mine, output, one.get())) return MPI_SUCCESS;
+    if (const auto code = serve(comm, call, mine, output, one.get())) return *code;
   }
   return PMPI_Reduce(input, output, count, type, op, root, comm);
 }
 
 int MPI_Allreduce(const void* input, void* output, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-  if (is_sane(comm, count) && op != MPI_OP_NULL && is_reducible(type)) {
+  if (is_sane(comm, count) && is_reducible(type, op)) {
     const mpi_element one(type, op);
     collective_call call = uniform_call(operation::all_reduce, size_of(comm), count);
     call.in_place = input == MPI_IN_PLACE;
-    if (serve(comm, call, call.in_place ? nullptr : input, output, one.get())) return MPI_SUCCESS;
+    if (const auto code = serve(comm, call, call.in_place ? nullptr : input, output, one.get())) return *code;
   }
   return PMPI_Allreduce(input, output, count, type, op, comm);
 }
@@ -329,14 +406,18 @@ int MPI_Allgather(const void* input, int count, MPI_Datatype type, void* output,
   if (is_sane(comm, out_count)) {
     const bool in_place = input == MPI_IN_PLACE;
     const int size = size_of(comm);
-    collective_call call = uniform_call(operation::all_gather, size, out_count * bytes_in(out_type));
+    const std::int64_t block = out_count * bytes_in(out_type);
+    if (!in_place) {
+      if (const auto code = refused(comm, operation::all_gather, count * bytes_in(type), block)) return *code;
+    }
+    collective_call call = uniform_call(operation::all_gather, size, block);
     call.in_place = in_place;
     packed mine(in_place ? nullptr : input, in_place ? 0 : count, in_place ? out_type : type, comm);
     const std::int64_t all = std::int64_t{size} * out_count;
     packed whole = in_place ? packed(output, all, out_type, comm) : packed(all, out_type, comm, output);
-    if (serve(comm, call, in_place ? nullptr : mine.data(), whole.data(), bytes_of_size(1))) {
-      whole.unpack();
-      return MPI_SUCCESS;
+    if (const auto code = serve(comm, call, in_place ? nullptr : mine.data(), whole.data(), bytes_of_size(1))) {
+      if (*code == MPI_SUCCESS) whole.unpack();
+      return *code;
     }
   }
   return PMPI_Allgather(input, count, type, output, out_count, out_type, comm);
@@ -352,10 +433,15 @@ int MPI_Allgatherv(const void* input, int count, MPI_Datatype type, void* output
     collective_call call = uniform_call(operation::all_gather, size, 0);
     call.counts = widened(counts, size);
     for (std::int64_t& block : call.counts) block *= bytes_in(out_type);
+    const std::int64_t block = call.counts[static_cast<std::size_t>(rank)];
+    if (!in_place) {
+      if (const auto code = refused(comm, operation::all_gather, count * bytes_in(type), block)) return *code;
+    }
     const void* const own = in_place ? behind(output, offsets[rank] * extent) : input;
     packed mine(own, in_place ? counts[rank] : count, in_place ? out_type : type, comm);
     std::vector<char> whole(static_cast<std::size_t>(std::max<std::int64_t>(1, total_elements(call))));
-    if (serve(comm, call, mine.data(), whole.data(), bytes_of_size(1))) {
+    if (const auto code = serve(comm, call, mine.data(), whole.data(), bytes_of_size(1))) {
+      if (*code != MPI_SUCCESS) return *code;
       int at = 0;
       for (int k = 0; k < size; ++k) {
         if (call.counts[static_cast<std::size_t>(k)] == 0) continue;
@@ -370,17 +456,19 @@ int MPI_Allgatherv(const void* input, int count, MPI_Datatype type, void* output
 
 int MPI_Reduce_scatter(const void* input, void* output, const int* counts, MPI_Datatype type, MPI_Op op,
                        MPI_Comm comm) {
-  if (is_sane(comm, 0) && serve_reduce_scatter(widened(counts, size_of(comm)), input, output, type, op, comm)) {
-    return MPI_SUCCESS;
+  if (is_sane(comm, 0)) {
+    if (const auto code = serve_reduce_scatter(widened(counts, size_of(comm)), input, output, type, op, comm)) {
+      return *code;
+    }
   }
   return PMPI_Reduce_scatter(input, output, counts, type, op, comm);
 }
 
 int MPI_Reduce_scatter_block(const void* input, void* output, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-  if (is_sane(comm, count) &&
-      serve_reduce_scatter(std::vector<std::int64_t>(static_cast<std::size_t>(size_of(comm)), count), input, output,
-                           type, op, comm))
-    return MPI_SUCCESS;
+  if (is_sane(comm, count)) {
+    const std::vector<std::int64_t> counts(static_cast<std::size_t>(size_of(comm)), count);
+    if (const auto code = serve_reduce_scatter(counts, input, output, type, op, comm)) return *code;
+  }
   return PMPI_Reduce_scatter_block(input, output, count, type, op, comm);
 }
 
@@ -392,15 +480,18 @@ int MPI_Gather(const void* input, int count, MPI_Datatype type, void* output, in
   const MPI_Datatype own_type = in_place ? out_type : type;
   if (is_sane(comm, own_count, root)) {
     const std::int64_t block = own_count * bytes_in(own_type);
+    if (at_root && !in_place) {
+      if (const auto code = refused(comm, operation::gather, block, out_count * bytes_in(out_type))) return *code;
+    }
     const collective_call call = uniform_call(operation::gather, size_of(comm), block, root);
     // The root's own block is read while the whole is written.
     std::vector<char> copy(in_place ? static_cast<std::size_t>(block) : 0);
     packed mine(in_place ? behind(output, root * own_count * extent_of(out_type)) : input, own_count, own_type, comm);
     if (in_place && block > 0) std::memcpy(copy.data(), mine.data(), copy.size());
     packed whole(at_root ? std::int64_t{size_of(comm)} * out_count : 0, at_root ? out_type : MPI_BYTE, comm, output);
-    if (serve(comm, call, in_place ? copy.data() : mine.data(), whole.data(), bytes_of_size(1))) {
-      whole.unpack();
-      return MPI_SUCCESS;
+    if (const auto code = serve(comm, call, in_place ? copy.data() : mine.data(), whole.data(), bytes_of_size(1))) {
+      if (*code == MPI_SUCCESS) whole.unpack();
+      return *code;
     }
   }
   return PMPI_Gather(input, count, type, output, out_count, out_type, root, comm);
@@ -414,13 +505,16 @@ int MPI_Scatter(const void* input, int count, MPI_Datatype type, void* output, i
   const MPI_Datatype own_type = in_place ? type : out_type;
   if (is_sane(comm, own_count, root)) {
     const std::int64_t block = own_count * bytes_in(own_type);
+    if (at_root && !in_place) {
+      if (const auto code = refused(comm, operation::scatter, count * bytes_in(type), block)) return *code;
+    }
     const collective_call call = uniform_call(operation::scatter, size_of(comm), block, root);
     std::vector<char> unwanted(in_place ? static_cast<std::size_t>(block) : 0);
     packed whole(input, at_root ? std::int64_t{size_of(comm)} * count : 0, at_root ? type : MPI_BYTE, comm);
     packed mine(in_place ? 0 : own_count, own_type, comm, output);
-    if (serve(comm, call, whole.data(), in_place ? unwanted.data() : mine.data(), bytes_of_size(1))) {
-      mine.unpack();
-      return MPI_SUCCESS;
+    if (const auto code = serve(comm, call, whole.data(), in_place ? unwanted.data() : mine.data(), bytes_of_size(1))) {
+      if (*code == MPI_SUCCESS) mine.unpack();
+      return *code;
     }
   }
   return PMPI_Scatter(input, count, type, output, out_count, out_type, root, comm);
@@ -431,14 +525,18 @@ int MPI_Alltoall(const void* input, int count, MPI_Datatype type, void* output, 
   if (is_sane(comm, out_count)) {
     const bool in_place = input == MPI_IN_PLACE;
     const std::int64_t blocks = size_of(comm);
-    collective_call call = uniform_call(operation::all_to_all, size_of(comm), out_count * bytes_in(out_type));
+    const std::int64_t block = out_count * bytes_in(out_type);
+    if (!in_place) {
+      if (const auto code = refused(comm, operation::all_to_all, count * bytes_in(type), block)) return *code;
+    }
+    collective_call call = uniform_call(operation::all_to_all, size_of(comm), block);
     call.in_place = in_place;
     packed mine(in_place ? nullptr : input, in_place ? 0 : blocks * count, in_place ? out_type : type, comm);
     packed whole = in_place ? packed(output, blocks * out_count, out_type, comm)
                             : packed(blocks * out_count, out_type, comm, output);
-    if (serve(comm, call, in_place ? nullptr : mine.data(), whole.data(), bytes_of_size(1))) {
-      whole.unpack();
-      return MPI_SUCCESS;
+    if (const auto code = serve(comm, call, in_place ? nullptr : mine.data(), whole.data(), bytes_of_size(1))) {
+      if (*code == MPI_SUCCESS) whole.unpack();
+      return *code;
     }
   }
   return PMPI_Alltoall(input, count, type, output, out_count, out_type, comm);
