@@ -7,6 +7,8 @@
 #include "machine.hpp"
 #include "steps/gpt_step.hpp"
 
+#include <espalier/execute/steps.hpp>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -42,6 +44,8 @@ namespace {
 
 using namespace espalier;
 using namespace espalier::benchmarks;
+using detail::device_step;
+using detail::step_kind;
 
 /// A line of /proc/self/status, in bytes.
 std::int64_t status_bytes(const std::string& name) {
@@ -52,13 +56,18 @@ std::int64_t status_bytes(const std::string& name) {
   return 0;
 }
 
-/// Follows the executor's walk over the units, loops included, and notes every time it touches a buffer of the arena.
+/// Follows the executor's walk over the steps, loops included, and notes every time it touches a buffer of the arena.
 /// A buffer is alive from the moment it is written to the last time that this content is touched.
 class liveness {
  public:
-  explicit liveness(const program_tables& t) : t_(t), touched_(static_cast<std::size_t>(t.code.size)) {
+  explicit liveness(const program_tables& t) : t_(t), steps_(t), touched_(static_cast<std::size_t>(t.code.size)) {
     left_.assign(static_cast<std::size_t>(t.code.size), 0);
-    for (int u = 0; u < t_.unit_count; ++u) u = execute(u);
+    for (int n = 0; n < steps_.size();) {
+      const int before = n;
+      n = execute(n);
+      // What one unit does happens at one time.
+      if (n <= before || n >= steps_.size() || steps_[n].unit != steps_[before].unit) ++time_;
+    }
   }
 
   /// The largest sum of what is alive during one unit, in bytes without any alignment.
@@ -104,64 +113,53 @@ class liveness {
     touch(id);
   }
 
-  int execute(int u) {
-    const unit& what = t_.units[u];
-    const int id = t_.order[what.first];
-    const instruction& i = t_.code[id];
-    int next = u;
-    if (what.fused) {
-      const fused_chain& chain = t_.chains[u];
-      for (int s = chain.first_step; s < chain.first_step + chain.step_count; ++s) {
-        const fused_step& step = t_.steps[s];
-        for (int k = 0; k < step.operand_count; ++k) {
-          if (step.operand[k].kind == source_kind::memory) touch(step.operand[k].value);
-        }
-        if (step.accumulates) {
-          write(step.instruction);
-        } else if (step.result.kind == source_kind::memory) {
-          write(step.result.value);
-        }
-      }
-    } else if (t_.kernel_functions[u] != nullptr || detail::collective_index(i.op) >= 0) {
-      for (int k = 0; k < i.operand_count; ++k) touch(i.operand[k]);
-      write(id);
-    } else if (i.op == &ops::loop_begin) {
-      left_[static_cast<std::size_t>(id)] = i.attribute[0];
-      for (int carry = id + 1; carry < t_.code.size && t_.code[carry].op == &ops::loop_carry; ++carry) {
-        touch(t_.code[carry].operand[0]);
-        write(carry);
-      }
-      for (int sum = id; sum < t_.code.size; ++sum) {
-        if (t_.code[sum].op == &ops::loop_sum && t_.code[t_.code[sum].operand[0]].loop == id) write(sum);
-      }
-    } else if (i.op == &ops::loop_end) {
-      next = end_loop(u, id, i.operand[0]);
-    } else if (i.op == &ops::loop_next) {
-      touch(i.operand[1]);
-      write(id);
-    } else if (i.op == &ops::result && t_.copied[id]) {
-      touch(i.operand[0]);
+  /// Notes what step `n` touches and returns the one to go on with.
+  int execute(int n) {
+    const device_step& s = steps_[n];
+    switch (s.kind) {
+      case step_kind::chain: touch_chain(t_.chains[s.unit]); break;
+      case step_kind::kernel:
+        for (int k = 0; k < t_.code[s.target].operand_count; ++k) touch(t_.code[s.target].operand[k]);
+        write(s.target);
+        break;
+      case step_kind::copy:
+      case step_kind::local_slice:
+      case step_kind::move:
+        touch(s.source);
+        write(s.target);
+        break;
+      case step_kind::save: touch(s.source); break;
+      case step_kind::copy_saved:
+      case step_kind::clear: write(s.target); break;
+      case step_kind::add:
+      case step_kind::stack:
+        touch(s.source);
+        touch(s.target);
+        break;
+      case step_kind::loop_begin: left_[static_cast<std::size_t>(s.loop)] = t_.code[s.loop].attribute[0]; break;
+      case step_kind::loop_end:
+        if (--left_[static_cast<std::size_t>(s.loop)] > 0) return s.jump;
+        break;
     }
-    ++time_;
-    return next;
+    return n + 1;
   }
 
-  int end_loop(int u, int end, int loop) {
-    for (int id = end + 1; id < t_.code.size; ++id) {
-      const instruction& i = t_.code[id];
-      if (i.op != &ops::loop_stack && i.op != &ops::loop_sum) break;
-      if (i.op == &ops::loop_stack && !t_.copied[id]) continue;
-      touch(i.operand[0]);
-      touch(id);
+  void touch_chain(const fused_chain& chain) {
+    for (int s = chain.first_step; s < chain.first_step + chain.step_count; ++s) {
+      const fused_step& step = t_.steps[s];
+      for (int k = 0; k < step.operand_count; ++k) {
+        if (step.operand[k].kind == source_kind::memory) touch(step.operand[k].value);
+      }
+      if (step.accumulates) {
+        write(step.instruction);
+      } else if (step.result.kind == source_kind::memory) {
+        write(step.result.value);
+      }
     }
-    if (--left_[static_cast<std::size_t>(loop)] <= 0) return u;
-    for (int start = 0; start < t_.unit_count; ++start) {
-      if (t_.order[t_.units[start].first] == loop) return start;
-    }
-    return u;
   }
 
   const program_tables& t_;
+  detail::step_list steps_;
   std::vector<std::vector<life>> touched_;
   std::vector<std::int64_t> left_;
   int time_ = 0;

@@ -248,7 +248,8 @@ class graph_generator {
         if (shape.rank == 0) return -1;
         // A sum of integers, exact in any order.
         const int index = emit::iota(b, dtype::i32, shape, dim);
-        const reduction combining = random_.chance(0.5) ? reduction::sum : kind;
+        // A product of indices would be too large for i32.
+        const reduction combining = random_.chance(0.5) || kind == reduction::prod ? reduction::sum : kind;
         const int sum = emit::reduce(b, combining, index, random_.integer(1, (1 << shape.rank) - 1));
         return bounded(emit::scale(b, emit::convert(b, sum, dtype::f32), 0.01));
       }

@@ -233,6 +233,25 @@ inline void list_collectives(spmd_program& made) {
   return made;
 }
 
+/// Where results differ from those expected by more than `tolerance`, relative to the largest element, or an empty
+/// string.
+[[nodiscard]] inline std::string difference(const std::vector<tensor_value>& made,
+                                            const std::vector<tensor_value>& expected, double tolerance) {
+  for (std::size_t r = 0; r < expected.size(); ++r) {
+    double scale = 1;
+    for (const double x : expected[r].data) scale = std::max(scale, std::abs(x));
+    for (std::size_t i = 0; i < expected[r].data.size(); ++i) {
+      const double a = expected[r].data[i];
+      const double b = made.at(r).data.at(i);
+      const bool same = std::abs(a - b) <= tolerance * scale || a == b || (a != a && b != b);
+      if (same) continue;
+      return "result " + std::to_string(r) + " element " + std::to_string(i) + ": one device " + std::to_string(a) +
+             ", the mesh " + std::to_string(b);
+    }
+  }
+  return "";
+}
+
 /// What is wrong with a partitioned program, or an empty string: results that differ from those of one device by more
 /// than `tolerance`, relative to the largest element; bytes that differ from what `sent_bytes` promises.
 [[nodiscard]] inline std::string fault_of(const spmd_program& program, const std::vector<tensor_value>& expected,
@@ -246,18 +265,7 @@ inline void list_collectives(spmd_program& made) {
   try {
     outcome = interpret_spmd(program.mesh, code, arguments);
   } catch (const std::exception& e) { return e.what(); }
-  for (std::size_t r = 0; r < expected.size(); ++r) {
-    double scale = 1;
-    for (const double x : expected[r].data) scale = std::max(scale, std::abs(x));
-    for (std::size_t i = 0; i < expected[r].data.size(); ++i) {
-      const double a = expected[r].data[i];
-      const double b = outcome.results.at(r).data.at(i);
-      const bool same = std::abs(a - b) <= tolerance * scale || a == b || (a != a && b != b);
-      if (same) continue;
-      return "result " + std::to_string(r) + " element " + std::to_string(i) + ": one device " + std::to_string(a) +
-             ", " + std::to_string(program.mesh.devices()) + " devices " + std::to_string(b);
-    }
-  }
+  if (std::string wrong = difference(outcome.results, expected, tolerance); !wrong.empty()) return wrong;
   for (int device = 0; device < program.mesh.devices(); ++device) {
     traffic promised;
     for (const collective_use& use : program.collectives) {

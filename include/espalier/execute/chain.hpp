@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/comm/layout.hpp>
 #include <espalier/execute/causal.hpp>
 #include <espalier/execute/tables.hpp>
 
@@ -17,10 +18,11 @@ namespace espalier::detail {
 
 /// Runs fused chains: all steps pass over one block of rows before the next block is touched, so that what they hand
 /// to each other stays in the first-level cache.
-class chain_runner {
+template <class Kernels> class chain_runner {
  public:
-  /// `causal`: of the same program; kept.
-  chain_runner(const program_tables& t, const causal_finder& causal) : t_(t), causal_(causal) {
+  /// `causal` and `kernels`: of the same program; kept.
+  chain_runner(const program_tables& t, const causal_finder& causal, const Kernels& kernels)
+      : t_(t), causal_(causal), kernels_(kernels) {
     threads_ = 1;
 #if defined(_OPENMP)
     threads_ = omp_get_max_threads();
@@ -98,7 +100,7 @@ class chain_runner {
     }
   };
   struct placed_step {
-    kernels::block_function function = nullptr;
+    typename Kernels::block_function function{};
     row_cursor operand[3];
     row_cursor result;
     int operand_count = 0;
@@ -177,7 +179,7 @@ class chain_runner {
       const int s = chain.first_step + n;
       const fused_step& step = t_.steps[s];
       placed_step& placed = steps[n];
-      placed.function = t_.block_functions[s];
+      placed.function = kernels_.block(s);
       placed.operand_count = step.operand_count;
       for (int k = 0; k < step.operand_count; ++k) {
         placed.operand[k] = cursor_of(chain, step.operand[k], step.wide[k], step.operand_type[k],
@@ -242,7 +244,7 @@ class chain_runner {
       const fused_step& step = t_.steps[c.first_step + n];
       if (step.accumulates) {
         char* const sums = scratch + accumulator(c, step.result.slot);
-        std::fill(sums, sums + c.columns * size_of(step.type), '\0');
+        std::fill(sums, sums + c.columns * element_bytes, '\0');
       }
     }
     for (std::int64_t b = first; b < last; ++b) {
@@ -266,25 +268,27 @@ class chain_runner {
   /// Adds up what the threads summed, in the order of the rows they worked on.
   void combine(const fused_step& step, const fused_chain& c, const char* scratch, std::int64_t threads,
                void* result) const {
-    switch (step.type) {
-      case dtype::f32: add_threads<float>(step, c, scratch, threads, static_cast<float*>(result)); break;
-      case dtype::f64: add_threads<double>(step, c, scratch, threads, static_cast<double*>(result)); break;
-      case dtype::i32: add_threads<std::int32_t>(step, c, scratch, threads, static_cast<std::int32_t*>(result)); break;
-      case dtype::bf16:
-      case dtype::boolean: break;
-    }
+    comm::detail::with_storage(step.type,
+                               [&]<class T>(T) { add_threads(step, c, scratch, threads, static_cast<T*>(result)); });
   }
   template <class T>
   void add_threads(const fused_step& step, const fused_chain& c, const char* scratch, std::int64_t threads,
                    T* result) const {
-    for (std::int64_t t = 0; t < threads; ++t) {
-      const T* const sums = reinterpret_cast<const T*>(scratch + t * per_thread_ + accumulator(c, step.result.slot));
-      for (std::int64_t i = 0; i < c.columns; ++i) result[i] = t == 0 ? sums[i] : static_cast<T>(result[i] + sums[i]);
+    using sum_type = accumulator_t<T, reduction::sum>;
+    for (std::int64_t i = 0; i < c.columns; ++i) {
+      sum_type total{};
+      for (std::int64_t t = 0; t < threads; ++t) {
+        const auto* sums =
+            reinterpret_cast<const sum_type*>(scratch + t * per_thread_ + accumulator(c, step.result.slot));
+        total = t == 0 ? sums[i] : static_cast<sum_type>(total + sums[i]);
+      }
+      result[i] = static_cast<T>(total);
     }
   }
 
   const program_tables& t_;
   const causal_finder& causal_;
+  const Kernels& kernels_;
   int threads_ = 1;
   std::int64_t per_thread_ = 0;
   int most_steps_ = 0;

@@ -7,25 +7,51 @@
 #include <espalier/execute/causal.hpp>
 #include <espalier/execute/chain.hpp>
 #include <espalier/execute/parts.hpp>
+#include <espalier/execute/steps.hpp>
 #include <espalier/execute/transfer_tables.hpp>
 
 #include <algorithm>
 #include <cstring>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace espalier::detail {
 
-/// One device at work: its memory, its part of every collective, and the walk over the units. Everything is allocated
+/// The kernels of a compiled program: the functions that its tables hold.
+class compiled_kernels {
+ public:
+  explicit compiled_kernels(const program_tables& t) : functions_(t.kernel_functions), blocks_(t.block_functions) {}
+
+  void run(int unit, const kernels::kernel_call& call) const { functions_[unit](call); }
+  using block_function = kernels::block_function;
+  [[nodiscard]] block_function block(int step) const { return blocks_[step]; }
+
+ private:
+  const kernel_function* functions_;
+  const kernels::block_function* blocks_;
+};
+
+/// One device at work: its memory, its part of every collective, and the walk over the steps. Everything is allocated
 /// when it is made; a run allocates nothing.
-template <class Communicator> class device_executor {
+///
+/// `Kernels` computes what a unit or a step of a fused chain computes; all else is the same for every program, whether
+/// it was compiled or made at run time.
+template <class Communicator, class Kernels = compiled_kernels> class device_executor {
  public:
   device_executor(const program_tables& t, int device, Communicator& comm)
+      : device_executor(t, device, comm, Kernels(t)) {}
+  device_executor(const program_tables& t, int device, Communicator& comm, Kernels kernels)
       : t_(t),
+        kernels_(std::move(kernels)),
         device_(device),
         comm_(comm),
+        steps_(t_),
         causal_(t_),
-        chains_(t_, causal_),
+        chains_(t_, causal_, kernels_),
         groups_(part_finder(t_, causal_).run()),
+        group_at_(static_cast<std::size_t>(steps_.size()), -1),
         arena_(t.arena_bytes),
         scratch_(aligned(t.kernel_scratch_bytes) + chains_.scratch_bytes()),
         iteration_(static_cast<std::size_t>(t.code.size), 0),
@@ -35,17 +61,12 @@ template <class Communicator> class device_executor {
         arguments_(static_cast<std::size_t>(t.argument_count)),
         results_(static_cast<std::size_t>(t.result_count)) {
     std::int64_t local_bytes = 0;
-    for (const part_group& group : groups_) local_bytes = std::max(local_bytes, group.local_bytes);
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      local_bytes = std::max(local_bytes, groups_[g].local_bytes);
+      group_at_[static_cast<std::size_t>(steps_.first_of(groups_[g].first))] = static_cast<int>(g);
+    }
     locals_ = shared_buffer(local_bytes * chains_.threads());
     for (int id = 0; id < t.code.size; ++id) prepare(id);
-    for (int u = 0; u < t.unit_count; ++u) {
-      const instruction& i = t.code[t.order[t.units[u].first]];
-      if (i.op == &ops::loop_begin) loops_.push_back({t.order[t.units[u].first], u, -1});
-      if (i.op != &ops::loop_end) continue;
-      for (loop_bounds& loop : loops_) {
-        if (loop.begin == i.operand[0]) loop.end = t.order[t.units[u].first];
-      }
-    }
   }
   device_executor(const device_executor&) = delete;
   device_executor& operator=(const device_executor&) = delete;
@@ -54,26 +75,47 @@ template <class Communicator> class device_executor {
   void set_result(int index, void* data) { results_[static_cast<std::size_t>(index)] = data; }
 
   void run() {
-    std::size_t next = 0;
-    for (int u = 0; u < t_.unit_count; ++u) {
-      // Loops go back: the next group is the first that has not begun.
-      while (next > 0 && groups_[next - 1].first >= u) --next;
-      while (next < groups_.size() && groups_[next].first < u) ++next;
-      if (next < groups_.size() && groups_[next].first == u && run_parts(groups_[next])) {
-        u = groups_[next].last;
-      } else {
-        u = execute(u);
-      }
+    start();
+    while (next() != nullptr) step();
+  }
+
+  // --- step by step: for whoever walks several devices at once, and carries out their collectives himself ------------
+
+  void start() { position_ = 0; }
+  /// The next step, or null at the end.
+  [[nodiscard]] const device_step* next() const { return position_ < steps_.size() ? &steps_[position_] : nullptr; }
+  /// Executes it, and possibly those that follow up to some unit: units that share parts run together.
+  void step() {
+    const int group = group_at_[static_cast<std::size_t>(position_)];
+    if (group >= 0 && run_parts(groups_[static_cast<std::size_t>(group)])) {
+      position_ = steps_.first_of(groups_[static_cast<std::size_t>(group)].last + 1);
+    } else {
+      position_ = execute(position_);
     }
+  }
+  /// Goes on behind a collective that the caller has carried out.
+  void pass() { ++position_; }
+  [[nodiscard]] const comm::transfer& moves_of(int id) const { return moves_[static_cast<std::size_t>(id)]; }
+  [[nodiscard]] char* arena() const { return static_cast<char*>(arena_.data()); }
+
+  /// Where a value is now; inside loops that depends on the iteration.
+  [[nodiscard]] void* address(int id) const {
+    const location& w = t_.where[id];
+    char* base = nullptr;
+    switch (w.space) {
+      case memory_space::arena: base = arena(); break;
+      case memory_space::argument: base = static_cast<char*>(arguments_[static_cast<std::size_t>(w.index)]); break;
+      case memory_space::result: base = static_cast<char*>(results_[static_cast<std::size_t>(w.index)]); break;
+      case memory_space::nowhere: return nullptr;
+    }
+    std::int64_t offset = w.offset;
+    for (int level = 0; level < max_loop_depth && w.loop[level] >= 0; ++level) {
+      offset += w.stride[level] * iteration_[static_cast<std::size_t>(w.loop[level])];
+    }
+    return base + offset;
   }
 
  private:
-  struct loop_bounds {
-    int begin;
-    int unit;
-    int end;
-  };
-
   void prepare(int id) {
     const instruction& i = t_.code[id];
     here_[static_cast<std::size_t>(id)] =
@@ -104,50 +146,47 @@ template <class Communicator> class device_executor {
     }
   }
 
-  [[nodiscard]] void* address(int id) const {
-    const location& w = t_.where[id];
-    char* base = nullptr;
-    switch (w.space) {
-      case memory_space::arena: base = static_cast<char*>(arena_.data()); break;
-      case memory_space::argument: base = static_cast<char*>(arguments_[static_cast<std::size_t>(w.index)]); break;
-      case memory_space::result: base = static_cast<char*>(results_[static_cast<std::size_t>(w.index)]); break;
-      case memory_space::nowhere: return nullptr;
+  /// Executes step `n` and returns the one to go on with.
+  int execute(int n) {
+    const device_step& s = steps_[n];
+    switch (s.kind) {
+      case step_kind::kernel: call_kernel(s.unit, s.target); break;
+      case step_kind::chain: run_chain(s.unit); break;
+      case step_kind::copy: copy(address(s.target), address(s.source), s.target); break;
+      case step_kind::save: copy(saved(s.target), address(s.source), s.target); break;
+      case step_kind::copy_saved: copy(address(s.target), saved(s.target), s.target); break;
+      case step_kind::clear: clear(s.target); break;
+      case step_kind::add: add(s.target, s.source); break;
+      case step_kind::stack: {
+        const std::int64_t offset = iteration(s.loop) * bytes_of(t_.code[s.source]);
+        copy(static_cast<char*>(address(s.target)) + offset, address(s.source), s.source);
+        break;
+      }
+      case step_kind::local_slice:
+        comm::copy_block(t_.code[s.target].type, address(s.target), address(s.source), moves_of(s.target).incoming[0]);
+        break;
+      case step_kind::move: communicate(s.target); break;
+      case step_kind::loop_begin: {
+        const instruction& begin = t_.code[s.loop];
+        iteration(s.loop) = begin.attribute[1] != 0 ? begin.attribute[0] - 1 : 0;
+        return begin.attribute[0] > 0 ? n + 1 : s.jump;
+      }
+      case step_kind::loop_end: {
+        const instruction& begin = t_.code[s.loop];
+        const std::int64_t next = iteration(s.loop) + (begin.attribute[1] != 0 ? -1 : 1);
+        if (next < 0 || next >= begin.attribute[0]) break;
+        iteration(s.loop) = next;
+        return s.jump;
+      }
     }
-    std::int64_t offset = w.offset;
-    for (int level = 0; level < max_loop_depth && w.loop[level] >= 0; ++level) {
-      offset += w.stride[level] * iteration_[static_cast<std::size_t>(w.loop[level])];
-    }
-    return base + offset;
+    return n + 1;
   }
 
-  /// Executes unit `u` and returns it, or the unit to go back to.
-  int execute(int u) {
-    const unit& what = t_.units[u];
-    const int id = t_.order[what.first];
-    if (what.fused) {
-      chains_.run(
-          u, static_cast<char*>(scratch_.data()) + aligned(t_.kernel_scratch_bytes),
-          [this](int value) { return address(value); },
-          [this](int value) { return here_[static_cast<std::size_t>(value)]; });
-      return u;
-    }
-    const instruction& i = t_.code[id];
-    if (t_.kernel_functions[u] != nullptr) {
-      call_kernel(u, id);
-    } else if (i.op == &ops::loop_begin) {
-      begin_loop(id);
-    } else if (i.op == &ops::loop_end) {
-      return end_loop(u, i.operand[0]);
-    } else if (i.op == &ops::loop_next) {
-      // What the iteration adds to stacks and sums is taken before the first carry is overwritten.
-      if (t_.code[id - 1].op != &ops::loop_next) collect(bounds(i.loop));
-      copy(id, i.operand[1]);
-    } else if (i.op == &ops::result) {
-      if (t_.copied[id]) copy(id, i.operand[0]);
-    } else if (collective_index(i.op) >= 0) {
-      communicate(id);
-    }
-    return u;
+  void run_chain(int u) {
+    chains_.run(
+        u, static_cast<char*>(scratch_.data()) + aligned(t_.kernel_scratch_bytes),
+        [this](int value) { return address(value); },
+        [this](int value) { return here_[static_cast<std::size_t>(value)]; });
   }
 
   void call_kernel(int u, int id) {
@@ -158,7 +197,7 @@ template <class Communicator> class device_executor {
     call.scalar = i.scalar;
     call.here = here_[static_cast<std::size_t>(id)];
     call.scratch = scratch_.data();
-    t_.kernel_functions[u](call);
+    kernels_.run(u, call);
   }
 
   // --- parts ----------------------------------------------------------------------------------------------------
@@ -167,7 +206,8 @@ template <class Communicator> class device_executor {
   [[nodiscard]] bool run_parts(const part_group& group) {
     if (!parts_are_independent(t_, group, [this](int value) { return address(value); })) return false;
     for (const part_group::member& m : group.members) {
-      if (m.whole) execute(m.unit);
+      if (!m.whole) continue;
+      for (int n = steps_.first_of(m.unit); n < steps_.first_of(m.unit + 1); ++n) (void)execute(n);
     }
     const auto threads = static_cast<int>(std::min<std::int64_t>(available_threads(), group.parts));
     if (threads == 1) {
@@ -203,21 +243,45 @@ template <class Communicator> class device_executor {
           call.result = at(id);
           call.part = part;
           call.lower_triangle = m.lower_triangle;
-          t_.kernel_functions[m.unit](call);
+          kernels_.run(m.unit, call);
         }
       }
     }
   }
 
-  void copy(int to, int from) {
-    void* const target = address(to);
-    const void* const source = address(from);
-    if (target != source) copy_bytes(target, source, bytes_of(t_.code[to]));
-  }
-  static void copy_bytes(void* to, const void* from, std::int64_t bytes) {
+  /// As many bytes as value `like` has.
+  void copy(void* target, const void* source, int like) const {
+    if (target == source) return;
+    const std::int64_t bytes = bytes_of(t_.code[like]);
     parallel_ranges(bytes, bytes / 4, [=](std::int64_t first, std::int64_t last) {
-      std::memcpy(static_cast<char*>(to) + first, static_cast<const char*>(from) + first,
+      std::memcpy(static_cast<char*>(target) + first, static_cast<const char*>(source) + first,
                   static_cast<std::size_t>(last - first));
+    });
+  }
+  [[nodiscard]] void* saved(int id) const { return arena() + t_.saved_at[id]; }
+
+  void clear(int id) const {
+    void* const target = address(id);
+    const std::int64_t bytes = bytes_of(t_.code[id]);
+    parallel_ranges(bytes, bytes / 4, [=](std::int64_t first, std::int64_t last) {
+      std::memset(static_cast<char*>(target) + first, 0, static_cast<std::size_t>(last - first));
+    });
+  }
+
+  void add(int sum, int term) const {
+    const std::int64_t count = t_.code[sum].shape.elements();
+    comm::detail::with_storage(t_.code[sum].type, [&]<class T>(T) {
+      if constexpr (std::is_same_v<T, bool>) {
+        throw std::logic_error("a loop adds up truth values");
+      } else {
+        add_elements(static_cast<T*>(address(sum)), static_cast<const T*>(address(term)), count);
+      }
+    });
+  }
+  template <class T> static void add_elements(T* sum, const T* term, std::int64_t count) {
+    using term_type = comm::detail::term_sum_t<T>;
+    parallel_ranges(count, count, [=](std::int64_t first, std::int64_t last) {
+      comm::detail::combine_run<reduction::sum, term_type>(sum + first, sum + first, term + first, last - first);
     });
   }
 
@@ -227,10 +291,6 @@ template <class Communicator> class device_executor {
     const void* const source = address(i.operand[0]);
     void* const target = address(id);
     const auto kind = static_cast<collective>(collective_index(i.op));
-    if (kind == collective::local_slice) {
-      comm::copy_block(i.type, target, source, moves.incoming[0]);
-      return;
-    }
     comm_.set_context(&contexts_[static_cast<std::size_t>(id)]);
     if (kind == collective::all_reduce) {
       comm_.all_reduce(moves, source, target, i.shape.elements(), i.type, static_cast<reduction>(i.attribute[1]));
@@ -241,78 +301,19 @@ template <class Communicator> class device_executor {
     }
   }
 
-  // --- loops ----------------------------------------------------------------------------------------------------
-
   [[nodiscard]] std::int64_t& iteration(int loop) { return iteration_[static_cast<std::size_t>(loop)]; }
 
-  void begin_loop(int loop) {
-    const instruction& begin = t_.code[loop];
-    iteration(loop) = begin.attribute[1] != 0 ? begin.attribute[0] - 1 : 0;
-    for (int id = loop + 1; id < t_.code.size && t_.code[id].op == &ops::loop_carry; ++id) {
-      copy(id, t_.code[id].operand[0]);
-    }
-    for (int id = loop; id < t_.code.size; ++id) {
-      if (t_.code[id].op == &ops::loop_sum && t_.code[t_.code[id].operand[0]].loop == loop) {
-        void* const sum = address(id);
-        const std::int64_t bytes = bytes_of(t_.code[id]);
-        parallel_ranges(bytes, bytes / 4, [=](std::int64_t first, std::int64_t last) {
-          std::memset(static_cast<char*>(sum) + first, 0, static_cast<std::size_t>(last - first));
-        });
-      }
-    }
-  }
-
-  [[nodiscard]] const loop_bounds& bounds(int loop) const {
-    std::size_t n = 0;
-    while (loops_[n].begin != loop) ++n;
-    return loops_[n];
-  }
-
-  /// Adds this iteration's values to the stacks and sums behind the loop.
-  void collect(const loop_bounds& loop) {
-    for (int id = loop.end + 1; id < t_.code.size; ++id) {
-      const instruction& i = t_.code[id];
-      if (i.op != &ops::loop_stack && i.op != &ops::loop_sum) break;
-      if (i.op == &ops::loop_sum) {
-        add(id, i.operand[0]);
-      } else if (t_.copied[id]) {
-        const std::int64_t bytes = bytes_of(t_.code[i.operand[0]]);
-        copy_bytes(static_cast<char*>(address(id)) + iteration(loop.begin) * bytes, address(i.operand[0]), bytes);
-      }
-    }
-  }
-
-  int end_loop(int u, int begin) {
-    const loop_bounds& loop = bounds(begin);
-    if (t_.code[loop.end - 1].op != &ops::loop_next) collect(loop);
-    const instruction& first = t_.code[begin];
-    const std::int64_t next = iteration(begin) + (first.attribute[1] != 0 ? -1 : 1);
-    if (next < 0 || next >= first.attribute[0]) return u;
-    iteration(begin) = next;
-    return loop.unit;
-  }
-
-  void add(int sum, int term) {
-    const std::int64_t count = t_.code[sum].shape.elements();
-    if (t_.code[sum].type == dtype::f64) {
-      add_elements(static_cast<double*>(address(sum)), static_cast<const double*>(address(term)), count);
-    } else {
-      add_elements(static_cast<float*>(address(sum)), static_cast<const float*>(address(term)), count);
-    }
-  }
-  template <class T> static void add_elements(T* sum, const T* term, std::int64_t count) {
-    parallel_ranges(count, count, [=](std::int64_t first, std::int64_t last) {
-      ESPALIER_OMP(simd)
-      for (std::int64_t n = first; n < last; ++n) sum[n] += term[n];
-    });
-  }
-
   const program_tables& t_;
+  Kernels kernels_;
   int device_;
   Communicator& comm_;
+  step_list steps_;
+  int position_ = 0;
   causal_finder causal_;
-  chain_runner chains_;
+  chain_runner<Kernels> chains_;
   std::vector<part_group> groups_;
+  /// By step: the group that begins there, or -1.
+  std::vector<int> group_at_;
   shared_buffer locals_;
   shared_buffer arena_;
   shared_buffer scratch_;
@@ -320,7 +321,6 @@ template <class Communicator> class device_executor {
   std::vector<interval> here_;
   std::vector<comm::transfer> moves_;
   std::vector<comm::context> contexts_;
-  std::vector<loop_bounds> loops_;
   std::vector<void*> arguments_;
   std::vector<void*> results_;
 };

@@ -87,8 +87,8 @@ class part_finder {
   /// Units that only say where something lies.
   [[nodiscard]] bool is_idle(int u) const {
     const instruction& i = t_.code[instruction_of(u)];
-    return !t_.units[u].fused && t_.kernel_functions[u] == nullptr && i.op != &ops::loop_begin &&
-           i.op != &ops::loop_end && i.op != &ops::loop_next && i.op != &ops::result && collective_index(i.op) < 0;
+    return !t_.units[u].fused && !has_kernel(i) && i.op != &ops::loop_begin && i.op != &ops::loop_end &&
+           i.op != &ops::result && collective_index(i.op) < 0;
   }
 
   /// The group that starts with the batched product of unit `u`; without a `last` if it is none.
@@ -198,7 +198,7 @@ class part_finder {
   /// Unit `u` as one that runs before all parts.
   [[nodiscard]] member as_whole(int u) const {
     member made;
-    if (!t_.units[u].fused && t_.kernel_functions[u] == nullptr) return made;
+    if (!t_.units[u].fused && !has_kernel(t_.code[instruction_of(u)])) return made;
     made.unit = u;
     made.whole = true;
     const unit& what = t_.units[u];

@@ -15,23 +15,16 @@ namespace espalier {
 using kernel_function = void (*)(const kernels::kernel_call&);
 
 /// A program as the executor sees it: constants and function pointers, the same type for all programs.
-struct program_tables {
+/// One made at run time has no functions: whoever executes it brings his own.
+struct program_tables : plan_view {
   mesh_shape mesh;
   graph_view code;
-  const unit* units = nullptr;
-  int unit_count = 0;
-  const int* order = nullptr;
-  const int* unit_of = nullptr;
-  const location* where = nullptr;
-  const int* root = nullptr;
-  const bool* copied = nullptr;
   const fused_step* steps = nullptr;
   int step_count = 0;
   const fused_chain* chains = nullptr;
   const kernels::block_function* block_functions = nullptr;
   const kernel_function* kernel_functions = nullptr;
   std::int64_t kernel_scratch_bytes = 0;
-  std::int64_t arena_bytes = 0;
   int argument_count = 0;
   int result_count = 0;
 };
@@ -138,28 +131,20 @@ template <class Program, std::size_t... Kind> [[nodiscard]] std::int64_t most_sc
 
 /// The tables of a program; instantiates its kernels.
 template <class Program> [[nodiscard]] program_tables tables_of() {
-  constexpr auto& plan = Program::plan;
   using lowered = detail::lowered<Program>;
   using kinds = detail::kernel_kinds<Program>;
   constexpr auto steps = std::make_index_sequence<static_cast<std::size_t>(kinds::of_steps.count)>{};
   constexpr auto units = std::make_index_sequence<static_cast<std::size_t>(kinds::of_units.count)>{};
   program_tables t;
+  static_cast<plan_view&>(t) = Program::plan;
   t.mesh = Program::mesh::value;
   t.code = Program::code;
-  t.units = &plan.units[0];
-  t.unit_count = lowered::units;
-  t.order = &plan.order[0];
-  t.unit_of = &plan.unit_of[0];
-  t.where = &plan.where[0];
-  t.root = &plan.root[0];
-  t.copied = &plan.copied[0];
   t.steps = &lowered::value.steps[0];
   t.step_count = lowered::steps;
   t.chains = &lowered::value.chains[0];
   t.block_functions = detail::block_table<Program>(steps);
   t.kernel_functions = detail::kernel_table<Program>(units);
   t.kernel_scratch_bytes = detail::most_scratch<Program>(units);
-  t.arena_bytes = plan.arena_bytes;
   t.argument_count = Program::argument_count();
   t.result_count = Program::result_count();
   return t;

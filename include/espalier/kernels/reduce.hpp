@@ -150,8 +150,9 @@ template <reduction Kind, std::int64_t Columns, class R, class T> void reduce_co
   }
 }
 
-/// attribute[1]: the `reduction`. attribute[2] is 1 where the rows of the block are combined into a row of
-/// accumulators, which has a value already; 0 where each row is combined into one result.
+/// attribute[1]: the `reduction`. attribute[2] is 1 where the rows of the block are combined into a row of accumulators
+/// (of `accumulator_t`, so that a bf16 sum is rounded once, at its end), which has a value already; 0 where each row is
+/// combined into one result.
 struct reduce_block {
   template <kernels::block_key Key> static void run(const kernels::block_call& call) {
     constexpr auto kind = static_cast<reduction>(Key.attribute[1]);
@@ -160,7 +161,7 @@ struct reduce_block {
     static_assert(Key.wide[0] || Key.columns == 1, "a row reduction needs an element per column");
     if constexpr (Key.attribute[2] == 1) {
       static_assert(Key.result_wide || Key.columns == 1, "a column reduction has a result per column");
-      reduce_columns<kind, Key.columns, to, from>(call);
+      reduce_columns<kind, Key.columns, accumulator_t<from, kind>, from>(call);
     } else {
       reduce_rows<kind, Key.columns, to, from>(call);
     }

@@ -85,15 +85,14 @@ namespace detail {
 
 class fuser {
  public:
-  template <class Plan>
-  constexpr fuser(graph_view g, const Plan& plan)
+  constexpr fuser(graph_view g, const plan_view& plan)
       : g_(g),
-        units_(&plan.units[0]),
-        order_(&plan.order[0]),
-        unit_of_(&plan.unit_of[0]),
-        role_(&plan.role[0]),
-        stored_(&plan.stored[0]),
-        unit_count_(Plan::unit_count),
+        units_(plan.units),
+        order_(plan.order),
+        unit_of_(plan.unit_of),
+        role_(plan.role),
+        stored_(plan.stored),
+        unit_count_(plan.unit_count),
         slot_(g.size, -1),
         last_use_(g.size, -1) {}
 
@@ -390,9 +389,9 @@ namespace detail {
 
 /// How many steps the fused chains of a planned program have: one for each instruction, and one for each index that
 /// an instruction makes for itself.
-template <class Plan> [[nodiscard]] constexpr int count_steps(graph_view g, const Plan& plan) {
+[[nodiscard]] constexpr int count_steps(graph_view g, const plan_view& plan) {
   int count = 0;
-  for (int u = 0; u < Plan::unit_count; ++u) {
+  for (int u = 0; u < plan.unit_count; ++u) {
     const unit& what = plan.units[u];
     if (!what.fused) continue;
     count += what.count;

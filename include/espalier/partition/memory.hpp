@@ -51,8 +51,12 @@ struct memory_outline {
   /// Relative to the root's buffer.
   detail::list<location> within;
   detail::list<buffer> buffers;
-  /// For results and carries whose value could not be computed in place: a copy is made.
+  /// For results, carries and stacks whose value could not be computed in place: a copy is made.
   detail::list<bool> copied;
+  /// The results and the `loop_next`s that are copied, in an order in which none overwrites what a later one of the
+  /// same unit reads, but for those that are saved: their values go to a buffer of their own first.
+  detail::list<int> copies;
+  detail::list<bool> saved;
 };
 
 namespace detail {
@@ -70,6 +74,7 @@ class outliner {
     result_.root.resize(g.size, -1);
     result_.within.resize(g.size);
     result_.copied.resize(g.size, false);
+    result_.saved.resize(g.size, false);
   }
 
   constexpr memory_outline run() {
@@ -79,7 +84,11 @@ class outliner {
     find_roots();
     find_lives();
     place_results();
+    order_copies();
     for (int id = 0; id < g_.size; ++id) {
+      if (result_.saved[id]) {
+        result_.buffers.push_back({id, aligned(bytes_of(g_[id])), s_.unit_of[id], s_.unit_of[id]});
+      }
       if (result_.root[id] != id || result_.within[id].space != memory_space::arena) continue;
       result_.buffers.push_back({id, aligned(bytes_of(g_[id])), first_[id], last_[id]});
     }
@@ -122,7 +131,7 @@ class outliner {
         share(id, i.operand[0]);
       } else if (i.op == &ops::loop_next) {
         share(id, i.operand[0]);
-        result_.copied[id] = true;
+        result_.copied[id] = result_.root[i.operand[1]] != result_.root[id];
       } else if (i.op == &ops::loop_slice) {
         share(id, i.operand[0]);
         add_stride(result_.within[id], i.loop, bytes_of(i));
@@ -234,6 +243,7 @@ class outliner {
       result_.root[id] = id;
       result_.within[id] = target;
       const int root = result_.root[i.operand[0]];
+      if (i.operand_count == 2 && root == i.operand[1]) continue;  // the argument as it is, or reshaped
       const bool plain = root >= 0 && result_.within[root].space == memory_space::arena &&
                          result_.within[root].loop[0] < 0 && g_[root].loop < 0 && bytes_of(g_[root]) == bytes_of(i);
       if (!plain || (i.operand_count == 2 && !may_overwrite(root, i.operand[1]))) {
@@ -271,6 +281,69 @@ class outliner {
     return g_[root].shape == g_[argument].shape;
   }
 
+  // --- copies that happen at once ---------------------------------------------------------------------------------
+
+  /// The carries of a loop change hands at once, and so do the results of a program that take arguments' places: what
+  /// one overwrites may be what another one reads. Readers come first; where they form a cycle, one value is saved.
+  constexpr void order_copies() {
+    unread_.resize(g_.size, 0);
+    writer_.resize(g_.size, -1);
+    // Copies of one unit form a group; loops nest, so a group is found by its unit.
+    list<int> head(s_.unit_count, -1);
+    list<int> next(g_.size, -1);
+    for (int id = g_.size - 1; id >= 0; --id) {
+      if (!result_.copied[id] || g_[id].op == &ops::loop_stack) continue;
+      int& first = head[s_.unit_of[id]];
+      next[id] = first;
+      first = id;
+    }
+    for (int u = 0; u < s_.unit_count; ++u) {
+      if (head[u] >= 0) order_group(head[u], next);
+    }
+  }
+
+  [[nodiscard]] constexpr int copied_from(int id) const { return g_[id].operand[g_[id].op == &ops::result ? 0 : 1]; }
+  /// The buffer that a copy overwrites, by its root; -1 for a result that takes nobody's place.
+  [[nodiscard]] constexpr int overwritten(int id) const {
+    if (g_[id].op != &ops::result) return result_.root[id];
+    return g_[id].operand_count == 2 ? g_[id].operand[1] : -1;
+  }
+
+  constexpr void order_group(int head, const list<int>& next) {
+    for (int id = head; id >= 0; id = next[id]) {
+      unread_[result_.root[copied_from(id)]] = 0;
+      if (overwritten(id) >= 0) unread_[overwritten(id)] = 0;
+    }
+    for (int id = head; id >= 0; id = next[id]) {
+      ++unread_[result_.root[copied_from(id)]];
+      if (overwritten(id) >= 0) writer_[overwritten(id)] = id;
+    }
+    for (int id = head; id >= 0; id = next[id]) try_copy(id);
+    // Whatever is left waits for a cycle, or is part of one.
+    for (int id = head; id >= 0; id = next[id]) {
+      if (overwritten(id) < 0 || writer_[overwritten(id)] != id) continue;
+      result_.saved[id] = true;
+      was_read(result_.root[copied_from(id)]);
+    }
+  }
+  /// Copies if nobody reads any more what is overwritten, and then those that waited for this one to read.
+  constexpr void try_copy(int id) {
+    while (id >= 0) {
+      const int target = overwritten(id);
+      if (target >= 0) {
+        if (writer_[target] != id || unread_[target] > 0) return;
+        writer_[target] = -1;
+      }
+      result_.copies.push_back(id);
+      if (result_.saved[id]) return;
+      const int source = result_.root[copied_from(id)];
+      id = --unread_[source] == 0 ? writer_[source] : -1;
+    }
+  }
+  constexpr void was_read(int root) {
+    if (--unread_[root] == 0 && writer_[root] >= 0) try_copy(writer_[root]);
+  }
+
   graph_view g_;
   schedule_view s_;
   memory_outline result_;
@@ -280,6 +353,9 @@ class outliner {
   /// By root: one of those that share its buffer; `next_sharer_` links to the others.
   list<int> sharer_;
   list<int> next_sharer_;
+  /// By root, within a group of copies: how many of them still have to read it, and which one overwrites it.
+  list<int> unread_;
+  list<int> writer_;
 };
 
 }  // namespace detail

@@ -20,12 +20,47 @@ template <int Instructions, int Units, int Ordered> struct fixed_plan {
   location where[Instructions > 0 ? Instructions : 1]{};
   int root[Instructions > 0 ? Instructions : 1]{};
   bool copied[Instructions > 0 ? Instructions : 1]{};
+  /// See `memory_outline`; -1 fills what is left of `copies`, and stands at what is not saved.
+  int copies[Instructions > 0 ? Instructions : 1]{};
+  std::int64_t saved_at[Instructions > 0 ? Instructions : 1]{};
   /// Bytes of the one block that holds everything the program computes on the way.
   std::int64_t arena_bytes = 0;
   /// The largest sum of buffers alive at the same time: no arena can be smaller.
   std::int64_t live_bytes = 0;
   static constexpr int unit_count = Units;
   static constexpr int ordered_count = Ordered;
+};
+
+/// What lowering and execution read of a plan, whether it was made by the compiler or at run time.
+struct plan_view {
+  const unit* units = nullptr;
+  int unit_count = 0;
+  const int* order = nullptr;
+  const int* unit_of = nullptr;
+  const fused_role* role = nullptr;
+  const bool* stored = nullptr;
+  const location* where = nullptr;
+  const int* root = nullptr;
+  const bool* copied = nullptr;
+  const int* copies = nullptr;
+  const std::int64_t* saved_at = nullptr;
+  std::int64_t arena_bytes = 0;
+
+  constexpr plan_view() = default;
+  template <int Instructions, int Units, int Ordered>
+  constexpr plan_view(const fixed_plan<Instructions, Units, Ordered>& source)  // NOLINT(google-explicit-constructor)
+      : units(&source.units[0]),
+        unit_count(Units),
+        order(&source.order[0]),
+        unit_of(&source.unit_of[0]),
+        role(&source.role[0]),
+        stored(&source.stored[0]),
+        where(&source.where[0]),
+        root(&source.root[0]),
+        copied(&source.copied[0]),
+        copies(&source.copies[0]),
+        saved_at(&source.saved_at[0]),
+        arena_bytes(source.arena_bytes) {}
 };
 
 namespace detail {
@@ -43,6 +78,8 @@ template <int Instructions> struct fixed_outline {
   int root[room]{};
   location within[room]{};
   bool copied[room]{};
+  int copies[room]{};
+  bool saved[room]{};
   buffer buffers[room]{};
   int buffer_count = 0;
 };
@@ -53,6 +90,8 @@ template <int Instructions>
   for (int id = 0; id < Instructions; ++id) {
     result.root[id] = outline.root[id];
     result.copied[id] = outline.copied[id];
+    result.copies[id] = id < outline.copies.size() ? outline.copies[id] : -1;
+    result.saved[id] = outline.saved[id];
     if (outline.root[id] >= 0) result.within[id] = outline.within[id];
   }
   result.buffer_count = outline.buffers.size();
@@ -134,6 +173,8 @@ template <const auto& Program> struct planned {
       p.stored[id] = scheduled.stored[id];
       p.root[id] = outline.root[id];
       p.copied[id] = outline.copied[id];
+      p.copies[id] = outline.copies[id];
+      p.saved_at[id] = outline.saved[id] ? base[id] : -1;
       if (outline.root[id] < 0) continue;
       p.where[id] = outline.within[id];
       if (p.where[id].space == memory_space::arena) p.where[id].offset += base[outline.root[id]];

@@ -6,8 +6,8 @@
 
 namespace espalier {
 
-/// A step of execution: one instruction with a kernel of its own, or a chain of fused ones that passes together over
-/// blocks of rows.
+/// A step of execution: one instruction with a kernel of its own, a chain of fused ones that passes together over
+/// blocks of rows, or all results of the program. The end of a loop passes its carries on, too.
 struct unit {
   /// Its instructions are order[first] ... order[first + count - 1].
   int first = 0;

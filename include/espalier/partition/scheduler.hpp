@@ -71,7 +71,8 @@ class scheduler {
   constexpr explicit scheduler(graph_view g)
       : g_(g), stored_(g.size, false), group_(g.size, -1), role_(g.size, fused_role::stranger), next_(g.size, -1) {
     result_.unit_of.resize(g.size, -1);
-    for (int id = 0; id < g.size; ++id) find_stored(id);
+    // Readers first: what a broadcast repeats is read in memory if the broadcast itself is stored.
+    for (int id = g.size - 1; id >= 0; --id) find_stored(id);
   }
   /// Goes on with what an earlier evaluation made.
   template <int Instructions>
@@ -89,9 +90,12 @@ class scheduler {
   /// Places the instructions from `first` up to `last`.
   constexpr void run(int first, int last) {
     for (int id = first; id < last; ++id) place(id);
-    if (last == g_.size) close_all();
+    if (last < g_.size) return;
+    close_all();
+    place_together(&ops::result);
   }
   constexpr schedule finish() {
+    find_last_units();
     find_readers_outside();
     result_.role = static_cast<list<fused_role>&&>(role_);
     return static_cast<schedule&&>(result_);
@@ -143,8 +147,8 @@ class scheduler {
     if (i.op->fuse == fusion::elementwise && fusable(id)) return;
     for (int k = 0; k < i.operand_count; ++k) {
       const int o = i.operand[k];
-      // A broadcast reads through to what it repeats; only a constant or a stored value can stand behind it.
-      if (i.op->fuse == fusion::broadcast && g_[o].op == &ops::constant) continue;
+      // A broadcast that its readers make reads through to what it repeats: a constant, or a stored value.
+      if (i.op->fuse == fusion::broadcast && !stored_[id] && g_[o].op == &ops::constant) continue;
       stored_[o] = true;
     }
   }
@@ -160,7 +164,10 @@ class scheduler {
 
   constexpr void place(int id) {
     const instruction& i = g_[id];
-    if (i.op == &ops::loop_begin || i.op == &ops::loop_next || i.op == &ops::loop_end || i.op == &ops::result) {
+    // Carries are passed on when the body is complete, and results handed out when the program is: all at once, since
+    // one may be what another one is about to overwrite.
+    if (i.op == &ops::loop_next || i.op == &ops::result) return;
+    if (i.op == &ops::loop_begin || i.op == &ops::loop_end) {
       close_all();
       single(id);
     } else if (is_virtual(id)) {
@@ -180,6 +187,28 @@ class scheduler {
     result_.unit_of[id] = result_.units.size();
     result_.units.push_back({result_.order.size(), 1, false, {}});
     result_.order.push_back(id);
+  }
+
+  /// One unit for all instructions of a kind.
+  constexpr void place_together(const op_info* op) {
+    unit made{result_.order.size(), 0, false, {}};
+    for (int id = 0; id < g_.size; ++id) {
+      if (g_[id].op != op) continue;
+      result_.unit_of[id] = result_.units.size();
+      result_.order.push_back(id);
+      ++made.count;
+    }
+    if (made.count > 0) result_.units.push_back(made);
+  }
+  /// A carry is passed on in the unit that ends its loop.
+  constexpr void find_last_units() {
+    list<int> last(g_.size, -1);
+    for (int id = 0; id < g_.size; ++id) {
+      if (g_[id].op == &ops::loop_end) last[g_[id].operand[0]] = result_.unit_of[id];
+    }
+    for (int id = 0; id < g_.size; ++id) {
+      if (g_[id].op == &ops::loop_next) result_.unit_of[id] = last[g_[id].loop];
+    }
   }
 
   /// The value that operand k really reads: behind a broadcast, what is repeated.
