@@ -41,7 +41,7 @@ inline void require_normal_form(graph_view g) {
     REQUIRE(i.loop == loop);
     if (i.op == &ops::loop_begin) loop = id;
     if (i.op == &ops::loop_carry) used[static_cast<std::size_t>(id)] = true;
-    if (i.op == &ops::loop_next || i.op == &ops::loop_end || i.op == &ops::result) {
+    if (i.op == &ops::loop_next || i.op == &ops::loop_end || i.op == &ops::result || i.op == &ops::argument) {
       used[static_cast<std::size_t>(id)] = true;
     }
     if (i.op == &ops::loop_stack || i.op == &ops::loop_sum) {

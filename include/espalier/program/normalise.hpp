@@ -105,11 +105,12 @@ class normalisation {
     work_.push_back(id);
   }
 
-  /// Everything that a result depends on. A carry needs what is passed on to it, and a body its loop.
+  /// The arguments, which the caller gives by number whether they are used or not, and everything that a result
+  /// depends on. A carry needs what is passed on to it, and a body its loop.
   constexpr void mark() {
     work_.reserve(g_.size);
     for (int id = 0; id < g_.size; ++id) {
-      if (code_[id].op == &ops::result) want(id);
+      if (code_[id].op == &ops::result || code_[id].op == &ops::argument) want(id);
     }
     while (!work_.empty()) {
       const int id = work_.back();
@@ -183,8 +184,8 @@ class normalisation {
 }  // namespace detail
 
 /// The same program without dead code and in the order that later passes rely on:
-///  - only what some `ops::result` depends on is left: a loop if something it computes is used, a carry if its last
-///    value or its use in the body is;
+///  - only the arguments and what some `ops::result` depends on is left: a loop if something it computes is used, a
+///    carry if its last value or its use in the body is;
 ///  - `stop_gradient`, and ops that change neither shape nor type, are passed by;
 ///  - each `loop_stack` and `loop_sum` stands directly behind the `loop_end` of its value's loop;
 ///  - between a `loop_begin` and its `loop_end` stands only what belongs to that loop or to loops inside it.

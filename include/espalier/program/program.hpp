@@ -89,7 +89,8 @@ template <class Argument> [[nodiscard]] constexpr int leaf_count() {
 }  // namespace detail
 
 /// A function of tensors, compiled for one mesh: `program<mesh, mlp, f32<64, 256>, f32<256, 1024>>`. An argument is a
-/// tensor type, `sharded<type, ...>`, a parameter tree of either (`dense<spec>`), or `donated<...>` of these.
+/// tensor type, `sharded<type, ...>`, a parameter tree of either (`dense<spec>`), or `donated<...>` of these. One that
+/// the function does not use is an argument all the same.
 ///
 /// Instantiating it traces, differentiates, completes, partitions and plans; mistakes are compile errors that name
 /// the user's line. All members are constants.
