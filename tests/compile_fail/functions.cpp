@@ -43,6 +43,11 @@ struct train {
     const auto [loss, gradient] = ep::value_and_grad(squares{})(w);  // loss
 #if defined(CASE_carry)
     const auto out = ep::scan([](auto h, auto layer) { return ep::sum<0>(h * layer); }, w, layers);  // carry
+#elif defined(CASE_in_results)
+    const auto out = ep::scan([](auto h, auto l) { return ep::results(h, ep::sum<3>(h * l)); }, w, layers);  // in_results
+#elif defined(CASE_pair)
+    const auto pair = ep::results(w, w);
+    const auto out = ep::repeat<2>([](auto s) { return ep::results(s.template get<0>(), 1); }, pair);  // pair
 #elif defined(CASE_stacked)
     const auto both = ep::results(layers, others);
     const auto out = ep::scan([](auto h, auto parts) { return h * parts.template get<0>(); }, w, both);  // stacked
@@ -84,11 +89,17 @@ using w_out = ep::f32<1024, 256>;
 // first(CASE_loss): value_and_grad: the function must return one floating-point scalar. Reduce the loss with mean or sum
 // expect(CASE_loss): loss_is_not_scalar<espalier::f32<64> ?>::raise<espalier::why::at<espalier::why::line<43>, 'f', 'u', 'n', 'c', 't', 'i', 'o', 'n', 's', '.', 'c', 'p', 'p'>
 // user_line(CASE_loss): training::flops
-// first(CASE_carry): scan: the body must return a carry of the type it was given
+// first(CASE_carry): scan, repeat: the body must return a carry of the type it was given
 // expect(CASE_carry): carry_changes_type<espalier::f32<64>, espalier::f32<> ?>::raise<espalier::why::at<espalier::why::line<45>
 // user_line(CASE_carry): training::flops
+// first(CASE_in_results): the tensor has no dimension of this number
+// expect(CASE_in_results): no_such_dimension<espalier::f32<64>, espalier::why::dim<3> ?>::raise<espalier::why::at<espalier::why::line<47>
+// user_line(CASE_in_results): training::flops
+// first(CASE_pair): scan, repeat: the body must return a carry of the type it was given
+// expect(CASE_pair): carry_changes_type<espalier::results<espalier::f32<64>, espalier::f32<64> ?>, espalier::results<espalier::f32<64>, int> ?>::raise<espalier::why::at<espalier::why::line<50>
+// user_line(CASE_pair): training::flops
 // first(CASE_stacked): scan: all stacked tensors need the same first dimension, the number of iterations
-// expect(CASE_stacked): stacked_sizes_differ<espalier::results<espalier::f32<4, 64>, espalier::f32<3, 64> ?> ?>::raise<espalier::why::at<espalier::why::line<48>
+// expect(CASE_stacked): stacked_sizes_differ<espalier::results<espalier::f32<4, 64>, espalier::f32<3, 64> ?> ?>::raise<espalier::why::at<espalier::why::line<53>
 // user_line(CASE_stacked): training::flops
 // clang-format on
 #if defined(CASE_too_few)

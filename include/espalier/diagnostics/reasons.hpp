@@ -217,8 +217,8 @@ template <class... Details> struct loss_is_not_scalar {
 template <class... Details> struct carry_changes_type {
   template <class Where> struct raise {
     static_assert(Where::ok,
-                  "scan: the body must return a carry of the type it was given. Convert or reshape what "
-                  "it returns.");
+                  "scan, repeat: the body must return a carry of the type it was given. Convert or reshape "
+                  "what it returns.");
   };
 };
 template <class... Details> struct stacked_sizes_differ {

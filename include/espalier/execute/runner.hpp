@@ -26,14 +26,7 @@ namespace detail {
 template <class T> struct data_for { using type = sharded_array<plain<T>>; };
 template <class T> struct data_for<donated<T>> : data_for<T> {};
 template <class Mesh, class Tensor> struct data_for<symbol<Mesh, Tensor>> { using type = sharded_array<Tensor>; };
-template <class Mesh, template <class> class Tree> struct data_for<Tree<symbols<Mesh>>> { using type = Tree<arrays>; };
-template <class Mesh, template <class> class Tree, int Count> struct data_for<Tree<stacked<symbols<Mesh>, Count>>> {
-  using type = Tree<stacked<arrays, Count>>;
-};
-template <template <class> class Tree> struct data_for<Tree<spec>> { using type = Tree<arrays>; };
-template <template <class> class Tree, int Count> struct data_for<Tree<stacked<spec, Count>>> {
-  using type = Tree<stacked<arrays, Count>>;
-};
+template <ParameterTree Tree> struct data_for<Tree> { using type = with_leaves<Tree, arrays>; };
 template <class... Parts> struct data_for<results<Parts...>> {
   using type = results<typename data_for<Parts>::type...>;
 };

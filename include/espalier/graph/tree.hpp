@@ -61,10 +61,38 @@ template <class Tensor> using plain = typename detail::plain_tensor<Tensor>::typ
 /// Leaves that are traced tensors.
 template <class Mesh> struct symbols { template <class Tensor> using of = symbol<Mesh, plain<Tensor>>; };
 
-/// Leaves with a leading dimension of Count: the parameters of Count equal layers in one tree, for `scan`.
+/// Leaves with a leading dimension of Count: the parameters of Count equal layers in one tree, for `scan`. `Kind` may
+/// be a stack again, whose dimension comes before: in a tree of `stacked<Leaf, 3>` that is itself stacked four times,
+/// as `Tree<stacked<spec, 4>>`, the leaves begin with 4, 3.
 template <class Kind, int Count> struct stacked {
   template <class Tensor> using of = leaf<Kind, typename detail::stacked_tensor<Count, Tensor>::type>;
 };
+
+namespace detail {
+
+/// A kind of leaves that may be a stack, of stacks perhaps: what they are made of, the same made of others, and the
+/// first dimension, with what is left without it.
+template <class Kind> struct stacking {
+  using leaves = Kind;
+  template <class Leaves> using with = Leaves;
+};
+template <class Kind, int Count> struct stacking<stacked<Kind, Count>> {
+  using inner = stacking<Kind>;
+  static constexpr bool is_outermost = std::is_same_v<Kind, typename inner::leaves>;
+  using leaves = typename inner::leaves;
+  template <class Leaves> using with = stacked<typename inner::template with<Leaves>, Count>;
+  static constexpr int count = [] {
+    if constexpr (is_outermost) {
+      return Count;
+    } else {
+      return inner::count;
+    }
+  }();
+  template <class Inner> struct shorter { using type = stacked<typename Inner::rest, Count>; };
+  using rest = typename std::conditional_t<is_outermost, std::type_identity<Kind>, shorter<inner>>::type;
+};
+
+}  // namespace detail
 
 namespace detail {
 
@@ -83,6 +111,12 @@ concept ParameterTree = boost::hana::Struct<T>::value && detail::tree_parts<T>::
 template <ParameterTree T> using kind_of = typename detail::tree_parts<T>::kind;
 /// The same tree with leaves of another kind.
 template <ParameterTree T, class Kind> using rebind_tree = typename detail::tree_parts<T>::template rebind<Kind>;
+
+namespace detail {
+/// The same tree, as often stacked, with other leaves.
+template <ParameterTree T, class Leaves>
+using with_leaves = rebind_tree<T, typename stacking<kind_of<T>>::template with<Leaves>>;
+}  // namespace detail
 
 /// What a traced function returns when it has several results: tensors, trees, in this order.
 template <class... Parts> struct results;
@@ -149,6 +183,29 @@ template <class T, class U, class F> constexpr void for_each_pair(T& one, U& oth
     }
   } else {
     f(one, other);
+  }
+}
+
+/// The first mistake among what a function returns, or void.
+template <class T> struct failure_in { using type = void; };
+template <class Reason> struct failure_in<failed<Reason>> { using type = failed<Reason>; };
+template <class First, class... Rest> struct failure_in<results<First, Rest...>> {
+  using here = typename failure_in<First>::type;
+  using type = std::conditional_t<std::is_void_v<here>, typename failure_in<results<Rest...>>::type, here>;
+};
+
+template <class T> [[nodiscard]] constexpr source_line failure_line(const T& value) {
+  if constexpr (Failed<T>) {
+    return value.where;
+  } else if constexpr (is_results<T>) {
+    if constexpr (std::is_same_v<T, results<>>) {
+      return {};
+    } else {
+      return Failed<typename failure_in<decltype(T::first)>::type> ? failure_line(value.first)
+                                                                   : failure_line(value.rest);
+    }
+  } else {
+    return {};
   }
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/graph/tree.hpp>
+#include <espalier/ops/iota.hpp>
 #include <espalier/ops/shard.hpp>
 
 namespace espalier {
@@ -138,15 +139,18 @@ inline constexpr recompute_t recompute{};
 
 namespace detail {
 
-template <class Carry, class Out> struct scan_parts {
-  static constexpr bool carry_fits = std::is_same_v<Carry, Out>;
+/// What a loop's body returns: the next carry, or that and an output. No type is a part of itself, so a carry that is
+/// `results` of two is not mistaken for a pair of carry and output, nor the other way round.
+template <class Carry, class Out> struct body_parts { static constexpr bool carry_fits = false; };
+template <class Carry> struct body_parts<Carry, Carry> {
+  static constexpr bool carry_fits = true;
   static constexpr bool has_output = false;
-  static constexpr const Out& carry(const Out& out) { return out; }
+  static constexpr const Carry& carry(const Carry& out) { return out; }
 };
-template <class Carry, class Next, class Output> struct scan_parts<Carry, results<Next, Output>> {
-  static constexpr bool carry_fits = std::is_same_v<Carry, Next>;
+template <class Carry, class Output> struct body_parts<Carry, results<Carry, Output>> {
+  static constexpr bool carry_fits = true;
   static constexpr bool has_output = true;
-  static constexpr const Next& carry(const results<Next, Output>& out) { return out.first; }
+  static constexpr const Carry& carry(const results<Carry, Output>& out) { return out.first; }
 };
 
 /// A tree of stacked leaves as its leaves are inside the loop.
@@ -155,9 +159,9 @@ template <class Mesh, class Tensor> struct inside_loop<symbol<Mesh, Tensor>> {
   using type = symbol<Mesh, typename unstacked_tensor<Tensor>::type>;
   static constexpr int count = static_cast<int>(Tensor::shape[0]);
 };
-template <template <class> class Tree, class Kind, int Count> struct inside_loop<Tree<stacked<Kind, Count>>> {
-  using type = Tree<Kind>;
-  static constexpr int count = Count;
+template <ParameterTree Tree> struct inside_loop<Tree> {
+  using type = rebind_tree<Tree, typename stacking<kind_of<Tree>>::rest>;
+  static constexpr int count = stacking<kind_of<Tree>>::count;
 };
 template <class... Parts> struct inside_loop<results<Parts...>> {
   using type = results<typename inside_loop<Parts>::type...>;
@@ -170,13 +174,65 @@ template <class... Parts> struct inside_loop<results<Parts...>> {
   }();
 };
 
+/// What is computed inside a loop, stacked.
 template <int Count, class Y> struct outside_loop;
 template <int Count, class Mesh, class Tensor> struct outside_loop<Count, symbol<Mesh, Tensor>> {
   using type = symbol<Mesh, typename stacked_tensor<Count, Tensor>::type>;
 };
+template <int Count, ParameterTree Tree> struct outside_loop<Count, Tree> {
+  using type = with_leaves<Tree, stacked<typename stacking<kind_of<Tree>>::leaves, Count>>;
+};
 template <int Count, class... Parts> struct outside_loop<Count, results<Parts...>> {
   using type = results<typename outside_loop<Count, Parts>::type...>;
 };
+
+/// The mesh of traced tensors.
+template <class T> struct mesh_of;
+template <class Mesh, class Tensor> struct mesh_of<symbol<Mesh, Tensor>> { using type = Mesh; };
+template <class Mesh> struct mesh_of<symbols<Mesh>> { using type = Mesh; };
+template <ParameterTree Tree> struct mesh_of<Tree> : mesh_of<typename stacking<kind_of<Tree>>::leaves> {};
+template <class First, class... Rest> struct mesh_of<results<First, Rest...>> : mesh_of<First> {};
+
+/// A loop of Count iterations around `body`, which is called with the builder and the carry.
+template <bool Recompute, int Count, class Carry, class Body>
+constexpr auto loop(const Carry& carry, const Body& body, source_line where) {
+  builder& b = *owner_of(carry);
+  b.at(where);
+  emit::loop_begin(b, Count, false, Recompute);
+  Carry inside = carry;
+  for_each_leaf(inside, [&](auto& one) { one.id = emit::loop_carry(b, one.id); });
+  const auto out = body(b, inside);
+  using out_type = std::remove_cv_t<decltype(out)>;
+  using parts = body_parts<Carry, out_type>;
+  if constexpr (!std::is_void_v<typename failure_in<out_type>::type>) {
+    return typename failure_in<out_type>::type(failure_line(out));
+  } else if constexpr (!parts::carry_fits) {
+    return failed<why::carry_changes_type<Carry, out_type>>(where);
+  } else {
+    b.at(where);
+    Carry next = parts::carry(out);
+    for_each_pair(next, inside,
+                  [&](auto& value, const auto& before) { value.id = emit::loop_next(b, before.id, value.id); });
+    const auto finish = [&] {
+      emit::loop_end(b);
+      for_each_leaf(next, [&](auto& one) { one.id = emit::loop_result(b, one.id); });
+    };
+    if constexpr (parts::has_output) {
+      auto outputs = out.template get<1>();
+      for_each_leaf(outputs, [&](auto& one) { one.id = emit::own(b, one.id); });
+      finish();
+      typename outside_loop<Count, decltype(outputs)>::type stacks{};
+      for_each_pair(stacks, outputs, [&](auto& stack, const auto& value) {
+        stack.owner = &b;
+        stack.id = emit::loop_stack(b, value.id);
+      });
+      return results(next, stacks);
+    } else {
+      finish();
+      return next;
+    }
+  }
+}
 
 template <bool Recompute, class Body, class Carry, class Stacked>
 constexpr auto scan(const Body& body, const Carry& carry, const Stacked& layers, source_line where) {
@@ -185,46 +241,36 @@ constexpr auto scan(const Body& body, const Carry& carry, const Stacked& layers,
   } else if constexpr (inside_loop<Stacked>::count < 0) {
     return failed<why::stacked_sizes_differ<Stacked>>(where);
   } else {
-    using slices_type = typename inside_loop<Stacked>::type;
-    constexpr int count = inside_loop<Stacked>::count;
-    builder& b = *owner_of(carry);
-    b.at(where);
-    emit::loop_begin(b, count, false, Recompute);
-    Carry inside = carry;
-    for_each_leaf(inside, [&](auto& one) { one.id = emit::loop_carry(b, one.id); });
-    slices_type slices{};
-    for_each_pair(slices, layers, [&](auto& slice, const auto& whole) {
-      slice.owner = &b;
-      slice.id = emit::loop_slice(b, whole.id);
-    });
-    const auto out = body(inside, slices);
-    using out_type = std::remove_cv_t<decltype(out)>;
-    using parts = scan_parts<Carry, out_type>;
-    if constexpr (Failed<out_type>) {
-      return out;
-    } else if constexpr (!parts::carry_fits) {
-      return failed<why::carry_changes_type<Carry, out_type>>(where);
+    const auto with_slices = [&](builder& b, const Carry& inside) {
+      typename inside_loop<Stacked>::type slices{};
+      for_each_pair(slices, layers, [&](auto& slice, const auto& whole) {
+        slice.owner = &b;
+        slice.id = emit::loop_slice(b, whole.id);
+      });
+      return body(inside, slices);
+    };
+    return loop<Recompute, inside_loop<Stacked>::count>(carry, with_slices, where);
+  }
+}
+
+template <bool Recompute, int Count, class Body, class Carry>
+constexpr auto repeat(const Body& body, const Carry& carry, source_line where) {
+  static_assert(Count >= 1, "repeat: a loop needs at least one step");
+  if constexpr (Failed<Carry>) {
+    return carry;
+  } else {
+    using index_type = symbol<typename mesh_of<Carry>::type, i32<>>;
+    if constexpr (requires(const index_type& index) { body(carry, index); }) {
+      builder& outside = *owner_of(carry);
+      outside.at(where);
+      const int indices = emit::iota(outside, dtype::i32, i32<Count>::shape, 0);
+      const auto with_index = [&](builder& b, const Carry& inside) {
+        return body(inside, index_type(b, emit::loop_slice(b, indices)));
+      };
+      return loop<Recompute, Count>(carry, with_index, where);
     } else {
-      b.at(where);
-      Carry next = parts::carry(out);
-      for_each_pair(next, inside,
-                    [&](auto& value, const auto& before) { value.id = emit::loop_next(b, before.id, value.id); });
-      if constexpr (parts::has_output) {
-        auto outputs = out.template get<1>();
-        for_each_leaf(outputs, [&](auto& one) { one.id = emit::own(b, one.id); });
-        emit::loop_end(b);
-        for_each_leaf(next, [&](auto& one) { one.id = emit::loop_result(b, one.id); });
-        typename outside_loop<count, decltype(outputs)>::type stacks{};
-        for_each_pair(stacks, outputs, [&](auto& stack, const auto& value) {
-          stack.owner = &b;
-          stack.id = emit::loop_stack(b, value.id);
-        });
-        return results(next, stacks);
-      } else {
-        emit::loop_end(b);
-        for_each_leaf(next, [&](auto& one) { one.id = emit::loop_result(b, one.id); });
-        return next;
-      }
+      return loop<Recompute, Count>(
+          carry, [&](builder&, const Carry& inside) { return body(inside); }, where);
     }
   }
 }
@@ -233,7 +279,8 @@ constexpr auto scan(const Body& body, const Carry& carry, const Stacked& layers,
 
 /// Runs `body(carry, layer)` once for each layer of a tree (or tensor, or results<...>) with a stacked first
 /// dimension. The body returns the next carry, or results(next carry, output); scan returns the last carry, or
-/// results(last carry, stacked outputs). The body is traced once, however many layers there are.
+/// results(last carry, stacked outputs). Carry and output are tensors, trees or results<...> of these. The body is
+/// traced once, however many layers there are.
 /// Errors: `carry_changes_type`, `stacked_sizes_differ`, and whatever the body does wrong.
 template <class Body, class Carry, class Stacked>
 constexpr auto scan(const Body& body, const Carry& carry, const Stacked& layers,
@@ -244,6 +291,17 @@ template <class Body, class Carry, class Stacked>
 constexpr auto scan(const Body& body, const Carry& carry, const Stacked& layers, recompute_t,
                     source_line where = source_line::current()) {
   return detail::scan<true>(body, carry, layers, where);
+}
+
+/// Runs `body(carry)`, or `body(carry, step)` with the number of the step as an i32<>, counted from 0, Steps times.
+/// What the body and `repeat` return is as for `scan`. Errors: `carry_changes_type`, and whatever the body does wrong.
+template <int Steps, class Body, class Carry>
+constexpr auto repeat(const Body& body, const Carry& carry, source_line where = source_line::current()) {
+  return detail::repeat<false, Steps>(body, carry, where);
+}
+template <int Steps, class Body, class Carry>
+constexpr auto repeat(const Body& body, const Carry& carry, recompute_t, source_line where = source_line::current()) {
+  return detail::repeat<true, Steps>(body, carry, where);
 }
 
 }  // namespace espalier

@@ -26,11 +26,8 @@ template <class Argument> struct argument_traits<donated<Argument>> {
 
 /// What the traced function sees of an argument.
 template <class Mesh, class Argument> struct traced_argument { using type = symbol<Mesh, plain<Argument>>; };
-template <class Mesh, template <class> class Tree> struct traced_argument<Mesh, Tree<spec>> {
-  using type = Tree<symbols<Mesh>>;
-};
-template <class Mesh, template <class> class Tree, int Count> struct traced_argument<Mesh, Tree<stacked<spec, Count>>> {
-  using type = Tree<stacked<symbols<Mesh>, Count>>;
+template <class Mesh, ParameterTree Tree> struct traced_argument<Mesh, Tree> {
+  using type = with_leaves<Tree, symbols<Mesh>>;
 };
 template <class Mesh, class Argument>
 using traced_t = typename traced_argument<Mesh, typename argument_traits<Argument>::type>::type;
@@ -114,29 +111,6 @@ template <class T> [[nodiscard]] constexpr bool returns_tensors() {
     }
   } else {
     return Symbol<T> || ParameterTree<T>;
-  }
-}
-
-/// The first mistake among what a function returns, or void.
-template <class T> struct failure_in { using type = void; };
-template <class Reason> struct failure_in<failed<Reason>> { using type = failed<Reason>; };
-template <class First, class... Rest> struct failure_in<results<First, Rest...>> {
-  using here = typename failure_in<First>::type;
-  using type = std::conditional_t<std::is_void_v<here>, typename failure_in<results<Rest...>>::type, here>;
-};
-
-template <class T> [[nodiscard]] constexpr source_line failure_line(const T& value) {
-  if constexpr (Failed<T>) {
-    return value.where;
-  } else if constexpr (is_results<T>) {
-    if constexpr (std::is_same_v<T, results<>>) {
-      return {};
-    } else {
-      return Failed<typename failure_in<decltype(T::first)>::type> ? failure_line(value.first)
-                                                                   : failure_line(value.rest);
-    }
-  } else {
-    return {};
   }
 }
 
