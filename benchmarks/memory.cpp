@@ -108,7 +108,7 @@ class liveness {
     const int root = arena_root(id);
     if (root < 0) return;
     auto& lives = touched_[static_cast<std::size_t>(root)];
-    const bool is_whole = t_.where[id].loop[0] < 0 && bytes_of(t_.code[id]) == bytes_of(t_.code[root]);
+    const bool is_whole = t_.where[id].loop < 0 && bytes_of(t_.code[id]) == bytes_of(t_.code[root]);
     if (is_whole && !reads_too && !lives.empty() && lives.back().last < time_) lives.push_back({time_, time_});
     touch(id);
   }

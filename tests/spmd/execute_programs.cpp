@@ -187,6 +187,36 @@ template <int Devices> using steps_program = ep::program<row<Devices>, steps<Dev
 static_assert(steps_program<1>::result_layout(4).shape == ep::f64<2, 3, 6, 5>::shape);
 static_assert(steps_program<1>::result_layout(7).shape == ep::i32<6>::shape);
 
+/// Five scans in one another, over tensors that are stacked five times, each with an output; and the gradient.
+template <int Devices> struct nested {
+  template <int Level> static constexpr auto run(auto state, auto layers) {
+    return ep::scan(
+        [](auto h, auto layer) {
+          if constexpr (Level == 1) {
+            const auto next = ep::tanh(h * 0.5 + layer);
+            return ep::results(next, next * layer);
+          } else {
+            const auto inner = run<Level - 1>(h, layer);
+            return ep::results(inner.template get<0>() * 0.75, inner.template get<1>());
+          }
+        },
+        state, layers);
+  }
+  constexpr auto operator()(auto x, auto layers) const {
+    x = ep::shard<line<Devices>>(x);
+    const auto loss = [](auto l, auto h) {
+      const auto out = run<5>(h, l);
+      const auto all = out.template get<1>();
+      return ep::mean(out.template get<0>()) + ep::mean(all * all);
+    };
+    const auto [value, gradient] = ep::value_and_grad(loss)(layers, x);
+    const auto out = run<5>(x, layers * 0.5);
+    return ep::results(value, gradient, out);
+  }
+};
+template <int Devices>
+using nested_program = ep::program<row<Devices>, nested<Devices>, ep::f64<6>, ep::f64<2, 3, 2, 2, 3, 6>>;
+
 }  // namespace
 
 TEST_CASE("arguments that a function does not use are arguments all the same", "[execute]") {
@@ -199,3 +229,5 @@ TEST_CASE("a carry of two parts is a carry, with an output or without", "[execut
 }
 
 TEST_CASE("loops of a number of steps", "[execute]") { agrees_on<steps_program, 1, 4>(); }
+
+TEST_CASE("loops nest to any depth", "[execute]") { agrees_on<nested_program, 1, 4>(); }

@@ -108,11 +108,9 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
       case memory_space::result: base = static_cast<char*>(results_[static_cast<std::size_t>(w.index)]); break;
       case memory_space::nowhere: return nullptr;
     }
-    std::int64_t offset = w.offset;
-    for (int level = 0; level < max_loop_depth && w.loop[level] >= 0; ++level) {
-      offset += w.stride[level] * iteration_[static_cast<std::size_t>(w.loop[level])];
-    }
-    return base + offset;
+    const auto where = [this](int other) -> const location& { return t_.where[other]; };
+    const auto iteration = [this](int loop) { return iteration_[static_cast<std::size_t>(loop)]; };
+    return base + w.offset + moved_by(w, where, iteration);
   }
 
  private:

@@ -17,17 +17,29 @@ enum class memory_space : std::uint8_t {
   result,
 };
 
-inline constexpr int max_loop_depth = 3;
-
 /// Where a value's buffer is. Inside loops the address moves with the iterations: slices of stacked tensors are read
-/// and written where they are.
+/// and written where they are. How far, a chain of locations says, of one loop each, so that loops nest to any depth.
 struct location {
   memory_space space = memory_space::nowhere;
   int index = -1;
   std::int64_t offset = 0;
-  int loop[max_loop_depth]{-1, -1, -1};
-  std::int64_t stride[max_loop_depth]{};
+  /// In each iteration of this loop, so many bytes further; and as far as the location of instruction `outer` moves.
+  int loop = -1;
+  int outer = -1;
+  std::int64_t stride = 0;
 };
+
+/// How far the iterations of all loops around a value move its address; `iteration(loop)` is the index of the one that
+/// runs, `where(id)` the location of an instruction.
+template <class Where, class Iteration>
+[[nodiscard]] constexpr std::int64_t moved_by(const location& at, const Where& where, const Iteration& iteration) {
+  std::int64_t bytes = 0;
+  for (const location* l = &at; l->loop >= 0; l = &where(l->outer)) {
+    bytes += l->stride * iteration(l->loop);
+    if (l->outer < 0) break;
+  }
+  return bytes;
+}
 
 /// A buffer that the arena has to provide, and the units [first, last] during which it is needed.
 struct buffer {
@@ -111,11 +123,12 @@ class outliner {
     next_sharer_[id] = sharer_[root];
     sharer_[root] = id;
   }
-  static constexpr void add_stride(location& where, int loop, std::int64_t stride) {
-    int level = 0;
-    while (where.loop[level] >= 0) ++level;
-    where.loop[level] = loop;
-    where.stride[level] = stride;
+  /// Each iteration of `loop` has its own slice of the value whose buffer `id` shares.
+  constexpr void slice(int id, int of, int loop) {
+    location& where = result_.within[id];
+    where.outer = where.loop >= 0 ? of : -1;
+    where.loop = loop;
+    where.stride = bytes_of(g_[id]);
   }
 
   constexpr void find_roots() {
@@ -134,7 +147,7 @@ class outliner {
         result_.copied[id] = result_.root[i.operand[1]] != result_.root[id];
       } else if (i.op == &ops::loop_slice) {
         share(id, i.operand[0]);
-        add_stride(result_.within[id], i.loop, bytes_of(i));
+        slice(id, i.operand[0], i.loop);
       } else if (i.op == &ops::loop_stack) {
         own(id);
         stack(id);
@@ -149,7 +162,7 @@ class outliner {
     const int value = g_[id].operand[0];
     const int loop = g_[value].loop;
     const bool plain = result_.root[value] == value && result_.within[value].space == memory_space::arena &&
-                       g_[value].op != &ops::loop_carry && result_.within[value].loop[0] < 0;
+                       g_[value].op != &ops::loop_carry && result_.within[value].loop < 0;
     if (!plain) {
       result_.copied[id] = true;
       return;
@@ -164,15 +177,15 @@ class outliner {
       other = next;
     }
   }
+  /// What moves already goes on to do so, within a buffer that now moves too: the chains that end at `id` grow by one.
   constexpr void move(int id, int into, int loop, std::int64_t stride) {
-    location moved;
-    moved.space = memory_space::arena;
-    add_stride(moved, loop, stride);
-    const location& had = result_.within[id];
-    for (int level = 0; level < max_loop_depth; ++level) {
-      if (had.loop[level] >= 0) add_stride(moved, had.loop[level], had.stride[level]);
+    location& where = result_.within[id];
+    if (where.loop < 0) {
+      where.loop = loop;
+      where.stride = stride;
+    } else if (where.outer < 0) {
+      where.outer = g_[into].operand[0];
     }
-    result_.within[id] = moved;
     follow(id, into);
   }
 
@@ -245,7 +258,7 @@ class outliner {
       const int root = result_.root[i.operand[0]];
       if (i.operand_count == 2 && root == i.operand[1]) continue;  // the argument as it is, or reshaped
       const bool plain = root >= 0 && result_.within[root].space == memory_space::arena &&
-                         result_.within[root].loop[0] < 0 && g_[root].loop < 0 && bytes_of(g_[root]) == bytes_of(i);
+                         result_.within[root].loop < 0 && g_[root].loop < 0 && bytes_of(g_[root]) == bytes_of(i);
       if (!plain || (i.operand_count == 2 && !may_overwrite(root, i.operand[1]))) {
         result_.copied[id] = true;
         continue;
