@@ -233,6 +233,13 @@ TEST_CASE("an operation that the library does not know for a type is refused bef
   CHECK_THROWS_WITH(mpi_element(MPI_FLOAT, MPI_LXOR), Catch::Contains("4 bytes each"));
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, before);
   MPI_Errhandler_free(&before);
+  // The user's own operations are for any type, and are not called for nothing.
+  static int called = 0;
+  MPI_Op mine{};
+  MPI_Op_create([](void*, void*, int*, MPI_Datatype*) { ++called; }, 1, &mine);
+  CHECK_NOTHROW(mpi_element(MPI_FLOAT, mine));
+  CHECK(called == 0);
+  MPI_Op_free(&mine);
 }
 
 TEST_CASE("a rank that does not come is named, with tree and chunk", "[collectives]") {

@@ -226,7 +226,7 @@ bool is_reducible(MPI_Datatype type, MPI_Op op) {
   if (is_any_of(MPI_LAND, MPI_LOR, MPI_LXOR)) return kind == element_kind::integer || kind == element_kind::logical;
   if (is_any_of(MPI_BAND, MPI_BOR, MPI_BXOR)) return kind == element_kind::integer || kind == element_kind::bytes;
   if (is_any_of(MPI_MAXLOC, MPI_MINLOC)) return kind == element_kind::pair;
-  if (is_any_of(MPI_REPLACE, MPI_NO_OP)) return false;
+  if (detail::is_predefined(op)) return false;
   return is_dense(type) || kind == element_kind::pair;
 }
 

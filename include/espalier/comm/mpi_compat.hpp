@@ -58,6 +58,15 @@ inline MPI_Op library_operation(dtype type, reduction kind) {
   return MPI_OP_NULL;
 }
 
+/// Whether an operation is MPI's own: not made for all types. The user's are.
+inline bool is_predefined(MPI_Op operation) {
+  for (const MPI_Op known : {MPI_SUM, MPI_PROD, MPI_MAX, MPI_MIN, MPI_LAND, MPI_LOR, MPI_LXOR, MPI_BAND, MPI_BOR,
+                             MPI_BXOR, MPI_MAXLOC, MPI_MINLOC, MPI_REPLACE, MPI_NO_OP}) {
+    if (operation == known) return true;
+  }
+  return false;
+}
+
 /// Processors of this machine, not only those this rank is bound to: launchers bind each rank to one.
 inline int machine_processors() {
 #if defined(_SC_NPROCESSORS_ONLN)

@@ -51,9 +51,9 @@ class mpi_element {
     MPI_Aint extent = 0;
     MPI_Type_get_extent(type, &lower, &extent);
     int commutes = 1;
-    if (operation != detail::no_operation()) {
-      MPI_Op_commutative(operation, &commutes);
-      // Before anything is sent; no element is touched.
+    if (operation != detail::no_operation()) MPI_Op_commutative(operation, &commutes);
+    // Before anything is sent. No element is touched, and a function of the user's is not called.
+    if (detail::is_predefined(operation)) {
       char nothing[2]{};
       if (MPI_Reduce_local(&nothing[0], &nothing[1], 0, type, operation) != MPI_SUCCESS) {
         throw std::invalid_argument("the MPI library does not know this operation for elements of this type (" +
