@@ -219,6 +219,12 @@ TEST_CASE("ranks with different calls get an error, and none waits for ever", "[
     });
     INFO(calls);
     REQUIRE_ALL(MPI_COMM_WORLD, calls.find("different plans") != std::string::npos);
+    const std::string started = words([&] {
+      const collective_call mine = uniform_call(operation::all_reduce, ranks, first ? 70 : 80);
+      (void)all.start(mine, data.data(), result.data(), sum);
+    });
+    INFO(started);
+    REQUIRE_ALL(MPI_COMM_WORLD, started.find("different plans") != std::string::npos);
     // All have seen it, and nothing was moved: they go on.
     all.all_reduce(data.data(), result.data(), 100, sum);
     REQUIRE_ALL(MPI_COMM_WORLD, result[99] == static_cast<float>(ranks));

@@ -81,8 +81,8 @@ class agreement {
   /// Until all ranks have come here.
   void meet(const char* what) { (void)largest(0, what); }
 
-  /// Throws `mismatched_call` on all ranks unless all have the same number. Collective.
-  void require_equal(std::uint64_t fingerprint, const char* operation) {
+  /// Whether all ranks have the same number: the same answer on all. Collective.
+  [[nodiscard]] bool are_equal(std::uint64_t fingerprint, const char* operation) {
     const auto mine = static_cast<std::int64_t>(fingerprint >> 1U);
     const std::int64_t both[2]{mine, -mine};
     std::int64_t found[2]{};
@@ -91,10 +91,7 @@ class agreement {
                              library_operation(dtype::i32, reduction::max), communicator_, &request),
               "MPI_Iallreduce", rank_, nullptr);
     complete(request, (std::string("for the plans of ") + operation).c_str());
-    if (found[0] == -found[1]) return;
-    throw mismatched_call(std::string("the ranks made different plans for a collective (") + operation +
-                          "): they were called with different operations, counts, roots or types, or "
-                          "with different topologies");
+    return found[0] == -found[1];
   }
 
  private:

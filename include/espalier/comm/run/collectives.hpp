@@ -189,11 +189,11 @@ class collectives {
   [[nodiscard]] started_collective start(const collective_call& call, const void* input, void* output,
                                          const element& what, const context* where = nullptr) {
     require_sound();
+    const bool ordered = is_ordered(call.what, call.ordered, what);
+    const key wanted = known_calls::key_of(call.what, call.root, call.in_place, ordered, what);
+    known_call* known = known_.find(wanted, call.counts);
+    if (known == nullptr) known = &learn(wanted, call, ordered, what);
     return guarded([&] {
-      const bool ordered = is_ordered(call.what, call.ordered, what);
-      const key wanted = known_calls::key_of(call.what, call.root, call.in_place, ordered, what);
-      known_call* known = known_.find(wanted, call.counts);
-      if (known == nullptr) known = &learn(wanted, call, ordered, what);
       const bool settled = known->settled && is_schedule(known->settled->how);
       std::shared_ptr<detail::runnable> way = way_of(*known, settled ? *known->settled : known->scheduled, what);
       std::unique_ptr<mpi_schedule_runner> runner = way->take();
@@ -278,10 +278,13 @@ class collectives {
   [[nodiscard]] bool is_ordered(operation what, bool asked, const element& by) const {
     return reduces(what) && (asked || options_.fixed_order || !by.commutes);
   }
+  [[nodiscard]] static std::string different_plans(const char* operation) {
+    return std::string("the ranks made different plans for a collective (") + operation + ")";
+  }
   template <class Body> std::invoke_result_t<const Body&> guarded(const Body& body) {
     try {
       return body();
-    } catch (const mismatched_call&) { throw; } catch (...) {
+    } catch (...) {
       flights_.fail();
       throw;
     }
@@ -305,9 +308,13 @@ class collectives {
   known_call& learn(const key& wanted, const collective_call& given, bool ordered, const element& what) {
     auto made = std::make_unique<known_call>(given, what, rank_);
     made->call.ordered = ordered;
+    // First: what follows depends on the call, and ranks with different ones would take each other's answers.
+    const char* const name = name_of(made->call.what);
+    if (!guarded([&] { return together_.are_equal(fingerprint_of(*made), name); })) {
+      throw mismatched_call(different_plans(name) +
+                            ": they were called with different operations, counts, roots or types");
+    }
     return guarded([&]() -> known_call& {
-      // First: what follows depends on the call, and ranks with different ones would take each other's answers.
-      together_.require_equal(fingerprint_of(*made), name_of(made->call.what));
       if (made->bytes > 0) find_host();
       if (made->library.possible()) find_attendance();
       made->shareable = host_ != nullptr && host_->serves(made->call, what);
@@ -483,7 +490,10 @@ class collectives {
       if (made == how) return way;
     }
     schedule plan = planner_.make(known.call, how, what.by.element_bytes);
-    together_.require_equal(fingerprint(plan), name_of(known.call.what));
+    const char* const name = name_of(known.call.what);
+    if (!together_.are_equal(fingerprint(plan), name)) {
+      throw comm_error(different_plans(name) + ": they have different topologies");
+    }
     auto made = std::make_shared<detail::runnable>(std::move(plan), communicator_, what.by.element_bytes,
                                                    options_.deadline, oversubscribed_);
     tags_.require(made->blocking().tags());
