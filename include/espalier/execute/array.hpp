@@ -7,9 +7,20 @@
 #include <espalier/graph/tree.hpp>
 #include <espalier/shape/storage.hpp>
 
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace espalier {
+
+/// An argument does not fit the program or the world it is given to.
+struct argument_error : std::invalid_argument {
+  using std::invalid_argument::invalid_argument;
+};
+
+namespace detail {
+struct array_memory;
+}
 
 /// A tensor spread over the devices of a world: this process holds the shards of its own devices. Copies share the
 /// shards.
@@ -35,6 +46,15 @@ template <TensorType Tensor> class sharded_array {
   [[nodiscard]] int device(int local) const { return devices_[static_cast<std::size_t>(local)]; }
   /// The shape of every shard's buffer, padding included.
   [[nodiscard]] extents local_extents() const { return local_shape(mesh_, Tensor::shape, placed_.placement); }
+  /// Whether a program of `where` finds this array's shards where it looks for its own: it was made for that world, or
+  /// for another one in which this process has the same devices of the same mesh.
+  [[nodiscard]] bool lies_in(const world& where) const {
+    if (!detail::same_grid(mesh_, where.mesh_value()) || local_count() != where.local_devices()) return false;
+    for (int k = 0; k < local_count(); ++k) {
+      if (device(k) != where.device(k)) return false;
+    }
+    return true;
+  }
   /// Which elements of dimension `dim` a shard really holds.
   [[nodiscard]] interval held(int local, int dim) const {
     return local_interval(mesh_, Tensor::shape[dim], placed_.placement.dim[dim], device(local));
@@ -74,11 +94,69 @@ template <TensorType Tensor> class sharded_array {
     for (std::int64_t i = 0; i < count[d]; ++i) walk(at + i * step, flat + i * whole, local, count, d + 1, f);
   }
 
+  friend struct detail::array_memory;
+
   mesh_shape mesh_;
   layout placed_;
   std::vector<int> devices_;
   std::vector<shared_buffer> shards_;
 };
+
+namespace detail {
+
+/// Arrays' insides, for what runs programs on them.
+struct array_memory {
+  /// One for each device of this process; none in an empty array.
+  template <class Tensor> static std::vector<shared_buffer>& shards(sharded_array<Tensor>& array) {
+    return array.shards_;
+  }
+  template <class Tensor> static const std::vector<shared_buffer>& shards(const sharded_array<Tensor>& array) {
+    return array.shards_;
+  }
+  /// An empty array that is placed as given.
+  template <class Tensor> static void place(sharded_array<Tensor>& array, const world& where, const sharding& as) {
+    array.mesh_ = where.mesh_value();
+    array.placed_ = {Tensor::shape, as};
+    array.devices_.clear();
+    for (int k = 0; k < where.local_devices(); ++k) array.devices_.push_back(where.device(k));
+    array.shards_.clear();
+  }
+  /// "data 2, model 4, of which this process has device 3"
+  template <class Tensor> static std::string devices_of(const sharded_array<Tensor>& array) {
+    return devices_text(array.mesh_, array.devices_);
+  }
+  static std::string devices_of(const world& where) {
+    std::vector<int> devices;
+    for (int k = 0; k < where.local_devices(); ++k) devices.push_back(where.device(k));
+    return devices_text(where.mesh_value(), devices);
+  }
+
+ private:
+  static std::string devices_text(const mesh_shape& mesh, const std::vector<int>& devices) {
+    std::string text = text_of(mesh);
+    if (static_cast<int>(devices.size()) == mesh.devices()) return text;
+    for (std::size_t k = 0; k < devices.size(); ++k) {
+      text += (k == 0 ? ", of which this process has device " : ", ") + std::to_string(devices[k]);
+    }
+    return text;
+  }
+};
+
+/// Errors: `argument_error` if the array, called `what` in the text, is empty or not of this world.
+template <class Tensor>
+void require_in_world(const world& where, const sharded_array<Tensor>& array, const std::string& what) {
+  if (array.empty()) {
+    throw argument_error(what +
+                         " is an empty array. Make it with runner::argument<I>(), or with sharded_array(world, "
+                         "placement).");
+  }
+  if (array.lies_in(where)) return;
+  throw argument_error(what + " is an array of another world: it lies on " + array_memory::devices_of(array) +
+                       ", this world on " + array_memory::devices_of(where) +
+                       ". Give it an array that was made for this world.");
+}
+
+}  // namespace detail
 
 /// Leaves that are data: `dense<arrays>` is a parameter tree at run time.
 struct arrays {

@@ -43,6 +43,8 @@ class shared_buffer {
   }
   [[nodiscard]] void* data() const { return memory_.get(); }
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
+  /// Whether there are copies of this.
+  [[nodiscard]] bool is_shared() const { return memory_.use_count() > 1; }
 
  private:
   std::shared_ptr<void> memory_;

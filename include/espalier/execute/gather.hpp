@@ -10,9 +10,12 @@
 namespace espalier {
 
 /// The whole tensor, row-major, on every process. Collective: all ranks call it.
+///
+/// Errors: `argument_error` if the array is empty or of another world.
 template <class Tensor>
 [[nodiscard]] std::vector<storage_t<Tensor::type>> gather(world& where, const sharded_array<Tensor>& array) {
   using element = storage_t<Tensor::type>;
+  detail::require_in_world(where, array, "gather: what it is given");
   // Through plain memory: a vector<bool> has none.
   std::vector<shared_buffer> whole;
   for (int local = 0; local < where.local_devices(); ++local) {

@@ -46,6 +46,22 @@ struct device_error : std::runtime_error {
 
 namespace detail {
 
+/// Whether the devices of two meshes are the same grid, whatever the axes are called.
+[[nodiscard]] inline bool same_grid(const mesh_shape& one, const mesh_shape& other) {
+  return one.rank == other.rank && std::equal(one.size, one.size + one.rank, other.size);
+}
+
+/// "data 2, model 4"
+[[nodiscard]] inline std::string text_of(const mesh_shape& mesh) {
+  if (mesh.rank == 0) return "one device";
+  std::string text;
+  for (int axis = 0; axis < mesh.rank; ++axis) {
+    text += (axis == 0 ? "" : ", ") + std::string(mesh.name[axis] == nullptr ? "axis" : mesh.name[axis]) + ' ' +
+            std::to_string(mesh.size[axis]);
+  }
+  return text;
+}
+
 /// "data 1, model 0"
 [[nodiscard]] inline std::string place_on_mesh(const mesh_shape& mesh, int device) {
   std::string text;

@@ -1,0 +1,88 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+namespace espalier::detail {
+
+/// Which arguments and results of one call lie in the same memory, and what has to be done so that every argument is
+/// read as it was when the program was called. A program is compiled for arguments and results that lie apart.
+class alias_finder {
+ public:
+  /// `changed[a]`: a result takes the place of argument a.
+  alias_finder(std::vector<char> changed, int results) : changed_(std::move(changed)) {
+    const std::size_t all = changed_.size() + static_cast<std::size_t>(results);
+    uses_.reserve(all);
+    copied_.reserve(all);
+    renewed_.reserve(all);
+  }
+
+  /// `arguments[a]`: where argument a begins. `results[r]`: where result r does, null if it takes an argument's place.
+  /// Allocates nothing.
+  void find(const std::vector<void*>& arguments, const std::vector<void*>& results) {
+    uses_.clear();
+    copied_.clear();
+    renewed_.clear();
+    clash_ = {-1, -1};
+    for (std::size_t a = 0; a < arguments.size(); ++a) {
+      uses_.push_back({arguments[a], changed_[a] != 0 ? role::changed : role::read, static_cast<int>(a)});
+    }
+    for (std::size_t r = 0; r < results.size(); ++r) {
+      if (results[r] != nullptr) uses_.push_back({results[r], role::result, static_cast<int>(r)});
+    }
+    std::sort(uses_.begin(), uses_.end(), [](const use& x, const use& y) {
+      if (x.memory != y.memory) return std::less<void*>()(x.memory, y.memory);
+      return std::tie(x.as, x.index) < std::tie(y.as, y.index);
+    });
+    for (std::size_t first = 0, end = 0; first < uses_.size(); first = end) {
+      for (end = first + 1; end < uses_.size() && uses_[end].memory == uses_[first].memory;) ++end;
+      resolve(first, end);
+    }
+  }
+
+  /// Arguments that have to be read from a copy: a result takes the place of the same array, given as another argument.
+  [[nodiscard]] const std::vector<int>& copied() const { return copied_; }
+  /// Results that need other memory: what they have is an argument.
+  [[nodiscard]] const std::vector<int>& renewed() const { return renewed_; }
+  /// Two arguments in the same memory that both change, for which nothing can be done; -1 if there are none.
+  struct pair {
+    int first;
+    int second;
+  };
+  [[nodiscard]] pair clash() const { return clash_; }
+
+ private:
+  enum class role : char { changed, read, result };  // in this order among those in the same memory
+  struct use {
+    void* memory;
+    role as;
+    int index;
+  };
+
+  void resolve(std::size_t first, std::size_t end) {
+    for (std::size_t n = first + 1; n < end; ++n) {
+      const use& other = uses_[n];
+      if (other.as == role::changed) {
+        clash_ = {uses_[first].index, other.index};
+      } else if (other.as == role::result) {
+        renewed_.push_back(other.index);
+      } else if (uses_[first].as == role::changed) {
+        copied_.push_back(other.index);
+      }
+    }
+  }
+
+  std::vector<char> changed_;
+  std::vector<use> uses_;
+  std::vector<int> copied_;
+  std::vector<int> renewed_;
+  pair clash_{-1, -1};
+};
+
+}  // namespace espalier::detail
