@@ -22,6 +22,7 @@
 
 #if defined(ESPALIER_USE_MPI)
 #include <espalier/comm/mpi.hpp>
+#include <espalier/comm/mpi_session.hpp>
 #endif
 #if defined(_OPENMP)
 #include <omp.h>
@@ -71,16 +72,6 @@ namespace detail {
   }
   return text;
 }
-
-#if defined(ESPALIER_USE_MPI)
-/// While an exception is on its way, MPI is neither finalised, since other ranks may wait for this one, nor are they
-/// ended at once: `guarded_main` says why first.
-struct unless_failing {
-  void operator()(boost::mpi::environment* environment) const {
-    if (std::uncaught_exceptions() == 0) delete environment;
-  }
-};
-#endif
 
 /// Threads that stay: thread k always works for device k, so that its OpenMP team and its caches stay with it.
 class device_threads {
@@ -141,9 +132,13 @@ class device_threads {
 
 /// The devices a program runs on. Under an MPI launcher each rank is one device; without one, the devices of the mesh
 /// are threads of this process. The same code serves both.
+///
+/// A process may have several worlds, one after the other and at the same time; every rank makes the same ones in the
+/// same order. MPI begins with the first one, unless the program has begun it, and ends when the process exits.
 class world {
  public:
-  /// Errors: `launch_error` if the launcher started another number of ranks than the mesh has devices.
+  /// Errors: `launch_error` if the launcher started another number of ranks than the mesh has devices, or MPI has been
+  /// finalised. If some rank does not come, the process ends after `ESPALIER_DEADLINE_SECONDS`, with words.
   template <MeshAxis... Axes> world(int& argc, char**& argv, mesh<Axes...>) : world(argc, argv, mesh<Axes...>::value) {}
 
   world(int& argc, char**& argv, const mesh_shape& mesh) : mesh_(mesh) {
@@ -272,20 +267,25 @@ class world {
     const std::string command =
         "mpirun -n " + std::to_string(mesh_.devices()) + " --oversubscribe " + std::string(program);
 #if defined(ESPALIER_USE_MPI)
-    environment_.reset(new boost::mpi::environment(argc, argv, boost::mpi::threading::funneled, true));
+    using comm::detail::mpi_session;
+    if (mpi_session::has_ended()) {
+      throw launch_error("a world needs MPI, which has been finalised: make it before MPI_Finalize is called");
+    }
+    session_ = std::make_unique<mpi_session>(argc, argv, comm::default_deadline());
     const boost::mpi::communicator everyone;
     first_ = everyone.rank();
     if (everyone.size() != mesh_.devices()) {
       // Every rank sees the same numbers, so all stop here together; one speaks.
       const std::string text = "the mesh has " + std::to_string(mesh_.devices()) + " devices, but " +
                                std::to_string(everyone.size()) + " ranks were started. Run it as: " + command;
-      environment_.reset();
+      session_.reset();
       throw launch_error(text);
     }
     mpi_ = std::make_unique<comm::mpi_communicator>(everyone);
     comm::detail::announce_termination(mpi_->rank(), mpi_->size());
     threads_per_device_ = share_of_host(everyone);
     set_threads(threads_per_device_);
+    session_->has_begun();
 #else
     throw launch_error(
         "this program was built without MPI but started by an MPI launcher. Link espalier::mpi, or run " +
@@ -297,7 +297,7 @@ class world {
   int first_ = 0;
   int threads_per_device_ = 1;
 #if defined(ESPALIER_USE_MPI)
-  std::unique_ptr<boost::mpi::environment, detail::unless_failing> environment_;
+  std::unique_ptr<comm::detail::mpi_session> session_;
   std::unique_ptr<comm::mpi_communicator> mpi_;
 #endif
   std::unique_ptr<comm::in_process_group> group_;

@@ -1,0 +1,158 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/comm/communicator.hpp>
+#include <espalier/comm/launch.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#if defined(__linux__)
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+#endif
+
+namespace espalier::comm::detail {
+
+/// Who of this host's ranks has come to a place that all ranks come to, before MPI can tell: each holds a socket whose
+/// name says so. Names without a file (Linux has them) vanish with their process, however it ends.
+class roll_call {
+ public:
+  struct findings {
+    std::string text;
+    bool speaks_first = true;  // this rank is the first of those who came
+  };
+
+  /// This rank is here, for as long as this exists. `number`: of the place.
+  explicit roll_call(int number) : prefix_("espalier-" + job() + '-' + std::to_string(number) + '-') {
+#if defined(__linux__)
+    const std::string name = prefix_ + std::to_string(launcher_rank()) + '-' + std::to_string(::getpid());
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    if (name.size() + 1 > sizeof address.sun_path) return;
+    std::memcpy(&address.sun_path[1], name.data(), name.size());
+    socket_ = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (socket_ < 0) return;
+    const std::size_t size = offsetof(sockaddr_un, sun_path) + 1 + name.size();
+    // As every call of its kind: the interface takes the base of all addresses.
+    if (::bind(socket_, reinterpret_cast<const sockaddr*>(&address), static_cast<socklen_t>(size)) != 0) leave();
+#endif
+  }
+  ~roll_call() { leave(); }
+  roll_call(const roll_call&) = delete;
+  roll_call& operator=(const roll_call&) = delete;
+
+  /// Remembers who is here now.
+  void look() {
+    for (const present& one : everybody()) {
+      const bool known =
+          std::any_of(seen_.begin(), seen_.end(), [&](const present& other) { return other.rank == one.rank; });
+      if (!known) seen_.push_back(one);
+    }
+    std::sort(seen_.begin(), seen_.end(), [](const present& a, const present& b) { return a.rank < b.rank; });
+  }
+
+  /// Which ranks are missing, stopped or gone, as far as this host shows.
+  [[nodiscard]] findings report() {
+    const std::vector<present> here = everybody();
+    look();
+    std::vector<int> missing;
+    std::vector<int> stopped;
+    std::vector<int> gone;
+    for (const present& one : seen_) {
+      const bool is_here =
+          std::any_of(here.begin(), here.end(), [&](const present& other) { return other.rank == one.rank; });
+      if (!is_here) gone.push_back(one.rank);
+      if (is_here && is_stopped(one.process)) stopped.push_back(one.rank);
+    }
+    const int all = launcher_size();
+    const int local = first_number(1, 0, "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE");
+    const int come = static_cast<int>(seen_.size());
+    for (int rank = 0; rank < all && come > 0 && local == all; ++rank) {
+      const bool came = std::any_of(seen_.begin(), seen_.end(), [&](const present& one) { return one.rank == rank; });
+      if (!came) missing.push_back(rank);
+    }
+
+    findings found;
+    found.speaks_first = here.empty() || here.front().rank == launcher_rank();
+    const auto add = [&](const std::string& reason) { found.text += (found.text.empty() ? "" : "; ") + reason; };
+    const auto list = [&](const std::vector<int>& ranks, const char* one, const char* several) {
+      if (!ranks.empty()) add(list_ranks(ranks) + (ranks.size() == 1 ? one : several));
+    };
+    list(missing, " has not come", " have not come");
+    list(stopped, " came, but is stopped", " came, but are stopped");
+    list(gone, " came, but has ended", " came, but have ended");
+    if (come > 0 && local > come && local != all) {
+      add(std::to_string(local - come) + " of the " + std::to_string(local) + " ranks on this host have not come");
+    }
+    if (found.text.empty() && come > 0 && local == all) add("all ranks have come, but the MPI library does not go on");
+    if (found.text.empty() && come > 0 && local == come) add("all ranks on this host have come, some other has not");
+    if (found.text.empty()) add("some rank has not come (which, cannot be seen from here)");
+    return found;
+  }
+
+ private:
+  struct present {
+    int rank;
+    int process;
+  };
+
+  /// The launcher's number of this run, the same for all of its ranks.
+  [[nodiscard]] static std::string job() {
+    for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID", "SLURM_JOB_ID"}) {
+      const char* const text = std::getenv(name);
+      if (text != nullptr && *text != '\0') return std::string(text).substr(0, 60);
+    }
+#if defined(__linux__)
+    return "of-" + std::to_string(::getppid());
+#else
+    return "";
+#endif
+  }
+
+  /// Those of this host who are here, by rank. None where it cannot be seen.
+  [[nodiscard]] std::vector<present> everybody() const {
+    std::vector<present> found;
+    std::ifstream sockets("/proc/net/unix");
+    for (std::string line; std::getline(sockets, line);) {
+      const std::size_t at = line.find('@' + prefix_);
+      present one{};
+      if (at == std::string::npos) continue;
+      if (std::sscanf(line.c_str() + at + 1 + prefix_.size(), "%d-%d", &one.rank, &one.process) == 2) {
+        found.push_back(one);
+      }
+    }
+    std::sort(found.begin(), found.end(), [](const present& a, const present& b) { return a.rank < b.rank; });
+    return found;
+  }
+
+  [[nodiscard]] static bool is_stopped(int process) {
+    std::ifstream status("/proc/" + std::to_string(process) + "/stat");
+    std::string text;
+    std::getline(status, text);
+    const std::size_t name_end = text.rfind(')');  // the state follows the name, which may hold anything
+    return name_end != std::string::npos && name_end + 2 < text.size() &&
+           (text[name_end + 2] == 'T' || text[name_end + 2] == 't');
+  }
+
+  void leave() {
+#if defined(__linux__)
+    if (socket_ >= 0) ::close(socket_);
+    socket_ = -1;
+#endif
+  }
+
+  std::string prefix_;
+  int socket_ = -1;
+  std::vector<present> seen_;
+};
+
+}  // namespace espalier::comm::detail
