@@ -20,7 +20,7 @@ inline double sqrt_scalar(double a) { return std::sqrt(a); }
 inline double rsqrt_scalar(double a) { return 1 / std::sqrt(a); }
 inline double tanh_scalar(double a) { return std::tanh(a); }
 inline double sigmoid_scalar(double a) { return 1 / (1 + std::exp(-a)); }
-constexpr double relu_scalar(double a) { return a > 0 ? a : 0; }
+constexpr double relu_scalar(double a) { return a < 0 ? 0 : a; }  // a NaN stays one
 inline double silu_scalar(double a) { return a / (1 + std::exp(-a)); }
 inline double silu_slope_scalar(double a) {
   const double s = sigmoid_scalar(a);

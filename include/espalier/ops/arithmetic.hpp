@@ -14,6 +14,16 @@ constexpr double multiply_scalars(double a, double b) { return a * b; }
 constexpr double divide_scalars(double a, double b) { return a / b; }
 constexpr double negate_scalar(double a) { return -a; }
 
+/// Integers divide towards zero, and by 0 into 0: padding must not trap.
+constexpr void evaluate_divide(const evaluation& e) {
+  if (e.self->type != dtype::i32) return evaluate_binary<divide_scalars>(e);
+  for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) {
+    const auto a = static_cast<std::int64_t>(e.operand[0][i]);
+    const auto b = static_cast<std::int64_t>(e.operand[1][i]);
+    e.result[i] = b == 0 ? 0 : static_cast<double>(a / b);
+  }
+}
+
 constexpr void add_gradient(gradient_context& c) {
   c.give(0, c.cotangent);
   c.give(1, c.cotangent);
@@ -32,8 +42,8 @@ inline constexpr op_info subtract = detail::elementwise_op(
     "subtract", detail::evaluate_binary<detail::subtract_scalars>, detail::subtract_gradient, linearity::joint);
 inline constexpr op_info multiply = detail::elementwise_op(
     "multiply", detail::evaluate_binary<detail::multiply_scalars>, detail::multiply_gradient, linearity::each);
-inline constexpr op_info divide = detail::elementwise_op("divide", detail::evaluate_binary<detail::divide_scalars>,
-                                                         detail::divide_gradient, linearity::first);
+inline constexpr op_info divide =
+    detail::elementwise_op("divide", detail::evaluate_divide, detail::divide_gradient, linearity::first);
 inline constexpr op_info negate = detail::elementwise_op("negate", detail::evaluate_unary<detail::negate_scalar>,
                                                          detail::negate_gradient, linearity::first);
 }  // namespace ops

@@ -5,9 +5,19 @@
 #include <espalier/ops/elementwise.hpp>
 #include <espalier/shape/storage.hpp>
 
+#include <limits>
+
 namespace espalier {
 
 namespace detail {
+
+/// Towards zero; what is beyond the range becomes the nearest integer, a NaN 0.
+[[nodiscard]] constexpr std::int32_t nearest_integer(double value) {
+  if (value != value) return 0;
+  if (value >= std::numeric_limits<std::int32_t>::max()) return std::numeric_limits<std::int32_t>::max();
+  if (value <= std::numeric_limits<std::int32_t>::min()) return std::numeric_limits<std::int32_t>::min();
+  return static_cast<std::int32_t>(value);
+}
 
 /// Rounds as a store to the type would.
 [[nodiscard]] constexpr double stored_as(dtype type, double value) {
@@ -15,7 +25,7 @@ namespace detail {
     case dtype::f32: return static_cast<double>(static_cast<float>(value));
     case dtype::f64: return value;
     case dtype::bf16: return static_cast<double>(static_cast<float>(bfloat16(static_cast<float>(value))));
-    case dtype::i32: return static_cast<double>(static_cast<std::int32_t>(value));
+    case dtype::i32: return static_cast<double>(nearest_integer(value));
     case dtype::boolean: return value != 0 ? 1 : 0;
   }
   return value;

@@ -1,0 +1,608 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/program/interpret.hpp>
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+/// A second meaning of every op, written from its description and from nothing else: a tensor is a function of an
+/// index, a program is a set of equations. It shares no code with `op_info::evaluate` and `interpret`, so that a
+/// mistake in these is seen.
+namespace espalier::test {
+
+/// Whether values are what the descriptions say, in double precision, or are stored as their own types after each op.
+enum class naive_storage { exact, typed };
+
+namespace naive {
+
+/// Where an element stands in its tensor.
+struct place_in {
+  std::array<std::int64_t, max_rank> at{};
+  [[nodiscard]] std::int64_t operator[](int d) const { return at[static_cast<std::size_t>(d)]; }
+  [[nodiscard]] std::int64_t& operator[](int d) { return at[static_cast<std::size_t>(d)]; }
+};
+
+/// Calls `f` with every index of a shape, the last dimension fastest.
+template <class F> void for_each_index(const extents& shape, F f) {
+  for (int d = 0; d < shape.rank; ++d) {
+    if (shape[d] == 0) return;
+  }
+  place_in index;
+  for (;;) {
+    f(index);
+    int d = shape.rank - 1;
+    while (d >= 0 && index[d] + 1 == shape[d]) index[d--] = 0;
+    if (d < 0) return;
+    ++index[d];
+  }
+}
+
+/// The tensor whose element at each index is `f(index)`.
+template <class F> tensor_value tensor_of(const extents& shape, F f) {
+  tensor_value made{shape, {}};
+  made.data.reserve(static_cast<std::size_t>(shape.elements()));
+  for_each_index(shape, [&](const place_in& index) { made.data.push_back(f(index)); });
+  return made;
+}
+
+[[nodiscard]] inline double element(const tensor_value& t, const place_in& index) {
+  std::int64_t at = 0;
+  for (int d = 0; d < t.shape.rank; ++d) at = at * t.shape[d] + index[d];
+  return t.data.at(static_cast<std::size_t>(at));
+}
+
+// --- types
+// ------------------------------------------------------------------------------------------------------------
+
+/// The nearest number of eight significant bits, of two the even one; below 2^-126 the step stays 2^-133.
+[[nodiscard]] inline double nearest_bf16(double x) {
+  const auto from = static_cast<double>(static_cast<float>(x));
+  if (!std::isfinite(from) || from == 0) return from;
+  int exponent = 0;
+  std::frexp(from, &exponent);
+  const int step = exponent - 8 > -133 ? exponent - 8 : -133;
+  const double rounded = std::ldexp(std::nearbyint(std::ldexp(from, -step)), step);
+  if (std::abs(rounded) >= std::ldexp(1.0, 128)) return std::copysign(std::numeric_limits<double>::infinity(), rounded);
+  return rounded;
+}
+
+/// A whole number modulo 2^32, as a signed one.
+[[nodiscard]] inline double wrapped(double x) {
+  if (!std::isfinite(x)) return 0;
+  const double turn = 4294967296.0;
+  const double whole = std::trunc(x);
+  const double rest = whole - std::floor(whole / turn) * turn;
+  return rest >= turn / 2 ? rest - turn : rest;
+}
+
+/// What is left of the exact result of an op in memory: floats round, integers wrap around.
+[[nodiscard]] inline double in_memory(dtype type, double x) {
+  switch (type) {
+    case dtype::f64: return x;
+    case dtype::f32: return static_cast<double>(static_cast<float>(x));
+    case dtype::bf16: return nearest_bf16(x);
+    case dtype::i32: return wrapped(x);
+    case dtype::boolean: return x == 0 ? 0 : 1;
+  }
+  return x;
+}
+
+/// A conversion: floats become integers towards zero, at the ends of their range the nearest one, a NaN 0.
+[[nodiscard]] inline double converted(dtype type, double x) {
+  if (type != dtype::i32) return in_memory(type, x);
+  if (std::isnan(x)) return 0;
+  if (x >= 2147483647.0) return 2147483647.0;
+  if (x <= -2147483648.0) return -2147483648.0;
+  return std::trunc(x);
+}
+
+// --- functions of elements
+// --------------------------------------------------------------------------------------------
+
+[[nodiscard]] inline double logistic(double x) { return 1 / (1 + std::exp(-x)); }
+
+/// The function of one element that an op is, or null.
+[[nodiscard]] inline double (*function_of_one(const op_info* op))(double) {
+  const auto same = [](double x) { return x; };
+  if (op == &ops::negate) return [](double x) { return -x; };
+  if (op == &ops::logical_not) return [](double x) { return x == 0 ? 1.0 : 0.0; };
+  if (op == &ops::exp) return [](double x) { return std::exp(x); };
+  if (op == &ops::log) return [](double x) { return std::log(x); };
+  if (op == &ops::sqrt) return [](double x) { return std::sqrt(x); };
+  if (op == &ops::rsqrt) return [](double x) { return 1 / std::sqrt(x); };
+  if (op == &ops::tanh) return [](double x) { return std::tanh(x); };
+  if (op == &ops::sigmoid) return [](double x) { return logistic(x); };
+  if (op == &ops::relu) return [](double x) { return x <= 0 ? 0.0 : x; };
+  if (op == &ops::silu) return [](double x) { return x * logistic(x); };
+  if (op == &ops::gelu) {
+    return
+        [](double x) { return x * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x))) / 2; };
+  }
+  // The derivatives of the last two.
+  if (op == &ops::silu_slope) return [](double x) { return logistic(x) + x * logistic(x) * (1 - logistic(x)); };
+  if (op == &ops::gelu_slope) {
+    return [](double x) {
+      const double scale = std::sqrt(2 / std::acos(-1.0));
+      const double t = std::tanh(scale * (x + 0.044715 * x * x * x));
+      return (1 + t) / 2 + x * (1 - t * t) / 2 * scale * (1 + 3 * 0.044715 * x * x);
+    };
+  }
+  // What only says something to passes: about gradients, layouts and buffers. (Of `match`, operand 1 is a model.)
+  for (const op_info* const one : {&ops::stop_gradient, &ops::copy, &ops::shard, &ops::reshard, &ops::match}) {
+    if (op == one) return same;
+  }
+  return nullptr;
+}
+
+/// A NaN in either place is the greatest and the smallest, as NumPy has it.
+[[nodiscard]] inline double larger(double x, double y) {
+  if (std::isnan(x) || std::isnan(y)) return std::numeric_limits<double>::quiet_NaN();
+  return x < y ? y : x;
+}
+[[nodiscard]] inline double smaller(double x, double y) {
+  if (std::isnan(x) || std::isnan(y)) return std::numeric_limits<double>::quiet_NaN();
+  return y < x ? y : x;
+}
+
+/// The function of two elements that an op is, or null.
+[[nodiscard]] inline double (*function_of_two(const op_info* op, dtype type))(double, double) {
+  if (op == &ops::add) return [](double x, double y) { return x + y; };
+  if (op == &ops::subtract) return [](double x, double y) { return x - y; };
+  if (op == &ops::multiply) return [](double x, double y) { return x * y; };
+  // Integers divide towards zero, and by zero into zero.
+  if (op == &ops::divide && type == dtype::i32) {
+    return [](double x, double y) { return y == 0 ? 0 : std::trunc(x / y); };
+  }
+  if (op == &ops::divide) return [](double x, double y) { return x / y; };
+  if (op == &ops::less) return [](double x, double y) { return x < y ? 1.0 : 0.0; };
+  if (op == &ops::less_equal) return [](double x, double y) { return x <= y ? 1.0 : 0.0; };
+  if (op == &ops::equal) return [](double x, double y) { return x == y ? 1.0 : 0.0; };
+  if (op == &ops::not_equal) return [](double x, double y) { return x == y ? 0.0 : 1.0; };
+  if (op == &ops::logical_and) return [](double x, double y) { return x == 0 || y == 0 ? 0.0 : 1.0; };
+  if (op == &ops::logical_or) return [](double x, double y) { return x == 0 && y == 0 ? 0.0 : 1.0; };
+  if (op == &ops::maximum) return larger;
+  if (op == &ops::minimum) return smaller;
+  return nullptr;
+}
+
+/// Entry d of a list of dimensions: four bits each, counted from one.
+[[nodiscard]] inline int listed_dimension(std::int64_t code, int d) {
+  return static_cast<int>(code >> (4 * d) & 15) - 1;
+}
+
+/// The letters of an einsum's term: eight bits each.
+[[nodiscard]] inline std::string letters_of(std::int64_t code) {
+  std::string letters;
+  for (auto rest = static_cast<std::uint64_t>(code); rest != 0; rest >>= 8U) {
+    letters += static_cast<char>(rest & 255U);
+  }
+  return letters;
+}
+
+/// A program as equations: the value of an instruction in one iteration of every loop around it is a function of its
+/// operands' values. Computed where a result asks for it, and kept; the order of the instructions means nothing.
+class equations {
+ public:
+  equations(graph_view g, const std::vector<tensor_value>& arguments, naive_storage storage)
+      : g_(g),
+        arguments_(arguments),
+        storage_(storage),
+        known_(static_cast<std::size_t>(g.size)),
+        iteration_(static_cast<std::size_t>(g.size), -1),
+        passed_on_by_(static_cast<std::size_t>(g.size), -1) {
+    for (int id = 0; id < g.size; ++id) {
+      if (g[id].op == &ops::loop_next) passed_on_by_[static_cast<std::size_t>(g[id].operand[0])] = id;
+    }
+  }
+
+  [[nodiscard]] std::vector<tensor_value> results() {
+    std::vector<tensor_value> made;
+    for (int id = 0; id < g_.size; ++id) {
+      if (g_[id].op != &ops::result) continue;
+      const auto number = static_cast<std::size_t>(g_[id].attribute[0]);
+      if (made.size() <= number) made.resize(number + 1);
+      made[number] = value(g_[id].operand[0]);
+    }
+    return made;
+  }
+
+ private:
+  struct slot {
+    bool known = false;
+    tensor_value value;
+  };
+
+  [[noreturn]] void refuse(int id, const std::string& why) const {
+    throw std::invalid_argument("naive: %" + std::to_string(id) + " = " + g_[id].op->name + " " + why);
+  }
+
+  [[nodiscard]] std::int64_t count_of(int loop) const { return g_[loop].attribute[0]; }
+  [[nodiscard]] std::int64_t& iteration(int loop) { return iteration_[static_cast<std::size_t>(loop)]; }
+
+  /// The value of `id` in the current iterations of the loops around it.
+  const tensor_value& value(int id) {
+    std::size_t slots = 1;
+    std::size_t at = 0;
+    for (int loop = g_[id].loop; loop >= 0; loop = g_[loop].loop) {
+      if (iteration(loop) < 0) refuse(id, "is read outside its loop");
+      at += slots * static_cast<std::size_t>(iteration(loop));
+      slots *= static_cast<std::size_t>(count_of(loop));
+    }
+    std::vector<slot>& known = known_[static_cast<std::size_t>(id)];
+    if (known.empty()) known.resize(slots);
+    if (!known[at].known) {
+      tensor_value made = computed(id);
+      if (!(made.shape == g_[id].shape)) refuse(id, "comes out in another shape than it has");
+      if (storage_ == naive_storage::typed || g_[id].type == dtype::i32 || g_[id].type == dtype::boolean) {
+        for (double& x : made.data) x = in_memory(g_[id].type, x);
+      }
+      known[at].value = std::move(made);
+      known[at].known = true;
+    }
+    return known[at].value;
+  }
+
+  const tensor_value& operand(int id, int k) {
+    if (k >= g_[id].operand_count) refuse(id, "has too few operands");
+    return value(g_[id].operand[k]);
+  }
+
+  tensor_value computed(int id) {
+    const instruction& self = g_[id];
+    const op_info* const op = self.op;
+    if (op == &ops::argument) return argument(id);
+    if (op == &ops::constant) {
+      return tensor_of(self.shape, [&](const place_in&) { return self.scalar; });
+    }
+    if (op == &ops::iota) {
+      const auto along = static_cast<int>(self.attribute[0]);
+      return tensor_of(self.shape, [&](const place_in& i) { return static_cast<double>(i[along]); });
+    }
+    if (const auto f = function_of_one(op); f != nullptr) {
+      tensor_value made = operand(id, 0);
+      for (double& x : made.data) x = f(x);
+      return made;
+    }
+    if (const auto f = function_of_two(op, self.type); f != nullptr) {
+      const tensor_value& x = operand(id, 0);
+      const tensor_value& y = same_shape(id, 1);
+      return tensor_of(x.shape, [&](const place_in& i) { return f(element(x, i), element(y, i)); });
+    }
+    if (op == &ops::convert) {
+      tensor_value made = operand(id, 0);
+      for (double& x : made.data) x = converted(self.type, x);
+      return made;
+    }
+    if (op == &ops::select) {
+      const tensor_value& condition = operand(id, 0);
+      const tensor_value& yes = same_shape(id, 1);
+      const tensor_value& no = same_shape(id, 2);
+      return tensor_of(condition.shape, [&](const place_in& i) {
+        return element(condition, i) == 0 ? element(no, i) : element(yes, i);
+      });
+    }
+    if (op == &ops::softmax || op == &ops::standardise) {
+      const tensor_value& x = same_shape(id, 1);
+      const tensor_value& factor = same_shape(id, 2);
+      return tensor_of(x.shape, [&](const place_in& i) { return element(x, i) * element(factor, i); });
+    }
+    if (op == &ops::reshape) return {self.shape, operand(id, 0).data};
+    if (op == &ops::broadcast) return broadcast(id);
+    if (op == &ops::transpose) return transpose(id);
+    if (op == &ops::reduce_sum || op == &ops::reduce) return reduce(id);
+    if (op == &ops::einsum) return einsum(id);
+    if (op == &ops::slice) return slice(id);
+    if (op == &ops::pad) return pad(id);
+    if (op == &ops::concat) return concat(id);
+    if (op == &ops::gather) return gather(id);
+    if (op == &ops::scatter_add) return scatter_add(id);
+    if (op == &ops::loop_carry) return carry(id);
+    if (op == &ops::loop_slice) return loop_slice(id);
+    if (op == &ops::loop_result) return loop_result(id);
+    if (op == &ops::loop_stack) return loop_stack(id);
+    if (op == &ops::loop_sum) return loop_sum(id);
+    refuse(id, "has no meaning here");
+  }
+
+  const tensor_value& same_shape(int id, int k) {
+    const tensor_value& found = operand(id, k);
+    if (!(found.shape == g_[id].shape)) refuse(id, "has operands of other shapes");
+    return found;
+  }
+
+  tensor_value argument(int id) const {
+    const auto number = static_cast<std::size_t>(g_[id].attribute[0]);
+    if (number >= arguments_.size()) refuse(id, "is missing");
+    if (arguments_[number].data.size() != static_cast<std::size_t>(g_[id].shape.elements())) refuse(id, "is too small");
+    return arguments_[number];
+  }
+
+  // --- one tensor
+  // -----------------------------------------------------------------------------------------------------
+
+  tensor_value broadcast(int id) {
+    const tensor_value& from = operand(id, 0);
+    return tensor_of(g_[id].shape, [&](const place_in& to) {
+      place_in i;
+      for (int d = 0; d < from.shape.rank; ++d) {
+        i[d] = from.shape[d] == 1 ? 0 : to[listed_dimension(g_[id].attribute[0], d)];
+      }
+      return element(from, i);
+    });
+  }
+
+  tensor_value transpose(int id) {
+    const tensor_value& from = operand(id, 0);
+    return tensor_of(g_[id].shape, [&](const place_in& to) {
+      place_in i;
+      for (int d = 0; d < from.shape.rank; ++d) i[listed_dimension(g_[id].attribute[0], d)] = to[d];
+      return element(from, i);
+    });
+  }
+
+  tensor_value reduce(int id) {
+    const tensor_value& from = operand(id, 0);
+    const auto kind = static_cast<reduction>(g_[id].attribute[1]);
+    std::vector<int> kept;
+    std::vector<int> gone;
+    extents rest;
+    for (int d = 0; d < from.shape.rank; ++d) {
+      const bool goes = (g_[id].attribute[0] >> d & 1) == 1;
+      (goes ? gone : kept).push_back(d);
+      if (goes) rest.append(from.shape[d]);
+    }
+    const double most = std::numeric_limits<double>::infinity();
+    const double none = kind == reduction::sum    ? 0
+                        : kind == reduction::prod ? 1
+                        : kind == reduction::max  ? -most
+                                                  : most;
+    return tensor_of(g_[id].shape, [&](const place_in& to) {
+      place_in i;
+      for (std::size_t d = 0; d < kept.size(); ++d) i[kept[d]] = to[static_cast<int>(d)];
+      double sum = none;
+      for_each_index(rest, [&](const place_in& along) {
+        for (std::size_t d = 0; d < gone.size(); ++d) i[gone[d]] = along[static_cast<int>(d)];
+        const double x = element(from, i);
+        switch (kind) {
+          case reduction::sum: sum += x; break;
+          case reduction::prod: sum *= x; break;
+          case reduction::max: sum = larger(sum, x); break;
+          case reduction::min: sum = smaller(sum, x); break;
+        }
+      });
+      return sum;
+    });
+  }
+
+  tensor_value slice(int id) {
+    const tensor_value& from = operand(id, 0);
+    const auto along = static_cast<int>(g_[id].attribute[0]);
+    return tensor_of(g_[id].shape, [&](place_in i) {
+      i[along] = g_[id].attribute[1] + g_[id].attribute[2] * i[along];
+      return element(from, i);
+    });
+  }
+
+  tensor_value pad(int id) {
+    const tensor_value& from = operand(id, 0);
+    const auto along = static_cast<int>(g_[id].attribute[0]);
+    return tensor_of(g_[id].shape, [&](place_in i) {
+      const std::int64_t behind = i[along] - g_[id].attribute[1];
+      const std::int64_t step = g_[id].attribute[2];
+      if (behind < 0 || behind % step != 0 || behind / step >= from.shape[along]) return 0.0;
+      i[along] = behind / step;
+      return element(from, i);
+    });
+  }
+
+  // --- several tensors
+  // ------------------------------------------------------------------------------------------------
+
+  tensor_value concat(int id) {
+    const auto along = static_cast<int>(g_[id].attribute[0]);
+    for (int k = 0; k < g_[id].operand_count; ++k) operand(id, k);
+    return tensor_of(g_[id].shape, [&](place_in i) {
+      int k = 0;
+      while (i[along] >= operand(id, k).shape[along]) i[along] -= operand(id, k++).shape[along];
+      return element(operand(id, k), i);
+    });
+  }
+
+  tensor_value einsum(int id) {
+    const tensor_value& x = operand(id, 0);
+    const tensor_value& y = operand(id, 1);
+    const std::string left = letters_of(g_[id].attribute[0]);
+    const std::string right = letters_of(g_[id].attribute[1]);
+    const std::string result = letters_of(g_[id].attribute[2]);
+    std::string summed;
+    std::array<std::int64_t, 256> size{};
+    std::array<std::int64_t, 256> at{};
+    const auto number = [](char letter) { return static_cast<std::size_t>(static_cast<unsigned char>(letter)); };
+    const auto read = [&](const std::string& term, const extents& shape) {
+      for (std::size_t d = 0; d < term.size(); ++d) {
+        size[number(term[d])] = shape[static_cast<int>(d)];
+        const bool is_new = result.find(term[d]) == std::string::npos && summed.find(term[d]) == std::string::npos;
+        if (is_new) summed += term[d];
+      }
+    };
+    read(left, x.shape);
+    read(right, y.shape);
+    const auto here = [&](const std::string& term) {
+      place_in i;
+      for (std::size_t d = 0; d < term.size(); ++d) i[static_cast<int>(d)] = at[number(term[d])];
+      return i;
+    };
+    return tensor_of(g_[id].shape, [&](const place_in& to) {
+      for (std::size_t d = 0; d < result.size(); ++d) at[number(result[d])] = to[static_cast<int>(d)];
+      std::int64_t terms = 1;
+      for (const char letter : summed) terms *= size[number(letter)];
+      double sum = 0;
+      for (std::int64_t n = 0; n < terms; ++n) {
+        // The letters are the digits of n.
+        std::int64_t rest = n;
+        for (const char letter : summed) {
+          at[number(letter)] = rest % size[number(letter)];
+          rest /= size[number(letter)];
+        }
+        sum += element(x, here(left)) * element(y, here(right));
+      }
+      return sum;
+    });
+  }
+
+  /// The index of the row that is looked up for element `i` of what was looked up: dimensions `along`, `along` + 1, ...
+  /// of it are those of the indices.
+  [[nodiscard]] static double row_of(const tensor_value& indices, int along, const place_in& i) {
+    place_in at;
+    for (int d = 0; d < indices.shape.rank; ++d) at[d] = i[along + d];
+    return element(indices, at);
+  }
+  /// The same element's index in the table.
+  [[nodiscard]] static place_in in_table(const extents& table, const extents& indices, int along, const place_in& i,
+                                         double row) {
+    place_in at;
+    for (int d = 0; d < table.rank; ++d) {
+      if (d < along) at[d] = i[d];
+      if (d > along) at[d] = i[d + indices.rank - 1];
+    }
+    at[along] = static_cast<std::int64_t>(row);
+    return at;
+  }
+
+  tensor_value gather(int id) {
+    const tensor_value& table = operand(id, 0);
+    const tensor_value& indices = operand(id, 1);
+    const auto along = static_cast<int>(g_[id].attribute[0]);
+    return tensor_of(g_[id].shape, [&](const place_in& i) {
+      const double row = row_of(indices, along, i);
+      if (row < 0 || row >= static_cast<double>(table.shape[along])) return 0.0;
+      return element(table, in_table(table.shape, indices.shape, along, i, row));
+    });
+  }
+
+  tensor_value scatter_add(int id) {
+    const tensor_value& indices = operand(id, 0);
+    const tensor_value& updates = operand(id, 1);
+    const extents& table = g_[id].shape;
+    const auto along = static_cast<int>(g_[id].attribute[0]);
+    tensor_value made = tensor_of(table, [](const place_in&) { return 0.0; });
+    for_each_index(updates.shape, [&](const place_in& i) {
+      const double row = row_of(indices, along, i);
+      if (row < 0 || row >= static_cast<double>(table[along])) return;
+      const place_in to = in_table(table, indices.shape, along, i, row);
+      std::int64_t at = 0;
+      for (int d = 0; d < table.rank; ++d) at = at * table[d] + to[d];
+      made.data.at(static_cast<std::size_t>(at)) += element(updates, i);
+    });
+    return made;
+  }
+
+  // --- loops
+  // ----------------------------------------------------------------------------------------------------------
+
+  /// The value of `id` in iteration `k` (by index, not by order) of the loop it belongs to.
+  const tensor_value& value_in(int id, int loop, std::int64_t k) {
+    const std::int64_t before = iteration(loop);
+    iteration(loop) = k;
+    const tensor_value& found = value(id);
+    iteration(loop) = before;
+    return found;
+  }
+  /// The index of the nth iteration to run.
+  [[nodiscard]] std::int64_t nth(int loop, std::int64_t n) const {
+    return g_[loop].attribute[1] != 0 ? count_of(loop) - 1 - n : n;
+  }
+
+  tensor_value carry(int id) {
+    const int loop = g_[id].loop;
+    if (g_[g_[id].operand[0]].loop == loop) refuse(id, "starts with a value of its own loop");
+    if (iteration(loop) == nth(loop, 0)) return operand(id, 0);
+    const int next = passed_on_by_[static_cast<std::size_t>(id)];
+    if (next < 0) refuse(id, "is passed on by nothing");
+    const bool down = g_[loop].attribute[1] != 0;
+    const int passed = g_[next].operand[1];
+    // What is passed on may be a value from outside.
+    return value_in(passed, loop, iteration(loop) + (down ? 1 : -1));
+  }
+
+  tensor_value loop_slice(int id) {
+    const tensor_value& whole = operand(id, 0);
+    const std::int64_t k = iteration(g_[id].loop);
+    return tensor_of(g_[id].shape, [&](const place_in& to) {
+      place_in i;
+      i[0] = k;
+      for (int d = 0; d < g_[id].shape.rank; ++d) i[d + 1] = to[d];
+      return element(whole, i);
+    });
+  }
+
+  tensor_value loop_result(int id) {
+    const int next = g_[id].operand[0];
+    if (g_[next].op != &ops::loop_next) refuse(id, "is the result of no carry");
+    const int loop = g_[next].loop;
+    const int carried = g_[next].operand[0];
+    if (count_of(loop) == 0) return value(g_[carried].operand[0]);
+    // In order, so that no iteration has to ask for a chain of those before it.
+    for (std::int64_t n = 0; n + 1 < count_of(loop); ++n) value_in(g_[next].operand[1], loop, nth(loop, n));
+    return value_in(g_[next].operand[1], loop, nth(loop, count_of(loop) - 1));
+  }
+
+  /// Of a stack or sum: the loop of what is collected.
+  [[nodiscard]] int collecting_loop(int id) const {
+    const int loop = g_[g_[id].operand[0]].loop;
+    if (loop < 0 || g_[loop].loop != g_[id].loop) refuse(id, "collects no value of a loop where it stands");
+    return loop;
+  }
+
+  tensor_value loop_stack(int id) {
+    const int loop = collecting_loop(id);
+    if (g_[id].shape[0] != count_of(loop)) refuse(id, "has another length than its loop");
+    for (std::int64_t n = 0; n < count_of(loop); ++n) value_in(g_[id].operand[0], loop, nth(loop, n));
+    return tensor_of(g_[id].shape, [&](const place_in& to) {
+      place_in i;
+      for (int d = 1; d < g_[id].shape.rank; ++d) i[d - 1] = to[d];
+      return element(value_in(g_[id].operand[0], loop, to[0]), i);
+    });
+  }
+
+  tensor_value loop_sum(int id) {
+    const int loop = collecting_loop(id);
+    tensor_value made = tensor_of(g_[id].shape, [](const place_in&) { return 0.0; });
+    for (std::int64_t n = 0; n < count_of(loop); ++n) {
+      const tensor_value& term = value_in(g_[id].operand[0], loop, nth(loop, n));
+      for (std::size_t i = 0; i < made.data.size(); ++i) made.data[i] += term.data.at(i);
+    }
+    return made;
+  }
+
+  graph_view g_;
+  const std::vector<tensor_value>& arguments_;
+  naive_storage storage_;
+  /// By instruction, then by the iterations of the loops around it.
+  std::vector<std::vector<slot>> known_;
+  /// By `loop_begin`: the index of the iteration whose values are being computed, -1 outside of it.
+  std::vector<std::int64_t> iteration_;
+  /// By `loop_carry`: its `loop_next`.
+  std::vector<int> passed_on_by_;
+};
+
+}  // namespace naive
+
+/// The results of a traced program, as the builder made it, on one device. Integers are integers and truth values are
+/// truth values in any case; floats are double precision, or with `typed` stored as their types after every op.
+/// Throws std::invalid_argument where the program or its data make no sense, and for ops that no traced program has.
+[[nodiscard]] inline std::vector<tensor_value> naive_interpret(graph_view g, const std::vector<tensor_value>& arguments,
+                                                               naive_storage storage = naive_storage::exact) {
+  return naive::equations(g, arguments, storage).results();
+}
+
+}  // namespace espalier::test
