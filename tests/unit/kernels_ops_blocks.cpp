@@ -239,6 +239,13 @@ TEST_CASE("block kernels: conversions between all types, and copies", "[kernels]
   check_types<&ops::copy, 1>(all_types{}, values::special);
 }
 
+TEST_CASE("block kernels: relu of a NaN is a NaN", "[kernels]") {
+  CHECK(std::isnan(detail::relu_element::apply(std::nanf(""))));
+  CHECK(std::isnan(detail::relu_element::apply(std::nan(""))));
+  CHECK(detail::relu_element::apply(-1.5F) == 0);
+  CHECK(detail::relu_element::apply(1.5) == 1.5);
+}
+
 TEST_CASE("block kernels: floats beyond an integer's range saturate", "[kernels]") {
   const double inf = std::numeric_limits<double>::infinity();
   CHECK(detail::element_cast<std::int32_t>(2147483648.0F) == std::numeric_limits<std::int32_t>::max());

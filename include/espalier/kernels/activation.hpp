@@ -32,9 +32,10 @@ struct sigmoid_element {
   static constexpr int arity = 1;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a) { return kernels::sigmoid(a); }
 };
+/// A NaN stays one.
 struct relu_element {
   static constexpr int arity = 1;
-  template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a) { return a > T(0) ? a : T(0); }
+  template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a) { return a < T(0) ? T(0) : a; }
 };
 struct silu_element {
   static constexpr int arity = 1;
