@@ -79,6 +79,36 @@ template <int Shift, bool Future, bool Low>
 using other_mask_program =
     ep::program<ep::mesh<>, other_mask<Shift, Future, Low>, ep::f64<2, 64, 3, 8>, ep::f64<2, 64, 3, 8>>;
 
+/// Attention under a causal mask and one of padding: the first 5 keys of text 1, 10 of text 2 ... are hidden, so that
+/// as many queries see nothing at all, and spread over everything. `Adds`: the padding mask is added to the scores, and
+/// lets gradients through.
+template <class On, bool Adds> struct padded_attention {
+  struct loss {
+    constexpr auto operator()(const auto& query, const auto& key) const {
+      const auto q = ep::shard<typename On::data, ep::none, typename On::heads, ep::none>(query);
+      const auto scores = ep::nn::attention_scores(q, key);
+      const auto hidden = ep::iota<ep::i32<4, 1, 1, 64>, 3>(query) < ep::iota<ep::i32<4, 1, 1, 64>, 0>(query) * 5;
+      const auto masked = [&] {
+        if constexpr (Adds) {
+          return scores + ep::convert<ep::dtype::f64>(hidden) * -1e30;
+        } else {
+          return ep::select(hidden, -1e30, scores);
+        }
+      }();
+      const auto y = ep::nn::attention_mix(ep::softmax<-1>(ep::nn::hide_future(masked)), key);
+      return ep::sum(y * y * y);
+    }
+  };
+  constexpr auto operator()(const auto& query, const auto& key) const {
+    const auto [value, gradient] = ep::value_and_grad(loss{})(query, key);
+    const auto turned = [](const auto& k, const auto& q) { return loss{}(q, k); };
+    return ep::results(value, gradient, ep::value_and_grad(turned)(key, query).gradient);
+  }
+};
+template <class On, bool Adds>
+using padded_program =
+    ep::program<typename On::mesh, padded_attention<On, Adds>, ep::f64<4, 64, 6, 8>, ep::f64<4, 64, 6, 8>>;
+
 /// What follows a batched product but needs other parts of it than its own: sums over the batch, rows turned round, and
 /// a product that is batched by another label.
 struct crossing {
@@ -168,6 +198,14 @@ TEST_CASE("other masks than the causal one leave nothing out", "[execute]") {
   agrees<other_mask_program<1, false, true>>();
   CHECK(triangles_of<other_mask_program<0, false, false>>() == triangles{0, 0});
   agrees<other_mask_program<0, false, false>>();
+}
+
+TEST_CASE("rows that a causal mask and another one hide entirely spread over all keys", "[execute]") {
+  CHECK(triangles_of<padded_program<on<1, 1>, true>>().chains == 2);
+  CHECK(triangles_of<padded_program<on<1, 1>, true>>().products == 2);
+  agrees<padded_program<on<1, 1>, true>>();
+  CHECK(triangles_of<padded_program<on<2, 3>, false>>().chains == 1);
+  agrees<padded_program<on<2, 3>, false>>();
 }
 
 TEST_CASE("part by part computes what the interpreter does", "[execute]") {

@@ -7,10 +7,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 // What a causal mask hides need not be computed: of each square of scores, queries by keys, only the lower triangle
 // counts. Nothing says so but the chain itself, which selects by "key <= query" and in the end has zeros for the rest.
+//
+// The zeros are exponentials of what is far below the maximum of its row. A row that is hidden entirely, since another
+// mask hides the rest of it, has no such maximum: its softmax spreads over all keys. Whoever runs the chain sees it by
+// the maximum, and computes the chain, and those that rely on its zeros, as a whole.
 
 namespace espalier::detail {
 
@@ -20,14 +25,27 @@ class causal_finder {
   explicit causal_finder(const program_tables& t)
       : t_(t),
         side_(static_cast<std::size_t>(t.unit_count), 0),
-        hidden_(static_cast<std::size_t>(t.code.size), content::any) {
+        relies_on_(static_cast<std::size_t>(t.unit_count)),
+        least_(static_cast<std::size_t>(t.step_count), -unbounded),
+        hidden_(static_cast<std::size_t>(t.code.size), content::any),
+        low_(static_cast<std::size_t>(t.code.size), 0) {
     for (int u = 0; u < t_.unit_count; ++u) {
-      if (t_.units[u].fused && is_suitable(t_.chains[u])) side_[static_cast<std::size_t>(u)] = side_of(t_.chains[u], u);
+      if (!t_.units[u].fused || !is_suitable(t_.chains[u])) continue;
+      const fused_chain& c = t_.chains[u];
+      side_[static_cast<std::size_t>(u)] = side_of(c, u);
+      if (side(u) > 0) continue;
+      // Computed as a whole, and nobody looks at its maxima.
+      for (int s = c.first_step; s < c.first_step + c.step_count; ++s) hidden(t_.steps[s].instruction) = content::any;
     }
   }
 
   /// Rows, and columns, of the squares of which unit `u` needs the lower triangles alone; 0 if it needs everything.
   [[nodiscard]] std::int64_t side(int u) const { return side_[static_cast<std::size_t>(u)]; }
+  /// It does so only while none of these units met a row that is hidden entirely.
+  [[nodiscard]] const std::vector<int>& relies_on(int u) const { return relies_on_[static_cast<std::size_t>(u)]; }
+  /// A maximum that step `s` finds and that is not greater than this belongs to a row that is hidden entirely.
+  [[nodiscard]] double least(int s) const { return least_[static_cast<std::size_t>(s)]; }
+  [[nodiscard]] bool looks_at_maxima(int s) const { return least(s) > -unbounded; }
 
  private:
   /// What a value has where its key is hidden.
@@ -38,8 +56,21 @@ class causal_finder {
     zero,
   };
 
-  [[nodiscard]] static bool is_suitable(const fused_chain& c) {
-    return is_long_row(c.columns) && c.rows % c.columns == 0 && kernels::triangle_grain % c.block_rows == 0;
+  static constexpr double unbounded = std::numeric_limits<double>::max();
+  /// No type has an exponential of less.
+  static constexpr double no_exponential = 750;
+
+  [[nodiscard]] bool is_suitable(const fused_chain& c) const {
+    return is_long_row(c.columns) && c.rows % c.columns == 0 && kernels::triangle_grain % c.block_rows == 0 &&
+           can_run_again(c);
+  }
+  /// Not if it overwrites an argument, which it may read.
+  [[nodiscard]] bool can_run_again(const fused_chain& c) const {
+    for (int s = c.first_step; s < c.first_step + c.step_count; ++s) {
+      const fused_source& to = t_.steps[s].result;
+      if (to.kind == source_kind::memory && t_.where[to.value].space == memory_space::argument) return false;
+    }
+    return true;
   }
 
   [[nodiscard]] content& hidden(int value) { return hidden_[static_cast<std::size_t>(value)]; }
@@ -50,6 +81,9 @@ class causal_finder {
       const fused_step& step = t_.steps[s];
       const content made = result_of(c, u, step);
       hidden(step.instruction) = made;
+      if (made == content::low && step.op->fuse == fusion::reduction) {
+        least_[static_cast<std::size_t>(s)] = low_[static_cast<std::size_t>(step.instruction)] + no_exponential;
+      }
       if (step.op->fuse == fusion::reduction) {
         // A sum over zeros, or a maximum, is the same without them.
         suits = suits && !step.accumulates && (made == content::low || operand(c, u, step, 0) == content::zero);
@@ -68,10 +102,16 @@ class causal_finder {
     if (step.op == &ops::select) {
       const fused_source& otherwise = step.operand[2];
       if (otherwise.kind != source_kind::constant || !is_causal(c, step)) return content::any;
+      low_[static_cast<std::size_t>(step.instruction)] = stored_as(step.type, otherwise.number);
       return otherwise.number == 0 ? content::zero : otherwise.number <= -1e30 ? content::low : content::any;
     }
     if (step.op->fuse == fusion::reduction) {
-      return kind_of(step) == reduction::max && is(0, content::low) ? content::low : content::any;
+      if (kind_of(step) != reduction::max || !is(0, content::low)) return content::any;
+      // How low, only the mask itself says.
+      const int from = stacked(step.operand[0].value);
+      if (t_.code[from].op != &ops::select) return content::any;
+      low_[static_cast<std::size_t>(step.instruction)] = low_[static_cast<std::size_t>(from)];
+      return content::low;
     }
     if (!step.result_wide) return content::any;
     if (step.op == &ops::subtract) return is(0, content::low) && is_maximum(u, step, 1) ? content::low : content::any;
@@ -89,7 +129,19 @@ class causal_finder {
     const extents& shape = t_.code[from.value].shape;
     const bool is_square = shape.rank >= 2 && shape[shape.rank - 1] == c.columns && shape[shape.rank - 2] == c.columns;
     const bool is_dense = maps(from.rows, c.rows, c.columns);
-    return is_square && is_dense ? hidden(stacked(from.value)) : content::any;
+    if (!is_square || !is_dense) return content::any;
+    const int value = stacked(from.value);
+    if (hidden(value) != content::any) rely(u, t_.unit_of[value]);
+    return hidden(value);
+  }
+  /// What another unit has hidden is so unless it, or one that it relies on, meets a row that is hidden entirely.
+  void rely(int u, int other) {
+    std::vector<int>& units = relies_on_[static_cast<std::size_t>(u)];
+    const auto add = [&](int one) {
+      if (std::find(units.begin(), units.end(), one) == units.end()) units.push_back(one);
+    };
+    add(other);
+    for (const int one : relies_on(other)) add(one);
   }
   /// Whether operand k is the maximum of each row of low values, found by this chain.
   [[nodiscard]] bool is_maximum(int u, const fused_step& step, int k) {
@@ -123,7 +175,11 @@ class causal_finder {
 
   const program_tables& t_;
   std::vector<std::int64_t> side_;
+  std::vector<std::vector<int>> relies_on_;
+  std::vector<double> least_;  // by step
   std::vector<content> hidden_;
+  /// The number that a mask, or a maximum under one, has where keys are hidden.
+  std::vector<double> low_;
 };
 
 }  // namespace espalier::detail

@@ -7,6 +7,7 @@
 #include <espalier/execute/tables.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <vector>
 
@@ -39,11 +40,26 @@ template <class Kernels> class chain_runner {
       most_steps_ = std::max(most_steps_, t.chains[u].step_count);
     }
     placed_.resize(static_cast<std::size_t>(most_steps_ * threads_));
+    spreads_ = std::vector<std::atomic<bool>>(static_cast<std::size_t>(t.unit_count));
+    forget_rows();
   }
 
   [[nodiscard]] int threads() const { return threads_; }
   /// Bytes of scratch the chains need for all threads.
   [[nodiscard]] std::int64_t scratch_bytes() const { return per_thread_ * threads_; }
+
+  /// Rows that a causal mask and others hide entirely (see execute/causal.hpp) are those of one run of the program.
+  void forget_rows() {
+    for (std::atomic<bool>& one : spreads_) one.store(false, std::memory_order_relaxed);
+  }
+  /// Rows, and columns, of the squares of which unit `u` computes the lower triangles alone; 0 if it computes all.
+  [[nodiscard]] std::int64_t side(int u) const {
+    if (causal_.side(u) == 0 || spreads(u)) return 0;
+    for (const int other : causal_.relies_on(u)) {
+      if (spreads(other)) return 0;
+    }
+    return causal_.side(u);
+  }
 
   /// Runs the chain of unit `u`. `address(id)` is where a value is, `interval_of(id)` its place on the device.
   template <class Address, class Interval>
@@ -54,14 +70,17 @@ template <class Kernels> class chain_runner {
     const std::int64_t blocks = (chain.rows + chain.block_rows - 1) / chain.block_rows;
     const std::int64_t work = chain.rows * chain.columns * chain.step_count;
     const std::int64_t threads = work < 32768 ? 1 : std::min<std::int64_t>(threads_, blocks);
-    if (threads == 1) {
-      run_blocks(chain, causal_.side(u), steps, 0, blocks, scratch);
-    } else {
-      ESPALIER_OMP(parallel for num_threads(static_cast<int>(threads)) schedule(static))
-      for (std::int64_t t = 0; t < threads; ++t) {
-        run_blocks(chain, causal_.side(u), steps, blocks * t / threads, blocks * (t + 1) / threads,
-                   scratch + t * per_thread_);
+    for (bool again = true; again;) {
+      const std::int64_t triangle = side(u);
+      if (threads == 1) {
+        run_blocks(u, triangle, steps, 0, blocks, scratch);
+      } else {
+        ESPALIER_OMP(parallel for num_threads(static_cast<int>(threads)) schedule(static))
+        for (std::int64_t t = 0; t < threads; ++t) {
+          run_blocks(u, triangle, steps, blocks * t / threads, blocks * (t + 1) / threads, scratch + t * per_thread_);
+        }
       }
+      again = triangle > 0 && spreads(u);
     }
     for (int n = 0; n < chain.step_count; ++n) {
       const fused_step& step = t_.steps[chain.first_step + n];
@@ -70,15 +89,16 @@ template <class Kernels> class chain_runner {
   }
 
   /// Runs rows [first, last), whole blocks, of the chain of unit `u` on the calling thread, which has number `thread`.
+  /// False if one of them turned out to be hidden entirely: to be run again, with all that was left out.
   /// @pre nothing is accumulated over rows
   template <class Address, class Interval>
-  void run_rows(int u, std::int64_t first, std::int64_t last, int thread, char* scratch, const Address& address,
-                const Interval& interval_of) {
+  [[nodiscard]] bool run_rows(int u, std::int64_t first, std::int64_t last, int thread, char* scratch,
+                              const Address& address, const Interval& interval_of) {
     const fused_chain& chain = t_.chains[u];
     placed_step* const steps = &placed_[static_cast<std::size_t>(thread * most_steps_)];
     place_steps(chain, address, interval_of, steps);
-    run_blocks(chain, causal_.side(u), steps, first / chain.block_rows, last / chain.block_rows,
-               scratch + thread * per_thread_);
+    return run_blocks(u, side(u), steps, first / chain.block_rows, last / chain.block_rows,
+                      scratch + thread * per_thread_);
   }
 
  private:
@@ -105,6 +125,8 @@ template <class Kernels> class chain_runner {
     row_cursor result;
     int operand_count = 0;
     bool is_stored = false;  // a row in memory for each row of the chain
+    bool is_looked_at = false;
+    dtype type = dtype::f32;
     interval here;
   };
   static constexpr std::int64_t element_bytes = 8;
@@ -193,6 +215,8 @@ template <class Kernels> class chain_runner {
         placed.result = cursor_of(chain, step.result, step.result_wide, step.type, nullptr, address);
       }
       placed.is_stored = !step.accumulates && step.result.kind == source_kind::memory && step.result_wide;
+      placed.is_looked_at = causal_.looks_at_maxima(s);
+      placed.type = step.type;
       placed.here = interval_of(step.instruction);
     }
   }
@@ -238,8 +262,24 @@ template <class Kernels> class chain_runner {
     for (; from != to; from += Step) std::memset(from, 0, static_cast<std::size_t>(Step));
   }
 
-  void run_blocks(const fused_chain& c, std::int64_t side, const placed_step* steps, std::int64_t first,
-                  std::int64_t last, char* scratch) const {
+  [[nodiscard]] bool spreads(int u) const {
+    return spreads_[static_cast<std::size_t>(u)].load(std::memory_order_relaxed);
+  }
+  /// Whether all maxima that a step found in a block are greater than what is hidden, by enough.
+  [[nodiscard]] static bool are_seen(const kernels::block_call& call, dtype type, double least) {
+    return comm::detail::with_storage(type, [&]<class T>(T) {
+      const T* const maxima = static_cast<const T*>(call.result.data);
+      bool all = true;
+      for (std::int64_t r = 0; r < call.rows; ++r)
+        all = all && static_cast<double>(maxima[r * call.result.row]) > least;
+      return all;
+    });
+  }
+
+  /// False, and nothing that counts, if a row of a lower triangle turns out to be hidden entirely.
+  bool run_blocks(int u, std::int64_t side, const placed_step* steps, std::int64_t first, std::int64_t last,
+                  char* scratch) {
+    const fused_chain& c = t_.chains[u];
     for (int n = 0; n < c.step_count; ++n) {
       const fused_step& step = t_.steps[c.first_step + n];
       if (step.accumulates) {
@@ -260,9 +300,14 @@ template <class Kernels> class chain_runner {
         call.result = step.result.block(row, scratch);
         call.here = step.here;
         step.function(call);
+        if (side > 0 && step.is_looked_at && !are_seen(call, step.type, causal_.least(c.first_step + n))) {
+          spreads_[static_cast<std::size_t>(u)].store(true, std::memory_order_relaxed);
+          return false;
+        }
         if (call.columns < c.columns && step.is_stored) clear_behind(call, c.columns, step.result.size);
       }
     }
+    return true;
   }
 
   /// Adds up what the threads summed, in the order of the rows they worked on.
@@ -294,6 +339,8 @@ template <class Kernels> class chain_runner {
   int most_steps_ = 0;
   std::vector<placed_step> placed_;  // for each thread
   std::vector<double> numbers_;
+  /// By unit: it has met a row that is hidden entirely, in this run.
+  std::vector<std::atomic<bool>> spreads_;
 };
 
 }  // namespace espalier::detail

@@ -81,7 +81,10 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
 
   // --- step by step: for whoever walks several devices at once, and carries out their collectives himself ------------
 
-  void start() { position_ = 0; }
+  void start() {
+    position_ = 0;
+    chains_.forget_rows();
+  }
   /// The next step, or null at the end.
   [[nodiscard]] const device_step* next() const { return position_ < steps_.size() ? &steps_[position_] : nullptr; }
   /// Executes it, and possibly those that follow up to some unit: units that share parts run together.
@@ -228,23 +231,39 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
         // Where the value would start if all of its parts existed.
         return local == nullptr ? address(value) : room + local->offset - part * local->chunk;
       };
-      for (const part_group::member& m : group.members) {
+      for (std::size_t n = 0; n < group.members.size(); ++n) {
+        const part_group::member& m = group.members[n];
         if (m.whole) continue;
-        if (t_.units[m.unit].fused) {
-          const std::int64_t rows = t_.chains[m.unit].rows / group.parts;
-          chains_.run_rows(m.unit, part * rows, (part + 1) * rows, thread, scratch, at,
-                           [this](int value) { return here_[static_cast<std::size_t>(value)]; });
-        } else {
-          const int id = t_.order[t_.units[m.unit].first];
-          kernels::kernel_call call;
-          for (int k = 0; k < t_.code[id].operand_count; ++k) call.operand[k] = at(t_.code[id].operand[k]);
-          call.result = at(id);
-          call.part = part;
-          call.lower_triangle = m.lower_triangle;
-          kernels_.run(m.unit, call);
+        if (!t_.units[m.unit].fused) {
+          multiply_part(m, part, at);
+        } else if (!run_part(group, m.unit, part, thread, scratch, at)) {
+          // A row that is hidden entirely: with what products have left out for this chain.
+          for (std::size_t before = 0; before < n; ++before) {
+            if (group.members[before].lower_triangle) multiply_part(group.members[before], part, at);
+          }
+          (void)run_part(group, m.unit, part, thread, scratch, at);
         }
       }
     }
+  }
+
+  template <class Address>
+  [[nodiscard]] bool run_part(const part_group& group, int u, std::int64_t part, int thread, char* scratch,
+                              const Address& at) {
+    const std::int64_t rows = t_.chains[u].rows / group.parts;
+    return chains_.run_rows(u, part * rows, (part + 1) * rows, thread, scratch, at,
+                            [this](int value) { return here_[static_cast<std::size_t>(value)]; });
+  }
+
+  template <class Address> void multiply_part(const part_group::member& m, std::int64_t part, const Address& at) const {
+    const int id = t_.order[t_.units[m.unit].first];
+    kernels::kernel_call call;
+    for (int k = 0; k < t_.code[id].operand_count; ++k) call.operand[k] = at(t_.code[id].operand[k]);
+    call.result = at(id);
+    call.part = part;
+    call.lower_triangle = m.lower_triangle && std::all_of(m.readers.begin(), m.readers.end(),
+                                                          [this](int u) { return chains_.side(u) > 0; });
+    kernels_.run(m.unit, call);
   }
 
   /// As many bytes as value `like` has.

@@ -37,8 +37,9 @@ struct part_group {
     int unit = -1;
     /// Runs as a whole, before all parts: it needs nothing that the group makes.
     bool whole = false;
-    /// A product of which nobody reads more than the lower triangle.
+    /// A product of which nobody reads more than the lower triangle: these chains do.
     bool lower_triangle = false;
+    std::vector<int> readers;
     std::vector<part_access> accesses;
   };
   int first = -1;
@@ -121,7 +122,7 @@ class part_finder {
     if (blocked < 2 || !has_flow(group) || bytes_of_part(group) > most_bytes) return {};
     group.last = last;
     find_locals(group);
-    for (member& m : group.members) m.lower_triangle = is_lower_triangle(group, m);
+    for (std::size_t n = 0; n < group.members.size(); ++n) find_lower_triangle(group, n);
     return group;
   }
 
@@ -298,18 +299,45 @@ class part_finder {
     return true;
   }
 
-  /// Whether a product's parts are squares that only chains under a causal mask read.
-  [[nodiscard]] bool is_lower_triangle(const part_group& group, const member& m) const {
-    if (m.whole || t_.units[m.unit].fused || group.local(instruction_of(m.unit)) == nullptr) return false;
+  /// Finds out whether a product's parts are squares that only chains under a causal mask read, and nothing is written
+  /// meanwhile where its operands lie: it may have to be made as a whole after all.
+  void find_lower_triangle(part_group& group, std::size_t n) const {
+    member& m = group.members[n];
+    if (m.whole || t_.units[m.unit].fused || group.local(instruction_of(m.unit)) == nullptr) return;
     const int made = instruction_of(m.unit);
     const kernels::gemm_plan plan = plan_at(m.unit);
-    if (plan.m != plan.n || plan.c_row != plan.n || plan.c_column != 1) return false;
+    if (plan.m != plan.n || plan.c_row != plan.n || plan.c_column != 1) return;
+    std::vector<int> readers;
     for (int id = 0; id < t_.code.size; ++id) {
       const instruction& i = t_.code[id];
       const bool reads = std::find(&i.operand[0], &i.operand[i.operand_count], made) != &i.operand[i.operand_count];
-      if (reads && (t_.unit_of[id] < 0 || causal_.side(t_.unit_of[id]) != plan.n)) return false;
+      if (!reads) continue;
+      if (t_.unit_of[id] < 0 || causal_.side(t_.unit_of[id]) != plan.n) return;
+      readers.push_back(t_.unit_of[id]);
     }
-    return true;
+    for (std::size_t later = n + 1; later < group.members.size(); ++later) {
+      if (overwrites(group, group.members[later], t_.code[made])) return;
+      if (group.members[later].unit == readers.back()) break;
+    }
+    m.lower_triangle = true;
+    m.readers = std::move(readers);
+  }
+  [[nodiscard]] bool overwrites(const part_group& group, const member& later, const instruction& product) const {
+    for (const part_access& a : later.accesses) {
+      if (!a.writes || group.local(a.value) != nullptr) continue;
+      for (int k = 0; k < product.operand_count; ++k) {
+        if (may_overlap(a.value, product.operand[k])) return true;
+      }
+    }
+    return false;
+  }
+  /// Whether the buffers that two values are in have bytes in common.
+  [[nodiscard]] bool may_overlap(int a, int b) const {
+    const location& one = t_.where[t_.root[a]];
+    const location& other = t_.where[t_.root[b]];
+    if (one.space != other.space || one.index != other.index) return false;
+    return one.offset < other.offset + bytes_of(t_.code[t_.root[b]]) &&
+           other.offset < one.offset + bytes_of(t_.code[t_.root[a]]);
   }
 
   const program_tables& t_;
