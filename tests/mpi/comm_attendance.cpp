@@ -40,11 +40,11 @@ MPI_Comm half_of_world() {
 template <class Expect> void last_is_late(attendance& list, const Expect& expect) {
   for (std::uint64_t call = 1; call < 4; ++call) {
     const bool late = rank_of() == size_of() - 1 && size_of() > 1;
-    if (!late) list.enter(call);
+    if (!late) list.enter(call, {});
     MPI_Barrier(MPI_COMM_WORLD);
     expect(call, size_of() > 1);
     MPI_Barrier(MPI_COMM_WORLD);
-    if (late) list.enter(call);
+    if (late) list.enter(call, {});
     MPI_Barrier(MPI_COMM_WORLD);
     expect(call, false);
     MPI_Barrier(MPI_COMM_WORLD);
@@ -64,7 +64,7 @@ TEST_CASE("who has not come to a call is named, in memory of its own and in that
   attendance own(MPI_COMM_WORLD, everyone, patience);
   check(own);
   const host_collectives shared(MPI_COMM_WORLD);
-  attendance lent(shared.call_numbers(), rank_of());
+  attendance lent(shared.notices(), rank_of());
   check(lent);
 }
 

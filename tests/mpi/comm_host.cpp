@@ -372,7 +372,50 @@ TEST_CASE("processes in different collectives are told so", "[host]") {
     } catch (const comm_error& error) { said = error.what(); }
     INFO(count << ": " << said);
     REQUIRE_ALL(MPI_COMM_WORLD, said.find("different collectives") != std::string::npos);
+    const std::string in = copies ? "how memory is read"
+                                  : "the count (" + std::to_string(ranks > 2 ? count - 1 : count) + ", not " +
+                                        std::to_string(ranks > 2 ? count : count - 1) + ")";
+    REQUIRE_ALL(MPI_COMM_WORLD, said.find(" in " + in) != std::string::npos);
     REQUIRE_ALL(MPI_COMM_WORLD, std::chrono::steady_clock::now() - start < std::chrono::seconds(5));
+  }
+}
+
+TEST_CASE("processes that combine by different operations, or different types, are told so", "[host]") {
+  const int ranks = size_of(MPI_COMM_WORLD);
+  if (ranks == 1) return;
+  host_options options;
+  options.deadline = std::chrono::duration<double>(10);
+  const element sum = element_of(dtype::f32, reduction::sum);
+  const mpi_element largest(MPI_FLOAT, MPI_MAX);
+  const mpi_element integers(MPI_INT, MPI_SUM);
+  for (const std::int64_t count : {1, 100, 100000}) {
+    for (const element* const other : {&largest.get(), &integers.get()}) {
+      host_collectives all(MPI_COMM_WORLD, options);
+      const bool last = all.rank() == ranks - 1;
+      std::vector<float> data(static_cast<std::size_t>(count), 1);
+      std::vector<float> result(data.size(), -1);
+      const collective_call call = uniform_call(operation::all_reduce, ranks, count);
+      for (const element* const by : {&sum, other}) all.run(call, data.data(), result.data(), *by);
+      std::string said;
+      try {
+        all.run(call, data.data(), result.data(), last ? *other : sum);
+      } catch (const comm_error& error) { said = error.what(); }
+      INFO(count << ": " << said);
+      const std::string in = other == &largest.get() ? "the operation (max, not sum)" : "the type (i32, not f32)";
+      REQUIRE_ALL(MPI_COMM_WORLD,
+                  said.find("rank " + std::to_string(ranks - 1) + " differs from rank") != std::string::npos);
+      REQUIRE_ALL(MPI_COMM_WORLD, said.find(" in " + in) != std::string::npos);
+    }
+    // Who only sends cannot see it; the others take nothing of another type.
+    host_collectives all(MPI_COMM_WORLD, options);
+    std::vector<float> data(static_cast<std::size_t>(count), 1);
+    std::string said;
+    try {
+      all.run(uniform_call(operation::broadcast, ranks, count), data.data(), data.data(),
+              all.rank() == 0 ? sum : integers.get());
+    } catch (const comm_error& error) { said = error.what(); }
+    INFO(count << ": " << said);
+    REQUIRE_ALL(MPI_COMM_WORLD, (all.rank() == 0 || said.find("f32") != std::string::npos));
   }
 }
 

@@ -187,7 +187,9 @@ TEST_CASE("devices in transfers of different elements are told so", "[comm][in_p
       throw;
     }
   };
-  REQUIRE_THROWS_WITH(run_devices(group, body), Contains("not in the same collective") && Contains("was last seen in"));
+  REQUIRE_THROWS_WITH(run_devices(group, body), Contains("not in the same collective") &&
+                                                    Contains("was last seen in") &&
+                                                    Contains("rank 1 differs from rank 0 in the type (f64, not f32)"));
   CHECK(!seen[0].empty());
   CHECK(!seen[1].empty());
 }
@@ -247,15 +249,67 @@ TEST_CASE("an instruction that an error names already is not named twice", "[com
   CHECK(reason.find("%1 all_reduce") == reason.rfind("%1 all_reduce"));
 }
 
-TEST_CASE("devices in different collectives are told so", "[comm][in_process]") {
-  in_process_group group(3);
+TEST_CASE("devices in different collectives are told which differs, and in what", "[comm][in_process]") {
+  struct difference {
+    std::int64_t count;
+    dtype type;
+    reduction kind;
+    const char* in;
+  };
+  // Of device 4; the others add four f32. A group need not have all devices, nor in their order.
+  const auto other = GENERATE(values<difference>({{8, dtype::f32, reduction::sum, "the count (8, not 4)"},
+                                                  {4, dtype::i32, reduction::sum, "the type (i32, not f32)"},
+                                                  {4, dtype::f32, reduction::max, "the operation (max, not sum)"},
+                                                  {2, dtype::f64, reduction::sum, "the type (f64, not f32)"}}));
+  const int calls_before = GENERATE(0, 3);
+  in_process_group group(5);
+  std::vector<std::string> seen(5);
   const auto body = [&](in_process_communicator& device) {
     device.set_context(&first_instruction);
-    float values[8] = {};
-    const std::int64_t count = device.rank() == 1 ? 8 : 4;
-    device.all_reduce(everybody(device), values, values, count, dtype::f32, reduction::sum);
+    if (device.rank() == 0 || device.rank() == 1) return;
+    transfer_group some;
+    some.members = {2, 3, 4};
+    some.self = device.rank() - 2;
+    double values[8] = {};
+    for (int k = 0; k < calls_before; ++k) {
+      device.all_reduce(some, values, values, 4, dtype::f32, reduction::sum);
+      device.all_reduce(some, values, values, other.count, other.type, other.kind);
+    }
+    const bool differs = device.rank() == 4;
+    try {
+      device.all_reduce(some, values, values, differs ? other.count : 4, differs ? other.type : dtype::f32,
+                        differs ? other.kind : reduction::sum);
+    } catch (const comm_error& error) {
+      seen[static_cast<std::size_t>(device.rank())] = error.what();
+      throw;
+    }
   };
-  REQUIRE_THROWS_WITH(run_devices(group, body), Contains("not in the same collective"));
+  REQUIRE_THROWS_WITH(
+      run_devices(group, body),
+      Contains("not in the same collective") && Contains(std::string("rank 4 differs from ranks 2, 3 in ") + other.in));
+  for (const std::size_t rank : {2U, 3U, 4U}) CHECK(!seen[rank].empty());
+}
+
+TEST_CASE("calls of one size have different fingerprints in 16 bits, and in the ten that part message tags",
+          "[comm][in_process]") {
+  std::vector<std::uint64_t> kinds;
+  std::vector<std::uint64_t> short_ones;
+  for (unsigned type = 0; type <= static_cast<unsigned>(element_class::pair_of_short); ++type) {
+    for (unsigned by = 0; by <= static_cast<unsigned>(element_operation::min_place); ++by) {
+      combiner with = moves_only(4);
+      with.type = static_cast<element_class>(type);
+      with.operation = static_cast<element_operation>(by);
+      for (const operation what : {operation::all_reduce, operation::reduce, operation::reduce_scatter}) {
+        const call_summary said = espalier::comm::detail::summary_of(uniform_call(what, 2, 100), with);
+        short_ones.push_back(espalier::comm::detail::short_fingerprint(said));
+        if (what == operation::reduce) kinds.push_back(short_ones.back() % 1024);
+      }
+    }
+  }
+  for (std::vector<std::uint64_t>* const all : {&kinds, &short_ones}) {
+    std::sort(all->begin(), all->end());
+    CHECK(std::adjacent_find(all->begin(), all->end()) == all->end());
+  }
 }
 
 TEST_CASE("a group that does not contain the device is refused", "[comm][in_process]") {

@@ -136,7 +136,9 @@ class in_process_communicator {
   }
 
   void exchange(const transfer& moves, const void* source, void* target) {
-    meet("exchange", moves, source, [&](const std::vector<loan>& loans) {
+    const std::uint64_t kind = detail::kind_word(static_cast<unsigned>(detail::other_call::exchange),
+                                                 detail::class_of(moves.type), element_operation::unnamed, 0);
+    meet("exchange", kind, moves, source, [&](const std::vector<loan>& loans) {
       const int members = static_cast<int>(moves.members.size());
       const host::store how = store_of(moves);
       // Each member starts with itself and goes on from there: not everybody reads the same peer at once.
@@ -157,7 +159,10 @@ class in_process_communicator {
     detail::require_reducible(moves.type, kind, where_);
     detail::require_one_size(moves, where_);
     reserve_parts(moves.members.size());
-    meet("reduce_exchange", moves, source, [&](const std::vector<loan>& loans) {
+    const std::uint64_t what =
+        detail::kind_word(static_cast<unsigned>(detail::other_call::reduce_exchange), detail::class_of(moves.type),
+                          detail::operation_of(moves.type, kind), 0);
+    meet("reduce_exchange", what, moves, source, [&](const std::vector<loan>& loans) {
       if (fold(moves, loans, target, kind)) return;
       for (std::size_t k = 0; k < moves.members.size(); ++k) {
         parts_[k] = {loans[k].memory, loans[k].packed ? nullptr : &moves.incoming[k]};
@@ -253,7 +258,7 @@ class in_process_communicator {
     } catch (const host::wait_error& error) {
       switch (error.why()) {
         case cause::expired: expire(operation, group, error.missing());
-        case cause::different: disagree(operation, group);
+        case cause::different: disagree(operation, group, error.said());
         case cause::failed: fail();
       }
     }
@@ -261,7 +266,8 @@ class in_process_communicator {
   }
 
   /// `work(loans)` while all members lend their sources, or have packed what little they send.
-  template <class Work> void meet(const char* operation, const transfer& moves, const void* source, const Work& work) {
+  template <class Work>
+  void meet(const char* operation, std::uint64_t kind, const transfer& moves, const void* source, const Work& work) {
     const std::int64_t element = size_of(moves.type);
     bool packs = true;
     for (std::size_t k = 0; k < moves.outgoing.size(); ++k) {
@@ -269,21 +275,21 @@ class in_process_communicator {
       packs = packs && (fits || k == static_cast<std::size_t>(moves.self));
     }
     // Boxes differ from member to member; what they are made of does not.
-    std::uint64_t agreed = static_cast<std::uint64_t>(moves.channel) << 8U | static_cast<std::uint64_t>(element);
-    for (const char* letter = operation; *letter != '\0'; ++letter) {
-      agreed = agreed * 0x100000001b3U ^ static_cast<unsigned char>(*letter);
-    }
+    const call_summary said{kind, static_cast<std::uint64_t>(element), static_cast<std::uint64_t>(moves.channel)};
     const auto pack_for = [&](int member, std::byte* room) {
       pack(moves.type, room, source, moves.outgoing[static_cast<std::size_t>(member)]);
     };
     run(operation, moves, [&](thread_collectives& all) {
-      all.meet(operation, agreed, {source, packs}, where_, pack_for, work);
+      all.meet(operation, said, {source, packs}, where_, pack_for, work);
     });
   }
 
-  [[noreturn]] void disagree(const char* operation, const transfer_group& group) const {
+  /// `said`: by the places of ranks in the group.
+  [[noreturn]] void disagree(const char* operation, const transfer_group& group, said_by_ranks said) const {
     std::string text = "rank " + std::to_string(rank_) + " and its group are not in the same collective: it is in " +
                        operation + detail::during(where_);
+    for (auto& [rank, call] : said) rank = group.members[static_cast<std::size_t>(rank)];
+    if (!said.empty()) text += "\n  " + detail::mismatch_text(std::move(said));
     for (const int member : group.members) {
       if (member != rank_) text += "\n  " + group_->name_of(member) + doing(member);
     }

@@ -82,10 +82,10 @@ class host_collectives {
     return space_.has_kernel() && bytes >= engine_.how().expose_from;
   }
 
-  /// For each rank, a number that it writes and the others read, zero at first: these collectives have no use for it.
-  [[nodiscard]] std::vector<std::atomic<std::uint64_t>*> call_numbers() const {
-    std::vector<std::atomic<std::uint64_t>*> found;
-    for (int r = 0; r < size(); ++r) found.push_back(&host::state_of(space_.region(r)).call);
+  /// For each rank, where it says what it is in: its own, also for calls that are not made here.
+  [[nodiscard]] std::vector<host::call_notice*> notices() const {
+    std::vector<host::call_notice*> found;
+    for (int r = 0; r < size(); ++r) found.push_back(&host::state_of(space_.region(r)).notice);
     return found;
   }
 
@@ -99,9 +99,14 @@ class host_collectives {
   /// ranks, where the call contradicts itself.
   void run(const collective_call& call, const void* input, void* output, const element& what,
            const context* where = nullptr, private_memory how = private_memory::staged) {
+    run(call, detail::summary_of(call, what.by), 0, input, output, what, where, how);
+  }
+  /// The same for who has counted the calls and made the summary: both are what the ranks' notices say.
+  void run(const collective_call& call, const call_summary& said, std::uint64_t number, const void* input, void* output,
+           const element& what, const context* where, private_memory how) {
     space_.use_kernel(how == private_memory::kernel);
     if (reduces(call.what)) find_kernel(what);
-    engine_.run(call, input, output, what.by, kernel_, where);
+    engine_.run(call, said, number, input, output, what.by, kernel_, where);
   }
 
   /// Until all ranks have come here, some tens of nanoseconds apart. `operation`: for the error of a wait in vain.

@@ -61,10 +61,11 @@ template <SharedSpace Space> class engine {
     return element_bytes <= layout_.of(region_layout::tiers - 1).bytes / (4 * (size_ + 1)) - 2 * line_bytes;
   }
 
-  /// Takes part in a collective. Errors: std::invalid_argument before anything is shared; `comm_error` when the
+  /// Takes part in a collective. `said`: what its ranks have to agree on; `number`: of this call for who else reads the
+  /// ranks' notices, 0: nobody does. Errors: std::invalid_argument before anything is shared; `comm_error` when the
   /// deadline passes or other ranks are in another call: then this rank can make no other.
-  void run(const collective_call& call, const void* input, void* output, const combiner& by, fold_function kernel,
-           const context* where) {
+  void run(const collective_call& call, const call_summary& said, std::uint64_t number, const void* input, void* output,
+           const combiner& by, fold_function kernel, const context* where) {
     require_whole(where);
     traffic_.set(call, by.element_bytes);
     element_ = by.element_bytes;
@@ -73,7 +74,7 @@ template <SharedSpace Space> class engine {
     source_ = traffic_.in_output() ? output_ : static_cast<const std::byte*>(input);
     if (traffic_.total() == 0) return;
     if (size_ == 1) return alone();
-    guarded([&] { together(where); });
+    guarded([&] { together(said, number, where); });
   }
 
   /// Until all ranks have come here. `operation`: for the error of a rank that waits in vain; else as `run`.
@@ -81,7 +82,7 @@ template <SharedSpace Space> class engine {
     require_whole(where);
     if (size_ == 1) return;
     guarded([&] {
-      begin_call(~std::uint64_t{0} >> (64 - hash_bits), operation, where);
+      begin_call(~std::uint64_t{0} >> (64 - hash_bits), false, operation, where);
       shape_ = shape_of(layout_, how_, 1, 1, 1);
       area_ = area();
       await_room();
@@ -107,15 +108,16 @@ template <SharedSpace Space> class engine {
 
   /// All ranks meet, and `work(loans)` reads what all of them have for this one: what is not laid out as a
   /// `collective_call` says. Sources may be read until this returns, which it does when nobody does any more; without
-  /// waiting, if all ranks pack. `pack(rank, room)` writes what a rank is to get. `agreed`: the same on all ranks,
-  /// which is verified. Errors: as above; `pack` and `work` throw nothing.
+  /// waiting, if all ranks pack. `pack(rank, room)` writes what a rank is to get. `said`: the same on all ranks, which
+  /// is verified. Errors: as above; `pack` and `work` throw nothing.
   template <class Pack, class Work>
-  void meet(const char* operation, std::uint64_t agreed, const lender& mine, const context* where, const Pack& pack,
+  void meet(const char* operation, const call_summary& said, const lender& mine, const context* where, const Pack& pack,
             const Work& work) requires Space::lends {
     require_whole(where);
     guarded([&] {
-      begin_call(hashed(agreed), operation, where);
-      const bool all_pack = exchange_loans(agreed, mine, pack);
+      note(said, 0);
+      begin_call(detail::short_fingerprint(said), true, operation, where);
+      const bool all_pack = exchange_loans(said, mine, pack);
       work(static_cast<const std::vector<loan>&>(loans_));
       finish_streaming();
       end_call(!all_pack);
@@ -123,8 +125,7 @@ template <SharedSpace Space> class engine {
   }
 
  private:
-  static constexpr unsigned round_bits = 16;
-  static constexpr unsigned hash_bits = 8;
+  static constexpr unsigned round_bits = 12;
   static constexpr unsigned taken_bits = 24;
 
   void alone() { copy_bytes(output_ + traffic_.own_target(), source_ + traffic_.own().at, traffic_.own().bytes); }
@@ -150,11 +151,15 @@ template <SharedSpace Space> class engine {
     if constexpr (Space::lends) watch_.take_back();
   }
 
-  void begin_call(std::uint64_t hash, const char* operation, const context* where) {
+  /// Before the call begins, so that who sees it begin can read what it is.
+  void note(const call_summary& said, std::uint64_t number) {
+    state_of(space_->region(rank_)).notice.write(number != 0 ? number : epoch_ + 1, said);
+  }
+  void begin_call(std::uint64_t hash, bool noted, const char* operation, const context* where) {
     ++epoch_;
     const std::uint64_t word = epoch_ << hash_bits | hash;
     tag_ = word << round_bits;
-    watch_.begin(word, operation, where);
+    watch_.begin(word, noted, operation, where);
     watch_.enter();
   }
   void end_call(bool wait_for_all) {
@@ -166,8 +171,11 @@ template <SharedSpace Space> class engine {
     }
   }
 
-  void together(const context* where) {
-    begin_call(fingerprint(), name_of(traffic_.what()), where);
+  void together(call_summary said, std::uint64_t number, const context* where) {
+    // Whether ranks look for each other's buffers depends on this.
+    if (space_->exposes()) said.kind |= std::uint64_t{detail::exposed_flag} << detail::flags_at;
+    note(said, number);
+    begin_call(detail::short_fingerprint(said), true, name_of(traffic_.what()), where);
     shared_ = false;
     inputs_known_ = false;
     offers_ = false;
@@ -224,15 +232,6 @@ template <SharedSpace Space> class engine {
   [[nodiscard]] bool same_place(std::size_t k) const { return in_place_[k] != 0; }
 
   // --- what a call looks like ---
-
-  [[nodiscard]] std::uint64_t fingerprint() const {
-    return hashed(static_cast<std::uint64_t>(traffic_.total()) ^ static_cast<std::uint64_t>(traffic_.what()) << 56U ^
-                  static_cast<std::uint64_t>(traffic_.root() & 0xffff) << 40U ^
-                  static_cast<std::uint64_t>(space_->exposes() ? 1 : 0) << 63U);
-  }
-  [[nodiscard]] static std::uint64_t hashed(std::uint64_t word) {
-    return word * 0x9e3779b97f4a7c15U >> (64 - hash_bits);
-  }
 
   /// Streaming pays where what is read and written does not fit into the last cache, and was not there before.
   [[nodiscard]] store store_of(bool in_place) const {
@@ -513,9 +512,10 @@ template <SharedSpace Space> class engine {
   }
 
   /// Returns whether all ranks pack.
-  template <class Pack> [[nodiscard]] bool exchange_loans(std::uint64_t agreed, const lender& mine, const Pack& pack) {
+  template <class Pack>
+  [[nodiscard]] bool exchange_loans(const call_summary& said, const lender& mine, const Pack& pack) {
     struct words {
-      std::uint64_t agreed;
+      call_summary said;
       const void* source;
       std::uint64_t packs;
     };
@@ -528,8 +528,8 @@ template <SharedSpace Space> class engine {
     }
     loans_.resize(static_cast<std::size_t>(size_));
     bool all_pack = true;
-    swap_words(words{agreed, mine.source, mine.packs ? 1U : 0U}, [&](int r, const words& there) {
-      if (there.agreed != agreed) watch_.differ(r);
+    swap_words(words{said, mine.source, mine.packs ? 1U : 0U}, [&](int r, const words& there) {
+      if (there.said != said) watch_.differ(r);
       all_pack = all_pack && there.packs != 0;
       const bool packed = r != rank_ && there.packs != 0;
       loans_[static_cast<std::size_t>(r)] = {packed ? room(r, rank_) : static_cast<const std::byte*>(there.source),

@@ -3,14 +3,17 @@
 #pragma once
 
 #include <espalier/comm/host/copy.hpp>
+#include <espalier/comm/run/call_summary.hpp>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <thread>
 
 namespace espalier::comm::host {
 
@@ -22,18 +25,71 @@ struct alignas(64) flag_line {
 };
 static_assert(sizeof(flag_line) == 64 && std::atomic<std::uint64_t>::is_always_lock_free);
 
+/// What a rank says of the call that it is in, for who has waited long enough to look. Zero at first: none.
+class call_notice {
+ public:
+  /// `number`: of the call, from 1; the ranks count alike.
+  void write(std::uint64_t number, const call_summary& said) {
+    number_.store(0, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+    words_[0].store(said.kind, std::memory_order_relaxed);
+    words_[1].store(said.element_bytes, std::memory_order_relaxed);
+    words_[2].store(said.size, std::memory_order_relaxed);
+    number_.store(number, std::memory_order_release);
+  }
+  [[nodiscard]] std::uint64_t number() const { return number_.load(std::memory_order_acquire); }
+  /// Whether it is about this call; then what it says.
+  [[nodiscard]] bool read(std::uint64_t number, call_summary& said) const {
+    if (number_.load(std::memory_order_acquire) != number) return false;
+    said.kind = words_[0].load(std::memory_order_relaxed);
+    said.element_bytes = words_[1].load(std::memory_order_relaxed);
+    said.size = words_[2].load(std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return number_.load(std::memory_order_relaxed) == number;
+  }
+
+ private:
+  std::atomic<std::uint64_t> number_;
+  std::array<std::atomic<std::uint64_t>, 3> words_;
+};
+
+/// What ranks say of the call with this number, for an error: who has not come is given a moment to do so.
+/// `notice_of(k)`: the notice of the k-th of them.
+template <class NoticeOf>
+[[nodiscard]] said_by_ranks hear_all(std::uint64_t number, int ranks, const NoticeOf& notice_of) {
+  constexpr int most = 100;
+  said_by_ranks said;
+  for (int turn = 0; turn < most; ++turn) {
+    said.clear();
+    bool all_came = true;
+    for (int k = 0; k < ranks; ++k) {
+      call_summary there;
+      if (notice_of(k).read(number, there)) {
+        said.emplace_back(k, there);
+      } else {
+        all_came = all_came && notice_of(k).number() > number;
+      }
+    }
+    if (all_came) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return said;
+}
+
 /// What others see of a rank: calls begun and finished, and why it gave up.
 struct alignas(64) rank_state {
   static constexpr std::size_t text_bytes = 952;
-  std::atomic<std::uint64_t> begun;  ///< number of the call << 8 | fingerprint of the call; perhaps | `shut`
+  std::atomic<std::uint64_t> begun;  ///< number of the call << `hash_bits` | fingerprint of the call; perhaps | `shut`
   std::atomic<std::uint64_t> finished;
   std::atomic<std::int64_t> process;  ///< its number in the operating system
   std::atomic<std::uint64_t> probe;   ///< read by others to find out whether they may
-  std::atomic<std::uint64_t> call;    ///< for who uses the ranks otherwise: the number of a call that is not made here
-  std::array<std::byte, 24> unused;
+  call_notice notice;                 ///< of the call that it is in, here or elsewhere
   std::atomic<std::uint64_t> broken;
   std::array<char, text_bytes> reason;
 };
+
+/// Of the fingerprint of a call, in `begun` and in flags.
+inline constexpr unsigned hash_bits = 16;
 
 /// In a rank's `begun`: it must not begin another call, since a rank that gave up has taken its buffers away.
 inline constexpr std::uint64_t shut = std::uint64_t{1} << 63U;

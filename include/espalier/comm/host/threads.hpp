@@ -119,12 +119,13 @@ class thread_collectives {
       known_ = by.combine;
       kernel_ = host::fold_of(by);
     }
-    engine_.run(call, input, output, by, kernel_, where);
+    engine_.run(call, detail::summary_of(call, by), 0, input, output, by, kernel_, where);
   }
   /// The same for a reduction of a type that the library knows. @pre `is_reducible(type, kind)`
   void run(const collective_call& call, const void* input, void* output, dtype type, reduction kind,
            const context* where = nullptr) {
-    engine_.run(call, input, output, combiner_of(type, kind), host::fold_of(type, kind), where);
+    const combiner by = combiner_of(type, kind);
+    engine_.run(call, detail::summary_of(call, by), 0, input, output, by, host::fold_of(type, kind), where);
   }
 
   /// Until all ranks have come here. `operation`: for the error of a wait in vain.
@@ -134,9 +135,9 @@ class thread_collectives {
   /// All ranks lend each other memory while `work(loans)` goes on in each, for what no `collective_call` describes: see
   /// `host::engine::meet`.
   template <class Pack, class Work>
-  void meet(const char* operation, std::uint64_t agreed, const engine::lender& mine, const context* where,
+  void meet(const char* operation, const call_summary& said, const engine::lender& mine, const context* where,
             const Pack& pack, const Work& work) {
-    engine_.meet(operation, agreed, mine, where, pack, work);
+    engine_.meet(operation, said, mine, where, pack, work);
   }
 
  private:

@@ -33,15 +33,18 @@ class wait_error : public comm_error {
     different,  ///< another rank is in another call
     failed      ///< another rank failed, here or elsewhere
   };
-  wait_error(cause why, const std::string& text, std::vector<int> missing = {})
-      : comm_error(text), why_(why), missing_(std::move(missing)) {}
+  wait_error(cause why, const std::string& text, std::vector<int> missing = {}, said_by_ranks said = {})
+      : comm_error(text), why_(why), missing_(std::move(missing)), said_(std::move(said)) {}
 
   [[nodiscard]] cause why() const { return why_; }
   [[nodiscard]] const std::vector<int>& missing() const { return missing_; }
+  /// The different calls; none if they are not known.
+  [[nodiscard]] const said_by_ranks& said() const { return said_; }
 
  private:
   cause why_;
   std::vector<int> missing_;
+  said_by_ranks said_;
 };
 
 /// Waits for other ranks of a space, with a deadline, and turns what goes wrong into errors that name them.
@@ -50,9 +53,11 @@ template <SharedSpace Space> class watch {
   watch(Space& space, std::chrono::duration<double> deadline)
       : space_(&space), deadline_(deadline), spins_(space.crowded() ? 0 : most_spins) {}
 
-  /// Before a call. `word`: its number << 8 and its fingerprint.
-  void begin(std::uint64_t word, const char* operation, const context* where) {
+  /// Before a call. `word`: its number << `hash_bits` and its fingerprint.
+  /// `noted`: this rank has said in its notice what it is in.
+  void begin(std::uint64_t word, bool noted, const char* operation, const context* where) {
     word_ = word;
+    noted_ = noted;
     operation_ = operation;
     where_ = where;
   }
@@ -74,12 +79,12 @@ template <SharedSpace Space> class watch {
   /// After `give_up`: returns when no rank reads or writes this one's buffers, nor ever will. Ranks that have not come
   /// to the call are kept from it; the others finish it, or give up as well, since they see that this one did.
   void take_back() {
-    const std::uint64_t call = word_ >> 8U;
+    const std::uint64_t call = word_ >> hash_bits;
     for (int r = 0; r < space_->size(); ++r) {
       if (r == space_->rank()) continue;
       rank_state& other = state_of(space_->region(r));
       const std::uint64_t begun = other.begun.fetch_or(shut) & ~shut;
-      if (begun >> 8U < call) continue;
+      if (begun >> hash_bits < call) continue;
       while (other.finished.load(std::memory_order_acquire) < call &&
              other.broken.load(std::memory_order_acquire) == 0) {
         std::this_thread::yield();
@@ -89,11 +94,16 @@ template <SharedSpace Space> class watch {
 
   /// This rank found that another one is in another call.
   [[noreturn]] void differ(int rank) const {
+    const std::uint64_t number = state_of(space_->region(space_->rank())).notice.number();
+    said_by_ranks said = hear_all(number, space_->size(),
+                                  [&](int r) -> const call_notice& { return state_of(space_->region(r)).notice; });
+    const bool heard = std::any_of(said.begin(), said.end(), [&](const auto& one) { return one.first == rank; });
+    // A rank that only sends may have gone on, and one that only meets the others says nothing.
+    if (!heard) said.clear();
     throw wait_error(wait_error::cause::different,
                      prefix() + "and rank " + std::to_string(rank) +
-                         " are in different collectives: all ranks must call the same operations, with the same "
-                         "counts, roots and types, in the same order" +
-                         during());
+                         " are in different collectives: " + detail::mismatch_text(said) + during(),
+                     {rank}, said);
   }
 
   /// Returns when `there()`.
@@ -164,7 +174,15 @@ template <SharedSpace Space> class watch {
                                                         " gave up: " + other.reason.data());
       }
       const std::uint64_t there = begun_by(other, std::memory_order_relaxed);
-      if (there >> 8U == word_ >> 8U && there != word_) differ(r);
+      if (there >> hash_bits == word_ >> hash_bits && there != word_) differ(r);
+      // It may have come to the same call and not be here: the same number, for something else.
+      const call_notice& mine = state_of(space_->region(space_->rank())).notice;
+      call_summary said;
+      call_summary others;
+      if (noted_ && mine.read(mine.number(), said) && other.notice.read(mine.number(), others) &&
+          !detail::same_for_all(said, others)) {
+        differ(r);
+      }
     }
   }
 
@@ -173,7 +191,7 @@ template <SharedSpace Space> class watch {
     for (int r = 0; r < space_->size(); ++r) {
       if (r == space_->rank()) continue;
       const std::uint64_t there = begun_by(state_of(space_->region(r)), std::memory_order_relaxed);
-      if (there >> 8U < word_ >> 8U) missing.push_back(r);
+      if (there >> hash_bits < word_ >> hash_bits) missing.push_back(r);
     }
     // All came, but one stopped in the middle.
     if (missing.empty()) missing.push_back(of.rank);
@@ -193,6 +211,7 @@ template <SharedSpace Space> class watch {
   std::chrono::duration<double> deadline_;
   int spins_;
   std::uint64_t word_ = 0;
+  bool noted_ = false;
   const char* operation_ = "";
   const context* where_ = nullptr;
 };

@@ -37,6 +37,9 @@ class agreement {
 
   /// Returns whether anything moved. Called while waiting.
   void meanwhile(std::function<bool()> work) { meanwhile_ = std::move(work); }
+  /// Called now and then in long waits; throws if the others can be seen not to come. `together`: no rank can have left
+  /// this wait before all have come.
+  void look_around(std::function<void(bool together)> look) { look_ = std::move(look); }
 
   /// What `decide()` returns on rank 0, where alone it is called. If it throws, so do the others. Collective.
   template <class Decide> plan_words from_root(const char* what, const Decide& decide) {
@@ -90,7 +93,7 @@ class agreement {
     check_mpi(MPI_Iallreduce(&both[0], &found[0], 2, library_type_of_words(),
                              library_operation(dtype::i32, reduction::max), communicator_, &request),
               "MPI_Iallreduce", rank_, nullptr);
-    complete(request, (std::string("for the plans of ") + operation).c_str());
+    complete(request, (std::string("for the plans of ") + operation).c_str(), true);
     return found[0] == -found[1];
   }
 
@@ -153,7 +156,7 @@ class agreement {
   }
 
   /// Waits for a collective of the library that was only started.
-  void complete(MPI_Request request, const char* what) {
+  void complete(MPI_Request request, const char* what, bool together = false) {
     patience left(oversubscribed_, deadline_);
     for (;;) {
       int done = 0;
@@ -164,6 +167,8 @@ class agreement {
       } else if (left.exhausted()) {
         throw comm_error("waited " + seconds_text(deadline_) + " s " + what +
                          ": some rank did not come. All ranks must call the same collectives in the same order");
+      } else if (look_ && left.wonders()) {
+        look_(together);
       }
     }
   }
@@ -173,6 +178,7 @@ class agreement {
   bool oversubscribed_;
   int rank_ = 0;
   std::function<bool()> meanwhile_;
+  std::function<void(bool)> look_;
 };
 
 }  // namespace espalier::comm::detail

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <espalier/comm/communicator.hpp>
+#include <espalier/comm/host/space.hpp>
 #include <espalier/comm/host/window.hpp>
 #include <espalier/comm/mpi_compat.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -18,15 +18,15 @@
 
 namespace espalier::comm::detail {
 
-/// Which ranks have come to the calls that the MPI library carries out, as far as that can be seen: every rank writes
-/// the number of its call to memory that its host's ranks share, before it gives itself into the library's hands.
+/// Which calls the ranks have come to, as far as that can be seen: every rank writes the number of its call, and what
+/// it is, to memory that its host's ranks share, before it waits for anybody.
 class attendance {
  public:
-  using number = std::atomic<std::uint64_t>;
+  using notice = host::call_notice;
 
-  /// In memory that is there already, zero at first. `numbers`: of all ranks, in their order.
-  attendance(std::vector<number*> numbers, int rank) : own_(numbers[static_cast<std::size_t>(rank)]) {
-    for (number* const there : numbers) seats_.push_back({static_cast<int>(seats_.size()), there});
+  /// In memory that is there already, zero at first. `notices`: of all ranks, in their order.
+  attendance(const std::vector<notice*>& notices, int rank) : own_(notices[static_cast<std::size_t>(rank)]) {
+    for (notice* const there : notices) seats_.push_back({static_cast<int>(seats_.size()), there});
   }
 
   /// In memory of its own. Collective over `everyone`. `host`: those whose memory this rank shares; kept.
@@ -58,7 +58,7 @@ class attendance {
       return;
     }
     for (int k = 0; k < here; ++k) {
-      auto* const there = reinterpret_cast<number*>(memory_->base(k));  // NOLINT: shared memory has no constructor
+      auto* const there = reinterpret_cast<notice*>(memory_->base(k));  // NOLINT: shared memory has no constructor
       seats_.push_back({ranks[static_cast<std::size_t>(k)], there});
       if (k == rank) own_ = there;
     }
@@ -77,8 +77,34 @@ class attendance {
   }
 
   /// This rank comes to its call with this number, from 1.
-  void enter(std::uint64_t call) {
-    if (own_ != nullptr) own_->store(call, std::memory_order_release);
+  void enter(std::uint64_t call, const call_summary& said) {
+    if (own_ != nullptr) own_->write(call, said);
+  }
+
+  /// Who is in another call under the same number, and in what it differs; empty if nobody is. `together`: nobody can
+  /// have left this call before all have come, so who is in a later one has not been here.
+  [[nodiscard]] std::string mismatch(std::uint64_t call, const call_summary& mine, int rank, bool together) const {
+    bool differs = false;
+    std::vector<int> ahead;
+    for (const seat& s : seats_) {
+      if (s.rank == rank) continue;
+      call_summary there;
+      if (s.last->read(call, there)) {
+        differs = differs || !same_for_all(mine, there);
+      } else if (together && s.last->number() > call) {
+        ahead.push_back(s.rank);
+      }
+    }
+    if (differs) {
+      said_by_ranks said = host::hear_all(call, static_cast<int>(seats_.size()), [&](int k) -> const notice& {
+        return *seats_[static_cast<std::size_t>(k)].last;
+      });
+      for (auto& [place, what] : said) place = seats_[static_cast<std::size_t>(place)].rank;
+      return mismatch_text(std::move(said));
+    }
+    if (ahead.empty()) return {};
+    return list_ranks(ahead) + " made another call instead, and went on\n  rank " + std::to_string(rank) + " calls " +
+           spelled_call(mine).text();
   }
 
   /// Whether some rank of this host has not come to a call, or none is anywhere else: then `text_of` is all that any
@@ -101,7 +127,7 @@ class attendance {
  private:
   struct seat {
     int rank = 0;
-    const number* last = nullptr;  // call
+    const notice* last = nullptr;
   };
 
   static MPI_Comm no_communicator() { return MPI_COMM_NULL; }  // NOLINT: MPI's constant
@@ -109,7 +135,7 @@ class attendance {
   [[nodiscard]] std::vector<int> missing(std::uint64_t call) const {
     std::vector<int> found;
     for (const seat& s : seats_) {
-      if (s.last->load(std::memory_order_acquire) < call) found.push_back(s.rank);
+      if (s.last->number() < call) found.push_back(s.rank);
     }
     return found;
   }
@@ -118,7 +144,7 @@ class attendance {
   std::chrono::duration<double> deadline_{0};
   std::unique_ptr<host::window> memory_;
   std::vector<seat> seats_;
-  number* own_ = nullptr;
+  notice* own_ = nullptr;
   std::vector<int> elsewhere_;
 };
 

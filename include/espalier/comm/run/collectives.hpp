@@ -7,6 +7,7 @@
 #include <espalier/comm/probe/probe.hpp>
 #include <espalier/comm/run/agreement.hpp>
 #include <espalier/comm/run/attendance.hpp>
+#include <espalier/comm/run/call_summary.hpp>
 #include <espalier/comm/run/element.hpp>
 #include <espalier/comm/run/in_flight.hpp>
 #include <espalier/comm/run/library.hpp>
@@ -100,6 +101,8 @@ class collectives {
     MPI_Comm_rank(communicator_, &rank_);
     in_library_ = std::make_unique<detail::watched_call>(rank_, options_.deadline);
     together_.meanwhile([this] { return !flights_.empty() && flights_.progress(); });
+    together_.look_around([this](bool together) { look_for_other_calls(together); });
+    flights_.look_around([this] { look_for_other_calls(false); });
   }
   collectives(const collectives&) = delete;
   collectives& operator=(const collectives&) = delete;
@@ -176,6 +179,7 @@ class collectives {
   void run(const collective_call& call, const void* input, void* output, const element& what,
            const context* where = nullptr) {
     require_sound();
+    ++number_;
     const bool ordered = is_ordered(call.what, call.ordered, what);
     const key wanted = known_calls::key_of(call.what, call.root, call.in_place, ordered, what);
     known_call* known = known_.find(wanted, call.counts);
@@ -189,10 +193,12 @@ class collectives {
   [[nodiscard]] started_collective start(const collective_call& call, const void* input, void* output,
                                          const element& what, const context* where = nullptr) {
     require_sound();
+    ++number_;
     const bool ordered = is_ordered(call.what, call.ordered, what);
     const key wanted = known_calls::key_of(call.what, call.root, call.in_place, ordered, what);
     known_call* known = known_.find(wanted, call.counts);
     if (known == nullptr) known = &learn(wanted, call, ordered, what);
+    come_to(*known, what);
     return guarded([&] {
       const bool settled = known->settled && is_schedule(known->settled->how);
       std::shared_ptr<detail::runnable> way = way_of(*known, settled ? *known->settled : known->scheduled, what);
@@ -202,7 +208,7 @@ class collectives {
         together_.meet("for message tags to be free again");
         tags_.restart();
       }
-      runner->begin(input, output, what.by, where, tags_.take(runner->tags()));
+      runner->begin(input, output, what.by, where, tags_.take(runner->tags(), detail::short_fingerprint(said_)));
       return started_collective(flights_, flights_.add(std::move(way), std::move(runner), call.what));
     });
   }
@@ -226,9 +232,13 @@ class collectives {
  private:
   using clock = std::chrono::steady_clock;
 
+  /// Calls of the MPI library between two comparisons; those of much data count as 1/64 of it.
+  static constexpr int most_unchecked = 4096;
+
   /// What is known of one call.
   struct known_call {
     collective_call call;
+    call_summary said;  // without type and operation: calls that differ in these only share all of this
     detail::library_call library;
     std::int64_t bytes;
     bool shareable = false;      // over shared memory
@@ -244,8 +254,12 @@ class collectives {
     std::vector<std::pair<choice, std::shared_ptr<detail::runnable>>> ways;
     slowdown_watch watch;
 
-    known_call(const collective_call& made, const element& what, int rank)
-        : call(made), library(call, what, rank), bytes(total_elements(made) * what.by.element_bytes) {}
+    known_call(const collective_call& made, std::uint64_t kind, const element& what, int rank)
+        : call(made),
+          said(detail::summary_of(call, moves_only(what.by.element_bytes), detail::flags_of(kind))),
+          library(call, what, rank),
+          bytes(total_elements(made) * what.by.element_bytes) {}
+    [[nodiscard]] call_summary said_of(const element& what) const { return detail::with_names(said, what.by); }
   };
   using known_calls = detail::recent_calls<known_call>;
   using key = known_calls::key;
@@ -278,13 +292,10 @@ class collectives {
   [[nodiscard]] bool is_ordered(operation what, bool asked, const element& by) const {
     return reduces(what) && (asked || options_.fixed_order || !by.commutes);
   }
-  [[nodiscard]] static std::string different_plans(const char* operation) {
-    return std::string("the ranks made different plans for a collective (") + operation + ")";
-  }
   template <class Body> std::invoke_result_t<const Body&> guarded(const Body& body) {
     try {
       return body();
-    } catch (...) {
+    } catch (const mismatched_call&) { throw; } catch (...) {
       flights_.fail();
       throw;
     }
@@ -293,6 +304,7 @@ class collectives {
   void run_uniform(operation what, std::int64_t count, int root, bool in_place, const void* input, void* output,
                    const element& by) {
     require_sound();
+    ++number_;
     const bool ordered = is_ordered(what, false, by);
     const key wanted = known_calls::key_of(what, root, in_place, ordered, by);
     known_call* known = known_.find(wanted, count);
@@ -306,17 +318,19 @@ class collectives {
 
   /// Plans a call. Collective.
   known_call& learn(const key& wanted, const collective_call& given, bool ordered, const element& what) {
-    auto made = std::make_unique<known_call>(given, what, rank_);
+    auto made = std::make_shared<known_call>(given, wanted.kind, what, rank_);
     made->call.ordered = ordered;
     // First: what follows depends on the call, and ranks with different ones would take each other's answers.
-    const char* const name = name_of(made->call.what);
-    if (!guarded([&] { return together_.are_equal(fingerprint_of(*made), name); })) {
-      throw mismatched_call(different_plans(name) +
-                            ": they were called with different operations, counts, roots or types");
+    come_to(*made, what);
+    require_same_call();
+    if (std::shared_ptr<known_call> like = known_.find_like(wanted, given.counts)) {
+      return known_.add(wanted, std::move(like));
     }
     return guarded([&]() -> known_call& {
-      if (made->bytes > 0) find_host();
-      if (made->library.possible()) find_attendance();
+      if (made->bytes > 0) {
+        find_host();
+        find_attendance();
+      }
       made->shareable = host_ != nullptr && host_->serves(made->call, what);
       const detail::proposal said = planner_.propose(made->call, what.by.element_bytes, others_that_serve(*made));
       tuning_limits limits;
@@ -346,12 +360,11 @@ class collectives {
     host_ = std::make_unique<host_collectives>(communicator_, shared);
   }
 
-  /// Where ranks say that they have come to a call of the MPI library: once, before the first. Collective.
+  /// Where ranks say which call they have come to: once, before the first that moves anything. Collective.
   void find_attendance() {
-    const bool wanted = !options_.forced || options_.forced->how == method::library;
-    if (attendance_ != nullptr || !wanted || !options_.share_memory) return;
+    if (attendance_ != nullptr || size_ == 1 || !options_.share_memory) return;
     if (host_ != nullptr) {
-      attendance_ = std::make_unique<detail::attendance>(host_->call_numbers(), rank_);
+      attendance_ = std::make_unique<detail::attendance>(host_->notices(), rank_);
     } else {
       if (!flights_.empty()) flights_.wait_all();  // as above
       MPI_Comm host{};
@@ -374,14 +387,69 @@ class collectives {
     return found;
   }
 
-  [[nodiscard]] std::uint64_t fingerprint_of(const known_call& known) const {
-    schedule nothing;
-    nothing.call = known.call;
-    nothing.credits = static_cast<int>(known.bytes % 1000003);
-    return fingerprint(nothing);
+  /// Says which call this rank is in, to whoever looks.
+  void come_to(const known_call& known, const element& what) {
+    said_ = known.said_of(what);
+    if (attendance_ != nullptr) attendance_->enter(number_, said_);
+  }
+
+  /// In a long wait: whether some rank is in another call, so that this one waits in vain.
+  void look_for_other_calls(bool together) const {
+    if (attendance_ == nullptr) return;
+    const std::string found = attendance_->mismatch(number_, said_, rank_, together);
+    if (!found.empty()) throw comm_error("the ranks are in different collectives: " + found);
+  }
+
+  /// Throws on all ranks unless all are in the same call, and were in all calls that the MPI library carried out
+  /// since they last compared them: it does not notice what ranks disagree on. Collective.
+  void require_same_call() {
+    const std::uint64_t mine = detail::long_fingerprint(said_) + by_library_;
+    if (guarded([&] { return together_.are_equal(mine, detail::spelled_call(said_).collective().c_str()); })) {
+      compared_ = number_;
+      unchecked_ = 0;
+      return;
+    }
+    const std::vector<call_summary> all = guarded([&] { return said_by_all(); });
+    if (std::equal(all.begin() + 1, all.end(), all.begin())) guarded([&] { fail_by_library(); });
+    said_by_ranks said;
+    for (const call_summary& one : all) said.emplace_back(static_cast<int>(said.size()), one);
+    throw mismatched_call("the ranks call different collectives: " + detail::mismatch_text(said));
+  }
+  [[nodiscard]] std::vector<call_summary> said_by_all() {
+    const detail::plan_words words =
+        together_.from_all({static_cast<std::int64_t>(said_.kind), static_cast<std::int64_t>(said_.element_bytes),
+                            static_cast<std::int64_t>(said_.size)},
+                           "for the calls of all ranks");
+    std::vector<call_summary> all;
+    for (std::size_t at = 0; at < words.size(); at += 3) {
+      all.push_back({static_cast<std::uint64_t>(words[at]), static_cast<std::uint64_t>(words[at + 1]),
+                     static_cast<std::uint64_t>(words[at + 2])});
+    }
+    return all;
+  }
+
+  /// What the MPI library carries out is compared afterwards, many calls at once: before each, it would cost as much as
+  /// a small call.
+  void note_library_call(const known_call& known) {
+    by_library_ = (by_library_ ^ detail::long_fingerprint(said_)) * 0x9E3779B97F4A7C15U;
+    unchecked_ += known.bytes < options_.watch.least_bytes ? 1 : most_unchecked / 64;
+    if (unchecked_ < most_unchecked) return;
+    guarded([&] {
+      if (!together_.are_equal(by_library_, name_of(known.call.what))) fail_by_library();
+    });
+    compared_ = number_;
+    unchecked_ = 0;
+  }
+  [[noreturn]] void fail_by_library() const {
+    throw comm_error("rank " + std::to_string(rank_) + ": of this communicator's calls " +
+                     std::to_string(compared_ + 1) + " to " + std::to_string(number_) +
+                     ", at least one that the MPI library carried out was made with different collectives, counts, "
+                     "roots, types or operations on different ranks: its results are wrong, and all that follows from "
+                     "them\n  collectives_options::forced with another method finds the call");
   }
 
   void run(known_call& known, const void* input, void* output, const element& what, const context* where) {
+    said_ = known.said_of(what);
     if (!known.settled) {
       guarded([&] { try_one(known, input, output, what, where); });
     } else if (known.bytes < options_.watch.least_bytes || size_ == 1) {
@@ -395,6 +463,7 @@ class collectives {
 
   /// One call of the tuning. Where a try is over, rank 0 learns how long the slowest took, and says what is next.
   void try_one(known_call& known, const void* input, void* output, const element& what, const context* where) {
+    come_to(known, what);
     flights_.wait_all();  // they would share the time
     const choice now = known.next;
     detail::runnable* const way = way_of(known, now, what).get();  // planning is not timed
@@ -445,15 +514,17 @@ class collectives {
       case method::shared: return run_shared(known, input, output, what, where, private_memory::staged);
       case method::single_copy: return run_shared(known, input, output, what, where, private_memory::kernel);
       case method::trees:
-      case method::low_latency: return run_schedule(*way, input, output, what, where);
+      case method::low_latency: return run_schedule(known, *way, input, output, what, where);
     }
   }
 
-  void run_schedule(detail::runnable& way, const void* input, void* output, const element& what, const context* where) {
+  void run_schedule(const known_call& known, detail::runnable& way, const void* input, void* output,
+                    const element& what, const context* where) {
     mpi_schedule_runner& runner = way.blocking();
     last_sent_ = runner.sent_bytes();
+    come_to(known, what);
     guarded([&] {
-      runner.begin(input, output, what.by, where);
+      runner.begin(input, output, what.by, where, tags_.of_blocking(runner.tags(), detail::short_fingerprint(said_)));
       flights_.wait_beside(runner);
     });
   }
@@ -462,7 +533,7 @@ class collectives {
                   private_memory how) {
     if (!flights_.empty()) flights_.wait_all();  // as below
     last_sent_ = -1;
-    guarded([&] { host_->run(known.call, input, output, what, where, how); });
+    guarded([&] { host_->run(known.call, said_, number_, input, output, what, where, how); });
   }
 
   void run_library(known_call& known, const void* input, void* output, const element& what, const context* where) {
@@ -474,13 +545,14 @@ class collectives {
       watched_ = true;
     }
     last_sent_ = -1;
-    in_library_->enter(name_of(known.call.what), where, known.library_seconds);
+    in_library_->enter(number_, said_, name_of(known.call.what), where, known.library_seconds);
     const int code = known.library.run(communicator_, input, output, what);
     in_library_->leave();
     if (code != MPI_SUCCESS) {
       flights_.fail();
       detail::check_mpi(code, name_of(known.call.what), rank_, where);
     }
+    note_library_call(known);
   }
 
   /// The schedule of a choice; null if that is none. Collective where it is new.
@@ -489,10 +561,11 @@ class collectives {
     for (const auto& [made, way] : known.ways) {
       if (made == how) return way;
     }
+    require_same_call();
     schedule plan = planner_.make(known.call, how, what.by.element_bytes);
     const char* const name = name_of(known.call.what);
     if (!together_.are_equal(fingerprint(plan), name)) {
-      throw comm_error(different_plans(name) + ": they have different topologies");
+      throw comm_error(std::string("the ranks made different plans for ") + name + ": they have different topologies");
     }
     auto made = std::make_shared<detail::runnable>(std::move(plan), communicator_, what.by.element_bytes,
                                                    options_.deadline, oversubscribed_);
@@ -574,6 +647,11 @@ class collectives {
   std::unique_ptr<detail::watched_call> in_library_;
   bool watched_ = false;
   std::int64_t last_sent_ = 0;
+  std::uint64_t number_ = 0;  // of the call, from 1, and what it is
+  call_summary said_;
+  std::uint64_t by_library_ = 0;  // fingerprint of all calls that the library carried out
+  std::uint64_t compared_ = 0;    // the last call at which the ranks compared it
+  int unchecked_ = 0;
 };
 
 }  // namespace espalier::comm

@@ -40,6 +40,71 @@ struct element {
   return made;
 }
 
+namespace detail {
+
+/// What the MPI library's own types and operations are; everything else is unnamed.
+[[nodiscard]] inline element_class class_of(MPI_Datatype type) {
+  struct named {
+    MPI_Datatype type;
+    element_class is;
+  };
+  const auto known = {named{MPI_FLOAT, element_class::floating},
+                      named{MPI_DOUBLE, element_class::floating},
+                      named{MPI_LONG_DOUBLE, element_class::floating},
+                      named{MPI_INT, element_class::integer},
+                      named{MPI_LONG, element_class::integer},
+                      named{MPI_LONG_LONG, element_class::integer},
+                      named{MPI_SHORT, element_class::integer},
+                      named{MPI_SIGNED_CHAR, element_class::integer},
+                      named{MPI_INT8_T, element_class::integer},
+                      named{MPI_INT16_T, element_class::integer},
+                      named{MPI_INT32_T, element_class::integer},
+                      named{MPI_INT64_T, element_class::integer},
+                      named{MPI_UNSIGNED, element_class::natural},
+                      named{MPI_UNSIGNED_LONG, element_class::natural},
+                      named{MPI_UNSIGNED_LONG_LONG, element_class::natural},
+                      named{MPI_UNSIGNED_SHORT, element_class::natural},
+                      named{MPI_UNSIGNED_CHAR, element_class::natural},
+                      named{MPI_UINT8_T, element_class::natural},
+                      named{MPI_UINT16_T, element_class::natural},
+                      named{MPI_UINT32_T, element_class::natural},
+                      named{MPI_UINT64_T, element_class::natural},
+                      named{MPI_C_BOOL, element_class::boolean},
+                      named{MPI_CXX_BOOL, element_class::boolean},
+                      named{MPI_C_FLOAT_COMPLEX, element_class::complex},
+                      named{MPI_C_DOUBLE_COMPLEX, element_class::complex},
+                      named{MPI_CXX_FLOAT_COMPLEX, element_class::complex},
+                      named{MPI_CXX_DOUBLE_COMPLEX, element_class::complex},
+                      named{MPI_FLOAT_INT, element_class::pair_of_float},
+                      named{MPI_DOUBLE_INT, element_class::pair_of_double},
+                      named{MPI_LONG_DOUBLE_INT, element_class::pair_of_long_double},
+                      named{MPI_2INT, element_class::pair_of_int},
+                      named{MPI_LONG_INT, element_class::pair_of_long},
+                      named{MPI_SHORT_INT, element_class::pair_of_short}};
+  for (const named& n : known) {
+    if (n.type == type) return n.is;
+  }
+  return element_class::unnamed;
+}
+[[nodiscard]] inline element_operation operation_of(MPI_Op operation) {
+  struct named {
+    MPI_Op operation;
+    element_operation is;
+  };
+  for (const named& n :
+       {named{MPI_SUM, element_operation::sum}, named{MPI_PROD, element_operation::prod},
+        named{MPI_MAX, element_operation::max}, named{MPI_MIN, element_operation::min},
+        named{MPI_LAND, element_operation::logical_and}, named{MPI_LOR, element_operation::logical_or},
+        named{MPI_LXOR, element_operation::logical_xor}, named{MPI_BAND, element_operation::bit_and},
+        named{MPI_BOR, element_operation::bit_or}, named{MPI_BXOR, element_operation::bit_xor},
+        named{MPI_MAXLOC, element_operation::max_place}, named{MPI_MINLOC, element_operation::min_place}}) {
+    if (n.operation == operation) return n.is;
+  }
+  return element_operation::unnamed;
+}
+
+}  // namespace detail
+
 /// Any type and operation of MPI's, also the user's own. Elements move with the gaps they have (those of MPI's pairs).
 /// Errors: std::invalid_argument where the MPI library does not know the operation for the type (with the error handler
 /// of MPI_COMM_WORLD set to return; by default the library itself ends the program here).
@@ -60,7 +125,7 @@ class mpi_element {
                                     std::to_string(extent) + " bytes each)");
       }
     }
-    made_.by = {&combine, this, extent};
+    made_.by = {&combine, this, extent, detail::class_of(type), detail::operation_of(operation)};
     made_.type = type;
     made_.operation = operation;
     made_.commutes = commutes != 0;

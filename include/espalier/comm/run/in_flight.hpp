@@ -7,9 +7,11 @@
 #include <espalier/comm/run/patience.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -95,6 +97,9 @@ class flights {
 
   [[nodiscard]] bool empty() const { return all_.empty(); }
 
+  /// Called now and then in long waits; throws if the others can be seen not to come.
+  void look_around(std::function<void()> look) { look_ = std::move(look); }
+
   std::shared_ptr<flight> add(std::shared_ptr<runnable> way, std::unique_ptr<mpi_schedule_runner> begun,
                               operation what) {
     auto made = std::make_shared<flight>();
@@ -126,11 +131,7 @@ class flights {
   }
   /// A blocking operation beside those under way.
   void wait_beside(mpi_schedule_runner& own) {
-    if (all_.empty()) {
-      own.wait();
-    } else {
-      wait(own, [&] { return own.finished(); });
-    }
+    if (!own.finished()) wait(own, [&] { return own.finished(); });
   }
 
   [[nodiscard]] std::vector<pending_operation> pending() const {
@@ -174,7 +175,9 @@ class flights {
       }
       (void)look();
       // Others may move for ever while this one does not.
-      if (!mine && !over() && left.exhausted()) expire(own);
+      if (mine || over()) continue;
+      if (left.exhausted()) expire(own);
+      if (look_ && left.wonders()) look_();
     }
   }
 
@@ -204,12 +207,15 @@ class flights {
   std::chrono::duration<double> deadline_;
   bool oversubscribed_;
   bool broken_ = false;
+  std::function<void()> look_;
   std::vector<std::shared_ptr<flight>> all_;
   std::int64_t started_ = 0;
 };
 
-/// Message tags of operations under way: those of blocking calls, of which each rank has one at a time, begin at 0,
-/// the others count up, so that two of them never share one.
+/// Message tags of operations under way. Those of blocking calls, of which each rank has one at a time, stand in the
+/// lower half, at a place that follows from what the call is; those of others in the upper half, where operations count
+/// up, in a part that follows from what they are. So two operations under way never share a tag, and messages of ranks
+/// that make different calls do not meet: nobody takes the other's data for his own.
 class tag_space {
  public:
   /// `most`: of them to use; 0: all there are.
@@ -220,7 +226,10 @@ class tag_space {
     end_ = found != 0 ? *bound : 32767;
     if (most > 0) end_ = std::min(end_, most);
     first_ = end_ / 2;
-    next_ = first_;
+    // Parts no shorter than many operations need: when one is used up, all ranks meet.
+    constexpr int least = 1 << 14;
+    parts_ = std::clamp((end_ - first_) / least, 1, 1 << 10);
+    length_ = (end_ - first_) / parts_;
   }
 
   /// Refuses a schedule that needs more than there are. Errors: `comm_error`.
@@ -229,15 +238,27 @@ class tag_space {
     throw comm_error("a schedule needs " + std::to_string(tags) + " message tags, of which there are " +
                      std::to_string(first_));
   }
+  /// Where those of a blocking call begin. `fingerprint`: of the call.
+  [[nodiscard]] int of_blocking(int tags, std::uint64_t fingerprint) const {
+    const int bits = std::max(6, static_cast<int>(std::bit_width(static_cast<unsigned>(tags))));
+    const std::uint64_t places = static_cast<std::uint64_t>(first_) >> bits;
+    if (places < 2) return 0;
+    return static_cast<int>((fingerprint < places ? fingerprint : fingerprint % places) << bits);
+  }
   /// Whether so many are left. If not, all operations have to be over on all ranks before `restart`.
-  [[nodiscard]] bool has(int tags) const { return tags <= end_ - next_; }
-  void restart() { next_ = first_; }
-  [[nodiscard]] int take(int tags) { return std::exchange(next_, next_ + tags); }
+  [[nodiscard]] bool has(int tags) const { return tags <= length_ - used_; }
+  void restart() { used_ = 0; }
+  [[nodiscard]] int take(int tags, std::uint64_t fingerprint) {
+    const auto part = static_cast<int>(fingerprint % static_cast<std::uint64_t>(parts_));
+    return first_ + part * length_ + std::exchange(used_, used_ + tags);
+  }
 
  private:
   int first_ = 0;
-  int next_ = 0;
   int end_ = 0;
+  int parts_ = 1;
+  int length_ = 0;  // of each part
+  int used_ = 0;
 };
 
 }  // namespace espalier::comm::detail

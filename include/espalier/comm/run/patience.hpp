@@ -31,8 +31,21 @@ class patience {
     if (++idle_ <= polls_) return false;
     std::this_thread::yield();
     const clock::time_point now = clock::now();
-    if (idle_ == polls_ + 1) since_ = now;
+    if (idle_ == polls_ + 1) {
+      since_ = now;
+      looked_ = now;
+    }
     return now - since_ > allowed_;
+  }
+
+  /// Whether it is time to look what the others do: now and then, where the wait is long. After `exhausted`.
+  [[nodiscard]] bool wonders() {
+    constexpr std::chrono::milliseconds between{20};
+    if (idle_ <= polls_) return false;
+    const clock::time_point now = clock::now();
+    if (now - looked_ < between) return false;
+    looked_ = now;
+    return true;
   }
 
  private:
@@ -42,6 +55,7 @@ class patience {
   int polls_;
   long idle_ = 0;
   clock::time_point since_{};
+  clock::time_point looked_{};
 };
 
 }  // namespace espalier::comm::detail

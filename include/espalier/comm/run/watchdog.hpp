@@ -29,12 +29,16 @@ class watched_call {
   /// Who comes to calls is written there from now on, and read for the error. Before the watchdog knows of this.
   void note_in(attendance& list) { list_ = &list; }
 
-  /// Everything passed is a literal or outlives the call. `seconds`: that it may take beyond the deadline.
-  void enter(const char* operation, const context* where, double seconds) {
+  /// Everything passed is a literal or outlives the call. `number`: of the call, and what it is, for the other ranks.
+  /// `seconds`: that it may take beyond the deadline.
+  void enter(std::uint64_t number, const call_summary& said, const char* operation, const context* where,
+             double seconds) {
     operation_.store(operation, std::memory_order_relaxed);
     where_.store(where, std::memory_order_relaxed);
     seconds_.store(seconds, std::memory_order_relaxed);
-    if (list_ != nullptr) list_->enter(number_of(count_.load(std::memory_order_relaxed) + 1));
+    number_.store(number, std::memory_order_relaxed);
+    if (list_ != nullptr) list_->enter(number, said);
+    said_ = said;
     count_.store(count_.load(std::memory_order_relaxed) + 1, std::memory_order_release);
   }
   void leave() { count_.store(count_.load(std::memory_order_relaxed) + 1, std::memory_order_release); }
@@ -43,10 +47,9 @@ class watched_call {
   friend class watchdog;
   using clock = std::chrono::steady_clock;
 
-  /// Of a call that this rank is in: the same on all ranks.
-  static std::uint64_t number_of(std::uint64_t count) { return (count + 1) / 2; }
-
-  std::atomic<std::uint64_t> count_{0};  // odd: inside
+  std::atomic<std::uint64_t> count_{0};   // odd: inside
+  std::atomic<std::uint64_t> number_{0};  // the same on all ranks
+  call_summary said_;                     // read by the watchdog while the call does not come back
   std::atomic<const char*> operation_{nullptr};
   std::atomic<const context*> where_{nullptr};
   std::atomic<double> seconds_{0};
@@ -111,15 +114,16 @@ class watchdog {
   [[noreturn]] static void end(const watched_call& call) {
     // The first to end may end the others: those who can see who is missing go first.
     constexpr std::chrono::milliseconds for_others{300};
-    if (call.list_ != nullptr && !call.list_->knows(watched_call::number_of(call.seen_))) {
-      std::this_thread::sleep_for(for_others);
-    }
+    if (call.list_ != nullptr && !call.list_->knows(call.number_.load())) { std::this_thread::sleep_for(for_others); }
     end_process(text_of(call));
   }
 
   [[nodiscard]] static std::string text_of(const watched_call& call) {
-    const std::string missing = call.list_ != nullptr ? call.list_->text_of(watched_call::number_of(call.seen_))
-                                                      : "some rank did not come (which, the library does not say)";
+    std::string missing = "some rank did not come (which, the library does not say)";
+    if (call.list_ != nullptr) {
+      missing = call.list_->mismatch(call.number_.load(), call.said_, call.rank_, false);
+      if (missing.empty()) missing = call.list_->text_of(call.number_.load());
+    }
     return "espalier: rank " + std::to_string(call.rank_) + " waited " +
            seconds_text(call.deadline_ + std::chrono::duration<double>(call.seconds_.load())) + " s in " +
            call.operation_.load() + ", which the MPI library carries out: " + missing + during(call.where_.load()) +

@@ -1,0 +1,252 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/comm/communicator.hpp>
+#include <espalier/comm/run/combine.hpp>
+#include <espalier/comm/schedule/call.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace espalier::comm {
+
+/// What has to be the same on all ranks that take part in a call, in three words: small enough to be told to the other
+/// ranks at every call, and enough to say in words what differs.
+struct call_summary {
+  std::uint64_t kind = 0;  ///< collective, element class, operation, root; what else ranks must agree on
+  std::uint64_t element_bytes = 0;
+  std::uint64_t size = 0;  ///< elements of each block; where blocks differ, of all, with a fingerprint of the blocks
+
+  [[nodiscard]] friend constexpr bool operator==(const call_summary&, const call_summary&) = default;
+};
+
+/// Ranks, and what they are in.
+using said_by_ranks = std::vector<std::pair<int, call_summary>>;
+
+}  // namespace espalier::comm
+
+namespace espalier::comm::detail {
+
+/// What a `call_summary` says of calls beside those of `operation`.
+enum class other_call : std::uint8_t { exchange = 16, reduce_exchange = 17 };
+
+// Where things stand in `call_summary::kind`.
+inline constexpr unsigned what_bits = 5;
+inline constexpr unsigned type_at = 5;
+inline constexpr unsigned operation_at = 9;
+inline constexpr unsigned flags_at = 13;
+inline constexpr unsigned root_at = 32;
+inline constexpr std::uint64_t blocks_differ = std::uint64_t{1} << 63U;
+inline constexpr unsigned blocks_at = 40;
+
+/// What ranks agree on beside the call itself. None of these changes a result.
+enum call_flags : unsigned { in_place_flag = 1, ordered_flag = 2, typed_flag = 4, named_flag = 8, exposed_flag = 16 };
+
+[[nodiscard]] constexpr std::uint64_t kind_word(unsigned what, element_class type, element_operation by, int root,
+                                                unsigned flags = 0) {
+  return what | static_cast<std::uint64_t>(type) << type_at | static_cast<std::uint64_t>(by) << operation_at |
+         static_cast<std::uint64_t>(flags) << flags_at | static_cast<std::uint64_t>(root) << root_at;
+}
+
+[[nodiscard]] constexpr unsigned flags_of(std::uint64_t kind) {
+  return static_cast<unsigned>(kind >> flags_at & ((std::uint64_t{1} << (root_at - flags_at)) - 1));
+}
+
+/// Moves have no operation, and only some calls a root: nobody has to agree on what is not used.
+[[nodiscard]] constexpr call_summary summary_of(const collective_call& call, const combiner& by, unsigned flags = 0) {
+  call_summary made;
+  made.kind = kind_word(static_cast<unsigned>(call.what), by.type,
+                        reduces(call.what) ? by.operation : element_operation::unnamed,
+                        has_root(call.what) ? call.root : 0, flags);
+  made.element_bytes = static_cast<std::uint64_t>(by.element_bytes);
+  const std::int64_t first = call.counts.empty() ? 0 : call.counts.front();
+  bool alike = true;
+  for (const std::int64_t count : call.counts) alike = alike && count == first;
+  made.size = static_cast<std::uint64_t>(first);
+  if (alike) return made;
+  std::uint64_t hash = 0xCBF29CE484222325U;
+  std::uint64_t total = 0;
+  for (const std::int64_t count : call.counts) {
+    hash = (hash ^ static_cast<std::uint64_t>(count)) * 0x9E3779B97F4A7C15U;
+    hash ^= hash >> 32U;
+    total += static_cast<std::uint64_t>(count);
+  }
+  made.size = blocks_differ | hash >> (blocks_at + 1) << blocks_at | (total & ((std::uint64_t{1} << blocks_at) - 1));
+  return made;
+}
+
+/// `said`, of a call whose elements were not named, for elements that are.
+[[nodiscard]] constexpr call_summary with_names(call_summary said, const combiner& by) {
+  const auto what = static_cast<operation>(said.kind & ((1U << what_bits) - 1));
+  const element_operation combines = reduces(what) ? by.operation : element_operation::unnamed;
+  said.kind |= kind_word(0, by.type, combines, 0);
+  return said;
+}
+
+/// 16 bits of a summary, for where there is room for no more. Calls of the same size and root that differ in the
+/// collective, the type, the operation or `exposed_flag` have different ones, for type and operation in the lowest
+/// eight bits already.
+[[nodiscard]] constexpr std::uint64_t short_fingerprint(const call_summary& said) {
+  const std::uint64_t sizes =
+      (said.size ^ said.element_bytes << 48U ^ said.kind >> root_at << 24U) * 0x9E3779B97F4A7C15U;
+  const std::uint64_t what = said.kind & ((1U << what_bits) - 1);
+  const std::uint64_t exposed = said.kind >> flags_at & exposed_flag;
+  const std::uint64_t code = (said.kind >> type_at & 0xFFU) | exposed << 4U | what << 9U;
+  return ((sizes >> 48U) + code) & 0xFFFFU;
+}
+
+[[nodiscard]] constexpr std::uint64_t long_fingerprint(const call_summary& said) {
+  std::uint64_t hash = 0xCBF29CE484222325U;
+  for (const std::uint64_t word : {said.kind, said.element_bytes, said.size}) {
+    hash = (hash ^ word) * 0x9E3779B97F4A7C15U;
+    hash ^= hash >> 29U;
+  }
+  return hash;
+}
+
+/// Whether they are the same call. Flags may be said at one stage of a call and not at another.
+[[nodiscard]] constexpr bool same_for_all(call_summary one, call_summary other) {
+  constexpr std::uint64_t own = ((std::uint64_t{1} << (root_at - flags_at)) - 1) << flags_at;
+  one.kind |= own;
+  other.kind |= own;
+  return one == other;
+}
+
+/// A summary in words.
+class spelled_call {
+ public:
+  explicit spelled_call(const call_summary& said) : said_(said) {}
+
+  [[nodiscard]] std::string collective() const {
+    const auto what = static_cast<unsigned>(said_.kind & ((1U << what_bits) - 1));
+    if (what == static_cast<unsigned>(other_call::exchange)) return "exchange";
+    if (what == static_cast<unsigned>(other_call::reduce_exchange)) return "reduce_exchange";
+    return name_of(static_cast<operation>(what));
+  }
+  /// "f32", "u64", "elements of 12 bytes"
+  [[nodiscard]] std::string type() const {
+    const std::string bits = std::to_string(said_.element_bytes * 8);
+    const std::string pair = "pair of an int and ";
+    switch (static_cast<element_class>(said_.kind >> type_at & 15U)) {
+      case element_class::unnamed: break;
+      case element_class::floating: return "f" + bits;
+      case element_class::brain_floating: return "bf" + bits;
+      case element_class::complex: return "complex" + bits;
+      case element_class::integer: return "i" + bits;
+      case element_class::natural: return "u" + bits;
+      case element_class::boolean: return "bool";
+      case element_class::pair_of_float: return pair + "a float";
+      case element_class::pair_of_double: return pair + "a double";
+      case element_class::pair_of_long_double: return pair + "a long double";
+      case element_class::pair_of_int: return pair + "an int";
+      case element_class::pair_of_long: return pair + "a long";
+      case element_class::pair_of_short: return pair + "a short";
+    }
+    return "elements of " + std::to_string(said_.element_bytes) + (said_.element_bytes == 1 ? " byte" : " bytes");
+  }
+  [[nodiscard]] std::string operation_name() const {
+    constexpr std::array<const char*, 13> names{
+        "the caller's own", "sum",     "prod",   "max",     "min",           "logical and",  "logical or",
+        "logical xor",      "bit and", "bit or", "bit xor", "max and place", "min and place"};
+    return names[std::min<std::size_t>(said_.kind >> operation_at & 15U, names.size() - 1)];
+  }
+  [[nodiscard]] std::string root() const { return "rank " + std::to_string(said_.kind >> root_at); }
+  [[nodiscard]] std::string count() const {
+    if ((said_.size & blocks_differ) == 0) return std::to_string(said_.size);
+    return std::to_string(said_.size & ((std::uint64_t{1} << blocks_at) - 1)) + " in blocks of different sizes";
+  }
+  /// Whether it is none of `operation`'s.
+  [[nodiscard]] bool is_other() const {
+    return (said_.kind & ((1U << what_bits) - 1)) >= static_cast<unsigned>(other_call::exchange);
+  }
+  [[nodiscard]] bool has_root() const { return !is_other() && comm::has_root(what()); }
+  [[nodiscard]] bool reduces() const { return is_other() ? said_.kind % 2 == 1 : comm::reduces(what()); }
+
+  /// "all_reduce of 100 f32, sum"; "broadcast of 7 elements of 3 bytes, root rank 2"
+  [[nodiscard]] std::string text() const {
+    std::string made = collective() + " of " + (is_other() ? "" : count() + " ") + type();
+    if (reduces()) made += ", " + operation_name();
+    if (has_root()) made += ", root " + root();
+    return made;
+  }
+
+ private:
+  [[nodiscard]] operation what() const { return static_cast<operation>(said_.kind & ((1U << what_bits) - 1)); }
+
+  call_summary said_;
+};
+
+/// What two calls differ in, with both values: "the operation (max, not sum) and the count (90, not 100)". What goes
+/// with another collective is not said.
+[[nodiscard]] inline std::string difference_text(const call_summary& one, const call_summary& other) {
+  const spelled_call here(one);
+  const spelled_call there(other);
+  if (here.collective() != there.collective()) {
+    return "the collective (" + here.collective() + ", not " + there.collective() + ")";
+  }
+  std::vector<std::string> found;
+  const auto note = [&](const char* name, const std::string& mine, const std::string& theirs) {
+    if (mine != theirs) found.push_back(std::string(name) + " (" + mine + ", not " + theirs + ")");
+  };
+  note("the operation", here.operation_name(), there.operation_name());
+  note("the type", here.type(), there.type());
+  note(here.is_other() ? "the channel" : "the count", here.count(), there.count());
+  if (here.has_root()) note("the root", here.root(), there.root());
+  if (found.empty() && one.size != other.size) found.emplace_back("the sizes of blocks");
+  const std::uint64_t flags = (one.kind ^ other.kind) >> flags_at;
+  if (found.empty() && (flags & in_place_flag) != 0) {
+    const bool here_in_place = (one.kind >> flags_at & in_place_flag) != 0;
+    found.emplace_back(here_in_place ? "the place of the input (in the output, not apart from it)"
+                                     : "the place of the input (apart from the output, not in it)");
+  }
+  if (found.empty() && (flags & ordered_flag) != 0) found.emplace_back("whether the order of ranks is kept");
+  if (found.empty() && (flags & exposed_flag) != 0) found.emplace_back("how memory is read");
+  if (found.empty()) found.emplace_back("whether type and operation have names of the MPI library's");
+  std::string text = found.front();
+  for (std::size_t n = 1; n < found.size(); ++n) text += (n + 1 == found.size() ? " and " : ", ") + found[n];
+  return text;
+}
+
+/// Which ranks make another call than most, and in what it differs. `said`: what ranks make, not all the same; or
+/// nothing, if that is not known.
+[[nodiscard]] inline std::string mismatch_text(said_by_ranks said) {
+  const std::string rule =
+      "all ranks must call the same collectives in the same order, with the same counts, roots, types and operations";
+  if (said.empty()) return rule;
+  std::sort(said.begin(), said.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  using group = std::pair<call_summary, std::vector<int>>;
+  std::vector<group> groups;
+  const auto gather = [&](const auto& same) {
+    groups.clear();
+    for (const auto& one : said) {
+      auto found =
+          std::find_if(groups.begin(), groups.end(), [&](const group& g) { return same(g.first, one.second); });
+      if (found == groups.end()) found = groups.insert(found, {one.second, {}});
+      found->second.push_back(one.first);
+    }
+  };
+  gather(same_for_all);
+  if (groups.size() == 1) gather(std::equal_to<>());
+  // Most first; where there are as many, the one with the lowest rank.
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
+  std::string text;
+  for (std::size_t g = 1; g < groups.size(); ++g) {
+    const std::vector<int>& ranks = groups[g].second;
+    text += (g == 1 ? "" : "; ") + list_ranks(ranks) + (ranks.size() == 1 ? " differs" : " differ") + " from " +
+            list_ranks(groups[0].second) + " in " + difference_text(groups[g].first, groups[0].first);
+  }
+  for (const auto& [call, ranks] : groups) {
+    text += "\n  " + list_ranks(ranks) + (ranks.size() == 1 ? " calls " : " call ") + spelled_call(call).text();
+  }
+  return text + "\n  " + rule;
+}
+
+}  // namespace espalier::comm::detail
