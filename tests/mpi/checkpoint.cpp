@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <string>
 
@@ -24,6 +25,10 @@ using weight = f32<6, 5>;
 
 template <class Leaf> struct tree {
   BOOST_HANA_DEFINE_STRUCT(tree, (leaf<Leaf, weight>, split), (leaf<Leaf, weight>, copied));
+};
+
+template <class Leaf> struct masked_tree {
+  BOOST_HANA_DEFINE_STRUCT(masked_tree, (leaf<Leaf, weight>, split), (leaf<Leaf, boolean<6, 5>>, mask));
 };
 
 tree<arrays> make(const world& where) {
@@ -84,6 +89,28 @@ TEST_CASE("ranks write one checkpoint and restore it; a failure of one is everyb
     save_checkpoint(where, saved, file / "not_a_folder");
   } catch (const error_on_all_ranks& error) { text = error.what(); }
   REQUIRE_ALL(MPI_COMM_WORLD, text.find("not_a_folder") != std::string::npos);
+
+  // One byte is damaged, in what one rank reads: no rank's arrays change.
+  sharding rows = sharding::whole(2);
+  rows.dim[0] = axis_list(0);
+  const masked_tree<arrays> masked{sharded_array<weight>(where, rows), sharded_array<boolean<6, 5>>(where, rows)};
+  save_checkpoint(where, masked, file);
+  together(where, [&] {
+    if (!where.is_root()) return;
+    std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+    const std::int64_t behind = io::safetensors_reader(file).find("split")->begin == 0 ? 0 : 6 * 5 * 4;
+    bytes.seekp(-1 - behind, std::ios::end);  // the mask's last element
+    bytes.put('\x02');
+  });
+  masked.split.for_each([](float& e, std::int64_t) { e = 9; });
+  text.clear();
+  try {
+    (void)load_checkpoint(where, masked, file);
+  } catch (const error_on_all_ranks& error) { text = error.what(); }
+  REQUIRE_ALL(MPI_COMM_WORLD, text.find("the byte 2 in tensor \"mask\"") != std::string::npos);
+  int changed = 0;
+  masked.split.for_each([&](const float& e, std::int64_t) { changed += e != 9.0F; });
+  REQUIRE_ALL(MPI_COMM_WORLD, changed == 0);
   if (where.is_root()) std::filesystem::remove(file);
 }
 

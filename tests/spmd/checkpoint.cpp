@@ -33,6 +33,10 @@ template <class Leaf> struct two_layers {
   BOOST_HANA_DEFINE_STRUCT(two_layers, (dense<Leaf>, first), (dense<stacked<Leaf, 3>>, others),
                            (leaf<Leaf, i32<>>, step));
 };
+template <class Leaf> struct masked {
+  BOOST_HANA_DEFINE_STRUCT(masked, (leaf<Leaf, f32<6, 5>>, weight), (leaf<Leaf, boolean<6, 5>>, mask),
+                           (leaf<Leaf, boolean<>>, done), (leaf<Leaf, i32<>>, step));
+};
 template <class Leaf> struct another_model {
   BOOST_HANA_DEFINE_STRUCT(another_model, (dense<Leaf>, first), (leaf<Leaf, f32<>>, step));
 };
@@ -155,8 +159,39 @@ TEST_CASE("a file that does not fit is refused before anything changes") {
                       Contains("another model") && Contains("others.weight") && Contains("step"));
     CHECK(wrong(other, 9) == 0);
   }
+  SECTION("of another world") {
+    world two_by_none(mesh<data_2>::value);
+    CHECK_THROWS_WITH(load_checkpoint(two_by_none, tree, file), Contains("on data 2, model 2"));
+    CHECK_THROWS_WITH(save_checkpoint(two_by_none, tree, file), Contains("on data 2, model 2"));
+  }
   SECTION("absent") { CHECK_THROWS_AS(load_checkpoint(four, tree, file.string() + "x"), io::checkpoint_error); }
   CHECK(wrong(tree, 50) == 0);
+}
+
+TEST_CASE("a truth value that is neither true nor false is found before anything changes") {
+  const scratch place_for_files;
+  const std::filesystem::path file = place_for_files.folder / "model.safetensors";
+  world four(square::value);
+  // Columns of a row-major file, uneven, and copies.
+  const std::vector<int> axes = GENERATE(std::vector<int>{}, std::vector<int>{-1, 0}, std::vector<int>{1, 0});
+  const auto tree = place<masked>(four, axes);
+  fill(tree, 0);
+  save_checkpoint(four, tree, file);
+  const bool scalar = GENERATE(false, true);
+  const int element = scalar ? 0 : GENERATE(0, 13, 29);
+  {
+    const io::safetensors_reader reader(file);
+    const io::tensor_info& info = *reader.find(scalar ? "done" : "mask");
+    std::fstream bytes(file, std::ios::in | std::ios::out | std::ios::binary);
+    std::uint64_t header = 0;
+    bytes.read(reinterpret_cast<char*>(&header), sizeof header);
+    bytes.seekp(static_cast<std::streamoff>(8 + header) + info.begin + element);
+    bytes.put('\x07');
+  }
+  fill(tree, 51);
+  CHECK_THROWS_WITH(load_checkpoint(four, tree, file),
+                    Contains("the byte 7 in tensor") && Contains(scalar ? "done" : "mask"));
+  CHECK(wrong(tree, 51) == 0);
 }
 
 TEST_CASE("a checkpoint that cannot be written leaves the old one") {

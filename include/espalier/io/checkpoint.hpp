@@ -22,15 +22,21 @@ namespace detail {
 
 template <class Array> using tensor_of_array = typename std::remove_cvref_t<Array>::tensor;
 
-/// A tree's tensors by name. Errors: `io::checkpoint_error` if an array was never made.
+/// A tree's tensors by name. Errors: `io::checkpoint_error` if an array was never made, or is of another world.
 template <class Tree>
-[[nodiscard]] std::vector<io::tensor_spec> checkpoint_specs(const Tree& tree, const std::filesystem::path& path) {
+[[nodiscard]] std::vector<io::tensor_spec> checkpoint_specs(const world& where, const Tree& tree,
+                                                            const std::filesystem::path& path) {
   std::vector<io::tensor_spec> specs;
   for_each_named_leaf(tree, [&](const auto& array, const leaf_path& name) {
     using tensor = tensor_of_array<decltype(array)>;
     if (array.empty()) {
       throw io::checkpoint_error(path, "the model's array " + name.str() + " is empty", "an array in place",
                                  "make the tree with runner::argument first");
+    }
+    if (!array.lies_in(where)) {
+      throw io::checkpoint_error(path, "the model's array " + name.str() + " on " + array_memory::devices_of(array),
+                                 "an array of this world, on " + array_memory::devices_of(where),
+                                 "give the world that the tree was made for");
     }
     io::tensor_spec spec{name.str(), tensor::type, {}};
     for (int d = 0; d < tensor::rank; ++d) spec.shape.push_back(tensor::shape[d]);
@@ -86,7 +92,8 @@ void save_checkpoint(world& where, const Tree& tree, const std::filesystem::path
                      const io::metadata_map& metadata = {}) {
   std::unique_ptr<io::safetensors_writer> writer;
   const auto open = [&](io::writer_role role) {
-    writer = std::make_unique<io::safetensors_writer>(path, detail::checkpoint_specs(tree, path), metadata, role);
+    writer =
+        std::make_unique<io::safetensors_writer>(path, detail::checkpoint_specs(where, tree, path), metadata, role);
   };
   together(where, [&] {
     if (where.is_root()) open(io::writer_role::create);
@@ -115,9 +122,13 @@ template <class Tree>
 io::metadata_map load_checkpoint(world& where, const Tree& tree, const std::filesystem::path& path) {
   std::optional<io::safetensors_reader> reader;
   together(where, [&] {
-    const std::vector<io::tensor_spec> specs = detail::checkpoint_specs(tree, path);
+    const std::vector<io::tensor_spec> specs = detail::checkpoint_specs(where, tree, path);
     reader.emplace(path);
     io::check_matches(*reader, specs);
+    // Each element is looked at by one process, and what one finds all know.
+    detail::for_each_box(where, tree, true, [&](const std::string& name, auto starts, auto sizes, void*, auto) {
+      reader->check_box(name, starts, sizes);
+    });
   });
   together(where, [&] {
     detail::for_each_box(where, tree, false,

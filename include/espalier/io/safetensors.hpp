@@ -142,12 +142,20 @@ class safetensors_reader {
                 void* target, std::span<const std::int64_t> strides = {}) const {
     const tensor_info& info = table_.at(path(), name);
     const detail::box_walk box = detail::tensor_table::walk(path(), info, starts, extents, strides);
-    const std::int64_t size = size_of(info.type);
-    detail::transfer_box<true>(box, static_cast<std::byte*>(target), size,
-                               [&](std::int64_t element, std::byte* memory, std::int64_t elements) {
-                                 file_.read_at(memory, elements * size, data_start_ + info.begin + element * size);
-                                 if (info.type == dtype::boolean) check_booleans(info, memory, elements);
-                               });
+    transfer(info, box, static_cast<std::byte*>(target));
+  }
+
+  /// Whether what `read_box` would read is damaged, as far as bytes can tell: only a BOOL has bytes that mean nothing.
+  /// Nothing is read of tensors of other types. Errors: `checkpoint_error` if it is.
+  void check_box(std::string_view name, std::span<const std::int64_t> starts,
+                 std::span<const std::int64_t> extents) const {
+    const tensor_info& info = table_.at(path(), name);
+    detail::box_walk box = detail::tensor_table::walk(path(), info, starts, extents, {});
+    if (info.type != dtype::boolean) return;
+    // Every run goes through the buffer of runs that are not contiguous in memory, and from there to one byte.
+    std::byte element{};
+    for (detail::box_dimension& d : box.dimensions) d.memory_stride = 0;
+    transfer(info, box, &element);
   }
 
   /// Reads a whole tensor, row-major.
@@ -157,6 +165,14 @@ class safetensors_reader {
   }
 
  private:
+  void transfer(const tensor_info& info, const detail::box_walk& box, std::byte* target) const {
+    const std::int64_t size = size_of(info.type);
+    detail::transfer_box<true>(box, target, size, [&](std::int64_t element, std::byte* memory, std::int64_t elements) {
+      file_.read_at(memory, elements * size, data_start_ + info.begin + element * size);
+      if (info.type == dtype::boolean) check_booleans(info, memory, elements);
+    });
+  }
+
   // A `bool` that is neither 0 nor 1 is undefined behaviour wherever it is used later.
   void check_booleans(const tensor_info& info, std::byte* memory, std::int64_t elements) const {
     std::byte* const end = memory + elements;
