@@ -60,6 +60,35 @@ TEST_CASE("relu passes nothing at zero") {
   CHECK(interpret(at_zero.code.result(), at_zero.arguments)[2].data[0] == 0);
 }
 
+TEST_CASE("no gradient of relu or of an extremum hides a NaN") {
+  const double nan = std::nan("");
+  const auto gradients = [](std::vector<tensor_value> x, const auto& function) {
+    const auto made = differentiate_function(std::move(x), function);
+    return std::pair(interpret(made.code.result(), made.arguments), made.arguments.back().data);
+  };
+  {
+    const auto [found, weight] = gradients({tensor_value{extents_of({3}), {nan, 1, -1}}}, [](builder& b, const ids& x) {
+      return b.append(ops::relu, dtype::f64, b[x[0]].shape, x[0]);
+    });
+    CHECK(found[2].data == std::vector<double>{weight[0], weight[1], 0});
+  }
+  for (const op_info* op : {&ops::maximum, &ops::minimum}) {
+    CAPTURE(op->name);
+    const auto [found, weight] =
+        gradients({tensor_value{extents_of({3}), {nan, 1, nan}}, tensor_value{extents_of({3}), {1, nan, nan}}},
+                  [&](builder& b, const ids& x) { return b.append(*op, dtype::f64, b[x[0]].shape, x[0], x[1]); });
+    CHECK(found[2].data == weight);
+    CHECK(found[3].data == weight);
+  }
+  for (const reduction kind : {reduction::max, reduction::min}) {
+    CAPTURE(name_of(kind));
+    const auto [found, weight] = gradients({tensor_value{extents_of({2, 2}), {nan, 1, 2, 3}}},
+                                           [&](builder& b, const ids& x) { return emit::reduce(b, kind, x[0], 2); });
+    const double other = kind == reduction::max ? 0 : weight[1];
+    CHECK(found[2].data == std::vector<double>{weight[0] / 2, weight[0] / 2, other, weight[1] - other});
+  }
+}
+
 TEST_CASE("gradients of binary arithmetic, also of one value used twice") {
   random_source random(2);
   for (const op_info* op : {&ops::add, &ops::subtract, &ops::multiply, &ops::divide}) {

@@ -109,6 +109,13 @@ TEST_CASE("elementwise functions of one tensor") {
     require_close(run({x}, [&](builder& b, const ids& a) { return b.append(*r.op, dtype::f64, x.shape, a[0]); }),
                   filled(x.shape, [&](const coordinates& i) { return r.expected(at(x, i)); }), 1e-12);
   }
+  for (const op_info* op : {&ops::exp, &ops::log, &ops::sqrt, &ops::rsqrt, &ops::tanh, &ops::sigmoid, &ops::relu,
+                            &ops::silu, &ops::gelu, &ops::silu_slope, &ops::gelu_slope, &ops::negate}) {
+    CAPTURE(op->name);
+    const tensor_value nan{extents_of({1}), {not_a_number}};
+    CHECK(std::isnan(
+        run({nan}, [&](builder& b, const ids& a) { return b.append(*op, dtype::f64, nan.shape, a[0]); }).data[0]));
+  }
   // Slopes are derivatives.
   const double h = 1e-5;
   for (const auto& [op, slope] : {std::pair{&ops::silu, &ops::silu_slope}, std::pair{&ops::gelu, &ops::gelu_slope}}) {

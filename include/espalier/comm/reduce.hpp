@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/comm/layout.hpp>
+#include <espalier/shape/extremum.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -27,9 +28,9 @@ template <class T> using term_sum_t = typename term_sum<T>::type;
 
 template <reduction Kind, class T> [[nodiscard]] constexpr T combined(T a, T b) {
   if constexpr (Kind == reduction::max) {
-    return (a > b || a != a) ? a : b;  // a NaN on either side stays visible
+    return espalier::detail::greater_of(a, b);
   } else if constexpr (Kind == reduction::min) {
-    return (a < b || a != a) ? a : b;
+    return espalier::detail::lesser_of(a, b);
   } else if constexpr (std::is_same_v<T, std::int32_t>) {
     // Integers wrap around on every device alike, where signed overflow would be undefined.
     const auto left = static_cast<std::uint32_t>(a);

@@ -4,8 +4,7 @@
 
 #include <espalier/kernels/elementwise.hpp>
 #include <espalier/ops/compare.hpp>
-
-#include <type_traits>
+#include <espalier/shape/extremum.hpp>
 
 namespace espalier::detail {
 
@@ -42,26 +41,15 @@ struct not_element {
   static constexpr int arity = 1;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr bool apply(T a) { return a == T(0); }
 };
-/// The greater one, or a NaN if there is one.
 struct maximum_elements {
   static constexpr int arity = 2;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a, T b) {
-    if constexpr (std::is_floating_point_v<T>) {
-      return static_cast<bool>((a > b) | (a != a)) ? a : b;
-    } else {
-      return a > b ? a : b;
-    }
+    return greater_of(a, b);
   }
 };
 struct minimum_elements {
   static constexpr int arity = 2;
-  template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a, T b) {
-    if constexpr (std::is_floating_point_v<T>) {
-      return static_cast<bool>((a < b) | (a != a)) ? a : b;
-    } else {
-      return a < b ? a : b;
-    }
-  }
+  template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a, T b) { return lesser_of(a, b); }
 };
 struct select_elements {
   static constexpr int arity = 3;

@@ -5,6 +5,7 @@
 #include <espalier/kernels/lanes.hpp>
 #include <espalier/kernels/reshape.hpp>
 #include <espalier/ops/reduce.hpp>
+#include <espalier/shape/extremum.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -36,26 +37,16 @@ template <class Acc, class T, reduction Kind> [[nodiscard]] constexpr Acc neutra
   }
 }
 
-/// For single elements as for lanes; `scalar` is the type of an element. As in `combine`, a NaN wins.
-template <reduction Kind, class Scalar, class V> [[nodiscard]] ESPALIER_ALWAYS_INLINE V combined(V a, V b) {
+/// For single elements as for lanes.
+template <reduction Kind, class V> [[nodiscard]] ESPALIER_ALWAYS_INLINE V combined(V a, V b) {
   if constexpr (Kind == reduction::sum) {
     return a + b;
   } else if constexpr (Kind == reduction::prod) {
     return a * b;
   } else if constexpr (Kind == reduction::max) {
-    if constexpr (std::is_integral_v<Scalar>) {
-      return a > b ? a : b;
-    } else {
-      const V greater = a > b ? a : b;  // one instruction, which takes b where either is a NaN
-      return a != a ? a : greater;
-    }
+    return greater_of(a, b);
   } else {
-    if constexpr (std::is_integral_v<Scalar>) {
-      return a < b ? a : b;
-    } else {
-      const V less = a < b ? a : b;
-      return a != a ? a : less;
-    }
+    return lesser_of(a, b);
   }
 }
 
@@ -63,15 +54,15 @@ template <reduction Kind, class Scalar, class V> [[nodiscard]] ESPALIER_ALWAYS_I
 template <reduction Kind, class Acc, int Count, class T>
 [[nodiscard]] ESPALIER_ALWAYS_INLINE Acc fold_lanes(const lanes<Acc, Count>& v, const T* from, std::int64_t rest) {
   if constexpr (Count == 2) {
-    const Acc folded = combined<Kind, Acc>(static_cast<Acc>(v[0]), static_cast<Acc>(v[1]));
-    return rest > 0 ? combined<Kind, Acc>(folded, element_cast<Acc>(*from)) : folded;
+    const Acc folded = combined<Kind>(static_cast<Acc>(v[0]), static_cast<Acc>(v[1]));
+    return rest > 0 ? combined<Kind>(folded, element_cast<Acc>(*from)) : folded;
   } else {
     constexpr int half = Count / 2;
     using half_lanes = std::make_index_sequence<static_cast<std::size_t>(half)>;
     lanes<Acc, half> folded =
-        combined<Kind, Acc>(lower_half<Acc, Count>(v, half_lanes{}), upper_half<Acc, Count>(v, half_lanes{}));
+        combined<Kind>(lower_half<Acc, Count>(v, half_lanes{}), upper_half<Acc, Count>(v, half_lanes{}));
     if (rest >= half) {
-      folded = combined<Kind, Acc>(folded, load_lanes<Acc, half>(from));
+      folded = combined<Kind>(folded, load_lanes<Acc, half>(from));
       from += half;
       rest -= half;
     }
@@ -92,14 +83,14 @@ template <reduction Kind, class Acc, class T>
     vector c = start;
     vector d = start;
     for (; i + 4 * width <= count; i += 4 * width) {
-      a = combined<Kind, Acc>(a, load_lanes<Acc, width>(from + i));
-      b = combined<Kind, Acc>(b, load_lanes<Acc, width>(from + i + width));
-      c = combined<Kind, Acc>(c, load_lanes<Acc, width>(from + i + 2 * width));
-      d = combined<Kind, Acc>(d, load_lanes<Acc, width>(from + i + 3 * width));
+      a = combined<Kind>(a, load_lanes<Acc, width>(from + i));
+      b = combined<Kind>(b, load_lanes<Acc, width>(from + i + width));
+      c = combined<Kind>(c, load_lanes<Acc, width>(from + i + 2 * width));
+      d = combined<Kind>(d, load_lanes<Acc, width>(from + i + 3 * width));
     }
-    a = combined<Kind, Acc>(combined<Kind, Acc>(a, b), combined<Kind, Acc>(c, d));
+    a = combined<Kind>(combined<Kind>(a, b), combined<Kind>(c, d));
   }
-  for (; i + width <= count; i += width) a = combined<Kind, Acc>(a, load_lanes<Acc, width>(from + i));
+  for (; i + width <= count; i += width) a = combined<Kind>(a, load_lanes<Acc, width>(from + i));
   return fold_lanes<Kind, Acc, width>(a, from + i, count - i);
 }
 
@@ -112,16 +103,15 @@ ESPALIER_ALWAYS_INLINE void accumulate_rows(R* to, const T* from, std::int64_t r
   for (; r + 4 <= rows; r += 4) {
     const T* x = from + r * row;
     vector_loop(columns, [=](std::int64_t i) {
-      const Acc left = combined<Kind, Acc>(at(x, i), at(x + row, i));
-      const Acc right = combined<Kind, Acc>(at(x + 2 * row, i), at(x + 3 * row, i));
-      to[i] = element_cast<R>(combined<Kind, Acc>(element_cast<Acc>(to[i]), combined<Kind, Acc>(left, right)));
+      const Acc left = combined<Kind>(at(x, i), at(x + row, i));
+      const Acc right = combined<Kind>(at(x + 2 * row, i), at(x + 3 * row, i));
+      to[i] = element_cast<R>(combined<Kind>(element_cast<Acc>(to[i]), combined<Kind>(left, right)));
     });
   }
   for (; r < rows; ++r) {
     const T* x = from + r * row;
-    vector_loop(columns, [=](std::int64_t i) {
-      to[i] = element_cast<R>(combined<Kind, Acc>(element_cast<Acc>(to[i]), at(x, i)));
-    });
+    vector_loop(columns,
+                [=](std::int64_t i) { to[i] = element_cast<R>(combined<Kind>(element_cast<Acc>(to[i]), at(x, i))); });
   }
 }
 
@@ -234,7 +224,7 @@ template <reduction Kind, int Run, class Acc, class T>
   Acc total = neutral<Acc, T, Kind>();
   nest_walker at(plan.gone, range.first);
   for (std::int64_t i = range.first; i < range.last; ++i, ++at) {
-    total = combined<Kind, Acc>(total, reduce_run<Kind, Acc>(from + (*at).from + range.begin, range.end - range.begin));
+    total = combined<Kind>(total, reduce_run<Kind, Acc>(from + (*at).from + range.begin, range.end - range.begin));
   }
   return total;
 }
@@ -316,7 +306,7 @@ void reduce_tensor(const reduction_plan& plan, const T* from, R* to, void* scrat
   if (plan.splits == 1) return;
   for (std::int64_t i = 0; i < plan.results; ++i) {
     acc total = partial[i];
-    for (std::int64_t s = 1; s < plan.splits; ++s) total = combined<Kind, acc>(total, partial[s * plan.results + i]);
+    for (std::int64_t s = 1; s < plan.splits; ++s) total = combined<Kind>(total, partial[s * plan.results + i]);
     to[i] = element_cast<R>(total);
   }
 }

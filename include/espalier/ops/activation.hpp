@@ -52,7 +52,7 @@ constexpr void sigmoid_gradient(gradient_context& c) {
 }
 constexpr void relu_gradient(gradient_context& c) {
   const int zero = emit::constant_like(c.emit, c.id, 0);
-  c.give(0, emit::keep_where(c.emit, emit::compare(c.emit, ops::less, zero, c.id), c.cotangent));
+  c.give(0, emit::drop_where(c.emit, emit::compare(c.emit, ops::less_equal, c.id, zero), c.cotangent));
 }
 constexpr void silu_gradient(gradient_context& c);
 constexpr void gelu_gradient(gradient_context& c);

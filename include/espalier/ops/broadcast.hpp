@@ -4,6 +4,7 @@
 
 #include <espalier/ops/constant.hpp>
 #include <espalier/ops/reshape.hpp>
+#include <espalier/shape/extremum.hpp>
 
 #include <limits>
 
@@ -27,9 +28,8 @@ namespace detail {
   switch (kind) {
     case reduction::sum: return a + b;
     case reduction::prod: return a * b;
-    // A NaN wins, as in NumPy.
-    case reduction::max: return a > b || a != a ? a : b;
-    case reduction::min: return a < b || a != a ? a : b;
+    case reduction::max: return greater_of(a, b);
+    case reduction::min: return lesser_of(a, b);
   }
   return a;
 }

@@ -15,8 +15,8 @@ constexpr double not_equal_scalars(double a, double b) { return a != b ? 1 : 0; 
 constexpr double and_scalars(double a, double b) { return a != 0 && b != 0 ? 1 : 0; }
 constexpr double or_scalars(double a, double b) { return a != 0 || b != 0 ? 1 : 0; }
 constexpr double not_scalar(double a) { return a == 0 ? 1 : 0; }
-constexpr double maximum_scalars(double a, double b) { return a > b || a != a ? a : b; }
-constexpr double minimum_scalars(double a, double b) { return a < b || a != a ? a : b; }
+constexpr double maximum_scalars(double a, double b) { return greater_of(a, b); }
+constexpr double minimum_scalars(double a, double b) { return lesser_of(a, b); }
 
 constexpr void evaluate_select(const evaluation& e) {
   for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) {
@@ -72,16 +72,19 @@ constexpr void detail::select_gradient(gradient_context& c) {
   c.give(1, emit::keep_where(c.emit, c.operand(0), c.cotangent));
   c.give(2, emit::drop_where(c.emit, c.operand(0), c.cotangent));
 }
-/// Where both are equal the first operand receives the whole cotangent.
+/// Where both are equal the first operand receives the whole cotangent; where one is a NaN both do, so that none of
+/// them hides it.
 constexpr void detail::maximum_gradient(gradient_context& c) {
   const int second = emit::compare(c.emit, ops::less, c.operand(0), c.operand(1));
+  const int first = emit::compare(c.emit, ops::less_equal, c.operand(1), c.operand(0));
   c.give(0, emit::drop_where(c.emit, second, c.cotangent));
-  c.give(1, emit::keep_where(c.emit, second, c.cotangent));
+  c.give(1, emit::drop_where(c.emit, first, c.cotangent));
 }
 constexpr void detail::minimum_gradient(gradient_context& c) {
   const int second = emit::compare(c.emit, ops::less, c.operand(1), c.operand(0));
+  const int first = emit::compare(c.emit, ops::less_equal, c.operand(0), c.operand(1));
   c.give(0, emit::drop_where(c.emit, second, c.cotangent));
-  c.give(1, emit::keep_where(c.emit, second, c.cotangent));
+  c.give(1, emit::drop_where(c.emit, first, c.cotangent));
 }
 
 // Elementwise comparisons: a boolean tensor of the broadcast shape. `==` and `!=` are `equal` and `not_equal`, so

@@ -32,16 +32,19 @@ constexpr int reduce(builder& b, reduction kind, int a, std::int64_t dims) {
 
 namespace detail {
 
-/// A maximum's or minimum's cotangent goes to the elements that equal it, in equal parts.
+/// A maximum's or minimum's cotangent goes to the elements that equal it, in equal parts; that of a NaN to all, so that
+/// none of them hides it.
 constexpr void extremum_gradient(gradient_context& c) {
   builder& b = c.emit;
   const int from = c.operand(0);
   const std::int64_t dims = c.self().attribute[0];
   const extents shape = b[from].shape;
-  const int chosen = emit::compare(b, ops::equal, from, emit::broadcast_along(b, c.id, shape, dims));
-  const int ties = emit::reduce_sum(b, emit::convert(b, chosen, b[from].type), dims);
+  const int extremum = emit::broadcast_along(b, c.id, shape, dims);
+  const bool is_max = static_cast<reduction>(c.self().attribute[1]) == reduction::max;
+  const int beaten = emit::compare(b, ops::less, is_max ? from : extremum, is_max ? extremum : from);
+  const int ties = emit::reduce_sum(b, emit::drop_where(b, beaten, emit::constant_like(b, from, 1)), dims);
   const int share = emit::divide(b, c.cotangent, ties);
-  c.give(0, emit::keep_where(b, chosen, emit::broadcast_along(b, share, shape, dims)));
+  c.give(0, emit::drop_where(b, beaten, emit::broadcast_along(b, share, shape, dims)));
 }
 
 /// The derivative of a product by one factor is the product of the others. Dividing by the factor gives it, unless

@@ -36,9 +36,9 @@ template <class T> using wide_t = typename wide_vector<T>::type;
 
 template <reduction Kind, class V> ESPALIER_ALWAYS_INLINE void combine_wide(V& a, const V& b) {
   if constexpr (Kind == reduction::max) {
-    a = ((a > b) | (a != a)) ? a : b;  // a NaN on either side stays visible
+    espalier::detail::keep_greater(a, b);
   } else if constexpr (Kind == reduction::min) {
-    a = ((a < b) | (a != a)) ? a : b;
+    espalier::detail::keep_lesser(a, b);
   } else if constexpr (Kind == reduction::sum) {
     a = a + b;
   } else {
