@@ -17,13 +17,18 @@
 #include <utility>
 #include <vector>
 
-/// Takes a partitioned graph made at run time through schedule, memory and fusion, and executes it with the very walk
-/// that compiled programs take, over poisoned memory: all devices of a mesh by turns in one thread. Only kernels and
-/// collectives are other ones: plain, and in double precision.
+/// Executes programs over poisoned memory, all devices of a mesh by turns in one thread, with the very walk that
+/// programs take everywhere: compiled ones, and graphs made at run time, which go through schedule, memory and fusion
+/// first and have each op's `evaluate` for kernels. Collectives are plain copies.
 namespace espalier::test {
 
 // --- the plan, made at run time
 // ---------------------------------------------------------------------------------------
+
+/// A buffer of the arena, and where it is.
+struct placed_buffer : buffer {
+  std::int64_t offset = 0;
+};
 
 /// The parts of `detail::planned` and `detail::lowered`, in order.
 class run_time_plan {
@@ -78,9 +83,11 @@ class run_time_plan {
   run_time_plan& operator=(const run_time_plan&) = delete;
 
   [[nodiscard]] const program_tables& tables() const { return tables_; }
-  /// The arena's buffers, and where they are.
-  [[nodiscard]] const std::vector<buffer>& buffers() const { return buffers_; }
-  [[nodiscard]] std::int64_t offset(std::size_t buffer) const { return offsets_[buffer]; }
+  [[nodiscard]] std::vector<placed_buffer> buffers() const {
+    std::vector<placed_buffer> all;
+    for (std::size_t b = 0; b < buffers_.size(); ++b) all.push_back({buffers_[b], offsets_[b]});
+    return all;
+  }
 
  private:
   schedule schedule_;
@@ -312,12 +319,15 @@ class guarded_buffer {
   std::unique_ptr<char[]> memory_;
 };
 
-/// Executes a partitioned graph on all devices of a mesh, from whole arguments to whole results.
+/// Executes a planned program on all devices of its mesh, from whole arguments to whole results.
 /// Throws std::logic_error where devices part ways, or somebody writes where nothing is.
-class executed_program {
+template <class Kernels> class lockstep_execution {
  public:
-  executed_program(const mesh_shape& mesh, graph_view g) : mesh_(mesh), g_(g), plan_(mesh, g) {
-    const program_tables& t = plan_.tables();
+  /// `t` is kept.
+  lockstep_execution(const program_tables& t, std::vector<placed_buffer> buffers)
+      : t_(t), mesh_(t.mesh), g_(t.code), buffers_(std::move(buffers)) {
+    const mesh_shape& mesh = mesh_;
+    const graph_view g = g_;
     argument_.assign(static_cast<std::size_t>(t.argument_count), -1);
     result_.assign(static_cast<std::size_t>(t.result_count), -1);
     for (int id = 0; id < g.size; ++id) {
@@ -325,11 +335,9 @@ class executed_program {
       if (g[id].op == &ops::result) result_.at(static_cast<std::size_t>(g[id].attribute[0])) = id;
     }
     for (int device = 0; device < mesh.devices(); ++device) {
-      devices_.push_back(std::make_unique<executor>(t, device, nobody_, evaluated_kernels(t)));
+      devices_.push_back(std::make_unique<executor>(t, device, nobody_, Kernels(t)));
     }
   }
-
-  [[nodiscard]] const run_time_plan& plan() const { return plan_; }
 
   [[nodiscard]] std::vector<tensor_value> run(const std::vector<tensor_value>& arguments) {
     std::vector<std::vector<guarded_buffer>> given(devices_.size());
@@ -345,7 +353,7 @@ class executed_program {
         made[d].emplace_back(bytes_of(g_[result_[n]]));
         device.set_result(static_cast<int>(n), made[d].back().data());
       }
-      std::memset(device.arena(), poison, static_cast<std::size_t>(plan_.tables().arena_bytes));
+      std::memset(device.arena(), poison, static_cast<std::size_t>(t_.arena_bytes));
       device.start();
     }
     last_unit_ = -1;
@@ -359,7 +367,7 @@ class executed_program {
   }
 
  private:
-  using executor = detail::device_executor<no_communicator, evaluated_kernels>;
+  using executor = detail::device_executor<no_communicator, Kernels>;
 
   [[nodiscard]] const layout& layout_of(int id) const { return g_.annotations[g_[id].annotation]; }
 
@@ -473,35 +481,30 @@ class executed_program {
   /// nothing that anybody may read.
   void spoil(executor& device, int unit) const {
     if (unit == last_unit_) return;
-    for (std::size_t b = 0; b < plan_.buffers().size(); ++b) {
-      const buffer& one = plan_.buffers()[b];
+    for (const placed_buffer& one : buffers_) {
       const bool begins = one.first == unit;
       const bool has_ended = last_unit_ < unit && one.last >= last_unit_ && one.last < unit;
       if (!begins && !has_ended) continue;
       // Where another one lives now, it is that one's.
-      if (!begins && overlaps_living(b, unit)) continue;
-      std::memset(device.arena() + plan_.offset(b), poison, static_cast<std::size_t>(one.bytes));
+      if (!begins && overlaps_living(one, unit)) continue;
+      std::memset(device.arena() + one.offset, poison, static_cast<std::size_t>(one.bytes));
     }
   }
-  [[nodiscard]] bool overlaps_living(std::size_t b, int unit) const {
-    const auto end = [&](std::size_t n) { return plan_.offset(n) + plan_.buffers()[n].bytes; };
-    for (std::size_t n = 0; n < plan_.buffers().size(); ++n) {
-      const buffer& other = plan_.buffers()[n];
-      if (n == b || unit < other.first || unit > other.last) continue;
-      if (plan_.offset(n) < end(b) && plan_.offset(b) < end(n)) return true;
-    }
-    return false;
+  [[nodiscard]] bool overlaps_living(const placed_buffer& one, int unit) const {
+    return std::any_of(buffers_.begin(), buffers_.end(), [&](const placed_buffer& other) {
+      return other.first <= unit && unit <= other.last && other.offset < one.offset + one.bytes &&
+             one.offset < other.offset + other.bytes;
+    });
   }
 
   /// What a kernel leaves in padding is nobody's business, except where a mask was made for the next instruction.
   void poison_padding(const detail::device_step& now, int device) const {
-    const program_tables& t = plan_.tables();
     if (now.kind == detail::step_kind::kernel) {
       if (g_[now.target].op != &ops::mask) poison_padding(now.target, device);
     } else if (now.kind == detail::step_kind::chain) {
-      const unit& what = t.units[now.unit];
+      const unit& what = t_.units[now.unit];
       for (int n = what.first; n < what.first + what.count; ++n) {
-        if (t.root[t.order[n]] >= 0) poison_padding(t.order[n], device);
+        if (t_.root[t_.order[n]] >= 0) poison_padding(t_.order[n], device);
       }
     }
   }
@@ -564,9 +567,10 @@ class executed_program {
                                static_cast<int>(parts.size()));
   }
 
+  const program_tables& t_;
   mesh_shape mesh_;
   graph_view g_;
-  run_time_plan plan_;
+  std::vector<placed_buffer> buffers_;
   no_communicator nobody_;
   std::vector<std::unique_ptr<executor>> devices_;
   /// By number: the instruction, or -1.
@@ -574,5 +578,12 @@ class executed_program {
   std::vector<int> result_;
   int last_unit_ = -1;
 };
+
+/// Takes a partitioned graph through the rest of the compiler and executes it.
+[[nodiscard]] inline std::vector<tensor_value> execute(const mesh_shape& mesh, graph_view g,
+                                                       const std::vector<tensor_value>& arguments) {
+  const run_time_plan plan(mesh, g);
+  return lockstep_execution<evaluated_kernels>(plan.tables(), plan.buffers()).run(arguments);
+}
 
 }  // namespace espalier::test

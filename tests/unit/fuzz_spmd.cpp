@@ -58,7 +58,7 @@ std::string executed_fault(const spmd_program& program, const std::vector<tensor
                            const std::vector<tensor_value>& arguments) {
   try {
     const graph_view code = program.parts.program;
-    const std::vector<tensor_value> made = executed_program(program.mesh, code).run(arguments);
+    const std::vector<tensor_value> made = execute(program.mesh, code, arguments);
     return difference(made, expected, 1e-8);
   } catch (const std::exception& e) { return e.what(); }
 }
