@@ -5,6 +5,8 @@
 #include <espalier/program/differentiate.hpp>
 #include <espalier/program/interpret.hpp>
 
+#include <support/random_program_graph.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -51,6 +53,23 @@ class random_source {
 [[nodiscard]] inline tensor_value random_integers(random_source& random, const extents& shape, int low, int high) {
   tensor_value made{shape, std::vector<double>(static_cast<std::size_t>(shape.elements()))};
   for (double& x : made.data) x = random.integer(low, high);
+  return made;
+}
+
+/// Data for every argument of `random_program_graph(seed, ...)`.
+[[nodiscard]] inline std::vector<tensor_value> random_program_arguments(graph_view g, std::uint32_t seed,
+                                                                        numbers kind) {
+  std::vector<tensor_value> made;
+  for (int id = 0; id < g.size; ++id) {
+    if (g[id].op != &ops::argument) continue;
+    const auto number = static_cast<std::size_t>(g[id].attribute[0]);
+    if (number >= made.size()) made.resize(number + 1);
+    tensor_value data{g[id].shape, {}};
+    for (std::int64_t at = 0; at < data.shape.elements(); ++at) {
+      data.data.push_back(random_program_element(seed, static_cast<int>(number), at, g[id].type, kind));
+    }
+    made[number] = data;
+  }
   return made;
 }
 
