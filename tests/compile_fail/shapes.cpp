@@ -25,6 +25,8 @@ struct function {
     return ep::exp(c);  // not_floating
 #elif defined(CASE_not_boolean)
     return ep::select(a, a, 0);  // not_boolean
+#elif defined(CASE_truth_values)
+    return ep::sum<1>(a > 0);  // truth_values
 #elif defined(CASE_dimension)
     return ep::sum<2>(a);  // dimension
 #elif defined(CASE_reshape)
@@ -80,34 +82,38 @@ struct function {
 // first(CASE_not_boolean): a condition must be a boolean tensor. Compare first
 // expect(CASE_not_boolean): line<27>
 // user_line(CASE_not_boolean): step::flops
+// first(CASE_truth_values): this op computes with numbers, and the tensor holds truth values. Use convert<dtype::i32>
+// expect(CASE_truth_values): operand_is_boolean<espalier::boolean<64, 256> ?>
+// expect(CASE_truth_values): line<29>
+// user_line(CASE_truth_values): step::flops
 // first(CASE_dimension): the tensor has no dimension of this number. They count from 0, or from -1 backwards
 // expect(CASE_dimension): no_such_dimension<espalier::f32<64, 256>, espalier::why::dim<2> ?>
-// expect(CASE_dimension): line<29>
+// expect(CASE_dimension): line<31>
 // user_line(CASE_dimension): step::flops
 // first(CASE_reshape): reshape: the new shape holds another number of elements
 // expect(CASE_reshape): reshape_size_mismatch<espalier::f32<64, 256>, espalier::f32<64, 255> ?>
-// expect(CASE_reshape): line<31>
+// expect(CASE_reshape): line<33>
 // user_line(CASE_reshape): step::flops
 // first(CASE_transpose): transpose: not a permutation. Name every dimension exactly once
-// expect(CASE_transpose): line<33>
+// expect(CASE_transpose): line<35>
 // user_line(CASE_transpose): step::flops
 // first(CASE_slice): slice: the range leaves the dimension
 // expect(CASE_slice): out_of_bounds<espalier::f32<64, 256>, espalier::why::dim<1>, espalier::why::extent<200>, espalier::why::extent<300> ?>
-// expect(CASE_slice): line<35>
+// expect(CASE_slice): line<37>
 // user_line(CASE_slice): step::flops
 // first(CASE_concat): concat: the shapes differ in another dimension than the joined one
-// expect(CASE_concat): line<37>
+// expect(CASE_concat): line<39>
 // user_line(CASE_concat): step::flops
 // first(CASE_indices): indices must be i32. Use convert<dtype::i32>
-// expect(CASE_indices): line<39>
+// expect(CASE_indices): line<41>
 // user_line(CASE_indices): step::flops
 // first(CASE_rank): a tensor has another number of dimensions than this op needs
 // expect(CASE_rank): wrong_rank<espalier::f32<64, 256>, espalier::f32<255> ?>
-// expect(CASE_rank): line<41>
+// expect(CASE_rank): line<43>
 // user_line(CASE_rank): step::flops
 // first(CASE_in_scan_in_value_and_grad): reshape: the new shape holds another number of elements
 // expect(CASE_in_scan_in_value_and_grad): reshape_size_mismatch<espalier::f32<256>, espalier::f32<255> ?>
-// expect(CASE_in_scan_in_value_and_grad): line<44>
+// expect(CASE_in_scan_in_value_and_grad): line<46>
 // user_line(CASE_in_scan_in_value_and_grad): step::flops
 // budget(CASE_in_scan_in_value_and_grad): 5 16
 // clang-format on

@@ -78,6 +78,22 @@ template <int Devices> using ones_program = ep::program<row<Devices>, ones, ep::
 static_assert(ones_program<2>::argument_count() == 1);
 static_assert(ones_program<2>::arena_bytes() == 0);
 
+// --- integers and truth values ---------------------------------------------------------------------------------------
+
+/// Counting along split and whole dimensions, whether any and all hold, and the negative of an integer.
+template <int Devices> struct counting {
+  constexpr auto operator()(auto x, auto n) const {
+    x = ep::shard<line<Devices>, ep::none>(x);
+    n = ep::shard<line<Devices>>(n);
+    const auto positive = x > 0;
+    const auto count = ep::convert<ep::dtype::i32>(positive);
+    return ep::results(ep::sum(count), ep::sum<0>(count), ep::max<0>(positive), ep::min<0>(positive), -n,
+                       ep::sum(-n * 2));
+  }
+};
+template <int Devices>
+using counting_program = ep::program<row<Devices>, counting<Devices>, ep::f64<7, 3>, ep::i32<10>>;
+
 // --- loops -----------------------------------------------------------------------------------------------------------
 
 template <class Leaf> struct gates {
@@ -231,3 +247,7 @@ TEST_CASE("a carry of two parts is a carry, with an output or without", "[execut
 TEST_CASE("loops of a number of steps", "[execute]") { agrees_on<steps_program, 1, 4>(); }
 
 TEST_CASE("loops nest to any depth", "[execute]") { agrees_on<nested_program, 1, 4>(); }
+
+TEST_CASE("truth values are counted as integers, and integers have a negative", "[execute]") {
+  agrees_on<counting_program, 1, 4>();
+}

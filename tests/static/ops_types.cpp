@@ -61,6 +61,12 @@ constexpr bool elementwise() {
   ok &= gives<ep::bf16<64, 256>, x2>([](auto a) { return ep::convert<ep::dtype::bf16>(a); });
   ok &= gives<x2, x2>([](auto a) { return ep::label<"name">(ep::shard<data, ep::none>(ep::stop_gradient(a))); });
   ok &= gives<x2, x2>([](auto a) { return ep::softmax(ep::log_softmax<0>(a)); });
+  ok &= gives<ep::i32<7>, ep::i32<7>>([](auto a) { return -a; });
+  ok &= fails<ep::why::operand_is_boolean, ep::boolean<7>>([](auto a) { return -a; });
+  ok &= fails<ep::why::operand_is_boolean, ep::boolean<7>, ep::boolean<7>>(add);
+  ok &= fails<ep::why::operand_is_boolean, ep::boolean<7>>([](auto a) { return 2 * a; });
+  ok &= fails<ep::why::operand_is_boolean, ep::boolean<7>>([](auto a) { return a / 2; });
+  ok &= gives<ep::boolean<7>, ep::boolean<7>, ep::boolean<7>>([](auto a, auto b) { return ep::maximum(a, b); });
   ok &= fails<ep::why::shape_mismatch, ep::f32<3>, ep::f32<4>>(add);
   ok &= fails<ep::why::dtype_mismatch, ep::f32<3>, ep::i32<3>>(add);
   ok &= fails<ep::why::operand_is_not_floating, ep::i32<3>>([](auto a) { return ep::exp(a); });
@@ -84,6 +90,14 @@ constexpr bool reductions() {
   ok &= gives<x, x>([](auto a) { return a - ep::mean<-1>(a, ep::keep_dims); });
   ok &= fails<ep::why::no_such_dimension, x>([](auto a) { return ep::sum<3>(a); });
   ok &= fails<ep::why::no_such_dimension, x>([](auto a) { return ep::max<-4>(a, ep::keep_dims); });
+  using truth = ep::boolean<2, 3>;
+  ok &= gives<ep::boolean<2>, truth>([](auto a) { return ep::max<1>(a); });
+  ok &= gives<ep::boolean<1, 3>, truth>([](auto a) { return ep::min<0>(a, ep::keep_dims); });
+  ok &= gives<ep::i32<2>, truth>([](auto a) { return ep::sum<1>(ep::convert<ep::dtype::i32>(a)); });
+  ok &= fails<ep::why::operand_is_boolean, truth>([](auto a) { return ep::sum<1>(a); });
+  ok &= fails<ep::why::operand_is_boolean, truth>([](auto a) { return ep::prod(a, ep::keep_dims); });
+  ok &= fails<ep::why::operand_is_not_floating, truth>([](auto a) { return ep::mean(a); });
+  ok &= fails<ep::why::operand_is_not_floating, ep::i32<3>>([](auto a) { return ep::mean(a, ep::keep_dims); });
   return ok;
 }
 static_assert(reductions());
@@ -126,6 +140,7 @@ constexpr bool contractions() {
   ok &= fails<ep::why::einsum_size_mismatch, ep::f32<2, 3>, ep::f32<4, 5>>(product);
   ok &= fails<ep::why::einsum_wrong_rank, ep::f32<2, 3>, ep::f32<3>>(product);
   ok &= fails<ep::why::dtype_mismatch, ep::f32<2, 3>, ep::f64<3, 2>>(product);
+  ok &= fails<ep::why::operand_is_boolean, ep::boolean<2, 3>, ep::boolean<3, 2>>(product);
   ok &= fails<ep::why::einsum_bad_formula, ep::f32<2>>([](auto a) { return ep::einsum<"a->b">(a); });
   ok &= fails<ep::why::einsum_bad_formula, ep::f32<2, 2>>([](auto a) { return ep::einsum<"aa->a">(a); });
   ok &= fails<ep::why::einsum_wrong_operand_count, ep::f32<2>>([](auto a) { return ep::einsum<"a,a->a">(a); });

@@ -101,6 +101,13 @@ template <class... Details> struct operand_is_not_floating {
     static_assert(Where::ok, "this op needs a floating-point tensor. Use convert<dtype>.");
   };
 };
+template <class... Details> struct operand_is_boolean {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "this op computes with numbers, and the tensor holds truth values. Use convert<dtype::i32> to "
+                  "count them, or another element type.");
+  };
+};
 template <class... Details> struct condition_is_not_boolean {
   template <class Where> struct raise {
     static_assert(Where::ok, "a condition must be a boolean tensor. Compare first: x > 0.");

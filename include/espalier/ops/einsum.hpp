@@ -322,6 +322,8 @@ constexpr auto einsum(source_line where, const First& first, const Rest&... rest
                                               typename First::tensor, typename Rest::tensor...>>(where);
     } else if constexpr (!((First::type == Rest::type) && ...)) {
       return failed<why::dtype_mismatch<typename First::tensor, typename Rest::tensor...>>(where);
+    } else if constexpr (!Numbers<First, Rest...>) {
+      return operand_is_boolean<First, Rest...>(where);
     } else {
       const int ids[]{first.id, rest.id...};
       const pinned_line line(*first.owner, where);
@@ -338,7 +340,7 @@ constexpr auto einsum(source_line where, const First& first, const Rest&... rest
 /// commas, the result behind the arrow. Letters the result does not name are summed over. Operands are contracted
 /// from left to right.
 /// Errors: `einsum_bad_formula`, `einsum_wrong_operand_count`, `einsum_wrong_rank`, `einsum_size_mismatch`,
-/// `dtype_mismatch`.
+/// `dtype_mismatch`, `operand_is_boolean`.
 template <detail::fixed_string Formula, Traced A>
 constexpr auto einsum(const A& a, source_line where = source_line::current()) {
   return detail::einsum<Formula>(where, a);
@@ -357,7 +359,8 @@ constexpr auto einsum(const A& a, const B& b, const C& c, const D& d, source_lin
 }
 
 /// The matrix product over the last two dimensions. The second operand is a matrix, or has the same leading
-/// dimensions as the first. Errors: `wrong_rank`, `matmul_size_mismatch`, `dtype_mismatch`.
+/// dimensions as the first. Errors: `wrong_rank`, `matmul_size_mismatch`, `dtype_mismatch`,
+/// `operand_is_boolean`.
 template <Traced A, Traced B>
 constexpr auto matmul(const A& a, const B& b, source_line where = source_line::current()) {
   if constexpr (Failed<A> || Failed<B>) {

@@ -99,6 +99,8 @@ template <reduction Kind, bool Keep, int... Dims, Traced A> constexpr auto reduc
     return a;
   } else if constexpr (constexpr std::int64_t set = dimension_set<A::rank, Dims...>(); set < 0) {
     return failed<why::no_such_dimension<typename A::tensor, why::dim<Dims>...>>(where);
+  } else if constexpr (!Numbers<A> && (Kind == reduction::sum || Kind == reduction::prod)) {
+    return operand_is_boolean<A>(where);
   } else {
     constexpr extents shape = reduced_shape(A::shape, set, Keep);
     a.owner->at(where);
@@ -110,7 +112,8 @@ template <reduction Kind, bool Keep, int... Dims, Traced A> constexpr auto reduc
 }  // namespace detail
 
 /// Reductions over the named dimensions, which disappear; over all when none is named. Negative dimensions count
-/// from the end. Errors: `no_such_dimension`.
+/// from the end. Of truth values `max` says whether any holds, `min` whether all do; to count them, convert them.
+/// Errors: `no_such_dimension`, `operand_is_boolean` (sums and products).
 template <int... Dims, Traced A> constexpr auto sum(const A& a, source_line where = source_line::current()) {
   return detail::reduce<reduction::sum, false, Dims...>(a, where);
 }
@@ -142,18 +145,26 @@ constexpr auto prod(const A& a, keep_dims_t, source_line where = source_line::cu
 
 namespace detail {
 template <bool Keep, int... Dims, Traced A> constexpr auto mean(const A& a, source_line where) {
-  const auto total = reduce<reduction::sum, Keep, Dims...>(a, where);
-  using total_t = std::remove_cv_t<decltype(total)>;
-  if constexpr (Failed<total_t>) {
-    return total;
+  if constexpr (Failed<A>) {
+    return a;
+  } else if constexpr (!is_floating(A::type)) {
+    return failed<why::operand_is_not_floating<typename A::tensor>>(where);
   } else {
-    constexpr double count = static_cast<double>(A::shape.elements()) / static_cast<double>(total_t::shape.elements());
-    return symbol_like<A, typename total_t::tensor>(a, emit::scale(*a.owner, total.id, 1 / count));
+    const auto total = reduce<reduction::sum, Keep, Dims...>(a, where);
+    using total_t = std::remove_cv_t<decltype(total)>;
+    if constexpr (Failed<total_t>) {
+      return total;
+    } else {
+      constexpr double count =
+          static_cast<double>(A::shape.elements()) / static_cast<double>(total_t::shape.elements());
+      return symbol_like<A, typename total_t::tensor>(a, emit::scale(*a.owner, total.id, 1 / count));
+    }
   }
 }
 }  // namespace detail
 
-/// The arithmetic mean; dimensions as for `sum`.
+/// The arithmetic mean of a floating-point tensor; dimensions as for `sum`.
+/// Errors: `no_such_dimension`, `operand_is_not_floating`.
 template <int... Dims, Traced A> constexpr auto mean(const A& a, source_line where = source_line::current()) {
   return detail::mean<false, Dims...>(a, where);
 }
