@@ -10,8 +10,10 @@
 #include <catch2/catch.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace {
 
@@ -113,6 +115,46 @@ TEST_CASE("an expired MPI wait names the ranks, the instruction and its line", "
     } catch (const comm_error& error) { text = error.what(); }
     comm_checks::expect(text.find("earlier operation") != std::string::npos, text);
   });
+}
+
+TEST_CASE("MPI ranks in different collectives are told so, long before the deadline", "[comm][mpi]") {
+  using espalier::dtype;
+  using espalier::reduction;
+  if (mpi_communicator().size() == 1) return;
+  struct difference {
+    std::int64_t count;
+    dtype type;
+    reduction kind;
+    const char* text;
+  };
+  // Of the last rank; the others add up `usual` f32. Small ones go another way than large ones.
+  for (const std::int64_t usual : {std::int64_t{4}, std::int64_t{200000}}) {
+    for (const difference& d : {difference{usual, dtype::i32, reduction::sum, "all_reduce of i32, sum"},
+                                difference{usual, dtype::f32, reduction::max, "all_reduce of f32, max"},
+                                difference{usual - 1, dtype::f32, reduction::sum, "of another count or root"}}) {
+      mpi_options options;
+      options.deadline = seconds(20);
+      mpi_communicator device({}, options);
+      const transfer_group world = comm_checks::group_of(comm_checks::groupings(device.size())[0], device.rank(), 0);
+      device.prepare(world);
+      const bool last = device.rank() == device.size() - 1;
+      std::vector<float> data(static_cast<std::size_t>(usual), 1);
+      const auto start = std::chrono::steady_clock::now();
+      on_all_ranks([&] {
+        for (int k = 0; k < 3; ++k) {
+          device.all_reduce(world, data.data(), data.data(), usual, dtype::f32, reduction::max);
+        }
+        std::string text;
+        try {
+          device.all_reduce(world, data.data(), data.data(), last ? d.count : usual, last ? d.type : dtype::f32,
+                            last ? d.kind : reduction::sum);
+        } catch (const comm_error& error) { text = error.what(); }
+        comm_checks::expect(text.find("different collectives") != std::string::npos, text);
+        comm_checks::expect(text.find(d.text) != std::string::npos, text);
+        comm_checks::expect(std::chrono::steady_clock::now() - start < seconds(5), "it took long");
+      });
+    }
+  }
 }
 
 TEST_CASE("a launcher is noticed", "[comm][mpi]") {

@@ -76,6 +76,10 @@ class mpi_communicator {
         size_(communicator_.size()),
         operations_(static_cast<std::size_t>(communicator_.size()), 0) {
     MPI_Comm_set_errhandler(communicator_, detail::errors_return());
+    int* bound = nullptr;
+    int found = 0;
+    MPI_Comm_get_attr(communicator_, MPI_TAG_UB, static_cast<void*>(&bound), &found);
+    if (found != 0) label_mask_ = *bound >= everything ? everything : *bound >= names_only ? names_only : plain;
     options_.window = std::clamp(options_.window, 1, max_window);
     world_.members.resize(static_cast<std::size_t>(size_));
     for (int k = 0; k < size_; ++k) world_.members[static_cast<std::size_t>(k)] = k;
@@ -118,7 +122,7 @@ class mpi_communicator {
   }
 
   void exchange(const transfer& moves, const void* source, void* target) {
-    operation_ = "exchange";
+    begin(spoken::exchange, moves.type);
     if (engine_ != nullptr && moves.members.size() > 1) {
       if (const auto sent = engine_->exchange(moves, source, target, where_)) {
         counters_.add(moves.channel, *sent);
@@ -136,7 +140,7 @@ class mpi_communicator {
   }
 
   void reduce_exchange(const transfer& moves, const void* source, void* target, reduction kind) {
-    operation_ = "reduce_exchange";
+    begin(spoken::reduce_exchange, moves.type, kind);
     detail::require_reducible(moves.type, kind, where_);
     detail::require_one_size(moves, where_);
     if (engine_ != nullptr && moves.members.size() > 1) {
@@ -154,7 +158,7 @@ class mpi_communicator {
 
   void all_reduce(const transfer_group& group, const void* source, void* target, std::int64_t count, dtype type,
                   reduction kind) {
-    operation_ = "all_reduce";
+    begin(spoken::all_reduce, type, kind, count);
     detail::require_reducible(type, kind, where_);
     if (engine_ != nullptr && group.members.size() > 1 && count > 0) {
       if (const auto sent = engine_->all_reduce(group, source, target, count, type, kind, where_)) {
@@ -178,7 +182,7 @@ class mpi_communicator {
   /// Every rank tells every other one that it is here: more messages than a tree, but an expired wait then knows
   /// exactly who is missing. Not for inner loops on many ranks.
   void barrier() {
-    operation_ = "barrier";
+    begin(spoken::barrier);
     guarded(world_, [&] {
       for (int k = 0; k < size_; ++k) {
         if (k != rank_) receive(requests_.append(), nullptr, 0, k, tag(k, 0, 0));
@@ -192,7 +196,7 @@ class mpi_communicator {
 
   /// `bytes` bytes at `data`, from rank `root` to all; sent by the root itself to each.
   void broadcast(void* data, std::int64_t bytes, int root) {
-    operation_ = "broadcast";
+    begin(spoken::broadcast, dtype::f32, reduction::sum, bytes * size_ + root);
     guarded(world_, [&] {
       std::byte* memory = static_cast<std::byte*>(data);
       if (rank_ != root) {
@@ -229,6 +233,68 @@ class mpi_communicator {
 
  private:
   static constexpr int max_window = 4;
+
+  /// What ranks say that they are in, in the tags of their messages: so those of different collectives never meet. The
+  /// lower 15 bits are all that MPI guarantees; above them stand, where tags are longer, the name, type and operation,
+  /// and 8 bits that follow from the count.
+  enum class spoken : std::uint8_t { exchange, reduce_exchange, all_reduce, barrier, broadcast };
+  static constexpr int label_at = 15;
+  static constexpr int plain = (1 << label_at) - 1;
+  static constexpr int names_only = (1 << 23) - 1;
+  static constexpr int everything = 0x7FFFFFFF;
+
+  void begin(spoken what, dtype type = dtype::f32, reduction kind = reduction::sum, std::int64_t count = 0) {
+    operation_ = name_of(what);
+    const auto sized = static_cast<std::uint64_t>(count) * 0x9E3779B97F4A7C15U >> 56U;
+    const int label = static_cast<int>(what) | static_cast<int>(type) << 3 | static_cast<int>(kind) << 6 |
+                      static_cast<int>(sized) << 8;
+    label_ = label << label_at & label_mask_;
+  }
+  static const char* name_of(spoken what) {
+    switch (what) {
+      case spoken::exchange: return "exchange";
+      case spoken::reduce_exchange: return "reduce_exchange";
+      case spoken::all_reduce: return "all_reduce";
+      case spoken::barrier: return "barrier";
+      case spoken::broadcast: return "broadcast";
+    }
+    return "?";
+  }
+  /// "all_reduce of f32, max"
+  static std::string describe_label(int tag) {
+    const auto what = static_cast<spoken>(tag >> label_at & 7);
+    const auto type = static_cast<dtype>(tag >> (label_at + 3) & 7);
+    const auto kind = static_cast<reduction>(tag >> (label_at + 6) & 3);
+    std::string text = name_of(what);
+    if (what <= spoken::all_reduce) text += std::string(" of ") + espalier::name_of(type);
+    if (what == spoken::reduce_exchange || what == spoken::all_reduce)
+      text += std::string(", ") + espalier::name_of(kind);
+    return text;
+  }
+
+  /// Whether a rank that is waited for has sent something of another collective in the place of this one.
+  void look_for_other_calls() {
+    if (label_mask_ == plain) return;
+    for (const int rank : requests_.missing()) {
+      int found = 0;
+      MPI_Status status{};
+      check(MPI_Iprobe(rank, MPI_ANY_TAG, communicator_, &found, &status), "MPI_Iprobe");
+      constexpr int number = plain & ~7;
+      const int mine = tag(rank, 0, 0);
+      if (found == 0 || (status.MPI_TAG & number) != (mine & number) ||
+          status.MPI_TAG >> label_at == mine >> label_at) {
+        continue;
+      }
+      const std::string here = describe_label(mine);
+      const std::string there = describe_label(status.MPI_TAG);
+      throw comm_error("rank " + std::to_string(rank_) + " and rank " + std::to_string(rank) +
+                       " are in different collectives: rank " + std::to_string(rank) + " is in " + there + ", rank " +
+                       std::to_string(rank_) + " in " + here + (here == there ? " of another count or root" : "") +
+                       detail::during(where_) +
+                       "\n  all ranks must call the same collectives in the same order, with the same counts, roots, "
+                       "types and operations");
+    }
+  }
   static constexpr std::int64_t staging_alignment = 64;
 
   /// A reduction in pieces; an all-reduce when `moves` is null.
@@ -306,15 +372,16 @@ class mpi_communicator {
   }
 
   template <class Finished> void drain(Finished finished) {
-    const auto result = requests_.drain(finished, [this](int code) { check(code, "MPI_Testsome"); });
+    const auto result = requests_.drain(
+        finished, [this](int code) { check(code, "MPI_Testsome"); }, [this] { look_for_other_calls(); });
     if (result == detail::request_table::outcome::all_done) return;
     throw comm_error(detail::expired_text(rank_, operation_, requests_.deadline(), requests_.missing(), where_));
   }
 
-  /// Tells consecutive operations of a pair, the two directions of an all-reduce, and the slots of its window apart.
-  /// Fits into the 15 bits that MPI guarantees.
+  /// Tells consecutive operations of a pair, the two directions of an all-reduce, and the slots of its window apart,
+  /// and says what the operation is.
   [[nodiscard]] int tag(int rank, int phase, int slot) const {
-    return (operations_[static_cast<std::size_t>(rank)] % 4096) * 8 + phase * 4 + slot;
+    return label_ | ((operations_[static_cast<std::size_t>(rank)] % 4096) * 8 + phase * 4 + slot);
   }
 
   void send(std::size_t place, const void* data, std::int64_t bytes, int rank, int label) {
@@ -573,6 +640,8 @@ class mpi_communicator {
   std::vector<int> operations_;  // per rank: operations in which both took part
   transfer_group world_;
   const char* operation_ = "";
+  int label_ = 0;
+  int label_mask_ = plain;
   const context* where_ = nullptr;
   bool broken_ = false;
   detail::staging_buffer incoming_staging_;

@@ -93,10 +93,13 @@ class request_table {
   enum class outcome { all_done, expired };
 
   /// Calls `finished(place)` for each request that ends, in any order, until none is left; `finished` may start more.
-  /// The deadline runs anew whenever something arrives: a slow link is not a dead rank.
-  template <class Finished, class Check> outcome drain(Finished finished, Check check) {
+  /// The deadline runs anew whenever something arrives: a slow link is not a dead rank. `look()` is called now and then
+  /// in a long wait; it may throw.
+  template <class Finished, class Check, class Look> outcome drain(Finished finished, Check check, Look look) {
+    constexpr std::chrono::milliseconds between_looks{20};
     const auto allowed = std::chrono::duration_cast<clock::duration>(deadline_);
     auto last_progress = clock::time_point{};
+    auto last_look = clock::time_point{};
     int idle = 0;
     while (true) {
       int count = 0;
@@ -111,8 +114,14 @@ class request_table {
       if (++idle <= patience_) continue;
       std::this_thread::yield();
       const auto now = clock::now();
-      if (idle == patience_ + 1) last_progress = now;
+      if (idle == patience_ + 1) {
+        last_progress = now;
+        last_look = now;
+      }
       if (now - last_progress > allowed) return outcome::expired;
+      if (now - last_look < between_looks) continue;
+      last_look = now;
+      look();
     }
   }
 
