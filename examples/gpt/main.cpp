@@ -3,9 +3,11 @@
 
 // Trains a character-level GPT on a 2 x 2 mesh: `gpt` inside this process, `mpirun -n 4 gpt` on four ranks.
 #include "corpus.hpp"
+#include "losses.hpp"
 #include "machine.hpp"
 #include "ngram.hpp"
 #include "options.hpp"
+#include "resume.hpp"
 #include "sample.hpp"
 #include "settings.hpp"
 #include "summary.hpp"
@@ -20,11 +22,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <limits>
+#include <memory>
 #include <optional>
 #include <ostream>
 #include <span>
@@ -66,24 +66,22 @@ std::string spelled(const vocabulary& symbols) {
 }
 
 void save(ep::world& where, trainer& model, const vocabulary& symbols, std::int64_t done, const std::string& path) {
-  const ep::io::metadata_map notes{{"gpt.step", std::to_string(done)}, {"gpt.vocabulary", spelled(symbols)}};
+  const ep::io::metadata_map notes{{step_note, std::to_string(done)}, {"gpt.vocabulary", spelled(symbols)}};
   ep::save_checkpoint(where, model.state(), path, notes);
 }
 
-/// Returns the number of steps done.
-std::int64_t resume(ep::world& where, trainer& model, const vocabulary& symbols, const std::string& path) {
+/// Returns the number of steps done, of `steps`.
+std::int64_t resume(ep::world& where, trainer& model, const vocabulary& symbols, const std::string& path,
+                    std::int64_t steps) {
   std::int64_t done = 0;
   ep::together(where, [&] {
-    const ep::io::metadata_map notes = ep::io::safetensors_reader(path).metadata();
-    const auto note = [&](const std::string& name) {
-      const auto at = notes.find(name);
-      return at == notes.end() ? std::string() : at->second;
-    };
-    done = std::strtoll(note("gpt.step").c_str(), nullptr, 10);
-    if (note("gpt.vocabulary") != spelled(symbols)) {
+    const ep::io::safetensors_reader file(path);
+    const auto note = file.metadata().find("gpt.vocabulary");
+    if (note == file.metadata().end() || note->second != spelled(symbols)) {
       throw ep::io::checkpoint_error(path, "the characters of another text", "those of the text to train on",
                                      "give the text it was trained on with --text");
     }
+    done = steps_done(file, steps);
   });
   ep::load_checkpoint(where, model.state(), path);
   return done;
@@ -111,15 +109,9 @@ void describe_text(std::ostream& out, const source_text& source, const vocabular
   }
 }
 
+/// @param losses null on ranks other than the first, and if nobody asked for them
 void train(ep::world& where, trainer& model, const options& chosen, std::int64_t done, std::int64_t last,
-           std::ostream& out) {
-  std::ofstream losses;
-  if (where.is_root() && !chosen.losses.empty()) {
-    losses.open(chosen.losses);
-    losses.precision(std::numeric_limits<double>::max_digits10);
-    losses << "step,loss\n";
-    if (!losses) throw std::runtime_error("cannot write " + chosen.losses + ": check --losses");
-  }
+           loss_file* losses, std::ostream& out) {
   report::progress_options shown = report::progress::options_for(std::cout);
   if (where.uses_mpi()) shown.terminal = false;  // mpirun gives ranks a terminal, wherever their output goes
   shown.first_step = done;
@@ -135,9 +127,20 @@ void train(ep::world& where, trainer& model, const options& chosen, std::int64_t
                                    " is not finite: choose a lower --rate");
     }
     if (!where.is_root()) continue;
-    if (losses.is_open()) losses << number + 1 << ',' << loss << '\n';
+    if (losses != nullptr) losses->add(number + 1, loss);
     line.update(number + 1, loss, tokens_per_step);
   }
+}
+
+/// The loss on held-out text. A step's loss is the one before it: what the last step has done shows here.
+double loss_after(ep::world& where, trainer& model, std::int64_t last) {
+  const double held_out = model.held_out_loss();
+  ep::together(where, [&] {
+    if (model.is_finite() && (std::isfinite(held_out) || model.evaluated_windows() == 0)) return;
+    throw ep::error_on_all_ranks("after step " + std::to_string(last) +
+                                 " the model is not finite, and was not written: choose a lower --rate");
+  });
+  return held_out;
 }
 
 int run(int argc, char** argv) {
@@ -168,11 +171,15 @@ int run(int argc, char** argv) {
 
   trainer model(where, *text, chosen.seed);
   out << std::flush;
-  const std::int64_t done = chosen.resume.empty() ? 0 : resume(where, model, symbols, chosen.resume);
+  const std::int64_t done = chosen.resume.empty() ? 0 : resume(where, model, symbols, chosen.resume, chosen.steps);
   if (done > 0) out << "resumed   after step " << done << " of " << chosen.resume << '\n';
-  const std::int64_t last =
-      std::max(done, chosen.stop == 0 ? chosen.steps : std::min(chosen.steps, done + chosen.stop));
-  train(where, model, chosen, done, last, out);
+  const std::int64_t last = chosen.stop == 0 ? chosen.steps : std::min(chosen.steps, done + chosen.stop);
+  std::unique_ptr<loss_file> losses;
+  ep::together(where, [&] {
+    if (where.is_root() && !chosen.losses.empty()) losses = std::make_unique<loss_file>(chosen.losses);
+  });
+  train(where, model, chosen, done, last, losses.get(), out);
+  const double held_out = loss_after(where, model, last);
   if (!chosen.checkpoint.empty()) {
     save(where, model, symbols, last, chosen.checkpoint);
     out << "wrote " << chosen.checkpoint << '\n';
@@ -180,7 +187,6 @@ int run(int argc, char** argv) {
 
   out << '\n';
   describe_step(out);
-  const double held_out = model.held_out_loss();
   if (where.is_root()) {
     out << "\nheld-out loss, nats per character:  " << report::format_fixed(held_out, 4) << " GPT";
     if (last < chosen.steps) {
@@ -196,6 +202,10 @@ int run(int argc, char** argv) {
         generate(where, model.state().parameters, symbols, "/// ", chosen.sample, chosen.temperature, chosen.seed);
     out << "\nsample, at temperature " << report::format_fixed(chosen.temperature, 1) << ":\n" << text_made << '\n';
   }
+  out << std::flush;
+  ep::together(where, [&] {
+    if (losses) losses->finish();
+  });
   return 0;
 }
 

@@ -57,6 +57,16 @@ class trainer {
   /// Parameters, moments and the number of steps done.
   [[nodiscard]] model_state<ep::arrays>& state() { return state_; }
 
+  /// Whether every element of the state that this process holds is a number.
+  [[nodiscard]] bool is_finite() const {
+    bool finite = true;
+    ep::detail::for_each_leaf(state_, [&](const auto& array) {
+      array.for_each(
+          [&](const auto& element, std::int64_t) { finite = finite && std::isfinite(static_cast<double>(element)); });
+    });
+    return finite;
+  }
+
   /// One step on the batch that belongs to its number; returns the loss before it.
   double step(std::int64_t number, double rate) {
     load([&](std::int64_t row) { return text_.training_window(seed_, number, row); });

@@ -1,23 +1,28 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 #include <gpt/corpus.hpp>
+#include <gpt/losses.hpp>
 #include <gpt/ngram.hpp>
+#include <gpt/resume.hpp>
 
 #include <catch2/catch.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <csignal>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 namespace {
@@ -374,4 +379,60 @@ TEST_CASE("cross entropy is the mean over the same windows a GPT sees", "[gpt]")
       sum -= std::log(
           model.probability(std::span<const std::int32_t>(tokens).subspan(w * 10, t + 1), targets[w * 10 + t]));
   CHECK(held_out_loss(data, model) == Approx(sum / static_cast<double>(windows * 10)).epsilon(1e-12));
+}
+
+TEST_CASE("training goes on from the step that the checkpoint and its optimizer agree on", "[gpt]") {
+  const fs::path file = fs::temp_directory_path() / ("espalier-gpt-step-" + std::to_string(::getpid()));
+  const auto done = [&](const espalier::io::metadata_map& notes, float counted, std::int64_t steps) {
+    espalier::io::safetensors_writer writer(file, {{"step", espalier::dtype::f32, {}}}, notes);
+    writer.write("step", &counted);
+    writer.commit();
+    return gpt::steps_done(espalier::io::safetensors_reader(file), steps);
+  };
+  using espalier::io::checkpoint_error;
+  CHECK(done({{"gpt.step", "0"}}, 0, 10) == 0);
+  CHECK(done({{"gpt.step", "10"}}, 10, 10) == 10);
+  CHECK(done({{"gpt.step", "20000001"}}, 16777216, 30000000) == 20000001);
+  CHECK_THROWS_WITH(done({}, 3, 10), Catch::Contains("no gpt.step"));
+  for (const std::string text : {"", "x", "-1", "3x", " 3", "3.0", "99999999999999999999"}) {
+    CHECK_THROWS_WITH(done({{"gpt.step", text}}, 3, 10), Catch::Contains("gpt.step is \"" + text + '"'));
+  }
+  CHECK_THROWS_WITH(done({{"gpt.step", "4"}}, 3, 10), Catch::Contains("\"4\", but the optimizer has counted 3"));
+  CHECK_THROWS_AS(done({{"gpt.step", "3"}}, std::nanf(""), 10), checkpoint_error);
+  CHECK_THROWS_AS(done({{"gpt.step", "20000001"}}, 3, 30000000), checkpoint_error);
+  CHECK_THROWS_WITH(done({{"gpt.step", "11"}}, 11, 10), Catch::Contains("--steps 11"));
+  fs::remove(file);
+}
+
+TEST_CASE("losses that cannot be written are told, at once or at the end", "[gpt]") {
+  const fs::path file = fs::temp_directory_path() / ("espalier-gpt-losses-" + std::to_string(::getpid()));
+  {
+    gpt::loss_file losses(file.string());
+    losses.add(1, 0.1);
+    losses.add(2, 3);
+    std::ifstream written(file);  // before the end
+    const std::string text{std::istreambuf_iterator<char>(written), {}};
+    CHECK(text == "step,loss\n1,0.10000000000000001\n2,3\n");
+    losses.finish();
+  }
+  CHECK_THROWS_WITH(gpt::loss_file((file / "x").string()), Catch::Contains("--losses"));
+  if (fs::exists("/dev/full")) CHECK_THROWS_WITH(gpt::loss_file("/dev/full"), Catch::Contains("/dev/full"));
+
+  // A disk that is full after 20 bytes.
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{};
+  ::getrlimit(RLIMIT_FSIZE, &limit);
+  rlimit small = limit;
+  small.rlim_cur = 20;
+  gpt::loss_file losses(file.string());
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  for (int step = 1; step < 6; ++step) losses.add(step, 2.5);
+  std::string text;
+  try {
+    losses.finish();
+  } catch (const std::runtime_error& error) { text = error.what(); }
+  ::setrlimit(RLIMIT_FSIZE, &limit);
+  std::signal(SIGXFSZ, before);
+  CHECK_THAT(text, Catch::Contains(file.string()) && Catch::Contains("after step 1"));
+  fs::remove(file);
 }
