@@ -132,9 +132,10 @@ inline void save(dtype type, void* memory, std::int64_t index, double value) {
     case dtype::f64: return put(value);
     case dtype::bf16: return put(bfloat16(static_cast<float>(value)));
     case dtype::i32: {
-      // What is no number in range is padding, or a mistake of the program's: nobody may read it.
-      const bool fits = value >= -2147483648.0 && value <= 2147483647.0;
-      return put(fits ? static_cast<std::int32_t>(value) : std::int32_t{-1});
+      // The maximum of nothing is the smallest number; no number at all is padding, which nobody may read.
+      const double least = std::numeric_limits<std::int32_t>::min();
+      const double most = std::numeric_limits<std::int32_t>::max();
+      return put(value != value ? std::int32_t{-1} : static_cast<std::int32_t>(std::clamp(value, least, most)));
     }
     case dtype::boolean: return put(static_cast<std::uint8_t>(value != 0 ? 1 : 0));
   }

@@ -745,7 +745,8 @@ class program_generator {
     const int dim = random_.integer(0, rank_of(x) - 1);
     const int start = random_.integer(0, 2);
     const int step = random_.integer(1, 2);
-    const std::int64_t room = start + step * (shape_of(x)[dim] - 1) + 1 + random_.integer(0, 2);
+    const std::int64_t extent = shape_of(x)[dim];
+    const std::int64_t room = start + (extent > 0 ? step * (extent - 1) + 1 : 0) + random_.integer(0, 2);
     return bounded_by(emit::pad(b_, x, dim, start, room, step), bound(x));
   }
   constexpr int concat() {
@@ -1076,21 +1077,24 @@ class program_generator {
     return fitting.empty() ? -1 : fitting[random_.integer(0, fitting.size() - 1)];
   }
 
+  constexpr void want_result(int id) {
+    if (id >= 0) results_.push_back(id);
+  }
   constexpr void add_results() {
     for (int n = random_.integer(1, 4); n > 0; --n) {
       switch (random_.integer(0, 9)) {
-        case 0: results_.push_back(arguments_[random_.integer(0, arguments_.size() - 1)]); break;
-        case 1: results_.push_back(source()); break;
+        case 0: want_result(arguments_[random_.integer(0, arguments_.size() - 1)]); break;
+        case 1: want_result(source()); break;
         case 2: {
           const int from = source();
-          results_.push_back(rank_of(from) < 4 ? broadcast(from) : from);
+          want_result(rank_of(from) < 4 ? broadcast(from) : from);
           break;
         }
         case 3:
-          if (!results_.empty()) results_.push_back(results_[random_.integer(0, results_.size() - 1)]);
+          if (!results_.empty()) want_result(results_[random_.integer(0, results_.size() - 1)]);
           break;
-        case 4: results_.push_back(reshape(arguments_[random_.integer(0, arguments_.size() - 1)])); break;
-        default: results_.push_back(any_value()); break;
+        case 4: want_result(reshape(arguments_[random_.integer(0, arguments_.size() - 1)])); break;
+        default: want_result(any_value()); break;
       }
     }
     // What is computed last, so that not everything is dead code.

@@ -13,12 +13,13 @@ namespace detail {
 /// Operand 0 is the table, operand 1 the indices; attribute[0] is the table's dimension that is looked up, which the
 /// result replaces by the dimensions of the indices.
 /// A table split along that dimension answers only for its own rows and gives zeros for the others, so the results
-/// of all devices add up (GSPMD's "trivially sliced operand").
+/// of all devices add up (GSPMD's "trivially sliced operand"); of truth values, any that is true counts.
 [[nodiscard]] constexpr factor_rule gather_factors(op_view v) {
   factor_rule rule;
   const extents& table = v.operand(0).shape;
   const extents& indices = v.operand(1).shape;
   const int along = static_cast<int>(v.self().attribute[0]);
+  if (v.self().type == dtype::boolean) rule.combine = reduction::max;
   rule.operand[0][along] = factor_list(rule.add(table[along], factor_kind::reduce));
   for (int d = 0; d < indices.rank; ++d) {
     rule.operand[1][d] = factor_list(rule.add(indices[d]));

@@ -14,6 +14,7 @@ namespace detail {
   factor_rule rule;
   const extents& from = v.operand(0).shape;
   const extents& to = v.self().shape;
+  if (to.elements() == 0) return rule;  // nothing to split
   int i = 0;
   int j = 0;
   std::int64_t left = 1;

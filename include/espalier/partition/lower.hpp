@@ -113,7 +113,7 @@ class fuser {
     chain_.first_step = result_.steps.size();
     space_ = what.space;
     chain_.columns = columns_of(space_);
-    chain_.rows = space_.elements() / chain_.columns;
+    chain_.rows = leading(space_).elements();
     dense_ = true;
     limit_ = chain_.rows;
     free_wide_.clear();
@@ -121,7 +121,7 @@ class fuser {
     for (int n = what.first; n < what.first + what.count; ++n) note_uses(order_[n], n);
     for (int n = what.first; n < what.first + what.count; ++n) add(order_[n], n);
     chain_.step_count = result_.steps.size() - chain_.first_step;
-    if (dense_) flatten();
+    if (dense_ && space_.elements() > 0) flatten();
     choose_block();
     return chain_;
   }
@@ -346,9 +346,9 @@ class fuser {
   }
 
   constexpr void choose_block() {
-    std::int64_t rows = block_elements / chain_.columns;
-    rows = rows < 1 ? 1 : rows;
+    std::int64_t rows = block_elements / (chain_.columns > 0 ? chain_.columns : 1);
     if (rows > chain_.rows) rows = chain_.rows;
+    if (rows < 1) rows = 1;
     if (limit_ < chain_.rows) {
       if (rows > limit_) rows = limit_;
       while (limit_ % rows != 0) --rows;

@@ -1,0 +1,200 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+// timeout: 300
+// optimised: yes
+
+#include <support/executed.hpp>
+#include <support/naive.hpp>
+#include <support/random_graph.hpp>
+#include <support/random_program_graph.hpp>
+#include <support/spmd_check.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
+// Random programs through the whole compiler and executed, against a second meaning of every op on one device. Seeds
+// are printed; ESPALIER_FUZZ_SEED and ESPALIER_FUZZ_CASES choose others, and a single case is listed.
+
+namespace {
+
+using namespace espalier;
+using namespace espalier::test;
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr long usual_cases = 1000;
+#else
+constexpr long usual_cases = 20000;
+#endif
+
+long from_environment(const char* name, long otherwise) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtol(text, nullptr, 10);
+}
+
+mesh_shape any_mesh(dice& random) {
+  static const std::vector<std::vector<int>> meshes{{1},       {2}, {2}, {4}, {8},    {2, 2}, {2, 2}, {2, 4},    {4, 2},
+                                                    {2, 2, 2}, {3}, {5}, {6}, {3, 2}, {1, 2}, {2, 3}, {2, 1, 3}, {7}};
+  return mesh_of(meshes[static_cast<std::size_t>(random.integer(0, static_cast<int>(meshes.size()) - 1))]);
+}
+
+program_options any_options(std::uint32_t seed) {
+  dice random(seed ^ 0x9e3779b9U);
+  program_options options;
+  options.kind = random.chance(0.35) ? numbers::whole : numbers::smooth;
+  options.mesh = any_mesh(random);
+  options.instructions = random.integer(2, 26);
+  options.gradients = random.chance(0.5) ? 1 : 0;
+  options.annotated = random.one_of({0.03, 0.15, 0.5});
+  options.loops = random.one_of({0.0, 0.1, 0.1, 0.25});
+  options.empty_loops = random.one_of({0.0, 0.02});
+  options.most_elements = random.one_of({60, 200, 400});
+  static constexpr std::int64_t sizes[][8]{{1, 2, 3, 4, 4, 5, 7, 6},
+                                           {2, 4, 8, 2, 4, 8, 4, 1},
+                                           {4, 8, 4, 8, 2, 16, 4, 8},
+                                           {3, 5, 7, 1, 11, 2, 3, 5},
+                                           {0, 1, 2, 3, 4, 5, 1, 2}};
+  // An integer has no maximum of nothing.
+  const int which = random.integer(0, options.kind == numbers::smooth ? 19 : 18);
+  const auto& chosen = sizes[which == 19 ? 4 : which % 4];
+  options.size_count = 8;
+  for (int n = 0; n < 8; ++n) options.sizes[n] = chosen[n];
+  return options;
+}
+
+enum class verdict { right, refused, undecided, wrong };
+
+struct outcome {
+  verdict what = verdict::right;
+  std::string text;
+  int instructions = 0;
+};
+
+/// What rounding may change, relative to the largest element of a result. Whole numbers are exact, but for gradients.
+double tolerance_of(const program_options& options) {
+  if (options.kind == numbers::smooth) return 1e-8;
+  return options.gradients > 0 ? 1e-5 : 0;
+}
+
+/// The same with all floats as f64: what then agrees differed by rounding.
+graph widened(graph g) {
+  for (int id = 0; id < g.code.size(); ++id) {
+    if (is_floating(g.code[id].type)) g.code[id].type = dtype::f64;
+  }
+  return g;
+}
+
+/// Whether the reference itself changes as much when its arguments move a little: where a comparison is about to turn,
+/// rounding decides.
+bool is_unstable(graph_view raw, const std::vector<tensor_value>& arguments,
+                 const std::vector<tensor_value>& expected) {
+  for (const double step : {1e-10, -1e-10, 3e-9}) {
+    std::vector<tensor_value> moved = arguments;
+    for (int id = 0; id < raw.size; ++id) {
+      if (raw[id].op != &ops::argument || !is_floating(raw[id].type)) continue;
+      double turn = step;
+      for (double& x : moved[static_cast<std::size_t>(raw[id].attribute[0])].data) x += (turn = -turn * 1.01);
+    }
+    if (!difference(naive_interpret(raw, moved), expected, 1e-6).empty()) return true;
+  }
+  return false;
+}
+
+outcome check(std::uint32_t seed, const program_options& options, const graph& source) {
+  const graph_view raw = source;
+  outcome result;
+  result.instructions = raw.size;
+  spmd_program program;
+  try {
+    if (find_conflict(merge_common_subexpressions(normalise(raw), false)).first >= 0) {
+      result.what = verdict::refused;
+      return result;
+    }
+    program = merged_program(partitioned_program(options.mesh, raw));
+    const partition_fault fault = program.parts.fault;
+    if (fault == partition_fault::no_sum_pending || fault == partition_fault::pending_sum_dropped) {
+      result.what = verdict::refused;
+      return result;
+    }
+    const std::vector<tensor_value> arguments = random_program_arguments(raw, seed, options.kind);
+    const bool is_smooth = options.kind == numbers::smooth;
+    const std::vector<tensor_value> expected =
+        naive_interpret(raw, arguments, is_smooth ? naive_storage::exact : naive_storage::typed);
+    // What the partitioner made, before it is scheduled: bytes sent, scopes, copies that differ.
+    if (is_smooth && seed % 4 == 0) result.text = fault_of(program, expected, arguments, 1e-8);
+    if (result.text.empty()) {
+      const std::vector<tensor_value> made = execute(options.mesh, program.parts.program, arguments);
+      result.text = difference(made, expected, tolerance_of(options));
+    }
+    if (result.text.empty()) return result;
+    result.what = is_smooth && is_unstable(raw, arguments, expected) ? verdict::undecided : verdict::wrong;
+  } catch (const std::exception& e) {
+    result.what = verdict::wrong;
+    result.text = e.what();
+  }
+  if (from_environment("ESPALIER_FUZZ_CASES", 0) == 1) { std::cout << "traced:\n" << listing(raw) << program.text(); }
+  return result;
+}
+
+outcome check(std::uint32_t seed) {
+  const program_options options = any_options(seed);
+  const graph source = random_program_graph(seed, options);
+  outcome result = check(seed, options, source);
+  // Gradients of whole numbers may be too large to be exact.
+  if (result.what == verdict::wrong && options.kind == numbers::whole && options.gradients > 0 &&
+      check(seed, options, widened(source)).what == verdict::right) {
+    result.what = verdict::undecided;
+  }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("random programs execute on a mesh as they mean on one device", "[fuzz]") {
+  const auto base = static_cast<std::uint32_t>(from_environment("ESPALIER_FUZZ_SEED", 1));
+  const long cases = from_environment("ESPALIER_FUZZ_CASES", usual_cases);
+  const auto workers = static_cast<std::size_t>(
+      std::max<long>(1, std::min<long>(cases / 100, static_cast<long>(std::thread::hardware_concurrency()))));
+  std::vector<std::vector<outcome>> found(workers);
+  std::vector<std::thread> threads;
+  for (std::size_t w = 0; w < workers; ++w) {
+    threads.emplace_back([&, w] {
+#if defined(_OPENMP)
+      omp_set_num_threads(1);
+#endif
+      for (long n = static_cast<long>(w); n < cases; n += static_cast<long>(workers)) {
+        outcome one = check(base + static_cast<std::uint32_t>(n));
+        if (one.what == verdict::wrong)
+          one.text = "ESPALIER_FUZZ_SEED=" + std::to_string(base + n) + " ESPALIER_FUZZ_CASES=1: " + one.text;
+        found[w].push_back(one);
+      }
+    });
+  }
+  for (std::thread& one : threads) one.join();
+  long count[4]{};
+  long instructions = 0;
+  for (const auto& of_worker : found) {
+    for (const outcome& one : of_worker) {
+      ++count[static_cast<int>(one.what)];
+      instructions += one.instructions;
+      // Not through Catch, which would break lines.
+      if (one.what == verdict::wrong) std::cout << one.text << " (" << one.instructions << " instructions)\n";
+    }
+  }
+  std::cout << cases << " random programs from seed " << base << ", " << instructions << " instructions: " << count[0]
+            << " right, " << count[1] << " refused, " << count[2] << " undecided, " << count[3] << " wrong\n";
+  CHECK(count[static_cast<int>(verdict::wrong)] == 0);
+  CHECK(count[static_cast<int>(verdict::undecided)] <= cases / 200);
+  if (cases >= 1000) CHECK(count[static_cast<int>(verdict::right)] > cases * 4 / 5);
+}
