@@ -204,6 +204,10 @@ class equations {
     }
   }
 
+  /// Whether every value that was computed is a whole number that its type holds, and so is every sum of some of the
+  /// terms of a sum: then the order of additions and the types between them change nothing.
+  [[nodiscard]] bool exact() const { return exact_; }
+
   [[nodiscard]] std::vector<tensor_value> results() {
     std::vector<tensor_value> made;
     for (int id = 0; id < g_.size; ++id) {
@@ -225,6 +229,12 @@ class equations {
     throw std::invalid_argument("naive: %" + std::to_string(id) + " = " + g_[id].op->name + " " + why);
   }
 
+  /// A result of this type, and the sum of its terms' sizes.
+  void note(dtype type, double x, double size) {
+    const double most = type == dtype::bf16 ? 256 : type == dtype::f32 ? 0x1p24 : type == dtype::i32 ? 0x1p31 : 0x1p53;
+    exact_ = exact_ && x == std::trunc(x) && size <= most;
+  }
+
   [[nodiscard]] std::int64_t count_of(int loop) const { return g_[loop].attribute[0]; }
   [[nodiscard]] std::int64_t& iteration(int loop) { return iteration_[static_cast<std::size_t>(loop)]; }
 
@@ -242,6 +252,7 @@ class equations {
     if (!known[at].known) {
       tensor_value made = computed(id);
       if (!(made.shape == g_[id].shape)) refuse(id, "comes out in another shape than it has");
+      for (const double x : made.data) note(g_[id].type, x, std::abs(x));
       if (storage_ == naive_storage::typed || g_[id].type == dtype::i32 || g_[id].type == dtype::boolean) {
         for (double& x : made.data) x = in_memory(g_[id].type, x);
       }
@@ -369,9 +380,11 @@ class equations {
       place_in i;
       for (std::size_t d = 0; d < kept.size(); ++d) i[kept[d]] = to[static_cast<int>(d)];
       double sum = none;
+      double size = 0;
       for_each_index(rest, [&](const place_in& along) {
         for (std::size_t d = 0; d < gone.size(); ++d) i[gone[d]] = along[static_cast<int>(d)];
         const double x = element(from, i);
+        size += std::abs(x);
         switch (kind) {
           case reduction::sum: sum += x; break;
           case reduction::prod: sum *= x; break;
@@ -379,6 +392,7 @@ class equations {
           case reduction::min: sum = smaller(sum, x); break;
         }
       });
+      if (kind == reduction::sum) note(g_[id].type, sum, size);
       return sum;
     });
   }
@@ -446,6 +460,7 @@ class equations {
       std::int64_t terms = 1;
       for (const char letter : summed) terms *= size[number(letter)];
       double sum = 0;
+      double size_of_terms = 0;
       for (std::int64_t n = 0; n < terms; ++n) {
         // The letters are the digits of n.
         std::int64_t rest = n;
@@ -453,8 +468,11 @@ class equations {
           at[number(letter)] = rest % size[number(letter)];
           rest /= size[number(letter)];
         }
-        sum += element(x, here(left)) * element(y, here(right));
+        const double term = element(x, here(left)) * element(y, here(right));
+        sum += term;
+        size_of_terms += std::abs(term);
       }
+      note(g_[id].type, sum, size_of_terms);
       return sum;
     });
   }
@@ -495,6 +513,7 @@ class equations {
     const extents& table = g_[id].shape;
     const auto along = static_cast<int>(g_[id].attribute[0]);
     tensor_value made = tensor_of(table, [](const place_in&) { return 0.0; });
+    std::vector<double> sizes(made.data.size(), 0.0);
     for_each_index(updates.shape, [&](const place_in& i) {
       const double row = row_of(indices, along, i);
       if (row < 0 || row >= static_cast<double>(table[along])) return;
@@ -502,7 +521,9 @@ class equations {
       std::int64_t at = 0;
       for (int d = 0; d < table.rank; ++d) at = at * table[d] + to[d];
       made.data.at(static_cast<std::size_t>(at)) += element(updates, i);
+      sizes.at(static_cast<std::size_t>(at)) += std::abs(element(updates, i));
     });
+    for (std::size_t i = 0; i < sizes.size(); ++i) note(g_[id].type, made.data[i], sizes[i]);
     return made;
   }
 
@@ -577,16 +598,22 @@ class equations {
   tensor_value loop_sum(int id) {
     const int loop = collecting_loop(id);
     tensor_value made = tensor_of(g_[id].shape, [](const place_in&) { return 0.0; });
+    std::vector<double> sizes(made.data.size(), 0.0);
     for (std::int64_t n = 0; n < count_of(loop); ++n) {
       const tensor_value& term = value_in(g_[id].operand[0], loop, nth(loop, n));
-      for (std::size_t i = 0; i < made.data.size(); ++i) made.data[i] += term.data.at(i);
+      for (std::size_t i = 0; i < made.data.size(); ++i) {
+        made.data[i] += term.data.at(i);
+        sizes[i] += std::abs(term.data[i]);
+      }
     }
+    for (std::size_t i = 0; i < sizes.size(); ++i) note(g_[id].type, made.data[i], sizes[i]);
     return made;
   }
 
   graph_view g_;
   const std::vector<tensor_value>& arguments_;
   naive_storage storage_;
+  bool exact_ = true;
   /// By instruction, then by the iterations of the loops around it.
   std::vector<std::vector<slot>> known_;
   /// By `loop_begin`: the index of the iteration whose values are being computed, -1 outside of it.
@@ -597,12 +624,27 @@ class equations {
 
 }  // namespace naive
 
+/// Results, and whether every value on the way is a whole number that its type holds, however its terms are added: then
+/// any right way of computing gives the same, to the last bit.
+struct naive_outcome {
+  std::vector<tensor_value> results;
+  bool is_exact = false;
+};
+[[nodiscard]] inline naive_outcome naive_run(graph_view g, const std::vector<tensor_value>& arguments,
+                                             naive_storage storage = naive_storage::exact) {
+  naive::equations program(g, arguments, storage);
+  naive_outcome made;
+  made.results = program.results();
+  made.is_exact = program.exact();
+  return made;
+}
+
 /// The results of a traced program, as the builder made it, on one device. Integers are integers and truth values are
 /// truth values in any case; floats are double precision, or with `typed` stored as their types after every op.
 /// Throws std::invalid_argument where the program or its data make no sense, and for ops that no traced program has.
 [[nodiscard]] inline std::vector<tensor_value> naive_interpret(graph_view g, const std::vector<tensor_value>& arguments,
                                                                naive_storage storage = naive_storage::exact) {
-  return naive::equations(g, arguments, storage).results();
+  return naive_run(g, arguments, storage).results;
 }
 
 }  // namespace espalier::test

@@ -150,8 +150,12 @@ class program_generator {
   /// The value itself, or what a bounded function makes of it.
   constexpr int tame(int id) {
     if (type_of(id) == dtype::boolean || bound(id) <= tame_bound) return id;
-    if (smooth() && is_floating(type_of(id))) return unary(ops::tanh, id, 1);
-    const double edge = random_.integer(1, 3);
+    if (smooth() && is_floating(type_of(id))) {
+      // Far out, tanh is flat.
+      const bool shrink = bound(id) > 8 && random_.chance(0.6);
+      return unary(ops::tanh, shrink ? emit::scale(b_, id, 8 / bound(id)) : id, 1);
+    }
+    const double edge = random_.integer(2, 4);
     const int top = constant_like(id, edge);
     const int bottom = constant_like(id, -edge);
     if (random_.chance(0.3)) {
@@ -445,7 +449,7 @@ class program_generator {
 
   constexpr void add_ops(int count, int depth) {
     for (int i = 0; i < count; ++i) {
-      if (depth < options_.loop_depth && random_.chance(options_.loops)) {
+      if (depth < options_.loop_depth && random_.chance(depth == 0 ? options_.loops : 2 * options_.loops)) {
         add_loop(depth);
         continue;
       }
@@ -496,7 +500,7 @@ class program_generator {
       case 12: return source();
       default: {
         const int x = any_value();
-        if (random_.chance(0.5)) return bounded_by(b_.append(ops::copy, type_of(x), shape_of(x), x), bound(x));
+        if (random_.chance(0.7)) return bounded_by(b_.append(ops::copy, type_of(x), shape_of(x), x), bound(x));
         return unary(ops::stop_gradient, x, bound(x));
       }
     }
@@ -1024,15 +1028,48 @@ class program_generator {
     return loss;
   }
 
+  /// To how many of these values a gradient flows.
+  [[nodiscard]] constexpr int reached(int from, const ids& wanted) const {
+    detail::list<bool> seen(b_.size(), false);
+    ids next_of(b_.size(), -1);
+    for (int id = 0; id < b_.size(); ++id) {
+      if (b_[id].op == &ops::loop_next) next_of[b_[id].operand[0]] = id;
+    }
+    ids work;
+    const auto want = [&](int id) {
+      if (id < 0 || seen[id] || !is_floating(type_of(id)) || b_[id].op == &ops::stop_gradient) return;
+      seen[id] = true;
+      work.push_back(id);
+    };
+    want(from);
+    while (!work.empty()) {
+      const int id = work.back();
+      work.pop_back();
+      for (int k = 0; k < b_[id].operand_count; ++k) want(b_[id].operand[k]);
+      want(next_of[id]);
+    }
+    int count = 0;
+    for (const int id : wanted) count += seen[id] ? 1 : 0;
+    return count;
+  }
+
   constexpr void add_gradients() {
     int loss = any_loss();
-    if (random_.chance(0.2)) {
+    for (int tries = 0; tries < 4; ++tries) {
+      const int depends_on = reached(loss, parameters_);
+      if (depends_on == parameters_.size() || (depends_on > 0 && random_.chance(0.3))) break;
       const int other = any_loss();
-      if (type_of(other) == type_of(loss)) loss = emit::add(b_, loss, other);
+      const bool add = depends_on > 0 && type_of(other) == type_of(loss);
+      if (add || depends_on == 0) loss = add ? emit::add(b_, loss, other) : other;
     }
     ids wanted;
     for (const int id : parameters_) {
       if (random_.chance(0.8)) wanted.push_back(id);
+    }
+    // Where nothing is differentiated there is nothing to see.
+    if (reached(loss, wanted) == 0) {
+      wanted.clear();
+      for (const int id : parameters_) wanted.push_back(id);
     }
     // Of something in between, now and then.
     const int between = any_float();

@@ -252,6 +252,12 @@ inline void list_collectives(spmd_program& made) {
   return "";
 }
 
+/// Whether the user would be told that a pending sum cannot be where an annotation wants it: no fault of the library's.
+[[nodiscard]] inline bool is_refused(const spmd_program& program) {
+  return program.parts.fault == partition_fault::no_sum_pending ||
+         program.parts.fault == partition_fault::pending_sum_dropped;
+}
+
 /// What is wrong with a partitioned program, or an empty string: results that differ from those of one device by more
 /// than `tolerance`, relative to the largest element; bytes that differ from what `sent_bytes` promises.
 [[nodiscard]] inline std::string fault_of(const spmd_program& program, const std::vector<tensor_value>& expected,
