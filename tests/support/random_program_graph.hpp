@@ -64,6 +64,8 @@ struct program_options {
   double gradients = 0.5;
   double second_order = 0.15;
   double inner_gradients = 0.05;
+  /// Not where gradients are compared with differences, which see through it.
+  bool stop_gradients = true;
   /// That an argument is donated.
   double donated = 0.4;
   /// That there are arguments nobody uses.
@@ -86,7 +88,9 @@ class program_generator {
 
   constexpr graph make() {
     differentiable_ = random_.chance(options_.gradients);
-    twice_ = differentiable_ && random_.chance(options_.second_order);
+    second_order_ = differentiable_ && random_.chance(options_.second_order);
+    inner_gradients_ = random_.chance(5 * options_.inner_gradients);
+    twice_ = second_order_ || inner_gradients_;
     length_ = random_.integer(1, 4);
     // The gradient of a loop stacks what its body computes, and of a loop in a loop stacks of stacks.
     options_.loop_depth = random_.integer(options_.loop_depth > 0 ? 1 : 0, options_.loop_depth);
@@ -100,9 +104,18 @@ class program_generator {
     return static_cast<graph&&>(b_.result());
   }
 
- private:
   using ids = detail::list<int>;
+  /// What the last gradients that the program computes are of and by, and what they are; a loss of -1 without any.
+  struct derivatives {
+    int loss = -1;
+    ids wanted;
+    ids gradients;
+    /// An op that would have to be differentiated and cannot be, or -1.
+    int without_rule = -1;
+  };
+  [[nodiscard]] constexpr const derivatives& differentiated() const { return derivatives_; }
 
+ private:
   [[nodiscard]] constexpr bool smooth() const { return options_.kind == numbers::smooth; }
   /// A copy: what is appended moves the others.
   [[nodiscard]] constexpr extents shape_of(int id) const { return b_[id].shape; }
@@ -500,7 +513,9 @@ class program_generator {
       case 12: return source();
       default: {
         const int x = any_value();
-        if (random_.chance(0.7)) return bounded_by(b_.append(ops::copy, type_of(x), shape_of(x), x), bound(x));
+        if (!options_.stop_gradients || random_.chance(0.7)) {
+          return bounded_by(b_.append(ops::copy, type_of(x), shape_of(x), x), bound(x));
+        }
         return unary(ops::stop_gradient, x, bound(x));
       }
     }
@@ -877,7 +892,7 @@ class program_generator {
     }
     for (int k = c.count - 1; k >= 0; --k) values_.push_back(c.carry[k]);
     add_ops(random_.integer(1, 5), depth + 1);
-    if (differentiable_ && !twice_ && random_.chance(options_.inner_gradients)) step_down(c);
+    if (inner_gradients_ && random_.chance(0.2)) step_down(c);
     choose_passed(c, outside);
     int next[6]{};
     for (int k = 0; k < c.count; ++k) next[k] = emit::loop_next(b_, c.carry[k], c.passed[k]);
@@ -945,7 +960,9 @@ class program_generator {
           break;
         case 5: {
           // An alias of another carry, behind which it would be overwritten.
-          if (same_kind(other, carry)) c.passed[k] = unary(ops::stop_gradient, other, tame_bound);
+          if (same_kind(other, carry)) {
+            c.passed[k] = unary(options_.stop_gradients ? ops::stop_gradient : ops::copy, other, tame_bound);
+          }
           break;
         }
         default: break;
@@ -968,7 +985,7 @@ class program_generator {
       const int product = bounded_by(emit::multiply(b_, carry, other), bound(carry) * bound(other));
       const int loss = total(smooth() ? tame(product) : product);
       int gradient = -1;
-      differentiate(b_, loss, &carry, 1, &gradient);
+      note_rule(differentiate(b_, loss, &carry, 1, &gradient));
       const double step = smooth() ? 0.1 : 1;
       keep(tame(emit::subtract(b_, carry, emit::scale(b_, gradient, step))));
       return;
@@ -1076,8 +1093,11 @@ class program_generator {
     if (between >= 0 && random_.chance(0.15)) wanted.push_back(between);
     if (wanted.empty()) wanted.push_back(parameters_[0]);
     ids gradients(wanted.size(), -1);
-    differentiate(b_, loss, wanted.data(), wanted.size(), gradients.data());
-    if (twice_) {
+    note_rule(differentiate(b_, loss, wanted.data(), wanted.size(), gradients.data()));
+    derivatives_.loss = loss;
+    derivatives_.wanted = wanted;
+    derivatives_.gradients = gradients;
+    if (second_order_) {
       int squares = -1;
       for (const int gradient : gradients) {
         if (type_of(gradient) != type_of(gradients[0])) continue;
@@ -1086,12 +1106,17 @@ class program_generator {
         squares = squares < 0 ? sum : emit::add(b_, squares, sum);
       }
       ids second(wanted.size(), -1);
-      differentiate(b_, squares, wanted.data(), wanted.size(), second.data());
+      note_rule(differentiate(b_, squares, wanted.data(), wanted.size(), second.data()));
+      derivatives_.loss = squares;
+      derivatives_.gradients = second;
       for (int k = 0; k < second.size(); ++k) note_gradient(wanted[k], second[k]);
       if (random_.chance(0.5)) results_.push_back(squares);
     }
     for (int k = 0; k < gradients.size(); ++k) note_gradient(wanted[k], gradients[k]);
     results_.push_back(loss);
+  }
+  constexpr void note_rule(int without_rule) {
+    if (derivatives_.without_rule < 0) derivatives_.without_rule = without_rule;
   }
   /// The gradient itself becomes a result, or an updated parameter in the parameter's place.
   constexpr void note_gradient(int wanted, int gradient) {
@@ -1207,6 +1232,9 @@ class program_generator {
   program_options options_;
   builder b_;
   bool differentiable_ = false;
+  bool second_order_ = false;
+  bool inner_gradients_ = false;
+  /// Whether gradients may be differentiated themselves: not all ops' can.
   bool twice_ = false;
   /// The length of most loops, and of some arguments: stacks of one loop become slices of another.
   std::int64_t length_ = 2;
@@ -1216,6 +1244,7 @@ class program_generator {
   /// What gradients are by.
   ids parameters_;
   ids results_;
+  derivatives derivatives_;
   detail::list<double> bound_;
 };
 
