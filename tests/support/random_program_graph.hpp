@@ -447,6 +447,7 @@ class program_generator {
       parameters_.push_back(id);
       keep(id);
     }
+    if (values_.empty()) values_.push_back(parameters_[0]);
     for (int n = random_.integer(0, 2); n > 0; --n) indices_.push_back(add_argument(dtype::i32, any_shape(0, 2)));
     if (!smooth() && random_.chance(0.5)) keep(add_argument(dtype::boolean, any_shape(0, 3)));
     while (random_.chance(options_.unused)) {
