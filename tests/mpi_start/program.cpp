@@ -7,6 +7,7 @@
 //   late N         rank N never makes its second world
 //   inside N       rank N stops inside MPI_Init
 //   leaves N       rank N exits in the middle of a world, without a word
+#include <espalier/execute/gather.hpp>
 #include <espalier/execute/guard.hpp>
 #include <espalier/execute/together.hpp>
 
@@ -70,6 +71,17 @@ void several_worlds(int& argc, char**& argv) {
     use(third);
   }
   use(second);
+
+  // The same mesh, but all of it in this process.
+  ep::world alone(all_ranks());
+  const ep::sharded_array<ep::f32<8>> elsewhere(alone, ep::sharding::whole(1));
+  std::string refusal;
+  try {
+    (void)ep::gather(second, elsewhere);
+  } catch (const ep::argument_error& error) { refusal = error.what(); }
+  if ((refusal.find(", of which this process has device ") == std::string::npos) != (alone.local_devices() == 1)) {
+    throw std::runtime_error("an array of another world: " + refusal);
+  }
 
   ep::mesh_shape wrong = all_ranks();
   wrong.size[0] += 1;
