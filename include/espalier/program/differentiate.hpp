@@ -281,7 +281,9 @@ class reverse_sweep {
   constexpr int repeat_loop(int begin, loop_reversal& reversal) {
     for (int id = begin;; ++id) {
       instruction i = b_[id];
-      if (reads_loop(i)) continue;
+      // What stands here but belongs to a loop further out has been computed there, and is not repeated.
+      const bool belongs = i.loop == reversal.forward || (i.loop >= 0 && reversal.find(i.loop) >= 0);
+      if (reads_loop(i) || !belongs) continue;
       for (int k = 0; k < i.operand_count; ++k) {
         const instruction& operand = b_[i.operand[k]];
         if (reversal.find(i.operand[k]) >= 0) {
