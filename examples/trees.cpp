@@ -141,9 +141,12 @@ std::string decimal(double value) {
 std::string rate_text(const comm::fraction& rate, double scale) {
   const double factor = scale >= 1 ? std::round(scale) : std::round(1 / scale);
   const comm::fraction unit{static_cast<std::int64_t>(factor), 1};
-  const comm::fraction in_units = scale >= 1 ? rate / unit : rate * unit;
-  if (in_units.denominator <= 1'000'000) return comm::to_string(in_units);
-  return decimal(comm::to_double(in_units));
+  try {
+    const comm::fraction in_units = scale >= 1 ? rate / unit : rate * unit;
+    if (in_units.denominator <= 1'000'000) return comm::to_string(in_units);
+  } catch (const std::overflow_error&) {  // as long as that
+  }
+  return decimal(comm::to_double(rate) / scale);
 }
 
 /// The best of some chunk sizes, as a tuner would find it.

@@ -85,6 +85,75 @@ TEST_CASE("the adjacency form says what a topology has") {
   CHECK(machine.resources[2].links == std::vector<int>{0});
 }
 
+TEST_CASE("a damaged topology file is refused with its line, or is a machine with finite numbers") {
+  std::mt19937 random(20291879);
+  const auto below = [&](std::size_t n) { return static_cast<std::size_t>(random() % n); };
+  const std::vector<std::string> values{
+      "0",     "-1",   "1e300", "1e-300",    "1.7e308", "1e400", "1e30",
+      "1e-30", "null", "\"\"",  "[]",        "{}",      "true",  "99999999999999999999",
+      "0.5",   "1e15", "1e-9",  "2147483648"};
+  const std::string signs = "0123456789,[]{}\":-.eE \n";
+  // Half of the damage is to numbers, which is where a file stays one.
+  const auto damaged = [&](std::string text) {
+    const std::size_t at = below(text.size());
+    const auto digit = text.find_first_of("0123456789", at);
+    const auto end = digit == std::string::npos ? digit : text.find_first_not_of("0123456789.eE+-", digit);
+    switch (below(6)) {
+      case 0: return text.erase(at, 1 + below(5));
+      case 1: return text.insert(at, 1, signs[below(signs.size())]);
+      case 2: return text.erase(at);
+      default:
+        if (digit == std::string::npos) return text;
+        return text.replace(digit, end == std::string::npos ? end : end - digit, values[below(values.size())]);
+    }
+  };
+  const std::string with_all =
+      "{\"bytes_per_second\": 1e9, \"unit\": \"GB/s\",\n \"adjacency\": [[0, 2, 0], [1, 0, 3.5], [0, 1, 0]],\n"
+      " \"hosts\": [0, 0, -1], \"names\": [\"a\", \"b\", \"c\"],\n \"latency\": [[0, 1e-6, 0], [1e-5, 0, 0], [0, 0, "
+      "0]],\n \"resources\": [{\"name\": \"card\", \"bandwidth\": 2, \"vertices\": [0, 1], \"direction\": \"out\"}]}";
+  const auto is_finite = [](const std::string& text) {
+    return text.find("inf") == std::string::npos && text.find("nan") == std::string::npos;
+  };
+  int refused = 0;
+  int taken = 0;
+  for (int n = 0; n < 3000; ++n) {
+    const auto& files = topology_data::all();
+    std::string text = damaged(n % 3 == 0 ? with_all : files[below(files.size())].text);
+    if (n % 4 == 0) text = damaged(text + "\n");
+    topology machine;
+    try {
+      machine = parse_topology(text, "t.json");
+    } catch (const std::exception& error) {
+      ++refused;
+      INFO(text << "\n" << error.what());
+      REQUIRE_THAT(error.what(), Catch::StartsWith("t.json, line "));
+      continue;
+    }
+    ++taken;
+    INFO(text);
+    std::string told = describe(machine);
+    for (const topology::vertex& v : machine.vertices) {  // names may say anything
+      if (!is_finite(v.name)) told.clear();
+    }
+    REQUIRE(is_finite(told));
+    if (machine.vertices.size() > 8) continue;
+    const network net = network_of(machine);
+    REQUIRE((net.unit > 0 && std::isfinite(net.unit)));
+    double slowest = 1e300;
+    for (const network::resource& r : net.resources) {
+      REQUIRE((r.capacity >= 1 && r.capacity <= 1'000'000'000));
+      slowest = std::min(slowest, static_cast<double>(r.capacity) * net.unit);
+    }
+    double latency = 0;
+    for (const network::edge& e : net.edges) latency += e.latency;
+    REQUIRE(std::isfinite(latency));
+    // What a time is made of: a terabyte over the slowest way.
+    REQUIRE((net.resources.empty() || std::isfinite(1e12 / slowest)));
+  }
+  CHECK(refused > 500);
+  CHECK(taken > 500);
+}
+
 TEST_CASE("a malformed topology is refused with line, column and what was expected") {
   CHECK(error_of("") == "t.json, line 1, column 1: found the end of the text, expected an object, '{'");
   CHECK(error_of("{\"adjacency\": [[0, 1],\n  [x, 0]]}") ==

@@ -73,7 +73,7 @@ class topology_parser {
       } else if (key == "resources") {
         json_.array([&](std::size_t) { resource(); });
       } else if (key == "bytes_per_second") {
-        machine_.unit = positive("the bytes per second of bandwidth 1, more than 0");
+        machine_.unit = positive("the bytes per second of bandwidth 1, more than 0", most_unit);
       } else if (key == "unit" && json_.peek() == '"') {
         machine_.unit_name = json_.string();
       } else {
@@ -137,18 +137,35 @@ class topology_parser {
     seen = true;
   }
 
-  [[nodiscard]] double positive(const char* expected) {
+  // No machine has numbers outside of these, but a damaged file may: sums and times would be infinite.
+  static constexpr double least_rate = 1e-9;
+  static constexpr double most_bandwidth = 1e15;
+  static constexpr double most_unit = 1e18;    // bytes per second
+  static constexpr double most_latency = 1e6;  // seconds
+
+  /// More than 0: from `least_rate` to `most`.
+  [[nodiscard]] double positive(const char* expected, double most = most_bandwidth) {
     const json_place at = json_.where();
     const double value = json_.number(expected);
     if (!(value > 0)) fail(at, json_number(value), expected);
+    require_within(at, value, least_rate, most, expected);
     return value;
   }
-  [[nodiscard]] double not_negative(const char* expected) {
+  /// 0, or as above.
+  [[nodiscard]] double not_negative(const char* expected, double smallest, double most) {
     const json_place at = json_.where();
     const double value = json_.number(expected);
     if (!(value >= 0)) fail(at, json_number(value), expected);
+    if (value > 0) require_within(at, value, smallest, most, expected);
     return value;
   }
+  void require_within(const json_place& at, double value, double smallest, double largest, const char* expected) const {
+    if (value >= smallest && value <= largest) return;
+    fail(at, json_number(value),
+         std::string(expected) +
+             (value < smallest ? ", of at least " + json_number(smallest) : ", of at most " + json_number(largest)));
+  }
+  [[nodiscard]] double seconds() { return not_negative("seconds, 0 or more", 0, most_latency); }
   [[nodiscard]] placed_index index(const char* expected, int least = 0) {
     const json_place at = json_.where();
     const std::int64_t value = json_.whole_number(expected);
@@ -162,7 +179,7 @@ class topology_parser {
       std::vector<double> values;
       json_.array([&](std::size_t column) {
         const json_place here = json_.where();
-        values.push_back(not_negative("a bandwidth, 0 or more"));
+        values.push_back(not_negative("a bandwidth, 0 or more", least_rate, most_bandwidth));
         if (column == row && values.back() != 0)
           fail(here, json_number(values.back()),
                "0: vertex " + std::to_string(row) + " needs no link to itself (row and column count from 0)");
@@ -178,13 +195,13 @@ class topology_parser {
 
   void latency() {
     if (json_.peek() != '[') {
-      common_latency_ = not_negative("seconds, 0 or more");
+      common_latency_ = seconds();
       return;
     }
     latency_at_ = json_.where();
     json_.array([&](std::size_t) {
       latencies_.emplace_back();
-      json_.array([&](std::size_t) { latencies_.back().push_back(not_negative("seconds, 0 or more")); });
+      json_.array([&](std::size_t) { latencies_.back().push_back(seconds()); });
     });
   }
 
@@ -224,7 +241,7 @@ class topology_parser {
       } else if (key == "bandwidth") {
         l.bandwidth = positive("a bandwidth, more than 0");
       } else if (key == "latency") {
-        l.latency = not_negative("seconds, 0 or more");
+        l.latency = seconds();
       } else {
         fail(at, "the key " + json_string(key), "from, to, bandwidth or latency");
       }
