@@ -73,8 +73,9 @@ struct network_event {
 /// All ranks construct it with the same topology and call the same operations in the same order. The first calls of a
 /// collective at a size try what may be fastest (trees packed for the network, algorithms of few rounds, the MPI
 /// library's own, shared memory where all ranks are on one host), and rank 0 settles on one. Plans and decisions are
-/// rank 0's, sent to the others with checksums: ranks with different calls get an error, not a hang. A settled call
-/// that becomes slow is noticed, the network probed again, and everything planned anew.
+/// rank 0's, sent to the others with checksums: ranks with different calls get an error, not a hang (what is promised
+/// of calls that were made before stands in docs/collectives.md). A settled call that becomes slow is noticed, the
+/// network probed again, and everything planned anew.
 ///
 /// `start` returns at once; any number of operations may be under way, and each wait takes all of them further.
 ///
