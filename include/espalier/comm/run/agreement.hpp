@@ -37,9 +37,9 @@ class agreement {
 
   /// Returns whether anything moved. Called while waiting.
   void meanwhile(std::function<bool()> work) { meanwhile_ = std::move(work); }
-  /// Called now and then in long waits; throws if the others can be seen not to come. `together`: no rank can have left
-  /// this wait before all have come.
-  void look_around(std::function<void(bool together)> look) { look_ = std::move(look); }
+  /// Called now and then in long waits; throws if the others can be seen not to come. `compares`: in `are_equal`, or in
+  /// what follows where they are not.
+  void look_around(std::function<void(bool compares)> look) { look_ = std::move(look); }
 
   /// What `decide()` returns on rank 0, where alone it is called. If it throws, so do the others. Collective.
   template <class Decide> plan_words from_root(const char* what, const Decide& decide) {
@@ -55,8 +55,8 @@ class agreement {
     return mine;
   }
 
-  /// The words of every rank, in the order of ranks; all have as many. Collective.
-  [[nodiscard]] plan_words from_all(const plan_words& mine, const char* what) {
+  /// The words of every rank, in the order of ranks; all have as many. `compares`: for `look_around`. Collective.
+  [[nodiscard]] plan_words from_all(const plan_words& mine, const char* what, bool compares = false) {
     int size = 1;
     MPI_Comm_size(communicator_, &size);
     plan_words all(mine.size() * static_cast<std::size_t>(size));
@@ -65,7 +65,7 @@ class agreement {
     check_mpi(MPI_Iallgather(mine.data(), count, library_type_of_words(), all.data(), count, library_type_of_words(),
                              communicator_, &request),
               "MPI_Iallgather", rank_, nullptr);
-    complete(request, what);
+    complete(request, what, compares);
     return all;
   }
 
@@ -156,7 +156,7 @@ class agreement {
   }
 
   /// Waits for a collective of the library that was only started.
-  void complete(MPI_Request request, const char* what, bool together = false) {
+  void complete(MPI_Request request, const char* what, bool compares = false) {
     patience left(oversubscribed_, deadline_);
     for (;;) {
       int done = 0;
@@ -168,7 +168,7 @@ class agreement {
         throw comm_error("waited " + seconds_text(deadline_) + " s " + what +
                          ": some rank did not come. All ranks must call the same collectives in the same order");
       } else if (look_ && left.wonders()) {
-        look_(together);
+        look_(compares);
       }
     }
   }

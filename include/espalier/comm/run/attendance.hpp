@@ -81,19 +81,15 @@ class attendance {
     if (own_ != nullptr) own_->write(call, said);
   }
 
-  /// Who is in another call under the same number, and in what it differs; empty if nobody is. `together`: nobody can
-  /// have left this call before all have come, so who is in a later one has not been here.
-  [[nodiscard]] std::string mismatch(std::uint64_t call, const call_summary& mine, int rank, bool together) const {
+  /// Who is in another call under the same number, and in what it differs; empty if nobody is. `compares`: this rank is
+  /// about to hear the same from all who say that they compare, too.
+  [[nodiscard]] std::string mismatch(std::uint64_t call, const call_summary& mine, int rank, bool compares) const {
     bool differs = false;
-    std::vector<int> ahead;
     for (const seat& s : seats_) {
-      if (s.rank == rank) continue;
       call_summary there;
-      if (s.last->read(call, there)) {
-        differs = differs || !same_for_all(mine, there);
-      } else if (together && s.last->number() > call) {
-        ahead.push_back(s.rank);
-      }
+      if (s.rank == rank || !s.last->read(call, there)) continue;
+      const bool will_say = compares && (flags_of(there.kind) & compares_flag) != 0;
+      differs = differs || (!will_say && !same_for_all(mine, there));
     }
     if (differs) {
       said_by_ranks said = host::hear_all(call, static_cast<int>(seats_.size()), [&](int k) -> const notice& {
@@ -102,9 +98,7 @@ class attendance {
       for (auto& [place, what] : said) place = seats_[static_cast<std::size_t>(place)].rank;
       return mismatch_text(std::move(said));
     }
-    if (ahead.empty()) return {};
-    return list_ranks(ahead) + " made another call instead, and went on\n  rank " + std::to_string(rank) + " calls " +
-           spelled_call(mine).text();
+    return {};
   }
 
   /// Whether some rank of this host has not come to a call, or none is anywhere else: then `text_of` is all that any

@@ -47,7 +47,14 @@ inline constexpr std::uint64_t blocks_differ = std::uint64_t{1} << 63U;
 inline constexpr unsigned blocks_at = 40;
 
 /// What ranks agree on beside the call itself. None of these changes a result.
-enum call_flags : unsigned { in_place_flag = 1, ordered_flag = 2, typed_flag = 4, named_flag = 8, exposed_flag = 16 };
+enum call_flags : unsigned {
+  in_place_flag = 1,
+  ordered_flag = 2,
+  typed_flag = 4,
+  named_flag = 8,
+  exposed_flag = 16,
+  compares_flag = 32  ///< only in notices: the rank compares its call with those of the others
+};
 
 [[nodiscard]] constexpr std::uint64_t kind_word(unsigned what, element_class type, element_operation by, int root,
                                                 unsigned flags = 0) {
@@ -235,8 +242,10 @@ class spelled_call {
   gather(same_for_all);
   if (groups.size() == 1) gather(std::equal_to<>());
   // Most first; where there are as many, the one with the lowest rank.
-  std::stable_sort(groups.begin(), groups.end(),
-                   [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
+  std::sort(groups.begin(), groups.end(), [](const group& a, const group& b) {
+    if (a.second.size() != b.second.size()) return a.second.size() > b.second.size();
+    return a.second.front() < b.second.front();
+  });
   std::string text;
   for (std::size_t g = 1; g < groups.size(); ++g) {
     const std::vector<int>& ranks = groups[g].second;

@@ -102,7 +102,7 @@ class collectives {
     MPI_Comm_rank(communicator_, &rank_);
     in_library_ = std::make_unique<detail::watched_call>(rank_, options_.deadline);
     together_.meanwhile([this] { return !flights_.empty() && flights_.progress(); });
-    together_.look_around([this](bool together) { look_for_other_calls(together); });
+    together_.look_around([this](bool compares) { look_for_other_calls(compares); });
     flights_.look_around([this] { look_for_other_calls(false); });
   }
   collectives(const collectives&) = delete;
@@ -322,7 +322,7 @@ class collectives {
     auto made = std::make_shared<known_call>(given, wanted.kind, what, rank_);
     made->call.ordered = ordered;
     // First: what follows depends on the call, and ranks with different ones would take each other's answers.
-    come_to(*made, what);
+    said_ = made->said_of(what);
     require_same_call();
     if (std::shared_ptr<known_call> like = known_.find_like(wanted, given.counts)) {
       return known_.add(wanted, std::move(like));
@@ -395,15 +395,20 @@ class collectives {
   }
 
   /// In a long wait: whether some rank is in another call, so that this one waits in vain.
-  void look_for_other_calls(bool together) const {
+  void look_for_other_calls(bool compares) const {
     if (attendance_ == nullptr) return;
-    const std::string found = attendance_->mismatch(number_, said_, rank_, together);
+    const std::string found = attendance_->mismatch(number_, said_, rank_, compares);
     if (!found.empty()) throw comm_error("the ranks are in different collectives: " + found);
   }
 
   /// Throws on all ranks unless all are in the same call, and were in all calls that the MPI library carried out
   /// since they last compared them: it does not notice what ranks disagree on. Collective.
   void require_same_call() {
+    if (attendance_ != nullptr) {
+      call_summary noted = said_;
+      noted.kind |= std::uint64_t{detail::compares_flag} << detail::flags_at;
+      attendance_->enter(number_, noted);
+    }
     const std::uint64_t mine = detail::long_fingerprint(said_) + by_library_;
     if (guarded([&] { return together_.are_equal(mine, detail::spelled_call(said_).collective().c_str()); })) {
       compared_ = number_;
@@ -420,7 +425,7 @@ class collectives {
     const detail::plan_words words =
         together_.from_all({static_cast<std::int64_t>(said_.kind), static_cast<std::int64_t>(said_.element_bytes),
                             static_cast<std::int64_t>(said_.size)},
-                           "for the calls of all ranks");
+                           "for the calls of all ranks", true);
     std::vector<call_summary> all;
     for (std::size_t at = 0; at < words.size(); at += 3) {
       all.push_back({static_cast<std::uint64_t>(words[at]), static_cast<std::uint64_t>(words[at + 1]),
