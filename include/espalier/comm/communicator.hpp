@@ -33,8 +33,8 @@ class comm_error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The ranks called different collectives, or one with different counts, roots, types or operations, and for all of them
-/// the call was a new one. All see it before anything is moved, and may go on with the communicator.
+/// The ranks called different collectives, or one with different counts, roots, types or operations, and for all of
+/// them the call was a new one. All see it before anything is moved, and may go on with the communicator.
 class mismatched_call : public comm_error {
  public:
   using comm_error::comm_error;
