@@ -41,6 +41,21 @@ struct train {
 #else
     next.bias = p.bias - 0.1 * gradient.bias;
 #endif
+#if defined(CASE_other_trace)
+    ep::builder elsewhere;
+    const int one = ep::emit::constant(elsewhere, ep::dtype::f32, ep::f32<1024>::shape, 1);
+    next.bias = next.bias + ep::symbol<mesh, ep::f32<1024>>(elsewhere, one);  // other_trace
+#elif defined(CASE_in_loop)
+    ep::symbol<mesh, ep::f32<1024>> never;
+    next.bias = ep::repeat<3>([&](auto h) { return h * never; }, p.bias);  // in_loop
+#elif defined(CASE_carry)
+    ep::symbol<mesh, ep::f32<1024>> never;
+    ep::repeat<3>([](auto s) { return s; }, ep::results(p.bias, never));  // carry
+#elif defined(CASE_never_assigned)
+    auto other = decltype(p){};
+    other.weight = next.weight;
+    return other;
+#endif
     return next;
   }
 };
@@ -60,6 +75,13 @@ struct train {
 // first(CASE_leaf): reshape: the new shape holds another number of elements
 // expect(CASE_leaf): line<40>
 // user_line(CASE_leaf): step::flops
+// first(CASE_other_trace): a tensor does not belong to this program: it comes from the trace of another one
+// expect(CASE_other_trace): tensor_of_another_trace<.*line<47>
+// user_line(CASE_other_trace): step::flops
+// expect(CASE_in_loop): tensor_of_another_trace<.*line<50>
+// expect(CASE_carry): tensor_of_another_trace<.*line<53>
+// expect(CASE_never_assigned): tensor_of_another_trace<>::raise<espalier::why::program
+// user_line(CASE_never_assigned): step::flops
 // clang-format on
 using step = ep::program<mesh, train, layer<ep::spec>, ep::f32<64, 256>>;
 constexpr auto work = step::flops();

@@ -38,6 +38,39 @@ template <template <class...> class Reason, class... Arguments, class F> constex
 
 using x2 = ep::f32<64, 256>;
 
+/// Whether both traces hear of it when `f` is called on an x2 of one and an `Other` of the other one, or of none.
+template <class Other, class F> constexpr bool notes_strangers(const F& f) {
+  bool ok = true;
+  for (const bool from_first : {true, false}) {
+    ep::builder b;
+    ep::builder other;
+    // The number of the stranger is none of the trace's.
+    for (int k = 0; k < 40; ++k) ep::emit::constant(other, ep::dtype::f32, ep::extents{}, 0);
+    const tensor_symbol<x2> one(b, ep::emit::constant(b, x2::type, x2::shape, 1));
+    const tensor_symbol<Other> two(other, ep::emit::constant(other, Other::type, Other::shape, 1));
+    f(one, from_first ? two : tensor_symbol<Other>());
+    ok = ok && b.mistake != nullptr && (!from_first || other.mistake != nullptr) && b.size() < 40;
+  }
+  return ok;
+}
+constexpr bool strangers() {
+  bool ok = true;
+  ok &= notes_strangers<x2>([](auto a, auto b) { return a + b; });
+  ok &= notes_strangers<x2>([](auto a, auto b) { return b < a; });
+  ok &= notes_strangers<x2>([](auto a, auto b) { return ep::select(a > 0, a, b); });
+  ok &= notes_strangers<x2>([](auto a, auto b) { return ep::select(a > 0, b, a); });
+  ok &= notes_strangers<x2>([](auto a, auto b) { return ep::einsum<"ab,ab->a">(a, b); });
+  ok &= notes_strangers<x2>([](auto a, auto b) { return ep::concat<0>(a, b); });
+  ok &= notes_strangers<ep::i32<3>>([](auto a, auto b) { return ep::gather<0>(a, b); });
+  ok &= notes_strangers<x2>([](auto a, auto b) { return ep::repeat<2>([](auto s) { return s; }, ep::results(a, b)); });
+  ok &= notes_strangers<x2>([](auto a, auto b) { return ep::repeat<2>([&](auto) { return b; }, a); });
+  ok &= notes_strangers<x2>([](auto a, auto b) { return ep::repeat<2>([&](auto s) { return ep::results(s, b); }, a); });
+  ok &= notes_strangers<x2>([](auto a, auto b) { return ep::scan([](auto s, auto) { return s; }, a, b); });
+  ok &= notes_strangers<ep::f32<>>([](auto a, auto b) { return ep::value_and_grad([&](auto) { return b; })(a); });
+  return ok;
+}
+static_assert(strangers());
+
 constexpr bool elementwise() {
   bool ok = true;
   const auto add = [](auto a, auto b) { return a + b; };

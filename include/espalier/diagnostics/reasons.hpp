@@ -228,6 +228,13 @@ template <class... Details> struct carry_changes_type {
                   "what it returns.");
   };
 };
+template <class... Details> struct tensor_of_another_trace {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "a tensor does not belong to this program: it comes from the trace of another one, or was declared "
+                  "and never given a value. Pass it in as an argument, or assign it.");
+  };
+};
 template <class... Details> struct stacked_sizes_differ {
   template <class Where> struct raise {
     static_assert(Where::ok, "scan: all stacked tensors need the same first dimension, the number of iterations.");

@@ -212,7 +212,7 @@ template <class T> [[nodiscard]] constexpr source_line failure_line(const T& val
 template <class T> [[nodiscard]] constexpr builder* owner_of(const T& tree) {
   builder* owner = nullptr;
   for_each_leaf(tree, [&](const auto& one) {
-    if constexpr (Symbol<std::remove_cvref_t<decltype(one)>>) owner = one.owner;
+    if constexpr (Symbol<std::remove_cvref_t<decltype(one)>>) owner = one.owner != nullptr ? one.owner : owner;
   });
   return owner;
 }

@@ -54,9 +54,10 @@ constexpr auto cross_entropy_each(const Logits& logits, const Targets& targets,
   } else if constexpr (!detail::are_targets_of(Targets::shape, Logits::shape)) {
     return failed<why::shape_mismatch<typename Logits::tensor, typename Targets::tensor>>(where);
   } else {
-    const pinned_line line(*logits.owner, where);
+    builder& b = *logits.owner;
+    const pinned_line line(b, where);
     return detail::symbol_like<Logits, tensor_for<Logits::type, Targets::shape>>(
-        logits, emit::cross_entropy(*logits.owner, logits.id, targets.id));
+        logits, emit::cross_entropy(b, logits.id, detail::operand_of(b, targets)));
   }
 }
 

@@ -47,8 +47,8 @@ constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, double
     builder& b = *x.owner;
     const pinned_line line(b, where);
     const int normal = emit::standardise(b, x.id, true, epsilon);
-    const int scaled = emit::multiply(b, normal, emit::broadcast_to(b, gain.id, X::shape));
-    const int shifted = emit::add(b, scaled, emit::broadcast_to(b, bias.id, X::shape));
+    const int scaled = emit::multiply(b, normal, emit::broadcast_to(b, detail::operand_of(b, gain), X::shape));
+    const int shifted = emit::add(b, scaled, emit::broadcast_to(b, detail::operand_of(b, bias), X::shape));
     return detail::symbol_like<X, typename X::tensor>(x, shifted);
   }
 }
@@ -73,7 +73,7 @@ constexpr auto rms_norm(const X& x, const Gain& gain, double epsilon = norm_epsi
     const pinned_line line(b, where);
     const int normal = emit::standardise(b, x.id, false, epsilon);
     return detail::symbol_like<X, typename X::tensor>(
-        x, emit::multiply(b, normal, emit::broadcast_to(b, gain.id, X::shape)));
+        x, emit::multiply(b, normal, emit::broadcast_to(b, detail::operand_of(b, gain), X::shape)));
   }
 }
 

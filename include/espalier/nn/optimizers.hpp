@@ -210,12 +210,12 @@ constexpr auto adamw_step(const State& state, const Gradients& gradients, const 
   } else {
     builder& b = *rate.owner;
     const pinned_line line(b, where);
-    State next = state;
+    State next = detail::operands_of(b, state, where);
     const auto placed = [&](auto& one) { one = place(one, where); };
     detail::for_each_leaf(next.first_moment, placed);
     detail::for_each_leaf(next.second_moment, placed);
-    next.step = detail::next_step(state.step);
-    const auto leaves = detail::optimizer_leaves(state.parameters, gradients);
+    next.step = detail::next_step(next.step);
+    const auto leaves = detail::optimizer_leaves(next.parameters, detail::operands_of(b, gradients, where));
     const dtype type = b[leaves[0].parameter].type;
     const emit::adamw_scalars scalars = emit::prepare_adamw(b, next.step.id, rate.id, type, settings);
     detail::list<int> first = detail::ids_of(next.first_moment);
@@ -249,14 +249,14 @@ constexpr auto sgd_step(const State& state, const Gradients& gradients, const Ra
   } else {
     builder& b = *rate.owner;
     const pinned_line line(b, where);
-    State next = state;
+    State next = detail::operands_of(b, state, where);
     detail::for_each_leaf(next.velocity, [&](auto& one) { one = place(one, where); });
-    next.step = detail::next_step(state.step);
+    next.step = detail::next_step(next.step);
     int kept_part = -1;
     if (settings.weight_decay != 0) {
       kept_part = emit::subtract(b, emit::constant_like(b, rate.id, 1), emit::scale(b, rate.id, settings.weight_decay));
     }
-    const auto leaves = detail::optimizer_leaves(state.parameters, gradients);
+    const auto leaves = detail::optimizer_leaves(next.parameters, detail::operands_of(b, gradients, where));
     detail::list<int> velocity = detail::ids_of(next.velocity);
     detail::list<int> updated;
     for (int k = 0; k < leaves.size(); ++k) {

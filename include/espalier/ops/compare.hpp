@@ -190,9 +190,10 @@ constexpr auto select(const Condition& condition, const Yes& yes, const No& no,
       builder& b = *condition.owner;
       b.at(where);
       const int chooser = emit::broadcast_to(b, condition.id, shape);
-      const int left = emit::broadcast_to(b, yes.id, shape);
-      const int right = emit::broadcast_to(b, no.id, shape);
-      return detail::symbol_like<Yes, tensor_for<Yes::type, shape>>(yes, emit::select(b, chooser, left, right));
+      const int left = emit::broadcast_to(b, detail::operand_of(b, yes), shape);
+      const int right = emit::broadcast_to(b, detail::operand_of(b, no), shape);
+      return detail::symbol_like<Condition, tensor_for<Yes::type, shape>>(condition,
+                                                                          emit::select(b, chooser, left, right));
     }
   }
 }

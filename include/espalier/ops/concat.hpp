@@ -87,10 +87,11 @@ constexpr auto joined(source_line where, const First& first, const Rest&... rest
     return failed<why::dtype_mismatch<typename First::tensor, typename Rest::tensor...>>(where);
   } else {
     constexpr std::int64_t size = (First::shape[along] + ... + Rest::shape[along]);
-    first.owner->at(where);
-    const int parts[]{first.id, rest.id...};
+    builder& b = *first.owner;
+    b.at(where);
+    const int parts[]{first.id, operand_of(b, rest)...};
     return symbol_like<First, tensor_for<First::type, with_extent(First::shape, along, size)>>(
-        first, emit::concat(*first.owner, &parts[0], 1 + static_cast<int>(sizeof...(Rest)), along));
+        first, emit::concat(b, &parts[0], 1 + static_cast<int>(sizeof...(Rest)), along));
   }
 }
 }  // namespace detail

@@ -35,6 +35,23 @@ constexpr int constant_like(builder& b, int like, double value) {
 }
 }  // namespace emit
 
+namespace detail {
+
+/// Notes, in both traces, that one uses a tensor of the other, or one that belongs to none. Zeros stand in for it.
+constexpr int stand_in(builder& b, builder* other, dtype type, const extents& shape, source_line where) {
+  const failed<why::tensor_of_another_trace<>> mistake(where);
+  b.note(mistake);
+  if (other != nullptr) other->note(mistake);
+  return emit::constant(b, type, shape, 0);
+}
+/// The instruction of a tensor that an op appended to `b` is to read: every op of several tensors asks so.
+template <Symbol S> constexpr int operand_of(builder& b, const S& operand, source_line where) {
+  return operand.owner == &b ? operand.id : stand_in(b, operand.owner, S::type, S::shape, where);
+}
+template <Symbol S> constexpr int operand_of(builder& b, const S& operand) { return operand_of(b, operand, b.where); }
+
+}  // namespace detail
+
 /// A tensor of `Type` with `value` in every element, on the mesh of `like`.
 template <TensorType Type, Traced Like>
 constexpr auto constant(const Like& like, double value, source_line where = source_line::current()) {

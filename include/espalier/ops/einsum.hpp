@@ -325,11 +325,11 @@ constexpr auto einsum(source_line where, const First& first, const Rest&... rest
     } else if constexpr (!Numbers<First, Rest...>) {
       return operand_is_boolean<First, Rest...>(where);
     } else {
-      const int ids[]{first.id, rest.id...};
-      const pinned_line line(*first.owner, where);
+      builder& b = *first.owner;
+      const pinned_line line(b, where);
+      const int ids[]{first.id, operand_of(b, rest)...};
       constexpr extents shape = einsum_shape(formula_of<Text>, &shapes[0]);
-      return symbol_like<First, tensor_for<First::type, shape>>(first,
-                                                                emit_einsum(*first.owner, formula_of<Text>, &ids[0]));
+      return symbol_like<First, tensor_for<First::type, shape>>(first, emit_einsum(b, formula_of<Text>, &ids[0]));
     }
   }
 }

@@ -84,12 +84,12 @@ constexpr auto binary(const A& a, const B& b, source_line where) {
     if constexpr (shape.rank < 0) {
       return failed<why::shape_mismatch<typename A::tensor, typename B::tensor>>(where);
     } else {
-      builder& emitter = *a.owner;
+      builder& emitter = *(a.owner != nullptr ? a.owner : b.owner);
       emitter.at(where);
       constexpr dtype type = Result == binary_result::boolean ? dtype::boolean : A::type;
-      const int left = emit::broadcast_to(emitter, a.id, shape);
-      const int right = emit::broadcast_to(emitter, b.id, shape);
-      return symbol_like<A, tensor_for<type, shape>>(a, emitter.append(*Op, type, shape, left, right));
+      const int left = emit::broadcast_to(emitter, operand_of(emitter, a), shape);
+      const int right = emit::broadcast_to(emitter, operand_of(emitter, b), shape);
+      return symbol<typename A::mesh, tensor_for<type, shape>>(emitter, emitter.append(*Op, type, shape, left, right));
     }
   }
 }

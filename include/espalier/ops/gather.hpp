@@ -164,9 +164,10 @@ constexpr auto gather(const Table& table, const Indices& indices, source_line wh
     return failed<why::wrong_rank<typename Table::tensor, typename Indices::tensor>>(where);
   } else {
     constexpr extents shape = detail::gathered_shape(Table::shape, Indices::shape, along);
-    table.owner->at(where);
+    builder& b = *table.owner;
+    b.at(where);
     return detail::symbol_like<Table, tensor_for<Table::type, shape>>(
-        table, emit::gather(*table.owner, table.id, indices.id, along));
+        table, emit::gather(b, table.id, detail::operand_of(b, indices), along));
   }
 }
 

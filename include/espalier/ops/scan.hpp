@@ -186,6 +186,15 @@ template <int Count, class... Parts> struct outside_loop<Count, results<Parts...
   using type = results<typename outside_loop<Count, Parts>::type...>;
 };
 
+/// The same tensors, of which those that do not belong to `b` are reported.
+template <class Tree> constexpr Tree operands_of(builder& b, Tree tree, source_line where) {
+  for_each_leaf(tree, [&](auto& one) {
+    one.id = operand_of(b, one, where);
+    one.owner = &b;
+  });
+  return tree;
+}
+
 /// The mesh of traced tensors.
 template <class T> struct mesh_of;
 template <class Mesh, class Tensor> struct mesh_of<symbol<Mesh, Tensor>> { using type = Mesh; };
@@ -198,8 +207,8 @@ template <bool Recompute, int Count, class Carry, class Body>
 constexpr auto loop(const Carry& carry, const Body& body, source_line where) {
   builder& b = *owner_of(carry);
   b.at(where);
+  Carry inside = operands_of(b, carry, where);
   emit::loop_begin(b, Count, false, Recompute);
-  Carry inside = carry;
   for_each_leaf(inside, [&](auto& one) { one.id = emit::loop_carry(b, one.id); });
   const auto out = body(b, inside);
   using out_type = std::remove_cv_t<decltype(out)>;
@@ -210,7 +219,7 @@ constexpr auto loop(const Carry& carry, const Body& body, source_line where) {
     return failed<why::carry_changes_type<Carry, out_type>>(where);
   } else {
     b.at(where);
-    Carry next = parts::carry(out);
+    Carry next = operands_of(b, parts::carry(out), where);
     for_each_pair(next, inside,
                   [&](auto& value, const auto& before) { value.id = emit::loop_next(b, before.id, value.id); });
     const auto finish = [&] {
@@ -218,7 +227,7 @@ constexpr auto loop(const Carry& carry, const Body& body, source_line where) {
       for_each_leaf(next, [&](auto& one) { one.id = emit::loop_result(b, one.id); });
     };
     if constexpr (parts::has_output) {
-      auto outputs = out.template get<1>();
+      auto outputs = operands_of(b, out.template get<1>(), where);
       for_each_leaf(outputs, [&](auto& one) { one.id = emit::own(b, one.id); });
       finish();
       typename outside_loop<Count, decltype(outputs)>::type stacks{};
@@ -245,7 +254,7 @@ constexpr auto scan(const Body& body, const Carry& carry, const Stacked& layers,
       typename inside_loop<Stacked>::type slices{};
       for_each_pair(slices, layers, [&](auto& slice, const auto& whole) {
         slice.owner = &b;
-        slice.id = emit::loop_slice(b, whole.id);
+        slice.id = emit::loop_slice(b, operand_of(b, whole, where));
       });
       return body(inside, slices);
     };

@@ -348,9 +348,11 @@ template <class Function> struct value_and_grad_function {
   template <class Wanted, class... Rest> constexpr auto operator()(const Wanted& wanted, const Rest&... rest) const {
     // The derivative is by this argument alone: the same value reached in another way is a constant.
     Wanted argument = wanted;
-    for_each_leaf(argument, [](auto& one) {
+    for_each_leaf(argument, [&](auto& one) {
       if constexpr (Symbol<std::remove_cvref_t<decltype(one)>>) {
-        one.id = one.owner->append(ops::reshape, one.type, one.shape, one.id);
+        builder& b = *owner_of(wanted);
+        one.id = b.append(ops::reshape, one.type, one.shape, operand_of(b, one, where));
+        one.owner = &b;
       }
     });
     const auto loss = function(argument, rest...);
@@ -364,16 +366,19 @@ template <class Function> struct value_and_grad_function {
       owner_of(wanted)->note(reason(where));
       return value_and_gradient<reason, Wanted>{reason(where), wanted};
     } else {
-      builder& b = *loss.owner;
+      builder& b = *owner_of(wanted);
       list<int> ids;
       for_each_leaf(argument, [&](const auto& one) { ids.push_back(one.id); });
       list<int> gradients(ids.size(), -1);
       // An op without a gradient is noted in the graph: `program` reports it with its line.
-      const int missing = differentiate(b, loss.id, ids.data(), ids.size(), gradients.data());
+      const int missing = differentiate(b, operand_of(b, loss, where), ids.data(), ids.size(), gradients.data());
       if (missing >= 0 && b.without_gradient < 0) b.without_gradient = missing;
       value_and_gradient<loss_type, Wanted> result{loss, wanted};
       int k = 0;
-      for_each_leaf(result.gradient, [&](auto& one) { one.id = gradients[k++]; });
+      for_each_leaf(result.gradient, [&](auto& one) {
+        one.owner = &b;
+        one.id = gradients[k++];
+      });
       return result;
     }
   }

@@ -144,9 +144,10 @@ template <class Part, class Pack> constexpr void emit_results(builder& b, const 
     const bool donated = pack.replace(part, replaced);
     int k = 0;
     for_each_leaf(part, [&](const auto& one) {
+      const int id = operand_of(b, one, {});
       // A result stands on the line of its value: what has to be communicated for it belongs there.
-      b.at(b[one.id].where);
-      emit::result(b, one.id, index++, donated ? replaced[k] : -1);
+      b.at(b[id].where);
+      emit::result(b, id, index++, donated ? replaced[k] : -1);
       ++k;
     });
   }
@@ -160,8 +161,6 @@ template <class Mesh, class Function, class... Arguments> constexpr traced trace
   argument_pack<Mesh, Arguments...> pack(b, index);
   const out_type out = pack.call(Function{});
   traced result;
-  result.mistake = b.mistake;
-  result.mistake_where = b.mistake_where;
   if constexpr (!std::is_void_v<typename failure_in<out_type>::type>) {
     result.failure = failure_line(out);
   } else if constexpr (returns_tensors<out_type>()) {
@@ -171,6 +170,8 @@ template <class Mesh, class Function, class... Arguments> constexpr traced trace
     if (b.without_gradient >= 0) result.without_gradient_line = b[b.without_gradient].where;
     result.program = b.result();
   }
+  result.mistake = b.mistake;
+  result.mistake_where = b.mistake_where;
   return result;
 }
 

@@ -24,6 +24,14 @@ template <template <class...> class Reason, class... Details> struct printed_rea
   using type = Reason<typename printed<Details>::type...>;
 };
 
+/// A line, or the program as a whole where none is known.
+template <class Line> struct place_of_line { using type = spelled<Line>; };
+template <class Line>
+  requires(Line::value.line == 0)
+struct place_of_line<Line> {
+  using type = why::program;
+};
+
 /// An instruction's place in the user's source. Arguments have none: they are declared in the program's own type.
 /// Neither have results: theirs is where the value is made.
 template <const auto& Program, int Id> struct line_of_instruction {
@@ -317,7 +325,8 @@ template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexp
       return reported_by_compiler{};
     } else if constexpr (findings::value.mistake != nullptr) {
       using noted = decltype(reason_of(reason_at<findings::value.mistake>{}));
-      return report<typename printed_reason<typename noted::reason>::type, spelled<typename findings::mistake_line>>{};
+      using place = typename place_of_line<typename findings::mistake_line>::type;
+      return report<typename printed_reason<typename noted::reason>::type, place>{};
     } else if constexpr (findings::value.gradient_is_missing) {
       return report<why::op_without_gradient<typename spelled_text<typename findings::gradient_op, why::op>::type>,
                     spelled<typename findings::gradient_line>>{};
