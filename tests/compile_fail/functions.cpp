@@ -44,7 +44,7 @@ struct train {
 #if defined(CASE_carry)
     const auto out = ep::scan([](auto h, auto layer) { return ep::sum<0>(h * layer); }, w, layers);  // carry
 #elif defined(CASE_in_results)
-    const auto out = ep::scan([](auto h, auto l) { return ep::results(h, ep::sum<3>(h * l)); }, w, layers);  // in_results
+    const auto out = ep::scan([](auto h, auto l) { return ep::results(h, ep::sum<3>(l)); }, w, layers);  // in_results
 #elif defined(CASE_pair)
     const auto pair = ep::results(w, w);
     const auto out = ep::repeat<2>([](auto s) { return ep::results(s.template get<0>(), 1); }, pair);  // pair
