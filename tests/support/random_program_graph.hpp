@@ -352,7 +352,8 @@ class program_generator {
   constexpr int with_annotations(int id) {
     if (!wants_annotation()) return id;
     const extents shape = shape_of(id);
-    int result = annotated(random_.chance(0.85) ? ops::shard : ops::reshard, id, any_annotation(shape));
+    const op_info& op = random_.chance(0.85) ? ops::shard : ops::reshard;
+    int result = annotated(op, id, any_annotation(shape));
     if (random_.chance(options_.conflicts)) {
       // Of the same value, or of its copy.
       const int again = random_.chance(0.5) ? id : result;
@@ -490,7 +491,10 @@ class program_generator {
       case 0:
       case 1: return arithmetic(any_number());
       case 2: return truth();
-      case 3: return as_type(any_value(), any_type());
+      case 3: {
+        const int value = any_value();
+        return as_type(value, any_type());
+      }
       case 4: return other_arithmetic(any_number());
       default: return add_common_op();
     }
@@ -590,7 +594,10 @@ class program_generator {
     if (x < 0) return -1;
     switch (random_.integer(0, 3)) {
       case 0: return unary(ops::negate, x, bound(x));
-      case 1: return unary_of_two(random_.chance(0.5) ? ops::maximum : ops::minimum, x, like(x));
+      case 1: {
+        const op_info& op = random_.chance(0.5) ? ops::maximum : ops::minimum;
+        return unary_of_two(op, x, like(x));
+      }
       case 2: return is_floating(type_of(x)) ? unary(ops::relu, x, bound(x)) : x;
       default: {
         // Integers divide towards zero, and by zero into zero.
@@ -884,7 +891,8 @@ class program_generator {
       initial[k] = tame(initial[k]);
     }
     const ids outside = values_;
-    emit::loop_begin(b_, count, random_.chance(0.3), random_.chance(0.4));
+    const bool reverse = random_.chance(0.3);
+    emit::loop_begin(b_, count, reverse, random_.chance(0.4));
     for (int k = 0; k < c.count; ++k) c.carry[k] = bounded_by(emit::loop_carry(b_, initial[k]), tame_bound);
     for (const int from : slices) {
       const int slice = bounded_by(emit::loop_slice(b_, from), bound(from));

@@ -1,0 +1,87 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/execute/tables.hpp>
+#include <espalier/program/passes.hpp>
+
+#include <support/executed.hpp>
+#include <support/random_graph.hpp>
+#include <support/random_program_graph.hpp>
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+/// Random programs, compiled: the generator runs in a constant evaluation, and its graph goes the way of every program.
+namespace espalier::test {
+
+/// A mesh of these axes, as the passes want it.
+template <int... Sizes> struct grid {
+  static constexpr mesh_shape value = [] {
+    constexpr const char* names[]{"x", "y", "z", "w"};
+    mesh_shape mesh;
+    for (const int size : {Sizes...}) {
+      mesh.size[mesh.rank] = size;
+      mesh.name[mesh.rank] = names[mesh.rank];
+      ++mesh.rank;
+    }
+    return mesh;
+  }();
+};
+
+/// What a compiled sample draws, from its seed.
+struct sample_options {
+  numbers kind = numbers::smooth;
+  bool gradients = true;
+};
+[[nodiscard]] constexpr program_options options_of(std::uint32_t seed, const mesh_shape& mesh) {
+  dice random(seed ^ 0x51ed270bU);
+  program_options options;
+  options.kind = seed % 2 == 0 ? numbers::whole : numbers::smooth;
+  options.gradients = seed % 4 < 2 ? 1 : 0;
+  options.instructions = random.integer(4, 9);
+  options.loops = 0.12;
+  options.loop_depth = 2;
+  options.most_elements = 120;
+  options.most_dimensions = 4;
+  options.mesh = mesh;
+  options.conflicts = 0;
+  options.pending = 0;
+  options.unfounded = 0;
+  return options;
+}
+
+template <std::uint32_t Seed, class Mesh> struct random_graph_source {
+  static constexpr program_options options = options_of(Seed, Mesh::value);
+  static constexpr graph make() { return random_program_graph(Seed, options); }
+};
+
+/// The passes of `program` from tracing on.
+template <std::uint32_t Seed, class Mesh> struct compiled_graph {
+  using mesh = Mesh;
+  using raw = random_graph_source<Seed, Mesh>;
+  using source = detail::merged_graph<detail::normalised_graph<raw>, false>;
+  using partition_pass = detail::partitioned_graph<Mesh, source>;
+  using device_program = detail::joined_graph<Mesh, detail::merged_graph<partition_pass, true>>;
+  static constexpr const auto& code = detail::frozen<device_program>::value;
+  using planned = detail::planned<detail::frozen<device_program>::value>;
+  static constexpr const auto& plan = planned::value;
+  [[nodiscard]] static constexpr int count(const op_info* op) {
+    int n = 0;
+    for (const instruction& i : code.code) n += i.op == op ? 1 : 0;
+    return n;
+  }
+  [[nodiscard]] static constexpr int argument_count() { return count(&ops::argument); }
+  [[nodiscard]] static constexpr int result_count() { return count(&ops::result); }
+
+  [[nodiscard]] static std::vector<placed_buffer> buffers() {
+    std::vector<placed_buffer> all;
+    for (int b = 0; b < planned::buffer_count; ++b) {
+      all.push_back({planned::buffers.of[b], planned::template arena<planned::goes>::value.offset[b]});
+    }
+    return all;
+  }
+};
+
+}  // namespace espalier::test
