@@ -1,0 +1,302 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <espalier/execute/runner.hpp>
+#include <espalier/nn/nn.hpp>
+#include <espalier/program/program.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <limits>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+/// Programs as a new user writes them, against numbers that plain loops find without this library.
+namespace testing::kinds {
+
+namespace ep = espalier;
+
+/// Plain loops compute with it, so that central differences of them are good to eleven digits.
+using real = long double;
+
+/// A tensor for plain loops: whole, row-major.
+class plain {
+ public:
+  std::vector<std::int64_t> extents;
+  std::vector<real> data;
+
+  plain() = default;
+  explicit plain(std::vector<std::int64_t> shape, real value = 0) : extents(std::move(shape)) {
+    std::int64_t count = 1;
+    for (const std::int64_t extent : extents) count *= extent;
+    data.assign(static_cast<std::size_t>(count), value);
+  }
+  /// A scalar.
+  static plain number(real value) { return plain({}, value); }
+
+  template <class... Index> [[nodiscard]] real operator()(Index... index) const { return data[at({index...})]; }
+  template <class... Index> [[nodiscard]] real& operator()(Index... index) { return data[at({index...})]; }
+  /// The extent of a dimension, for loops.
+  [[nodiscard]] int size(int dim) const { return static_cast<int>(extents[static_cast<std::size_t>(dim)]); }
+
+ private:
+  [[nodiscard]] std::size_t at(std::initializer_list<std::int64_t> index) const {
+    if (index.size() != extents.size()) throw std::out_of_range("a plain loop counts the dimensions wrongly");
+    std::int64_t flat = 0;
+    std::size_t d = 0;
+    for (const std::int64_t i : index) {
+      if (i < 0 || i >= extents[d]) throw std::out_of_range("a plain loop leaves its tensor");
+      flat = flat * extents[d++] + i;
+    }
+    return static_cast<std::size_t>(flat);
+  }
+};
+
+using plains = std::vector<plain>;
+
+/// Numbers in (-scale, scale) without a pattern.
+[[nodiscard]] inline plain wave(int seed, std::vector<std::int64_t> extents, double scale = 1) {
+  plain made(std::move(extents));
+  for (std::size_t i = 0; i < made.data.size(); ++i) {
+    const std::uint64_t mixed = (i + 1) * 0x9e3779b97f4a7c15U ^ static_cast<std::uint64_t>(seed) * 0xd1342543de82ef95U;
+    const std::uint64_t bits = (mixed ^ mixed >> 31U) * 0xbf58476d1ce4e5b9U >> 40U;
+    made.data[i] = static_cast<real>(scale * (static_cast<double>(bits) / 8388608.0 - 1.0));
+  }
+  return made;
+}
+/// Whole numbers 0 ... below - 1.
+[[nodiscard]] inline plain indices(int seed, std::vector<std::int64_t> extents, int below) {
+  plain made = wave(seed, std::move(extents));
+  for (real& one : made.data) one = std::floor((one + 1) / 2 * static_cast<real>(below));
+  return made;
+}
+
+/// The derivative of f, a number, by every element of `arguments[leaf]`: central differences.
+template <class F> [[nodiscard]] plain slope(const F& f, plains arguments, std::size_t leaf) {
+  constexpr real step = 1e-6L;
+  plain result = arguments[leaf];
+  for (std::size_t i = 0; i < result.data.size(); ++i) {
+    const real here = arguments[leaf].data[i];
+    arguments[leaf].data[i] = here + step;
+    const real above = f(arguments);
+    arguments[leaf].data[i] = here - step;
+    const real below = f(arguments);
+    arguments[leaf].data[i] = here;
+    result.data[i] = (above - below) / (2 * step);
+  }
+  return result;
+}
+
+/// The value of a loss and its slope by the first `leaves` arguments.
+template <class F> [[nodiscard]] plains value_and_slopes(const F& f, const plains& in, std::size_t leaves) {
+  plains out{plain::number(f(in))};
+  for (std::size_t leaf = 0; leaf < leaves; ++leaf) out.push_back(slope(f, in, leaf));
+  return out;
+}
+
+/// Calls f(flat index in the whole tensor, index in the shard's buffer) for the elements that a device holds.
+template <class F> void for_each_held(const ep::mesh_shape& mesh, const ep::layout& placed, int device, const F& f) {
+  const ep::extents local = ep::local_shape(mesh, placed.shape, placed.placement);
+  ep::interval held[ep::max_rank];
+  std::int64_t count = 1;
+  for (int d = 0; d < placed.shape.rank; ++d) {
+    held[d] = ep::local_interval(mesh, placed.shape[d], placed.placement.dim[d], device);
+    count *= held[d].size;
+  }
+  for (std::int64_t n = 0; n < count; ++n) {
+    std::int64_t whole = 0;
+    std::int64_t own = 0;
+    std::int64_t rest = n;
+    for (int d = placed.shape.rank - 1; d >= 0; --d) {
+      const std::int64_t i = rest % held[d].size;
+      rest /= held[d].size;
+      whole += (held[d].start + i) * ep::stride_of(placed.shape, d);
+      own += i * ep::stride_of(local, d);
+    }
+    f(static_cast<std::size_t>(whole), own);
+  }
+}
+
+/// One shard as numbers, whatever its type.
+struct shard_data {
+  ep::dtype type;
+  void* memory;
+
+  [[nodiscard]] real get(std::int64_t i) const {
+    switch (type) {
+      case ep::dtype::f32: return static_cast<const float*>(memory)[i];
+      case ep::dtype::f64: return static_cast<const double*>(memory)[i];
+      case ep::dtype::bf16: return static_cast<float>(static_cast<const ep::bfloat16*>(memory)[i]);
+      case ep::dtype::i32: return static_cast<const std::int32_t*>(memory)[i];
+      case ep::dtype::boolean: return static_cast<const bool*>(memory)[i] ? 1 : 0;
+    }
+    return 0;
+  }
+  void set(std::int64_t i, real value) const {
+    switch (type) {
+      case ep::dtype::f32: static_cast<float*>(memory)[i] = static_cast<float>(value); break;
+      case ep::dtype::f64: static_cast<double*>(memory)[i] = static_cast<double>(value); break;
+      case ep::dtype::bf16: static_cast<ep::bfloat16*>(memory)[i] = ep::bfloat16(static_cast<float>(value)); break;
+      case ep::dtype::i32: static_cast<std::int32_t*>(memory)[i] = static_cast<std::int32_t>(value); break;
+      case ep::dtype::boolean: static_cast<bool*>(memory)[i] = value != 0; break;
+    }
+  }
+};
+
+/// Writes one device's part. What pads it is nobody's, and says so if it is read.
+inline void write_shard(const ep::mesh_shape& mesh, const ep::layout& placed, int device, shard_data shard,
+                        const plain& values) {
+  const bool floating = ep::is_floating(shard.type);
+  const std::int64_t all = ep::local_shape(mesh, placed.shape, placed.placement).elements();
+  for (std::int64_t i = 0; i < all; ++i) shard.set(i, floating ? std::numeric_limits<real>::quiet_NaN() : 77777);
+  for_each_held(mesh, placed, device, [&](std::size_t whole, std::int64_t own) { shard.set(own, values.data[whole]); });
+}
+
+/// Reads one device's part, and notes where it differs from a copy that another device has.
+inline void read_shard(const ep::mesh_shape& mesh, const ep::layout& placed, int device, shard_data shard,
+                       plain& values, std::vector<bool>& seen, std::string& fault) {
+  for_each_held(mesh, placed, device, [&](std::size_t whole, std::int64_t own) {
+    const real value = shard.get(own);
+    const bool same = value == values.data[whole] || (value != value && values.data[whole] != values.data[whole]);
+    if (seen[whole] && !same && fault.empty()) {
+      fault = "device " + std::to_string(device) + " has another element " + std::to_string(whole) + " than others";
+    }
+    seen[whole] = true;
+    values.data[whole] = value;
+  });
+}
+
+template <class Array> void write_array(const ep::mesh_shape& mesh, const Array& array, const plain& values) {
+  REQUIRE(values.data.size() == static_cast<std::size_t>(Array::tensor::shape.elements()));
+  for (int k = 0; k < array.local_count(); ++k) {
+    write_shard(mesh, array.placed(), array.device(k), {Array::tensor::type, array.data(k)}, values);
+  }
+}
+template <class Array> [[nodiscard]] plain read_array(const ep::mesh_shape& mesh, const Array& array) {
+  plain values;
+  const ep::extents shape = Array::tensor::shape;
+  for (int d = 0; d < shape.rank; ++d) values.extents.push_back(shape[d]);
+  values.data.resize(static_cast<std::size_t>(shape.elements()));
+  std::vector<bool> seen(values.data.size());
+  std::string fault;
+  for (int k = 0; k < array.local_count(); ++k) {
+    read_shard(mesh, array.placed(), array.device(k), {Array::tensor::type, array.data(k)}, values, seen, fault);
+  }
+  CHECK(fault.empty());
+  REQUIRE(std::count(seen.begin(), seen.end(), false) == 0);
+  return values;
+}
+
+/// The first element that differs by more than `tolerance`, relative to the largest one, or an empty string.
+[[nodiscard]] inline std::string difference(const plain& got, const plain& expected, double tolerance) {
+  if (got.data.size() != expected.data.size()) {
+    return std::to_string(got.data.size()) + " elements instead of " + std::to_string(expected.data.size());
+  }
+  real scale = 1e-30L;
+  for (const real one : expected.data) {
+    if (std::isfinite(one)) scale = std::max(scale, std::abs(one));
+  }
+  for (std::size_t i = 0; i < got.data.size(); ++i) {
+    const real a = got.data[i];
+    const real b = expected.data[i];
+    if (a == b || (a != a && b != b) || std::abs(a - b) <= static_cast<real>(tolerance) * scale) continue;
+    std::ostringstream text;
+    text << "element " << i << " is " << a << " instead of " << b;
+    return text.str();
+  }
+  return "";
+}
+
+[[nodiscard]] inline std::string mesh_text(const ep::mesh_shape& mesh) {
+  std::string text;
+  for (int a = 0; a < mesh.rank; ++a) text += (a > 0 ? " x " : "") + std::to_string(mesh.size[a]);
+  return text;
+}
+
+template <class Program, int... I>
+[[nodiscard]] auto arguments_of(const ep::runner<Program>& run, std::integer_sequence<int, I...> /*indices*/) {
+  return std::tuple<typename ep::runner<Program>::template argument_type<I>...>(run.template argument<I>()...);
+}
+
+/// The leaves that a result takes the place of.
+[[nodiscard]] inline std::vector<bool> donated_leaves(ep::graph_view code, int leaves) {
+  std::vector<bool> taken(static_cast<std::size_t>(leaves));
+  for (int id = 0; id < code.size; ++id) {
+    const ep::instruction& i = code[id];
+    if (i.op == &ep::ops::result && i.operand_count == 2) {
+      taken[static_cast<std::size_t>(code[i.operand[1]].attribute[0])] = true;
+    }
+  }
+  return taken;
+}
+
+/// Runs a program `times` times on threads, one for each device: the leaves of the results of the last run.
+template <class Program> [[nodiscard]] plains run(const plains& leaves, int times = 1) {
+  const ep::mesh_shape mesh = Program::mesh::value;
+  ep::world world(mesh);
+  ep::runner<Program> runner(world);
+  auto arguments = arguments_of(runner, std::make_integer_sequence<int, Program::arity>{});
+  std::size_t leaf = 0;
+  const auto write = [&](auto& array) {
+    REQUIRE(leaf < leaves.size());
+    write_array(mesh, array, leaves[leaf++]);
+  };
+  std::apply([&](auto&... one) { (ep::detail::for_each_leaf(one, write), ...); }, arguments);
+  REQUIRE(leaf == leaves.size());
+  for (int n = 1; n < times; ++n) std::apply([&](auto&... one) { runner(one...); }, arguments);
+  const auto& results = std::apply(
+      [&](auto&... one) -> const auto& { return runner(one...); }, arguments);
+  plains got;
+  ep::detail::for_each_leaf(results, [&](const auto& array) { got.push_back(read_array(mesh, array)); });
+  // What was not donated is as it was.
+  const std::vector<bool> taken = donated_leaves(Program::code, static_cast<int>(leaves.size()));
+  leaf = 0;
+  const auto unchanged = [&](const auto& array) {
+    if (!taken[leaf]) CHECK(difference(read_array(mesh, array), leaves[leaf], 1e-2) == "");
+    ++leaf;
+  };
+  std::apply([&](const auto&... one) { (ep::detail::for_each_leaf(one, unchanged), ...); }, arguments);
+  return got;
+}
+
+/// The program gives these results.
+template <class Program>
+void gives(const plains& arguments, const plains& expected, double tolerance = 1e-9, int times = 1) {
+  INFO("on a mesh of " << mesh_text(Program::mesh::value));
+  const plains got = run<Program>(arguments, times);
+  REQUIRE(got.size() == expected.size());
+  for (std::size_t r = 0; r < got.size(); ++r) {
+    INFO("result " << r);
+    CHECK(difference(got[r], expected[r], tolerance) == "");
+  }
+}
+
+/// Two axes.
+template <int Data, int Model> struct on {
+  struct data : ep::axis<"data", Data> {};
+  struct model : ep::axis<"model", Model> {};
+  using mesh = ep::mesh<data, model>;
+};
+
+/// Meshes to run a kind of program on: 1, 2, 4 and 8 devices.
+template <class... On> struct meshes {};
+using both_axes = meshes<on<1, 1>, on<1, 2>, on<2, 2>, on<2, 4>>;
+using both_ways = meshes<on<1, 1>, on<2, 1>, on<2, 2>, on<4, 2>>;
+using data_axis = meshes<on<1, 1>, on<2, 1>, on<4, 1>, on<8, 1>>;
+using model_axis = meshes<on<1, 1>, on<1, 2>, on<1, 4>, on<1, 8>>;
+
+template <template <class> class Program, class... On>
+void everywhere(meshes<On...> /*meshes*/, const plains& arguments, const plains& expected, double tolerance = 1e-9,
+                int times = 1) {
+  (gives<Program<On>>(arguments, expected, tolerance, times), ...);
+}
+
+}  // namespace testing::kinds
