@@ -287,7 +287,9 @@ TEST_CASE("scan: three levels") {
                                 d, 2, {inside[0]}, {y[0]},
                                 [&](builder& e, const ids& innermost, const ids& z) {
                                   const int h = emit::multiply(e, emit::add(e, innermost[0], deeper), z[0]);
-                                  return scanned{{tanh(e, emit::multiply(e, h, between))}, {emit::add(e, h, carry[0])}};
+                                  // Two levels out it is always the same.
+                                  const int same = emit::multiply(e, between, carry[0]);
+                                  return scanned{{tanh(e, emit::multiply(e, h, same))}, {emit::add(e, h, carry[0])}};
                                 },
                                 2);
                             return scanned{{emit::multiply(d, inner.carries[0], deeper)}, {inner.outputs[0]}};
@@ -490,6 +492,46 @@ TEST_CASE("value_and_grad in a scan's body by a value from outside") {
         row, rows);
   });
   CHECK(made[1].data == std::vector<double>{8, 36, 36, 120, 120, 324});
+}
+
+TEST_CASE("scan: what does not change in the body is not kept for each iteration") {
+  // Neither slices, which stand outside, nor what is larger than its operands, which is made again.
+  for (const bool larger : {false, true}) {
+    CAPTURE(larger);
+    builder b;
+    const int w = emit::argument(b, dtype::f64, extents_of({6, 3}), 0);
+    const int stacked = emit::argument(b, dtype::f64, extents_of({4, 3, 3}), 1);
+    emit::loop_begin(b, 4, false, false);
+    const int carry = emit::loop_carry(b, emit::slice(b, w, 0, 0, 3));
+    const int first = emit::slice(b, w, 0, 3, 3);
+    const int row = emit::slice(b, w, 0, 2, 1);
+    const int factor =
+        larger ? emit::multiply(b, emit::broadcast_to(b, emit::reshape(b, row, extents_of({3})), extents_of({3, 3})),
+                                emit::broadcast_along(b, emit::reshape(b, row, extents_of({3})), extents_of({3, 3}), 2))
+               : first;
+    const int next =
+        emit::loop_next(b, carry, emit::multiply(b, emit::multiply(b, factor, carry), emit::loop_slice(b, stacked)));
+    emit::loop_end(b);
+    const int loss = emit::reduce_sum(b, emit::loop_result(b, next), 3);
+    int gradients[2];
+    const int wanted[2]{w, stacked};
+    differentiate(b, loss, &wanted[0], 2, &gradients[0]);
+    emit::result(b, loss, 0);
+    for (int k = 0; k < 2; ++k) emit::result(b, gradients[k], k + 1);
+    const graph normal = normalise(b.result());
+    int kept = 0;
+    for (const instruction& i : normal.code) {
+      if (i.op != &ops::loop_stack) continue;
+      // The gradient by the stacked argument is a stack, and belongs to a reverse loop.
+      if (normal.code[normal.code[i.operand[0]].loop].attribute[1] == 0) ++kept;
+    }
+    CHECK(kept == 2);  // the carry, and its product with the factor
+    random_source random(5);
+    require_gradients(
+        b.result(),
+        {test::random_tensor(random, extents_of({6, 3})), test::random_tensor(random, extents_of({4, 3, 3}))}, {0, 1},
+        1, 1e-6);
+  }
 }
 
 TEST_CASE("gradients of random programs") {

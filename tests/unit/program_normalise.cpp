@@ -280,3 +280,56 @@ TEST_CASE("two thousand random programs compute the same in every form") {
   CHECK(dropped > 20000);
   CHECK(merged_away > 5000);
 }
+
+TEST_CASE("normalise takes out of a loop what does not change in it and is no larger than its operands") {
+  builder b;
+  const int x = argument(b, 0);
+  const int w = emit::argument(b, dtype::f64, extents_of({4, 2}), 1);
+  const auto name = [&](int id, const char* label) {
+    b[id].label = label;
+    return id;
+  };
+  emit::loop_begin(b, 3, false, false);
+  const int carry = emit::loop_carry(b, x);
+  emit::loop_begin(b, 2, false, false);
+  const int inner = emit::loop_carry(b, carry);
+  const int row = name(emit::reshape(b, emit::slice(b, w, 0, 1, 1), pair_shape), "row");
+  const int scaled = name(emit::scale(b, row, 0.5), "scaled");
+  const int from_carry = name(emit::multiply(b, scaled, carry), "from carry");
+  const int varying = name(emit::multiply(b, from_carry, inner), "varying");
+  const extents wide_shape = extents_of({3, 2});
+  const int many = emit::broadcast_along(b, row, wide_shape, 1);
+  const int wide = name(emit::multiply(b, many, b.append(ops::iota, dtype::f64, wide_shape)), "wide");
+  const int index = name(b.append(ops::iota, dtype::f64, pair_shape), "index");
+  const int squares = name(emit::multiply(b, index, index), "squares");
+  const int collected = name(emit::negate(b, row), "collected");
+  const int next =
+      emit::loop_next(b, inner, emit::add(b, varying, emit::add(b, squares, emit::reduce_sum(b, wide, 1))));
+  emit::loop_end(b);
+  const int passed = emit::loop_next(b, carry, emit::loop_result(b, next));
+  const int sum = emit::loop_sum(b, collected);
+  const int outer_sum = emit::own(b, sum);
+  emit::loop_end(b);
+  emit::result(b, emit::loop_result(b, passed), 0);
+  emit::result(b, emit::loop_sum(b, outer_sum), 1);
+
+  const graph normal = normalise(b.result());
+  const auto depth = [&](const char* label) {
+    int levels = 0;
+    for (int l = normal.code[find_label(normal, label)].loop; l >= 0; l = normal.code[l].loop) ++levels;
+    return levels;
+  };
+  CHECK(depth("row") == 0);
+  CHECK(depth("scaled") == 0);
+  CHECK(depth("from carry") == 1);
+  CHECK(depth("varying") == 2);
+  CHECK(depth("wide") == 2);
+  CHECK(depth("squares") == 2);
+  CHECK(depth("collected") == 2);
+  random_source random(3);
+  const std::vector<tensor_value> data{test::random_tensor(random, pair_shape),
+                                       test::random_tensor(random, extents_of({4, 2}))};
+  const std::vector<tensor_value> before = interpret(b.result(), data);
+  const std::vector<tensor_value> after = interpret(normal, data);
+  for (std::size_t r = 0; r < before.size(); ++r) CHECK(before[r].data == after[r].data);
+}

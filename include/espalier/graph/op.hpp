@@ -70,6 +70,8 @@ struct op_info {
   propagation spread = propagation::none;
   linearity linear = linearity::none;
   fusion fuse = fusion::alone;
+  /// In a loop, the result depends on more than the operands: on the iteration, or on having a buffer of its own.
+  bool bound_to_loop = false;
   /// How dimensions correspond.
   factor_rule (*factors)(op_view) = nullptr;
   /// Appends the cotangents of the operands.

@@ -38,6 +38,7 @@ constexpr op_info loop_op(const char* name, factor_rule (*factors)(op_view), lin
   return {.name = name,
           .spread = propagation::elementwise,
           .linear = linear,
+          .bound_to_loop = true,
           .factors = factors,
           .gradient = gradient,
           .evaluate = evaluate_identity,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/ops/scan.hpp>
+#include <espalier/program/hoist.hpp>
 
 namespace espalier {
 
@@ -11,12 +12,16 @@ struct loop_reversal {
   int forward = -1;
   int reverse = -1;
   bool recompute = false;
+  /// By place in the forward body: whether the value is the same in all iterations.
+  detail::list<bool> fixed;
   /// What stands for each value of the forward body inside the reverse loop, or -1. Where the body is repeated, also
   /// what stands for each value of the loops in it.
   detail::list<int> stand_in;
   loop_reversal* outer = nullptr;
 
-  [[nodiscard]] constexpr int find(int id) const { return id < stand_in.size() ? stand_in[id] : -1; }
+  /// (What the sweep adds to the body to hand values out stands behind it.)
+  [[nodiscard]] constexpr bool is_fixed(int id) const { return id - forward < fixed.size() && fixed[id - forward]; }
+  [[nodiscard]] constexpr int find(int id) const { return id >= 0 && id < stand_in.size() ? stand_in[id] : -1; }
   constexpr int note(int id, int value) {
     if (id >= stand_in.size()) stand_in.resize(value, -1);
     return stand_in[id] = value;
@@ -60,7 +65,7 @@ constexpr int reach(builder& b, loop_reversal& innermost, int id) {
   const int building = b.loop;
   b.loop = level->reverse;
   original.label = nullptr;
-  const bool repeat = level->recompute || cheaper_to_repeat(original);
+  const bool repeat = level->recompute || cheaper_to_repeat(original) || level->is_fixed(id);
   const int made = repeat ? b.append(original) : emit::loop_slice(b, emit::loop_stack(b, id));
   b.loop = building;
   return level->note(id, made);
@@ -203,6 +208,7 @@ class reverse_sweep {
     loop_reversal reversal;
     reversal.forward = begin;
     reversal.recompute = b_[begin].attribute[2] != 0;
+    reversal.fixed = fixed_values(begin, end);
     reversal.outer = b_.substitution_state();
     const int surrounding_loop = forward_loop_;
     list<outside_term> surrounding_terms;
@@ -253,6 +259,21 @@ class reverse_sweep {
     }
     for (const outside_term& read : reads) add_to(read.id, emit::loop_stack(b_, read.value));
     for (const outside_term& term : terms) add_to(term.id, emit::loop_sum(b_, term.value));
+  }
+
+  /// Of the body [begin, end], what depends on nothing that changes from one iteration to the next.
+  [[nodiscard]] constexpr list<bool> fixed_values(int begin, int end) const {
+    list<bool> fixed(end - begin, false);
+    for (int id = begin + 1; id < end; ++id) {
+      const instruction& i = b_[id];
+      bool is_fixed = i.loop == begin && !i.op->bound_to_loop;
+      for (int k = 0; k < i.operand_count; ++k) {
+        const int o = i.operand[k];
+        is_fixed = is_fixed && (b_[o].loop != begin || (o < end && fixed[o - begin]));
+      }
+      fixed[id - begin] = is_fixed;
+    }
+    return fixed;
   }
 
   [[nodiscard]] constexpr int available_outside(int id) {
@@ -320,6 +341,7 @@ class reverse_sweep {
 /// is laid out like the value it belongs to. Returns the first op without a gradient rule, or -1.
 constexpr int differentiate(builder& b, int loss, const int* wanted, int count, int* gradients) {
   const int end = b.size();
+  hoist(b.result().code, b.loop);
   detail::reverse_sweep sweep(b, end);
   for (int i = 0; i < count; ++i) sweep.want(wanted[i]);
   sweep.mark(end);

@@ -4,6 +4,7 @@
 
 #include <espalier/graph/graph.hpp>
 #include <espalier/ops/ops.hpp>
+#include <espalier/program/hoist.hpp>
 
 namespace espalier {
 
@@ -26,6 +27,7 @@ class normalisation {
 
   constexpr graph run() {
     resolve();
+    hoist(code_);
     mark();
     arrange();
     result_.code.reserve(g_.size);
@@ -187,6 +189,7 @@ class normalisation {
 ///  - only the arguments and what some `ops::result` depends on is left: a loop if something it computes is used, a
 ///    carry if its last value or its use in the body is;
 ///  - `stop_gradient`, and ops that change neither shape nor type, are passed by;
+///  - what does not change inside a loop stands before it, see `hoist`;
 ///  - each `loop_stack` and `loop_sum` stands directly behind the `loop_end` of its value's loop;
 ///  - between a `loop_begin` and its `loop_end` stands only what belongs to that loop or to loops inside it.
 /// Annotations keep their numbers. A label moves on to the value it named.
