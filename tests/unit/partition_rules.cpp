@@ -298,6 +298,119 @@ TEST_CASE("small all_reduces that wait together move as one") {
   CHECK(run_merged_on({2, 2}, m).count(collective::all_reduce) == 3);
 }
 
+TEST_CASE("small all_reduces move as one whatever order the program is written in") {
+  // Each is read at once, by what only a result is computed from.
+  model updates;
+  for (int n = 0; n < 5; ++n) {
+    const int sum = updates.sum(updates.argument({8, 3 + n}, "x,_"), 1);
+    updates.result(updates.unary(ops::exp, updates.add(updates.unary(ops::tanh, sum), updates.argument({3 + n}))));
+  }
+  CHECK(run_merged_on({2, 2}, updates).count(collective::all_reduce) == 1);
+
+  // What reads the first reads something large, too: the second comes forward, for it is little work.
+  model forward;
+  const int large = forward.argument({8, 4096}, "x,_");
+  const int one = forward.sum(forward.argument({8, 3}, "x,_"), 1);
+  const int scaled = forward.multiply(large, forward.total(forward.unary(ops::tanh, one)));
+  const int two = forward.sum(forward.unary(ops::exp, forward.argument({8, 5}, "x,_")), 1);
+  forward.result(forward.unary(ops::exp, scaled));
+  forward.result(forward.unary(ops::exp, two));
+  CHECK(run_merged_on({2, 2}, forward).count(collective::all_reduce) == 1);
+
+  // The second takes much to compute, but the first's reader can wait until the end.
+  model late;
+  late.result(late.unary(ops::exp, late.sum(late.argument({8, 3}, "x,_"), 1)));
+  late.result(late.unary(ops::exp, late.sum(late.unary(ops::exp, late.argument({8, 4096}, "x,_")), 3)));
+  CHECK(run_merged_on({2, 2}, late).count(collective::all_reduce) == 1);
+
+  // What reads the first would keep one large value while the other is computed: two it is.
+  model memory;
+  for (int n = 0; n < 2; ++n) {
+    const int x = memory.unary(ops::exp, memory.argument({8, 4096}, "x,_"));
+    const int sum = memory.total(memory.unary(ops::tanh, memory.sum(x, 1)));
+    memory.result(memory.sum(memory.unary(ops::exp, memory.multiply(x, sum)), 2));
+  }
+  CHECK(run_merged_on({2, 2}, memory).count(collective::all_reduce) == 2);
+
+  // Over the other axis the second sum follows the first, and with the third nothing waits for it.
+  model kinds;
+  const int a = kinds.unary(ops::tanh, kinds.sum(kinds.argument({8, 4}, "x,_"), 1));
+  const int b = kinds.sum(kinds.multiply(kinds.argument({8, 4}, "y,_"), a), 1);
+  kinds.result(kinds.unary(ops::exp, b));
+  kinds.result(kinds.unary(ops::exp, kinds.sum(kinds.argument({8, 4}, "x,_"), 1)));
+  CHECK(run_merged_on({2, 2}, kinds).count(collective::all_reduce) == 2);
+
+  // A sum and what it is divided by, a sum over the same devices.
+  model mean;
+  const int x = mean.argument({8, 3}, "x,_");
+  const int weight = mean.argument({8}, "x");
+  const int total = mean.sum(mean.multiply(mean.transpose(x, {1, 0}), weight), 2);
+  const int weights = emit::broadcast_to(mean.b, mean.unary(ops::exp, mean.sum(weight, 1)), shape_of({3}));
+  mean.result(mean.b.append(ops::divide, dtype::f32, shape_of({3}), total, weights));
+  CHECK(run_merged_on({2, 2}, mean).count(collective::all_reduce) == 1);
+}
+
+TEST_CASE("small all_reduces wait for a loop that does not read them, and move as one inside") {
+  for (const bool reads : {false, true}) {
+    CAPTURE(reads);
+    model m;
+    builder& b = m.b;
+    const int sum = m.sum(m.argument({8, 3}, "x,_"), 1);
+    const int x = m.argument({8, 3}, "x,_");
+    const int state = m.argument({3});
+    emit::loop_begin(b, 4, false, false);
+    const int carry = emit::loop_carry(b, state);
+    const int other = emit::loop_carry(b, state);
+    const int product = m.multiply(x, m.unary(ops::tanh, reads ? m.add(carry, sum) : carry));
+    const int next = emit::loop_next(b, carry, m.sum(product, 1));
+    const int other_next = emit::loop_next(b, other, m.sum(m.multiply(product, other), 1));
+    emit::loop_end(b);
+    const int last = m.sum(m.multiply(x, emit::loop_result(b, next)), 1);
+    for (const int one : {sum, last, emit::loop_result(b, other_next)}) m.result(one);
+    const spmd_program program = run_merged_on({2}, m);
+    // One in each iteration, the last, and the first with it if it may wait so long.
+    CHECK(program.count(collective::all_reduce) == (reads ? 6 : 5));
+    // What the body passes on stands together at its end, behind the collective, and nothing else stands in it.
+    const graph_view code = program.parts.program;
+    int loop = -1;
+    for (int id = 0; id < code.size; ++id) {
+      if (code[id].op == &ops::loop_begin) {
+        loop = id;
+        continue;
+      }
+      if (code[id].op == &ops::loop_end) {
+        CHECK((code[id - 1].op == &ops::loop_next && code[id - 2].op == &ops::loop_next));
+        loop = -1;
+      }
+      CHECK(code[id].loop == loop);
+    }
+  }
+}
+
+TEST_CASE("the gradient of what a loop's body slices is reduced once, behind the loop") {
+  // With a factor that changes the pieces cannot leave the loop, but their pending sums can.
+  for (const bool changing : {false, true}) {
+    CAPTURE(changing);
+    model m;
+    builder& b = m.b;
+    const int w = m.argument({8, 4});
+    const int factors = m.argument({5, 8, 4});
+    const int state = m.argument({6, 4}, "x,_");
+    emit::loop_begin(b, 5, false, false);
+    const int carry = emit::loop_carry(b, state);
+    const int all = changing ? m.multiply(w, emit::loop_slice(b, factors)) : w;
+    int sum = carry;
+    for (int n = 0; n < 2; ++n) {
+      sum = m.unary(ops::tanh, m.einsum("bi,io->bo", sum, emit::slice(b, all, 0, 4 * n, 4)));
+    }
+    const int next = emit::loop_next(b, carry, sum);
+    emit::loop_end(b);
+    m.train(m.mean(emit::loop_result(b, next)), {w});
+    CHECK(run_on({2}, m).count(collective::all_reduce) == 2);
+    CHECK(run_merged_on({2}, m).count(collective::all_reduce) == 1);
+  }
+}
+
 TEST_CASE("a sum that the user keeps pending is not reduced behind his back") {
   const auto faulty = [](const op_info& op, bool pending) {
     model m;
@@ -308,6 +421,13 @@ TEST_CASE("a sum that the user keeps pending is not reduced behind his back") {
   CHECK(faulty(ops::negate, true) == partition_fault::nothing);
   CHECK(faulty(ops::tanh, true) == partition_fault::pending_sum_dropped);
   CHECK(faulty(ops::negate, false) == partition_fault::no_sum_pending);
+  // Not for another one's sake either.
+  model share;
+  const int terms = share.argument({8, 3}, "x,_");
+  const int whole = share.unary(ops::exp, share.sum(terms, 3));
+  const int parts = share.multiply(share.sum(terms, 1), whole);
+  share.result(share.unary(ops::negate, share.shard(parts, "_!x")));
+  CHECK(partitioned_program(mesh_of({2}), share.b.result()).parts.fault == partition_fault::nothing);
   // Where somebody else reads the sum, he gets it whole.
   model m;
   const int a = m.argument({6, 8}, "_,x"), b = m.argument({8, 4}, "x,_");

@@ -38,32 +38,43 @@ namespace detail {
 /// outweigh the start. Extents of the whole tensor decide, so that a program has the same form on every mesh.
 inline constexpr std::int64_t merged_bytes_limit = collective_latency;
 
-/// Postpones every small all_reduce until its value is needed, and lets those that wait together move as one.
+/// Postpones every small all_reduce until its value is needed, and lets those that wait then move as one, together
+/// with later ones whose operands can be computed by then.
 class collective_merger {
  public:
   constexpr collective_merger(const mesh_shape& mesh, graph_view g)
-      : mesh_(mesh), g_(g), number_(g.size, -1), waits_in_(g.size, -1) {}
+      : mesh_(mesh),
+        g_(g),
+        number_(g.size, unplaced),
+        class_of_(g.size, -1),
+        next_alike_(g.size, -1),
+        read_in_(g.size, -1),
+        is_late_(g.size, true),
+        classes_in_(g.size + 1, -1) {}
 
   constexpr graph run() {
     result_.code.reserve(g_.size + g_.size / 8);
     result_.annotations.reserve(g_.annotation_count + g_.size / 8);
     for (int i = 0; i < g_.annotation_count; ++i) result_.annotations.push_back(g_.annotations[i]);
+    classify();
+    find_late();
     for (int id = 0; id < g_.size; ++id) {
-      // Nothing reads a result: it can wait for all the others.
-      if (g_[id].op == &ops::result) continue;
-      for (int k = 0; k < g_[id].operand_count; ++k) {
-        if (const int group = waits_in_[g_[id].operand[k]]; group >= 0) close(group);
-      }
-      if (belongs_to_a_loop(g_[id].op)) close_all();
-      if (!may_wait(id)) {
-        number_[id] = append(renumbered(id));
-      } else if (const int full = join(id); full >= 0) {
-        close(full);
+      if (number_[id] != unplaced) continue;
+      if (is_late_[id] && gains_by_delay(id)) {
+        number_[id] = delayed;
+        delayed_.push_back(id);
+      } else {
+        visit(id);
       }
     }
-    close_all();
+    for (const int id : delayed_) number_[id] = unplaced;
+    for (const int id : delayed_) {
+      if (number_[id] == unplaced) visit(id);
+    }
+    close_all(-1);
+    // Nothing reads a result: it can wait for all the others.
     for (int id = 0; id < g_.size; ++id) {
-      if (g_[id].op == &ops::result) number_[id] = append(renumbered(id));
+      if (g_[id].op == &ops::result) place(id);
     }
     return static_cast<graph&&>(result_);
   }
@@ -71,22 +82,48 @@ class collective_merger {
  private:
   /// Two levels of `pack`.
   static constexpr int most_members = max_operands * max_operands;
-  struct bundle {
-    bool open = true;
+  /// What stands for an instruction's number while it has none.
+  static constexpr int unplaced = -1;
+  static constexpr int waiting = -2;
+  static constexpr int gathered = -3;
+  static constexpr int delayed = -4;
+  /// How many later all_reduces are tried in vain before a group closes, and how many instructions may come forward
+  /// for one of them.
+  static constexpr int most_failures = 4;
+  static constexpr int most_gathered = 24;
+
+  /// All_reduces that could move as one if none read another, and those of them that wait to.
+  struct alike {
     int count = 0;
     int member[most_members]{};
+    /// Those that have not joined so far, in order: `next_alike_` links to the others.
+    int first = -1;
+    int last = -1;
+    int to_come = 0;
+    /// Since the last of them moved: whether those to come have been tried.
+    bool tried = false;
+    /// Another class in the same loop.
+    int sibling = -1;
   };
 
-  [[nodiscard]] static constexpr bool belongs_to_a_loop(const op_info* op) {
+  /// Whether it belongs to the structure of loops: its place is where it is.
+  [[nodiscard]] static constexpr bool is_structure(const op_info* op) {
     return op == &ops::loop_begin || op == &ops::loop_next || op == &ops::loop_end || op == &ops::loop_carry ||
            op == &ops::loop_stack || op == &ops::loop_sum || op == &ops::loop_result;
+  }
+  [[nodiscard]] static constexpr bool reads_loop(const op_info* op) {
+    return op == &ops::loop_stack || op == &ops::loop_sum || op == &ops::loop_result;
+  }
+
+  [[nodiscard]] constexpr bool is_small(int id) const {
+    const instruction& i = g_[id];
+    return g_.annotations[i.annotation].shape.elements() * size_of(i.type) <= merged_bytes_limit;
   }
 
   [[nodiscard]] constexpr bool may_wait(int id) const {
     const instruction& i = g_[id];
-    if (i.op != &ops::all_reduce) return false;
+    if (i.op != &ops::all_reduce || !is_small(id)) return false;
     const layout& l = g_.annotations[i.annotation];
-    if (l.shape.elements() * size_of(i.type) > merged_bytes_limit) return false;
     // The padding of uneven parts would travel with them.
     for (int d = 0; d < l.placement.rank; ++d) {
       if (!divides_evenly(mesh_, l.shape[d], l.placement.dim[d])) return false;
@@ -94,41 +131,194 @@ class collective_merger {
     return true;
   }
 
-  /// Adds an all_reduce to the open group of its kind. Returns the group if it is full.
-  constexpr int join(int id) {
-    int mine = -1;
-    for (int n = first_open_; n < groups_.size() && mine < 0; ++n) {
-      if (groups_[n].open && alike(groups_[n].member[0], id)) mine = n;
-    }
-    if (mine < 0) mine = groups_.push_back({});
-    bundle& joined = groups_[mine];
-    joined.member[joined.count++] = id;
-    waits_in_[id] = mine;
-    return joined.count == most_members ? mine : -1;
-  }
-
   [[nodiscard]] constexpr axis_mask pending_before(int id) const {
     return g_.annotations[g_.operand(id, 0).annotation].placement.unreduced;
   }
-  [[nodiscard]] constexpr bool alike(int a, int b) const {
-    return g_[a].type == g_[b].type && g_[a].loop == g_[b].loop && g_[a].attribute[0] == g_[b].attribute[0] &&
+  [[nodiscard]] constexpr bool are_alike(int a, int b) const {
+    return g_[a].type == g_[b].type && g_[a].attribute[0] == g_[b].attribute[0] &&
            g_[a].attribute[1] == g_[b].attribute[1] && pending_before(a) == pending_before(b);
   }
 
-  constexpr void close_all() {
-    for (int n = first_open_; n < groups_.size(); ++n) {
-      if (groups_[n].open) close(n);
+  /// Finds the classes, and for each all_reduce the first loop that reads it from outside.
+  constexpr void classify() {
+    for (int id = 0; id < g_.size; ++id) {
+      const instruction& i = g_[id];
+      if (may_wait(id)) join_class(id);
+      if (i.loop < 0 || reads_loop(i.op)) continue;
+      for (int k = 0; k < i.operand_count; ++k) {
+        const int o = i.operand[k];
+        if (class_of_[o] < 0 || g_[o].loop == i.loop || read_in_[o] >= 0) continue;
+        int loop = i.loop;
+        while (g_[loop].loop != g_[o].loop) loop = g_[loop].loop;
+        read_in_[o] = loop;
+      }
     }
-    first_open_ = groups_.size();
+  }
+  constexpr void join_class(int id) {
+    int& head = classes_in_[g_[id].loop + 1];
+    int found = head;
+    while (found >= 0 && !are_alike(classes_[found].last, id)) found = classes_[found].sibling;
+    if (found < 0) {
+      alike made;
+      made.first = made.last = id;
+      made.sibling = head;
+      found = head = classes_.push_back(made);
+    } else {
+      next_alike_[classes_[found].last] = id;
+      classes_[found].last = id;
+    }
+    ++classes_[found].to_come;
+    class_of_[id] = found;
   }
 
-  constexpr void close(int n) {
-    bundle& closing = groups_[n];
-    closing.open = false;
-    for (int m = 0; m < closing.count; ++m) waits_in_[closing.member[m]] = -1;
+  /// Finds what only results are computed from, and reads nothing large: as parameters are updated. It can come last.
+  constexpr void find_late() {
+    for (int id = g_.size - 1; id >= 0; --id) {
+      const instruction& i = g_[id];
+      bool& late = is_late_[id];
+      if (i.op == &ops::result) {
+        late = false;
+        continue;
+      }
+      late = late && i.loop < 0 && !is_structure(i.op);
+      for (int k = 0; late && k < i.operand_count; ++k) {
+        late = g_[i.operand[k]].op->fuse == fusion::source || is_small(i.operand[k]);
+      }
+      for (int k = 0; !late && k < i.operand_count; ++k) is_late_[i.operand[k]] = false;
+    }
+  }
+  /// Whether it reads an all_reduce that others may still join, though they cannot yet.
+  constexpr bool gains_by_delay(int id) {
+    for (int k = 0; k < g_[id].operand_count; ++k) {
+      const int o = g_[id].operand[k];
+      if (number_[o] == delayed) return true;
+      if (number_[o] != waiting) continue;
+      const int c = class_of_[o];
+      if (!classes_[c].tried) bring_forward(c);
+      classes_[c].tried = true;
+      if (classes_[c].to_come > 0) return true;
+    }
+    return false;
+  }
+
+  constexpr void visit(int id) {
+    const instruction& i = g_[id];
+    if (i.op == &ops::result) return;
+    if (i.op == &ops::loop_next) {
+      // They stay together at the end of the body, behind every collective that one of them needs.
+      passed_on_.push_back(id);
+      return;
+    }
+    for (int k = 0; k < i.operand_count; ++k) need(i.operand[k]);
+    if (i.op == &ops::loop_begin) {
+      for (int c = classes_in_[i.loop + 1]; c >= 0; c = classes_[c].sibling) {
+        if (is_read_in(classes_[c], id)) close(c);
+      }
+    } else if (i.op == &ops::loop_end) {
+      const int begin = i.operand[0];
+      close_all(begin);
+      int first = passed_on_.size();
+      while (first > 0 && g_[passed_on_[first - 1]].loop == begin) --first;
+      for (int n = first; n < passed_on_.size(); ++n) place(passed_on_[n]);
+      passed_on_.resize(first);
+    }
+    if (class_of_[id] < 0) {
+      place(id);
+    } else {
+      join(id);
+      if (classes_[class_of_[id]].count == most_members) close(class_of_[id]);
+    }
+  }
+
+  [[nodiscard]] constexpr bool is_read_in(const alike& one, int loop) const {
+    for (int m = 0; m < one.count; ++m) {
+      if (read_in_[one.member[m]] == loop) return true;
+    }
+    return false;
+  }
+  constexpr void need(int id) {
+    if (number_[id] == waiting) close(class_of_[id]);
+  }
+  constexpr void join(int id) {
+    alike& joined = classes_[class_of_[id]];
+    joined.member[joined.count++] = id;
+    --joined.to_come;
+    number_[id] = waiting;
+  }
+  constexpr void close_all(int loop) {
+    for (int c = classes_in_[loop + 1]; c >= 0; c = classes_[c].sibling) close(c);
+  }
+
+  constexpr void close(int c) {
+    if (classes_[c].count == 0) return;
+    bring_forward(c);
+    reduce_together(classes_[c]);
+    classes_[c].count = 0;
+    classes_[c].tried = false;
+  }
+
+  /// Lets all_reduces that come later in the program join the others of class `c`, if nothing else speaks against it
+  /// than the order that the program is written in.
+  constexpr void bring_forward(int c) {
+    int failures = 0;
+    int before = -1;
+    for (int id = classes_[c].first; id >= 0 && failures < most_failures; id = next_alike_[id]) {
+      bool joins = number_[id] == waiting || number_[id] >= 0;
+      if (number_[id] == unplaced && classes_[c].count < most_members && gather_operands(id)) {
+        place_gathered();
+        join(id);
+        joins = true;
+      }
+      if (!joins) {
+        before = id;
+        ++failures;
+      } else if (before < 0) {
+        classes_[c].first = next_alike_[id];
+      } else {
+        next_alike_[before] = next_alike_[id];
+      }
+    }
+  }
+
+  /// Lists in `gathered_` what has to be computed before instruction `id`, if that is little and nothing large: then
+  /// it costs no memory to do so now.
+  constexpr bool gather_operands(int id) {
+    gathered_.clear();
+    bool possible = gather(g_[id]);
+    for (int n = 0; possible && n < gathered_.size(); ++n) {
+      const instruction& i = g_[gathered_[n]];
+      possible = i.loop == g_[id].loop && !is_structure(i.op) && collective_index(i.op) < 0 && is_small(gathered_[n]) &&
+                 gather(i);
+    }
+    if (possible) return true;
+    for (const int one : gathered_) number_[one] = unplaced;
+    return false;
+  }
+  constexpr bool gather(const instruction& i) {
+    for (int k = 0; k < i.operand_count; ++k) {
+      int& number = number_[i.operand[k]];
+      if (number == waiting || number == delayed || gathered_.size() == most_gathered) return false;
+      if (number != unplaced) continue;
+      number = gathered;
+      gathered_.push_back(i.operand[k]);
+    }
+    return true;
+  }
+  constexpr void place_gathered() {
+    // In the program's order: few, and usually found in the opposite one.
+    for (int n = 1; n < gathered_.size(); ++n) {
+      for (int m = n; m > 0 && gathered_[m] < gathered_[m - 1]; --m) {
+        const int later = gathered_[m - 1];
+        gathered_[m - 1] = gathered_[m];
+        gathered_[m] = later;
+      }
+    }
+    for (const int one : gathered_) place(one);
+  }
+
+  constexpr void reduce_together(const alike& closing) {
     if (closing.count == 1) {
-      const int id = closing.member[0];
-      number_[id] = append(renumbered(id));
+      place(closing.member[0]);
       return;
     }
     const int first = closing.member[0];
@@ -201,19 +391,32 @@ class collective_merger {
     return i;
   }
   constexpr int append(const instruction& i) { return result_.code.push_back(i); }
+  constexpr void place(int id) { number_[id] = append(renumbered(id)); }
 
   const mesh_shape& mesh_;
   graph_view g_;
+  /// By instruction: its number in the result, or why it has none yet.
   list<int> number_;
-  list<int> waits_in_;
-  list<bundle> groups_;
-  int first_open_ = 0;
+  /// By all_reduce: its class, the next one of that class, and the first loop beside it that reads it.
+  list<int> class_of_;
+  list<int> next_alike_;
+  list<int> read_in_;
+  /// What can wait for everything else, and what of it does.
+  list<bool> is_late_;
+  list<int> delayed_;
+  list<alike> classes_;
+  /// By loop, the outside first: one of the classes in it.
+  list<int> classes_in_;
+  /// The `loop_next`s of all open loops.
+  list<int> passed_on_;
+  list<int> gathered_;
   graph result_;
 };
 
 }  // namespace detail
 
-/// Merges small all_reduces over the same axes into one, where none of them is needed before the last is known.
+/// Merges small all_reduces over the same axes into one, where none of them is computed from another. The order of the
+/// program does not matter as long as nothing large would have to be computed earlier than it says.
 /// The bytes sent stay the same, but for the rounding of an all_reduce's shares.
 [[nodiscard]] constexpr graph merge_collectives(const mesh_shape& mesh, graph_view g) {
   return detail::collective_merger(mesh, g).run();

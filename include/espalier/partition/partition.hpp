@@ -94,6 +94,7 @@ class partitioner {
         ++readers[i.operand[k]];
         reader[i.operand[k]] = id;
       }
+      keeps_sums_ = keeps_sums_ || of_[id].unreduced != 0;
     }
     if (const axis_mask trivial = axes_of_one(mesh_);
         (trivial & ((1U << static_cast<unsigned>(mesh_.rank)) - 1U)) != 0) {
@@ -328,7 +329,7 @@ class partitioner {
     return result;
   }
 
-  [[nodiscard]] constexpr bool may_keep(int id, axis_mask pending) const {
+  [[nodiscard]] constexpr bool may_keep(int id, axis_mask pending) {
     const instruction& i = g_[id];
     const auto held = [&](int k) { return made_.layout_of(value_[i.operand[k]]).placement.unreduced; };
     const auto uses = [&](int k) { return made_.layout_of(value_[i.operand[k]]).placement.tiled(); };
@@ -336,9 +337,9 @@ class partitioner {
       case linearity::none: return false;
       case linearity::first: {
         for (int k = 1; k < i.operand_count; ++k) {
-          if (held(k) != 0 || (uses(k) & pending) != 0) return false;
+          if (held(k) != 0 || (uses(k) & pending) != 0 || travel_together(id, 0, k, pending)) return false;
         }
-        return i.shape.elements() <= g_[i.operand[0]].shape.elements();
+        return i.shape.elements() <= g_[i.operand[0]].shape.elements() || pays_behind(id);
       }
       case linearity::joint: {
         for (int k = 0; k < i.operand_count; ++k) {
@@ -355,8 +356,75 @@ class partitioner {
             return false;
           }
         }
-        return holders == 1 && i.op != &ops::einsum;
+        if (holders != 1 || i.op == &ops::einsum) return false;
+        return i.operand_count != 2 || !travel_together(id, held(0) != 0 ? 0 : 1, held(0) != 0 ? 1 : 0, pending);
       }
+    }
+    return false;
+  }
+
+  /// Whether an op that makes a pending sum larger is one of several whose results add up to no more than they are made
+  /// of, or that are added up over a loop: the pieces of a tensor that a gradient is put together from.
+  [[nodiscard]] constexpr bool pays_behind(int id) {
+    if (pays_.empty()) pays_.resize(g_.size, unknown);
+    if (pays_[id] != unknown) return pays_[id] == yes;
+    int end = id;
+    while (readers_[end] == 1 && passes_on(end, reader_[end])) end = reader_[end];
+    struct term {
+      int id;
+      std::int64_t times;
+    };
+    list<term> open;
+    list<int> seen;
+    open.push_back({end, 1});
+    std::int64_t elements = 0;
+    while (!open.empty()) {
+      term sum = open.back();
+      open.pop_back();
+      seen.push_back(sum.id);
+      const instruction& i = g_[sum.id];
+      if (i.op == &ops::loop_sum) sum.times *= g_[g_[i.operand[0]].loop].attribute[0];
+      const int terms = i.op->linear == linearity::joint ? i.operand_count : 1;
+      for (int k = 0; k < terms; ++k) {
+        const int o = i.operand[k];
+        const bool is_passed_on = readers_[o] == 1 && g_[o].operand_count > 0 && passes_on(g_[o].operand[0], o);
+        if (is_passed_on) {
+          open.push_back({o, sum.times});
+        } else {
+          elements += sum.times * g_[o].shape.elements();
+        }
+      }
+    }
+    const verdict found = g_[end].shape.elements() <= elements ? yes : no;
+    for (const int one : seen) pays_[one] = found;
+    return found == yes;
+  }
+  /// Whether a pending sum can pass from a value through one of its readers.
+  [[nodiscard]] constexpr bool passes_on(int id, int reader) const {
+    const instruction& i = g_[reader];
+    if (i.loop != g_[id].loop && i.op != &ops::loop_sum) return false;
+    if (i.op == &ops::result || i.op == &ops::loop_stack || i.op == &ops::loop_carry) return false;
+    return i.op->linear == linearity::joint || (i.op->linear == linearity::first && i.operand[0] == id);
+  }
+
+  /// Whether a small pending sum meets what is computed from another sum over the same axes, as that of a mean its
+  /// weight: both can move as one (partition/merge_collectives.hpp), unless the first waits for the second.
+  [[nodiscard]] constexpr bool travel_together(int id, int pending_operand, int other, axis_mask pending) const {
+    if (keeps_sums_) return false;
+    const instruction& i = g_[id];
+    const instruction& sum = g_[i.operand[pending_operand]];
+    if (sum.shape.elements() * size_of(sum.type) > collective_latency) return false;
+    int value = value_[i.operand[other]];
+    for (int step = 0; step < 8; ++step) {
+      const instruction& made = made_[value];
+      if (made.op == &ops::all_reduce) return static_cast<axis_mask>(made.attribute[0]) == pending;
+      if (made.op->factors == nullptr || made.op->spread == propagation::none || made.op == &ops::einsum) return false;
+      int latest = -1;
+      for (int k = 0; k < made.operand_count; ++k) {
+        if (made_[made.operand[k]].op->fuse != fusion::source && made.operand[k] > latest) latest = made.operand[k];
+      }
+      if (latest < 0 || made_[latest].loop != made.loop) return false;
+      value = latest;
     }
     return false;
   }
@@ -399,6 +467,11 @@ class partitioner {
   /// How many instructions read a value, and the last of them.
   list<int> readers_;
   list<int> reader_;
+  /// What `pays_behind` found so far, when it has been asked.
+  enum verdict : std::uint8_t { unknown, yes, no };
+  list<verdict> pays_;
+  /// The user wants to see sums pending.
+  bool keeps_sums_ = false;
   /// Which value of the device's program holds a traced one now. (Of a carry that is still to come: its initial value.)
   list<int> value_;
   /// Where a value is the outcome of a pending sum, that sum's terms.
