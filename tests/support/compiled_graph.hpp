@@ -30,12 +30,9 @@ template <int... Sizes> struct grid {
   }();
 };
 
-/// What a compiled sample draws, from its seed.
-struct sample_options {
-  numbers kind = numbers::smooth;
-  bool gradients = true;
-};
-[[nodiscard]] constexpr program_options options_of(std::uint32_t seed, const mesh_shape& mesh) {
+/// What the program with this seed draws: small, with and without gradients, of smooth functions and of whole numbers,
+/// and nothing that the compiler would refuse.
+[[nodiscard]] constexpr program_options sample_options(std::uint32_t seed, const mesh_shape& mesh) {
   dice random(seed ^ 0x51ed270bU);
   program_options options;
   options.kind = seed % 2 == 0 ? numbers::whole : numbers::smooth;
@@ -53,7 +50,7 @@ struct sample_options {
 }
 
 template <std::uint32_t Seed, class Mesh> struct random_graph_source {
-  static constexpr program_options options = options_of(Seed, Mesh::value);
+  static constexpr program_options options = sample_options(Seed, Mesh::value);
   static constexpr graph make() { return random_program_graph(Seed, options); }
 };
 
