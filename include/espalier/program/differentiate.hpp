@@ -31,7 +31,9 @@ struct loop_reversal {
 namespace detail {
 
 /// Cheap to compute again, and large or free to keep: what the reverse loop repeats rather than stores.
-[[nodiscard]] constexpr bool cheaper_to_repeat(const instruction& i) {
+[[nodiscard]] constexpr bool cheaper_to_repeat(const builder& b, const instruction& i) {
+  // A sum that is pending in the body has been carried out in what is kept of it.
+  if (i.op == &ops::shard && b.result().annotations[i.annotation].placement.unreduced != 0) return false;
   return i.operand_count == 0 || i.op == &ops::loop_slice || i.op == &ops::broadcast || i.op == &ops::reshape ||
          i.op == &ops::shard || i.op == &ops::stop_gradient || i.op == &ops::less || i.op == &ops::less_equal ||
          i.op == &ops::equal;
@@ -65,7 +67,7 @@ constexpr int reach(builder& b, loop_reversal& innermost, int id) {
   const int building = b.loop;
   b.loop = level->reverse;
   original.label = nullptr;
-  const bool repeat = level->recompute || cheaper_to_repeat(original) || level->is_fixed(id);
+  const bool repeat = level->recompute || cheaper_to_repeat(b, original) || level->is_fixed(id);
   const int made = repeat ? b.append(original) : emit::loop_slice(b, emit::loop_stack(b, id));
   b.loop = building;
   return level->note(id, made);

@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 The Espalier authors
+# SPDX-License-Identifier: BSL-1.0
+"""Breaks the library in one line at a time and says whether the fuzz that executes random programs notices.
+
+    tests/support/mutations.py BUILD [number ...]
+
+BUILD: a folder configured with the preset `default`, whose flags are used. A mutation that no longer fits its file is
+an error: what it breaks has moved, and the list below has to follow.
+"""
+import json
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CASES = "4000"
+
+SCHEDULER = "partition/scheduler.hpp"
+MEMORY = "partition/memory.hpp"
+LOWER = "partition/lower.hpp"
+STEPS = "execute/steps.hpp"
+DEVICE = "execute/device.hpp"
+CHAIN = "execute/chain.hpp"
+LOOPS = "program/differentiate.hpp"
+NORMALISE = "program/normalise.hpp"
+PARTITION = "partition/partition.hpp"
+MERGE = "partition/merge_collectives.hpp"
+
+MUTATIONS = [
+    (SCHEDULER, "for (int id = g.size - 1; id >= 0; --id) find_stored(id);", "for (int id = 0; id < g.size; ++id) find_stored(id);"),
+    (SCHEDULER, "i.op->fuse == fusion::broadcast && !stored_[id] && g_[o].op == &ops::constant", "i.op->fuse == fusion::broadcast && g_[o].op == &ops::constant"),
+    (SCHEDULER, "for (const int source : {o, behind(o)}) {\n        const int group = open_group(source);\n        if (group >= 0 && group != except)", "for (const int source : {o}) {\n        const int group = open_group(source);\n        if (group >= 0 && group != except)"),
+    (SCHEDULER, "if (open_group(o) == group && role_[o] != fused_role::wide) return fused_role::stranger;", ""),
+    (SCHEDULER, ": role_[source] == role;", ": true;"),
+    (SCHEDULER, "if (broadcast_target(b, d) != d) return false;", ""),
+    (SCHEDULER, "from.rank > 1 && i.op == &ops::reduce_sum)", "from.rank > 1)"),
+    (SCHEDULER, "if (role_[id] == fused_role::accumulator) result_.stored[id] = true;", ""),
+    (SCHEDULER, "const bool take_i = j < 0 || (i >= 0 && i < j);", "const bool take_i = i >= 0;"),
+    (SCHEDULER, "if (i.op == &ops::loop_next || i.op == &ops::result) return;", "if (i.op == &ops::result) return;"),
+    (MEMORY, "      live(root, s_.unit_of[end_of_[loop]]);\n    }\n  }\n\n  /// Reads behind", "    }\n  }\n\n  /// Reads behind"),
+    (MEMORY, "        live(result_.root[id], s_.unit_of[loop]);\n", ""),
+    (MEMORY, "live(result_.root[id], s_.unit_of[end_of_[i.loop]]);", ""),
+    (MEMORY, "if (last_[argument] < written) return true;", "if (last_[argument] <= written) return true;"),
+    (MEMORY, "if (through) return false;", ""),
+    (MEMORY, "if (o == argument && overwritten) return false;", ""),
+    (MEMORY, "if (o != argument && result_.root[o] == argument) return false;", ""),
+    (MEMORY, "g_[root].loop < 0 && bytes_of(g_[root]) == bytes_of(i);", "bytes_of(g_[root]) == bytes_of(i);"),
+    (MEMORY, "g_[root].loop < 0 && bytes_of(g_[root]) == bytes_of(i);", "g_[root].loop < 0;"),
+    (MEMORY, "g_[value].op != &ops::loop_carry && result_.within[value].loop < 0;", "result_.within[value].loop < 0;"),
+    (MEMORY, "      move(other, id, loop, bytes_of(g_[value]));\n", ""),
+    (MEMORY, "if (writer_[target] != id || unread_[target] > 0) return;", "if (writer_[target] != id) return;"),
+    (MEMORY, "      result_.saved[id] = true;\n", ""),
+    (MEMORY, "result_.copied[id] = result_.root[i.operand[1]] != result_.root[id];", "result_.copied[id] = false;"),
+    (MEMORY, "if (gap >= bytes && (best < 0 || gap < best_gap)) {", "if (gap > 0 && (best < 0 || gap < best_gap)) {"),
+    (MEMORY, "where.stride = bytes_of(g_[id]);", "where.stride = bytes_of(g_[of]);"),
+    (MEMORY, "where.outer = g_[into].operand[0];", "where.outer = -1;"),
+    (MEMORY, "if (i.operand_count == 2 && root == i.operand[1]) continue;", "if (root >= 0 && g_[root].op == &ops::argument) continue;"),
+    (LOWER, "last_use_[source] != n || slot_[source] < 0) return;", "slot_[source] < 0) return;"),
+    (LOWER, "if (size_of(g_[behind(i.operand[k])].type) == size_of(i.type)) release(behind(i.operand[k]), n);", "release(behind(i.operand[k]), n);"),
+    (LOWER, "if (inner > 1) limit_ = gcd(limit_, inner);", ""),
+    (LOWER, "if (from.shape[d] == 1) continue;", ""),
+    (LOWER, "step.attribute[2] = i.shape.product(along + 1, row_dims);", "step.attribute[2] = i.shape.product(along, row_dims);"),
+    (LOWER, "if (!step.result_wide) dense_ = false;", ""),
+    (LOWER, "while (limit_ % rows != 0) --rows;", ""),
+    (STEPS, "    add_copies();\n    const int begin = at(loop).begin;", "    const int begin = at(loop).begin;"),
+    (STEPS, "      if (t_.code[id].op == &ops::loop_sum) add(step_kind::clear, id);\n", ""),
+    (STEPS, "for (const bool saving : {true, false}) {", "for (const bool saving : {false, true}) {"),
+    (STEPS, "} else if (t_.copied[id]) {", "} else {"),
+    (DEVICE, "iteration(s.loop) = begin.attribute[1] != 0 ? begin.attribute[0] - 1 : 0;", "iteration(s.loop) = 0;"),
+    (DEVICE, "return begin.attribute[0] > 0 ? n + 1 : s.jump;", "return n + 1;"),
+    (DEVICE, "if (next < 0 || next >= begin.attribute[0]) break;", "if (next < 0 || next > begin.attribute[0]) break;"),
+    (DEVICE, "iteration(s.loop) * bytes_of(t_.code[s.source]);", "iteration(s.loop) * bytes_of(t_.code[s.target]);"),
+    (DEVICE, "i.place.extent > 0 ? local_interval(", "i.place.extent > 1000 ? local_interval("),
+    (CHAIN, "call.rows = std::min(c.block_rows, c.rows - row);", "call.rows = c.block_rows;"),
+    (CHAIN, "std::fill(sums, sums + c.columns * element_bytes, '\\0');", ""),
+    (CHAIN, "call.first_row = row;", "call.first_row = 0;"),
+    (LOOPS, "if (i.op == &ops::loop_next && !active_[i.operand[0]]) active_[i.operand[0]] = changed = true;", "if (i.op == &ops::loop_next) active_[i.operand[0]] = true;"),
+    (LOOPS, "if (reads_loop(i) || !belongs) continue;", "if (reads_loop(i)) continue;"),
+    (LOOPS, "emit::loop_begin(b_, b_[begin].attribute[0], b_[begin].attribute[1] == 0, false);", "emit::loop_begin(b_, b_[begin].attribute[0], b_[begin].attribute[1] != 0, false);"),
+    (NORMALISE, "if (i.op == &ops::loop_carry && next_of_[id] >= 0) want(next_of_[id]);", ""),
+    (PARTITION, "g_[reader].loop == g_[id].loop || g_[reader].op == &ops::loop_sum", "true || g_[reader].op == &ops::loop_sum"),
+    (PARTITION, "if (divides_evenly(mesh_, shape[d], axes)) continue;", "continue;"),
+    (MERGE, "    if (number_[id] == waiting) close(class_of_[id]);\n", ""),
+]
+
+
+def compile_command(build):
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        if entry["file"].endswith("/tests/fuzz/execute.cpp"):
+            words = shlex.split(entry["command"])
+            out = words.index("-o")
+            return [w for n, w in enumerate(words) if n not in (out, out + 1)], entry["directory"]
+    sys.exit("mutations: %s does not build tests/fuzz/execute.cpp" % build)
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit(__doc__)
+    build = pathlib.Path(sys.argv[1]).resolve()
+    chosen = [int(n) for n in sys.argv[2:]] or range(1, len(MUTATIONS) + 1)
+    command, directory = compile_command(build)
+    work = build / "mutations"
+    survivors = []
+    for number in chosen:
+        name, old, new = MUTATIONS[number - 1]
+        shutil.rmtree(work, ignore_errors=True)
+        shutil.copytree(ROOT / "include", work / "include")
+        path = work / "include" / "espalier" / name
+        text = path.read_text()
+        if text.count(old) != 1:
+            sys.exit("mutations: number %d is found %d times in %s: %s" % (number, text.count(old), name, old))
+        path.write_text(text.replace(old, new))
+        broken = [w.replace(str(ROOT / "include"), str(work / "include")) for w in command if not w.startswith("-W")]
+        made = subprocess.run(broken + ["-w", "-o", str(work / "x.o")], cwd=directory, capture_output=True, text=True)
+        verdict = "does not compile"
+        if made.returncode == 0:
+            main_object = build / "tests/CMakeFiles/espalier_test_main.dir/support/main.cpp.o"
+            subprocess.run([command[0] if command[0] != "ccache" else command[1], "-fopenmp", str(work / "x.o"),
+                            str(main_object), "-o", str(work / "x"), "-lopenblas"], check=True)
+            environment = dict(os.environ, ESPALIER_FUZZ_CASES=CASES, OPENBLAS_NUM_THREADS="1")
+            try:
+                run = subprocess.run([str(work / "x")], env=environment, capture_output=True, text=True, timeout=240)
+                verdict = "survives" if run.returncode == 0 else "crashes" if run.returncode < 0 else "caught"
+            except subprocess.TimeoutExpired:
+                verdict = "hangs"
+        if verdict == "survives":
+            survivors.append(number)
+        print("%3d  %-28s %-9s %s" % (number, name, verdict, " ".join(old.split())[:110]), flush=True)
+    print("%d of %d noticed; survivors: %s" % (len(list(chosen)) - len(survivors), len(list(chosen)), survivors))
+
+
+main()
