@@ -428,6 +428,12 @@ TEST_CASE("a sum that the user keeps pending is not reduced behind his back") {
   const int parts = share.multiply(share.sum(terms, 1), whole);
   share.result(share.unary(ops::negate, share.shard(parts, "_!x")));
   CHECK(partitioned_program(mesh_of({2}), share.b.result()).parts.fault == partition_fault::nothing);
+  // Nor is its gradient refused, when the sum is carried out where he says.
+  model trained;
+  const int weights = trained.argument({8, 4}, "x,_");
+  const int terms_of = trained.shard(trained.einsum("ik,kj->ij", trained.argument({6, 8}, "_,x"), weights), "_,_!x");
+  trained.train(trained.total(trained.unary(ops::tanh, trained.reshard(terms_of, "_,_"))), {weights});
+  CHECK(run_on({2}, trained).count(collective::all_reduce) == 1);
   // Where somebody else reads the sum, he gets it whole.
   model m;
   const int a = m.argument({6, 8}, "_,x"), b = m.argument({8, 4}, "x,_");

@@ -114,11 +114,13 @@ class propagation_step {
 
  private:
   /// `to` is laid out as `from` is and closed to everybody else: were its readers to refine it, the two would never
-  /// come to rest.
+  /// come to rest. The cotangent of a pending sum is whole on its axes.
   constexpr bool copy(int to, int from) {
-    const bool changes = !of_[to].same_layout(of_[from]);
-    of_[to] = of_[from];
-    of_[to].open = 0;
+    sharding like = of_[from];
+    like.open = 0;
+    if (g_[to].op == &ops::match) like.unreduced = 0;
+    const bool changes = !of_[to].same_layout(like);
+    of_[to] = like;
     if (changes) note(to, from);
     return changes;
   }
