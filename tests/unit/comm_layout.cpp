@@ -24,9 +24,9 @@ static_assert(all_reduce_sent_bytes(7, 8, 1, 0) == 0);
 static_assert(all_reduce_sent_bytes(7, 8, 2, 0) == 56 && all_reduce_sent_bytes(7, 8, 2, 1) == 56);
 static_assert(collapsed(block{{2, 3, 1, 4}, {12, 4, 99, 1}, {24, 4, 77, 1}, 5, 6}) ==
               block{{1, 1, 2, 12}, {0, 0, 12, 1}, {0, 0, 24, 1}, 5, 6});
-static_assert(detail::contiguous_source(block{{1, 2, 3, 4}, {0, 12, 4, 1}, {0, 40, 8, 1}, 5, 6}, 3, 9) == 8);
-static_assert(detail::contiguous_target(block{{1, 2, 3, 4}, {0, 12, 4, 1}, {0, 40, 8, 1}, 5, 6}, 3, 9) == -1);
-static_assert(detail::contiguous_target(block{{1, 2, 3, 4}, {0, 12, 4, 1}, {0, 40, 8, 1}, 5, 6}, 13, 3) == 47);
+static_assert(comm::detail::contiguous_source(block{{1, 2, 3, 4}, {0, 12, 4, 1}, {0, 40, 8, 1}, 5, 6}, 3, 9) == 8);
+static_assert(comm::detail::contiguous_target(block{{1, 2, 3, 4}, {0, 12, 4, 1}, {0, 40, 8, 1}, 5, 6}, 3, 9) == -1);
+static_assert(comm::detail::contiguous_target(block{{1, 2, 3, 4}, {0, 12, 4, 1}, {0, 40, 8, 1}, 5, 6}, 13, 3) == 47);
 
 TEST_CASE("owned ranges cover a buffer once, and differ by one element at most", "[comm][layout]") {
   for (const std::int64_t count : {0, 1, 5, 12, 1001}) {
@@ -65,7 +65,7 @@ TEST_CASE("a box copies, packs, unpacks and reduces the same elements, collapsed
       for (std::size_t i = 0; i < target.size(); ++i) REQUIRE(target[i] == (expected[i] == -1 ? -1 : 2 * expected[i]));
       for (std::int64_t first = 0; first < box.elements(); first += 13) {
         const std::int64_t length = std::min<std::int64_t>(29, box.elements() - first);
-        const std::int64_t start = detail::contiguous_source(box, first, length);
+        const std::int64_t start = comm::detail::contiguous_source(box, first, length);
         if (start < 0) continue;
         for (std::int64_t i = 0; i < length; ++i) {
           REQUIRE(source[static_cast<std::size_t>(start + i)] == packed[static_cast<std::size_t>(first + i)]);
@@ -81,7 +81,7 @@ TEST_CASE("a NaN on any device stays visible in max and min", "[comm][layout]") 
   const contribution parts[3] = {{values[0], nullptr}, {values[1], nullptr}, {values[2], nullptr}};
   for (const reduction kind : {reduction::max, reduction::min}) {
     float result[3] = {};
-    detail::reduce_range(dtype::f32, kind, result, contiguous_block(3), 0, 3, parts, 3);
+    comm::detail::reduce_range(dtype::f32, kind, result, contiguous_block(3), 0, 3, parts, 3);
     for (const float r : result) REQUIRE(r != r);
   }
 }
@@ -91,7 +91,7 @@ TEST_CASE("bf16 sums are kept in float and rounded once", "[comm][layout]") {
   const contribution parts[4] = {
       {&values[0], nullptr}, {&values[1], nullptr}, {&values[2], nullptr}, {&values[3], nullptr}};
   bfloat16 result;
-  detail::reduce_range(dtype::bf16, reduction::sum, &result, contiguous_block(1), 0, 1, parts, 4);
+  comm::detail::reduce_range(dtype::bf16, reduction::sum, &result, contiguous_block(1), 0, 1, parts, 4);
   REQUIRE(static_cast<float>(result) == 260.0F);  // rounding each step would give 258
 }
 

@@ -227,9 +227,9 @@ class outliner {
         continue;
       }
       if (i.op == &ops::loop_carry) {
+        // Until its loop ends: there the value that is passed on is copied into it.
         const int begin = s_.unit_of[i.loop];
         live(result_.root[id], begin);
-        live(result_.root[id], s_.unit_of[end_of_[i.loop]]);
         read(i.operand[0], i.loop, begin);
         continue;
       }
