@@ -137,6 +137,17 @@ TEST_CASE("broadcasts carry shardings back before they carry them on") {
   const int both = first.add(other, large);
   first.result(both);
   CHECK(completed_shardings({2}, first)[both] == "[x,_]");
+
+  // Where nobody else says anything, they do carry them on.
+  model last;
+  const int only = last.argument({8}, "x");
+  const int repeated = emit::broadcast_to(last.b, only, extents_of({4, 8}));
+  const int any = last.argument({4, 8});
+  const int total = last.add(any, repeated);
+  last.result(total);
+  const completed_shardings forward({2}, last);
+  CHECK(forward[total] == "[_,x]");
+  CHECK(forward[any] == "[_,x]");
 }
 
 TEST_CASE("reshapes carry splits that are even, and no others") {
