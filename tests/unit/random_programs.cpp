@@ -331,6 +331,6 @@ TEST_CASE("random programs compute on a mesh what the naive meaning says") {
     REQUIRE(fault_of(program, naive_interpret(g, data), data) == "");
   }
   CHECK(conflicts > 20);
-  CHECK(refused > 4);
-  CHECK(refused < 60);
+  // Few ask for a pending sum where there is none.
+  CHECK(refused <= 8);
 }

@@ -287,10 +287,13 @@ class mpi_communicator {
       }
       const std::string here = describe_label(mine);
       const std::string there = describe_label(status.MPI_TAG);
-      throw comm_error("rank " + std::to_string(rank_) + " and rank " + std::to_string(rank) +
-                       " are in different collectives: rank " + std::to_string(rank) + " is in " + there + ", rank " +
-                       std::to_string(rank_) + " in " + here + (here == there ? " of another count or root" : "") +
-                       detail::during(where_) +
+      std::string text = "rank " + std::to_string(rank_);
+      text.append(" and rank ").append(std::to_string(rank)).append(" are in different collectives: rank ");
+      text.append(std::to_string(rank)).append(" is in ").append(there).append(", rank ");
+      text.append(std::to_string(rank_)).append(" in ").append(here);
+      if (here == there) text += " of another count or root";
+      text += detail::during(where_);
+      throw comm_error(text +
                        "\n  all ranks must call the same collectives in the same order, with the same counts, roots, "
                        "types and operations");
     }

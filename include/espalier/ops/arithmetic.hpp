@@ -20,7 +20,8 @@ constexpr void evaluate_divide(const evaluation& e) {
   for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) {
     const auto a = static_cast<std::int64_t>(e.operand[0][i]);
     const auto b = static_cast<std::int64_t>(e.operand[1][i]);
-    e.result[i] = b == 0 ? 0 : static_cast<double>(a / b);
+    const std::int64_t quotient = b == 0 ? 0 : a / b;
+    e.result[i] = static_cast<double>(quotient);
   }
 }
 

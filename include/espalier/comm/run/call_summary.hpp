@@ -224,7 +224,7 @@ class spelled_call {
 /// Which ranks make another call than most, and in what it differs. `said`: what ranks make, not all the same; or
 /// nothing, if that is not known.
 [[nodiscard]] inline std::string mismatch_text(said_by_ranks said) {
-  const std::string rule =
+  std::string rule =
       "all ranks must call the same collectives in the same order, with the same counts, roots, types and operations";
   if (said.empty()) return rule;
   std::sort(said.begin(), said.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
