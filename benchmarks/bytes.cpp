@@ -112,6 +112,7 @@ template <class Kind> struct compile_time_row {
     case collective::collective_permute: return compile_time_row<collective_permute>::bytes(axes);
     case collective::reduce_scatter: return compile_time_row<reduce_scatter>::bytes(axes);
     case collective::all_reduce: return compile_time_row<all_reduce>::bytes(axes);
+    case collective::exchange: return compile_time_row<exchange>::bytes(axes);
     case collective::local_slice: break;
   }
   return 0;
@@ -184,7 +185,7 @@ int main(int argc, char** argv) {
   list_collectives();
   std::map<axis_mask, std::int64_t> total;
   for (const collective what : {collective::all_gather, collective::all_to_all, collective::collective_permute,
-                                collective::reduce_scatter, collective::all_reduce}) {
+                                collective::reduce_scatter, collective::all_reduce, collective::exchange}) {
     for (const axis_mask axes : {along_data, along_model, along_data | along_model}) {
       const auto found = counted.find(static_cast<int>(what) * 256 + static_cast<int>(axes));
       const std::int64_t sent = found == counted.end() ? 0 : found->second;

@@ -71,6 +71,7 @@ inline void describe_step(std::ostream& out) {
   detail::add_rows<ep::all_gather>(collectives, "all_gather");
   detail::add_rows<ep::all_to_all>(collectives, "all_to_all");
   detail::add_rows<ep::collective_permute>(collectives, "collective_permute");
+  detail::add_rows<ep::exchange>(collectives, "exchange");
   if (collectives.rows() == 0) collectives.row("none", "", 0, "0 B");
   collectives.print(out);
   out << '\n';

@@ -11,9 +11,11 @@
 #if defined(__GNUC__) || defined(__clang__)
 #define ESPALIER_RESTRICT __restrict__
 #define ESPALIER_ALWAYS_INLINE [[gnu::always_inline]] inline
+#define ESPALIER_ALWAYS_INLINE_BODY __attribute__((always_inline))  // of a lambda, behind its parameters
 #else
 #define ESPALIER_RESTRICT
 #define ESPALIER_ALWAYS_INLINE inline
+#define ESPALIER_ALWAYS_INLINE_BODY
 #endif
 
 // OpenMP pragmas through one macro, so that a build without OpenMP stays free of unknown-pragma warnings.

@@ -48,6 +48,10 @@ struct function {
     const auto loss = [&](auto weights) { return ep::mean(ep::scan(layer, ep::sum<0>(a), weights)); };
     const auto [value, gradient] = ep::value_and_grad(loss)(a);
     return ep::results(value, a - 0.1 * gradient);
+#elif defined(CASE_not_integer)
+    return ep::bitwise_and(a, 255);  // not_integer
+#elif defined(CASE_bit_cast)
+    return ep::bit_cast<ep::dtype::f64>(a);  // bit_cast
 #else
     const auto layer = [](auto h, auto weight) { return h * weight + ep::reshape<256>(weight); };
     const auto loss = [&](auto weights) { return ep::mean(ep::scan(layer, ep::sum<0>(a), weights)); };
@@ -55,7 +59,8 @@ struct function {
     const auto row = ep::select(ep::slice<1, 0, 255>(a) > b, ep::exp(ep::concat<0>(b)), 0);
     const auto moved = ep::transpose<1, 0>(ep::reshape<64, 256>(ep::maximum(a, 1) - ep::tanh(a) * 2));
     const auto other = ep::sum<1>(ep::gather<0>(a, c)) + ep::convert<ep::dtype::f32>(c);
-    return ep::results(value, gradient, row, ep::matmul(a, moved), other);
+    const auto bits = ep::bitwise_and(ep::bit_cast<ep::dtype::i32>(a), 255);
+    return ep::results(value, gradient, row, ep::matmul(a, moved), other, bits);
 #endif
   }
 };
@@ -104,7 +109,7 @@ struct function {
 // first(CASE_concat): concat: the shapes differ in another dimension than the joined one
 // expect(CASE_concat): line<39>
 // user_line(CASE_concat): step::flops
-// first(CASE_indices): indices must be i32. Use convert<dtype::i32>
+// first(CASE_indices): indices must be integers. Use convert<dtype::i32>
 // expect(CASE_indices): line<41>
 // user_line(CASE_indices): step::flops
 // first(CASE_rank): a tensor has another number of dimensions than this op needs
@@ -116,6 +121,14 @@ struct function {
 // expect(CASE_in_scan_in_value_and_grad): line<46>
 // user_line(CASE_in_scan_in_value_and_grad): step::flops
 // budget(CASE_in_scan_in_value_and_grad): 5 16
+// first(CASE_not_integer): this op works on the bits of integers. Use convert<dtype::i32> on the numbers
+// expect(CASE_not_integer): operand_is_not_integer<espalier::f32<64, 256> ?>
+// expect(CASE_not_integer): line<52>
+// user_line(CASE_not_integer): step::flops
+// first(CASE_bit_cast): bit_cast: an element of the new type has another number of bits
+// expect(CASE_bit_cast): bit_cast_size_mismatch<espalier::f32<64, 256>, espalier::f64<64, 256> ?>
+// expect(CASE_bit_cast): line<54>
+// user_line(CASE_bit_cast): step::flops
 // clang-format on
 using step = ep::program<mesh, function, ep::f32<64, 256>, ep::f32<255>, ep::i32<64>>;
 constexpr auto work = step::flops();

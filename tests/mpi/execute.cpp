@@ -20,14 +20,38 @@ namespace {
 template <class Mesh, class Data, class Model>
 using training = testing::programs::training_program<Mesh, Data, Model, false>;
 
+/// Types of one, two, four and eight bytes in every collective. (Of f16 what is not rounded.)
+template <class Data, class Model> struct short_and_long {
+  constexpr auto operator()(auto a, auto b, auto c, auto d) const {
+    const auto split = ep::shard<Data, Model>(a);
+    return ep::results(ep::sum<0>(split), ep::einsum<"ij,jk->ik">(split, a), ep::transpose<1, 0>(split) - a,
+                       ep::sum(ep::shard<Data, Model>(b)), ep::gather<0>(ep::shard<Data, Model>(b), ep::max<1>(a)),
+                       ep::max<0>(ep::shard<Model, Data>(c)), ep::sum<1>(ep::reshard<ep::none, Data>(c)),
+                       ep::max<0>(ep::shard<Data, Model>(d)), ep::reshard<Model, Data>(ep::shard<Data, Model>(d)));
+  }
+};
+template <class Mesh, class Data, class Model>
+using short_and_long_program =
+    ep::program<Mesh, short_and_long<Data, Model>, ep::i64<6, 6>, ep::u32<7, 5>, ep::i8<6, 9>, ep::f16<9, 5>>;
+
 }  // namespace
 
 TEST_CASE("a training step on ranks computes what the interpreter does", "[execute]") {
   testing::require_agreement_on_all_ranks<training>(3);
 }
 
+TEST_CASE("elements of one to eight bytes travel between ranks", "[execute]") {
+  testing::require_agreement_on_all_ranks<short_and_long_program>();
+}
+
 TEST_CASE("attention on ranks computes what the interpreter does", "[execute]") {
   testing::require_agreement_on_all_ranks<testing::programs::attention_program>();
+}
+
+TEST_CASE("exchanges on ranks move what the interpreter moves", "[execute]") {
+  static_assert(testing::on<4, 2>::program<testing::programs::switches_program>::collectives<ep::exchange>() >= 2);
+  static_assert(testing::on<2, 2>::program<testing::programs::switches_program>::collectives<ep::exchange>() >= 1);
+  testing::require_agreement_on_all_ranks<testing::programs::switches_program>(2);
 }
 
 TEST_CASE("a mesh of another size than the number of ranks is refused on all of them", "[execute]") {

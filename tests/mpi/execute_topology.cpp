@@ -88,7 +88,7 @@ void compare(comm::mpi_communicator& plain, comm::network_engine& engine, const 
   }
   const bool reduces = step.kind == ep::collective::reduce_scatter;
   const comm::transfer moves = ep::detail::make_transfer(mesh, shape, ep::dtype::f64, from, step.after, step.axes,
-                                                         reduces, device, static_cast<int>(step.kind));
+                                                         step.kind, device, static_cast<int>(step.kind));
   plain.prepare(moves);
   engine.prepare(moves);
   if (reduces) {
@@ -136,6 +136,7 @@ void compare_all(comm::collectives_options options, unsigned seed) {
       }
     }
   }
+  CHECK((everyone.size() == 2 || seen.of(ep::collective::exchange) > 0));
   CHECK(seen.of(ep::collective::all_gather) > 0);
   CHECK(seen.of(ep::collective::all_to_all) > 0);
   CHECK(seen.of(ep::collective::reduce_scatter) > 0);

@@ -45,6 +45,12 @@ TEST_CASE("gathers, joins, cuts and their gradients", "[execute]") {
   agrees<on<4, 2>::program<testing::programs::movers_program>>();
 }
 
+TEST_CASE("exchanges of boxes, and their gradients", "[execute]") {
+  agrees<on<1, 2>::program<testing::programs::switches_program>>();
+  agrees<on<2, 2>::program<testing::programs::switches_program>>();
+  agrees<on<2, 4>::program<testing::programs::switches_program>>();
+}
+
 TEST_CASE("loops with gradients update their parameters in place", "[execute]") {
   agrees<on<1, 1>::program<kept>>(3);
   agrees<on<2, 2>::program<kept>>(3);

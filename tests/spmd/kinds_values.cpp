@@ -7,6 +7,7 @@
 #include <espalier/io/xtensor.hpp>
 #include <support/kinds.hpp>
 
+#include <bit>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -87,6 +88,47 @@ plains plain_ties(const plains& in) {
     }
   }
   return {plain::number(value), by_x, by_y, first, count, flags};
+}
+
+// --- functions of elements, and their gradients ----------------------------------------------------------------------
+
+template <class On> struct functions {
+  static constexpr auto angles(const auto& x, const auto& y) {
+    return ep::sin(x) * ep::cos(3.0 * y) + ep::tan(0.3 * x) + ep::atan2(y, x - 4.0);
+  }
+  static constexpr auto growth(const auto& x, const auto& y) {
+    return ep::erf(x) - ep::erfc(y) * ep::expm1(0.5 * x) + ep::log1p(ep::abs(y)) + ep::pow(ep::abs(x) + 0.5, y);
+  }
+  static constexpr auto steps(const auto& x, const auto& y) {
+    return ep::remainder(10.0 * x, ep::abs(y) + 0.7) + ep::floor(3.0 * x) * ep::ceil(y) - ep::round(4.0 * y) * x +
+           ep::trunc(5.0 * x) * y + ep::clamp(-0.4, x + y, ep::abs(y));
+  }
+  constexpr auto operator()(auto x, auto y, auto n, auto m) const {
+    x = ep::shard<typename On::data, typename On::model>(x);
+    const auto loss = [](const auto& p) {
+      const auto& a = p.template get<0>();
+      const auto& b = p.template get<1>();
+      return ep::sum(angles(a, b)) + ep::sum(growth(a, b)) + ep::sum(steps(a, b));
+    };
+    const auto words = ep::bitwise_xor(ep::bitwise_and(n, m), ep::bitwise_or(ep::bitwise_not(n), ep::shift_left(m, 3)));
+    const auto fields = ep::shift_right_arithmetic(n, ep::bitwise_and(m, 7)) + ep::shift_right_logical(m, 5);
+    const auto exponents = ep::shift_right_logical(ep::bit_cast<ep::dtype::i32>(ep::convert<ep::dtype::f32>(x)), 23);
+    const auto [value, gradient] = ep::value_and_grad(loss)(ep::results(x, y));
+    return ep::results(value, gradient, words, fields + ep::remainder(n, m),
+                       ep::clamp(-3, ep::sign(n) * ep::abs(m), 20), exponents,
+                       ep::total_less(x, y) & ep::is_finite(x / y));
+  }
+};
+template <class On>
+using functions_program =
+    ep::program<typename On::mesh, functions<On>, ep::f64<7, 5>, ep::f64<7, 5>, ep::i32<7, 5>, ep::i32<7, 5>>;
+
+real plain_function(real x, real y) {
+  const real least = std::min(std::max(x + y, -0.4L), std::abs(y));
+  return std::sin(x) * std::cos(3 * y) + std::tan(0.3L * x) + std::atan2(y, x - 4) + std::erf(x) -
+         std::erfc(y) * std::expm1(0.5L * x) + std::log1p(std::abs(y)) + std::pow(std::abs(x) + 0.5L, y) +
+         std::fmod(10 * x, std::abs(y) + 0.7L) + std::floor(3 * x) * std::ceil(y) - std::round(4 * y) * x +
+         std::trunc(5 * x) * y + least;
 }
 
 // --- constants, indices, arguments as results -----------------------------------------------------------------------
@@ -245,6 +287,34 @@ TEST_CASE("kinds: reductions and comparisons with ties", "[kinds]") {
     for (real& one : in[leaf].data) one -= 1;  // -1, 0, 1, 2
   }
   everywhere<ties_program>(both_ways{}, in, plain_ties(in));
+}
+
+TEST_CASE("kinds: functions of elements and their gradients", "[kinds]") {
+  const plains in{wave(3, {7, 5}, 2), wave(4, {7, 5}, 1.5), wave(5, {7, 5}, 4e8), wave(6, {7, 5}, 1000)};
+  plains arguments = in;
+  for (std::size_t leaf : {2U, 3U}) {
+    for (real& one : arguments[leaf].data) one = std::trunc(one);
+  }
+  const auto loss = [](const plains& x) {
+    real sum = 0;
+    for (std::size_t i = 0; i < x[0].data.size(); ++i) sum += plain_function(x[0].data[i], x[1].data[i]);
+    return sum;
+  };
+  plains expected = value_and_slopes(loss, arguments, 2);
+  for (int k = 0; k < 5; ++k) expected.emplace_back(std::vector<std::int64_t>{7, 5});
+  for (std::size_t i = 0; i < 35; ++i) {
+    const auto n = static_cast<std::int32_t>(arguments[2].data[i]);
+    const auto m = static_cast<std::int32_t>(arguments[3].data[i]);
+    const auto unsigned_m = static_cast<std::uint32_t>(m);
+    const auto x = static_cast<double>(arguments[0].data[i]);
+    expected[3].data[i] = (n & m) ^ (~n | static_cast<std::int32_t>(unsigned_m << 3U));
+    expected[4].data[i] = static_cast<std::int32_t>(static_cast<std::uint32_t>(n >> (m & 7)) + (unsigned_m >> 5U) +
+                                                    static_cast<std::uint32_t>(n % m));
+    expected[5].data[i] = std::min(std::max((n > 0 ? 1 : n < 0 ? -1 : 0) * std::abs(m), -3), 20);
+    expected[6].data[i] = std::bit_cast<std::uint32_t>(static_cast<float>(x)) >> 23U;
+    expected[7].data[i] = arguments[0].data[i] < arguments[1].data[i] ? 1 : 0;
+  }
+  everywhere<functions_program>(both_ways{}, arguments, expected);
 }
 
 TEST_CASE("kinds: constants, indices, and arguments as results", "[kinds]") {

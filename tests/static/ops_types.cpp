@@ -59,6 +59,9 @@ constexpr bool strangers() {
   ok &= notes_strangers<x2>([](auto a, auto b) { return b < a; });
   ok &= notes_strangers<x2>([](auto a, auto b) { return ep::select(a > 0, a, b); });
   ok &= notes_strangers<x2>([](auto a, auto b) { return ep::select(a > 0, b, a); });
+  ok &= notes_strangers<x2>([](auto a, auto b) { return ep::clamp(a, b, 1); });
+  ok &= notes_strangers<x2>([](auto a, auto b) { return ep::clamp(b, a, b); });
+  ok &= notes_strangers<x2>([](auto a, auto b) { return ep::pow(a, b); });
   ok &= notes_strangers<x2>([](auto a, auto b) { return ep::einsum<"ab,ab->a">(a, b); });
   ok &= notes_strangers<x2>([](auto a, auto b) { return ep::concat<0>(a, b); });
   ok &= notes_strangers<ep::i32<3>>([](auto a, auto b) { return ep::gather<0>(a, b); });
@@ -95,6 +98,11 @@ constexpr bool elementwise() {
   ok &= gives<x2, x2>([](auto a) { return ep::label<"name">(ep::shard<data, ep::none>(ep::stop_gradient(a))); });
   ok &= gives<x2, x2>([](auto a) { return ep::softmax(ep::log_softmax<0>(a)); });
   ok &= gives<ep::i32<7>, ep::i32<7>>([](auto a) { return -a; });
+  ok &= gives<ep::u32<7>, ep::u32<7>, ep::u32<1>>(add);
+  ok &= gives<ep::f16<7>, ep::i64<7>>([](auto a) { return ep::exp(ep::convert<ep::dtype::f16>(a * 2)); });
+  ok &= gives<ep::i8<7>, ep::f16<7>>([](auto a) { return ep::maximum(ep::convert<ep::dtype::i8>(a), 0); });
+  ok &= fails<ep::why::dtype_mismatch, ep::u32<3>, ep::i32<3>>(add);
+  ok &= fails<ep::why::operand_is_not_floating, ep::i64<3>>([](auto a) { return ep::exp(a); });
   ok &= fails<ep::why::operand_is_boolean, ep::boolean<7>>([](auto a) { return -a; });
   ok &= fails<ep::why::operand_is_boolean, ep::boolean<7>, ep::boolean<7>>(add);
   ok &= fails<ep::why::operand_is_boolean, ep::boolean<7>>([](auto a) { return 2 * a; });
@@ -107,6 +115,53 @@ constexpr bool elementwise() {
   return ok;
 }
 static_assert(elementwise());
+
+constexpr bool more_functions() {
+  bool ok = true;
+  using row = ep::f32<256>;
+  using whole = ep::i32<7>;
+  using truth = ep::boolean<7>;
+  ok &= gives<x2, x2>([](auto a) { return ep::sin(ep::cos(ep::tan(a))); });
+  ok &= gives<x2, x2>([](auto a) { return ep::erf(ep::erfc(ep::expm1(ep::log1p(a)))); });
+  ok &= gives<x2, x2>([](auto a) { return ep::floor(ep::ceil(ep::trunc(ep::round(a)))); });
+  ok &= gives<x2, x2, row>([](auto a, auto b) { return ep::atan2(a, b); });
+  ok &= gives<x2, row, x2>([](auto a, auto b) { return ep::pow(a, b); });
+  ok &= gives<x2, x2>([](auto a) { return ep::pow(a, 2) + ep::pow(2, a) + ep::atan2(1.0, a); });
+  ok &= gives<x2, x2>([](auto a) { return ep::remainder(ep::abs(a), 3) + ep::sign(a); });
+  ok &= gives<whole, whole, whole>([](auto a, auto b) { return ep::remainder(ep::abs(a), ep::sign(b)); });
+  ok &= gives<ep::boolean<64, 256>, x2>([](auto a) { return ep::is_finite(a); });
+  ok &= gives<x2, x2>([](auto a) { return ep::clamp(0, a, 1); });
+  ok &= gives<x2, row, x2, ep::f32<>>([](auto low, auto a, auto high) { return ep::clamp(low, a, high); });
+  ok &= gives<whole, whole>([](auto a) { return ep::clamp(-1, a, a); });
+  ok &= gives<whole, whole, whole>([](auto a, auto b) { return ep::bitwise_xor(ep::bitwise_and(a, b), b); });
+  ok &= gives<truth, truth, truth>([](auto a, auto b) { return ep::bitwise_or(ep::bitwise_not(a), b); });
+  ok &= gives<whole, whole>([](auto a) { return ep::shift_left(ep::shift_right_logical(a, 3), a); });
+  ok &= gives<whole, whole>([](auto a) { return ep::shift_right_arithmetic(a, 1); });
+  ok &= gives<ep::i32<64, 256>, x2>([](auto a) { return ep::bit_cast<ep::dtype::i32>(a); });
+  ok &= gives<x2, x2>([](auto a) { return ep::bit_cast<ep::dtype::f32>(ep::bit_cast<ep::dtype::i32>(a)); });
+  ok &= gives<ep::boolean<64, 256>, x2, row>([](auto a, auto b) { return ep::total_less(a, b); });
+  ok &= gives<truth, whole>([](auto a) { return ep::total_less_equal(a, 3) | ep::total_equal(a, a); });
+  ok &= fails<ep::why::operand_is_not_floating, whole>([](auto a) { return ep::sin(a); });
+  ok &= fails<ep::why::operand_is_not_floating, whole>([](auto a) { return ep::atan2(1, a); });
+  ok &= fails<ep::why::operand_is_not_floating, whole, x2>([](auto a, auto b) { return ep::pow(b, a); });
+  ok &= fails<ep::why::operand_is_not_floating, truth>([](auto a) { return ep::is_finite(a); });
+  ok &= fails<ep::why::operand_is_not_floating, whole>([](auto a) { return ep::round(a); });
+  ok &= fails<ep::why::operand_is_boolean, truth>([](auto a) { return ep::abs(a); });
+  ok &= fails<ep::why::operand_is_boolean, truth>([](auto a) { return ep::clamp(0, a, 1); });
+  ok &= fails<ep::why::operand_is_boolean, truth>([](auto a) { return ep::remainder(a, a); });
+  ok &= fails<ep::why::operand_is_boolean, truth>([](auto a) { return ep::bit_cast<ep::dtype::i32>(a); });
+  ok &= fails<ep::why::operand_is_not_integer, x2>([](auto a) { return ep::bitwise_and(a, 1); });
+  ok &= fails<ep::why::operand_is_not_integer, x2>([](auto a) { return ep::bitwise_not(a); });
+  ok &= fails<ep::why::operand_is_not_integer, truth>([](auto a) { return ep::shift_left(a, 1); });
+  ok &= fails<ep::why::bit_cast_size_mismatch, x2>([](auto a) { return ep::bit_cast<ep::dtype::f64>(a); });
+  ok &= fails<ep::why::bit_cast_size_mismatch, x2>([](auto a) { return ep::bit_cast<ep::dtype::boolean>(a); });
+  ok &= fails<ep::why::shape_mismatch, x2, ep::f32<3>>([](auto a, auto b) { return ep::clamp(b, a, 1); });
+  ok &= fails<ep::why::dtype_mismatch, x2, ep::f64<256>>([](auto a, auto b) { return ep::clamp(0, a, b); });
+  ok &= fails<ep::why::dtype_mismatch, x2, ep::f64<256>>([](auto a, auto b) { return ep::remainder(a, b); });
+  ok &= fails<ep::why::operand_is_not_floating, whole>([](auto a) { return ep::clamp(0, ep::sin(a), 1); });
+  return ok;
+}
+static_assert(more_functions());
 
 constexpr bool reductions() {
   bool ok = true;
@@ -190,6 +245,9 @@ constexpr bool lookups() {
   ok &= gives<ep::f32<100>, ep::f32<100, 16>, ep::i32<>>([](auto t, auto i) { return ep::gather<-1>(t, i); });
   ok &= gives<ep::f32<4, 6, 10>, ep::i32<4, 6>>([](auto i) { return ep::one_hot<10>(i); });
   ok &= gives<ep::bf16<10>, ep::i32<>>([](auto i) { return ep::one_hot<10, ep::dtype::bf16>(i); });
+  ok &= gives<ep::f32<4, 16>, ep::f32<100, 16>, ep::i64<4>>([](auto t, auto i) { return ep::gather(t, i); });
+  ok &= gives<ep::f16<4, 200>, ep::i8<4>>([](auto i) { return ep::one_hot<200, ep::dtype::f16>(i); });
+  ok &= fails<ep::why::indices_are_not_integers, ep::boolean<3>>([](auto a) { return ep::one_hot<3>(a); });
   ok &= fails<ep::why::indices_are_not_integers, x2>([](auto a) { return ep::one_hot<3>(a); });
   ok &= fails<ep::why::indices_are_not_integers, x2>([](auto a) { return ep::gather(a, a); });
   return ok;

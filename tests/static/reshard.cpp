@@ -67,7 +67,6 @@ static_assert(takes(plan(placed(by({z}), {}, {}, bit_of(x) | bit_of(y)), placed(
 
 // Slice first, gather last.
 static_assert(takes(plan(placed(by({x}), {}), placed({}, by({y}))), {local_slice, all_gather}));
-static_assert(takes(plan(placed(by({x, y}), {}), placed(by({y}), {})), {collective_permute, all_gather}));
 static_assert(takes(plan(placed(by({y}), {}, {}, bit_of(x)), placed(by({y, z, x}), {})),
                     {local_slice, reduce_scatter}));
 
@@ -77,24 +76,46 @@ static_assert(takes(plan(placed(by({x}), {}, {}, bit_of(y)), placed(by({x}), {})
 static_assert(plan(placed(by({x}), {}, {}, bit_of(y)), placed(by({x}), {})).bytes == all_bytes / 2 * 5 / 4);
 static_assert(takes(plan(placed(by({x}), {}, {}, bit_of(y)), placed(by({x}), {}), 1 << 20), {all_reduce}));
 
+// Several dimensions are gathered at once.
+static_assert(takes(plan(placed(by({x}), by({y})), placed({}, {})), {all_gather}));
+static_assert(plan(placed(by({x}), by({y})), placed({}, {})).bytes == all_bytes / 8 * 7);
+
+// Whatever a named collective does not do alone is one exchange of what each device lacks.
+static_assert(takes(plan(placed(by({x, y}), {}), placed(by({y}), {})), {exchange}));
+static_assert(plan(placed(by({x, y}), {}), placed(by({y}), {})).bytes == all_bytes / 4);
+static_assert(takes(plan(placed(by({x}), by({z})), placed({}, {}, by({x, z})), 1 << 20), {exchange}));
+static_assert(plan(placed(by({x}), by({z})), placed({}, {}, by({x, z}))).bytes == all_bytes / 4 - all_bytes / 16);
+// Its groups extend along what differs.
+static_assert(plan(placed(by({x, y}), by({z})), placed(by({x, z}), by({y}))).step[0].axes == (bit_of(y) | bit_of(z)));
+
 // The flags of the target arrive with the last step.
 constexpr sharding guided = [] {
-  sharding result = placed({}, {});
+  sharding result = placed({}, by({y}));
   result.open = 5;
   result.replicated = bit_of(z);
   return result;
 }();
-static_assert(plan(placed(by({x}), by({y})), guided).step[1].after.open == 5);
-static_assert(plan(placed(by({x}), by({y})), guided).step[1].after.replicated == bit_of(z));
-static_assert(plan(placed(by({x}), by({y})), guided).step[0].after.open == 0);
+static_assert(takes(plan(placed(by({x}), {}), guided), {local_slice, all_gather}));
+static_assert(plan(placed(by({x}), {}), guided).step[1].after.open == 5);
+static_assert(plan(placed(by({x}), {}), guided).step[1].after.replicated == bit_of(z));
+static_assert(plan(placed(by({x}), {}), guided).step[0].after.open == 0);
 
-// openxla/xla#15207, [2,1,4] -> [1,8,1] on eight devices: there "involuntary full rematerialization"; here the tensor
-// is never whole on a device.
+// openxla/xla#15207, [2,1,4] -> [1,8,1] on eight devices: there "involuntary full rematerialization"; here a device
+// receives what it lacks of its eighth.
 constexpr mesh_shape eight{2, {2, 4}, {"x", "y"}};
 constexpr reshard_plan xla_15207 =
     plan_reshard(eight, shape, dtype::f32, placed(by({x}), {}, by({y})), placed({}, by({x, y}), {}));
-static_assert(takes(xla_15207, {all_to_all, all_to_all}));
-static_assert(xla_15207.bytes == all_bytes / 8 / 2 + all_bytes / 8 * 3 / 4);
+static_assert(takes(xla_15207, {exchange}));
+static_assert(xla_15207.bytes == all_bytes / 8 - all_bytes / 64);
+
+// Two dimensions that change axes. Two all-to-alls and a permutation would send 20,480 bytes.
+constexpr extents turned{3, {64, 256, 1}};
+constexpr reshard_plan swapped =
+    plan_reshard(eight, turned, dtype::f32, placed(by({x}), by({y})), placed(by({y}), by({x})));
+static_assert(takes(swapped, {exchange}));
+static_assert(swapped.bytes == 8192);
+static_assert(sent_bytes(eight, turned, dtype::f32, swapped.step[0], placed(by({x}), by({y})), 4) == 8192);
+static_assert(sent_bytes(eight, turned, dtype::f32, swapped.step[0], placed(by({x}), by({y})), 0) == 4096);
 
 constexpr sharding part_of_line(int dim) {
   sharding result = sharding::whole(2);

@@ -14,6 +14,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -110,35 +111,35 @@ inline constexpr int poison = 0xFF;
 
 [[nodiscard]] inline double load(dtype type, const void* memory, std::int64_t index) {
   const char* const at = static_cast<const char*>(memory) + index * size_of(type);
-  const auto as = [at]<class T>(T value) {
-    std::memcpy(&value, at, sizeof(T));
-    return static_cast<double>(value);
-  };
-  switch (type) {
-    case dtype::f32: return as(float{});
-    case dtype::f64: return as(double{});
-    case dtype::bf16: return as(bfloat16{});
-    case dtype::i32: return as(std::int32_t{});
-    case dtype::boolean: return as(std::uint8_t{}) != 0 ? 1 : 0;
-  }
-  return 0;
+  return with_storage(type, [at]<class T>(T value) {
+    if constexpr (std::is_same_v<T, bool>) {
+      std::uint8_t byte = 0;
+      std::memcpy(&byte, at, 1);
+      return byte != 0 ? 1.0 : 0.0;
+    } else {
+      std::memcpy(&value, at, sizeof(T));
+      return static_cast<double>(value);
+    }
+  });
 }
 
 inline void save(dtype type, void* memory, std::int64_t index, double value) {
   char* const at = static_cast<char*>(memory) + index * size_of(type);
-  const auto put = [at]<class T>(T element) { std::memcpy(at, &element, sizeof(T)); };
-  switch (type) {
-    case dtype::f32: return put(static_cast<float>(value));
-    case dtype::f64: return put(value);
-    case dtype::bf16: return put(bfloat16(static_cast<float>(value)));
-    case dtype::i32: {
+  with_storage(type, [at, value]<class T>(T element) {
+    using limits = std::numeric_limits<T>;
+    if constexpr (std::is_same_v<T, bool>) {
+      element = value != 0;
+    } else if constexpr (std::is_integral_v<T>) {
       // The maximum of nothing is the smallest number; no number at all is padding, which nobody may read.
-      const double least = std::numeric_limits<std::int32_t>::min();
-      const double most = std::numeric_limits<std::int32_t>::max();
-      return put(value != value ? std::int32_t{-1} : static_cast<std::int32_t>(std::clamp(value, least, most)));
+      element = value != value                                ? static_cast<T>(-1)
+                : value <= static_cast<double>(limits::min()) ? limits::min()
+                : value >= static_cast<double>(limits::max()) ? limits::max()
+                                                              : static_cast<T>(value);
+    } else {
+      element = static_cast<T>(static_cast<computed_t<T>>(value));
     }
-    case dtype::boolean: return put(static_cast<std::uint8_t>(value != 0 ? 1 : 0));
-  }
+    std::memcpy(at, &element, sizeof(T));
+  });
 }
 
 [[nodiscard]] inline std::vector<double> load_all(dtype type, const void* memory, std::int64_t count) {
@@ -162,12 +163,14 @@ class evaluated_kernels {
     std::vector<double> operands[max_operands];
     evaluation e;
     e.self = &self;
-    e.here = call.here;
+    e.boxes = call.boxes;
+    e.windows = call.windows;
     for (int k = 0; k < self.operand_count; ++k) {
       const instruction& operand = t_->code.operand(id, k);
       operands[k] = load_all(operand.type, call.operand[k], operand.shape.elements());
       e.operand[k] = operands[k].data();
       e.operand_shape[k] = &operand.shape;
+      e.operand_type[k] = operand.type;
     }
     std::vector<double> result(static_cast<std::size_t>(self.shape.elements()));
     e.result = result.data();
@@ -214,6 +217,7 @@ class evaluated_kernels {
           for (std::int64_t c = 0; c < columns; ++c) operands[k][static_cast<std::size_t>(c)] = element(call, k, r, c);
           e.operand[k] = operands[k].data();
           e.operand_shape[k] = &self.shape;
+          e.operand_type[k] = step_->operand_type[k];
         }
         step_->op->evaluate(e);
         for (std::int64_t c = 0; c < columns; ++c) {
@@ -226,8 +230,8 @@ class evaluated_kernels {
       const auto kind = static_cast<reduction>(step_->attribute[1]);
       for (std::int64_t r = 0; r < call.rows; ++r) {
         if (step_->accumulates) {
-          // Sums of bf16 are kept in f32 until all rows are in.
-          const dtype held = step_->type == dtype::bf16 ? dtype::f32 : step_->type;
+          // Sums of bf16, say, are kept in f32 until all rows are in.
+          const dtype held = facts_of(step_->type).accumulate;
           for (std::int64_t c = 0; c < call.columns; ++c) {
             save(held, call.result.data, c, load(held, call.result.data, c) + element(call, 0, r, c));
           }
@@ -242,11 +246,12 @@ class evaluated_kernels {
     /// An index along the columns, or one that belongs to the row.
     void count(const kernels::block_call& call) const {
       const std::int64_t columns = step_->result_wide ? call.columns : 1;
+      const std::int64_t start = call.boxes->result.dim[self_->attribute[0]].start;
       for (std::int64_t r = 0; r < call.rows; ++r) {
         for (std::int64_t c = 0; c < columns; ++c) {
           const bool along = step_->attribute[0] == 1;
           const std::int64_t at = along ? c : (call.first_row + r) / step_->attribute[2] % step_->attribute[3];
-          save(step_->type, call.result.data, r * call.result.row + c, static_cast<double>(call.here.start + at));
+          save(step_->type, call.result.data, r * call.result.row + c, static_cast<double>(start + at));
         }
       }
     }
@@ -511,7 +516,7 @@ template <class Kernels> class lockstep_execution {
   }
   void poison_padding(int id, int device) const {
     const layout& l = layout_of(id);
-    const detail::tensor_box mine = detail::box_of(mesh_, l.shape, l.placement, device);
+    const tensor_box mine = detail::box_of(mesh_, g_, id, device);
     if (detail::elements_of(mine, l.shape.rank) == g_[id].shape.elements()) return;
     char* const memory = static_cast<char*>(devices_[static_cast<std::size_t>(device)]->address(id));
     detail::for_each_index(g_[id].shape.rank, &g_[id].shape.size[0], [&](const std::int64_t* index) {

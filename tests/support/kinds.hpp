@@ -16,6 +16,7 @@
 #include <stdexcept>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -131,23 +132,21 @@ struct shard_data {
   void* memory;
 
   [[nodiscard]] real get(std::int64_t i) const {
-    switch (type) {
-      case ep::dtype::f32: return static_cast<const float*>(memory)[i];
-      case ep::dtype::f64: return static_cast<const double*>(memory)[i];
-      case ep::dtype::bf16: return static_cast<float>(static_cast<const ep::bfloat16*>(memory)[i]);
-      case ep::dtype::i32: return static_cast<const std::int32_t*>(memory)[i];
-      case ep::dtype::boolean: return static_cast<const bool*>(memory)[i] ? 1 : 0;
-    }
-    return 0;
+    return ep::with_storage(type, [&]<class T>(T) {
+      return static_cast<real>(static_cast<ep::computed_t<T>>(static_cast<const T*>(memory)[i]));
+    });
   }
   void set(std::int64_t i, real value) const {
-    switch (type) {
-      case ep::dtype::f32: static_cast<float*>(memory)[i] = static_cast<float>(value); break;
-      case ep::dtype::f64: static_cast<double*>(memory)[i] = static_cast<double>(value); break;
-      case ep::dtype::bf16: static_cast<ep::bfloat16*>(memory)[i] = ep::bfloat16(static_cast<float>(value)); break;
-      case ep::dtype::i32: static_cast<std::int32_t*>(memory)[i] = static_cast<std::int32_t>(value); break;
-      case ep::dtype::boolean: static_cast<bool*>(memory)[i] = value != 0; break;
-    }
+    ep::with_storage(type, [&]<class T>(T) {
+      T& element = static_cast<T*>(memory)[i];
+      if constexpr (std::is_same_v<T, bool>) {
+        element = value != 0;
+      } else if constexpr (std::is_integral_v<T>) {
+        element = static_cast<T>(static_cast<std::int64_t>(value));
+      } else {
+        element = static_cast<T>(static_cast<ep::computed_t<T>>(value));
+      }
+    });
   }
 };
 
@@ -293,9 +292,11 @@ using both_ways = meshes<on<1, 1>, on<2, 1>, on<2, 2>, on<4, 2>>;
 using data_axis = meshes<on<1, 1>, on<2, 1>, on<4, 1>, on<8, 1>>;
 using model_axis = meshes<on<1, 1>, on<1, 2>, on<1, 4>, on<1, 8>>;
 
+/// Every file has its own: g++ names an instantiation after the alias it is given, not after the file that the alias is
+/// local to, so that two files with aliases of one name would share the program of one of them.
 template <template <class> class Program, class... On>
-void everywhere(meshes<On...> /*meshes*/, const plains& arguments, const plains& expected, double tolerance = 1e-9,
-                int times = 1) {
+static void everywhere(meshes<On...> /*meshes*/, const plains& arguments, const plains& expected,
+                       double tolerance = 1e-9, int times = 1) {
   (gives<Program<On>>(arguments, expected, tolerance, times), ...);
 }
 

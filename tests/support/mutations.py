@@ -29,6 +29,7 @@ LOOPS = "program/differentiate.hpp"
 NORMALISE = "program/normalise.hpp"
 PARTITION = "partition/partition.hpp"
 MERGE = "partition/merge_collectives.hpp"
+TRANSFER = "partition/transfer.hpp"
 
 MUTATIONS = [
     (SCHEDULER, "for (int id = g.size - 1; id >= 0; --id) find_stored(id);", "for (int id = 0; id < g.size; ++id) find_stored(id);"),
@@ -78,6 +79,7 @@ MUTATIONS = [
     (PARTITION, "g_[reader].loop == g_[id].loop || g_[reader].op == &ops::loop_sum", "true || g_[reader].op == &ops::loop_sum"),
     (PARTITION, "if (divides_evenly(mesh_, shape[d], axes)) continue;", "continue;"),
     (MERGE, "    if (number_[id] == waiting) close(class_of_[id]);\n", ""),
+    (TRANSFER, "        p.source_start[longest] += here;\n", ""),
 ]
 
 

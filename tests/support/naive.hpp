@@ -4,8 +4,10 @@
 
 #include <espalier/program/interpret.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -63,25 +65,42 @@ template <class F> tensor_value tensor_of(const extents& shape, F f) {
 // --- types
 // ------------------------------------------------------------------------------------------------------------
 
-/// The nearest number of eight significant bits, of two the even one; below 2^-126 the step stays 2^-133.
-[[nodiscard]] inline double nearest_bf16(double x) {
+/// The nearest number of so many significant bits, of two the even one, where no step is less than 2^least; from
+/// 2^end on an infinity.
+[[nodiscard]] inline double nearest_short(double x, int bits, int least, int end) {
   const auto from = static_cast<double>(static_cast<float>(x));
   if (!std::isfinite(from) || from == 0) return from;
   int exponent = 0;
   std::frexp(from, &exponent);
-  const int step = exponent - 8 > -133 ? exponent - 8 : -133;
+  const int step = std::max(exponent - bits, least);
   const double rounded = std::ldexp(std::nearbyint(std::ldexp(from, -step)), step);
-  if (std::abs(rounded) >= std::ldexp(1.0, 128)) return std::copysign(std::numeric_limits<double>::infinity(), rounded);
+  if (std::abs(rounded) >= std::ldexp(1.0, end)) return std::copysign(std::numeric_limits<double>::infinity(), rounded);
   return rounded;
 }
 
-/// A whole number modulo 2^32, as a signed one.
-[[nodiscard]] inline double wrapped(double x) {
+/// The whole numbers of a type: from `least` on, as many as `count`.
+struct whole_numbers {
+  double least = 0;
+  double count = 0;
+};
+[[nodiscard]] inline whole_numbers whole_numbers_of(dtype type) {
+  switch (type) {
+    case dtype::i8: return {-128, 256};
+    case dtype::i32: return {-0x1p31, 0x1p32};
+    case dtype::i64: return {-0x1p63, 0x1p64};
+    case dtype::u32: return {0, 0x1p32};
+    default: return {};
+  }
+}
+
+/// A whole number, modulo as many as the type has.
+[[nodiscard]] inline double wrapped(dtype type, double x) {
   if (!std::isfinite(x)) return 0;
-  const double turn = 4294967296.0;
+  const auto [least, count] = whole_numbers_of(type);
   const double whole = std::trunc(x);
-  const double rest = whole - std::floor(whole / turn) * turn;
-  return rest >= turn / 2 ? rest - turn : rest;
+  // Of 64 bits the greatest is no double: the next one stands for it.
+  if (whole == least + (count - 1)) return whole;
+  return whole - std::floor((whole - least) / count) * count;
 }
 
 /// What is left of the exact result of an op in memory: floats round, integers wrap around.
@@ -89,20 +108,24 @@ template <class F> tensor_value tensor_of(const extents& shape, F f) {
   switch (type) {
     case dtype::f64: return x;
     case dtype::f32: return static_cast<double>(static_cast<float>(x));
-    case dtype::bf16: return nearest_bf16(x);
-    case dtype::i32: return wrapped(x);
+    case dtype::bf16: return nearest_short(x, 8, -133, 128);
+    case dtype::f16: return nearest_short(x, 11, -24, 16);
+    case dtype::i8:
+    case dtype::i32:
+    case dtype::i64:
+    case dtype::u32: return wrapped(type, x);
     case dtype::boolean: return x == 0 ? 0 : 1;
   }
   return x;
 }
 
-/// A conversion: floats become integers towards zero, at the ends of their range the nearest one, a NaN 0.
-[[nodiscard]] inline double converted(dtype type, double x) {
-  if (type != dtype::i32) return in_memory(type, x);
+/// A conversion: floats become integers towards zero, at the ends of their range the nearest one, a NaN 0. Integers
+/// become others modulo as many as there are.
+[[nodiscard]] inline double converted(dtype type, double x, dtype from) {
+  const auto [least, count] = whole_numbers_of(type);
+  if (count == 0 || whole_numbers_of(from).count != 0) return in_memory(type, x);
   if (std::isnan(x)) return 0;
-  if (x >= 2147483647.0) return 2147483647.0;
-  if (x <= -2147483648.0) return -2147483648.0;
-  return std::trunc(x);
+  return std::clamp(std::trunc(x), least, least + (count - 1));
 }
 
 // --- functions of elements
@@ -136,6 +159,26 @@ template <class F> tensor_value tensor_of(const extents& shape, F f) {
       return (1 + t) / 2 + x * (1 - t * t) / 2 * scale * (1 + 3 * 0.044715 * x * x);
     };
   }
+  if (op == &ops::sin) return [](double x) { return std::sin(x); };
+  if (op == &ops::cos) return [](double x) { return std::cos(x); };
+  if (op == &ops::tan) return [](double x) { return std::sin(x) / std::cos(x); };
+  if (op == &ops::erf) return [](double x) { return std::erf(x); };
+  if (op == &ops::erfc) return [](double x) { return std::erfc(x); };
+  if (op == &ops::expm1) return [](double x) { return std::expm1(x); };
+  if (op == &ops::log1p) return [](double x) { return std::log1p(x); };
+  if (op == &ops::abs) return [](double x) { return std::signbit(x) ? -x : x; };
+  if (op == &ops::sign) return [](double x) { return std::isnan(x) ? x : (x > 0 ? 1.0 : 0.0) - (x < 0 ? 1.0 : 0.0); };
+  if (op == &ops::is_finite) return [](double x) { return std::isfinite(x) ? 1.0 : 0.0; };
+  if (op == &ops::trunc) {
+    return [](double x) {
+      double whole = 0;
+      std::modf(x, &whole);
+      return whole;
+    };
+  }
+  if (op == &ops::floor) return [](double x) { return std::trunc(x) > x ? std::trunc(x) - 1 : std::trunc(x); };
+  if (op == &ops::ceil) return [](double x) { return std::trunc(x) < x ? std::trunc(x) + 1 : std::trunc(x); };
+  if (op == &ops::round) return [](double x) { return std::nearbyint(x); };
   // What only says something to passes: about gradients, layouts and buffers. (Of `match`, operand 1 is a model.)
   for (const op_info* const one : {&ops::stop_gradient, &ops::copy, &ops::shard, &ops::reshard, &ops::match}) {
     if (op == one) return same;
@@ -153,13 +196,26 @@ template <class F> tensor_value tensor_of(const extents& shape, F f) {
   return y < x ? y : x;
 }
 
+/// What is left of x when as many y as fit are taken away, with x's sign; of integers, x itself where y is zero.
+[[nodiscard]] inline double left_over(double x, double y) {
+  const double size = std::abs(y);
+  const double rest = std::remainder(std::abs(x), size);
+  return std::copysign(rest < 0 ? rest + size : rest, x);
+}
+/// -NaN, -infinity ... -0, 0 ... infinity, NaN.
+[[nodiscard]] inline bool is_below(double x, double y) {
+  const auto group = [](double z) { return !std::isnan(z) ? 0 : std::signbit(z) ? -1 : 1; };
+  if (group(x) != 0 || group(y) != 0) return group(x) < group(y);
+  return x < y || (x == y && std::signbit(x) && !std::signbit(y));
+}
+
 /// The function of two elements that an op is, or null.
 [[nodiscard]] inline double (*function_of_two(const op_info* op, dtype type))(double, double) {
   if (op == &ops::add) return [](double x, double y) { return x + y; };
   if (op == &ops::subtract) return [](double x, double y) { return x - y; };
   if (op == &ops::multiply) return [](double x, double y) { return x * y; };
   // Integers divide towards zero, and by zero into zero.
-  if (op == &ops::divide && type == dtype::i32) {
+  if (op == &ops::divide && whole_numbers_of(type).count != 0) {
     return [](double x, double y) { return y == 0 ? 0 : std::trunc(x / y); };
   }
   if (op == &ops::divide) return [](double x, double y) { return x / y; };
@@ -169,9 +225,103 @@ template <class F> tensor_value tensor_of(const extents& shape, F f) {
   if (op == &ops::not_equal) return [](double x, double y) { return x == y ? 0.0 : 1.0; };
   if (op == &ops::logical_and) return [](double x, double y) { return x == 0 || y == 0 ? 0.0 : 1.0; };
   if (op == &ops::logical_or) return [](double x, double y) { return x == 0 && y == 0 ? 0.0 : 1.0; };
+  if (op == &ops::atan2) return [](double y, double x) { return std::arg(std::complex<double>(x, y)); };
+  if (op == &ops::pow) return [](double x, double y) { return std::pow(x, y); };
+  if (op == &ops::remainder && !is_floating(type)) {
+    return [](double x, double y) { return y == 0 ? x : left_over(x, y); };
+  }
+  if (op == &ops::remainder) return left_over;
+  if (op == &ops::total_less) return [](double x, double y) { return is_below(x, y) ? 1.0 : 0.0; };
+  if (op == &ops::total_less_equal) return [](double x, double y) { return is_below(y, x) ? 0.0 : 1.0; };
+  if (op == &ops::total_equal) return [](double x, double y) { return is_below(x, y) || is_below(y, x) ? 0.0 : 1.0; };
   if (op == &ops::maximum) return larger;
   if (op == &ops::minimum) return smaller;
   return nullptr;
+}
+
+// --- bits
+// ------------------------------------------------------------------------------------------------------------
+
+[[nodiscard]] inline double power_of_two(std::int64_t n) { return std::ldexp(1.0, static_cast<int>(n)); }
+/// How many bits of an element say something.
+[[nodiscard]] inline std::int64_t bits_of(dtype type) { return type == dtype::boolean ? 1 : 8 * size_of(type); }
+/// Digit k of a whole number in two's complement.
+[[nodiscard]] inline bool digit(double x, std::int64_t k) {
+  const double shifted = std::floor(x / power_of_two(k));
+  return shifted - 2 * std::floor(shifted / 2) != 0;
+}
+/// Whether op is a function of two words, and what it makes of x and y.
+[[nodiscard]] inline bool is_function_of_words(const op_info* op) {
+  for (const op_info* const one : {&ops::bitwise_and, &ops::bitwise_or, &ops::bitwise_xor, &ops::shift_left,
+                                   &ops::shift_right_logical, &ops::shift_right_arithmetic}) {
+    if (op == one) return true;
+  }
+  return false;
+}
+[[nodiscard]] inline double function_of_words(const op_info* op, dtype type, double x, double y) {
+  const std::int64_t bits = bits_of(type);
+  const double all = power_of_two(bits);
+  // An amount without its sign.
+  const double amount = y < 0 ? y + all : y;
+  const bool small = amount < static_cast<double>(bits);
+  const double by = small ? power_of_two(static_cast<std::int64_t>(amount)) : 1;
+  double made = 0;
+  if (op == &ops::shift_left) {
+    made = small ? x * by : 0;
+  } else if (op == &ops::shift_right_logical) {
+    made = small ? std::floor((x < 0 ? x + all : x) / by) : 0;
+  } else if (op == &ops::shift_right_arithmetic) {
+    made = small ? std::floor(x / by) : x < 0 ? -1 : 0;
+  } else {
+    for (std::int64_t k = 0; k < bits; ++k) {
+      const int both = (digit(x, k) ? 1 : 0) + (digit(y, k) ? 1 : 0);
+      const bool is_set = op == &ops::bitwise_and ? both == 2 : op == &ops::bitwise_or ? both > 0 : both == 1;
+      if (is_set) made += power_of_two(k);
+    }
+  }
+  return in_memory(type, made);
+}
+
+/// How many bits of a float are its mantissa's; the others but one are the exponent's.
+[[nodiscard]] inline int mantissa_of(dtype type) { return type == dtype::f64 ? 52 : type == dtype::bf16 ? 7 : 23; }
+/// The bits of a float as a whole number, and the other way round: sign, exponent, mantissa (IEEE 754).
+[[nodiscard]] inline double word_of_float(dtype type, double x) {
+  const int mantissa = mantissa_of(type);
+  const int exponents = static_cast<int>(bits_of(type)) - 1 - mantissa;
+  const double bias = power_of_two(exponents - 1) - 1;
+  const double sign = std::signbit(x) ? power_of_two(bits_of(type) - 1) : 0;
+  const double unit = power_of_two(mantissa);
+  if (std::isnan(x)) return sign + (2 * bias + 1) * unit + unit / 2;
+  if (std::isinf(x)) return sign + (2 * bias + 1) * unit;
+  const double size = std::abs(x);
+  if (size < std::ldexp(2.0, -static_cast<int>(bias))) {
+    return sign + std::ldexp(size, static_cast<int>(bias) - 1 + mantissa);
+  }
+  int exponent = 0;
+  const double fraction = std::frexp(size, &exponent);
+  return sign + (exponent - 1 + bias) * unit + (2 * fraction - 1) * unit;
+}
+[[nodiscard]] inline double float_of_word(dtype type, double word) {
+  const int mantissa = mantissa_of(type);
+  const int exponents = static_cast<int>(bits_of(type)) - 1 - mantissa;
+  const auto bias = static_cast<int>(power_of_two(exponents - 1)) - 1;
+  const double top = power_of_two(bits_of(type) - 1);
+  const double without_sign = word >= top ? word - top : word;
+  const double unit = power_of_two(mantissa);
+  const double exponent = std::floor(without_sign / unit);
+  const double rest = without_sign - exponent * unit;
+  double size = std::ldexp(unit + rest, static_cast<int>(exponent) - bias - mantissa);
+  if (exponent == 0) size = std::ldexp(rest, 1 - bias - mantissa);
+  if (exponent == 2 * bias + 1) {
+    size = rest == 0 ? std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+  }
+  return word >= top ? -size : size;
+}
+/// An element's bits as another type's. (Of 64 bits a double holds 53.)
+[[nodiscard]] inline double with_bits_of(dtype from, dtype to, double x) {
+  const double all = power_of_two(bits_of(from));
+  const double word = is_floating(from) ? word_of_float(from, in_memory(from, x)) : x < 0 ? x + all : x;
+  return is_floating(to) ? float_of_word(to, word) : in_memory(to, word);
 }
 
 /// Entry d of a list of dimensions: four bits each, counted from one.
@@ -231,8 +381,13 @@ class equations {
 
   /// A result of this type, and the sum of its terms' sizes.
   void note(dtype type, double x, double size) {
-    const double most = type == dtype::bf16 ? 256 : type == dtype::f32 ? 0x1p24 : type == dtype::i32 ? 0x1p31 : 0x1p53;
-    exact_ = exact_ && x == std::trunc(x) && size <= most;
+    const auto [least, count] = naive::whole_numbers_of(type);
+    double most = 0x1p53;
+    if (type == dtype::bf16) most = 0x1p8;
+    if (type == dtype::f16) most = 0x1p11;
+    if (type == dtype::f32) most = 0x1p24;
+    if (count != 0) most = std::min(most, least + (count - 1));
+    exact_ = exact_ && x == std::trunc(x) && size <= most && (count == 0 || x >= least);
   }
 
   [[nodiscard]] std::int64_t count_of(int loop) const { return g_[loop].attribute[0]; }
@@ -253,7 +408,7 @@ class equations {
       tensor_value made = computed(id);
       if (!(made.shape == g_[id].shape)) refuse(id, "comes out in another shape than it has");
       for (const double x : made.data) note(g_[id].type, x, std::abs(x));
-      if (storage_ == naive_storage::typed || g_[id].type == dtype::i32 || g_[id].type == dtype::boolean) {
+      if (storage_ == naive_storage::typed || !is_floating(g_[id].type)) {
         for (double& x : made.data) x = in_memory(g_[id].type, x);
       }
       known[at].value = std::move(made);
@@ -290,8 +445,32 @@ class equations {
     }
     if (op == &ops::convert) {
       tensor_value made = operand(id, 0);
-      for (double& x : made.data) x = converted(self.type, x);
+      for (double& x : made.data) x = converted(self.type, x, g_[self.operand[0]].type);
       return made;
+    }
+    if (is_function_of_words(op)) {
+      const tensor_value& x = operand(id, 0);
+      const tensor_value& y = same_shape(id, 1);
+      return tensor_of(
+          x.shape, [&](const place_in& i) { return function_of_words(op, self.type, element(x, i), element(y, i)); });
+    }
+    if (op == &ops::bitwise_not) {
+      tensor_value made = operand(id, 0);
+      for (double& x : made.data) x = self.type == dtype::boolean ? 1 - x : in_memory(self.type, -x - 1);
+      return made;
+    }
+    if (op == &ops::bit_cast) {
+      tensor_value made = operand(id, 0);
+      for (double& x : made.data) x = with_bits_of(static_cast<dtype>(self.attribute[0]), self.type, x);
+      return made;
+    }
+    if (op == &ops::clamp) {
+      const tensor_value& low = same_shape(id, 0);
+      const tensor_value& x = same_shape(id, 1);
+      const tensor_value& high = same_shape(id, 2);
+      return tensor_of(x.shape, [&](const place_in& i) {
+        return smaller(larger(element(x, i), element(low, i)), element(high, i));
+      });
     }
     if (op == &ops::select) {
       const tensor_value& condition = operand(id, 0);
@@ -314,6 +493,12 @@ class equations {
     if (op == &ops::slice) return slice(id);
     if (op == &ops::pad) return pad(id);
     if (op == &ops::concat) return concat(id);
+    if (op == &ops::convolution) return convolution(id);
+    if (op == &ops::convolution_input_gradient) return input_gradient(id);
+    if (op == &ops::convolution_filter_gradient) return filter_gradient(id);
+    if (op == &ops::sum_pool || op == &ops::max_pool) return pool(id);
+    if (op == &ops::pool_equal) return pool_equal(id);
+    if (op == &ops::spread_equal) return spread_equal(id);
     if (op == &ops::gather) return gather(id);
     if (op == &ops::scatter_add) return scatter_add(id);
     if (op == &ops::loop_carry) return carry(id);
@@ -412,9 +597,147 @@ class equations {
     return tensor_of(g_[id].shape, [&](place_in i) {
       const std::int64_t behind = i[along] - g_[id].attribute[1];
       const std::int64_t step = g_[id].attribute[2];
-      if (behind < 0 || behind % step != 0 || behind / step >= from.shape[along]) return 0.0;
-      i[along] = behind / step;
+      const std::int64_t row = behind / step;
+      if (behind % step != 0 || row < 0 || row >= from.shape[along]) return 0.0;
+      i[along] = row;
       return element(from, i);
+    });
+  }
+
+  // --- windows
+  // -------------------------------------------------------------------------------------------------------
+
+  /// [taps] of the windows of an op.
+  [[nodiscard]] extents taps_of(int id, int spatial) const {
+    extents taps;
+    for (int d = 0; d < spatial; ++d) taps.append(g_.windows[g_[id].attribute[2] + d].size);
+    return taps;
+  }
+  /// The element of [n, spatial ..., channels] that tap k of the window at `o` sees: false if there is none.
+  bool seen_by(int id, const extents& shape, const place_in& o, const place_in& k, place_in& p) const {
+    p[0] = o[0];
+    for (int d = 0; d < shape.rank - 2; ++d) {
+      const placed_window& w = g_.windows[g_[id].attribute[2] + d];
+      p[d + 1] = -1;
+      for (std::int64_t one = 0; one < shape[d + 1]; ++one) {
+        if (w.base_dilation * one + w.low == w.stride * o[d + 1] + w.dilation * k[d]) p[d + 1] = one;
+      }
+      if (p[d + 1] < 0) return false;
+    }
+    return true;
+  }
+
+  /// Calls f(x's place, filter's place, y's place) for all products of a convolution.
+  template <class F>
+  void for_each_product(int id, const extents& x, const extents& filter, const extents& y, const F& f) {
+    const int spatial = filter.rank - 2;
+    const int last = spatial + 1;
+    const std::int64_t groups = x[last] / filter[spatial];
+    for_each_index(y, [&](const place_in& at_y) {
+      for_each_index(taps_of(id, spatial), [&](const place_in& k) {
+        place_in at_x;
+        if (!seen_by(id, x, at_y, k, at_x)) return;
+        place_in at_filter = k;
+        at_filter[spatial + 1] = at_y[last];
+        const std::int64_t group = at_y[last] / (y[last] / groups);
+        for (std::int64_t c = 0; c < filter[spatial]; ++c) {
+          at_filter[spatial] = c;
+          at_x[last] = group * filter[spatial] + c;
+          f(at_x, at_filter, at_y);
+        }
+      });
+    });
+  }
+  /// Sums products into a tensor: `f(add)` calls add(place, term) for every one.
+  template <class F> tensor_value summed(int id, const F& f) {
+    tensor_value made = tensor_of(g_[id].shape, [](const place_in&) { return 0.0; });
+    tensor_value size = made;
+    f([&](const place_in& to, double term) {
+      element_at(made, to) += term;
+      element_at(size, to) += std::abs(term);
+    });
+    for (std::size_t n = 0; n < made.data.size(); ++n) note(g_[id].type, made.data[n], size.data[n]);
+    return made;
+  }
+  static double& element_at(tensor_value& of, const place_in& i) {
+    std::size_t at = 0;
+    for (int d = 0; d < of.shape.rank; ++d)
+      at = at * static_cast<std::size_t>(of.shape[d]) + static_cast<std::size_t>(i[d]);
+    return of.data[at];
+  }
+
+  tensor_value convolution(int id) {
+    const tensor_value& x = operand(id, 0);
+    const tensor_value& w = operand(id, 1);
+    return summed(id, [&](const auto& add) {
+      for_each_product(id, x.shape, w.shape, g_[id].shape, [&](const auto& at_x, const auto& at_w, const auto& at_y) {
+        add(at_y, element(x, at_x) * element(w, at_w));
+      });
+    });
+  }
+  tensor_value input_gradient(int id) {
+    const tensor_value& y = operand(id, 0);
+    const tensor_value& w = operand(id, 1);
+    return summed(id, [&](const auto& add) {
+      for_each_product(id, g_[id].shape, w.shape, y.shape, [&](const auto& at_x, const auto& at_w, const auto& at_y) {
+        add(at_x, element(y, at_y) * element(w, at_w));
+      });
+    });
+  }
+  tensor_value filter_gradient(int id) {
+    const tensor_value& x = operand(id, 0);
+    const tensor_value& y = operand(id, 1);
+    return summed(id, [&](const auto& add) {
+      for_each_product(id, x.shape, g_[id].shape, y.shape, [&](const auto& at_x, const auto& at_w, const auto& at_y) {
+        add(at_w, element(x, at_x) * element(y, at_y));
+      });
+    });
+  }
+
+  /// Calls f(o, p) for every window at o of the result's shape and every element p of `seen` that it sees.
+  template <class F> void for_each_seen(int id, const extents& seen, const F& f) {
+    const int spatial = seen.rank - 2;
+    for_each_index(g_[id].shape, [&](const place_in& o) {
+      for_each_index(taps_of(id, spatial), [&](const place_in& k) {
+        place_in p;
+        if (!seen_by(id, seen, o, k, p)) return;
+        p[spatial + 1] = o[spatial + 1];
+        f(o, p);
+      });
+    });
+  }
+  tensor_value pool(int id) {
+    const tensor_value& x = operand(id, 0);
+    if (g_[id].op == &ops::sum_pool) {
+      return summed(id, [&](const auto& add) {
+        for_each_seen(id, x.shape, [&](const place_in& o, const place_in& p) { add(o, element(x, p)); });
+      });
+    }
+    const double least = -std::numeric_limits<double>::infinity();
+    tensor_value made = tensor_of(g_[id].shape, [&](const place_in&) { return least; });
+    for_each_seen(id, x.shape, [&](const place_in& o, const place_in& p) {
+      element_at(made, o) = larger(element_at(made, o), element(x, p));
+    });
+    return made;
+  }
+  tensor_value pool_equal(int id) {
+    const tensor_value& x = operand(id, 0);
+    const tensor_value& y = operand(id, 1);
+    const tensor_value& v = operand(id, 2);
+    return summed(id, [&](const auto& add) {
+      for_each_seen(id, x.shape, [&](const place_in& o, const place_in& p) {
+        if (element(x, p) == element(y, o)) add(o, element(v, p));
+      });
+    });
+  }
+  tensor_value spread_equal(int id) {
+    const tensor_value& x = operand(id, 0);
+    const tensor_value& y = operand(id, 1);
+    const tensor_value& g = operand(id, 2);
+    return summed(id, [&](const auto& add) {
+      for_each_seen(id, y.shape, [&](const place_in& p, const place_in& o) {
+        if (element(x, p) == element(y, o)) add(p, element(g, o));
+      });
     });
   }
 

@@ -50,6 +50,22 @@ template <class Data, class Model> struct movers {
 template <class Mesh, class Data, class Model>
 using movers_program = ep::program<Mesh, movers<Data, Model>, ep::f64<9, 5>, ep::f64<13, 7>, ep::i32<4, 6>>;
 
+/// Changes of layout that no named collective does alone, and their gradients.
+template <class Data, class Model> struct switches {
+  constexpr auto operator()(auto x) const {
+    x = ep::shard<Data, Model>(x);
+    const auto loss = [](auto a) {
+      const auto turned = ep::reshard<Model, Data>(ep::tanh(a));
+      const auto columns = ep::reshard<ep::none, Data>(a * 0.5);
+      return ep::mean(turned * turned + columns);
+    };
+    const auto [value, gradient] = ep::value_and_grad(loss)(x);
+    return ep::results(value, gradient, ep::reshard<ep::none, Data>(x), ep::reshard<Model, Data>(x));
+  }
+};
+template <class Mesh, class Data, class Model>
+using switches_program = ep::program<Mesh, switches<Data, Model>, ep::f64<10, 7>>;
+
 template <class Leaf> struct layer {
   BOOST_HANA_DEFINE_STRUCT(layer, (ep::leaf<Leaf, ep::f64<6, 10>>, up), (ep::leaf<Leaf, ep::f64<10, 6>>, down),
                            (ep::leaf<Leaf, ep::f64<6>>, gain));

@@ -36,10 +36,8 @@ template <class T> void make_value(int rank, std::int64_t i, std::byte* to) {
   T value{};
   if constexpr (std::is_same_v<T, bool>) {
     value = plain_value(rank, i) > 2;
-  } else if constexpr (std::is_same_v<T, bfloat16>) {
-    value = bfloat16(static_cast<float>(plain_value(rank, i)));
   } else {
-    value = static_cast<T>(plain_value(rank, i));
+    value = static_cast<T>(static_cast<computed_t<T>>(plain_value(rank, i)));
   }
   std::memcpy(to, &value, sizeof(T));
 }
@@ -58,12 +56,10 @@ template <reduction Kind, class T> void join_values(std::byte* left, const std::
     case reduction::max: z = std::max(x, y); break;
     case reduction::min: z = std::min(x, y); break;
   }
-  if constexpr (std::is_same_v<T, bfloat16>) {
-    a = bfloat16(static_cast<float>(z));
-  } else if constexpr (std::is_same_v<T, bool>) {
+  if constexpr (std::is_same_v<T, bool>) {
     a = z != 0;
   } else {
-    a = static_cast<T>(z);
+    a = static_cast<T>(static_cast<computed_t<T>>(z));
   }
   std::memcpy(left, &a, sizeof(T));
 }
@@ -120,6 +116,10 @@ inline std::vector<element_kind> element_kinds() {
           kind_of<reduction::sum, bfloat16>("bf16 sum", dtype::bf16),
           kind_of<reduction::max, bool>("bool or", dtype::boolean),
           kind_of<reduction::min, float>("f32 min", dtype::f32),
+          kind_of<reduction::max, std::uint32_t>("u32 max", dtype::u32),
+          kind_of<reduction::sum, std::int64_t>("i64 sum", dtype::i64),
+          kind_of<reduction::sum, std::int8_t>("i8 sum", dtype::i8),
+          kind_of<reduction::sum, float16>("f16 sum", dtype::f16),
           matrices};
 }
 

@@ -223,7 +223,11 @@ class graph_generator {
       case 1: return emit::subtract(b, like(x), x);
       case 2: return emit::multiply(b, x, like(x));
       case 3: return b.append(ops::sigmoid, b[x].type, shape, x);
-      case 4: return b.append(random_.chance(0.5) ? ops::silu : ops::gelu, b[x].type, shape, x);
+      case 4: {
+        static const std::vector<const op_info*> functions{&ops::silu, &ops::gelu, &ops::sin, &ops::cos,
+                                                           &ops::erf,  &ops::erfc, &ops::tanh};
+        return b.append(*random_.one_of(functions), b[x].type, shape, x);
+      }
       case 5: return bounded(emit::reduce_sum(b, x, random_.integer(0, (1 << shape.rank) - 1)));
       case 6: return broadcast(x);
       case 7: return transpose(x);

@@ -41,7 +41,7 @@ enum class numbers : std::uint8_t {
   /// All floats are f64, all functions smooth where they are differentiated, values bounded: whatever the order of
   /// additions, results agree to rounding.
   smooth,
-  /// Small whole numbers in f64, f32, bf16, i32 and truth values: what is not a gradient is exact in every type.
+  /// Small whole numbers and truth values, in every type: what is not a gradient is exact.
   whole,
 };
 
@@ -128,6 +128,9 @@ class program_generator {
     return type_of(a) == type_of(b) && shape_of(a) == shape_of(b);
   }
   [[nodiscard]] constexpr bool is_number(int id) const { return type_of(id) != dtype::boolean; }
+  /// Numbers without sign stay numbers without sign: nothing wraps around.
+  [[nodiscard]] static constexpr bool is_natural(dtype type) { return facts_of(type).format == number_format::natural; }
+  [[nodiscard]] constexpr bool is_natural(int id) const { return is_natural(type_of(id)); }
 
   // --- how large values are
   // --------------------------------------------------------------------------------------------
@@ -144,9 +147,13 @@ class program_generator {
   /// What the type holds exactly, and sums of a few such.
   [[nodiscard]] static constexpr double most_of(dtype type) {
     switch (type) {
+      case dtype::i8: return 30;
       case dtype::bf16: return 64;
+      case dtype::f16: return 512;
       case dtype::f32: return 1 << 20;
+      case dtype::u32:
       case dtype::i32: return 1 << 26;
+      case dtype::i64:
       case dtype::f64: return 1e12;
       case dtype::boolean: return 1;
     }
@@ -157,6 +164,7 @@ class program_generator {
     return bounded_by(b_.append(op, type_of(x), shape_of(x), x), most);
   }
   constexpr int constant_like(int x, double value) {
+    if (is_natural(x) && value < 0) value = 0;
     return bounded_by(emit::constant_like(b_, x, value), value < 0 ? -value : value);
   }
 
@@ -170,7 +178,7 @@ class program_generator {
     }
     const double edge = random_.integer(2, 4);
     const int top = constant_like(id, edge);
-    const int bottom = constant_like(id, -edge);
+    const int bottom = constant_like(id, is_natural(id) ? 0 : -edge);
     if (random_.chance(0.3)) {
       const int inside = emit::compare(b_, ops::less_equal, id, top);
       const int cut = emit::select(b_, inside, id, top);
@@ -251,7 +259,13 @@ class program_generator {
 
   constexpr dtype any_type() {
     if (smooth()) return dtype::f64;
-    constexpr dtype types[]{dtype::f64, dtype::f32, dtype::f32, dtype::bf16, dtype::i32};
+    constexpr dtype types[]{dtype::f64, dtype::f32, dtype::bf16, dtype::f16, dtype::i32,
+                            dtype::u32, dtype::i64, dtype::i8,   dtype::f32};
+    return random_.one_of(types);
+  }
+  constexpr dtype any_integer() {
+    if (smooth()) return dtype::i32;
+    constexpr dtype types[]{dtype::i32, dtype::i64, dtype::u32, dtype::i8};
     return random_.one_of(types);
   }
   constexpr int as_type(int id, dtype type) {
@@ -262,7 +276,12 @@ class program_generator {
       return bounded_by(emit::compare(b_, random_.chance(0.5) ? ops::less : ops::not_equal, zero, id), 1);
     }
     const double most = type_of(id) == dtype::boolean ? 1 : bound(id);
-    const int fitting = most > most_of(type) ? tame(id) : id;
+    int fitting = most > most_of(type) ? tame(id) : id;
+    if (is_natural(type) && is_number(id)) {
+      const int zero = constant_like(fitting, 0);
+      const double kept = bound(fitting);
+      fitting = bounded_by(b_.append(ops::maximum, type_of(fitting), shape_of(fitting), fitting, zero), kept);
+    }
     const double fitted = bound(fitting);
     return bounded_by(emit::convert(b_, fitting, type), type_of(id) == dtype::boolean ? 1 : fitted);
   }
@@ -280,7 +299,8 @@ class program_generator {
       }
     }
     if (random_.chance(0.1)) {
-      return bounded_by(emit::constant(b_, type, shape, type == dtype::boolean ? 1 : random_.integer(-2, 2)), 2);
+      const int least = is_natural(type) ? 0 : -2;
+      return bounded_by(emit::constant(b_, type, shape, type == dtype::boolean ? 1 : random_.integer(least, 2)), 2);
     }
     int from = any_that([&](int id) { return smooth() ? type_of(id) == type : is_number(id); });
     if (from < 0) return bounded_by(emit::constant(b_, type, shape, 1), 1);
@@ -400,7 +420,7 @@ class program_generator {
     pending.unreduced = bit_of(axis);
     const extents rest = shape_of(sum);
     sum = annotated(random_.chance(0.5) ? ops::shard : ops::reshard, sum, b_.annotate(rest, pending));
-    if (random_.chance(0.4)) sum = bounded_by(emit::negate(b_, sum), most);
+    if (random_.chance(0.4) && !is_natural(sum)) sum = bounded_by(emit::negate(b_, sum), most);
     if (random_.chance(0.3) && holds(sum, 2 * most)) sum = bounded_by(emit::add(b_, sum, sum), 2 * most);
     sharding settled = sharding::whole(rank_of(sum));
     if (rest.rank > 0 && random_.chance(0.5)) settled.dim[random_.integer(0, rest.rank - 1)] = axis_list(axis);
@@ -496,13 +516,17 @@ class program_generator {
         return as_type(value, any_type());
       }
       case 4: return other_arithmetic(any_number());
+      case 5: return exact_function(any_value());
       default: return add_common_op();
     }
   }
 
   /// Ops that move or combine elements: of all types.
   constexpr int add_common_op() {
-    switch (random_.integer(0, 13)) {
+    switch (random_.integer(0, 16)) {
+      case 14: return rearranged();
+      case 15: return convolution();
+      case 16: return pooled();
       case 0: return reduce();
       case 1: return broadcast(any_value());
       case 2: return transpose(any_value());
@@ -533,7 +557,7 @@ class program_generator {
     const double product = bound(x) * bound(y);
     switch (random_.integer(0, 3)) {
       case 0: return holds(x, sum) ? made(emit::add(b_, x, y), sum) : -1;
-      case 1: return holds(x, sum) ? made(emit::subtract(b_, y, x), sum) : -1;
+      case 1: return holds(x, sum) && !is_natural(x) ? made(emit::subtract(b_, y, x), sum) : -1;
       case 2: return holds(x, product) ? made(emit::multiply(b_, x, y), product) : -1;
       default: {
         const double square = bound(x) * bound(x);
@@ -554,7 +578,7 @@ class program_generator {
   constexpr int function(int x) {
     if (x < 0) return -1;
     const double most = bound(x);
-    switch (random_.integer(0, twice_ ? 9 : 11)) {
+    switch (random_.integer(0, twice_ ? 22 : 24)) {
       case 0: return unary(ops::tanh, x, 1);
       case 1: return unary(ops::sigmoid, x, 1);
       case 2: return unary(ops::exp, most > 2 ? unary(ops::tanh, x, 1) : x, 8);
@@ -569,9 +593,57 @@ class program_generator {
         const int y = plus(like(x), 0.0211);
         return unary_of_two(random_.chance(0.5) ? ops::maximum : ops::minimum, x, y);
       }
-      case 10: return unary(ops::silu, x, most);
+      case 10: return unary(ops::sin, tame(x), 1);
+      case 11: return unary(ops::cos, tame(x), 1);
+      case 12: return unary(ops::tan, unary(ops::tanh, x, 1), 1.6);
+      case 13: {
+        const int ahead = positive(tame(like(x)), 0.5);
+        return binary(ops::atan2, tame(x), ahead, 1.6);
+      }
+      case 14: return unary(ops::erf, tame(x), 1);
+      case 15: return unary(ops::erfc, tame(x), 2);
+      case 16: return unary(ops::expm1, most > 2 ? unary(ops::tanh, x, 1) : x, 7);
+      case 17: return unary(ops::log1p, positive(tame(x), 0), 3);
+      case 18: {
+        const int base = positive(tame(x), 0.5);
+        const int exponent = like(x);
+        return made(binary(ops::pow, base, unary(ops::tanh, exponent, 1), bound(base)), bound(base));
+      }
+      case 19: return unary(ops::abs, plus(x, 0.0171), most + 0.0171);
+      case 20: {
+        const int high = plus(like(x), 0.4713);
+        const double widest = most > bound(high) ? most : bound(high);
+        return bounded_by(b_.append(ops::clamp, type_of(x), shape_of(x), constant_like(x, -0.3117), x, high),
+                          widest + 1);
+      }
+      case 21: {
+        // The divisor goes once into what is divided, whatever the values are.
+        const int divided = plus(unary(ops::tanh, x, 1), 5);
+        const int narrow = bounded_by(emit::scale(b_, unary(ops::tanh, like(x), 1), 0.4), 0.4);
+        return binary(ops::remainder, divided, plus(narrow, 3.5), 3);
+      }
+      case 22: return whole_part(x);
+      case 23: return unary(ops::silu, x, most);
       default: return unary(ops::gelu, x, most);
     }
+  }
+  constexpr int binary(const op_info& op, int x, int y, double most) {
+    return bounded_by(b_.append(op, type_of(x), shape_of(x), x, y), most);
+  }
+  /// A step function, of values that are never near a step: less than a half from the middle between two.
+  constexpr int whole_part(int x) {
+    const int near = bounded_by(emit::scale(b_, unary(ops::tanh, x, 1), 0.4), 0.4);
+    const int rank = rank_of(x);
+    const op_info* const steps[]{&ops::floor, &ops::ceil, &ops::trunc};
+    if (rank == 0 || random_.chance(0.2)) {
+      return random_.chance(0.5) ? unary(ops::round, near, 1) : unary(ops::sign, plus(near, 0.5), 1);
+    }
+    const int dim = random_.integer(0, rank - 1);
+    const extents shape = shape_of(x);
+    const dtype type = type_of(x);
+    const int place = emit::convert(b_, emit::iota(b_, dtype::i32, shape, dim), type);
+    const int middle = plus(bounded_by(emit::subtract(b_, near, place), 0.4 + static_cast<double>(shape[dim])), 0.5);
+    return made(unary(*random_.one_of(steps), middle, bound(middle) + 1), bound(middle) + 1);
   }
   constexpr int unary_of_two(const op_info& op, int x, int y) {
     const double most = bound(x) > bound(y) ? bound(x) : bound(y);
@@ -593,7 +665,7 @@ class program_generator {
   constexpr int other_arithmetic(int x) {
     if (x < 0) return -1;
     switch (random_.integer(0, 3)) {
-      case 0: return unary(ops::negate, x, bound(x));
+      case 0: return is_natural(x) ? x : unary(ops::negate, x, bound(x));
       case 1: {
         const op_info& op = random_.chance(0.5) ? ops::maximum : ops::minimum;
         return unary_of_two(op, x, like(x));
@@ -601,9 +673,78 @@ class program_generator {
       case 2: return is_floating(type_of(x)) ? unary(ops::relu, x, bound(x)) : x;
       default: {
         // Integers divide towards zero, and by zero into zero.
-        const int numerator = as_type(x, dtype::i32);
+        const int numerator = as_type(x, any_integer());
         const double most = bound(numerator);
         return bounded_by(emit::divide(b_, numerator, like(numerator)), most);
+      }
+    }
+  }
+
+  /// Functions that whole numbers have whole results of.
+  constexpr int exact_function(int x) {
+    if (type_of(x) == dtype::boolean) return word_function(x);
+    const double most = bound(x);
+    switch (random_.integer(0, 9)) {
+      case 0: return unary(ops::abs, x, most);
+      case 1: return unary(ops::sign, x, 1);
+      case 2: {
+        const op_info* const steps[]{&ops::floor, &ops::ceil, &ops::trunc, &ops::round};
+        const op_info& op = *random_.one_of(steps);
+        return unary(op, is_floating(type_of(x)) ? x : as_type(x, dtype::f32), most);
+      }
+      case 3: {
+        const int divisor = plus(unary(ops::abs, tame(like(x)), tame_bound), 1);
+        return binary(ops::remainder, x, random_.chance(0.5) ? emit::negate(b_, divisor) : divisor, most);
+      }
+      case 4: {
+        const int low = like(x);
+        const int high = constant_like(x, random_.integer(-2, 3));
+        const double widest = bound(low) > most ? bound(low) : most;
+        return made(bounded_by(b_.append(ops::clamp, type_of(x), shape_of(x), low, x, high), widest + 3), widest + 3);
+      }
+      case 5: {
+        const int number = is_floating(type_of(x)) ? x : as_type(x, dtype::bf16);
+        return bounded_by(b_.append(ops::is_finite, dtype::boolean, shape_of(number), number), 1);
+      }
+      case 6: {
+        const op_info* const orders[]{&ops::total_less, &ops::total_less_equal, &ops::total_equal};
+        const int number = is_floating(type_of(x)) ? x : as_type(x, dtype::f32);
+        const int other = plus(like(number), 0);
+        // Adding 0 leaves one zero of two.
+        return bounded_by(emit::compare(b_, *random_.one_of(orders), plus(number, 0), other), 1);
+      }
+      case 7: {
+        const int number = unary(ops::abs, as_type(x, dtype::f32), most);
+        const int word = bounded_by(emit::bit_cast(b_, number, dtype::i32), 0x1p31);
+        if (random_.chance(0.5)) return bounded_by(emit::bit_cast(b_, word, dtype::f32), bound(number));
+        return made(binary(ops::shift_right_logical, word, constant_like(word, 23), 255), 255);
+      }
+      default: return word_function(as_type(x, dtype::i32));
+    }
+  }
+  /// Of the bits of integers, or of truth values.
+  constexpr int word_function(int x) {
+    const int y = like(x);
+    double most = 1;
+    while (type_of(x) != dtype::boolean && (most <= bound(x) || most <= bound(y))) most *= 2;
+    switch (random_.integer(0, type_of(x) == dtype::boolean ? 3 : 6)) {
+      case 0: return made(binary(ops::bitwise_and, x, y, most), most);
+      case 1: return made(binary(ops::bitwise_or, x, y, most), most);
+      case 2: return made(binary(ops::bitwise_xor, x, y, most), most);
+      case 3: return made(unary(ops::bitwise_not, x, most), most);
+      case 4: {
+        const int amount = binary(ops::bitwise_and, y, constant_like(y, 3), 3);
+        return made(binary(ops::shift_left, x, amount, 8 * bound(x)), 8 * bound(x));
+      }
+      case 5: {
+        constexpr int amounts[]{-1, 0, 1, 2, 31, 32, 40};
+        const int amount = constant_like(x, random_.one_of(amounts));
+        return made(binary(ops::shift_right_arithmetic, x, amount, most), most);
+      }
+      default: {
+        constexpr int amounts[]{-1, 1, 3, 30, 32, 99};
+        const int amount = constant_like(x, random_.one_of(amounts));
+        return made(binary(ops::shift_right_logical, x, amount, 0x1p31), 0x1p31);
       }
     }
   }
@@ -776,6 +917,95 @@ class program_generator {
     const std::int64_t room = start + (extent > 0 ? step * (extent - 1) + 1 : 0) + random_.integer(0, 2);
     return bounded_by(emit::pad(b_, x, dim, start, room, step), bound(x));
   }
+  /// In reverse order, in a circle, with something before, behind or between, or without.
+  constexpr int rearranged() {
+    const int x = any_of_rank(1, options_.most_dimensions);
+    if (x < 0) return -1;
+    const int dim = random_.integer(0, rank_of(x) - 1);
+    const std::int64_t extent = shape_of(x)[dim];
+    if (extent == 0) return -1;
+    switch (random_.integer(0, 3)) {
+      case 0: return bounded_by(emit::reverse(b_, x, dim), bound(x));
+      case 1: return bounded_by(emit::roll(b_, x, dim, random_.integer(-3, 3)), bound(x));
+      default: {
+        const int between = random_.integer(0, 2);
+        const int low = random_.integer(-2, 3);
+        const int high = random_.integer(-2, 3);
+        const std::int64_t size = (extent - 1) * (between + 1) + 1 + low + high;
+        if (size < 1 || shape_of(x).elements() / extent * size > options_.most_elements) return -1;
+        return bounded_by(emit::pad_around(b_, x, dim, low, high, between), bound(x));
+      }
+    }
+  }
+
+  /// Filters that are as large as their input or larger than their stride, with and without padding and gaps.
+  constexpr int convolution() {
+    const int from = any_number();
+    if (from < 0) return -1;
+    const dtype type = type_of(from);
+    const int spatial = random_.integer(1, options_.most_dimensions > 4 ? 3 : 2);
+    convolution_settings s;
+    s.groups = random_.chance(0.3) ? 2 : 1;
+    extents input{1, {random_.integer(1, 3)}};
+    extents filter;
+    double terms = 1;
+    for (int d = 0; d < spatial; ++d) {
+      const int taps = random_.integer(1, 3);
+      s.stride[d] = random_.integer(1, 3);
+      s.dilation[d] = random_.integer(1, 2);
+      s.base_dilation[d] = random_.chance(0.3) ? random_.integer(2, 3) : 1;
+      s.low[d] = random_.integer(-1, 2);
+      s.high[d] = random_.integer(-1, 2);
+      s.reversed[d] = random_.chance(0.2);
+      input.append(random_.integer(1, spatial == 1 ? 9 : 5));
+      filter.append(taps);
+      terms *= taps;
+    }
+    const int channels = random_.integer(1, 3);
+    input.append(channels * s.groups);
+    filter.append(channels);
+    filter.append(random_.integer(1, 3) * s.groups);
+    const extents shape = detail::convolution_shape(input, filter, s);
+    if (detail::too_small_for_windows(shape) >= 0 || shape.elements() > options_.most_elements ||
+        input.elements() > options_.most_elements) {
+      return -1;
+    }
+    const int x = like(input, type);
+    const int w = like(filter, type);
+    const double most = bound(x) * bound(w) * terms * channels;
+    if (!holds(x, most)) return -1;
+    return made(emit::convolution(b_, x, w, s), most);
+  }
+
+  constexpr int pooled() {
+    const int from = any_number();
+    if (from < 0) return -1;
+    const int spatial = random_.integer(1, options_.most_dimensions > 4 ? 3 : 2);
+    pooling_settings s;
+    extents input{1, {random_.integer(1, 2)}};
+    double terms = 1;
+    for (int d = 0; d < spatial; ++d) {
+      s.size[d] = random_.integer(1, 3);
+      s.stride[d] = random_.integer(1, 3);
+      s.low[d] = random_.integer(0, s.size[d] - 1);
+      s.high[d] = random_.integer(0, s.size[d] - 1);
+      input.append(random_.integer(1, spatial == 1 ? 9 : 5));
+      terms *= s.size[d];
+    }
+    input.append(random_.integer(1, 3));
+    const extents shape = detail::pooled_shape(input, s);
+    if (detail::too_small_for_windows(shape) >= 0 || input.elements() > options_.most_elements) return -1;
+    const int x = like(input, type_of(from));
+    placed_window windows[3]{};
+    for (int d = 0; d < spatial; ++d) {
+      windows[d] = place_window({s.size[d], s.stride[d], s.low[d], 1, 1}, d, 0, axis_list{});
+    }
+    if (!smooth() && random_.chance(0.5)) {
+      return bounded_by(emit::pool(b_, ops::max_pool, shape, &windows[0], x), bound(x));
+    }
+    const double most = bound(x) * terms;
+    return holds(x, most) ? made(emit::pool(b_, ops::sum_pool, shape, &windows[0], x), most) : -1;
+  }
   constexpr int concat() {
     const int x = any_of_rank(1, options_.most_dimensions);
     if (x < 0) return -1;
@@ -797,10 +1027,12 @@ class program_generator {
     if (!indices_.empty() && random_.chance(0.5)) return indices_[random_.integer(0, indices_.size() - 1)];
     if (!smooth() && random_.chance(0.5)) {
       const int from = any_that([&](int id) { return is_number(id) && rank_of(id) <= 2; });
-      if (from >= 0) return as_type(tame(from), dtype::i32);
+      if (from >= 0) return as_type(tame(from), any_integer());
     }
     const extents shape = any_shape(1, 2);
-    return bounded_by(emit::iota(b_, dtype::i32, shape, random_.integer(0, shape.rank - 1)), 8);
+    // One after the other: in which order arguments are evaluated differs between compilers and constant evaluations.
+    const dtype type = any_integer();
+    return bounded_by(emit::iota(b_, type, shape, random_.integer(0, shape.rank - 1)), 8);
   }
   constexpr int gather() {
     const int x = any_of_rank(1, 4);
@@ -830,7 +1062,7 @@ class program_generator {
     const extents shape = any_shape(0, 3);
     const dtype type = any_type();
     if (shape.rank == 0 || random_.chance(0.4)) {
-      const double value = smooth() ? 0.25 * random_.integer(-4, 4) : random_.integer(-2, 2);
+      const double value = smooth() ? 0.25 * random_.integer(-4, 4) : random_.integer(is_natural(type) ? 0 : -2, 2);
       return bounded_by(emit::constant(b_, type, shape, value), 2);
     }
     const int dim = random_.integer(0, shape.rank - 1);
@@ -989,7 +1221,7 @@ class program_generator {
   constexpr void step_down(loop_carries& c) {
     for (int k = 0; k < c.count; ++k) {
       const int carry = c.carry[k];
-      if (!is_floating(type_of(carry)) || (!smooth() && type_of(carry) == dtype::bf16)) continue;
+      if (!is_floating(type_of(carry)) || (!smooth() && is_for_storage(type_of(carry)))) continue;
       const int other = like(carry);
       const int product = bounded_by(emit::multiply(b_, carry, other), bound(carry) * bound(other));
       const int loss = total(smooth() ? tame(product) : product);
@@ -1050,7 +1282,7 @@ class program_generator {
     }
     if (rank_of(value) > 1 && random_.chance(0.2)) value = emit::reduce_sum(b_, value, 1);
     int loss = total(value);
-    if (random_.chance(0.2) && type_of(loss) != dtype::bf16) loss = emit::scale(b_, loss, smooth() ? 0.37 : 2);
+    if (random_.chance(0.2) && !is_for_storage(type_of(loss))) loss = emit::scale(b_, loss, smooth() ? 0.37 : 2);
     return loss;
   }
 
@@ -1230,7 +1462,8 @@ class program_generator {
         if (same_kind(candidate, argument)) other = candidate;
       }
       if (other < 0) other = like(argument);
-      const int step = random_.chance(0.5) ? emit::subtract(b_, other, argument) : emit::add(b_, argument, tame(other));
+      const bool subtracts = random_.chance(0.5) && !is_natural(argument);
+      const int step = subtracts ? emit::subtract(b_, other, argument) : emit::add(b_, argument, tame(other));
       results_.push_back(step);
       place.push_back(n);
       taken[n] = 1;
@@ -1262,13 +1495,15 @@ class program_generator {
   return program_generator(seed, options).make();
 }
 
-/// Element `at` of argument `number`, which has this type: in [-1, 1] or one of -2 to 2; indices are among the latter.
+/// Element `at` of argument `number`, which has this type: in [-1, 1], one of -2 to 2, or one of 0 to 2 if it
+/// has no sign; indices are whole.
 [[nodiscard]] constexpr double random_program_element(std::uint32_t seed, int number, std::int64_t at, dtype type,
                                                       numbers kind) {
   dice random((static_cast<std::uint64_t>(seed) << 32U) + (static_cast<std::uint64_t>(number) << 20U) +
               static_cast<std::uint64_t>(at) + 0x5bd1e995U);
   if (type == dtype::boolean) return random.integer(0, 1);
-  if (type == dtype::i32 || kind == numbers::whole) return random.integer(-2, 2);
+  if (facts_of(type).format == number_format::natural) return random.integer(0, 2);
+  if (is_integer(type) || kind == numbers::whole) return random.integer(-2, 2);
   return random.real(-1, 1);
 }
 

@@ -23,12 +23,12 @@ template <class T> [[nodiscard]] T sample(int leaf, std::int64_t element) {
       (static_cast<std::uint64_t>(element) * 0x9e3779b97f4a7c15U + static_cast<std::uint64_t>(leaf) * 977U) ^
       0x5bd1e995U;
   const std::uint64_t bits = (mixed ^ mixed >> 29U) * 0xbf58476d1ce4e5b9U >> 40U;
-  if constexpr (std::is_same_v<T, std::int32_t>) {
-    return static_cast<T>(bits % 5U);
-  } else if constexpr (std::is_same_v<T, bool>) {
+  if constexpr (std::is_same_v<T, bool>) {
     return bits % 2U == 1U;
+  } else if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(bits % 5U);
   } else {
-    return static_cast<T>(static_cast<double>(bits) / 8388608.0 - 1.0);
+    return static_cast<T>(static_cast<ep::computed_t<T>>(static_cast<double>(bits) / 8388608.0 - 1.0));
   }
 }
 

@@ -24,7 +24,7 @@ inline constexpr std::array<std::uint32_t, 2> sample{ESPALIER_TEST_SAMPLE};
 struct sample_census {
   int compared = 0;
   int gradients = 0;
-  int of_type[5]{};
+  int of_type[dtype_count]{};
 };
 
 /// What rounding may change, relative to the largest element of a result. The kernels' functions are not the exact
@@ -52,9 +52,9 @@ template <class Mesh, std::uint32_t Seed> void check_sample(sample_census& censu
   CHECK(wrong == "");
   ++census.compared;
   census.gradients += program::raw::options.gradients > 0 ? 1 : 0;
-  bool has[5]{};
+  bool has[dtype_count]{};
   for (const instruction& i : raw.code) has[static_cast<int>(i.type)] = true;
-  for (int t = 0; t < 5; ++t) census.of_type[t] += has[t] ? 1 : 0;
+  for (int t = 0; t < dtype_count; ++t) census.of_type[t] += has[t] ? 1 : 0;
 }
 
 template <class Mesh, std::uint32_t... N> void check_samples(std::integer_sequence<std::uint32_t, N...>) {

@@ -186,6 +186,7 @@ struct spmd_program {
 
 /// Bytes `device` sends when it executes the collective `id` once.
 [[nodiscard]] inline std::int64_t bytes_of_collective(const mesh_shape& mesh, graph_view g, int id, int device) {
+  if (detail::reads_windows(g[id])) return detail::bytes_sent_for_windows(mesh, g, id, device);
   const layout& to = g.annotations[g[id].annotation];
   const layout& from = g.annotations[g.operand(id, 0).annotation];
   const reshard_step step{static_cast<collective>(detail::collective_index(g[id].op)),

@@ -40,8 +40,8 @@ template <class T> T value(int rank, index at, std::uint32_t seed) {
   const std::uint32_t bits = hash(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(at), seed);
   if constexpr (std::is_same_v<T, bool>) {
     return (bits & 1U) != 0;
-  } else if constexpr (std::is_same_v<T, std::int32_t>) {
-    return static_cast<std::int32_t>(bits);
+  } else if constexpr (std::is_integral_v<T>) {
+    return static_cast<T>(std::uint64_t{bits} << 32U | hash(bits, 1, seed));
   } else {
     return static_cast<T>(static_cast<float>(static_cast<int>(bits % 20001) - 10000) / 777.0F);
   }
@@ -60,7 +60,10 @@ std::vector<std::conditional_t<std::is_same_v<T, bool>, char, T>> filled(int ran
 
 template <class T> struct wide { using type = T; };
 template <> struct wide<bfloat16> { using type = float; };
+template <> struct wide<espalier::float16> { using type = float; };
 template <> struct wide<std::int32_t> { using type = std::uint32_t; };
+template <> struct wide<std::int64_t> { using type = std::uint64_t; };
+template <> struct wide<std::int8_t> { using type = std::uint32_t; };
 
 template <class T> T reduced(const std::vector<T>& values, reduction kind) {
   using sum_type = typename wide<T>::type;
@@ -143,15 +146,18 @@ inline block box_between(int from, int to, index slot, std::uint32_t seed, bool 
     const index count = pick(0) % 5 == 0 ? 0 : pick(0) % 300;
     return espalier::comm::contiguous_block(count, pick(1) % 300, slot * source_size);
   }
-  source_strides(from, box.source_stride);
+  index source_stride[4];
+  source_strides(from, source_stride);
   const index target_stride[4] = {5 * 4 * 8, 4 * 8, 8, 1};
   for (int d = 0; d < 4; ++d) {
     const auto u = static_cast<std::uint32_t>(d);
+    const int at = espalier::comm::block_rank - 4 + d;
     const index most = source_shape[d];
-    box.extent[d] = pick(u) % 3 == 0 ? most : pick(u) % 11 == 0 ? 0 : 1 + pick(u + 10) % most;
-    box.target_stride[d] = target_stride[d];
-    const index room = most - box.extent[d];
-    box.source_offset += pick(u + 20) % (room + 1) * box.source_stride[d];
+    box.extent[at] = pick(u) % 3 == 0 ? most : pick(u) % 11 == 0 ? 0 : 1 + pick(u + 10) % most;
+    box.source_stride[at] = source_stride[d];
+    box.target_stride[at] = target_stride[d];
+    const index room = most - box.extent[at];
+    box.source_offset += pick(u + 20) % (room + 1) * source_stride[d];
     box.target_offset += pick(u + 30) % (room + 1) * target_stride[d];
   }
   box.target_offset += slot * source_size;
@@ -160,17 +166,16 @@ inline block box_between(int from, int to, index slot, std::uint32_t seed, bool 
 
 /// Calls `visit(source index, target index)` for each element of the box.
 template <class Visit> void each_element(const block& box, Visit visit) {
-  for (index a = 0; a < box.extent[0]; ++a) {
-    for (index b = 0; b < box.extent[1]; ++b) {
-      for (index c = 0; c < box.extent[2]; ++c) {
-        for (index d = 0; d < box.extent[3]; ++d) {
-          visit(box.source_offset + a * box.source_stride[0] + b * box.source_stride[1] + c * box.source_stride[2] +
-                    d * box.source_stride[3],
-                box.target_offset + a * box.target_stride[0] + b * box.target_stride[1] + c * box.target_stride[2] +
-                    d * box.target_stride[3]);
-        }
-      }
+  index at[espalier::comm::block_rank]{};
+  for (index n = 0; n < box.elements(); ++n) {
+    index source = box.source_offset;
+    index target = box.target_offset;
+    for (int d = 0; d < espalier::comm::block_rank; ++d) {
+      source += at[d] * box.source_stride[d];
+      target += at[d] * box.target_stride[d];
     }
+    visit(source, target);
+    for (int d = espalier::comm::block_rank - 1; d >= 0 && ++at[d] == box.extent[d]; --d) at[d] = 0;
   }
 }
 
@@ -348,11 +353,9 @@ template <class C> void check_barrier_and_broadcast(C& communicator) {
 
 /// Calls `check(T{}, dtype)` for each element type.
 template <class Check> void for_each_dtype(Check check) {
-  check(float{}, dtype::f32);
-  check(double{}, dtype::f64);
-  check(bfloat16{}, dtype::bf16);
-  check(std::int32_t{}, dtype::i32);
-  check(bool{}, dtype::boolean);
+  for (const espalier::dtype_facts& row : espalier::dtype_table) {
+    espalier::with_storage(row.type, [&]<class T>(T one) { check(one, row.type); });
+  }
 }
 
 inline constexpr reduction reductions[] = {reduction::sum, reduction::prod, reduction::max, reduction::min};

@@ -92,7 +92,11 @@ TEST_CASE("a device that throws ends everybody's waits with its rank and its rea
 TEST_CASE("buffers outlive a failure elsewhere while peers still read them", "[comm][in_process]") {
   // Rank 0 has nothing to do but wait until rank 1 has read all of its buffer, slowly; meanwhile rank 2 fails.
   constexpr std::int64_t side = 3000;
-  const block transposed{{1, 1, side, side}, {0, 0, 1, side}, {0, 0, side, 1}, 0, 0};
+  block transposed = contiguous_block(side);
+  transposed.extent[block_rank - 2] = side;
+  transposed.source_stride[block_rank - 2] = 1;
+  transposed.source_stride[block_rank - 1] = side;
+  transposed.target_stride[block_rank - 2] = side;
   in_process_group group(3);
   std::atomic<bool> reading{false};
   std::atomic<bool> complete{false};

@@ -8,6 +8,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <array>
 #include <limits>
 #include <numeric>
 
@@ -22,11 +23,40 @@ static_assert(all_reduce_sent_bytes(1, 4, 4, 0) == 3 * 4, "the owner sends the r
 static_assert(all_reduce_sent_bytes(1, 4, 4, 3) == 4, "another sends its one value to the owner");
 static_assert(all_reduce_sent_bytes(7, 8, 1, 0) == 0);
 static_assert(all_reduce_sent_bytes(7, 8, 2, 0) == 56 && all_reduce_sent_bytes(7, 8, 2, 1) == 56);
-static_assert(collapsed(block{{2, 3, 1, 4}, {12, 4, 99, 1}, {24, 4, 77, 1}, 5, 6}) ==
-              block{{1, 1, 2, 12}, {0, 0, 12, 1}, {0, 0, 24, 1}, 5, 6});
-static_assert(comm::detail::contiguous_source(block{{1, 2, 3, 4}, {0, 12, 4, 1}, {0, 40, 8, 1}, 5, 6}, 3, 9) == 8);
-static_assert(comm::detail::contiguous_target(block{{1, 2, 3, 4}, {0, 12, 4, 1}, {0, 40, 8, 1}, 5, 6}, 3, 9) == -1);
-static_assert(comm::detail::contiguous_target(block{{1, 2, 3, 4}, {0, 12, 4, 1}, {0, 40, 8, 1}, 5, 6}, 13, 3) == 47);
+/// A box of the last four dimensions.
+constexpr block box_of_four(std::array<std::int64_t, 4> extent, std::array<std::int64_t, 4> source,
+                            std::array<std::int64_t, 4> target) {
+  block box = contiguous_block(1, 5, 6);
+  for (std::size_t d = 0; d < 4; ++d) {
+    box.extent[block_rank - 4 + d] = extent[d];
+    box.source_stride[block_rank - 4 + d] = source[d];
+    box.target_stride[block_rank - 4 + d] = target[d];
+  }
+  return box;
+}
+static_assert(collapsed(box_of_four({2, 3, 1, 4}, {12, 4, 99, 1}, {24, 4, 77, 1})) ==
+              box_of_four({1, 1, 2, 12}, {0, 0, 12, 1}, {0, 0, 24, 1}));
+constexpr block two_runs = box_of_four({1, 2, 3, 4}, {0, 12, 4, 1}, {0, 40, 8, 1});
+static_assert(comm::detail::contiguous_source(two_runs, 3, 9) == 8);
+static_assert(comm::detail::contiguous_target(two_runs, 3, 9) == -1);
+static_assert(comm::detail::contiguous_target(two_runs, 13, 3) == 47);
+
+/// A box that has as many dimensions as there can be, none of which continues another: a part of each.
+constexpr block box_of_eight = [] {
+  block box = contiguous_block(1);
+  std::int64_t stride = 1;
+  for (int d = block_rank - 1; d >= 0; --d) {
+    box.extent[d] = 2;
+    box.source_stride[d] = stride;
+    box.target_stride[d] = 2 * stride;
+    stride *= 3;
+  }
+  return box;
+}();
+static_assert(collapsed(box_of_eight) == box_of_eight);
+static_assert(box_of_eight.elements() == 256);
+static_assert(comm::detail::contiguous_source(box_of_eight, 255, 1) == 1 + 3 + 9 + 27 + 81 + 243 + 729 + 2187);
+static_assert(comm::detail::contiguous_source(box_of_eight, 0, 256) == -1);
 
 TEST_CASE("owned ranges cover a buffer once, and differ by one element at most", "[comm][layout]") {
   for (const std::int64_t count : {0, 1, 5, 12, 1001}) {
@@ -41,6 +71,26 @@ TEST_CASE("owned ranges cover a buffer once, and differ by one element at most",
       REQUIRE(end == count);
     }
   }
+}
+
+TEST_CASE("a box of eight strided dimensions copies, packs and unpacks its elements", "[comm][layout]") {
+  std::vector<int> source(6561);
+  std::iota(source.begin(), source.end(), 1);
+  std::vector<int> expected(2 * source.size(), -1);
+  std::vector<int> copied = expected;
+  std::vector<int> unpacked = expected;
+  std::vector<int> in_order;
+  each_element(box_of_eight, [&](std::int64_t from, std::int64_t to) {
+    expected.at(static_cast<std::size_t>(to)) = source.at(static_cast<std::size_t>(from));
+    in_order.push_back(source[static_cast<std::size_t>(from)]);
+  });
+  copy_block(copied.data(), source.data(), box_of_eight);
+  CHECK(copied == expected);
+  std::vector<int> packed(256);
+  pack(packed.data(), source.data(), box_of_eight);
+  CHECK(packed == in_order);
+  unpack(unpacked.data(), packed.data(), box_of_eight);
+  CHECK(unpacked == expected);
 }
 
 TEST_CASE("a box copies, packs, unpacks and reduces the same elements, collapsed or not", "[comm][layout]") {

@@ -37,9 +37,14 @@ TEST_CASE("gradients of elementwise functions") {
     double low;
     double high;
   };
-  const range functions[]{{&ops::exp, -2, 2},    {&ops::log, 0.3, 3},     {&ops::sqrt, 0.3, 3}, {&ops::rsqrt, 0.3, 3},
-                          {&ops::tanh, -2, 2},   {&ops::sigmoid, -3, 3},  {&ops::silu, -3, 3},  {&ops::gelu, -3, 3},
-                          {&ops::relu, 0.01, 2}, {&ops::relu, -2, -0.01}, {&ops::negate, -1, 1}};
+  const range functions[]{
+      {&ops::exp, -2, 2},     {&ops::log, 0.3, 3},     {&ops::sqrt, 0.3, 3},     {&ops::rsqrt, 0.3, 3},
+      {&ops::tanh, -2, 2},    {&ops::sigmoid, -3, 3},  {&ops::silu, -3, 3},      {&ops::gelu, -3, 3},
+      {&ops::relu, 0.01, 2},  {&ops::relu, -2, -0.01}, {&ops::negate, -1, 1},    {&ops::sin, -4, 4},
+      {&ops::cos, -4, 4},     {&ops::tan, -1.2, 1.2},  {&ops::erf, -2, 2},       {&ops::erfc, -2, 2},
+      {&ops::expm1, -2, 2},   {&ops::log1p, -0.7, 3},  {&ops::abs, 0.01, 2},     {&ops::abs, -2, -0.01},
+      {&ops::sign, 0.01, 2},  {&ops::floor, 0.1, 0.9}, {&ops::ceil, -0.9, -0.1}, {&ops::trunc, 1.1, 1.9},
+      {&ops::round, 1.6, 2.4}};
   for (const range& f : functions) {
     CAPTURE(f.op->name);
     check_gradients({random_tensor(random, extents_of({3, 4}), f.low, f.high)},
@@ -113,6 +118,78 @@ TEST_CASE("gradients of maximum and minimum go to the chosen operand, of ties to
     CHECK(results[2].data == tied.arguments[2].data);
     CHECK(results[3].data == std::vector<double>(12, 0.0));
   }
+}
+
+TEST_CASE("gradients of atan2, pow and remainder") {
+  random_source random(11);
+  const extents shape = extents_of({3, 4});
+  const auto apply = [&](const op_info& op) {
+    return [&op, shape](builder& b, const ids& a) { return b.append(op, dtype::f64, shape, a[0], a[1]); };
+  };
+  const tensor_value y = random_tensor(random, shape, -2, 2);
+  const tensor_value ahead = random_tensor(random, shape, 0.3, 2);
+  const tensor_value behind = random_tensor(random, shape, -2, -0.3);
+  check_gradients({y, ahead}, apply(ops::atan2));
+  check_gradients({ahead, behind}, apply(ops::atan2));
+  check_gradients({ahead, y}, apply(ops::pow));
+  check_gradients({ahead, ahead}, apply(ops::pow));
+  // Of quotients far from whole numbers: 2.2 to 2.8, and of all signs.
+  const tensor_value divisor = random_tensor(random, shape, 0.95, 1.05);
+  const tensor_value divided = random_tensor(random, shape, 2.4, 2.6);
+  const auto negated = [](tensor_value x) {
+    for (double& one : x.data) one = -one;
+    return x;
+  };
+  check_gradients({divided, divisor}, apply(ops::remainder));
+  check_gradients({negated(divided), divisor}, apply(ops::remainder));
+  check_gradients({divided, negated(divisor)}, apply(ops::remainder));
+}
+
+TEST_CASE("gradients of pow at 0, of abs at 0, and of clamp at its bounds") {
+  const auto gradients = [](std::vector<tensor_value> x, const auto& function) {
+    const auto made = differentiate_function(std::move(x), function);
+    return std::pair(interpret(made.code.result(), made.arguments), made.arguments.back().data);
+  };
+  const auto power = [](builder& b, const ids& a) { return b.append(ops::pow, dtype::f64, b[a[0]].shape, a[0], a[1]); };
+  {
+    const auto [found, weight] = gradients(
+        {tensor_value{extents_of({5}), {0, 0, 0, -2, 3}}, tensor_value{extents_of({5}), {0, 1, 2, 3, 0}}}, power);
+    CHECK(found[2].data == std::vector<double>{0, weight[1], 0, 12 * weight[3], 0});
+    CHECK(found[3].data[0] == 0);
+    CHECK(found[3].data[1] == 0);
+    CHECK(found[3].data[2] == 0);
+    CHECK(std::isnan(found[3].data[3]));
+    CHECK(found[3].data[4] == weight[4] * std::log(3.0));
+  }
+  {
+    const auto [found, weight] = gradients({tensor_value{extents_of({3}), {0, -2, 2}}}, [](builder& b, const ids& a) {
+      return b.append(ops::abs, dtype::f64, b[a[0]].shape, a[0]);
+    });
+    CHECK(found[2].data == std::vector<double>{0, -weight[1], weight[2]});
+  }
+  // Inside, at both bounds, outside of each, and with the bounds the wrong way round.
+  const tensor_value low{extents_of({7}), {-1, -1, -1, -1, -1, 2, 2}};
+  const tensor_value x{extents_of({7}), {0, -1, 1, -3, 3, 0, 5}};
+  const tensor_value high{extents_of({7}), {1, 1, 1, 1, 1, 1, 1}};
+  const auto clamp = [](builder& b, const ids& a) {
+    return b.append(ops::clamp, dtype::f64, b[a[0]].shape, a[0], a[1], a[2]);
+  };
+  const auto [found, weight] = gradients({low, x, high}, clamp);
+  CHECK(found[2].data == std::vector<double>{0, 0, 0, weight[3], 0, 0, 0});
+  CHECK(found[3].data == std::vector<double>{weight[0], weight[1], weight[2], 0, 0, 0, 0});
+  CHECK(found[4].data == std::vector<double>{0, 0, 0, 0, weight[4], weight[5], weight[6]});
+  const double nan = std::nan("");
+  const auto [hidden, scale] =
+      gradients({tensor_value{extents_of({3}), {nan, 0, 0}}, tensor_value{extents_of({3}), {1, nan, 1}},
+                 tensor_value{extents_of({3}), {2, 2, nan}}},
+                clamp);
+  CHECK(hidden[2].data[0] == scale[0]);
+  CHECK(hidden[3].data[1] == scale[1]);
+  CHECK(hidden[4].data[2] == scale[2]);
+  random_source random(12);
+  check_gradients({random_tensor(random, extents_of({20}), -0.6, -0.4), random_tensor(random, extents_of({20}), -1, 1),
+                   random_tensor(random, extents_of({20}), 0.4, 0.6)},
+                  clamp);
 }
 
 TEST_CASE("gradients of select and of what a comparison reads") {

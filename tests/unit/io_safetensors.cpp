@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <espalier/io/safetensors.hpp>
 
-#include <espalier/shape/storage.hpp>
+#include <espalier/shape/dtype.hpp>
 
 #include <catch2/catch.hpp>
 
@@ -115,12 +115,20 @@ TEST_CASE("a checkpoint comes back as it was written", "[io]") {
   const std::vector<espalier::bfloat16> bf16{espalier::bfloat16(1.0F), espalier::bfloat16(-3.0F),
                                              espalier::bfloat16(0.5F)};
   const std::vector<std::int32_t> i32{-1, 2, std::numeric_limits<std::int32_t>::min()};
+  const std::vector<std::uint32_t> u32{0, 7, std::numeric_limits<std::uint32_t>::max()};
+  const std::vector<std::int64_t> i64{std::numeric_limits<std::int64_t>::min(), -1};
+  const std::vector<std::int8_t> i8{-128, 0, 127, 1, -1};
+  const std::vector<espalier::float16> f16{espalier::float16(0.1F), espalier::float16(-65504.0F)};
   const bool flags[3] = {true, false, true};
   const float scalar = 42.0F;
   const std::vector<io::tensor_spec> specs{{"block.0/w \"q\"\n\\ \xC3\xA9", dtype::f32, {2, 3}},
                                            {"d", dtype::f64, {2}},
                                            {"h", dtype::bf16, {3, 1}},
                                            {"i", dtype::i32, {3}},
+                                           {"n", dtype::u32, {3}},
+                                           {"l", dtype::i64, {1, 2}},
+                                           {"c", dtype::i8, {5}},
+                                           {"s", dtype::f16, {2}},
                                            {"mask", dtype::boolean, {3}},
                                            {"scalar", dtype::f32, {}},
                                            {"none", dtype::f32, {4, 0, 2}}};
@@ -130,6 +138,10 @@ TEST_CASE("a checkpoint comes back as it was written", "[io]") {
     writer.write("d", f64.data());
     writer.write("h", bf16.data());
     writer.write("i", i32.data());
+    writer.write("n", u32.data());
+    writer.write("l", i64.data());
+    writer.write("c", i8.data());
+    writer.write("s", f16.data());
     writer.write("mask", flags);
     writer.write("scalar", &scalar);
     writer.write("none", nullptr);
@@ -148,12 +160,20 @@ TEST_CASE("a checkpoint comes back as it was written", "[io]") {
   std::vector<double> f64_back(2);
   std::vector<espalier::bfloat16> bf16_back(3);
   std::vector<std::int32_t> i32_back(3);
+  std::vector<std::uint32_t> u32_back(3);
+  std::vector<std::int64_t> i64_back(2);
+  std::vector<std::int8_t> i8_back(5);
+  std::vector<espalier::float16> f16_back(2);
   bool flags_back[3] = {false, true, false};
   float scalar_back = 0;
   reader.read(specs[0].name, f32_back.data());
   reader.read("d", f64_back.data());
   reader.read("h", bf16_back.data());
   reader.read("i", i32_back.data());
+  reader.read("n", u32_back.data());
+  reader.read("l", i64_back.data());
+  reader.read("c", i8_back.data());
+  reader.read("s", f16_back.data());
   reader.read("mask", flags_back);
   reader.read("scalar", &scalar_back);
   reader.read("none", nullptr);
@@ -161,6 +181,14 @@ TEST_CASE("a checkpoint comes back as it was written", "[io]") {
   CHECK(f64_back == f64);
   CHECK(std::memcmp(bf16_back.data(), bf16.data(), 6) == 0);
   CHECK(i32_back == i32);
+  CHECK(u32_back == u32);
+  CHECK(i64_back == i64);
+  CHECK(i8_back == i8);
+  CHECK(std::memcmp(f16_back.data(), f16.data(), 4) == 0);
+  // As other readers of the format call them.
+  for (const char* const name : {"F32", "F64", "BF16", "I32", "U32", "I64", "I8", "F16", "BOOL"}) {
+    CHECK(contents(path).find(std::string("\"dtype\":\"") + name + '"') != std::string::npos);
+  }
   CHECK(std::memcmp(flags_back, flags, 3) == 0);
   CHECK(scalar_back == scalar);
   for (const io::tensor_info& info : reader.tensors()) {
@@ -443,7 +471,7 @@ TEST_CASE("a header that is not exactly right is refused", "[io]") {
   refused(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"shape":[2]}})", "twice");
   refused(R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"extra":[2]}})", "extra");
   refused(R"({"x":{"dtype":"F32","shape":[2]}})", "without data_offsets");
-  refused(R"({"x":{"dtype":"F16","shape":[4],"data_offsets":[0,8]}})", "F16");
+  refused(R"({"x":{"dtype":"F8_E5M2","shape":[8],"data_offsets":[0,8]}})", "F8_E5M2");
   refused(R"({"x":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", "whole number");
   refused(R"({"x":{"dtype":"F32","shape":[2.0],"data_offsets":[0,8]}})", "expected");
   refused(R"({"x":{"dtype":"F32","shape":[02],"data_offsets":[0,8]}})", "leading zeros");

@@ -56,7 +56,9 @@ void check(block_test t) {
   call.columns = key.columns;
   call.first_row = first_row;
   call.scalar = t.reference.scalar;
-  call.here = {-11, 4};
+  instruction_boxes boxes;
+  boxes.result.dim[0] = {-11, 4};
+  call.boxes = &boxes;
   std::vector<buffer> operands;
   std::vector<std::vector<double>> spread;
   evaluation e;
@@ -74,6 +76,7 @@ void check(block_test t) {
     call.operand[k].data = operands[i].data();
     e.operand[k] = spread[i].data();
     e.operand_shape[k] = &whole;
+    e.operand_type[k] = key.operand_type[k];
   }
   call.result = {t.in_place ? operands.back().data() : result.data(), row_distance(t, key.result_wide, true)};
   buffer& out = t.in_place ? operands.back() : result;
@@ -85,7 +88,7 @@ void check(block_test t) {
   if (t.reference.shape.rank == 0) t.reference.shape = whole;
   e.self = &t.reference;
   e.result = want.data();
-  e.here = call.here;
+  e.boxes = call.boxes;
   t.op->evaluate(e);
   t.run(call);
 
@@ -168,8 +171,14 @@ template <const op_info* Op, dtype Type> void check_columns(values kind = values
 }
 
 template <dtype... Types> struct types {};
-using floating = types<dtype::f32, dtype::f64, dtype::bf16>;
-using all_types = types<dtype::f32, dtype::f64, dtype::bf16, dtype::i32, dtype::boolean>;
+using floating = types<dtype::f32, dtype::f64, dtype::bf16, dtype::f16>;
+using signed_types =
+    types<dtype::f32, dtype::f64, dtype::bf16, dtype::i32, dtype::boolean, dtype::i64, dtype::i8, dtype::f16>;
+using all_types = types<dtype::f32, dtype::f64, dtype::bf16, dtype::i32, dtype::boolean, dtype::u32, dtype::i64,
+                        dtype::i8, dtype::f16>;
+/// In which a sum of 100 small numbers has room.
+using wide_types =
+    types<dtype::f32, dtype::f64, dtype::bf16, dtype::i32, dtype::boolean, dtype::u32, dtype::i64, dtype::f16>;
 
 template <const op_info* Op, int Count, dtype... Types> void check_types(types<Types...>, values kind = values::any) {
   (check_op<Op, Types, Count>(kind), ...);
@@ -185,10 +194,11 @@ template <dtype To, dtype... From> void check_conversions(types<From...>) {
 
 TEST_CASE("block kernels: arithmetic is what evaluate says, for every type", "[kernels]") {
   check_types<&ops::add, 2>(all_types{});
-  check_types<&ops::subtract, 2>(all_types{});
+  check_types<&ops::subtract, 2>(signed_types{});
   check_types<&ops::multiply, 2>(all_types{});
-  check_types<&ops::divide, 2>(types<dtype::f32, dtype::f64, dtype::bf16, dtype::i32>{}, values::nonzero);
-  check_types<&ops::negate, 1>(all_types{});
+  check_types<&ops::divide, 2>(floating{}, values::nonzero);
+  check_types<&ops::divide, 2>(types<dtype::i32, dtype::u32, dtype::i64, dtype::i8>{});
+  check_types<&ops::negate, 1>(signed_types{});
 }
 
 TEST_CASE("block kernels: operands per row and per column combine, at every length of row", "[kernels]") {
@@ -228,12 +238,54 @@ TEST_CASE("block kernels: activations", "[kernels]") {
   check_types<&ops::gelu_slope, 1>(floating{});
 }
 
+TEST_CASE("block kernels: functions of one element and of two, in every type", "[kernels]") {
+  check_types<&ops::sin, 1>(floating{});
+  check_types<&ops::cos, 1>(types<dtype::bf16>{});
+  check_types<&ops::tan, 1>(types<dtype::bf16>{});
+  check_types<&ops::atan2, 2>(floating{}, values::special);
+  check_types<&ops::erf, 1>(types<dtype::bf16>{}, values::special);
+  check_types<&ops::erfc, 1>(types<dtype::bf16>{}, values::special);
+  check_types<&ops::expm1, 1>(types<dtype::bf16>{}, values::special);
+  check_types<&ops::log1p, 1>(types<dtype::bf16>{}, values::positive);
+  check_types<&ops::pow, 2>(types<dtype::f32, dtype::bf16>{}, values::positive);
+  check_types<&ops::abs, 1>(types<dtype::bf16, dtype::i32>{}, values::special);
+  check_types<&ops::sign, 1>(types<dtype::bf16, dtype::i32>{}, values::special);
+  check_types<&ops::clamp, 3>(types<dtype::f32, dtype::bf16, dtype::i32>{}, values::special);
+  check_op<&ops::is_finite, dtype::f32, 1, 17, dtype::boolean>(values::special);
+  check_op<&ops::is_finite, dtype::bf16, 1, 17, dtype::boolean>(values::special);
+  check_types<&ops::floor, 1>(types<dtype::bf16>{}, values::special);
+  check_types<&ops::ceil, 1>(types<dtype::bf16>{}, values::special);
+  check_types<&ops::trunc, 1>(types<dtype::bf16>{}, values::special);
+  check_types<&ops::round, 1>(types<dtype::bf16>{}, values::special);
+  check_types<&ops::remainder, 2>(types<dtype::f32, dtype::f64, dtype::bf16, dtype::i32>{}, values::nonzero);
+  check_widths<&ops::remainder, dtype::f32>(values::special);
+  check_widths<&ops::sin, dtype::f32, dtype::f32, 1>(values::special);
+  check_comparison<&ops::total_less>(floating{});
+  check_comparison<&ops::total_less_equal>(floating{});
+  check_comparison<&ops::total_equal>(floating{});
+}
+
+TEST_CASE("block kernels: bits of integers and truth values", "[kernels]") {
+  using words = types<dtype::i32, dtype::boolean>;
+  check_types<&ops::bitwise_and, 2>(words{});
+  check_types<&ops::bitwise_or, 2>(words{});
+  check_types<&ops::bitwise_xor, 2>(words{});
+  check_types<&ops::bitwise_not, 1>(words{});
+  check_widths<&ops::shift_left, dtype::i32>();
+  check_types<&ops::shift_right_logical, 2>(types<dtype::i32>{}, values::positive);
+  check_types<&ops::shift_right_arithmetic, 2>(types<dtype::i32>{});
+}
+
 TEST_CASE("block kernels: conversions between all types, and copies", "[kernels]") {
   check_conversions<dtype::f32>(all_types{});
   check_conversions<dtype::f64>(all_types{});
   check_conversions<dtype::bf16>(all_types{});
   check_conversions<dtype::i32>(all_types{});
   check_conversions<dtype::boolean>(all_types{});
+  check_conversions<dtype::u32>(all_types{});
+  check_conversions<dtype::i64>(all_types{});
+  check_conversions<dtype::i8>(all_types{});
+  check_conversions<dtype::f16>(all_types{});
   check_types<&ops::stop_gradient, 1>(all_types{}, values::special);
   check_types<&ops::shard, 1>(all_types{}, values::special);
   check_types<&ops::copy, 1>(all_types{}, values::special);
@@ -255,6 +307,21 @@ TEST_CASE("block kernels: floats beyond an integer's range saturate", "[kernels]
   CHECK(detail::element_cast<std::int32_t>(std::nanf("")) == 0);
   CHECK(detail::element_cast<std::int32_t>(-1.9F) == -1);
   CHECK(detail::element_of_scalar<std::int32_t>(-inf) == std::numeric_limits<std::int32_t>::min());
+  CHECK(detail::element_cast<std::uint32_t>(-0.9F) == 0);
+  CHECK(detail::element_cast<std::uint32_t>(-1.0) == 0);
+  CHECK(detail::element_cast<std::uint32_t>(4294967040.0F) == 4294967040U);
+  CHECK(detail::element_cast<std::uint32_t>(4294967296.0F) == 4294967295U);
+  CHECK(detail::element_cast<std::int64_t>(9223372036854775808.0) == std::numeric_limits<std::int64_t>::max());
+  CHECK(detail::element_cast<std::int64_t>(9223371487098961920.0F) == 9223371487098961920);
+  CHECK(detail::element_cast<std::int64_t>(-9223372036854775808.0) == std::numeric_limits<std::int64_t>::min());
+  CHECK(detail::element_cast<std::int64_t>(-inf) == std::numeric_limits<std::int64_t>::min());
+  CHECK(detail::element_cast<std::int8_t>(127.9F) == 127);
+  CHECK(detail::element_cast<std::int8_t>(128.0F) == 127);
+  CHECK(detail::element_cast<std::int8_t>(-128.9F) == -128);
+  CHECK(detail::element_cast<std::int8_t>(-1e9) == -128);
+  CHECK(detail::element_cast<std::int8_t>(float16(std::nanf(""))) == 0);
+  CHECK(detail::element_of_scalar<std::uint32_t>(-inf) == 0);
+  CHECK(detail::element_of_scalar<std::int64_t>(inf) == std::numeric_limits<std::int64_t>::max());
   CHECK_FALSE(detail::element_of_scalar<bool>(-inf));
   CHECK(detail::element_of_scalar<bool>(inf));
 }
@@ -294,7 +361,9 @@ template <dtype Type, bool Wide, std::int64_t Columns, bool AlongColumns> void c
     call.rows = rows;
     call.columns = Columns;
     call.first_row = first_row;
-    call.here = {-2, 3};
+    instruction_boxes boxes;
+    boxes.result.dim[0] = {-2, 3};
+    call.boxes = &boxes;
     call.result = {result.data(), width + gap};
     kernel_for<&ops::iota, key>()(call);
     for (std::int64_t r = 0; r < rows; ++r) {
@@ -331,7 +400,7 @@ void check_reduce() {
       test::generator random;
       buffer from(Type, rows * (Columns + 3));
       random.fill(from, Type, t.kind);
-      constexpr dtype held = Result == dtype::bf16 ? dtype::f32 : Result == dtype::boolean ? dtype::i32 : Result;
+      constexpr dtype held = facts_of(Result).accumulate;
       buffer to(held, Columns);
       std::vector<double> want(static_cast<std::size_t>(Columns));
       const std::vector<double> all = spread_out(from, row, true, Columns);
@@ -393,15 +462,22 @@ TEST_CASE("block kernels: constants and counting", "[kernels]") {
   check_iota<dtype::i32, false, 17, false>();
   check_iota<dtype::f32, false, 17, false>();
   check_iota<dtype::i32, true, 17, false>();
+  check_iota<dtype::i64, true, 257, true>();
+  check_iota<dtype::f16, true, 80, true>();
+  check_constant<dtype::i64, true, 17>(-4e15);
+  check_constant<dtype::u32, true, 80>(4e9);
+  check_constant<dtype::i8, true, 80>(-128);
+  check_constant<dtype::f16, true, 17>(0.1);
 }
 
 TEST_CASE("block kernels: reductions of rows and of columns", "[kernels]") {
-  check_reduce_types<&ops::reduce_sum, reduction::sum, 100, false>(all_types{});
+  check_reduce_types<&ops::reduce_sum, reduction::sum, 100, false>(wide_types{});
   check_reduce_types<&ops::reduce, reduction::max, 100, false>(all_types{});
   check_reduce_types<&ops::reduce, reduction::min, 100, false>(all_types{});
   check_reduce_types<&ops::reduce, reduction::prod, 17, false>(floating{});
-  check_reduce_types<&ops::reduce, reduction::prod, 3, false>(types<dtype::i32, dtype::boolean>{});
-  check_reduce_types<&ops::reduce_sum, reduction::sum, 17, true>(all_types{});
+  check_reduce_types<&ops::reduce, reduction::prod, 3, false>(
+      types<dtype::i32, dtype::boolean, dtype::u32, dtype::i64>{});
+  check_reduce_types<&ops::reduce_sum, reduction::sum, 17, true>(wide_types{});
   check_reduce_types<&ops::reduce, reduction::max, 17, true>(all_types{});
   check_reduce_types<&ops::reduce, reduction::min, 17, true>(all_types{});
   check_reduce_types<&ops::reduce, reduction::prod, 17, true>(floating{});
@@ -410,4 +486,5 @@ TEST_CASE("block kernels: reductions of rows and of columns", "[kernels]") {
   check_reduce_columns<&ops::reduce_sum, reduction::sum, true, 1, 3, 16, 80, 257, 1024>();
   check_reduce<&ops::reduce_sum, reduction::sum, dtype::bf16, 100, false, dtype::f32>();
   check_reduce<&ops::reduce_sum, reduction::sum, dtype::bf16, 100, true, dtype::f32>();
+  check_reduce<&ops::reduce_sum, reduction::sum, dtype::f16, 100, false, dtype::f32>();
 }

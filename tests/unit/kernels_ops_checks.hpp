@@ -14,6 +14,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #if defined(_OPENMP)
@@ -32,33 +33,23 @@ class buffer {
 
   void set(std::int64_t i, double value) {
     std::byte* at = bytes_.data() + i * size_of(type_);
-    const auto put = [at](auto x) { std::memcpy(at, &x, sizeof(x)); };
-    switch (type_) {
-      case dtype::f32: put(static_cast<float>(value)); break;
-      case dtype::f64: put(value); break;
-      case dtype::bf16: put(bfloat16(static_cast<float>(value))); break;
-      case dtype::i32: put(static_cast<std::int32_t>(value)); break;
-      case dtype::boolean: put(static_cast<std::uint8_t>(value != 0 ? 1 : 0)); break;
-    }
+    with_storage(type_, [=]<class T>(T x) {
+      if constexpr (std::is_same_v<T, bool>) {
+        x = value != 0;
+      } else {
+        x = static_cast<T>(static_cast<computed_t<T>>(value));
+      }
+      std::memcpy(at, &x, sizeof(x));
+    });
   }
   [[nodiscard]] double get(std::int64_t i) const {
     const std::byte* at = bytes_.data() + i * size_of(type_);
-    const auto take = [at](auto x) {
+    return with_storage(type_, [=]<class T>(T /*type*/) {
+      // A truth value as the byte it is: only 0 and 1 are any.
+      std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T> x{};
       std::memcpy(&x, at, sizeof(x));
       return static_cast<double>(x);
-    };
-    switch (type_) {
-      case dtype::f32: return take(0.0F);
-      case dtype::f64: return take(0.0);
-      case dtype::bf16: {
-        bfloat16 x;
-        std::memcpy(&x, at, sizeof(x));
-        return static_cast<double>(static_cast<float>(x));
-      }
-      case dtype::i32: return take(std::int32_t{0});
-      case dtype::boolean: return take(std::uint8_t{0});
-    }
-    return 0;
+    });
   }
 
  private:
@@ -92,8 +83,11 @@ class generator {
 
   double operator()(dtype type, values kind) {
     if (type == dtype::boolean) return static_cast<double>(engine_() >> 7U & 1U);
-    if (type == dtype::i32) {
-      const int x = static_cast<int>(engine_() % 41U) - 20;
+    if (is_integer(type)) {
+      // Products of two fit in any type; a natural number has no sign.
+      const int most = size_of(type) == 1 ? 11 : 20;
+      const int drawn = static_cast<int>(engine_() % static_cast<unsigned>(2 * most + 1));
+      const int x = facts_of(type).format == number_format::natural ? drawn : drawn - most;
       return kind != values::any && x == 0 ? 1 : kind == values::positive ? std::abs(x) : x;
     }
     if (kind == values::special && engine_() % 8U == 0) {
@@ -123,6 +117,7 @@ inline bool close_enough(double got, double want, dtype type, double terms = 1) 
     case dtype::f32: return error <= 1e-6 * (std::abs(want) + 1) * terms;
     case dtype::f64: return error <= 1e-14 * (std::abs(want) + 1) * terms;
     case dtype::bf16: return error <= 0.005 * std::abs(want) + 1e-5 * terms;
+    case dtype::f16: return error <= 0.001 * std::abs(want) + 1e-5 * terms;
     default: return false;
   }
 }

@@ -109,22 +109,28 @@ std::pair<tensor_value, tensor_value> pairs(const std::vector<double>& values) {
 
 TEST_CASE("two meanings of elementwise ops agree, on NaN, infinities and zeros too") {
   const tensor_value x = numbers(extents_of({static_cast<std::int64_t>(special.size())}), special);
-  for (const op_info* const op : {&ops::negate, &ops::logical_not, &ops::exp, &ops::log, &ops::sqrt, &ops::rsqrt,
-                                  &ops::tanh, &ops::sigmoid, &ops::relu, &ops::silu, &ops::gelu, &ops::silu_slope,
-                                  &ops::gelu_slope, &ops::stop_gradient, &ops::copy, &ops::shard, &ops::reshard}) {
+  for (const op_info* const op :
+       {&ops::negate,     &ops::logical_not, &ops::exp,           &ops::log,       &ops::sqrt,  &ops::rsqrt,
+        &ops::tanh,       &ops::sigmoid,     &ops::relu,          &ops::silu,      &ops::gelu,  &ops::silu_slope,
+        &ops::gelu_slope, &ops::sin,         &ops::cos,           &ops::erf,       &ops::erfc,  &ops::expm1,
+        &ops::log1p,      &ops::abs,         &ops::sign,          &ops::is_finite, &ops::floor, &ops::ceil,
+        &ops::trunc,      &ops::round,       &ops::stop_gradient, &ops::copy,      &ops::shard, &ops::reshard}) {
     CAPTURE(op->name);
     both({x}, [&](builder& b, const ids& a) { return b.append(*op, dtype::f64, x.shape, a[0]); });
   }
   const auto [p, q] = pairs(special);
   for (const op_info* const op :
        {&ops::add, &ops::subtract, &ops::multiply, &ops::divide, &ops::less, &ops::less_equal, &ops::equal,
-        &ops::not_equal, &ops::logical_and, &ops::logical_or, &ops::maximum, &ops::minimum, &ops::match}) {
+        &ops::not_equal, &ops::logical_and, &ops::logical_or, &ops::maximum, &ops::minimum, &ops::match, &ops::atan2,
+        &ops::remainder, &ops::total_less, &ops::total_less_equal, &ops::total_equal}) {
     CAPTURE(op->name);
     both({p, q},
          [&, shape = p.shape](builder& b, const ids& a) { return b.append(*op, dtype::f64, shape, a[0], a[1]); });
   }
   const auto [m, n] = pairs({-7, -2, -1, 0, 1, 2, 3, 7, 1000});
-  for (const op_info* const op : {&ops::add, &ops::subtract, &ops::multiply, &ops::divide, &ops::maximum}) {
+  for (const op_info* const op :
+       {&ops::add, &ops::subtract, &ops::multiply, &ops::divide, &ops::maximum, &ops::remainder, &ops::bitwise_and,
+        &ops::bitwise_or, &ops::bitwise_xor, &ops::shift_right_logical, &ops::shift_right_arithmetic}) {
     CAPTURE(op->name);
     both({m, n},
          [&, shape = m.shape](builder& b, const ids& a) { return b.append(*op, dtype::i32, shape, a[0], a[1]); },
@@ -143,16 +149,78 @@ TEST_CASE("two meanings of elementwise ops agree, on NaN, infinities and zeros t
   }
 }
 
+TEST_CASE("two meanings of powers, tangents and clamps agree") {
+  // Relative to the result: a scale for all would hide the small ones.
+  const tensor_value x = numbers(extents_of({9}), {-1.5, -1, -0.3, -0.0, 0, 0.2, 0.9, 1, 1.5});
+  both({x}, [&](builder& b, const ids& a) { return b.append(ops::tan, dtype::f64, x.shape, a[0]); });
+  const auto [p, q] = pairs({not_a_number, infinity, -infinity, 0, -0.0, 1, -1, 0.5, -2.5, 3, -3, 1e10, -700});
+  both({p, q}, [&](builder& b, const ids& a) { return b.append(ops::pow, dtype::f64, b[a[0]].shape, a[0], a[1]); });
+  const auto [m, n] = pairs(special);
+  for (const double high : special) {
+    const tensor_value top{m.shape, std::vector<double>(m.data.size(), high)};
+    both({m, n, top},
+         [&](builder& b, const ids& a) { return b.append(ops::clamp, dtype::f64, top.shape, a[0], a[1], a[2]); });
+  }
+  const auto rest = [&](double a, double b) {
+    return both({numbers(extents_of({1}), {a}), numbers(extents_of({1}), {b})},
+                [](builder& g, const ids& i) {
+                  return g.append(ops::remainder, dtype::f64, extents_of({1}), i[0], i[1]);
+                })
+        .data[0];
+  };
+  CHECK(rest(7.5, 2) == 1.5);
+  CHECK(rest(-7.5, 2) == -1.5);
+  CHECK(rest(7.5, -2) == 1.5);
+  CHECK(std::signbit(rest(-4, 2)));
+  CHECK(std::isnan(rest(1, 0)));
+}
+
+TEST_CASE("two meanings of bits agree") {
+  const auto [m, n] = pairs({0, 1, -1, 2, 3, 5, 31, 32, 33, -32, 77, 65535, 2147483647.0, -2147483648.0});
+  for (const op_info* const op : {&ops::bitwise_and, &ops::bitwise_or, &ops::bitwise_xor, &ops::shift_left,
+                                  &ops::shift_right_logical, &ops::shift_right_arithmetic}) {
+    CAPTURE(op->name);
+    both({m, n},
+         [&, shape = m.shape](builder& b, const ids& a) { return b.append(*op, dtype::i32, shape, a[0], a[1]); },
+         {dtype::i32, dtype::i32});
+  }
+  both({m}, [](builder& b, const ids& a) { return b.append(ops::bitwise_not, dtype::i32, b[a[0]].shape, a[0]); },
+       {dtype::i32});
+  const auto [yes, no] = pairs({0, 1});
+  for (const op_info* const op : {&ops::bitwise_and, &ops::bitwise_or, &ops::bitwise_xor}) {
+    both({yes, no},
+         [&, shape = yes.shape](builder& b, const ids& a) { return b.append(*op, dtype::boolean, shape, a[0], a[1]); },
+         {dtype::boolean, dtype::boolean});
+  }
+  both({yes}, [](builder& b, const ids& a) { return b.append(ops::bitwise_not, dtype::boolean, b[a[0]].shape, a[0]); },
+       {dtype::boolean});
+  const double tiny = std::ldexp(1.0, -149);
+  const tensor_value x =
+      numbers(extents_of({11}), {0, -0.0, 1, -1.5, 3, 0x1.fffffep127, tiny, -5 * tiny, 0x1p-126, infinity, -infinity});
+  const tensor_value bits =
+      both({x}, [](builder& b, const ids& a) { return emit::bit_cast(b, a[0], dtype::i32); }, {dtype::f32});
+  CHECK(bits.data == std::vector<double>{0, -2147483648.0, 0x3f800000, 0xbfc00000 - 0x1p32, 0x40400000, 0x7f7fffff, 1,
+                                         0x80000005 - 0x1p32, 0x00800000, 0x7f800000, 0xff800000 - 0x1p32});
+  const tensor_value back =
+      both({bits}, [](builder& b, const ids& a) { return emit::bit_cast(b, a[0], dtype::f32); }, {dtype::i32});
+  CHECK(back.data == x.data);
+}
+
 TEST_CASE("two meanings of conversions agree") {
   std::vector<double> values = special;
   // Ties of bf16 (eight significant bits) and f32, the ends of their ranges and of the integers', what is subnormal.
-  for (const double x : {257.0, 259.0, 258.0, 16777217.0, 16777219.0, 0x1.fep127, 0x1.ffp127, 0x1.feffp127, 0x1p-133,
-                         0x1p-134, 0x1.8p-133, 2147483647.0, -2147483648.0, 3e9, -3e9, 2.999, -2.999, 0.1, 1.0 / 3}) {
+  for (const double x : {257.0,        259.0,    258.0,    16777217.0, 16777219.0,   0x1.fep127,    0x1.ffp127,
+                         0x1.feffp127, 0x1p-133, 0x1p-134, 0x1.8p-133, 2147483647.0, -2147483648.0, 3e9,
+                         -3e9,         65504.0,  65519.9,  65520.0,    2049.0,       2051.0,        0x1p-14,
+                         0x1.ffcp-15,  0x1p-24,  0x1p-25,  0x1.8p-25,  0x1.4p-23,    127.0,         127.9,
+                         128.0,        -128.9,   -129.0,   -0.9,       4294967295.0, 4294967296.0,  0x1p53,
+                         -0x1p62,      0x1p64,   2.999,    -2.999,     0.1,          1.0 / 3}) {
     values.push_back(x);
   }
   const tensor_value x = numbers(extents_of({static_cast<std::int64_t>(values.size())}), values);
-  for (const dtype type : {dtype::f32, dtype::f64, dtype::bf16, dtype::i32, dtype::boolean}) {
-    CAPTURE(name_of(type));
+  for (const dtype_facts& row : dtype_table) {
+    const dtype type = row.type;
+    CAPTURE(row.name);
     const tensor_value found =
         both({x}, [&](builder& b, const ids& a) { return b.append(ops::convert, type, x.shape, a[0]); });
     // To the last bit.
@@ -164,10 +232,25 @@ TEST_CASE("two meanings of conversions agree") {
       CHECK((found.data[i] == evaluated.data[i] || (std::isnan(found.data[i]) && std::isnan(evaluated.data[i]))));
     }
   }
-  CHECK(test::naive::nearest_bf16(257) == 256);
-  CHECK(test::naive::nearest_bf16(259) == 260);
-  CHECK(test::naive::wrapped(2147483648.0) == -2147483648.0);
-  CHECK(test::naive::wrapped(-4294967297.0) == -1);
+  // Integers end where others go on: modulo, not the nearest.
+  const tensor_value whole = numbers(extents_of({9}), {-129, -1, 0, 127, 128, 255, 256, 2147483647, 4294967295});
+  for (const auto& [from, to] : {std::pair(dtype::i64, dtype::i8), std::pair(dtype::i64, dtype::u32),
+                                 std::pair(dtype::i64, dtype::i32), std::pair(dtype::i64, dtype::f16)}) {
+    CAPTURE(name_of(from), name_of(to));
+    const tensor_value found =
+        both({whole}, [&, type = to](builder& b, const ids& a) { return emit::convert(b, a[0], type); }, {from});
+    if (to == dtype::i8) CHECK(found.data == std::vector<double>{127, -1, 0, 127, -128, -1, 0, -1, -1});
+    if (to == dtype::u32) CHECK(found.data[1] == 4294967295.0);
+    if (to == dtype::i32) CHECK(found.data[8] == -1);
+  }
+  CHECK(test::naive::nearest_short(257, 8, -133, 128) == 256);
+  CHECK(test::naive::nearest_short(259, 8, -133, 128) == 260);
+  CHECK(test::naive::nearest_short(2049, 11, -24, 16) == 2048);
+  CHECK(test::naive::nearest_short(65519, 11, -24, 16) == 65504);
+  CHECK(test::naive::wrapped(dtype::i32, 2147483648.0) == -2147483648.0);
+  CHECK(test::naive::wrapped(dtype::i32, -4294967297.0) == -1);
+  CHECK(test::naive::wrapped(dtype::u32, -1) == 4294967295.0);
+  CHECK(test::naive::wrapped(dtype::i8, 300) == 44);
 }
 
 TEST_CASE("two meanings of ops that move elements agree, for sizes 0 and 1 too") {

@@ -97,6 +97,20 @@ TEST_CASE("elementwise functions of one tensor") {
        [](double x) { return x / (1 + std::exp(-2 * std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x))); },
        -3, 3},
       {&ops::negate, [](double x) { return 0 - x; }, -1, 1},
+      {&ops::sin, [](double x) { return 2 * std::sin(x / 2) * std::cos(x / 2); }, -4, 4},
+      {&ops::cos, [](double x) { return 1 - 2 * std::sin(x / 2) * std::sin(x / 2); }, -4, 4},
+      {&ops::tan, [](double x) { return std::sin(2 * x) / (1 + std::cos(2 * x)); }, -1.2, 1.2},
+      {&ops::erf, [](double x) { return 1 - std::erfc(x); }, -2, 2},
+      {&ops::erfc, [](double x) { return 2 - std::erfc(-x); }, -2, 2},
+      {&ops::expm1, [](double x) { return std::exp(x) - 1; }, -2, 2},
+      {&ops::log1p, [](double x) { return std::log(1 + x); }, -0.7, 3},
+      {&ops::abs, [](double x) { return std::sqrt(x * x); }, -3, 3},
+      {&ops::sign, [](double x) { return x / std::sqrt(x * x); }, -3, 3},
+      {&ops::is_finite, [](double) { return 1.0; }, -3, 3},
+      {&ops::floor, [](double x) { return static_cast<double>(static_cast<int>(x + 8)) - 8; }, -3, 3},
+      {&ops::ceil, [](double x) { return 8 - static_cast<double>(static_cast<int>(8 - x)); }, -3, 3},
+      {&ops::trunc, [](double x) { return static_cast<double>(static_cast<int>(x)); }, -3, 3},
+      {&ops::round, [](double x) { return static_cast<double>(std::lround(x)); }, -3, 3},
       {&ops::shard, [](double x) { return x; }, -1, 1},
       {&ops::reshard, [](double x) { return x; }, -1, 1},
       {&ops::stop_gradient, [](double x) { return x; }, -1, 1},
@@ -109,8 +123,11 @@ TEST_CASE("elementwise functions of one tensor") {
     require_close(run({x}, [&](builder& b, const ids& a) { return b.append(*r.op, dtype::f64, x.shape, a[0]); }),
                   filled(x.shape, [&](const coordinates& i) { return r.expected(at(x, i)); }), 1e-12);
   }
-  for (const op_info* op : {&ops::exp, &ops::log, &ops::sqrt, &ops::rsqrt, &ops::tanh, &ops::sigmoid, &ops::relu,
-                            &ops::silu, &ops::gelu, &ops::silu_slope, &ops::gelu_slope, &ops::negate}) {
+  for (const op_info* op :
+       {&ops::exp,   &ops::log,  &ops::sqrt,       &ops::rsqrt,      &ops::tanh,   &ops::sigmoid, &ops::relu,
+        &ops::silu,  &ops::gelu, &ops::silu_slope, &ops::gelu_slope, &ops::negate, &ops::sin,     &ops::cos,
+        &ops::tan,   &ops::erf,  &ops::erfc,       &ops::expm1,      &ops::log1p,  &ops::abs,     &ops::sign,
+        &ops::floor, &ops::ceil, &ops::trunc,      &ops::round}) {
     CAPTURE(op->name);
     const tensor_value nan{extents_of({1}), {not_a_number}};
     CHECK(std::isnan(

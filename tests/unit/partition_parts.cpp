@@ -30,7 +30,6 @@ std::string text_of(graph_view g) {
     for (int k = 0; k < i.operand_count; ++k) add(i.operand[k]);
     for (const std::int64_t a : i.attribute) add(a);
     add(i.scalar);
-    add(i.place.axes.code());
     add(i.loop);
     add(i.origin);
     const sharding& placed = g.annotations[i.annotation].placement;

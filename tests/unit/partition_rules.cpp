@@ -116,6 +116,9 @@ TEST_CASE("a change of layout is one step where one will do") {
       {{8, 8}, "_,x", "y,x", {2, 4}, ""},                        // 11
       {{8, 8}, "x,y", "y,x", {2, 2}, "collective_permute(xy)"},  // 17
       {{19, 19}, "x,y", "y,x", {2, 2}, "collective_permute(xy)"},
+      {{64, 256}, "x,y", "y,x", {2, 4}, "exchange(xy)"},
+      {{19, 19}, "x,y", "_,x", {2, 2}, "exchange(xy)"},
+      {{8, 8}, "x,y", "_,_", {2, 2}, "all_gather(xy)"},
   };
   for (const layout_case& c : cases) {
     CAPTURE(c.from, c.to, c.mesh);
@@ -126,6 +129,22 @@ TEST_CASE("a change of layout is one step where one will do") {
     // The result itself is in the layout asked for: nothing more happens.
     CHECK(kinds_of(program) == c.expected);
   }
+}
+
+TEST_CASE("layouts whose axes change places move what each device lacks") {
+  model turned;
+  turned.result(turned.reshard(turned.argument({64, 256}, "x,y"), "y,x"));
+  const spmd_program swap = run_on({2, 4}, turned);
+  CHECK(kinds_of(swap) == "exchange(xy)");
+  CHECK(swap.total_bytes() == 8192);
+  // A tensor and its transpose: 256 / 2 x 256 / 4 elements of 4 bytes.
+  model m;
+  const int a = m.argument({256, 256}, "x,y");
+  m.result(m.shard(m.add(a, m.transpose(a, {1, 0})), "x,y"));
+  const spmd_program symmetric = run_on({2, 4}, m);
+  CAPTURE(symmetric.summary());
+  CHECK(symmetric.collectives.size() == 1);
+  CHECK(symmetric.total_bytes() == 32768);
 }
 
 TEST_CASE("elementwise ops, sources, transpositions and broadcasts work where they are") {
@@ -205,17 +224,46 @@ TEST_CASE("lookups pass through columns and indices without communication") {
   CHECK(kinds_of(run_on({4, 2}, m)) == "");
 }
 
-TEST_CASE("what works on a whole dimension moves it to another one rather than gather it") {
-  // 60: joined along the split dimension
+TEST_CASE("what is joined along a split dimension moves only to where it is missing") {
+  // 60: rows of 32 bytes. Of the first tensor devices 1 to 3 send two each, of the second device 0 sends all three.
   for (const std::int64_t n : {8, 7}) {
     model m;
     const int a = m.argument({n, 8}, "x,_"), b = m.argument({n + 4, 8}, "x,_");
     const int parts[]{a, b};
     m.result(m.shard(emit::concat(m.b, &parts[0], 2, 0), "x,_"));
     const spmd_program program = run_on({4}, m);
-    CAPTURE(program.summary());
-    CHECK(program.count(collective::all_to_all) == 3);
-    CHECK(program.collectives.size() == 3);
+    CAPTURE(n);
+    CHECK(kinds_of(program) == "exchange(x), exchange(x)");
+    if (n == 8) CHECK(program.summary() == "exchange(x) 64, exchange(x) 96");
+  }
+}
+
+TEST_CASE("slices, pads, shifts and turns along a split dimension bring what is missing") {
+  // 8 elements of 4 bytes on 4 devices, two each: what the device that sends most sends.
+  struct window_case {
+    const char* name;
+    int (*apply)(builder&, int);
+    const char* moves;
+  };
+  const window_case cases[]{
+      // 53, 54: one element to a neighbour, as from a hand-written program.
+      {"shift", [](builder& b, int x) { return emit::pad_around(b, x, 0, 1, -1, 0); }, "exchange(x) 4"},
+      {"shift back", [](builder& b, int x) { return emit::pad_around(b, x, 0, -1, 1, 0); }, "exchange(x) 4"},
+      {"roll", [](builder& b, int x) { return emit::roll(b, x, 0, 1); }, "exchange(x) 4, exchange(x) 4"},
+      // All change their device.
+      {"reverse", [](builder& b, int x) { return emit::reverse(b, x, 0); }, "exchange(x) 8"},
+      // What is left out does not move: elements 0 and 1 stay, 2 and 3 are lost.
+      {"lower half", [](builder& b, int x) { return emit::slice(b, x, 0, 0, 4); }, "exchange(x) 8"},
+      // Every second one: device d has elements 2d and 2d + 1, its result is element 2d.
+      {"every second", [](builder& b, int x) { return emit::slice(b, x, 0, 0, 4, 2); }, ""},
+      {"with zeros between", [](builder& b, int x) { return emit::pad(b, x, 0, 0, 16, 2); }, ""},
+  };
+  for (const window_case& c : cases) {
+    model m;
+    m.result(m.shard(c.apply(m.b, m.argument({8}, "x")), "x"));
+    const spmd_program program = run_on({4}, m);
+    CAPTURE(c.name);
+    CHECK(program.summary() == c.moves);
   }
 }
 

@@ -105,7 +105,7 @@ class simulation {
       if (step.kind == collective::collective_permute) REQUIRE(counted <= buffer_bytes);
       const std::int64_t members = mesh_.parts(step.axes);
       const bool even = is_even(from) && is_even(step.after) && buffer_bytes / 4 % members == 0;
-      if (even && step.kind != collective::collective_permute) {
+      if (even && step.kind != collective::collective_permute && step.kind != collective::exchange) {
         REQUIRE(said == detail::step_bytes(step.kind, buffer_bytes, members));
       }
     }
@@ -179,6 +179,8 @@ class simulation {
       };
       if (reduces) {
         for_each_term(mesh_, shape_, from, step.after, step.axes, device, receive);
+      } else if (step.kind == collective::exchange) {
+        for_each_exchanged_piece(mesh_, shape_, from, step.after, step.axes, device, receive);
       } else {
         for_each_piece(mesh_, shape_, from, step.after, step.axes, device, receive);
       }

@@ -4,7 +4,6 @@
 
 #include <espalier/config.hpp>
 #include <espalier/shape/dtype.hpp>
-#include <espalier/shape/storage.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -14,20 +13,24 @@
 
 namespace espalier::comm {
 
-/// Dimensions a box may have; collapse neighbouring ones first (`collapsed`).
-inline constexpr int block_rank = 4;
+/// Dimensions a box may have: as many as a tensor. Most boxes need few once neighbouring ones are joined (`collapsed`);
+/// the others have extent 1 and cost nothing.
+inline constexpr int block_rank = 8;
 
 /// A box of elements that lies strided in a source and in a target buffer. Units: elements. The innermost dimension is
 /// the last; an unused dimension has extent 1. A box with an extent of 0 is empty: uneven shards have such boxes.
 /// "Packed order" is row-major over the extents, and is how the box travels.
 struct block {
-  std::int64_t extent[block_rank] = {1, 1, 1, 1};
-  std::int64_t source_stride[block_rank] = {0, 0, 0, 0};
-  std::int64_t target_stride[block_rank] = {0, 0, 0, 0};
+  static_assert(block_rank == 8);
+  std::int64_t extent[block_rank] = {1, 1, 1, 1, 1, 1, 1, 1};
+  std::int64_t source_stride[block_rank] = {};
+  std::int64_t target_stride[block_rank] = {};
   std::int64_t source_offset = 0;
   std::int64_t target_offset = 0;
 
-  [[nodiscard]] constexpr std::int64_t elements() const { return extent[0] * extent[1] * extent[2] * extent[3]; }
+  [[nodiscard]] constexpr std::int64_t elements() const {
+    return extent[0] * extent[1] * extent[2] * extent[3] * extent[4] * extent[5] * extent[6] * extent[7];
+  }
   [[nodiscard]] constexpr bool empty() const { return elements() == 0; }
 
   [[nodiscard]] friend constexpr bool operator==(const block&, const block&) = default;
@@ -146,6 +149,7 @@ constexpr void for_each_run(const block& box, std::int64_t first, std::int64_t c
   std::int64_t source = box.source_offset;
   std::int64_t target = box.target_offset;
   for (int d = inner - 1; d >= 0; --d) {
+    if (box.extent[d] == 1) continue;
     index[d] = rest % box.extent[d];
     rest /= box.extent[d];
     source += index[d] * box.source_stride[d];
@@ -207,7 +211,8 @@ void unpack_range(T* target, const T* packed, const block& box, std::int64_t fir
   bool unbroken = true;
   for (int d = block_rank - 1; d >= 0; --d) {
     if (extent[d] == 0) return offset;
-    if (extent[d] > 1 && unbroken) {
+    if (extent[d] == 1) continue;
+    if (unbroken) {
       unbroken = stride[d] == run;
       if (unbroken) run *= extent[d];
     }
@@ -225,23 +230,15 @@ void unpack_range(T* target, const T* packed, const block& box, std::int64_t fir
   return contiguous_start(box.extent, box.target_stride, box.target_offset, first, count);
 }
 
-/// Calls `visit(T{})` with the storage type of `type`.
-template <class Visit> decltype(auto) with_storage(dtype type, Visit visit) {
-  switch (type) {
-    case dtype::f64: return visit(double{});
-    case dtype::bf16: return visit(bfloat16{});
-    case dtype::i32: return visit(std::int32_t{});
-    case dtype::boolean: return visit(bool{});
-    case dtype::f32: break;
-  }
-  return visit(float{});
-}
+/// What an element is copied as: signed and unsigned integers share the copy, as either may read and write the other.
+template <class T> using cell = wrapping_t<T>;
 
 /// `pack_range` where the element type is known at run time.
 inline void pack_range(dtype type, void* packed, const void* source, const block& box, std::int64_t first,
                        std::int64_t count) {
-  with_storage(
-      type, [&]<class T>(T) { pack_range(static_cast<T*>(packed), static_cast<const T*>(source), box, first, count); });
+  with_storage(type, [&]<class T>(T) {
+    pack_range(static_cast<cell<T>*>(packed), static_cast<const cell<T>*>(source), box, first, count);
+  });
 }
 
 }  // namespace espalier::comm::detail
@@ -270,18 +267,23 @@ template <class T> void unpack(T* target, const T* packed, const block& box) {
 
 /// `copy_block` where the element type is known at run time.
 inline void copy_block(dtype type, void* target, const void* source, const block& box) {
-  detail::with_storage(type,
-                       [&]<class T>(T) { copy_block(static_cast<T*>(target), static_cast<const T*>(source), box); });
+  with_storage(type, [&]<class T>(T) {
+    copy_block(static_cast<detail::cell<T>*>(target), static_cast<const detail::cell<T>*>(source), box);
+  });
 }
 
 /// `pack` where the element type is known at run time.
 inline void pack(dtype type, void* packed, const void* source, const block& box) {
-  detail::with_storage(type, [&]<class T>(T) { pack(static_cast<T*>(packed), static_cast<const T*>(source), box); });
+  with_storage(type, [&]<class T>(T) {
+    pack(static_cast<detail::cell<T>*>(packed), static_cast<const detail::cell<T>*>(source), box);
+  });
 }
 
 /// `unpack` where the element type is known at run time.
 inline void unpack(dtype type, void* target, const void* packed, const block& box) {
-  detail::with_storage(type, [&]<class T>(T) { unpack(static_cast<T*>(target), static_cast<const T*>(packed), box); });
+  with_storage(type, [&]<class T>(T) {
+    unpack(static_cast<detail::cell<T>*>(target), static_cast<const detail::cell<T>*>(packed), box);
+  });
 }
 
 }  // namespace espalier::comm

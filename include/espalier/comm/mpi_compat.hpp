@@ -22,6 +22,7 @@
 #include <unistd.h>
 #endif
 
+#include <cstdint>
 #include <thread>
 
 namespace espalier::comm::detail {
@@ -37,14 +38,17 @@ inline MPI_Op no_operation() { return MPI_OP_NULL; }
 inline MPI_Status* ignored_status() { return MPI_STATUS_IGNORE; }
 inline const void* in_place() { return MPI_IN_PLACE; }
 
-/// The library's name of a type, or none (bf16).
+/// The library's name of a type, or none (what is for storage only).
 inline MPI_Datatype library_type(dtype type) {
-  switch (type) {
-    case dtype::f32: return MPI_FLOAT;
-    case dtype::f64: return MPI_DOUBLE;
-    case dtype::i32: return MPI_INT32_T;
-    case dtype::boolean: return MPI_CXX_BOOL;
-    case dtype::bf16: return MPI_DATATYPE_NULL;
+  const std::int64_t bytes = size_of(type);
+  switch (facts_of(type).format) {
+    case number_format::binary: return bytes == 4 ? MPI_FLOAT : bytes == 8 ? MPI_DOUBLE : MPI_DATATYPE_NULL;
+    case number_format::brain: return MPI_DATATYPE_NULL;
+    case number_format::integer:
+      return bytes == 1 ? MPI_INT8_T : bytes == 2 ? MPI_INT16_T : bytes == 4 ? MPI_INT32_T : MPI_INT64_T;
+    case number_format::natural:
+      return bytes == 1 ? MPI_UINT8_T : bytes == 2 ? MPI_UINT16_T : bytes == 4 ? MPI_UINT32_T : MPI_UINT64_T;
+    case number_format::truth: return MPI_CXX_BOOL;
   }
   return MPI_DATATYPE_NULL;
 }

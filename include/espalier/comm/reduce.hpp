@@ -21,25 +21,22 @@ namespace espalier::comm {
 
 namespace espalier::comm::detail {
 
-/// What partial results are kept in: a bf16 sum over many devices is rounded once, at its end.
-template <class T> struct term_sum { using type = T; };
-template <> struct term_sum<bfloat16> { using type = float; };
-template <class T> using term_sum_t = typename term_sum<T>::type;
+// Partial results are kept in `computed_t`, so that a bf16 sum over many devices is rounded once, at its end.
 
 template <reduction Kind, class T> [[nodiscard]] constexpr T combined(T a, T b) {
   if constexpr (Kind == reduction::max) {
     return espalier::detail::greater_of(a, b);
   } else if constexpr (Kind == reduction::min) {
     return espalier::detail::lesser_of(a, b);
-  } else if constexpr (std::is_same_v<T, std::int32_t>) {
-    // Integers wrap around on every device alike, where signed overflow would be undefined.
-    const auto left = static_cast<std::uint32_t>(a);
-    const auto right = static_cast<std::uint32_t>(b);
-    return static_cast<T>(Kind == reduction::sum ? left + right : left * right);
-  } else if constexpr (Kind == reduction::sum) {
-    return a + b;
   } else {
-    return a * b;
+    // Integers wrap around on every device alike, where signed overflow would be undefined.
+    const auto left = static_cast<wrapping_t<T>>(a);
+    const auto right = static_cast<wrapping_t<T>>(b);
+    if constexpr (Kind == reduction::sum) {
+      return static_cast<T>(left + right);
+    } else {
+      return static_cast<T>(left * right);
+    }
   }
 }
 
@@ -58,7 +55,7 @@ namespace espalier::comm {
 
 /// Target side of the box = what is there, combined with the source side.
 template <reduction Kind, class T> void reduce_block(T* target, const T* source, const block& box) {
-  using partial_type = detail::term_sum_t<T>;
+  using partial_type = computed_t<T>;
   const std::int64_t from = box.source_stride[block_rank - 1];
   const std::int64_t to = box.target_stride[block_rank - 1];
   detail::for_each_run(box, 0, box.elements(), [&](std::int64_t s, std::int64_t t, std::int64_t length) {
@@ -87,6 +84,23 @@ namespace espalier::comm::detail {
 /// Elements reduced at a time: two scratch tiles, an accumulator and the output stay in the first-level cache.
 inline constexpr std::int64_t reduce_tile = 1024;
 
+/// `combine_run` by an operation known at run time: beside a tile, the choice costs nothing, and one loop over tiles
+/// serves all operations. Signed and unsigned integers share what adds and multiplies: either may read and write the
+/// other. @pre not a sum or product of bool
+template <class Wide, class Out, class A, class B>
+void combine_tile(reduction kind, Out* out, const A* a, const B* b, std::int64_t length) {
+  if constexpr (!std::is_same_v<Wide, bool>) {
+    using word = wrapping_t<Wide>;
+    auto* const to = reinterpret_cast<wrapping_t<Out>*>(out);
+    const auto* const left = reinterpret_cast<const wrapping_t<A>*>(a);
+    const auto* const right = reinterpret_cast<const wrapping_t<B>*>(b);
+    if (kind == reduction::sum) return combine_run<reduction::sum, word>(to, left, right, length);
+    if (kind == reduction::prod) return combine_run<reduction::prod, word>(to, left, right, length);
+  }
+  if (kind == reduction::max) return combine_run<reduction::max, Wide>(out, a, b, length);
+  combine_run<reduction::min, Wide>(out, a, b, length);
+}
+
 template <class T>
 const T* contribution_view(const comm::contribution& part, std::int64_t first, std::int64_t done, std::int64_t length,
                            T* scratch) {
@@ -100,10 +114,10 @@ const T* contribution_view(const comm::contribution& part, std::int64_t first, s
 
 /// Elements [first, first + count) of the target side of `box` = the parts combined in their order. A part without a
 /// box holds exactly those elements. The target may be the same buffer as one part, in the same places.
-template <reduction Kind, class T>
-void reduce_range(T* target, const block& box, std::int64_t first, std::int64_t count, const comm::contribution* parts,
-                  int members) {
-  using partial_type = term_sum_t<T>;
+template <class T>
+void reduce_range(reduction kind, T* target, const block& box, std::int64_t first, std::int64_t count,
+                  const comm::contribution* parts, int members) {
+  using partial_type = computed_t<T>;
   alignas(64) T left_scratch[reduce_tile];
   alignas(64) T right_scratch[reduce_tile];
   alignas(64) T out_scratch[reduce_tile];
@@ -117,12 +131,12 @@ void reduce_range(T* target, const block& box, std::int64_t first, std::int64_t 
     if (members == 1) {
       if (out != left) std::memcpy(out, left, static_cast<std::size_t>(length) * sizeof(T));
     } else if (members == 2) {
-      combine_run<Kind, partial_type>(out, left, view(1, right_scratch), length);
+      combine_tile<partial_type>(kind, out, left, view(1, right_scratch), length);
     } else {
-      combine_run<Kind, partial_type>(partial, left, view(1, right_scratch), length);
+      combine_tile<partial_type>(kind, partial, left, view(1, right_scratch), length);
       for (int k = 2; k + 1 < members; ++k)
-        combine_run<Kind, partial_type>(partial, partial, view(k, right_scratch), length);
-      combine_run<Kind, partial_type>(out, partial, view(members - 1, right_scratch), length);
+        combine_tile<partial_type>(kind, partial, partial, view(k, right_scratch), length);
+      combine_tile<partial_type>(kind, out, partial, view(members - 1, right_scratch), length);
     }
     if (start < 0) unpack_range(target, out_scratch, box, first + done, length);
   }
@@ -132,19 +146,8 @@ void reduce_range(T* target, const block& box, std::int64_t first, std::int64_t 
 /// @pre `comm::is_reducible(type, kind)`
 inline void reduce_range(dtype type, reduction kind, void* target, const block& box, std::int64_t first,
                          std::int64_t count, const comm::contribution* parts, int members) {
-  with_storage(type, [&]<class T>(T) {
-    T* out = static_cast<T*>(target);
-    switch (kind) {
-      case reduction::max: return reduce_range<reduction::max>(out, box, first, count, parts, members);
-      case reduction::min: return reduce_range<reduction::min>(out, box, first, count, parts, members);
-      case reduction::sum:
-        if constexpr (!std::is_same_v<T, bool>) reduce_range<reduction::sum>(out, box, first, count, parts, members);
-        return;
-      case reduction::prod:
-        if constexpr (!std::is_same_v<T, bool>) reduce_range<reduction::prod>(out, box, first, count, parts, members);
-        return;
-    }
-  });
+  with_storage(type,
+               [&]<class T>(T) { reduce_range(kind, static_cast<T*>(target), box, first, count, parts, members); });
 }
 
 }  // namespace espalier::comm::detail

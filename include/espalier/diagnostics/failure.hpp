@@ -28,6 +28,8 @@ template <class Reason> struct failed : detail::failure_tag {
   static constexpr int rank = 0;
   static constexpr int extent(int) { return 1; }
   template <int> [[nodiscard]] constexpr const failed& get() const { return *this; }
+  /// Of several parts, each is the mistake.
+  [[nodiscard]] constexpr const failed& operator[](int) const { return *this; }
 };
 
 template <class T>

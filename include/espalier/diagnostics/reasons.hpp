@@ -83,6 +83,38 @@ template <class... Details> struct matmul_size_mismatch {
                   "second. Make them equal, or transpose an operand.");
   };
 };
+// Windows.
+template <class... Details> struct window_is_larger_than_input {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "along this dimension the window is larger than the padded input, so that it fits nowhere. Use a "
+                  "smaller filter or less dilation, or pad more.");
+  };
+};
+template <class... Details> struct step_is_not_positive {
+  template <class Where> struct raise {
+    static_assert(
+        Where::ok,
+        "strides and dilations are at least 1. A stride of 1 moves the window by one element, a dilation of 1 "
+        "has no gaps.");
+  };
+};
+template <class... Details> struct groups_do_not_divide {
+  template <class Where> struct raise {
+    static_assert(
+        Where::ok,
+        "convolution: the number of groups must divide the input's channels and the filter's features. Groups "
+        "as many as channels give a depthwise convolution.");
+  };
+};
+template <class... Details> struct channels_differ {
+  template <class Where> struct raise {
+    static_assert(
+        Where::ok,
+        "convolution: the last dimension of the input must be the last but one of the filter times the number "
+        "of groups. Inputs are [n, spatial ..., channels], filters [taps ..., channels of a group, features].");
+  };
+};
 // Element by element.
 template <class... Details> struct shape_mismatch {
   template <class Where> struct raise {
@@ -106,6 +138,20 @@ template <class... Details> struct operand_is_boolean {
     static_assert(Where::ok,
                   "this op computes with numbers, and the tensor holds truth values. Use convert<dtype::i32> to "
                   "count them, or another element type.");
+  };
+};
+template <class... Details> struct operand_is_not_integer {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "this op works on the bits of integers. Use convert<dtype::i32> on the numbers, or "
+                  "bit_cast<dtype::i32> on the bits of a float.");
+  };
+};
+template <class... Details> struct bit_cast_size_mismatch {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "bit_cast: an element of the new type has another number of bits. Choose one of the same size, or "
+                  "use convert<dtype> to keep the values.");
   };
 };
 template <class... Details> struct condition_is_not_boolean {
@@ -143,6 +189,20 @@ template <class... Details> struct out_of_bounds {
     static_assert(Where::ok, "slice: the range leaves the dimension. Choose 0 <= start < stop <= extent.");
   };
 };
+template <class... Details> struct nothing_is_left {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "pad, shift: along this dimension no element is left, or a negative number of elements is to be put "
+                  "between the others. Take fewer away.");
+  };
+};
+template <class... Details> struct parts_do_not_divide {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "split: the number of parts does not divide the dimension. Choose another number, or use slice for "
+                  "parts of different sizes.");
+  };
+};
 template <class... Details> struct concat_shape_mismatch {
   template <class Where> struct raise {
     static_assert(Where::ok,
@@ -152,7 +212,7 @@ template <class... Details> struct concat_shape_mismatch {
 };
 template <class... Details> struct indices_are_not_integers {
   template <class Where> struct raise {
-    static_assert(Where::ok, "indices must be i32. Use convert<dtype::i32>, or swap the arguments.");
+    static_assert(Where::ok, "indices must be integers. Use convert<dtype::i32>, or swap the arguments.");
   };
 };
 // Annotations, of values and of arguments.

@@ -5,7 +5,7 @@
 #include <espalier/execute/buffer.hpp>
 #include <espalier/execute/world.hpp>
 #include <espalier/graph/tree.hpp>
-#include <espalier/shape/storage.hpp>
+#include <espalier/shape/dtype.hpp>
 
 #include <stdexcept>
 #include <string>

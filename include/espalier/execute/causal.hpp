@@ -102,8 +102,11 @@ class causal_finder {
     if (step.op == &ops::select) {
       const fused_source& otherwise = step.operand[2];
       if (otherwise.kind != source_kind::constant || !is_causal(c, step)) return content::any;
-      low_[static_cast<std::size_t>(step.instruction)] = stored_as(step.type, otherwise.number);
-      return otherwise.number == 0 ? content::zero : otherwise.number <= -1e30 ? content::low : content::any;
+      const double stored = stored_as(step.type, otherwise.number);
+      low_[static_cast<std::size_t>(step.instruction)] = stored;
+      // In a type that does not hold the number, a row that is hidden entirely has no maximum to be known by.
+      const bool is_held = stored > -std::numeric_limits<double>::infinity() || otherwise.number == stored;
+      return otherwise.number == 0 ? content::zero : otherwise.number <= -1e30 && is_held ? content::low : content::any;
     }
     if (step.op->fuse == fusion::reduction) {
       if (kind_of(step) != reduction::max || !is(0, content::low)) return content::any;
@@ -167,7 +170,7 @@ class causal_finder {
   /// Whether a value is each element's own index along `dim`, from 0 on every device.
   [[nodiscard]] bool counts(int value, int dim) const {
     const instruction& i = t_.code[value];
-    return i.op == &ops::iota && i.attribute[0] == dim && i.place.axes.empty();
+    return i.op == &ops::iota && i.attribute[0] == dim && t_.code.annotations[i.annotation].placement.dim[dim].empty();
   }
   [[nodiscard]] static bool maps(const row_map& map, std::int64_t rows, std::int64_t columns) {
     return map.terms == 1 && map.divide[0] == 1 && map.modulo[0] == rows && map.stride[0] == columns;

@@ -61,12 +61,11 @@ template <class Kernels> class chain_runner {
     return causal_.side(u);
   }
 
-  /// Runs the chain of unit `u`. `address(id)` is where a value is, `interval_of(id)` its place on the device.
-  template <class Address, class Interval>
-  void run(int u, char* scratch, const Address& address, const Interval& interval_of) {
+  /// Runs the chain of unit `u`. `address(id)` is where a value is, `boxes_of(id)` which part of its tensor it is.
+  template <class Address, class Boxes> void run(int u, char* scratch, const Address& address, const Boxes& boxes_of) {
     const fused_chain& chain = t_.chains[u];
     placed_step* const steps = &placed_[0];
-    place_steps(chain, address, interval_of, steps);
+    place_steps(chain, address, boxes_of, steps);
     const std::int64_t blocks = (chain.rows + chain.block_rows - 1) / chain.block_rows;
     const std::int64_t work = chain.rows * chain.columns * chain.step_count;
     const std::int64_t threads = work < 32768 ? 1 : std::min<std::int64_t>(threads_, blocks);
@@ -91,12 +90,12 @@ template <class Kernels> class chain_runner {
   /// Runs rows [first, last), whole blocks, of the chain of unit `u` on the calling thread, which has number `thread`.
   /// False if one of them turned out to be hidden entirely: to be run again, with all that was left out.
   /// @pre nothing is accumulated over rows
-  template <class Address, class Interval>
+  template <class Address, class Boxes>
   [[nodiscard]] bool run_rows(int u, std::int64_t first, std::int64_t last, int thread, char* scratch,
-                              const Address& address, const Interval& interval_of) {
+                              const Address& address, const Boxes& boxes_of) {
     const fused_chain& chain = t_.chains[u];
     placed_step* const steps = &placed_[static_cast<std::size_t>(thread * most_steps_)];
-    place_steps(chain, address, interval_of, steps);
+    place_steps(chain, address, boxes_of, steps);
     return run_blocks(u, side(u), steps, first / chain.block_rows, last / chain.block_rows,
                       scratch + thread * per_thread_);
   }
@@ -127,18 +126,15 @@ template <class Kernels> class chain_runner {
     bool is_stored = false;  // a row in memory for each row of the chain
     bool is_looked_at = false;
     dtype type = dtype::f32;
-    interval here;
+    const instruction_boxes* boxes = nullptr;
   };
   static constexpr std::int64_t element_bytes = 8;
 
   static void store(double& into, dtype type, double value) {
-    switch (type) {
-      case dtype::f32: *reinterpret_cast<float*>(&into) = static_cast<float>(value); break;
-      case dtype::f64: into = value; break;
-      case dtype::bf16: *reinterpret_cast<bfloat16*>(&into) = bfloat16(static_cast<float>(value)); break;
-      case dtype::i32: *reinterpret_cast<std::int32_t*>(&into) = static_cast<std::int32_t>(value); break;
-      case dtype::boolean: *reinterpret_cast<bool*>(&into) = value != 0; break;
-    }
+    with_storage(type, [&]<class T>(T) {
+      const T element = element_of_scalar<T>(value);
+      std::memcpy(&into, &element, sizeof(T));
+    });
   }
 
   [[nodiscard]] static std::int64_t wide_bytes(const fused_chain& c) {
@@ -194,9 +190,8 @@ template <class Kernels> class chain_runner {
     return made;
   }
 
-  template <class Address, class Interval>
-  void place_steps(const fused_chain& chain, const Address& address, const Interval& interval_of,
-                   placed_step* steps) const {
+  template <class Address, class Boxes>
+  void place_steps(const fused_chain& chain, const Address& address, const Boxes& boxes_of, placed_step* steps) const {
     for (int n = 0; n < chain.step_count; ++n) {
       const int s = chain.first_step + n;
       const fused_step& step = t_.steps[s];
@@ -217,7 +212,7 @@ template <class Kernels> class chain_runner {
       placed.is_stored = !step.accumulates && step.result.kind == source_kind::memory && step.result_wide;
       placed.is_looked_at = causal_.looks_at_maxima(s);
       placed.type = step.type;
-      placed.here = interval_of(step.instruction);
+      placed.boxes = boxes_of(step.instruction);
     }
   }
 
@@ -267,11 +262,14 @@ template <class Kernels> class chain_runner {
   }
   /// Whether all maxima that a step found in a block are greater than what is hidden, by enough.
   [[nodiscard]] static bool are_seen(const kernels::block_call& call, dtype type, double least) {
-    return comm::detail::with_storage(type, [&]<class T>(T) {
-      const T* const maxima = static_cast<const T*>(call.result.data);
+    return with_storage(type, [&]<class T>(T) {
       bool all = true;
-      for (std::int64_t r = 0; r < call.rows; ++r)
-        all = all && static_cast<double>(maxima[r * call.result.row]) > least;
+      // Of what exponentials are taken of.
+      if constexpr (is_floating(dtype_of<T>)) {
+        const T* const maxima = static_cast<const T*>(call.result.data);
+        for (std::int64_t r = 0; r < call.rows; ++r)
+          all = all && static_cast<double>(maxima[r * call.result.row]) > least;
+      }
       return all;
     });
   }
@@ -298,7 +296,7 @@ template <class Kernels> class chain_runner {
         const placed_step& step = steps[n];
         for (int k = 0; k < step.operand_count; ++k) call.operand[k] = step.operand[k].block(row, scratch);
         call.result = step.result.block(row, scratch);
-        call.here = step.here;
+        call.boxes = step.boxes;
         step.function(call);
         if (side > 0 && step.is_looked_at && !are_seen(call, step.type, causal_.least(c.first_step + n))) {
           spreads_[static_cast<std::size_t>(u)].store(true, std::memory_order_relaxed);
@@ -313,8 +311,7 @@ template <class Kernels> class chain_runner {
   /// Adds up what the threads summed, in the order of the rows they worked on.
   void combine(const fused_step& step, const fused_chain& c, const char* scratch, std::int64_t threads,
                void* result) const {
-    comm::detail::with_storage(step.type,
-                               [&]<class T>(T) { add_threads(step, c, scratch, threads, static_cast<T*>(result)); });
+    with_storage(step.type, [&]<class T>(T) { add_threads(step, c, scratch, threads, static_cast<T*>(result)); });
   }
   template <class T>
   void add_threads(const fused_step& step, const fused_chain& c, const char* scratch, std::int64_t threads,
@@ -327,7 +324,7 @@ template <class Kernels> class chain_runner {
             reinterpret_cast<const sum_type*>(scratch + t * per_thread_ + accumulator(c, step.result.slot));
         total = t == 0 ? sums[i] : static_cast<sum_type>(total + sums[i]);
       }
-      result[i] = static_cast<T>(total);
+      result[i] = element_cast<T>(total);
     }
   }
 

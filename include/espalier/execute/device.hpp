@@ -9,6 +9,7 @@
 #include <espalier/execute/parts.hpp>
 #include <espalier/execute/steps.hpp>
 #include <espalier/execute/transfer_tables.hpp>
+#include <espalier/partition/boxes.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -55,7 +56,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
         arena_(t.arena_bytes),
         scratch_(aligned(t.kernel_scratch_bytes) + chains_.scratch_bytes()),
         iteration_(static_cast<std::size_t>(t.code.size), 0),
-        here_(static_cast<std::size_t>(t.code.size)),
+        boxes_at_(static_cast<std::size_t>(t.code.size), -1),
         moves_(static_cast<std::size_t>(t.code.size)),
         contexts_(static_cast<std::size_t>(t.code.size)),
         arguments_(static_cast<std::size_t>(t.argument_count)),
@@ -119,8 +120,10 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
  private:
   void prepare(int id) {
     const instruction& i = t_.code[id];
-    here_[static_cast<std::size_t>(id)] =
-        i.place.extent > 0 ? local_interval(t_.mesh, i.place.extent, i.place.axes, device_) : interval{0, 0};
+    if (i.op->positional) {
+      boxes_at_[static_cast<std::size_t>(id)] = static_cast<int>(boxes_.size());
+      boxes_.push_back(boxes_of(t_.mesh, t_.code, id, device_));
+    }
     contexts_[static_cast<std::size_t>(id)] = {i.op->name, i.where.file, i.where.line};
     const int kind = collective_index(i.op);
     if (kind < 0) return;
@@ -130,7 +133,10 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     const auto what = static_cast<collective>(kind);
     comm::transfer& moves = moves_[static_cast<std::size_t>(id)];
     const int channel = kind * 256 + static_cast<int>(axes);
-    if (what == collective::all_reduce) {
+    if (reads_windows(i)) {
+      moves = make_window_transfer(t_.mesh, t_.code, id, device_, channel);
+      comm_.prepare(moves);
+    } else if (what == collective::all_reduce) {
       const axis_list group = list_of(axes);
       moves.type = i.type;
       moves.channel = channel;
@@ -141,8 +147,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
       comm_.prepare(static_cast<const comm::transfer_group&>(moves));
     } else {
       moves = make_transfer(t_.mesh, to.shape, i.type, from.placement, to.placement,
-                            what == collective::local_slice ? axis_mask{0} : axes, what == collective::reduce_scatter,
-                            device_, channel);
+                            what == collective::local_slice ? axis_mask{0} : axes, what, device_, channel);
       if (what != collective::local_slice) comm_.prepare(moves);
     }
   }
@@ -186,8 +191,12 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   void run_chain(int u) {
     chains_.run(
         u, static_cast<char*>(scratch_.data()) + aligned(t_.kernel_scratch_bytes),
-        [this](int value) { return address(value); },
-        [this](int value) { return here_[static_cast<std::size_t>(value)]; });
+        [this](int value) { return address(value); }, [this](int value) { return boxes(value); });
+  }
+  /// Null if the op is not positional.
+  [[nodiscard]] const instruction_boxes* boxes(int id) const {
+    const int at = boxes_at_[static_cast<std::size_t>(id)];
+    return at < 0 ? nullptr : &boxes_[static_cast<std::size_t>(at)];
   }
 
   void call_kernel(int u, int id) {
@@ -196,7 +205,8 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     for (int k = 0; k < i.operand_count; ++k) call.operand[k] = address(i.operand[k]);
     call.result = address(id);
     call.scalar = i.scalar;
-    call.here = here_[static_cast<std::size_t>(id)];
+    call.boxes = boxes(id);
+    call.windows = t_.code.windows;
     call.scratch = scratch_.data();
     kernels_.run(u, call);
   }
@@ -252,7 +262,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
                               const Address& at) {
     const std::int64_t rows = t_.chains[u].rows / group.parts;
     return chains_.run_rows(u, part * rows, (part + 1) * rows, thread, scratch, at,
-                            [this](int value) { return here_[static_cast<std::size_t>(value)]; });
+                            [this](int value) { return boxes(value); });
   }
 
   template <class Address> void multiply_part(const part_group::member& m, std::int64_t part, const Address& at) const {
@@ -287,18 +297,19 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
 
   void add(int sum, int term) const {
     const std::int64_t count = t_.code[sum].shape.elements();
-    comm::detail::with_storage(t_.code[sum].type, [&]<class T>(T) {
+    with_storage(t_.code[sum].type, [&]<class T>(T) {
       if constexpr (std::is_same_v<T, bool>) {
         throw std::logic_error("a loop adds up truth values");
       } else {
-        add_elements(static_cast<T*>(address(sum)), static_cast<const T*>(address(term)), count);
+        // Signed and unsigned integers share the loop: either may read and write the other.
+        using same = wrapping_t<T>;
+        add_elements(static_cast<same*>(address(sum)), static_cast<const same*>(address(term)), count);
       }
     });
   }
   template <class T> static void add_elements(T* sum, const T* term, std::int64_t count) {
-    using term_type = comm::detail::term_sum_t<T>;
     parallel_ranges(count, count, [=](std::int64_t first, std::int64_t last) {
-      comm::detail::combine_run<reduction::sum, term_type>(sum + first, sum + first, term + first, last - first);
+      comm::detail::combine_run<reduction::sum, computed_t<T>>(sum + first, sum + first, term + first, last - first);
     });
   }
 
@@ -335,7 +346,9 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   shared_buffer arena_;
   shared_buffer scratch_;
   std::vector<std::int64_t> iteration_;
-  std::vector<interval> here_;
+  /// Of positional instructions; and by instruction, which of them.
+  std::vector<instruction_boxes> boxes_;
+  std::vector<int> boxes_at_;
   std::vector<comm::transfer> moves_;
   std::vector<comm::context> contexts_;
   std::vector<void*> arguments_;

@@ -26,7 +26,7 @@ template <class Tensor>
   constexpr int channel = 0;
   where.on_devices([&](int local, auto& communicator) {
     const auto moves = detail::make_transfer(where.mesh_value(), Tensor::shape, Tensor::type, from, to, from.tiled(),
-                                             false, where.device(local), channel);
+                                             collective::all_gather, where.device(local), channel);
     communicator.prepare(moves);
     communicator.exchange(moves, array.data(local), whole[static_cast<std::size_t>(local)].data());
   });

@@ -3,13 +3,17 @@
 #pragma once
 
 #include <espalier/comm/layout.hpp>
+#include <espalier/partition/boxes.hpp>
 #include <espalier/partition/collectives.hpp>
 #include <espalier/partition/transfer.hpp>
 
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 namespace espalier::detail {
+
+static_assert(comm::block_rank >= max_rank);
 
 /// A box in two local buffers, with neighbouring dimensions joined where both sides continue.
 [[nodiscard]] inline comm::block block_of(const piece& p, const extents& source, const extents& target) {
@@ -32,7 +36,7 @@ namespace espalier::detail {
       result.extent[place] *= p.extent[d];
       continue;
     }
-    if (--place < 0) throw std::logic_error("a transfer needs more than four strided dimensions");
+    if (--place < 0) throw std::logic_error("a transfer has more strided dimensions than a tensor may have");
     result.extent[place] = p.extent[d];
     result.source_stride[place] = from;
     result.target_stride[place] = to;
@@ -40,41 +44,88 @@ namespace espalier::detail {
   return result;
 }
 
-/// What `device` sends and receives when a tensor changes its layout in one step along `axes`.
+/// Puts together what one device sends and receives: at most one box for each other device.
+class transfer_maker {
+ public:
+  /// @param source, target the shapes of the buffers before and after
+  transfer_maker(const mesh_shape& mesh, dtype type, axis_mask axes, const extents& source, const extents& target,
+                 int device, int channel)
+      : mesh_(mesh), group_(list_of(axes)), source_(source), target_(target) {
+    made_.type = type;
+    made_.channel = channel;
+    const int members = static_cast<int>(mesh.parts(group_));
+    made_.self = mesh.position(device, group_);
+    for (int k = 0; k < members; ++k) made_.members.push_back(mesh.member(device, group_, k));
+    made_.incoming.assign(static_cast<std::size_t>(members), comm::empty_block());
+    made_.outgoing.assign(static_cast<std::size_t>(members), comm::empty_block());
+  }
+
+  [[nodiscard]] const std::vector<int>& members() const { return made_.members; }
+  void receive(const piece& p) { put(made_.incoming, p.source, p); }
+  void send(int receiver, const piece& p) { put(made_.outgoing, receiver, p); }
+  [[nodiscard]] comm::transfer finish() { return std::move(made_); }
+
+ private:
+  void put(std::vector<comm::block>& slots, int other, const piece& p) {
+    comm::block& slot = slots[static_cast<std::size_t>(mesh_.position(other, group_))];
+    if (!slot.empty()) throw std::logic_error("a transfer has two boxes for one pair of devices");
+    slot = block_of(p, source_, target_);
+  }
+
+  const mesh_shape& mesh_;
+  axis_list group_;
+  extents source_;
+  extents target_;
+  comm::transfer made_;
+};
+
+/// The boxes that `device` receives from and sends to the members of its group along `axes`. `visit(receiver, f)` calls
+/// `f(piece)` for every box that a device receives, from itself too.
+template <class Visit>
+[[nodiscard]] comm::transfer make_transfer(const mesh_shape& mesh, dtype type, axis_mask axes, const extents& source,
+                                           const extents& target, int device, int channel, const Visit& visit) {
+  transfer_maker made(mesh, type, axes, source, target, device, channel);
+  visit(device, [&](const piece& p) { made.receive(p); });
+  for (const int member : made.members()) {
+    visit(member, [&](const piece& p) {
+      if (p.source == device) made.send(member, p);
+    });
+  }
+  return made.finish();
+}
+
+/// What `device` sends and receives when a tensor changes its layout in one step of this kind along `axes`.
+/// @pre `kind` is no all_reduce
 [[nodiscard]] inline comm::transfer make_transfer(const mesh_shape& mesh, const extents& shape, dtype type,
                                                   const sharding& from, const sharding& to, axis_mask axes,
-                                                  bool reduces, int device, int channel) {
-  const axis_list group = list_of(axes);
-  comm::transfer result;
-  result.type = type;
-  result.channel = channel;
-  const int members = static_cast<int>(mesh.parts(group));
-  result.self = mesh.position(device, group);
-  for (int k = 0; k < members; ++k) result.members.push_back(mesh.member(device, group, k));
-  result.incoming.assign(static_cast<std::size_t>(members), comm::empty_block());
-  result.outgoing.assign(static_cast<std::size_t>(members), comm::empty_block());
+                                                  collective kind, int device, int channel) {
   const extents source = local_shape(mesh, shape, from);
   const extents target = local_shape(mesh, shape, to);
-  const auto visit = [&](int receiver, const auto& f) {
-    if (reduces) {
+  if (kind == collective::exchange) {
+    transfer_maker made(mesh, type, axes, source, target, device, channel);
+    const shared_sending shares(mesh, shape, from, to, axes);
+    shares.for_each_received(device, [&](const piece& p) {
+      made.receive(p);
+      if (p.source == device) made.send(device, p);
+    });
+    shares.for_each_sent(device, [&](int receiver, const piece& p) { made.send(receiver, p); });
+    return made.finish();
+  }
+  return make_transfer(mesh, type, axes, source, target, device, channel, [&](int receiver, const auto& f) {
+    if (kind == collective::reduce_scatter) {
       for_each_term(mesh, shape, from, to, axes, receiver, f);
     } else {
       for_each_piece(mesh, shape, from, to, axes, receiver, f);
     }
-  };
-  const auto put = [](comm::block& slot, const comm::block& made) {
-    if (!slot.empty()) throw std::logic_error("a transfer has two boxes for one pair of devices");
-    slot = made;
-  };
-  visit(device, [&](const piece& p) {
-    put(result.incoming[static_cast<std::size_t>(mesh.position(p.source, group))], block_of(p, source, target));
   });
-  for (int k = 0; k < members; ++k) {
-    visit(result.members[static_cast<std::size_t>(k)], [&](const piece& p) {
-      if (p.source == device) put(result.outgoing[static_cast<std::size_t>(k)], block_of(p, source, target));
-    });
-  }
-  return result;
+}
+
+/// The same of an exchange of what windows need.
+[[nodiscard]] inline comm::transfer make_window_transfer(const mesh_shape& mesh, graph_view g, int id, int device,
+                                                         int channel) {
+  return make_transfer(mesh, g[id].type, static_cast<axis_mask>(g[id].attribute[0]), g.operand(id, 0).shape,
+                       g[id].shape, device, channel,
+                       [&](int receiver, const auto& f) { for_each_window_piece(mesh, g, id, receiver, f); });
 }
 
 }  // namespace espalier::detail

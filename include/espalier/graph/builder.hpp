@@ -75,6 +75,20 @@ class builder {
     return graph_.annotations.push_back({shape, placement});
   }
 
+  /// Puts windows into the graph's table and returns where the first of them is. Equal ones share a place, so that
+  /// equal instructions have equal attributes.
+  constexpr int add_windows(const placed_window* windows, int count) {
+    detail::list<placed_window>& all = graph_.windows;
+    for (int at = 0; at + count <= all.size(); ++at) {
+      int same = 0;
+      while (same < count && all[at + same] == windows[same]) ++same;
+      if (same == count) return at;
+    }
+    const int first = all.size();
+    for (int n = 0; n < count; ++n) all.push_back(windows[n]);
+    return first;
+  }
+
   /// While a reverse loop is built, values of the forward body are reached through this: see ops/scan.hpp.
   using substitution = int (*)(builder&, loop_reversal&, int);
   constexpr void substitute(substitution function, loop_reversal* state) {

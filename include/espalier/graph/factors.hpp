@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/graph/instruction.hpp>
+#include <espalier/graph/window.hpp>
 #include <espalier/shape/dtype.hpp>
 
 #include <cstdint>
@@ -46,6 +47,8 @@ struct factor_rule {
 struct op_view {
   const instruction* code = nullptr;
   int id = 0;
+  /// The graph's table, where the op may have some of its own (`builder::add_windows`).
+  const placed_window* windows = nullptr;
 
   [[nodiscard]] constexpr const instruction& self() const { return code[id]; }
   [[nodiscard]] constexpr const instruction& operand(int k) const { return code[code[id].operand[k]]; }

@@ -14,13 +14,6 @@ struct op_info;
 
 inline constexpr int max_operands = 4;
 
-/// The part of a dimension of `extent` elements, split by `axes`, that a device works on: what an instruction needs
-/// to know of its device. Kernels receive it as an offset and a count of real elements.
-struct position {
-  axis_list axes;
-  std::int64_t extent = 0;
-};
-
 /// One operation on tensors. Operands and the enclosing loop are indices into the graph's code, always smaller than
 /// the instruction's own index, except that a `loop_begin` is its own loop's name.
 struct instruction {
@@ -33,7 +26,6 @@ struct instruction {
   /// Static attributes; each op documents its own.
   std::int64_t attribute[4]{};
   double scalar = 0;
-  position place;
   /// The `loop_begin` of the innermost enclosing loop, or -1.
   int loop = -1;
   /// Index of a layout in the graph's annotations, or -1.

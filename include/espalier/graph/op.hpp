@@ -3,7 +3,9 @@
 #pragma once
 
 #include <espalier/graph/factors.hpp>
+#include <espalier/graph/window.hpp>
 #include <espalier/mesh/mesh.hpp>
+#include <espalier/sharding/box.hpp>
 
 #include <cstdint>
 
@@ -53,14 +55,24 @@ enum class fusion : std::uint8_t {
 /// a tensor.
 [[nodiscard]] constexpr bool is_long_row(std::int64_t columns) { return columns >= 64 && columns % 16 == 0; }
 
+/// Where an instruction's result and operands are in their whole tensors, on one device. A buffer may have room for
+/// more elements than its box has: what is behind them is padding.
+struct instruction_boxes {
+  tensor_box result;
+  tensor_box operand[max_operands];
+};
+
 /// One device's data for the reference evaluation: everything is held in double precision.
 struct evaluation {
   const instruction* self = nullptr;
   const double* operand[max_operands]{};
   const extents* operand_shape[max_operands]{};
+  dtype operand_type[max_operands]{};
   double* result = nullptr;
-  /// Offset and count of real elements of `self->place` on this device.
-  interval here;
+  /// If the op is positional.
+  const instruction_boxes* boxes = nullptr;
+  /// The graph's table (`builder::add_windows`).
+  const placed_window* windows = nullptr;
 };
 
 /// Everything the compiler half knows about an op. A null entry means that the op has no such rule, and a program
@@ -80,8 +92,11 @@ struct op_info {
   void (*evaluate)(const evaluation&) = nullptr;
   /// Floating-point operations on operands and result of these shapes.
   std::int64_t (*flops)(op_view) = nullptr;
-  /// The factor whose offset on this device the kernel needs (it arrives as `place`), for ops such as iota.
-  int (*positional_factor)(op_view) = nullptr;
+  /// The windows through which dimensions of operand `k` are read, one for each of the dimensions whose bits are
+  /// returned: there the rule gives the factor over which the window moves. Null if there are none.
+  std::uint32_t (*windows)(op_view, int k, window* of_dimension) = nullptr;
+  /// What it computes depends on where its result and operands are in their tensors: kernels and `evaluate` get boxes.
+  bool positional = false;
   /// The value that leaves a reduction over a padded dimension unchanged, when the op reduces one.
   double (*identity)(op_view) = nullptr;
 };

@@ -7,7 +7,6 @@
 #include <espalier/shape/dtype.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -48,22 +47,19 @@ namespace espalier::detail {
 /// The reference implementation refuses longer headers; so do we, before allocating memory for one.
 inline constexpr std::int64_t safetensors_header_limit = 100'000'000;
 
-struct safetensors_type_name {
-  dtype type;
-  std::string_view name;
-};
-inline constexpr std::array<safetensors_type_name, 5> safetensors_type_names{
-    {{dtype::f32, "F32"}, {dtype::f64, "F64"}, {dtype::bf16, "BF16"}, {dtype::i32, "I32"}, {dtype::boolean, "BOOL"}}};
-
-[[nodiscard]] inline std::string_view safetensors_name(dtype type) {
-  for (const auto& entry : safetensors_type_names)
-    if (entry.type == type) return entry.name;
-  return "?";
+/// "F32, F64 or BOOL": all the types there are.
+[[nodiscard]] inline std::string wire_names() {
+  std::string text;
+  for (int n = 0; n < dtype_count; ++n) {
+    text += n == 0 ? "" : n + 1 == dtype_count ? " or " : ", ";
+    text += dtype_table[n].wire_name;
+  }
+  return text;
 }
 
 /// "F32 [3, 4]": how tensors appear in errors.
 [[nodiscard]] inline std::string describe(const io::tensor_spec& spec) {
-  std::string text(safetensors_name(spec.type));
+  std::string text(facts_of(spec.type).wire_name);
   text += " [";
   for (std::size_t d = 0; d < spec.shape.size(); ++d) text += (d == 0 ? "" : ", ") + std::to_string(spec.shape[d]);
   return text + "]";
@@ -192,10 +188,10 @@ class safetensors_header_parser {
   }
 
   [[nodiscard]] dtype type_of(const std::string& name, const std::string& tensor_name) const {
-    for (const auto& entry : safetensors_type_names)
-      if (entry.name == name) return entry.type;
+    for (const dtype_facts& row : dtype_table)
+      if (row.wire_name == name) return row.type;
     throw io::checkpoint_error(path_, "tensor " + json_string(tensor_name) + " of type " + json_string(name),
-                               "F32, F64, BF16, I32 or BOOL", "convert that tensor, or remove it from the file");
+                               wire_names(), "convert that tensor, or remove it from the file");
   }
 
   [[nodiscard]] std::vector<std::int64_t> numbers() {
@@ -286,7 +282,7 @@ struct safetensors_layout {
     static_cast<io::tensor_spec&>(info) = std::move(spec);
     info.begin = layout.data_bytes;
     info.end = layout.data_bytes += *bytes;
-    json += json_string(info.name) + ":{\"dtype\":\"" + std::string(safetensors_name(info.type)) + "\",\"shape\":[";
+    json += json_string(info.name) + ":{\"dtype\":\"" + facts_of(info.type).wire_name + "\",\"shape\":[";
     for (std::size_t d = 0; d < info.shape.size(); ++d) json += (d == 0 ? "" : ",") + std::to_string(info.shape[d]);
     json += "],\"data_offsets\":[" + std::to_string(info.begin) + ',' + std::to_string(info.end) + "]},";
     layout.tensors.push_back(std::move(info));

@@ -15,59 +15,56 @@ namespace espalier::detail {
 struct add_elements {
   static constexpr int arity = 2;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a, T b) {
-    if constexpr (std::is_same_v<T, std::int32_t>) {
-      return static_cast<T>(static_cast<std::uint32_t>(a) + static_cast<std::uint32_t>(b));
-    } else if constexpr (std::is_same_v<T, bool>) {
+    if constexpr (std::is_same_v<T, bool>) {
       return static_cast<bool>(a | b);
     } else {
-      return a + b;
+      return static_cast<T>(static_cast<wrapping_t<T>>(a) + static_cast<wrapping_t<T>>(b));
     }
   }
 };
 struct subtract_elements {
   static constexpr int arity = 2;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a, T b) {
-    if constexpr (std::is_same_v<T, std::int32_t>) {
-      return static_cast<T>(static_cast<std::uint32_t>(a) - static_cast<std::uint32_t>(b));
-    } else if constexpr (std::is_same_v<T, bool>) {
+    if constexpr (std::is_same_v<T, bool>) {
       return a != b;
     } else {
-      return a - b;
+      return static_cast<T>(static_cast<wrapping_t<T>>(a) - static_cast<wrapping_t<T>>(b));
     }
   }
 };
 struct multiply_elements {
   static constexpr int arity = 2;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a, T b) {
-    if constexpr (std::is_same_v<T, std::int32_t>) {
-      return static_cast<T>(static_cast<std::uint32_t>(a) * static_cast<std::uint32_t>(b));
-    } else if constexpr (std::is_same_v<T, bool>) {
+    if constexpr (std::is_same_v<T, bool>) {
       return static_cast<bool>(a & b);
     } else {
-      return a * b;
+      return static_cast<T>(static_cast<wrapping_t<T>>(a) * static_cast<wrapping_t<T>>(b));
     }
   }
 };
-/// An integer divided by 0 gives 0: padding must not trap.
+/// An integer divided by 0 gives 0, and the least one by -1 itself: padding must not trap.
 struct divide_elements {
   static constexpr int arity = 2;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a, T b) {
-    if constexpr (std::is_same_v<T, std::int32_t>) {
-      return b == 0 ? 0 : static_cast<T>(std::int64_t{a} / b);
-    } else if constexpr (std::is_same_v<T, bool>) {
+    if constexpr (std::is_same_v<T, bool>) {
       return a;
-    } else {
+    } else if constexpr (!std::is_integral_v<T>) {
       return a / b;
+    } else if constexpr (std::is_signed_v<T>) {
+      const auto negative = static_cast<T>(wrapping_t<T>(0) - static_cast<wrapping_t<T>>(a));
+      return b == 0 ? T(0) : b == -1 ? negative : static_cast<T>(a / b);
+    } else {
+      return b == 0 ? T(0) : static_cast<T>(a / b);
     }
   }
 };
 struct negate_element {
   static constexpr int arity = 1;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a) {
-    if constexpr (std::is_same_v<T, std::int32_t>) {
-      return static_cast<T>(0U - static_cast<std::uint32_t>(a));
-    } else if constexpr (std::is_same_v<T, bool>) {
+    if constexpr (std::is_same_v<T, bool>) {
       return a;
+    } else if constexpr (std::is_integral_v<T>) {
+      return static_cast<T>(wrapping_t<T>(0) - static_cast<wrapping_t<T>>(a));
     } else {
       return -a;
     }

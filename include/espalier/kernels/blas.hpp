@@ -181,4 +181,8 @@ using default_backend = std::conditional_t<simd_bytes == 64, tuned_backend, cbla
 using default_backend = blocked_backend;
 #endif
 
+/// Whether each element of a product adds in the same order however many rows the product has, as the library's own
+/// does. (Those of other libraries may treat the last rows in another way.)
+inline constexpr bool adds_in_one_order = !ESPALIER_HAS_CBLAS || simd_bytes == 64;
+
 }  // namespace espalier::detail

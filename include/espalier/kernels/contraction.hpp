@@ -6,7 +6,6 @@
 #include <espalier/kernels/blas.hpp>
 #include <espalier/kernels/kernel.hpp>
 #include <espalier/shape/dtype.hpp>
-#include <espalier/shape/storage.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -765,7 +764,7 @@ void run_contraction_part(const kernels::gemm_plan& plan, const A* a, const B* b
 }
 
 [[nodiscard]] constexpr kernels::gemm_plan plan_for(const kernels::contraction& p, dtype a, dtype b, dtype c) {
-  const bool must_pack[3] = {a == dtype::bf16, b == dtype::bf16, c == dtype::bf16};
+  const bool must_pack[3] = {is_for_storage(a), is_for_storage(b), is_for_storage(c)};
   return make_plan(p, must_pack);
 }
 
@@ -776,8 +775,8 @@ inline constexpr kernels::gemm_plan static_plan = plan_for(P, A, B, C);
 
 namespace espalier::kernels {
 
-/// The plan of a contraction of f32 or f64 tensors (@pre `is_valid(p)`), or of tensors of three types: a bf16 tensor is
-/// converted in scratch, because the product is taken in float32.
+/// The plan of a contraction of f32 or f64 tensors (@pre `is_valid(p)`), or of tensors of three types: one that is for
+/// storage only is converted in scratch, because the product is taken in float32.
 [[nodiscard]] constexpr gemm_plan plan_of(const contraction& p) {
   return detail::plan_for(p, dtype::f32, dtype::f32, dtype::f32);
 }
@@ -796,10 +795,10 @@ namespace espalier::kernels {
 
 /// C = alpha * einsum(A, B) + beta * C; with beta = 0, C is written without being read.
 ///
-/// A, B and C are row-major, contiguous, and do not overlap; each is float, double or bfloat16 (double goes with double
-/// only). bfloat16 is multiplied and summed in float32 and rounded once. `scratch`: `scratch_bytes` bytes aligned to 64
-/// (null where that is 0). Nothing is allocated. Runs on up to `omp_get_max_threads()` threads of the calling thread,
-/// and on one inside a parallel region.
+/// A, B and C are row-major, contiguous, and do not overlap; each is float, double or for storage only (double goes
+/// with double only). What is for storage only is multiplied and summed in float32 and rounded once. `scratch`:
+/// `scratch_bytes` bytes aligned to 64 (null where that is 0). Nothing is allocated. Runs on up to
+/// `omp_get_max_threads()` threads of the calling thread, and on one inside a parallel region.
 template <contraction P, class A, class B, class C, class Backend = detail::default_backend>
 void contract(const A* a, const B* b, C* c, detail::compute_t<A, B, C> alpha, detail::compute_t<A, B, C> beta,
               void* scratch) {

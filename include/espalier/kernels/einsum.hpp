@@ -70,11 +70,12 @@ template <class T> void contract_exactly(const exact_plan& plan, const T* a, con
   parallel_ranges(results, results * terms, [&](std::int64_t first, std::int64_t last) {
     nest_walker at(plan.results, first);
     for (std::int64_t i = first; i < last; ++i, ++at) {
-      std::uint32_t sum = 0;
+      wrapping_t<T> sum = 0;
       nest_walker term(plan.sums, 0);
       for (std::int64_t k = 0; k < terms; ++k, ++term) {
-        sum += static_cast<std::uint32_t>(a[(*at).from + (*term).from]) *
-               static_cast<std::uint32_t>(b[(*at).to + (*term).to]);
+        const auto left = static_cast<wrapping_t<T>>(a[(*at).from + (*term).from]);
+        const auto right = static_cast<wrapping_t<T>>(b[(*at).to + (*term).to]);
+        sum = static_cast<wrapping_t<T>>(sum + left * right);
       }
       c[i] = element_cast<T>(sum);
     }

@@ -14,37 +14,34 @@
 
 namespace espalier::detail {
 
-/// The type an element is computed in: bf16 is a storage format only.
-template <class T> struct computed { using type = T; };
-template <> struct computed<bfloat16> { using type = float; };
-template <class T> using computed_t = typename computed<T>::type;
-
 /// Rounds towards zero and saturates; a NaN becomes 0. The conversion itself stays in range whichever way the
 /// comparisons go, so that it can be made for all elements of a vector.
-template <class From> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr std::int32_t to_integer(From x) {
-  constexpr From bound = From(2147483648.0);
-  const bool low = x < -bound;
-  const bool high = x >= bound;
-  const bool in_range = (x >= -bound) & (x < bound);
-  const auto value = static_cast<std::int32_t>(in_range ? x : From(0));
-  const std::int32_t above = high ? std::numeric_limits<std::int32_t>::max() : value;
-  return low ? std::numeric_limits<std::int32_t>::min() : above;
+template <class To, class From> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr To to_integer(From x) {
+  // Powers of two, which floats hold: the least integer, and the one after the greatest.
+  constexpr From least = static_cast<From>(std::numeric_limits<To>::min());
+  constexpr From end = static_cast<From>(std::numeric_limits<To>::max() / 2 + 1) * From(2);
+  const bool low = x < least;
+  const bool high = x >= end;
+  const bool in_range = (x >= least) & (x < end);
+  const auto value = static_cast<To>(in_range ? x : From(0));
+  const To above = high ? std::numeric_limits<To>::max() : value;
+  return low ? std::numeric_limits<To>::min() : above;
 }
 
 /// What ops::convert does to one element; also every load into, and store from, the type computed in.
 template <class To, class From> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr To element_cast(From x) {
   if constexpr (std::is_same_v<To, From>) {
     return x;
-  } else if constexpr (std::is_same_v<From, bfloat16>) {
-    return element_cast<To>(static_cast<float>(x));
-  } else if constexpr (std::is_same_v<To, bfloat16>) {
-    return bfloat16(static_cast<float>(x));
+  } else if constexpr (!std::is_same_v<From, computed_t<From>>) {
+    return element_cast<To>(static_cast<computed_t<From>>(x));
+  } else if constexpr (!std::is_same_v<To, computed_t<To>>) {
+    return To(static_cast<computed_t<To>>(x));
   } else if constexpr (std::is_same_v<To, bool>) {
     return x != From(0);
   } else if constexpr (std::is_same_v<From, bool>) {
     return x ? To(1) : To(0);  // a choice vectorises on g++ 12, the plain conversion does not
-  } else if constexpr (std::is_same_v<To, std::int32_t> && std::is_floating_point_v<From>) {
-    return to_integer(x);
+  } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
+    return to_integer<To>(x);
   } else {
     return static_cast<To>(x);
   }
@@ -118,7 +115,9 @@ template <class T, bool Wide> struct block_operand {
 
 template <class Function, class Result, class... Readers>
 ESPALIER_ALWAYS_INLINE void map_run(std::int64_t count, Result* to, Readers... from) {
-  vector_loop(count, [=](std::int64_t i) { to[i] = element_cast<Result>(Function::apply(from[i]...)); });
+  // However large the body is: a call in the loop would keep it from becoming vectors.
+  vector_loop(count, [=](std::int64_t i)
+                         ESPALIER_ALWAYS_INLINE_BODY { to[i] = element_cast<Result>(Function::apply(from[i]...)); });
 }
 
 /// Every operand and the result have one element per row.

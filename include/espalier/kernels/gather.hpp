@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/kernels/reshape.hpp>
+#include <espalier/kernels/reduce.hpp>
 #include <espalier/ops/gather.hpp>
 
 #include <algorithm>
@@ -85,17 +85,12 @@ void add_rows(const table_shape& shape, const table_part& part, interval here, c
   }
 }
 
-/// What sums are held in. bf16 would lose small updates of a large sum.
-template <class T>
-using scatter_sum_t = std::conditional_t<std::is_same_v<T, bfloat16>, float,
-                                         std::conditional_t<std::is_same_v<T, std::int32_t>, std::uint32_t, T>>;
-
 template <class T, class Index>
 void scatter_add_rows(const table_shape& shape, interval here, const Index* indices, const T* updates, T* to,
                       void* scratch) {
-  using acc = scatter_sum_t<T>;
+  using acc = accumulator_t<T, reduction::sum>;  // bf16 would lose small updates of a large sum
   acc* sums = nullptr;
-  if constexpr (std::is_same_v<T, bfloat16>) {
+  if constexpr (sizeof(acc) != sizeof(T)) {
     sums = static_cast<acc*>(scratch);
   } else {
     sums = reinterpret_cast<acc*>(to);  // the unsigned type of an integer may read and write it
@@ -107,7 +102,7 @@ void scatter_add_rows(const table_shape& shape, interval here, const Index* indi
     for (std::int64_t t = first; t < last; ++t)
       add_rows(shape, part_of(shape, t, threads), here, indices, updates, sums);
   });
-  if constexpr (std::is_same_v<T, bfloat16>) {
+  if constexpr (sizeof(acc) != sizeof(T)) {
     parallel_ranges(elements, elements, [=](std::int64_t first, std::int64_t last) {
       vector_loop(last - first, [=](std::int64_t i) { to[first + i] = element_cast<T>(sums[first + i]); });
     });
@@ -118,7 +113,7 @@ void scatter_add_rows(const table_shape& shape, interval here, const Index* indi
 
 namespace espalier::kernels {
 
-/// `here` says which of the looked-up dimension's rows this device has; indices of others, and of padding, give 0.
+/// The boxes say which of the looked-up dimension's rows this device has; indices of others, and of padding, give 0.
 template <> struct kernel<&ops::gather> {
   static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
   template <kernel_key Key> static void run(const kernel_call& call) {
@@ -126,23 +121,25 @@ template <> struct kernel<&ops::gather> {
     using index = storage_t<Key.operand_type[1]>;
     constexpr detail::table_shape shape =
         detail::shape_of_table(Key.operand_shape[0], Key.operand_shape[1], static_cast<int>(Key.attribute[0]));
-    detail::gather_rows(shape, call.here, static_cast<const element*>(call.operand[0]),
-                        static_cast<const index*>(call.operand[1]), static_cast<element*>(call.result));
+    detail::gather_rows(shape, call.boxes->operand[0].dim[Key.attribute[0]],
+                        static_cast<const element*>(call.operand[0]), static_cast<const index*>(call.operand[1]),
+                        static_cast<element*>(call.result));
   }
 };
 
 template <> struct kernel<&ops::scatter_add> {
   static constexpr std::int64_t scratch_bytes(const kernel_key& key) {
-    return key.type == dtype::bf16 ? key.shape.elements() * size_of(dtype::f32) : 0;
+    const std::int64_t bytes = size_of(facts_of(key.type).accumulate);
+    return bytes == size_of(key.type) ? 0 : key.shape.elements() * bytes;
   }
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
     using index = storage_t<Key.operand_type[0]>;
     constexpr detail::table_shape shape =
         detail::shape_of_table(Key.shape, Key.operand_shape[0], static_cast<int>(Key.attribute[0]));
-    detail::scatter_add_rows(shape, call.here, static_cast<const index*>(call.operand[0]),
-                             static_cast<const element*>(call.operand[1]), static_cast<element*>(call.result),
-                             call.scratch);
+    detail::scatter_add_rows(shape, call.boxes->result.dim[Key.attribute[0]],
+                             static_cast<const index*>(call.operand[0]), static_cast<const element*>(call.operand[1]),
+                             static_cast<element*>(call.result), call.scratch);
   }
 };
 

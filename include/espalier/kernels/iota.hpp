@@ -36,12 +36,12 @@ void count_along(std::int64_t outer, std::int64_t size, std::int64_t inner, std:
 /// Rows whose value follows from their own number: `repeat` rows in turn have the same one, and after `size` values
 /// it starts again.
 template <class T, std::int64_t Columns>
-void count_rows(const kernels::block_call& call, std::int64_t repeat, std::int64_t size) {
+void count_rows(const kernels::block_call& call, std::int64_t start, std::int64_t repeat, std::int64_t size) {
   auto* to = static_cast<T*>(call.result.data);
   const std::int64_t columns = columns_of_block<Columns>(call);
   for (std::int64_t r = 0; r < call.rows; ++r) {
     const std::int64_t at = (call.first_row + r) / repeat % size;
-    fill_run(to + r * call.result.row, columns, element_cast<T>(static_cast<std::int32_t>(call.here.start + at)));
+    fill_run(to + r * call.result.row, columns, element_cast<T>(static_cast<std::int32_t>(start + at)));
   }
 }
 
@@ -53,25 +53,24 @@ template <> struct kernel<&ops::iota> {
   static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
   template <kernel_key Key> static void run(const kernel_call& call) {
     constexpr int along = static_cast<int>(Key.attribute[0]);
-    detail::count_along(Key.shape.product(0, along), Key.shape[along], stride_of(Key.shape, along), call.here.start,
-                        static_cast<storage_t<Key.type>*>(call.result));
+    detail::count_along(Key.shape.product(0, along), Key.shape[along], stride_of(Key.shape, along),
+                        call.boxes->result.dim[along].start, static_cast<storage_t<Key.type>*>(call.result));
   }
 };
 
 /// attribute[0]: 1 if the index runs along the columns. 0: it runs along the rows, each value for attribute[2] rows
-/// in turn, attribute[3] values in all.
+/// in turn, attribute[3] values in all. attribute[1] is the dimension of the tensor.
 template <> struct block_kernel<&ops::iota> {
   template <block_key Key> static void run(const block_call& call) {
     using element = storage_t<Key.type>;
+    const std::int64_t start = call.boxes->result.dim[Key.attribute[1]].start;
     if constexpr (Key.attribute[0] == 1) {
       static_assert(Key.result_wide || Key.columns == 1, "an iota along the columns has one element per column");
       auto* to = static_cast<element*>(call.result.data);
       const std::int64_t columns = detail::columns_of_block<Key.columns>(call);
-      for (std::int64_t r = 0; r < call.rows; ++r) {
-        detail::count_run(to + r * call.result.row, columns, call.here.start);
-      }
+      for (std::int64_t r = 0; r < call.rows; ++r) { detail::count_run(to + r * call.result.row, columns, start); }
     } else {
-      detail::count_rows<element, Key.result_wide ? Key.columns : 1>(call, Key.attribute[2], Key.attribute[3]);
+      detail::count_rows<element, Key.result_wide ? Key.columns : 1>(call, start, Key.attribute[2], Key.attribute[3]);
     }
   }
 };

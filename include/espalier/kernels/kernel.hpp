@@ -4,7 +4,7 @@
 
 #include <espalier/config.hpp>
 #include <espalier/graph/op.hpp>
-#include <espalier/shape/storage.hpp>
+#include <espalier/shape/dtype.hpp>
 
 #include <cstdint>
 
@@ -31,8 +31,10 @@ struct kernel_call {
   const void* operand[max_operands]{};
   void* result = nullptr;
   double scalar = 0;
-  /// Offset and number of real elements of the instruction's `place` on this device.
-  interval here;
+  /// If the op is positional.
+  const instruction_boxes* boxes = nullptr;
+  /// The graph's table (`builder::add_windows`).
+  const placed_window* windows = nullptr;
   /// At least `kernel<Op>::scratch_bytes(key)` bytes, aligned to 64.
   void* scratch = nullptr;
   /// If not negative, an einsum computes this one of its batched products alone (`gemm_plan::iterations`).
@@ -66,7 +68,7 @@ struct block_call {
   stream operand[3];
   stream result;
   double scalar = 0;
-  interval here;
+  const instruction_boxes* boxes = nullptr;
 };
 using block_function = void (*)(const block_call&);
 

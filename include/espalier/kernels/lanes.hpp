@@ -3,7 +3,7 @@
 #pragma once
 
 #include <espalier/config.hpp>
-#include <espalier/shape/storage.hpp>
+#include <espalier/shape/dtype.hpp>
 
 #include <bit>
 #include <cstddef>
@@ -36,10 +36,12 @@ template <class T> inline constexpr int full_lanes = simd_bytes / static_cast<in
 /// Neighbouring elements of T as lanes of To, which may be a type that they convert to.
 template <class To, int Count, class T>
 [[nodiscard]] ESPALIER_ALWAYS_INLINE lanes<To, Count> load_lanes(const T* from) {
-  if constexpr (std::is_same_v<T, bfloat16>) {
+  if constexpr (!std::is_same_v<T, computed_t<T>>) {
+    static_assert(std::is_same_v<To, computed_t<T>>);
+    using words = lanes<std::uint32_t, Count>;
     lanes<std::uint16_t, Count> raw;
     std::memcpy(&raw, from, sizeof(raw));
-    return std::bit_cast<lanes<To, Count>>(__builtin_convertvector(raw, lanes<std::uint32_t, Count>) << 16U);
+    return std::bit_cast<lanes<To, Count>>(T::template widened<lanes<To, Count>>(__builtin_convertvector(raw, words)));
   } else if constexpr (std::is_same_v<T, bool>) {
     lanes<std::uint8_t, Count> raw;
     std::memcpy(&raw, from, sizeof(raw));

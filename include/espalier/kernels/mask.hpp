@@ -38,9 +38,9 @@ template <> struct kernel<&ops::mask> {
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
     constexpr int along = static_cast<int>(Key.attribute[0]);
-    detail::mask_rows(Key.shape.product(0, along), Key.shape[along], stride_of(Key.shape, along), call.here.size,
-                      detail::element_of_scalar<element>(call.scalar), static_cast<const element*>(call.operand[0]),
-                      static_cast<element*>(call.result));
+    detail::mask_rows(Key.shape.product(0, along), Key.shape[along], stride_of(Key.shape, along),
+                      call.boxes->result.dim[along].size, detail::element_of_scalar<element>(call.scalar),
+                      static_cast<const element*>(call.operand[0]), static_cast<element*>(call.result));
   }
 };
 

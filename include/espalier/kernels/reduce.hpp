@@ -20,12 +20,9 @@
 namespace espalier::detail {
 
 /// What partial results are held in. Sums of integers wrap, which only unsigned ones may.
-template <class T, reduction Kind> struct accumulator { using type = computed_t<T>; };
-template <reduction Kind> struct accumulator<std::int32_t, Kind> {
-  using type = std::conditional_t<Kind == reduction::sum || Kind == reduction::prod, std::uint32_t, std::int32_t>;
-};
-template <reduction Kind> struct accumulator<bool, Kind> { using type = std::int32_t; };
-template <class T, reduction Kind> using accumulator_t = typename accumulator<T, Kind>::type;
+template <class T, reduction Kind>
+using accumulator_t =
+    std::conditional_t<Kind == reduction::sum || Kind == reduction::prod, wrapping_t<accumulate_t<T>>, accumulate_t<T>>;
 
 template <class Acc, class T, reduction Kind> [[nodiscard]] constexpr Acc neutral() {
   if constexpr (Kind == reduction::sum) {
@@ -39,10 +36,11 @@ template <class Acc, class T, reduction Kind> [[nodiscard]] constexpr Acc neutra
 
 /// For single elements as for lanes.
 template <reduction Kind, class V> [[nodiscard]] ESPALIER_ALWAYS_INLINE V combined(V a, V b) {
+  // What is narrower than an int comes back from one.
   if constexpr (Kind == reduction::sum) {
-    return a + b;
+    return static_cast<V>(a + b);
   } else if constexpr (Kind == reduction::prod) {
-    return a * b;
+    return static_cast<V>(a * b);
   } else if constexpr (Kind == reduction::max) {
     return greater_of(a, b);
   } else {
@@ -315,8 +313,7 @@ void reduce_tensor(const reduction_plan& plan, const T* from, R* to, void* scrat
 struct reduce_kernel {
   static constexpr std::int64_t scratch_bytes(const kernels::kernel_key& key) {
     const reduction_plan plan = plan_reduction(key.operand_shape[0], key.attribute[0]);
-    const std::int64_t size = key.type == dtype::f64 ? 8 : 4;
-    return plan.splits == 1 ? 0 : plan.splits * plan.results * size;
+    return plan.splits == 1 ? 0 : plan.splits * plan.results * size_of(facts_of(key.type).accumulate);
   }
   template <kernels::kernel_key Key> static void run(const kernels::kernel_call& call) {
     using from = storage_t<Key.operand_type[0]>;

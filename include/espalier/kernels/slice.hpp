@@ -5,33 +5,36 @@
 #include <espalier/kernels/reshape.hpp>
 #include <espalier/ops/slice.hpp>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace espalier::detail {
 
-/// The loops that read every `step`th row of one dimension of a tensor, from the first.
-[[nodiscard]] constexpr run_nest slice_nest(const extents& from, const extents& to, int along, std::int64_t step) {
+/// The loops that read `count` rows of one dimension of a tensor, every `step`th, and write them to neighbours.
+[[nodiscard]] constexpr run_nest slice_nest(const extents& from, const extents& to, int along, std::int64_t step,
+                                            std::int64_t count) {
   const std::int64_t inner = stride_of(to, along);
   run_nest nest;
   nest.append({to.product(0, along), from[along] * inner, to[along] * inner});
-  nest.append({to[along], step * inner, inner});
+  nest.append({count, step * inner, inner});
   nest.append({inner, 1, 1});
   nest.close();
   return nest;
 }
 
-/// The loops that write them.
-[[nodiscard]] constexpr run_nest pad_nest(const extents& from, const extents& to, int along, std::int64_t step) {
+/// The loops that read neighbours and write to every `step`th row.
+[[nodiscard]] constexpr run_nest pad_nest(const extents& from, const extents& to, int along, std::int64_t step,
+                                          std::int64_t count) {
   const std::int64_t inner = stride_of(to, along);
   run_nest nest;
   nest.append({to.product(0, along), from[along] * inner, to[along] * inner});
-  nest.append({from[along], inner, step * inner});
+  nest.append({count, inner, step * inner});
   nest.append({inner, 1, 1});
   nest.close();
   return nest;
 }
 
-/// The loops that write rows [first, last) of one dimension, all from one element.
+/// The loops that write `count` rows of one dimension, all from one element.
 [[nodiscard]] constexpr run_nest fill_nest(const extents& to, int along, std::int64_t count) {
   const std::int64_t inner = stride_of(to, along);
   run_nest nest;
@@ -43,6 +46,38 @@ namespace espalier::detail {
 
 template <class T> inline constexpr T zero_element{};
 
+/// Rows of the operand that this device has and that go into its part of the result: row p of the operand stands at
+/// `start + step * p`, in whole tensors. A negative step turns their order around.
+struct row_run {
+  std::int64_t first = 0;  // in the operand's buffer
+  std::int64_t count = 0;
+  std::int64_t to = 0;  // where the first of them goes, in the result's buffer
+};
+[[nodiscard]] constexpr row_run common_rows(interval result, interval operand, std::int64_t start, std::int64_t step) {
+  // Row p is needed if its place is in the result: with a window of one tap, p = (o - start) / step.
+  const placed_window w{1, step < 0 ? -1 : 1, step < 0 ? -start : start, 1, step < 0 ? -step : step, 0, 0, 0};
+  const interval wanted = needed(w, result, operand.start + operand.size);
+  const std::int64_t first = std::max(wanted.start, operand.start);
+  const std::int64_t count = wanted.start + wanted.size - first;
+  if (count <= 0) return {};
+  return {first - operand.start, count, start + step * first - result.start};
+}
+
+/// Copies rows of operand `K` to every `Step`th row of the result. `Along` is the dimension that they are rows of.
+template <kernels::kernel_key Key, int K, int Along, std::int64_t Step>
+void copy_rows(const row_run& rows, const void* operand, void* result) {
+  using element = storage_t<Key.type>;
+  constexpr std::int64_t inner = stride_of(Key.shape, Along);
+  constexpr std::int64_t all = Key.operand_shape[K][Along];
+  const auto* const from = static_cast<const element*>(operand) + rows.first * inner;
+  auto* const to = static_cast<element*>(result) + rows.to * inner;
+  if (rows.count == all) {
+    copy_by<element, pad_nest(Key.operand_shape[K], Key.shape, Along, Step, all)>(from, to);
+  } else if (rows.count > 0) {
+    copy_nest<element, 0>(pad_nest(Key.operand_shape[K], Key.shape, Along, Step, rows.count), from, to);
+  }
+}
+
 }  // namespace espalier::detail
 
 namespace espalier::kernels {
@@ -52,9 +87,18 @@ template <> struct kernel<&ops::slice> {
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
     constexpr int along = static_cast<int>(Key.attribute[0]);
-    constexpr detail::run_nest nest = detail::slice_nest(Key.operand_shape[0], Key.shape, along, Key.attribute[2]);
-    const auto* from = static_cast<const element*>(call.operand[0]) + Key.attribute[1] * stride_of(Key.shape, along);
-    detail::copy_by<element, nest>(from, call.result);
+    constexpr std::int64_t step = Key.attribute[2];
+    constexpr std::int64_t all = Key.shape[along];
+    const interval mine = call.boxes->result.dim[along];
+    const std::int64_t first = Key.attribute[1] + step * mine.start - call.boxes->operand[0].dim[along].start;
+    const auto* const from = static_cast<const element*>(call.operand[0]) + first * stride_of(Key.shape, along);
+    if (mine.size == all) {
+      detail::copy_by<element, detail::slice_nest(Key.operand_shape[0], Key.shape, along, step, all)>(from,
+                                                                                                      call.result);
+    } else if (mine.size > 0) {
+      detail::copy_nest<element, 0>(detail::slice_nest(Key.operand_shape[0], Key.shape, along, step, mine.size), from,
+                                    static_cast<element*>(call.result));
+    }
   }
 };
 
@@ -63,25 +107,24 @@ template <> struct kernel<&ops::pad> {
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
     constexpr int along = static_cast<int>(Key.attribute[0]);
-    constexpr std::int64_t inner = stride_of(Key.shape, along);
-    constexpr std::int64_t start = Key.attribute[1];
     constexpr std::int64_t step = Key.attribute[2];
-    constexpr detail::run_nest nest = detail::pad_nest(Key.operand_shape[0], Key.shape, along, step);
-    auto* to = static_cast<element*>(call.result);
+    const detail::row_run rows =
+        detail::common_rows(call.boxes->result.dim[along], call.boxes->operand[0].dim[along], Key.attribute[1], step);
+    auto* const to = static_cast<element*>(call.result);
     if constexpr (step == 1) {
-      constexpr std::int64_t end = start + Key.operand_shape[0][along];
-      zero_rows<element, detail::fill_nest(Key.shape, along, start), start>(to);
-      zero_rows<element, detail::fill_nest(Key.shape, along, Key.shape[along] - end), Key.shape[along] - end>(
-          to + end * inner);
+      zero_rows<element, Key.shape, along>(to, 0, rows.to);
+      zero_rows<element, Key.shape, along>(to, rows.to + rows.count, Key.shape[along]);
     } else {
       detail::fill_all(Key.shape.elements(), to, element{});
     }
-    detail::copy_by<element, nest>(call.operand[0], to + start * inner);
+    detail::copy_rows<Key, 0, along, step>(rows, call.operand[0], call.result);
   }
 
  private:
-  template <class T, detail::run_nest Nest, std::int64_t Count> static void zero_rows(T* to) {
-    if constexpr (Count > 0) detail::copy_nest<T, 0>(Nest, &detail::zero_element<T>, to);
+  template <class T, extents Shape, int Along> static void zero_rows(T* to, std::int64_t first, std::int64_t last) {
+    if (last <= first) return;
+    detail::copy_nest<T, 0>(detail::fill_nest(Shape, Along, last - first), &detail::zero_element<T>,
+                            to + first * stride_of(Shape, Along));
   }
 };
 

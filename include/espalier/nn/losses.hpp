@@ -18,8 +18,10 @@ constexpr int cross_entropy(builder& b, int logits, int targets) {
   const int raised = b.append(ops::exp, b[shifted].type, shape, shifted);
   const int total = reduce_sum(b, raised, classes);
   const int logarithm = b.append(ops::log, b[total].type, b[total].shape, total);
-  const int number = iota(b, dtype::i32, shape, shape.rank - 1);
-  const int is_target = compare(b, ops::equal, broadcast_along(b, targets, shape, classes), number);
+  const dtype type = detail::index_type(b[targets].type);
+  const int number = iota(b, type, shape, shape.rank - 1);
+  const int target = broadcast_along(b, convert(b, targets, type), shape, classes);
+  const int is_target = compare(b, ops::equal, target, number);
   return subtract(b, logarithm, reduce_sum(b, keep_where(b, is_target, shifted), classes));
 }
 
@@ -39,15 +41,15 @@ namespace detail {
 
 namespace nn {
 
-/// The cross entropy of each target, in nats: logits [..., classes], targets i32 [...] -> [...]. No logit overflows.
-/// A target outside 0 ... classes - 1 counts as one of probability exp(max logit) / sum exp(logits).
-/// Errors: `indices_are_not_integers`, `operand_is_not_floating`, `shape_mismatch`.
+/// The cross entropy of each target, in nats: logits [..., classes], targets integers [...] -> [...]. No logit
+/// overflows. A target outside 0 ... classes - 1 counts as one of probability exp(max logit) / sum exp(logits). Errors:
+/// `indices_are_not_integers`, `operand_is_not_floating`, `shape_mismatch`.
 template <Traced Logits, Traced Targets>
 constexpr auto cross_entropy_each(const Logits& logits, const Targets& targets,
                                   source_line where = source_line::current()) {
   if constexpr (Failed<Logits> || Failed<Targets>) {
     return detail::first_failure(logits, targets);
-  } else if constexpr (Targets::type != dtype::i32) {
+  } else if constexpr (!is_integer(Targets::type)) {
     return failed<why::indices_are_not_integers<typename Targets::tensor>>(where);
   } else if constexpr (!is_floating(Logits::type)) {
     return failed<why::operand_is_not_floating<typename Logits::tensor>>(where);

@@ -16,12 +16,12 @@ constexpr double negate_scalar(double a) { return -a; }
 
 /// Integers divide towards zero, and by 0 into 0: padding must not trap.
 constexpr void evaluate_divide(const evaluation& e) {
-  if (e.self->type != dtype::i32) return evaluate_binary<divide_scalars>(e);
+  if (!is_integer(e.self->type)) return evaluate_binary<divide_scalars>(e);
   for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) {
     const auto a = static_cast<std::int64_t>(e.operand[0][i]);
     const auto b = static_cast<std::int64_t>(e.operand[1][i]);
-    const std::int64_t quotient = b == 0 ? 0 : a / b;
-    e.result[i] = static_cast<double>(quotient);
+    const std::int64_t quotient = b == 0 || b == -1 ? 0 : a / b;
+    e.result[i] = b == -1 ? -e.operand[0][i] : static_cast<double>(quotient);
   }
 }
 

@@ -10,33 +10,50 @@ namespace detail {
 
 constexpr void concat_gradient(gradient_context& c);
 
+/// Where operand k starts in the result.
+[[nodiscard]] constexpr std::int64_t concat_start(const instruction& self, int k) {
+  return k == 0 ? 0 : self.attribute[k];
+}
+/// Element p of operand k is element start + p of the result.
+[[nodiscard]] constexpr std::uint32_t concat_windows(op_view v, int k, window* of_dimension) {
+  const instruction& self = v.self();
+  of_dimension[self.attribute[0]] = {.low = concat_start(self, k)};
+  return 1U << static_cast<unsigned>(self.attribute[0]);
+}
+
 constexpr void evaluate_concat(const evaluation& e) {
   const int along = static_cast<int>(e.self->attribute[0]);
   const std::int64_t inner = stride_of(e.self->shape, along);
   const std::int64_t outer = e.self->shape.product(0, along);
-  std::int64_t start = 0;
+  const interval mine = e.boxes->result.dim[along];
   for (int k = 0; k < e.self->operand_count; ++k) {
-    const std::int64_t run = (*e.operand_shape[k])[along] * inner;
-    for (std::int64_t o = 0; o < outer; ++o) {
-      for (std::int64_t i = 0; i < run; ++i) {
-        e.result[o * e.self->shape[along] * inner + start + i] = e.operand[k][o * run + i];
+    const std::int64_t rows = (*e.operand_shape[k])[along];
+    const interval held = e.boxes->operand[k].dim[along];
+    for (std::int64_t row = 0; row < held.size; ++row) {
+      const std::int64_t at = concat_start(*e.self, k) + held.start + row - mine.start;
+      if (at < 0 || at >= mine.size) continue;
+      for (std::int64_t o = 0; o < outer; ++o) {
+        for (std::int64_t i = 0; i < inner; ++i) {
+          e.result[(o * e.self->shape[along] + at) * inner + i] = e.operand[k][(o * rows + row) * inner + i];
+        }
       }
     }
-    start += run;
   }
 }
 
 }  // namespace detail
 
 namespace ops {
-/// Joins up to four tensors along dimension attribute[0].
+/// Joins up to four tensors along dimension attribute[0]; attribute[k] says where operand k > 0 starts.
 inline constexpr op_info concat{.name = "concat",
                                 .spread = propagation::dimensional,
                                 .linear = linearity::joint,
-                                .factors = detail::one_dimension_blocked,
+                                .factors = detail::same_dimensions,
                                 .gradient = detail::concat_gradient,
                                 .evaluate = detail::evaluate_concat,
-                                .flops = detail::no_flops};
+                                .flops = detail::no_flops,
+                                .windows = detail::concat_windows,
+                                .positional = true};
 }  // namespace ops
 
 namespace emit {
@@ -55,6 +72,7 @@ constexpr int concat(builder& b, const int* parts, int count, int dim) {
   }
   instruction made = builder::make(ops::concat, b[parts[0]].type, shape, group[0], group[1], group[2], group[3]);
   made.attribute[0] = dim;
+  for (int k = 1; k < taken; ++k) made.attribute[k] = (k == 1 ? 0 : made.attribute[k - 1]) + b[group[k - 1]].shape[dim];
   return b.append(made);
 }
 }  // namespace emit
@@ -62,11 +80,9 @@ constexpr int concat(builder& b, const int* parts, int count, int dim) {
 constexpr void detail::concat_gradient(gradient_context& c) {
   const instruction self = c.self();
   const int along = static_cast<int>(self.attribute[0]);
-  std::int64_t start = 0;
   for (int k = 0; k < self.operand_count; ++k) {
     const std::int64_t size = c.emit[self.operand[k]].shape[along];
-    c.give(k, emit::slice(c.emit, c.cotangent, along, start, size));
-    start += size;
+    c.give(k, emit::slice(c.emit, c.cotangent, along, concat_start(self, k), size));
   }
 }
 

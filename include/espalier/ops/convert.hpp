@@ -3,7 +3,7 @@
 #pragma once
 
 #include <espalier/ops/elementwise.hpp>
-#include <espalier/shape/storage.hpp>
+#include <espalier/shape/dtype.hpp>
 
 #include <limits>
 
@@ -12,33 +12,46 @@ namespace espalier {
 namespace detail {
 
 /// Towards zero; what is beyond the range becomes the nearest integer, a NaN 0.
-[[nodiscard]] constexpr std::int32_t nearest_integer(double value) {
+template <class T> [[nodiscard]] constexpr T nearest_integer(double value) {
+  using limits = std::numeric_limits<T>;
   if (value != value) return 0;
-  if (value >= std::numeric_limits<std::int32_t>::max()) return std::numeric_limits<std::int32_t>::max();
-  if (value <= std::numeric_limits<std::int32_t>::min()) return std::numeric_limits<std::int32_t>::min();
-  return static_cast<std::int32_t>(value);
+  // No double is the greatest integer of 64 bits, but the next one is.
+  if (value >= static_cast<double>(limits::max())) return limits::max();
+  if (value <= static_cast<double>(limits::min())) return limits::min();
+  return static_cast<T>(value);
 }
 
-/// Rounds as a store to the type would.
-[[nodiscard]] constexpr double stored_as(dtype type, double value) {
-  switch (type) {
-    case dtype::f32: return static_cast<double>(static_cast<float>(value));
-    case dtype::f64: return value;
-    case dtype::bf16: return static_cast<double>(static_cast<float>(bfloat16(static_cast<float>(value))));
-    case dtype::i32: return static_cast<double>(nearest_integer(value));
-    case dtype::boolean: return value != 0 ? 1 : 0;
-  }
-  return value;
+/// An element of type `to`, made of a number. Integers end at the nearest one, or are taken modulo as many as there
+/// are.
+[[nodiscard]] constexpr double element_as(dtype to, double value, bool wraps) {
+  return with_storage(to, [=]<class T>(T) {
+    if constexpr (std::is_same_v<T, bool>) {
+      return value != 0 ? 1.0 : 0.0;
+    } else if constexpr (std::is_integral_v<T>) {
+      return static_cast<double>(wraps ? static_cast<T>(nearest_integer<std::int64_t>(value))
+                                       : nearest_integer<T>(value));
+    } else {
+      return static_cast<double>(static_cast<computed_t<T>>(static_cast<T>(static_cast<computed_t<T>>(value))));
+    }
+  });
 }
+/// Rounds as a store to the type would; an integer's range ends at the nearest one.
+[[nodiscard]] constexpr double stored_as(dtype type, double value) { return element_as(type, value, false); }
+
 constexpr void evaluate_convert(const evaluation& e) {
-  for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) e.result[i] = stored_as(e.self->type, e.operand[0][i]);
+  const bool wraps = is_integer(e.operand_type[0]);
+  for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) {
+    e.result[i] = element_as(e.self->type, e.operand[0][i], wraps);
+  }
 }
 constexpr void convert_gradient(gradient_context& c);
 
 }  // namespace detail
 
 namespace ops {
-/// The same values stored as the result's type: floats round to nearest even, floats become integers towards zero.
+/// The same values stored as the result's type. To a float: to nearest even, from wider floats by way of float32. From
+/// a float to an integer: towards zero, beyond the range the nearest integer, a NaN 0. From an integer to another:
+/// modulo as many values as that has, as in C and NumPy. To a truth value: whether it is not 0.
 inline constexpr op_info convert =
     detail::elementwise_op("convert", detail::evaluate_convert, detail::convert_gradient);
 }  // namespace ops

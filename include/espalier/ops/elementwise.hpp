@@ -4,6 +4,8 @@
 
 #include <espalier/ops/broadcast.hpp>
 
+#include <type_traits>
+
 namespace espalier::detail {
 
 /// What the families of elementwise ops share: evaluation from a scalar function, and the typed front with NumPy's
@@ -93,6 +95,42 @@ constexpr auto binary(const A& a, const B& b, source_line where) {
     }
   }
 }
+
+// Ops that take only some element types: `Reason` is the mistake, about the first tensor of another one.
+
+/// The first tensor among the operands whose element type `Accepts` refuses, or void.
+template <bool (*Accepts)(dtype), class... Operands> struct refused_among { using type = void; };
+template <bool (*Accepts)(dtype), class First, class... Rest>
+struct refused_among<Accepts, First, Rest...> : refused_among<Accepts, Rest...> {};
+template <bool (*Accepts)(dtype), Symbol First, class... Rest>
+  requires(!Accepts(First::type))
+struct refused_among<Accepts, First, Rest...> {
+  using type = typename First::tensor;
+};
+
+template <const op_info* Op, bool (*Accepts)(dtype), template <class...> class Reason, Traced A>
+constexpr auto unary_of(const A& a, source_line where) {
+  if constexpr (Failed<A>) {
+    return a;
+  } else if constexpr (!Accepts(A::type)) {
+    return failed<Reason<typename A::tensor>>(where);
+  } else {
+    a.owner->at(where);
+    return symbol_like<A, typename A::tensor>(a, a.owner->append(*Op, A::type, A::shape, a.id));
+  }
+}
+template <const op_info* Op, bool (*Accepts)(dtype), template <class...> class Reason, class A, class B>
+constexpr auto binary_of(const A& a, const B& b, source_line where) {
+  using refused = typename refused_among<Accepts, A, B>::type;
+  if constexpr (Failed<A> || Failed<B>) {
+    return first_failure(a, b);
+  } else if constexpr (!std::is_void_v<refused>) {
+    return failed<Reason<refused>>(where);
+  } else {
+    return binary<Op, binary_result::same>(a, b, where);
+  }
+}
+[[nodiscard]] constexpr bool holds_numbers(dtype type) { return type != dtype::boolean; }
 
 template <class A, class B>
 concept OperatorArguments = (Traced<A> && (Traced<B> || Scalar<B>)) || (Scalar<A> && Traced<B>);

@@ -32,7 +32,6 @@ namespace detail {
   }
   return rule;
 }
-[[nodiscard]] constexpr int gather_position(op_view) { return 0; }
 
 /// Operand 0 holds the indices, operand 1 the updates; the result has the table's shape. A device that holds part of
 /// the looked-up dimension drops the updates of other rows; a device that holds part of the indices has one term.
@@ -63,10 +62,11 @@ constexpr void evaluate_gather(const evaluation& e) {
   const std::int64_t inner = stride_of(table, along);
   const std::int64_t outer = table.product(0, along);
   const std::int64_t count = e.operand_shape[1]->elements();
+  const interval here = e.boxes->operand[0].dim[along];
   for (std::int64_t o = 0; o < outer; ++o) {
     for (std::int64_t n = 0; n < count; ++n) {
-      const std::int64_t row = static_cast<std::int64_t>(e.operand[1][n]) - e.here.start;
-      const bool mine = row >= 0 && row < e.here.size;
+      const std::int64_t row = static_cast<std::int64_t>(e.operand[1][n]) - here.start;
+      const bool mine = row >= 0 && row < here.size;
       for (std::int64_t i = 0; i < inner; ++i) {
         e.result[(o * count + n) * inner + i] = mine ? e.operand[0][(o * table[along] + row) * inner + i] : 0;
       }
@@ -80,11 +80,12 @@ constexpr void evaluate_scatter_add(const evaluation& e) {
   const std::int64_t inner = stride_of(table, along);
   const std::int64_t outer = table.product(0, along);
   const std::int64_t count = e.operand_shape[0]->elements();
+  const interval here = e.boxes->result.dim[along];
   for (std::int64_t i = 0; i < table.elements(); ++i) e.result[i] = 0;
   for (std::int64_t o = 0; o < outer; ++o) {
     for (std::int64_t n = 0; n < count; ++n) {
-      const std::int64_t row = static_cast<std::int64_t>(e.operand[0][n]) - e.here.start;
-      if (row < 0 || row >= e.here.size) continue;
+      const std::int64_t row = static_cast<std::int64_t>(e.operand[0][n]) - here.start;
+      if (row < 0 || row >= here.size) continue;
       for (std::int64_t i = 0; i < inner; ++i) {
         e.result[(o * table[along] + row) * inner + i] += e.operand[1][(o * count + n) * inner + i];
       }
@@ -105,7 +106,7 @@ inline constexpr op_info gather{.name = "gather",
                                 .gradient = detail::gather_gradient,
                                 .evaluate = detail::evaluate_gather,
                                 .flops = detail::no_flops,
-                                .positional_factor = detail::gather_position};
+                                .positional = true};
 /// Gather's gradient: adds updates to the rows their indices name.
 inline constexpr op_info scatter_add{.name = "scatter_add",
                                      .spread = propagation::dimensional,
@@ -113,7 +114,7 @@ inline constexpr op_info scatter_add{.name = "scatter_add",
                                      .gradient = detail::scatter_add_gradient,
                                      .evaluate = detail::evaluate_scatter_add,
                                      .flops = detail::scatter_flops,
-                                     .positional_factor = detail::gather_position,
+                                     .positional = true,
                                      .identity = detail::scatter_identity};
 }  // namespace ops
 
@@ -149,6 +150,11 @@ constexpr void detail::scatter_add_gradient(gradient_context& c) {
   c.give(1, emit::gather(c.emit, c.cotangent, c.operand(0), static_cast<int>(c.self().attribute[0])));
 }
 
+namespace detail {
+/// What indices of a type are compared with numbers in: every index, and every number, is itself in it.
+[[nodiscard]] constexpr dtype index_type(dtype indices) { return indices == dtype::i32 ? dtype::i32 : dtype::i64; }
+}  // namespace detail
+
 /// Rows of `table` along dimension Dim: `gather<0>(embedding, tokens)` is an embedding. Dimension Dim is replaced by
 /// the dimensions of `indices`. Its gradient adds into the rows.
 /// Errors: `no_such_dimension`, `indices_are_not_integers`, `wrong_rank` (of the result).
@@ -158,7 +164,7 @@ constexpr auto gather(const Table& table, const Indices& indices, source_line wh
     return detail::first_failure(table, indices);
   } else if constexpr (constexpr int along = detail::dimension(Dim, Table::rank); along < 0) {
     return failed<why::no_such_dimension<typename Table::tensor, why::dim<Dim>>>(where);
-  } else if constexpr (Indices::type != dtype::i32) {
+  } else if constexpr (!is_integer(Indices::type)) {
     return failed<why::indices_are_not_integers<typename Indices::tensor>>(where);
   } else if constexpr (Table::rank + Indices::rank - 1 > max_rank) {
     return failed<why::wrong_rank<typename Table::tensor, typename Indices::tensor>>(where);
@@ -177,15 +183,17 @@ template <int Classes, dtype Type = dtype::f32, Traced Indices>
 constexpr auto one_hot(const Indices& indices, source_line where = source_line::current()) {
   if constexpr (Failed<Indices>) {
     return indices;
-  } else if constexpr (Indices::type != dtype::i32) {
+  } else if constexpr (!is_integer(Indices::type)) {
     return failed<why::indices_are_not_integers<typename Indices::tensor>>(where);
   } else {
     builder& b = *indices.owner;
     const pinned_line line(b, where);
     extents shape = Indices::shape;
     shape.append(Classes);
-    const int wide = emit::broadcast_along(b, indices.id, shape, std::int64_t{1} << Indices::rank);
-    const int hit = emit::compare(b, ops::equal, wide, emit::iota(b, dtype::i32, shape, Indices::rank));
+    const dtype number = detail::index_type(Indices::type);
+    const int index = emit::convert(b, indices.id, number);
+    const int wide = emit::broadcast_along(b, index, shape, std::int64_t{1} << Indices::rank);
+    const int hit = emit::compare(b, ops::equal, wide, emit::iota(b, number, shape, Indices::rank));
     constexpr extents result = [] {
       extents made = Indices::shape;
       made.append(Classes);

@@ -8,14 +8,12 @@ namespace espalier {
 
 namespace detail {
 
-[[nodiscard]] constexpr int iota_position(op_view v) { return static_cast<int>(v.self().attribute[0]); }
-
 constexpr void evaluate_iota(const evaluation& e) {
   const extents& to = e.self->shape;
   const int along = static_cast<int>(e.self->attribute[0]);
   const std::int64_t stride = stride_of(to, along);
   for (std::int64_t i = 0; i < to.elements(); ++i) {
-    e.result[i] = static_cast<double>(e.here.start + i / stride % to[along]);
+    e.result[i] = static_cast<double>(e.boxes->result.dim[along].start + i / stride % to[along]);
   }
 }
 
@@ -30,7 +28,7 @@ inline constexpr op_info iota{.name = "iota",
                               .gradient = detail::no_gradient,
                               .evaluate = detail::evaluate_iota,
                               .flops = detail::no_flops,
-                              .positional_factor = detail::iota_position};
+                              .positional = true};
 }  // namespace ops
 
 namespace emit {

@@ -108,7 +108,7 @@ template <int... Extents, Traced A> constexpr auto reshape(const A& a, source_li
   if constexpr (Failed<A>) {
     return a;
   } else {
-    using type = typename detail::named_tensor<A::type, Extents...>::type;
+    using type = typename detail::dtype_row<A::type>::template tensor<Extents...>;
     if constexpr (type::shape.elements() != A::shape.elements()) {
       return failed<why::reshape_size_mismatch<typename A::tensor, type>>(where);
     } else {

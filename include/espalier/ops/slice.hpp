@@ -8,17 +8,19 @@ namespace espalier {
 
 namespace detail {
 
-/// Slices, pads and joins work on one dimension: the others pass, this one has to be whole.
-[[nodiscard]] constexpr factor_rule one_dimension_blocked(op_view v) {
-  factor_rule rule;
+/// Dimension attribute[0] of a slice: element o of the result is element start + step * o.
+[[nodiscard]] constexpr std::uint32_t slice_windows(op_view v, int /*operand*/, window* of_dimension) {
   const instruction& self = v.self();
-  const int along = static_cast<int>(self.attribute[0]);
-  for (int d = 0; d < self.shape.rank; ++d) {
-    const factor_list factor(rule.add(self.shape[d], d == along ? factor_kind::blocked : factor_kind::pass));
-    rule.result[d] = factor;
-    for (int k = 0; k < self.operand_count; ++k) rule.operand[k][d] = factor;
-  }
-  return rule;
+  of_dimension[self.attribute[0]] = {.stride = self.attribute[2], .low = -self.attribute[1]};
+  return 1U << static_cast<unsigned>(self.attribute[0]);
+}
+/// Of a pad: element start + step * p of the result is element p.
+[[nodiscard]] constexpr std::uint32_t pad_windows(op_view v, int /*operand*/, window* of_dimension) {
+  const instruction& self = v.self();
+  const std::int64_t step = self.attribute[2];
+  of_dimension[self.attribute[0]] = step < 0 ? window{.stride = -1, .low = -self.attribute[1], .base_dilation = -step}
+                                             : window{.low = self.attribute[1], .base_dilation = step};
+  return 1U << static_cast<unsigned>(self.attribute[0]);
 }
 
 constexpr void slice_gradient(gradient_context& c);
@@ -31,10 +33,13 @@ constexpr void evaluate_slice(const evaluation& e) {
   const std::int64_t inner = stride_of(e.self->shape, along);
   const std::int64_t size = e.self->shape[along];
   const std::int64_t from = (*e.operand_shape[0])[along];
+  const interval mine = e.boxes->result.dim[along];
+  const interval held = e.boxes->operand[0].dim[along];
   for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) {
     const std::int64_t outer = i / (inner * size);
-    const std::int64_t at = start + i / inner % size * step;
-    e.result[i] = e.operand[0][(outer * from + at) * inner + i % inner];
+    const std::int64_t row = i / inner % size;
+    const std::int64_t at = start + (mine.start + row) * step - held.start;
+    e.result[i] = row < mine.size ? e.operand[0][(outer * from + at) * inner + i % inner] : 0;
   }
 }
 
@@ -45,10 +50,14 @@ constexpr void evaluate_pad(const evaluation& e) {
   const std::int64_t inner = stride_of(e.self->shape, along);
   const std::int64_t size = (*e.operand_shape[0])[along];
   const std::int64_t to = e.self->shape[along];
+  const interval mine = e.boxes->result.dim[along];
+  const interval held = e.boxes->operand[0].dim[along];
   for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) e.result[i] = 0;
   for (std::int64_t i = 0; i < e.operand_shape[0]->elements(); ++i) {
     const std::int64_t outer = i / (inner * size);
-    const std::int64_t at = start + i / inner % size * step;
+    const std::int64_t row = i / inner % size;
+    const std::int64_t at = start + (held.start + row) * step - mine.start;
+    if (row >= held.size || at < 0 || at >= mine.size) continue;
     e.result[(outer * to + at) * inner + i % inner] = e.operand[0][i];
   }
 }
@@ -56,22 +65,27 @@ constexpr void evaluate_pad(const evaluation& e) {
 }  // namespace detail
 
 namespace ops {
-/// Elements start, start + step, ... of dimension attribute[0]; start is attribute[1], step attribute[2].
+/// Elements start, start + step, ... of dimension attribute[0]; start is attribute[1], step attribute[2], which may be
+/// negative.
 inline constexpr op_info slice{.name = "slice",
                                .spread = propagation::dimensional,
                                .linear = linearity::first,
-                               .factors = detail::one_dimension_blocked,
+                               .factors = detail::same_dimensions,
                                .gradient = detail::slice_gradient,
                                .evaluate = detail::evaluate_slice,
-                               .flops = detail::no_flops};
+                               .flops = detail::no_flops,
+                               .windows = detail::slice_windows,
+                               .positional = true};
 /// The reverse of `slice`, with the same attributes: zeros, except where a slice of the result would read.
 inline constexpr op_info pad{.name = "pad",
                              .spread = propagation::dimensional,
                              .linear = linearity::first,
-                             .factors = detail::one_dimension_blocked,
+                             .factors = detail::same_dimensions,
                              .gradient = detail::pad_gradient,
                              .evaluate = detail::evaluate_pad,
-                             .flops = detail::no_flops};
+                             .flops = detail::no_flops,
+                             .windows = detail::pad_windows,
+                             .positional = true};
 }  // namespace ops
 
 namespace emit {

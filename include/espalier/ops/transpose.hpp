@@ -100,7 +100,7 @@ template <int... Order, Traced A> constexpr auto transpose(const A& a, source_li
     a.owner->at(where);
     axis_list order;
     ((order = order.with(Order)), ...);
-    using type = typename detail::named_tensor<A::type, static_cast<int>(A::shape[Order])...>::type;
+    using type = typename detail::dtype_row<A::type>::template tensor<static_cast<int>(A::shape[Order])...>;
     return detail::symbol_like<A, type>(a, emit::transpose(*a.owner, a.id, order));
   }
 }

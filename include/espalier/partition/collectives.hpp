@@ -17,6 +17,9 @@ inline constexpr op_info all_to_all{.name = "all_to_all"};
 inline constexpr op_info collective_permute{.name = "collective_permute"};
 inline constexpr op_info reduce_scatter{.name = "reduce_scatter"};
 inline constexpr op_info all_reduce{.name = "all_reduce"};
+/// attribute[2] and attribute[3]: the first of the graph's windows through which dimensions of the operand are read,
+/// and how many there are. A device's box of such a dimension is what its part of the window's factor needs.
+inline constexpr op_info exchange{.name = "exchange"};
 }  // namespace ops
 
 namespace detail {
@@ -29,6 +32,7 @@ namespace detail {
     case collective::collective_permute: return ops::collective_permute;
     case collective::reduce_scatter: return ops::reduce_scatter;
     case collective::all_reduce: return ops::all_reduce;
+    case collective::exchange: return ops::exchange;
   }
   return ops::all_reduce;
 }
@@ -40,15 +44,16 @@ namespace detail {
   if (op == &ops::collective_permute) return static_cast<int>(collective::collective_permute);
   if (op == &ops::reduce_scatter) return static_cast<int>(collective::reduce_scatter);
   if (op == &ops::all_reduce) return static_cast<int>(collective::all_reduce);
+  if (op == &ops::exchange) return static_cast<int>(collective::exchange);
   return -1;
 }
 
-/// Sets every element of dimension attribute[0] beyond the real ones to `scalar`; `place` says how many are real.
+/// Sets every element of dimension attribute[0] beyond the real ones to `scalar`.
 constexpr void evaluate_mask(const evaluation& e) {
   const int along = static_cast<int>(e.self->attribute[0]);
   const std::int64_t inner = stride_of(e.self->shape, along);
   for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) {
-    const bool real = i / inner % e.self->shape[along] < e.here.size;
+    const bool real = i / inner % e.self->shape[along] < e.boxes->result.dim[along].size;
     e.result[i] = real ? e.operand[0][i] : e.self->scalar;
   }
 }
@@ -57,7 +62,7 @@ constexpr void evaluate_mask(const evaluation& e) {
 
 namespace ops {
 /// Makes the padding of an unevenly split dimension neutral for what follows.
-inline constexpr op_info mask{.name = "mask", .evaluate = detail::evaluate_mask};
+inline constexpr op_info mask{.name = "mask", .evaluate = detail::evaluate_mask, .positional = true};
 }  // namespace ops
 
 /// Whether an instruction moves data between devices.

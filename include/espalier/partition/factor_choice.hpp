@@ -5,6 +5,7 @@
 #include <espalier/partition/local_program.hpp>
 #include <espalier/program/complete.hpp>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace espalier::detail {
@@ -19,6 +20,20 @@ namespace espalier::detail {
     if (!factors.empty()) result.dim[d] = write_dimension(mesh, rule, factors, split);
   }
   return result;
+}
+
+/// The windows through which operand `k` is read, over factors that are split like this.
+[[nodiscard]] constexpr local_program::reading windows_over(graph_view g, int id, int k, const factor_rule& rule,
+                                                            const factor_axes& split) {
+  local_program::reading windows;
+  window of_dimension[max_rank];
+  windows.dims = g[id].op->windows({g.code, id, g.windows}, k, &of_dimension[0]);
+  for (int d = 0; d < g.operand(id, k).shape.rank; ++d) {
+    if ((windows.dims >> static_cast<unsigned>(d) & 1U) == 0) continue;
+    const int factor = rule.operand[k][d][0];
+    windows.window[windows.count++] = place_window(of_dimension[d], d, rule.size[factor], split[factor]);
+  }
+  return windows;
 }
 
 /// Decides which factors of an op are split by which axes.
@@ -233,7 +248,7 @@ class factor_choice {
     if (now.compound && !is_faithful(id, rule, split)) return -1;
     axis_mask used = pending;
     for (int n = 0; n < now.count; ++n) used |= now.factor[n] >= 0 ? bit_of(now.axes[n]) : 0;
-    const double work = static_cast<double>(i.op->flops == nullptr ? 0 : i.op->flops({g_.code, id}));
+    const double work = static_cast<double>(i.op->flops == nullptr ? 0 : i.op->flops({g_.code, id, g_.windows}));
     double cost = work / static_cast<double>(mesh_.parts(used)) / 40.0;
     for (int t = 0; t <= i.operand_count; ++t) {
       if (limit >= 0 && cost >= limit) return -1;
@@ -265,8 +280,33 @@ class factor_choice {
     const layout& from = made_.layout_of(value);
     sharding wanted = required(mesh_, rule.operand[k], from.shape.rank, rule, split);
     wanted.unreduced = from.placement.unreduced;
+    if (g_[id].op->windows != nullptr) {
+      const local_program::reading windows = windows_over(g_, id, k, rule, split);
+      if (windows.count > 0) return price_of_windows(value, wanted, windows);
+    }
     return made_.found(value, wanted) >= 0 ? 0
                                            : price_of_reshard(from.shape, made_[value].type, from.placement, wanted);
+  }
+  /// What windows need and a device lacks, in bytes: the most of some devices, among them those at both borders of the
+  /// mesh and one within. How many are asked does not depend on the mesh.
+  [[nodiscard]] constexpr double price_of_windows(int value, const sharding& wanted,
+                                                  const local_program::reading& windows) const {
+    const layout& from = made_.layout_of(value);
+    const dtype type = made_[value].type;
+    if (const sharding home = local_program::at_home(mesh_, from, wanted, windows); home.rank >= 0) {
+      return made_.found(value, home) >= 0 ? 0 : price_of_reshard(from.shape, type, from.placement, home);
+    }
+    const int devices = mesh_.devices();
+    const int step = devices <= 8 ? 1 : devices / 7;
+    std::int64_t most = 0;
+    for (int device = 0; device < devices; device += step) {
+      tensor_box box = box_of(mesh_, from.shape, wanted, device);
+      apply_windows(mesh_, from.shape, &windows.window[0], windows.count, device, box);
+      const tensor_box held = box_of(mesh_, from.shape, from.placement, device);
+      const std::int64_t lacking = elements_of(box, wanted.rank) - common_elements(box, held, wanted.rank);
+      most = std::max(most, lacking);
+    }
+    return static_cast<double>(most * size_of(type)) + 0.01;
   }
   [[nodiscard]] constexpr double price_of_result(int id, const factor_rule& rule, const factor_axes& split) const {
     const instruction& i = g_[id];

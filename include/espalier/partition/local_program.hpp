@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/partition/boxes.hpp>
 #include <espalier/partition/collectives.hpp>
 #include <espalier/partition/loop_arrangement.hpp>
 #include <espalier/partition/partition_progress.hpp>
@@ -19,7 +20,10 @@ namespace detail {
 /// The program of one device while it is made. A value may exist in several layouts: itself, and its reshards.
 class local_program {
  public:
-  constexpr explicit local_program(const mesh_shape& mesh) : mesh_(mesh) {}
+  constexpr local_program(const mesh_shape& mesh, graph_view traced) : mesh_(mesh) {
+    // Ops keep the numbers of their windows.
+    for (int n = 0; n < traced.window_count; ++n) out_.result().windows.push_back(traced.windows[n]);
+  }
   /// Goes on with what an earlier evaluation made.
   template <int Size, int Room>
   constexpr local_program(const mesh_shape& devices, const partition_progress<Size, Room>& from)
@@ -27,6 +31,7 @@ class local_program {
     out_.loop = from.loop;
     copy(out_.result().code, &from.made.code[0], from.made.size);
     copy(out_.result().annotations, &from.made.annotations[0], from.made.annotation_count);
+    copy(out_.result().windows, &from.made.windows[0], from.made.window_count);
     copy(origin_, &from.origin[0], from.made.size);
     copy(first_variant_, &from.first_variant[0], from.made.size);
     copy(variants_, &from.variants[0], from.variant_count);
@@ -87,6 +92,66 @@ class local_program {
     out_.loop = here;
     first_variant_[value] = variants_.push_back({result, first_variant_[value]});
     return result;
+  }
+  /// The windows through which an operand is read, as they stand over the factors of their op.
+  struct reading {
+    int count = 0;
+    placed_window window[max_rank]{};
+    /// Bit per dimension.
+    std::uint32_t dims = 0;
+  };
+
+  /// The elements that windows need of a value: itself, where every device has those it needs; otherwise an exchange
+  /// that brings what is missing.
+  /// @param wanted how the dimensions without a window are to be laid out
+  constexpr int read_through(int value, sharding wanted, const reading& windows) {
+    const layout from = layout_of(value);
+    if (const sharding home = at_home(mesh_, from, wanted, windows); home.rank >= 0) return reshard(value, home);
+    const int here = out_.loop;
+    out_.loop = out_[value].loop;
+    hoisted_ = hoisted_ || out_.loop != here;
+    instruction made = builder::make(ops::exchange, out_[value].type, extents{}, value);
+    made.attribute[0] = holders_of(from.placement, wanted, windows.dims);
+    made.attribute[2] = out_.add_windows(&windows.window[0], windows.count);
+    made.attribute[3] = windows.count;
+    extents room = local_shape(mesh_, from.shape, wanted);
+    for (int n = 0; n < windows.count; ++n) {
+      const placed_window& w = windows.window[n];
+      room[w.dim] = most_needed(w, local_extent(mesh_, w.extent, axis_list::from_code(w.axes)), from.shape[w.dim]);
+    }
+    const int result = append(made, from.shape, wanted);
+    out_[result].shape = room;
+    out_.loop = here;
+    return result;
+  }
+  /// The placement in which windows find everything they need where it is; of rank -1 if there is none.
+  [[nodiscard]] static constexpr sharding at_home(const mesh_shape& mesh, const layout& from, const sharding& wanted,
+                                                  const reading& windows) {
+    sharding home = wanted;
+    axis_mask kept = 0;
+    bool stays = true;
+    for (int n = 0; n < windows.count; ++n) {
+      const placed_window& w = windows.window[n];
+      home.dim[w.dim] = from.placement.dim[w.dim];
+      kept |= home.dim[w.dim].mask();
+      stays = stays && stays_at_home(mesh, w, from.shape[w.dim], home.dim[w.dim]);
+    }
+    axis_mask others = home.unreduced;
+    for (int d = 0; d < home.rank; ++d) {
+      if ((windows.dims >> static_cast<unsigned>(d) & 1U) == 0) others |= home.dim[d].mask();
+    }
+    if (!stays || (kept & others) != 0) home.rank = -1;
+    return home;
+  }
+  /// The axes along which devices hold what others may need.
+  [[nodiscard]] static constexpr axis_mask holders_of(const sharding& from, const sharding& to,
+                                                      std::uint32_t windowed) {
+    axis_mask axes = 0;
+    for (int d = 0; d < from.rank; ++d) {
+      const bool overlaps = (windowed >> static_cast<unsigned>(d) & 1U) != 0;
+      if (overlaps || !to.dim[d].starts_with(from.dim[d])) axes |= from.dim[d].mask();
+    }
+    return axes;
   }
   /// The value itself or an earlier reshard, if it is laid out as wanted; or -1.
   [[nodiscard]] constexpr int found(int value, const sharding& wanted) const {

@@ -312,6 +312,7 @@ class fuser {
     step.type = i.type;
     step.result_wide = wide;
     step.attribute[0] = wide ? 1 : 0;
+    step.attribute[1] = along;
     if (!wide) {
       // Row r has index (r / attribute[2]) % attribute[3] along that dimension.
       const int row_dims = wide_context ? space_.rank - 1 : i.shape.rank;

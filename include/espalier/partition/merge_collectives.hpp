@@ -55,7 +55,7 @@ class collective_merger {
   constexpr graph run() {
     result_.code.reserve(g_.size + g_.size / 8);
     result_.annotations.reserve(g_.annotation_count + g_.size / 8);
-    for (int i = 0; i < g_.annotation_count; ++i) result_.annotations.push_back(g_.annotations[i]);
+    copy_tables(result_, g_);
     classify();
     find_late();
     for (int id = 0; id < g_.size; ++id) {

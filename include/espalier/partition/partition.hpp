@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/ops/convert.hpp>
 #include <espalier/partition/factor_choice.hpp>
 #include <espalier/partition/local_program.hpp>
 #include <espalier/partition/partition_progress.hpp>
@@ -29,7 +30,7 @@ namespace detail {
 class partitioner {
  public:
   constexpr partitioner(const mesh_shape& mesh, graph_view g, const factor_rule* rules, const sharding* of)
-      : mesh_(mesh), g_(g), rules_(rules), of_(of), value_(g.size, -1), unsettled_(g.size, -1), made_(mesh) {
+      : mesh_(mesh), g_(g), rules_(rules), of_(of), value_(g.size, -1), unsettled_(g.size, -1), made_(mesh, g) {
     prepare();
   }
   /// Goes on with what an earlier evaluation made.
@@ -255,11 +256,8 @@ class partitioner {
       sharding wanted = required(mesh_, rule.operand[k], g_[i.operand[k]].shape.rank, rule, split);
       const axis_mask held = made_.layout_of(value_[i.operand[k]]).placement.unreduced;
       wanted.unreduced = held;
+      if (i.op->windows != nullptr && read_windows(id, k, rule, split, wanted, made.operand[k])) continue;
       made.operand[k] = masked(id, k, made_.reshard(value_[i.operand[k]], wanted), split);
-    }
-    if (i.op->positional_factor != nullptr) {
-      const int factor = i.op->positional_factor({g_.code, id});
-      made.place = {split[factor], rule.size[factor]};
     }
     sharding local = required(mesh_, rule.result, i.shape.rank, rule, split);
     for (int f = 0; f < rule.count; ++f) {
@@ -274,6 +272,15 @@ class partitioner {
       value = made_.reshard(value, of_[id]);
     }
     value_[id] = value;
+  }
+
+  /// An operand some of whose dimensions are read through windows: false if there are none.
+  constexpr bool read_windows(int id, int k, const factor_rule& rule, const factor_axes& split, const sharding& wanted,
+                              int& operand) {
+    const local_program::reading windows = windows_over(g_, id, k, rule, split);
+    if (windows.count == 0) return false;
+    operand = made_.read_through(value_[g_[id].operand[k]], wanted, windows);
+    return true;
   }
 
   /// A pending sum whose only reader is linear is reduced there, where it may have been added to others, have become
@@ -445,7 +452,6 @@ class partitioner {
       instruction made = builder::make(ops::mask, made_[value].type, extents{}, value);
       made.attribute[0] = d;
       made.scalar = storable(made.type, i.op->identity({g_.code, id}));
-      made.place = {axes, shape[d]};
       const sharding same = made_.layout_of(value).placement;
       value = made_.append(made, shape, same);
     }
@@ -454,9 +460,7 @@ class partitioner {
 
   /// Integers have no infinity: their largest or smallest value serves.
   [[nodiscard]] static constexpr double storable(dtype type, double value) {
-    if (type != dtype::i32) return value;
-    return std::clamp<double>(value, std::numeric_limits<std::int32_t>::min(),
-                              std::numeric_limits<std::int32_t>::max());
+    return is_integer(type) ? stored_as(type, value) : value;
   }
 
   const mesh_shape& mesh_;

@@ -58,8 +58,7 @@ static_assert(max_axes == 8);
 
 /// A plan that is cheaper than one already known; empty if there is none.
 [[nodiscard]] constexpr reshard_plan undercut(const reshard_task& task, const direct_reshard& known) {
-  const int slices = static_cast<int>(count_axes(known.sliced));
-  const std::int64_t limit = plan_cost(known.bytes, task.latency, known.collectives, slices);
+  const std::int64_t limit = known.cost();
   reshard_search search(task);
   const reshard_plan plan = search.run(limit);
   return search.gave_up ? search_difference(task, limit) : plan;
@@ -79,7 +78,7 @@ static_assert(max_axes == 8);
   reshard_plan plan = detail::empty_plan;
   if (detail::agree(from, to)) return plan;
   const detail::reshard_task task = detail::task_of(mesh, shape, type, from, to, latency);
-  const detail::direct_reshard direct(task, &plan);
+  const detail::direct_reshard direct(task, std::bit_cast<detail::placement_codes>(task.from), &plan);
   plan.bytes = direct.bytes;
   if (!direct.optimal) {
     const reshard_plan better = detail::undercut(task, direct);
@@ -96,7 +95,7 @@ static_assert(max_axes == 8);
                                                    const sharding& from, const sharding& to, std::int64_t latency = 0) {
   if (detail::agree(from, to)) return 0;
   const detail::reshard_task task = detail::task_of(mesh, shape, type, from, to, latency);
-  const detail::direct_reshard direct(task, nullptr);
+  const detail::direct_reshard direct(task, std::bit_cast<detail::placement_codes>(task.from), nullptr);
   if (direct.optimal) return direct.bytes;
   const reshard_plan better = detail::undercut(task, direct);
   return better.count > 0 ? better.bytes : direct.bytes;
@@ -117,8 +116,13 @@ static_assert(max_axes == 8);
     const std::int64_t share = elements / n + (position < elements % n ? 1 : 0);
     return (elements + share * (n - 2)) * size_of(type);
   }
-  const detail::sender_choice choice(before, step.after, step.axes);
   std::int64_t sent = 0;
+  if (step.kind == collective::exchange) {
+    const detail::shared_sending shares(mesh, shape, before, step.after, step.axes);
+    shares.for_each_sent(device, [&](int, const piece& p) { sent += detail::elements_of(p, shape.rank); });
+    return sent * size_of(type);
+  }
+  const detail::sender_choice choice(before, step.after, step.axes);
   for (int position = 0; position < n; ++position) {
     const int receiver = mesh.member(device, group, position);
     const bool serves = step.kind == collective::reduce_scatter ||
@@ -127,6 +131,17 @@ static_assert(max_axes == 8);
     sent += detail::common_elements(held, detail::box_of(mesh, shape, step.after, receiver), shape.rank);
   }
   return sent * size_of(type);
+}
+
+/// The most that any device sends, or of permutations and exchanges receives, in one step. The work for these two is
+/// the same on every mesh.
+[[nodiscard]] constexpr std::int64_t most_sent_bytes(const mesh_shape& mesh, const extents& shape, dtype type,
+                                                     const reshard_step& step, const sharding& before) {
+  if (step.kind != collective::exchange && step.kind != collective::collective_permute)
+    return sent_bytes(mesh, shape, type, step, before, 0);
+  const detail::reshard_task task = detail::task_of(mesh, shape, type, before, step.after, 0);
+  return detail::exchange_bytes(task, std::bit_cast<detail::placement_codes>(task.from),
+                                std::bit_cast<detail::placement_codes>(task.to));
 }
 
 }  // namespace espalier

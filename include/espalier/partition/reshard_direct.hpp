@@ -9,30 +9,40 @@
 
 namespace espalier::detail {
 
-/// A plan written down without a search, for the changes that programs are full of. Slices come first, while they are
-/// free; then sums; then one move between dimensions or one permutation; gathers last, when nothing else is left to
-/// make larger. `optimal` says whether no other sequence can be cheaper; otherwise its cost limits the search.
+/// A plan written down without a search.
 ///
-/// Why it is optimal where it says so: with even splits a device that must end with B bytes sends, as it receives, at
-/// least those B bytes that it does not hold at the start, and n terms of a sum that m devices want take n + m - 2
-/// messages (`reshard_search::bound_of`). Each form below meets that bound, with the fewest collectives that can change
-/// these dimensions.
+/// Where no sum is to be carried out it is at most one collective, and `optimal`: slices come first, while they are
+/// free; then one gather, one move between dimensions or one permutation, if that is all there is to do; else an
+/// exchange, which is priced at what a device lacks. With even splits that is what any plan has to send, so a named
+/// collective is as cheap at best; with uneven ones the cheaper is taken.
+///
+/// Otherwise sums come after the slices, gathers last, when nothing else is left to make larger. `optimal` then says
+/// whether no other sequence can be cheaper; if not, the plan's cost limits the search. Why it is optimal where it says
+/// so: n terms of a sum that m devices want take n + m - 2 messages (`reshard_search::bound_of`). Each form meets that
+/// bound, with the fewest collectives that can change these dimensions.
 class direct_reshard {
  public:
   bool optimal = false;
   int collectives = 0;
   std::int64_t bytes = 0;
   axis_mask sliced = 0;
+  bool exchanges = false;
 
-  /// Writes the steps to `plan`, unless that is null.
-  constexpr direct_reshard(const reshard_task& task, reshard_plan* plan)
-      : task_(task),
-        plan_(plan),
-        now_(std::bit_cast<placement_codes>(task.from)),
-        to_(std::bit_cast<placement_codes>(task.to)) {
+  /// Adds the steps to `plan`, unless that is null.
+  constexpr direct_reshard(const reshard_task& task, const placement_codes& from, reshard_plan* plan)
+      : task_(task), plan_(plan), from_(from), now_(from), to_(std::bit_cast<placement_codes>(task.to)) {
     compare();
-    const bool done = crossed_ != 0 ? permute() : (gained_ & lost_) != 0 ? exchange() : grow_and_shrink();
-    if (!done) gather_and_slice();
+    if (pending_ == 0) {
+      move();
+      optimal = true;
+    } else if (crossed_ != 0 || (gained_ & lost_) != 0 || !grow_and_reduce()) {
+      reduce_and_move();
+    }
+  }
+
+  [[nodiscard]] constexpr std::int64_t cost() const {
+    const int slices = static_cast<int>(count_axes(sliced));
+    return plan_cost(bytes, task_.latency, collectives, slices) + (exchanges ? exchange_handicap : 0);
   }
 
  private:
@@ -82,25 +92,94 @@ class direct_reshard {
       local_ /= n;
     }
   }
+  /// Gathers, all at once, what dimensions have too many axes of.
   constexpr void gather_rest() {
+    axis_mask axes = 0;
     for (int d = 0; shrunk_ != 0; ++d, shrunk_ >>= 1U) {
       if ((shrunk_ & 1U) == 0) continue;
-      const axis_mask axes = mask_of(now_.dim[d]) & ~mask_of(to_.dim[d]);
+      axes |= mask_of(now_.dim[d]) & ~mask_of(to_.dim[d]);
       now_.dim[d] = to_.dim[d];
-      emit(collective::all_gather, axes, group_size(task_.mesh, axes));
     }
+    if (axes != 0) emit(collective::all_gather, axes, group_size(task_.mesh, axes));
   }
 
-  /// No axis moves from one dimension to another.
-  constexpr bool grow_and_shrink() {
+  /// No sum is to be carried out.
+  constexpr void move() {
+    placement_codes sliced_first = now_;
+    collective kind = collective::exchange;
+    axis_mask axes = lost_;
+    if (crossed_ != 0) {
+      if (same_parts_ && (even_ || splits_alike())) kind = collective::collective_permute;
+    } else if ((gained_ & lost_) == 0) {
+      kind = collective::all_gather;
+      add_slices(sliced_first);
+    } else if (moves_one_tail(sliced_first)) {
+      kind = collective::all_to_all;
+    }
+    if (kind != collective::exchange && !even_ && lost_ != 0) {
+      const std::int64_t before = buffer_bytes(task_, sliced_first);
+      const std::int64_t named = step_bytes(kind, before, group_size(task_.mesh, axes));
+      if (exchange_bytes(task_, now_, to_) < named) kind = collective::exchange;
+    }
+    if (kind == collective::exchange) return exchange();
+    if (const axis_mask free = gained_ & ~lost_; free != 0 && kind != collective::collective_permute) {
+      now_ = sliced_first;
+      emit(collective::local_slice, free, group_size(task_.mesh, free));
+    }
+    if (kind == collective::collective_permute) {
+      if (plan_ != nullptr) axes = permuted_axes(task_.mesh, std::bit_cast<sharding>(from_), task_.to);
+      now_ = to_;
+      emit(kind, axes, 1);
+    } else if (axes != 0) {
+      now_ = to_;
+      emit(kind, axes, group_size(task_.mesh, axes));
+    }
+  }
+  constexpr void exchange() {
+    const axis_mask axes = exchanged_axes(now_, to_);
+    bytes += exchange_bytes(task_, now_, to_);
+    ++collectives;
+    exchanges = true;
+    now_ = to_;
+    if (plan_ != nullptr) plan_->step[plan_->count++] = {collective::exchange, axes, task_.to};
+  }
+  constexpr void add_slices(placement_codes& at) const {
+    for (int d = 0; grown_ != 0 && d < task_.shape.rank; ++d) {
+      if ((grown_ >> static_cast<unsigned>(d) & 1U) != 0) at.dim[d] = to_.dim[d];
+    }
+  }
+  /// Whether, after slices, the last axes of one dimension go to the end of another, and nothing else changes.
+  constexpr bool moves_one_tail(placement_codes& sliced_first) const {
+    const axis_mask moved = gained_ & lost_;
+    if ((shrunk_ & (shrunk_ - 1U)) != 0) return false;
+    const int source = dim_with(moved, shrunk_, now_);
+    const int target = dim_with(moved, grown_, to_);
+    const std::uint32_t tail = without_first(now_.dim[source], length_of(to_.dim[source]));
+    const std::uint32_t t = to_.dim[target];
+    if (length_of(t) < length_of(tail)) return false;
+    const unsigned head = length_of(t) - length_of(tail);
+    if (without_first(t, head) != tail) return false;
+    add_slices(sliced_first);
+    sliced_first.dim[target] = first_of(t, head);
+    return true;
+  }
+  [[nodiscard]] constexpr bool splits_alike() const {
+    for (int d = 0; d < task_.shape.rank; ++d) {
+      if (!same_parts(task_.mesh, task_.shape.size[d], now_.dim[d], to_.dim[d])) return false;
+    }
+    return true;
+  }
+  /// The first of these dimensions that is split by one of these axes.
+  [[nodiscard]] static constexpr int dim_with(axis_mask axes, std::uint32_t dims, const placement_codes& at) {
+    int d = 0;
+    while ((dims >> static_cast<unsigned>(d) & 1U) == 0 || (mask_of(at.dim[d]) & axes) == 0) ++d;
+    return d;
+  }
+
+  /// A sum, and no axis moves from one dimension to another; false if the scattered axes stand in the way of slices.
+  constexpr bool grow_and_reduce() {
     const axis_mask scattered = gained_ & now_.unreduced;
     if (grown_ != 0 && !slice_before(scattered)) return false;
-    if (pending_ == 0) {
-      if (gained_ != 0) emit(collective::local_slice, gained_, group_size(task_.mesh, gained_));
-      gather_rest();
-      optimal = even_ || collectives == 0;
-      return true;
-    }
     reduce(scattered);
     return true;
   }
@@ -146,7 +225,9 @@ class direct_reshard {
     if (task_.latency > 0 && only_sums) {
       optimal = shared >= 0 || !pays;
     } else {
-      optimal = even_ && (copies == 1 || terms == 2 || shared >= 0) && (task_.latency == 0 || collectives == 1);
+      // Three collectives may be two others of the same bytes: one reduce_scatter of all sums, and an exchange.
+      const int most = task_.latency == 0 ? 2 : 1;
+      optimal = even_ && (copies == 1 || terms == 2 || shared >= 0) && collectives <= most;
     }
   }
   /// Whether what the copies save by sharing a sum of so many terms is worth another collective.
@@ -175,113 +256,18 @@ class direct_reshard {
     return axes;
   }
 
-  /// The first of these dimensions that is split by one of these axes.
-  [[nodiscard]] static constexpr int dim_with(axis_mask axes, std::uint32_t dims, const placement_codes& at) {
-    int d = 0;
-    while ((dims >> static_cast<unsigned>(d) & 1U) == 0 || (mask_of(at.dim[d]) & axes) == 0) ++d;
-    return d;
-  }
-
-  /// The last axes of one dimension go to the end of another.
-  constexpr bool exchange() {
-    const axis_mask moved = gained_ & lost_;
-    const int source = dim_with(moved, shrunk_, now_);
-    const int target = dim_with(moved, grown_, to_);
-    const unsigned count = count_axes(moved);
-    const std::uint32_t f = now_.dim[source];
-    const std::uint32_t t = to_.dim[target];
-    if (pending_ != 0 || length_of(f) < count || length_of(t) < count) return false;
-    const unsigned kept = length_of(f) - count;
-    const std::uint32_t tail = without_first(f, kept);
-    const unsigned head = length_of(t) - count;
-    if (mask_of(tail) != moved || without_first(t, head) != tail) return false;
-    if (gained_ != moved) {
-      for (int d = 0; d < task_.shape.rank; ++d) {
-        if ((grown_ >> static_cast<unsigned>(d) & 1U) != 0) now_.dim[d] = to_.dim[d];
-      }
-      now_.dim[target] = first_of(t, head);
-      emit(collective::local_slice, gained_ & ~moved, group_size(task_.mesh, gained_ & ~moved));
-    }
-    now_.dim[source] = first_of(f, kept);
-    now_.dim[target] = t;
-    emit(collective::all_to_all, moved, group_size(task_.mesh, moved));
-    if (now_.dim[source] == to_.dim[source]) shrunk_ &= ~(1U << static_cast<unsigned>(source));
-    gather_rest();
-    optimal = even_ && (task_.latency == 0 || collectives == 1);
-    return true;
-  }
-
-  /// Some dimension is split by other axes, or in another order.
-  constexpr bool permute() {
-    if (pending_ != 0) return false;
-    if (same_parts_ && (even_ || splits_alike())) {
-      now_ = to_;
-      emit_permutation(task_.from);
-      optimal = even_;
-      return true;
-    }
-    return reorder();
-  }
-  [[nodiscard]] constexpr bool splits_alike() const {
-    for (int d = 0; d < task_.shape.rank; ++d) {
-      if (!same_parts(task_.mesh, task_.shape.size[d], now_.dim[d], to_.dim[d])) return false;
-    }
-    return true;
-  }
-  constexpr void emit_permutation(const sharding& before) {
-    const axis_mask axes = plan_ == nullptr ? 0 : permuted_axes(task_.mesh, before, std::bit_cast<sharding>(now_));
-    emit(collective::collective_permute, axes, 1);
-  }
-
-  /// One dimension only, whose new axes come in another order, after some were added or before some are gathered.
-  constexpr bool reorder() {
-    int d = 0;
-    while ((crossed_ >> static_cast<unsigned>(d) & 1U) == 0) ++d;
-    const std::uint32_t f = now_.dim[d];
-    const std::uint32_t t = to_.dim[d];
-    const axis_mask added = mask_of(t) & ~mask_of(f);
-    const axis_mask dropped = mask_of(f) & ~mask_of(t);
-    const bool alone = crossed_ >> static_cast<unsigned>(d) == 1U && (grown_ | shrunk_) == 0;
-    if (!alone || (added != 0 && dropped != 0)) return false;
-    const std::uint32_t longer = added == 0 ? f : joined(f, list_of(added).code());
-    const std::uint32_t arranged = joined(t, axis_list::from_code(f).without(mask_of(t)).code());
-    if (!same_parts(task_.mesh, task_.shape.size[d], longer, arranged)) return false;
-    now_.dim[d] = longer;
-    if (added != 0) emit(collective::local_slice, added, group_size(task_.mesh, added));
-    const sharding before = std::bit_cast<sharding>(now_);
-    now_.dim[d] = arranged;
-    emit_permutation(before);
-    shrunk_ = dropped == 0 ? 0 : crossed_;
-    gather_rest();
-    optimal = even_ && (task_.latency == 0 || collectives == 1);
-    return true;
-  }
-
-  /// What always works: carry out the sum, gather whatever is in the way, slice. Only there to be undercut.
-  constexpr void gather_and_slice() {
-    now_ = std::bit_cast<placement_codes>(task_.from);
-    if (pending_ != 0) {
-      now_.unreduced = to_.unreduced;
-      emit(collective::all_reduce, pending_, group_size(task_.mesh, pending_));
-    }
-    axis_mask kept = 0;
-    for (int d = 0; d < task_.shape.rank; ++d) {
-      const std::uint32_t f = now_.dim[d];
-      unsigned common = length_of(f);
-      while (first_of(f, common) != first_of(to_.dim[d], common)) --common;
-      now_.dim[d] = first_of(f, common);
-      kept |= mask_of(now_.dim[d]);
-      const axis_mask axes = mask_of(f) & ~mask_of(now_.dim[d]);
-      if (axes != 0) emit(collective::all_gather, axes, group_size(task_.mesh, axes));
-    }
-    axis_mask added = 0;
-    for (int d = 0; d < task_.shape.rank; ++d) added |= mask_of(to_.dim[d]);
-    now_ = to_;
-    if ((added & ~kept) != 0) emit(collective::local_slice, added & ~kept, group_size(task_.mesh, added & ~kept));
+  /// What always works: carries out the sum where it is, and goes on without. Only there to be undercut.
+  constexpr void reduce_and_move() {
+    now_ = from_;
+    now_.unreduced = to_.unreduced;
+    emit(collective::all_reduce, pending_, group_size(task_.mesh, pending_));
+    from_ = now_;
+    move();
   }
 
   const reshard_task& task_;
   reshard_plan* plan_;
+  placement_codes from_;
   placement_codes now_;
   placement_codes to_;
   std::int64_t parts_ = 1;

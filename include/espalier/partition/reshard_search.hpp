@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/detail/list.hpp>
+#include <espalier/partition/reshard_direct.hpp>
 #include <espalier/partition/reshard_step.hpp>
 
 #include <algorithm>
@@ -11,8 +12,10 @@
 
 namespace espalier::detail {
 
-/// The cheapest sequence of steps between two placements: A* over placements, each the dimensions' lists of axes and
-/// the set of axes with pending sums.
+/// The cheapest sequence of steps between two placements, while sums are to be carried out: A* over placements, each
+/// the dimensions' lists of axes and the set of axes with pending sums. From where the last of these sums is complete
+/// `direct_reshard` knows how to go on. Before, terms of sums may be exchanged to the dimensions' lists of the target,
+/// as far as these lists have no axis of a sum.
 class reshard_search {
  public:
   bool gave_up = false;
@@ -25,7 +28,8 @@ class reshard_search {
     for (int axis = 0; axis < task_.mesh.rank; ++axis) {
       if (task_.mesh.size[axis] > 1) axes_ |= bit_of(axis);
     }
-    target_parts_ = task_.mesh.parts(task_.to.tiled());
+    target_tiled_ = task_.to.tiled();
+    target_parts_ = task_.mesh.parts(target_tiled_);
     summed_devices_ = task_.mesh.parts(axes_ & ~target_.unreduced);
   }
 
@@ -145,7 +149,10 @@ class reshard_search {
   /// Notes that `s` is reached from the node being expanded by a step over a group of `n`.
   constexpr void offer(const placement_codes& s, axis_mask tiled, collective kind, axis_mask axes, std::int64_t n) {
     const std::int64_t bytes = step_bytes(kind, local_, n);
-    const std::int64_t cost = cost_after(kind, bytes);
+    reach(s, tiled, kind, axes, bytes, cost_after(kind, bytes));
+  }
+  constexpr void reach(const placement_codes& s, axis_mask tiled, collective kind, axis_mask axes, std::int64_t bytes,
+                       std::int64_t cost) {
     if (cost >= limit_) return;
     const std::uint32_t bucket = bucket_of(s);
     int id = find(bucket, s);
@@ -168,22 +175,26 @@ class reshard_search {
     const axis_mask tiled = nodes_[id].tiled;
     parent_ = id;
     paid_ = nodes_[id].cost;
+    const axis_mask pending = s.unreduced & ~target_.unreduced;
+    if (pending == 0) {
+      const direct_reshard rest(task_, s, nullptr);
+      reach(target_, target_tiled_, collective::exchange, 0, rest.bytes, paid_ + rest.cost());
+      return;
+    }
     local_ = buffer_bytes(task_, s);
     const axis_mask free = axes_ & ~tiled & ~s.unreduced;
-    const axis_mask pending = s.unreduced & ~target_.unreduced;
+    exchange_terms(s);
     for (int axis = 0; axis < task_.mesh.rank; ++axis) {
       if (has_axis(free, axis)) append(s, tiled, static_cast<std::uint32_t>(axis + 1), collective::local_slice);
     }
     if (tiled != 0) {
       for (int d = 0; d < task_.shape.rank; ++d) take_from(d, s, tiled);
     }
-    if (pending != 0) {
-      scatter(s, tiled, 0, pending);
-      for (axis_mask some = pending; some != 0; some = (some - 1) & pending) {
-        placement_codes t = s;
-        t.unreduced &= ~some;
-        offer(t, tiled, collective::all_reduce, some, task_.mesh.parts(some));
-      }
+    scatter(s, tiled, 0, pending);
+    for (axis_mask some = pending; some != 0; some = (some - 1) & pending) {
+      placement_codes t = s;
+      t.unreduced &= ~some;
+      offer(t, tiled, collective::all_reduce, some, task_.mesh.parts(some));
     }
     // Two permutations in a row are one.
     const bool permuted = nodes_[id].kind == collective::collective_permute;
@@ -191,6 +202,23 @@ class reshard_search {
       placement_codes t = s;
       arrange(s, t, -1, 1, s.unreduced);
     }
+  }
+
+  /// Splits every dimension as in the target, up to the first axis that still has terms of a sum.
+  constexpr void exchange_terms(const placement_codes& s) {
+    placement_codes t = s;
+    axis_mask tiled = 0;
+    for (int d = 0; d < task_.shape.rank; ++d) {
+      std::uint32_t head = target_.dim[d];
+      unsigned length = length_of(head);
+      while ((mask_of(head) & s.unreduced) != 0) head = first_of(head, --length);
+      t.dim[d] = head;
+      tiled |= mask_of(head);
+    }
+    if (same_placement(t, s)) return;
+    const std::int64_t bytes = exchange_bytes(task_, s, t);
+    const std::int64_t cost = paid_ + plan_cost(bytes, task_.latency, 1, 0) + exchange_handicap;
+    reach(t, tiled, collective::exchange, exchanged_axes(s, t), bytes, cost);
   }
 
   /// Gathers, or moves to another dimension, every suffix of one dimension's axes.
@@ -266,6 +294,11 @@ class reshard_search {
     sharding before = task_.from;
     for (; !path.empty(); path.pop_back()) {
       const node& reached = nodes_[path.back()];
+      if ((before.unreduced & ~target_.unreduced) == 0) {  // the way on that `expand` has found
+        const direct_reshard rest(task_, std::bit_cast<placement_codes>(before), &plan);
+        plan.bytes += rest.bytes;
+        break;
+      }
       const bool more_slices = plan.count > 0 && reached.kind == collective::local_slice &&
                                plan.step[plan.count - 1].kind == collective::local_slice;
       reshard_step& step = plan.step[more_slices ? plan.count - 1 : plan.count++];
@@ -282,6 +315,7 @@ class reshard_search {
   reshard_task task_;
   std::int64_t total_ = 0;  // bytes
   placement_codes target_;
+  axis_mask target_tiled_ = 0;
   placement_codes start_;
   std::int64_t target_parts_ = 1;
   std::int64_t summed_devices_ = 1;  // that together hold one sum's terms

@@ -10,15 +10,19 @@
 
 namespace espalier {
 
-/// What changes how a tensor is placed (GSPMD section 4.5).
+/// What changes how a tensor is placed (GSPMD section 4.5). An exchange changes any placement into any other in one
+/// step: every device receives exactly the elements that it lacks, at most one box from each other device.
 enum class collective : std::uint8_t {
   local_slice,
   all_gather,
   all_to_all,
   collective_permute,
   reduce_scatter,
-  all_reduce
+  all_reduce,
+  exchange
 };
+
+inline constexpr int collective_kinds = static_cast<int>(collective::exchange) + 1;
 
 /// The name used in errors, tables and docs.
 [[nodiscard]] constexpr const char* name_of(collective kind) {
@@ -29,6 +33,7 @@ enum class collective : std::uint8_t {
     case collective::collective_permute: return "collective_permute";
     case collective::reduce_scatter: return "reduce_scatter";
     case collective::all_reduce: return "all_reduce";
+    case collective::exchange: return "exchange";
   }
   return "?";
 }
@@ -56,7 +61,8 @@ namespace detail {
 inline constexpr reshard_plan empty_plan{};
 inline constexpr reshard_step empty_step{};
 
-/// The bytes each device of a group of `n` sends in a step when its buffer had `local` bytes before it.
+/// The bytes each device of a group of `n` sends in a step when its buffer had `local` bytes before it. What an
+/// exchange moves does not follow from these: see `exchange_bytes`.
 [[nodiscard]] constexpr std::int64_t step_bytes(collective kind, std::int64_t local, std::int64_t n) {
   switch (kind) {
     case collective::local_slice: return 0;
@@ -65,6 +71,7 @@ inline constexpr reshard_step empty_step{};
     case collective::all_to_all:
     case collective::reduce_scatter: return ceil_div(local * (n - 1), n);
     case collective::all_reduce: return ceil_div(2 * local * (n - 1), n);
+    case collective::exchange: break;
   }
   return 0;
 }
@@ -74,6 +81,10 @@ inline constexpr reshard_step empty_step{};
 [[nodiscard]] constexpr std::int64_t plan_cost(std::int64_t bytes, std::int64_t latency, int collectives, int slices) {
   return (bytes + latency * collectives) * 256 + collectives * 16 + slices;
 }
+
+/// What is added to the cost of an exchange: at equal bytes and latency a named collective with whatever slices wins,
+/// since its schedules are faster; two collectives lose.
+inline constexpr int exchange_handicap = 9;
 
 /// What is to be moved where. No axis of a single device appears in it.
 struct reshard_task {
@@ -192,6 +203,65 @@ static_assert(sizeof(placement_codes) == sizeof(sharding));
     if (one.start != other.start || one.size != other.size) return false;
   }
   return true;
+}
+
+/// The price of an exchange, in bytes: no device receives more, and none sends more where copies can be cut into equal
+/// shares. The work is the same on every mesh.
+///
+/// A device lacks what it wants less what it holds of that. Where the axes of one side are the beginning of those of
+/// the other in all dimensions, the finer part lies inside the coarser one on every device: of the dimensions that lose
+/// axes most is lacking where the last part of the first, largest coarse part is held. Otherwise some device holds the
+/// first part of an old split and wants the last of the new one: nothing in common. All devices together want `held
+/// parts / wanted parts` times what they hold, so that is what a holder sends if copies share the work, less what
+/// holders want themselves.
+/// Example: [64@d, 256@m] f32 to [64@m, 256@d] on 2 x 4: 64/4 x 256/2 x 4 B = 8,192 B.
+[[nodiscard]] constexpr std::int64_t exchange_bytes(const reshard_task& task, const placement_codes& from,
+                                                    const placement_codes& to) {
+  std::int64_t held = task.element;
+  std::int64_t wanted = task.element;
+  std::int64_t common = task.element;
+  std::int64_t shrinking = 1;  // by which factor dimensions lose parts
+  std::int64_t growing = 1;
+  bool crossed = false;
+  for (int d = 0; d < task.shape.rank; ++d) {
+    const std::int64_t extent = task.shape.size[d];
+    const std::uint32_t f = from.dim[d];
+    const std::uint32_t t = to.dim[d];
+    const std::int64_t before = parts_of(task.mesh, f);
+    const std::int64_t after = parts_of(task.mesh, t);
+    const bool even = extent % before == 0 && extent % after == 0;
+    const std::int64_t largest_held = even ? extent / before : local_extent(task.mesh, extent, axis_list::from_code(f));
+    const std::int64_t largest_wanted =
+        even ? extent / after : local_extent(task.mesh, extent, axis_list::from_code(t));
+    held *= largest_held;
+    wanted *= largest_wanted;
+    if (!nested(f, t)) {
+      crossed = true;
+      shrinking *= before;
+      growing *= after;
+    } else if (f > t) {
+      shrinking *= before / after;
+      common *= even ? largest_held : interval_at(task.mesh, extent, axis_list::from_code(f), before / after - 1).size;
+    } else {
+      growing *= after / before;
+      common *= largest_wanted;
+    }
+  }
+  if (crossed) return std::max(wanted, ceil_div(held * shrinking, growing));
+  return std::max(wanted - common, ceil_div(held * (shrinking - 1), growing));
+}
+
+/// The axes along which the groups of an exchange extend: all but those that split a dimension first on both sides. The
+/// devices of a group hold between them all that any of them wants, since splitting is nested.
+[[nodiscard]] constexpr axis_mask exchanged_axes(const placement_codes& from, const placement_codes& to) {
+  axis_mask result = 0;
+  for (int d = 0; d < from.rank; ++d) {
+    std::uint32_t f = from.dim[d];
+    std::uint32_t t = to.dim[d];
+    for (; f != 0 && (f & 15U) == (t & 15U); f >>= 4U) t >>= 4U;
+    result |= mask_of(f) | mask_of(t);
+  }
+  return result;
 }
 
 /// The axes along which data moves in a collective_permute: all but those that are the same digit of the part's number

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/sharding/sharding.hpp>
+#include <espalier/sharding/box.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -20,38 +20,6 @@ struct piece {
 
 namespace detail {
 
-/// The part of a tensor that one device holds, in elements of the whole tensor.
-struct tensor_box {
-  interval dim[max_rank]{};
-};
-
-[[nodiscard]] constexpr tensor_box box_of(const mesh_shape& mesh, const extents& shape, const sharding& placement,
-                                          int device) {
-  tensor_box result;
-  for (int d = 0; d < shape.rank; ++d) {
-    // g++ 12 cannot copy an empty list out of a constexpr sharding ("modification of ... is not constant").
-    const bool whole = placement.dim[d].empty();
-    result.dim[d] = whole ? interval{0, shape[d]} : local_interval(mesh, shape[d], placement.dim[d], device);
-  }
-  return result;
-}
-
-[[nodiscard]] constexpr std::int64_t elements_of(const tensor_box& box, int rank) {
-  std::int64_t count = 1;
-  for (int d = 0; d < rank; ++d) count *= box.dim[d].size;
-  return count;
-}
-
-[[nodiscard]] constexpr std::int64_t common_elements(const tensor_box& a, const tensor_box& b, int rank) {
-  std::int64_t count = 1;
-  for (int d = 0; d < rank; ++d) {
-    const std::int64_t first = std::max(a.dim[d].start, b.dim[d].start);
-    const std::int64_t last = std::min(a.dim[d].start + a.dim[d].size, b.dim[d].start + b.dim[d].size);
-    count *= std::max<std::int64_t>(last - first, 0);
-  }
-  return count;
-}
-
 /// What two boxes have in common, as the piece that the holder of `theirs` contributes to `mine`.
 [[nodiscard]] constexpr piece common_piece(const tensor_box& theirs, const tensor_box& mine, int rank, int source) {
   piece result;
@@ -67,6 +35,12 @@ struct tensor_box {
   return result;
 }
 
+[[nodiscard]] constexpr std::int64_t elements_of(const piece& p, int rank) {
+  std::int64_t count = 1;
+  for (int d = 0; d < rank; ++d) count *= p.extent[d];
+  return count;
+}
+
 [[nodiscard]] constexpr bool is_empty(const piece& p, int rank) {
   for (int d = 0; d < rank; ++d) {
     if (p.extent[d] == 0) return true;
@@ -74,8 +48,8 @@ struct tensor_box {
   return false;
 }
 
-/// Who sends what within a group: its members differ along `holders` in the data they hold, along `copies` only in
-/// which copy of it.
+/// Who sends what within a group of a named collective: its members differ along `holders` in the data they hold, along
+/// `copies` only in which copy of it.
 struct sender_choice {
   axis_list holders;
   axis_list copies;
@@ -93,6 +67,113 @@ struct sender_choice {
     if (holder == device || copies.empty()) return holder;
     return mesh.member(holder, copies, mesh.position(device, takers) % static_cast<int>(mesh.parts(copies)));
   }
+};
+
+/// The same for an exchange, where any number of members may want some part of the same data, and not the same part.
+///
+/// The holders of one copy each share the work: what all others want of the data is laid out on a line, member after
+/// member, and cut into equal shares, none smaller than the largest box; each holder sends one share. A box that a cut
+/// goes through is cut along its longest dimension, so that still one box goes from any device to any other. (The rule
+/// is McNaughton's for jobs that may be interrupted: no other assignment has a smaller largest share.)
+/// @post a holder sends at most max(wanted of its data / copies, largest box), plus half a layer of a box at each cut
+class shared_sending {
+ public:
+  constexpr shared_sending(const mesh_shape& mesh, const extents& shape, const sharding& from, const sharding& to,
+                           axis_mask axes)
+      : mesh_(mesh),
+        shape_(shape),
+        from_(from),
+        to_(to),
+        members_(list_of(axes)),
+        holders_(list_of(axes & from.tiled())),
+        copies_(list_of(axes & ~from.tiled())),
+        size_(static_cast<int>(mesh.parts(members_))) {}
+
+  /// Calls `f(receiver, piece)` for every box of `holder`'s data that other devices receive, from whichever copy.
+  template <class F> constexpr void for_each_wanted(int holder, F&& f) const {
+    const int position = mesh_.position(holder, holders_);
+    const tensor_box theirs = box_of(mesh_, shape_, from_, holder);
+    std::int64_t total = 0;
+    std::int64_t largest = 0;
+    for (int k = 0; k < size_; ++k) {
+      const int receiver = mesh_.member(holder, members_, k);
+      if (mesh_.position(receiver, holders_) == position) continue;  // has it already
+      const std::int64_t count = common_elements(theirs, box_of(mesh_, shape_, to_, receiver), shape_.rank);
+      total += count;
+      largest = std::max(largest, count);
+    }
+    if (total == 0) return;
+    const std::int64_t share = std::max(largest, ceil_div(total, mesh_.parts(copies_)));
+    std::int64_t before = 0;
+    for (int k = 0; k < size_; ++k) {
+      const int receiver = mesh_.member(holder, members_, k);
+      if (mesh_.position(receiver, holders_) == position) continue;
+      const tensor_box mine = box_of(mesh_, shape_, to_, receiver);
+      const std::int64_t count = common_elements(theirs, mine, shape_.rank);
+      if (count == 0) continue;
+      piece p = common_piece(theirs, mine, shape_.rank, holder);
+      const int longest = longest_dim(p);
+      const std::int64_t layers = p.extent[longest];
+      const int copy = static_cast<int>(before / share);
+      const std::int64_t room = (copy + 1) * share - before;
+      const std::int64_t here = count <= room ? layers : (2 * room * layers + count) / (2 * count);
+      if (here > 0) {
+        p.source = mesh_.member(holder, copies_, copy);
+        p.extent[longest] = here;
+        f(receiver, p);
+      }
+      if (here < layers) {
+        p.source = mesh_.member(holder, copies_, copy + 1);
+        p.extent[longest] = layers - here;
+        p.source_start[longest] += here;
+        p.target_start[longest] += here;
+        f(receiver, p);
+      }
+      before += count;
+    }
+  }
+
+  /// Calls `f(piece)` for every box that `device` receives, its own included.
+  template <class F> constexpr void for_each_received(int device, F&& f) const {
+    const tensor_box mine = box_of(mesh_, shape_, to_, device);
+    const int own = mesh_.position(device, holders_);
+    const int count = static_cast<int>(mesh_.parts(holders_));
+    for (int position = 0; position < count; ++position) {
+      const int holder = mesh_.member(device, holders_, position);
+      const piece p = common_piece(box_of(mesh_, shape_, from_, holder), mine, shape_.rank, holder);
+      if (is_empty(p, shape_.rank)) continue;
+      if (position == own) {
+        f(p);
+        continue;
+      }
+      for_each_wanted(holder, [&](int receiver, const piece& wanted) {
+        if (receiver == device) f(wanted);
+      });
+    }
+  }
+
+  /// Calls `f(receiver, piece)` for every box that `device` sends to others.
+  template <class F> constexpr void for_each_sent(int device, F&& f) const {
+    for_each_wanted(device, [&](int receiver, const piece& wanted) {
+      if (wanted.source == device) f(receiver, wanted);
+    });
+  }
+
+ private:
+  [[nodiscard]] constexpr int longest_dim(const piece& p) const {
+    int longest = 0;
+    for (int d = 1; d < shape_.rank; ++d) longest = p.extent[d] > p.extent[longest] ? d : longest;
+    return longest;
+  }
+
+  const mesh_shape& mesh_;
+  const extents& shape_;
+  const sharding& from_;
+  const sharding& to_;
+  axis_list members_;
+  axis_list holders_;
+  axis_list copies_;
+  int size_;
 };
 
 }  // namespace detail
@@ -113,6 +194,14 @@ constexpr void for_each_piece(const mesh_shape& mesh, const extents& shape, cons
     const piece p = detail::common_piece(detail::box_of(mesh, shape, from, source), mine, shape.rank, source);
     if (!detail::is_empty(p, shape.rank)) f(p);
   }
+}
+
+/// The same for an exchange. Of what several devices hold each sends its share; what `device` holds comes from itself.
+/// @post at most one box from each device, and none from others that `device` held already.
+template <class F>
+constexpr void for_each_exchanged_piece(const mesh_shape& mesh, const extents& shape, const sharding& from,
+                                        const sharding& to, axis_mask axes, int device, F&& f) {
+  detail::shared_sending(mesh, shape, from, to, axes).for_each_received(device, f);
 }
 
 /// Calls `f(piece)` once per member of the device's group along `axes`, in group order: the terms that a reduce_scatter

@@ -42,8 +42,7 @@ template <class Program, class Kind, class... Axes> class collective_budget {
       const instruction& i = Program::code.code[id];
       if (collective_index(i.op) != static_cast<int>(Kind::kind)) continue;
       if ((static_cast<axis_mask>(i.attribute[0]) & wanted) != wanted) continue;
-      // Where shards are uneven the first device holds the largest.
-      f(id, repetitions(Program::code, id), Program::sent_bytes_of(id, 0));
+      f(id, repetitions(Program::code, id), Program::sent_bytes_of(id));
     }
   }
 

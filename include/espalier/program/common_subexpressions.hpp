@@ -31,8 +31,7 @@ class common_subexpressions {
       if (i.loop >= 0) i.loop = number_[i.loop];
       number_[id] = may_merge(*i.op) ? find_or_append(i) : result_.code.push_back(i);
     }
-    result_.annotations.reserve(g_.annotation_count);
-    for (int i = 0; i < g_.annotation_count; ++i) result_.annotations.push_back(g_.annotations[i]);
+    copy_tables(result_, g_);
     return static_cast<graph&&>(result_);
   }
 
@@ -84,7 +83,6 @@ class common_subexpressions {
       if (a.attribute[k] != b.attribute[k]) return false;
     }
     if (std::bit_cast<std::uint64_t>(a.scalar) != std::bit_cast<std::uint64_t>(b.scalar)) return false;
-    if (!(a.place.axes == b.place.axes) || a.place.extent != b.place.extent) return false;
     if (!same_annotation(a.annotation, b.annotation)) return false;
     // Two names: the user may ask for either.
     return a.label == nullptr || b.label == nullptr || same_text(a.label, b.label);

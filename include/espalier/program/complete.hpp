@@ -185,7 +185,8 @@ class propagation_step {
     const axis_mask taken = s.tiled() | s.replicated | s.unreduced;
     axis_list result = s.dim[d];
     for (int n = result.size(); n < wanted.size(); ++n) {
-      if (has_axis(taken, wanted[n])) break;
+      // Two factors of one dimension may be split by the same axis in two other tensors.
+      if (has_axis(taken, wanted[n]) || result.contains(wanted[n])) break;
       result = result.with(wanted[n]);
     }
     if (result == s.dim[d]) return false;

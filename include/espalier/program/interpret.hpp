@@ -40,10 +40,10 @@ class device_state {
   [[nodiscard]] const tensor_value& operator[](int id) const { return value_[static_cast<std::size_t>(id)]; }
   [[nodiscard]] tensor_value& operator[](int id) { return value_[static_cast<std::size_t>(id)]; }
 
-  /// Computes instruction `id`; `here` is this device's part of `instruction::place`.
+  /// Computes instruction `id`; `boxes` says which parts of their tensors its values are, if the op is positional.
   /// Throws std::invalid_argument for an argument that is missing or has another shape, and for an op that the
   /// interpreter cannot evaluate.
-  void execute(int id, interval here) {
+  void execute(int id, const instruction_boxes& boxes) {
     const instruction& self = g_[id];
     if (self.op == &ops::argument) {
       (*this)[id] = argument(id);
@@ -52,7 +52,7 @@ class device_state {
     } else if (self.op == &ops::loop_result) {
       (*this)[id] = (*this)[g_[self.operand[0]].operand[0]];
     } else if (self.op != &ops::loop_carry && self.op != &ops::loop_next) {
-      evaluate(id, here);
+      evaluate(id, boxes);
     }
   }
 
@@ -104,7 +104,7 @@ class device_state {
     for (std::size_t i = 0; i < to.size(); ++i) to[i] = from[start + i];
   }
 
-  void evaluate(int id, interval here) {
+  void evaluate(int id, const instruction_boxes& boxes) {
     const instruction& self = g_[id];
     if (self.op->evaluate == nullptr) {
       throw std::invalid_argument(std::string("interpret: the op ") + self.op->name + " has no function `evaluate`");
@@ -114,10 +114,12 @@ class device_state {
     for (int k = 0; k < self.operand_count; ++k) {
       e.operand[k] = (*this)[self.operand[k]].data.data();
       e.operand_shape[k] = &(*this)[self.operand[k]].shape;
+      e.operand_type[k] = g_[self.operand[k]].type;
     }
     tensor_value made = zeros(self.shape);
     e.result = made.data.data();
-    e.here = here;
+    e.boxes = &boxes;
+    e.windows = g_.windows;
     self.op->evaluate(e);
     (*this)[id] = std::move(made);
   }
@@ -203,10 +205,10 @@ template <class Execute> class lockstep {
 [[nodiscard]] inline std::vector<tensor_value> interpret(graph_view g, const std::vector<tensor_value>& arguments) {
   std::vector<device_state> devices{device_state(g, arguments)};
   const auto whole = [&](int id) {
-    const op_view view{g.code, id};
-    const op_info& op = *g[id].op;
-    return op.positional_factor == nullptr ? interval{}
-                                           : interval{0, op.factors(view).size[op.positional_factor(view)]};
+    instruction_boxes boxes;
+    boxes.result = detail::whole_box(g[id].shape);
+    for (int k = 0; k < g[id].operand_count; ++k) boxes.operand[k] = detail::whole_box(g.operand(id, k).shape);
+    return boxes;
   };
   lockstep program(g, devices, [&](int id) { devices[0].execute(id, whole(id)); });
   program.run();

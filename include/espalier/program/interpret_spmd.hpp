@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/partition/boxes.hpp>
 #include <espalier/partition/partition.hpp>
 #include <espalier/program/interpret.hpp>
 
@@ -17,7 +18,7 @@ namespace espalier {
 
 /// Bytes one device sent, by kind of collective.
 struct traffic {
-  std::array<std::int64_t, 6> bytes{};
+  std::array<std::int64_t, collective_kinds> bytes{};
 
   [[nodiscard]] std::int64_t operator[](collective kind) const { return bytes[static_cast<std::size_t>(kind)]; }
   [[nodiscard]] std::int64_t& operator[](collective kind) { return bytes[static_cast<std::size_t>(kind)]; }
@@ -107,9 +108,7 @@ class spmd_interpreter {
     throw std::logic_error("instruction " + std::to_string(id) + " (" + g_[id].op->name + "): " + what);
   }
   [[nodiscard]] const layout& layout_of(int id) const { return g_.annotations[g_[id].annotation]; }
-  [[nodiscard]] tensor_box box(int id, int device) const {
-    return box_of(mesh_, layout_of(id).shape, layout_of(id).placement, device);
-  }
+  [[nodiscard]] tensor_box box(int id, int device) const { return box_of(mesh_, g_, id, device); }
 
   // --- what must hold of the program itself ---------------------------------------------------------------------
 
@@ -117,7 +116,9 @@ class spmd_interpreter {
     const instruction& i = g_[id];
     if (i.annotation < 0) fail(id, "has no layout");
     const layout& l = layout_of(id);
-    if (!(i.shape == local_shape(mesh_, l.shape, l.placement))) fail(id, "its buffer does not fit its layout");
+    if (!reads_windows(i) && !(i.shape == local_shape(mesh_, l.shape, l.placement))) {
+      fail(id, "its buffer does not fit its layout");
+    }
     axis_mask used = l.placement.unreduced;
     for (int d = 0; d < l.placement.rank; ++d) {
       if ((used & l.placement.dim[d].mask()) != 0) fail(id, "its layout uses an axis twice");
@@ -135,12 +136,19 @@ class spmd_interpreter {
     }
     const factor_rule rule = i.op->factors({g_.code, id});
     check_extents(id, rule, rule.result, i.shape);
-    for (int k = 0; k < i.operand_count; ++k) check_extents(id, rule, rule.operand[k], g_.operand(id, k).shape);
+    for (int k = 0; k < i.operand_count; ++k) {
+      window windows[max_rank];
+      const std::uint32_t windowed =
+          i.op->windows == nullptr ? 0 : i.op->windows({g_.code, id, g_.windows}, k, &windows[0]);
+      check_extents(id, rule, rule.operand[k], g_.operand(id, k).shape, windowed);
+    }
   }
 
   /// Local buffers must agree with each other as the op's whole tensors do.
-  void check_extents(int id, const factor_rule& rule, const factor_list* dims, const extents& shape) const {
+  void check_extents(int id, const factor_rule& rule, const factor_list* dims, const extents& shape,
+                     std::uint32_t windowed = 0) const {
     for (int d = 0; d < shape.rank; ++d) {
+      if ((windowed >> static_cast<unsigned>(d) & 1U) != 0) continue;
       std::int64_t product = 1;
       bool blocked = false;
       for (int n = 0; n < dims[d].size(); ++n) {
@@ -226,7 +234,7 @@ class spmd_interpreter {
     const instruction& i = g_[id];
     if (collective_index(i.op) >= 0) return move(id);
     for (int device = 0; device < mesh_.devices(); ++device) {
-      state(device).execute(id, local_interval(mesh_, i.place.extent, i.place.axes, device));
+      state(device).execute(id, i.op->positional ? boxes_of(mesh_, g_, id, device) : instruction_boxes{});
       if (makes_padding(i.op)) poison_padding(id, device);
     }
   }
@@ -281,12 +289,22 @@ class spmd_interpreter {
           if (kind == collective::reduce_scatter) count(p);
         });
         if (kind == collective::all_reduce) count_all_reduce(id, device);
+      } else if (reads_windows(g_[id])) {
+        for_each_window_piece(mesh_, g_, id, device, [&](const piece& p) {
+          take(p, [](double, double value) { return value; });
+          count(p);
+        });
       } else {
-        for_each_piece(mesh_, after.shape, before.placement, after.placement, group.mask(), device,
-                       [&](const piece& p) {
-                         take(p, [](double, double value) { return value; });
-                         count(p);
-                       });
+        const auto receive = [&](const piece& p) {
+          take(p, [](double, double value) { return value; });
+          count(p);
+        };
+        const axis_mask axes = group.mask();
+        if (kind == collective::exchange) {
+          for_each_exchanged_piece(mesh_, after.shape, before.placement, after.placement, axes, device, receive);
+        } else {
+          for_each_piece(mesh_, after.shape, before.placement, after.placement, axes, device, receive);
+        }
       }
       made_.push_back(std::move(made));
     }

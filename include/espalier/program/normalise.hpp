@@ -33,8 +33,7 @@ class normalisation {
     result_.code.reserve(g_.size);
     int cursor = head_[g_.size];
     emit_region(cursor, g_.size);
-    result_.annotations.reserve(g_.annotation_count);
-    for (int i = 0; i < g_.annotation_count; ++i) result_.annotations.push_back(g_.annotations[i]);
+    copy_tables(result_, g_);
     return static_cast<graph&&>(result_);
   }
 
@@ -48,7 +47,7 @@ class normalisation {
     if (i.annotation >= 0) return false;
     if (i.op == &ops::stop_gradient) return true;
     const bool may_be = i.op == &ops::reshape || i.op == &ops::convert || i.op == &ops::broadcast ||
-                        i.op == &ops::slice || i.op == &ops::pad;
+                        ((i.op == &ops::slice || i.op == &ops::pad) && i.attribute[2] > 0);
     return may_be && i.type == operand.type && i.shape == operand.shape;
   }
 

@@ -10,13 +10,18 @@
 #include <espalier/program/normalise.hpp>
 #include <espalier/program/trace.hpp>
 
+#include <algorithm>
+
 namespace espalier::detail {
 
 struct graph_size {
   int code = 0;
   int annotations = 0;
+  int windows = 0;
 };
-[[nodiscard]] constexpr graph_size graph_size_of(const graph& g) { return {g.code.size(), g.annotations.size()}; }
+[[nodiscard]] constexpr graph_size graph_size_of(const graph& g) {
+  return {g.code.size(), g.annotations.size(), g.windows.size()};
+}
 
 /// The passes as constants, each in variables of its own: a compiler's limit on the steps of a constant evaluation
 /// holds for each of them alone. `Maker::make()` returns a graph; no compiler lets its lists outlive the evaluation,
@@ -32,7 +37,8 @@ template <class Maker> struct frozen {
   static constexpr graph_size counted = counted_size<Maker>();
   static constexpr int size = counted.code;
   static constexpr int annotations = counted.annotations;
-  static constexpr fixed_graph<size, annotations> value = freeze<size, annotations>(Maker::make());
+  static constexpr int windows = counted.windows;
+  static constexpr fixed_graph<size, annotations, windows> value = freeze<size, annotations, windows>(Maker::make());
 };
 
 /// What tracing found, from a single evaluation.
@@ -190,12 +196,12 @@ template <class Mesh, class Source> struct partitioned_graph {
       if constexpr (first.made.fits) {
         return first;
       } else {
-        return again<first.made.size>::value;
+        return again<std::max({first.made.size, first.made.annotation_count, first.made.window_count})>::value;
       }
     }
   };
   static constexpr const auto& found = progress<cut::count - 1>::value();
-  static constexpr graph_size counted{found.made.size, found.made.annotation_count};
+  static constexpr graph_size counted{found.made.size, found.made.annotation_count, found.made.window_count};
   [[nodiscard]] static constexpr graph make() {
     return partitioner(Mesh::value, from::program, &from::rules.of[0], &from::value.of[0], found).finish().program;
   }

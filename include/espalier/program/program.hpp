@@ -6,6 +6,7 @@
 #include <espalier/diagnostics/report.hpp>
 
 #include <espalier/diagnostics/missing.hpp>
+#include <espalier/partition/boxes.hpp>
 #include <espalier/partition/plan.hpp>
 #include <espalier/program/passes.hpp>
 #include <espalier/program/verify.hpp>
@@ -27,6 +28,9 @@ struct reduce_scatter {
 };
 struct all_reduce {
   static constexpr collective kind = collective::all_reduce;
+};
+struct exchange {
+  static constexpr collective kind = collective::exchange;
 };
 
 template <class T>
@@ -136,8 +140,9 @@ template <class Mesh, class Function, class... Arguments> class program {
     std::int64_t most = 0;
     for (int device = 0; device < Mesh::devices; ++device) {
       std::int64_t sum = 0;
-      visit_collectives<Kind, Axes...>(
-          [&](int id) { sum += detail::repetitions(code, id) * sent_bytes_of(id, device); });
+      visit_collectives<Kind, Axes...>([&](int id) {
+        sum += detail::repetitions(code, id) * (evenly_split ? sent_bytes_of(id) : sent_bytes_of(id, device));
+      });
       most = sum > most ? sum : most;
       if (evenly_split) break;
     }
@@ -146,14 +151,14 @@ template <class Mesh, class Function, class... Arguments> class program {
   /// All collectives.
   [[nodiscard]] static constexpr std::int64_t collectives() {
     return collectives<all_gather>() + collectives<all_to_all>() + collectives<collective_permute>() +
-           collectives<reduce_scatter>() + collectives<all_reduce>();
+           collectives<reduce_scatter>() + collectives<all_reduce>() + collectives<exchange>();
   }
   /// Floating-point operations of one device per run.
   [[nodiscard]] static constexpr std::int64_t flops() {
     std::int64_t sum = 0;
     const graph_view g = code;
     for (int id = 0; id < g.size; ++id) {
-      if (g[id].op->flops != nullptr) sum += detail::repetitions(g, id) * g[id].op->flops({g.code, id});
+      if (g[id].op->flops != nullptr) sum += detail::repetitions(g, id) * g[id].op->flops({g.code, id, g.windows});
     }
     return sum;
   }
@@ -190,15 +195,24 @@ template <class Mesh, class Function, class... Arguments> class program {
 
   /// Bytes device `device` sends when it executes instruction `id` once.
   [[nodiscard]] static constexpr std::int64_t sent_bytes_of(int id, int device) {
-    const instruction& i = code.code[id];
-    const layout& to = code.annotations[i.annotation];
-    const layout& from = code.annotations[code.code[i.operand[0]].annotation];
-    const reshard_step step{static_cast<collective>(detail::collective_index(i.op)),
-                            static_cast<axis_mask>(i.attribute[0]), to.placement};
-    return sent_bytes(Mesh::value, to.shape, i.type, step, from.placement, device);
+    if (detail::reads_windows(code.code[id])) return detail::bytes_sent_for_windows(Mesh::value, code, id, device);
+    const layout& from = code.annotations[code.code[code.code[id].operand[0]].annotation];
+    return sent_bytes(Mesh::value, from.shape, code.code[id].type, step_at(id), from.placement, device);
+  }
+  /// What the device that moves most sends then, or of permutations and exchanges receives. (Where shards are uneven
+  /// the first device holds the largest.)
+  [[nodiscard]] static constexpr std::int64_t sent_bytes_of(int id) {
+    if (detail::reads_windows(code.code[id])) return detail::most_bytes_for_windows(Mesh::value, code, id);
+    const layout& from = code.annotations[code.code[code.code[id].operand[0]].annotation];
+    return most_sent_bytes(Mesh::value, from.shape, code.code[id].type, step_at(id), from.placement);
   }
 
  private:
+  [[nodiscard]] static constexpr reshard_step step_at(int id) {
+    const instruction& i = code.code[id];
+    return {static_cast<collective>(detail::collective_index(i.op)), static_cast<axis_mask>(i.attribute[0]),
+            code.annotations[i.annotation].placement};
+  }
   template <CollectiveKind Kind, MeshAxis... Axes, class F> static constexpr void visit_collectives(const F& f) {
     static_assert(((Mesh::template index_of<Axes> >= 0) && ...), "this axis does not belong to the program's mesh");
     constexpr axis_mask wanted = (axis_mask{0} | ... | bit_of(Mesh::template index_of<Axes>));

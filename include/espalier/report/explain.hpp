@@ -84,7 +84,7 @@ template <class Program> void explain(std::ostream& out) {
     const layout& placed = code.annotations[i.annotation];
     r.result = to_string(mesh, i.type, placed.shape, placed.placement);
     r.times = detail::repetitions(code, id);
-    if (moves) r.bytes = r.times * Program::sent_bytes_of(id, 0);
+    if (moves) r.bytes = r.times * Program::sent_bytes_of(id);
     const int origin = i.origin;
     const int cause = detail::annotation_behind(traced, &completion.cause[0], origin);
     if (cause >= 0) {

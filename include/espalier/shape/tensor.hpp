@@ -11,6 +11,7 @@ namespace espalier {
 
 namespace detail {
 
+/// What the tensor types of shape/dtype.hpp are.
 template <dtype Type, int... Extents> struct tensor_type {
   static_assert(sizeof...(Extents) <= max_rank, "a tensor has at most eight dimensions");
   static_assert(((Extents >= 1) && ...), "every dimension needs at least one element");
@@ -21,13 +22,6 @@ template <dtype Type, int... Extents> struct tensor_type {
 
 }  // namespace detail
 
-/// Tensor types: an element type and the extents of the dimensions, in elements. `f32<>` is a scalar.
-template <int... Extents> struct f32 : detail::tensor_type<dtype::f32, Extents...> {};
-template <int... Extents> struct f64 : detail::tensor_type<dtype::f64, Extents...> {};
-template <int... Extents> struct bf16 : detail::tensor_type<dtype::bf16, Extents...> {};
-template <int... Extents> struct i32 : detail::tensor_type<dtype::i32, Extents...> {};
-template <int... Extents> struct boolean : detail::tensor_type<dtype::boolean, Extents...> {};
-
 template <class T>
 concept TensorType = requires {
   { T::type } -> std::convertible_to<dtype>;
@@ -36,13 +30,6 @@ concept TensorType = requires {
 };
 
 namespace detail {
-
-template <dtype Type, int... Extents> struct named_tensor;
-template <int... Extents> struct named_tensor<dtype::f32, Extents...> { using type = f32<Extents...>; };
-template <int... Extents> struct named_tensor<dtype::f64, Extents...> { using type = f64<Extents...>; };
-template <int... Extents> struct named_tensor<dtype::bf16, Extents...> { using type = bf16<Extents...>; };
-template <int... Extents> struct named_tensor<dtype::i32, Extents...> { using type = i32<Extents...>; };
-template <int... Extents> struct named_tensor<dtype::boolean, Extents...> { using type = boolean<Extents...>; };
 
 template <int... Dims> struct dims_sequence {};
 template <int Rank> struct make_dims;
@@ -69,7 +56,8 @@ struct int_extents {
 }
 template <dtype Type, extents Shape> struct tensor_of_value {
   static constexpr int_extents value = as_int(Shape);
-  template <int... Dims> static typename named_tensor<Type, value.size[Dims]...>::type with(dims_sequence<Dims...>);
+  template <int... Dims>
+  static typename dtype_row<Type>::template tensor<value.size[Dims]...> with(dims_sequence<Dims...>);
   using type = decltype(with(typename make_dims<value.rank>::type{}));
 };
 

@@ -6,7 +6,7 @@
 #if __has_include(<espalier/core.hpp>)
 #include <espalier/core.hpp>
 #endif
-#include <espalier/shape/storage.hpp>
+#include <espalier/shape/dtype.hpp>
 
 #include <cstdio>
 

@@ -145,15 +145,16 @@ class host_collectives {
     operation_ = what.operation;
     kernel_ = host::fold_of(what.by);
     if (kernel_ != nullptr || type_ == detail::no_type() || operation_ == detail::no_operation()) return;
-    for (const dtype type : {dtype::f32, dtype::f64, dtype::i32, dtype::boolean}) {
+    for (const dtype_facts& row : dtype_table) {
+      // The library has several names for one type: int, long, and integers by their size.
+      const bool same = detail::class_of(type_) == detail::class_of(row.type) && what.by.element_bytes == row.bytes;
+      if (!same || detail::library_type(row.type) == detail::no_type()) continue;
       for (const reduction kind : {reduction::sum, reduction::max, reduction::min, reduction::prod}) {
-        if (!is_reducible(type, kind) || detail::library_operation(type, kind) != operation_) continue;
-        const bool same = detail::library_type(type) == type_ || (type == dtype::i32 && type_ == integers());
-        if (same) kernel_ = host::fold_of(type, kind);
+        if (!is_reducible(row.type, kind) || detail::library_operation(row.type, kind) != operation_) continue;
+        kernel_ = host::fold_of(row.type, kind);
       }
     }
   }
-  static MPI_Datatype integers() { return MPI_INT; }
 
   MPI_Comm communicator_;
   std::chrono::duration<double> deadline_;

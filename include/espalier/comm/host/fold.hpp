@@ -46,17 +46,15 @@ template <reduction Kind, class V> ESPALIER_ALWAYS_INLINE void combine_wide(V& a
   }
 }
 
-/// Unsigned where sums of signed integers would overflow; comparisons stay signed.
+/// Unsigned where sums of signed integers would overflow, so that both share the kernel; comparisons stay signed.
 template <reduction Kind, class T>
-using lane_t =
-    std::conditional_t<std::is_same_v<T, std::int32_t> && (Kind == reduction::sum || Kind == reduction::prod),
-                       std::uint32_t, T>;
+using lane_t = std::conditional_t<Kind == reduction::sum || Kind == reduction::prod, wrapping_t<T>, T>;
 
 template <reduction Kind, class T> [[nodiscard]] inline T folded(const host::fold_job& job, std::int64_t at) {
   const auto value = [&](int k) {
     T one;
     std::memcpy(&one, job.parts[k] + at, sizeof(T));
-    return static_cast<term_sum_t<T>>(one);
+    return static_cast<computed_t<T>>(one);
   };
   auto sum = value(0);
   for (int k = 1; k < job.members; ++k) sum = combined<Kind>(sum, value(k));
@@ -73,7 +71,7 @@ template <reduction Kind, class T> void fold_singly(const host::fold_job& job, s
 
 template <reduction Kind, class T, int Lines>
 ESPALIER_ALWAYS_INLINE void fold_lines(const host::fold_job& job, std::int64_t at) {
-  using vector = wide_t<lane_t<Kind, T>>;
+  using vector = wide_t<T>;
   vector sum[Lines];
   vector next;
   for (int l = 0; l < Lines; ++l) std::memcpy(&sum[l], job.parts[0] + at + 64 * l, 64);
@@ -99,7 +97,7 @@ ESPALIER_ALWAYS_INLINE void fold_lines(const host::fold_job& job, std::int64_t a
 /// Two parts and one target, which is nearly always the case: nothing but loads, the operation and stores.
 template <reduction Kind, class T, host::store How>
 void fold_pair(std::byte* target, const std::byte* first, const std::byte* second, std::int64_t bytes) {
-  using vector = wide_t<lane_t<Kind, T>>;
+  using vector = wide_t<T>;
   for (std::int64_t at = 0; at < bytes; at += 128) {
     vector a[2];
     vector b[2];
@@ -148,37 +146,43 @@ template <reduction Kind, class T> void fold_wide(const host::fold_job& job) {
   fold_singly<Kind, T>(now, at, bytes);
 }
 
-/// bf16 is added up in float32 and rounded once. Tiles, so that the conversions are vectorised.
-template <reduction Kind> void fold_bf16(const host::fold_job& job) {
+/// What is for storage only is added up in float32 and rounded once. Tiles, so that the conversions are vectorised.
+/// Also what is rare: less code than `fold_wide`, which is compiled into every program for every type.
+template <reduction Kind, class T> void fold_tiles(const host::fold_job& job) {
   constexpr std::int64_t tile = 256;
-  float sum[tile];
-  bfloat16 values[tile];
+  computed_t<T> sum[tile];
+  T values[tile];
   for (std::int64_t done = 0; done < job.count; done += tile) {
     const std::int64_t length = job.count - done < tile ? job.count - done : tile;
-    const auto bytes = static_cast<std::size_t>(length) * sizeof(bfloat16);
-    const auto at = done * static_cast<std::int64_t>(sizeof(bfloat16));
+    const auto bytes = static_cast<std::size_t>(length) * sizeof(T);
+    const auto at = done * static_cast<std::int64_t>(sizeof(T));
     for (int k = 0; k < job.members; ++k) {
       std::memcpy(&values[0], job.parts[k] + at, bytes);
       if (k == 0) {
-        for (std::int64_t i = 0; i < length; ++i) sum[i] = static_cast<float>(values[i]);
+        for (std::int64_t i = 0; i < length; ++i) sum[i] = static_cast<computed_t<T>>(values[i]);
       } else {
-        for (std::int64_t i = 0; i < length; ++i) sum[i] = combined<Kind>(sum[i], static_cast<float>(values[i]));
+        for (std::int64_t i = 0; i < length; ++i)
+          sum[i] = combined<Kind>(sum[i], static_cast<computed_t<T>>(values[i]));
       }
     }
-    for (std::int64_t i = 0; i < length; ++i) values[i] = static_cast<bfloat16>(sum[i]);
+    for (std::int64_t i = 0; i < length; ++i) values[i] = static_cast<T>(sum[i]);
     for (int c = 0; c < job.copies; ++c) std::memcpy(job.targets[c] + at, &values[0], bytes);
   }
 }
 
 template <reduction Kind, class T> [[nodiscard]] constexpr host::fold_function fold_of() {
-  if constexpr (std::is_same_v<T, bfloat16>) {
-    return &fold_bf16<Kind>;
+  constexpr bool adds = Kind == reduction::sum || Kind == reduction::prod;
+  // Short integers, and the extremes of unsigned ones.
+  constexpr bool is_rare =
+      std::is_integral_v<T> && !std::is_same_v<T, bool> && (sizeof(T) < 4 || (!adds && std::is_unsigned_v<T>));
+  if constexpr (is_rare || !std::is_same_v<T, computed_t<T>>) {
+    return &fold_tiles<Kind, lane_t<Kind, T>>;
   } else if constexpr (std::is_same_v<T, bool>) {
     // A bool is 0 or 1: or and and are the maximum and minimum of its byte.
     if constexpr (Kind == reduction::max || Kind == reduction::min) return &fold_wide<Kind, unsigned char>;
     return nullptr;
   } else {
-    return &fold_wide<Kind, T>;
+    return &fold_wide<Kind, lane_t<Kind, T>>;
   }
 }
 
@@ -189,7 +193,7 @@ namespace espalier::comm::host {
 /// The library's own kernel for a type and an operation: one pass over all parts. None for sums of bool.
 [[nodiscard]] inline fold_function fold_of(dtype type, reduction kind) {
   fold_function made = nullptr;
-  detail::with_storage(type, [&]<class T>(T) {
+  with_storage(type, [&]<class T>(T) {
     switch (kind) {
       case reduction::sum: made = detail::fold_of<reduction::sum, T>(); return;
       case reduction::prod: made = detail::fold_of<reduction::prod, T>(); return;
@@ -202,11 +206,12 @@ namespace espalier::comm::host {
 
 /// The kernel that does what a combiner made by `combiner_of` does; none for any other.
 [[nodiscard]] inline fold_function fold_of(const combiner& by) {
-  constexpr dtype types[]{dtype::f32, dtype::f64, dtype::i32, dtype::bf16, dtype::boolean};
   constexpr reduction kinds[]{reduction::sum, reduction::max, reduction::min, reduction::prod};
-  for (const dtype type : types) {
+  for (const dtype_facts& row : dtype_table) {
     for (const reduction kind : kinds) {
-      if (is_reducible(type, kind) && combiner_of(type, kind).combine == by.combine) return fold_of(type, kind);
+      if (is_reducible(row.type, kind) && combiner_of(row.type, kind).combine == by.combine) {
+        return fold_of(row.type, kind);
+      }
     }
   }
   return nullptr;

@@ -62,12 +62,12 @@ struct combiner {
 namespace detail {
 
 [[nodiscard]] constexpr element_class class_of(dtype type) {
-  switch (type) {
-    case dtype::f32:
-    case dtype::f64: return element_class::floating;
-    case dtype::bf16: return element_class::brain_floating;
-    case dtype::i32: return element_class::integer;
-    case dtype::boolean: return element_class::boolean;
+  switch (facts_of(type).format) {
+    case number_format::binary: return element_class::floating;
+    case number_format::brain: return element_class::brain_floating;
+    case number_format::integer: return element_class::integer;
+    case number_format::natural: return element_class::natural;
+    case number_format::truth: return element_class::boolean;
   }
   return element_class::unnamed;
 }
@@ -87,7 +87,7 @@ template <reduction Kind, class T>
 void combine_messages(const void*, void* target, const void* own, void* incoming, std::int64_t count, bool left) {
   const auto* first = static_cast<const T*>(left ? incoming : own);
   const auto* second = static_cast<const T*>(left ? own : incoming);
-  combine_run<Kind, term_sum_t<T>>(static_cast<T*>(target), first, second, count);
+  combine_run<Kind, computed_t<T>>(static_cast<T*>(target), first, second, count);
 }
 
 }  // namespace detail
@@ -101,15 +101,16 @@ void combine_messages(const void*, void* target, const void* own, void* incoming
   made.type = detail::class_of(type);
   made.operation = detail::operation_of(type, kind);
   if (!is_reducible(type, kind)) throw std::invalid_argument("bool values have no sum and no product: use max or min");
-  detail::with_storage(type, [&]<class T>(T) {
+  with_storage(type, [&]<class T>(T) {
     switch (kind) {
       case reduction::max: made.combine = &detail::combine_messages<reduction::max, T>; return;
       case reduction::min: made.combine = &detail::combine_messages<reduction::min, T>; return;
       case reduction::sum:
-        if constexpr (!std::is_same_v<T, bool>) made.combine = &detail::combine_messages<reduction::sum, T>;
+        if constexpr (!std::is_same_v<T, bool>) made.combine = &detail::combine_messages<reduction::sum, wrapping_t<T>>;
         return;
       case reduction::prod:
-        if constexpr (!std::is_same_v<T, bool>) made.combine = &detail::combine_messages<reduction::prod, T>;
+        if constexpr (!std::is_same_v<T, bool>)
+          made.combine = &detail::combine_messages<reduction::prod, wrapping_t<T>>;
         return;
     }
   });

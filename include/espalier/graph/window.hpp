@@ -1,0 +1,83 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/sharding/sharding.hpp>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace espalier {
+
+/// How a dimension of an operand is read: element p contributes to element o of a factor, through tap k of `size`, if
+///
+///     base_dilation * p = stride * o + dilation * k - low
+///
+/// With one tap this is a slice (stride; low = -start), a pad (base_dilation; low), a reversal (stride -1;
+/// low = -(extent - 1)); with more a pooling or a convolution, whose gradients are the same relation solved for another
+/// of p, o, k. What a part of the factor needs of a tensor follows from it (GSPMD section 4.4, halo exchange): an
+/// interval that overlaps those of its neighbours, or lies beyond them.
+struct window {
+  std::int64_t size = 1;
+  std::int64_t stride = 1;
+  std::int64_t low = 0;
+  std::int64_t dilation = 1;
+  std::int64_t base_dilation = 1;
+};
+
+/// A window as it stands in a graph: with the factor over whose parts it moves.
+/// (Without initialisers, since arrays of these are made in constant evaluations, and most stay empty.)
+struct placed_window {
+  std::int64_t size;
+  std::int64_t stride;
+  std::int64_t low;
+  std::int64_t dilation;
+  std::int64_t base_dilation;
+  /// Extent of the factor, and the axes that split it (`axis_list::code`).
+  std::int64_t extent;
+  std::uint32_t axes;
+  /// The dimension of the operand that is read through it.
+  int dim;
+
+  /// From the first tap to the last.
+  [[nodiscard]] constexpr std::int64_t reach() const { return dilation * (size - 1); }
+  [[nodiscard]] constexpr window relation() const { return {size, stride, low, dilation, base_dilation}; }
+  /// The same relation with operand and factor exchanged, and its taps in reverse order: what the gradient reads.
+  [[nodiscard]] constexpr placed_window reversed() const {
+    return {size, base_dilation, reach() - low, dilation, stride, extent, axes, dim};
+  }
+  [[nodiscard]] friend constexpr bool operator==(const placed_window&, const placed_window&) = default;
+};
+
+[[nodiscard]] constexpr placed_window place_window(const window& w, int dim, std::int64_t extent, axis_list axes) {
+  return {w.size, w.stride, w.low, w.dilation, w.base_dilation, extent, axes.code(), dim};
+}
+
+namespace detail {
+
+[[nodiscard]] constexpr std::int64_t floor_div(std::int64_t a, std::int64_t b) {
+  return a >= 0 ? a / b : -((-a + b - 1) / b);
+}
+
+/// The elements of a dimension of `extent` elements that elements `part` of the factor need: one interval, clipped to
+/// the tensor. With stride 1, low 1, three taps, part [4, 8) of 16 needs [3, 9), part [0, 4) needs [0, 5).
+[[nodiscard]] constexpr interval needed(const placed_window& w, interval part, std::int64_t extent) {
+  if (part.size <= 0) return {0, 0};
+  const std::int64_t one = w.stride * part.start;
+  const std::int64_t other = w.stride * (part.start + part.size - 1);
+  const std::int64_t first = floor_div(std::min(one, other) - w.low + w.base_dilation - 1, w.base_dilation);
+  const std::int64_t last = floor_div(std::max(one, other) + w.reach() - w.low, w.base_dilation);
+  const std::int64_t start = std::clamp<std::int64_t>(first, 0, extent);
+  return {start, std::max<std::int64_t>(std::min(last + 1, extent) - start, 0)};
+}
+
+/// The most elements that any part of `size` elements needs: the room for them in every device's buffer.
+[[nodiscard]] constexpr std::int64_t most_needed(const placed_window& w, std::int64_t size, std::int64_t extent) {
+  if (size <= 0) return 0;
+  const std::int64_t span = (w.stride < 0 ? -w.stride : w.stride) * (size - 1) + w.reach();
+  return std::min(span / w.base_dilation + 1, extent);
+}
+
+}  // namespace detail
+
+}  // namespace espalier

@@ -1,0 +1,79 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/ops/arithmetic.hpp>
+
+#include <cmath>
+
+namespace espalier {
+
+namespace detail {
+
+inline double sin_scalar(double a) { return std::sin(a); }
+inline double cos_scalar(double a) { return std::cos(a); }
+inline double tan_scalar(double a) { return std::tan(a); }
+inline double atan2_scalars(double y, double x) { return std::atan2(y, x); }
+
+constexpr void sin_gradient(gradient_context& c);
+constexpr void cos_gradient(gradient_context& c);
+constexpr void tan_gradient(gradient_context& c) {
+  const int square = emit::multiply(c.emit, c.id, c.id);
+  const int slope = emit::add(c.emit, square, emit::constant_like(c.emit, square, 1));
+  c.give(0, emit::multiply(c.emit, c.cotangent, slope));
+}
+/// x / (x^2 + y^2) and -y / (x^2 + y^2).
+constexpr void atan2_gradient(gradient_context& c) {
+  const int y = c.operand(0);
+  const int x = c.operand(1);
+  const int square = emit::add(c.emit, emit::multiply(c.emit, x, x), emit::multiply(c.emit, y, y));
+  const int over = emit::divide(c.emit, c.cotangent, square);
+  c.give(0, emit::multiply(c.emit, over, x));
+  c.give(1, emit::negate(c.emit, emit::multiply(c.emit, over, y)));
+}
+
+}  // namespace detail
+
+namespace ops {
+inline constexpr op_info sin =
+    detail::elementwise_op("sin", detail::evaluate_unary<detail::sin_scalar>, detail::sin_gradient);
+inline constexpr op_info cos =
+    detail::elementwise_op("cos", detail::evaluate_unary<detail::cos_scalar>, detail::cos_gradient);
+inline constexpr op_info tan =
+    detail::elementwise_op("tan", detail::evaluate_unary<detail::tan_scalar>, detail::tan_gradient);
+/// The angle of the point (operand 1, operand 0).
+inline constexpr op_info atan2 =
+    detail::elementwise_op("atan2", detail::evaluate_binary<detail::atan2_scalars>, detail::atan2_gradient);
+}  // namespace ops
+
+constexpr void detail::sin_gradient(gradient_context& c) {
+  const instruction from = c.emit[c.operand(0)];
+  const int slope = c.emit.append(ops::cos, from.type, from.shape, c.operand(0));
+  c.give(0, emit::multiply(c.emit, c.cotangent, slope));
+}
+constexpr void detail::cos_gradient(gradient_context& c) {
+  const instruction from = c.emit[c.operand(0)];
+  const int slope = c.emit.append(ops::sin, from.type, from.shape, c.operand(0));
+  c.give(0, emit::negate(c.emit, emit::multiply(c.emit, c.cotangent, slope)));
+}
+
+/// Of angles in radians, however large. Of an infinity, a NaN. Errors: `operand_is_not_floating`.
+template <Traced A> constexpr auto sin(const A& a, source_line where = source_line::current()) {
+  return detail::unary<&ops::sin>(a, where);
+}
+template <Traced A> constexpr auto cos(const A& a, source_line where = source_line::current()) {
+  return detail::unary<&ops::cos>(a, where);
+}
+template <Traced A> constexpr auto tan(const A& a, source_line where = source_line::current()) {
+  return detail::unary<&ops::tan>(a, where);
+}
+/// The angle of the point (x, y), in [-pi, pi], with C's answers at zeros and infinities. Either may be a number; they
+/// broadcast. The gradient at the origin is a NaN.
+/// Errors: `operand_is_not_floating`, `shape_mismatch`, `dtype_mismatch`.
+template <class Y, class X>
+  requires detail::OperatorArguments<Y, X>
+constexpr auto atan2(const Y& y, const X& x, source_line where = source_line::current()) {
+  return detail::binary_of<&ops::atan2, is_floating, why::operand_is_not_floating>(y, x, where);
+}
+
+}  // namespace espalier

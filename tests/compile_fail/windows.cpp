@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#include <espalier/program/program.hpp>
+
+/// Mistakes in windows, paddings and parts. `x` is an image, `w` a filter.
+namespace ep = espalier;
+
+struct data : ep::axis<"data", 2> {};
+using mesh = ep::mesh<data>;
+
+struct function {
+  constexpr auto operator()(auto x, auto w) const {
+#if defined(CASE_larger)
+    return ep::convolution<ep::convolution_settings{.dilation = {4, 1}}>(x, w);  // larger
+#elif defined(CASE_stride)
+    return ep::convolution<ep::convolution_settings{.stride = {1, 0}}>(x, w);  // stride
+#elif defined(CASE_groups)
+    return ep::convolution<ep::convolution_settings{.groups = 3}>(x, w);  // groups
+#elif defined(CASE_channels)
+    return ep::convolution<ep::convolution_settings{.groups = 2}>(x, w);  // channels
+#elif defined(CASE_pool)
+    return ep::max_pool<ep::pooling_settings{.size = {9, 1}}>(x);  // pool
+#elif defined(CASE_shift)
+    return ep::shift<1, 8>(x);  // shift
+#elif defined(CASE_split)
+    return ep::split<1, 3>(x)[0];  // split
+#else
+    const auto y = ep::convolution<ep::convolution_settings{.low = {1, 1}, .high = {1, 1}}>(x, w);
+    return ep::results(ep::max_pool<ep::pooling_settings{.size = {2, 2}}>(y), ep::shift<1, 7>(x),
+                       ep::split<1, 4>(x)[0]);
+#endif
+  }
+};
+
+// clang-format off
+// first(CASE_larger): along this dimension the window is larger than the padded input
+// expect(CASE_larger): window_is_larger_than_input<espalier::why::dim<1>, espalier::f32<2, 8, 8, 4>, espalier::f32<3, 3, 4, 6> ?>
+// user_line(CASE_larger): step::flops
+// first(CASE_stride): strides and dilations are at least 1
+// expect(CASE_stride): step_is_not_positive<espalier::f32<2, 8, 8, 4>, espalier::why::dim<2> ?>
+// user_line(CASE_stride): step::flops
+// first(CASE_groups): convolution: the number of groups must divide
+// expect(CASE_groups): groups_do_not_divide<espalier::why::count<3>, espalier::f32<2, 8, 8, 4>, espalier::f32<3, 3, 4, 6> ?>
+// user_line(CASE_groups): step::flops
+// first(CASE_channels): convolution: the last dimension of the input must be the last but one of the filter times
+// expect(CASE_channels): channels_differ<espalier::why::count<2>, espalier::f32<2, 8, 8, 4>, espalier::f32<3, 3, 4, 6> ?>
+// user_line(CASE_channels): step::flops
+// first(CASE_pool): along this dimension the window is larger than the padded input
+// expect(CASE_pool): window_is_larger_than_input<espalier::why::dim<1>, espalier::f32<2, 8, 8, 4> ?>
+// user_line(CASE_pool): step::flops
+// first(CASE_shift): pad, shift: along this dimension no element is left
+// expect(CASE_shift): nothing_is_left<espalier::f32<2, 8, 8, 4>, espalier::why::dim<1> ?>
+// user_line(CASE_shift): step::flops
+// first(CASE_split): split: the number of parts does not divide the dimension
+// expect(CASE_split): parts_do_not_divide<espalier::f32<2, 8, 8, 4>, espalier::why::dim<1>, espalier::why::count<3> ?>
+// user_line(CASE_split): step::flops
+// clang-format on
+using step = ep::program<mesh, function, ep::f32<2, 8, 8, 4>, ep::f32<3, 3, 4, 6>>;
+constexpr auto work = step::flops();
