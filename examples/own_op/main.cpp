@@ -1,10 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 
-// An op that is not the library's, with its gradient, split over two devices. docs/adding-an-op.md explains it.
+// Two ops that are not the library's, with their gradients, split over two devices. docs/adding-an-op.md explains them.
 
 #include <espalier/espalier.hpp>
 
+#include "kernels/curvature.hpp"
 #include "kernels/softplus.hpp"
 
 #include <iomanip>
@@ -29,6 +30,20 @@ struct training {
 using step = ep::program<mesh, training, ep::f32<5>>;
 static_assert(step::collectives() == 1);  // the sum of the loss
 
+/// Each device needs a neighbour's row, for the result and for the gradient.
+struct bending {
+  constexpr auto operator()(auto x) const {
+    const auto energy = [](const auto& y) {
+      const auto c = mine::curvature(ep::shard<data>(y));
+      return 0.5 * ep::sum(c * c);
+    };
+    const auto [value, slope] = ep::value_and_grad(energy)(x);
+    return ep::results(value, slope);
+  }
+};
+using bend = ep::program<mesh, bending, ep::f32<5>>;
+static_assert(bend::collectives<ep::exchange>() == 2 && bend::bytes<ep::exchange>() == 2 * 4);
+
 int main(int argc, char** argv) {
   return ep::guarded_main(argc, argv, [&] {
     ep::world world(argc, argv, mesh{});
@@ -38,11 +53,21 @@ int main(int argc, char** argv) {
     const auto& out = run(x);
     const auto total = ep::gather(world, out.get<0>());
     const auto slopes = ep::gather(world, out.get<1>());
+
+    ep::runner<bend> run_bend(world);
+    const auto y = run_bend.argument<0>();
+    y.for_each([](float& element, std::int64_t i) { element = static_cast<float>(i * i); });
+    const auto& bent = run_bend(y);
+    const auto energy = ep::gather(world, bent.get<0>());
+    const auto forces = ep::gather(world, bent.get<1>());
     if (!world.is_root()) return 0;
     std::cout << std::fixed << std::setprecision(4) << "sum of softplus: " << total[0] << '\n';
     for (std::size_t i = 0; i < slopes.size(); ++i) {
       std::cout << "slope at " << std::setw(2) << static_cast<int>(i) - 2 << ": " << slopes[i] << '\n';
     }
+    std::cout << "bending energy: " << energy[0] << "; slopes";
+    for (const float force : forces) std::cout << ' ' << force;
+    std::cout << '\n';
     return 0;
   });
 }

@@ -246,6 +246,31 @@ real plain_zero(const plains& in) {  // weight, bias, x
   return total;
 }
 
+// --- the same by hand, and of one parameter: nothing but the moments is annotated -----------------------------------
+
+template <class On> struct zero_by_hand {
+  constexpr auto operator()(auto w, auto m, auto v, auto x) const {
+    const auto loss = [&](const auto& p) {
+      const auto y = ep::matmul(ep::shard<typename On::data, ep::none>(x), p);
+      return ep::mean(y * y * y * y);
+    };
+    const auto [value, g] = ep::value_and_grad(loss)(w);
+    const auto next_m = 0.9 * ep::shard<typename On::data, ep::none>(m) + 0.1 * g;
+    const auto next_v = 0.99 * ep::shard<typename On::data, ep::none>(v) + 0.01 * g * g;
+    const auto next_w = w - 0.05 * (next_m / (ep::sqrt(next_v) + 1e-3));
+    return ep::results(next_w, next_m, next_v, value);
+  }
+};
+template <class On>
+using zero_by_hand_program =
+    ep::program<typename On::mesh, zero_by_hand<On>, ep::donated<ep::f64<8, 3>>, ep::donated<ep::f64<8, 3>>,
+                ep::donated<ep::f64<8, 3>>, ep::f64<8, 8>>;
+// The gradient is read by both moments, and summed once, into the parts that they have; only the loss is summed whole.
+static_assert(zero_by_hand_program<on<4, 1>>::collectives<ep::reduce_scatter>() == 1);
+static_assert(zero_by_hand_program<on<4, 1>>::collectives<ep::all_gather>() == 1);
+static_assert(zero_by_hand_program<on<4, 1>>::collectives<ep::all_reduce>() == 1);
+static_assert(zero_by_hand_program<on<4, 1>>::bytes<ep::all_reduce>() <= 2 * 8);
+
 // --- einsums --------------------------------------------------------------------------------------------------------
 
 template <class On> struct einsums {
@@ -378,6 +403,22 @@ TEST_CASE("kinds: meshes of 3, 5 and 6 devices", "[kinds]") {
   out.push_back(in[2]);
   out.back().extents = {4, 10};
   everywhere<odd_program>(meshes<on<3, 1>, on<1, 5>, on<2, 3>, on<6, 1>, on<1, 1>>{}, in, out);
+}
+
+TEST_CASE("kinds: ZeRO by hand", "[kinds]") {
+  const plain none({3});
+  const plains in{wave(1, {8, 3}), wave(2, {8, 3}), plain({8, 3}), wave(3, {8, 8})};
+  plains out{in[0], in[1], in[2], plain({})};
+  const auto loss = [&](const plains& p) { return plain_zero({p[0], none, in[3]}); };
+  const plain by = slope(loss, {in[0]}, 0);
+  for (std::size_t i = 0; i < by.data.size(); ++i) {
+    const real g = by.data[i];
+    out[1].data[i] = 0.9L * in[1].data[i] + 0.1L * g;
+    out[2].data[i] = 0.01L * g * g;
+    out[0].data[i] -= 0.05L * out[1].data[i] / (std::sqrt(out[2].data[i]) + 1e-3L);
+  }
+  out[3] = plain::number(loss({in[0]}));
+  everywhere<zero_by_hand_program>(both_axes{}, in, out);
 }
 
 TEST_CASE("kinds: ZeRO, three steps of AdamW in place", "[kinds]") {

@@ -355,6 +355,14 @@ TEST_CASE("small all_reduces move as one whatever order the program is written i
   }
   CHECK(run_merged_on({2, 2}, updates).count(collective::all_reduce) == 1);
 
+  // More than one collective takes: those that come forward for a reader fill it.
+  model many;
+  for (int n = 0; n < 40; ++n) {
+    const int sum = many.sum(many.argument({8, 3 + n}, "x,_"), 1);
+    many.result(many.unary(ops::exp, many.add(many.unary(ops::tanh, sum), many.argument({3 + n}))));
+  }
+  CHECK(run_merged_on({2, 2}, many).count(collective::all_reduce) == 3);
+
   // What reads the first reads something large, too: the second comes forward, for it is little work.
   model forward;
   const int large = forward.argument({8, 4096}, "x,_");

@@ -99,7 +99,7 @@ class causal_finder {
 
   [[nodiscard]] content result_of(const fused_chain& c, int u, const fused_step& step) {
     const auto is = [&](int k, content what) { return operand(c, u, step, k) == what; };
-    if (step.op == &ops::select) {
+    if (step.op->facts.masks == masking::choice) {
       const fused_source& otherwise = step.operand[2];
       if (otherwise.kind != source_kind::constant || !is_causal(c, step)) return content::any;
       const double stored = stored_as(step.type, otherwise.number);
@@ -112,15 +112,19 @@ class causal_finder {
       if (kind_of(step) != reduction::max || !is(0, content::low)) return content::any;
       // How low, only the mask itself says.
       const int from = stacked(step.operand[0].value);
-      if (t_.code[from].op != &ops::select) return content::any;
+      if (t_.code[from].op->facts.masks != masking::choice) return content::any;
       low_[static_cast<std::size_t>(step.instruction)] = low_[static_cast<std::size_t>(from)];
       return content::low;
     }
     if (!step.result_wide) return content::any;
-    if (step.op == &ops::subtract) return is(0, content::low) && is_maximum(u, step, 1) ? content::low : content::any;
-    if (step.op == &ops::exp) return is(0, content::low) ? content::zero : content::any;
-    if (step.op == &ops::multiply) return is(0, content::zero) || is(1, content::zero) ? content::zero : content::any;
-    if (step.op == &ops::softmax) return is(1, content::zero) ? content::zero : content::any;
+    const op_facts& facts = step.op->facts;
+    if (facts.masks == masking::difference) {
+      return is(0, content::low) && is_maximum(u, step, 1) ? content::low : content::any;
+    }
+    if (facts.masks == masking::exponential && is(0, content::low)) return content::zero;
+    for (int k = 0; k < step.operand_count; ++k) {
+      if ((facts.vanishes_with >> static_cast<unsigned>(k) & 1U) != 0 && is(k, content::zero)) return content::zero;
+    }
     return content::any;
   }
 
@@ -155,7 +159,7 @@ class causal_finder {
   /// The value in a loop that an iteration of another one gets back.
   [[nodiscard]] int stacked(int value) const {
     const instruction& i = t_.code[value];
-    if (i.op != &ops::loop_slice || t_.code[i.operand[0]].op != &ops::loop_stack) return value;
+    if (part_of(i) != structure::loop_slice || part_of(t_.code[i.operand[0]]) != structure::loop_stack) return value;
     return t_.code[i.operand[0]].operand[0];
   }
 
@@ -170,7 +174,8 @@ class causal_finder {
   /// Whether a value is each element's own index along `dim`, from 0 on every device.
   [[nodiscard]] bool counts(int value, int dim) const {
     const instruction& i = t_.code[value];
-    return i.op == &ops::iota && i.attribute[0] == dim && t_.code.annotations[i.annotation].placement.dim[dim].empty();
+    return i.op->facts.values == pattern::index && i.attribute[0] == dim &&
+           t_.code.annotations[i.annotation].placement.dim[dim].empty();
   }
   [[nodiscard]] static bool maps(const row_map& map, std::int64_t rows, std::int64_t columns) {
     return map.terms == 1 && map.divide[0] == 1 && map.modulo[0] == rows && map.stride[0] == columns;

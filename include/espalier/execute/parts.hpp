@@ -83,13 +83,13 @@ class part_finder {
   [[nodiscard]] int instruction_of(int u) const { return t_.order[t_.units[u].first]; }
   [[nodiscard]] bool is_product(int u) const {
     const instruction& i = t_.code[instruction_of(u)];
-    return !t_.units[u].fused && i.op == &ops::einsum && is_floating(i.type);
+    return !t_.units[u].fused && i.op->facts.contracts && is_floating(i.type);
   }
   /// Units that only say where something lies.
   [[nodiscard]] bool is_idle(int u) const {
     const instruction& i = t_.code[instruction_of(u)];
-    return !t_.units[u].fused && !has_kernel(i) && i.op != &ops::loop_begin && i.op != &ops::loop_end &&
-           i.op != &ops::result && collective_index(i.op) < 0;
+    return !t_.units[u].fused && !has_kernel(i) && !marks_loop(part_of(i)) && part_of(i) != structure::result &&
+           collective_index(i.op) < 0;
   }
 
   /// The group that starts with the batched product of unit `u`; without a `last` if it is none.

@@ -229,7 +229,7 @@ template <class Program> class runner {
     result_in_.resize(changed.size(), -1);
     for (int id = 0; id < tables_.code.size; ++id) {
       const instruction& i = tables_.code[id];
-      if (i.op != &ops::result) continue;
+      if (part_of(i) != structure::result) continue;
       const int source = i.operand_count == 2 ? static_cast<int>(tables_.code[i.operand[1]].attribute[0]) : -1;
       if (source >= 0) {
         changed[static_cast<std::size_t>(source)] = 1;

@@ -33,9 +33,8 @@ namespace detail {
 
 /// Instructions that the executor carries out itself; all others have a kernel.
 [[nodiscard]] constexpr bool has_kernel(const instruction& i) {
-  return i.op != &ops::argument && i.op != &ops::result && i.op != &ops::reshape && i.op != &ops::loop_begin &&
-         i.op != &ops::loop_end && i.op != &ops::loop_carry && i.op != &ops::loop_next && i.op != &ops::loop_result &&
-         i.op != &ops::loop_slice && i.op != &ops::loop_stack && i.op != &ops::loop_sum && collective_index(i.op) < 0;
+  const op_facts& facts = i.op->facts;
+  return facts.part == structure::none && !facts.shares_operand && facts.moves < 0;
 }
 
 [[nodiscard]] constexpr kernels::kernel_key key_of(graph_view g, int id) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/graph/factors.hpp>
+#include <espalier/graph/op_facts.hpp>
 #include <espalier/graph/window.hpp>
 #include <espalier/mesh/mesh.hpp>
 #include <espalier/sharding/box.hpp>
@@ -82,8 +83,7 @@ struct op_info {
   propagation spread = propagation::none;
   linearity linear = linearity::none;
   fusion fuse = fusion::alone;
-  /// In a loop, the result depends on more than the operands: on the iteration, or on having a buffer of its own.
-  bool bound_to_loop = false;
+  op_facts facts{};
   /// How dimensions correspond.
   factor_rule (*factors)(op_view) = nullptr;
   /// Appends the cotangents of the operands.
@@ -100,5 +100,8 @@ struct op_info {
   /// The value that leaves a reduction over a padded dimension unchanged, when the op reduces one.
   double (*identity)(op_view) = nullptr;
 };
+
+[[nodiscard]] constexpr structure part_of(const instruction& i) { return i.op->facts.part; }
+[[nodiscard]] constexpr layout_request requests_of(const instruction& i) { return i.op->facts.requests; }
 
 }  // namespace espalier

@@ -155,17 +155,21 @@ template <class Tree> constexpr void set_ids(Tree& tree, const list<int>& ids) {
   for_each_leaf(tree, [&](auto& one) { one.id = ids[k++]; });
 }
 
+[[nodiscard]] constexpr bool is_annotated(const instruction& i) {
+  return i.op->facts.requests == layout_request::annotation;
+}
+
 /// The gradient where the state is: nothing may be inferred from the state's layout for the gradient, so this is a
 /// change of layout, not an annotation. It starts from the sum as the devices' terms, before `value_and_grad` gave it
 /// its parameter's layout: one reduce-scatter.
 constexpr int to_state(builder& b, int gradient, int state) {
-  if (b[state].op != &ops::shard) return gradient;
-  const int terms = b[gradient].op == &ops::match ? b[gradient].operand[0] : gradient;
+  if (!is_annotated(b[state])) return gradient;
+  const int terms = b[gradient].op->facts.requests == layout_request::as_operand ? b[gradient].operand[0] : gradient;
   return emit::annotated(b, ops::reshard, terms, b[state].annotation);
 }
 /// And the update where the parameter is.
 constexpr int to_parameter(builder& b, int update, int state, int parameter) {
-  return b[state].op == &ops::shard ? emit::match(b, update, parameter) : update;
+  return is_annotated(b[state]) ? emit::match(b, update, parameter) : update;
 }
 
 template <class Tree> constexpr list<optimizer_leaf> optimizer_leaves(const Tree& parameters, const Tree& gradients) {

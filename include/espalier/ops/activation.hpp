@@ -61,7 +61,8 @@ constexpr void gelu_gradient(gradient_context& c);
 
 namespace ops {
 inline constexpr op_info exp =
-    detail::elementwise_op("exp", detail::evaluate_unary<detail::exp_scalar>, detail::exp_gradient);
+    detail::elementwise_op("exp", detail::evaluate_unary<detail::exp_scalar>, detail::exp_gradient, linearity::none,
+                           {.masks = masking::exponential});
 inline constexpr op_info log =
     detail::elementwise_op("log", detail::evaluate_unary<detail::log_scalar>, detail::log_gradient);
 inline constexpr op_info sqrt =

@@ -15,6 +15,7 @@ namespace ops {
 /// The program's argument number attribute[0], laid out as `annotation` says if there is one.
 inline constexpr op_info argument{.name = "argument",
                                   .spread = propagation::elementwise,
+                                  .facts = {.part = structure::argument, .unique = true},
                                   .factors = detail::same_dimensions,
                                   .gradient = detail::argument_gradient,
                                   .flops = detail::no_flops};
@@ -23,6 +24,7 @@ inline constexpr op_info argument{.name = "argument",
 inline constexpr op_info result{.name = "result",
                                 .spread = propagation::elementwise,
                                 .linear = linearity::first,
+                                .facts = {.part = structure::result, .unique = true},
                                 .factors = detail::same_dimensions,
                                 .evaluate = detail::evaluate_identity,
                                 .flops = detail::no_flops};

@@ -170,14 +170,16 @@ constexpr void evaluate_broadcast(const evaluation& e) {
 namespace ops {
 /// Repeats the operand along new dimensions and dimensions of size 1. attribute[0]: for each dimension of the operand
 /// the dimension of the result it lies along, as the code of an `axis_list`.
-inline constexpr op_info broadcast{.name = "broadcast",
-                                   .spread = propagation::broadcast,
-                                   .linear = linearity::first,
-                                   .fuse = fusion::broadcast,
-                                   .factors = detail::broadcast_factors,
-                                   .gradient = detail::broadcast_gradient,
-                                   .evaluate = detail::evaluate_broadcast,
-                                   .flops = detail::no_flops};
+inline constexpr op_info broadcast{
+    .name = "broadcast",
+    .spread = propagation::broadcast,
+    .linear = linearity::first,
+    .fuse = fusion::broadcast,
+    .facts = {.cheap_to_repeat = true, .is_operand = detail::has_type_and_shape_of_operand},
+    .factors = detail::broadcast_factors,
+    .gradient = detail::broadcast_gradient,
+    .evaluate = detail::evaluate_broadcast,
+    .flops = detail::no_flops};
 }  // namespace ops
 
 namespace emit {

@@ -30,12 +30,14 @@ constexpr void minimum_gradient(gradient_context& c);
 }  // namespace detail
 
 namespace ops {
-inline constexpr op_info less =
-    detail::elementwise_op("less", detail::evaluate_binary<detail::less_scalars>, detail::no_gradient);
+inline constexpr op_info less = detail::elementwise_op("less", detail::evaluate_binary<detail::less_scalars>,
+                                                       detail::no_gradient, linearity::none, {.cheap_to_repeat = true});
 inline constexpr op_info less_equal =
-    detail::elementwise_op("less_equal", detail::evaluate_binary<detail::less_equal_scalars>, detail::no_gradient);
+    detail::elementwise_op("less_equal", detail::evaluate_binary<detail::less_equal_scalars>, detail::no_gradient,
+                           linearity::none, {.cheap_to_repeat = true});
 inline constexpr op_info equal =
-    detail::elementwise_op("equal", detail::evaluate_binary<detail::equal_scalars>, detail::no_gradient);
+    detail::elementwise_op("equal", detail::evaluate_binary<detail::equal_scalars>, detail::no_gradient,
+                           linearity::none, {.cheap_to_repeat = true});
 inline constexpr op_info not_equal =
     detail::elementwise_op("not_equal", detail::evaluate_binary<detail::not_equal_scalars>, detail::no_gradient);
 inline constexpr op_info logical_and =
@@ -49,7 +51,8 @@ inline constexpr op_info maximum =
 inline constexpr op_info minimum =
     detail::elementwise_op("minimum", detail::evaluate_binary<detail::minimum_scalars>, detail::minimum_gradient);
 /// Operand 0 is boolean; where it is true the result is operand 1, elsewhere operand 2.
-inline constexpr op_info select = detail::elementwise_op("select", detail::evaluate_select, detail::select_gradient);
+inline constexpr op_info select = detail::elementwise_op("select", detail::evaluate_select, detail::select_gradient,
+                                                         linearity::none, {.masks = masking::choice});
 }  // namespace ops
 
 namespace emit {

@@ -53,7 +53,8 @@ namespace ops {
 /// a float to an integer: towards zero, beyond the range the nearest integer, a NaN 0. From an integer to another:
 /// modulo as many values as that has, as in C and NumPy. To a truth value: whether it is not 0.
 inline constexpr op_info convert =
-    detail::elementwise_op("convert", detail::evaluate_convert, detail::convert_gradient);
+    detail::elementwise_op("convert", detail::evaluate_convert, detail::convert_gradient, linearity::none,
+                           {.is_operand = detail::has_type_and_shape_of_operand});
 }  // namespace ops
 
 namespace emit {

@@ -23,6 +23,11 @@ namespace espalier::detail {
 [[nodiscard]] constexpr std::int64_t one_flop_per_element(op_view v) { return v.self().shape.elements(); }
 [[nodiscard]] constexpr std::int64_t no_flops(op_view) { return 0; }
 
+/// For ops that, where nothing changes type or shape, do nothing.
+[[nodiscard]] constexpr bool has_type_and_shape_of_operand(op_view v) {
+  return v.self().type == v.operand(0).type && v.self().shape == v.operand(0).shape;
+}
+
 /// Nothing flows back, by definition: the op is constant or piecewise constant in its operands.
 constexpr void no_gradient(gradient_context&) {}
 

@@ -118,6 +118,7 @@ namespace ops {
 inline constexpr op_info einsum{.name = "einsum",
                                 .spread = propagation::dimensional,
                                 .linear = linearity::each,
+                                .facts = {.contracts = true},
                                 .factors = detail::einsum_factors,
                                 .gradient = detail::einsum_gradient,
                                 .evaluate = detail::evaluate_einsum,

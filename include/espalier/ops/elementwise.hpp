@@ -20,12 +20,13 @@ template <double (*Function)(double, double)> constexpr void evaluate_binary(con
 
 /// The table entry of an elementwise op.
 [[nodiscard]] constexpr op_info elementwise_op(const char* name, void (*evaluate)(const evaluation&),
-                                               void (*gradient)(gradient_context&),
-                                               linearity linear = linearity::none) {
+                                               void (*gradient)(gradient_context&), linearity linear = linearity::none,
+                                               op_facts facts = {}) {
   return {.name = name,
           .spread = propagation::elementwise,
           .linear = linear,
           .fuse = fusion::elementwise,
+          .facts = facts,
           .factors = same_dimensions,
           .gradient = gradient,
           .evaluate = evaluate,

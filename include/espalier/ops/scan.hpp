@@ -33,12 +33,13 @@ namespace detail {
 }
 
 /// The bodies' gradients are made as a whole, by differentiate.hpp.
-constexpr op_info loop_op(const char* name, factor_rule (*factors)(op_view), linearity linear = linearity::none,
-                          void (*gradient)(gradient_context&) = no_gradient) {
+constexpr op_info loop_op(const char* name, factor_rule (*factors)(op_view), op_facts facts,
+                          linearity linear = linearity::none, void (*gradient)(gradient_context&) = no_gradient) {
+  facts.bound_to_loop = true;
   return {.name = name,
           .spread = propagation::elementwise,
           .linear = linear,
-          .bound_to_loop = true,
+          .facts = facts,
           .factors = factors,
           .gradient = gradient,
           .evaluate = evaluate_identity,
@@ -60,17 +61,26 @@ constexpr op_info loop_op(const char* name, factor_rule (*factors)(op_view), lin
 ///     loop_stack    value in the body    its values in all iterations, along a new first dimension
 ///     loop_sum      value in the body    the sum of its values over all iterations
 namespace ops {
-inline constexpr op_info loop_begin = detail::loop_op("loop_begin", detail::same_dimensions);
-inline constexpr op_info loop_carry = detail::loop_op("loop_carry", detail::same_dimensions);
-inline constexpr op_info loop_next = detail::loop_op("loop_next", detail::same_dimensions);
-inline constexpr op_info loop_end = detail::loop_op("loop_end", detail::same_dimensions);
-inline constexpr op_info loop_result = detail::loop_op("loop_result", detail::same_dimensions);
-inline constexpr op_info loop_slice = detail::loop_op("loop_slice", detail::loop_slice_factors, linearity::first);
-inline constexpr op_info loop_stack = detail::loop_op("loop_stack", detail::loop_stack_factors, linearity::first);
-inline constexpr op_info loop_sum = detail::loop_op("loop_sum", detail::same_dimensions, linearity::first);
+inline constexpr op_info loop_begin =
+    detail::loop_op("loop_begin", detail::same_dimensions, {.part = structure::loop_begin, .unique = true});
+inline constexpr op_info loop_carry =
+    detail::loop_op("loop_carry", detail::same_dimensions, {.part = structure::loop_carry, .unique = true});
+inline constexpr op_info loop_next =
+    detail::loop_op("loop_next", detail::same_dimensions, {.part = structure::loop_next, .unique = true});
+inline constexpr op_info loop_end =
+    detail::loop_op("loop_end", detail::same_dimensions, {.part = structure::loop_end, .unique = true});
+inline constexpr op_info loop_result = detail::loop_op(
+    "loop_result", detail::same_dimensions, {.part = structure::loop_result, .unique = true, .shares_operand = true});
+inline constexpr op_info loop_slice =
+    detail::loop_op("loop_slice", detail::loop_slice_factors, {.part = structure::loop_slice, .cheap_to_repeat = true},
+                    linearity::first);
+inline constexpr op_info loop_stack =
+    detail::loop_op("loop_stack", detail::loop_stack_factors, {.part = structure::loop_stack}, linearity::first);
+inline constexpr op_info loop_sum =
+    detail::loop_op("loop_sum", detail::same_dimensions, {.part = structure::loop_sum}, linearity::first);
 /// The operand's values in a buffer of their own.
 inline constexpr op_info copy =
-    detail::loop_op("copy", detail::same_dimensions, linearity::first, detail::match_gradient);
+    detail::loop_op("copy", detail::same_dimensions, {.unique = true}, linearity::first, detail::match_gradient);
 }  // namespace ops
 
 namespace emit {

@@ -17,11 +17,13 @@ namespace ops {
 /// The operand, with the user's sharding `annotation`. Its gradient is the same annotation (GSPMD section 3.6), with
 /// attribute[0] set, because that one may meet another where the user's own may not.
 inline constexpr op_info shard =
-    detail::elementwise_op("shard", detail::evaluate_identity, detail::shard_gradient, linearity::first);
+    detail::elementwise_op("shard", detail::evaluate_identity, detail::shard_gradient, linearity::first,
+                           {.requests = layout_request::annotation, .cheap_to_repeat = true});
 /// The operand in another layout: nothing is inferred from one side to the other.
 inline constexpr op_info reshard{.name = "reshard",
                                  .spread = propagation::none,
                                  .linear = linearity::first,
+                                 .facts = {.requests = layout_request::change},
                                  .factors = detail::same_dimensions,
                                  .gradient = detail::reshard_gradient,
                                  .evaluate = detail::evaluate_identity,
@@ -30,6 +32,7 @@ inline constexpr op_info reshard{.name = "reshard",
 inline constexpr op_info match{.name = "match",
                                .spread = propagation::elementwise,
                                .linear = linearity::first,
+                               .facts = {.requests = layout_request::as_operand},
                                .factors = detail::same_dimensions,
                                .gradient = detail::match_gradient,
                                .evaluate = detail::evaluate_identity,

@@ -64,12 +64,20 @@ constexpr void evaluate_pad(const evaluation& e) {
 
 }  // namespace detail
 
+namespace detail {
+/// Not if it runs backwards.
+[[nodiscard]] constexpr bool slices_everything(op_view v) {
+  return v.self().attribute[2] > 0 && has_type_and_shape_of_operand(v);
+}
+}  // namespace detail
+
 namespace ops {
 /// Elements start, start + step, ... of dimension attribute[0]; start is attribute[1], step attribute[2], which may be
 /// negative.
 inline constexpr op_info slice{.name = "slice",
                                .spread = propagation::dimensional,
                                .linear = linearity::first,
+                               .facts = {.is_operand = detail::slices_everything},
                                .factors = detail::same_dimensions,
                                .gradient = detail::slice_gradient,
                                .evaluate = detail::evaluate_slice,
@@ -80,6 +88,7 @@ inline constexpr op_info slice{.name = "slice",
 inline constexpr op_info pad{.name = "pad",
                              .spread = propagation::dimensional,
                              .linear = linearity::first,
+                             .facts = {.is_operand = detail::slices_everything},
                              .factors = detail::same_dimensions,
                              .gradient = detail::pad_gradient,
                              .evaluate = detail::evaluate_pad,

@@ -21,13 +21,14 @@ constexpr void standardise_gradient(gradient_context& c);
 
 namespace ops {
 /// The operand itself, as a constant to gradients.
-inline constexpr op_info stop_gradient =
-    detail::elementwise_op("stop_gradient", detail::evaluate_identity, detail::no_gradient, linearity::first);
+inline constexpr op_info stop_gradient = detail::elementwise_op(
+    "stop_gradient", detail::evaluate_identity, detail::no_gradient, linearity::first,
+    {.cheap_to_repeat = true, .stops_gradient = true, .is_operand = detail::has_type_and_shape_of_operand});
 /// Operand 1 times operand 2, which make a function of operand 0 along the dimensions in the bit set attribute[0]: its
 /// softmax, or itself divided by the root of its mean square (after its mean was taken away, if attribute[1] is 1).
 /// All that flows back goes to operand 0, and is found from the result: that is all a training step needs to keep.
-inline constexpr op_info softmax =
-    detail::elementwise_op("softmax", detail::evaluate_normalised, detail::softmax_gradient);
+inline constexpr op_info softmax = detail::elementwise_op(
+    "softmax", detail::evaluate_normalised, detail::softmax_gradient, linearity::none, {.vanishes_with = 0b10});
 inline constexpr op_info standardise =
     detail::elementwise_op("standardise", detail::evaluate_normalised, detail::standardise_gradient);
 }  // namespace ops

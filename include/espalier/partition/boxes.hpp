@@ -13,7 +13,7 @@ namespace espalier::detail {
 
 /// Whether an exchange brings what windows need: its boxes overlap, and only its windows say where they are.
 [[nodiscard]] constexpr bool reads_windows(const instruction& i) {
-  return i.op == &ops::exchange && i.attribute[3] > 0;
+  return is_collective(i.op, collective::exchange) && i.attribute[3] > 0;
 }
 
 /// Whether every device already holds what its window needs of a dimension of `extent` elements that is split by

@@ -7,19 +7,25 @@
 
 namespace espalier {
 
+namespace detail {
+constexpr op_info collective_op(collective kind) {
+  return {.name = name_of(kind), .facts = {.moves = static_cast<std::int8_t>(kind)}};
+}
+}  // namespace detail
+
 /// The instructions that only a partitioned program has. Operand and result are buffers of one device; what moves
 /// follows from their layouts (`annotation` of the operand and of the instruction itself). attribute[0] is the set of
 /// axes along which devices communicate, attribute[1] the `reduction` of those that combine.
 namespace ops {
-inline constexpr op_info local_slice{.name = "local_slice"};
-inline constexpr op_info all_gather{.name = "all_gather"};
-inline constexpr op_info all_to_all{.name = "all_to_all"};
-inline constexpr op_info collective_permute{.name = "collective_permute"};
-inline constexpr op_info reduce_scatter{.name = "reduce_scatter"};
-inline constexpr op_info all_reduce{.name = "all_reduce"};
+inline constexpr op_info local_slice = detail::collective_op(collective::local_slice);
+inline constexpr op_info all_gather = detail::collective_op(collective::all_gather);
+inline constexpr op_info all_to_all = detail::collective_op(collective::all_to_all);
+inline constexpr op_info collective_permute = detail::collective_op(collective::collective_permute);
+inline constexpr op_info reduce_scatter = detail::collective_op(collective::reduce_scatter);
+inline constexpr op_info all_reduce = detail::collective_op(collective::all_reduce);
 /// attribute[2] and attribute[3]: the first of the graph's windows through which dimensions of the operand are read,
 /// and how many there are. A device's box of such a dimension is what its part of the window's factor needs.
-inline constexpr op_info exchange{.name = "exchange"};
+inline constexpr op_info exchange = detail::collective_op(collective::exchange);
 }  // namespace ops
 
 namespace detail {
@@ -37,15 +43,10 @@ namespace detail {
   return ops::all_reduce;
 }
 
-[[nodiscard]] constexpr int collective_index(const op_info* op) {
-  if (op == &ops::local_slice) return static_cast<int>(collective::local_slice);
-  if (op == &ops::all_gather) return static_cast<int>(collective::all_gather);
-  if (op == &ops::all_to_all) return static_cast<int>(collective::all_to_all);
-  if (op == &ops::collective_permute) return static_cast<int>(collective::collective_permute);
-  if (op == &ops::reduce_scatter) return static_cast<int>(collective::reduce_scatter);
-  if (op == &ops::all_reduce) return static_cast<int>(collective::all_reduce);
-  if (op == &ops::exchange) return static_cast<int>(collective::exchange);
-  return -1;
+/// The `collective` that an instruction is, or -1.
+[[nodiscard]] constexpr int collective_index(const op_info* op) { return op->facts.moves; }
+[[nodiscard]] constexpr bool is_collective(const op_info* op, collective kind) {
+  return op->facts.moves == static_cast<int>(kind);
 }
 
 /// Sets every element of dimension attribute[0] beyond the real ones to `scalar`.

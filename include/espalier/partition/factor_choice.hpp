@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/partition/local_program.hpp>
+#include <espalier/partition/machine.hpp>
 #include <espalier/program/complete.hpp>
 
 #include <algorithm>
@@ -47,7 +48,11 @@ class factor_choice {
   /// @param pending the axes over which the result will be a pending sum because operands are.
   constexpr factor_axes run(int id, const factor_rule& rule, axis_mask pending) {
     factor_axes agreed;
-    if (agree(id, rule, pending, agreed) && is_faithful(id, rule, agreed)) return agreed;
+    if (agree(id, rule, pending, agreed) && is_faithful(id, rule, agreed)) {
+      axis_mask used = pending;
+      for (int f = 0; f < rule.count; ++f) used |= agreed[f].mask();
+      if (worth_splitting(id, used) == 0) return agreed;
+    }
     return search(id, rule, propose(id, rule), pending);
   }
 
@@ -116,6 +121,24 @@ class factor_choice {
     return true;
   }
 
+  /// The axes that no tensor names, along which devices repeat one another's work: those of an op that is dearer than
+  /// putting its result together from parts again. Else none. `used` are the axes that are named.
+  [[nodiscard]] constexpr axis_mask worth_splitting(int id, axis_mask used) const {
+    const auto idle = static_cast<axis_mask>(((1U << static_cast<unsigned>(mesh_.rank)) - 1U) & ~used);
+    const instruction& i = g_[id];
+    if (idle == 0 || i.op->flops == nullptr) return 0;
+    const std::int64_t split = mesh_.parts(idle);
+    if (split == 1) return 0;
+    const std::int64_t work = i.op->flops({g_.code, id, g_.windows});
+    std::int64_t touched = i.shape.elements();
+    for (int k = 0; k < i.operand_count; ++k) touched += g_.operand(id, k).shape.elements();
+    if (work < touched * bound_by_memory_below) return 0;  // to cut its operands takes as long
+    const double saved = 1 - 1 / static_cast<double>(split);
+    const double moved = static_cast<double>(i.shape.elements() * size_of(i.type) / mesh_.parts(of_[id].tiled()));
+    const double repeated = static_cast<double>(work) / static_cast<double>(mesh_.parts(used)) / operations_per_byte;
+    return repeated * saved > moved * saved + static_cast<double>(collective_latency) ? idle : 0;
+  }
+
   /// Otherwise every assignment of the axes involved to factors is priced: bytes to bring the operands there, bytes
   /// to bring the result to its layout, and the work that is left to each device.
   constexpr factor_axes search(int id, const factor_rule& rule, const proposals& said, axis_mask pending) {
@@ -131,11 +154,15 @@ class factor_choice {
         for (int n = 0; n < list.size(); ++n) factors_of[list[n]] |= 1U << static_cast<unsigned>(f);
       }
     }
+    const axis_mask idle = worth_splitting(id, pending | involved);
+    involved |= idle;
     // The axes of a dimension that has to be whole may split another one meanwhile, which moves less than gathering.
     for (int axis = 0; axis < mesh_.rank; ++axis) {
       if (!has_axis(involved, axis) || factors_of[axis] != 0) continue;
       for (int f = 0; f < rule.count; ++f) {
-        const bool splits = rule.kind[f] == factor_kind::pass && rule.size[f] >= mesh_.size[axis];
+        const bool may_split =
+            rule.kind[f] == factor_kind::pass || (rule.kind[f] == factor_kind::reduce && has_axis(idle, axis));
+        const bool splits = may_split && rule.size[f] >= mesh_.size[axis];
         if (splits) factors_of[axis] |= 1U << static_cast<unsigned>(f);
       }
     }
@@ -239,9 +266,8 @@ class factor_choice {
     return result;
   }
 
-  /// Bytes of communication, plus the local work expressed in bytes: a device does about 40 operations in the time it
-  /// takes to send one byte. Negative if a compound dimension cannot be split like this, or if it is not below `limit`
-  /// (which is none when negative).
+  /// Bytes of communication, plus the local work expressed in bytes (partition/machine.hpp). Negative if a compound
+  /// dimension cannot be split like this, or if it is not below `limit` (which is none when negative).
   constexpr double price(int id, const factor_rule& rule, const factor_axes& split, const assignment& now,
                          axis_mask pending, double limit) {
     const instruction& i = g_[id];
@@ -249,7 +275,7 @@ class factor_choice {
     axis_mask used = pending;
     for (int n = 0; n < now.count; ++n) used |= now.factor[n] >= 0 ? bit_of(now.axes[n]) : 0;
     const double work = static_cast<double>(i.op->flops == nullptr ? 0 : i.op->flops({g_.code, id, g_.windows}));
-    double cost = work / static_cast<double>(mesh_.parts(used)) / 40.0;
+    double cost = work / static_cast<double>(mesh_.parts(used)) / operations_per_byte;
     for (int t = 0; t <= i.operand_count; ++t) {
       if (limit >= 0 && cost >= limit) return -1;
       cost += price_of_tensor(id, rule, split, now, t);

@@ -5,15 +5,12 @@
 #include <espalier/partition/boxes.hpp>
 #include <espalier/partition/collectives.hpp>
 #include <espalier/partition/loop_arrangement.hpp>
+#include <espalier/partition/machine.hpp>
 #include <espalier/partition/partition_progress.hpp>
 
 #include <cstdint>
 
 namespace espalier {
-
-/// What starting a collective costs, in bytes that could be sent meanwhile. It keeps a plan from sharing one all-reduce
-/// out over idle axes as three steps unless the tensor is large enough to gain by it.
-inline constexpr std::int64_t collective_latency = 16384;
 
 namespace detail {
 

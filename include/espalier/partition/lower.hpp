@@ -133,7 +133,7 @@ class fuser {
     }
   }
   [[nodiscard]] constexpr int behind(int o) const {
-    return unit_of_[o] < 0 && g_[o].op == &ops::broadcast ? g_[o].operand[0] : o;
+    return unit_of_[o] < 0 && g_[o].op->fuse == fusion::broadcast ? g_[o].operand[0] : o;
   }
 
   constexpr void add(int id, int n) {
@@ -213,12 +213,12 @@ class fuser {
     const instruction& i = g_[o];
     fused_source source;
     wide = false;
-    if (unit_of_[o] < 0 && i.op == &ops::constant) return number(i.scalar);
-    if (unit_of_[o] < 0 && i.op == &ops::iota) {
+    if (unit_of_[o] < 0 && i.op->facts.values == pattern::uniform) return number(i.scalar);
+    if (unit_of_[o] < 0 && i.op->facts.values == pattern::index) {
       dense_ = false;
       return index(o, wide_context, wide);
     }
-    if (unit_of_[o] < 0 && i.op == &ops::broadcast) return repeated(o, wide_context, wide);
+    if (unit_of_[o] < 0 && i.op->fuse == fusion::broadcast) return repeated(o, wide_context, wide);
     wide = wide_context;
     if (!wide) dense_ = false;
     source.value = o;
@@ -243,7 +243,7 @@ class fuser {
     const instruction& b = g_[o];
     const int inner = b.operand[0];
     const instruction& from = g_[inner];
-    if (unit_of_[inner] < 0 && from.op == &ops::constant) return number(from.scalar);
+    if (unit_of_[inner] < 0 && from.op->facts.values == pattern::uniform) return number(from.scalar);
     dense_ = false;
     fused_source source;
     source.value = inner;
@@ -400,7 +400,7 @@ namespace detail {
       const instruction& i = g[plan.order[n]];
       for (int k = 0; k < i.operand_count; ++k) {
         const int o = i.operand[k];
-        if (plan.unit_of[o] < 0 && g[o].op == &ops::iota) ++count;
+        if (plan.unit_of[o] < 0 && g[o].op->facts.values == pattern::index) ++count;
       }
     }
   }

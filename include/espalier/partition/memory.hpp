@@ -91,7 +91,7 @@ class outliner {
 
   constexpr memory_outline run() {
     for (int id = 0; id < g_.size; ++id) {
-      if (g_[id].op == &ops::loop_end) end_of_[g_[id].operand[0]] = id;
+      if (part_of(g_[id]) == structure::loop_end) end_of_[g_[id].operand[0]] = id;
     }
     find_roots();
     find_lives();
@@ -134,25 +134,37 @@ class outliner {
   constexpr void find_roots() {
     for (int id = 0; id < g_.size; ++id) {
       const instruction& i = g_[id];
-      if (i.op == &ops::argument) {
-        own(id);
-        result_.within[id].space = memory_space::argument;
-        result_.within[id].index = static_cast<int>(i.attribute[0]);
-      } else if (i.op == &ops::loop_begin || i.op == &ops::loop_end || i.op == &ops::result) {
-        continue;
-      } else if (i.op == &ops::reshape || i.op == &ops::loop_result) {
-        share(id, i.operand[0]);
-      } else if (i.op == &ops::loop_next) {
-        share(id, i.operand[0]);
-        result_.copied[id] = result_.root[i.operand[1]] != result_.root[id];
-      } else if (i.op == &ops::loop_slice) {
-        share(id, i.operand[0]);
-        slice(id, i.operand[0], i.loop);
-      } else if (i.op == &ops::loop_stack) {
-        own(id);
-        stack(id);
-      } else if (s_.unit_of[id] >= 0 && s_.stored[id]) {
-        own(id);
+      switch (part_of(i)) {
+        case structure::argument:
+          own(id);
+          result_.within[id].space = memory_space::argument;
+          result_.within[id].index = static_cast<int>(i.attribute[0]);
+          break;
+        case structure::result:
+        case structure::loop_begin:
+        case structure::loop_end: break;
+        case structure::loop_next:
+          share(id, i.operand[0]);
+          result_.copied[id] = result_.root[i.operand[1]] != result_.root[id];
+          break;
+        case structure::loop_slice:
+          share(id, i.operand[0]);
+          slice(id, i.operand[0], i.loop);
+          break;
+        case structure::loop_stack:
+          own(id);
+          stack(id);
+          break;
+        case structure::none:
+        case structure::loop_carry:
+        case structure::loop_result:
+        case structure::loop_sum:
+          if (i.op->facts.shares_operand) {
+            share(id, i.operand[0]);
+          } else if (s_.unit_of[id] >= 0 && s_.stored[id]) {
+            own(id);
+          }
+          break;
       }
     }
   }
@@ -162,7 +174,7 @@ class outliner {
     const int value = g_[id].operand[0];
     const int loop = g_[value].loop;
     const bool plain = result_.root[value] == value && result_.within[value].space == memory_space::arena &&
-                       g_[value].op != &ops::loop_carry && result_.within[value].loop < 0;
+                       part_of(g_[value]) != structure::loop_carry && result_.within[value].loop < 0;
     if (!plain) {
       result_.copied[id] = true;
       return;
@@ -219,14 +231,14 @@ class outliner {
       const instruction& i = g_[id];
       const int at = s_.unit_of[id];
       if (at >= 0 && result_.root[id] >= 0) use(id, id, at);
-      if (i.op == &ops::loop_stack || i.op == &ops::loop_sum) {
+      if (collects(part_of(i))) {
         const int loop = g_[i.operand[0]].loop;
         live(result_.root[id], s_.unit_of[loop]);
         live(result_.root[id], s_.unit_of[end_of_[loop]]);
         read(i.operand[0], i.operand[0], s_.unit_of[end_of_[loop]]);
         continue;
       }
-      if (i.op == &ops::loop_carry) {
+      if (part_of(i) == structure::loop_carry) {
         // Until its loop ends: there the value that is passed on is copied into it.
         const int begin = s_.unit_of[i.loop];
         live(result_.root[id], begin);
@@ -235,7 +247,7 @@ class outliner {
       }
       if (at < 0) continue;
       // A result's second operand only names the argument whose place it takes.
-      const int read_operands = i.op == &ops::result ? 1 : i.operand_count;
+      const int read_operands = part_of(i) == structure::result ? 1 : i.operand_count;
       for (int k = 0; k < read_operands; ++k) read(i.operand[k], id, at);
     }
   }
@@ -245,7 +257,7 @@ class outliner {
   constexpr void place_results() {
     for (int id = 0; id < g_.size; ++id) {
       const instruction& i = g_[id];
-      if (i.op != &ops::result) continue;
+      if (part_of(i) != structure::result) continue;
       location target;
       target.space = memory_space::result;
       target.index = static_cast<int>(i.attribute[0]);
@@ -284,7 +296,7 @@ class outliner {
       const int id = s_.order[n];
       for (int k = 0; k < g_[id].operand_count; ++k) {
         const int o = g_[id].operand[k];
-        const bool through = g_[o].op == &ops::broadcast && g_[o].operand[0] == argument;
+        const bool through = g_[o].op->fuse == fusion::broadcast && g_[o].operand[0] == argument;
         if (through) return false;
         if (o == argument && overwritten) return false;
         if (o != argument && result_.root[o] == argument) return false;
@@ -305,7 +317,7 @@ class outliner {
     list<int> head(s_.unit_count, -1);
     list<int> next(g_.size, -1);
     for (int id = g_.size - 1; id >= 0; --id) {
-      if (!result_.copied[id] || g_[id].op == &ops::loop_stack) continue;
+      if (!result_.copied[id] || part_of(g_[id]) == structure::loop_stack) continue;
       int& first = head[s_.unit_of[id]];
       next[id] = first;
       first = id;
@@ -315,10 +327,12 @@ class outliner {
     }
   }
 
-  [[nodiscard]] constexpr int copied_from(int id) const { return g_[id].operand[g_[id].op == &ops::result ? 0 : 1]; }
+  [[nodiscard]] constexpr int copied_from(int id) const {
+    return g_[id].operand[part_of(g_[id]) == structure::result ? 0 : 1];
+  }
   /// The buffer that a copy overwrites, by its root; -1 for a result that takes nobody's place.
   [[nodiscard]] constexpr int overwritten(int id) const {
-    if (g_[id].op != &ops::result) return result_.root[id];
+    if (part_of(g_[id]) != structure::result) return result_.root[id];
     return g_[id].operand_count == 2 ? g_[id].operand[1] : -1;
   }
 

@@ -74,7 +74,7 @@ class collective_merger {
     close_all(-1);
     // Nothing reads a result: it can wait for all the others.
     for (int id = 0; id < g_.size; ++id) {
-      if (g_[id].op == &ops::result) place(id);
+      if (part_of(g_[id]) == structure::result) place(id);
     }
     return static_cast<graph&&>(result_);
   }
@@ -107,12 +107,8 @@ class collective_merger {
   };
 
   /// Whether it belongs to the structure of loops: its place is where it is.
-  [[nodiscard]] static constexpr bool is_structure(const op_info* op) {
-    return op == &ops::loop_begin || op == &ops::loop_next || op == &ops::loop_end || op == &ops::loop_carry ||
-           op == &ops::loop_stack || op == &ops::loop_sum || op == &ops::loop_result;
-  }
-  [[nodiscard]] static constexpr bool reads_loop(const op_info* op) {
-    return op == &ops::loop_stack || op == &ops::loop_sum || op == &ops::loop_result;
+  [[nodiscard]] static constexpr bool is_structure(structure part) {
+    return part >= structure::loop_begin && part != structure::loop_slice;
   }
 
   [[nodiscard]] constexpr bool is_small(int id) const {
@@ -122,7 +118,7 @@ class collective_merger {
 
   [[nodiscard]] constexpr bool may_wait(int id) const {
     const instruction& i = g_[id];
-    if (i.op != &ops::all_reduce || !is_small(id)) return false;
+    if (!is_collective(i.op, collective::all_reduce) || !is_small(id)) return false;
     const layout& l = g_.annotations[i.annotation];
     // The padding of uneven parts would travel with them.
     for (int d = 0; d < l.placement.rank; ++d) {
@@ -144,7 +140,7 @@ class collective_merger {
     for (int id = 0; id < g_.size; ++id) {
       const instruction& i = g_[id];
       if (may_wait(id)) join_class(id);
-      if (i.loop < 0 || reads_loop(i.op)) continue;
+      if (i.loop < 0 || reads_loop(part_of(i))) continue;
       for (int k = 0; k < i.operand_count; ++k) {
         const int o = i.operand[k];
         if (class_of_[o] < 0 || g_[o].loop == i.loop || read_in_[o] >= 0) continue;
@@ -176,11 +172,11 @@ class collective_merger {
     for (int id = g_.size - 1; id >= 0; --id) {
       const instruction& i = g_[id];
       bool& late = is_late_[id];
-      if (i.op == &ops::result) {
+      if (part_of(i) == structure::result) {
         late = false;
         continue;
       }
-      late = late && i.loop < 0 && !is_structure(i.op);
+      late = late && i.loop < 0 && !is_structure(part_of(i));
       for (int k = 0; late && k < i.operand_count; ++k) {
         late = g_[i.operand[k]].op->fuse == fusion::source || is_small(i.operand[k]);
       }
@@ -203,18 +199,18 @@ class collective_merger {
 
   constexpr void visit(int id) {
     const instruction& i = g_[id];
-    if (i.op == &ops::result) return;
-    if (i.op == &ops::loop_next) {
+    if (part_of(i) == structure::result) return;
+    if (part_of(i) == structure::loop_next) {
       // They stay together at the end of the body, behind every collective that one of them needs.
       passed_on_.push_back(id);
       return;
     }
     for (int k = 0; k < i.operand_count; ++k) need(i.operand[k]);
-    if (i.op == &ops::loop_begin) {
+    if (part_of(i) == structure::loop_begin) {
       for (int c = classes_in_[i.loop + 1]; c >= 0; c = classes_[c].sibling) {
         if (is_read_in(classes_[c], id)) close(c);
       }
-    } else if (i.op == &ops::loop_end) {
+    } else if (part_of(i) == structure::loop_end) {
       const int begin = i.operand[0];
       close_all(begin);
       int first = passed_on_.size();
@@ -225,6 +221,8 @@ class collective_merger {
     if (class_of_[id] < 0) {
       place(id);
     } else {
+      // Those that came forward while others were to be delayed may have filled it.
+      if (classes_[class_of_[id]].count == most_members) close(class_of_[id]);
       join(id);
       if (classes_[class_of_[id]].count == most_members) close(class_of_[id]);
     }
@@ -287,8 +285,8 @@ class collective_merger {
     bool possible = gather(g_[id]);
     for (int n = 0; possible && n < gathered_.size(); ++n) {
       const instruction& i = g_[gathered_[n]];
-      possible = i.loop == g_[id].loop && !is_structure(i.op) && collective_index(i.op) < 0 && is_small(gathered_[n]) &&
-                 gather(i);
+      possible = i.loop == g_[id].loop && !is_structure(part_of(i)) && collective_index(i.op) < 0 &&
+                 is_small(gathered_[n]) && gather(i);
     }
     if (possible) return true;
     for (const int one : gathered_) number_[one] = unplaced;

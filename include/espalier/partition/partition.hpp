@@ -126,13 +126,16 @@ class partitioner {
   constexpr void visit(int id) {
     const instruction& i = g_[id];
     made_.stems_from(id, i.where);
-    if (i.op == &ops::argument) {
+    const structure part = part_of(i);
+    if (part == structure::argument) {
       value_[id] = made_.append(i, i.shape, of_[id]);
-    } else if (i.op == &ops::shard || i.op == &ops::reshard || i.op == &ops::match) {
-      value_[id] = visit_annotation(id);
-    } else if (i.op == &ops::result) {
+    } else if (part == structure::result) {
       visit_result(id);
-    } else if (!visit_loop(id)) {
+    } else if (part != structure::none) {
+      visit_loop(id, part);
+    } else if (requests_of(i) != layout_request::none) {
+      value_[id] = visit_annotation(id);
+    } else {
       visit_op(id);
     }
     if (i.label != nullptr && value_[id] >= 0) made_.label(value_[id], i.label);
@@ -150,9 +153,11 @@ class partitioner {
     }
     // The sum may be wanted in yet another layout: whoever reads it says in which.
     const axis_mask pending = made_.layout_of(value).placement.unreduced;
-    const bool waits =
-        g_[id].op == &ops::match && pending != 0 && postpones(id, pending) && g_[reader_[id]].op != &ops::result;
-    return owned(id, waits ? value : made_.reshard(value, of_[id]));
+    const bool waits = requests_of(g_[id]) == layout_request::as_operand && pending != 0 && postpones(id, pending) &&
+                       part_of(g_[reader_[id]]) != structure::result;
+    if (waits) return owned(id, value);
+    const bool is_sum = requests_of(g_[id]) == layout_request::as_operand && pending != 0 && readers_[id] > 1;
+    return owned(id, made_.reshard(value, is_sum ? parts_for_readers(id, pending) : of_[id]));
   }
 
   /// A loop collects what it computes itself: a value from outside becomes one of the loop.
@@ -160,9 +165,7 @@ class partitioner {
     if (made_[value].loop == made_.loop() || readers_[id] == 0 || !collects(reader_[id])) return value;
     return made_.copy_of(value);
   }
-  [[nodiscard]] constexpr bool collects(int id) const {
-    return g_[id].op == &ops::loop_stack || g_[id].op == &ops::loop_sum;
-  }
+  [[nodiscard]] constexpr bool collects(int id) const { return espalier::collects(part_of(g_[id])); }
 
   constexpr void visit_result(int id) {
     instruction made = g_[id];
@@ -171,45 +174,53 @@ class partitioner {
     value_[id] = made_.append(made, g_[id].shape, of_[id]);
   }
 
-  constexpr bool visit_loop(int id) {
+  constexpr void visit_loop(int id, structure part) {
     const instruction& i = g_[id];
     instruction made = i;
-    if (i.op == &ops::loop_begin) {
-      // The carries' initial values take the carries' layout outside, before the loop starts.
-      for (int c = id + 1; c < g_.size && g_[c].op == &ops::loop_carry; ++c) {
-        value_[c] = made_.reshard(value_[g_[c].operand[0]], of_[c]);
-      }
-      value_[id] = made_.append(made, i.shape, of_[id]);
-      made_.enter(value_[id]);
-    } else if (i.op == &ops::loop_carry) {
-      made.operand[0] = value_[id];
-      value_[id] = made_.append(made, i.shape, of_[id]);
-    } else if (i.op == &ops::loop_next) {
-      made.operand[0] = value_[i.operand[0]];
-      made.operand[1] =
-          passed_on(made_.reshard(value_[i.operand[1]], made_.layout_of(made.operand[0]).placement), made.operand[0]);
-      value_[id] = made_.append(made, i.shape, made_.layout_of(made.operand[0]).placement);
-    } else if (i.op == &ops::loop_end) {
-      made.operand[0] = value_[i.operand[0]];
-      made_.enter(made_[made.operand[0]].loop);
-      value_[id] = made_.append(made, i.shape, of_[id]);
-    } else if (i.op == &ops::loop_result || i.op == &ops::loop_sum) {
-      made.operand[0] = value_[i.operand[0]];
-      value_[id] = made_.append(made, i.shape, made_.layout_of(made.operand[0]).placement);
-    } else if (i.op == &ops::loop_slice) {
-      visit_slice(id);
-    } else if (i.op == &ops::loop_stack) {
-      made.operand[0] = value_[i.operand[0]];
-      value_[id] = made_.append(made, i.shape, stacked(made_.layout_of(made.operand[0]).placement));
-    } else {
-      return false;
+    switch (part) {
+      case structure::loop_begin:
+        // The carries' initial values take the carries' layout outside, before the loop starts.
+        for (int c = id + 1; c < g_.size && part_of(g_[c]) == structure::loop_carry; ++c) {
+          value_[c] = made_.reshard(value_[g_[c].operand[0]], of_[c]);
+        }
+        value_[id] = made_.append(made, i.shape, of_[id]);
+        made_.enter(value_[id]);
+        return;
+      case structure::loop_carry:
+        made.operand[0] = value_[id];
+        value_[id] = made_.append(made, i.shape, of_[id]);
+        return;
+      case structure::loop_next:
+        made.operand[0] = value_[i.operand[0]];
+        made.operand[1] =
+            passed_on(made_.reshard(value_[i.operand[1]], made_.layout_of(made.operand[0]).placement), made.operand[0]);
+        value_[id] = made_.append(made, i.shape, made_.layout_of(made.operand[0]).placement);
+        return;
+      case structure::loop_end:
+        made.operand[0] = value_[i.operand[0]];
+        made_.enter(made_[made.operand[0]].loop);
+        value_[id] = made_.append(made, i.shape, of_[id]);
+        return;
+      case structure::loop_result:
+      case structure::loop_sum:
+        made.operand[0] = value_[i.operand[0]];
+        value_[id] = made_.append(made, i.shape, made_.layout_of(made.operand[0]).placement);
+        return;
+      case structure::loop_slice: visit_slice(id); return;
+      case structure::loop_stack:
+        made.operand[0] = value_[i.operand[0]];
+        value_[id] = made_.append(made, i.shape, stacked(made_.layout_of(made.operand[0]).placement));
+        return;
+      case structure::none:
+      case structure::argument:
+      case structure::result: return;
     }
-    return true;
   }
 
   /// A carry that becomes another one (through annotations, which are gone by now) would be overwritten on the way.
   constexpr int passed_on(int value, int carry) {
-    if (made_[value].op != &ops::loop_carry || made_[value].loop != made_.loop() || value == carry) return value;
+    if (part_of(made_[value]) != structure::loop_carry || made_[value].loop != made_.loop() || value == carry)
+      return value;
     return made_.copy_of(value);
   }
 
@@ -289,9 +300,10 @@ class partitioner {
     if (readers_[id] != 1) return false;
     const int reader = reader_[id];
     // Stacked, terms would take as much memory as the sums that are to be split over their devices.
-    if (g_[reader].op == &ops::loop_stack) return (of_[id].tiled() & pending) == 0;
+    if (part_of(g_[reader]) == structure::loop_stack) return (of_[id].tiled() & pending) == 0;
     // Never into a loop, where it would be reduced in every iteration; but out of one.
-    return g_[reader].loop == g_[id].loop || g_[reader].op == &ops::loop_sum || g_[reader].op == &ops::loop_carry;
+    return g_[reader].loop == g_[id].loop || part_of(g_[reader]) == structure::loop_sum ||
+           part_of(g_[reader]) == structure::loop_carry;
   }
 
   /// Carries out the pending sums of operands that the op cannot work on, and returns the axes still pending.
@@ -302,7 +314,7 @@ class partitioner {
     if (pending == 0) return 0;
     if (may_keep(id, pending)) return pending;
     for (int k = 0; k < i.operand_count; ++k) {
-      if (of_[i.operand[k]].unreduced != 0 && g_[i.operand[k]].op == &ops::shard) {
+      if (of_[i.operand[k]].unreduced != 0 && requests_of(g_[i.operand[k]]) == layout_request::annotation) {
         // The user asked for this sum to stay pending, and here it would be lost.
         fail(partition_fault::pending_sum_dropped, id);
         return 0;
@@ -316,24 +328,51 @@ class partitioner {
   /// the reader works on.
   [[nodiscard]] constexpr sharding settled_for(int id, int k) const {
     const int operand = g_[id].operand[k];
+    if (readers_[operand] == 1) return parts_for(id, k, made_.layout_of(value_[operand]).placement);
     sharding result = of_[operand];
-    if (readers_[operand] == 1) {
-      result = made_.layout_of(value_[operand]).placement;
-      const factor_rule& rule = rules_[id];
-      factor_axes wanted;
-      for (int d = 0; d < of_[id].rank; ++d) {
-        if (!rule.result[d].empty()) read_dimension(mesh_, rule, rule.result[d], of_[id].dim[d], wanted);
-      }
-      for (int d = 0; d < result.rank; ++d) {
-        const factor_list factors = rule.operand[k][d];
-        if (factors.size() != 1 || rule.kind[factors[0]] != factor_kind::pass) continue;
-        const axis_list axes = wanted[factors[0]];
-        const axis_mask added = axes.mask() & ~result.dim[d].mask();
-        if (axes.starts_with(result.dim[d]) && (added & ~result.unreduced) == 0) result.dim[d] = axes;
-      }
-    }
     result.unreduced = 0;
     return result;
+  }
+
+  /// The parts of operand k that instruction `id` works on, as far as they are parts of what devices hold, split along
+  /// axes on which a sum is pending: a reduce-scatter makes them.
+  [[nodiscard]] constexpr sharding parts_for(int id, int k, sharding held) const {
+    const factor_rule& rule = rules_[id];
+    factor_axes wanted;
+    for (int d = 0; d < of_[id].rank; ++d) {
+      if (!rule.result[d].empty()) read_dimension(mesh_, rule, rule.result[d], of_[id].dim[d], wanted);
+    }
+    for (int d = 0; d < held.rank; ++d) {
+      const factor_list factors = rule.operand[k][d];
+      if (factors.size() != 1 || rule.kind[factors[0]] != factor_kind::pass) continue;
+      const axis_list axes = wanted[factors[0]];
+      const axis_mask added = axes.mask() & ~held.dim[d].mask();
+      if (axes.starts_with(held.dim[d]) && (added & ~held.unreduced) == 0) held.dim[d] = axes;
+    }
+    held.unreduced = 0;
+    return held;
+  }
+
+  /// Where the sum of a gradient goes: to its parameter's layout, or to finer parts if all that read it work on those,
+  /// as where the state of an optimizer is split and its parameter is not (ZeRO, arXiv 1910.02054, stage 1).
+  [[nodiscard]] constexpr sharding parts_for_readers(int id, axis_mask pending) const {
+    sharding held = of_[id];
+    held.unreduced = pending;
+    sharding common = of_[id];
+    bool is_first = true;
+    for (int reader = id + 1; reader <= reader_[id]; ++reader) {
+      const instruction& i = g_[reader];
+      for (int k = 0; k < i.operand_count; ++k) {
+        if (i.operand[k] != id) continue;
+        const bool computes = part_of(i) == structure::none && requests_of(i) == layout_request::none;
+        if (!computes || i.loop != g_[id].loop || i.op->factors == nullptr) return of_[id];
+        const sharding wanted = parts_for(reader, k, held);
+        if (!is_first && !wanted.same_layout(common)) return of_[id];
+        common = wanted;
+        is_first = false;
+      }
+    }
+    return common;
   }
 
   [[nodiscard]] constexpr bool may_keep(int id, axis_mask pending) {
@@ -363,7 +402,7 @@ class partitioner {
             return false;
           }
         }
-        if (holders != 1 || i.op == &ops::einsum) return false;
+        if (holders != 1 || i.op->facts.contracts) return false;
         return i.operand_count != 2 || !travel_together(id, held(0) != 0 ? 0 : 1, held(0) != 0 ? 1 : 0, pending);
       }
     }
@@ -390,7 +429,7 @@ class partitioner {
       open.pop_back();
       seen.push_back(sum.id);
       const instruction& i = g_[sum.id];
-      if (i.op == &ops::loop_sum) sum.times *= g_[g_[i.operand[0]].loop].attribute[0];
+      if (part_of(i) == structure::loop_sum) sum.times *= g_[g_[i.operand[0]].loop].attribute[0];
       const int terms = i.op->linear == linearity::joint ? i.operand_count : 1;
       for (int k = 0; k < terms; ++k) {
         const int o = i.operand[k];
@@ -409,8 +448,9 @@ class partitioner {
   /// Whether a pending sum can pass from a value through one of its readers.
   [[nodiscard]] constexpr bool passes_on(int id, int reader) const {
     const instruction& i = g_[reader];
-    if (i.loop != g_[id].loop && i.op != &ops::loop_sum) return false;
-    if (i.op == &ops::result || i.op == &ops::loop_stack || i.op == &ops::loop_carry) return false;
+    if (i.loop != g_[id].loop && part_of(i) != structure::loop_sum) return false;
+    if (part_of(i) == structure::result || part_of(i) == structure::loop_stack || part_of(i) == structure::loop_carry)
+      return false;
     return i.op->linear == linearity::joint || (i.op->linear == linearity::first && i.operand[0] == id);
   }
 
@@ -424,8 +464,8 @@ class partitioner {
     int value = value_[i.operand[other]];
     for (int step = 0; step < 8; ++step) {
       const instruction& made = made_[value];
-      if (made.op == &ops::all_reduce) return static_cast<axis_mask>(made.attribute[0]) == pending;
-      if (made.op->factors == nullptr || made.op->spread == propagation::none || made.op == &ops::einsum) return false;
+      if (is_collective(made.op, collective::all_reduce)) return static_cast<axis_mask>(made.attribute[0]) == pending;
+      if (made.op->factors == nullptr || made.op->spread == propagation::none || made.op->facts.contracts) return false;
       int latest = -1;
       for (int k = 0; k < made.operand_count; ++k) {
         if (made_[made.operand[k]].op->fuse != fusion::source && made.operand[k] > latest) latest = made.operand[k];

@@ -29,7 +29,7 @@ inline constexpr std::int64_t most_columns = 65536;
   if (from.rank == 0 || columns_of(from) > most_columns) return fused_role::stranger;
   const std::int64_t last = std::int64_t{1} << (from.rank - 1);
   if (i.attribute[0] == last) return fused_role::narrow;
-  if (i.attribute[0] == last - 1 && from.rank > 1 && i.op == &ops::reduce_sum) return fused_role::accumulator;
+  if (i.attribute[0] == last - 1 && from.rank > 1 && i.op->linear == linearity::first) return fused_role::accumulator;
   return fused_role::stranger;
 }
 
@@ -92,7 +92,7 @@ class scheduler {
     for (int id = first; id < last; ++id) place(id);
     if (last < g_.size) return;
     close_all();
-    place_together(&ops::result);
+    place_results();
   }
   constexpr schedule finish() {
     find_last_units();
@@ -148,7 +148,7 @@ class scheduler {
     for (int k = 0; k < i.operand_count; ++k) {
       const int o = i.operand[k];
       // A broadcast that its readers make reads through to what it repeats: a constant, or a stored value.
-      if (i.op->fuse == fusion::broadcast && !stored_[id] && g_[o].op == &ops::constant) continue;
+      if (i.op->fuse == fusion::broadcast && !stored_[id] && g_[o].op->facts.values == pattern::uniform) continue;
       stored_[o] = true;
     }
   }
@@ -166,8 +166,9 @@ class scheduler {
     const instruction& i = g_[id];
     // Carries are passed on when the body is complete, and results handed out when the program is: all at once, since
     // one may be what another one is about to overwrite.
-    if (i.op == &ops::loop_next || i.op == &ops::result) return;
-    if (i.op == &ops::loop_begin || i.op == &ops::loop_end) {
+    const structure part = part_of(i);
+    if (part == structure::loop_next || part == structure::result) return;
+    if (marks_loop(part)) {
       close_all();
       single(id);
     } else if (is_virtual(id)) {
@@ -189,11 +190,11 @@ class scheduler {
     result_.order.push_back(id);
   }
 
-  /// One unit for all instructions of a kind.
-  constexpr void place_together(const op_info* op) {
+  /// One unit for all results.
+  constexpr void place_results() {
     unit made{result_.order.size(), 0, false, {}};
     for (int id = 0; id < g_.size; ++id) {
-      if (g_[id].op != op) continue;
+      if (part_of(g_[id]) != structure::result) continue;
       result_.unit_of[id] = result_.units.size();
       result_.order.push_back(id);
       ++made.count;
@@ -204,15 +205,15 @@ class scheduler {
   constexpr void find_last_units() {
     list<int> last(g_.size, -1);
     for (int id = 0; id < g_.size; ++id) {
-      if (g_[id].op == &ops::loop_end) last[g_[id].operand[0]] = result_.unit_of[id];
+      if (part_of(g_[id]) == structure::loop_end) last[g_[id].operand[0]] = result_.unit_of[id];
     }
     for (int id = 0; id < g_.size; ++id) {
-      if (g_[id].op == &ops::loop_next) result_.unit_of[id] = last[g_[id].loop];
+      if (part_of(g_[id]) == structure::loop_next) result_.unit_of[id] = last[g_[id].loop];
     }
   }
 
   /// The value that operand k really reads: behind a broadcast, what is repeated.
-  [[nodiscard]] constexpr int behind(int o) const { return g_[o].op == &ops::broadcast ? g_[o].operand[0] : o; }
+  [[nodiscard]] constexpr int behind(int o) const { return g_[o].op->fuse == fusion::broadcast ? g_[o].operand[0] : o; }
 
   constexpr void join(int id) {
     const instruction& i = g_[id];

@@ -40,8 +40,7 @@ class common_subexpressions {
   /// for; so does a copy, whose point is a buffer of its own.
   [[nodiscard]] constexpr bool may_merge(const op_info& op) const {
     if (!sources_too_ && (op.fuse == fusion::source || op.fuse == fusion::broadcast)) return false;
-    return &op != &ops::argument && &op != &ops::result && &op != &ops::loop_begin && &op != &ops::loop_carry &&
-           &op != &ops::loop_next && &op != &ops::loop_end && &op != &ops::loop_result && &op != &ops::copy;
+    return !op.facts.unique;
   }
 
   constexpr int find_or_append(const instruction& i) {

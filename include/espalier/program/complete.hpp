@@ -90,7 +90,7 @@ class propagation_step {
   constexpr bool run(int id, const factor_rule& rule, bool forward, int level) {
     const instruction& i = g_[id];
     if (i.operand_count == 0 || level < first_level(*i.op, forward)) return false;
-    if (i.operand_count == 2 && (i.op == &ops::match || i.op == &ops::result)) {
+    if (i.operand_count == 2 && (requests_of(i) == layout_request::as_operand || part_of(i) == structure::result)) {
       if (forward) return copy(id, i.operand[1]);
       return copy_open(i.operand[0], id);
     }
@@ -118,7 +118,7 @@ class propagation_step {
   constexpr bool copy(int to, int from) {
     sharding like = of_[from];
     like.open = 0;
-    if (g_[to].op == &ops::match) like.unreduced = 0;
+    if (requests_of(g_[to]) == layout_request::as_operand) like.unreduced = 0;
     const bool changes = !of_[to].same_layout(like);
     of_[to] = like;
     if (changes) note(to, from);
@@ -286,8 +286,8 @@ namespace detail {
   for (int id = 0; id < g.size; ++id) {
     root[id] = id;
     const instruction& i = g[id];
-    if (i.op == &ops::argument && i.annotation >= 0) annotated_by[id] = id;
-    if (i.op != &ops::shard || i.attribute[0] != 0) continue;
+    if (part_of(i) == structure::argument && i.annotation >= 0) annotated_by[id] = id;
+    if (requests_of(i) != layout_request::annotation || i.attribute[0] != 0) continue;
     const int tensor = root[i.operand[0]];
     root[id] = tensor;
     const int before = annotated_by[tensor];

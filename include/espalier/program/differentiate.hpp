@@ -33,15 +33,10 @@ namespace detail {
 /// Cheap to compute again, and large or free to keep: what the reverse loop repeats rather than stores.
 [[nodiscard]] constexpr bool cheaper_to_repeat(const builder& b, const instruction& i) {
   // A sum that is pending in the body has been carried out in what is kept of it.
-  if (i.op == &ops::shard && b.result().annotations[i.annotation].placement.unreduced != 0) return false;
-  return i.operand_count == 0 || i.op == &ops::loop_slice || i.op == &ops::broadcast || i.op == &ops::reshape ||
-         i.op == &ops::shard || i.op == &ops::stop_gradient || i.op == &ops::less || i.op == &ops::less_equal ||
-         i.op == &ops::equal;
-}
-
-/// What reads a whole loop: it follows its operand wherever that one is repeated.
-[[nodiscard]] constexpr bool reads_loop(const instruction& i) {
-  return i.op == &ops::loop_result || i.op == &ops::loop_stack || i.op == &ops::loop_sum;
+  if (requests_of(i) == layout_request::annotation && b.result().annotations[i.annotation].placement.unreduced != 0) {
+    return false;
+  }
+  return i.operand_count == 0 || i.op->facts.cheap_to_repeat;
 }
 
 /// The result, stack or sum of a repeated loop. Its operand may be another one, which the sweep made to hand an inner
@@ -63,7 +58,7 @@ constexpr int reach(builder& b, loop_reversal& innermost, int id) {
   if (level == nullptr) return id;
   if (level->find(id) >= 0) return level->find(id);
   instruction original = b[id];
-  if (level->recompute && reads_loop(original)) return repeat_reader(b, *level, id);
+  if (level->recompute && reads_loop(part_of(original))) return repeat_reader(b, *level, id);
   const int building = b.loop;
   b.loop = level->reverse;
   original.label = nullptr;
@@ -87,12 +82,12 @@ class reverse_sweep {
       changed = false;
       for (int id = 0; id < end; ++id) {
         const instruction& i = b_[id];
-        if (active_[id] || !is_floating(i.type) || i.op == &ops::stop_gradient) continue;
+        if (active_[id] || !is_floating(i.type) || i.op->facts.stops_gradient) continue;
         bool depends = false;
         for (int k = 0; k < i.operand_count; ++k) depends = depends || active_[i.operand[k]];
         if (!depends) continue;
         active_[id] = true;
-        if (i.op == &ops::loop_next && !active_[i.operand[0]]) active_[i.operand[0]] = changed = true;
+        if (part_of(i) == structure::loop_next && !active_[i.operand[0]]) active_[i.operand[0]] = changed = true;
       }
     }
   }
@@ -109,7 +104,7 @@ class reverse_sweep {
     for (int id = end - 1; id >= begin; --id) {
       if (!belongs(id)) continue;
       const op_info* const op = b_[id].op;
-      if (op == &ops::loop_end) {
+      if (op->facts.part == structure::loop_end) {
         const int start = b_[id].operand[0];
         reverse_loop(start, id);
         run(start + 1, id);
@@ -117,8 +112,9 @@ class reverse_sweep {
         continue;
       }
       // Carries, results, stacks and sums are handled with the loop they belong to.
-      if (cotangent_[id] < 0 || !active_[id] || op == &ops::loop_carry || reads_loop(b_[id])) continue;
-      if (op == &ops::loop_slice && forward_loop_ >= 0) {
+      if (cotangent_[id] < 0 || !active_[id] || op->facts.part == structure::loop_carry || reads_loop(op->facts.part))
+        continue;
+      if (op->facts.part == structure::loop_slice && forward_loop_ >= 0) {
         reads_.push_back({b_[id].operand[0], cotangent_[id]});
       } else {
         visit(id);
@@ -176,18 +172,18 @@ class reverse_sweep {
     list<int> next;
     bool any = false;
     for (int id = begin + 1; id < end; ++id) {
-      if (b_[id].op == &ops::loop_next && b_[id].loop == begin) next.push_back(id);
+      if (part_of(b_[id]) == structure::loop_next && b_[id].loop == begin) next.push_back(id);
     }
     list<int> from_result(next.size(), -1);
     list<outside_term> collected;
     for (int id = end + 1; id < cotangent_.size(); ++id) {
       if (cotangent_[id] < 0) continue;
       const int source = b_[id].operand[0];
-      if (b_[id].op == &ops::loop_result) {
+      if (part_of(b_[id]) == structure::loop_result) {
         for (int k = 0; k < next.size(); ++k) {
           if (next[k] == source) from_result[k] = id;
         }
-      } else if ((b_[id].op == &ops::loop_stack || b_[id].op == &ops::loop_sum) && b_[source].loop == begin) {
+      } else if (collects(part_of(b_[id])) && b_[source].loop == begin) {
         collected.push_back({id, source});
         any = true;
       }
@@ -232,7 +228,7 @@ class reverse_sweep {
       add_to(value, carry[k]);
     }
     for (int k = 0; k < collected.size(); ++k) {
-      const bool is_stack = b_[collected[k].id].op == &ops::loop_stack;
+      const bool is_stack = part_of(b_[collected[k].id]) == structure::loop_stack;
       add_to(collected[k].value, is_stack ? emit::loop_slice(b_, stacked_terms[k]) : stacked_terms[k]);
     }
     run(begin + 1, end);
@@ -268,7 +264,7 @@ class reverse_sweep {
     list<bool> fixed(end - begin, false);
     for (int id = begin + 1; id < end; ++id) {
       const instruction& i = b_[id];
-      bool is_fixed = i.loop == begin && !i.op->bound_to_loop;
+      bool is_fixed = i.loop == begin && !i.op->facts.bound_to_loop;
       for (int k = 0; k < i.operand_count; ++k) {
         const int o = i.operand[k];
         is_fixed = is_fixed && (b_[o].loop != begin || (o < end && fixed[o - begin]));
@@ -285,14 +281,14 @@ class reverse_sweep {
   /// Recomputation: the forward body once more, on the carry that was kept; what no gradient reads is dropped later.
   constexpr void repeat_body(int begin, int end, loop_reversal& reversal) {
     for (int id = begin + 1; id < end; ++id) {
-      if (b_[id].loop != begin || b_[id].op != &ops::loop_carry) continue;
+      if (b_[id].loop != begin || part_of(b_[id]) != structure::loop_carry) continue;
       reversal.recompute = false;
       reach(b_, reversal, id);
       reversal.recompute = true;
     }
     for (int id = begin + 1; id < end; ++id) {
-      if (b_[id].loop != begin || b_[id].op == &ops::loop_next) continue;
-      if (b_[id].op == &ops::loop_begin) {
+      if (b_[id].loop != begin || part_of(b_[id]) == structure::loop_next) continue;
+      if (part_of(b_[id]) == structure::loop_begin) {
         id = repeat_loop(id, reversal);
       } else {
         reach(b_, reversal, id);
@@ -306,12 +302,12 @@ class reverse_sweep {
       instruction i = b_[id];
       // What stands here but belongs to a loop further out has been computed there, and is not repeated.
       const bool belongs = i.loop == reversal.forward || (i.loop >= 0 && reversal.find(i.loop) >= 0);
-      if (reads_loop(i) || !belongs) continue;
+      if (reads_loop(part_of(i)) || !belongs) continue;
       for (int k = 0; k < i.operand_count; ++k) {
         const instruction& operand = b_[i.operand[k]];
         if (reversal.find(i.operand[k]) >= 0) {
           i.operand[k] = reversal.find(i.operand[k]);
-        } else if (reads_loop(operand) && operand.loop >= 0 && reversal.find(operand.loop) >= 0) {
+        } else if (reads_loop(part_of(operand)) && operand.loop >= 0 && reversal.find(operand.loop) >= 0) {
           i.operand[k] = repeat_reader(b_, reversal, i.operand[k]);
         }
       }
@@ -319,7 +315,7 @@ class reverse_sweep {
       b_.where = i.where;
       i.label = nullptr;
       reversal.note(id, b_.append(i));
-      if (i.op == &ops::loop_end && b_[id].operand[0] == begin) {
+      if (part_of(i) == structure::loop_end && b_[id].operand[0] == begin) {
         b_.loop = reversal.reverse;
         return id;
       }

@@ -17,12 +17,11 @@ class hoisting {
 
   constexpr void run() {
     for (int id = open_ + 1; id < code_.size(); ++id) {
-      const op_info* const op = code_[id].op;
-      if (op == &ops::loop_stack || op == &ops::loop_sum) collected_[code_[id].operand[0]] = true;
+      if (collects(part_of(code_[id]))) collected_[code_[id].operand[0]] = true;
     }
     for (int id = open_ + 1; id < code_.size(); ++id) {
       const instruction& i = code_[id];
-      if (i.loop > open_ && i.operand_count > 0 && !i.op->bound_to_loop && !collected_[id]) visit(id);
+      if (i.loop > open_ && i.operand_count > 0 && !i.op->facts.bound_to_loop && !collected_[id]) visit(id);
     }
   }
 

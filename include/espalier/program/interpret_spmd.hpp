@@ -76,7 +76,7 @@ class spmd_interpreter {
     for (int device = 0; device < mesh.devices(); ++device) {
       std::vector<tensor_value> mine(arguments.size());
       for (int id = 0; id < g.size; ++id) {
-        if (g[id].op != &ops::argument) continue;
+        if (part_of(g[id]) != structure::argument) continue;
         const auto index = static_cast<std::size_t>(g[id].attribute[0]);
         if (index >= arguments.size()) throw std::invalid_argument("interpret_spmd: an argument is missing");
         if (!(arguments[index].shape == layout_of(id).shape)) {
@@ -95,7 +95,7 @@ class spmd_interpreter {
     spmd_outcome outcome;
     outcome.sent = sent_;
     for (int id = 0; id < g_.size; ++id) {
-      if (g_[id].op != &ops::result) continue;
+      if (part_of(g_[id]) != structure::result) continue;
       const auto index = static_cast<std::size_t>(g_[id].attribute[0]);
       if (index >= outcome.results.size()) outcome.results.resize(index + 1);
       outcome.results[index] = assemble(id);
@@ -128,8 +128,8 @@ class spmd_interpreter {
       if (i.operand[k] < 0 || i.operand[k] >= id) fail(id, "uses what comes later");
       if (!in_scope(id, i.operand[k])) fail(id, "uses what another loop computes");
     }
-    if (collective_index(i.op) >= 0 || i.op->factors == nullptr || i.op == &ops::loop_end) return;
-    if (i.op == &ops::reshape) {
+    if (collective_index(i.op) >= 0 || i.op->factors == nullptr || part_of(i) == structure::loop_end) return;
+    if (i.op->facts.shares_operand && part_of(i) == structure::none) {
       // Its factors are those of whole tensors: between buffers that do not fit there are none.
       if (i.shape.elements() != g_.operand(id, 0).shape.elements()) fail(id, "its buffers differ in size");
       return;
@@ -160,8 +160,7 @@ class spmd_interpreter {
   }
 
   [[nodiscard]] bool in_scope(int id, int operand) const {
-    const op_info* const op = g_[id].op;
-    if (op == &ops::loop_stack || op == &ops::loop_sum || op == &ops::loop_result || op == &ops::loop_end) return true;
+    if (reads_loop(part_of(g_[id])) || part_of(g_[id]) == structure::loop_end) return true;
     for (int l = g_[id].loop;; l = g_[l].loop) {
       if (l == g_[operand].loop) return true;
       if (l < 0) return false;
@@ -240,8 +239,8 @@ class spmd_interpreter {
   }
 
   [[nodiscard]] static bool makes_padding(const op_info* op) {
-    return op != &ops::mask && op != &ops::loop_begin && op != &ops::loop_carry && op != &ops::loop_next &&
-           op != &ops::loop_end && op != &ops::loop_result;
+    const structure part = op->facts.part;
+    return op != &ops::mask && (part < structure::loop_begin || part == structure::loop_slice || collects(part));
   }
 
   /// What a kernel leaves in padding is nobody's business, except where a mask was made for the next instruction.

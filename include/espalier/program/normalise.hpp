@@ -38,17 +38,12 @@ class normalisation {
   }
 
  private:
-  [[nodiscard]] static constexpr bool is_collected(const instruction& i) {
-    return i.op == &ops::loop_stack || i.op == &ops::loop_sum;
-  }
+  [[nodiscard]] static constexpr bool is_collected(const instruction& i) { return collects(part_of(i)); }
 
   /// The same values in the same shape and type, for no purpose that a later pass knows of.
-  [[nodiscard]] static constexpr bool is_alias(const instruction& i, const instruction& operand) {
-    if (i.annotation >= 0) return false;
-    if (i.op == &ops::stop_gradient) return true;
-    const bool may_be = i.op == &ops::reshape || i.op == &ops::convert || i.op == &ops::broadcast ||
-                        ((i.op == &ops::slice || i.op == &ops::pad) && i.attribute[2] > 0);
-    return may_be && i.type == operand.type && i.shape == operand.shape;
+  [[nodiscard]] constexpr bool is_alias(int id) const {
+    const instruction& i = code_[id];
+    return i.annotation < 0 && i.op->facts.is_operand != nullptr && i.op->facts.is_operand({code_.data(), id});
   }
 
   /// Points operands past aliases, and notes where loops end and which instruction passes a carry on.
@@ -57,7 +52,7 @@ class normalisation {
       instruction& i = code_[id];
       i = g_[id];
       stand_for_[id] = id;
-      if (i.op == &ops::loop_end) {
+      if (part_of(i) == structure::loop_end) {
         end_of_[i.operand[0]] = id;
         continue;
       }
@@ -71,9 +66,9 @@ class normalisation {
           i.operand[k] = target;
         }
       }
-      if (i.op == &ops::loop_next) {
+      if (part_of(i) == structure::loop_next) {
         next_of_[i.operand[0]] = id;
-      } else if (i.operand_count == 1 && is_alias(i, code_[i.operand[0]])) {
+      } else if (i.operand_count == 1 && is_alias(id)) {
         bypass(id, i.operand[0]);
       }
     }
@@ -83,8 +78,8 @@ class normalisation {
   /// another one would be overwritten on the way. There the alias stays, as a copy.
   [[nodiscard]] constexpr bool needs_own_buffer(const instruction& i, int k, int target) const {
     if (is_collected(i)) return code_[target].loop != code_[i.operand[k]].loop;
-    return i.op == &ops::loop_next && k == 1 && code_[target].op == &ops::loop_carry && code_[target].loop == i.loop &&
-           target != i.operand[0];
+    return part_of(i) == structure::loop_next && k == 1 && part_of(code_[target]) == structure::loop_carry &&
+           code_[target].loop == i.loop && target != i.operand[0];
   }
 
   constexpr void bypass(int id, int target) {
@@ -111,7 +106,7 @@ class normalisation {
   constexpr void mark() {
     work_.reserve(g_.size);
     for (int id = 0; id < g_.size; ++id) {
-      if (code_[id].op == &ops::result || code_[id].op == &ops::argument) want(id);
+      if (part_of(code_[id]) == structure::result || part_of(code_[id]) == structure::argument) want(id);
     }
     while (!work_.empty()) {
       const int id = work_.back();
@@ -119,7 +114,7 @@ class normalisation {
       const instruction& i = code_[id];
       for (int k = 0; k < i.operand_count; ++k) want(i.operand[k]);
       if (i.loop >= 0) want(i.loop);
-      if (i.op == &ops::loop_carry && next_of_[id] >= 0) want(next_of_[id]);
+      if (part_of(i) == structure::loop_carry && next_of_[id] >= 0) want(next_of_[id]);
     }
   }
 
@@ -146,7 +141,7 @@ class normalisation {
     while (cursor >= 0 && cursor < last) {
       const int id = cursor;
       cursor = following_[id];
-      if (code_[id].op != &ops::loop_begin) {
+      if (part_of(code_[id]) != structure::loop_begin) {
         emit(id);
         continue;
       }

@@ -163,8 +163,8 @@ template <class Mesh, class Function, class... Arguments> class program {
     return sum;
   }
   /// Bytes of the buffers of arguments and of results that take no argument's place, on each device.
-  [[nodiscard]] static constexpr std::int64_t argument_bytes() { return border_bytes(&ops::argument); }
-  [[nodiscard]] static constexpr std::int64_t result_bytes() { return border_bytes(&ops::result); }
+  [[nodiscard]] static constexpr std::int64_t argument_bytes() { return border_bytes(structure::argument); }
+  [[nodiscard]] static constexpr std::int64_t result_bytes() { return border_bytes(structure::result); }
   /// Bytes of everything computed on the way.
   [[nodiscard]] static constexpr std::int64_t arena_bytes() { return plan.arena_bytes; }
   /// Bytes a device needs to run: arguments, results and arena.
@@ -176,12 +176,12 @@ template <class Mesh, class Function, class... Arguments> class program {
   /// Errors: none has this number or label; in a constant a compile error that names those there are, at run time a
   /// `no_such_value`.
   [[nodiscard]] static constexpr const layout& argument_layout(int index) {
-    const int found = border_value(&ops::argument, index);
+    const int found = border_value(structure::argument, index);
     if (found < 0) why::no_argument_has_this_number<why::count<argument_count()>>(index);
     return code.annotations[code.code[found].annotation];
   }
   [[nodiscard]] static constexpr const layout& result_layout(int index) {
-    const int found = border_value(&ops::result, index);
+    const int found = border_value(structure::result, index);
     if (found < 0) why::no_result_has_this_number<why::count<result_count()>>(index);
     return code.annotations[code.code[found].annotation];
   }
@@ -190,8 +190,8 @@ template <class Mesh, class Function, class... Arguments> class program {
     if (found < 0) why::no_value_has_this_label(label, typename detail::program_labels<code>::type{});
     return code.annotations[code.code[found].annotation];
   }
-  [[nodiscard]] static constexpr int argument_count() { return border_count(&ops::argument); }
-  [[nodiscard]] static constexpr int result_count() { return border_count(&ops::result); }
+  [[nodiscard]] static constexpr int argument_count() { return border_count(structure::argument); }
+  [[nodiscard]] static constexpr int result_count() { return border_count(structure::result); }
 
   /// Bytes device `device` sends when it executes instruction `id` once.
   [[nodiscard]] static constexpr std::int64_t sent_bytes_of(int id, int device) {
@@ -223,23 +223,23 @@ template <class Mesh, class Function, class... Arguments> class program {
     }
   }
   static constexpr bool evenly_split = detail::all_even(Mesh::value, code);
-  [[nodiscard]] static constexpr std::int64_t border_bytes(const op_info* op) {
+  [[nodiscard]] static constexpr std::int64_t border_bytes(structure part) {
     std::int64_t sum = 0;
     for (const instruction& i : code.code) {
-      if (i.op == op && (op == &ops::argument || i.operand_count == 1)) sum += bytes_of(i);
+      if (part_of(i) == part && (part == structure::argument || i.operand_count == 1)) sum += bytes_of(i);
     }
     return sum;
   }
-  [[nodiscard]] static constexpr int border_count(const op_info* op) {
+  [[nodiscard]] static constexpr int border_count(structure part) {
     int count = 0;
-    for (const instruction& i : code.code) count += i.op == op ? 1 : 0;
+    for (const instruction& i : code.code) count += part_of(i) == part ? 1 : 0;
     return count;
   }
   // What is asked of a program with a mistake adds no error to the one that counts.
   static constexpr int missing = is_sound ? -1 : 0;
-  [[nodiscard]] static constexpr int border_value(const op_info* op, int index) {
+  [[nodiscard]] static constexpr int border_value(structure part, int index) {
     for (int id = 0; id < code.size; ++id) {
-      if (code.code[id].op == op && code.code[id].attribute[0] == index) return id;
+      if (part_of(code.code[id]) == part && code.code[id].attribute[0] == index) return id;
     }
     return missing;
   }

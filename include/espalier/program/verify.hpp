@@ -38,9 +38,9 @@ template <const auto& Program, int Id> struct line_of_instruction {
   static constexpr source_line value = Program.code[Id].where;
 };
 template <const auto& Program, int Id> [[nodiscard]] constexpr auto place_of() {
-  if constexpr (Program.code[Id].op == &ops::argument) {
+  if constexpr (part_of(Program.code[Id]) == structure::argument) {
     return why::argument_leaf<static_cast<int>(Program.code[Id].attribute[0])>{};
-  } else if constexpr (Program.code[Id].op == &ops::result) {
+  } else if constexpr (part_of(Program.code[Id]) == structure::result) {
     return place_of<Program, Program.code[Id].operand[0]>();
   } else if constexpr (Program.code[Id].where.line == 0) {
     return why::program{};

@@ -70,9 +70,10 @@ template <class Program> void explain(std::ostream& out) {
   std::vector<row> lines;
   for (int id = 0; id < code.size; ++id) {
     const instruction& i = code[id];
-    const bool structural = i.op == &ops::loop_end || i.op == &ops::loop_begin || i.op == &ops::constant ||
-                            i.op == &ops::broadcast || i.op == &ops::loop_next || i.op == &ops::loop_carry ||
-                            i.op == &ops::loop_slice || i.op == &ops::loop_result || i.op == &ops::pack;
+    // Of loops, what they hand out is worth a line.
+    const op_facts& facts = i.op->facts;
+    const bool structural = (facts.part >= structure::loop_begin && !collects(facts.part)) ||
+                            facts.values == pattern::uniform || i.op->fuse == fusion::broadcast || i.op == &ops::pack;
     if (structural) continue;
     row r;
     r.line = detail::line_text(i.where);
@@ -89,7 +90,8 @@ template <class Program> void explain(std::ostream& out) {
     const int cause = detail::annotation_behind(traced, &completion.cause[0], origin);
     if (cause >= 0) {
       const instruction& a = traced[cause];
-      r.cause = (a.op == &ops::argument ? "argument " + std::to_string(a.attribute[0]) : detail::line_text(a.where)) +
+      r.cause = (part_of(a) == structure::argument ? "argument " + std::to_string(a.attribute[0])
+                                                   : detail::line_text(a.where)) +
                 " " + to_string(mesh, a.type, a.shape, traced.annotations[a.annotation].placement);
     }
     if (!lines.empty() && lines.back().line == r.line && lines.back().op == r.op && lines.back().result == r.result) {

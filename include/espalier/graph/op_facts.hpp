@@ -1,0 +1,91 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstdint>
+
+namespace espalier {
+
+struct op_view;
+
+/// The part an op plays in what holds a program together: its border, and its loops, of which ops/scan.hpp has a
+/// picture. What plays none computes.
+enum class structure : std::uint8_t {
+  none,
+  argument,
+  result,
+  loop_begin,
+  loop_carry,
+  loop_slice,
+  loop_next,
+  loop_end,
+  loop_result,
+  loop_stack,
+  loop_sum,
+};
+
+/// Whether it collects a value of a loop's body over all iterations.
+[[nodiscard]] constexpr bool collects(structure s) { return s == structure::loop_stack || s == structure::loop_sum; }
+/// Whether it stands outside a loop and reads what that has computed.
+[[nodiscard]] constexpr bool reads_loop(structure s) { return collects(s) || s == structure::loop_result; }
+/// Whether it only marks a place in the list of instructions.
+[[nodiscard]] constexpr bool marks_loop(structure s) { return s == structure::loop_begin || s == structure::loop_end; }
+
+/// What an op that leaves every value as it is says about layouts.
+enum class layout_request : std::uint8_t {
+  none,
+  /// The operand is laid out so (`shard`).
+  annotation,
+  /// The result is, whatever the operand's layout (`reshard`).
+  change,
+  /// The result is laid out as operand 1 is (`match`).
+  as_operand,
+};
+
+/// Sources whose elements follow from where they are.
+enum class pattern : std::uint8_t {
+  none,
+  /// Every element is `scalar`.
+  uniform,
+  /// Every element is its own index along dimension attribute[0].
+  index,
+};
+
+/// What becomes of values that a mask has set to a very low number, or to zero (execute/causal.hpp).
+enum class masking : std::uint8_t {
+  none,
+  /// Operand 2 where operand 0 is false: makes them.
+  choice,
+  /// Less another value they are as low as before.
+  difference,
+  /// The exponential of a number so low is zero.
+  exponential,
+};
+
+/// What passes ask about an op, beyond its rules. None of them knows an op by its name.
+struct op_facts {
+  structure part = structure::none;
+  layout_request requests = layout_request::none;
+  pattern values = pattern::none;
+  masking masks = masking::none;
+  /// Operands wherever one of which is zero, so is the result: bit k stands for operand k.
+  std::uint8_t vanishes_with = 0;
+  /// In a partitioned program: the `collective` it is, or -1.
+  std::int8_t moves = -1;
+  /// In a loop, the result depends on more than the operands: on the iteration, or on having a buffer of its own.
+  bool bound_to_loop = false;
+  /// Each is there for its own sake: two with the same operands are not one.
+  bool unique = false;
+  /// The result is operand 0's buffer.
+  bool shares_operand = false;
+  /// The gradient of a loop's body computes it again rather than keep it: it takes no work to speak of.
+  bool cheap_to_repeat = false;
+  /// Sums of products over dimensions that operands have in common.
+  bool contracts = false;
+  /// No derivative passes, though the result follows the operand.
+  bool stops_gradient = false;
+  /// Whether the result is operand 0, with the same type, shape and values. Null: it never is.
+  bool (*is_operand)(op_view) = nullptr;
+};
+
+}  // namespace espalier

@@ -1,0 +1,22 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstdint>
+
+namespace espalier {
+
+// What the passes take the machine to be, in bytes that a device could send meanwhile: they weigh work, messages and
+// collectives against one another before any machine is known. Everything that is compared is compared in these.
+
+/// What starting a collective costs, in bytes. It keeps a plan from sharing one all-reduce out over idle axes as three
+/// steps unless the tensor is large enough to gain by it.
+inline constexpr std::int64_t collective_latency = 16384;
+
+/// Floating-point operations of a device in the time that it takes to send a byte.
+inline constexpr double operations_per_byte = 40;
+
+/// An op that does fewer operations with each element that it reads or writes waits for memory.
+inline constexpr std::int64_t bound_by_memory_below = 16;
+
+}  // namespace espalier
