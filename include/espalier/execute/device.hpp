@@ -135,7 +135,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     const int channel = kind * 256 + static_cast<int>(axes);
     if (reads_windows(i)) {
       moves = make_window_transfer(t_.mesh, t_.code, id, device_, channel);
-      comm_.prepare(moves);
+      if (what != collective::local_slice) comm_.prepare(moves);
     } else if (what == collective::all_reduce) {
       const axis_list group = list_of(axes);
       moves.type = i.type;

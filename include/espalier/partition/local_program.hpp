@@ -98,8 +98,8 @@ class local_program {
     std::uint32_t dims = 0;
   };
 
-  /// The elements that windows need of a value: itself, where every device has those it needs; otherwise an exchange
-  /// that brings what is missing.
+  /// The elements that windows need of a value: itself, where every device has those it needs and no others before
+  /// them; a slice of it, where it only has them; otherwise an exchange that brings what is missing.
   /// @param wanted how the dimensions without a window are to be laid out
   constexpr int read_through(int value, sharding wanted, const reading& windows) {
     const layout from = layout_of(value);
@@ -107,8 +107,9 @@ class local_program {
     const int here = out_.loop;
     out_.loop = out_[value].loop;
     hoisted_ = hoisted_ || out_.loop != here;
-    instruction made = builder::make(ops::exchange, out_[value].type, extents{}, value);
-    made.attribute[0] = holders_of(from.placement, wanted, windows.dims);
+    const bool is_local = nobody_lacks(mesh_, from, wanted, &windows.window[0], windows.count);
+    instruction made = builder::make(is_local ? ops::local_slice : ops::exchange, out_[value].type, extents{}, value);
+    made.attribute[0] = is_local ? axis_mask{0} : holders_of(from.placement, wanted, windows.dims);
     made.attribute[2] = out_.add_windows(&windows.window[0], windows.count);
     made.attribute[3] = windows.count;
     extents room = local_shape(mesh_, from.shape, wanted);
