@@ -86,8 +86,8 @@ int main(int argc, char** argv) {
     std::cout << unet3d::parameter_count() << " parameters\n"
               << training::collectives<ep::exchange>() << " exchanges in a step, " << training::bytes<ep::exchange>()
               << " bytes; the gradients are summed in " << training::collectives<ep::all_reduce>() << " all-reduces\n"
-              << std::setprecision(2) << "loss " << first << " at first, " << last << " after " << steps - 1
-              << " steps\n";
+              << std::fixed << std::setprecision(1) << "loss " << first << " at first, " << last << " after "
+              << steps - 1 << " steps\n";
     return 0;
   });
 }
