@@ -4,6 +4,7 @@
 #include <espalier/ops/ops.hpp>
 #include <espalier/program/differentiate.hpp>
 
+#include <limits>
 #include <type_traits>
 
 /// The type of every op's result says its element type and shape, and agrees with the instruction it appends.
@@ -253,6 +254,65 @@ constexpr bool lookups() {
   return ok;
 }
 static_assert(lookups());
+
+constexpr bool random_numbers() {
+  bool ok = true;
+  using key = ep::u32<2>;
+  using row = ep::f32<3>;
+  ok &= gives<ep::u32<4, 5>, key>([](auto k) { return ep::random_bits<ep::u32<4, 5>>(k); });
+  ok &= gives<ep::i32<>, key>([](auto k) { return ep::random_bits<ep::i32<>>(k); });
+  ok &= gives<key, x2>([](auto a) { return ep::random_key(a, 7); });
+  ok &= gives<key, key>([](auto k) { return ep::fold_in(ep::fold_in(k, -3), 7U); });
+  ok &= gives<key, key, ep::i32<>>([](auto k, auto n) { return ep::fold_in(k, n); });
+  ok &= gives<ep::u32<6, 2>, key>([](auto k) { return ep::split_key<6>(k); });
+  ok &= gives<ep::bf16<4, 5>, key>([](auto k) { return ep::uniform<ep::bf16<4, 5>>(k); });
+  ok &= gives<ep::f64<4>, key>([](auto k) { return ep::uniform<ep::f64<4>>(k, -1, 1); });
+  ok &= gives<ep::f16<4, 5>, key>([](auto k) { return ep::normal<ep::f16<4, 5>>(k); });
+  ok &= gives<ep::boolean<4>, key>([](auto k) { return ep::bernoulli<ep::boolean<4>>(k, 0.5); });
+  ok &= gives<ep::i8<4, 3>, key, row>([](auto k, auto p) { return ep::bernoulli<ep::i8<4, 3>>(k, p); });
+  ok &= gives<ep::i32<64>, key, x2>([](auto k, auto a) { return ep::categorical(k, a); });
+  ok &= gives<ep::i32<256>, key, x2>([](auto k, auto a) { return ep::categorical<0>(k, a); });
+  ok &= gives<x2, key, x2>([](auto k, auto a) { return ep::dropout(k, a, 0.1); });
+  ok &= fails<ep::why::not_a_random_key, ep::i32<2>>([](auto k) { return ep::random_bits<ep::u32<4>>(k); });
+  ok &= fails<ep::why::not_a_random_key, ep::u32<3>>([](auto k) { return ep::uniform<row>(k, 0, 1); });
+  ok &= fails<ep::why::not_a_random_key, ep::u32<>>([](auto k) { return ep::normal<row>(k); });
+  ok &= fails<ep::why::not_a_random_key, ep::u32<1, 2>>([](auto k) { return ep::fold_in(k, 1); });
+  ok &= fails<ep::why::not_a_random_key, x2>([](auto a) { return ep::split_key<2>(a); });
+  ok &= fails<ep::why::not_a_random_key, x2>([](auto a) { return ep::dropout(a, a, 0.5); });
+  ok &= fails<ep::why::not_a_random_key, x2>([](auto a) { return ep::categorical(a, a); });
+  ok &= fails<ep::why::not_a_random_key, x2>([](auto a) { return ep::bernoulli<ep::boolean<2>>(a, 0.5); });
+  ok &= fails<ep::why::random_bits_are_words, key>([](auto k) { return ep::random_bits<ep::i64<4>>(k); });
+  ok &= fails<ep::why::operand_is_not_floating, key>([](auto k) { return ep::normal<ep::i32<4>>(k); });
+  ok &= fails<ep::why::operand_is_not_floating, key>([](auto k) { return ep::dropout(k, k, 0.5); });
+  ok &= fails<ep::why::operand_is_not_floating, key>([](auto k) { return ep::bernoulli<ep::i32<2>>(k, k); });
+  ok &= fails<ep::why::shape_mismatch, key, row>([](auto k, auto p) { return ep::bernoulli<ep::i32<4>>(k, p); });
+  ok &= fails<ep::why::shape_mismatch, key, row>([](auto k, auto p) { return ep::bernoulli<ep::i32<1>>(k, p); });
+  ok &= fails<ep::why::not_one_integer, key, row>([](auto k, auto n) { return ep::fold_in(k, n); });
+  ok &= fails<ep::why::not_one_integer, key, ep::i64<>>([](auto k, auto n) { return ep::fold_in(k, n); });
+  ok &= fails<ep::why::no_such_dimension, key, x2>([](auto k, auto a) { return ep::categorical<2>(k, a); });
+  return ok;
+}
+static_assert(random_numbers());
+
+/// Mistakes in numbers, of which types say nothing.
+constexpr bool noted_numbers() {
+  bool ok = true;
+  const auto notes = [](const auto& f) {
+    ep::builder b;
+    f(tensor_symbol<ep::u32<2>>(b, ep::emit::argument(b, ep::dtype::u32, ep::u32<2>::shape, 0)));
+    return b.mistake != nullptr;
+  };
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  ok &= !notes([](auto k) { ep::uniform<ep::f32<4>>(k, 0, 1e-3); });
+  ok &= notes([](auto k) { ep::uniform<ep::f32<4>>(k, 1, 1); });
+  ok &= notes([](auto k) { ep::uniform<ep::f32<4>>(k, 0, nan); });
+  ok &= !notes([](auto k) { ep::bernoulli<ep::boolean<4>>(k, 0), ep::bernoulli<ep::boolean<4>>(k, 1); });
+  ok &= notes([](auto k) { ep::bernoulli<ep::boolean<4>>(k, 1.1); });
+  ok &= notes([](auto k) { ep::bernoulli<ep::boolean<4>>(k, -0.1); });
+  ok &= notes([](auto k) { ep::dropout(k, ep::constant<ep::f32<4>>(k, 1), nan); });
+  return ok;
+}
+static_assert(noted_numbers());
 
 constexpr bool loops_and_gradients() {
   bool ok = true;

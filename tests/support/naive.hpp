@@ -133,6 +133,22 @@ struct whole_numbers {
 
 [[nodiscard]] inline double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
+/// Between the numbers whose erf is less than x and those whose erf is not.
+[[nodiscard]] inline double whose_erf_is(double x) {
+  const double size = std::abs(x);
+  if (size == 0) return x;
+  if (size == 1) return x * std::numeric_limits<double>::infinity();
+  if (!(size < 1)) return std::numeric_limits<double>::quiet_NaN();
+  double low = 0;
+  double high = 7;
+  for (int step = 0; step < 1200 && low < high; ++step) {
+    const double middle = low + (high - low) / 2;
+    if (middle <= low || middle >= high) break;
+    (size < 0.5 ? std::erf(middle) < size : std::erfc(middle) > 1 - size) ? low = middle : high = middle;
+  }
+  return std::copysign(high, x);
+}
+
 /// The function of one element that an op is, or null.
 [[nodiscard]] inline double (*function_of_one(const op_info* op))(double) {
   const auto same = [](double x) { return x; };
@@ -164,6 +180,7 @@ struct whole_numbers {
   if (op == &ops::tan) return [](double x) { return std::sin(x) / std::cos(x); };
   if (op == &ops::erf) return [](double x) { return std::erf(x); };
   if (op == &ops::erfc) return [](double x) { return std::erfc(x); };
+  if (op == &ops::erf_inv) return whose_erf_is;
   if (op == &ops::expm1) return [](double x) { return std::expm1(x); };
   if (op == &ops::log1p) return [](double x) { return std::log1p(x); };
   if (op == &ops::abs) return [](double x) { return std::signbit(x) ? -x : x; };
@@ -317,6 +334,26 @@ struct whole_numbers {
   }
   return word >= top ? -size : size;
 }
+/// Word `at` of the sequence that belongs to a key, a number and a purpose: Philox4x32-10 of the number of the word's
+/// block (Salmon et al., 2011, figure 2: of four words two are multiplied, and take each other's places).
+[[nodiscard]] inline double random_word(std::uint64_t at, const tensor_value& key, double number, std::int64_t purpose) {
+  constexpr std::uint64_t all = std::uint64_t{1} << 32U;
+  std::uint64_t left[2]{at / 4 % all, static_cast<std::uint64_t>(number)};
+  std::uint64_t right[2]{at / 4 / all, static_cast<std::uint64_t>(purpose)};
+  const std::uint64_t factor[2]{3528531795U, 3449720151U};
+  const std::uint64_t weyl[2]{2654435769U, 3144134277U};
+  for (std::uint64_t round = 0; round < 10; ++round) {
+    std::uint64_t next[2]{};
+    for (std::size_t k = 0; k < 2; ++k) {
+      const std::uint64_t round_key = (static_cast<std::uint64_t>(key.data.at(k)) + round * weyl[k]) % all;
+      next[k] = factor[1 - k] * left[1 - k] / all ^ right[k] ^ round_key;
+    }
+    for (std::size_t k = 0; k < 2; ++k) right[k] = factor[1 - k] * left[1 - k] % all;
+    for (std::size_t k = 0; k < 2; ++k) left[k] = next[k];
+  }
+  return static_cast<double>(at % 2 == 0 ? left[at % 4 / 2] : right[at % 4 / 2]);
+}
+
 /// An element's bits as another type's. (Of 64 bits a double holds 53.)
 [[nodiscard]] inline double with_bits_of(dtype from, dtype to, double x) {
   const double all = power_of_two(bits_of(from));
@@ -432,6 +469,14 @@ class equations {
     if (op == &ops::iota) {
       const auto along = static_cast<int>(self.attribute[0]);
       return tensor_of(self.shape, [&](const place_in& i) { return static_cast<double>(i[along]); });
+    }
+    if (op == &ops::random_bits) {
+      const tensor_value& key = operand(id, 0);
+      const double number = self.operand_count > 1 ? operand(id, 1).data.at(0) : 0;
+      std::uint64_t at = 0;  // elements come in their order
+      return tensor_of(self.shape, [&](const place_in&) {
+        return in_memory(self.type, random_word(at++, key, number, self.attribute[0]));
+      });
     }
     if (const auto f = function_of_one(op); f != nullptr) {
       tensor_value made = operand(id, 0);

@@ -578,7 +578,7 @@ class program_generator {
   constexpr int function(int x) {
     if (x < 0) return -1;
     const double most = bound(x);
-    switch (random_.integer(0, twice_ ? 22 : 24)) {
+    switch (random_.integer(0, twice_ ? 23 : 25)) {
       case 0: return unary(ops::tanh, x, 1);
       case 1: return unary(ops::sigmoid, x, 1);
       case 2: return unary(ops::exp, most > 2 ? unary(ops::tanh, x, 1) : x, 8);
@@ -623,7 +623,11 @@ class program_generator {
         return binary(ops::remainder, divided, plus(narrow, 3.5), 3);
       }
       case 22: return whole_part(x);
-      case 23: return unary(ops::silu, x, most);
+      case 23: {
+        const int inside = bounded_by(emit::scale(b_, unary(ops::tanh, x, 1), 0.875), 0.875);
+        return unary(ops::erf_inv, inside, 1.1);
+      }
+      case 24: return unary(ops::silu, x, most);
       default: return unary(ops::gelu, x, most);
     }
   }
@@ -1057,10 +1061,33 @@ class program_generator {
     return made(emit::scatter_add(b_, table, to, updates, dim), most);
   }
 
+  /// A constant, or two whole numbers that are there; perhaps another one of it and the number of a step, or any other.
+  constexpr int random_key() {
+    extents pair;
+    pair.append(2);
+    int key = any_that([&](int id) { return is_integer(type_of(id)) && shape_of(id) == pair; });
+    key = key < 0 || random_.chance(0.5) ? emit::constant(b_, dtype::u32, pair, random_.integer(0, 1 << 30))
+                                         : as_type(key, dtype::u32);
+    if (random_.chance(0.5)) return key;
+    int number = any_that([&](int id) { return is_integer(type_of(id)) && rank_of(id) == 0; });
+    number = number < 0 ? emit::constant(b_, dtype::u32, {}, random_.integer(0, 9)) : as_type(number, dtype::u32);
+    return emit::random_bits(b_, dtype::u32, pair, key, detail::random_purpose::fold, number);
+  }
+  /// Small numbers, of few bits.
+  constexpr int random_numbers(const extents& shape, dtype type) {
+    const int key = random_key();
+    if (smooth() && random_.chance(0.5)) return bounded_by(emit::uniform(b_, type, shape, key), 1);
+    const dtype words = random_.chance(0.5) ? dtype::u32 : dtype::i32;
+    const int bits = emit::random_bits(b_, words, shape, key);
+    const int few = bounded_by(emit::shifted_right(b_, bits, 30, words == dtype::i32), 3);
+    return smooth() ? bounded_by(emit::convert(b_, few, type), 3) : as_type(few, type);
+  }
+
   /// A value that no argument goes into.
   constexpr int source() {
     const extents shape = any_shape(0, 3);
     const dtype type = any_type();
+    if (random_.chance(0.4)) return random_numbers(shape, type);
     if (shape.rank == 0 || random_.chance(0.4)) {
       const double value = smooth() ? 0.25 * random_.integer(-4, 4) : random_.integer(is_natural(type) ? 0 : -2, 2);
       return bounded_by(emit::constant(b_, type, shape, value), 2);

@@ -314,6 +314,34 @@ TEMPLATE_TEST_CASE("erf and erfc are accurate, also where erfc is tiny", "[kerne
   for (const T x : spread<T>(T(0), T(6), 5'000)) CHECK(one<&ops::erf>(-x) == -one<&ops::erf>(x));
 }
 
+TEMPLATE_TEST_CASE("erf_inv is accurate, also near 1", "[kernels][math]", float, double) {
+  using T = TestType;
+  const bool single = sizeof(T) == 4;
+  // From the right digits of double one step of Newton's method doubles their number.
+  const auto inverse = [](auto x) {
+    using wide = decltype(x);
+    const wide size = std::abs(x);
+    wide y = detail::erf_inv_scalar(static_cast<double>(size));
+    if (std::isfinite(y)) {
+      const wide excess = size < wide(0.5) ? std::erf(y) - size : (1 - size) - std::erfc(y);
+      y -= excess / (wide(1.1283791670955125738961589L) * std::exp(-y * y));
+    }
+    return std::copysign(y, x);
+  };
+  std::vector<T> near_one{T(1) - std::numeric_limits<T>::epsilon() / 2};
+  while (near_one.size() < 100'000) near_one.push_back(1 - (1 - near_one.back()) * T(1.0003));
+  for (const auto& x : {spread<T>(T(-1), T(1), 300'000), spread<T>(T(-0.01), T(0.01), 100'000), near_one}) {
+    CHECK_ERROR((worst<&ops::erf_inv>(x, inverse)), single ? 3 : 3);
+  }
+  CHECK(is(one<&ops::erf_inv>(-T(0)), -T(0)));
+  CHECK(is(one<&ops::erf_inv>(T(1)), infinity<T>));
+  CHECK(is(one<&ops::erf_inv>(T(-1)), -infinity<T>));
+  CHECK(std::isnan(one<&ops::erf_inv>(T(1.5))));
+  CHECK(std::isnan(one<&ops::erf_inv>(-infinity<T>)));
+  CHECK(std::isnan(one<&ops::erf_inv>(not_a_number<T>)));
+  for (const T x : spread<T>(T(0), T(1), 5'000)) CHECK(one<&ops::erf_inv>(-x) == -one<&ops::erf_inv>(x));
+}
+
 namespace {
 
 template <const op_info* Op, class T, class Reference> void check_exact(const std::vector<T>& x, Reference reference) {

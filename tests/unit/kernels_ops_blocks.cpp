@@ -245,6 +245,7 @@ TEST_CASE("block kernels: functions of one element and of two, in every type", "
   check_types<&ops::atan2, 2>(floating{}, values::special);
   check_types<&ops::erf, 1>(types<dtype::bf16>{}, values::special);
   check_types<&ops::erfc, 1>(types<dtype::bf16>{}, values::special);
+  check_types<&ops::erf_inv, 1>(types<dtype::bf16>{}, values::special);
   check_types<&ops::expm1, 1>(types<dtype::bf16>{}, values::special);
   check_types<&ops::log1p, 1>(types<dtype::bf16>{}, values::positive);
   check_types<&ops::pow, 2>(types<dtype::f32, dtype::bf16>{}, values::positive);

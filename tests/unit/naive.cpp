@@ -112,7 +112,7 @@ TEST_CASE("two meanings of elementwise ops agree, on NaN, infinities and zeros t
   for (const op_info* const op :
        {&ops::negate,     &ops::logical_not, &ops::exp,           &ops::log,       &ops::sqrt,  &ops::rsqrt,
         &ops::tanh,       &ops::sigmoid,     &ops::relu,          &ops::silu,      &ops::gelu,  &ops::silu_slope,
-        &ops::gelu_slope, &ops::sin,         &ops::cos,           &ops::erf,       &ops::erfc,  &ops::expm1,
+        &ops::gelu_slope, &ops::sin,         &ops::cos,           &ops::erf,       &ops::erfc,  &ops::erf_inv, &ops::expm1,
         &ops::log1p,      &ops::abs,         &ops::sign,          &ops::is_finite, &ops::floor, &ops::ceil,
         &ops::trunc,      &ops::round,       &ops::stop_gradient, &ops::copy,      &ops::shard, &ops::reshard}) {
     CAPTURE(op->name);

@@ -127,12 +127,25 @@ TEST_CASE("elementwise functions of one tensor") {
        {&ops::exp,   &ops::log,  &ops::sqrt,       &ops::rsqrt,      &ops::tanh,   &ops::sigmoid, &ops::relu,
         &ops::silu,  &ops::gelu, &ops::silu_slope, &ops::gelu_slope, &ops::negate, &ops::sin,     &ops::cos,
         &ops::tan,   &ops::erf,  &ops::erfc,       &ops::expm1,      &ops::log1p,  &ops::abs,     &ops::sign,
-        &ops::floor, &ops::ceil, &ops::trunc,      &ops::round}) {
+        &ops::floor, &ops::ceil, &ops::trunc,      &ops::round, &ops::erf_inv}) {
     CAPTURE(op->name);
     const tensor_value nan{extents_of({1}), {not_a_number}};
     CHECK(std::isnan(
         run({nan}, [&](builder& b, const ids& a) { return b.append(*op, dtype::f64, nan.shape, a[0]); }).data[0]));
   }
+  // An inverse, also where erf is flat.
+  const auto inverse = [&](double x) {
+    const auto append = [](builder& b, const ids& a) { return b.append(ops::erf_inv, dtype::f64, {}, a[0]); };
+    return run({tensor_value{{}, {x}}}, append).data[0];
+  };
+  for (const double x : {-2.5, -0.7, -0.3, -1e-9, 1e-300, 0.01, 0.47, 0.48, 1.0, 2.0}) {
+    CAPTURE(x);
+    CHECK(inverse(std::erf(x)) == Approx(x).epsilon(1e-12));
+  }
+  CHECK(std::erfc(inverse(1 - 0x1p-53)) == Approx(0x1p-53).epsilon(1e-13));
+  CHECK(inverse(1) == std::numeric_limits<double>::infinity());
+  CHECK(inverse(-1) == -std::numeric_limits<double>::infinity());
+  CHECK(std::isnan(inverse(1.0 + 1e-15)));
   // Slopes are derivatives.
   const double h = 1e-5;
   for (const auto& [op, slope] : {std::pair{&ops::silu, &ops::silu_slope}, std::pair{&ops::gelu, &ops::gelu_slope}}) {

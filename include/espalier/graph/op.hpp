@@ -61,6 +61,8 @@ enum class fusion : std::uint8_t {
 struct instruction_boxes {
   tensor_box result;
   tensor_box operand[max_operands];
+  /// Of the whole result: from them follows which element of it one of the buffer is.
+  extents whole;
 };
 
 /// One device's data for the reference evaluation: everything is held in double precision.

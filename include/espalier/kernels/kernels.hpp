@@ -20,6 +20,7 @@
 #include <espalier/kernels/mask.hpp>
 #include <espalier/kernels/pack.hpp>
 #include <espalier/kernels/pooling.hpp>
+#include <espalier/kernels/random.hpp>
 #include <espalier/kernels/reduce.hpp>
 #include <espalier/kernels/reshape.hpp>
 #include <espalier/kernels/rounding.hpp>

@@ -17,6 +17,7 @@
 #include <espalier/ops/iota.hpp>
 #include <espalier/ops/magnitude.hpp>
 #include <espalier/ops/pooling.hpp>
+#include <espalier/ops/random.hpp>
 #include <espalier/ops/rearrange.hpp>
 #include <espalier/ops/reduce.hpp>
 #include <espalier/ops/rounding.hpp>

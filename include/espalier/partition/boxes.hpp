@@ -75,6 +75,7 @@ constexpr void apply_windows(const mesh_shape& mesh, const extents& shape, const
 [[nodiscard]] constexpr instruction_boxes boxes_of(const mesh_shape& mesh, graph_view g, int id, int device) {
   instruction_boxes boxes;
   boxes.result = box_of(mesh, g, id, device);
+  boxes.whole = g.annotations[g[id].annotation].shape;
   for (int k = 0; k < g[id].operand_count; ++k) boxes.operand[k] = box_of(mesh, g, g[id].operand[k], device);
   return boxes;
 }

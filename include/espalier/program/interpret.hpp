@@ -206,6 +206,7 @@ template <class Execute> class lockstep {
   const auto whole = [&](int id) {
     instruction_boxes boxes;
     boxes.result = detail::whole_box(g[id].shape);
+    boxes.whole = g[id].shape;
     for (int k = 0; k < g[id].operand_count; ++k) boxes.operand[k] = detail::whole_box(g.operand(id, k).shape);
     return boxes;
   };
