@@ -217,8 +217,8 @@ template <class On, bool Recompute> struct dropping {
   constexpr auto operator()(auto key, auto x, auto w) const {
     const auto loss = [&](const auto& weights) {
       const auto layer = [&](auto h, const auto& one) {
-        h = ep::shard<data, ep::none>(ep::tanh(ep::matmul(h, one.template get<0>())));
-        return ep::dropout(ep::fold_in(key, one.template get<1>()), ep::shard<data, model>(h), 0.25);
+        const auto next = ep::shard<data, model>(ep::tanh(ep::matmul(h, one.template get<0>())));
+        return ep::dropout(ep::fold_in(key, one.template get<1>()), next, 0.25);
       };
       const auto layers = ep::results(weights, ep::iota<ep::i32<3>, 0>(key));
       if constexpr (Recompute) {

@@ -334,7 +334,7 @@ struct whole_numbers {
   }
   return word >= top ? -size : size;
 }
-/// Word `at` of the sequence that belongs to a key, a number and a purpose: Philox4x32-10 of the number of the word's
+/// Word `at` of the sequence that belongs to a key, a number and a purpose: Philox4x32-7 of the number of the word's
 /// block (Salmon et al., 2011, figure 2: of four words two are multiplied, and take each other's places).
 [[nodiscard]] inline double random_word(std::uint64_t at, const tensor_value& key, double number, std::int64_t purpose) {
   constexpr std::uint64_t all = std::uint64_t{1} << 32U;
@@ -342,7 +342,7 @@ struct whole_numbers {
   std::uint64_t right[2]{at / 4 / all, static_cast<std::uint64_t>(purpose)};
   const std::uint64_t factor[2]{3528531795U, 3449720151U};
   const std::uint64_t weyl[2]{2654435769U, 3144134277U};
-  for (std::uint64_t round = 0; round < 10; ++round) {
+  for (std::uint64_t round = 0; round < 7; ++round) {
     std::uint64_t next[2]{};
     for (std::size_t k = 0; k < 2; ++k) {
       const std::uint64_t round_key = (static_cast<std::uint64_t>(key.data.at(k)) + round * weyl[k]) % all;

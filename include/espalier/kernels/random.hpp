@@ -2,13 +2,21 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/kernels/elementwise.hpp>
+#include <espalier/kernels/kernel.hpp>
+#include <espalier/kernels/lanes.hpp>
 #include <espalier/kernels/parallel.hpp>
 #include <espalier/ops/random.hpp>
 
 #include <algorithm>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
 
 namespace espalier::detail {
 
@@ -19,54 +27,114 @@ struct random_stream {
   std::uint32_t purpose;
 };
 
-/// The four words of a block; of many at once if this is called in a loop that becomes vectors.
-struct random_block {
-  std::uint32_t word[4];
+// Blocks are computed side by side, a word in the lower half of each lane of 64 bits. What is in the upper half does not
+// count, and is left there: so a round is six instructions for as many blocks as there are lanes. (A plain loop over
+// words of 32 bits, as compilers vectorise it, takes twice the time.)
+
+#if defined(__AVX512F__)
+inline constexpr int block_lanes = 8;
+#elif defined(__AVX2__)
+inline constexpr int block_lanes = 4;
+#else
+inline constexpr int block_lanes = 2;
+#endif
+using word_lanes = lanes<std::uint64_t, block_lanes>;
+
+[[nodiscard]] ESPALIER_ALWAYS_INLINE word_lanes all_lanes(std::uint64_t value) { return word_lanes{} + value; }
+
+/// The products of the lower halves.
+[[nodiscard]] ESPALIER_ALWAYS_INLINE word_lanes product_of_words(word_lanes a, word_lanes b) {
+#if defined(__AVX512F__)
+  // Not `_mm512_mul_epu32`, of which g++ 12 says that it reads what was never written.
+  return __builtin_bit_cast(word_lanes,
+                            _mm512_maskz_mul_epu32(0xff, __builtin_bit_cast(__m512i, a), __builtin_bit_cast(__m512i, b)));
+#elif defined(__AVX2__)
+  return __builtin_bit_cast(word_lanes, _mm256_mul_epu32(__builtin_bit_cast(__m256i, a), __builtin_bit_cast(__m256i, b)));
+#elif defined(__SSE2__)
+  return __builtin_bit_cast(word_lanes, _mm_mul_epu32(__builtin_bit_cast(__m128i, a), __builtin_bit_cast(__m128i, b)));
+#else
+  return (a & 0xffffffffU) * (b & 0xffffffffU);
+#endif
+}
+
+/// The four words of as many blocks as there are lanes.
+struct block_words {
+  word_lanes word[4];
 };
-[[nodiscard]] ESPALIER_ALWAYS_INLINE random_block block_of(const random_stream& from, std::uint32_t low,
-                                                           std::uint32_t high) {
-  std::uint32_t a = low;
-  std::uint32_t b = high;
-  std::uint32_t c = from.number;
-  std::uint32_t d = from.purpose;
-  std::uint32_t first = from.key[0];
-  std::uint32_t second = from.key[1];
+/// Two of them: while one waits for its products the other one has work.
+inline constexpr int side_by_side = 2;
+inline constexpr int blocks_at_once = side_by_side * block_lanes;
+
+inline constexpr std::uint32_t philox_factor[2]{0xD2511F53U, 0xCD9E8D57U};
+inline constexpr std::uint32_t philox_step[2]{0x9E3779B9U, 0xBB67AE85U};
+
+/// From round `First` to the last one.
+template <int First> ESPALIER_ALWAYS_INLINE void philox_rounds_from(const random_stream& from, block_words* w) {
   ESPALIER_UNROLL
-  for (int round = 0; round < philox_rounds; ++round) {
-    const std::uint64_t even = std::uint64_t{0xD2511F53U} * a;
-    const std::uint64_t odd = std::uint64_t{0xCD9E8D57U} * c;
-    a = static_cast<std::uint32_t>(odd >> 32U) ^ b ^ first;
-    b = static_cast<std::uint32_t>(odd);
-    c = static_cast<std::uint32_t>(even >> 32U) ^ d ^ second;
-    d = static_cast<std::uint32_t>(even);
-    first += 0x9E3779B9U;
-    second += 0xBB67AE85U;
+  for (unsigned round = First; round < philox_rounds; ++round) {
+    const word_lanes first = all_lanes(static_cast<std::uint32_t>(from.key[0] + round * philox_step[0]));
+    const word_lanes second = all_lanes(static_cast<std::uint32_t>(from.key[1] + round * philox_step[1]));
+    ESPALIER_UNROLL
+    for (int n = 0; n < side_by_side; ++n) {
+      word_lanes* const word = &w[n].word[0];
+      const word_lanes even = product_of_words(word[0], all_lanes(philox_factor[0]));
+      const word_lanes odd = product_of_words(word[2], all_lanes(philox_factor[1]));
+      word[0] = (odd >> 32) ^ word[1] ^ first;
+      word[1] = odd;
+      word[2] = (even >> 32) ^ word[3] ^ second;
+      word[3] = even;
+    }
   }
-  return {{a, b, c, d}};
 }
 
-/// As many blocks as are computed side by side where they do not follow each other.
-inline constexpr int scattered_blocks = 16;
+template <std::size_t... Lane>
+ESPALIER_ALWAYS_INLINE void store_words(const block_words& w, std::uint32_t* to, std::index_sequence<Lane...>) {
+  static_assert(std::endian::native == std::endian::little);
+  constexpr std::size_t half = block_lanes / 2;
+  const word_lanes lower = all_lanes(0xffffffffU);
+  const word_lanes left = (w.word[0] & lower) | (w.word[1] << 32);
+  const word_lanes right = (w.word[2] & lower) | (w.word[3] << 32);
+  const word_lanes pairs[2]{
+      __builtin_shufflevector(left, right, static_cast<int>(Lane / 2 + (Lane % 2) * block_lanes)...),
+      __builtin_shufflevector(left, right, static_cast<int>(half + Lane / 2 + (Lane % 2) * block_lanes)...)};
+  std::memcpy(to, &pairs[0], sizeof(pairs));
+}
+ESPALIER_ALWAYS_INLINE void store_words(const block_words* w, std::uint32_t* to) {
+  ESPALIER_UNROLL
+  for (int n = 0; n < side_by_side; ++n) {
+    store_words(w[n], to + 4 * block_lanes * n, std::make_index_sequence<static_cast<std::size_t>(block_lanes)>{});
+  }
+}
 
-/// Writes the words of `count` whole blocks, from block `first` on.
+/// Writes the words of `count` blocks, a multiple of `blocks_at_once`, from block `first` on.
+/// @pre they all have the same upper half of their number
 inline void write_blocks(const random_stream& from, std::uint64_t first, std::int64_t count, std::uint32_t* to) {
-  while (count > 0) {
-    const auto low = static_cast<std::uint32_t>(first);
-    const auto high = static_cast<std::uint32_t>(first >> 32U);
-    // Until the lower word of the counter starts again at 0.
-    const std::int64_t here = std::min(count, (std::int64_t{1} << 32) - std::int64_t{low});
-    vector_loop(here, [=](std::int64_t i) ESPALIER_ALWAYS_INLINE_BODY {
-      const random_block made = block_of(from, low + static_cast<std::uint32_t>(i), high);
-      to[4 * i] = made.word[0];
-      to[4 * i + 1] = made.word[1];
-      to[4 * i + 2] = made.word[2];
-      to[4 * i + 3] = made.word[3];
-    });
-    first += static_cast<std::uint64_t>(here);
-    to += 4 * here;
-    count -= here;
+  word_lanes even[side_by_side];
+  for (int n = 0; n < side_by_side; ++n) {
+    word_lanes number = all_lanes(static_cast<std::uint32_t>(first));
+    for (int lane = 0; lane < block_lanes; ++lane) number[lane] += static_cast<unsigned>(n * block_lanes + lane);
+    even[n] = product_of_words(number, all_lanes(philox_factor[0]));
+  }
+  // In the first round, only the product of the block's number differs from block to block: each is the last one plus
+  // a constant.
+  const std::uint64_t odd = std::uint64_t{philox_factor[1]} * from.number;
+  const word_lanes one = all_lanes(static_cast<std::uint32_t>(odd >> 32U) ^ static_cast<std::uint32_t>(first >> 32U) ^
+                                   from.key[0]);
+  const word_lanes other = all_lanes(from.purpose ^ from.key[1]);
+  for (std::int64_t i = 0; i < count; i += blocks_at_once) {
+    block_words w[side_by_side];
+    ESPALIER_UNROLL
+    for (int n = 0; n < side_by_side; ++n) {
+      w[n] = {{one, all_lanes(odd), (even[n] >> 32) ^ other, even[n]}};
+      even[n] += std::uint64_t{philox_factor[0]} * blocks_at_once;
+    }
+    philox_rounds_from<1>(from, &w[0]);
+    store_words(&w[0], to + 4 * i);
   }
 }
+
+/// As many blocks as wait to be computed side by side where they do not follow each other.
+inline constexpr int scattered_blocks = 16;
 
 /// Blocks of which only some words are wanted, or that do not follow each other: computed side by side as well.
 class scattered_words {
@@ -75,8 +143,8 @@ class scattered_words {
 
   /// Words [first, first + count) of a block go to `to`.
   void add(std::uint64_t block, int first, int count, std::uint32_t* to) {
-    low_[waiting_] = static_cast<std::uint32_t>(block);
-    high_[waiting_] = static_cast<std::uint32_t>(block >> 32U);
+    low_[waiting_] = block;  // of which the lower half counts
+    high_[waiting_] = block >> 32U;
     first_[waiting_] = first;
     count_[waiting_] = count;
     to_[waiting_] = to;
@@ -84,17 +152,17 @@ class scattered_words {
   }
   void write() {
     std::uint32_t words[4 * scattered_blocks];
-    const random_stream from = from_;
-    const std::uint32_t* const low = &low_[0];
-    const std::uint32_t* const high = &high_[0];
-    std::uint32_t* const made = &words[0];
-    vector_loop(scattered_blocks, [=](std::int64_t i) ESPALIER_ALWAYS_INLINE_BODY {
-      const random_block one = block_of(from, low[i], high[i]);
-      made[4 * i] = one.word[0];
-      made[4 * i + 1] = one.word[1];
-      made[4 * i + 2] = one.word[2];
-      made[4 * i + 3] = one.word[3];
-    });
+    for (int start = 0; start < waiting_; start += blocks_at_once) {
+      block_words w[side_by_side];
+      for (int n = 0; n < side_by_side; ++n) {
+        std::memcpy(&w[n].word[0], &low_[start + n * block_lanes], sizeof(word_lanes));
+        std::memcpy(&w[n].word[1], &high_[start + n * block_lanes], sizeof(word_lanes));
+        w[n].word[2] = all_lanes(from_.number);
+        w[n].word[3] = all_lanes(from_.purpose);
+      }
+      philox_rounds_from<0>(from_, &w[0]);
+      store_words(&w[0], &words[4 * start]);
+    }
     for (int n = 0; n < waiting_; ++n) {
       for (int k = 0; k < count_[n]; ++k) to_[n][k] = words[4 * n + first_[n] + k];
     }
@@ -102,10 +170,12 @@ class scattered_words {
   }
 
  private:
+  static_assert(scattered_blocks % blocks_at_once == 0);
+
   random_stream from_;
   int waiting_ = 0;
-  std::uint32_t low_[scattered_blocks]{};
-  std::uint32_t high_[scattered_blocks]{};
+  std::uint64_t low_[scattered_blocks]{};
+  std::uint64_t high_[scattered_blocks]{};
   int first_[scattered_blocks]{};
   int count_[scattered_blocks]{};
   std::uint32_t* to_[scattered_blocks]{};
@@ -117,8 +187,10 @@ inline void write_run(const random_stream& from, scattered_words& scattered, std
   while (count > 0) {
     const auto block = static_cast<std::uint64_t>(at) / 4;
     const auto first = static_cast<int>(at % 4);
-    if (first == 0 && count >= 4 * scattered_blocks) {
-      const std::int64_t whole = count / 4;
+    // Until the lower half of the block's number starts again at 0.
+    const std::int64_t same = (std::int64_t{1} << 32) - static_cast<std::int64_t>(block & 0xffffffffU);
+    const std::int64_t whole = std::min(count / 4, same) / blocks_at_once * blocks_at_once;
+    if (first == 0 && whole > 0) {
       write_blocks(from, block, whole, to);
       at += 4 * whole;
       to += 4 * whole;
