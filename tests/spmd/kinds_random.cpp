@@ -36,7 +36,9 @@ plain words(key_words key, std::vector<std::int64_t> extents, std::uint32_t purp
 }
 
 constexpr key_words seed{0x12345678U, 0x9abcdef0U};
-plain seed_words() { return made_of({2}, [](std::int64_t i) { return seed[static_cast<std::size_t>(i)]; }); }
+plain seed_words() {
+  return made_of({2}, [](std::int64_t i) { return seed[static_cast<std::size_t>(i)]; });
+}
 
 /// 1, 2, 3, 4, 6, 8 and 16 devices.
 using many_meshes = meshes<on<1, 1>, on<1, 2>, on<3, 1>, on<2, 2>, on<3, 2>, on<2, 4>, on<4, 4>>;
@@ -50,13 +52,14 @@ template <class On> struct bits {
     // Splits of every dimension, even and uneven, alone and together; runs of one element, and long ones.
     const auto a = ep::shard<data, model, ep::none>(ep::random_bits<ep::u32<10, 7, 3>>(key));
     const auto b = ep::shard<ep::none, data, model>(ep::random_bits<ep::u32<10, 7, 3>>(ep::fold_in(key, 1)));
-    const auto c = ep::shard<ep::none, ep::none, ep::axes<model, data>>(
-        ep::random_bits<ep::i32<3, 5, 18>>(ep::fold_in(key, 2)));
+    const auto c =
+        ep::shard<ep::none, ep::none, ep::axes<model, data>>(ep::random_bits<ep::i32<3, 5, 18>>(ep::fold_in(key, 2)));
     const auto d = ep::shard<ep::axes<data, model>>(ep::random_bits<ep::u32<4099>>(key));
     const auto e = ep::shard<model, data>(ep::random_bits<ep::u32<6, 200>>(key));
     const auto keys = ep::split_key<5>(key);
     const auto split = ep::random_bits<ep::u32<9>>(ep::shard<model>(key));  // a key that is not on one device
-    return ep::results(a, b, c, d, e, keys, split, ep::random_bits<ep::u32<>>(key), ep::random_key(key, 0x123456789abcdef0U),
+    return ep::results(a, b, c, d, e, keys, split, ep::random_bits<ep::u32<>>(key),
+                       ep::random_key(key, 0x123456789abcdef0U),
                        ep::bitwise_xor(d, ep::shard<ep::none>(ep::random_bits<ep::u32<4099>>(key))));
   }
 };
@@ -110,7 +113,7 @@ plains plain_loops() {
     const plain here = words(seed, {5});
     std::copy(here.data.begin(), here.data.end(), same.data.begin() + k * 5);
   }
-  return {by_step, all, made_of({2}, [&](std::int64_t i) { return one[static_cast<std::size_t>(i)]; }),
+  return {by_step, all,    made_of({2}, [&](std::int64_t i) { return one[static_cast<std::size_t>(i)]; }),
           handed,  by_key, same};
 }
 
@@ -282,14 +285,14 @@ real chi_square(const std::vector<int>& bins, real count) {
 }  // namespace
 
 TEST_CASE("kinds: random bits are those of the whole tensor, in every layout", "[kinds]") {
-  const plain third = made_of({3, 5, 18}, [](std::int64_t i) {
-    return static_cast<std::int32_t>(word(folded(seed, 2), i));
-  });
+  const plain third =
+      made_of({3, 5, 18}, [](std::int64_t i) { return static_cast<std::int32_t>(word(folded(seed, 2), i)); });
   const plain from_seed = made_of({2}, [](std::int64_t i) { return i == 0 ? 0x9abcdef0U : 0x12345678U; });
-  everywhere<bits_program>(many_meshes{}, {seed_words()},
-                           {words(seed, {10, 7, 3}), words(folded(seed, 1), {10, 7, 3}), third, words(seed, {4099}),
-                            words(seed, {6, 200}), words(seed, {5, 2}, 3), words(seed, {9}), words(seed, {}), from_seed, plain({4099})},
-                           0);
+  everywhere<bits_program>(
+      many_meshes{}, {seed_words()},
+      {words(seed, {10, 7, 3}), words(folded(seed, 1), {10, 7, 3}), third, words(seed, {4099}), words(seed, {6, 200}),
+       words(seed, {5, 2}, 3), words(seed, {9}), words(seed, {}), from_seed, plain({4099})},
+      0);
 }
 
 TEST_CASE("kinds: random bits in loops", "[kinds]") {
@@ -335,7 +338,8 @@ TEST_CASE("kinds: random numbers are distributed as they say", "[kinds]") {
       square += x * x;
       fourth += x * x * x * x;
       ++bins[static_cast<std::size_t>(share(i) * 256)];
-      if (i % 2 == 1) ++pairs[static_cast<std::size_t>(share(i) * 16) * 16 + static_cast<std::size_t>(share(i - 1) * 16)];
+      if (i % 2 == 1)
+        ++pairs[static_cast<std::size_t>(share(i) * 16) * 16 + static_cast<std::size_t>(share(i - 1) * 16)];
       if (i > 0) along += x * (normal ? got[kind].data[i - 1] : (got[kind].data[i - 1] - 0.5L) * std::sqrt(12.0L));
     }
     // The fourth moment is 9 / 5 of uniform numbers, 3 of normal ones; their eighth 9 and 105.

@@ -336,7 +336,8 @@ struct whole_numbers {
 }
 /// Word `at` of the sequence that belongs to a key, a number and a purpose: Philox4x32-7 of the number of the word's
 /// block (Salmon et al., 2011, figure 2: of four words two are multiplied, and take each other's places).
-[[nodiscard]] inline double random_word(std::uint64_t at, const tensor_value& key, double number, std::int64_t purpose) {
+[[nodiscard]] inline double random_word(std::uint64_t at, const tensor_value& key, double number,
+                                        std::int64_t purpose) {
   constexpr std::uint64_t all = std::uint64_t{1} << 32U;
   std::uint64_t left[2]{at / 4 % all, static_cast<std::uint64_t>(number)};
   std::uint64_t right[2]{at / 4 / all, static_cast<std::uint64_t>(purpose)};

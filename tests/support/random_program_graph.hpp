@@ -698,7 +698,8 @@ class program_generator {
       }
       case 3: {
         const int divisor = plus(unary(ops::abs, tame(like(x)), tame_bound), 1);
-        return binary(ops::remainder, x, random_.chance(0.5) ? emit::negate(b_, divisor) : divisor, most);
+        const bool negative = random_.chance(0.5) && !is_natural(x);
+        return binary(ops::remainder, x, negative ? emit::negate(b_, divisor) : divisor, most);
       }
       case 4: {
         const int low = like(x);

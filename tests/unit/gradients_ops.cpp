@@ -38,12 +38,12 @@ TEST_CASE("gradients of elementwise functions") {
     double high;
   };
   const range functions[]{
-      {&ops::exp, -2, 2},     {&ops::log, 0.3, 3},     {&ops::sqrt, 0.3, 3},     {&ops::rsqrt, 0.3, 3},
-      {&ops::tanh, -2, 2},    {&ops::sigmoid, -3, 3},  {&ops::silu, -3, 3},      {&ops::gelu, -3, 3},
-      {&ops::relu, 0.01, 2},  {&ops::relu, -2, -0.01}, {&ops::negate, -1, 1},    {&ops::sin, -4, 4},
-      {&ops::cos, -4, 4},     {&ops::tan, -1.2, 1.2},  {&ops::erf, -2, 2},       {&ops::erfc, -2, 2},
-      {&ops::expm1, -2, 2},   {&ops::log1p, -0.7, 3},  {&ops::abs, 0.01, 2},     {&ops::abs, -2, -0.01},
-      {&ops::sign, 0.01, 2},  {&ops::floor, 0.1, 0.9}, {&ops::ceil, -0.9, -0.1}, {&ops::trunc, 1.1, 1.9},
+      {&ops::exp, -2, 2},      {&ops::log, 0.3, 3},       {&ops::sqrt, 0.3, 3},     {&ops::rsqrt, 0.3, 3},
+      {&ops::tanh, -2, 2},     {&ops::sigmoid, -3, 3},    {&ops::silu, -3, 3},      {&ops::gelu, -3, 3},
+      {&ops::relu, 0.01, 2},   {&ops::relu, -2, -0.01},   {&ops::negate, -1, 1},    {&ops::sin, -4, 4},
+      {&ops::cos, -4, 4},      {&ops::tan, -1.2, 1.2},    {&ops::erf, -2, 2},       {&ops::erfc, -2, 2},
+      {&ops::expm1, -2, 2},    {&ops::log1p, -0.7, 3},    {&ops::abs, 0.01, 2},     {&ops::abs, -2, -0.01},
+      {&ops::sign, 0.01, 2},   {&ops::floor, 0.1, 0.9},   {&ops::ceil, -0.9, -0.1}, {&ops::trunc, 1.1, 1.9},
       {&ops::round, 1.6, 2.4}, {&ops::erf_inv, -0.8, 0.8}};
   for (const range& f : functions) {
     CAPTURE(f.op->name);

@@ -110,11 +110,12 @@ std::pair<tensor_value, tensor_value> pairs(const std::vector<double>& values) {
 TEST_CASE("two meanings of elementwise ops agree, on NaN, infinities and zeros too") {
   const tensor_value x = numbers(extents_of({static_cast<std::int64_t>(special.size())}), special);
   for (const op_info* const op :
-       {&ops::negate,     &ops::logical_not, &ops::exp,           &ops::log,       &ops::sqrt,  &ops::rsqrt,
-        &ops::tanh,       &ops::sigmoid,     &ops::relu,          &ops::silu,      &ops::gelu,  &ops::silu_slope,
-        &ops::gelu_slope, &ops::sin,         &ops::cos,           &ops::erf,       &ops::erfc,  &ops::erf_inv, &ops::expm1,
-        &ops::log1p,      &ops::abs,         &ops::sign,          &ops::is_finite, &ops::floor, &ops::ceil,
-        &ops::trunc,      &ops::round,       &ops::stop_gradient, &ops::copy,      &ops::shard, &ops::reshard}) {
+       {&ops::negate,     &ops::logical_not, &ops::exp,   &ops::log,           &ops::sqrt,      &ops::rsqrt,
+        &ops::tanh,       &ops::sigmoid,     &ops::relu,  &ops::silu,          &ops::gelu,      &ops::silu_slope,
+        &ops::gelu_slope, &ops::sin,         &ops::cos,   &ops::erf,           &ops::erfc,      &ops::erf_inv,
+        &ops::expm1,      &ops::log1p,       &ops::abs,   &ops::sign,          &ops::is_finite, &ops::floor,
+        &ops::ceil,       &ops::trunc,       &ops::round, &ops::stop_gradient, &ops::copy,      &ops::shard,
+        &ops::reshard}) {
     CAPTURE(op->name);
     both({x}, [&](builder& b, const ids& a) { return b.append(*op, dtype::f64, x.shape, a[0]); });
   }
@@ -295,6 +296,15 @@ TEST_CASE("two meanings of ops that move elements agree, for sizes 0 and 1 too")
     });
     both({}, [&](builder& b, const ids&) { return emit::iota(b, dtype::i32, x.shape, dim); });
     both({}, [&](builder& b, const ids&) { return emit::constant(b, dtype::f64, x.shape, -1.5); });
+    const tensor_value key{extents_of({2}), {static_cast<double>(random.integer(0, 9)) * 4e8, 77}};
+    const tensor_value number{extents_of({}), {static_cast<double>(random.integer(0, 9)) * 3e8}};
+    const dtype words = round % 2 == 0 ? dtype::u32 : dtype::i32;
+    both({key}, [&](builder& b, const ids& a) { return emit::random_bits(b, words, x.shape, a[0]); }, {dtype::u32});
+    both({key, number},
+         [&](builder& b, const ids& a) {
+           return emit::random_bits(b, words, x.shape, a[0], detail::random_purpose::fold, a[1]);
+         },
+         {dtype::u32, dtype::u32});
     // Rows outside of the table too.
     const tensor_value rows = test::random_integers(random, any_shape(random, 0, 2), -1, 5);
     both({x, rows}, [&](builder& b, const ids& a) { return emit::gather(b, a[0], a[1], dim); },

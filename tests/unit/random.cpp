@@ -38,9 +38,9 @@ constexpr detail::random_stream stream{{0xa4093822U, 0x299f31d0U}, 0x13198a2eU, 
 
 std::uint32_t word(std::int64_t at) {
   const auto number = static_cast<std::uint64_t>(at) / 4;
-  return philox({static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32U), stream.number,
-                 stream.purpose},
-                {stream.key[0], stream.key[1]})[static_cast<std::size_t>(at % 4)];
+  return philox(
+      {static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32U), stream.number, stream.purpose},
+      {stream.key[0], stream.key[1]})[static_cast<std::size_t>(at % 4)];
 }
 
 /// A part of a tensor, in a buffer that may have room for more.
@@ -118,8 +118,8 @@ TEST_CASE("the last number below a bound") {
 }
 
 TEST_CASE("random words against stored constants", "[.][speed]") {
-  for (const std::int64_t count : {std::int64_t{1} << 14, std::int64_t{1} << 18, std::int64_t{1} << 22,
-                                   std::int64_t{1} << 26}) {
+  for (const std::int64_t count :
+       {std::int64_t{1} << 14, std::int64_t{1} << 18, std::int64_t{1} << 22, std::int64_t{1} << 26}) {
     std::vector<std::uint32_t> memory(static_cast<std::size_t>(count));
     const extents shape{1, {count}};
     const auto best = [&](const auto& work) {

@@ -180,7 +180,7 @@ TEST_CASE("random programs are the same in a constant evaluation") {
 
 TEST_CASE("random programs have all that a program can have") {
   census found;
-  for (std::uint32_t seed = 1; seed <= 2000; ++seed) {
+  for (std::uint32_t seed = 1; seed <= 2400; ++seed) {
     CAPTURE(seed);
     found.take(random_program_graph(seed, options_of(seed, seed % 2 == 0 ? numbers::smooth : numbers::whole)));
   }

@@ -27,9 +27,9 @@ struct random_stream {
   std::uint32_t purpose;
 };
 
-// Blocks are computed side by side, a word in the lower half of each lane of 64 bits. What is in the upper half does not
-// count, and is left there: so a round is six instructions for as many blocks as there are lanes. (A plain loop over
-// words of 32 bits, as compilers vectorise it, takes twice the time.)
+// Blocks are computed side by side, a word in the lower half of each lane of 64 bits. What is in the upper half does
+// not count, and is left there: so a round is six instructions for as many blocks as there are lanes. (A plain loop
+// over words of 32 bits, as compilers vectorise it, takes twice the time.)
 
 #if defined(__AVX512F__)
 inline constexpr int block_lanes = 8;
@@ -46,10 +46,11 @@ using word_lanes = lanes<std::uint64_t, block_lanes>;
 [[nodiscard]] ESPALIER_ALWAYS_INLINE word_lanes product_of_words(word_lanes a, word_lanes b) {
 #if defined(__AVX512F__)
   // Not `_mm512_mul_epu32`, of which g++ 12 says that it reads what was never written.
-  return __builtin_bit_cast(word_lanes,
-                            _mm512_maskz_mul_epu32(0xff, __builtin_bit_cast(__m512i, a), __builtin_bit_cast(__m512i, b)));
+  return __builtin_bit_cast(
+      word_lanes, _mm512_maskz_mul_epu32(0xff, __builtin_bit_cast(__m512i, a), __builtin_bit_cast(__m512i, b)));
 #elif defined(__AVX2__)
-  return __builtin_bit_cast(word_lanes, _mm256_mul_epu32(__builtin_bit_cast(__m256i, a), __builtin_bit_cast(__m256i, b)));
+  return __builtin_bit_cast(word_lanes,
+                            _mm256_mul_epu32(__builtin_bit_cast(__m256i, a), __builtin_bit_cast(__m256i, b)));
 #elif defined(__SSE2__)
   return __builtin_bit_cast(word_lanes, _mm_mul_epu32(__builtin_bit_cast(__m128i, a), __builtin_bit_cast(__m128i, b)));
 #else
@@ -118,8 +119,8 @@ inline void write_blocks(const random_stream& from, std::uint64_t first, std::in
   // In the first round, only the product of the block's number differs from block to block: each is the last one plus
   // a constant.
   const std::uint64_t odd = std::uint64_t{philox_factor[1]} * from.number;
-  const word_lanes one = all_lanes(static_cast<std::uint32_t>(odd >> 32U) ^ static_cast<std::uint32_t>(first >> 32U) ^
-                                   from.key[0]);
+  const word_lanes one =
+      all_lanes(static_cast<std::uint32_t>(odd >> 32U) ^ static_cast<std::uint32_t>(first >> 32U) ^ from.key[0]);
   const word_lanes other = all_lanes(from.purpose ^ from.key[1]);
   for (std::int64_t i = 0; i < count; i += blocks_at_once) {
     block_words w[side_by_side];
@@ -269,10 +270,9 @@ inline void write_words(const random_stream& from, const extents& shape, const t
   const std::int64_t blocks = (shape.elements() + 3) / 4;
   parallel_ranges(blocks, 4 * shape.elements(), [&](std::int64_t first, std::int64_t last) {
     scattered_words scattered(from);
-    runs.for_each(4 * first, std::min(4 * last, shape.elements()),
-                  [&](std::int64_t at, std::int64_t count, std::int64_t i) {
-                    write_run(from, scattered, at, count, to + i);
-                  });
+    runs.for_each(
+        4 * first, std::min(4 * last, shape.elements()),
+        [&](std::int64_t at, std::int64_t count, std::int64_t i) { write_run(from, scattered, at, count, to + i); });
     scattered.write();
   });
 }

@@ -171,7 +171,7 @@ constexpr int bernoulli(builder& b, const extents& shape, int key, double probab
 
 namespace detail {
 
-template <class Key> inline constexpr bool is_random_key = Key::type == dtype::u32 && Key::shape == u32<2>::shape;
+template <class Key> inline constexpr bool is_random_key = Key::type == dtype::u32&& Key::shape == u32<2>::shape;
 
 /// Checks the key and emits: `emit(builder, key)` returns the instruction of a tensor of `Type`.
 template <TensorType Type, Traced Key, class Emit>
@@ -256,8 +256,7 @@ constexpr auto fold_in(const Key& key, const Number& number, source_line where =
 
 /// Count keys from one, as the rows of a u32<Count, 2>: to scan over, or to take apart with `slice`.
 /// Errors: `not_a_random_key`.
-template <int Count, Traced Key>
-constexpr auto split_key(const Key& key, source_line where = source_line::current()) {
+template <int Count, Traced Key> constexpr auto split_key(const Key& key, source_line where = source_line::current()) {
   static_assert(Count >= 1, "split_key: at least one key");
   return detail::random_tensor<u32<Count, 2>>(key, where, [](builder& b, int id) {
     return emit::random_bits(b, dtype::u32, u32<Count, 2>::shape, id, detail::random_purpose::split);
@@ -281,8 +280,8 @@ constexpr auto random_bits(const Key& key, source_line where = source_line::curr
 /// Errors: `not_a_random_key`, `operand_is_not_floating`.
 template <TensorType Type, Traced Key>
 constexpr auto uniform(const Key& key, source_line where = source_line::current()) {
-  return detail::random_floats<Type>(
-      key, where, [](builder& b, int id) { return emit::uniform(b, Type::type, Type::shape, id); });
+  return detail::random_floats<Type>(key, where,
+                                     [](builder& b, int id) { return emit::uniform(b, Type::type, Type::shape, id); });
 }
 /// low + (high - low) u in [low, high), with u as above, rounded where the type has fewer digits.
 /// Errors: `not_a_random_key`, `operand_is_not_floating`, `range_is_empty` unless low < high.
@@ -308,9 +307,8 @@ constexpr auto normal(const Key& key, source_line where = source_line::current()
                                      [](builder& b, int id) { return emit::normal(b, Type::type, Type::shape, id); });
 }
 
-/// Truth values, each true with probability `p`: where the word of `random_bits` is less than p 2^32, rounded. Of another
-/// element type than `boolean`, ones and zeros.
-/// Errors: `not_a_random_key`, `not_a_probability`.
+/// Truth values, each true with probability `p`: where the word of `random_bits` is less than p 2^32, rounded. Of
+/// another element type than `boolean`, ones and zeros. Errors: `not_a_random_key`, `not_a_probability`.
 template <TensorType Type, Traced Key>
 constexpr auto bernoulli(const Key& key, double p, source_line where = source_line::current()) {
   return detail::random_tensor<Type>(key, where, [&](builder& b, int id) {
