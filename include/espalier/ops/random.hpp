@@ -288,8 +288,11 @@ constexpr auto uniform(const Key& key, source_line where = source_line::current(
 template <TensorType Type, Traced Key>
 constexpr auto uniform(const Key& key, double low, double high, source_line where = source_line::current()) {
   return detail::random_floats<Type>(key, where, [&](builder& b, int id) {
-    if (!(low < high)) b.note(failed<why::range_is_empty<>>(where));
     const int unit = emit::uniform(b, Type::type, Type::shape, id);
+    if (!(low < high)) {
+      b.note(failed<why::range_is_empty<>>(where));
+      return unit;
+    }
     const int wide = emit::scale(b, unit, high - low);
     const int moved = emit::add(b, wide, emit::constant_like(b, wide, low));
     // Rounding reaches `high`, where low is not 0.
