@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/nn/leaves.hpp>
+#include <espalier/ops/random.hpp>
 
 #include <array>
 #include <cmath>
@@ -10,27 +11,12 @@
 
 namespace espalier::nn {
 
-/// Four random words from a counter and a key: Philox4x32-10 (Salmon et al., SC 2011). No state, so every element of
-/// every tensor has its own number, whichever device asks for it.
-[[nodiscard]] constexpr std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
-                                                            std::array<std::uint32_t, 2> key) {
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t first = std::uint64_t{0xD2511F53U} * counter[0];
-    const std::uint64_t second = std::uint64_t{0xCD9E8D57U} * counter[2];
-    counter = {static_cast<std::uint32_t>(second >> 32U) ^ counter[1] ^ key[0], static_cast<std::uint32_t>(second),
-               static_cast<std::uint32_t>(first >> 32U) ^ counter[3] ^ key[1], static_cast<std::uint32_t>(first)};
-    key[0] += 0x9E3779B9U;
-    key[1] += 0xBB67AE85U;
-  }
-  return counter;
-}
-
 /// Two numbers in (0, 1), each with 53 random bits, that belong to element `element` of leaf number `leaf`.
 [[nodiscard]] constexpr std::array<double, 2> uniform_at(std::uint64_t seed, std::uint32_t leaf,
                                                          std::uint64_t element) {
   const auto low = [](std::uint64_t x) { return static_cast<std::uint32_t>(x); };
   const auto high = [](std::uint64_t x) { return static_cast<std::uint32_t>(x >> 32U); };
-  const std::array<std::uint32_t, 4> word = philox({low(element), high(element), leaf, 0}, {low(seed), high(seed)});
+  const std::array<std::uint32_t, 4> word = philox<10>({low(element), high(element), leaf, 0}, {low(seed), high(seed)});
   const auto unit = [](std::uint32_t upper, std::uint32_t lower) {
     const std::uint64_t bits = (std::uint64_t{upper} << 32U | lower) >> 11U;
     return (static_cast<double>(bits) + 0.5) * 0x1p-53;
