@@ -21,7 +21,7 @@ using mesh = ep::mesh<data, rows>;
 
 constexpr int batch = 16;
 constexpr int side = 20;
-constexpr int steps = 60;
+constexpr int steps = 80;
 using images = ep::f32<batch, side, side, 1>;
 using labels = ep::i32<batch>;
 
@@ -55,10 +55,10 @@ float pixel(std::int64_t picture, std::int64_t index) {
     case 0: inside = radius <= size; break;
     case 1: inside = is_near; break;
     case 2: inside = is_near && std::min(std::abs(x), std::abs(y)) <= 1; break;
-    default: inside = radius <= size && radius >= size - 1.5; break;
+    default: inside = radius <= size && radius >= size - 2; break;
   }
   const double noise = ep::nn::uniform_at(8, static_cast<std::uint32_t>(index), static_cast<std::uint64_t>(picture))[0];
-  return static_cast<float>((inside ? 1.0 : 0.0) + 0.8 * (noise - 0.5));
+  return static_cast<float>((inside ? 1.0 : 0.0) + 0.4 * (noise - 0.5));
 }
 
 /// Fills a batch with pictures `first`, `first` + 1, ...
@@ -80,7 +80,7 @@ int main(int argc, char** argv) {
           array.for_each(
               [&](float& e, std::int64_t index) { e = static_cast<float>(value(static_cast<std::uint64_t>(index))); });
         });
-    rate.for_each([](float& r, std::int64_t /*index*/) { r = 0.01F; });
+    rate.for_each([](float& r, std::int64_t /*index*/) { r = 0.005F; });
     for (std::int64_t step = 0; step < steps; ++step) {
       load(x, step * batch);
       y.for_each([&](std::int32_t& label, std::int64_t n) { label = class_of(step * batch + n); });
