@@ -57,7 +57,7 @@ MUTATIONS = [
     (MEMORY, "if (home != loop || last_read_", "if (last_read_"),
     (MEMORY, "      if (last_read_[other] > at) return false;\n", ""),
     (MEMORY, " && home_[result_.root[i.operand[0]]] != i.loop", ""),
-    (MEMORY, "if (g_[root].op == &ops::argument && !donated_[root]) return false;", ""),
+    (MEMORY, "if (part_of(g_[root]) == structure::argument && !donated_[root]) return false;", ""),
     (LOWER, "last_use_[source] != n || slot_[source] < 0) return;", "slot_[source] < 0) return;"),
     (LOWER, "if (size_of(g_[behind(i.operand[k])].type) == size_of(i.type)) release(behind(i.operand[k]), n);", "release(behind(i.operand[k]), n);"),
     (LOWER, "if (inner > 1) limit_ = gcd(limit_, inner);", ""),

@@ -174,6 +174,19 @@ class partitioner {
     value_[id] = made_.append(made, g_[id].shape, of_[id]);
   }
 
+  // A stack that is split along its first dimension stays so: device k of n has every iteration's slice of the k-th
+  // part of the loop. In each iteration one slice travels, from or to its owner, and a device never has more of the
+  // stack than its part and that slice.
+
+  /// Calls `f(stack)` for the stacks of a loop's values that are split along its iterations.
+  template <class F> constexpr void for_each_split_stack(int loop, const F& f) const {
+    int id = loop + 1;
+    while (id < g_.size && !(part_of(g_[id]) == structure::loop_end && g_[id].operand[0] == loop)) ++id;
+    for (++id; id < g_.size && collects(id) && g_[g_[id].operand[0]].loop == loop; ++id) {
+      if (part_of(g_[id]) == structure::loop_stack && !of_[id].dim[0].empty() && of_[id].unreduced == 0) f(id);
+    }
+  }
+
   constexpr void visit_loop(int id, structure part) {
     const instruction& i = g_[id];
     instruction made = i;
