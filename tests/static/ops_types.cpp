@@ -248,6 +248,32 @@ constexpr bool lookups() {
   ok &= gives<ep::bf16<10>, ep::i32<>>([](auto i) { return ep::one_hot<10, ep::dtype::bf16>(i); });
   ok &= gives<ep::f32<4, 16>, ep::f32<100, 16>, ep::i64<4>>([](auto t, auto i) { return ep::gather(t, i); });
   ok &= gives<ep::f16<4, 200>, ep::i8<4>>([](auto i) { return ep::one_hot<200, ep::dtype::f16>(i); });
+  ok &= gives<ep::f32<100, 3>, ep::f32<100, 16>, ep::u32<>>(
+      [](auto t, auto i) { return ep::dynamic_slice<-1, 3>(t, i); });
+  ok &= gives<ep::i8<100, 16>, ep::i8<100, 16>, ep::i64<>>(
+      [](auto t, auto i) { return ep::dynamic_slice<0, 100>(t, i); });
+  ok &= gives<ep::bf16<100, 16>, ep::bf16<100, 16>, ep::bf16<2, 16>, ep::i8<>>(
+      [](auto t, auto u, auto i) { return ep::dynamic_update_slice<0>(t, u, i); });
+  ok &= gives<ep::boolean<9, 4, 5>, ep::boolean<9, 4, 5>, ep::boolean<1, 4, 2>, ep::i32<>>(
+      [](auto t, auto u, auto i) { return ep::dynamic_update_slice<0, -1>(t, u, i, i); });
+  ok &= fails<ep::why::no_such_dimension, x2, ep::i32<>>([](auto a, auto i) { return ep::dynamic_slice<2, 1>(a, i); });
+  ok &= fails<ep::why::slice_does_not_fit, x2, ep::i32<>>([](auto a, auto i) { return ep::dynamic_slice<0, 0>(a, i); });
+  ok &=
+      fails<ep::why::slice_does_not_fit, x2, ep::i32<>>([](auto a, auto i) { return ep::dynamic_slice<0, 65>(a, i); });
+  ok &= fails<ep::why::start_is_not_an_integer_scalar, x2, ep::i32<1>>(
+      [](auto a, auto i) { return ep::dynamic_slice<0, 1>(a, i); });
+  ok &= fails<ep::why::start_is_not_an_integer_scalar, x2, ep::f32<>>(
+      [](auto a, auto i) { return ep::dynamic_slice<0, 1>(a, i); });
+  const auto update = [](auto a, auto u, auto i) { return ep::dynamic_update_slice<0>(a, u, i); };
+  ok &= fails<ep::why::no_such_dimension, x2, x2, ep::i32<>>(
+      [](auto a, auto u, auto i) { return ep::dynamic_update_slice<0, 2>(a, u, i, i); });
+  ok &= fails<ep::why::start_is_not_an_integer_scalar, x2, x2, ep::boolean<>>(update);
+  ok &= fails<ep::why::slice_does_not_fit, x2, ep::f32<65, 256>, ep::i32<>>(update);
+  ok &= fails<ep::why::update_does_not_fit, x2, ep::f32<2, 255>, ep::i32<>>(update);
+  ok &= fails<ep::why::update_does_not_fit, x2, ep::f32<256>, ep::i32<>>(update);
+  ok &= fails<ep::why::update_does_not_fit, x2, ep::f32<2, 256>, ep::i32<>>(
+      [](auto a, auto u, auto i) { return ep::dynamic_update_slice<0, -2>(a, u, i, i); });
+  ok &= fails<ep::why::dtype_mismatch, x2, ep::f64<2, 256>, ep::i32<>>(update);
   ok &= fails<ep::why::indices_are_not_integers, ep::boolean<3>>([](auto a) { return ep::one_hot<3>(a); });
   ok &= fails<ep::why::indices_are_not_integers, x2>([](auto a) { return ep::one_hot<3>(a); });
   ok &= fails<ep::why::indices_are_not_integers, x2>([](auto a) { return ep::gather(a, a); });

@@ -547,6 +547,8 @@ class equations {
     if (op == &ops::spread_equal) return spread_equal(id);
     if (op == &ops::gather) return gather(id);
     if (op == &ops::scatter_add) return scatter_add(id);
+    if (op == &ops::dynamic_slice) return dynamic_slice(id);
+    if (op == &ops::dynamic_update_slice) return dynamic_update_slice(id);
     if (op == &ops::loop_carry) return carry(id);
     if (op == &ops::loop_slice) return loop_slice(id);
     if (op == &ops::loop_result) return loop_result(id);
@@ -894,6 +896,44 @@ class equations {
     });
     for (std::size_t i = 0; i < sizes.size(); ++i) note(g_[id].type, made.data[i], sizes[i]);
     return made;
+  }
+
+  /// The first of `size` neighbours among `extent` elements: `start`, or what is nearest to it.
+  [[nodiscard]] static std::int64_t first_of(double start, std::int64_t extent, std::int64_t size) {
+    std::int64_t nearest = 0;
+    for (std::int64_t at = 0; at + size <= extent; ++at) {
+      const double distance = std::abs(static_cast<double>(at) - start);
+      if (distance < std::abs(static_cast<double>(nearest) - start)) nearest = at;
+    }
+    return nearest;
+  }
+
+  tensor_value dynamic_slice(int id) {
+    const tensor_value& from = operand(id, 0);
+    const auto along = static_cast<int>(g_[id].attribute[0]);
+    const std::int64_t first = first_of(operand(id, 1).data.at(0), from.shape[along], g_[id].shape[along]);
+    return tensor_of(g_[id].shape, [&](place_in i) {
+      i[along] += first;
+      return element(from, i);
+    });
+  }
+
+  tensor_value dynamic_update_slice(int id) {
+    const tensor_value& update = operand(id, 1);
+    place_in first;
+    for (int k = 2; k < g_[id].operand_count; ++k) {
+      const auto d = static_cast<int>(g_[id].attribute[k == 2 ? 0 : 2]);
+      first[d] = first_of(operand(id, k).data.at(0), g_[id].shape[d], update.shape[d]);
+    }
+    const tensor_value& before = operand(id, 0);
+    return tensor_of(g_[id].shape, [&](const place_in& to) {
+      place_in i = to;
+      for (int d = 0; d < update.shape.rank; ++d) {
+        i[d] -= first[d];
+        if (i[d] < 0 || i[d] >= update.shape[d]) return element(before, to);
+      }
+      return element(update, i);
+    });
   }
 
   // --- loops

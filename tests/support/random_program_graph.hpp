@@ -523,7 +523,9 @@ class program_generator {
 
   /// Ops that move or combine elements: of all types.
   constexpr int add_common_op() {
-    switch (random_.integer(0, 16)) {
+    switch (random_.integer(0, 18)) {
+      case 18: return dynamic_slice();
+      case 17: return dynamic_update_slice();
       case 14: return rearranged();
       case 15: return convolution();
       case 16: return pooled();
@@ -1048,6 +1050,43 @@ class program_generator {
     if (found.elements() > options_.most_elements || found.rank > options_.most_dimensions) return -1;
     return bounded_by(emit::gather(b_, x, from, dim), bound(x));
   }
+  /// A whole number to start from, about as often inside as outside of `extent` elements.
+  constexpr int start(std::int64_t extent) {
+    if (!steps_.empty() && random_.chance(0.5)) return steps_[random_.integer(0, steps_.size() - 1)];
+    if (random_.chance(0.3)) {
+      const int from = any_that([&](int id) { return is_number(id) && rank_of(id) == 0 && !is_floating(type_of(id)); });
+      if (from >= 0) return from;
+    }
+    const dtype type = any_integer();
+    const int most = static_cast<int>(extent) + 1;
+    return bounded_by(emit::constant(b_, type, extents{}, random_.integer(is_natural(type) ? 0 : -2, most)), most);
+  }
+  constexpr int dynamic_slice() {
+    const int x = any_of_rank(1, options_.most_dimensions);
+    if (x < 0) return -1;
+    const int dim = random_.integer(0, rank_of(x) - 1);
+    const auto extent = static_cast<int>(shape_of(x)[dim]);
+    if (extent == 0) return -1;
+    const int from = start(extent);
+    return bounded_by(emit::dynamic_slice(b_, x, from, dim, random_.integer(1, extent)), bound(x));
+  }
+  constexpr int dynamic_update_slice() { return dynamic_update_slice(any_of_rank(1, options_.most_dimensions)); }
+  constexpr int dynamic_update_slice(int x) {
+    if (x < 0 || rank_of(x) == 0 || shape_of(x).elements() == 0) return -1;
+    extents shape = shape_of(x);
+    emit::placed_at at[2];
+    const int count = rank_of(x) > 1 && random_.chance(0.4) ? 2 : 1;
+    for (int n = 0; n < count; ++n) {
+      const int dim = random_.integer(0, rank_of(x) - 1);
+      if (n > 0 && dim == at[0].dim) continue;
+      const auto extent = static_cast<int>(shape[dim]);
+      at[n] = {dim, start(extent)};
+      shape[dim] = random_.integer(1, extent);
+    }
+    const int update = like(shape, type_of(x));
+    return bounded_by(emit::dynamic_update_slice(b_, x, update, at[0], at[1]),
+                      bound(x) > bound(update) ? bound(x) : bound(update));
+  }
   constexpr int scatter() {
     const int x = any_that([&](int id) { return rank_of(id) >= 1 && rank_of(id) <= 4 && is_number(id); });
     if (x < 0 || (smooth() && !is_floating(type_of(x)))) return -1;
@@ -1152,6 +1191,11 @@ class program_generator {
     }
     const ids outside = values_;
     const bool reverse = random_.chance(0.3);
+    const bool counts = random_.chance(0.4);
+    extents numbers;
+    numbers.append(count);
+    const int all_steps = counts ? emit::iota(b_, dtype::i32, numbers, 0) : -1;
+    const int steps_outside = steps_.size();
     emit::loop_begin(b_, count, reverse, random_.chance(0.4));
     for (int k = 0; k < c.count; ++k) c.carry[k] = bounded_by(emit::loop_carry(b_, initial[k]), tame_bound);
     for (const int from : slices) {
@@ -1159,6 +1203,7 @@ class program_generator {
       // A slice of what a loop further out counts, too.
       values_.push_back(slice);
     }
+    if (counts) steps_.push_back(emit::loop_slice(b_, all_steps));
     for (int k = c.count - 1; k >= 0; --k) values_.push_back(c.carry[k]);
     add_ops(random_.integer(1, 5), depth + 1);
     if (inner_gradients_ && random_.chance(0.2)) step_down(c);
@@ -1182,6 +1227,7 @@ class program_generator {
     }
     emit::loop_end(b_);
     values_ = outside;
+    steps_.resize(steps_outside);
     const bool all = outputs.empty() || random_.chance(0.5);
     for (int k = 0; k < c.count; ++k) {
       if (all || random_.chance(0.6)) keep(bounded_by(emit::loop_result(b_, next[k]), tame_bound));
@@ -1239,6 +1285,10 @@ class program_generator {
     }
   }
   constexpr int computed_carry(int carry) {
+    if (random_.chance(0.15)) {
+      const int updated = dynamic_update_slice(carry);
+      if (updated >= 0) return tame(updated);
+    }
     const int other = like(carry);
     const double sum = bound(carry) + bound(other);
     if (random_.chance(0.3) || !holds(carry, sum)) return tame(other);
@@ -1511,6 +1561,8 @@ class program_generator {
   ids values_;
   ids arguments_;
   ids indices_;
+  /// The numbers of the running iterations of the loops being built.
+  ids steps_;
   /// What gradients are by.
   ids parameters_;
   ids results_;

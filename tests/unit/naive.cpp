@@ -312,6 +312,23 @@ TEST_CASE("two meanings of ops that move elements agree, for sizes 0 and 1 too")
     const tensor_value updates = any_data(random, detail::gathered_shape(x.shape, rows.shape, dim));
     both({rows, updates}, [&](builder& b, const ids& a) { return emit::scatter_add(b, x.shape, a[0], a[1], dim); },
          {dtype::i32});
+    if (x.shape[dim] == 0) continue;
+    const tensor_value at = test::random_integers(random, extents{}, -3, 6);
+    const int size = random.integer(1, static_cast<int>(x.shape[dim]));
+    both({x, at}, [&](builder& b, const ids& a) { return emit::dynamic_slice(b, a[0], a[1], dim, size); },
+         {dtype::f64, dtype::i32});
+    extents part = x.shape;
+    part[dim] = size;
+    const int second = random.integer(0, rank - 1);
+    part[second] = random.integer(second == dim ? size : 0, static_cast<int>(part[second]));
+    const tensor_value changed = any_data(random, part);
+    const tensor_value from = test::random_integers(random, extents{}, -3, 6);
+    both({x, changed, at, from},
+         [&](builder& b, const ids& a) {
+           return emit::dynamic_update_slice(b, a[0], a[1], {dim, a[2]},
+                                             second == dim ? emit::placed_at{} : emit::placed_at{second, a[3]});
+         },
+         {dtype::f64, dtype::f64, dtype::i32, dtype::i32});
   }
 }
 

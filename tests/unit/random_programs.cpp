@@ -262,6 +262,8 @@ TEST_CASE("random programs have all that a program can have") {
                                   &ops::einsum,
                                   &ops::gather,
                                   &ops::scatter_add,
+                                  &ops::dynamic_slice,
+                                  &ops::dynamic_update_slice,
                                   &ops::iota,
                                   &ops::random_bits,
                                   &ops::reduce,

@@ -78,6 +78,9 @@ struct op_facts {
   bool unique = false;
   /// The result is operand 0's buffer.
   bool shares_operand = false;
+  /// The operand that the result is but for what the op overwrites, or -1: where nobody reads that operand afterwards,
+  /// the two share a buffer, and the kernel is called with one address for both.
+  std::int8_t overwrites = -1;
   /// The gradient of a loop's body computes it again rather than keep it: it takes no work to speak of.
   bool cheap_to_repeat = false;
   /// Sums of products over dimensions that operands have in common.

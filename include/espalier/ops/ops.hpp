@@ -10,6 +10,7 @@
 #include <espalier/ops/concat.hpp>
 #include <espalier/ops/convert.hpp>
 #include <espalier/ops/convolution.hpp>
+#include <espalier/ops/dynamic_slice.hpp>
 #include <espalier/ops/einsum.hpp>
 #include <espalier/ops/error_function.hpp>
 #include <espalier/ops/exponential.hpp>

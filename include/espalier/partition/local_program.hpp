@@ -69,6 +69,24 @@ class local_program {
     return append(builder::make(ops::copy, out_[value].type, extents{}, value), same.shape, same.placement);
   }
 
+  /// The number of the running iteration of the innermost loop, i32<>.
+  constexpr int iteration() {
+    const int loop = out_.loop;
+    for (int id = loop + 1; id < out_.size(); ++id) {
+      const instruction& i = out_[id];
+      const bool counts = i.loop == loop && part_of(i) == structure::loop_slice &&
+                          out_[i.operand[0]].op->facts.values == pattern::index;
+      if (counts && i.type == dtype::i32 && i.shape.rank == 0) return id;
+    }
+    extents all;
+    all.append(out_[loop].attribute[0]);
+    out_.loop = out_[loop].loop;
+    hoisted_ = true;
+    const int numbers = append(builder::make(ops::iota, dtype::i32, extents{}), all, sharding::whole(1));
+    out_.loop = loop;
+    return append(builder::make(ops::loop_slice, dtype::i32, extents{}, numbers), extents{}, sharding::whole(0));
+  }
+
   /// The value laid out as wanted: itself, an earlier reshard, or new steps. A value from outside a loop changes its
   /// layout there, once, and not in every iteration.
   constexpr int reshard(int value, const sharding& wanted, reduction combine = reduction::sum) {

@@ -90,9 +90,12 @@ class outliner {
   }
 
   constexpr memory_outline run() {
+    bool updates = false;
     for (int id = 0; id < g_.size; ++id) {
       if (part_of(g_[id]) == structure::loop_end) end_of_[g_[id].operand[0]] = id;
+      updates = updates || g_[id].op->facts.overwrites >= 0;
     }
+    if (updates) find_last_reads();
     find_roots();
     find_lives();
     place_results();
@@ -161,12 +164,84 @@ class outliner {
         case structure::loop_sum:
           if (i.op->facts.shares_operand) {
             share(id, i.operand[0]);
+          } else if (part_of(i) == structure::loop_carry && starts_in_place(id)) {
+            share(id, i.operand[0]);
+            home_[result_.root[id]] = i.loop;
+          } else if (i.op->facts.overwrites >= 0 && is_last_reader(id)) {
+            share(id, i.operand[i.op->facts.overwrites]);
           } else if (s_.unit_of[id] >= 0 && s_.stored[id]) {
             own(id);
           }
           break;
       }
     }
+  }
+
+  /// Calls `f(value, reader, unit)` for each operand that an instruction reads.
+  template <class F> constexpr void for_each_read(int id, const F& f) const {
+    const instruction& i = g_[id];
+    const int at = s_.unit_of[id];
+    if (collects(part_of(i))) {
+      f(i.operand[0], i.operand[0], s_.unit_of[end_of_[g_[i.operand[0]].loop]]);
+    } else if (part_of(i) == structure::loop_carry) {
+      f(i.operand[0], i.loop, s_.unit_of[i.loop]);
+    } else if (at >= 0) {
+      // A result's second operand only names the argument whose place it takes.
+      const int read_operands = part_of(i) == structure::result ? 1 : i.operand_count;
+      for (int k = 0; k < read_operands; ++k) f(i.operand[k], id, at);
+    }
+  }
+
+  // --- values that are overwritten ----------------------------------------------------------------------------------
+
+  /// Only programs that overwrite values ask for it.
+  constexpr void find_last_reads() {
+    last_read_.resize(g_.size, -1);
+    home_.resize(g_.size, -1);
+    donated_.resize(g_.size, false);
+    for (int id = 0; id < g_.size; ++id) {
+      const instruction& i = g_[id];
+      for_each_read(id, [&](int value, int /*reader*/, int at) {
+        // To be passed on, a carry is named, not read.
+        if (part_of(i) == structure::loop_next && value == i.operand[0] && value != i.operand[1]) return;
+        for (;; value = g_[value].operand[0]) {
+          if (last_read_[value] < at) last_read_[value] = at;
+          if (g_[value].op->fuse != fusion::broadcast) return;
+        }
+      });
+      home_[id] = i.loop;
+      if (part_of(i) == structure::result && i.operand_count == 2) donated_[i.operand[1]] = true;
+    }
+  }
+
+  /// Whether the buffer of `value` may hold something else from unit `at` on, in the loop `loop`: nothing in it is read
+  /// later, neither in this iteration nor in the next one, and it is none that the caller keeps.
+  constexpr bool takes_over(int value, int loop, int at) const {
+    if (last_read_.empty()) return false;
+    const int root = result_.root[value];
+    if (root < 0 || bytes_of(g_[root]) != bytes_of(g_[value])) return false;
+    if (part_of(g_[root]) == structure::argument && !donated_[root]) return false;
+    int home = home_[root];
+    while (home >= 0 && home != loop) home = g_[home].loop;
+    if (home != loop || last_read_[root] > at) return false;
+    for (int other = sharer_[root]; other >= 0; other = next_sharer_[other]) {
+      if (last_read_[other] > at) return false;
+    }
+    return true;
+  }
+  /// One carry of a loop at most takes the memory of what it starts from.
+  [[nodiscard]] constexpr bool starts_in_place(int carry) const {
+    const instruction& i = g_[carry];
+    return takes_over(i.operand[0], g_[i.loop].loop, s_.unit_of[i.loop]) && home_[result_.root[i.operand[0]]] != i.loop;
+  }
+  [[nodiscard]] constexpr bool is_last_reader(int id) const {
+    const instruction& i = g_[id];
+    const int overwritten = i.operand[i.op->facts.overwrites];
+    if (!takes_over(overwritten, i.loop, s_.unit_of[id])) return false;
+    for (int k = 0; k < i.operand_count; ++k) {
+      if (k != i.op->facts.overwrites && result_.root[i.operand[k]] == result_.root[overwritten]) return false;
+    }
+    return true;
   }
 
   /// A value that is stacked is computed in its place in the stack, unless it already lives somewhere else.
@@ -235,20 +310,11 @@ class outliner {
         const int loop = g_[i.operand[0]].loop;
         live(result_.root[id], s_.unit_of[loop]);
         live(result_.root[id], s_.unit_of[end_of_[loop]]);
-        read(i.operand[0], i.operand[0], s_.unit_of[end_of_[loop]]);
-        continue;
-      }
-      if (part_of(i) == structure::loop_carry) {
+      } else if (part_of(i) == structure::loop_carry) {
         // Until its loop ends: there the value that is passed on is copied into it.
-        const int begin = s_.unit_of[i.loop];
-        live(result_.root[id], begin);
-        read(i.operand[0], i.loop, begin);
-        continue;
+        live(result_.root[id], s_.unit_of[i.loop]);
       }
-      if (at < 0) continue;
-      // A result's second operand only names the argument whose place it takes.
-      const int read_operands = part_of(i) == structure::result ? 1 : i.operand_count;
-      for (int k = 0; k < read_operands; ++k) read(i.operand[k], id, at);
+      for_each_read(id, [this](int value, int reader, int unit) { read(value, reader, unit); });
     }
   }
 
@@ -383,6 +449,11 @@ class outliner {
   /// By root, within a group of copies: how many of them still have to read it, and which one overwrites it.
   list<int> unread_;
   list<int> writer_;
+  /// By value, if values are overwritten: the last unit that reads it; the loop whose iterations may change what is in
+  /// its buffer; whether it is an argument whose place a result takes.
+  list<int> last_read_;
+  list<int> home_;
+  list<bool> donated_;
 };
 
 }  // namespace detail

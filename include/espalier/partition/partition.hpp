@@ -174,6 +174,19 @@ class partitioner {
     value_[id] = made_.append(made, g_[id].shape, of_[id]);
   }
 
+  // A stack that is split along its first dimension stays so: device k of n has every iteration's slice of the k-th
+  // part of the loop. In each iteration one slice travels, from or to its owner, and a device never has more of the
+  // stack than its part and that slice.
+
+  /// Calls `f(stack)` for the stacks of a loop's values that are split along its iterations.
+  template <class F> constexpr void for_each_split_stack(int loop, const F& f) const {
+    int id = loop + 1;
+    while (id < g_.size && !(part_of(g_[id]) == structure::loop_end && g_[id].operand[0] == loop)) ++id;
+    for (++id; id < g_.size && collects(id) && g_[g_[id].operand[0]].loop == loop; ++id) {
+      if (part_of(g_[id]) == structure::loop_stack && !of_[id].dim[0].empty() && of_[id].unreduced == 0) f(id);
+    }
+  }
+
   constexpr void visit_loop(int id, structure part) {
     const instruction& i = g_[id];
     instruction made = i;
@@ -183,8 +196,16 @@ class partitioner {
         for (int c = id + 1; c < g_.size && part_of(g_[c]) == structure::loop_carry; ++c) {
           value_[c] = made_.reshard(value_[g_[c].operand[0]], of_[c]);
         }
+        for_each_split_stack(id, [this](int stack) {
+          value_[stack] =
+              made_.append(builder::make(ops::constant, g_[stack].type, extents{}), g_[stack].shape, of_[stack]);
+        });
         value_[id] = made_.append(made, i.shape, of_[id]);
         made_.enter(value_[id]);
+        for_each_split_stack(id, [this](int stack) {
+          value_[stack] = made_.append(builder::make(ops::loop_carry, g_[stack].type, extents{}, value_[stack]),
+                                       g_[stack].shape, of_[stack]);
+        });
         return;
       case structure::loop_carry:
         made.operand[0] = value_[id];
@@ -197,6 +218,7 @@ class partitioner {
         value_[id] = made_.append(made, i.shape, made_.layout_of(made.operand[0]).placement);
         return;
       case structure::loop_end:
+        for_each_split_stack(i.operand[0], [this](int stack) { keep_slice(stack); });
         made.operand[0] = value_[i.operand[0]];
         made_.enter(made_[made.operand[0]].loop);
         value_[id] = made_.append(made, i.shape, of_[id]);
@@ -208,6 +230,10 @@ class partitioner {
         return;
       case structure::loop_slice: visit_slice(id); return;
       case structure::loop_stack:
+        if (value_[id] >= 0) {
+          value_[id] = made_.append(builder::make(ops::loop_result, i.type, extents{}, value_[id]), i.shape, of_[id]);
+          return;
+        }
         made.operand[0] = value_[i.operand[0]];
         value_[id] = made_.append(made, i.shape, stacked(made_.layout_of(made.operand[0]).placement));
         return;
@@ -232,6 +258,48 @@ class partitioner {
     result.open = inner.open << 1U;
     return result;
   }
+  [[nodiscard]] static constexpr sharding unstacked(const sharding& whole) {
+    sharding result = whole;
+    result.rank = whole.rank - 1;
+    for (int d = 0; d < result.rank; ++d) result.dim[d] = whole.dim[d + 1];
+    result.dim[result.rank] = axis_list{};
+    result.open = whole.open >> 1U;
+    return result;
+  }
+
+  /// Such a stack is a carry, into which each iteration's owner writes its slice.
+  constexpr void keep_slice(int stack) {
+    const int carry = value_[stack];
+    const layout all = made_.layout_of(carry);
+    const int slice = made_.reshard(value_[g_[stack].operand[0]], unstacked(all.placement));
+    layout one = all;
+    one.shape[0] = 1;
+    one.placement.dim[0] = axis_list{};
+    const dtype type = g_[stack].type;
+    const int row = made_.append(builder::make(ops::reshape, type, extents{}, slice), one.shape, one.placement);
+    instruction made = builder::make(ops::dynamic_update_slice, type, extents{}, carry, row, made_.iteration());
+    made.attribute[1] = all.shape[0];
+    const int written = made_.append(made, all.shape, all.placement);
+    value_[stack] =
+        made_.append(builder::make(ops::loop_next, type, extents{}, carry, written), all.shape, all.placement);
+  }
+
+  /// The slice of the iteration from its owner: a pending sum.
+  constexpr void cut_slice(int id, int stack) {
+    const layout all = made_.layout_of(stack);
+    layout one = all;
+    one.shape[0] = 1;
+    one.placement.unreduced |= all.placement.dim[0].mask();
+    one.placement.dim[0] = axis_list{};
+    const dtype type = g_[id].type;
+    instruction made = builder::make(ops::dynamic_slice, type, extents{}, stack, made_.iteration());
+    made.attribute[1] = all.shape[0];
+    made.attribute[2] = 1;
+    const int row = made_.append(made, one.shape, one.placement);
+    const int slice =
+        made_.append(builder::make(ops::reshape, type, extents{}, row), g_[id].shape, unstacked(one.placement));
+    take(id, slice, type == dtype::boolean ? reduction::max : reduction::sum);
+  }
 
   /// A slice is laid out as the tensor it is cut from: what has to be gathered is gathered slice by slice.
   constexpr void visit_slice(int id) {
@@ -239,18 +307,15 @@ class partitioner {
     made.operand[0] = settled(g_[id].operand[0]);
     sharding whole = made_.layout_of(made.operand[0]).placement;
     if (!whole.dim[0].empty()) {
-      // Its slices have to be whole in this dimension: then they may as well be laid out as they are wanted.
+      if ((whole.dim[0].mask() & ~of_[id].tiled()) != 0) return cut_slice(id, made.operand[0]);
+      // The same axes split the slices as they are wanted: once, outside, each device changes its part of the stack for
+      // another one of that size, and no slice travels.
       const axis_mask pending = whole.unreduced;
       whole = stacked(of_[id]);
       whole.unreduced = pending;
       made.operand[0] = made_.reshard(made.operand[0], whole);
     }
-    sharding inner = whole;
-    inner.rank = whole.rank - 1;
-    for (int d = 0; d < inner.rank; ++d) inner.dim[d] = whole.dim[d + 1];
-    inner.dim[inner.rank] = axis_list{};
-    inner.open = whole.open >> 1U;
-    value_[id] = made_.append(made, g_[id].shape, inner);
+    value_[id] = made_.append(made, g_[id].shape, unstacked(whole));
   }
 
   // --- ordinary ops ---------------------------------------------------------------------------------------------
@@ -275,11 +340,17 @@ class partitioner {
       if (rule.kind[f] == factor_kind::reduce) local.unreduced |= split[f].mask();
     }
     local.unreduced |= pending;
-    int value = made_.append(made, i.shape, local);
-    if (local.unreduced != 0) unsettled_[id] = value;
-    if (local.unreduced != of_[id].unreduced && rule.combine != reduction::sum) {
-      value = made_.reshard(value, of_[id], rule.combine);
-    } else if (local.unreduced == 0 || !postpones(id, local.unreduced)) {
+    take(id, made_.append(made, i.shape, local), rule.combine);
+  }
+
+  /// `value` is what was computed for instruction `id`; if its terms are pending, they are combined here or by the
+  /// reader.
+  constexpr void take(int id, int value, reduction combine) {
+    const axis_mask pending = made_.layout_of(value).placement.unreduced;
+    if (pending != 0) unsettled_[id] = value;
+    if (pending != of_[id].unreduced && combine != reduction::sum) {
+      value = made_.reshard(value, of_[id], combine);
+    } else if (pending == 0 || !postpones(id, pending)) {
       value = made_.reshard(value, of_[id]);
     }
     value_[id] = value;

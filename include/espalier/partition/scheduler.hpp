@@ -178,6 +178,7 @@ class scheduler {
       }
     } else if (!fusable(id)) {
       close_operands(id, -1);
+      if (i.op->facts.overwrites >= 0) close_readers(i.operand[i.op->facts.overwrites]);
       single(id);
     } else {
       join(id);
@@ -311,6 +312,26 @@ class scheduler {
         if (group >= 0 && group != except) close(group);
       }
     }
+  }
+
+  /// What is to be overwritten is read before.
+  constexpr void close_readers(int overwritten) {
+    const int memory = in_memory_of(overwritten);
+    for (int group = first_open_; group < chains_.size(); ++group) {
+      if (chains_[group].open && reads(group, memory)) close(group);
+    }
+  }
+  [[nodiscard]] constexpr bool reads(int group, int memory) const {
+    for (int id = chains_[group].head; id >= 0; id = next_[id]) {
+      for (int k = 0; k < g_[id].operand_count; ++k) {
+        if (in_memory_of(behind(g_[id].operand[k])) == memory) return true;
+      }
+    }
+    return false;
+  }
+  [[nodiscard]] constexpr int in_memory_of(int id) const {
+    while (g_[id].op->facts.shares_operand) id = g_[id].operand[0];
+    return id;
   }
 
   constexpr void close(int group) {
