@@ -52,8 +52,8 @@ using optimizer = ep::nn::sgd<parameters>;
 [[nodiscard]] constexpr std::int64_t parameter_count() {
   std::int64_t count = 0;
   const parameters<ep::spec> tree{};
-  ep::detail::for_each_leaf(
-      tree, [&](const auto& leaf) { count += std::remove_cvref_t<decltype(leaf)>::shape.elements(); });
+  ep::detail::for_each_leaf(tree,
+                            [&](const auto& leaf) { count += std::remove_cvref_t<decltype(leaf)>::shape.elements(); });
   return count;
 }
 static_assert(parameter_count() == 19'069'955);
