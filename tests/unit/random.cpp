@@ -4,9 +4,7 @@
 
 #include <catch2/catch.hpp>
 #include <espalier/kernels/random.hpp>
-#include <espalier/program/interpret.hpp>
-
-#include "kernels_ops_checks.hpp"
+#include <unit/kernels_ops_checks.hpp>
 
 #include <algorithm>
 #include <array>
@@ -117,15 +115,14 @@ TEST_CASE("the last number below a bound") {
   CHECK(detail::last_below(dtype::f16, 1e9) == 65504.0);
 }
 
-TEST_CASE("random words against stored constants", "[.][speed]") {
-  for (const std::int64_t count :
-       {std::int64_t{1} << 14, std::int64_t{1} << 18, std::int64_t{1} << 22, std::int64_t{1} << 26}) {
+/// Printed, not asserted: where memory takes what is written, not the first-level cache, this is what counts.
+TEST_CASE("random words against stored constants") {
+  for (const std::int64_t count : {std::int64_t{1} << 14, std::int64_t{1} << 25}) {
     std::vector<std::uint32_t> memory(static_cast<std::size_t>(count));
     const extents shape{1, {count}};
     const auto best = [&](const auto& work) {
       double least = 1e9;
-      const int rounds = count > 1 << 20 ? 12 : 200;
-      for (int round = 0; round < rounds; ++round) {
+      for (int round = 0; round < 7; ++round) {
         const auto start = std::chrono::steady_clock::now();
         work();
         least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
@@ -136,7 +133,7 @@ TEST_CASE("random words against stored constants", "[.][speed]") {
       const double words =
           best([&] { detail::write_words(stream, shape, detail::whole_box(shape), shape, memory.data()); });
       const double constants = best([&] { detail::fill_all(count, memory.data(), std::uint32_t{3}); });
-      std::printf("%10lld words, %d threads: random %.2f GB/s, constants %.2f GB/s, ratio %.2f\n",
+      std::printf("%9lld words, %d threads: random %.1f GB/s, constants %.1f GB/s, ratio %.2f\n",
                   static_cast<long long>(count), detail::available_threads(), words, constants, words / constants);
     });
   }
