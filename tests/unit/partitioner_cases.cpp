@@ -224,6 +224,33 @@ const std::vector<partitioner_case>& cases() {
       {62, "ReshapeWithReshard", {2}, "A2A",
        map({38, 38, 324}, "x,_,_", "_,x",
            [](model& m, int x) { return m.shard(m.reshape(x, {38, 12312}), "_,x"); })},
+      // --- starts that are known when the program runs, random numbers
+      {63, "DynamicUpdateSliceAlongPartitionedDimension", {2}, "AG",
+       [](model& m) {
+         const int x = m.argument({14, 8}, "x,_");
+         const int update = m.argument({4, 8}, "x,_");
+         m.result(m.shard(emit::dynamic_update_slice(m.b, x, update, {0, m.indices({}, 10)}), "x,_"));
+       }},
+      {64, "DynamicSliceReplicatedResultUsesCollectiveBroadcast", {4}, "broadcast",
+       [](model& m) {
+         const int x = m.argument({16, 8}, "x,_");
+         m.result(m.shard(emit::dynamic_slice(m.b, x, m.indices({}, 16), 0, 1), "_,_"));
+       }},
+      {73, "ReplicatedRng", {2}, "AR",
+       [](model& m) {
+         const int key = emit::convert(m.b, m.indices({2}, 1000), dtype::u32);
+         m.result(m.shard(emit::uniform(m.b, dtype::f32, shape_of({6, 5}), key), "_,_"));
+       }},
+      {73, "PartitionedRng", {2}, "-",
+       [](model& m) {
+         const int key = emit::convert(m.b, m.indices({2}, 1000), dtype::u32);
+         m.result(m.shard(emit::uniform(m.b, dtype::f32, shape_of({6, 5}), key), "x,_"));
+       }},
+      {73, "PartialReplicatedRng", {2, 4}, "AR",
+       [](model& m) {
+         const int key = emit::convert(m.b, m.indices({2}, 1000), dtype::u32);
+         m.result(m.shard(emit::uniform(m.b, dtype::f32, shape_of({6, 5}), key), "x,_"));
+       }},
       {65, "PassthroughGather", {2}, "-",
        [](model& m) {
          const int table = m.argument({2, 9}, "_,x");
