@@ -193,6 +193,18 @@ template <class T> class panel_product {
     ahead_ = strip_prefetcher<T>(a, rows, depth_, (width_ + sizes::columns - 1) / sizes::columns);
   }
 
+  /// The same of any rows, in so many parts.
+  void announce(const strip_prefetcher<T>& ahead) { ahead_ = ahead; }
+
+  /// A strip that the caller has written to `strip`, in the layout of a copied one.
+  template <strip_layout Layout>
+  void multiply_written(std::int64_t rows, T alpha, T keep, T* c, std::int64_t ldc) {
+    constexpr bool by_columns = Layout == strip_layout::columns;
+    first_ = 0;
+    last_ = depth_;
+    tiles<Layout>(strip_, by_columns ? sizes::rows : 0, by_columns ? 1 : sizes::depth, rows, alpha, keep, c, ldc);
+  }
+
   /// `rows` <= sizes::rows of A, from `a` on.
   ///
   /// Zeros at the end of all the rows, or at the start of all the columns, are not multiplied: that is half of what a
