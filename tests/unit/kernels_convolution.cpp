@@ -138,8 +138,7 @@ template <class T> struct operand {
 
   operand(const extents& shape, const tensor_box& box, test::generator& random) : here(own(shape, box)) {
     for (const bool one : here) {
-      const auto x =
-          T(static_cast<computed_t<T>>(one ? random(dtype_of<T>, test::values::any) : std::nan("")));
+      const auto x = T(static_cast<computed_t<T>>(one ? random(dtype_of<T>, test::values::any) : std::nan("")));
       stored.push_back(x);
       plain.push_back(static_cast<double>(x));
     }
@@ -196,16 +195,18 @@ template <class T> void check_all(const drawn& d, unsigned seed) {
   const detail::convolution_task task =
       detail::convolution_task_for(&d.window[0], d.filter, d.input, d.at_input, d.output, d.at_output);
   check<product>("result",
-                 sums(y.plain.size(), [&](auto& all, const auto& t) {
-                   all[static_cast<std::size_t>(t.output)] += at(x.plain, t.input) * at(w.plain, t.filter);
-                 }),
+                 sums(y.plain.size(),
+                      [&](auto& all, const auto& t) {
+                        all[static_cast<std::size_t>(t.output)] += at(x.plain, t.input) * at(w.plain, t.filter);
+                      }),
                  y.here, [&](product* to) {
                    detail::convolve(task, x.stored.data(), w.stored.data(), channels, features, false, to);
                  });
   check<product>("filter's gradient",
-                 sums(w.plain.size(), [&](auto& all, const auto& t) {
-                   all[static_cast<std::size_t>(t.filter)] += at(x.plain, t.input) * at(y.plain, t.output);
-                 }),
+                 sums(w.plain.size(),
+                      [&](auto& all, const auto& t) {
+                        all[static_cast<std::size_t>(t.filter)] += at(x.plain, t.input) * at(y.plain, t.output);
+                      }),
                  w.here, [&](product* to) {
                    detail::convolve_for_filter(task, x.stored.data(), cotangent.data(), channels, features, to);
                  });
@@ -215,9 +216,10 @@ template <class T> void check_all(const drawn& d, unsigned seed) {
   const detail::convolution_task back =
       detail::convolution_task_for(&windows[0], turned, d.output, d.at_output, d.input, d.at_input);
   check<product>("input's gradient",
-                 sums(x.plain.size(), [&](auto& all, const auto& t) {
-                   all[static_cast<std::size_t>(t.input)] += at(y.plain, t.output) * at(w.plain, t.filter);
-                 }),
+                 sums(x.plain.size(),
+                      [&](auto& all, const auto& t) {
+                        all[static_cast<std::size_t>(t.input)] += at(y.plain, t.output) * at(w.plain, t.filter);
+                      }),
                  x.here, [&](product* to) {
                    std::vector<product> weights(w.stored.size());
                    detail::turn_filter(back, d.filter, d.groups, w.stored.data(), weights.data());

@@ -155,8 +155,9 @@ void convolve_piece(const convolution_task& t, const T* input, const Acc* filter
   alignas(64) Acc apart[sizes::rows * sizes::width];
   const std::int64_t line = t.line();
   const std::int64_t feature = piece.group * t.f + piece.feature;
-  const bool pointwise = t.taps() == 1 && std::is_same_v<T, Acc>;
+  const bool plain = std::is_same_v<T, Acc> && t.is_plain() && piece.width > few_features<Acc>::most;
   window_reader<T> reader(t, input, piece.group, t.joined());
+  constexpr std::int64_t placed = window_reader<T>::most / sizes::rows * sizes::rows;
   few_features<Acc> few;
   column_panel columns;
   for (std::int64_t k = 0; k < t.columns(); k += columns.depth) {
@@ -165,42 +166,57 @@ void convolve_piece(const convolution_task& t, const T* input, const Acc* filter
     const bool dots = piece.width <= few.most;
     panel_product<Acc> product(columns.depth, dots ? 0 : piece.width, {b, features, 1}, &panel[0], &strip[0]);
     if (dots) few.load(b, columns.depth, features, piece.width);
+    Acc* const out = output + feature;
+    const Acc keep = k > 0 ? Acc(1) : Acc(0);
     for (std::int64_t first = piece.first; first < piece.last; first += sizes::rows) {
       const std::int64_t count = std::min<std::int64_t>(sizes::rows, piece.last - first);
-      reader.place(first, count);
+      if constexpr (std::is_same_v<T, Acc>) {
+        if (plain) {
+          const std::int64_t step = t.plain_step();
+          const matrix_view<const T> rest{input + piece.group * t.c + t.plain_start() + first * step + k, step, 1};
+          const std::int64_t next = std::min<std::int64_t>(sizes::rows, piece.last - first - count);
+          if (next > 0) product.announce(rest.at(count, 0), next);
+          const std::int64_t out_step = t.axis[t.spatial - 1].output_step * t.output_channels;
+          product.multiply(rest, count, Acc(1), keep, out + t.first_output * t.output_channels + first * out_step,
+                           out_step);
+          continue;
+        }
+      }
+      const std::int64_t start = (first - piece.first) % placed;
+      if (start == 0) reader.place(first, std::min(placed, piece.last - first));
       for (std::int64_t at = k / line * line; at < k + columns.depth; at += line) {
-        reader.look(at / line);
+        reader.look(at / line, start, count);
         const std::int64_t begin = std::max(k, at);
         const std::int64_t end = std::min(k + columns.depth, at + line);
         for (std::int64_t i = 0; i < count; ++i) {
-          reader.read(i, begin - at, end - at, &strip[i * sizes::depth + begin - k]);
+          reader.read(start + i, begin - at, end - at, &strip[i * sizes::depth + begin - k]);
         }
       }
-      Acc* const out = output + feature;
       if (dots) {
         for (std::int64_t i = 0; i < count; ++i) {
           few.end(&strip[i * sizes::depth]);
-          few.multiply(&strip[i * sizes::depth], k > 0, out + reader.output(i) * t.output_channels);
+          few.multiply(&strip[i * sizes::depth], k > 0, out + reader.output(start + i) * t.output_channels);
         }
         continue;
       }
       if constexpr (std::is_same_v<T, Acc>) {
-        if (pointwise && first + 2 * sizes::rows <= piece.last && count > 1) {
-          const std::int64_t step = reader.tap(1) - reader.tap(0);
-          product.announce({reader.tap(0) + k + sizes::rows * step, step, 1}, sizes::rows);
+        // What the next strip is the first to see.
+        const std::int64_t next = start + sizes::rows;
+        if (k == 0 && next + sizes::rows <= placed && first + 2 * sizes::rows <= piece.last) {
+          const std::int64_t step = reader.last_seen(next + 1) - reader.last_seen(next);
+          product.announce_rows({reader.last_seen(next), step, 1}, sizes::rows, t.c);
         }
       }
-      const Acc keep = k > 0 ? Acc(1) : Acc(0);
-      if (reader.is_even()) {
-        const std::int64_t step = count > 1 ? reader.output(1) - reader.output(0) : 0;
+      if (reader.is_even(start, count)) {
+        const std::int64_t step = count > 1 ? reader.output(start + 1) - reader.output(start) : 0;
         product.template multiply_written<strip_layout::kept_rows>(
-            count, Acc(1), keep, out + reader.output(0) * t.output_channels, step * t.output_channels);
+            count, Acc(1), keep, out + reader.output(start) * t.output_channels, step * t.output_channels);
         continue;
       }
       product.template multiply_written<strip_layout::kept_rows>(count, Acc(1), Acc(0), &apart[0], piece.width);
       for (std::int64_t i = 0; i < count; ++i) {
         const Acc* const from = &apart[i * piece.width];
-        Acc* const to = out + reader.output(i) * t.output_channels;
+        Acc* const to = out + reader.output(start + i) * t.output_channels;
         if (k > 0) {
           vector_loop(piece.width, [=](std::int64_t x) { to[x] += from[x]; });
         } else {
@@ -327,7 +343,7 @@ void convolve_channels(const convolution_task& grouped, const T* input, const Ac
       for (std::int64_t tap = 0; tap < taps; tap += most_taps) {
         const std::int64_t some = std::min(most_taps, taps - tap);
         for (std::int64_t k = 0; k < some; ++k) {
-          reader.look(tap + k);
+          reader.look(tap + k, 0, count);
           for (std::int64_t i = 0; i < count; ++i) seen[i][k] = reader.tap(i);
           weight[k] = filter + rows.row(grouped, tap + k) * t.c;
         }
@@ -398,32 +414,56 @@ void filter_gradient_piece(const convolution_task& t, const T* input, const Acc*
   const std::int64_t positions = t.positions();
   const std::int64_t feature = piece.group * t.f + piece.feature;
   const filter_strips strips(t, rows, sizes::rows);
-  window_reader<T> reader(t, input, piece.group, t.joined());
-  std::int64_t depth = 0;
-  for (std::int64_t first = 0; first < positions; first += depth) {
-    const std::int64_t left = run - first % run;
+  const std::int64_t count = piece.last - piece.first;
+  // Equal parts of the run that a position is in.
+  const auto depth_from = [=](std::int64_t first) {
+    const std::int64_t left = std::min(run - first % run, positions - first);
     const std::int64_t pieces = (left + sizes::depth - 1) / sizes::depth;
-    depth = (left + pieces - 1) / pieces;
-    reader.place(first, depth);
-    const std::int64_t step = depth > 1 ? reader.output(1) - reader.output(0) : 1;
-    const Acc* const b = output + reader.output(0) * t.output_channels + feature;
-    panel_product<Acc> product(depth, piece.width, {b, step * t.output_channels, 1}, &panel[0], &strip[0]);
+    return pieces == 0 ? 0 : (left + pieces - 1) / pieces;
+  };
+  // The panel that is multiplied, and the next, which is fetched meanwhile.
+  window_reader<T> readers[2]{{t, input, piece.group, t.joined()}, {t, input, piece.group, t.joined()}};
+  const auto rows_of = [=](const window_reader<T>& reader, std::int64_t panel_depth) {
+    const std::int64_t step = panel_depth > 1 ? reader.output(1) - reader.output(0) : 1;
+    return matrix_view<const Acc>{output + reader.output(0) * t.output_channels + feature, step * t.output_channels, 1};
+  };
+  std::int64_t depth = depth_from(0);
+  readers[0].place(0, depth);
+  int which = 0;
+  for (std::int64_t first = 0; first < positions;) {
+    window_reader<T>& reader = readers[which];
+    window_reader<T>& following = readers[1 - which];
+    const std::int64_t next_depth = depth_from(first + depth);
+    following.place(first + depth, next_depth);
+    panel_product<Acc> product(depth, piece.width, rows_of(reader, depth), &panel[0], &strip[0]);
     std::int64_t turned_to = -1;
     for (std::int64_t s = piece.first; s < piece.last; ++s) {
       const interval columns = strips(s, sizes::rows);
       for (std::int64_t at = columns.start / line * line; at < columns.start + columns.size; at += line) {
-        if (at != turned_to) reader.look(at / line);
+        if (at != turned_to) reader.look(at / line, 0, depth);
         turned_to = at;
         const std::int64_t begin = std::max(columns.start, at);
         const std::int64_t end = std::min(columns.start + columns.size, at + line);
         Acc* const to = &strip[begin - columns.start];
         for (std::int64_t i = 0; i < depth; ++i) reader.read(i, begin - at, end - at, to + i * sizes::rows);
       }
-      product.template multiply_written<strip_layout::columns>(
-          columns.size, Acc(1), adds ? Acc(1) : Acc(0), filter + rows.row(t, columns.start) * features + feature,
-          features);
+      const std::int64_t from = next_depth * (s - piece.first) / count;
+      const std::int64_t share = next_depth * (s - piece.first + 1) / count - from;
+      if (share > 0) {
+        product.announce_rows(rows_of(following, next_depth).at(from, 0), share, piece.width);
+        if constexpr (std::is_same_v<T, Acc>) {
+          const std::int64_t step = share > 1 ? following.last_seen(from + 1) - following.last_seen(from) : 0;
+          product.announce_more({following.last_seen(from), step, 1}, share, t.c);
+        }
+      }
+      product.template multiply_written<strip_layout::columns>(columns.size, Acc(1), adds ? Acc(1) : Acc(0),
+                                                               filter + rows.row(t, columns.start) * features + feature,
+                                                               features);
     }
     adds = true;
+    first += depth;
+    depth = next_depth;
+    which = 1 - which;
   }
 }
 
@@ -467,7 +507,7 @@ void filter_gradient_of_channels(const convolution_task& grouped, const T* input
       reader.place(first, count);
       for (std::int64_t item = from; item < to; ++item) {
         const std::int64_t tap = item / blocks;
-        if (item == from || item % blocks == 0) reader.look(tap);
+        if (item == from || item % blocks == 0) reader.look(tap, 0, count);
         const std::int64_t start = item % blocks * block;
         Acc* const sums = filter + rows.row(grouped, tap) * t.c + start;
         const Acc* const y = output + start;
@@ -610,8 +650,7 @@ template <class Product, class T>
   }
 }
 /// Calls `f(sums)`, which writes a result as products have it.
-template <class Product, class T, class F>
-void with_sums(std::int64_t count, T* result, Product* scratch, const F& f) {
+template <class Product, class T, class F> void with_sums(std::int64_t count, T* result, Product* scratch, const F& f) {
   if constexpr (std::is_same_v<T, Product>) {
     f(result);
   } else {

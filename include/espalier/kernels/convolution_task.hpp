@@ -132,6 +132,27 @@ struct convolution_task {
     return at;
   }
 
+  /// Whether every position sees one element, and elements are as equally far apart as positions: then the input is the
+  /// matrix of columns, with `plain_step` elements from one row to the next, from `plain_start` on.
+  [[nodiscard]] bool is_plain() const {
+    const std::int64_t count = positions() / images;
+    bool plain = taps() == 1 && run() == positions() && (images == 1 || input_image == count * plain_step());
+    std::int64_t step = plain_step();
+    for (int d = spatial - 1; d >= 0; --d) {
+      const convolution_axis& a = axis[d];
+      plain = plain && a.offset >= 0 && a.offset + a.stride * (a.output - 1) < a.input;
+      plain = plain && (a.output == 1 || a.stride * a.input_step == step);
+      step *= a.output;
+    }
+    return plain;
+  }
+  [[nodiscard]] std::int64_t plain_step() const { return axis[spatial - 1].stride * axis[spatial - 1].input_step; }
+  [[nodiscard]] std::int64_t plain_start() const {
+    std::int64_t at = 0;
+    for (int d = 0; d < spatial; ++d) at += axis[d].offset * axis[d].input_step;
+    return at;
+  }
+
   /// Taps of the innermost dimension that see neighbours are neighbours in memory too: they are read as one line.
   [[nodiscard]] bool joined() const { return axis[spatial - 1].dilation == 1 && c == input_channels; }
   [[nodiscard]] std::int64_t line() const { return joined() ? axis[spatial - 1].taps * c : c; }
@@ -208,49 +229,52 @@ template <class T> class window_reader {
   static constexpr std::int64_t most = 256;
 
   window_reader(const convolution_task& t, const T* input, std::int64_t group, bool joined)
-      : t_(t), input_(input + group * t.c), joined_(joined) {}
+      : t_(t), input_(input + group * t.c), joined_(joined) {
+    for (int d = 0; d < t.spatial; ++d)
+      to_last_tap_ += (t.axis[d].taps - 1) * t.axis[d].dilation * t.axis[d].input_step;
+  }
 
   /// Positions [first, first + count).
   void place(std::int64_t first, std::int64_t count) {
     const int inner = t_.spatial - 1;
-    count_ = count;
-    std::int64_t o[3]{};
-    std::int64_t image = first;
-    for (int d = inner; d >= 0; --d) {
-      o[d] = image % t_.axis[d].output;
-      image /= t_.axis[d].output;
+    // Mostly the ones behind those before: divisions take long.
+    if (first != next_) {
+      image_ = first;
+      for (int d = inner; d >= 0; --d) {
+        o_[d] = image_ % t_.axis[d].output;
+        image_ /= t_.axis[d].output;
+      }
     }
+    next_ = first + count;
     for (std::int64_t i = 0; i < count;) {
       // As far as the innermost dimension goes.
       position p;
-      p.input = image * t_.input_image;
-      p.output = t_.first_output + image * t_.output_image;
+      p.input = image_ * t_.input_image;
+      p.output = t_.first_output + image_ * t_.output_image;
       for (int d = 0; d <= inner; ++d) {
         const convolution_axis& a = t_.axis[d];
-        p.at[d] = a.stride * o[d] + a.offset;
+        p.at[d] = a.stride * o_[d] + a.offset;
         p.input += p.at[d] * a.input_step;
-        p.output += o[d] * a.output_step;
+        p.output += o_[d] * a.output_step;
       }
       const convolution_axis& a = t_.axis[inner];
-      const std::int64_t end = std::min(count, i + a.output - o[inner]);
-      for (; i < end; ++i) {
+      const std::int64_t some = std::min(count - i, a.output - o_[inner]);
+      for (const std::int64_t end = i + some; i < end; ++i) {
         at_[i] = p;
         p.at[inner] += a.stride;
         p.input += a.stride * a.input_step;
         p.output += a.output_step;
       }
-      o[inner] = 0;
-      int d = inner - 1;
-      for (; d >= 0; --d) {
-        if (++o[d] < t_.axis[d].output) break;
-        o[d] = 0;
+      o_[inner] += some;
+      for (int d = inner; d >= 0 && o_[d] == t_.axis[d].output; --d) {
+        o_[d] = 0;
+        ++(d == 0 ? image_ : o_[d - 1]);
       }
-      if (d < 0) ++image;
     }
   }
 
-  /// Turns to a line of all the positions.
-  void look(std::int64_t line) {
+  /// Turns to a line of positions [start, start + count) of these.
+  void look(std::int64_t line, std::int64_t start, std::int64_t count) {
     const int inner = t_.spatial - 1;
     const convolution_axis& a = t_.axis[inner];
     const std::int64_t tap = joined_ ? 0 : line % a.taps;
@@ -264,7 +288,7 @@ template <class T> class window_reader {
     }
     const std::int64_t along = a.dilation * tap;
     step += along * a.input_step;
-    for (std::int64_t i = 0; i < count_; ++i) {
+    for (std::int64_t i = start; i < start + count; ++i) {
       const position& p = at_[i];
       bool real = true;
       for (int d = 0; d < inner; ++d) real = real & is_within(p.at[d] + shift[d], t_.axis[d].input);
@@ -302,11 +326,13 @@ template <class T> class window_reader {
   }
   /// Where position `i` is in the output's buffer.
   [[nodiscard]] std::int64_t output(std::int64_t i) const { return at_[i].output; }
-  /// Whether the positions are equally far apart there.
-  [[nodiscard]] bool is_even() const {
+  /// Where the last tap of position `i` looks, in the input or beyond: to be prefetched, not read.
+  [[nodiscard]] const T* last_seen(std::int64_t i) const { return input_ + at_[i].input + to_last_tap_; }
+  /// Whether positions [start, start + count) are equally far apart there.
+  [[nodiscard]] bool is_even(std::int64_t start, std::int64_t count) const {
     bool even = true;
-    for (std::int64_t i = 2; i < count_; ++i) {
-      even = even & (at_[i].output - at_[i - 1].output == at_[1].output - at_[0].output);
+    for (std::int64_t i = start + 2; i < start + count; ++i) {
+      even = even & (at_[i].output - at_[i - 1].output == at_[start + 1].output - at_[start].output);
     }
     return even;
   }
@@ -330,7 +356,10 @@ template <class T> class window_reader {
   const convolution_task& t_;
   const T* input_;
   bool joined_;
-  std::int64_t count_ = 0;
+  std::int64_t to_last_tap_ = 0;
+  std::int64_t next_ = 0;  // the position behind the last, and where it is
+  std::int64_t image_ = 0;
+  std::int64_t o_[3]{};
   position at_[most];
   seen seen_[most];
 };
