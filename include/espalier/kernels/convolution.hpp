@@ -383,6 +383,7 @@ struct filter_piece {
   std::int64_t last = 0;
   std::int64_t feature = 0;
   std::int64_t width = 0;
+  interval positions{};  // that are summed over
 };
 
 /// Strips of the rows of a filter: they do not go beyond what is one run in its buffer.
@@ -411,13 +412,13 @@ void filter_gradient_piece(const convolution_task& t, const T* input, const Acc*
   static_assert(sizes::depth <= window_reader<T>::most);
   const std::int64_t line = t.line();
   const std::int64_t run = t.run();
-  const std::int64_t positions = t.positions();
+  const std::int64_t behind = piece.positions.start + piece.positions.size;
   const std::int64_t feature = piece.group * t.f + piece.feature;
   const filter_strips strips(t, rows, sizes::rows);
   const std::int64_t count = piece.last - piece.first;
   // Equal parts of the run that a position is in.
   const auto depth_from = [=](std::int64_t first) {
-    const std::int64_t left = std::min(run - first % run, positions - first);
+    const std::int64_t left = std::min(run - first % run, behind - first);
     const std::int64_t pieces = (left + sizes::depth - 1) / sizes::depth;
     return pieces == 0 ? 0 : (left + pieces - 1) / pieces;
   };
@@ -427,10 +428,10 @@ void filter_gradient_piece(const convolution_task& t, const T* input, const Acc*
     const std::int64_t step = panel_depth > 1 ? reader.output(1) - reader.output(0) : 1;
     return matrix_view<const Acc>{output + reader.output(0) * t.output_channels + feature, step * t.output_channels, 1};
   };
-  std::int64_t depth = depth_from(0);
-  readers[0].place(0, depth);
+  std::int64_t depth = depth_from(piece.positions.start);
+  readers[0].place(piece.positions.start, depth);
   int which = 0;
-  for (std::int64_t first = 0; first < positions;) {
+  for (std::int64_t first = piece.positions.start; first < behind;) {
     window_reader<T>& reader = readers[which];
     window_reader<T>& following = readers[1 - which];
     const std::int64_t next_depth = depth_from(first + depth);
@@ -467,24 +468,51 @@ void filter_gradient_piece(const convolution_task& t, const T* input, const Acc*
   }
 }
 
-/// One phase. Every element's sum has the same order however the work is cut: in that of images and positions.
+/// In how many parts a filter's gradient is summed over positions, so that threads do not all read all of them: of
+/// small filters and many positions. The number of threads has no say in it, or sums would differ.
+[[nodiscard]] constexpr std::int64_t parts_of_filter_gradient(const extents& filter, const extents& output) {
+  constexpr std::int64_t most_elements = 1 << 17;
+  constexpr std::int64_t least_positions = 8192;
+  const std::int64_t positions = output.product(0, output.rank - 1);
+  return filter.elements() <= most_elements && positions >= least_positions ? 8 : 1;
+}
+
+/// One phase. Every element's sum has the same order however the work is cut: in that of images and positions, in so
+/// many `parts`, of which all but the first are in `others` until the end.
 template <class T, class Acc>
 void filter_gradient_phase(const convolution_task& t, const T* input, const Acc* output, const filter_rows& rows,
-                           std::int64_t features, bool adds, Acc* filter) {
+                           std::int64_t features, bool adds, Acc* filter, std::int64_t parts, Acc* others) {
   const std::int64_t strips = filter_strips(t, rows, tile_sizes<Acc>::rows).count();
+  const std::int64_t positions = t.positions();
+  const std::int64_t elements = t.all_filter_taps() * rows.channels * features;
   const std::int64_t work = convolution_work(t);
-  const std::int64_t threads = threads_for(strips * t.groups * t.f, work);
-  const std::int64_t width = piece_width<Acc>(t.f, strips * t.groups, threads);
+  const std::int64_t threads = threads_for(parts * strips * t.groups * t.f, work);
+  const std::int64_t width = piece_width<Acc>(t.f, parts * strips * t.groups, threads);
   const std::int64_t widths = (t.f + width - 1) / width;
-  parallel_ranges(strips * widths * t.groups, work, [&](std::int64_t from, std::int64_t to) {
+  parallel_ranges(parts * strips * widths * t.groups, work, [&](std::int64_t from, std::int64_t to) {
     while (from < to) {
       const std::int64_t beside = from / strips;
       const std::int64_t first = from % strips;
       const std::int64_t last = std::min(strips, first + to - from);
       const std::int64_t feature = beside % widths * width;
-      filter_gradient_piece(t, input, output, rows, features,
-                            {beside / widths, first, last, feature, std::min(width, t.f - feature)}, adds, filter);
+      const std::int64_t part = beside / widths / t.groups;
+      const std::int64_t start = positions * part / parts;
+      const filter_piece piece{beside / widths % t.groups,
+                               first,
+                               last,
+                               feature,
+                               std::min(width, t.f - feature),
+                               {start, positions * (part + 1) / parts - start}};
+      filter_gradient_piece(t, input, output, rows, features, piece, part == 0 && adds,
+                            part == 0 ? filter : others + (part - 1) * elements);
       from += last - first;
+    }
+  });
+  if (parts == 1) return;
+  parallel_ranges(elements, elements * parts, [=](std::int64_t from, std::int64_t to) {
+    for (std::int64_t part = 1; part < parts; ++part) {
+      const Acc* const more = others + (part - 1) * elements;
+      vector_loop(to - from, [=](std::int64_t i) { filter[from + i] += more[from + i]; });
     }
   });
 }
@@ -543,9 +571,10 @@ void filter_gradient_of_channels(const convolution_task& grouped, const T* input
 }
 
 /// filter = columns^T * output: [taps, channels, features], summed over images and positions, always in the same order.
+/// @param others room for the sums of all but one of so many `parts`
 template <class T, class Acc>
 void convolve_for_filter(const convolution_task& t, const T* input, const Acc* output, std::int64_t channels,
-                         std::int64_t features, Acc* filter) {
+                         std::int64_t features, Acc* filter, std::int64_t parts, Acc* others) {
   // A tap belongs to one phase at most: what no position sees, and what several phases add to, begins with zeros.
   const bool adds = t.phases() > 1 || t.phase(0).taps() != t.taps() || t.positions() == 0;
   if (adds) std::fill(filter, filter + t.taps() * channels * features, Acc(0));
@@ -556,7 +585,9 @@ void convolve_for_filter(const convolution_task& t, const T* input, const Acc* o
     if (is_depthwise(one)) {
       filter_gradient_of_channels(one, input, output, rows, adds, filter);
     } else {
-      filter_gradient_phase(one, input, output, rows, features, adds, filter);
+      // A part without a position would leave its sums unwritten.
+      const std::int64_t some = adds || one.positions() < parts ? 1 : parts;
+      filter_gradient_phase(one, input, output, rows, features, adds, filter, some, others);
     }
   }
 }
@@ -729,8 +760,10 @@ template <> struct kernel<&ops::convolution_input_gradient> {
 
 template <> struct kernel<&ops::convolution_filter_gradient> {
   static constexpr std::int64_t scratch_bytes(const kernel_key& key) {
-    if (!is_for_storage(key.type)) return 0;
-    return detail::product_bytes(key.type, key.operand_shape[1].elements() + key.shape.elements());
+    const std::int64_t others = detail::parts_of_filter_gradient(key.shape, key.operand_shape[1]) - 1;
+    const std::int64_t converted =
+        is_for_storage(key.type) ? key.operand_shape[1].elements() + key.shape.elements() : 0;
+    return detail::product_bytes(key.type, converted + others * key.shape.elements());
   }
   template <kernel_key Key> static void run(const kernel_call& call) {
     using types = detail::convolution_types<Key.type>;
@@ -749,9 +782,12 @@ template <> struct kernel<&ops::convolution_filter_gradient> {
           detail::convolution_task_for(call.windows + Key.attribute[2], filter, Key.operand_shape[0],
                                        call.boxes->operand[0], Key.operand_shape[1], call.boxes->operand[1]);
       auto* scratch = static_cast<typename types::product*>(call.scratch);
+      constexpr std::int64_t parts = detail::parts_of_filter_gradient(filter, Key.operand_shape[1]);
       const auto* const cotangent = detail::as_products(Key.operand_shape[1].elements(), y, scratch);
+      auto* const others = std::exchange(scratch, scratch + (parts - 1) * filter.elements());
       detail::with_sums(Key.shape.elements(), w, scratch, [&](auto* sums) {
-        detail::convolve_for_filter(task, x, cotangent, filter[filter.rank - 2], filter[filter.rank - 1], sums);
+        detail::convolve_for_filter(task, x, cotangent, filter[filter.rank - 2], filter[filter.rank - 1], sums, parts,
+                                    others);
       });
     }
   }

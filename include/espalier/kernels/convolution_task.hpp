@@ -77,6 +77,11 @@ struct convolution_task {
     for (int d = 0; d < spatial; ++d) count *= axis[d].taps;
     return count;
   }
+  [[nodiscard]] std::int64_t all_filter_taps() const {
+    std::int64_t count = 1;
+    for (int d = 0; d < spatial; ++d) count *= all_taps[d];
+    return count;
+  }
   /// Of all images.
   [[nodiscard]] std::int64_t positions() const {
     std::int64_t count = images;
