@@ -304,7 +304,7 @@ template <class T> class window_reader {
         s.last = real ? s.first + a.input * t_.c : s.first;
       } else {
         s.first = 0;
-        s.last = real & is_within(p.at[inner] + along, a.input) ? t_.c : 0;
+        s.last = (real & is_within(p.at[inner] + along, a.input)) ? t_.c : 0;
       }
     }
   }
