@@ -246,3 +246,14 @@ TEST_CASE("kernels: random convolutions and their gradients are the sum of their
     }
   }
 }
+
+TEST_CASE("kernels: a convolution with few positions shares out features, and sums stay the same", "[kernels]") {
+  drawn d;
+  d.window[0] = place_window({.size = 7, .low = 3}, 1, 0, axis_list{});
+  d.input = {3, {1, 9, 200}};
+  d.filter = {3, {7, 200, 36}};
+  d.output = {3, {1, 9, 36}};
+  d.at_input = detail::whole_box(d.input);
+  d.at_output = detail::whole_box(d.output);
+  check_all<float>(d, 1);
+}

@@ -155,7 +155,8 @@ void convolve_piece(const convolution_task& t, const T* input, const Acc* filter
   alignas(64) Acc apart[sizes::rows * sizes::width];
   const std::int64_t line = t.line();
   const std::int64_t feature = piece.group * t.f + piece.feature;
-  const bool plain = std::is_same_v<T, Acc> && t.is_plain() && piece.width > few_features<Acc>::most;
+  const bool dots = t.f <= few_features<Acc>::most;  // whatever part of the features this piece has
+  const bool plain = std::is_same_v<T, Acc> && t.is_plain() && !dots;
   window_reader<T> reader(t, input, piece.group, t.joined());
   constexpr std::int64_t placed = window_reader<T>::most / sizes::rows * sizes::rows;
   few_features<Acc> few;
@@ -163,7 +164,6 @@ void convolve_piece(const convolution_task& t, const T* input, const Acc* filter
   for (std::int64_t k = 0; k < t.columns(); k += columns.depth) {
     columns = panel_from(t, rows, k, sizes::depth);
     const Acc* const b = filter + columns.row * features + feature;
-    const bool dots = piece.width <= few.most;
     panel_product<Acc> product(columns.depth, dots ? 0 : piece.width, {b, features, 1}, &panel[0], &strip[0]);
     if (dots) few.load(b, columns.depth, features, piece.width);
     Acc* const out = output + feature;
