@@ -316,7 +316,7 @@ void add_taps(std::int64_t channels, std::int64_t taps, const T* const* seen, co
 }
 
 /// The task of groups of one channel and one feature, for which all of them are channels of one position.
-[[nodiscard]] inline convolution_task side_by_side(const convolution_task& t) {
+[[nodiscard]] inline convolution_task channels_as_one(const convolution_task& t) {
   convolution_task one = t;
   one.c = one.f = t.groups;
   one.groups = 1;
@@ -330,7 +330,7 @@ void convolve_channels(const convolution_task& grouped, const T* input, const Ac
                        Acc* output) {
   constexpr std::int64_t strip = 16;
   constexpr std::int64_t most_taps = 32;
-  const convolution_task t = side_by_side(grouped);
+  const convolution_task t = channels_as_one(grouped);
   const std::int64_t positions = t.positions();
   const std::int64_t taps = t.taps();
   parallel_ranges((positions + strip - 1) / strip, positions * t.c * taps, [&](std::int64_t from, std::int64_t to) {
@@ -524,7 +524,7 @@ void filter_gradient_of_channels(const convolution_task& grouped, const T* input
   constexpr int width = full_lanes<Acc>;
   constexpr std::int64_t block = 4 * width;
   constexpr std::int64_t some = window_reader<T>::most;
-  const convolution_task t = side_by_side(grouped);
+  const convolution_task t = channels_as_one(grouped);
   const std::int64_t positions = t.positions();
   const std::int64_t blocks = (t.c + block - 1) / block;
   parallel_ranges(t.taps() * blocks, positions * t.c * t.taps(), [&](std::int64_t from, std::int64_t to) {
