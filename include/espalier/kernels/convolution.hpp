@@ -227,51 +227,57 @@ void convolve_piece(const convolution_task& t, const T* input, const Acc* filter
   }
 }
 
-/// One phase. Every element's sum has the same order however the work is cut.
+/// One thread of several. Phases write different positions, so threads need not wait for each other between them.
+struct thread_share {
+  std::int64_t index = 0;
+  std::int64_t threads = 1;
+
+  [[nodiscard]] interval of(std::int64_t count) const {
+    const std::int64_t first = count * index / threads;
+    return {first, count * (index + 1) / threads - first};
+  }
+};
+
+/// A thread's share of a phase. Every element's sum has the same order however the work is cut.
 template <class T, class Acc>
 void convolve_phase(const convolution_task& t, const T* input, const Acc* filter, const filter_rows& rows,
-                    std::int64_t features, Acc* output) {
+                    std::int64_t features, Acc* output, const thread_share& share) {
   using sizes = tile_sizes<Acc>;
   const std::int64_t positions = t.positions();
   const std::int64_t strips = (positions + sizes::rows - 1) / sizes::rows;
-  const std::int64_t work = convolution_work(t);
-  const std::int64_t threads = threads_for(strips * t.groups * t.f, work);
-  const std::int64_t width = piece_width<Acc>(t.f, strips * t.groups, threads);
+  const std::int64_t width = piece_width<Acc>(t.f, strips * t.groups, share.threads);
   const std::int64_t widths = (t.f + width - 1) / width;
   // What is written stays in the second-level cache from one panel to the next; there are as many pieces for each
   // thread.
   constexpr std::int64_t most_written = 384 * 1024 / static_cast<std::int64_t>(sizeof(Acc));
   const std::int64_t most_strips = std::max<std::int64_t>(most_written / (width * sizes::rows), 16);
-  const std::int64_t pieces = ((strips + most_strips - 1) / most_strips + threads - 1) / threads * threads;
+  const std::int64_t pieces =
+      ((strips + most_strips - 1) / most_strips + share.threads - 1) / share.threads * share.threads;
   const std::int64_t blocks = std::min(pieces, strips);
-  parallel_ranges(blocks * widths * t.groups, work, [&](std::int64_t from, std::int64_t to) {
-    for (std::int64_t item = from; item < to; ++item) {
-      const std::int64_t beside = item / blocks;
-      const std::int64_t first = strips * (item % blocks) / blocks * sizes::rows;
-      const std::int64_t last = std::min(strips * (item % blocks + 1) / blocks * sizes::rows, positions);
-      const std::int64_t feature = beside % widths * width;
-      convolve_piece(t, input, filter, rows, features,
-                     {beside / widths, first, last, feature, std::min(width, t.f - feature)}, output);
-    }
-  });
+  const interval mine = share.of(blocks * widths * t.groups);
+  for (std::int64_t item = mine.start; item < mine.start + mine.size; ++item) {
+    const std::int64_t beside = item / blocks;
+    const std::int64_t first = strips * (item % blocks) / blocks * sizes::rows;
+    const std::int64_t last = std::min(strips * (item % blocks + 1) / blocks * sizes::rows, positions);
+    const std::int64_t feature = beside % widths * width;
+    convolve_piece(t, input, filter, rows, features,
+                   {beside / widths, first, last, feature, std::min(width, t.f - feature)}, output);
+  }
 }
 
 /// Zeros to the positions of a phase that sees nothing.
-template <class Acc> void clear_phase(const convolution_task& t, Acc* output) {
+template <class Acc> void clear_phase(const convolution_task& t, Acc* output, const thread_share& share) {
   constexpr std::int64_t some = window_reader<Acc>::most;
-  const std::int64_t positions = t.positions();
-  const std::int64_t features = t.groups * t.f;
-  parallel_ranges((positions + some - 1) / some, positions * features, [&](std::int64_t from, std::int64_t to) {
-    window_reader<Acc> reader(t, nullptr, 0, false);
-    for (std::int64_t first = from * some; first < std::min(to * some, positions); first += some) {
-      const std::int64_t count = std::min(some, positions - first);
-      reader.place(first, count);
-      for (std::int64_t i = 0; i < count; ++i) {
-        Acc* const out = output + reader.output(i) * t.output_channels;
-        std::fill(out, out + features, Acc(0));
-      }
+  const interval mine = share.of(t.positions());
+  window_reader<Acc> reader(t, nullptr, 0, false);
+  for (std::int64_t done = 0; done < mine.size; done += some) {
+    const std::int64_t count = std::min(some, mine.size - done);
+    reader.place(mine.start + done, count);
+    for (std::int64_t i = 0; i < count; ++i) {
+      Acc* const out = output + reader.output(i) * t.output_channels;
+      std::fill(out, out + t.groups * t.f, Acc(0));
     }
-  });
+  }
 }
 
 /// Calls `f(first, width)` for neighbours of which `width` fill several registers, one, or none: sums that do not wait
@@ -324,35 +330,33 @@ void add_taps(std::int64_t channels, std::int64_t taps, const T* const* seen, co
 }
 [[nodiscard]] inline bool is_depthwise(const convolution_task& t) { return t.groups > 1 && t.c == 1 && t.f == 1; }
 
-/// One phase of a depthwise convolution.
+/// A thread's share of a phase of a depthwise convolution.
 template <class T, class Acc>
 void convolve_channels(const convolution_task& grouped, const T* input, const Acc* filter, const filter_rows& rows,
-                       Acc* output) {
+                       Acc* output, const thread_share& share) {
   constexpr std::int64_t strip = 16;
   constexpr std::int64_t most_taps = 32;
   const convolution_task t = channels_as_one(grouped);
-  const std::int64_t positions = t.positions();
   const std::int64_t taps = t.taps();
-  parallel_ranges((positions + strip - 1) / strip, positions * t.c * taps, [&](std::int64_t from, std::int64_t to) {
-    window_reader<T> reader(t, input, 0, false);
-    const T* seen[strip][most_taps];
-    const Acc* weight[most_taps];
-    for (std::int64_t first = from * strip; first < std::min(to * strip, positions); first += strip) {
-      const std::int64_t count = std::min(strip, positions - first);
-      reader.place(first, count);
-      for (std::int64_t tap = 0; tap < taps; tap += most_taps) {
-        const std::int64_t some = std::min(most_taps, taps - tap);
-        for (std::int64_t k = 0; k < some; ++k) {
-          reader.look(tap + k, 0, count);
-          for (std::int64_t i = 0; i < count; ++i) seen[i][k] = reader.tap(i);
-          weight[k] = filter + rows.row(grouped, tap + k) * t.c;
-        }
-        for (std::int64_t i = 0; i < count; ++i) {
-          add_taps(t.c, some, &seen[i][0], &weight[0], tap > 0, output + reader.output(i) * t.output_channels);
-        }
+  const interval mine = share.of(t.positions());
+  window_reader<T> reader(t, input, 0, false);
+  const T* seen[strip][most_taps];
+  const Acc* weight[most_taps];
+  for (std::int64_t done = 0; done < mine.size; done += strip) {
+    const std::int64_t count = std::min(strip, mine.size - done);
+    reader.place(mine.start + done, count);
+    for (std::int64_t tap = 0; tap < taps; tap += most_taps) {
+      const std::int64_t some = std::min(most_taps, taps - tap);
+      for (std::int64_t k = 0; k < some; ++k) {
+        reader.look(tap + k, 0, count);
+        for (std::int64_t i = 0; i < count; ++i) seen[i][k] = reader.tap(i);
+        weight[k] = filter + rows.row(grouped, tap + k) * t.c;
+      }
+      for (std::int64_t i = 0; i < count; ++i) {
+        add_taps(t.c, some, &seen[i][0], &weight[0], tap > 0, output + reader.output(i) * t.output_channels);
       }
     }
-  });
+  }
 }
 
 /// output = columns * filter. `filter` is [taps, channels, features], the features of a group neighbours.
@@ -360,20 +364,27 @@ void convolve_channels(const convolution_task& grouped, const T* input, const Ac
 template <class T, class Acc>
 void convolve(const convolution_task& t, const T* input, const Acc* filter, std::int64_t channels,
               std::int64_t features, bool in_order, Acc* output) {
-  filter_rows rows{channels, in_order};
-  for (std::int64_t p = 0; p < t.phases(); ++p) {
-    const convolution_task one = t.phase(p);
-    if (one.positions() == 0 || one.f == 0) {
-      // Nothing is this device's.
-    } else if (one.columns() == 0) {
-      clear_phase(one, output);
-    } else if (is_depthwise(one)) {
-      convolve_channels(one, input, filter, rows, output);
-    } else {
-      convolve_phase(one, input, filter, rows, features, output);
+  const std::int64_t elements = t.positions() * t.groups * t.f;
+  const std::int64_t work = std::max(elements, convolution_work(t) / t.phases());
+  const std::int64_t threads = threads_for(elements, work);
+  parallel_ranges(threads, work, [&](std::int64_t from, std::int64_t to) {
+    for (thread_share share{from, threads}; share.index < to; ++share.index) {
+      filter_rows rows{channels, in_order};
+      for (std::int64_t p = 0; p < t.phases(); ++p) {
+        const convolution_task one = t.phase(p);
+        if (one.positions() == 0 || one.f == 0) {
+          // Nothing is this device's.
+        } else if (one.columns() == 0) {
+          clear_phase(one, output, share);
+        } else if (is_depthwise(one)) {
+          convolve_channels(one, input, filter, rows, output, share);
+        } else {
+          convolve_phase(one, input, filter, rows, features, output, share);
+        }
+        if (in_order) rows.first += one.taps() * channels;
+      }
     }
-    if (in_order) rows.first += one.taps() * channels;
-  }
+  });
 }
 
 /// Some columns of a phase, in strips, times some features of a group.
