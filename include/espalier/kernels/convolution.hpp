@@ -2,279 +2,579 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/kernels/blas.hpp>
-#include <espalier/kernels/elementwise.hpp>
+#include <espalier/kernels/convolution_task.hpp>
+#include <espalier/kernels/gemm.hpp>
 #include <espalier/kernels/parallel.hpp>
+#include <espalier/kernels/transpose.hpp>
 #include <espalier/ops/convolution.hpp>
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 // A convolution is a product of matrices: rows are output positions, and a row has what the taps see of the input,
-// zeros where that lies outside. The rows of a block of positions, and of a part of the taps, are gathered into the
-// second-level cache ("columns") and multiplied from there; nothing larger is ever made.
+// zeros where that lies outside. That matrix is never made: strips of it are read straight from the input into the form
+// in which the micro-kernel of the matrix product (kernels/gemm.hpp) wants them.
 
 namespace espalier::detail {
 
-/// One spatial dimension as this device's buffers see it.
-struct convolution_axis {
-  std::int64_t stride = 1;
-  std::int64_t dilation = 1;
-  std::int64_t base_dilation = 1;
-  std::int64_t taps = 1;
-  /// Tap 0 of the first output of the buffer sees base-dilated input element `offset`, counted from the buffer's first.
-  std::int64_t offset = 0;
-  std::int64_t input = 0;        // elements there are
-  std::int64_t output = 0;       // positions there are
-  std::int64_t output_room = 0;  // in the buffer
-  std::int64_t input_step = 0;   // elements from one to the next
-};
+/// Where the rows of a filter's buffer are that the columns of a phase are multiplied with.
+struct filter_rows {
+  std::int64_t channels = 0;  // room in the buffer
+  bool in_order = false;      // whether a phase's taps are neighbours there, `first` being the first of its rows
+  std::int64_t first = 0;
 
-/// What is read through windows (the input of a convolution; the cotangent, in its input's gradient), and where.
-struct convolution_task {
-  int spatial = 0;
-  convolution_axis axis[3];
-  std::int64_t images = 0;
-  std::int64_t input_image = 0;     // elements from one image to the next
-  std::int64_t output_image = 0;    // positions from one image to the next
-  std::int64_t input_channels = 0;  // room in the buffer
-  std::int64_t output_channels = 0;
-  std::int64_t groups = 1;
-  std::int64_t c = 0;  // channels of a group that are read
-  std::int64_t f = 0;  // features of a group that are written
-
-  [[nodiscard]] std::int64_t taps() const {
-    std::int64_t count = 1;
-    for (int d = 0; d < spatial; ++d) count *= axis[d].taps;
-    return count;
+  [[nodiscard]] std::int64_t row(const convolution_task& t, std::int64_t column) const {
+    const std::int64_t tap = column / t.c;
+    return first + (in_order ? tap : t.filter_tap(tap)) * channels + column % t.c;
   }
-  /// Positions that are neighbours in the output's buffer, and how many such runs an image has.
-  [[nodiscard]] std::int64_t run() const {
-    std::int64_t length = 1;
-    for (int d = spatial - 1; d >= 0; --d) {
-      length *= axis[d].output;
-      if (axis[d].output != axis[d].output_room) break;
-    }
-    return length;
-  }
-  [[nodiscard]] std::int64_t positions() const {
-    std::int64_t count = 1;
-    for (int d = 0; d < spatial; ++d) count *= axis[d].output;
-    return count;
+  [[nodiscard]] bool is_one_run(const convolution_task& t) const {
+    return channels == t.c && (in_order || t.has_all_taps());
   }
 };
 
-/// @param windows of each spatial dimension, from the elements of `output` to those of `input`
-[[nodiscard]] inline convolution_task convolution_task_for(const placed_window* windows, const extents& filter,
-                                                           const extents& input, const tensor_box& input_box,
-                                                           const extents& output, const tensor_box& output_box) {
-  convolution_task t;
-  t.spatial = filter.rank - 2;
-  const int last = t.spatial + 1;
-  std::int64_t input_step = input[last];
-  std::int64_t output_positions = 1;
-  for (int d = t.spatial - 1; d >= 0; --d) {
-    const placed_window& w = windows[d];
-    convolution_axis& a = t.axis[d];
-    a.stride = w.stride;
-    a.taps = filter[d];
-    a.dilation = w.dilation;
-    a.base_dilation = w.base_dilation;
-    a.offset = w.stride * output_box.dim[d + 1].start - w.low - w.base_dilation * input_box.dim[d + 1].start;
-    a.input = input_box.dim[d + 1].size;
-    a.output = output_box.dim[d + 1].size;
-    a.output_room = output[d + 1];
-    a.input_step = input_step;
-    input_step *= input[d + 1];
-    output_positions *= output[d + 1];
-  }
-  t.images = std::min(input_box.dim[0].size, output_box.dim[0].size);
-  t.input_image = input_step;
-  t.output_image = output_positions;
-  t.input_channels = input[last];
-  t.output_channels = output[last];
-  // Groups are split evenly or not at all; channels of a single group may be uneven.
-  t.groups = groups_of(input, filter);
-  t.c = t.groups == 1 ? input_box.dim[last].size : input[last] / t.groups;
-  t.f = t.groups == 1 ? output_box.dim[last].size : output[last] / t.groups;
-  return t;
+/// Columns [first, first + depth) of a phase, which are neighbours in the filter from `row` on.
+struct column_panel {
+  std::int64_t first = 0;
+  std::int64_t depth = 0;
+  std::int64_t row = 0;
+};
+
+/// The next panel: what a product sums over at once. Panels are of about equal depth.
+[[nodiscard]] inline column_panel panel_from(const convolution_task& t, const filter_rows& rows, std::int64_t first,
+                                             std::int64_t most) {
+  constexpr std::int64_t grain = 16;
+  const std::int64_t left = rows.is_one_run(t) ? t.columns() - first : t.c - first % t.c;
+  const std::int64_t pieces = (left + most - 1) / most;
+  const std::int64_t depth = ((left + pieces - 1) / pieces + grain - 1) / grain * grain;
+  return {first, std::min({depth, left, most}), rows.row(t, first)};
 }
 
-/// The columns of some positions, in parts.
-template <class T, class Acc> class column_gatherer {
- public:
-  column_gatherer(const convolution_task& t, const T* input) : t_(t), input_(input) {}
+/// Columns [0, features) in pieces of whole tiles that are about equal, at least so many that `items` of them below
+/// each other are enough for the threads.
+template <class Acc>
+[[nodiscard]] std::int64_t piece_width(std::int64_t features, std::int64_t items, std::int64_t threads) {
+  using sizes = tile_sizes<Acc>;
+  const std::int64_t tiles = (features + sizes::columns - 1) / sizes::columns;
+  const std::int64_t needed = (features + sizes::width - 1) / sizes::width;
+  const std::int64_t wanted = std::max(needed, std::min(tiles, (threads + items - 1) / items));
+  return (tiles + wanted - 1) / wanted * sizes::columns;
+}
 
-  /// Row r of `to`, `last - first` elements, gets columns [first, last) of position `position + r` of an image: column
-  /// k * c + i is channel i of what tap k sees.
-  void gather(std::int64_t image, std::int64_t group, std::int64_t position, std::int64_t rows, std::int64_t first,
-              std::int64_t last, Acc* to) const {
-    const T* const from = input_ + image * t_.input_image + group * t_.c;
-    std::int64_t o[3]{};
-    for (std::int64_t rest = position, d = t_.spatial - 1; d >= 0; --d) {
-      o[d] = rest % t_.axis[d].output;
-      rest /= t_.axis[d].output;
+/// Multiply-adds, in elements of simple work (`parallel_ranges`).
+[[nodiscard]] inline std::int64_t convolution_work(const convolution_task& t) {
+  return t.positions() * t.groups * t.f * t.columns() / 8;
+}
+
+/// Few features: each is a sum of products along the strip's rows, several at a time.
+template <class Acc> class few_features {
+ public:
+  static constexpr std::int64_t most = 4;
+  using sizes = tile_sizes<Acc>;
+
+  /// Rows of `features` elements, `step` apart.
+  void load(const Acc* filter, std::int64_t depth, std::int64_t step, std::int64_t features) {
+    depth_ = depth;
+    features_ = features;
+    for (std::int64_t q = 0; q < features; ++q) {
+      for (std::int64_t p = 0; p < depth; ++p) weight_[q][p] = filter[p * step + q];
+      for (std::int64_t p = depth; p < (depth + lane_count - 1) / lane_count * lane_count; ++p) weight_[q][p] = Acc(0);
     }
-    for (std::int64_t r = 0; r < rows; ++r) {
-      gather_row(from, o, first, last, to + r * (last - first));
-      for (int d = t_.spatial - 1; d >= 0; --d) {
-        if (++o[d] < t_.axis[d].output) break;
-        o[d] = 0;
-      }
+  }
+  /// to[q] (+)= the sum over a row, @pre zeros behind it up to a whole vector.
+  void multiply(const Acc* row, bool adds, Acc* to) const {
+    switch (features_) {
+      case 1: return sums<1>(row, adds, to);
+      case 2: return sums<2>(row, adds, to);
+      case 3: return sums<3>(row, adds, to);
+      default: return sums<4>(row, adds, to);
     }
+  }
+  /// Zeros behind a row of a strip.
+  void end(Acc* row) const {
+    for (std::int64_t p = depth_; p % lane_count != 0; ++p) row[p] = Acc(0);
   }
 
  private:
-  void gather_row(const T* from, const std::int64_t* o, std::int64_t first, std::int64_t last, Acc* to) const {
-    const convolution_axis& inner = t_.axis[t_.spatial - 1];
-    // Taps of the innermost dimension that see neighbours are neighbours in memory too.
-    const bool joined = inner.dilation == 1 && inner.base_dilation == 1 && t_.c == t_.input_channels;
-    for (std::int64_t at = first; at < last;) {
-      const std::int64_t tap = at / t_.c;
-      const std::int64_t within = at % t_.c;
-      const std::int64_t tap_inner = tap % inner.taps;
-      std::int64_t offset = 0;
-      bool real = true;
-      for (std::int64_t rest = tap / inner.taps, d = t_.spatial - 2; d >= 0; --d) {
-        const convolution_axis& a = t_.axis[d];
-        const std::int64_t p = element(a, o[d], rest % a.taps);
-        rest /= a.taps;
-        real = real && p >= 0;
-        offset += p * a.input_step;
+  static constexpr int lane_count = full_lanes<Acc>;
+  static_assert(sizes::depth % lane_count == 0);
+
+  template <int Features> void sums(const Acc* row, bool adds, Acc* to) const {
+    using vector = lanes<Acc, lane_count>;
+    vector sum[Features][2] = {};
+    std::int64_t p = 0;
+    for (; p + 2 * lane_count <= depth_; p += 2 * lane_count) {
+      const vector left = load_lanes<Acc, lane_count>(row + p);
+      const vector right = load_lanes<Acc, lane_count>(row + p + lane_count);
+      ESPALIER_UNROLL
+      for (int q = 0; q < Features; ++q) {
+        sum[q][0] += left * load_lanes<Acc, lane_count>(&weight_[q][p]);
+        sum[q][1] += right * load_lanes<Acc, lane_count>(&weight_[q][p + lane_count]);
       }
-      if (real && joined) {
-        const std::int64_t line = std::min((inner.taps - tap_inner) * t_.c - within, last - at);
-        copy_line(from + offset, inner.stride * o[t_.spatial - 1] + inner.offset + tap_inner, within, line, to);
-        at += line;
-        to += line;
+    }
+    for (; p < depth_; p += lane_count) {
+      const vector left = load_lanes<Acc, lane_count>(row + p);
+      for (int q = 0; q < Features; ++q) sum[q][0] += left * load_lanes<Acc, lane_count>(&weight_[q][p]);
+    }
+    for (int q = 0; q < Features; ++q) {
+      const Acc all = sum_of_lanes<lane_count>(sum[q][0] + sum[q][1]);
+      to[q] = adds ? to[q] + all : all;
+    }
+  }
+  template <int Count> [[nodiscard]] static Acc sum_of_lanes(const lanes<Acc, Count>& v) {
+    if constexpr (Count == 2) {
+      return v[0] + v[1];
+    } else {
+      constexpr auto all = std::make_index_sequence<static_cast<std::size_t>(Count / 2)>{};
+      return sum_of_lanes<Count / 2>(lower_half<Acc, Count>(v, all) + upper_half<Acc, Count>(v, all));
+    }
+  }
+
+  alignas(64) Acc weight_[most][sizes::depth];
+  std::int64_t depth_ = 0;
+  std::int64_t features_ = 0;
+};
+
+/// Some positions of a phase times some features of a group.
+struct convolution_piece {
+  std::int64_t group = 0;
+  std::int64_t first = 0;  // positions
+  std::int64_t last = 0;
+  std::int64_t feature = 0;
+  std::int64_t width = 0;
+};
+
+template <class T, class Acc>
+void convolve_piece(const convolution_task& t, const T* input, const Acc* filter, const filter_rows& rows,
+                    std::int64_t features, const convolution_piece& piece, Acc* output) {
+  using sizes = tile_sizes<Acc>;
+  alignas(64) Acc panel[sizes::depth * sizes::width];
+  alignas(64) Acc strip[sizes::rows * sizes::depth];
+  alignas(64) Acc apart[sizes::rows * sizes::width];
+  const std::int64_t line = t.line();
+  const std::int64_t feature = piece.group * t.f + piece.feature;
+  const bool dots = t.f <= few_features<Acc>::most;  // whatever part of the features this piece has
+  const bool plain = std::is_same_v<T, Acc> && t.is_plain() && !dots;
+  window_reader<T> reader(t, input, piece.group, t.joined());
+  constexpr std::int64_t placed = window_reader<T>::most / sizes::rows * sizes::rows;
+  few_features<Acc> few;
+  column_panel columns;
+  for (std::int64_t k = 0; k < t.columns(); k += columns.depth) {
+    columns = panel_from(t, rows, k, sizes::depth);
+    const Acc* const b = filter + columns.row * features + feature;
+    panel_product<Acc> product(columns.depth, dots ? 0 : piece.width, {b, features, 1}, &panel[0], &strip[0]);
+    if (dots) few.load(b, columns.depth, features, piece.width);
+    Acc* const out = output + feature;
+    const Acc keep = k > 0 ? Acc(1) : Acc(0);
+    for (std::int64_t first = piece.first; first < piece.last; first += sizes::rows) {
+      const std::int64_t count = std::min<std::int64_t>(sizes::rows, piece.last - first);
+      if constexpr (std::is_same_v<T, Acc>) {
+        if (plain) {
+          const std::int64_t step = t.plain_step();
+          const matrix_view<const T> rest{input + piece.group * t.c + t.plain_start() + first * step + k, step, 1};
+          const std::int64_t next = std::min<std::int64_t>(sizes::rows, piece.last - first - count);
+          if (next > 0) product.announce(rest.at(count, 0), next);
+          const std::int64_t out_step = t.axis[t.spatial - 1].output_step * t.output_channels;
+          product.multiply(rest, count, Acc(1), keep, out + t.first_output * t.output_channels + first * out_step,
+                           out_step);
+          continue;
+        }
+      }
+      const std::int64_t start = (first - piece.first) % placed;
+      if (start == 0) reader.place(first, std::min(placed, piece.last - first));
+      for (std::int64_t at = k / line * line; at < k + columns.depth; at += line) {
+        reader.look(at / line, start, count);
+        const std::int64_t begin = std::max(k, at);
+        const std::int64_t end = std::min(k + columns.depth, at + line);
+        for (std::int64_t i = 0; i < count; ++i) {
+          reader.read(start + i, begin - at, end - at, &strip[i * sizes::depth + begin - k]);
+        }
+      }
+      if (dots) {
+        for (std::int64_t i = 0; i < count; ++i) {
+          few.end(&strip[i * sizes::depth]);
+          few.multiply(&strip[i * sizes::depth], k > 0, out + reader.output(start + i) * t.output_channels);
+        }
         continue;
       }
-      const std::int64_t count = std::min(t_.c - within, last - at);
-      const std::int64_t p = real ? element(inner, o[t_.spatial - 1], tap_inner) : -1;
-      if (p >= 0) {
-        put(from + offset + p * inner.input_step + within, count, to);
-      } else {
-        std::fill(to, to + count, Acc(0));
+      if constexpr (std::is_same_v<T, Acc>) {
+        // What the next strip is the first to see.
+        const std::int64_t next = start + sizes::rows;
+        if (k == 0 && next + sizes::rows <= placed && first + 2 * sizes::rows <= piece.last) {
+          const std::int64_t step = reader.last_seen(next + 1) - reader.last_seen(next);
+          product.announce_rows({reader.last_seen(next), step, 1}, sizes::rows, t.c);
+        }
       }
-      at += count;
-      to += count;
+      if (reader.is_even(start, count)) {
+        const std::int64_t step = count > 1 ? reader.output(start + 1) - reader.output(start) : 0;
+        product.template multiply_written<strip_layout::kept_rows>(
+            count, Acc(1), keep, out + reader.output(start) * t.output_channels, step * t.output_channels);
+        continue;
+      }
+      product.template multiply_written<strip_layout::kept_rows>(count, Acc(1), Acc(0), &apart[0], piece.width);
+      for (std::int64_t i = 0; i < count; ++i) {
+        const Acc* const from = &apart[i * piece.width];
+        Acc* const to = out + reader.output(start + i) * t.output_channels;
+        if (k > 0) {
+          vector_loop(piece.width, [=](std::int64_t x) { to[x] += from[x]; });
+        } else {
+          vector_loop(piece.width, [=](std::int64_t x) { to[x] = from[x]; });
+        }
+      }
     }
-  }
-
-  /// The element of the buffer that a tap sees from a position, or -1.
-  [[nodiscard]] static std::int64_t element(const convolution_axis& a, std::int64_t o, std::int64_t tap) {
-    const std::int64_t scaled = a.stride * o + a.offset + a.dilation * tap;
-    if (scaled < 0) return -1;
-    if (a.base_dilation == 1) return scaled < a.input ? scaled : -1;
-    const std::int64_t p = scaled / a.base_dilation;
-    return p * a.base_dilation == scaled && p < a.input ? p : -1;
-  }
-
-  /// `count` elements of a line whose element 0 is channel 0 of p = 0, from channel `within` of element `p` on.
-  void copy_line(const T* line, std::int64_t p, std::int64_t within, std::int64_t count, Acc* to) const {
-    const std::int64_t begin = p * t_.c + within;
-    const std::int64_t end = t_.axis[t_.spatial - 1].input * t_.c;
-    const std::int64_t before = std::clamp<std::int64_t>(-begin, 0, count);
-    const std::int64_t real = std::clamp<std::int64_t>(end - begin, before, count) - before;
-    std::fill(to, to + before, Acc(0));
-    put(line + begin + before, real, to + before);
-    std::fill(to + before + real, to + count, Acc(0));
-  }
-
-  static void put(const T* from, std::int64_t count, Acc* to) {
-    if constexpr (std::is_same_v<T, Acc>) {
-      std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(T));
-    } else {
-      vector_loop(count, [=](std::int64_t i) { to[i] = element_cast<Acc>(from[i]); });
-    }
-  }
-
-  const convolution_task& t_;
-  const T* input_;
-};
-
-/// Columns in the second-level cache: on the stack of the thread that works.
-inline constexpr std::int64_t column_elements = 49152;
-/// What a product sums over at once.
-inline constexpr std::int64_t column_depth = 256;
-
-/// Rows of columns that a block has, and of them columns at a time.
-struct column_blocks {
-  std::int64_t depth = 1;
-  std::int64_t rows = 1;
-
-  column_blocks(std::int64_t columns, std::int64_t run)
-      : depth(std::min(columns, column_depth)), rows(std::min(run, column_elements / depth)) {
-    // Blocks of about equal size.
-    const std::int64_t blocks = (run + rows - 1) / rows;
-    rows = (run + blocks - 1) / blocks;
-  }
-};
-
-/// Columns [k, k + count) by runs that are neighbours in the filter, whose buffer may have room for more `channels`
-/// than there are: `f(first, rows, row)`.
-template <class F>
-void for_each_filter_run(const convolution_task& t, std::int64_t k, std::int64_t count, std::int64_t channels,
-                         const F& f) {
-  for (std::int64_t i = 0; i < count;) {
-    const std::int64_t tap = (k + i) / t.c;
-    const std::int64_t within = (k + i) % t.c;
-    const std::int64_t rows = channels == t.c ? count - i : std::min(t.c - within, count - i);
-    f(i, rows, tap * channels + within);
-    i += rows;
   }
 }
 
-/// A run of positions that are neighbours in the output's buffer: where it starts there.
-[[nodiscard]] inline std::int64_t start_of_run(const convolution_task& t, std::int64_t position) {
-  std::int64_t at = 0;
-  std::int64_t step = 1;
-  for (std::int64_t d = t.spatial - 1; d >= 0; --d) {
-    at += position % t.axis[d].output * step;
-    position /= t.axis[d].output;
-    step *= t.axis[d].output_room;
+/// One thread of several. Phases write different positions, so threads need not wait for each other between them.
+struct thread_share {
+  std::int64_t index = 0;
+  std::int64_t threads = 1;
+
+  [[nodiscard]] interval of(std::int64_t count) const {
+    const std::int64_t first = count * index / threads;
+    return {first, count * (index + 1) / threads - first};
   }
-  return at;
+};
+
+/// A thread's share of a phase. Every element's sum has the same order however the work is cut.
+template <class T, class Acc>
+void convolve_phase(const convolution_task& t, const T* input, const Acc* filter, const filter_rows& rows,
+                    std::int64_t features, Acc* output, const thread_share& share) {
+  using sizes = tile_sizes<Acc>;
+  const std::int64_t positions = t.positions();
+  const std::int64_t strips = (positions + sizes::rows - 1) / sizes::rows;
+  const std::int64_t width = piece_width<Acc>(t.f, strips * t.groups, share.threads);
+  const std::int64_t widths = (t.f + width - 1) / width;
+  // What is written stays in the second-level cache from one panel to the next; there are as many pieces for each
+  // thread.
+  constexpr std::int64_t most_written = 384 * 1024 / static_cast<std::int64_t>(sizeof(Acc));
+  const std::int64_t most_strips = std::max<std::int64_t>(most_written / (width * sizes::rows), 16);
+  const std::int64_t pieces =
+      ((strips + most_strips - 1) / most_strips + share.threads - 1) / share.threads * share.threads;
+  const std::int64_t blocks = std::min(pieces, strips);
+  const interval mine = share.of(blocks * widths * t.groups);
+  for (std::int64_t item = mine.start; item < mine.start + mine.size; ++item) {
+    const std::int64_t beside = item / blocks;
+    const std::int64_t first = strips * (item % blocks) / blocks * sizes::rows;
+    const std::int64_t last = std::min(strips * (item % blocks + 1) / blocks * sizes::rows, positions);
+    const std::int64_t feature = beside % widths * width;
+    convolve_piece(t, input, filter, rows, features,
+                   {beside / widths, first, last, feature, std::min(width, t.f - feature)}, output);
+  }
+}
+
+/// Zeros to the positions of a phase that sees nothing.
+template <class Acc> void clear_phase(const convolution_task& t, Acc* output, const thread_share& share) {
+  constexpr std::int64_t some = window_reader<Acc>::most;
+  const interval mine = share.of(t.positions());
+  window_reader<Acc> reader(t, nullptr, 0, false);
+  for (std::int64_t done = 0; done < mine.size; done += some) {
+    const std::int64_t count = std::min(some, mine.size - done);
+    reader.place(mine.start + done, count);
+    for (std::int64_t i = 0; i < count; ++i) {
+      Acc* const out = output + reader.output(i) * t.output_channels;
+      std::fill(out, out + t.groups * t.f, Acc(0));
+    }
+  }
+}
+
+/// Calls `f(first, width)` for neighbours of which `width` fill several registers, one, or none: sums that do not wait
+/// for each other.
+template <class Acc, class F> ESPALIER_ALWAYS_INLINE void for_each_run_of_lanes(std::int64_t count, const F& f) {
+  constexpr int width = full_lanes<Acc>;
+  constexpr int together = 4;
+  std::int64_t i = 0;
+  for (; i + together * width <= count; i += together * width) f(i, std::integral_constant<int, together>{});
+  for (; i + width <= count; i += width) f(i, std::integral_constant<int, 1>{});
+  for (; i < count; ++i) f(i, std::integral_constant<int, 0>{});
+}
+
+/// to[c] (+)= the sum over taps of what each sees of channel c, times its weight.
+template <class T, class Acc>
+void add_taps(std::int64_t channels, std::int64_t taps, const T* const* seen, const Acc* const* weight, bool adds,
+              Acc* to) {
+  constexpr int width = full_lanes<Acc>;
+  for_each_run_of_lanes<Acc>(channels, [=](std::int64_t c, auto registers) ESPALIER_ALWAYS_INLINE_BODY {
+    constexpr int count = decltype(registers)::value;
+    if constexpr (count == 0) {
+      Acc sum = adds ? to[c] : Acc(0);
+      for (std::int64_t k = 0; k < taps; ++k) {
+        if (seen[k] != nullptr) sum += element_cast<Acc>(seen[k][c]) * weight[k][c];
+      }
+      to[c] = sum;
+    } else {
+      lanes<Acc, width> sum[count] = {};
+      for (std::int64_t k = 0; k < taps; ++k) {
+        if (seen[k] == nullptr) continue;
+        ESPALIER_UNROLL
+        for (int i = 0; i < count; ++i) {
+          sum[i] += load_lanes<Acc, width>(seen[k] + c + i * width) * load_lanes<Acc, width>(weight[k] + c + i * width);
+        }
+      }
+      for (int i = 0; i < count; ++i) {
+        if (adds) sum[i] += load_lanes<Acc, width>(to + c + i * width);
+        std::memcpy(to + c + i * width, &sum[i], sizeof(sum[i]));
+      }
+    }
+  });
+}
+
+/// The task of groups of one channel and one feature, for which all of them are channels of one position.
+[[nodiscard]] inline convolution_task channels_as_one(const convolution_task& t) {
+  convolution_task one = t;
+  one.c = one.f = t.groups;
+  one.groups = 1;
+  return one;
+}
+[[nodiscard]] inline bool is_depthwise(const convolution_task& t) { return t.groups > 1 && t.c == 1 && t.f == 1; }
+
+/// A thread's share of a phase of a depthwise convolution.
+template <class T, class Acc>
+void convolve_channels(const convolution_task& grouped, const T* input, const Acc* filter, const filter_rows& rows,
+                       Acc* output, const thread_share& share) {
+  constexpr std::int64_t strip = 16;
+  constexpr std::int64_t most_taps = 32;
+  const convolution_task t = channels_as_one(grouped);
+  const std::int64_t taps = t.taps();
+  const interval mine = share.of(t.positions());
+  window_reader<T> reader(t, input, 0, false);
+  const T* seen[strip][most_taps];
+  const Acc* weight[most_taps];
+  for (std::int64_t done = 0; done < mine.size; done += strip) {
+    const std::int64_t count = std::min(strip, mine.size - done);
+    reader.place(mine.start + done, count);
+    for (std::int64_t tap = 0; tap < taps; tap += most_taps) {
+      const std::int64_t some = std::min(most_taps, taps - tap);
+      for (std::int64_t k = 0; k < some; ++k) {
+        reader.look(tap + k, 0, count);
+        for (std::int64_t i = 0; i < count; ++i) seen[i][k] = reader.tap(i);
+        weight[k] = filter + rows.row(grouped, tap + k) * t.c;
+      }
+      for (std::int64_t i = 0; i < count; ++i) {
+        add_taps(t.c, some, &seen[i][0], &weight[0], tap > 0, output + reader.output(i) * t.output_channels);
+      }
+    }
+  }
 }
 
 /// output = columns * filter. `filter` is [taps, channels, features], the features of a group neighbours.
+/// @param in_order whether its taps are in the order in which phases have them
 template <class T, class Acc>
 void convolve(const convolution_task& t, const T* input, const Acc* filter, std::int64_t channels,
-              std::int64_t features, Acc* output) {
-  const std::int64_t columns = t.taps() * t.c;
-  const std::int64_t positions = t.positions();
-  if (positions == 0 || t.f == 0 || t.images == 0) return;
-  if (columns == 0) {
-    // No channel of what is summed over is this device's: its term of the sum is zero.
-    std::fill(output, output + t.images * t.output_image * t.output_channels, Acc(0));
-    return;
+              std::int64_t features, bool in_order, Acc* output) {
+  const std::int64_t elements = t.positions() * t.groups * t.f;
+  const std::int64_t work = std::max(elements, convolution_work(t) / t.phases());
+  const std::int64_t threads = threads_for(elements, work);
+  parallel_ranges(threads, work, [&](std::int64_t from, std::int64_t to) {
+    for (thread_share share{from, threads}; share.index < to; ++share.index) {
+      filter_rows rows{channels, in_order};
+      for (std::int64_t p = 0; p < t.phases(); ++p) {
+        const convolution_task one = t.phase(p);
+        if (one.positions() == 0 || one.f == 0) {
+          // Nothing is this device's.
+        } else if (one.columns() == 0) {
+          clear_phase(one, output, share);
+        } else if (is_depthwise(one)) {
+          convolve_channels(one, input, filter, rows, output, share);
+        } else {
+          convolve_phase(one, input, filter, rows, features, output, share);
+        }
+        if (in_order) rows.first += one.taps() * channels;
+      }
+    }
+  });
+}
+
+/// Some columns of a phase, in strips, times some features of a group.
+struct filter_piece {
+  std::int64_t group = 0;
+  std::int64_t first = 0;  // strips
+  std::int64_t last = 0;
+  std::int64_t feature = 0;
+  std::int64_t width = 0;
+  interval positions{};  // that are summed over
+};
+
+/// Strips of the rows of a filter: they do not go beyond what is one run in its buffer.
+struct filter_strips {
+  std::int64_t run = 0;
+  std::int64_t in_run = 0;
+  std::int64_t runs = 0;
+
+  filter_strips(const convolution_task& t, const filter_rows& rows, std::int64_t most)
+      : run(rows.is_one_run(t) ? t.columns() : t.c), in_run((run + most - 1) / most), runs(t.columns() / run) {}
+
+  [[nodiscard]] std::int64_t count() const { return runs * in_run; }
+  /// The columns of a strip.
+  [[nodiscard]] interval operator()(std::int64_t strip, std::int64_t most) const {
+    const std::int64_t within = strip % in_run * most;
+    return {strip / in_run * run + within, std::min(most, run - within)};
   }
-  const column_gatherer<T, Acc> gatherer(t, input);
+};
+
+template <class T, class Acc>
+void filter_gradient_piece(const convolution_task& t, const T* input, const Acc* output, const filter_rows& rows,
+                           std::int64_t features, const filter_piece& piece, bool adds, Acc* filter) {
+  using sizes = tile_sizes<Acc>;
+  alignas(64) Acc panel[sizes::depth * sizes::width];
+  alignas(64) Acc strip[sizes::rows * sizes::depth];
+  static_assert(sizes::depth <= window_reader<T>::most);
+  const std::int64_t line = t.line();
   const std::int64_t run = t.run();
-  const column_blocks block(columns, run);
-  const std::int64_t blocks = (run + block.rows - 1) / block.rows;
-  const std::int64_t runs = positions / run;
-  const std::int64_t items = t.images * runs * blocks * t.groups;
-  const std::int64_t work = t.images * positions * t.groups * t.f * columns / 8;
-  parallel_ranges(items, work, [&](std::int64_t from, std::int64_t to) {
-    alignas(64) Acc part[column_elements];
-    for (std::int64_t item = from; item < to; ++item) {
-      const std::int64_t group = item % t.groups;
-      const std::int64_t first = item / t.groups % blocks * block.rows;
-      const std::int64_t r = item / t.groups / blocks % runs;
-      const std::int64_t image = item / t.groups / blocks / runs;
-      const std::int64_t rows = std::min(block.rows, run - first);
-      const std::int64_t at = image * t.output_image + start_of_run(t, r * run) + first;
-      Acc* const out = output + at * t.output_channels + group * t.f;
-      for (std::int64_t k = 0; k < columns; k += block.depth) {
-        const std::int64_t depth = std::min(block.depth, columns - k);
-        gatherer.gather(image, group, r * run + first, rows, k, k + depth, &part[0]);
-        for_each_filter_run(t, k, depth, channels, [&](std::int64_t i, std::int64_t count, std::int64_t row) {
-          const matrix_view<const Acc> a{&part[i], depth, 1};
-          const matrix_view<const Acc> b{filter + row * features + group * t.f, features, 1};
-          default_backend::gemm(rows, t.f, count, Acc(1), a, b, k + i == 0 ? Acc(0) : Acc(1), out, t.output_channels);
+  const std::int64_t behind = piece.positions.start + piece.positions.size;
+  const std::int64_t feature = piece.group * t.f + piece.feature;
+  const filter_strips strips(t, rows, sizes::rows);
+  const std::int64_t count = piece.last - piece.first;
+  // Equal parts of the run that a position is in.
+  const auto depth_from = [=](std::int64_t first) {
+    const std::int64_t left = std::min(run - first % run, behind - first);
+    const std::int64_t pieces = (left + sizes::depth - 1) / sizes::depth;
+    return pieces == 0 ? 0 : (left + pieces - 1) / pieces;
+  };
+  // The panel that is multiplied, and the next, which is fetched meanwhile.
+  window_reader<T> readers[2]{{t, input, piece.group, t.joined()}, {t, input, piece.group, t.joined()}};
+  const auto rows_of = [=](const window_reader<T>& reader, std::int64_t panel_depth) {
+    const std::int64_t step = panel_depth > 1 ? reader.output(1) - reader.output(0) : 1;
+    return matrix_view<const Acc>{output + reader.output(0) * t.output_channels + feature, step * t.output_channels, 1};
+  };
+  std::int64_t depth = depth_from(piece.positions.start);
+  readers[0].place(piece.positions.start, depth);
+  int which = 0;
+  for (std::int64_t first = piece.positions.start; first < behind;) {
+    window_reader<T>& reader = readers[which];
+    window_reader<T>& following = readers[1 - which];
+    const std::int64_t next_depth = depth_from(first + depth);
+    following.place(first + depth, next_depth);
+    panel_product<Acc> product(depth, piece.width, rows_of(reader, depth), &panel[0], &strip[0]);
+    std::int64_t turned_to = -1;
+    for (std::int64_t s = piece.first; s < piece.last; ++s) {
+      const interval columns = strips(s, sizes::rows);
+      for (std::int64_t at = columns.start / line * line; at < columns.start + columns.size; at += line) {
+        if (at != turned_to) reader.look(at / line, 0, depth);
+        turned_to = at;
+        const std::int64_t begin = std::max(columns.start, at);
+        const std::int64_t end = std::min(columns.start + columns.size, at + line);
+        Acc* const to = &strip[begin - columns.start];
+        for (std::int64_t i = 0; i < depth; ++i) reader.read(i, begin - at, end - at, to + i * sizes::rows);
+      }
+      const std::int64_t from = next_depth * (s - piece.first) / count;
+      const std::int64_t share = next_depth * (s - piece.first + 1) / count - from;
+      if (share > 0) {
+        product.announce_rows(rows_of(following, next_depth).at(from, 0), share, piece.width);
+        if constexpr (std::is_same_v<T, Acc>) {
+          const std::int64_t step = share > 1 ? following.last_seen(from + 1) - following.last_seen(from) : 0;
+          product.announce_more({following.last_seen(from), step, 1}, share, t.c);
+        }
+      }
+      product.template multiply_written<strip_layout::columns>(columns.size, Acc(1), adds ? Acc(1) : Acc(0),
+                                                               filter + rows.row(t, columns.start) * features + feature,
+                                                               features);
+    }
+    adds = true;
+    first += depth;
+    depth = next_depth;
+    which = 1 - which;
+  }
+}
+
+/// In how many parts a filter's gradient is summed over positions, so that threads do not all read all of them: of
+/// small filters and many positions. The number of threads has no say in it, or sums would differ.
+[[nodiscard]] constexpr std::int64_t parts_of_filter_gradient(const extents& filter, const extents& output) {
+  constexpr std::int64_t most_elements = 1 << 17;
+  constexpr std::int64_t least_positions = 8192;
+  const std::int64_t positions = output.product(0, output.rank - 1);
+  return filter.elements() <= most_elements && positions >= least_positions ? 8 : 1;
+}
+
+/// One phase. Every element's sum has the same order however the work is cut: in that of images and positions, in so
+/// many `parts`, of which all but the first are in `others` until the end.
+template <class T, class Acc>
+void filter_gradient_phase(const convolution_task& t, const T* input, const Acc* output, const filter_rows& rows,
+                           std::int64_t features, bool adds, Acc* filter, std::int64_t parts, Acc* others) {
+  const std::int64_t strips = filter_strips(t, rows, tile_sizes<Acc>::rows).count();
+  const std::int64_t positions = t.positions();
+  const std::int64_t elements = t.all_filter_taps() * rows.channels * features;
+  const std::int64_t work = convolution_work(t);
+  const std::int64_t threads = threads_for(parts * strips * t.groups * t.f, work);
+  const std::int64_t width = piece_width<Acc>(t.f, parts * strips * t.groups, threads);
+  const std::int64_t widths = (t.f + width - 1) / width;
+  parallel_ranges(parts * strips * widths * t.groups, work, [&](std::int64_t from, std::int64_t to) {
+    while (from < to) {
+      const std::int64_t beside = from / strips;
+      const std::int64_t first = from % strips;
+      const std::int64_t last = std::min(strips, first + to - from);
+      const std::int64_t feature = beside % widths * width;
+      const std::int64_t part = beside / widths / t.groups;
+      const std::int64_t start = positions * part / parts;
+      const filter_piece piece{beside / widths % t.groups,
+                               first,
+                               last,
+                               feature,
+                               std::min(width, t.f - feature),
+                               {start, positions * (part + 1) / parts - start}};
+      filter_gradient_piece(t, input, output, rows, features, piece, part == 0 && adds,
+                            part == 0 ? filter : others + (part - 1) * elements);
+      from += last - first;
+    }
+  });
+  if (parts == 1) return;
+  parallel_ranges(elements, elements * parts, [=](std::int64_t from, std::int64_t to) {
+    for (std::int64_t part = 1; part < parts; ++part) {
+      const Acc* const more = others + (part - 1) * elements;
+      vector_loop(to - from, [=](std::int64_t i) { filter[from + i] += more[from + i]; });
+    }
+  });
+}
+
+/// One phase of a depthwise convolution.
+template <class T, class Acc>
+void filter_gradient_of_channels(const convolution_task& grouped, const T* input, const Acc* output,
+                                 const filter_rows& rows, bool adds, Acc* filter) {
+  constexpr int width = full_lanes<Acc>;
+  constexpr std::int64_t block = 4 * width;
+  constexpr std::int64_t some = window_reader<T>::most;
+  const convolution_task t = channels_as_one(grouped);
+  const std::int64_t positions = t.positions();
+  const std::int64_t blocks = (t.c + block - 1) / block;
+  parallel_ranges(t.taps() * blocks, positions * t.c * t.taps(), [&](std::int64_t from, std::int64_t to) {
+    window_reader<T> reader(t, input, 0, false);
+    for (std::int64_t first = 0; first < positions; first += some) {
+      const std::int64_t count = std::min(some, positions - first);
+      const bool keeps = adds || first > 0;
+      reader.place(first, count);
+      for (std::int64_t item = from; item < to; ++item) {
+        const std::int64_t tap = item / blocks;
+        if (item == from || item % blocks == 0) reader.look(tap, 0, count);
+        const std::int64_t start = item % blocks * block;
+        Acc* const sums = filter + rows.row(grouped, tap) * t.c + start;
+        const Acc* const y = output + start;
+        for_each_run_of_lanes<Acc>(std::min(block, t.c - start), [&](std::int64_t c, auto registers) {
+          constexpr int together = decltype(registers)::value;
+          if constexpr (together == 0) {
+            Acc sum = keeps ? sums[c] : Acc(0);
+            for (std::int64_t i = 0; i < count; ++i) {
+              const T* const x = reader.tap(i);
+              if (x != nullptr) sum += element_cast<Acc>(x[start + c]) * y[reader.output(i) * t.output_channels + c];
+            }
+            sums[c] = sum;
+          } else {
+            lanes<Acc, width> sum[together] = {};
+            for (std::int64_t i = 0; i < count; ++i) {
+              const T* const x = reader.tap(i);
+              if (x == nullptr) continue;
+              const Acc* const of = y + reader.output(i) * t.output_channels + c;
+              ESPALIER_UNROLL
+              for (int r = 0; r < together; ++r) {
+                sum[r] += load_lanes<Acc, width>(x + start + c + r * width) * load_lanes<Acc, width>(of + r * width);
+              }
+            }
+            for (int r = 0; r < together; ++r) {
+              if (keeps) sum[r] += load_lanes<Acc, width>(sums + c + r * width);
+              std::memcpy(sums + c + r * width, &sum[r], sizeof(sum[r]));
+            }
+          }
         });
       }
     }
@@ -282,67 +582,66 @@ void convolve(const convolution_task& t, const T* input, const Acc* filter, std:
 }
 
 /// filter = columns^T * output: [taps, channels, features], summed over images and positions, always in the same order.
+/// @param others room for the sums of all but one of so many `parts`
 template <class T, class Acc>
 void convolve_for_filter(const convolution_task& t, const T* input, const Acc* output, std::int64_t channels,
-                         std::int64_t features, Acc* filter) {
-  const std::int64_t columns = t.taps() * t.c;
-  if (columns == 0 || t.f == 0) return;
-  const column_gatherer<T, Acc> gatherer(t, input);
-  const std::int64_t run = t.run();
-  const std::int64_t runs = t.positions() == 0 ? 0 : t.positions() / run;
-  // Few columns at a time, so that there is work for several threads.
-  const std::int64_t depth = std::clamp<std::int64_t>((columns + 7) / 8, std::min<std::int64_t>(columns, 16), 256);
-  const std::int64_t parts = (columns + depth - 1) / depth;
-  const std::int64_t most_rows = column_elements / depth;
-  const std::int64_t work = t.images * t.positions() * t.groups * t.f * columns / 8;
-  parallel_ranges(parts * t.groups, work, [&](std::int64_t from, std::int64_t to) {
-    alignas(64) Acc part[column_elements];
-    for (std::int64_t item = from; item < to; ++item) {
-      const std::int64_t group = item % t.groups;
-      const std::int64_t k = item / t.groups * depth;
-      const std::int64_t count = std::min(depth, columns - k);
-      bool first_block = true;
-      for (std::int64_t n = 0; n < t.images * runs; ++n) {
-        const std::int64_t r = n % runs;
-        const std::int64_t at = n / runs * t.output_image + start_of_run(t, r * run);
-        for (std::int64_t first = 0; first < run; first += most_rows) {
-          const std::int64_t rows = std::min(most_rows, run - first);
-          gatherer.gather(n / runs, group, r * run + first, rows, k, k + count, &part[0]);
-          const matrix_view<const Acc> b{output + (at + first) * t.output_channels + group * t.f, t.output_channels, 1};
-          for_each_filter_run(t, k, count, channels, [&](std::int64_t i, std::int64_t filter_rows, std::int64_t row) {
-            const matrix_view<const Acc> a{&part[i], 1, count};
-            default_backend::gemm(filter_rows, t.f, rows, Acc(1), a, b, first_block ? Acc(0) : Acc(1),
-                                  filter + row * features + group * t.f, features);
-          });
-          first_block = false;
-        }
-      }
-      if (!first_block) continue;
-      for_each_filter_run(t, k, count, channels, [&](std::int64_t, std::int64_t filter_rows, std::int64_t row) {
-        for (std::int64_t i = 0; i < filter_rows; ++i) {
-          Acc* const sums = filter + (row + i) * features + group * t.f;
-          std::fill(sums, sums + t.f, Acc(0));
-        }
-      });
+                         std::int64_t features, Acc* filter, std::int64_t parts, Acc* others) {
+  // A tap belongs to one phase at most: what no position sees, and what several phases add to, begins with zeros.
+  const bool adds = t.phases() > 1 || t.phase(0).taps() != t.taps() || t.positions() == 0;
+  if (adds) std::fill(filter, filter + t.taps() * channels * features, Acc(0));
+  const filter_rows rows{channels};
+  for (std::int64_t p = 0; p < t.phases(); ++p) {
+    const convolution_task one = t.phase(p);
+    if (one.positions() == 0 || one.columns() == 0 || one.f == 0) continue;
+    if (is_depthwise(one)) {
+      filter_gradient_of_channels(one, input, output, rows, adds, filter);
+    } else {
+      // A part without a position would leave its sums unwritten.
+      const std::int64_t some = adds || one.positions() < parts ? 1 : parts;
+      filter_gradient_phase(one, input, output, rows, features, adds, filter, some, others);
     }
-  });
+  }
 }
 
-/// The filter with taps in reverse order, and features and channels of a group exchanged: [taps, features of a group,
-/// groups * channels of a group], what an input's gradient is convolved with.
-template <class T, class Acc> void turn_filter(const extents& shape, std::int64_t groups, const T* from, Acc* to) {
-  const std::int64_t taps = shape.product(0, shape.rank - 2);
+[[nodiscard]] constexpr extents turned_shape(extents filter, std::int64_t groups) {
+  std::swap(filter[filter.rank - 2], filter[filter.rank - 1]);
+  filter[filter.rank - 2] /= groups;
+  filter[filter.rank - 1] *= groups;
+  return filter;
+}
+
+/// What an input's gradient is convolved with, [taps, features of a group, groups * channels of a group]: features and
+/// channels of a group exchanged, taps in reverse order and then in that of the phases of `t`.
+template <class T, class Acc>
+void turn_filter(const convolution_task& t, const extents& shape, std::int64_t groups, const T* from, Acc* to) {
+  constexpr std::int64_t block = 64;
   const std::int64_t c = shape[shape.rank - 2];
   const std::int64_t all = shape[shape.rank - 1];
   const std::int64_t f = all / groups;
-  parallel_ranges(taps * f, shape.elements(), [=](std::int64_t first, std::int64_t last) {
-    for (std::int64_t row = first; row < last; ++row) {
-      const T* const tap = from + (taps - 1 - row / f) * c * all + row % f;
-      for (std::int64_t g = 0; g < groups; ++g) {
-        for (std::int64_t i = 0; i < c; ++i) to[(row * groups + g) * c + i] = element_cast<Acc>(tap[i * all + g * f]);
+  const std::int64_t blocks = (f + block - 1) / block;
+  for (std::int64_t p = 0; p < t.phases(); ++p) {
+    const convolution_task one = t.phase(p);
+    parallel_ranges(one.taps() * groups * blocks, one.taps() * c * all, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t item = first; item < last; ++item) {
+        const std::int64_t q = item % blocks * block;
+        const std::int64_t g = item / blocks % groups;
+        const std::int64_t tap = item / blocks / groups;
+        const T* const source = from + (t.taps() - 1 - one.filter_tap(tap)) * c * all + g * f + q;
+        Acc* const turned = to + (tap * f + q) * groups * c + g * c;
+        if constexpr (std::is_same_v<T, Acc>) {
+          for (std::int64_t i = 0; i < c; i += block) {
+            const transposed_plane<T> plane{source + i * all, all, turned + i, groups * c};
+            transpose_block(plane, std::min(block, f - q), std::min(block, c - i), 0);
+          }
+        } else {
+          for (std::int64_t x = 0; x < std::min(block, f - q); ++x) {
+            for (std::int64_t i = 0; i < c; ++i) turned[x * groups * c + i] = element_cast<Acc>(source[i * all + x]);
+          }
+        }
       }
-    }
-  });
+    });
+    to += one.taps() * c * all;
+  }
 }
 
 template <class To, class From> void convert_all(std::int64_t count, const From* from, To* to) {
@@ -370,7 +669,7 @@ template <class T> void add_product(T& sum, T a, T b) {
   sum = static_cast<T>(static_cast<word>(sum) + static_cast<word>(static_cast<word>(a) * static_cast<word>(b)));
 }
 
-/// What products are computed in, and whether operands have to be converted first.
+/// What products are computed in. What is for storage only is converted in scratch.
 template <dtype Type> struct convolution_types {
   using element = storage_t<Type>;
   using product = accumulate_t<element>;
@@ -379,6 +678,27 @@ template <dtype Type> struct convolution_types {
 /// Scratch for so many elements of products.
 [[nodiscard]] constexpr std::int64_t product_bytes(dtype type, std::int64_t elements) {
   return is_floating(type) ? elements * size_of(facts_of(type).accumulate) : 0;
+}
+
+/// Elements of an operand as products have them: where they are, or converted in scratch, whose rest `scratch` is then.
+template <class Product, class T>
+[[nodiscard]] const Product* as_products(std::int64_t count, const T* from, Product*& scratch) {
+  if constexpr (std::is_same_v<T, Product>) {
+    return from;
+  } else {
+    Product* const made = std::exchange(scratch, scratch + count);
+    convert_all(count, from, made);
+    return made;
+  }
+}
+/// Calls `f(sums)`, which writes a result as products have it.
+template <class Product, class T, class F> void with_sums(std::int64_t count, T* result, Product* scratch, const F& f) {
+  if constexpr (std::is_same_v<T, Product>) {
+    f(result);
+  } else {
+    f(scratch);
+    convert_all(count, scratch, result);
+  }
 }
 
 }  // namespace espalier::detail
@@ -403,21 +723,14 @@ template <> struct kernel<&ops::convolution> {
           Key.shape.elements(),
           [=](const detail::convolution_term& t) { detail::add_product(y[t.output], x[t.input], w[t.filter]); });
     } else {
-      using product = typename types::product;
       const detail::convolution_task task =
           detail::convolution_task_for(call.windows + Key.attribute[2], filter, Key.operand_shape[0],
                                        call.boxes->operand[0], Key.shape, call.boxes->result);
-      constexpr std::int64_t channels = filter[filter.rank - 2];
-      constexpr std::int64_t features = filter[filter.rank - 1];
-      if constexpr (is_for_storage(Key.type)) {
-        auto* const weights = static_cast<product*>(call.scratch);
-        auto* const sums = weights + filter.elements();
-        detail::convert_all(filter.elements(), w, weights);
-        detail::convolve(task, x, weights, channels, features, sums);
-        detail::convert_all(Key.shape.elements(), sums, y);
-      } else {
-        detail::convolve(task, x, w, channels, features, y);
-      }
+      auto* scratch = static_cast<typename types::product*>(call.scratch);
+      const auto* const weights = detail::as_products(filter.elements(), w, scratch);
+      detail::with_sums(Key.shape.elements(), y, scratch, [&](auto* sums) {
+        detail::convolve(task, x, weights, filter[filter.rank - 2], filter[filter.rank - 1], false, sums);
+      });
     }
   }
 };
@@ -431,7 +744,6 @@ template <> struct kernel<&ops::convolution_input_gradient> {
     using types = detail::convolution_types<Key.type>;
     using element = typename types::element;
     constexpr extents filter = Key.operand_shape[1];
-    constexpr int last = filter.rank - 1;
     const auto* const y = static_cast<const element*>(call.operand[0]);
     const auto* const w = static_cast<const element*>(call.operand[1]);
     auto* const x = static_cast<element*>(call.result);
@@ -441,41 +753,33 @@ template <> struct kernel<&ops::convolution_input_gradient> {
           Key.shape.elements(),
           [=](const detail::convolution_term& t) { detail::add_product(x[t.input], y[t.output], w[t.filter]); });
     } else {
-      using product = typename types::product;
-      placed_window windows[3];
-      for (int d = 0; d < filter.rank - 2; ++d) { windows[d] = call.windows[Key.attribute[2] + d].reversed(); }
+      constexpr int last = filter.rank - 1;
       constexpr std::int64_t groups = detail::groups_of(Key.shape, filter);
-      constexpr std::int64_t features = filter[last] / groups;
-      constexpr std::int64_t channels = filter[last - 1] * groups;
-      extents turned = filter;
-      turned[last - 1] = features;
-      turned[last] = channels;
+      constexpr extents turned = detail::turned_shape(filter, groups);
+      placed_window windows[3];
+      for (int d = 0; d < filter.rank - 2; ++d) windows[d] = call.windows[Key.attribute[2] + d].reversed();
       const detail::convolution_task task = detail::convolution_task_for(
           &windows[0], turned, Key.operand_shape[0], call.boxes->operand[0], Key.shape, call.boxes->result);
-      auto* const weights = static_cast<product*>(call.scratch);
-      detail::turn_filter(filter, groups, w, weights);
-      if constexpr (is_for_storage(Key.type)) {
-        auto* const sums = weights + filter.elements();
-        detail::convolve(task, y, weights, features, channels, sums);
-        detail::convert_all(Key.shape.elements(), sums, x);
-      } else {
-        detail::convolve(task, y, weights, features, channels, x);
-      }
+      auto* const weights = static_cast<typename types::product*>(call.scratch);
+      detail::turn_filter(task, filter, groups, w, weights);
+      detail::with_sums(Key.shape.elements(), x, weights + filter.elements(), [&](auto* sums) {
+        detail::convolve(task, y, weights, turned[last - 1], turned[last], true, sums);
+      });
     }
   }
 };
 
 template <> struct kernel<&ops::convolution_filter_gradient> {
   static constexpr std::int64_t scratch_bytes(const kernel_key& key) {
-    if (!is_for_storage(key.type)) return 0;
-    return detail::product_bytes(key.type, key.operand_shape[1].elements() + key.shape.elements());
+    const std::int64_t others = detail::parts_of_filter_gradient(key.shape, key.operand_shape[1]) - 1;
+    const std::int64_t converted =
+        is_for_storage(key.type) ? key.operand_shape[1].elements() + key.shape.elements() : 0;
+    return detail::product_bytes(key.type, converted + others * key.shape.elements());
   }
   template <kernel_key Key> static void run(const kernel_call& call) {
     using types = detail::convolution_types<Key.type>;
     using element = typename types::element;
     constexpr extents filter = Key.shape;
-    constexpr std::int64_t channels = filter[filter.rank - 2];
-    constexpr std::int64_t features = filter[filter.rank - 1];
     const auto* const x = static_cast<const element*>(call.operand[0]);
     const auto* const y = static_cast<const element*>(call.operand[1]);
     auto* const w = static_cast<element*>(call.result);
@@ -485,19 +789,17 @@ template <> struct kernel<&ops::convolution_filter_gradient> {
           call.boxes->operand[1], Key.shape.elements(),
           [=](const detail::convolution_term& t) { detail::add_product(w[t.filter], x[t.input], y[t.output]); });
     } else {
-      using product = typename types::product;
       const detail::convolution_task task =
           detail::convolution_task_for(call.windows + Key.attribute[2], filter, Key.operand_shape[0],
                                        call.boxes->operand[0], Key.operand_shape[1], call.boxes->operand[1]);
-      if constexpr (is_for_storage(Key.type)) {
-        auto* const cotangent = static_cast<product*>(call.scratch);
-        auto* const sums = cotangent + Key.operand_shape[1].elements();
-        detail::convert_all(Key.operand_shape[1].elements(), y, cotangent);
-        detail::convolve_for_filter(task, x, cotangent, channels, features, sums);
-        detail::convert_all(Key.shape.elements(), sums, w);
-      } else {
-        detail::convolve_for_filter(task, x, y, channels, features, w);
-      }
+      auto* scratch = static_cast<typename types::product*>(call.scratch);
+      constexpr std::int64_t parts = detail::parts_of_filter_gradient(filter, Key.operand_shape[1]);
+      const auto* const cotangent = detail::as_products(Key.operand_shape[1].elements(), y, scratch);
+      auto* const others = std::exchange(scratch, scratch + (parts - 1) * filter.elements());
+      detail::with_sums(Key.shape.elements(), w, scratch, [&](auto* sums) {
+        detail::convolve_for_filter(task, x, cotangent, filter[filter.rank - 2], filter[filter.rank - 1], sums, parts,
+                                    others);
+      });
     }
   }
 };

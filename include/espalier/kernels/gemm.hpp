@@ -193,6 +193,22 @@ template <class T> class panel_product {
     ahead_ = strip_prefetcher<T>(a, rows, depth_, (width_ + sizes::columns - 1) / sizes::columns);
   }
 
+  /// Any rows that are to be fetched while the next strip is multiplied, and others.
+  void announce_rows(matrix_view<const T> rows, std::int64_t count, std::int64_t depth) {
+    ahead_ = strip_prefetcher<T>(rows, count, depth, (width_ + sizes::columns - 1) / sizes::columns);
+  }
+  void announce_more(matrix_view<const T> rows, std::int64_t count, std::int64_t depth) {
+    beside_ = strip_prefetcher<T>(rows, count, depth, (width_ + sizes::columns - 1) / sizes::columns);
+  }
+
+  /// A strip that the caller has written to `strip`, in the layout of a copied one.
+  template <strip_layout Layout> void multiply_written(std::int64_t rows, T alpha, T keep, T* c, std::int64_t ldc) {
+    constexpr bool by_columns = Layout == strip_layout::columns;
+    first_ = 0;
+    last_ = depth_;
+    tiles<Layout>(strip_, by_columns ? sizes::rows : 0, by_columns ? 1 : sizes::depth, rows, alpha, keep, c, ldc);
+  }
+
   /// `rows` <= sizes::rows of A, from `a` on.
   ///
   /// Zeros at the end of all the rows, or at the start of all the columns, are not multiplied: that is half of what a
@@ -345,6 +361,7 @@ template <class T> class panel_product {
     for (; j + sizes::columns <= width_; j += sizes::columns) {
       T* const panel = panel_ + j * depth_;
       ahead_.next();
+      beside_.next();
       if (packs) {
         multiply_tile<T, Rows, Layout, true>(depth, {a, step, b_.data + j, b_.row_stride, panel}, alpha, keep, c + j,
                                              ldc);
@@ -394,6 +411,7 @@ template <class T> class panel_product {
   std::int64_t first_ = 0;  // what the current strip multiplies: columns [first, last) of A
   std::int64_t last_ = 0;
   strip_prefetcher<T> ahead_;
+  strip_prefetcher<T> beside_;
   bool complete_ = false;  // whether all of B's panel has been copied
 };
 

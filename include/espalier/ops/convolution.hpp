@@ -56,87 +56,53 @@ namespace detail {
   return factor_list(group).with(rule.add(channels, kind));
 }
 
-/// [n, spatial ..., c], [taps ..., c of a group, f] -> [n, spatial ..., f]
-[[nodiscard]] constexpr factor_rule convolution_factors(op_view v) {
+/// The three tensors of the relation: [n, spatial ..., c], [taps ..., c of a group, f] and [n, spatial ..., f].
+enum class convolved : std::uint8_t { input, filter, output };
+
+/// @param result which of the three the op computes; the other two are its operands, in the order above, but that of
+/// the input's gradient has the output's first.
+[[nodiscard]] constexpr factor_rule factors_of_convolution(op_view v, convolved result) {
   factor_rule rule;
-  const extents& filter = v.operand(1).shape;
-  const extents& result = v.self().shape;
-  const std::int64_t groups = groups_of(v.operand(0).shape, filter);
-  const int last = result.rank - 1;
-  int group = -1;
-  rule.operand[0][0] = rule.result[0] = factor_list(rule.add(result[0]));
+  const bool to_input = result == convolved::input;
+  const bool to_filter = result == convolved::filter;
+  const bool to_output = result == convolved::output;
+  const extents& of_result = v.self().shape;
+  const extents& input = to_input ? of_result : v.operand(0).shape;
+  const extents& filter = to_filter ? of_result : v.operand(1).shape;
+  const extents& output = to_output ? of_result : v.operand(to_input ? 0 : 1).shape;
+  factor_list* const at_input = to_input ? &rule.result[0] : &rule.operand[0][0];
+  factor_list* const at_filter = to_filter ? &rule.result[0] : &rule.operand[1][0];
+  factor_list* const at_output = to_output ? &rule.result[0] : &rule.operand[to_input ? 0 : 1][0];
+  const auto summed_if = [](bool sums) { return sums ? factor_kind::reduce : factor_kind::pass; };
+  // What is not read through windows has the factors of positions.
+  const extents& positions = to_input ? input : output;
+  const std::int64_t groups = groups_of(input, filter);
+  const int last = of_result.rank - 1;
+  at_input[0] = at_output[0] = factor_list(rule.add(positions[0], summed_if(to_filter)));
   for (int d = 1; d < last; ++d) {
-    rule.operand[0][d] = rule.result[d] = factor_list(rule.add(result[d]));
-    rule.operand[1][d - 1] = factor_list(rule.add(filter[d - 1], factor_kind::blocked));
+    at_input[d] = at_output[d] = factor_list(rule.add(positions[d], summed_if(to_filter)));
+    at_filter[d - 1] = factor_list(rule.add(filter[d - 1], factor_kind::blocked));
   }
-  const factor_list c = channel_factors(rule, groups, group, filter[last - 1], factor_kind::reduce);
-  rule.operand[0][last] = c;
-  rule.operand[1][last - 1] = factor_list(c[c.size() - 1]);
-  rule.operand[1][last] = rule.result[last] =
-      channel_factors(rule, groups, group, result[last] / groups, factor_kind::pass);
+  int group = -1;
+  const factor_list c = channel_factors(rule, groups, group, filter[last - 1], summed_if(to_output));
+  at_input[last] = c;
+  at_filter[last - 1] = factor_list(c[c.size() - 1]);
+  at_filter[last] = at_output[last] = channel_factors(rule, groups, group, filter[last] / groups, summed_if(to_input));
   return rule;
 }
+template <convolved Result> [[nodiscard]] constexpr factor_rule convolution_factors(op_view v) {
+  return factors_of_convolution(v, Result);
+}
+
+/// The first operand is the one that is read through windows: those of the convolution, or of its input's gradient.
+template <bool Reversed>
 [[nodiscard]] constexpr std::uint32_t convolution_windows(op_view v, int k, window* of_dimension) {
-  const extents& filter = v.operand(1).shape;
-  const int spatial = filter.rank - 2;
+  const int spatial = v.self().shape.rank - 2;
   if (k != 0) return 0;
-  for (int d = 0; d < spatial; ++d) of_dimension[d + 1] = convolution_window(v, d).relation();
-  return ((1U << static_cast<unsigned>(spatial)) - 1U) << 1U;
-}
-
-/// [n, spatial ..., f], [taps ..., c of a group, f] -> [n, spatial ..., c]
-[[nodiscard]] constexpr factor_rule input_gradient_factors(op_view v) {
-  factor_rule rule;
-  const extents& filter = v.operand(1).shape;
-  const extents& result = v.self().shape;
-  const std::int64_t groups = groups_of(result, filter);
-  const int last = result.rank - 1;
-  int group = -1;
-  rule.operand[0][0] = rule.result[0] = factor_list(rule.add(result[0]));
-  for (int d = 1; d < last; ++d) {
-    rule.operand[0][d] = rule.result[d] = factor_list(rule.add(result[d]));
-    rule.operand[1][d - 1] = factor_list(rule.add(filter[d - 1], factor_kind::blocked));
+  for (int d = 0; d < spatial; ++d) {
+    const placed_window& w = convolution_window(v, d);
+    of_dimension[d + 1] = Reversed ? w.reversed().relation() : w.relation();
   }
-  const factor_list c = channel_factors(rule, groups, group, filter[last - 1], factor_kind::pass);
-  rule.result[last] = c;
-  rule.operand[1][last - 1] = factor_list(c[c.size() - 1]);
-  rule.operand[0][last] = rule.operand[1][last] =
-      channel_factors(rule, groups, group, filter[last] / groups, factor_kind::reduce);
-  return rule;
-}
-[[nodiscard]] constexpr std::uint32_t input_gradient_windows(op_view v, int k, window* of_dimension) {
-  const extents& filter = v.operand(1).shape;
-  const int spatial = filter.rank - 2;
-  if (k != 0) return 0;
-  for (int d = 0; d < spatial; ++d) { of_dimension[d + 1] = convolution_window(v, d).reversed().relation(); }
-  return ((1U << static_cast<unsigned>(spatial)) - 1U) << 1U;
-}
-
-/// [n, spatial ..., c], [n, spatial ..., f] -> [taps ..., c of a group, f]
-[[nodiscard]] constexpr factor_rule filter_gradient_factors(op_view v) {
-  factor_rule rule;
-  const extents& output = v.operand(1).shape;
-  const extents& filter = v.self().shape;
-  const std::int64_t groups = groups_of(v.operand(0).shape, filter);
-  const int last = output.rank - 1;
-  int group = -1;
-  rule.operand[0][0] = rule.operand[1][0] = factor_list(rule.add(output[0], factor_kind::reduce));
-  for (int d = 1; d < last; ++d) {
-    rule.operand[0][d] = rule.operand[1][d] = factor_list(rule.add(output[d], factor_kind::reduce));
-    rule.result[d - 1] = factor_list(rule.add(filter[d - 1], factor_kind::blocked));
-  }
-  const factor_list c = channel_factors(rule, groups, group, filter[last - 1], factor_kind::pass);
-  rule.operand[0][last] = c;
-  rule.result[last - 1] = factor_list(c[c.size() - 1]);
-  rule.operand[1][last] = rule.result[last] =
-      channel_factors(rule, groups, group, filter[last] / groups, factor_kind::pass);
-  return rule;
-}
-[[nodiscard]] constexpr std::uint32_t filter_gradient_windows(op_view v, int k, window* of_dimension) {
-  const extents& filter = v.self().shape;
-  const int spatial = filter.rank - 2;
-  if (k != 0) return 0;
-  for (int d = 0; d < spatial; ++d) of_dimension[d + 1] = convolution_window(v, d).relation();
   return ((1U << static_cast<unsigned>(spatial)) - 1U) << 1U;
 }
 
@@ -247,29 +213,29 @@ namespace ops {
 /// Operands [n, spatial ..., channels] and [taps ..., channels of a group, features].
 inline constexpr op_info convolution{.name = "convolution",
                                      .spread = propagation::dimensional,
-                                     .factors = detail::convolution_factors,
+                                     .factors = detail::convolution_factors<detail::convolved::output>,
                                      .gradient = detail::convolution_gradient,
                                      .evaluate = detail::evaluate_convolution,
                                      .flops = detail::convolution_flops,
-                                     .windows = detail::convolution_windows,
+                                     .windows = detail::convolution_windows<false>,
                                      .positional = true};
 /// Operands: the cotangent of a convolution's result, and its filter.
 inline constexpr op_info convolution_input_gradient{.name = "convolution_input_gradient",
                                                     .spread = propagation::dimensional,
-                                                    .factors = detail::input_gradient_factors,
+                                                    .factors = detail::convolution_factors<detail::convolved::input>,
                                                     .gradient = detail::input_gradient_gradient,
                                                     .evaluate = detail::evaluate_input_gradient,
                                                     .flops = detail::input_gradient_flops,
-                                                    .windows = detail::input_gradient_windows,
+                                                    .windows = detail::convolution_windows<true>,
                                                     .positional = true};
 /// Operands: a convolution's input, and the cotangent of its result.
 inline constexpr op_info convolution_filter_gradient{.name = "convolution_filter_gradient",
                                                      .spread = propagation::dimensional,
-                                                     .factors = detail::filter_gradient_factors,
+                                                     .factors = detail::convolution_factors<detail::convolved::filter>,
                                                      .gradient = detail::filter_gradient_gradient,
                                                      .evaluate = detail::evaluate_filter_gradient,
                                                      .flops = detail::filter_gradient_flops,
-                                                     .windows = detail::filter_gradient_windows,
+                                                     .windows = detail::convolution_windows<false>,
                                                      .positional = true};
 }  // namespace ops
 
