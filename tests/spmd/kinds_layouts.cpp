@@ -262,9 +262,8 @@ template <class On> struct zero_by_hand {
   }
 };
 template <class On>
-using zero_by_hand_program =
-    ep::program<typename On::mesh, zero_by_hand<On>, ep::donated<ep::f64<8, 3>>, ep::donated<ep::f64<8, 3>>,
-                ep::donated<ep::f64<8, 3>>, ep::f64<8, 8>>;
+using zero_by_hand_program = ep::program<typename On::mesh, zero_by_hand<On>, ep::donated<ep::f64<8, 3>>,
+                                         ep::donated<ep::f64<8, 3>>, ep::donated<ep::f64<8, 3>>, ep::f64<8, 8>>;
 // The gradient is read by both moments, and summed once, into the parts that they have; only the loss is summed whole.
 static_assert(zero_by_hand_program<on<4, 1>>::collectives<ep::reduce_scatter>() == 1);
 static_assert(zero_by_hand_program<on<4, 1>>::collectives<ep::all_gather>() == 1);
