@@ -38,7 +38,7 @@ static_assert(stencil::collectives<exchange>() == steps && stencil::collectives(
 // A row, a column and a corner: what the other three devices have of the border.
 static_assert(stencil::bytes<exchange>() == steps * (2 * side / 2 + 1) * 4);
 
-/// The start of the plane, as in peers/stencil/stencil.cpp.
+/// The start of the plane, as in peers/windows/stencil.cpp.
 float start_of(std::int64_t row, std::int64_t column) {
   return static_cast<float>((row * 7 + column * 3) % 11 - 5) / 8;
 }
@@ -80,7 +80,7 @@ int main(int argc, char** argv) {
     if (!here.is_root()) return 0;
     char checksum[64];
     std::snprintf(checksum, sizeof checksum, "\"checksum\": %.9g", sum);
-    report(row, "ours", steps / median(samples), "steps/s", checksum);
+    benchmarks::report(row, "ours", steps / median(samples), "steps/s", checksum);
     return 0;
   });
 }

@@ -37,7 +37,7 @@ using training =
 template <class Mesh, class Depth> class trainer {
  public:
   trainer()
-      : here_(Mesh{}),
+      : here_(Mesh::value),
         run_(here_),
         state_(run_.template argument<0>()),
         x_(run_.template argument<1>()),
@@ -78,8 +78,8 @@ int main(int argc, char** argv) {
     const auto [split_seconds, whole_seconds] = interleaved_seconds(
         repeats{2, 7}, [&] { split.step(); }, [&] { whole.step(); });
     std::printf("losses %.6f and %.6f\n", static_cast<double>(split.loss()), static_cast<double>(whole.loss()));
-    report(row, "ours", split_seconds * 1e3, "ms");
-    report(row, "one device, " + std::to_string(whole.threads()) + " threads", whole_seconds * 1e3, "ms");
+    benchmarks::report(row, "ours", split_seconds * 1e3, "ms");
+    benchmarks::report(row, "one device, " + std::to_string(whole.threads()) + " threads", whole_seconds * 1e3, "ms");
     return 0;
   });
 }
