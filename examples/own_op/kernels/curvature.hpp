@@ -27,7 +27,7 @@ template <> struct espalier::kernels::kernel<&mine::curvature_op> {
         for (std::int64_t i = 0; i < columns; ++i) {
           const computed above = has_above ? static_cast<computed>(here[i - columns]) : computed{0};
           const computed below = has_below ? static_cast<computed>(here[i + columns]) : computed{0};
-          to[row * columns + i] = element_cast<element>(above - 2 * static_cast<computed>(here[i]) + below);
+          to[row * columns + i] = detail::element_cast<element>(above - 2 * static_cast<computed>(here[i]) + below);
         }
       }
     });

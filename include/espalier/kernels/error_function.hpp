@@ -123,7 +123,7 @@ template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE T erfc(T x) {
   return static_cast<T>(detail::from_bits<double>(detail::blend(size < 0.5, detail::to_bits(near), far)));
 }
 
-/// Error <= 3.5 ulp (float), 6 ulp (double); odd exactly, erf_inv(+-1) = +-inf, beyond NaN.
+/// Error <= 4 ulp (float), 7 ulp (double); odd exactly, erf_inv(+-1) = +-inf, beyond NaN.
 template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE T erf_inv(T x) {
   using format = detail::float_format<T>;
   const auto bits = detail::to_bits(x);

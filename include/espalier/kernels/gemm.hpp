@@ -178,9 +178,9 @@ template <class T> class panel_product {
  public:
   using sizes = tile_sizes<T>;
 
-  /// `panel` has room for depth x width elements, `strip` for rows x depth.
-  panel_product(std::int64_t depth, std::int64_t width, matrix_view<const T> b, T* panel, T* strip)
-      : depth_(depth), width_(width), b_(b), panel_(panel), strip_(strip) {
+  /// `b` has depth x b_columns elements, for as many of which `panel` has room, `strip` for rows x depth.
+  panel_product(std::int64_t depth, std::int64_t b_columns, matrix_view<const T> b, T* panel, T* strip)
+      : depth_(depth), width_(b_columns), b_(b), panel_(panel), strip_(strip) {
     // What the first strip does not copy as it goes.
     for (std::int64_t j = 0; j < width_; j += sizes::columns) {
       const std::int64_t columns = std::min<std::int64_t>(sizes::columns, width_ - j);

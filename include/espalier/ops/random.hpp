@@ -162,7 +162,9 @@ constexpr int gumbel(builder& b, dtype type, const extents& shape, int key) {
 
 /// True where the word is less than `probability` 2^32, rounded.
 constexpr int bernoulli(builder& b, const extents& shape, int key, double probability) {
-  const auto threshold = static_cast<std::int64_t>(probability * 0x1p32 + 0.5);
+  const double words = probability * 0x1p32;
+  const auto below = static_cast<std::int64_t>(words);
+  const std::int64_t threshold = words - static_cast<double>(below) < 0.5 ? below : below + 1;
   if (threshold >= std::int64_t{1} << 32) return constant(b, dtype::boolean, shape, 1);
   const int bits = random_bits(b, dtype::u32, shape, key);
   return compare(b, ops::less, bits, constant_like(b, bits, static_cast<double>(threshold)));

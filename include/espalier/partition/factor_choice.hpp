@@ -134,9 +134,10 @@ class factor_choice {
     for (int k = 0; k < i.operand_count; ++k) touched += g_.operand(id, k).shape.elements();
     if (work < touched * bound_by_memory_below) return 0;  // to cut its operands takes as long
     const double saved = 1 - 1 / static_cast<double>(split);
-    const double moved = static_cast<double>(i.shape.elements() * size_of(i.type) / mesh_.parts(of_[id].tiled()));
+    const double moved =
+        static_cast<double>(i.shape.elements() * size_of(i.type)) / static_cast<double>(mesh_.parts(of_[id].tiled()));
     const double repeated = static_cast<double>(work) / static_cast<double>(mesh_.parts(used)) / operations_per_byte;
-    return repeated * saved > moved * saved + static_cast<double>(collective_latency) ? idle : 0;
+    return (repeated - moved) * saved > unasked_collective ? idle : 0;
   }
 
   /// Otherwise every assignment of the axes involved to factors is priced: bytes to bring the operands there, bytes

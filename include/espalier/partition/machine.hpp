@@ -16,6 +16,10 @@ inline constexpr std::int64_t collective_latency = 16384;
 /// Floating-point operations of a device in the time that it takes to send a byte.
 inline constexpr double operations_per_byte = 40;
 
+/// What a collective must save before one is made that no annotation asks for, in bytes: the rates above are guesses,
+/// and a program without annotations is expected to communicate nothing unless that is plainly slower.
+inline constexpr double unasked_collective = 1 << 20;
+
 /// An op that does fewer operations with each element that it reads or writes waits for memory.
 inline constexpr std::int64_t bound_by_memory_below = 16;
 
