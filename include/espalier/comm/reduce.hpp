@@ -146,8 +146,11 @@ void reduce_range(reduction kind, T* target, const block& box, std::int64_t firs
 /// @pre `comm::is_reducible(type, kind)`
 inline void reduce_range(dtype type, reduction kind, void* target, const block& box, std::int64_t first,
                          std::int64_t count, const comm::contribution* parts, int members) {
-  with_storage(type,
-               [&]<class T>(T) { reduce_range(kind, static_cast<T*>(target), box, first, count, parts, members); });
+  with_storage(type, [&]<class T>(T) {
+    // Truth values as bytes: what lies in padding may be none.
+    using element = std::conditional_t<std::is_same_v<T, bool>, unsigned char, T>;
+    reduce_range(kind, static_cast<element*>(target), box, first, count, parts, members);
+  });
 }
 
 }  // namespace espalier::comm::detail
