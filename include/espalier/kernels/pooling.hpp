@@ -133,6 +133,21 @@ template <kernels::kernel_key Key, int Windowed> [[nodiscard]] pooling_walk walk
           call.windows + Key.attribute[2]};
 }
 
+/// Elements of operand 2, each added where operand `Windowed` (0 or 1), seen through a window as operand 2 is, equals
+/// the other one at the place of the result.
+template <kernels::kernel_key Key, int Windowed> void add_where_equal(const kernels::kernel_call& call) {
+  using element = storage_t<Key.type>;
+  using acc = accumulator_t<element, reduction::sum>;
+  const auto* const seen = static_cast<const element*>(call.operand[Windowed]);
+  const auto* const here = static_cast<const element*>(call.operand[1 - Windowed]);
+  const auto* const added = static_cast<const element*>(call.operand[2]);
+  pool_by(walk_for<Key, Windowed>(call), acc{}, static_cast<element*>(call.result),
+          [=](acc sum, std::int64_t to, std::int64_t from) {
+            const bool same = element_cast<acc>(seen[from]) == element_cast<acc>(here[to]);
+            return static_cast<acc>(sum + (same ? element_cast<acc>(added[from]) : acc{}));
+          });
+}
+
 }  // namespace espalier::detail
 
 namespace espalier::kernels {
@@ -166,34 +181,12 @@ template <> struct kernel<&ops::max_pool> {
 
 template <> struct kernel<&ops::pool_equal> {
   static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
-  template <kernel_key Key> static void run(const kernel_call& call) {
-    using element = storage_t<Key.type>;
-    using acc = detail::accumulator_t<element, reduction::sum>;
-    const auto* const x = static_cast<const element*>(call.operand[0]);
-    const auto* const y = static_cast<const element*>(call.operand[1]);
-    const auto* const v = static_cast<const element*>(call.operand[2]);
-    detail::pool_by(detail::walk_for<Key, 0>(call), acc{}, static_cast<element*>(call.result),
-                    [=](acc sum, std::int64_t to, std::int64_t from) {
-                      const bool same = detail::element_cast<acc>(x[from]) == detail::element_cast<acc>(y[to]);
-                      return static_cast<acc>(sum + (same ? detail::element_cast<acc>(v[from]) : acc{}));
-                    });
-  }
+  template <kernel_key Key> static void run(const kernel_call& call) { detail::add_where_equal<Key, 0>(call); }
 };
 
 template <> struct kernel<&ops::spread_equal> {
   static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
-  template <kernel_key Key> static void run(const kernel_call& call) {
-    using element = storage_t<Key.type>;
-    using acc = detail::accumulator_t<element, reduction::sum>;
-    const auto* const x = static_cast<const element*>(call.operand[0]);
-    const auto* const y = static_cast<const element*>(call.operand[1]);
-    const auto* const g = static_cast<const element*>(call.operand[2]);
-    detail::pool_by(detail::walk_for<Key, 1>(call), acc{}, static_cast<element*>(call.result),
-                    [=](acc sum, std::int64_t to, std::int64_t from) {
-                      const bool same = detail::element_cast<acc>(x[to]) == detail::element_cast<acc>(y[from]);
-                      return static_cast<acc>(sum + (same ? detail::element_cast<acc>(g[from]) : acc{}));
-                    });
-  }
+  template <kernel_key Key> static void run(const kernel_call& call) { detail::add_where_equal<Key, 1>(call); }
 };
 
 }  // namespace espalier::kernels
