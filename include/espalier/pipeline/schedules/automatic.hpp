@@ -1,0 +1,202 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/pipeline/bound.hpp>
+#include <espalier/pipeline/costs.hpp>
+#include <espalier/pipeline/durations.hpp>
+#include <espalier/pipeline/evaluate.hpp>
+#include <espalier/pipeline/instruction.hpp>
+#include <espalier/pipeline/schedules/fill_gaps.hpp>
+#include <espalier/pipeline/schedules/improve.hpp>
+#include <espalier/pipeline/schedules/in_order.hpp>
+#include <espalier/pipeline/schedules/interleaved.hpp>
+#include <espalier/pipeline/schedules/one_f_one_b.hpp>
+#include <espalier/pipeline/schedules/safe_greedy.hpp>
+#include <espalier/pipeline/schedules/v_bounded.hpp>
+#include <espalier/pipeline/schedules/zb_heuristic.hpp>
+#include <espalier/pipeline/schedules/zb_v.hpp>
+#include <espalier/pipeline/schedules/zero_bubble.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace espalier::pipeline {
+
+/// How stages are placed on ranks that have several.
+enum class stage_placement : std::uint8_t { any, loop, v };
+
+/// What `automatic` may spend and choose.
+struct automatic_options {
+  int evaluations = 3000;  ///< of the local search, in all
+  stage_placement placement = stage_placement::any;
+  std::vector<bool> recomputed;  ///< by stage; empty: none is
+};
+
+}  // namespace espalier::pipeline
+
+namespace espalier::pipeline::detail {
+
+// The best schedules so far, each made to fit the costs' memory.
+class candidates {
+ public:
+  struct candidate {
+    double makespan;
+    schedule plan;
+  };
+
+  candidates(const costs& cost, const std::vector<bool>& recomputed) : cost_(cost), recomputed_(recomputed) {}
+
+  // As it is where it fits, and with its gaps filled.
+  void add(schedule plan) {
+    plan.recomputed = recomputed_;
+    for (const bool early : {false, true})
+      for (const bool largest_gap : {false, true})
+        add_fitting(fill_gaps(plan, cost_, limits_of(plan, cost_), {early, largest_gap}));
+    add_fitting(std::move(plan));
+  }
+
+  void add_fitting(std::optional<schedule> plan) {
+    if (!plan || plan->lists.empty() || !fits(*plan, cost_)) return;
+    const double makespan = quick_makespan(*plan, cost_);
+    if (makespan == evaluator::never) return;
+    // Of equals the one that was added first stands first.
+    const auto place = std::upper_bound(best_.begin(), best_.end(), makespan,
+                                        [](double value, const candidate& one) { return value < one.makespan; });
+    best_.insert(place, {makespan, std::move(*plan)});
+    if (best_.size() > kept) best_.pop_back();
+  }
+
+  [[nodiscard]] std::vector<candidate>& best() { return best_; }
+  [[nodiscard]] bool optimal() const {
+    return !best_.empty() && best_.front().makespan <= lower_bound(best_.front().plan, cost_) * (1 + 1e-9);
+  }
+
+  static constexpr std::size_t kept = 3;
+
+ private:
+  const costs& cost_;
+  const std::vector<bool>& recomputed_;
+  std::vector<candidate> best_;
+};
+
+inline void add_greedy(candidates& found, const std::vector<int>& rank_of, int ranks, int micro_batches,
+                       const costs& cost, const std::vector<bool>& recomputed) {
+  schedule empty;
+  empty.micro_batches = micro_batches;
+  empty.rank_of = rank_of;
+  empty.recomputed = recomputed;
+  empty.lists.resize(as_index(ranks));
+  const bool several = rank_of.size() > as_index(ranks);
+  for (const auto filled : {safe_greedy::gaps::that_fit, safe_greedy::gaps::largest, safe_greedy::gaps::every})
+    for (const bool gradients_first : {true, false})
+      for (const bool deepest_first : {true, false}) {
+        if (!several && !deepest_first) continue;
+        std::optional<schedule> plan =
+            safe_greedy(empty, cost, limits_of(empty, cost), {gradients_first, deepest_first, filled}).run();
+        if (plan) found.add_fitting(std::move(*plan));
+      }
+}
+
+inline void add_loop(candidates& found, int ranks, int chunks, int micro_batches, const costs& cost,
+                     const std::vector<bool>& recomputed) {
+  if (chunks == 1) {
+    found.add(zb_h1(ranks, micro_batches));
+    found.add(zb_h2(ranks, micro_batches));
+    found.add_fitting(zb_heuristic(micro_batches, cost, goal::makespan, recomputed));
+    found.add(one_f_one_b(micro_batches, warm_up_pb(ranks)));
+    found.add(one_f_one_b(micro_batches, least_warm_up(cost, micro_batches, recomputed)));
+  } else {
+    found.add(interleaved_zb(ranks, chunks, micro_batches));
+    found.add(interleaved_1f1b(ranks, chunks, micro_batches));
+  }
+  add_greedy(found, loop_placement(ranks, chunks), ranks, micro_batches, cost, recomputed);
+}
+
+inline void add_v(candidates& found, int ranks, int chunks, int micro_batches, const costs& cost,
+                  const std::vector<bool>& recomputed) {
+  add_greedy(found, v_placement(ranks, chunks), ranks, micro_batches, cost, recomputed);
+  if (chunks != 2) return;
+  found.add(zb_v(ranks, micro_batches));
+  for (int sum = 2; sum <= 6 && !found.optimal(); ++sum)
+    for (const v_pattern& pattern : v_patterns(ranks, sum)) {
+      schedule plan = pattern.order(ranks, micro_batches);
+      plan.recomputed = recomputed;
+      found.add_fitting(fill_gaps(plan, cost, limits_of(plan, cost)));
+    }
+}
+
+// Without limits of their own, ranks may hold as much as in 1F1B the first one does.
+[[nodiscard]] inline std::vector<double> default_memory(const std::vector<int>& rank_of, int ranks, int micro_batches,
+                                                        const costs& cost, const std::vector<bool>& recomputed) {
+  std::vector<double> memory(as_index(ranks), 0.0);
+  std::vector<double> reserve(as_index(ranks), 0.0);
+  for (std::size_t s = 0; s < rank_of.size(); ++s) {
+    const stage_costs& one = cost.stages[s];
+    const bool again = !recomputed.empty() && recomputed[s];
+    const double held = again ? one.input_bytes : std::max(one.activation_bytes, one.weight_gradient_bytes);
+    memory[as_index(rank_of[s])] += one.state_bytes + std::min(ranks, micro_batches) * held;
+    if (again) reserve[as_index(rank_of[s])] = std::max(reserve[as_index(rank_of[s])], one.activation_bytes);
+  }
+  for (std::size_t r = 0; r < memory.size(); ++r) memory[r] += reserve[r];
+  return memory;
+}
+
+}  // namespace espalier::pipeline::detail
+
+namespace espalier::pipeline {
+
+/// The fastest schedule found for stages of any costs within the memory of each rank: the zero-bubble heuristic, the
+/// known schedules with their gaps filled, and greedy ones, in all their settings; the best of them improved by local
+/// search. The same arguments give the same schedule.
+///
+/// Where `cost.memory_bytes` is empty, a rank may hold as many micro-batches as the first rank of 1F1B: one per rank.
+/// @pre one entry of `cost.stages` for each of `ranks` x `chunks` stages
+/// Throws std::invalid_argument where a rank cannot hold a single micro-batch.
+[[nodiscard]] inline schedule automatic(int ranks, int chunks, int micro_batches, const costs& cost,
+                                        const automatic_options& options = {}) {
+  detail::require_counts(ranks, chunks, micro_batches);
+  check(cost, ranks * chunks, ranks);
+  std::optional<detail::candidates::candidate> best;
+  const auto done = [&] { return best && best->makespan <= lower_bound(best->plan, cost) * (1 + 1e-9); };
+  const auto search = [&](bool v) {
+    if (done()) return;
+    costs limited = cost;
+    const std::vector<int> rank_of = v ? v_placement(ranks, chunks) : loop_placement(ranks, chunks);
+    if (cost.memory_bytes.empty())
+      limited.memory_bytes = detail::default_memory(rank_of, ranks, micro_batches, cost, options.recomputed);
+    detail::candidates found(limited, options.recomputed);
+    if (v)
+      detail::add_v(found, ranks, chunks, micro_batches, limited, options.recomputed);
+    else
+      detail::add_loop(found, ranks, chunks, micro_batches, limited, options.recomputed);
+    const int share = options.evaluations / static_cast<int>(detail::candidates::kept);
+    for (auto& one : found.best()) {
+      if (done()) return;
+      schedule improved = improve(one.plan, limited, share);
+      const double makespan = quick_makespan(improved, limited);
+      if (makespan < one.makespan) one = {makespan, std::move(improved)};
+      if (!best || one.makespan < best->makespan) best = std::move(one);
+    }
+  };
+  if (options.placement != stage_placement::v || chunks == 1) search(false);
+  if (options.placement != stage_placement::loop && chunks > 1) search(true);
+  if (!best) {
+    std::string limits;
+    for (const double bytes : cost.memory_bytes) limits += (limits.empty() ? "" : ", ") + detail::short_number(bytes);
+    throw std::invalid_argument("no schedule of " + std::to_string(ranks) + " ranks with " + std::to_string(chunks) +
+                                " stages each fits into the memory of the ranks (" + limits +
+                                " bytes): each has to hold its state and at least one micro-batch; use more ranks, "
+                                "smaller micro-batches or recomputation");
+  }
+  best->plan.name = "auto";
+  return std::move(best->plan);
+}
+
+}  // namespace espalier::pipeline

@@ -1,0 +1,118 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/pipeline/costs.hpp>
+#include <espalier/pipeline/durations.hpp>
+#include <espalier/pipeline/instruction.hpp>
+#include <espalier/pipeline/schedules/automatic.hpp>
+#include <espalier/pipeline/schedules/dualpipe_v.hpp>
+#include <espalier/pipeline/schedules/gpipe.hpp>
+#include <espalier/pipeline/schedules/interleaved.hpp>
+#include <espalier/pipeline/schedules/one_f_one_b.hpp>
+#include <espalier/pipeline/schedules/v_bounded.hpp>
+#include <espalier/pipeline/schedules/zb_v.hpp>
+#include <espalier/pipeline/schedules/zero_bubble.hpp>
+
+#include <array>
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace espalier::pipeline {
+
+/// How many stages a rank has in the schedules of a name: one, two, or as many as one likes.
+enum class chunk_count { one, two, any };
+
+/// A schedule that can be asked for by name.
+struct known_schedule {
+  std::string_view name;
+  chunk_count chunks;
+  std::string_view summary;
+};
+
+/// All of them, simplest first.
+inline constexpr std::array<known_schedule, 13> known_schedules{{
+    {"gpipe", chunk_count::one, "all forwards, then all backwards"},
+    {"1f1b_PA", chunk_count::one, "DAPPLE, policy PA: early backwards, rank i starts with S - i micro-batches"},
+    {"1f1b_PB", chunk_count::one, "DAPPLE, policy PB: rank i starts with 2 (S - i) - 1 micro-batches"},
+    {"1f1b", chunk_count::one, "the same, each rank starting with what its transfers need"},
+    {"interleaved_1f1b", chunk_count::any, "1F1B with several stages on each rank"},
+    {"zb_h1", chunk_count::one, "zero bubble: weight gradients fill gaps, memory as 1F1B"},
+    {"zb_h2", chunk_count::one, "zero bubble: no rank waits, twice the memory"},
+    {"zb_v", chunk_count::two, "zero bubble: no rank waits, memory as 1F1B; stages placed as a V"},
+    {"interleaved_zb", chunk_count::any, "zero bubble with several stages on each rank"},
+    {"v_half", chunk_count::two, "half the memory of 1F1B and a smaller bubble; stages placed as a V"},
+    {"v_min", chunk_count::two, "a third of the memory of 1F1B; stages placed as a V"},
+    {"dualpipe_v", chunk_count::two, "DualPipeV, forwards and backwards not overlapped"},
+    {"auto", chunk_count::any, "the fastest that is found within the memory limit"},
+}};
+
+/// The one with this name, which may have a remark in brackets behind it.
+/// Throws std::invalid_argument that lists all names.
+[[nodiscard]] inline const known_schedule& find_schedule(std::string_view name) {
+  const std::string_view bare = name.substr(0, name.find('('));
+  std::string all;
+  for (const known_schedule& one : known_schedules) {
+    if (one.name == bare) return one;
+    all += (all.empty() ? "" : ", ") + std::string(one.name);
+  }
+  throw std::invalid_argument("there is no schedule \"" + std::string(name) + "\"; there are " + all);
+}
+
+/// How many stages its ranks have where `asked` are asked for; 0: nothing is asked for.
+/// Throws std::invalid_argument where it cannot have as many.
+[[nodiscard]] inline int chunks_of(const known_schedule& kind, int asked) {
+  const int fixed = kind.chunks == chunk_count::one ? 1 : 2;
+  if (asked == 0) return kind.name == "auto" ? 1 : fixed;
+  if (kind.chunks != chunk_count::any && asked != fixed)
+    throw std::invalid_argument(std::string(kind.name) + " has " + std::to_string(fixed) + " stage" +
+                                (fixed == 1 ? "" : "s") + " per rank, not " + std::to_string(asked));
+  return asked;
+}
+
+/// The schedule of that name for stages of these costs; `recomputed` says of each stage whether only its input is kept
+/// (empty: of none). Policies of 1F1B start with fewer micro-batches where memory allows no more.
+/// @pre one entry of `cost.stages` for each of `ranks` x `chunks` stages, in the order of the pipeline
+/// Throws std::invalid_argument where the schedule does not fit into `cost.memory_bytes`, or does not exist.
+[[nodiscard]] inline schedule make_schedule(std::string_view name, int ranks, int chunks, int micro_batches,
+                                            const costs& cost, const std::vector<bool>& recomputed = {}) {
+  const known_schedule& kind = find_schedule(name);
+  detail::require_counts(ranks, chunks, micro_batches);
+  (void)chunks_of(kind, chunks);
+  check(cost, ranks * chunks, ranks);
+  const auto limited = [&](const std::vector<int>& warm_up) {
+    return one_f_one_b(micro_batches, within_memory(warm_up, cost, recomputed));
+  };
+  schedule plan = [&] {
+    if (kind.name == "gpipe") return gpipe(ranks, micro_batches);
+    if (kind.name == "1f1b_PA") return limited(warm_up_pa(ranks));
+    if (kind.name == "1f1b_PB") return limited(warm_up_pb(ranks));
+    if (kind.name == "1f1b") return one_f_one_b(micro_batches, least_warm_up(cost, micro_batches, recomputed));
+    if (kind.name == "interleaved_1f1b") return interleaved_1f1b(ranks, chunks, micro_batches);
+    if (kind.name == "zb_h1") return zb_h1(ranks, micro_batches);
+    if (kind.name == "zb_h2") return zb_h2(ranks, micro_batches);
+    if (kind.name == "zb_v") return zb_v(ranks, micro_batches);
+    if (kind.name == "interleaved_zb") return interleaved_zb(ranks, chunks, micro_batches);
+    if (kind.name == "v_half") return v_half(ranks, micro_batches, cost);
+    if (kind.name == "v_min") return v_min(ranks, micro_batches, cost);
+    if (kind.name == "dualpipe_v") return dualpipe_v(ranks, micro_batches);
+    automatic_options options;
+    options.recomputed = recomputed;
+    return automatic(ranks, chunks, micro_batches, cost, options);
+  }();
+  plan.name = kind.name;
+  plan.recomputed = recomputed;
+  if (fits(plan, cost)) return plan;
+  const std::vector<double> peaks = peak_bytes(plan, cost);
+  for (std::size_t r = 0; r < peaks.size(); ++r)
+    if (peaks[r] > cost.memory_bytes[r] * (1 + 1e-9))
+      throw std::invalid_argument(plan.name + " holds " + detail::short_number(peaks[r]) + " bytes on rank " +
+                                  std::to_string(r) + ", the limit is " + detail::short_number(cost.memory_bytes[r]) +
+                                  ": use auto, which keeps to it, or one of the schedules that hold less");
+  return plan;
+}
+
+}  // namespace espalier::pipeline
