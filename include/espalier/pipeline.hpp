@@ -1,0 +1,19 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+// Pipelines of stages: schedules, what they cost, and pictures of them.
+
+#include <espalier/pipeline/bound.hpp>
+#include <espalier/pipeline/chart.hpp>
+#include <espalier/pipeline/costs.hpp>
+#include <espalier/pipeline/durations.hpp>
+#include <espalier/pipeline/evaluate.hpp>
+#include <espalier/pipeline/instruction.hpp>
+#include <espalier/pipeline/schedules/by_name.hpp>
+#include <espalier/pipeline/schedules/improve.hpp>
+#include <espalier/pipeline/schedules/zb_heuristic.hpp>
+#include <espalier/pipeline/simulate.hpp>
+#include <espalier/pipeline/trace.hpp>
+#include <espalier/pipeline/transfers.hpp>
+#include <espalier/pipeline/validate.hpp>
