@@ -1,0 +1,101 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/pipeline/cluster.hpp>
+#include <espalier/pipeline/device_sets.hpp>
+#include <espalier/pipeline/planner/problem.hpp>
+
+#include <cstddef>
+#include <deque>
+#include <map>
+#include <utility>
+#include <vector>
+
+namespace espalier::pipeline::detail {
+
+/// The ways in which stages, one after the other, can take devices, each found once: which devices are free and what
+/// the stage before holds is a state, a stage's placement leads from one to the next.
+class device_tree {
+ public:
+  struct step {
+    stage_devices devices;
+    int next = 0;  ///< state
+  };
+
+  explicit device_tree(const cluster& machines) : machines_(machines) {
+    (void)number(free_devices(machines.devices_of));
+  }
+
+  /// The state in which all devices are free.
+  static constexpr int start = 0;
+
+  [[nodiscard]] int left(int state) const { return states_[static_cast<std::size_t>(state)].left; }
+
+  /// The placements of a stage of `count` devices. They stay where they are as long as the tree does.
+  /// @pre count is positive and no more than is left
+  [[nodiscard]] const std::deque<step>& steps(int state, int count) {
+    auto& known = states_[static_cast<std::size_t>(state)].steps[static_cast<std::size_t>(count) - 1];
+    if (known.empty()) {
+      const free_devices free = states_[static_cast<std::size_t>(state)].free;
+      for (placement& offered : placements(free, count)) known.push_back(follow(free, std::move(offered), count));
+    }
+    return known;
+  }
+
+  /// The placement of a stage of `count` devices by one policy; nothing where the policy has none.
+  [[nodiscard]] const step* by_policy(int state, int count, placement_policy policy) {
+    const free_devices& free = states_[static_cast<std::size_t>(state)].free;
+    std::vector<int> taken = devices_by(policy, free, count);
+    if (taken.empty()) return nullptr;
+    others_.push_back(follow(free_devices(free), {policy, std::move(taken)}, count));
+    return &others_.back();
+  }
+
+  /// The devices' numbers.
+  [[nodiscard]] std::vector<std::vector<int>> numbers(const std::vector<const stage_devices*>& stages) const {
+    free_devices free(machines_.devices_of);
+    std::vector<std::vector<int>> all;
+    for (const stage_devices* one : stages) {
+      all.push_back(free.numbers(one->chosen.count));
+      free.take(one->chosen.count);
+    }
+    return all;
+  }
+
+ private:
+  struct occupancy {
+    free_devices free;
+    int left = 0;
+    std::vector<std::deque<step>> steps;  ///< by number of devices, from 1
+  };
+
+  step follow(free_devices free, placement offered, int count) {
+    step made;
+    made.devices.count = count;
+    made.devices.all_reduce = all_reduce_seconds(machines_, offered.count);
+    std::vector<int> before;
+    for (int h = 0; h < free.hosts(); ++h) before.push_back(free.latest(h));
+    if (free.left() < machines_.devices()) made.devices.transfer = transfer_seconds(machines_, before, offered.count);
+    free.take(offered.count);
+    made.devices.chosen = std::move(offered);
+    made.next = number(free);
+    return made;
+  }
+
+  int number(const free_devices& free) {
+    const auto [place, added] = numbers_.emplace(free, static_cast<int>(states_.size()));
+    if (added) {
+      const int left = free.left();
+      states_.push_back({free, left, std::vector<std::deque<step>>(static_cast<std::size_t>(left))});
+    }
+    return place->second;
+  }
+
+  cluster machines_;
+  std::deque<occupancy> states_;
+  std::map<free_devices, int> numbers_;
+  std::deque<step> others_;
+};
+
+}  // namespace espalier::pipeline::detail
