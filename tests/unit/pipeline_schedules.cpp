@@ -166,6 +166,7 @@ TEST_CASE("the automatic schedule keeps bubbles small at the memory of 1F1B") {
   CHECK(best(2, 0) <= 3.5 + close);
   CHECK(best(4, 0) <= 1.75 + close);
   CHECK(best(2, 5) <= 8.5 + close);
+  CHECK(best(4, 5) <= 8.5 + close);
 }
 
 // A pipeline of one stage per rank; a third of its hops are inside a host, the others take up to two thirds of what an
@@ -231,6 +232,17 @@ TEST_CASE("without transfer times the warm-up is PA, with short equal ones PB") 
   CHECK(warm_up_per_hop(cost, 20) == std::vector<int>{4, 2, 2, 1});
   cost.memory_bytes[3] = 0.5;
   CHECK_THROWS_AS(warm_up_per_hop(cost, 20), std::invalid_argument);
+}
+
+TEST_CASE("where memory allows few micro-batches, no three neighbours start with the same number") {
+  costs cost = uniform_costs(8);
+  cost.memory_bytes.assign(8, 4);
+  const auto seconds = [&](const std::vector<int>& warm_up) {
+    return simulate(one_f_one_b(32, warm_up), cost).makespan;
+  };
+  CHECK(warm_up_per_hop(cost, 32) == std::vector<int>{4, 4, 4, 4, 4, 3, 2, 1});
+  CHECK(least_warm_up(cost, 32) == std::vector<int>{4, 4, 3, 3, 2, 2, 1, 1});
+  CHECK(seconds(least_warm_up(cost, 32)) < 0.5 * seconds(warm_up_per_hop(cost, 32)));
 }
 
 // Any stages, hops and memory.

@@ -29,8 +29,23 @@
 
 namespace espalier::pipeline {
 
-/// How stages are placed on ranks that have several.
-enum class stage_placement : std::uint8_t { any, loop, v };
+/// How stages are placed on ranks that have several: round the ranks (`loop_placement`), down and up (`v_placement`),
+/// or down and up once with half of them on each way (`wide_v_placement`). With two stages per rank the last two are
+/// one.
+enum class stage_placement : std::uint8_t { any, loop, v, wide_v };
+
+/// What `rank_of` is where stages go down the ranks and back up once, `chunks` / 2 neighbouring ones on each rank on
+/// each way. Throws std::invalid_argument unless `chunks` is even and both counts are positive.
+[[nodiscard]] inline std::vector<int> wide_v_placement(int ranks, int chunks) {
+  if (chunks % 2 != 0)
+    throw std::invalid_argument("a V of " + std::to_string(chunks) +
+                                " stages per rank: the number must be even, for as many go down as up");
+  std::vector<int> rank_of;
+  for (const int rank : v_placement(ranks, 2))
+    for (int part = 0; part < chunks / 2; ++part) rank_of.push_back(rank);
+  (void)loop_placement(ranks, chunks);
+  return rank_of;
+}
 
 /// What `automatic` may spend and choose.
 struct automatic_options {
@@ -119,14 +134,31 @@ inline void add_loop(candidates& found, int ranks, int chunks, int micro_batches
   add_greedy(found, loop_placement(ranks, chunks), ranks, micro_batches, cost, recomputed);
 }
 
-inline void add_v(candidates& found, int ranks, int chunks, int micro_batches, const costs& cost,
-                  const std::vector<bool>& recomputed) {
-  add_greedy(found, v_placement(ranks, chunks), ranks, micro_batches, cost, recomputed);
-  if (chunks != 2) return;
-  found.add(zb_v(ranks, micro_batches));
+// The same with every stage cut into `parts` neighbouring stages of its rank.
+[[nodiscard]] inline schedule cut_stages(const schedule& plan, int parts) {
+  schedule fine = plan;
+  fine.rank_of.clear();
+  for (const int rank : plan.rank_of)
+    for (int part = 0; part < parts; ++part) fine.rank_of.push_back(rank);
+  for (auto& list : fine.lists) {
+    std::vector<instruction> longer;
+    for (const instruction& step : list)
+      for (int part = 0; part < parts; ++part) {
+        const int place = step.kind == action::forward ? part : parts - 1 - part;
+        longer.push_back({step.kind, step.stage * parts + place, step.micro_batch});
+      }
+    list = std::move(longer);
+  }
+  return fine;
+}
+
+inline void add_wide_v(candidates& found, int ranks, int chunks, int micro_batches, const costs& cost,
+                       const std::vector<bool>& recomputed) {
+  add_greedy(found, wide_v_placement(ranks, chunks), ranks, micro_batches, cost, recomputed);
+  found.add(cut_stages(zb_v(ranks, micro_batches), chunks / 2));
   for (int sum = 2; sum <= 6 && !found.optimal(); ++sum)
     for (const v_pattern& pattern : v_patterns(ranks, sum)) {
-      schedule plan = pattern.order(ranks, micro_batches);
+      schedule plan = cut_stages(pattern.order(ranks, micro_batches), chunks / 2);
       plan.recomputed = recomputed;
       found.add_fitting(fill_gaps(plan, cost, limits_of(plan, cost)));
     }
@@ -165,17 +197,21 @@ namespace espalier::pipeline {
   check(cost, ranks * chunks, ranks);
   std::optional<detail::candidates::candidate> best;
   const auto done = [&] { return best && best->makespan <= lower_bound(best->plan, cost) * (1 + 1e-9); };
-  const auto search = [&](bool v) {
+  const auto search = [&](stage_placement placed) {
     if (done()) return;
     costs limited = cost;
-    const std::vector<int> rank_of = v ? v_placement(ranks, chunks) : loop_placement(ranks, chunks);
+    const std::vector<int> rank_of = placed == stage_placement::loop ? loop_placement(ranks, chunks)
+                                     : placed == stage_placement::v  ? v_placement(ranks, chunks)
+                                                                     : wide_v_placement(ranks, chunks);
     if (cost.memory_bytes.empty())
       limited.memory_bytes = detail::default_memory(rank_of, ranks, micro_batches, cost, options.recomputed);
     detail::candidates found(limited, options.recomputed);
-    if (v)
-      detail::add_v(found, ranks, chunks, micro_batches, limited, options.recomputed);
-    else
+    if (placed == stage_placement::loop)
       detail::add_loop(found, ranks, chunks, micro_batches, limited, options.recomputed);
+    else if (placed == stage_placement::v)
+      detail::add_greedy(found, rank_of, ranks, micro_batches, limited, options.recomputed);
+    else
+      detail::add_wide_v(found, ranks, chunks, micro_batches, limited, options.recomputed);
     const int share = options.evaluations / static_cast<int>(detail::candidates::kept);
     for (auto& one : found.best()) {
       if (done()) return;
@@ -185,8 +221,12 @@ namespace espalier::pipeline {
       if (!best || one.makespan < best->makespan) best = std::move(one);
     }
   };
-  if (options.placement != stage_placement::v || chunks == 1) search(false);
-  if (options.placement != stage_placement::loop && chunks > 1) search(true);
+  const bool any = options.placement == stage_placement::any;
+  const bool v = options.placement == stage_placement::v;
+  if (any || chunks == 1 || options.placement == stage_placement::loop) search(stage_placement::loop);
+  const bool wide = options.placement == stage_placement::wide_v || (any && chunks % 2 == 0) || (v && chunks == 2);
+  if (wide && chunks > 1) search(stage_placement::wide_v);
+  if ((any || v) && chunks > 2) search(stage_placement::v);
   if (!best) {
     std::string limits;
     for (const double bytes : cost.memory_bytes) limits += (limits.empty() ? "" : ", ") + detail::short_number(bytes);

@@ -97,6 +97,9 @@ namespace espalier::pipeline {
 
 /// The least warm-up that is as fast as the fastest of PA, PB and `warm_up_per_hop`: of that one, every rank does
 /// without the forwards that make no difference to the time of a step.
+///
+/// Neighbours that start with the same number work on one micro-batch in turn, instead of on two at once. Where memory
+/// lets a warm-up no longer fall from each rank to the next, it therefore also tries to make it smaller everywhere.
 /// @pre one stage per rank. Throws std::invalid_argument where a rank cannot hold a single micro-batch.
 [[nodiscard]] inline std::vector<int> least_warm_up(const costs& cost, int micro_batches,
                                                     const std::vector<bool>& recomputed = {}) {
@@ -109,14 +112,21 @@ namespace espalier::pipeline {
   std::vector<int> best;
   double least = std::numeric_limits<double>::infinity();
   for (const std::vector<int>& policy :
-       {warm_up_per_hop(cost, micro_batches, recomputed), warm_up_pa(ranks), warm_up_pb(ranks)}) {
-    std::vector<int> warm_up = within_memory(policy, cost, recomputed);
-    for (int& count : warm_up) count = std::min(count, micro_batches);
-    const double time = seconds(warm_up);
-    if (time >= least) continue;
-    least = time;
-    best = std::move(warm_up);
-  }
+       {warm_up_per_hop(cost, micro_batches, recomputed), warm_up_pa(ranks), warm_up_pb(ranks)})
+    for (const bool everywhere : {false, true}) {
+      std::vector<int> warm_up = within_memory(policy, cost, recomputed);
+      double share = 1;
+      for (std::size_t s = 0; s < warm_up.size(); ++s)
+        share = std::min(share, static_cast<double>(warm_up[s]) / policy[s]);
+      for (std::size_t s = 0; s < warm_up.size(); ++s) {
+        if (everywhere) warm_up[s] = std::min(warm_up[s], static_cast<int>(std::ceil(policy[s] * share - 1e-9)));
+        warm_up[s] = std::min(warm_up[s], micro_batches);
+      }
+      const double time = seconds(warm_up);
+      if (time >= least) continue;
+      least = time;
+      best = std::move(warm_up);
+    }
   // A rank cannot start with fewer than the one behind it, which therefore comes first, and makes room for others.
   for (bool fewer = true; fewer;) {
     fewer = false;
