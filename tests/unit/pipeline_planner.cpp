@@ -11,6 +11,7 @@
 #include <espalier/pipeline/schedules/one_f_one_b.hpp>
 #include <espalier/pipeline/schedules/zero_bubble.hpp>
 #include <espalier/pipeline/simulate.hpp>
+#include <espalier/pipeline/validate.hpp>
 
 #include <catch2/catch.hpp>
 
@@ -78,11 +79,12 @@ template <class Visit> class all_partitions {
   inner::candidate partition_;
 };
 
-double best_by_brute_force(const profile& model, const cluster& machines, const planner_options& asked, int stages) {
+double best_by_brute_force(const profile& model, const cluster& machines, const planner_options& asked, int stages,
+                           bool small = false) {
   const inner::planning_problem problem(model, machines, asked);
   inner::partition_evaluator evaluate(problem);
   double best = infinite;
-  for (const int count : problem.micro_batch_counts())
+  for (const int count : problem.micro_batch_counts(small))
     all_partitions(problem, stages, count,
                    [&](const inner::candidate& one) { best = std::min(best, evaluate(one).seconds); });
   return best;
@@ -196,6 +198,7 @@ TEST_CASE("no plan of random models on random machines is better, with memory th
   std::mt19937 random(9);
   int bound_by_memory = 0;
   int recomputed = 0;
+  int small = 0;
   int nothing = 0;
   for (int repeat = 0; repeat < 200; ++repeat) {
     INFO("repeat " << repeat);
@@ -210,6 +213,11 @@ TEST_CASE("no plan of random models on random machines is better, with memory th
     const int most = std::min(3, machines.devices());
     for (int stages = 1; stages <= most; ++stages)
       best = std::min(best, best_by_brute_force(model, machines, asked, stages));
+    if (best == infinite) {  // then, and only then, micro-batches that are too small to be fast
+      for (int stages = 1; stages <= most; ++stages)
+        best = std::min(best, best_by_brute_force(model, machines, asked, stages, true));
+      small += best < infinite ? 1 : 0;
+    }
     if (best == infinite) {
       ++nothing;
       CHECK_THROWS_WITH(make_plan(model, machines, asked), Catch::Contains("no plan fits"));
@@ -225,6 +233,7 @@ TEST_CASE("no plan of random models on random machines is better, with memory th
   // Otherwise this test would not say much.
   CHECK(bound_by_memory >= 10);
   CHECK(recomputed >= 3);
+  CHECK(small >= 1);
   CHECK(nothing >= 1);
 }
 
@@ -313,6 +322,40 @@ TEST_CASE("data parallelism is a plan like any other") {
   REQUIRE(large != limited.others.end());
   CHECK(!large->fits);
   CHECK_THAT(large->reason, Catch::Contains("needs 32.0 GB on each device, which has 20.0 GB"));
+}
+
+TEST_CASE("odd questions have answers") {
+  std::mt19937 random(6);
+  for (int repeat = 0; repeat < 150; ++repeat) {
+    INFO("repeat " << repeat);
+    profile model = profile_data::random_profile(random, 1 + static_cast<int>(random() % 9));
+    if (repeat % 5 == 0)
+      for (layer_profile& one : model.layers) one.parameter_bytes = one.weight_gradient_seconds = 0;
+    if (repeat % 7 == 0 && model.size() > 1)
+      model.layers.front().forward_seconds = model.layers.front().input_gradient_seconds = 0;
+    cluster machines;
+    const int hosts = 1 + static_cast<int>(random() % 4);
+    for (int h = 0; h < hosts; ++h) machines.devices_of.push_back(1 + static_cast<int>(random() % 5));
+    machines.inside = {1e9, 1e-6};
+    machines.across = {random() % 2 == 0 ? 1e8 : 1e11, 1e-5};  // also where hosts are closer than devices
+    if (repeat % 4 == 0) machines.inside.bytes_per_second = machines.across.bytes_per_second = infinite;
+    if (repeat % 3 == 0) machines.memory_bytes = 3e8;  // with batches of 127, only micro-batches of one sample fit
+    planner_options asked;
+    const std::vector<int> batches{1, 7, 12, 127, 720};
+    asked.global_batch = batches[random() % batches.size()];
+    const planning found = make_plan(model, machines, asked);
+    check_plan(model, machines, asked, found.best);
+    for (const alternative& other : found.others) {
+      CHECK(!other.reason.empty());
+      if (!other.fits) continue;
+      check_plan(model, machines, asked, other.candidate);
+      CHECK(other.candidate.times.step >= found.best.times.step * (1 - 1e-9));
+      CHECK(validate(other.candidate.order).empty());
+    }
+    CHECK(validate(found.best.order).empty());
+    // No plan does the work faster than all devices together.
+    CHECK(found.best.speed_up <= machines.devices() * (1 + 1e-9));
+  }
 }
 
 TEST_CASE("plans are printed, as text and as JSON") {

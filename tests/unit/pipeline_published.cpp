@@ -116,6 +116,19 @@ TEST_CASE("the published evaluator gives DAPPLE's and PipeDream's plans the prin
   }
 }
 
+TEST_CASE("one stage in the published evaluator is its data parallelism without overlap") {
+  // What the released planner prints for two hosts of eight.
+  const auto reached = [](const char* name, double profile_batch, double global_batch, double micro_batch) {
+    const profile model = profile_data::read(name, profile_batch);
+    return rounded(best_published_plan(model, setting_for(global_batch, micro_batch), 1, 16).speed_up);
+  };
+  CHECK(reached("hpgo/vgg19", 32, 1024, 32) == 7.3139);
+  CHECK(reached("hpgo/vgg19", 32, 2048, 32) == 10.0389);
+  CHECK(reached("hpgo/xlnet_36", 1, 128, 1) == 10.5237);
+  CHECK(reached("hpgo/amoebanet_36", 1, 128, 1) == 5.8510);
+  CHECK(reached("hpgo/bert_large", 6, 128, 1) == 7.2093);
+}
+
 TEST_CASE("a search in the published evaluator finds plans that are better than the published ones") {
   const profile vgg = profile_data::read("hpgo/vgg19", 32);
   const profile amoeba = profile_data::read("hpgo/amoebanet_36", 1);

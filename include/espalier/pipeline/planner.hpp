@@ -40,10 +40,14 @@ class planner {
         tree_(machines),
         evaluate_(problem_),
         evaluate_merged_(merged_),
-        counts_(some_counts(problem_.micro_batch_counts())) {}
+        counts_(some_counts(problem_.micro_batch_counts(false))) {}
 
   planning run() {
     search();
+    if (found_.all().empty()) {  // smaller micro-batches are slower, but they may fit
+      counts_ = some_counts(problem_.micro_batch_counts(true));
+      search();
+    }
     refine();
     std::vector<plan> plans = assemble();
     planning result;
@@ -187,9 +191,9 @@ class planner {
     double most = 0;
     for (std::size_t s = 0; s < ends.size(); ++s) most = std::max(most, bytes(0, s == 0 ? 0 : ends[s - 1], ends[s]));
     return "no plan fits: a device has " + gigabytes(problem_.machines().memory_bytes) + ", and even " +
-           std::to_string(stages) + " stages with one micro-batch of " +
+           std::to_string(stages) + (stages == 1 ? " stage" : " stages") + " with a micro-batch of " +
            std::to_string(problem_.asked().global_batch / count) + " samples need up to " + gigabytes(most) +
-           ". Use devices with more memory, more of them, smaller micro-batches, or an optimizer with less state";
+           ". Use devices with more memory, more of them, or an optimizer with less state";
   }
 
   planning_problem problem_;

@@ -57,12 +57,13 @@ class planning_problem {
     return asked_.most_stages > 0 ? std::min(most, asked_.most_stages) : most;
   }
 
-  /// Numbers of micro-batches that divide the global batch, and leave no device less than it needs to be fast even if
-  /// it computes whole micro-batches; ascending.
-  [[nodiscard]] std::vector<int> micro_batch_counts() const {
+  /// Numbers of micro-batches that divide the global batch, ascending. Without `small` ones, a micro-batch leaves no
+  /// device less than it needs to be fast even if it computes all of it.
+  [[nodiscard]] std::vector<int> micro_batch_counts(bool small) const {
     std::vector<int> counts;
     for (int count = 1; count <= asked_.global_batch; ++count)
-      if (asked_.global_batch % count == 0 && (count == 1 || asked_.global_batch / count >= asked_.least_share))
+      if (asked_.global_batch % count == 0 &&
+          (small || count == 1 || asked_.global_batch / count >= asked_.least_share))
         counts.push_back(count);
     return counts;
   }
