@@ -43,6 +43,7 @@ struct options {
   double memory = 0;                // 0: no limit
   std::optional<double> recompute;  // what the input of a stage is of its activations
   std::string picture;
+  std::vector<std::string> beside;  // other schedules in the picture
   std::string trace;
   bool json = false;
   bool help = false;
@@ -63,6 +64,7 @@ std::string usage() {
       "  --memory-limit K     a rank may hold the activations of K micro-batches; auto keeps to P without it\n"
       "  --recompute I        keep only inputs, I of the activations (0 to 1), and do F again before each B\n"
       "  --svg FILE           writes a Gantt chart\n"
+      "  --beside NAME        draws this schedule below it, on the same scale; more than once for more of them\n"
       "  --trace FILE         writes a trace for chrome://tracing or Perfetto; times are taken as milliseconds\n"
       "  --json               one JSON object instead of a table\n\n"
       "schedules:\n";
@@ -123,6 +125,8 @@ options parse(int argc, char** argv) {
       if (*chosen.recompute > 1) throw usage_error("--recompute is more than 1: inputs are a part of the activations");
     } else if (argument == "--svg") {
       chosen.picture = value();
+    } else if (argument == "--beside") {
+      chosen.beside.emplace_back(value());
     } else if (argument == "--trace") {
       chosen.trace = value();
     } else if (argument == "--json") {
@@ -137,10 +141,12 @@ options parse(int argc, char** argv) {
     throw usage_error("F, B and W are all 0: give at least one of them a time");
   if (chosen.schedule.empty() && (chosen.json || !chosen.picture.empty() || !chosen.trace.empty()))
     throw usage_error("--json, --svg and --trace are of one schedule: name it with --schedule");
+  if (!chosen.beside.empty() && chosen.picture.empty())
+    throw usage_error("--beside is about a picture: name its file with --svg");
   const double work = 1.0 * chosen.stages * chosen.micro_batches * std::max(1, chosen.chunks);
   if (work > 2e6)
-    throw usage_error("that are " + std::to_string(static_cast<std::int64_t>(work)) +
-                      " forwards, more than the 2000000 this program takes: use fewer stages or micro-batches");
+    throw usage_error(std::to_string(static_cast<std::int64_t>(work)) +
+                      " forwards are more than the 2000000 this program takes: use fewer stages or micro-batches");
   return chosen;
 }
 
@@ -262,7 +268,14 @@ int run(const options& chosen) {
   else
     print(chosen, r);
   pipeline::chart drawing = pipeline::chart_of(r.plan, r.run);
-  if (!chosen.picture.empty()) write(chosen.picture, pipeline::svg({drawing}), "picture");
+  if (!chosen.picture.empty()) {
+    std::vector<pipeline::chart> charts{drawing};
+    for (const std::string& name : chosen.beside) {
+      const result other = simulate(chosen, name, 0);
+      charts.push_back(pipeline::chart_of(other.plan, other.run));
+    }
+    write(chosen.picture, pipeline::svg(charts), "picture");
+  }
   if (!chosen.trace.empty()) {
     for (auto& list : drawing.timeline)
       for (auto& entry : list) {

@@ -60,6 +60,11 @@ namespace espalier::pipeline::detail {
   return 10 * power;
 }
 
+/// Which of its rank's stages a stage is, from 0.
+[[nodiscard]] inline int chunk_of(const chart& one, int stage) {
+  return static_cast<int>(std::count(one.rank_of.begin(), one.rank_of.begin() + stage, one.rank_of[as_index(stage)]));
+}
+
 // Charts below one another, with one scale of time, so that lengths can be compared.
 class gantt_drawing {
  public:
@@ -118,13 +123,9 @@ class gantt_drawing {
     return is_computation(entry.step.kind) || entry.end > entry.start;
   }
 
-  [[nodiscard]] static int chunk_of(const chart& one, int stage) {
-    return static_cast<int>(std::count(one.rank_of.begin(), one.rank_of.begin() + stage, one.rank_of[as_index(stage)]));
-  }
-
-  // Later stages of a rank are darker, down to two thirds.
+  // Later stages of a rank are darker, down to three quarters.
   [[nodiscard]] std::string colour(const look& one, int chunk) const {
-    const double shade = chunks_ > 1 ? 1 - 0.33 * chunk / (chunks_ - 1) : 1;
+    const double shade = chunks_ > 1 ? 1 - 0.27 * chunk / (chunks_ - 1) : 1;
     std::array<char, 8> text{};
     std::snprintf(text.data(), text.size(), "#%02x%02x%02x", static_cast<unsigned>(one.colour[0] * shade),
                   static_cast<unsigned>(one.colour[1] * shade), static_cast<unsigned>(one.colour[2] * shade));
@@ -295,6 +296,9 @@ namespace espalier::pipeline {
       if (to <= from) continue;
       std::string word = std::string(name_of(entry.step.kind)) + std::to_string(entry.step.micro_batch);
       if (word.size() > to - from) word = name_of(entry.step.kind).substr(0, to - from);
+      if (detail::chunk_of(one, entry.step.stage) % 2 == 1)
+        for (char& letter : word)
+          if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
       word.resize(to - from, ' ');
       line.replace(from, to - from, word);
     }

@@ -49,7 +49,7 @@ enum class stage_placement : std::uint8_t { any, loop, v, wide_v };
 
 /// What `automatic` may spend and choose.
 struct automatic_options {
-  int evaluations = 3000;  ///< of the local search, in all
+  int evaluations = 3000;  ///< of the local search, in all; of large pipelines fewer, so that it takes seconds
   stage_placement placement = stage_placement::any;
   std::vector<bool> recomputed;  ///< by stage; empty: none is
 };
@@ -134,34 +134,14 @@ inline void add_loop(candidates& found, int ranks, int chunks, int micro_batches
   add_greedy(found, loop_placement(ranks, chunks), ranks, micro_batches, cost, recomputed);
 }
 
-// The same with every stage cut into `parts` neighbouring stages of its rank.
-[[nodiscard]] inline schedule cut_stages(const schedule& plan, int parts) {
-  schedule fine = plan;
-  fine.rank_of.clear();
-  for (const int rank : plan.rank_of)
-    for (int part = 0; part < parts; ++part) fine.rank_of.push_back(rank);
-  for (auto& list : fine.lists) {
-    std::vector<instruction> longer;
-    for (const instruction& step : list)
-      for (int part = 0; part < parts; ++part) {
-        const int place = step.kind == action::forward ? part : parts - 1 - part;
-        longer.push_back({step.kind, step.stage * parts + place, step.micro_batch});
-      }
-    list = std::move(longer);
-  }
-  return fine;
-}
-
 inline void add_wide_v(candidates& found, int ranks, int chunks, int micro_batches, const costs& cost,
                        const std::vector<bool>& recomputed) {
   add_greedy(found, wide_v_placement(ranks, chunks), ranks, micro_batches, cost, recomputed);
   found.add(cut_stages(zb_v(ranks, micro_batches), chunks / 2));
+  const activation_limits limits = limits_of(cut_stages(zb_v(ranks, 1), chunks / 2), cost);
   for (int sum = 2; sum <= 6 && !found.optimal(); ++sum)
-    for (const v_pattern& pattern : v_patterns(ranks, sum)) {
-      schedule plan = cut_stages(pattern.order(ranks, micro_batches), chunks / 2);
-      plan.recomputed = recomputed;
-      found.add_fitting(fill_gaps(plan, cost, limits_of(plan, cost)));
-    }
+    for (schedule& plan : best_v(ranks, chunks / 2, micro_batches, cost, limits, recomputed, sum, candidates::kept))
+      found.add_fitting(std::move(plan));
 }
 
 // Without limits of their own, ranks may hold as much as in 1F1B the first one does.
@@ -195,6 +175,7 @@ namespace espalier::pipeline {
                                         const automatic_options& options = {}) {
   detail::require_counts(ranks, chunks, micro_batches);
   check(cost, ranks * chunks, ranks);
+  constexpr double most_instructions = 3e7;  // that the local search times
   std::optional<detail::candidates::candidate> best;
   const auto done = [&] { return best && best->makespan <= lower_bound(best->plan, cost) * (1 + 1e-9); };
   const auto search = [&](stage_placement placed) {
@@ -212,7 +193,9 @@ namespace espalier::pipeline {
       detail::add_greedy(found, rank_of, ranks, micro_batches, limited, options.recomputed);
     else
       detail::add_wide_v(found, ranks, chunks, micro_batches, limited, options.recomputed);
-    const int share = options.evaluations / static_cast<int>(detail::candidates::kept);
+    const double most = most_instructions / (3.0 * ranks * chunks * micro_batches);
+    const int share =
+        static_cast<int>(std::min<double>(options.evaluations, most)) / static_cast<int>(detail::candidates::kept);
     for (auto& one : found.best()) {
       if (done()) return;
       schedule improved = improve(one.plan, limited, share);

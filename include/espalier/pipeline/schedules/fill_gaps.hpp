@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <deque>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -61,17 +60,16 @@ class gap_filler {
 
   /// Nothing where the limits do not let it end.
   [[nodiscard]] std::optional<schedule> run() {
-    schedule filled = plan_;
-    std::vector<std::size_t> order(ranks_.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    while (std::any_of(ranks_.begin(), ranks_.end(), [](const rank_state& rank) { return !rank.left.empty(); })) {
-      std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-        return ranks_[a].now != ranks_[b].now ? ranks_[a].now < ranks_[b].now : a < b;
-      });
-      if (std::none_of(order.begin(), order.end(), [&](std::size_t r) { return act(r, false); }) &&
-          std::none_of(order.begin(), order.end(), [&](std::size_t r) { return act(r, true); }))
-        return std::nullopt;
+    while (true) {
+      const std::size_t r = next_rank(false);
+      if (r != nowhere) {
+        ranks_[r].asleep = !act(r, false);
+        continue;
+      }
+      if (std::all_of(ranks_.begin(), ranks_.end(), [](const rank_state& rank) { return rank.left.empty(); })) break;
+      if (!go_on()) return std::nullopt;
     }
+    schedule filled = plan_;
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       while (!ranks_[r].open.empty()) weights(ranks_[r]);
       filled.lists[r] = std::move(ranks_[r].list);
@@ -90,6 +88,8 @@ class gap_filler {
     double idle = 0;
     double held = 0;
     double reserve = 0;
+    bool asleep = false;           // until something that it may need is done on another rank
+    bool tried = false;            // to go on when nobody could
     std::deque<instruction> left;  // F and B that are still to come
     std::deque<instruction> open;  // W whose B is done
     std::vector<instruction> list;
@@ -100,6 +100,34 @@ class gap_filler {
   }
   [[nodiscard]] const stage_costs& of(const instruction& step) const { return cost_.stages[as_index(step.stage)]; }
   [[nodiscard]] double held_by(const instruction& step) const { return held_bytes(plan_, cost_, step.stage); }
+
+  // Of the ranks that may have something to do, the one whose clock is least; or, of those that nobody will wake, the
+  // next one that has not been tried.
+  [[nodiscard]] std::size_t next_rank(bool stuck) const {
+    std::size_t chosen = nowhere;
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      const rank_state& rank = ranks_[r];
+      if (rank.left.empty() || (stuck ? rank.tried : rank.asleep)) continue;
+      if (chosen == nowhere || rank.now < ranks_[chosen].now) chosen = r;
+    }
+    return chosen;
+  }
+
+  // All ranks wait: the first one that can, does something early, or a W.
+  [[nodiscard]] bool go_on() {
+    for (rank_state& rank : ranks_) rank.tried = false;
+    for (std::size_t r = next_rank(true); r != nowhere; r = next_rank(true)) {
+      ranks_[r].tried = true;
+      if (!act(r, true)) continue;
+      ranks_[r].asleep = false;
+      return true;
+    }
+    return false;
+  }
+
+  void wake(int stage) {
+    if (stage >= 0 && stage < plan_.stages()) ranks_[as_index(plan_.rank_of[as_index(stage)])].asleep = false;
+  }
 
   // When the operands of an F or B are on its rank; `never` where that is not known yet.
   [[nodiscard]] double ready(const instruction& step) const {
@@ -144,10 +172,12 @@ class gap_filler {
     if (step.kind == action::forward) {
       forward_[cell(step)] = rank.now;
       rank.held += held_by(step);
+      wake(step.stage + 1);
     } else {
       gradient_[cell(step)] = rank.now;
       rank.held += of(step).weight_gradient_bytes - held_by(step);
       rank.open.push_back({action::weight_gradient, step.stage, step.micro_batch});
+      wake(step.stage - 1);
     }
   }
 

@@ -77,7 +77,8 @@ struct rhythm {
 }
 
 // Where the number of micro-batches is no multiple of the ranks, the usual warm-up may let ranks wait for one another
-// in a circle; it is then made longer on all ranks until none do. With all F first none can.
+// in a circle; it is then made longer on all ranks until none do. With all F first none can, nor with one stage per
+// rank if no warm-up is shorter than that of the next rank.
 [[nodiscard]] inline schedule in_rhythm(std::string name, int ranks, int chunks, int micro_batches, rhythm beat) {
   schedule plan;
   plan.name = std::move(name);
@@ -87,7 +88,7 @@ struct rhythm {
   for (int longer = 0; longer <= chunks * micro_batches; ++longer) {
     plan.lists.clear();
     for (int r = 0; r < ranks; ++r) plan.lists.push_back(list_in_rhythm(r, ranks, chunks, micro_batches, beat));
-    if (evaluator(plan, even)(plan.lists).complete) break;
+    if (chunks == 1 || evaluator(plan, even)(plan.lists).complete) break;
     for (int& count : beat.warm_up) ++count;
   }
   return plan;

@@ -128,10 +128,13 @@ namespace espalier::pipeline {
       best = std::move(warm_up);
     }
   // A rank cannot start with fewer than the one behind it, which therefore comes first, and makes room for others.
+  // Large pipelines end with more than they need rather than late: this many instructions are timed in all.
+  constexpr double most_instructions = 3e7;
+  double tries = most_instructions / (2.0 * ranks * micro_batches);
   for (bool fewer = true; fewer;) {
     fewer = false;
     for (std::size_t s = best.size(); s-- > 0;)
-      while (best[s] > (s + 1 < best.size() ? best[s + 1] : 1)) {
+      while (best[s] > (s + 1 < best.size() ? best[s + 1] : 1) && --tries > 0) {
         --best[s];
         if (seconds(best) > least * (1 + 1e-12)) {
           ++best[s];

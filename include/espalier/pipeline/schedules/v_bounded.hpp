@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/pipeline/costs.hpp>
+#include <espalier/pipeline/durations.hpp>
 #include <espalier/pipeline/evaluate.hpp>
 #include <espalier/pipeline/instruction.hpp>
 #include <espalier/pipeline/schedules/fill_gaps.hpp>
@@ -86,20 +87,77 @@ struct v_pattern {
   return all;
 }
 
-/// The fastest of the patterns with this sum on these costs, its gaps filled; nothing where none fits the limits.
-[[nodiscard]] inline std::optional<schedule> best_v(int ranks, int micro_batches, const costs& cost,
-                                                    const activation_limits& limits, int sum) {
-  std::optional<schedule> best;
-  double shortest = evaluator::never;
-  for (const v_pattern& pattern : v_patterns(ranks, sum)) {
-    std::optional<schedule> filled = fill_gaps(pattern.order(ranks, micro_batches), cost, limits);
-    if (!filled) continue;
-    const double seconds = quick_makespan(*filled, cost);
-    if (seconds >= shortest) continue;
-    shortest = seconds;
-    best = std::move(filled);
+/// The same with every stage cut into `parts` neighbouring stages of its rank.
+[[nodiscard]] inline schedule cut_stages(const schedule& plan, int parts) {
+  schedule fine = plan;
+  fine.rank_of.clear();
+  for (const int rank : plan.rank_of)
+    for (int part = 0; part < parts; ++part) fine.rank_of.push_back(rank);
+  for (auto& list : fine.lists) {
+    std::vector<instruction> longer;
+    for (const instruction& step : list)
+      for (int part = 0; part < parts; ++part) {
+        const int place = step.kind == action::forward ? part : parts - 1 - part;
+        longer.push_back({step.kind, step.stage * parts + place, step.micro_batch});
+      }
+    list = std::move(longer);
   }
-  return best;
+  return fine;
+}
+
+// Of many patterns the best few are found on so many micro-batches that the pipeline is full for a while.
+[[nodiscard]] inline int enough_micro_batches(int ranks, int micro_batches) {
+  return std::min(micro_batches, 3 * ranks + 4);
+}
+
+// Whether an order of F and B keeps to the limits if every W follows its B at once.
+[[nodiscard]] inline bool could_fit(const schedule& order, const costs& cost, const activation_limits& limits) {
+  for (std::size_t r = 0; r < order.lists.size(); ++r) {
+    std::vector<instruction> list = order.lists[r];
+    for (instruction& step : list)
+      if (step.kind == action::input_gradient) step.kind = action::backward;
+    if (peak_of(list, order, cost) > limits[r]) return false;
+  }
+  return true;
+}
+
+/// The patterns with this sum that are fastest on these costs, each stage cut into `parts`, with their gaps filled: at
+/// most `most`, the fastest first; none where none fits the limits.
+[[nodiscard]] inline std::vector<schedule> best_v(int ranks, int parts, int micro_batches, const costs& cost,
+                                                  const activation_limits& limits, const std::vector<bool>& recomputed,
+                                                  int sum, std::size_t most) {
+  struct ranked {
+    double seconds;
+    std::size_t number;
+    schedule plan;
+  };
+  const auto in_order = [](const ranked& a, const ranked& b) {
+    return a.seconds != b.seconds ? a.seconds < b.seconds : a.number < b.number;
+  };
+  const std::vector<v_pattern> patterns = v_patterns(ranks, sum);
+  const auto filled = [&](std::size_t number, int count, std::vector<ranked>& plans) {
+    schedule order = cut_stages(patterns[number].order(ranks, count), parts);
+    order.recomputed = recomputed;
+    if (!could_fit(order, cost, limits)) return;
+    std::optional<schedule> plan = fill_gaps(order, cost, limits);
+    if (!plan) return;
+    const double seconds = quick_makespan(*plan, cost);
+    if (seconds == evaluator::never) return;
+    plans.push_back({seconds, number, std::move(*plan)});
+    std::sort(plans.begin(), plans.end(), in_order);
+    if (plans.size() > most) plans.pop_back();
+  };
+  const int few = enough_micro_batches(ranks, micro_batches);
+  std::vector<ranked> best;
+  for (std::size_t i = 0; i < patterns.size(); ++i) filled(i, few, best);
+  if (few < micro_batches) {
+    std::vector<ranked> whole;
+    for (const ranked& one : best) filled(one.number, micro_batches, whole);
+    best = std::move(whole);
+  }
+  std::vector<schedule> plans;
+  for (ranked& one : best) plans.push_back(std::move(one.plan));
+  return plans;
 }
 
 // Limits of so many halves of a micro-batch's activations on every rank; where that is too few, of one more, and so on.
@@ -108,18 +166,18 @@ struct v_pattern {
   require_counts(ranks, 2, micro_batches);
   check(cost, 2 * ranks, ranks);
   const std::vector<int> rank_of = v_placement(ranks, 2);
-  std::optional<schedule> best;
-  for (; !best && halves <= 2 * std::max(ranks, micro_batches); ++halves) {
+  std::vector<schedule> best;
+  for (; best.empty() && halves <= 2 * std::max(ranks, micro_batches); ++halves) {
     activation_limits limits(as_index(ranks), 0.0);
     for (std::size_t s = 0; s < rank_of.size(); ++s)
       limits[as_index(rank_of[s])] += 0.5 * halves * cost.stages[s].activation_bytes * (1 + 1e-12);
-    best = best_v(ranks, micro_batches, cost, limits, sum);
+    best = best_v(ranks, 1, micro_batches, cost, limits, {}, sum, 3);
   }
   // Costs such as no activations, but bytes for W, which no multiple of activations is enough for.
-  if (!best) best = best_v(ranks, micro_batches, cost, limits_of(zb_v(ranks, 1), costs{}), sum);
-  if (!best) throw std::logic_error(name + ": no order of its instructions ends");
-  best->name = std::move(name);
-  return std::move(*best);
+  if (best.empty()) best = best_v(ranks, 1, micro_batches, cost, limits_of(zb_v(ranks, 1), costs{}), {}, sum, 3);
+  if (best.empty()) throw std::logic_error(name + ": no order of its instructions ends");
+  best.front().name = std::move(name);
+  return std::move(best.front());
 }
 
 }  // namespace espalier::pipeline::detail
