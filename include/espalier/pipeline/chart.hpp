@@ -302,6 +302,7 @@ namespace espalier::pipeline {
       word.resize(to - from, ' ');
       line.replace(from, to - from, word);
     }
+    line.erase(line.find_last_not_of(' ') + 1);
     out += "rank " + std::to_string(r) + " " + line + "\n";
   }
   return out;
