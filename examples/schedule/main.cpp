@@ -61,7 +61,7 @@ std::string usage() {
       "                       weights (1 each)\n"
       "  --chunks V           stages on each rank, each 1/V of it (what the schedule needs: 1 or 2)\n"
       "  --comm C             time of a transfer between neighbours, both ways at once (0)\n"
-      "  --memory-limit K     a rank may hold the activations of K micro-batches; auto keeps to P without it\n"
+      "  --memory-limit K     a rank may hold the activations of K micro-batches (auto: as 1f1b)\n"
       "  --recompute I        keep only inputs, I of the activations (0 to 1), and do F again before each B\n"
       "  --svg FILE           writes a Gantt chart\n"
       "  --beside NAME        draws this schedule below it, on the same scale; more than once for more of them\n"

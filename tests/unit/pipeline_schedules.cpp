@@ -482,6 +482,22 @@ TEST_CASE("the automatic schedule is no slower than those with a name, of uneven
   }
 }
 
+TEST_CASE("the automatic schedule without a limit is no slower than 1F1B, whatever transfers take") {
+  chance random{std::mt19937(43)};
+  for (int repeat = 0; repeat < 40; ++repeat) {
+    const int ranks = random.whole(2, 6);
+    const int micro_batches = random.whole(ranks, 3 * ranks);
+    const costs cost = random_pipeline(random, ranks, repeat % 2 == 0);
+    const double ours = simulate(automatic(ranks, 1, micro_batches, cost), cost).makespan;
+    CAPTURE(repeat, ranks, micro_batches);
+    for (const char* name : {"1f1b", "1f1b_PA", "1f1b_PB"})
+      CHECK(ours <= simulate(make_schedule(name, ranks, 1, micro_batches, cost), cost).makespan * (1 + close));
+    const costs halves = divided(cost, 2);
+    const double with_two = simulate(automatic(ranks, 2, micro_batches, halves), halves).makespan;
+    CHECK(with_two <= simulate(interleaved_1f1b(ranks, 2, micro_batches), halves).makespan * (1 + close));
+  }
+}
+
 TEST_CASE("arguments that make no schedule are refused with a remedy") {
   CHECK_THROWS_WITH(gpipe(0, 4), "a pipeline of 0 ranks with 1 stages each: both numbers must be at least 1");
   CHECK_THROWS_WITH(gpipe(2, 0), "a schedule of 0 micro-batches: there must be at least 1");

@@ -19,6 +19,7 @@
 #include <espalier/pipeline/schedules/zero_bubble.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -144,17 +145,34 @@ inline void add_wide_v(candidates& found, int ranks, int chunks, int micro_batch
       found.add_fitting(std::move(plan));
 }
 
-// Without limits of their own, ranks may hold as much as in 1F1B the first one does.
+// Without limits of their own, ranks may hold as many micro-batches as in 1F1B the first one does without transfers;
+// or, where transfers take time, as many as 1F1B starts with to hide them.
 [[nodiscard]] inline std::vector<double> default_memory(const std::vector<int>& rank_of, int ranks, int micro_batches,
                                                         const costs& cost, const std::vector<bool>& recomputed) {
-  std::vector<double> memory(as_index(ranks), 0.0);
-  std::vector<double> reserve(as_index(ranks), 0.0);
+  const auto again = [&](std::size_t s) { return !recomputed.empty() && recomputed[s]; };
+  std::vector<int> held(as_index(ranks), ranks);
+  if (rank_of.size() == as_index(ranks)) {
+    const std::vector<int> warm_up = warm_up_per_hop({cost.stages, cost.hops, {}}, micro_batches, recomputed);
+    for (std::size_t r = 0; r < held.size(); ++r) held[r] = std::max(held[r], warm_up[r]);
+  } else {
+    std::vector<double> work(as_index(ranks), 0.0);
+    for (std::size_t s = 0; s < rank_of.size(); ++s) work[as_index(rank_of[s])] += cost.stages[s].seconds();
+    const double slowest = *std::max_element(work.begin(), work.end());
+    double ways = 0;
+    for (const hop_costs& hop : cost.hops)
+      ways += hop.activation_seconds() + hop.gradient_seconds() + 2 * hop.latency_seconds;
+    if (slowest > 0)
+      for (int& count : held)
+        count = static_cast<int>(std::min(ranks + std::ceil(ways / slowest - 1e-9), static_cast<double>(1 << 20)));
+  }
+  std::vector<double> memory(held.size(), 0.0);
+  std::vector<double> reserve(held.size(), 0.0);
   for (std::size_t s = 0; s < rank_of.size(); ++s) {
+    const std::size_t r = as_index(rank_of[s]);
     const stage_costs& one = cost.stages[s];
-    const bool again = !recomputed.empty() && recomputed[s];
-    const double held = again ? one.input_bytes : std::max(one.activation_bytes, one.weight_gradient_bytes);
-    memory[as_index(rank_of[s])] += one.state_bytes + std::min(ranks, micro_batches) * held;
-    if (again) reserve[as_index(rank_of[s])] = std::max(reserve[as_index(rank_of[s])], one.activation_bytes);
+    const double bytes = again(s) ? one.input_bytes : std::max(one.activation_bytes, one.weight_gradient_bytes);
+    memory[r] += one.state_bytes + std::min(held[r], micro_batches) * bytes;
+    if (again(s)) reserve[r] = std::max(reserve[r], one.activation_bytes);
   }
   for (std::size_t r = 0; r < memory.size(); ++r) memory[r] += reserve[r];
   return memory;
@@ -168,7 +186,8 @@ namespace espalier::pipeline {
 /// known schedules with their gaps filled, and greedy ones, in all their settings; the best of them improved by local
 /// search. The same arguments give the same schedule.
 ///
-/// Where `cost.memory_bytes` is empty, a rank may hold as many micro-batches as the first rank of 1F1B: one per rank.
+/// Where `cost.memory_bytes` is empty, a rank may hold as many micro-batches as 1F1B does on its first rank: one per
+/// rank, and more only where transfers take time.
 /// @pre one entry of `cost.stages` for each of `ranks` x `chunks` stages
 /// Throws std::invalid_argument where a rank cannot hold a single micro-batch.
 [[nodiscard]] inline schedule automatic(int ranks, int chunks, int micro_batches, const costs& cost,
