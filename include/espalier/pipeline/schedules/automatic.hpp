@@ -194,7 +194,6 @@ namespace espalier::pipeline {
                                         const automatic_options& options = {}) {
   detail::require_counts(ranks, chunks, micro_batches);
   check(cost, ranks * chunks, ranks);
-  constexpr double most_instructions = 3e7;  // that the local search times
   std::optional<detail::candidates::candidate> best;
   const auto done = [&] { return best && best->makespan <= lower_bound(best->plan, cost) * (1 + 1e-9); };
   const auto search = [&](stage_placement placed) {
@@ -212,9 +211,8 @@ namespace espalier::pipeline {
       detail::add_greedy(found, rank_of, ranks, micro_batches, limited, options.recomputed);
     else
       detail::add_wide_v(found, ranks, chunks, micro_batches, limited, options.recomputed);
-    const double most = most_instructions / (3.0 * ranks * chunks * micro_batches);
-    const int share =
-        static_cast<int>(std::min<double>(options.evaluations, most)) / static_cast<int>(detail::candidates::kept);
+    const int share = detail::affordable(options.evaluations, ranks, chunks, micro_batches) /
+                      static_cast<int>(detail::candidates::kept);
     for (auto& one : found.best()) {
       if (done()) return;
       schedule improved = improve(one.plan, limited, share);

@@ -129,6 +129,12 @@ class local_search {
   std::vector<place> chain_;
 };
 
+/// How many of `evaluations` a search may do so that large pipelines, too, take seconds.
+[[nodiscard]] inline int affordable(int evaluations, int ranks, int chunks, int micro_batches) {
+  constexpr double most_instructions = 3e7;
+  return static_cast<int>(std::min<double>(evaluations, most_instructions / (3.0 * ranks * chunks * micro_batches)));
+}
+
 }  // namespace espalier::pipeline::detail
 
 namespace espalier::pipeline {

@@ -7,6 +7,7 @@
 #include <espalier/pipeline/evaluate.hpp>
 #include <espalier/pipeline/instruction.hpp>
 #include <espalier/pipeline/schedules/fill_gaps.hpp>
+#include <espalier/pipeline/schedules/improve.hpp>
 #include <espalier/pipeline/schedules/in_order.hpp>
 #include <espalier/pipeline/schedules/zb_v.hpp>
 
@@ -121,6 +122,15 @@ struct v_pattern {
   return true;
 }
 
+// The same bytes, but F, B and W that take equally long and transfers that take no time, as a pattern's slots do: what
+// fits into its gaps there keeps its rhythm, which is sometimes worth more than gaps that are filled to the brim.
+[[nodiscard]] inline costs with_equal_durations(costs cost) {
+  for (stage_costs& one : cost.stages)
+    one.forward_seconds = one.input_gradient_seconds = one.weight_gradient_seconds = 1;
+  cost.hops.clear();
+  return cost;
+}
+
 /// The patterns with this sum that are fastest on these costs, each stage cut into `parts`, with their gaps filled: at
 /// most `most`, the fastest first; none where none fits the limits.
 [[nodiscard]] inline std::vector<schedule> best_v(int ranks, int parts, int micro_batches, const costs& cost,
@@ -135,17 +145,20 @@ struct v_pattern {
     return a.seconds != b.seconds ? a.seconds < b.seconds : a.number < b.number;
   };
   const std::vector<v_pattern> patterns = v_patterns(ranks, sum);
+  const costs slots = with_equal_durations(cost);
   const auto filled = [&](std::size_t number, int count, std::vector<ranked>& plans) {
     schedule order = cut_stages(patterns[number].order(ranks, count), parts);
     order.recomputed = recomputed;
     if (!could_fit(order, cost, limits)) return;
-    std::optional<schedule> plan = fill_gaps(order, cost, limits);
-    if (!plan) return;
-    const double seconds = quick_makespan(*plan, cost);
-    if (seconds == evaluator::never) return;
-    plans.push_back({seconds, number, std::move(*plan)});
-    std::sort(plans.begin(), plans.end(), in_order);
-    if (plans.size() > most) plans.pop_back();
+    for (const costs* durations : {&cost, &slots}) {
+      std::optional<schedule> plan = fill_gaps(order, *durations, limits);
+      if (!plan) continue;
+      const double seconds = quick_makespan(*plan, cost);
+      if (seconds == evaluator::never) continue;
+      plans.push_back({seconds, number, std::move(*plan)});
+      std::sort(plans.begin(), plans.end(), in_order);
+      if (plans.size() > most) plans.pop_back();
+    }
   };
   const int few = enough_micro_batches(ranks, micro_batches);
   std::vector<ranked> best;
@@ -161,23 +174,28 @@ struct v_pattern {
 }
 
 // Limits of so many halves of a micro-batch's activations on every rank; where that is too few, of one more, and so on.
+// What is found within them is improved by local search.
 [[nodiscard]] inline schedule bounded_v(std::string name, int ranks, int micro_batches, const costs& cost, int sum,
                                         int halves) {
   require_counts(ranks, 2, micro_batches);
   check(cost, 2 * ranks, ranks);
   const std::vector<int> rank_of = v_placement(ranks, 2);
-  std::vector<schedule> best;
-  for (; best.empty() && halves <= 2 * std::max(ranks, micro_batches); ++halves) {
-    activation_limits limits(as_index(ranks), 0.0);
-    for (std::size_t s = 0; s < rank_of.size(); ++s)
-      limits[as_index(rank_of[s])] += 0.5 * halves * cost.stages[s].activation_bytes * (1 + 1e-12);
-    best = best_v(ranks, 1, micro_batches, cost, limits, {}, sum, 3);
+  costs limited = cost;
+  for (;; ++halves) {
+    // Costs such as no activations, but bytes for W, are no multiple of activations.
+    const bool unlimited = halves > 2 * std::max(ranks, micro_batches);
+    limited.memory_bytes.assign(unlimited ? 0 : as_index(ranks), 0.0);
+    for (std::size_t s = 0; s < rank_of.size() && !unlimited; ++s)
+      limited.memory_bytes[as_index(rank_of[s])] +=
+          cost.stages[s].state_bytes + 0.5 * halves * cost.stages[s].activation_bytes;
+    const activation_limits limits = limits_of(zb_v(ranks, 1), limited);
+    std::vector<schedule> best = best_v(ranks, 1, micro_batches, cost, limits, {}, sum, 3);
+    if (best.empty() && unlimited) throw std::logic_error(name + ": no order of its instructions ends");
+    if (best.empty()) continue;
+    schedule plan = improve(std::move(best.front()), limited, affordable(1000, ranks, 2, micro_batches));
+    plan.name = std::move(name);
+    return plan;
   }
-  // Costs such as no activations, but bytes for W, which no multiple of activations is enough for.
-  if (best.empty()) best = best_v(ranks, 1, micro_batches, cost, limits_of(zb_v(ranks, 1), costs{}), {}, sum, 3);
-  if (best.empty()) throw std::logic_error(name + ": no order of its instructions ends");
-  best.front().name = std::move(name);
-  return std::move(best.front());
 }
 
 }  // namespace espalier::pipeline::detail
