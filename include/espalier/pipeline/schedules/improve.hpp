@@ -139,8 +139,8 @@ class local_search {
 
 namespace espalier::pipeline {
 
-/// The schedule after a local search: never slower, within `cost.memory_bytes`, the same for the same arguments. It ends
-/// where the lower bound is met, or after so many evaluations, which take all links for full duplex.
+/// The schedule after a local search: never slower, within `cost.memory_bytes`, the same for the same arguments. It
+/// ends where the lower bound is met, or after so many evaluations, which take all links for full duplex.
 /// @pre only_computations(plan), fits(plan, cost)
 [[nodiscard]] inline schedule improve(schedule plan, const costs& cost, int evaluations, std::uint64_t seed = 1) {
   detail::local_search search(std::move(plan), cost, seed);
