@@ -113,7 +113,13 @@ template <class Kind> struct compile_time_row {
     case collective::reduce_scatter: return compile_time_row<reduce_scatter>::bytes(axes);
     case collective::all_reduce: return compile_time_row<all_reduce>::bytes(axes);
     case collective::exchange: return compile_time_row<exchange>::bytes(axes);
-    case collective::local_slice: break;
+    case collective::local_slice:
+    case collective::broadcast:
+    case collective::reduce:
+    case collective::gather:
+    case collective::scatter:
+    case collective::reduce_exchange:
+    case collective::barrier: break;
   }
   return 0;
 }
@@ -143,7 +149,7 @@ void list_collectives() {
     const char* file = g[id].where.file;
     for (const char* c = file; *c != '\0'; ++c) file = *c == '/' ? c + 1 : file;
     std::printf("  %-18s %-6s %2lld x %9lld B  %s:%d  f32[", g[id].op->name,
-                axes_name(static_cast<axis_mask>(g[id].attribute[0])).c_str(),
+                axes_name(attributes_of<collective_attributes>(g[id]).axes).c_str(),
                 static_cast<long long>(detail::repetitions(g, id)),
                 static_cast<long long>(step_program::sent_bytes_of(id, 0)), file, g[id].where.line);
     for (int d = 0; d < g[id].shape.rank; ++d)

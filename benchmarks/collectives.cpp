@@ -31,11 +31,13 @@ using namespace espalier;
 using namespace espalier::comm;
 using namespace collective_cells;
 
-operation operation_of(kind what) {
-  constexpr std::array<operation, 8> all{operation::broadcast,  operation::reduce,         operation::all_reduce,
-                                         operation::all_gather, operation::reduce_scatter, operation::gather,
-                                         operation::scatter,    operation::all_to_all};
-  return all[static_cast<std::size_t>(what)];
+/// The library's collective of this name.
+collective collective_of(kind what) {
+  for (int k = 0; k < collective_kinds; ++k) {
+    const auto one = static_cast<collective>(k);
+    if (std::strcmp(name_of(one), name_of(what)) == 0) return one;
+  }
+  throw std::invalid_argument(std::string("no collective is named ") + name_of(what));
 }
 
 /// As a program would call it.
@@ -56,7 +58,7 @@ void call(collectives& all, cell& now, const element& type) {
 
 /// What `call` was settled on.
 std::optional<choice> settled(collectives& all, const cell& now, const element& type) {
-  collective_call made = uniform_call(operation_of(now.what), now.ranks, now.count);
+  collective_call made = uniform_call(collective_of(now.what), now.ranks, now.count);
   made.in_place = now.what == kind::broadcast;
   return all.settled(made, type);
 }
@@ -151,8 +153,8 @@ void measure_cell(collectives& all, cell& now, const std::string& row, const ask
     both(row + "/best", "Open MPI", times.seconds[1]);
     for (std::size_t k = 0; k < forced.size(); ++k) report(row + "/best", forced[k].name, times.seconds[2 + k]);
   }
-  if (const auto packed = collective_of(operation_of(now.what)); beside.bound && packed && now.ranks > 1) {
-    const packing trees = pack(all.over(), *packed, 0);
+  if (const collective packed = collective_of(now.what); beside.bound && has_trees(packed) && now.ranks > 1) {
+    const packing trees = pack(all.over(), packed, 0);
     // All-gather and reduce-scatter count the whole array, as a cell does.
     both(row + "/bound", "bound", static_cast<double>(now.bytes) / (to_double(trees.bound) * all.over().unit));
   }

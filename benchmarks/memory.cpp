@@ -136,7 +136,9 @@ class liveness {
         touch(s.source);
         touch(s.target);
         break;
-      case step_kind::loop_begin: left_[static_cast<std::size_t>(s.loop)] = t_.code[s.loop].attribute[0]; break;
+      case step_kind::loop_begin:
+        left_[static_cast<std::size_t>(s.loop)] = attributes_of<loop_attributes>(t_.code[s.loop]).iterations;
+        break;
       case step_kind::loop_end:
         if (--left_[static_cast<std::size_t>(s.loop)] > 0) return s.jump;
         break;

@@ -33,8 +33,7 @@
 namespace {
 
 namespace comm = espalier::comm;
-using comm::collective;
-using comm::operation;
+using espalier::collective;
 
 constexpr const char* usage =
     "usage: trees TOPOLOGY.json [--collective NAME] [--root R] [--size BYTES] [--svg FILE] [--json]\n"
@@ -50,13 +49,13 @@ struct usage_error : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-constexpr std::array<operation, 8> all_operations{
-    operation::broadcast,      operation::reduce, operation::all_reduce, operation::all_gather,
-    operation::reduce_scatter, operation::gather, operation::scatter,    operation::all_to_all};
+constexpr std::array<collective, 8> all_collectives{
+    collective::broadcast,      collective::reduce, collective::all_reduce, collective::all_gather,
+    collective::reduce_scatter, collective::gather, collective::scatter,    collective::all_to_all};
 
 struct options {
   std::string file;
-  std::optional<operation> only;
+  std::optional<collective> only;
   int root = 0;
   std::int64_t size = std::int64_t{64} << 20;
   std::string picture;
@@ -82,8 +81,8 @@ options parse(int argc, char** argv) {
     if (argument == "--collective") {
       std::string name(value());
       std::replace(name.begin(), name.end(), '-', '_');
-      for (const operation what : all_operations)
-        if (name == comm::name_of(what)) chosen.only = what;
+      for (const collective what : all_collectives)
+        if (name == name_of(what)) chosen.only = what;
       if (!chosen.only) throw usage_error("there is no collective \"" + name + "\"");
     } else if (argument == "--root") {
       chosen.root = static_cast<int>(std::min<std::int64_t>(whole(argument, value()), 1 << 30));
@@ -105,23 +104,12 @@ options parse(int argc, char** argv) {
   return chosen;
 }
 
-std::optional<collective> packed_as(operation what) {
-  switch (what) {
-    case operation::broadcast: return collective::broadcast;
-    case operation::reduce: return collective::reduce;
-    case operation::all_reduce: return collective::all_reduce;
-    case operation::all_gather: return collective::all_gather;
-    case operation::reduce_scatter: return collective::reduce_scatter;
-    default: return std::nullopt;  // gather, scatter and all-to-all move along routes
-  }
-}
-
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
 struct result {
-  operation what = operation::broadcast;
+  collective what = collective::broadcast;
   std::string rate;  ///< a fraction in the file's unit; a decimal where it is none
   std::string bound;
   std::size_t trees = 0;
@@ -165,18 +153,18 @@ std::optional<double> simulate_best(const comm::collective_call& call, const com
   return best;
 }
 
-result plan(operation what, const options& chosen, const comm::network& net, double scale,
+result plan(collective what, const options& chosen, const comm::network& net, double scale,
             std::optional<comm::packing>& picture) {
   result r;
   r.what = what;
   const bool by_block = comm::has_blocks(what);
-  const std::int64_t pairs = what == operation::all_to_all ? std::int64_t{net.ranks} * net.ranks : net.ranks;
+  const std::int64_t pairs = what == collective::all_to_all ? std::int64_t{net.ranks} * net.ranks : net.ranks;
   const auto call =
       comm::uniform_call(what, net.ranks, by_block ? std::max<std::int64_t>(1, chosen.size / pairs) : chosen.size,
                          comm::has_root(what) ? chosen.root : 0);
   const auto start = std::chrono::steady_clock::now();
-  if (const auto kind = packed_as(what)) {
-    comm::packing packing = comm::pack(net, *kind, call.root);
+  if (comm::has_trees(what)) {
+    comm::packing packing = comm::pack(net, what, call.root);
     r.planning_seconds = seconds_since(start);
     r.rate = rate_text(packing.rate, scale);
     r.bound = rate_text(packing.bound, scale);
@@ -211,7 +199,7 @@ void print_json(const result& r, int root) {
   const auto rate = [](const std::string& text) {
     return text.find('/') == std::string::npos ? text : espalier::detail::json_string(text);
   };
-  std::cout << "{\"collective\": \"" << comm::name_of(r.what)
+  std::cout << "{\"collective\": \"" << name_of(r.what)
             << "\", \"root\": " << (comm::has_root(r.what) ? std::to_string(root) : "null")
             << ", \"rate\": " << rate(r.rate) << ", \"bound\": " << rate(r.bound) << ", \"trees\": " << r.trees
             << ", \"depth\": " << r.depth << ", \"planning_seconds\": " << number(r.planning_seconds)
@@ -231,7 +219,7 @@ int run(const options& chosen) {
   std::optional<comm::packing> picture;
   espalier::report::table table(
       {{"collective"}, {"root"}, {"rate"}, {"bound"}, {"trees"}, {"depth"}, {"planning"}, {"simulated"}});
-  for (const operation what : all_operations) {
+  for (const collective what : all_collectives) {
     if (chosen.only && what != *chosen.only) continue;
     const result r = plan(what, chosen, net, scale, picture);
     if (chosen.json) {
@@ -239,8 +227,8 @@ int run(const options& chosen) {
       continue;
     }
     using espalier::report::format_duration;
-    table.row(std::string(comm::name_of(what)), comm::has_root(what) ? std::to_string(chosen.root) : std::string("-"),
-              r.rate, r.bound, static_cast<std::int64_t>(r.trees), r.depth, format_duration(r.planning_seconds),
+    table.row(std::string(name_of(what)), comm::has_root(what) ? std::to_string(chosen.root) : std::string("-"), r.rate,
+              r.bound, static_cast<std::int64_t>(r.trees), r.depth, format_duration(r.planning_seconds),
               r.simulated_seconds ? format_duration(*r.simulated_seconds) : std::string("-"));
   }
   if (!chosen.json)

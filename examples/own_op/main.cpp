@@ -30,19 +30,34 @@ struct training {
 using step = ep::program<mesh, training, ep::f32<5>>;
 static_assert(step::collectives() == 1);  // the sum of the loss
 
-/// Each device needs a neighbour's row, for the result and for the gradient.
-struct bending {
+/// Each device needs as many of its neighbour's rows, for the result and for the gradient.
+template <int Distance> struct bending {
   constexpr auto operator()(auto x) const {
     const auto energy = [](const auto& y) {
-      const auto c = mine::curvature(ep::shard<data>(y));
+      const auto c = mine::curvature<Distance>(ep::shard<data>(y));
       return 0.5 * ep::sum(c * c);
     };
     const auto [value, slope] = ep::value_and_grad(energy)(x);
     return ep::results(value, slope);
   }
 };
-using bend = ep::program<mesh, bending, ep::f32<5>>;
-static_assert(bend::collectives<ep::exchange>() == 2 && bend::bytes<ep::exchange>() == 2 * 4);
+template <int Distance> using bend = ep::program<mesh, bending<Distance>, ep::f32<5>>;
+static_assert(bend<1>::collectives<ep::exchange>() == 2 && bend<1>::bytes<ep::exchange>() == 2 * 4);
+static_assert(bend<2>::collectives<ep::exchange>() == 2 && bend<2>::bytes<ep::exchange>() == 2 * 8);
+
+/// Of 0, 1, 4, 9, 16.
+template <int Distance> void print_bending(ep::world& world) {
+  ep::runner<bend<Distance>> run(world);
+  const auto y = run.template argument<0>();
+  y.for_each([](float& element, std::int64_t i) { element = static_cast<float>(i * i); });
+  const auto& bent = run(y);
+  const auto energy = ep::gather(world, bent.template get<0>());
+  const auto forces = ep::gather(world, bent.template get<1>());
+  if (!world.is_root()) return;
+  std::cout << "bending energy of rows " << Distance << " apart: " << energy[0] << "; slopes";
+  for (const float force : forces) std::cout << ' ' << force;
+  std::cout << '\n';
+}
 
 int main(int argc, char** argv) {
   return ep::guarded_main(argc, argv, [&] {
@@ -53,21 +68,15 @@ int main(int argc, char** argv) {
     const auto& out = run(x);
     const auto total = ep::gather(world, out.get<0>());
     const auto slopes = ep::gather(world, out.get<1>());
-
-    ep::runner<bend> run_bend(world);
-    const auto y = run_bend.argument<0>();
-    y.for_each([](float& element, std::int64_t i) { element = static_cast<float>(i * i); });
-    const auto& bent = run_bend(y);
-    const auto energy = ep::gather(world, bent.get<0>());
-    const auto forces = ep::gather(world, bent.get<1>());
-    if (!world.is_root()) return 0;
-    std::cout << std::fixed << std::setprecision(4) << "sum of softplus: " << total[0] << '\n';
-    for (std::size_t i = 0; i < slopes.size(); ++i) {
-      std::cout << "slope at " << std::setw(2) << static_cast<int>(i) - 2 << ": " << slopes[i] << '\n';
+    std::cout << std::fixed << std::setprecision(4);
+    if (world.is_root()) {
+      std::cout << "sum of softplus: " << total[0] << '\n';
+      for (std::size_t i = 0; i < slopes.size(); ++i) {
+        std::cout << "slope at " << std::setw(2) << static_cast<int>(i) - 2 << ": " << slopes[i] << '\n';
+      }
     }
-    std::cout << "bending energy: " << energy[0] << "; slopes";
-    for (const float force : forces) std::cout << ' ' << force;
-    std::cout << '\n';
+    print_bending<1>(world);
+    print_bending<2>(world);
     return 0;
   });
 }

@@ -113,7 +113,8 @@ bool is_unstable(graph_view raw, const std::vector<tensor_value>& arguments,
     for (int id = 0; id < raw.size; ++id) {
       if (raw[id].op != &ops::argument || !is_floating(raw[id].type)) continue;
       double turn = step;
-      for (double& x : moved[static_cast<std::size_t>(raw[id].attribute[0])].data) x += (turn = -turn * 1.01);
+      const auto number = static_cast<std::size_t>(attributes_of<border_attributes>(raw[id]).number);
+      for (double& x : moved[number].data) x += (turn = -turn * 1.01);
     }
     if (!difference(naive_interpret(raw, moved), expected, 1e-6).empty()) return true;
   }

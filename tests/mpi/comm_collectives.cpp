@@ -149,7 +149,7 @@ TEST_CASE("tuning settles, alike on all ranks", "[collectives]") {
   const element what = element_of(dtype::f32, reduction::sum);
   std::vector<float> data(100000, 1);
   std::vector<float> result(data.size());
-  const collective_call call = uniform_call(operation::all_reduce, ranks, static_cast<std::int64_t>(data.size()));
+  const collective_call call = uniform_call(collective::all_reduce, ranks, static_cast<std::int64_t>(data.size()));
   int calls = 0;
   do {
     all.all_reduce(data.data(), result.data(), static_cast<std::int64_t>(data.size()), what);
@@ -168,8 +168,8 @@ TEST_CASE("tuning of short calls settles too, with right results on the way, wha
   std::mt19937 random = fuzz_random();
   collectives all(MPI_COMM_WORLD, random_network(random, ranks));
   const element what = element_of(dtype::f32, reduction::sum);
-  const collective_call sum = uniform_call(operation::all_reduce, ranks, 16);
-  collective_call copy = uniform_call(operation::broadcast, ranks, 100);
+  const collective_call sum = uniform_call(collective::all_reduce, ranks, 16);
+  collective_call copy = uniform_call(collective::broadcast, ranks, 100);
   copy.in_place = true;
   bool right = true;
   int calls = 0;
@@ -234,12 +234,12 @@ TEST_CASE("ranks with different new calls are all told which rank differs and in
   const element sum = element_of(dtype::f32, reduction::sum);
   const element max = element_of(dtype::f32, reduction::max);
   const element ints = element_of(dtype::i32, reduction::sum);
-  const auto rooted = [&](operation what, std::int64_t count, int root) {
+  const auto rooted = [&](collective what, std::int64_t count, int root) {
     return uniform_call(what, ranks, count, root);
   };
-  collective_call uneven = rooted(operation::all_gather, 10, 0);
+  collective_call uneven = rooted(collective::all_gather, 10, 0);
   uneven.counts.front() = 9;
-  collective_call other_uneven = rooted(operation::all_gather, 10, 0);
+  collective_call other_uneven = rooted(collective::all_gather, 10, 0);
   other_uneven.counts.back() = 9;
   struct difference {
     collective_call usual;
@@ -248,19 +248,19 @@ TEST_CASE("ranks with different new calls are all told which rank differs and in
     element by_last;
     std::string in;
   };
-  const collective_call reduce_all = rooted(operation::all_reduce, 100, 0);
+  const collective_call reduce_all = rooted(collective::all_reduce, 100, 0);
   const std::vector<difference> differences{
       {reduce_all, reduce_all, sum, max, "the operation (max, not sum)"},
       {reduce_all, reduce_all, sum, ints, "the type (i32, not f32)"},
       {reduce_all, reduce_all, ints, max, "the operation (max, not sum) and the type (f32, not i32)"},
-      {reduce_all, rooted(operation::all_reduce, 90, 0), sum, sum, "the count (90, not 100)"},
-      {rooted(operation::broadcast, 100, 0), rooted(operation::broadcast, 100, 1), sum, sum,
+      {reduce_all, rooted(collective::all_reduce, 90, 0), sum, sum, "the count (90, not 100)"},
+      {rooted(collective::broadcast, 100, 0), rooted(collective::broadcast, 100, 1), sum, sum,
        "the root (rank 1, not rank 0)"},
-      {rooted(operation::broadcast, 100, 0), rooted(operation::broadcast, 100, 0), sum, ints,
+      {rooted(collective::broadcast, 100, 0), rooted(collective::broadcast, 100, 0), sum, ints,
        "the type (i32, not f32)"},
-      {rooted(operation::broadcast, 100, 0), rooted(operation::broadcast, 100, 0), sum, bytes_of_size(4),
+      {rooted(collective::broadcast, 100, 0), rooted(collective::broadcast, 100, 0), sum, bytes_of_size(4),
        "the type (elements of 4 bytes, not f32)"},
-      {rooted(operation::scatter, 10, 0), rooted(operation::reduce, 10, 0), sum, sum,
+      {rooted(collective::scatter, 10, 0), rooted(collective::reduce, 10, 0), sum, sum,
        "the collective (reduce, not scatter)"},
       {uneven, other_uneven, sum, sum, "the sizes of blocks"}};
   for (const named_way& way : all_ways()) {
@@ -330,7 +330,7 @@ TEST_CASE("ranks that disagree on calls that they have made before get an error 
         // Whoever is inside of the library cannot leave it: see below. With a choice of methods it may be there.
         if (by_library && !started && d.count != d.count_of_last) continue;
         const auto start = std::chrono::steady_clock::now();
-        const collective_call call = uniform_call(operation::all_reduce, ranks, last ? d.count_of_last : d.count);
+        const collective_call call = uniform_call(collective::all_reduce, ranks, last ? d.count_of_last : d.count);
         std::string said = error_of<comm_error>([&] {
           if (started) {
             all.start(call, data.data(), result.data(), last ? d.by_last : sum).wait();
@@ -448,7 +448,7 @@ TEST_CASE("a rank that never comes to the MPI library's own collective ends the 
   std::vector<float> data(100, 1);
   std::vector<float> result(data.size());
   const element what = element_of(dtype::f32, reduction::sum);
-  const collective_call call = uniform_call(operation::all_reduce, size_of(), static_cast<std::int64_t>(data.size()));
+  const collective_call call = uniform_call(collective::all_reduce, size_of(), static_cast<std::int64_t>(data.size()));
   const context where{"sum_up", "program.cpp", 7};
   all.run(call, data.data(), result.data(), what, &where);
   // As long as ranks come, no matter how late others are, nothing happens.

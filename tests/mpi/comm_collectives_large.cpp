@@ -70,7 +70,7 @@ TEST_CASE("more bytes than an int counts are gathered and reduced, in place", "[
   collectives all(MPI_COMM_WORLD, pair_of_ranks());
   const auto memory = std::make_unique_for_overwrite<std::uint8_t[]>(static_cast<std::size_t>(length));
   std::memset(memory.get(), 1, static_cast<std::size_t>(length));
-  collective_call gather = uniform_call(operation::all_gather, 2, length / 2);
+  collective_call gather = uniform_call(collective::all_gather, 2, length / 2);
   gather.in_place = true;
   const std::int64_t mine = all.rank() * (length / 2);
   fill(memory.get() + mine, mine, length / 2);
@@ -96,7 +96,7 @@ TEST_CASE("schedules of few rounds give way where their messages would be too lo
   const auto memory = std::make_unique_for_overwrite<std::uint8_t[]>(static_cast<std::size_t>(length));
   std::memset(memory.get(), 1, static_cast<std::size_t>(length));
   if (all.rank() == 0) fill(memory.get(), 0, length);
-  collective_call call = uniform_call(operation::broadcast, 2, length);
+  collective_call call = uniform_call(collective::broadcast, 2, length);
   call.in_place = true;
   started_collective handle = all.start(call, nullptr, memory.get(), bytes_of_size(1));
   handle.wait();

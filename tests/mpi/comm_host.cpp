@@ -181,7 +181,7 @@ TEST_CASE("types and operations of MPI's are combined, the user's own in the ord
   {
     const mpi_element matrices(pair, product);
     const element_kind kind = espalier::test::element_kinds().back();
-    for (const operation what : {operation::all_reduce, operation::reduce, operation::reduce_scatter}) {
+    for (const collective what : {collective::all_reduce, collective::reduce, collective::reduce_scatter}) {
       for (const std::int64_t count : {1, 7, 1000, 30000}) {
         call_buffers b(uniform_call(what, ranks, count, ranks - 1), kind, rank);
         all.run(b.call(), b.input(), b.output(), matrices.get());
@@ -199,7 +199,7 @@ TEST_CASE("types and operations of MPI's are combined, the user's own in the ord
     }
     std::vector<int> sums(mine.size());
     std::vector<long> largest(mine.size());
-    const collective_call call = uniform_call(operation::all_reduce, ranks, 5000);
+    const collective_call call = uniform_call(collective::all_reduce, ranks, 5000);
     all.run(call, mine.data(), sums.data(), integers.get());
     all.run(call, mine_long.data(), largest.data(), longs.get());
     bool right = true;
@@ -216,7 +216,7 @@ TEST_CASE("types and operations of MPI's are combined, the user's own in the ord
 TEST_CASE("buffers of the library are given out and given back", "[host]") {
   const int ranks = size_of(MPI_COMM_WORLD);
   host_collectives all(MPI_COMM_WORLD);
-  const collective_call call = uniform_call(operation::all_reduce, ranks, 100000);
+  const collective_call call = uniform_call(collective::all_reduce, ranks, 100000);
   const element what = element_of(dtype::f32, reduction::sum);
   for (int k = 0; k < 3; ++k) {
     std::vector<float*> buffers;
@@ -257,7 +257,7 @@ TEST_CASE("in place, nobody overwrites what a slow process still has to read", "
     what.by = slow;
     constexpr std::int64_t count = 1 << 19;
     std::vector<std::int32_t> data(static_cast<std::size_t>(count), all.rank() + 1);
-    collective_call call = uniform_call(operation::all_reduce, all.size(), count);
+    collective_call call = uniform_call(collective::all_reduce, all.size(), count);
     call.in_place = true;
     all.run(call, nullptr, data.data(), what, nullptr, how);
     const std::int32_t sum = all.size() * (all.size() + 1) / 2;
@@ -277,7 +277,7 @@ TEST_CASE("a process that does not come is named, on all that waited", "[host]")
       host_collectives all(MPI_COMM_WORLD, options);
       std::vector<float> own(static_cast<std::size_t>(2 * count), 1);
       auto* const data = library ? static_cast<float*>(all.allocate(8 * count)) : own.data();
-      const collective_call call = uniform_call(operation::all_reduce, ranks, count);
+      const collective_call call = uniform_call(collective::all_reduce, ranks, count);
       const element what = element_of(dtype::f32, reduction::sum);
       all.run(call, data, data + count, what);
       MPI_Barrier(MPI_COMM_WORLD);
@@ -324,7 +324,7 @@ TEST_CASE("processes meet, between any collectives, and none leaves before the l
     const double left = now();
     double last = 0;
     if (n % 3 == 0) all.meet("a test");
-    all.run(uniform_call(operation::all_reduce, all.size(), 1), &came, &last, what);
+    all.run(uniform_call(collective::all_reduce, all.size(), 1), &came, &last, what);
     right = right && left >= last && last >= came;
   }
   REQUIRE_ALL(MPI_COMM_WORLD, right);
@@ -366,7 +366,7 @@ TEST_CASE("processes in different collectives are told so", "[host]") {
     std::string said;
     const auto start = std::chrono::steady_clock::now();
     try {
-      all.run(uniform_call(operation::all_reduce, ranks, other && !copies ? count - 1 : count), data.data(),
+      all.run(uniform_call(collective::all_reduce, ranks, other && !copies ? count - 1 : count), data.data(),
               result.data(), element_of(dtype::f32, reduction::sum), nullptr,
               other && copies ? private_memory::kernel : private_memory::staged);
     } catch (const comm_error& error) { said = error.what(); }
@@ -394,7 +394,7 @@ TEST_CASE("processes that combine by different operations, or different types, a
       const bool last = all.rank() == ranks - 1;
       std::vector<float> data(static_cast<std::size_t>(count), 1);
       std::vector<float> result(data.size(), -1);
-      const collective_call call = uniform_call(operation::all_reduce, ranks, count);
+      const collective_call call = uniform_call(collective::all_reduce, ranks, count);
       for (const element* const by : {&sum, other}) all.run(call, data.data(), result.data(), *by);
       std::string said;
       try {
@@ -411,7 +411,7 @@ TEST_CASE("processes that combine by different operations, or different types, a
     std::vector<float> data(static_cast<std::size_t>(count), 1);
     std::string said;
     try {
-      all.run(uniform_call(operation::broadcast, ranks, count), data.data(), data.data(),
+      all.run(uniform_call(collective::broadcast, ranks, count), data.data(), data.data(),
               all.rank() == 0 ? sum : integers.get());
     } catch (const comm_error& error) { said = error.what(); }
     INFO(count << ": " << said);
@@ -424,12 +424,12 @@ TEST_CASE("elements too long for a chunk are not served", "[host]") {
   const element_kind kind = espalier::test::element_kinds().back();
   element what;
   what.by = kind.by;
-  const collective_call sum = uniform_call(operation::all_reduce, all.size(), 1);
+  const collective_call sum = uniform_call(collective::all_reduce, all.size(), 1);
   CHECK(all.serves(sum, what));
   what.by.element_bytes = 1 << 24;
   CHECK_FALSE(all.serves(sum, what));
-  CHECK(all.serves(uniform_call(operation::broadcast, all.size(), 1), what));
-  CHECK_FALSE(all.serves(uniform_call(operation::broadcast, all.size() + 1, 1), what));
+  CHECK(all.serves(uniform_call(collective::broadcast, all.size(), 1), what));
+  CHECK_FALSE(all.serves(uniform_call(collective::broadcast, all.size() + 1, 1), what));
   CHECK_FALSE(all.serves(sum, bytes_of_size(4)));
 }
 
@@ -439,7 +439,7 @@ TEST_CASE("a process that dies is named by the others", "[.][host_death]") {
   auto all = std::make_unique<host_collectives>(MPI_COMM_WORLD, options);
   std::vector<float> data(300000, 1);
   std::vector<float> result(data.size());
-  const collective_call call = uniform_call(operation::all_reduce, all->size(), 300000);
+  const collective_call call = uniform_call(collective::all_reduce, all->size(), 300000);
   const element what = element_of(dtype::f32, reduction::sum);
   all->run(call, data.data(), result.data(), what);
   if (all->rank() == all->size() - 1) {

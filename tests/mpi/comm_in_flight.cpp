@@ -117,8 +117,8 @@ TEST_CASE("what was started later may be over first", "[collectives]") {
   collectives all(MPI_COMM_WORLD, random_network(random, ranks), forced({method::trees, 16384}));
   int overtaken = 0;
   for (int n = 0; n < 5; ++n) {
-    running large = begin(all, uniform_call(operation::all_reduce, ranks, 2 << 20));
-    running small = begin(all, uniform_call(operation::all_reduce, ranks, 1));
+    running large = begin(all, uniform_call(collective::all_reduce, ranks, 2 << 20));
+    running small = begin(all, uniform_call(collective::all_reduce, ranks, 1));
     small.handle.wait();
     if (!large.handle.over()) ++overtaken;
     const std::string fault = small.fault();
@@ -142,7 +142,7 @@ TEST_CASE("ranks that wait for different things take each other's further", "[co
     collectives all(MPI_COMM_WORLD, random_network(random, ranks), options);
     const bool even = all.rank() % 2 == 0;
     for (const std::int64_t count : {1, 300, 100000}) {
-      const collective_call call = uniform_call(operation::all_reduce, ranks, count);
+      const collective_call call = uniform_call(collective::all_reduce, ranks, count);
       for (int n = 0; n < 10; ++n) {
         running first = begin(all, call);
         running second = begin(all, call);
@@ -173,7 +173,7 @@ TEST_CASE("ranks that wait for different things take each other's further", "[co
 TEST_CASE("handles may be dropped, and collectives with work under way", "[collectives]") {
   std::mt19937 random = fuzz_random();
   const int ranks = size_of();
-  const collective_call call = uniform_call(operation::all_reduce, ranks, 50000);
+  const collective_call call = uniform_call(collective::all_reduce, ranks, 50000);
   call_buffers first(call, sums(), rank_in());
   call_buffers second(call, sums(), rank_in());
   {
@@ -190,7 +190,7 @@ TEST_CASE("what is pending can be listed", "[collectives]") {
   std::mt19937 random = fuzz_random();
   const int ranks = size_of();
   collectives all(MPI_COMM_WORLD, random_network(random, ranks), forced({method::trees, 1024}));
-  const collective_call call = uniform_call(operation::all_reduce, ranks, 20000);
+  const collective_call call = uniform_call(collective::all_reduce, ranks, 20000);
   std::string fault = run(all, call);  // planned together
   const bool late = all.rank() == ranks - 1;
   running mine;
@@ -201,7 +201,7 @@ TEST_CASE("what is pending can be listed", "[collectives]") {
   const std::vector<pending_operation> list = all.pending();
   const std::string text = describe(list);
   INFO(text);
-  bool right = late ? list.empty() : list.size() == 1 && list[0].what == operation::all_reduce && list[0].seconds >= 0;
+  bool right = late ? list.empty() : list.size() == 1 && list[0].what == collective::all_reduce && list[0].seconds >= 0;
   for (const pending_operation& o : list) {
     for (const pending_message& m : o.messages) {
       right = right && m.peer != all.rank() && m.peer < ranks && m.bytes > 0 && m.bytes <= 1024 && m.chunk < m.chunks;
@@ -227,7 +227,7 @@ TEST_CASE("a wait for what one rank never starts ends, and says what else is und
   std::string again;
   {
     // Buffers outlive what may still be received into them.
-    const collective_call call = uniform_call(operation::all_reduce, ranks, 5000);
+    const collective_call call = uniform_call(collective::all_reduce, ranks, 5000);
     call_buffers first(call, sums(), rank_in());
     call_buffers second(call, sums(), rank_in());
     collectives all(MPI_COMM_WORLD, random_network(random, ranks), options);
@@ -260,7 +260,7 @@ TEST_CASE("no rank gets more than two rounds of credits ahead of the one it send
   chunking cut;
   cut.elements = 1;
   cut.in_flight = 1000;
-  const schedule plan = from_ordered_trees(uniform_call(operation::reduce, ranks, count, 0), cut);
+  const schedule plan = from_ordered_trees(uniform_call(collective::reduce, ranks, count, 0), cut);
   mpi_schedule_runner runner(plan, MPI_COMM_WORLD, 4);
   const std::vector<float> input(count, 1.0F);
   std::vector<float> output(count, 0.0F);
@@ -292,8 +292,8 @@ TEST_CASE("several at once, as docs/collectives.md has it", "[collectives]") {
   const std::vector<float> row(10, static_cast<float>(all.rank()));
   std::vector<float> rows(row.size() * static_cast<std::size_t>(ranks));
   std::vector<float> step(1, static_cast<float>(all.rank() + 3));
-  const collective_call sum = uniform_call(operation::all_reduce, ranks, 1000);
-  const collective_call gather = uniform_call(operation::all_gather, ranks, 10);
+  const collective_call sum = uniform_call(collective::all_reduce, ranks, 1000);
+  const collective_call gather = uniform_call(collective::all_gather, ranks, 10);
 
   started_collective one = all.start(sum, gradients.data(), summed.data(), what);  // returns at once
   started_collective other = all.start(gather, row.data(), rows.data(), what);     // any number of them

@@ -102,7 +102,7 @@ TEST_CASE("where the network is as it was, nothing is planned anew", "[collectiv
   INFO(text);
   REQUIRE_ALL(MPI_COMM_WORLD, probed == 1);
   REQUIRE_ALL(MPI_COMM_WORLD, text.find("no way between two ranks has changed") != std::string::npos);
-  collective_call call = uniform_call(operation::broadcast, size_of(), 100);
+  collective_call call = uniform_call(collective::broadcast, size_of(), 100);
   call.in_place = true;
   REQUIRE_ALL(MPI_COMM_WORLD, all.settled(call, sums()).has_value());
 }
@@ -155,7 +155,7 @@ TEST_CASE("a card that slows down while the program runs", "[.][lab_slowdown]") 
   options.watch.least_bytes = 1 << 19;
   options.watch.limits.window = 4;
   collectives all(MPI_COMM_WORLD, probe(MPI_COMM_WORLD), options);
-  const collective_call call = uniform_call(operation::all_reduce, size_of(), 1 << 18);
+  const collective_call call = uniform_call(collective::all_reduce, size_of(), 1 << 18);
   std::vector<float> data(1 << 18, 1);
   std::vector<float> result(data.size());
   bool right = true;

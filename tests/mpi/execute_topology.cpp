@@ -164,7 +164,7 @@ template <class Program> void agrees_when_placed() {
   }
   for (int r = 0; r < ranks; ++r) machine.vertices[static_cast<std::size_t>(r)].host = host_of(r);
   comm::mesh_traffic traffic = ep::traffic_of<Program>();
-  traffic.items.push_back({comm::operation::all_reduce, 2U, 1, 1e9});
+  traffic.items.push_back({comm::collective::all_reduce, 2U, 1, 1e9});
   const comm::placement chosen = ep::place_on(world, machine, traffic);
   REQUIRE_ALL(MPI_COMM_WORLD, chosen.rank_of.front() == 0);
   if (ranks > 2) REQUIRE_ALL(MPI_COMM_WORLD, chosen.after < 0.6 * chosen.before);

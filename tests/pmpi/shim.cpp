@@ -244,7 +244,7 @@ int rank_of(MPI_Comm communicator) {
   return rank;
 }
 /// What the program gets to hear of an error: its handler decides whether it goes on.
-int report(MPI_Comm communicator, operation what, const char* text, int code) {
+int report(MPI_Comm communicator, collective what, const char* text, int code) {
   std::fprintf(stderr, "espalier: %s: %s\n", name_of(what), text);
   PMPI_Comm_call_errhandler(communicator, code);
   return code;
@@ -268,7 +268,7 @@ std::optional<int> serve(MPI_Comm communicator, const collective_call& call, con
 }
 
 /// What a rank sends to itself is as much as it receives, or an error before anything is moved: nobody else can see it.
-std::optional<int> refused(MPI_Comm communicator, operation what, std::int64_t sent, std::int64_t received) {
+std::optional<int> refused(MPI_Comm communicator, collective what, std::int64_t sent, std::int64_t received) {
   if (sent == received) return std::nullopt;
   const std::string text = "rank " + std::to_string(rank_of(communicator)) + " sends " + std::to_string(sent) +
                            " bytes to itself and receives " + std::to_string(received);
@@ -326,7 +326,7 @@ std::optional<int> serve_reduce_scatter(std::vector<std::int64_t> counts, const 
                                         MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
   if (!is_reducible(type, op)) return std::nullopt;
   const mpi_element one(type, op);
-  collective_call call = uniform_call(operation::reduce_scatter, size_of(comm), 0);
+  collective_call call = uniform_call(collective::reduce_scatter, size_of(comm), 0);
   call.counts = std::move(counts);
   std::vector<char> copy;
   if (input == MPI_IN_PLACE) {
@@ -363,7 +363,7 @@ int MPI_Finalize() {
 int MPI_Bcast(void* data, int count, MPI_Datatype type, int root, MPI_Comm comm) {
   if (is_sane(comm, count, root)) {
     packed bytes = rank_of(comm) == root ? packed(data, count, type, comm) : packed(count, type, comm, data);
-    collective_call call = uniform_call(operation::broadcast, size_of(comm), count * bytes_in(type), root);
+    collective_call call = uniform_call(collective::broadcast, size_of(comm), count * bytes_in(type), root);
     call.in_place = true;
     if (const auto code = serve(comm, call, nullptr, bytes.data(), bytes_of_size(1))) {
       if (*code == MPI_SUCCESS && rank_of(comm) != root) bytes.unpack();
@@ -378,7 +378,7 @@ int MPI_Reduce(const void* input, void* output, int count, MPI_Datatype type, MP
   const bool overwrites = input == output && size_of(comm) > 0 && rank_of(comm) == root;
   if (is_sane(comm, count, root) && is_reducible(type, op) && (!overwrites || count == 0)) {
     const mpi_element one(type, op);
-    const collective_call call = uniform_call(operation::reduce, size_of(comm), count, root);
+    const collective_call call = uniform_call(collective::reduce, size_of(comm), count, root);
     std::vector<char> copy;
     const void* mine = input;
     if (rank_of(comm) == root && input == MPI_IN_PLACE) {
@@ -394,7 +394,7 @@ int MPI_Reduce(const void* input, void* output, int count, MPI_Datatype type, MP
 int MPI_Allreduce(const void* input, void* output, int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
   if (is_sane(comm, count) && is_reducible(type, op)) {
     const mpi_element one(type, op);
-    collective_call call = uniform_call(operation::all_reduce, size_of(comm), count);
+    collective_call call = uniform_call(collective::all_reduce, size_of(comm), count);
     call.in_place = input == MPI_IN_PLACE;
     if (const auto code = serve(comm, call, call.in_place ? nullptr : input, output, one.get())) return *code;
   }
@@ -408,9 +408,9 @@ int MPI_Allgather(const void* input, int count, MPI_Datatype type, void* output,
     const int size = size_of(comm);
     const std::int64_t block = out_count * bytes_in(out_type);
     if (!in_place) {
-      if (const auto code = refused(comm, operation::all_gather, count * bytes_in(type), block)) return *code;
+      if (const auto code = refused(comm, collective::all_gather, count * bytes_in(type), block)) return *code;
     }
-    collective_call call = uniform_call(operation::all_gather, size, block);
+    collective_call call = uniform_call(collective::all_gather, size, block);
     call.in_place = in_place;
     packed mine(in_place ? nullptr : input, in_place ? 0 : count, in_place ? out_type : type, comm);
     const std::int64_t all = std::int64_t{size} * out_count;
@@ -430,12 +430,12 @@ int MPI_Allgatherv(const void* input, int count, MPI_Datatype type, void* output
     const int size = size_of(comm);
     const int rank = rank_of(comm);
     const std::int64_t extent = extent_of(out_type);
-    collective_call call = uniform_call(operation::all_gather, size, 0);
+    collective_call call = uniform_call(collective::all_gather, size, 0);
     call.counts = widened(counts, size);
     for (std::int64_t& block : call.counts) block *= bytes_in(out_type);
     const std::int64_t block = call.counts[static_cast<std::size_t>(rank)];
     if (!in_place) {
-      if (const auto code = refused(comm, operation::all_gather, count * bytes_in(type), block)) return *code;
+      if (const auto code = refused(comm, collective::all_gather, count * bytes_in(type), block)) return *code;
     }
     const void* const own = in_place ? behind(output, offsets[rank] * extent) : input;
     packed mine(own, in_place ? counts[rank] : count, in_place ? out_type : type, comm);
@@ -481,9 +481,9 @@ int MPI_Gather(const void* input, int count, MPI_Datatype type, void* output, in
   if (is_sane(comm, own_count, root)) {
     const std::int64_t block = own_count * bytes_in(own_type);
     if (at_root && !in_place) {
-      if (const auto code = refused(comm, operation::gather, block, out_count * bytes_in(out_type))) return *code;
+      if (const auto code = refused(comm, collective::gather, block, out_count * bytes_in(out_type))) return *code;
     }
-    const collective_call call = uniform_call(operation::gather, size_of(comm), block, root);
+    const collective_call call = uniform_call(collective::gather, size_of(comm), block, root);
     // The root's own block is read while the whole is written.
     std::vector<char> copy(in_place ? static_cast<std::size_t>(block) : 0);
     packed mine(in_place ? behind(output, root * own_count * extent_of(out_type)) : input, own_count, own_type, comm);
@@ -506,9 +506,9 @@ int MPI_Scatter(const void* input, int count, MPI_Datatype type, void* output, i
   if (is_sane(comm, own_count, root)) {
     const std::int64_t block = own_count * bytes_in(own_type);
     if (at_root && !in_place) {
-      if (const auto code = refused(comm, operation::scatter, count * bytes_in(type), block)) return *code;
+      if (const auto code = refused(comm, collective::scatter, count * bytes_in(type), block)) return *code;
     }
-    const collective_call call = uniform_call(operation::scatter, size_of(comm), block, root);
+    const collective_call call = uniform_call(collective::scatter, size_of(comm), block, root);
     std::vector<char> unwanted(in_place ? static_cast<std::size_t>(block) : 0);
     packed whole(input, at_root ? std::int64_t{size_of(comm)} * count : 0, at_root ? type : MPI_BYTE, comm);
     packed mine(in_place ? 0 : own_count, own_type, comm, output);
@@ -527,9 +527,9 @@ int MPI_Alltoall(const void* input, int count, MPI_Datatype type, void* output, 
     const std::int64_t blocks = size_of(comm);
     const std::int64_t block = out_count * bytes_in(out_type);
     if (!in_place) {
-      if (const auto code = refused(comm, operation::all_to_all, count * bytes_in(type), block)) return *code;
+      if (const auto code = refused(comm, collective::all_to_all, count * bytes_in(type), block)) return *code;
     }
-    collective_call call = uniform_call(operation::all_to_all, size_of(comm), block);
+    collective_call call = uniform_call(collective::all_to_all, size_of(comm), block);
     call.in_place = in_place;
     packed mine(in_place ? nullptr : input, in_place ? 0 : blocks * count, in_place ? out_type : type, comm);
     packed whole = in_place ? packed(output, blocks * out_count, out_type, comm)

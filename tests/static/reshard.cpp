@@ -124,10 +124,10 @@ constexpr sharding part_of_line(int dim) {
 }
 // Uneven: only real elements move. 10 rows over 8 devices are five shards of two.
 constexpr extents rows{2, {10, 3}};
-constexpr reshard_plan gather = plan_reshard(line, rows, dtype::f32, part_of_line(0), sharding::whole(2), 1 << 20);
-static_assert(takes(gather, {all_gather}));
-static_assert(sent_bytes(line, rows, dtype::f32, gather.step[0], part_of_line(0), 4) == 2 * 3 * 4 * 7);
-static_assert(sent_bytes(line, rows, dtype::f32, gather.step[0], part_of_line(0), 5) == 0);
+constexpr reshard_plan gathered = plan_reshard(line, rows, dtype::f32, part_of_line(0), sharding::whole(2), 1 << 20);
+static_assert(takes(gathered, {all_gather}));
+static_assert(sent_bytes(line, rows, dtype::f32, gathered.step[0], part_of_line(0), 4) == 2 * 3 * 4 * 7);
+static_assert(sent_bytes(line, rows, dtype::f32, gathered.step[0], part_of_line(0), 5) == 0);
 
 constexpr std::int64_t elements_received(const reshard_step& step, const sharding& before, int device) {
   std::int64_t count = 0;
@@ -135,7 +135,7 @@ constexpr std::int64_t elements_received(const reshard_step& step, const shardin
                  [&](const piece& p) { count += p.extent[0] * p.extent[1]; });
   return count;
 }
-static_assert(elements_received(gather.step[0], part_of_line(0), 7) == 30);
+static_assert(elements_received(gathered.step[0], part_of_line(0), 7) == 30);
 
 // The same number, without the plan.
 static_assert(reshard_bytes(eight, shape, dtype::f32, placed(by({x}), {}, by({y})), placed({}, by({x, y}), {})) ==

@@ -56,7 +56,7 @@ class run_time_plan {
       if (at.space == memory_space::arena) at.offset += base[static_cast<std::size_t>(outline.root[id])];
       where_.push_back(at);
       if (g[id].op == &ops::argument) {
-        tables_.argument_count = std::max(tables_.argument_count, static_cast<int>(g[id].attribute[0]) + 1);
+        tables_.argument_count = std::max(tables_.argument_count, attributes_of<border_attributes>(g[id]).number + 1);
       }
       if (g[id].op == &ops::result) ++tables_.result_count;
     }
@@ -227,7 +227,7 @@ class evaluated_kernels {
     }
 
     void reduce(const kernels::block_call& call) const {
-      const auto kind = static_cast<reduction>(step_->attribute[1]);
+      const reduction kind = attributes_of<fused_reduction_attributes>(*step_).kind;
       for (std::int64_t r = 0; r < call.rows; ++r) {
         if (step_->accumulates) {
           // Sums of bf16, say, are kept in f32 until all rows are in.
@@ -246,11 +246,12 @@ class evaluated_kernels {
     /// An index along the columns, or one that belongs to the row.
     void count(const kernels::block_call& call) const {
       const std::int64_t columns = step_->result_wide ? call.columns : 1;
-      const std::int64_t start = call.boxes->result.dim[self_->attribute[0]].start;
+      const auto index = attributes_of<fused_index_attributes>(*step_);
+      const int dim = attributes_of<index_attributes>(*self_).dim;
+      const std::int64_t start = call.boxes->result.dim[dim].start;
       for (std::int64_t r = 0; r < call.rows; ++r) {
         for (std::int64_t c = 0; c < columns; ++c) {
-          const bool along = step_->attribute[0] == 1;
-          const std::int64_t at = along ? c : (call.first_row + r) / step_->attribute[2] % step_->attribute[3];
+          const std::int64_t at = index.along_columns ? c : (call.first_row + r) / index.repeat % index.size;
           save(step_->type, call.result.data, r * call.result.row + c, static_cast<double>(start + at));
         }
       }
@@ -337,8 +338,8 @@ template <class Kernels> class lockstep_execution {
     argument_.assign(static_cast<std::size_t>(t.argument_count), -1);
     result_.assign(static_cast<std::size_t>(t.result_count), -1);
     for (int id = 0; id < g.size; ++id) {
-      if (g[id].op == &ops::argument) argument_[static_cast<std::size_t>(g[id].attribute[0])] = id;
-      if (g[id].op == &ops::result) result_.at(static_cast<std::size_t>(g[id].attribute[0])) = id;
+      if (g[id].op == &ops::argument) argument_[number_of(g[id])] = id;
+      if (g[id].op == &ops::result) result_.at(number_of(g[id])) = id;
     }
     for (int device = 0; device < mesh.devices(); ++device) {
       devices_.push_back(std::make_unique<executor>(t, device, nobody_, Kernels(t)));
@@ -435,12 +436,16 @@ template <class Kernels> class lockstep_execution {
       }
     }
   }
+  /// Of an argument or a result.
+  [[nodiscard]] static std::size_t number_of(const instruction& i) {
+    return static_cast<std::size_t>(attributes_of<border_attributes>(i).number);
+  }
   /// Only a donated argument may change.
   void check_arguments(const std::vector<tensor_value>& arguments,
                        const std::vector<std::vector<guarded_buffer>>& given) const {
     std::vector<bool> is_donated(argument_.size(), false);
     for (const int id : result_) {
-      if (g_[id].operand_count == 2) is_donated[static_cast<std::size_t>(g_.operand(id, 1).attribute[0])] = true;
+      if (g_[id].operand_count == 2) is_donated[number_of(g_.operand(id, 1))] = true;
     }
     for (std::size_t n = 0; n < argument_.size(); ++n) {
       if (argument_[n] < 0 || is_donated[n]) continue;
@@ -535,7 +540,7 @@ template <class Kernels> class lockstep_execution {
   void move(int id) {
     const instruction& i = g_[id];
     const auto kind = static_cast<collective>(detail::collective_index(i.op));
-    const auto combining = static_cast<reduction>(i.attribute[1]);
+    const reduction combining = attributes_of<collective_attributes>(i).combine;
     const std::int64_t bytes = bytes_of(i);
     // All targets are written when all sources have been read: on a device they may be the same.
     std::vector<std::vector<char>> made;

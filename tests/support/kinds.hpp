@@ -231,7 +231,8 @@ template <class Program, int... I>
   for (int id = 0; id < code.size; ++id) {
     const ep::instruction& i = code[id];
     if (i.op == &ep::ops::result && i.operand_count == 2) {
-      taken[static_cast<std::size_t>(code[i.operand[1]].attribute[0])] = true;
+      const int replaced = ep::attributes_of<ep::border_attributes>(code[i.operand[1]]).number;
+      taken[static_cast<std::size_t>(replaced)] = true;
     }
   }
   return taken;

@@ -400,7 +400,7 @@ class equations {
     std::vector<tensor_value> made;
     for (int id = 0; id < g_.size; ++id) {
       if (g_[id].op != &ops::result) continue;
-      const auto number = static_cast<std::size_t>(g_[id].attribute[0]);
+      const auto number = static_cast<std::size_t>(attributes_of<border_attributes>(g_[id]).number);
       if (made.size() <= number) made.resize(number + 1);
       made[number] = value(g_[id].operand[0]);
     }
@@ -428,7 +428,8 @@ class equations {
     exact_ = exact_ && x == std::trunc(x) && size <= most && (count == 0 || x >= least);
   }
 
-  [[nodiscard]] std::int64_t count_of(int loop) const { return g_[loop].attribute[0]; }
+  [[nodiscard]] std::int64_t count_of(int loop) const { return attributes_of<loop_attributes>(g_[loop]).iterations; }
+  [[nodiscard]] bool runs_down(int loop) const { return attributes_of<loop_attributes>(g_[loop]).reverse; }
   [[nodiscard]] std::int64_t& iteration(int loop) { return iteration_[static_cast<std::size_t>(loop)]; }
 
   /// The value of `id` in the current iterations of the loops around it.
@@ -468,16 +469,16 @@ class equations {
       return tensor_of(self.shape, [&](const place_in&) { return self.scalar; });
     }
     if (op == &ops::iota) {
-      const auto along = static_cast<int>(self.attribute[0]);
+      const int along = attributes_of<index_attributes>(self).dim;
       return tensor_of(self.shape, [&](const place_in& i) { return static_cast<double>(i[along]); });
     }
     if (op == &ops::random_bits) {
       const tensor_value& key = operand(id, 0);
       const double number = self.operand_count > 1 ? operand(id, 1).data.at(0) : 0;
+      const auto purpose = static_cast<std::int64_t>(attributes_of<detail::random_attributes>(self).purpose);
       std::uint64_t at = 0;  // elements come in their order
-      return tensor_of(self.shape, [&](const place_in&) {
-        return in_memory(self.type, random_word(at++, key, number, self.attribute[0]));
-      });
+      return tensor_of(self.shape,
+                       [&](const place_in&) { return in_memory(self.type, random_word(at++, key, number, purpose)); });
     }
     if (const auto f = function_of_one(op); f != nullptr) {
       tensor_value made = operand(id, 0);
@@ -507,7 +508,8 @@ class equations {
     }
     if (op == &ops::bit_cast) {
       tensor_value made = operand(id, 0);
-      for (double& x : made.data) x = with_bits_of(static_cast<dtype>(self.attribute[0]), self.type, x);
+      const dtype from = attributes_of<bit_cast_attributes>(self).from;
+      for (double& x : made.data) x = with_bits_of(from, self.type, x);
       return made;
     }
     if (op == &ops::clamp) {
@@ -564,7 +566,7 @@ class equations {
   }
 
   tensor_value argument(int id) const {
-    const auto number = static_cast<std::size_t>(g_[id].attribute[0]);
+    const auto number = static_cast<std::size_t>(attributes_of<border_attributes>(g_[id]).number);
     if (number >= arguments_.size()) refuse(id, "is missing");
     if (arguments_[number].data.size() != static_cast<std::size_t>(g_[id].shape.elements())) refuse(id, "is too small");
     return arguments_[number];
@@ -575,10 +577,11 @@ class equations {
 
   tensor_value broadcast(int id) {
     const tensor_value& from = operand(id, 0);
+    const axis_list target = attributes_of<broadcast_attributes>(g_[id]).target;
     return tensor_of(g_[id].shape, [&](const place_in& to) {
       place_in i;
       for (int d = 0; d < from.shape.rank; ++d) {
-        i[d] = from.shape[d] == 1 ? 0 : to[listed_dimension(g_[id].attribute[0], d)];
+        i[d] = from.shape[d] == 1 ? 0 : to[listed_dimension(target.code(), d)];
       }
       return element(from, i);
     });
@@ -586,21 +589,23 @@ class equations {
 
   tensor_value transpose(int id) {
     const tensor_value& from = operand(id, 0);
+    const axis_list source = attributes_of<transpose_attributes>(g_[id]).source;
     return tensor_of(g_[id].shape, [&](const place_in& to) {
       place_in i;
-      for (int d = 0; d < from.shape.rank; ++d) i[listed_dimension(g_[id].attribute[0], d)] = to[d];
+      for (int d = 0; d < from.shape.rank; ++d) i[listed_dimension(source.code(), d)] = to[d];
       return element(from, i);
     });
   }
 
   tensor_value reduce(int id) {
     const tensor_value& from = operand(id, 0);
-    const auto kind = static_cast<reduction>(g_[id].attribute[1]);
+    const std::int64_t dims = attributes_of<reduction_attributes>(g_[id]).dims;
+    const reduction kind = attributes_of<reduction_attributes>(g_[id]).kind;
     std::vector<int> kept;
     std::vector<int> gone;
     extents rest;
     for (int d = 0; d < from.shape.rank; ++d) {
-      const bool goes = (g_[id].attribute[0] >> d & 1) == 1;
+      const bool goes = (dims >> d & 1) == 1;
       (goes ? gone : kept).push_back(d);
       if (goes) rest.append(from.shape[d]);
     }
@@ -632,21 +637,21 @@ class equations {
 
   tensor_value slice(int id) {
     const tensor_value& from = operand(id, 0);
-    const auto along = static_cast<int>(g_[id].attribute[0]);
+    const auto read = attributes_of<slice_attributes>(g_[id]);
     return tensor_of(g_[id].shape, [&](place_in i) {
-      i[along] = g_[id].attribute[1] + g_[id].attribute[2] * i[along];
+      i[read.dim] = read.start + read.step * i[read.dim];
       return element(from, i);
     });
   }
 
   tensor_value pad(int id) {
     const tensor_value& from = operand(id, 0);
-    const auto along = static_cast<int>(g_[id].attribute[0]);
+    const auto written = attributes_of<slice_attributes>(g_[id]);
+    const int along = written.dim;
     return tensor_of(g_[id].shape, [&](place_in i) {
-      const std::int64_t behind = i[along] - g_[id].attribute[1];
-      const std::int64_t step = g_[id].attribute[2];
-      const std::int64_t row = behind / step;
-      if (behind % step != 0 || row < 0 || row >= from.shape[along]) return 0.0;
+      const std::int64_t behind = i[along] - written.start;
+      const std::int64_t row = behind / written.step;
+      if (behind % written.step != 0 || row < 0 || row >= from.shape[along]) return 0.0;
       i[along] = row;
       return element(from, i);
     });
@@ -655,17 +660,20 @@ class equations {
   // --- windows
   // -------------------------------------------------------------------------------------------------------
 
+  [[nodiscard]] const placed_window& window_of(int id, int spatial) const {
+    return g_.windows[attributes_of<windowed_attributes>(g_[id]).first_window + spatial];
+  }
   /// [taps] of the windows of an op.
   [[nodiscard]] extents taps_of(int id, int spatial) const {
     extents taps;
-    for (int d = 0; d < spatial; ++d) taps.append(g_.windows[g_[id].attribute[2] + d].size);
+    for (int d = 0; d < spatial; ++d) taps.append(window_of(id, d).size);
     return taps;
   }
   /// The element of [n, spatial ..., channels] that tap k of the window at `o` sees: false if there is none.
   bool seen_by(int id, const extents& shape, const place_in& o, const place_in& k, place_in& p) const {
     p[0] = o[0];
     for (int d = 0; d < shape.rank - 2; ++d) {
-      const placed_window& w = g_.windows[g_[id].attribute[2] + d];
+      const placed_window& w = window_of(id, d);
       p[d + 1] = -1;
       for (std::int64_t one = 0; one < shape[d + 1]; ++one) {
         if (w.base_dilation * one + w.low == w.stride * o[d + 1] + w.dilation * k[d]) p[d + 1] = one;
@@ -793,7 +801,7 @@ class equations {
   // ------------------------------------------------------------------------------------------------
 
   tensor_value concat(int id) {
-    const auto along = static_cast<int>(g_[id].attribute[0]);
+    const int along = attributes_of<concat_attributes>(g_[id]).dim;
     for (int k = 0; k < g_[id].operand_count; ++k) operand(id, k);
     return tensor_of(g_[id].shape, [&](place_in i) {
       int k = 0;
@@ -805,9 +813,10 @@ class equations {
   tensor_value einsum(int id) {
     const tensor_value& x = operand(id, 0);
     const tensor_value& y = operand(id, 1);
-    const std::string left = letters_of(g_[id].attribute[0]);
-    const std::string right = letters_of(g_[id].attribute[1]);
-    const std::string result = letters_of(g_[id].attribute[2]);
+    const einsum_attributes letters = attributes_of<einsum_attributes>(g_[id]);
+    const std::string left = letters_of(letters.left.code());
+    const std::string right = letters_of(letters.right.code());
+    const std::string result = letters_of(letters.result.code());
     std::string summed;
     std::array<std::int64_t, 256> size{};
     std::array<std::int64_t, 256> at{};
@@ -870,7 +879,7 @@ class equations {
   tensor_value gather(int id) {
     const tensor_value& table = operand(id, 0);
     const tensor_value& indices = operand(id, 1);
-    const auto along = static_cast<int>(g_[id].attribute[0]);
+    const int along = attributes_of<gather_attributes>(g_[id]).dim;
     return tensor_of(g_[id].shape, [&](const place_in& i) {
       const double row = row_of(indices, along, i);
       if (row < 0 || row >= static_cast<double>(table.shape[along])) return 0.0;
@@ -882,7 +891,7 @@ class equations {
     const tensor_value& indices = operand(id, 0);
     const tensor_value& updates = operand(id, 1);
     const extents& table = g_[id].shape;
-    const auto along = static_cast<int>(g_[id].attribute[0]);
+    const int along = attributes_of<gather_attributes>(g_[id]).dim;
     tensor_value made = tensor_of(table, [](const place_in&) { return 0.0; });
     std::vector<double> sizes(made.data.size(), 0.0);
     for_each_index(updates.shape, [&](const place_in& i) {
@@ -910,7 +919,7 @@ class equations {
 
   tensor_value dynamic_slice(int id) {
     const tensor_value& from = operand(id, 0);
-    const auto along = static_cast<int>(g_[id].attribute[0]);
+    const int along = attributes_of<dynamic_slice_attributes>(g_[id]).dim;
     const std::int64_t first = first_of(operand(id, 1).data.at(0), from.shape[along], g_[id].shape[along]);
     return tensor_of(g_[id].shape, [&](place_in i) {
       i[along] += first;
@@ -922,7 +931,8 @@ class equations {
     const tensor_value& update = operand(id, 1);
     place_in first;
     for (int k = 2; k < g_[id].operand_count; ++k) {
-      const auto d = static_cast<int>(g_[id].attribute[k == 2 ? 0 : 2]);
+      const auto placed = attributes_of<dynamic_update_slice_attributes>(g_[id]);
+      const int d = k == 2 ? placed.dim : placed.second_dim;
       first[d] = first_of(operand(id, k).data.at(0), g_[id].shape[d], update.shape[d]);
     }
     const tensor_value& before = operand(id, 0);
@@ -949,7 +959,7 @@ class equations {
   }
   /// The index of the nth iteration to run.
   [[nodiscard]] std::int64_t nth(int loop, std::int64_t n) const {
-    return g_[loop].attribute[1] != 0 ? count_of(loop) - 1 - n : n;
+    return runs_down(loop) ? count_of(loop) - 1 - n : n;
   }
 
   tensor_value carry(int id) {
@@ -958,10 +968,9 @@ class equations {
     if (iteration(loop) == nth(loop, 0)) return operand(id, 0);
     const int next = passed_on_by_[static_cast<std::size_t>(id)];
     if (next < 0) refuse(id, "is passed on by nothing");
-    const bool down = g_[loop].attribute[1] != 0;
     const int passed = g_[next].operand[1];
     // What is passed on may be a value from outside.
-    return value_in(passed, loop, iteration(loop) + (down ? 1 : -1));
+    return value_in(passed, loop, iteration(loop) + (runs_down(loop) ? 1 : -1));
   }
 
   tensor_value loop_slice(int id) {

@@ -125,13 +125,13 @@ inline std::vector<element_kind> element_kinds() {
 
 /// `longest`: elements, all ranks together.
 inline comm::collective_call random_call(std::mt19937& random, int ranks, std::int64_t longest) {
-  using comm::operation;
-  static constexpr operation all[]{operation::broadcast,      operation::reduce,    operation::all_reduce,
-                                   operation::all_gather,     operation::gather,    operation::scatter,
-                                   operation::reduce_scatter, operation::all_to_all};
+  using comm::collective;
+  static constexpr collective all[]{collective::broadcast,      collective::reduce,    collective::all_reduce,
+                                    collective::all_gather,     collective::gather,    collective::scatter,
+                                    collective::reduce_scatter, collective::all_to_all};
   static constexpr std::int64_t sizes[]{0, 1, 2, 5, 7, 13, 14, 15, 64, 333, 1025, 4096, 20000, 70001};
-  const operation what = all[random() % 8];
-  const std::int64_t blocks = what == operation::all_to_all ? ranks * ranks : comm::has_blocks(what) ? ranks : 1;
+  const collective what = all[random() % 8];
+  const std::int64_t blocks = what == collective::all_to_all ? ranks * ranks : comm::has_blocks(what) ? ranks : 1;
   const auto size = [&] { return std::min(sizes[random() % std::size(sizes)], longest / blocks); };
   comm::collective_call call =
       comm::uniform_call(what, ranks, size(), static_cast<int>(random() % static_cast<unsigned>(ranks)));
@@ -141,7 +141,7 @@ inline comm::collective_call random_call(std::mt19937& random, int ranks, std::i
   call.in_place = random() % 3 == 0;
   call.ordered = random() % 4 == 0;
   // In place, two ranks exchange equally much.
-  for (int a = 0; what == operation::all_to_all && call.in_place && a < ranks; ++a) {
+  for (int a = 0; what == collective::all_to_all && call.in_place && a < ranks; ++a) {
     for (int b = 0; b < a; ++b) {
       call.counts[static_cast<std::size_t>(a * ranks + b)] = call.counts[static_cast<std::size_t>(b * ranks + a)];
     }
@@ -150,9 +150,8 @@ inline comm::collective_call random_call(std::mt19937& random, int ranks, std::i
 }
 
 inline std::string text_of(const comm::collective_call& call, const element_kind& kind) {
-  std::string text = std::string(comm::name_of(call.what)) + " of " + kind.name + ", root " +
-                     std::to_string(call.root) + (call.in_place ? ", in place" : "") +
-                     (call.ordered ? ", ordered" : "") + ", counts";
+  std::string text = std::string(name_of(call.what)) + " of " + kind.name + ", root " + std::to_string(call.root) +
+                     (call.in_place ? ", in place" : "") + (call.ordered ? ", ordered" : "") + ", counts";
   for (const std::int64_t count : call.counts) text += ' ' + std::to_string(count);
   return text;
 }

@@ -62,7 +62,7 @@ class random_source {
   std::vector<tensor_value> made;
   for (int id = 0; id < g.size; ++id) {
     if (g[id].op != &ops::argument) continue;
-    const auto number = static_cast<std::size_t>(g[id].attribute[0]);
+    const auto number = static_cast<std::size_t>(attributes_of<border_attributes>(g[id]).number);
     if (number >= made.size()) made.resize(number + 1);
     tensor_value data{g[id].shape, {}};
     for (std::int64_t at = 0; at < data.shape.elements(); ++at) {

@@ -74,7 +74,8 @@ template <class Program> [[nodiscard]] comparison run_and_compare(ep::world& wor
       const ep::instruction& i = traced[id];
       if (i.op != &ep::ops::result) continue;
       if (i.operand_count == 2) {
-        inputs[static_cast<std::size_t>(traced[i.operand[1]].attribute[0])] = expected[static_cast<std::size_t>(index)];
+        const int replaced = ep::attributes_of<ep::border_attributes>(traced[i.operand[1]]).number;
+        inputs[static_cast<std::size_t>(replaced)] = expected[static_cast<std::size_t>(index)];
       }
       ++index;
     }

@@ -97,11 +97,14 @@ namespace espalier::test {
     const bool letters = i.op == &ops::einsum;
     if (letters) {
       out << " ";
-      for (int t = 0; t < 3; ++t) {
-        const einsum_term term(i.attribute[t]);
+      const einsum_attributes terms = attributes_of<einsum_attributes>(i);
+      const auto write = [&](einsum_term term, const char* behind) {
         for (int d = 0; d < term.size(); ++d) out << term[d];
-        out << (t == 0 ? "," : t == 1 ? "->" : "");
-      }
+        out << behind;
+      };
+      write(terms.left, ",");
+      write(terms.right, "->");
+      write(terms.result, "");
     } else {
       out << " {" << i.attribute[0] << "," << i.attribute[1] << "," << i.attribute[2] << "}";
     }
@@ -190,13 +193,13 @@ struct spmd_program {
   const layout& to = g.annotations[g[id].annotation];
   const layout& from = g.annotations[g.operand(id, 0).annotation];
   const reshard_step step{static_cast<collective>(detail::collective_index(g[id].op)),
-                          static_cast<axis_mask>(g[id].attribute[0]), to.placement};
+                          attributes_of<collective_attributes>(g[id]).axes, to.placement};
   return sent_bytes(mesh, to.shape, g[id].type, step, from.placement, device);
 }
 
 [[nodiscard]] inline std::int64_t times_of(graph_view g, int id) {
   std::int64_t times = 1;
-  for (int l = g[id].loop; l >= 0; l = g[l].loop) times *= g[l].attribute[0];
+  for (int l = g[id].loop; l >= 0; l = g[l].loop) times *= attributes_of<loop_attributes>(g[l]).iterations;
   return times;
 }
 
@@ -208,7 +211,7 @@ inline void list_collectives(spmd_program& made) {
     if (!communicates(code[id])) continue;
     collective_use use;
     use.kind = static_cast<collective>(detail::collective_index(code[id].op));
-    use.axes = static_cast<axis_mask>(code[id].attribute[0]);
+    use.axes = attributes_of<collective_attributes>(code[id]).axes;
     use.times = times_of(code, id);
     for (int device = 0; device < mesh.devices(); ++device) {
       use.bytes = std::max(use.bytes, bytes_of_collective(mesh, code, id, device));

@@ -334,7 +334,7 @@ TEST_CASE("a rank may run ahead of its readers, and no further than there is roo
   for (const std::int64_t count : {1, 100, 3000, 40000}) {
     const std::vector<std::string> faults =
         on_threads(group, std::chrono::duration<double>(30), [&](thread_collectives& all) {
-          collective_call call = uniform_call(operation::broadcast, 3, count);
+          collective_call call = uniform_call(collective::broadcast, 3, count);
           call.in_place = true;
           std::vector<std::int32_t> data(static_cast<std::size_t>(count));
           // Each call's bytes are of that call; the reader is slow at first, and late ever after.
@@ -370,10 +370,10 @@ TEST_CASE("sums of floats are combined in the order of ranks", "[host]") {
           }
           const std::vector<float>& mine = values[static_cast<std::size_t>(all.rank())];
           std::vector<float> sums(count);
-          for (const operation what : {operation::all_reduce, operation::reduce}) {
+          for (const collective what : {collective::all_reduce, collective::reduce}) {
             const collective_call call = uniform_call(what, ranks, count, 2);
             all.run(call, mine.data(), sums.data(), combiner_of(dtype::f32, reduction::sum));
-            if (what == operation::reduce && all.rank() != 2) continue;
+            if (what == collective::reduce && all.rank() != 2) continue;
             for (std::size_t i = 0; i < count; ++i) {
               float right = values[0][i];
               for (std::size_t r = 1; r < ranks; ++r) right += values[r][i];
@@ -387,7 +387,7 @@ TEST_CASE("sums of floats are combined in the order of ranks", "[host]") {
 
 TEST_CASE("a thread that does not come is named, and the group is unusable after that", "[host]") {
   for (const std::int64_t count : {1, 2000, 200000}) {
-    for (const operation what : {operation::all_reduce, operation::all_gather, operation::reduce_scatter}) {
+    for (const collective what : {collective::all_reduce, collective::all_gather, collective::reduce_scatter}) {
       host::thread_group group(3);
       const combiner by = combiner_of(dtype::f32, reduction::sum);
       const auto said = on_threads(group, std::chrono::duration<double>(0.1), [&](thread_collectives& all) {
@@ -427,7 +427,7 @@ TEST_CASE("threads in different collectives are told so", "[host]") {
   const auto said = on_threads(group, std::chrono::duration<double>(20), [&](thread_collectives& all) {
     std::vector<float> data(100, 1);
     std::vector<float> result(100);
-    all.run(uniform_call(operation::all_reduce, 2, all.rank() == 0 ? 90 : 100), data.data(), result.data(),
+    all.run(uniform_call(collective::all_reduce, 2, all.rank() == 0 ? 90 : 100), data.data(), result.data(),
             combiner_of(dtype::f32, reduction::sum));
   });
   CHECK((said[0].find("different collectives") != std::string::npos ||
@@ -441,13 +441,13 @@ TEST_CASE("an interrupted group waits no longer", "[host]") {
   const auto said = on_threads(group, std::chrono::duration<double>(20), [&](thread_collectives& all) {
     if (all.rank() == 1) return group.interrupt();
     float data = 1;
-    all.run(uniform_call(operation::all_reduce, 2, 1), &data, &data, combiner_of(dtype::f32, reduction::sum));
+    all.run(uniform_call(collective::all_reduce, 2, 1), &data, &data, combiner_of(dtype::f32, reduction::sum));
   });
   CHECK(said[0].find("interrupted") != std::string::npos);
 }
 
 TEST_CASE("who comes after a rank has given up reads none of its buffers", "[host]") {
-  for (const operation what : {operation::all_gather, operation::broadcast, operation::reduce_scatter}) {
+  for (const collective what : {collective::all_gather, collective::broadcast, collective::reduce_scatter}) {
     host::thread_group group(3);
     std::atomic<bool> gone{false};
     bool untouched = false;
@@ -479,12 +479,12 @@ TEST_CASE("a call that contradicts itself is refused before anything is sent", "
     const combiner by = combiner_of(dtype::i32, reduction::sum);
     std::vector<std::int32_t> data(8, all.rank());
     std::vector<std::int32_t> result(8);
-    collective_call uneven = uniform_call(operation::all_to_all, 2, 1);
+    collective_call uneven = uniform_call(collective::all_to_all, 2, 1);
     uneven.counts = {1, 2, 1, 1};
     uneven.in_place = true;
-    const collective_call wrong[]{uniform_call(operation::broadcast, 2, -1),
-                                  uniform_call(operation::broadcast, 2, 1, 2), uniform_call(operation::broadcast, 3, 1),
-                                  uneven};
+    const collective_call wrong[]{uniform_call(collective::broadcast, 2, -1),
+                                  uniform_call(collective::broadcast, 2, 1, 2),
+                                  uniform_call(collective::broadcast, 3, 1), uneven};
     for (const collective_call& call : wrong) {
       bool refused = false;
       try {
@@ -492,7 +492,7 @@ TEST_CASE("a call that contradicts itself is refused before anything is sent", "
       } catch (const std::invalid_argument&) { refused = true; }
       if (!refused) throw std::runtime_error("accepted");
     }
-    all.run(uniform_call(operation::all_reduce, 2, 8), data.data(), result.data(), by);
+    all.run(uniform_call(collective::all_reduce, 2, 8), data.data(), result.data(), by);
     if (result[7] != 1) throw std::runtime_error("wrong");
   });
   CHECK(said[0] == "");

@@ -303,10 +303,10 @@ TEST_CASE("calls of one size have different fingerprints in 16 bits, and in the 
       combiner with = moves_only(4);
       with.type = static_cast<element_class>(type);
       with.operation = static_cast<element_operation>(by);
-      for (const operation what : {operation::all_reduce, operation::reduce, operation::reduce_scatter}) {
+      for (const collective what : {collective::all_reduce, collective::reduce, collective::reduce_scatter}) {
         const call_summary said = espalier::comm::detail::summary_of(uniform_call(what, 2, 100), with);
         short_ones.push_back(espalier::comm::detail::short_fingerprint(said));
-        if (what == operation::reduce) kinds.push_back(short_ones.back() % 1024);
+        if (what == collective::reduce) kinds.push_back(short_ones.back() % 1024);
       }
     }
   }

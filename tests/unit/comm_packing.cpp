@@ -29,10 +29,10 @@
 
 namespace {
 
+using espalier::name_of;
 using espalier::comm::check;
 using espalier::comm::collective;
 using espalier::comm::fraction;
-using espalier::comm::name_of;
 using espalier::comm::network;
 using espalier::comm::network_of;
 using espalier::comm::pack;
@@ -74,6 +74,14 @@ fraction optimum_of(const topology_data::known_topology& known, collective kind,
     case collective::all_reduce: return known.all_reduce;
     case collective::all_gather: return known.all_gather;
     case collective::reduce_scatter: return known.reduce_scatter;
+    case collective::gather:
+    case collective::scatter:
+    case collective::all_to_all:
+    case collective::local_slice:
+    case collective::collective_permute:
+    case collective::exchange:
+    case collective::reduce_exchange:
+    case collective::barrier: break;  // have no trees
   }
   return {};
 }

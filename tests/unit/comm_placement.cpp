@@ -50,7 +50,7 @@ network hosts(const std::vector<std::vector<int>>& ranks_of) {
 }
 
 mesh_traffic two_axes(int data, int model, double along_data, double along_model) {
-  return {{data, model}, {{operation::all_reduce, 1U, 1, along_data}, {operation::all_reduce, 2U, 1, along_model}}};
+  return {{data, model}, {{collective::all_reduce, 1U, 1, along_data}, {collective::all_reduce, 2U, 1, along_model}}};
 }
 
 /// The groups of an axis, as sets of ranks.
@@ -129,8 +129,8 @@ TEST_CASE("proposals are the best of all permutations on small random networks")
     const network net = network_of(topology_data::random_topology(random, {ranks, seed % 2 == 0, false, true}));
     mesh_traffic mesh;
     mesh.sizes = {2, ranks / 2};
-    constexpr operation kinds[]{operation::all_reduce, operation::all_gather, operation::reduce_scatter,
-                                operation::all_to_all};
+    constexpr collective kinds[]{collective::all_reduce, collective::all_gather, collective::reduce_scatter,
+                                 collective::all_to_all};
     for (unsigned axes = 1; axes <= 3; ++axes)
       mesh.items.push_back({kinds[random() % 4], axes, 1, static_cast<double>(1 + random() % 100) * 1e6});
     placement_options patient;
@@ -197,7 +197,7 @@ TEST_CASE("a program says what it communicates") {
     CHECK(item.axes > 0);
     CHECK(item.axes < 4);
     calls += item.calls;
-    if (item.what == operation::all_reduce) bytes += item.bytes;
+    if (item.what == collective::all_reduce) bytes += item.bytes;
   }
   CHECK(calls == program::collectives());
   CHECK(calls > 0);

@@ -30,9 +30,9 @@ namespace {
 using namespace espalier::comm;
 using namespace espalier::test;
 
-const std::vector<operation> every_operation{operation::broadcast,  operation::reduce,         operation::all_reduce,
-                                             operation::all_gather, operation::reduce_scatter, operation::gather,
-                                             operation::scatter,    operation::all_to_all};
+const std::vector<collective> every_operation{
+    collective::broadcast,      collective::reduce, collective::all_reduce, collective::all_gather,
+    collective::reduce_scatter, collective::gather, collective::scatter,    collective::all_to_all};
 
 long from_environment(const char* name, long otherwise) {
   const char* const text = std::getenv(name);
@@ -64,11 +64,11 @@ collective_call random_call(chooser& random, int ranks) {
   call.in_place = random.chance(0.3);
   const int most = random.chance(0.3) ? 3 : random.chance(0.5) ? 12 : 60;
   const auto n = static_cast<std::size_t>(ranks);
-  call.counts.resize(call.what == operation::all_to_all ? n * n : has_blocks(call.what) ? n : 1);
+  call.counts.resize(call.what == collective::all_to_all ? n * n : has_blocks(call.what) ? n : 1);
   const bool equal = random.chance(0.4);
   const int one = random.below(most);
   for (std::size_t i = 0; i < call.counts.size(); ++i) {
-    const bool mirrored = call.what == operation::all_to_all && call.in_place && i % n < i / n;
+    const bool mirrored = call.what == collective::all_to_all && call.in_place && i % n < i / n;
     call.counts[i] = mirrored ? call.counts[i % n * n + i / n] : equal ? one : random.below(most);
   }
   return call;
@@ -84,7 +84,7 @@ made_case random_case(chooser& random) {
   cut.in_flight = random.chance(0.4) ? 1 + random.below(3) : 0;
   cut.grain = random.chance(0.2) ? 1 + random.below(4) : 1;
   const bool exchange =
-      call.what == operation::gather || call.what == operation::scatter || call.what == operation::all_to_all;
+      call.what == collective::gather || call.what == collective::scatter || call.what == collective::all_to_all;
   const int way = random.below(exchange ? 3 : 4);
   made.name = std::string(name_of(call.what)) + " on " + std::to_string(ranks) + " ranks";
   if (way == 3) {
@@ -95,19 +95,24 @@ made_case random_case(chooser& random) {
   }
   if (way == 0) {  // low latency
     switch (call.what) {
-      case operation::broadcast:
-      case operation::reduce:
+      case collective::broadcast:
+      case collective::reduce:
         made.plan = random.chance(0.6) ? circulant_blocks(call, 1 + random.below(9)) : binomial(call);
         break;
-      case operation::gather:
-      case operation::scatter: made.plan = binomial(call); break;
-      case operation::all_reduce:
+      case collective::gather:
+      case collective::scatter: made.plan = binomial(call); break;
+      case collective::all_reduce:
         call.ordered = random.chance(0.5);
         made.plan = call.ordered || random.chance(0.3) ? doubling(call) : circulant(call);
         break;
-      case operation::all_gather:
-      case operation::reduce_scatter: made.plan = circulant(call); break;
-      case operation::all_to_all: made.plan = bruck(call); break;
+      case collective::all_gather:
+      case collective::reduce_scatter: made.plan = circulant(call); break;
+      case collective::all_to_all: made.plan = bruck(call); break;
+      case collective::local_slice:
+      case collective::collective_permute:
+      case collective::exchange:
+      case collective::reduce_exchange:
+      case collective::barrier: break;
     }
     made.name += ", low latency";
     return made;
@@ -121,7 +126,7 @@ made_case random_case(chooser& random) {
     return made;
   }
   if (way == 1 && reduces(call.what)) {
-    made.plan = from_ordered_trees(call, cut, call.what == operation::all_reduce ? 1 + random.below(ranks) : 1);
+    made.plan = from_ordered_trees(call, cut, call.what == collective::all_reduce ? 1 + random.below(ranks) : 1);
     made.name += ", ordered trees";
     return made;
   }
@@ -279,7 +284,7 @@ TEST_CASE("a fault is described with rank, tree, chunk and step", "[schedule]") 
   const network net = line_network(4, 1e8, 1e-6);
   chunking cut;
   cut.elements = 10;
-  schedule plan = from_trees(uniform_call(operation::broadcast, 4, 25, 0), net, {line_tree(net, 0)}, cut);
+  schedule plan = from_trees(uniform_call(collective::broadcast, 4, 25, 0), net, {line_tree(net, 0)}, cut);
   REQUIRE(validate(plan, net));
   const std::size_t send_of_2 = static_cast<std::size_t>(part_of(plan.tracks[0], 2)->begin) + 1;
   plan.tracks[0].steps[send_of_2].from.offset += 1;
@@ -295,7 +300,7 @@ TEST_CASE("a fault is described with rank, tree, chunk and step", "[schedule]") 
 
   // Two ranks that receive before they send wait for each other.
   schedule circle;
-  circle.call = uniform_call(operation::all_gather, 2, 1);
+  circle.call = uniform_call(collective::all_gather, 2, 1);
   circle.scratch = {0, 0};
   track_builder wrong(0, 0);
   for (int r = 0; r < 2; ++r) {
@@ -316,7 +321,7 @@ TEST_CASE("each kind of fault is told apart", "[schedule]") {
   // A reduction of two elements from rank 1 to rank 0, whose steps the cases write themselves.
   const auto first_fault = [&](const auto& root, const auto& other, bool ordered = false) {
     schedule plan;
-    plan.call = uniform_call(operation::reduce, 2, 2);
+    plan.call = uniform_call(collective::reduce, 2, 2);
     plan.call.ordered = ordered;
     plan.scratch = {2, 2};
     track_builder made(0, 0);
@@ -375,7 +380,7 @@ TEST_CASE("each kind of fault is told apart", "[schedule]") {
 TEST_CASE("lanes that race are found even where every order happens to give the right result", "[schedule]") {
   // Two tracks write the same element of rank 1 with the same value.
   schedule plan;
-  plan.call = uniform_call(operation::broadcast, 2, 1);
+  plan.call = uniform_call(collective::broadcast, 2, 1);
   plan.scratch = {0, 0};
   for (int t = 0; t < 2; ++t) {
     track_builder made(t, 0);
@@ -402,7 +407,7 @@ TEST_CASE("counts beyond 2^31 and counts below the number of trees", "[schedule]
   cut.elements = 1 << 26;
   const std::int64_t large = (std::int64_t{1} << 33) + 12345;
   for (const std::int64_t count : {std::int64_t{0}, std::int64_t{1}, std::int64_t{5}, std::int64_t{7}, large}) {
-    const schedule plan = from_trees(uniform_call(operation::all_reduce, 6, count), net, trees, cut);
+    const schedule plan = from_trees(uniform_call(collective::all_reduce, 6, count), net, trees, cut);
     CHECK(faults_of(validate(plan, net)) == no_faults);
     CHECK(traffic_of(plan).elements == 2 * 5 * count);
     std::int64_t longest = 0;
@@ -415,7 +420,7 @@ TEST_CASE("16 MiB in 32 KiB chunks over 8 trees and 64 ranks are little to store
   const network net = line_network(64, 1e9, 1e-6);
   std::vector<tree> trees;
   for (int i = 0; i < 8; ++i) trees.push_back(line_tree(net, 8 * i));
-  const schedule plan = from_trees(uniform_call(operation::all_reduce, 64, 4 << 20), net, trees);
+  const schedule plan = from_trees(uniform_call(collective::all_reduce, 64, 4 << 20), net, trees);
   std::size_t steps = 0;
   for (const track& t : plan.tracks) steps += t.steps.size();
   CHECK(steps == 8 * 4 * 63);
@@ -443,7 +448,7 @@ TEST_CASE("shares of an ordered all-reduce load all ranks alike", "[schedule]") 
   const network net = star_network({1, 1, 1, 1, 1, 1, 1, 1}, 1e8, 1e-6);
   const std::int64_t elements = 4 << 20;
   const auto seconds = [&](int shares) {
-    const schedule plan = from_ordered_trees(uniform_call(operation::all_reduce, 8, elements), {}, shares);
+    const schedule plan = from_ordered_trees(uniform_call(collective::all_reduce, 8, elements), {}, shares);
     CHECK(faults_of(validate(plan, net)) == no_faults);
     return simulate(plan, net).seconds / (4.0 * static_cast<double>(elements) / 1e8);
   };
@@ -506,7 +511,7 @@ TEST_CASE("channels of different rates and start-up costs end together", "[sched
     slow.trees[0].up[static_cast<std::size_t>(r)] = first + 2 * (r - 1) + 1;
   }
   const std::int64_t elements = 3 << 20;
-  const collective_call call = uniform_call(operation::broadcast, 4, elements);
+  const collective_call call = uniform_call(collective::broadcast, 4, elements);
   const schedule both = from_channels(call, net, {fast, slow}, {0, 0}, elements * 4);
   CHECK(faults_of(validate(both, net)) == no_faults);
   CHECK(simulate(both, net).seconds < 1.05 * 4.0 * static_cast<double>(elements) / 3e8);
@@ -549,7 +554,7 @@ TEST_CASE("pipelined trees reach the bound of networks made by hand", "[schedule
   const double seconds = 4.0 * static_cast<double>(elements) / unit;  // at rate 1
   chunking cut;
   cut.elements = 8192;
-  const auto run = [&](operation what, const network& net, const std::vector<tree>& trees, double rate) {
+  const auto run = [&](collective what, const network& net, const std::vector<tree>& trees, double rate) {
     collective_call call = uniform_call(what, net.ranks, elements);
     if (has_blocks(what)) call.counts.assign(call.counts.size(), elements / net.ranks);
     call.root = trees.front().root;
@@ -564,20 +569,20 @@ TEST_CASE("pipelined trees reach the bound of networks made by hand", "[schedule
   };
   {
     const network net = line_network(5, unit, latency);
-    for (const operation what : {operation::broadcast, operation::reduce, operation::all_reduce}) {
+    for (const collective what : {collective::broadcast, collective::reduce, collective::all_reduce}) {
       for (int root = 0; root < 5; ++root) run(what, net, {line_tree(net, root)}, 1);
     }
   }
   {
     const network net = ring_network(8, unit, latency);
-    run(operation::broadcast, net, {ring_tree(net, 3, 1), ring_tree(net, 3, -1)}, 2);
+    run(collective::broadcast, net, {ring_tree(net, 3, 1), ring_tree(net, 3, -1)}, 2);
     std::vector<tree> each;
     for (int r = 0; r < 8; ++r) {
       each.push_back(ring_tree(net, r, 1));
       each.push_back(ring_tree(net, r, -1));
     }
-    run(operation::all_gather, net, each, 16.0 / 7);
-    run(operation::reduce_scatter, net, each, 16.0 / 7);
+    run(collective::all_gather, net, each, 16.0 / 7);
+    run(collective::reduce_scatter, net, each, 16.0 / 7);
     // The eight rows that leave out one link each, all with middle roots.
     std::vector<tree> rows;
     for (int r = 0; r < 8; ++r) {
@@ -586,21 +591,21 @@ TEST_CASE("pipelined trees reach the bound of networks made by hand", "[schedule
       for (int i = 1; i <= 3; ++i) parents[static_cast<std::size_t>((r + 8 - i) % 8)] = (r + 9 - i) % 8;
       rows.push_back(tree_of(net, parents));
     }
-    run(operation::all_reduce, net, rows, 8.0 / 7);
+    run(collective::all_reduce, net, rows, 8.0 / 7);
   }
   {
     const network net = complete_network(8, unit, latency);
     std::vector<tree> flat;
     for (int r = 0; r < 8; ++r) flat.push_back(flat_tree(net, r));
-    run(operation::all_reduce, net, flat, 4);
-    run(operation::all_gather, net, flat, 8);
-    run(operation::reduce_scatter, net, flat, 8);
+    run(collective::all_reduce, net, flat, 4);
+    run(collective::all_gather, net, flat, 8);
+    run(collective::reduce_scatter, net, flat, 8);
   }
   {
     // Cards of 4, 4, 1, 4: the slow rank is a leaf, which reduce-scatter + all-gather can't have (rate 2/3).
     const network net = star_network({4, 4, 1, 4}, unit, latency);
-    run(operation::all_reduce, net, {tree_of(net, {-1, 0, 1, 1})}, 1);
-    run(operation::broadcast, net, {tree_of(net, {-1, 0, 1, 1})}, 1);
+    run(collective::all_reduce, net, {tree_of(net, {-1, 0, 1, 1})}, 1);
+    run(collective::broadcast, net, {tree_of(net, {-1, 0, 1, 1})}, 1);
   }
   {
     // A ring that runs one way: values go up round it and results down the same links, both pipelined.
@@ -609,11 +614,11 @@ TEST_CASE("pipelined trees reach the bound of networks made by hand", "[schedule
       net.resources.push_back({"", 1});
       net.edges.push_back({r, (r + 1) % 4, {r}, latency});
     }
-    run(operation::all_reduce, net, {{0, {-1, 0, 1, 2}, {-1, 1, 2, 3}, {1, 1}}}, 0.5);
+    run(collective::all_reduce, net, {{0, {-1, 0, 1, 2}, {-1, 1, 2, 3}, {1, 1}}}, 0.5);
   }
   {
     const network net = line_network(4, unit, latency, {4, 4, 1});
-    run(operation::all_reduce, net, {line_tree(net, 1)}, 1);
+    run(collective::all_reduce, net, {line_tree(net, 1)}, 1);
   }
 }
 
@@ -623,7 +628,7 @@ TEST_CASE("the simulator's costs are those of the model", "[schedule]") {
   chunking cut;
   cut.elements = elements / 256;
   const double chunk = bytes / 256;
-  const auto seconds = [&](operation what, const network& net, const simulation_options& options) {
+  const auto seconds = [&](collective what, const network& net, const simulation_options& options) {
     return simulate(from_trees(uniform_call(what, net.ranks, elements), net, {line_tree(net, 0)}, cut), net, options)
         .seconds;
   };
@@ -633,34 +638,34 @@ TEST_CASE("the simulator's costs are those of the model", "[schedule]") {
     simulation_options options;
     for (const int credits : {1, 2, 4}) {
       options.credits = credits;
-      CHECK(seconds(operation::broadcast, net, options) ==
+      CHECK(seconds(collective::broadcast, net, options) ==
             Approx(256.0 / credits * (2e-3 + chunk / 1e9)).epsilon(0.02));
     }
     options.credits = 4096;
-    CHECK(seconds(operation::broadcast, net, options) == Approx(bytes / 1e9 + 1e-3).epsilon(0.001));
+    CHECK(seconds(collective::broadcast, net, options) == Approx(bytes / 1e9 + 1e-3).epsilon(0.001));
   }
   {
     // Work of the ranks: reductions at the root, messages at both ends.
     const network net = line_network(2, 1e9, 0);
     simulation_options options;
     options.reduce_seconds_per_byte = 3e-9;
-    CHECK(seconds(operation::reduce, net, options) == Approx(bytes * 3e-9).epsilon(0.02));
+    CHECK(seconds(collective::reduce, net, options) == Approx(bytes * 3e-9).epsilon(0.02));
     options.reduce_seconds_per_byte = 0;
     options.message_seconds = 1e-3;
-    CHECK(seconds(operation::broadcast, net, options) == Approx(256e-3).epsilon(0.02));
-    CHECK(seconds(operation::all_reduce, net, options) == Approx(2 * 256e-3).epsilon(0.02));
+    CHECK(seconds(collective::broadcast, net, options) == Approx(256e-3).epsilon(0.02));
+    CHECK(seconds(collective::all_reduce, net, options) == Approx(2 * 256e-3).epsilon(0.02));
     // The root's own copy into its output.
     options.message_seconds = 0;
     options.copy_seconds_per_byte = 5e-9;
-    CHECK(seconds(operation::broadcast, net, options) == Approx(bytes * 5e-9).epsilon(0.02));
+    CHECK(seconds(collective::broadcast, net, options) == Approx(bytes * 5e-9).epsilon(0.02));
   }
   {
     // Lanes: with one at a time, each chunk goes all the way up and down before the next one starts.
     const network net = line_network(4, 1e9, 0);
     cut.in_flight = 1;
-    CHECK(seconds(operation::all_reduce, net, {}) == Approx(6 * bytes / 1e9).epsilon(0.01));
+    CHECK(seconds(collective::all_reduce, net, {}) == Approx(6 * bytes / 1e9).epsilon(0.01));
     cut.in_flight = 0;
-    CHECK(seconds(operation::all_reduce, net, {}) == Approx(bytes / 1e9).epsilon(0.03));
+    CHECK(seconds(collective::all_reduce, net, {}) == Approx(bytes / 1e9).epsilon(0.03));
   }
   {
     // Messages that go directly take the quickest way where there is no link.
@@ -679,19 +684,19 @@ TEST_CASE("as many lanes are open as chunks are on their way, and some to spare"
   tree line = line_tree(net, 0);
   chunking cut;
   cut.elements = 25000;
-  const auto lanes = [&](operation what) {
+  const auto lanes = [&](collective what) {
     return from_trees(uniform_call(what, 3, 25000 * 100), net, {line}, cut).tracks.front().in_flight;
   };
   line.weight = {1, 1};
-  CHECK(lanes(operation::broadcast) == 25);
-  CHECK(lanes(operation::all_reduce) == 47);
+  CHECK(lanes(collective::broadcast) == 25);
+  CHECK(lanes(collective::all_reduce) == 47);
   cut.spare = 24;
-  CHECK(lanes(operation::broadcast) == 46);
+  CHECK(lanes(collective::broadcast) == 46);
   cut.spare = 3;
   line.weight = {1, 2};
-  CHECK(lanes(operation::broadcast) == 14);
+  CHECK(lanes(collective::broadcast) == 14);
   cut.element_bytes = 8;  // 0.2 ms, and every 0.4 ms one
-  CHECK(lanes(operation::broadcast) == 9);
+  CHECK(lanes(collective::broadcast) == 9);
 }
 
 TEST_CASE("trees of unequal weights that share a link end together", "[schedule]") {
@@ -702,7 +707,7 @@ TEST_CASE("trees of unequal weights that share a link end together", "[schedule]
   tree over_1{0, {-1, 1, 2}, {-1, -1, -1}, {3, 1}};
   const std::int64_t elements = 4 << 20;
   const schedule plan =
-      from_trees(uniform_call(operation::broadcast, 3, elements), net, {over_1, {0, {-1, 3, 0}, {}, {1, 2}}});
+      from_trees(uniform_call(collective::broadcast, 3, elements), net, {over_1, {0, {-1, 3, 0}, {}, {1, 2}}});
   CHECK(faults_of(validate(plan, net)) == no_faults);
   // 3 + 1/2: the card carries 3 + 2 x 1/2 = 4.
   CHECK(simulate(plan, net).seconds <= 1.05 * 4.0 * static_cast<double>(elements) / 3.5e8);
@@ -711,8 +716,8 @@ TEST_CASE("trees of unequal weights that share a link end together", "[schedule]
 TEST_CASE("gather, scatter and all-to-all find routes and keep to them", "[schedule]") {
   const double unit = 1e8;
   const double latency = 10e-6;
-  const auto run = [&](operation what, const network& net, double rate) {
-    const std::int64_t blocks = what == operation::all_to_all ? net.ranks * net.ranks : net.ranks;
+  const auto run = [&](collective what, const network& net, double rate) {
+    const std::int64_t blocks = what == collective::all_to_all ? net.ranks * net.ranks : net.ranks;
     const collective_call call = uniform_call(what, net.ranks, (8 << 20) / blocks);
     const routing found = find_routes(call, net);
     INFO(name_of(what) << " on " << net.ranks << " ranks");
@@ -729,17 +734,17 @@ TEST_CASE("gather, scatter and all-to-all find routes and keep to them", "[sched
     CHECK(s.seconds <= allowed(bound, net.ranks, latency));
   };
   // The only way into the root of a row carries all other blocks.
-  run(operation::gather, line_network(5, unit, latency), 5.0 / 4);
-  run(operation::scatter, line_network(5, unit, latency), 5.0 / 4);
+  run(collective::gather, line_network(5, unit, latency), 5.0 / 4);
+  run(collective::scatter, line_network(5, unit, latency), 5.0 / 4);
   // Two ways into a root of a ring, 7 blocks of 8.
-  run(operation::gather, ring_network(8, unit, latency), 16.0 / 7);
-  run(operation::scatter, ring_network(8, unit, latency), 16.0 / 7);
+  run(collective::gather, ring_network(8, unit, latency), 16.0 / 7);
+  run(collective::scatter, ring_network(8, unit, latency), 16.0 / 7);
   // Every pair its own link: 1/64 of the array each.
-  run(operation::all_to_all, complete_network(8, unit, latency), 64);
+  run(collective::all_to_all, complete_network(8, unit, latency), 64);
   // Pairs are 4 x 1/4 + 3 + 2 + 1 hops apart: per rank (2 (1 + 2 + 3) + 4) / 64 of the array over 2 links each way.
-  run(operation::all_to_all, ring_network(8, unit, latency), 64.0 * 2 / 16);
+  run(collective::all_to_all, ring_network(8, unit, latency), 64.0 * 2 / 16);
   // Cards: each sends 3/16 of the array; the slow one decides.
-  run(operation::all_to_all, star_network({4, 4, 1, 4}, unit, latency), 16.0 / 3);
+  run(collective::all_to_all, star_network({4, 4, 1, 4}, unit, latency), 16.0 / 3);
 }
 
 TEST_CASE("the three-phase form over hosts", "[schedule]") {
@@ -770,13 +775,13 @@ TEST_CASE("the three-phase form over hosts", "[schedule]") {
   const std::int64_t elements = 3 << 20;
   chunking cut;
   cut.elements = 4096;
-  const schedule plan = from_trees(uniform_call(operation::all_reduce, 6, elements), net, trees, cut);
+  const schedule plan = from_trees(uniform_call(collective::all_reduce, 6, elements), net, trees, cut);
   CHECK(faults_of(validate(plan, net)) == no_faults);
   // Equal cards: 2 (n - 1) / n of the data crosses each, n = 3 hosts.
   CHECK(simulate(plan, net).seconds <= 1.05 * 4.0 * static_cast<double>(elements) * (4.0 / 3) / 1e8);
   for (int root = 0; root < 6; ++root) {
     const schedule down =
-        from_trees(uniform_call(operation::broadcast, 6, 1000, root), net, three_phase_trees(net, {}, root), cut);
+        from_trees(uniform_call(collective::broadcast, 6, 1000, root), net, three_phase_trees(net, {}, root), cut);
     CHECK(faults_of(validate(down, net)) == no_faults);
   }
 }
@@ -804,15 +809,15 @@ TEST_CASE("low-latency schedules take as many latencies as they have rounds", "[
     const network net = complete_network(ranks, 1e12, 1e-3);
     const int rounds = static_cast<int>(circulant_skips(ranks).size()) - 1;
     const auto latencies = [&](const schedule& plan) { return simulate(plan, net).seconds / 1e-3; };
-    CHECK(latencies(binomial(uniform_call(operation::broadcast, ranks, 10, 1))) <= rounds + 0.01);
-    CHECK(latencies(binomial(uniform_call(operation::gather, ranks, 10, 1))) <= rounds + 0.01);
-    CHECK(latencies(circulant(uniform_call(operation::all_gather, ranks, 10))) == Approx(rounds).margin(0.01));
-    CHECK(latencies(circulant(uniform_call(operation::reduce_scatter, ranks, 10))) == Approx(rounds).margin(0.01));
-    CHECK(latencies(circulant(uniform_call(operation::all_reduce, ranks, 100))) == Approx(2 * rounds).margin(0.01));
-    CHECK(latencies(bruck(uniform_call(operation::all_to_all, ranks, 10))) == Approx(rounds).margin(0.01));
+    CHECK(latencies(binomial(uniform_call(collective::broadcast, ranks, 10, 1))) <= rounds + 0.01);
+    CHECK(latencies(binomial(uniform_call(collective::gather, ranks, 10, 1))) <= rounds + 0.01);
+    CHECK(latencies(circulant(uniform_call(collective::all_gather, ranks, 10))) == Approx(rounds).margin(0.01));
+    CHECK(latencies(circulant(uniform_call(collective::reduce_scatter, ranks, 10))) == Approx(rounds).margin(0.01));
+    CHECK(latencies(circulant(uniform_call(collective::all_reduce, ranks, 100))) == Approx(2 * rounds).margin(0.01));
+    CHECK(latencies(bruck(uniform_call(collective::all_to_all, ranks, 10))) == Approx(rounds).margin(0.01));
     const bool power = (ranks & (ranks - 1)) == 0;
-    CHECK(latencies(doubling(uniform_call(operation::all_reduce, ranks, 10))) <= (power ? rounds : rounds + 1) + 0.01);
-    CHECK(latencies(circulant_blocks(uniform_call(operation::broadcast, ranks, 100), 4)) <= rounds + 3.01);
+    CHECK(latencies(doubling(uniform_call(collective::all_reduce, ranks, 10))) <= (power ? rounds : rounds + 1) + 0.01);
+    CHECK(latencies(circulant_blocks(uniform_call(collective::broadcast, ranks, 100), 4)) <= rounds + 3.01);
   }
 }
 
@@ -821,7 +826,7 @@ TEST_CASE("small messages get few rounds, large ones trees", "[schedule]") {
   const std::vector<tree> trees{line_tree(net, 4)};
   selection_input given;
   given.trees = &trees;
-  for (const operation what : every_operation) {
+  for (const collective what : every_operation) {
     selection_input here = given;
     std::vector<tree> each;
     for (int r = 0; r < 8; ++r) each.push_back(line_tree(net, r));
@@ -839,27 +844,27 @@ TEST_CASE("small messages get few rounds, large ones trees", "[schedule]") {
       }
     }
   }
-  CHECK(candidates(uniform_call(operation::all_reduce, 8, 2), net, given).front().how == algorithm::doubling);
+  CHECK(candidates(uniform_call(collective::all_reduce, 8, 2), net, given).front().how == algorithm::doubling);
   // Few ranks that are all as far apart: one latency, or two, instead of as many as there are rounds.
   const network wide = star_network({4, 4, 4, 4, 4}, 1e9, 10e-6);
-  CHECK(candidates(uniform_call(operation::broadcast, 5, 2), wide, {}).front().how == algorithm::flat);
-  CHECK(candidates(uniform_call(operation::all_reduce, 5, 2), wide, {}).front().how == algorithm::flat);
+  CHECK(candidates(uniform_call(collective::broadcast, 5, 2), wide, {}).front().how == algorithm::flat);
+  CHECK(candidates(uniform_call(collective::all_reduce, 5, 2), wide, {}).front().how == algorithm::flat);
   // The root of a flat all-reduce has a wide card: the slow one's would carry every other rank's data.
   for (const int slow : {0, 2, 4}) {
     std::vector<std::int64_t> cards(5, 4);
     cards[static_cast<std::size_t>(slow)] = 1;
     const network uneven = star_network(cards, 1e6, 10e-6);
-    const collective_call call = uniform_call(operation::all_reduce, 5, 250);
+    const collective_call call = uniform_call(collective::all_reduce, 5, 250);
     candidate hub;
     hub.how = algorithm::flat;
     const double chosen = simulate(schedule_of(hub, call, uneven), uneven).seconds;
     CHECK(chosen < 0.5 * simulate(flat(call, slow), uneven).seconds);
     for (int other = 0; other < 5; ++other) CHECK(chosen <= simulate(flat(call, other), uneven).seconds);
   }
-  CHECK(candidates(uniform_call(operation::all_reduce, 8, 4 << 20), net, given).front().how == algorithm::trees);
+  CHECK(candidates(uniform_call(collective::all_reduce, 8, 4 << 20), net, given).front().how == algorithm::trees);
   // The formula for trees is what the simulation says, to some percent.
   for (const std::int64_t count : {1 << 16, 1 << 20, 1 << 22}) {
-    const collective_call call = uniform_call(operation::all_reduce, 8, count, 4);
+    const collective_call call = uniform_call(collective::all_reduce, 8, count, 4);
     for (const candidate& c : candidates(call, net, given)) {
       if (c.how != algorithm::trees) continue;
       simulation_options options;
@@ -874,10 +879,10 @@ TEST_CASE("calls that contradict themselves and trees that don't fit are refused
   const auto refuses = [&](const collective_call& call, const std::vector<tree>& trees, const char* words) {
     CHECK_THROWS_WITH(from_trees(call, net, trees), Catch::Contains(words));
   };
-  collective_call call = uniform_call(operation::broadcast, 4, 10, 1);
+  collective_call call = uniform_call(collective::broadcast, 4, 10, 1);
   refuses(call, {line_tree(net, 0)}, "must have the call's root");
   refuses(call, {}, "no tree serves");
-  refuses(uniform_call(operation::all_gather, 4, 1), {line_tree(net, 0)}, "no tree serves");
+  refuses(uniform_call(collective::all_gather, 4, 1), {line_tree(net, 0)}, "no tree serves");
   tree broken = line_tree(net, 1);
   broken.down[3] = -1;
   refuses(call, {broken}, "don't reach every rank");
@@ -888,10 +893,10 @@ TEST_CASE("calls that contradict themselves and trees that don't fit are refused
   refuses(call, {broken}, "form a circle");
   call.root = 4;
   refuses(call, {line_tree(net, 1)}, "root");
-  call = uniform_call(operation::all_gather, 4, 1);
+  call = uniform_call(collective::all_gather, 4, 1);
   call.counts.pop_back();
   refuses(call, {}, "one per rank");
-  call = uniform_call(operation::reduce, 4, 10, 2);
+  call = uniform_call(collective::reduce, 4, 10, 2);
   call.ordered = true;
   const network star = star_network({1, 1, 1, 1}, 1e8, 0);
   CHECK_THROWS_WITH(from_trees(call, star, {tree_of(star, {3, 2, -1, 2})}), Catch::Contains("neighbouring ranks"));

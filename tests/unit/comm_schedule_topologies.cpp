@@ -63,7 +63,7 @@ void check_run(const std::string& what, const schedule& plan, const network& net
 void check_packing(const std::string& name, const network& net, const packing& trees) {
   if (trees.trees.empty()) return;  // not connected
   int depth = 0;
-  for (const tree& t : trees.trees) depth = std::max(depth, depth_of(net, t, operation_of(trees.kind)).hops);
+  for (const tree& t : trees.trees) depth = std::max(depth, depth_of(net, t, trees.kind).hops);
   const double bound = static_cast<double>(bytes) / (to_double(trees.bound) * net.unit);
   check_run(name + " " + name_of(trees.kind) + " " + std::to_string(trees.root), pipelined_schedule(net, trees, bytes),
             net, bound, depth);
@@ -88,8 +88,8 @@ TEST_CASE("gather, scatter and all-to-all of all topologies reach their bound in
   for (const auto& known : topology_data::all()) {
     const network net = timed_network(known.machine);
     if (pack(net, collective::all_gather).trees.empty()) continue;  // not connected
-    for (const operation what : {operation::gather, operation::scatter, operation::all_to_all}) {
-      const std::int64_t blocks = what == operation::all_to_all ? net.ranks * net.ranks : net.ranks;
+    for (const collective what : {collective::gather, collective::scatter, collective::all_to_all}) {
+      const std::int64_t blocks = what == collective::all_to_all ? net.ranks * net.ranks : net.ranks;
       const collective_call call = uniform_call(what, net.ranks, bytes / blocks, net.ranks / 2);
       const routing found = find_routes(call, net);
       INFO(known.name << ": rate " << found.rate << " of " << found.bound);
@@ -109,7 +109,7 @@ TEST_CASE("the bound of routes is proved by their prices", "[schedule]") {
   // less than all pairs together nor use more than all resources hold.
   for (const char* name : {"dgx1v", "mi250_1box", "switch_hetero_nics_4_4_1_4", "slow_leaf4"}) {
     const network net = timed_network(topology_data::named(name));
-    const collective_call call = uniform_call(operation::all_to_all, net.ranks, 1);
+    const collective_call call = uniform_call(collective::all_to_all, net.ranks, 1);
     const routing found = find_routes(call, net);
     REQUIRE(found.prices.size() == net.resources.size());
     const auto n = static_cast<std::size_t>(net.ranks);

@@ -107,7 +107,7 @@ inline void require_gradients(graph_view g, const std::vector<tensor_value>& arg
     graph made;
     for (int id = 0; id < g.size; ++id) {
       instruction i = g[id];
-      if (i.op == &ops::result && i.attribute[0] != 0) i.op = &ops::copy;
+      if (i.op == &ops::result && attributes_of<border_attributes>(i).number != 0) i.op = &ops::copy;
       made.code.push_back(i);
     }
     for (int k = 0; k < g.annotation_count; ++k) made.annotations.push_back(g.annotations[k]);

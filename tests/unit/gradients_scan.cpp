@@ -523,7 +523,7 @@ TEST_CASE("scan: what does not change in the body is not kept for each iteration
     for (const instruction& i : normal.code) {
       if (i.op != &ops::loop_stack) continue;
       // The gradient by the stacked argument is a stack, and belongs to a reverse loop.
-      if (normal.code[normal.code[i.operand[0]].loop].attribute[1] == 0) ++kept;
+      if (!attributes_of<loop_attributes>(normal.code[normal.code[i.operand[0]].loop]).reverse) ++kept;
     }
     CHECK(kept == 2);  // the carry, and its product with the factor
     random_source random(5);
@@ -542,7 +542,9 @@ TEST_CASE("gradients of random programs") {
     options.stop_gradients = false;
     const test::random_program program = test::random_graph(random, options);
     std::vector<int> wanted;
-    for (const int id : program.parameters) wanted.push_back(static_cast<int>(program.code[id].attribute[0]));
+    for (const int id : program.parameters) {
+      wanted.push_back(attributes_of<border_attributes>(program.code[id]).number);
+    }
     require_gradients(program.code.result(), program.arguments, wanted, 2, 2e-6);
   }
 }

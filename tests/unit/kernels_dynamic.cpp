@@ -27,9 +27,7 @@ constexpr kernels::kernel_key slice_key = [] {
   key.operand_type[0] = dtype::f32;
   key.operand_shape[0] = whole;
   key.operand_type[1] = dtype::i64;
-  key.attribute[0] = 1;
-  key.attribute[1] = 9000;
-  key.attribute[2] = 2001;
+  set_attributes(key, dynamic_slice_attributes{.dim = 1, .extent = 9000, .size = 2001});
   return key;
 }();
 constexpr kernels::kernel_key update_key = [] {
@@ -42,10 +40,7 @@ constexpr kernels::kernel_key update_key = [] {
   key.operand_shape[1] = update;
   key.operand_type[2] = dtype::i64;
   key.operand_type[3] = dtype::i8;
-  key.attribute[0] = 1;
-  key.attribute[1] = 9000;
-  key.attribute[2] = 2;
-  key.attribute[3] = 33;
+  set_attributes(key, dynamic_update_slice_attributes{1, 9000, 2, 33});
   return key;
 }();
 

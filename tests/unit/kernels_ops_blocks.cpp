@@ -350,9 +350,7 @@ template <dtype Type, bool Wide, std::int64_t Columns, bool AlongColumns> void c
     made.columns = Columns;
     made.type = Type;
     made.result_wide = Wide;
-    made.attribute[0] = AlongColumns ? 1 : 0;
-    made.attribute[2] = 2;
-    made.attribute[3] = 3;
+    set_attributes(made, fused_index_attributes{.along_columns = AlongColumns, .dim = 0, .repeat = 2, .size = 3});
     return made;
   }();
   for (const std::int64_t gap : {0, 3}) {
@@ -380,16 +378,14 @@ template <const op_info* Op, reduction Kind, dtype Type, std::int64_t Columns, b
 void check_reduce() {
   constexpr block_key key = [] {
     block_key made = key_for<Op, Type, Columns, 1, 1>(Result);
-    made.attribute[1] = static_cast<std::int64_t>(Kind);
-    made.attribute[2] = Down ? 1 : 0;
+    set_attributes(made, fused_reduction_attributes{.kind = Kind, .accumulates = Down});
     made.result_wide = Down;
     return made;
   }();
   block_test t{.op = Op, .key = key, .run = kernel_for<Op, key>()};
   t.kind = Kind == reduction::max || Kind == reduction::min ? values::special : values::any;
   t.terms = static_cast<double>(Columns) + 8;
-  t.reference.attribute[0] = Down ? 1 : 2;
-  t.reference.attribute[1] = static_cast<std::int64_t>(Kind);
+  set_attributes(t.reference, reduction_attributes{.dims = Down ? 1 : 2, .kind = Kind});
   for (const distance apart : {distance::dense, distance::padded}) {
     t.apart = apart;
     if constexpr (!Down) {

@@ -30,7 +30,8 @@ template <class Body> double seconds(Body body) {
   return best;
 }
 
-template <const op_info* Op, std::int64_t Columns, unsigned Wide, int Count, bool ResultWide = true, int Kind = 0>
+template <const op_info* Op, std::int64_t Columns, unsigned Wide, int Count, bool ResultWide = true,
+          reduction Kind = reduction::sum>
 constexpr kernels::block_function micro() {
   constexpr block_key key = [] {
     block_key made;
@@ -38,7 +39,7 @@ constexpr kernels::block_function micro() {
     made.operand_count = Count;
     for (int k = 0; k < Count; ++k) made.wide[k] = (Wide >> k & 1U) != 0;
     made.result_wide = ResultWide;
-    made.attribute[1] = Kind;
+    if (Op->fuse == fusion::reduction) set_attributes(made, fused_reduction_attributes{.kind = Kind});
     return made;
   }();
   return &kernels::block_kernel<Op>::template run<key>;
@@ -94,8 +95,6 @@ double largest_difference(const floats& a, const floats& b) {
   return worst;
 }
 
-constexpr int max_kind = static_cast<int>(reduction::max);
-
 }  // namespace
 
 TEST_CASE("speed: softmax of 256 columns", "[kernels]") {
@@ -117,7 +116,7 @@ TEST_CASE("speed: softmax of 256 columns", "[kernels]") {
     const place n{top.data, 1};
     const place s{total.data, 1};
     const std::vector<step> steps{
-        {micro<&ops::reduce, columns, 1, 1, false, max_kind>(), n, {from}},
+        {micro<&ops::reduce, columns, 1, 1, false, reduction::max>(), n, {from}},
         {micro<&ops::subtract, columns, 1, 2>(), t, {from, n}},
         {micro<&ops::exp, columns, 1, 1>(), t, {t}},
         {micro<&ops::reduce_sum, columns, 1, 1, false>(), s, {t}},
@@ -285,7 +284,7 @@ template <dtype Type, std::int64_t Rows, std::int64_t Columns> void print_transp
     made.operand_type[0] = Type;
     made.operand_shape[0] = {2, {Rows, Columns}};
     made.shape = {2, {Columns, Rows}};
-    made.attribute[0] = axis_list(1).with(0).code();
+    set_attributes(made, transpose_attributes{axis_list(1).with(0)});
     return made;
   }();
   buffer from(Type, Rows * Columns);
@@ -303,7 +302,7 @@ template <std::int64_t Rows, std::int64_t Columns, std::int64_t Dims> void print
     made.operand_count = 1;
     made.operand_shape[0] = {2, {Rows, Columns}};
     made.shape = detail::reduced_shape(made.operand_shape[0], Dims, false);
-    made.attribute[0] = Dims;
+    set_attributes(made, reduction_attributes{.dims = Dims});
     return made;
   }();
   buffer from(dtype::f32, Rows * Columns);

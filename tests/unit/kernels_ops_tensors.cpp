@@ -3,6 +3,7 @@
 #include <unit/kernels_ops_checks.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 
 // The kernels that work on whole shards against `op_info::evaluate`, with one thread and with several.
@@ -20,8 +21,9 @@ struct run_options {
   values kind = values::any;
   double terms = 1;
   double scalar = 0;
-  /// Where the result is along dimension attribute[0] (of a gather, its table), if it is not a whole tensor.
+  /// Where the result (of a gather, its table) is along dimension `along`, if it is not a whole tensor.
   std::optional<interval> here{};
+  int along = 0;
   /// Indices are drawn from [first, last).
   std::int64_t first_index = 0;
   std::int64_t last_index = 0;
@@ -29,12 +31,12 @@ struct run_options {
   bool in_place = false;
 };
 
-instruction_boxes boxes_for(const op_info& op, const kernel_key& key, const std::optional<interval>& here) {
+instruction_boxes boxes_for(const op_info& op, const kernel_key& key, const std::optional<interval>& here, int along) {
   instruction_boxes boxes;
   boxes.result = detail::whole_box(key.shape);
   for (int k = 0; k < key.operand_count; ++k) boxes.operand[k] = detail::whole_box(key.operand_shape[k]);
   tensor_box& placed = &op == &ops::gather ? boxes.operand[0] : boxes.result;
-  if (here) placed.dim[key.attribute[0]] = *here;
+  if (here) placed.dim[along] = *here;
   return boxes;
 }
 
@@ -60,10 +62,10 @@ void check(const op_info& op, const kernel_key& key, kernel_function run, std::i
   self.type = key.type;
   self.shape = key.shape;
   self.operand_count = key.operand_count;
-  for (int k = 0; k < 4; ++k) self.attribute[k] = key.attribute[k];
+  std::copy(std::begin(key.attribute), std::end(key.attribute), std::begin(self.attribute));
   self.scalar = options.scalar;
   e.self = &self;
-  const instruction_boxes boxes = boxes_for(op, key, options.here);
+  const instruction_boxes boxes = boxes_for(op, key, options.here, options.along);
   e.boxes = &boxes;
   for (int k = 0; k < key.operand_count; ++k) {
     operands.emplace_back(key.operand_type[k], key.operand_shape[k].elements());
@@ -124,17 +126,19 @@ template <const op_info* Op, kernel_key Key> void check_key(const run_options& o
   check(*Op, Key, &kernels::kernel<Op>::template run<Key>, kernels::kernel<Op>::scratch_bytes(Key), options);
 }
 
-constexpr kernel_key key_of(dtype type, extents from, extents to, std::int64_t a0 = 0, std::int64_t a1 = 0,
-                            std::int64_t a2 = 0) {
+constexpr kernel_key key_of(dtype type, extents from, extents to) {
   kernel_key key;
   key.type = type;
   key.shape = to;
   key.operand_count = 1;
   key.operand_type[0] = type;
   key.operand_shape[0] = from;
-  key.attribute[0] = a0;
-  key.attribute[1] = a1;
-  key.attribute[2] = a2;
+  return key;
+}
+template <class Attributes>
+constexpr kernel_key key_of(dtype type, extents from, extents to, const Attributes& attributes) {
+  kernel_key key = key_of(type, from, to);
+  set_attributes(key, attributes);
   return key;
 }
 
@@ -150,7 +154,7 @@ template <int... Order> constexpr axis_list order_of() {
 }
 template <dtype Type, extents From, int... Order> void check_transpose() {
   constexpr axis_list order = order_of<Order...>();
-  check_key<&ops::transpose, key_of(Type, From, permuted(From, order), order.code())>();
+  check_key<&ops::transpose, key_of(Type, From, permuted(From, order), transpose_attributes{order})>();
 }
 
 constexpr extents with(extents s, int dim, std::int64_t size) {
@@ -159,16 +163,17 @@ constexpr extents with(extents s, int dim, std::int64_t size) {
 }
 
 template <dtype Type, extents From, int Dim, int Start, int Size, int Step = 1> void check_slice() {
-  check_key<&ops::slice, key_of(Type, From, with(From, Dim, Size), Dim, Start, Step)>();
+  constexpr slice_attributes places{Dim, Start, Step};
+  check_key<&ops::slice, key_of(Type, From, with(From, Dim, Size), places)>();
   // The same places the other way round.
-  check_key<&ops::pad, key_of(Type, with(From, Dim, Size), From, Dim, Start, Step)>();
+  check_key<&ops::pad, key_of(Type, with(From, Dim, Size), From, places)>();
 }
 
 template <dtype Type, extents From, std::int64_t Dims, reduction Kind = reduction::sum>
 void check_reduce(values kind = values::any) {
   constexpr const op_info* op = Kind == reduction::sum ? &ops::reduce_sum : &ops::reduce;
   constexpr kernel_key key =
-      key_of(Type, From, detail::reduced_shape(From, Dims, false), Dims, static_cast<std::int64_t>(Kind));
+      key_of(Type, From, detail::reduced_shape(From, Dims, false), reduction_attributes{Dims, Kind});
   check_key<op, key>({.kind = kind, .terms = Kind == reduction::sum ? 300.0 : 20.0});
 }
 template <extents From, std::int64_t Dims> void check_reduce_all() {
@@ -177,18 +182,18 @@ template <extents From, std::int64_t Dims> void check_reduce_all() {
 }
 
 template <dtype Type, extents From, extents To, int... Targets> void check_broadcast() {
-  check_key<&ops::broadcast, key_of(Type, From, To, order_of<Targets...>().code())>();
+  check_key<&ops::broadcast, key_of(Type, From, To, broadcast_attributes{order_of<Targets...>()})>();
 }
 
-constexpr std::int64_t term(const char* letters) {
+constexpr einsum_term term(const char* letters) {
   einsum_term made;
   for (; *letters != '\0'; ++letters) made.append(*letters);
-  return made.code();
+  return made;
 }
 
 constexpr kernel_key einsum_key(dtype type, const char* a, const char* b, const char* c, extents sa, extents sb,
                                 extents sc) {
-  kernel_key key = key_of(type, sa, sc, term(a), term(b), term(c));
+  kernel_key key = key_of(type, sa, sc, einsum_attributes{term(a), term(b), term(c)});
   key.operand_count = 2;
   key.operand_type[1] = type;
   key.operand_shape[1] = sb;
@@ -196,14 +201,14 @@ constexpr kernel_key einsum_key(dtype type, const char* a, const char* b, const 
 }
 
 constexpr kernel_key gather_key(dtype type, extents table, extents indices, int along, dtype index = dtype::i32) {
-  kernel_key key = key_of(type, table, detail::gathered_shape(table, indices, along), along);
+  kernel_key key = key_of(type, table, detail::gathered_shape(table, indices, along), gather_attributes{along});
   key.operand_count = 2;
   key.operand_type[1] = index;
   key.operand_shape[1] = indices;
   return key;
 }
 constexpr kernel_key scatter_key(dtype type, extents table, extents indices, int along, dtype index = dtype::i32) {
-  kernel_key key = key_of(index, indices, table, along);
+  kernel_key key = key_of(index, indices, table, gather_attributes{along});
   key.type = type;
   key.operand_count = 2;
   key.operand_type[1] = type;
@@ -214,8 +219,12 @@ constexpr kernel_key scatter_key(dtype type, extents table, extents indices, int
 /// Indices that start before this device's rows and end behind them.
 template <dtype Type, extents Table, extents Indices, int Along, dtype Index = dtype::i32> void check_lookup() {
   constexpr std::int64_t rows = Table[Along];
-  run_options options{
-      .terms = 40, .here = interval{5, rows}, .first_index = 2, .last_index = rows + 9, .index_operand = 1};
+  run_options options{.terms = 40,
+                      .here = interval{5, rows},
+                      .along = Along,
+                      .first_index = 2,
+                      .last_index = rows + 9,
+                      .index_operand = 1};
   check_key<&ops::gather, gather_key(Type, Table, Indices, Along, Index)>(options);
   options.index_operand = 0;
   check_key<&ops::scatter_add, scatter_key(Type, Table, Indices, Along, Index)>(options);
@@ -253,13 +262,12 @@ TEST_CASE("kernels: slice and pad", "[kernels]") {
 
 TEST_CASE("kernels: concat", "[kernels]") {
   constexpr auto join = [](dtype type, extents from, int dim, std::int64_t b, std::int64_t c, std::int64_t d) {
-    kernel_key key = key_of(type, from, from, dim);
+    kernel_key key = key_of(type, from, from, concat_attributes{dim, from[dim], from[dim] + b, from[dim] + b + c});
     key.operand_count = d > 0 ? 4 : c > 0 ? 3 : 2;
     const std::int64_t sizes[]{from[dim], b, c, d};
     for (int k = 1; k < key.operand_count; ++k) {
       key.operand_type[k] = type;
       key.operand_shape[k] = with(from, dim, sizes[k]);
-      key.attribute[k] = key.shape[dim];
       key.shape[dim] += sizes[k];
     }
     return key;
@@ -288,7 +296,7 @@ TEST_CASE("kernels: an index of a padding row finds nothing", "[kernels]") {
   const float table[]{0, 1, 2, 10, 11, 12, 20, 21, 22, 30, 31, 32};
   const std::int32_t indices[]{7, 8, 9, 10, 6};
   float result[15];
-  const instruction_boxes boxes = boxes_for(ops::gather, key, interval{7, 2});
+  const instruction_boxes boxes = boxes_for(ops::gather, key, interval{7, 2}, 0);
   kernels::kernel_call call{.operand = {&table[0], &indices[0]}, .result = &result[0], .boxes = &boxes};
   kernels::kernel<&ops::gather>::run<key>(call);
   const float want[]{0, 1, 2, 10, 11, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0};
@@ -298,7 +306,7 @@ TEST_CASE("kernels: an index of a padding row finds nothing", "[kernels]") {
   float updates[15];
   for (int i = 0; i < 15; ++i) updates[i] = static_cast<float>(i);
   float sums[12];
-  const instruction_boxes boxes_back = boxes_for(ops::scatter_add, back, interval{7, 2});
+  const instruction_boxes boxes_back = boxes_for(ops::scatter_add, back, interval{7, 2}, 0);
   kernels::kernel_call scatter{.operand = {&indices[0], &updates[0]}, .result = &sums[0], .boxes = &boxes_back};
   kernels::kernel<&ops::scatter_add>::run<back>(scatter);
   const float wanted[]{0, 1, 2, 3, 4, 5, 0, 0, 0, 0, 0, 0};
@@ -315,7 +323,7 @@ TEST_CASE("kernels: a device without any of the channels has a term of zeros") {
     return made;
   }();
   const placed_window window = place_window({.size = 3, .low = 1}, 0, 0, axis_list{});
-  instruction_boxes boxes = boxes_for(ops::convolution, fixed, std::nullopt);
+  instruction_boxes boxes = boxes_for(ops::convolution, fixed, std::nullopt, 0);
   boxes.operand[0].dim[2] = boxes.operand[1].dim[1] = {1, 0};
   const float nothing[8]{9, 9, 9, 9, 9, 9, 9, 9};
   float result[8]{7, 7, 7, 7, 7, 7, 7, 7};
@@ -371,25 +379,26 @@ TEST_CASE("kernels: copies, constants and counting", "[kernels]") {
   check_key<&ops::copy, key_of(dtype::bf16, {1, {17}}, {1, {17}})>();
   check_key<&ops::stop_gradient, key_of(dtype::boolean, {1, {17}}, {1, {17}})>({.in_place = true});
   constexpr auto made = [](dtype type, extents to, int along) {
-    kernel_key key = key_of(type, {}, to, along);
+    kernel_key key = key_of(type, {}, to, index_attributes{along});
     key.operand_count = 0;
     return key;
   };
   check_key<&ops::constant, made(dtype::f32, {2, {300, 257}}, 0)>({.scalar = -2.5});
   check_key<&ops::constant, made(dtype::i32, {1, {17}}, 0)>({.scalar = 3});
   check_key<&ops::iota, made(dtype::f32, {2, {300, 257}}, 0)>({.here = interval{-40, 300}});
-  check_key<&ops::iota, made(dtype::i32, {2, {300, 257}}, 1)>({.here = interval{-40, 300}});
-  check_key<&ops::iota, made(dtype::bf16, {3, {3, 17, 5}}, 1)>({.here = interval{1000, 300}});
+  check_key<&ops::iota, made(dtype::i32, {2, {300, 257}}, 1)>({.here = interval{-40, 300}, .along = 1});
+  check_key<&ops::iota, made(dtype::bf16, {3, {3, 17, 5}}, 1)>({.here = interval{1000, 300}, .along = 1});
 }
 
 TEST_CASE("kernels: mask fills what is not real", "[kernels]") {
   const double inf = std::numeric_limits<double>::infinity();
   for (const bool in_place : {false, true}) {
     for (const std::int64_t real : {0, 1, 60, 100}) {
-      const run_options options{.scalar = -inf, .here = interval{0, real}, .in_place = in_place};
-      check_key<&ops::mask, key_of(dtype::f32, {2, {100, 400}}, {2, {100, 400}}, 0)>(options);
-      check_key<&ops::mask, key_of(dtype::f32, {3, {17, 100, 30}}, {3, {17, 100, 30}}, 1)>(options);
-      check_key<&ops::mask, key_of(dtype::bf16, {2, {17, 100}}, {2, {17, 100}}, 1)>(options);
+      run_options options{.scalar = -inf, .here = interval{0, real}, .in_place = in_place};
+      check_key<&ops::mask, key_of(dtype::f32, {2, {100, 400}}, {2, {100, 400}}, mask_attributes{0})>(options);
+      options.along = 1;
+      check_key<&ops::mask, key_of(dtype::f32, {3, {17, 100, 30}}, {3, {17, 100, 30}}, mask_attributes{1})>(options);
+      check_key<&ops::mask, key_of(dtype::bf16, {2, {17, 100}}, {2, {17, 100}}, mask_attributes{1})>(options);
     }
   }
 }

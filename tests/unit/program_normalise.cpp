@@ -40,7 +40,9 @@ TEST_CASE("normalise drops what no result depends on, but no argument") {
   const graph normal = normalise(b.result());
   CHECK(normal.code.size() == 5);
   REQUIRE(count(normal, ops::argument) == 3);
-  for (int index = 0; index < 3; ++index) CHECK(normal.code[index].attribute[0] == index);
+  for (int index = 0; index < 3; ++index) {
+    CHECK(attributes_of<border_attributes>(normal.code[index]).number == index);
+  }
   CHECK(count(normal, ops::multiply) == 1);
 }
 

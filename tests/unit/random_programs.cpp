@@ -126,9 +126,10 @@ class census {
     int depth = 1;
     for (int l = g[id].loop; l >= 0; l = g[l].loop) ++depth;
     ++of["loops at depth " + std::to_string(depth)];
-    ++of["loops of " + std::to_string(g[id].attribute[0])];
-    if (g[id].attribute[1] != 0) ++of["backwards"];
-    if (g[id].attribute[2] != 0) ++of["recomputed"];
+    const loop_attributes attributes = attributes_of<loop_attributes>(g[id]);
+    ++of["loops of " + std::to_string(attributes.iterations)];
+    if (attributes.reverse) ++of["backwards"];
+    if (attributes.recompute) ++of["recomputed"];
     bool slices = false;
     std::map<int, int> passed;
     for (int k = id; k < g.size; ++k) {
@@ -373,7 +374,7 @@ TEST_CASE("gradients of random programs are what differences say") {
           g.code[wanted].op == &ops::reshape && g.code[g.code[wanted].operand[0]].shape == g.code[wanted].shape;
       const int argument = is_name ? g.code[wanted].operand[0] : wanted;
       if (g.code[argument].op != &ops::argument) continue;
-      const auto number = static_cast<std::size_t>(g.code[argument].attribute[0]);
+      const auto number = static_cast<std::size_t>(attributes_of<border_attributes>(g.code[argument]).number);
       const std::vector<double>& gradient = exact[static_cast<std::size_t>(k) + 1].data;
       for (std::size_t at = 0; at < gradient.size(); at += 1 + gradient.size() / 3) {
         std::vector<tensor_value> moved = data;

@@ -176,9 +176,9 @@ TEST_CASE("an exchange brings every device exactly what its window needs and it 
     placed_window placed = d.window;
     placed.axes = any_axes().code();
     instruction exchange = builder::make(ops::exchange, dtype::f32, shape, 0);
-    exchange.attribute[0] = held.dim[0].mask();
-    exchange.attribute[2] = g.windows.push_back(placed);
-    exchange.attribute[3] = 1;
+    const int first = g.windows.push_back(placed);
+    set_attributes(exchange,
+                   collective_attributes{.axes = held.dim[0].mask(), .first_window = first, .window_count = 1});
     exchange.annotation = g.annotations.push_back({shape, sharding::whole(1)});
     g.code.push_back(exchange);
 

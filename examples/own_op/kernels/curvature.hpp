@@ -14,6 +14,7 @@ template <> struct espalier::kernels::kernel<&mine::curvature_op> {
     using element = storage_t<Key.type>;
     using computed = computed_t<element>;  // float for bf16
     constexpr std::int64_t columns = stride_of(Key.shape, 0);
+    constexpr std::int64_t distance = attributes_of<mine::curvature_attributes>(Key).distance;
     const interval rows = call.boxes->result.dim[0];
     const interval held = call.boxes->operand[0].dim[0];
     const auto* const from = static_cast<const element*>(call.operand[0]);
@@ -22,11 +23,11 @@ template <> struct espalier::kernels::kernel<&mine::curvature_op> {
       for (std::int64_t row = first; row < last; ++row) {
         const std::int64_t at = rows.start + row - held.start;
         const element* const here = from + at * columns;
-        const bool has_above = at > 0;
-        const bool has_below = at + 1 < held.size;
+        const bool has_above = at >= distance;
+        const bool has_below = at + distance < held.size;
         for (std::int64_t i = 0; i < columns; ++i) {
-          const computed above = has_above ? static_cast<computed>(here[i - columns]) : computed{0};
-          const computed below = has_below ? static_cast<computed>(here[i + columns]) : computed{0};
+          const computed above = has_above ? static_cast<computed>(here[i - distance * columns]) : computed{0};
+          const computed below = has_below ? static_cast<computed>(here[i + distance * columns]) : computed{0};
           to[row * columns + i] = detail::element_cast<element>(above - 2 * static_cast<computed>(here[i]) + below);
         }
       }

@@ -136,8 +136,8 @@ class in_process_communicator {
   }
 
   void exchange(const transfer& moves, const void* source, void* target) {
-    const std::uint64_t kind = detail::kind_word(static_cast<unsigned>(detail::other_call::exchange),
-                                                 detail::class_of(moves.type), element_operation::unnamed, 0);
+    const std::uint64_t kind =
+        detail::kind_word(collective::exchange, detail::class_of(moves.type), element_operation::unnamed, 0);
     meet("exchange", kind, moves, source, [&](const std::vector<loan>& loans) {
       const int members = static_cast<int>(moves.members.size());
       const host::store how = store_of(moves);
@@ -159,9 +159,8 @@ class in_process_communicator {
     detail::require_reducible(moves.type, kind, where_);
     detail::require_one_size(moves, where_);
     reserve_parts(moves.members.size());
-    const std::uint64_t what =
-        detail::kind_word(static_cast<unsigned>(detail::other_call::reduce_exchange), detail::class_of(moves.type),
-                          detail::operation_of(moves.type, kind), 0);
+    const std::uint64_t what = detail::kind_word(collective::reduce_exchange, detail::class_of(moves.type),
+                                                 detail::operation_of(moves.type, kind), 0);
     meet("reduce_exchange", what, moves, source, [&](const std::vector<loan>& loans) {
       if (fold(moves, loans, target, kind)) return;
       for (std::size_t k = 0; k < moves.members.size(); ++k) {
@@ -179,7 +178,7 @@ class in_process_communicator {
     detail::require_reducible(type, kind, where_);
     const auto members = static_cast<int>(group.members.size());
     const bool in_place = source == target;
-    set_call(operation::all_reduce, members, count, 0, in_place);
+    set_call(collective::all_reduce, members, count, 0, in_place);
     run("all_reduce", group,
         [&](thread_collectives& all) { all.run(call_, in_place ? nullptr : source, target, type, kind, where_); });
     counters_.add(group.channel, all_reduce_sent_bytes(count, size_of(type), members, group.self));
@@ -191,7 +190,7 @@ class in_process_communicator {
 
   /// `bytes` bytes at `data`, from rank `root` to all.
   void broadcast(void* data, std::int64_t bytes, int root) {
-    set_call(operation::broadcast, size(), bytes, root, true);
+    set_call(collective::broadcast, size(), bytes, root, true);
     run("broadcast", world_, [&](thread_collectives& all) { all.run(call_, nullptr, data, moves_only(1), where_); });
   }
 
@@ -240,7 +239,7 @@ class in_process_communicator {
   }
 
   /// One call is kept: making a new one would take memory.
-  void set_call(operation what, int ranks, std::int64_t count, int root, bool in_place) {
+  void set_call(collective what, int ranks, std::int64_t count, int root, bool in_place) {
     call_.what = what;
     call_.ranks = ranks;
     call_.root = root;

@@ -6,12 +6,15 @@
 #include <espalier/comm/mpi_compat.hpp>
 #include <espalier/comm/mpi_requests.hpp>
 #include <espalier/comm/termination.hpp>
+#include <espalier/shape/collective.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -122,7 +125,7 @@ class mpi_communicator {
   }
 
   void exchange(const transfer& moves, const void* source, void* target) {
-    begin(spoken::exchange, moves.type);
+    begin<collective::exchange>(moves.type);
     if (engine_ != nullptr && moves.members.size() > 1) {
       if (const auto sent = engine_->exchange(moves, source, target, where_)) {
         counters_.add(moves.channel, *sent);
@@ -140,7 +143,7 @@ class mpi_communicator {
   }
 
   void reduce_exchange(const transfer& moves, const void* source, void* target, reduction kind) {
-    begin(spoken::reduce_exchange, moves.type, kind);
+    begin<collective::reduce_exchange>(moves.type, kind);
     detail::require_reducible(moves.type, kind, where_);
     detail::require_one_size(moves, where_);
     if (engine_ != nullptr && moves.members.size() > 1) {
@@ -158,7 +161,7 @@ class mpi_communicator {
 
   void all_reduce(const transfer_group& group, const void* source, void* target, std::int64_t count, dtype type,
                   reduction kind) {
-    begin(spoken::all_reduce, type, kind, count);
+    begin<collective::all_reduce>(type, kind, count);
     detail::require_reducible(type, kind, where_);
     if (engine_ != nullptr && group.members.size() > 1 && count > 0) {
       if (const auto sent = engine_->all_reduce(group, source, target, count, type, kind, where_)) {
@@ -182,7 +185,7 @@ class mpi_communicator {
   /// Every rank tells every other one that it is here: more messages than a tree, but an expired wait then knows
   /// exactly who is missing. Not for inner loops on many ranks.
   void barrier() {
-    begin(spoken::barrier);
+    begin<collective::barrier>();
     guarded(world_, [&] {
       for (int k = 0; k < size_; ++k) {
         if (k != rank_) receive(requests_.append(), nullptr, 0, k, tag(k, 0, 0));
@@ -196,7 +199,7 @@ class mpi_communicator {
 
   /// `bytes` bytes at `data`, from rank `root` to all; sent by the root itself to each.
   void broadcast(void* data, std::int64_t bytes, int root) {
-    begin(spoken::broadcast, dtype::f32, reduction::sum, bytes * size_ + root);
+    begin<collective::broadcast>(dtype::f32, reduction::sum, bytes * size_ + root);
     guarded(world_, [&] {
       std::byte* memory = static_cast<std::byte*>(data);
       if (rank_ != root) {
@@ -236,39 +239,39 @@ class mpi_communicator {
 
   /// What ranks say that they are in, in the tags of their messages: so those of different collectives never meet. The
   /// lower 15 bits are all that MPI guarantees; above them stand, where tags are longer, the name, type and operation,
-  /// and 8 bits that follow from the count.
-  enum class spoken : std::uint8_t { exchange, reduce_exchange, all_reduce, barrier, broadcast };
+  /// and 8 bits that follow from the count. Their names' places here are in the label.
+  static constexpr collective spoken[]{collective::exchange, collective::reduce_exchange, collective::all_reduce,
+                                       collective::barrier, collective::broadcast};
+  static constexpr int kinds_spoken = static_cast<int>(std::size(spoken));
+  static constexpr int reductions = static_cast<int>(reduction::min) + 1;
+  static_assert(kinds_spoken * dtype_count * reductions <= 256, "name, type and operation have 8 bits");
   static constexpr int label_at = 15;
   static constexpr int plain = (1 << label_at) - 1;
   static constexpr int names_only = (1 << 23) - 1;
   static constexpr int everything = 0x7FFFFFFF;
 
-  void begin(spoken what, dtype type = dtype::f32, reduction kind = reduction::sum, std::int64_t count = 0) {
-    operation_ = name_of(what);
+  template <collective What>
+  void begin(dtype type = dtype::f32, reduction kind = reduction::sum, std::int64_t count = 0) {
+    constexpr auto place = std::find(std::begin(spoken), std::end(spoken), What) - std::begin(spoken);
+    static_assert(place < kinds_spoken, "a kind of collective that no label says");
+    operation_ = name_of(What);
+    const int names =
+        (static_cast<int>(place) * dtype_count + static_cast<int>(type)) * reductions + static_cast<int>(kind);
     const auto sized = static_cast<std::uint64_t>(count) * 0x9E3779B97F4A7C15U >> 56U;
-    const int label = static_cast<int>(what) | static_cast<int>(type) << 3 | static_cast<int>(kind) << 6 |
-                      static_cast<int>(sized) << 8;
-    label_ = label << label_at & label_mask_;
-  }
-  static const char* name_of(spoken what) {
-    switch (what) {
-      case spoken::exchange: return "exchange";
-      case spoken::reduce_exchange: return "reduce_exchange";
-      case spoken::all_reduce: return "all_reduce";
-      case spoken::barrier: return "barrier";
-      case spoken::broadcast: return "broadcast";
-    }
-    return "?";
+    label_ = (names | static_cast<int>(sized) << 8) << label_at & label_mask_;
   }
   /// "all_reduce of f32, max"
   static std::string describe_label(int tag) {
-    const auto what = static_cast<spoken>(tag >> label_at & 7);
-    const auto type = static_cast<dtype>(tag >> (label_at + 3) & 7);
-    const auto kind = static_cast<reduction>(tag >> (label_at + 6) & 3);
+    const int names = tag >> label_at & 255;
+    const int place = names / (reductions * dtype_count);
+    if (place >= kinds_spoken) return "another collective";
+    const collective what = spoken[place];
+    const bool combines = what == collective::reduce_exchange || what == collective::all_reduce;
     std::string text = name_of(what);
-    if (what <= spoken::all_reduce) text += std::string(" of ") + espalier::name_of(type);
-    if (what == spoken::reduce_exchange || what == spoken::all_reduce)
-      text += std::string(", ") + espalier::name_of(kind);
+    if (combines || what == collective::exchange) {
+      text += std::string(" of ") + name_of(static_cast<dtype>(names / reductions % dtype_count));
+    }
+    if (combines) text += std::string(", ") + name_of(static_cast<reduction>(names % reductions));
     return text;
   }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/comm/packing/fraction.hpp>
+#include <espalier/shape/collective.hpp>
 
 #include <cstdint>
 #include <string>
@@ -49,8 +50,27 @@ struct tree {
   fraction weight;  ///< rate of this tree in the network's unit
 };
 
-/// The collectives that trees are packed for.
-enum class collective { broadcast, reduce, all_reduce, all_gather, reduce_scatter };
+using espalier::collective;
+
+/// Whether trees are packed for it. The data of the others moves along routes, if they have schedules at all.
+[[nodiscard]] constexpr bool has_trees(collective kind) {
+  switch (kind) {
+    case collective::broadcast:
+    case collective::reduce:
+    case collective::all_reduce:
+    case collective::all_gather:
+    case collective::reduce_scatter: return true;
+    case collective::gather:
+    case collective::scatter:
+    case collective::all_to_all:
+    case collective::local_slice:
+    case collective::collective_permute:
+    case collective::exchange:
+    case collective::reduce_exchange:
+    case collective::barrier: return false;
+  }
+  return false;
+}
 
 /// Trees that together keep within every resource's capacity.
 ///

@@ -141,24 +141,26 @@ class placement_price {
     double latency = 0;
     for (const std::vector<int>& list : members)
       for (const network::edge& e : restricted(net_, list).edges) latency = std::max(latency, e.latency);
-    const double rounds = std::ceil(std::log2(n)) * (item.what == operation::all_reduce ? 2 : 1);
+    const double rounds = std::ceil(std::log2(n)) * (item.what == collective::all_reduce ? 2 : 1);
     const double waiting = latency * rounds * static_cast<double>(item.calls);
     double rate = 0;  // of each group's whole array
     double size = 0;
-    if (item.what == operation::all_to_all) {
+    if (!moves_tensors(item.what)) {
+      throw std::invalid_argument(std::string("placement: a program of tensors does not communicate by ") +
+                                  name_of(item.what));
+    }
+    if (!has_trees(item.what)) {
+      // Permutations and exchanges count as all-to-alls of the same bytes.
       rate = all_connected(members) ? route_jointly(net_, members).rate : 0;
       size = item.bytes * n * n / (n - 1);
     } else {
-      const collective kind = item.what == operation::all_reduce   ? collective::all_reduce
-                              : item.what == operation::all_gather ? collective::all_gather
-                                                                   : collective::reduce_scatter;
       std::vector<joint_group> groups;
       for (const std::vector<int>& list : members) groups.push_back({list, 1, 0});
       pack_options quick;
       quick.seconds = 0;
       quick.attempts = 1;
-      rate = to_double(pack_jointly(net_, kind, groups, quick).rate);
-      size = item.bytes * n / (n - 1) / (kind == collective::all_reduce ? 2 : 1);
+      rate = to_double(pack_jointly(net_, item.what, groups, quick).rate);
+      size = item.bytes * n / (n - 1) / (item.what == collective::all_reduce ? 2 : 1);
     }
     if (rate <= 0) return std::numeric_limits<double>::infinity();
     return size / (rate * net_.unit) + waiting;

@@ -12,8 +12,8 @@ namespace espalier::comm {
 /// What one run of a program communicates in one kind of collective along some mesh axes. All groups of these axes do
 /// the same at the same time.
 struct axis_traffic {
-  operation what = operation::all_reduce;  ///< all-reduce, all-gather, reduce-scatter or all-to-all
-  unsigned axes = 0;                       ///< bit a: mesh axis a
+  collective what = collective::all_reduce;  ///< one that `moves_tensors`
+  unsigned axes = 0;                         ///< bit a: mesh axis a
   std::int64_t calls = 0;
   double bytes = 0;  ///< that a device sends, in all calls, as the program's queries say
 

@@ -95,7 +95,9 @@ class causal_finder {
     return suits ? c.columns : 0;
   }
 
-  [[nodiscard]] static reduction kind_of(const fused_step& step) { return static_cast<reduction>(step.attribute[1]); }
+  [[nodiscard]] static reduction kind_of(const fused_step& step) {
+    return attributes_of<fused_reduction_attributes>(step).kind;
+  }
 
   [[nodiscard]] content result_of(const fused_chain& c, int u, const fused_step& step) {
     const auto is = [&](int k, content what) { return operand(c, u, step, k) == what; };
@@ -174,7 +176,7 @@ class causal_finder {
   /// Whether a value is each element's own index along `dim`, from 0 on every device.
   [[nodiscard]] bool counts(int value, int dim) const {
     const instruction& i = t_.code[value];
-    return i.op->facts.values == pattern::index && i.attribute[0] == dim &&
+    return i.op->facts.values == pattern::index && attributes_of<index_attributes>(i).dim == dim &&
            t_.code.annotations[i.annotation].placement.dim[dim].empty();
   }
   [[nodiscard]] static bool maps(const row_map& map, std::int64_t rows, std::int64_t columns) {

@@ -129,7 +129,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     if (kind < 0) return;
     const layout& to = t_.code.annotations[i.annotation];
     const layout& from = t_.code.annotations[t_.code.operand(id, 0).annotation];
-    const auto axes = static_cast<axis_mask>(i.attribute[0]);
+    const axis_mask axes = attributes_of<collective_attributes>(i).axes;
     const auto what = static_cast<collective>(kind);
     comm::transfer& moves = moves_[static_cast<std::size_t>(id)];
     const int channel = kind * 256 + static_cast<int>(axes);
@@ -173,14 +173,14 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
         break;
       case step_kind::move: communicate(s.target); break;
       case step_kind::loop_begin: {
-        const instruction& begin = t_.code[s.loop];
-        iteration(s.loop) = begin.attribute[1] != 0 ? begin.attribute[0] - 1 : 0;
-        return begin.attribute[0] > 0 ? n + 1 : s.jump;
+        const loop_attributes loop = attributes_of<loop_attributes>(t_.code[s.loop]);
+        iteration(s.loop) = loop.reverse ? loop.iterations - 1 : 0;
+        return loop.iterations > 0 ? n + 1 : s.jump;
       }
       case step_kind::loop_end: {
-        const instruction& begin = t_.code[s.loop];
-        const std::int64_t next = iteration(s.loop) + (begin.attribute[1] != 0 ? -1 : 1);
-        if (next < 0 || next >= begin.attribute[0]) break;
+        const loop_attributes loop = attributes_of<loop_attributes>(t_.code[s.loop]);
+        const std::int64_t next = iteration(s.loop) + (loop.reverse ? -1 : 1);
+        if (next < 0 || next >= loop.iterations) break;
         iteration(s.loop) = next;
         return s.jump;
       }
@@ -319,13 +319,22 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     const void* const source = address(i.operand[0]);
     void* const target = address(id);
     const auto kind = static_cast<collective>(collective_index(i.op));
+    const reduction combine = attributes_of<collective_attributes>(i).combine;
     comm_.set_context(&contexts_[static_cast<std::size_t>(id)]);
-    if (kind == collective::all_reduce) {
-      comm_.all_reduce(moves, source, target, i.shape.elements(), i.type, static_cast<reduction>(i.attribute[1]));
-    } else if (kind == collective::reduce_scatter) {
-      comm_.reduce_exchange(moves, source, target, static_cast<reduction>(i.attribute[1]));
-    } else {
-      comm_.exchange(moves, source, target);
+    switch (kind) {
+      case collective::all_reduce: comm_.all_reduce(moves, source, target, i.shape.elements(), i.type, combine); break;
+      case collective::reduce_scatter: comm_.reduce_exchange(moves, source, target, combine); break;
+      case collective::all_gather:
+      case collective::all_to_all:
+      case collective::collective_permute:
+      case collective::exchange: comm_.exchange(moves, source, target); break;
+      case collective::local_slice:
+      case collective::broadcast:
+      case collective::reduce:
+      case collective::gather:
+      case collective::scatter:
+      case collective::reduce_exchange:
+      case collective::barrier: break;  // no step is one of these
     }
   }
 

@@ -230,7 +230,8 @@ template <class Program> class runner {
     for (int id = 0; id < tables_.code.size; ++id) {
       const instruction& i = tables_.code[id];
       if (part_of(i) != structure::result) continue;
-      const int source = i.operand_count == 2 ? static_cast<int>(tables_.code[i.operand[1]].attribute[0]) : -1;
+      const int source =
+          i.operand_count == 2 ? attributes_of<border_attributes>(tables_.code[i.operand[1]]).number : -1;
       if (source >= 0) {
         changed[static_cast<std::size_t>(source)] = 1;
         result_in_[static_cast<std::size_t>(source)] = static_cast<int>(donated_.size());

@@ -47,7 +47,7 @@ namespace detail {
     key.operand_type[k] = g.operand(id, k).type;
     key.operand_shape[k] = g.operand(id, k).shape;
   }
-  for (int a = 0; a < 4; ++a) key.attribute[a] = i.attribute[a];
+  for (int a = 0; a < max_attributes; ++a) key.attribute[a] = i.attribute[a];
   return key;
 }
 
@@ -61,7 +61,7 @@ namespace detail {
     key.wide[k] = step.wide[k];
   }
   key.result_wide = step.result_wide;
-  for (int a = 0; a < 4; ++a) key.attribute[a] = step.attribute[a];
+  for (int a = 0; a < max_attributes; ++a) key.attribute[a] = step.attribute[a];
   return key;
 }
 

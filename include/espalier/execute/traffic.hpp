@@ -9,27 +9,17 @@
 
 namespace espalier {
 
-/// What a program communicates per run along which axes of its mesh, for `comm::propose_placement`. Permutations and
-/// exchanges count as all-to-alls of the same bytes.
+/// What a program communicates per run along which axes of its mesh, for `comm::propose_placement`.
 template <class Program> [[nodiscard]] comm::mesh_traffic traffic_of() {
   comm::mesh_traffic all;
   const mesh_shape mesh = Program::mesh::value;
   for (int a = 0; a < mesh.rank; ++a) all.sizes.push_back(mesh.size[a]);
   const graph_view code = Program::code;
   for (int id = 0; id < code.size; ++id) {
-    const int kind = detail::collective_index(code[id].op);
-    if (kind < 0) continue;
+    if (!communicates(code[id])) continue;
     comm::axis_traffic item;
-    switch (static_cast<collective>(kind)) {
-      case collective::all_reduce: item.what = comm::operation::all_reduce; break;
-      case collective::all_gather: item.what = comm::operation::all_gather; break;
-      case collective::reduce_scatter: item.what = comm::operation::reduce_scatter; break;
-      case collective::all_to_all:
-      case collective::collective_permute:
-      case collective::exchange: item.what = comm::operation::all_to_all; break;
-      case collective::local_slice: continue;
-    }
-    item.axes = static_cast<unsigned>(code[id].attribute[0]);
+    item.what = static_cast<collective>(detail::collective_index(code[id].op));
+    item.axes = attributes_of<collective_attributes>(code[id]).axes;
     item.calls = detail::repetitions(code, id);
     item.bytes = static_cast<double>(item.calls) * static_cast<double>(Program::sent_bytes_of(id));
     bool known = false;

@@ -123,7 +123,7 @@ template <class Visit>
 /// The same of an exchange of what windows need.
 [[nodiscard]] inline comm::transfer make_window_transfer(const mesh_shape& mesh, graph_view g, int id, int device,
                                                          int channel) {
-  return make_transfer(mesh, g[id].type, static_cast<axis_mask>(g[id].attribute[0]), g.operand(id, 0).shape,
+  return make_transfer(mesh, g[id].type, attributes_of<collective_attributes>(g[id]).axes, g.operand(id, 0).shape,
                        g[id].shape, device, channel,
                        [&](int receiver, const auto& f) { for_each_window_piece(mesh, g, id, receiver, f); });
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/diagnostics/source_line.hpp>
+#include <espalier/graph/attributes.hpp>
 #include <espalier/shape/dtype.hpp>
 #include <espalier/sharding/sharding.hpp>
 
@@ -23,8 +24,8 @@ struct instruction {
   extents shape;
   int operand_count = 0;
   int operand[max_operands]{-1, -1, -1, -1};
-  /// Static attributes; each op documents its own.
-  std::int64_t attribute[4]{};
+  /// What the op's own struct says they are: read and written through graph/attributes.hpp.
+  std::int64_t attribute[max_attributes]{};
   double scalar = 0;
   /// The `loop_begin` of the innermost enclosing loop, or -1.
   int loop = -1;

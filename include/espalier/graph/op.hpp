@@ -51,6 +51,30 @@ enum class fusion : std::uint8_t {
   source,
 };
 
+/// Attributes of ops that are `fusion::reduction`: they combine the elements along some dimensions, which disappear.
+struct reduction_attributes {
+  /// The dimensions, as a bit set.
+  std::int64_t dims = 0;
+  reduction kind = reduction::sum;
+};
+
+/// What a step of a fused chain keeps of these.
+struct fused_reduction_attributes {
+  reduction kind = reduction::sum;
+  /// The rows of the block are combined into a row of accumulators, which has a value already; otherwise each row is
+  /// combined into one result.
+  bool accumulates = false;
+};
+/// What it keeps of an index (`pattern::index`), which it makes where it is read.
+struct fused_index_attributes {
+  /// The index runs along the columns. Otherwise it runs along the rows: row r has index r / repeat % size.
+  bool along_columns = false;
+  /// The dimension of the tensor.
+  int dim = 0;
+  std::int64_t repeat = 1;
+  std::int64_t size = 1;
+};
+
 /// Fused chains whose rows have so many columns, and whole vectors of them, share their kernels for all lengths: the
 /// loops know no number but that they need no remainder. So what is compiled does not depend on how far a mesh splits
 /// a tensor.

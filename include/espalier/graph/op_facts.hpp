@@ -24,6 +24,20 @@ enum class structure : std::uint8_t {
   loop_sum,
 };
 
+/// Attributes of arguments and results.
+struct border_attributes {
+  /// Which of the program's arguments, or of its results.
+  int number = 0;
+};
+/// Attributes of a `loop_begin`.
+struct loop_attributes {
+  std::int64_t iterations = 0;
+  /// From the last to the first.
+  bool reverse = false;
+  /// The gradient computes the body again instead of keeping its values.
+  bool recompute = false;
+};
+
 /// Whether it collects a value of a loop's body over all iterations.
 [[nodiscard]] constexpr bool collects(structure s) { return s == structure::loop_stack || s == structure::loop_sum; }
 /// Whether it stands outside a loop and reads what that has computed.
@@ -42,13 +56,25 @@ enum class layout_request : std::uint8_t {
   as_operand,
 };
 
+/// Attributes of what requests the layout of its annotation.
+struct annotation_attributes {
+  /// It was made for a gradient, and may meet another annotation where the user's own may not.
+  bool of_gradient = false;
+};
+
 /// Sources whose elements follow from where they are.
 enum class pattern : std::uint8_t {
   none,
   /// Every element is `scalar`.
   uniform,
-  /// Every element is its own index along dimension attribute[0].
+  /// Every element is its own index along a dimension (`index_attributes`).
   index,
+};
+
+/// Attributes of ops whose values are `pattern::index`.
+struct index_attributes {
+  /// The dimension along which elements are counted.
+  int dim = 0;
 };
 
 /// What becomes of values that a mask has set to a very low number, or to zero (execute/causal.hpp).

@@ -49,6 +49,12 @@ struct placed_window {
   [[nodiscard]] friend constexpr bool operator==(const placed_window&, const placed_window&) = default;
 };
 
+/// Attributes of ops that keep their windows in the graph's table (`builder::add_windows`): the first of as many as the
+/// op has spatial dimensions.
+struct windowed_attributes {
+  int first_window = 0;
+};
+
 [[nodiscard]] constexpr placed_window place_window(const window& w, int dim, std::int64_t extent, axis_list axes) {
   return {w.size, w.stride, w.low, w.dilation, w.base_dilation, extent, axes.code(), dim};
 }

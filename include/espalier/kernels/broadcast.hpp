@@ -9,9 +9,8 @@
 
 namespace espalier::detail {
 
-[[nodiscard]] constexpr run_nest broadcast_nest(const extents& from, const extents& to, std::int64_t targets) {
+[[nodiscard]] constexpr run_nest broadcast_nest(const extents& from, const extents& to, axis_list target) {
   std::int64_t stride[max_rank]{};
-  const auto target = axis_list::from_code(static_cast<std::uint32_t>(targets));
   for (int d = 0; d < from.rank; ++d) {
     if (from[d] != 1) stride[target[d]] = stride_of(from, d);
   }
@@ -28,7 +27,8 @@ namespace espalier::kernels {
 template <> struct kernel<&ops::broadcast> {
   static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
   template <kernel_key Key> static void run(const kernel_call& call) {
-    constexpr detail::run_nest nest = detail::broadcast_nest(Key.operand_shape[0], Key.shape, Key.attribute[0]);
+    constexpr detail::run_nest nest =
+        detail::broadcast_nest(Key.operand_shape[0], Key.shape, attributes_of<broadcast_attributes>(Key).target);
     detail::copy_by<storage_t<Key.type>, nest>(call.operand[0], call.result);
   }
 };

@@ -16,9 +16,10 @@ template <> struct kernel<&ops::concat> {
  private:
   template <kernel_key Key, int K> static void join(const kernel_call& call) {
     if constexpr (K < Key.operand_count) {
-      constexpr int along = static_cast<int>(Key.attribute[0]);
-      const detail::row_run rows = detail::common_rows(call.boxes->result.dim[along], call.boxes->operand[K].dim[along],
-                                                       K == 0 ? 0 : Key.attribute[K], 1);
+      constexpr concat_attributes places = attributes_of<concat_attributes>(Key);
+      constexpr int along = places.dim;
+      const detail::row_run rows =
+          detail::common_rows(call.boxes->result.dim[along], call.boxes->operand[K].dim[along], places.start(K), 1);
       detail::copy_rows<Key, K, along, 1>(rows, call.operand[K], call.result);
       join<Key, K + 1>(call);
     }

@@ -652,11 +652,11 @@ template <class To, class From> void convert_all(std::int64_t count, const From*
 
 /// Integers, for which there is no fast library: term by term, modulo 2^32 or 2^64, as `evaluate` orders them.
 template <class T, class F>
-void convolve_exactly(const kernels::kernel_call& call, std::int64_t first_window, const extents& input,
+void convolve_exactly(const kernels::kernel_call& call, const windowed_attributes& attributes, const extents& input,
                       const extents& filter, const extents& output, const tensor_box& input_box,
                       const tensor_box& output_box, std::int64_t count, const F& f) {
   instruction self;
-  self.attribute[2] = first_window;
+  set_attributes(self, attributes);
   evaluation e;
   e.self = &self;
   e.windows = call.windows;
@@ -714,17 +714,18 @@ template <> struct kernel<&ops::convolution> {
     using types = detail::convolution_types<Key.type>;
     using element = typename types::element;
     constexpr extents filter = Key.operand_shape[1];
+    constexpr auto attributes = attributes_of<windowed_attributes>(Key);
     const auto* const x = static_cast<const element*>(call.operand[0]);
     const auto* const w = static_cast<const element*>(call.operand[1]);
     auto* const y = static_cast<element*>(call.result);
     if constexpr (!is_floating(Key.type)) {
       detail::convolve_exactly<element>(
-          call, Key.attribute[2], Key.operand_shape[0], filter, Key.shape, call.boxes->operand[0], call.boxes->result,
+          call, attributes, Key.operand_shape[0], filter, Key.shape, call.boxes->operand[0], call.boxes->result,
           Key.shape.elements(),
           [=](const detail::convolution_term& t) { detail::add_product(y[t.output], x[t.input], w[t.filter]); });
     } else {
       const detail::convolution_task task =
-          detail::convolution_task_for(call.windows + Key.attribute[2], filter, Key.operand_shape[0],
+          detail::convolution_task_for(call.windows + attributes.first_window, filter, Key.operand_shape[0],
                                        call.boxes->operand[0], Key.shape, call.boxes->result);
       auto* scratch = static_cast<typename types::product*>(call.scratch);
       const auto* const weights = detail::as_products(filter.elements(), w, scratch);
@@ -744,12 +745,13 @@ template <> struct kernel<&ops::convolution_input_gradient> {
     using types = detail::convolution_types<Key.type>;
     using element = typename types::element;
     constexpr extents filter = Key.operand_shape[1];
+    constexpr auto attributes = attributes_of<windowed_attributes>(Key);
     const auto* const y = static_cast<const element*>(call.operand[0]);
     const auto* const w = static_cast<const element*>(call.operand[1]);
     auto* const x = static_cast<element*>(call.result);
     if constexpr (!is_floating(Key.type)) {
       detail::convolve_exactly<element>(
-          call, Key.attribute[2], Key.shape, filter, Key.operand_shape[0], call.boxes->result, call.boxes->operand[0],
+          call, attributes, Key.shape, filter, Key.operand_shape[0], call.boxes->result, call.boxes->operand[0],
           Key.shape.elements(),
           [=](const detail::convolution_term& t) { detail::add_product(x[t.input], y[t.output], w[t.filter]); });
     } else {
@@ -757,7 +759,7 @@ template <> struct kernel<&ops::convolution_input_gradient> {
       constexpr std::int64_t groups = detail::groups_of(Key.shape, filter);
       constexpr extents turned = detail::turned_shape(filter, groups);
       placed_window windows[3];
-      for (int d = 0; d < filter.rank - 2; ++d) windows[d] = call.windows[Key.attribute[2] + d].reversed();
+      for (int d = 0; d < filter.rank - 2; ++d) windows[d] = call.windows[attributes.first_window + d].reversed();
       const detail::convolution_task task = detail::convolution_task_for(
           &windows[0], turned, Key.operand_shape[0], call.boxes->operand[0], Key.shape, call.boxes->result);
       auto* const weights = static_cast<typename types::product*>(call.scratch);
@@ -780,17 +782,18 @@ template <> struct kernel<&ops::convolution_filter_gradient> {
     using types = detail::convolution_types<Key.type>;
     using element = typename types::element;
     constexpr extents filter = Key.shape;
+    constexpr auto attributes = attributes_of<windowed_attributes>(Key);
     const auto* const x = static_cast<const element*>(call.operand[0]);
     const auto* const y = static_cast<const element*>(call.operand[1]);
     auto* const w = static_cast<element*>(call.result);
     if constexpr (!is_floating(Key.type)) {
       detail::convolve_exactly<element>(
-          call, Key.attribute[2], Key.operand_shape[0], filter, Key.operand_shape[1], call.boxes->operand[0],
+          call, attributes, Key.operand_shape[0], filter, Key.operand_shape[1], call.boxes->operand[0],
           call.boxes->operand[1], Key.shape.elements(),
           [=](const detail::convolution_term& t) { detail::add_product(w[t.filter], x[t.input], y[t.output]); });
     } else {
       const detail::convolution_task task =
-          detail::convolution_task_for(call.windows + Key.attribute[2], filter, Key.operand_shape[0],
+          detail::convolution_task_for(call.windows + attributes.first_window, filter, Key.operand_shape[0],
                                        call.boxes->operand[0], Key.operand_shape[1], call.boxes->operand[1]);
       auto* scratch = static_cast<typename types::product*>(call.scratch);
       constexpr std::int64_t parts = detail::parts_of_filter_gradient(filter, Key.operand_shape[1]);

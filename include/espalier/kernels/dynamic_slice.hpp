@@ -48,8 +48,9 @@ template <> struct kernel<&ops::dynamic_slice> {
   static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
-    constexpr int along = static_cast<int>(Key.attribute[0]);
-    const std::int64_t start = detail::start_of<Key, 1>(call, Key.attribute[1], Key.attribute[2]);
+    constexpr dynamic_slice_attributes cut = attributes_of<dynamic_slice_attributes>(Key);
+    constexpr int along = cut.dim;
+    const std::int64_t start = detail::start_of<Key, 1>(call, cut.extent, cut.size);
     const detail::owned_rows mine =
         detail::rows_of_slice(start, call.boxes->result.dim[along], call.boxes->operand[0].dim[along]);
     detail::cut_rows(Key.shape.product(0, along), Key.operand_shape[0][along], Key.shape[along],
@@ -85,9 +86,10 @@ template <> struct kernel<&ops::dynamic_update_slice> {
 
  private:
   template <kernel_key Key, int K> static void place(const kernel_call& call, detail::owned_rows* mine) {
-    constexpr int d = static_cast<int>(Key.attribute[2 * (K - 2)]);
+    constexpr auto placed = attributes_of<dynamic_update_slice_attributes>(Key);
+    constexpr int d = placed.dim_of(K);
     constexpr std::int64_t size = Key.operand_shape[1][d];
-    const std::int64_t start = detail::start_of<Key, K>(call, Key.attribute[2 * (K - 2) + 1], size);
+    const std::int64_t start = detail::start_of<Key, K>(call, placed.extent_of(K), size);
     mine[d] = detail::rows_of_slice(start, {0, size}, call.boxes->result.dim[d]);
   }
 };

@@ -15,8 +15,8 @@ namespace espalier::detail {
 [[nodiscard]] constexpr kernels::contraction contraction_for(const kernels::kernel_key& key) {
   kernels::contraction made;
   einsum_term letters;
-  const auto read = [&](int k, const extents& shape, int& rank, signed char* labels) {
-    const einsum_term term(key.attribute[k]);
+  const einsum_attributes terms = attributes_of<einsum_attributes>(key);
+  const auto read = [&](einsum_term term, const extents& shape, int& rank, signed char* labels) {
     for (rank = 0; rank < shape.rank; ++rank) {
       int label = letters.find(term[rank]);
       if (label < 0) {
@@ -27,9 +27,9 @@ namespace espalier::detail {
       labels[rank] = static_cast<signed char>(label);
     }
   };
-  read(0, key.operand_shape[0], made.rank_a, made.a);
-  read(1, key.operand_shape[1], made.rank_b, made.b);
-  read(2, key.shape, made.rank_c, made.c);
+  read(terms.left, key.operand_shape[0], made.rank_a, made.a);
+  read(terms.right, key.operand_shape[1], made.rank_b, made.b);
+  read(terms.result, key.shape, made.rank_c, made.c);
   made.label_count = letters.size();
   return made;
 }

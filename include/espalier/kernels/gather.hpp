@@ -119,11 +119,10 @@ template <> struct kernel<&ops::gather> {
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
     using index = storage_t<Key.operand_type[1]>;
-    constexpr detail::table_shape shape =
-        detail::shape_of_table(Key.operand_shape[0], Key.operand_shape[1], static_cast<int>(Key.attribute[0]));
-    detail::gather_rows(shape, call.boxes->operand[0].dim[Key.attribute[0]],
-                        static_cast<const element*>(call.operand[0]), static_cast<const index*>(call.operand[1]),
-                        static_cast<element*>(call.result));
+    constexpr int along = attributes_of<gather_attributes>(Key).dim;
+    constexpr detail::table_shape shape = detail::shape_of_table(Key.operand_shape[0], Key.operand_shape[1], along);
+    detail::gather_rows(shape, call.boxes->operand[0].dim[along], static_cast<const element*>(call.operand[0]),
+                        static_cast<const index*>(call.operand[1]), static_cast<element*>(call.result));
   }
 };
 
@@ -135,11 +134,11 @@ template <> struct kernel<&ops::scatter_add> {
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
     using index = storage_t<Key.operand_type[0]>;
-    constexpr detail::table_shape shape =
-        detail::shape_of_table(Key.shape, Key.operand_shape[0], static_cast<int>(Key.attribute[0]));
-    detail::scatter_add_rows(shape, call.boxes->result.dim[Key.attribute[0]],
-                             static_cast<const index*>(call.operand[0]), static_cast<const element*>(call.operand[1]),
-                             static_cast<element*>(call.result), call.scratch);
+    constexpr int along = attributes_of<gather_attributes>(Key).dim;
+    constexpr detail::table_shape shape = detail::shape_of_table(Key.shape, Key.operand_shape[0], along);
+    detail::scatter_add_rows(shape, call.boxes->result.dim[along], static_cast<const index*>(call.operand[0]),
+                             static_cast<const element*>(call.operand[1]), static_cast<element*>(call.result),
+                             call.scratch);
   }
 };
 

@@ -52,25 +52,25 @@ namespace espalier::kernels {
 template <> struct kernel<&ops::iota> {
   static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
   template <kernel_key Key> static void run(const kernel_call& call) {
-    constexpr int along = static_cast<int>(Key.attribute[0]);
+    constexpr int along = attributes_of<index_attributes>(Key).dim;
     detail::count_along(Key.shape.product(0, along), Key.shape[along], stride_of(Key.shape, along),
                         call.boxes->result.dim[along].start, static_cast<storage_t<Key.type>*>(call.result));
   }
 };
 
-/// attribute[0]: 1 if the index runs along the columns. 0: it runs along the rows, each value for attribute[2] rows
-/// in turn, attribute[3] values in all. attribute[1] is the dimension of the tensor.
+/// See `fused_index_attributes`.
 template <> struct block_kernel<&ops::iota> {
   template <block_key Key> static void run(const block_call& call) {
     using element = storage_t<Key.type>;
-    const std::int64_t start = call.boxes->result.dim[Key.attribute[1]].start;
-    if constexpr (Key.attribute[0] == 1) {
+    constexpr auto index = attributes_of<fused_index_attributes>(Key);
+    const std::int64_t start = call.boxes->result.dim[index.dim].start;
+    if constexpr (index.along_columns) {
       static_assert(Key.result_wide || Key.columns == 1, "an iota along the columns has one element per column");
       auto* to = static_cast<element*>(call.result.data);
       const std::int64_t columns = detail::columns_of_block<Key.columns>(call);
       for (std::int64_t r = 0; r < call.rows; ++r) { detail::count_run(to + r * call.result.row, columns, start); }
     } else {
-      detail::count_rows<element, Key.result_wide ? Key.columns : 1>(call, start, Key.attribute[2], Key.attribute[3]);
+      detail::count_rows<element, Key.result_wide ? Key.columns : 1>(call, start, index.repeat, index.size);
     }
   }
 };

@@ -23,7 +23,8 @@ struct kernel_key {
   int operand_count = 0;
   dtype operand_type[max_operands]{};
   extents operand_shape[max_operands]{};
-  std::int64_t attribute[max_operands]{};
+  /// Those of the instruction (`attributes_of`).
+  std::int64_t attribute[max_attributes]{};
 };
 
 /// What a kernel is called with. All tensors are dense and row-major.
@@ -83,7 +84,8 @@ struct block_key {
   bool wide[3]{};
   /// The same of the result.
   bool result_wide = true;
-  std::int64_t attribute[4]{};
+  /// Not those of the instruction, but what a step of a chain needs of them (`fused_reduction_attributes`, ...).
+  std::int64_t attribute[max_attributes]{};
 };
 
 /// The micro-operation of an op that can be fused: elementwise ops, and reductions and constants made row by row.

@@ -37,7 +37,7 @@ template <> struct kernel<&ops::mask> {
   static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
-    constexpr int along = static_cast<int>(Key.attribute[0]);
+    constexpr int along = attributes_of<mask_attributes>(Key).dim;
     detail::mask_rows(Key.shape.product(0, along), Key.shape[along], stride_of(Key.shape, along),
                       call.boxes->result.dim[along].size, detail::element_of_scalar<element>(call.scalar),
                       static_cast<const element*>(call.operand[0]), static_cast<element*>(call.result));

@@ -26,8 +26,8 @@ template <> struct kernel<&ops::unpack> {
   static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
-    detail::copy_all<element>(Key.shape.elements(), static_cast<const element*>(call.operand[0]) + Key.attribute[0],
-                              call.result);
+    constexpr std::int64_t offset = attributes_of<unpack_attributes>(Key).offset;
+    detail::copy_all<element>(Key.shape.elements(), static_cast<const element*>(call.operand[0]) + offset, call.result);
   }
 };
 

@@ -130,7 +130,7 @@ void pool_by(const pooling_walk& walk, Acc start, T* result, const Step& step) {
 
 template <kernels::kernel_key Key, int Windowed> [[nodiscard]] pooling_walk walk_for(const kernels::kernel_call& call) {
   return {Key.shape, call.boxes->result, Key.operand_shape[Windowed], call.boxes->operand[Windowed],
-          call.windows + Key.attribute[2]};
+          call.windows + attributes_of<windowed_attributes>(Key).first_window};
 }
 
 /// Elements of operand 2, each added where operand `Windowed` (0 or 1), seen through a window as operand 2 is, equals

@@ -285,7 +285,8 @@ template <> struct kernel<&ops::random_bits> {
   static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
   template <kernel_key Key> static void run(const kernel_call& call) {
     const auto* const key = static_cast<const std::uint32_t*>(call.operand[0]);
-    detail::random_stream from{{key[0], key[1]}, 0, static_cast<std::uint32_t>(Key.attribute[0])};
+    constexpr auto purpose = attributes_of<detail::random_attributes>(Key).purpose;
+    detail::random_stream from{{key[0], key[1]}, 0, static_cast<std::uint32_t>(purpose)};
     if constexpr (Key.operand_count > 1) from.number = *static_cast<const std::uint32_t*>(call.operand[1]);
     // An i32 may be written as the unsigned type of its size.
     detail::write_words(from, Key.shape, call.boxes->result, call.boxes->whole,

@@ -138,16 +138,16 @@ template <reduction Kind, std::int64_t Columns, class R, class T> void reduce_co
   }
 }
 
-/// attribute[1]: the `reduction`. attribute[2] is 1 where the rows of the block are combined into a row of accumulators
-/// (of `accumulator_t`, so that a bf16 sum is rounded once, at its end), which has a value already; 0 where each row is
-/// combined into one result.
+/// See `fused_reduction_attributes`. Accumulators are of `accumulator_t`, so that a bf16 sum is rounded once, at its
+/// end.
 struct reduce_block {
   template <kernels::block_key Key> static void run(const kernels::block_call& call) {
-    constexpr auto kind = static_cast<reduction>(Key.attribute[1]);
+    constexpr auto attributes = attributes_of<fused_reduction_attributes>(Key);
+    constexpr reduction kind = attributes.kind;
     using from = storage_t<Key.operand_type[0]>;
     using to = storage_t<Key.type>;
     static_assert(Key.wide[0] || Key.columns == 1, "a row reduction needs an element per column");
-    if constexpr (Key.attribute[2] == 1) {
+    if constexpr (attributes.accumulates) {
       static_assert(Key.result_wide || Key.columns == 1, "a column reduction has a result per column");
       reduce_columns<kind, Key.columns, accumulator_t<from, kind>, from>(call);
     } else {
@@ -309,19 +309,19 @@ void reduce_tensor(const reduction_plan& plan, const T* from, R* to, void* scrat
   }
 }
 
-/// attribute[0]: the dimensions, as a bit set; attribute[1]: the `reduction`.
 struct reduce_kernel {
   static constexpr std::int64_t scratch_bytes(const kernels::kernel_key& key) {
-    const reduction_plan plan = plan_reduction(key.operand_shape[0], key.attribute[0]);
+    const reduction_plan plan = plan_reduction(key.operand_shape[0], attributes_of<reduction_attributes>(key).dims);
     return plan.splits == 1 ? 0 : plan.splits * plan.results * size_of(facts_of(key.type).accumulate);
   }
   template <kernels::kernel_key Key> static void run(const kernels::kernel_call& call) {
     using from = storage_t<Key.operand_type[0]>;
     using to = storage_t<Key.type>;
-    static constexpr reduction_plan plan = plan_reduction(Key.operand_shape[0], Key.attribute[0]);
+    constexpr auto attributes = attributes_of<reduction_attributes>(Key);
+    static constexpr reduction_plan plan = plan_reduction(Key.operand_shape[0], attributes.dims);
     constexpr int run = plan.gone.rank == 0 && plan.splits == 1 ? static_run(plan.gone) : 0;
-    reduce_tensor<static_cast<reduction>(Key.attribute[1]), run>(plan, static_cast<const from*>(call.operand[0]),
-                                                                 static_cast<to*>(call.result), call.scratch);
+    reduce_tensor<attributes.kind, run>(plan, static_cast<const from*>(call.operand[0]), static_cast<to*>(call.result),
+                                        call.scratch);
   }
 };
 

@@ -86,11 +86,12 @@ template <> struct kernel<&ops::slice> {
   static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
-    constexpr int along = static_cast<int>(Key.attribute[0]);
-    constexpr std::int64_t step = Key.attribute[2];
+    constexpr slice_attributes from_whole = attributes_of<slice_attributes>(Key);
+    constexpr int along = from_whole.dim;
+    constexpr std::int64_t step = from_whole.step;
     constexpr std::int64_t all = Key.shape[along];
     const interval mine = call.boxes->result.dim[along];
-    const std::int64_t first = Key.attribute[1] + step * mine.start - call.boxes->operand[0].dim[along].start;
+    const std::int64_t first = from_whole.start + step * mine.start - call.boxes->operand[0].dim[along].start;
     const auto* const from = static_cast<const element*>(call.operand[0]) + first * stride_of(Key.shape, along);
     if (mine.size == all) {
       detail::copy_by<element, detail::slice_nest(Key.operand_shape[0], Key.shape, along, step, all)>(from,
@@ -106,10 +107,11 @@ template <> struct kernel<&ops::pad> {
   static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
-    constexpr int along = static_cast<int>(Key.attribute[0]);
-    constexpr std::int64_t step = Key.attribute[2];
+    constexpr slice_attributes in_whole = attributes_of<slice_attributes>(Key);
+    constexpr int along = in_whole.dim;
+    constexpr std::int64_t step = in_whole.step;
     const detail::row_run rows =
-        detail::common_rows(call.boxes->result.dim[along], call.boxes->operand[0].dim[along], Key.attribute[1], step);
+        detail::common_rows(call.boxes->result.dim[along], call.boxes->operand[0].dim[along], in_whole.start, step);
     auto* const to = static_cast<element*>(call.result);
     if constexpr (step == 1) {
       zero_rows<element, Key.shape, along>(to, 0, rows.to);

@@ -13,8 +13,7 @@
 
 namespace espalier::detail {
 
-[[nodiscard]] constexpr run_nest transpose_nest(const extents& from, const extents& to, std::int64_t order) {
-  const auto source = axis_list::from_code(static_cast<std::uint32_t>(order));
+[[nodiscard]] constexpr run_nest transpose_nest(const extents& from, const extents& to, axis_list source) {
   run_nest nest;
   for (int d = 0; d < to.rank; ++d) nest.append({to[d], stride_of(from, source[d]), stride_of(to, d)});
   return nest;
@@ -132,7 +131,8 @@ template <> struct kernel<&ops::transpose> {
   static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
-    constexpr detail::run_nest nest = detail::transpose_nest(Key.operand_shape[0], Key.shape, Key.attribute[0]);
+    constexpr detail::run_nest nest =
+        detail::transpose_nest(Key.operand_shape[0], Key.shape, attributes_of<transpose_attributes>(Key).source);
     if constexpr (nest.rank == 0 || nest.axis[nest.rank - 1].from == 1) {
       detail::copy_by<element, detail::closed(nest)>(call.operand[0], call.result);
     } else {

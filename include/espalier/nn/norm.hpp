@@ -17,7 +17,7 @@ constexpr int standardise(builder& b, int x, bool centred, double epsilon) {
   const int variance = mean_over(b, multiply(b, from, from), last);
   const int shifted = add(b, variance, constant_like(b, variance, epsilon));
   const int inverse = b.append(ops::rsqrt, b[shifted].type, b[shifted].shape, shifted);
-  return normalised(b, ops::standardise, x, from, broadcast_along(b, inverse, shape, last), last, centred ? 1 : 0);
+  return normalised(b, ops::standardise, x, from, broadcast_along(b, inverse, shape, last), last, centred);
 }
 
 }  // namespace emit

@@ -12,15 +12,15 @@ constexpr void argument_gradient(gradient_context&) {}
 
 /// What crosses the border of a program.
 namespace ops {
-/// The program's argument number attribute[0], laid out as `annotation` says if there is one.
+/// One of the program's arguments, laid out as `annotation` says if there is one.
 inline constexpr op_info argument{.name = "argument",
                                   .spread = propagation::elementwise,
                                   .facts = {.part = structure::argument, .unique = true},
                                   .factors = detail::same_dimensions,
                                   .gradient = detail::argument_gradient,
                                   .flops = detail::no_flops};
-/// The program's result number attribute[0]. With a second operand it takes the place of that argument: it is laid
-/// out like it, and stored in its memory.
+/// One of the program's results. With a second operand it takes the place of that argument: it is laid out like it, and
+/// stored in its memory.
 inline constexpr op_info result{.name = "result",
                                 .spread = propagation::elementwise,
                                 .linear = linearity::first,
@@ -33,12 +33,12 @@ inline constexpr op_info result{.name = "result",
 namespace emit {
 constexpr int argument(builder& b, dtype type, const extents& shape, int index) {
   instruction made = builder::make(ops::argument, type, shape);
-  made.attribute[0] = index;
+  set_attributes(made, border_attributes{index});
   return b.append(made);
 }
 constexpr int result(builder& b, int value, int index, int replaces = -1) {
   instruction made = builder::make(ops::result, b[value].type, b[value].shape, value, replaces);
-  made.attribute[0] = index;
+  set_attributes(made, border_attributes{index});
   return b.append(made);
 }
 }  // namespace emit

@@ -9,6 +9,11 @@
 
 namespace espalier {
 
+struct bit_cast_attributes {
+  /// The operand's element type.
+  dtype from = dtype::f32;
+};
+
 namespace detail {
 
 // Elements as words: unsigned, of as many bits as the element has.
@@ -84,7 +89,7 @@ constexpr void evaluate_bitwise_not(const evaluation& e) {
   }
 }
 constexpr void evaluate_bit_cast(const evaluation& e) {
-  const auto from = static_cast<dtype>(e.self->attribute[0]);
+  const dtype from = attributes_of<bit_cast_attributes>(*e.self).from;
   for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) {
     e.result[i] = value_of_word(e.self->type, word_of_value(from, e.operand[0][i]));
   }
@@ -111,7 +116,7 @@ inline constexpr op_info shift_right_logical = detail::elementwise_op(
     "shift_right_logical", detail::evaluate_words<detail::shift_word_right>, detail::no_gradient);
 inline constexpr op_info shift_right_arithmetic = detail::elementwise_op(
     "shift_right_arithmetic", detail::evaluate_words<detail::shift_word_with_sign>, detail::no_gradient);
-/// The bits of the operand, whose element type is attribute[0], as those of another type.
+/// The bits of the operand as those of another element type.
 inline constexpr op_info bit_cast = detail::elementwise_op("bit_cast", detail::evaluate_bit_cast, detail::no_gradient);
 }  // namespace ops
 
@@ -120,7 +125,7 @@ namespace emit {
 constexpr int bit_cast(builder& b, int a, dtype type) {
   if (b[a].type == type) return a;
   instruction cast = builder::make(ops::bit_cast, type, b[a].shape, a);
-  cast.attribute[0] = static_cast<std::int64_t>(b[a].type);
+  set_attributes(cast, bit_cast_attributes{.from = b[a].type});
   return b.append(cast);
 }
 }  // namespace emit

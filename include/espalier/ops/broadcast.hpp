@@ -12,7 +12,7 @@ namespace espalier {
 
 namespace detail {
 
-[[nodiscard]] constexpr bool reduces(const instruction& i, int dim) { return (i.attribute[0] >> dim & 1) != 0; }
+[[nodiscard]] constexpr bool has_dimension(std::int64_t dims, int dim) { return (dims >> dim & 1) != 0; }
 
 [[nodiscard]] constexpr double identity_of(reduction kind) {
   switch (kind) {
@@ -37,10 +37,11 @@ namespace detail {
 [[nodiscard]] constexpr factor_rule reduce_factors(op_view v) {
   factor_rule rule;
   const extents& from = v.operand(0).shape;
-  rule.combine = static_cast<reduction>(v.self().attribute[1]);
+  const auto [dims, kind] = attributes_of<reduction_attributes>(v);
+  rule.combine = kind;
   int kept = 0;
   for (int d = 0; d < from.rank; ++d) {
-    const bool gone = reduces(v.self(), d);
+    const bool gone = has_dimension(dims, d);
     const factor_list factor(rule.add(from[d], gone ? factor_kind::reduce : factor_kind::pass));
     rule.operand[0][d] = factor;
     if (!gone) rule.result[kept++] = factor;
@@ -52,12 +53,12 @@ constexpr void reduce_sum_gradient(gradient_context& c);
 
 /// Walks an operand in order and the element of the result each of its elements belongs to.
 constexpr void evaluate_reduce(const evaluation& e) {
-  const auto kind = static_cast<reduction>(e.self->attribute[1]);
+  const auto [dims, kind] = attributes_of<reduction_attributes>(*e.self);
   const extents& from = *e.operand_shape[0];
   std::int64_t result_stride[max_rank]{};
   std::int64_t stride = 1;
   for (int d = from.rank - 1; d >= 0; --d) {
-    if (reduces(*e.self, d)) continue;
+    if (has_dimension(dims, d)) continue;
     result_stride[d] = stride;
     stride *= from[d];
   }
@@ -76,15 +77,15 @@ constexpr void evaluate_reduce(const evaluation& e) {
 }
 
 [[nodiscard]] constexpr double reduce_identity(op_view v) {
-  return identity_of(static_cast<reduction>(v.self().attribute[1]));
+  return identity_of(attributes_of<reduction_attributes>(v).kind);
 }
 [[nodiscard]] constexpr std::int64_t reduce_flops(op_view v) { return v.operand(0).shape.elements(); }
 
 }  // namespace detail
 
 namespace ops {
-/// Adds the elements along the dimensions in the bit set attribute[0], which disappear. Broadcast's gradient, as
-/// broadcast is its own, which is why the two share a header; attribute[1] is the `reduction`, as in ops::reduce.
+/// Adds the elements along some dimensions, which disappear. Broadcast's gradient, as broadcast is its own, which is
+/// why the two share a header. Its attributes are those of ops::reduce, with `reduction::sum`.
 inline constexpr op_info reduce_sum{.name = "reduce_sum",
                                     .spread = propagation::dimensional,
                                     .linear = linearity::first,
@@ -100,7 +101,7 @@ namespace detail {
 [[nodiscard]] constexpr extents reduced_shape(const extents& from, std::int64_t dims, bool keep) {
   extents result;
   for (int d = 0; d < from.rank; ++d) {
-    if ((dims >> d & 1) == 0) {
+    if (!has_dimension(dims, d)) {
       result.append(from[d]);
     } else if (keep) {
       result.append(1);
@@ -114,8 +115,7 @@ namespace emit {
 constexpr int reduce_with(builder& b, const op_info& op, reduction kind, int a, std::int64_t dims) {
   if (dims == 0) return a;
   instruction made = builder::make(op, b[a].type, detail::reduced_shape(b[a].shape, dims, false), a);
-  made.attribute[0] = dims;
-  made.attribute[1] = static_cast<std::int64_t>(kind);
+  set_attributes(made, reduction_attributes{dims, kind});
   return b.append(made);
 }
 constexpr int reduce_sum(builder& b, int a, std::int64_t dims) {
@@ -123,11 +123,18 @@ constexpr int reduce_sum(builder& b, int a, std::int64_t dims) {
 }
 }  // namespace emit
 
+/// Along which dimensions a tensor is repeated: those that its own do not lie along, and those where it has one
+/// element.
+struct broadcast_attributes {
+  /// For each dimension of the operand the dimension of the result that it lies along.
+  axis_list target;
+};
+
 namespace detail {
 
-/// Dimension d of the operand lies along this dimension of the result.
+/// Dimension d of the operand of a broadcast lies along this dimension of the result.
 [[nodiscard]] constexpr int broadcast_target(const instruction& i, int d) {
-  return axis_list::from_code(static_cast<std::uint32_t>(i.attribute[0]))[d];
+  return attributes_of<broadcast_attributes>(i).target[d];
 }
 
 [[nodiscard]] constexpr factor_rule broadcast_factors(op_view v) {
@@ -168,8 +175,7 @@ constexpr void evaluate_broadcast(const evaluation& e) {
 }  // namespace detail
 
 namespace ops {
-/// Repeats the operand along new dimensions and dimensions of size 1. attribute[0]: for each dimension of the operand
-/// the dimension of the result it lies along, as the code of an `axis_list`.
+/// Repeats the operand along new dimensions and dimensions of size 1.
 inline constexpr op_info broadcast{
     .name = "broadcast",
     .spread = propagation::broadcast,
@@ -187,7 +193,7 @@ namespace emit {
 constexpr int broadcast(builder& b, int a, const extents& shape, axis_list targets) {
   if (b[a].shape == shape) return a;
   instruction made = builder::make(ops::broadcast, b[a].type, shape, a);
-  made.attribute[0] = targets.code();
+  set_attributes(made, broadcast_attributes{targets});
   return b.append(made);
 }
 
@@ -203,7 +209,7 @@ constexpr int broadcast_to(builder& b, int a, const extents& shape) {
 constexpr int broadcast_along(builder& b, int a, const extents& shape, std::int64_t dims) {
   axis_list targets;
   for (int d = 0; d < shape.rank; ++d) {
-    if ((dims >> d & 1) == 0) targets = targets.with(d);
+    if (!detail::has_dimension(dims, d)) targets = targets.with(d);
   }
   return broadcast(b, a, shape, targets);
 }
@@ -223,7 +229,7 @@ constexpr void detail::broadcast_gradient(gradient_context& c) {
 
 constexpr void detail::reduce_sum_gradient(gradient_context& c) {
   const extents from = c.emit[c.operand(0)].shape;
-  c.give(0, emit::broadcast_along(c.emit, c.cotangent, from, c.self().attribute[0]));
+  c.give(0, emit::broadcast_along(c.emit, c.cotangent, from, attributes_of<reduction_attributes>(c).dims));
 }
 
 }  // namespace espalier

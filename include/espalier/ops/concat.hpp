@@ -6,23 +6,33 @@
 
 namespace espalier {
 
+/// How tensors are joined: one behind the other along one dimension.
+struct concat_attributes {
+  int dim = 0;
+  /// Where operands 1, 2 and 3 start in the result; operand 0 starts at 0.
+  std::int64_t second = 0;
+  std::int64_t third = 0;
+  std::int64_t fourth = 0;
+
+  [[nodiscard]] constexpr std::int64_t start(int operand) const {
+    return operand == 0 ? 0 : operand == 1 ? second : operand == 2 ? third : fourth;
+  }
+};
+
 namespace detail {
 
 constexpr void concat_gradient(gradient_context& c);
 
-/// Where operand k starts in the result.
-[[nodiscard]] constexpr std::int64_t concat_start(const instruction& self, int k) {
-  return k == 0 ? 0 : self.attribute[k];
-}
 /// Element p of operand k is element start + p of the result.
 [[nodiscard]] constexpr std::uint32_t concat_windows(op_view v, int k, window* of_dimension) {
-  const instruction& self = v.self();
-  of_dimension[self.attribute[0]] = {.low = concat_start(self, k)};
-  return 1U << static_cast<unsigned>(self.attribute[0]);
+  const concat_attributes places = attributes_of<concat_attributes>(v);
+  of_dimension[places.dim] = {.low = places.start(k)};
+  return 1U << static_cast<unsigned>(places.dim);
 }
 
 constexpr void evaluate_concat(const evaluation& e) {
-  const int along = static_cast<int>(e.self->attribute[0]);
+  const concat_attributes places = attributes_of<concat_attributes>(*e.self);
+  const int along = places.dim;
   const std::int64_t inner = stride_of(e.self->shape, along);
   const std::int64_t outer = e.self->shape.product(0, along);
   const interval mine = e.boxes->result.dim[along];
@@ -30,7 +40,7 @@ constexpr void evaluate_concat(const evaluation& e) {
     const std::int64_t rows = (*e.operand_shape[k])[along];
     const interval held = e.boxes->operand[k].dim[along];
     for (std::int64_t row = 0; row < held.size; ++row) {
-      const std::int64_t at = concat_start(*e.self, k) + held.start + row - mine.start;
+      const std::int64_t at = places.start(k) + held.start + row - mine.start;
       if (at < 0 || at >= mine.size) continue;
       for (std::int64_t o = 0; o < outer; ++o) {
         for (std::int64_t i = 0; i < inner; ++i) {
@@ -44,7 +54,7 @@ constexpr void evaluate_concat(const evaluation& e) {
 }  // namespace detail
 
 namespace ops {
-/// Joins up to four tensors along dimension attribute[0]; attribute[k] says where operand k > 0 starts.
+/// Up to four tensors as one: see `concat_attributes`.
 inline constexpr op_info concat{.name = "concat",
                                 .spread = propagation::dimensional,
                                 .linear = linearity::joint,
@@ -71,18 +81,19 @@ constexpr int concat(builder& b, const int* parts, int count, int dim) {
     shape[dim] += b[group[k]].shape[dim];
   }
   instruction made = builder::make(ops::concat, b[parts[0]].type, shape, group[0], group[1], group[2], group[3]);
-  made.attribute[0] = dim;
-  for (int k = 1; k < taken; ++k) made.attribute[k] = (k == 1 ? 0 : made.attribute[k - 1]) + b[group[k - 1]].shape[dim];
+  std::int64_t start[max_operands]{};
+  for (int k = 1; k < taken; ++k) start[k] = start[k - 1] + b[group[k - 1]].shape[dim];
+  set_attributes(made, concat_attributes{dim, start[1], start[2], start[3]});
   return b.append(made);
 }
 }  // namespace emit
 
 constexpr void detail::concat_gradient(gradient_context& c) {
   const instruction self = c.self();
-  const int along = static_cast<int>(self.attribute[0]);
+  const concat_attributes places = attributes_of<concat_attributes>(self);
   for (int k = 0; k < self.operand_count; ++k) {
-    const std::int64_t size = c.emit[self.operand[k]].shape[along];
-    c.give(k, emit::slice(c.emit, c.cotangent, along, concat_start(self, k), size));
+    const std::int64_t size = c.emit[self.operand[k]].shape[places.dim];
+    c.give(k, emit::slice(c.emit, c.cotangent, places.dim, places.start(k), size));
   }
 }
 

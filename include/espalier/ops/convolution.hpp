@@ -37,15 +37,12 @@ namespace detail {
 // GSPMD's halo exchange (section 4.4); the partitioner does that for every op with `windows`, and the kernel finds in
 // the boxes where its buffers are. What is outside of the tensor counts as zero.
 //
-// attribute[2]: the first of as many of the graph's windows as there are spatial dimensions; all three ops have those
-// of the convolution. The number of feature groups is that of the input's channels over the filter's.
+// All three ops have the windows of the convolution (`windowed_attributes`). The number of feature groups is that of
+// the input's channels over the filter's.
 
 [[nodiscard]] constexpr std::int64_t groups_of(const extents& input, const extents& filter) {
   const std::int64_t channels = filter[filter.rank - 2];
   return channels == 0 ? 1 : input[input.rank - 1] / channels;
-}
-[[nodiscard]] constexpr const placed_window& convolution_window(op_view v, int spatial) {
-  return v.windows[v.self().attribute[2] + spatial];
 }
 
 /// Dimensions of channels: [groups, channels of a group], if there are several groups.
@@ -99,8 +96,9 @@ template <bool Reversed>
 [[nodiscard]] constexpr std::uint32_t convolution_windows(op_view v, int k, window* of_dimension) {
   const int spatial = v.self().shape.rank - 2;
   if (k != 0) return 0;
+  const placed_window* const windows = v.windows + attributes_of<windowed_attributes>(v).first_window;
   for (int d = 0; d < spatial; ++d) {
-    const placed_window& w = convolution_window(v, d);
+    const placed_window& w = windows[d];
     of_dimension[d + 1] = Reversed ? w.reversed().relation() : w.relation();
   }
   return ((1U << static_cast<unsigned>(spatial)) - 1U) << 1U;
@@ -123,6 +121,7 @@ constexpr void for_each_term_of_convolution(const evaluation& e, const extents& 
                                             const extents& output, const tensor_box& at_input,
                                             const tensor_box& at_output, const F& f) {
   const int spatial = filter.rank - 2;
+  const placed_window* const windows = e.windows + attributes_of<windowed_attributes>(*e.self).first_window;
   std::int64_t position = 1;
   std::int64_t taps = 1;
   for (int d = 0; d < spatial; ++d) {
@@ -145,7 +144,7 @@ constexpr void for_each_term_of_convolution(const evaluation& e, const extents& 
         std::int64_t input_stride = 1;
         std::int64_t output_stride = 1;
         for (int d = spatial - 1; d >= 0; --d) {
-          const placed_window& w = e.windows[e.self->attribute[2] + d];
+          const placed_window& w = windows[d];
           const std::int64_t here = o_rest % output[d + 1];
           const std::int64_t tap = k_rest % filter[d];
           o_rest /= output[d + 1];
@@ -244,7 +243,7 @@ namespace detail {
 /// One of the three ops, with the windows and groups of another.
 constexpr int convolution_like(builder& b, const op_info& op, int like, const extents& shape, int first, int second) {
   instruction made = builder::make(op, b[like].type, shape, first, second);
-  made.attribute[2] = b[like].attribute[2];
+  set_attributes(made, attributes_of<windowed_attributes>(b[like]));
   return b.append(made);
 }
 
@@ -311,7 +310,7 @@ constexpr int convolution(builder& b, int input, int filter, const convolution_s
     if (s.reversed[d]) filter = slice(b, filter, d, taps[d] - 1, taps[d], -1);
   }
   instruction made = builder::make(ops::convolution, b[input].type, shape, input, filter);
-  made.attribute[2] = b.add_windows(&windows[0], spatial);
+  set_attributes(made, windowed_attributes{b.add_windows(&windows[0], spatial)});
   return b.append(made);
 }
 }  // namespace emit

@@ -11,6 +11,27 @@
 
 namespace espalier {
 
+/// What `dynamic_slice` cuts out.
+struct dynamic_slice_attributes {
+  int dim = 0;
+  /// Elements of that dimension in the whole tensor, and in the whole slice.
+  std::int64_t extent = 0;
+  std::int64_t size = 0;
+};
+
+/// Along which dimensions `dynamic_update_slice` writes an update that is smaller than the tensor there, and how many
+/// elements they have in the whole tensor. Operand 2 is the start along the first of them, operand 3, if there is one,
+/// along the second.
+struct dynamic_update_slice_attributes {
+  int dim = 0;
+  std::int64_t extent = 0;
+  int second_dim = 0;
+  std::int64_t second_extent = 0;
+
+  [[nodiscard]] constexpr int dim_of(int start) const { return start == 2 ? dim : second_dim; }
+  [[nodiscard]] constexpr std::int64_t extent_of(int start) const { return start == 2 ? extent : second_extent; }
+};
+
 namespace detail {
 
 /// Where a slice of `size` elements starts that is to start at `start`: as in XLA, the nearest place at which all of it
@@ -46,7 +67,7 @@ struct owned_rows {
 [[nodiscard]] constexpr factor_rule dynamic_slice_factors(op_view v) {
   factor_rule rule;
   const extents& from = v.operand(0).shape;
-  const int along = static_cast<int>(v.self().attribute[0]);
+  const int along = attributes_of<dynamic_slice_attributes>(v).dim;
   if (v.self().type == dtype::boolean) rule.combine = reduction::max;
   for (int d = 0; d < from.rank; ++d) {
     if (d == along) {
@@ -61,8 +82,9 @@ struct owned_rows {
 
 /// Whether `dynamic_update_slice` writes only some elements of dimension d.
 [[nodiscard]] constexpr bool is_placed(const instruction& update_slice, int d) {
+  const auto placed = attributes_of<dynamic_update_slice_attributes>(update_slice);
   for (int k = 2; k < update_slice.operand_count; ++k) {
-    if (update_slice.attribute[2 * (k - 2)] == d) return true;
+    if (placed.dim_of(k) == d) return true;
   }
   return false;
 }
@@ -85,16 +107,15 @@ constexpr void dynamic_update_slice_gradient(gradient_context& c);
 
 constexpr void evaluate_dynamic_slice(const evaluation& e) {
   const instruction& self = *e.self;
-  const int along = static_cast<int>(self.attribute[0]);
-  const std::int64_t start =
-      clamped_start(static_cast<std::int64_t>(e.operand[1][0]), self.attribute[1], self.attribute[2]);
+  const auto [along, extent, size] = attributes_of<dynamic_slice_attributes>(self);
+  const std::int64_t start = clamped_start(static_cast<std::int64_t>(e.operand[1][0]), extent, size);
   const interval slice = e.boxes->result.dim[along];
   const interval held = e.boxes->operand[0].dim[along];
   const std::int64_t inner = stride_of(self.shape, along);
-  const std::int64_t size = self.shape[along];
+  const std::int64_t rows = self.shape[along];
   for (std::int64_t i = 0; i < self.shape.elements(); ++i) {
-    const std::int64_t outer = i / (inner * size);
-    const std::int64_t row = i / inner % size;
+    const std::int64_t outer = i / (inner * rows);
+    const std::int64_t row = i / inner % rows;
     const std::int64_t at = start + slice.start + row - held.start;
     const bool mine = row < slice.size && at >= 0 && at < held.size;
     e.result[i] =
@@ -105,10 +126,11 @@ constexpr void evaluate_dynamic_slice(const evaluation& e) {
 constexpr void evaluate_dynamic_update_slice(const evaluation& e) {
   const instruction& self = *e.self;
   const extents& update = *e.operand_shape[1];
+  const auto placed = attributes_of<dynamic_update_slice_attributes>(self);
   std::int64_t first[max_rank]{};
   for (int k = 2; k < self.operand_count; ++k) {
-    const auto d = static_cast<int>(self.attribute[2 * (k - 2)]);
-    first[d] = clamped_start(static_cast<std::int64_t>(e.operand[k][0]), self.attribute[2 * (k - 2) + 1], update[d]) -
+    const int d = placed.dim_of(k);
+    first[d] = clamped_start(static_cast<std::int64_t>(e.operand[k][0]), placed.extent_of(k), update[d]) -
                e.boxes->result.dim[d].start;
   }
   for (std::int64_t i = 0; i < self.shape.elements(); ++i) {
@@ -126,7 +148,7 @@ constexpr void evaluate_dynamic_update_slice(const evaluation& e) {
 }  // namespace detail
 
 namespace ops {
-/// attribute[2] elements of dimension attribute[0], which has attribute[1] in the whole tensor, from operand 1 on.
+/// Some elements of one dimension of operand 0, from operand 1 on.
 inline constexpr op_info dynamic_slice{.name = "dynamic_slice",
                                        .spread = propagation::dimensional,
                                        .linear = linearity::first,
@@ -135,9 +157,8 @@ inline constexpr op_info dynamic_slice{.name = "dynamic_slice",
                                        .evaluate = detail::evaluate_dynamic_slice,
                                        .flops = detail::no_flops,
                                        .positional = true};
-/// Operand 0 with operand 1 written into it, from operand 2 on along dimension attribute[0], which has attribute[1]
-/// elements in the whole tensor, and, if there is an operand 3, from there on along attribute[2], which has
-/// attribute[3]. Writes nothing else where operand 0 is not needed any more.
+/// Operand 0 with operand 1 written into it, from operand 2 on along one dimension and, if there is an operand 3, from
+/// there on along another. Writes nothing else where operand 0 is not needed any more.
 inline constexpr op_info dynamic_update_slice{.name = "dynamic_update_slice",
                                               .spread = propagation::dimensional,
                                               .facts = {.overwrites = 0},
@@ -153,9 +174,7 @@ constexpr int dynamic_slice(builder& b, int a, int start, int dim, std::int64_t 
   extents shape = b[a].shape;
   if (size == shape[dim]) return a;
   instruction made = builder::make(ops::dynamic_slice, b[a].type, detail::with_extent(shape, dim, size), a, start);
-  made.attribute[0] = dim;
-  made.attribute[1] = shape[dim];
-  made.attribute[2] = size;
+  set_attributes(made, dynamic_slice_attributes{dim, shape[dim], size});
   return b.append(made);
 }
 
@@ -167,14 +186,16 @@ struct placed_at {
 /// @pre the update has the tensor's extents in all dimensions but those of `first` and `second`, which differ.
 constexpr int dynamic_update_slice(builder& b, int a, int update, placed_at first, placed_at second = {}) {
   instruction made = builder::make(ops::dynamic_update_slice, b[a].type, b[a].shape, a, update);
+  dynamic_update_slice_attributes placed;
   for (const placed_at& one : {first, second}) {
     // What has all elements of a dimension can start nowhere but at 0.
     if (one.dim < 0 || b[update].shape[one.dim] == b[a].shape[one.dim]) continue;
-    const int at = 2 * (made.operand_count - 2);
-    made.attribute[at] = one.dim;
-    made.attribute[at + 1] = b[a].shape[one.dim];
+    const bool is_first = made.operand_count == 2;
+    (is_first ? placed.dim : placed.second_dim) = one.dim;
+    (is_first ? placed.extent : placed.second_extent) = b[a].shape[one.dim];
     made.operand[made.operand_count++] = one.start;
   }
+  set_attributes(made, placed);
   return made.operand_count == 2 ? update : b.append(made);
 }
 }  // namespace emit
@@ -182,13 +203,13 @@ constexpr int dynamic_update_slice(builder& b, int a, int update, placed_at firs
 constexpr void detail::dynamic_slice_gradient(gradient_context& c) {
   const int zeros = emit::constant_like(c.emit, c.operand(0), 0);
   c.give(0, emit::dynamic_update_slice(c.emit, zeros, c.cotangent,
-                                       {static_cast<int>(c.self().attribute[0]), c.operand(1)}));
+                                       {attributes_of<dynamic_slice_attributes>(c).dim, c.operand(1)}));
 }
 constexpr void detail::dynamic_update_slice_gradient(gradient_context& c) {
   const instruction self = c.self();
   emit::placed_at at[2];
-  for (int k = 2; k < self.operand_count; ++k)
-    at[k - 2] = {static_cast<int>(self.attribute[2 * (k - 2)]), c.operand(k)};
+  const auto placed = attributes_of<dynamic_update_slice_attributes>(self);
+  for (int k = 2; k < self.operand_count; ++k) at[k - 2] = {placed.dim_of(k), c.operand(k)};
   const int zeros = emit::constant_like(c.emit, self.operand[1], 0);
   c.give(0, emit::dynamic_update_slice(c.emit, c.cotangent, zeros, at[0], at[1]));
   int written = c.cotangent;

@@ -38,16 +38,19 @@ class einsum_term {
   std::uint64_t code_ = 0;
 };
 
-namespace detail {
+/// The terms of a product of two tensors: `ab,bc->ac`. A letter of one operand appears in the other or in the result.
+struct einsum_attributes {
+  einsum_term left;
+  einsum_term right;
+  einsum_term result;
+};
 
-[[nodiscard]] constexpr einsum_term term_of(const instruction& i, int k) { return einsum_term(i.attribute[k]); }
+namespace detail {
 
 /// One factor per letter: it passes when the result has it, and is summed over otherwise.
 [[nodiscard]] constexpr factor_rule einsum_factors(op_view v) {
   factor_rule rule;
-  const einsum_term left = term_of(v.self(), 0);
-  const einsum_term right = term_of(v.self(), 1);
-  const einsum_term result = term_of(v.self(), 2);
+  const auto [left, right, result] = attributes_of<einsum_attributes>(v);
   for (int d = 0; d < v.self().shape.rank; ++d) rule.result[d] = factor_list(rule.add(v.self().shape[d]));
   const extents& a = v.operand(0).shape;
   for (int d = 0; d < a.rank; ++d) {
@@ -65,7 +68,8 @@ constexpr void einsum_gradient(gradient_context& c);
 
 /// Every element of the result as a sum over the contracted letters, in their order in the left operand.
 constexpr void evaluate_einsum(const evaluation& e) {
-  const einsum_term term[3]{term_of(*e.self, 0), term_of(*e.self, 1), term_of(*e.self, 2)};
+  const auto [left, right, result] = attributes_of<einsum_attributes>(*e.self);
+  const einsum_term term[3]{left, right, result};
   std::int64_t extent[2 * max_rank]{};
   std::int64_t stride[3][2 * max_rank]{};
   int loops = 0;
@@ -102,10 +106,9 @@ constexpr void evaluate_einsum(const evaluation& e) {
 /// One multiplication and one addition per element of the iteration space.
 [[nodiscard]] constexpr std::int64_t einsum_flops(op_view v) {
   std::int64_t space = v.self().shape.elements();
-  const einsum_term left = term_of(v.self(), 0);
-  const einsum_term result = term_of(v.self(), 2);
+  const einsum_attributes terms = attributes_of<einsum_attributes>(v);
   for (int d = 0; d < v.operand(0).shape.rank; ++d) {
-    if (!result.contains(left[d])) space *= v.operand(0).shape[d];
+    if (!terms.result.contains(terms.left[d])) space *= v.operand(0).shape[d];
   }
   return 2 * space;
 }
@@ -113,8 +116,7 @@ constexpr void evaluate_einsum(const evaluation& e) {
 }  // namespace detail
 
 namespace ops {
-/// A product of two tensors, summed over the letters the result does not have. attribute[0..2]: the terms of the
-/// operands and of the result; a letter of one operand appears in the other operand or in the result.
+/// A product of two tensors, summed over the letters the result does not have.
 inline constexpr op_info einsum{.name = "einsum",
                                 .spread = propagation::dimensional,
                                 .linear = linearity::each,
@@ -168,9 +170,7 @@ constexpr int einsum(builder& b, int x, einsum_term left, int y, einsum_term rig
     shape.append(i >= 0 ? b[a].shape[i] : b[c].shape[right.find(result[d])]);
   }
   instruction made = builder::make(ops::einsum, b[a].type, shape, a, c);
-  made.attribute[0] = left.code();
-  made.attribute[1] = right.code();
-  made.attribute[2] = result.code();
+  set_attributes(made, einsum_attributes{left, right, result});
   return b.append(made);
 }
 
@@ -179,10 +179,7 @@ constexpr int einsum(builder& b, int x, einsum_term left, int y, einsum_term rig
 /// The derivative by one operand is an einsum of the cotangent with the other; a letter only that operand has is
 /// repeated along (there is none here: they were summed away before).
 constexpr void detail::einsum_gradient(gradient_context& c) {
-  const instruction self = c.self();
-  const einsum_term left = term_of(self, 0);
-  const einsum_term right = term_of(self, 1);
-  const einsum_term result = term_of(self, 2);
+  const auto [left, right, result] = attributes_of<einsum_attributes>(c);
   c.give(0, emit::einsum(c.emit, c.cotangent, result, c.operand(1), right, left));
   c.give(1, emit::einsum(c.emit, c.operand(0), left, c.cotangent, result, right));
 }

@@ -8,17 +8,22 @@
 
 namespace espalier {
 
+/// How rows are looked up, or added to.
+struct gather_attributes {
+  /// The table's dimension that is looked up, which a result replaces by the dimensions of the indices.
+  int dim = 0;
+};
+
 namespace detail {
 
-/// Operand 0 is the table, operand 1 the indices; attribute[0] is the table's dimension that is looked up, which the
-/// result replaces by the dimensions of the indices.
+/// Operand 0 is the table, operand 1 the indices.
 /// A table split along that dimension answers only for its own rows and gives zeros for the others, so the results
 /// of all devices add up (GSPMD's "trivially sliced operand"); of truth values, any that is true counts.
 [[nodiscard]] constexpr factor_rule gather_factors(op_view v) {
   factor_rule rule;
   const extents& table = v.operand(0).shape;
   const extents& indices = v.operand(1).shape;
-  const int along = static_cast<int>(v.self().attribute[0]);
+  const int along = attributes_of<gather_attributes>(v).dim;
   if (v.self().type == dtype::boolean) rule.combine = reduction::max;
   rule.operand[0][along] = factor_list(rule.add(table[along], factor_kind::reduce));
   for (int d = 0; d < indices.rank; ++d) {
@@ -39,7 +44,7 @@ namespace detail {
   factor_rule rule;
   const extents& table = v.self().shape;
   const extents& indices = v.operand(0).shape;
-  const int along = static_cast<int>(v.self().attribute[0]);
+  const int along = attributes_of<gather_attributes>(v).dim;
   rule.result[along] = factor_list(rule.add(table[along]));
   for (int d = 0; d < indices.rank; ++d) {
     rule.operand[0][d] = factor_list(rule.add(indices[d], factor_kind::reduce));
@@ -58,7 +63,7 @@ constexpr void scatter_add_gradient(gradient_context& c);
 
 constexpr void evaluate_gather(const evaluation& e) {
   const extents& table = *e.operand_shape[0];
-  const int along = static_cast<int>(e.self->attribute[0]);
+  const int along = attributes_of<gather_attributes>(*e.self).dim;
   const std::int64_t inner = stride_of(table, along);
   const std::int64_t outer = table.product(0, along);
   const std::int64_t count = e.operand_shape[1]->elements();
@@ -76,7 +81,7 @@ constexpr void evaluate_gather(const evaluation& e) {
 
 constexpr void evaluate_scatter_add(const evaluation& e) {
   const extents& table = e.self->shape;
-  const int along = static_cast<int>(e.self->attribute[0]);
+  const int along = attributes_of<gather_attributes>(*e.self).dim;
   const std::int64_t inner = stride_of(table, along);
   const std::int64_t outer = table.product(0, along);
   const std::int64_t count = e.operand_shape[0]->elements();
@@ -99,7 +104,7 @@ constexpr void evaluate_scatter_add(const evaluation& e) {
 }  // namespace detail
 
 namespace ops {
-/// Looks rows up; see `gather_factors` for operands and attributes. An index outside the table gives zeros.
+/// Looks rows up; see `gather_factors` for the operands. An index outside the table gives zeros.
 inline constexpr op_info gather{.name = "gather",
                                 .spread = propagation::dimensional,
                                 .factors = detail::gather_factors,
@@ -132,22 +137,22 @@ namespace emit {
 constexpr int gather(builder& b, int table, int indices, int along) {
   instruction made = builder::make(ops::gather, b[table].type,
                                    detail::gathered_shape(b[table].shape, b[indices].shape, along), table, indices);
-  made.attribute[0] = along;
+  set_attributes(made, gather_attributes{along});
   return b.append(made);
 }
 constexpr int scatter_add(builder& b, const extents& table, int indices, int updates, int along) {
   instruction made = builder::make(ops::scatter_add, b[updates].type, table, indices, updates);
-  made.attribute[0] = along;
+  set_attributes(made, gather_attributes{along});
   return b.append(made);
 }
 }  // namespace emit
 
 constexpr void detail::gather_gradient(gradient_context& c) {
   c.give(0, emit::scatter_add(c.emit, c.emit[c.operand(0)].shape, c.operand(1), c.cotangent,
-                              static_cast<int>(c.self().attribute[0])));
+                              attributes_of<gather_attributes>(c).dim));
 }
 constexpr void detail::scatter_add_gradient(gradient_context& c) {
-  c.give(1, emit::gather(c.emit, c.cotangent, c.operand(0), static_cast<int>(c.self().attribute[0])));
+  c.give(1, emit::gather(c.emit, c.cotangent, c.operand(0), attributes_of<gather_attributes>(c).dim));
 }
 
 namespace detail {

@@ -10,7 +10,7 @@ namespace detail {
 
 constexpr void evaluate_iota(const evaluation& e) {
   const extents& to = e.self->shape;
-  const int along = static_cast<int>(e.self->attribute[0]);
+  const int along = attributes_of<index_attributes>(*e.self).dim;
   const std::int64_t stride = stride_of(to, along);
   for (std::int64_t i = 0; i < to.elements(); ++i) {
     e.result[i] = static_cast<double>(e.boxes->result.dim[along].start + i / stride % to[along]);
@@ -20,7 +20,7 @@ constexpr void evaluate_iota(const evaluation& e) {
 }  // namespace detail
 
 namespace ops {
-/// Each element's index along dimension attribute[0]; a device counts from its own offset.
+/// Each element's index along one dimension; a device counts from its own offset.
 inline constexpr op_info iota{.name = "iota",
                               .spread = propagation::elementwise,
                               .fuse = fusion::source,
@@ -35,7 +35,7 @@ inline constexpr op_info iota{.name = "iota",
 namespace emit {
 constexpr int iota(builder& b, dtype type, const extents& shape, int dim) {
   instruction made = builder::make(ops::iota, type, shape);
-  made.attribute[0] = dim;
+  set_attributes(made, index_attributes{dim});
   return b.append(made);
 }
 }  // namespace emit

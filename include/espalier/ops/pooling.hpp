@@ -22,8 +22,8 @@ struct pooling_settings {
 
 namespace detail {
 
-// Tensors are [n, spatial ..., channels]; attribute[2] is the first of the graph's windows, one for each spatial
-// dimension. The gradient of a sum of windows is a sum of windows: the relation of `window` read the other way.
+// Tensors are [n, spatial ..., channels], with a window for each spatial dimension (`windowed_attributes`). The
+// gradient of a sum of windows is a sum of windows: the relation of `window` read the other way.
 
 /// Every dimension of every operand passes, through windows or not.
 [[nodiscard]] constexpr std::uint32_t spatial_dimensions(const extents& shape) {
@@ -31,7 +31,8 @@ namespace detail {
 }
 [[nodiscard]] constexpr std::uint32_t pooling_windows(op_view v, window* of_dimension) {
   const extents& shape = v.self().shape;
-  for (int d = 1; d < shape.rank - 1; ++d) { of_dimension[d] = v.windows[v.self().attribute[2] + d - 1].relation(); }
+  const placed_window* const windows = v.windows + attributes_of<windowed_attributes>(v).first_window;
+  for (int d = 1; d < shape.rank - 1; ++d) of_dimension[d] = windows[d - 1].relation();
   return spatial_dimensions(shape);
 }
 [[nodiscard]] constexpr std::uint32_t all_pooled(op_view v, int /*operand*/, window* of_dimension) {
@@ -87,31 +88,34 @@ constexpr void for_each_pooled(const extents& result, const tensor_box& result_b
   }
 }
 
+[[nodiscard]] constexpr const placed_window* windows_of(const evaluation& e) {
+  return e.windows + attributes_of<windowed_attributes>(*e.self).first_window;
+}
+
 constexpr void evaluate_sum_pool(const evaluation& e) {
   for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) e.result[i] = 0;
-  for_each_pooled(e.self->shape, e.boxes->result, *e.operand_shape[0], e.boxes->operand[0],
-                  e.windows + e.self->attribute[2],
+  for_each_pooled(e.self->shape, e.boxes->result, *e.operand_shape[0], e.boxes->operand[0], windows_of(e),
                   [&](std::int64_t to, std::int64_t from) { e.result[to] += e.operand[0][from]; });
 }
 constexpr void evaluate_max_pool(const evaluation& e) {
   const double lowest = identity_of(reduction::max);
   for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) e.result[i] = lowest;
-  for_each_pooled(e.self->shape, e.boxes->result, *e.operand_shape[0], e.boxes->operand[0],
-                  e.windows + e.self->attribute[2], [&](std::int64_t to, std::int64_t from) {
+  for_each_pooled(e.self->shape, e.boxes->result, *e.operand_shape[0], e.boxes->operand[0], windows_of(e),
+                  [&](std::int64_t to, std::int64_t from) {
                     e.result[to] = combine(reduction::max, e.result[to], e.operand[0][from]);
                   });
 }
 constexpr void evaluate_pool_equal(const evaluation& e) {
   for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) e.result[i] = 0;
-  for_each_pooled(e.self->shape, e.boxes->result, *e.operand_shape[0], e.boxes->operand[0],
-                  e.windows + e.self->attribute[2], [&](std::int64_t to, std::int64_t from) {
+  for_each_pooled(e.self->shape, e.boxes->result, *e.operand_shape[0], e.boxes->operand[0], windows_of(e),
+                  [&](std::int64_t to, std::int64_t from) {
                     if (e.operand[0][from] == e.operand[1][to]) e.result[to] += e.operand[2][from];
                   });
 }
 constexpr void evaluate_spread_equal(const evaluation& e) {
   for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) e.result[i] = 0;
-  for_each_pooled(e.self->shape, e.boxes->result, *e.operand_shape[1], e.boxes->operand[1],
-                  e.windows + e.self->attribute[2], [&](std::int64_t to, std::int64_t from) {
+  for_each_pooled(e.self->shape, e.boxes->result, *e.operand_shape[1], e.boxes->operand[1], windows_of(e),
+                  [&](std::int64_t to, std::int64_t from) {
                     if (e.operand[0][to] == e.operand[1][from]) e.result[to] += e.operand[2][from];
                   });
 }
@@ -122,8 +126,9 @@ constexpr void pool_equal_gradient(gradient_context& c);
 constexpr void spread_equal_gradient(gradient_context& c);
 
 [[nodiscard]] constexpr std::int64_t pooling_flops(op_view v) {
+  const placed_window* const windows = v.windows + attributes_of<windowed_attributes>(v).first_window;
   std::int64_t taps = 1;
-  for (int d = 1; d < v.self().shape.rank - 1; ++d) taps *= v.windows[v.self().attribute[2] + d - 1].size;
+  for (int d = 1; d < v.self().shape.rank - 1; ++d) taps *= windows[d - 1].size;
   return v.self().shape.elements() * taps;
 }
 
@@ -163,7 +168,7 @@ namespace emit {
 constexpr int pool(builder& b, const op_info& op, const extents& shape, const placed_window* windows, int a, int y = -1,
                    int v = -1) {
   instruction made = builder::make(op, b[a].type, shape, a, y, v);
-  made.attribute[2] = b.add_windows(windows, shape.rank - 2);
+  set_attributes(made, windowed_attributes{b.add_windows(windows, shape.rank - 2)});
   return b.append(made);
 }
 }  // namespace emit
@@ -174,9 +179,8 @@ namespace detail {
 struct reversed_windows {
   placed_window of[3]{};
   constexpr reversed_windows(const builder& b, int id) {
-    for (int d = 0; d < b[id].shape.rank - 2; ++d) {
-      of[d] = b.result().windows[static_cast<int>(b[id].attribute[2]) + d].reversed();
-    }
+    const int first = attributes_of<windowed_attributes>(b[id]).first_window;
+    for (int d = 0; d < b[id].shape.rank - 2; ++d) of[d] = b.result().windows[first + d].reversed();
   }
 };
 

@@ -49,7 +49,11 @@ enum class random_purpose : std::uint8_t {
   split,
 };
 
-/// Operand 0 is the key, operand 1, where there is one, a number; attribute[0] is the purpose.
+struct random_attributes {
+  random_purpose purpose = random_purpose::bits;
+};
+
+/// Operand 0 is the key, operand 1, where there is one, a number.
 [[nodiscard]] constexpr factor_rule random_bits_factors(op_view v) {
   factor_rule rule;
   const extents& to = v.self().shape;
@@ -63,6 +67,7 @@ constexpr void evaluate_random_bits(const evaluation& e) {
   const auto word = [](double number) { return static_cast<std::uint32_t>(word_of_value(dtype::u32, number)); };
   const std::array<std::uint32_t, 2> key{word(e.operand[0][0]), word(e.operand[0][1])};
   const std::uint32_t number = e.self->operand_count > 1 ? word(e.operand[1][0]) : 0;
+  const auto purpose = static_cast<std::uint32_t>(attributes_of<random_attributes>(*e.self).purpose);
   for (std::int64_t i = 0; i < to.elements(); ++i) {
     std::int64_t rest = i;
     std::int64_t at = 0;
@@ -71,9 +76,8 @@ constexpr void evaluate_random_bits(const evaluation& e) {
       rest /= to[d];
     }
     const auto block = static_cast<std::uint64_t>(at) / 4;
-    const auto four = philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32U), number,
-                              static_cast<std::uint32_t>(e.self->attribute[0])},
-                             key);
+    const auto four =
+        philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32U), number, purpose}, key);
     e.result[i] = value_of_word(e.self->type, four[static_cast<std::size_t>(at % 4)]);
   }
 }
@@ -82,7 +86,7 @@ constexpr void evaluate_random_bits(const evaluation& e) {
 
 namespace ops {
 /// Element i of the whole tensor, counted in row-major order, is word i % 4 of Philox4x32 with the operand as key and
-/// the counter (i / 4 modulo 2^32, i / 2^34, number, purpose): see `random_bits_factors` for operands and attributes.
+/// the counter (i / 4 modulo 2^32, i / 2^34, number, purpose): see `random_bits_factors` for the operands.
 inline constexpr op_info random_bits{.name = "random_bits",
                                      .spread = propagation::elementwise,
                                      .factors = detail::random_bits_factors,
@@ -97,7 +101,7 @@ namespace emit {
 constexpr int random_bits(builder& b, dtype type, const extents& shape, int key,
                           detail::random_purpose purpose = detail::random_purpose::bits, int number = -1) {
   instruction bits = builder::make(ops::random_bits, type, shape, key, number);
-  bits.attribute[0] = static_cast<std::int64_t>(purpose);
+  set_attributes(bits, detail::random_attributes{purpose});
   return b.append(bits);
 }
 

@@ -12,8 +12,8 @@ constexpr void reduce_gradient(gradient_context& c);
 }
 
 namespace ops {
-/// Combines the elements along the dimensions in the bit set attribute[0], which disappear, by the `reduction` in
-/// attribute[1]: product, maximum, minimum. (Sums are `reduce_sum`, which is linear.)
+/// Combines the elements along some dimensions, which disappear, to their product, maximum or minimum. (Sums are
+/// `reduce_sum`, which is linear.)
 inline constexpr op_info reduce{.name = "reduce",
                                 .spread = propagation::dimensional,
                                 .fuse = fusion::reduction,
@@ -37,10 +37,10 @@ namespace detail {
 constexpr void extremum_gradient(gradient_context& c) {
   builder& b = c.emit;
   const int from = c.operand(0);
-  const std::int64_t dims = c.self().attribute[0];
+  const auto [dims, kind] = attributes_of<reduction_attributes>(c);
   const extents shape = b[from].shape;
   const int extremum = emit::broadcast_along(b, c.id, shape, dims);
-  const bool is_max = static_cast<reduction>(c.self().attribute[1]) == reduction::max;
+  const bool is_max = kind == reduction::max;
   const int beaten = emit::compare(b, ops::less, is_max ? from : extremum, is_max ? extremum : from);
   const int ties = emit::reduce_sum(b, emit::drop_where(b, beaten, emit::constant_like(b, from, 1)), dims);
   const int share = emit::divide(b, c.cotangent, ties);
@@ -52,7 +52,7 @@ constexpr void extremum_gradient(gradient_context& c) {
 constexpr void product_gradient(gradient_context& c) {
   builder& b = c.emit;
   const int from = c.operand(0);
-  const std::int64_t dims = c.self().attribute[0];
+  const std::int64_t dims = attributes_of<reduction_attributes>(c).dims;
   const extents shape = b[from].shape;
   const int zero = emit::constant_like(b, from, 0);
   const int one = emit::constant_like(b, from, 1);
@@ -69,7 +69,7 @@ constexpr void product_gradient(gradient_context& c) {
 }
 
 constexpr void reduce_gradient(gradient_context& c) {
-  if (static_cast<reduction>(c.self().attribute[1]) == reduction::prod) {
+  if (attributes_of<reduction_attributes>(c).kind == reduction::prod) {
     product_gradient(c);
   } else {
     extremum_gradient(c);

@@ -50,8 +50,7 @@ constexpr op_info loop_op(const char* name, factor_rule (*factors)(op_view), op_
 
 /// A loop of known length in the list of instructions:
 ///
-///     loop_begin                         attribute[0] iterations, [1] whether they run from last to first,
-///                                        [2] whether the gradient recomputes the body instead of keeping its values
+///     loop_begin                         see `loop_attributes`
 ///       loop_carry  init                 what the previous iteration passed on, at first `init`
 ///       loop_slice  stacked              this iteration's slice of a tensor outside, along its first dimension
 ///       ...                              the body; it may use any value before the loop
@@ -87,9 +86,7 @@ namespace emit {
 
 constexpr int loop_begin(builder& b, std::int64_t count, bool reverse, bool recompute) {
   instruction made = builder::make(ops::loop_begin, dtype::i32, extents{});
-  made.attribute[0] = count;
-  made.attribute[1] = reverse ? 1 : 0;
-  made.attribute[2] = recompute ? 1 : 0;
+  set_attributes(made, loop_attributes{count, reverse, recompute});
   const int id = b.append(made);
   b.loop = id;
   return id;
@@ -120,7 +117,7 @@ constexpr int loop_slice(builder& b, int stacked) {
 }
 constexpr extents stacked_shape(const builder& b, int value) {
   extents shape;
-  shape.append(b[b[value].loop].attribute[0]);
+  shape.append(attributes_of<loop_attributes>(b[b[value].loop]).iterations);
   for (int d = 0; d < b[value].shape.rank; ++d) shape.append(b[value].shape[d]);
   return shape;
 }

@@ -14,8 +14,8 @@ constexpr void match_gradient(gradient_context& c) { c.give(0, c.cotangent); }
 }  // namespace detail
 
 namespace ops {
-/// The operand, with the user's sharding `annotation`. Its gradient is the same annotation (GSPMD section 3.6), with
-/// attribute[0] set, because that one may meet another where the user's own may not.
+/// The operand, with the user's sharding `annotation`. Its gradient is the same annotation (GSPMD section 3.6), which
+/// is marked (`annotation_attributes`), because that one may meet another where the user's own may not.
 inline constexpr op_info shard =
     detail::elementwise_op("shard", detail::evaluate_identity, detail::shard_gradient, linearity::first,
                            {.requests = layout_request::annotation, .cheap_to_repeat = true});
@@ -55,7 +55,7 @@ constexpr void detail::shard_gradient(gradient_context& c) {
   layout wanted = c.emit.result().annotations[c.self().annotation];
   wanted.placement.unreduced = 0;
   const int made = emit::annotated(c.emit, ops::shard, c.cotangent, c.emit.annotate(wanted.shape, wanted.placement));
-  c.emit[made].attribute[0] = 1;
+  set_attributes(c.emit[made], annotation_attributes{.of_gradient = true});
   c.give(0, made);
 }
 constexpr void detail::reshard_gradient(gradient_context& c) {

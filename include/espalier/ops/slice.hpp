@@ -6,30 +6,35 @@
 
 namespace espalier {
 
+/// What `slice` reads, and `pad` writes: elements start, start + step, ... of one dimension.
+struct slice_attributes {
+  int dim = 0;
+  std::int64_t start = 0;
+  /// May be negative.
+  std::int64_t step = 1;
+};
+
 namespace detail {
 
-/// Dimension attribute[0] of a slice: element o of the result is element start + step * o.
+/// Element o of the result of a slice is element start + step * o.
 [[nodiscard]] constexpr std::uint32_t slice_windows(op_view v, int /*operand*/, window* of_dimension) {
-  const instruction& self = v.self();
-  of_dimension[self.attribute[0]] = {.stride = self.attribute[2], .low = -self.attribute[1]};
-  return 1U << static_cast<unsigned>(self.attribute[0]);
+  const auto [dim, start, step] = attributes_of<slice_attributes>(v);
+  of_dimension[dim] = {.stride = step, .low = -start};
+  return 1U << static_cast<unsigned>(dim);
 }
 /// Of a pad: element start + step * p of the result is element p.
 [[nodiscard]] constexpr std::uint32_t pad_windows(op_view v, int /*operand*/, window* of_dimension) {
-  const instruction& self = v.self();
-  const std::int64_t step = self.attribute[2];
-  of_dimension[self.attribute[0]] = step < 0 ? window{.stride = -1, .low = -self.attribute[1], .base_dilation = -step}
-                                             : window{.low = self.attribute[1], .base_dilation = step};
-  return 1U << static_cast<unsigned>(self.attribute[0]);
+  const auto [dim, start, step] = attributes_of<slice_attributes>(v);
+  of_dimension[dim] = step < 0 ? window{.stride = -1, .low = -start, .base_dilation = -step}
+                               : window{.low = start, .base_dilation = step};
+  return 1U << static_cast<unsigned>(dim);
 }
 
 constexpr void slice_gradient(gradient_context& c);
 constexpr void pad_gradient(gradient_context& c);
 
 constexpr void evaluate_slice(const evaluation& e) {
-  const int along = static_cast<int>(e.self->attribute[0]);
-  const std::int64_t start = e.self->attribute[1];
-  const std::int64_t step = e.self->attribute[2];
+  const auto [along, start, step] = attributes_of<slice_attributes>(*e.self);
   const std::int64_t inner = stride_of(e.self->shape, along);
   const std::int64_t size = e.self->shape[along];
   const std::int64_t from = (*e.operand_shape[0])[along];
@@ -44,9 +49,7 @@ constexpr void evaluate_slice(const evaluation& e) {
 }
 
 constexpr void evaluate_pad(const evaluation& e) {
-  const int along = static_cast<int>(e.self->attribute[0]);
-  const std::int64_t start = e.self->attribute[1];
-  const std::int64_t step = e.self->attribute[2];
+  const auto [along, start, step] = attributes_of<slice_attributes>(*e.self);
   const std::int64_t inner = stride_of(e.self->shape, along);
   const std::int64_t size = (*e.operand_shape[0])[along];
   const std::int64_t to = e.self->shape[along];
@@ -67,13 +70,12 @@ constexpr void evaluate_pad(const evaluation& e) {
 namespace detail {
 /// Not if it runs backwards.
 [[nodiscard]] constexpr bool slices_everything(op_view v) {
-  return v.self().attribute[2] > 0 && has_type_and_shape_of_operand(v);
+  return attributes_of<slice_attributes>(v).step > 0 && has_type_and_shape_of_operand(v);
 }
 }  // namespace detail
 
 namespace ops {
-/// Elements start, start + step, ... of dimension attribute[0]; start is attribute[1], step attribute[2], which may be
-/// negative.
+/// Some elements of one dimension: see `slice_attributes`.
 inline constexpr op_info slice{.name = "slice",
                                .spread = propagation::dimensional,
                                .linear = linearity::first,
@@ -103,9 +105,7 @@ constexpr int slice(builder& b, int a, int dim, std::int64_t start, std::int64_t
   if (start == 0 && size == shape[dim]) return a;
   shape[dim] = size;
   instruction made = builder::make(ops::slice, b[a].type, shape, a);
-  made.attribute[0] = dim;
-  made.attribute[1] = start;
-  made.attribute[2] = step;
+  set_attributes(made, slice_attributes{dim, start, step});
   return b.append(made);
 }
 constexpr int pad(builder& b, int a, int dim, std::int64_t start, std::int64_t size, std::int64_t step = 1) {
@@ -113,24 +113,18 @@ constexpr int pad(builder& b, int a, int dim, std::int64_t start, std::int64_t s
   if (start == 0 && size == shape[dim]) return a;
   shape[dim] = size;
   instruction made = builder::make(ops::pad, b[a].type, shape, a);
-  made.attribute[0] = dim;
-  made.attribute[1] = start;
-  made.attribute[2] = step;
+  set_attributes(made, slice_attributes{dim, start, step});
   return b.append(made);
 }
 }  // namespace emit
 
 constexpr void detail::slice_gradient(gradient_context& c) {
-  const instruction self = c.self();
-  const int along = static_cast<int>(self.attribute[0]);
-  c.give(0, emit::pad(c.emit, c.cotangent, along, self.attribute[1], c.emit[c.operand(0)].shape[along],
-                      self.attribute[2]));
+  const auto [along, start, step] = attributes_of<slice_attributes>(c);
+  c.give(0, emit::pad(c.emit, c.cotangent, along, start, c.emit[c.operand(0)].shape[along], step));
 }
 constexpr void detail::pad_gradient(gradient_context& c) {
-  const instruction self = c.self();
-  const int along = static_cast<int>(self.attribute[0]);
-  c.give(0, emit::slice(c.emit, c.cotangent, along, self.attribute[1], c.emit[c.operand(0)].shape[along],
-                        self.attribute[2]));
+  const auto [along, start, step] = attributes_of<slice_attributes>(c);
+  c.give(0, emit::slice(c.emit, c.cotangent, along, start, c.emit[c.operand(0)].shape[along], step));
 }
 
 namespace detail {

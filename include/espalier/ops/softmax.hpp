@@ -7,6 +7,14 @@
 
 namespace espalier {
 
+/// Along what `softmax` and `standardise` relate elements to each other.
+struct normalised_attributes {
+  /// The dimensions, as a bit set.
+  std::int64_t dims = 0;
+  /// Of `standardise`: the mean was taken away before.
+  bool centred = false;
+};
+
 namespace detail {
 /// Nothing flows back, and nothing is computed: a pass removes it.
 constexpr void evaluate_identity(const evaluation& e) {
@@ -24,9 +32,9 @@ namespace ops {
 inline constexpr op_info stop_gradient = detail::elementwise_op(
     "stop_gradient", detail::evaluate_identity, detail::no_gradient, linearity::first,
     {.cheap_to_repeat = true, .stops_gradient = true, .is_operand = detail::has_type_and_shape_of_operand});
-/// Operand 1 times operand 2, which make a function of operand 0 along the dimensions in the bit set attribute[0]: its
-/// softmax, or itself divided by the root of its mean square (after its mean was taken away, if attribute[1] is 1).
-/// All that flows back goes to operand 0, and is found from the result: that is all a training step needs to keep.
+/// Operand 1 times operand 2, which make a function of operand 0 along some dimensions: its softmax, or itself divided
+/// by the root of its mean square (after its mean was taken away, if it is centred). All that flows back goes to
+/// operand 0, and is found from the result: that is all a training step needs to keep.
 inline constexpr op_info softmax = detail::elementwise_op(
     "softmax", detail::evaluate_normalised, detail::softmax_gradient, linearity::none, {.vanishes_with = 0b10});
 inline constexpr op_info standardise =
@@ -54,10 +62,9 @@ constexpr int minus_maximum(builder& b, int x, std::int64_t dims) {
 
 /// `value` * `factor` as what `op` makes of x.
 constexpr int normalised(builder& b, const op_info& op, int x, int value, int factor, std::int64_t dims,
-                         std::int64_t variant = 0) {
+                         bool centred = false) {
   instruction made = builder::make(op, b[x].type, b[x].shape, x, value, factor);
-  made.attribute[0] = dims;
-  made.attribute[1] = variant;
+  set_attributes(made, normalised_attributes{dims, centred});
   return b.append(made);
 }
 
@@ -93,7 +100,7 @@ namespace detail {
 /// With p the result: p (dp - sum(p dp)).
 constexpr void softmax_gradient(gradient_context& c) {
   builder& b = c.emit;
-  const std::int64_t dims = c.self().attribute[0];
+  const std::int64_t dims = attributes_of<normalised_attributes>(c).dims;
   const int total = emit::reduce_sum(b, emit::multiply(b, c.cotangent, c.id), dims);
   const int rest = emit::subtract(b, c.cotangent, emit::broadcast_along(b, total, b[c.id].shape, dims));
   c.give(0, emit::multiply(b, c.id, rest));
@@ -102,11 +109,11 @@ constexpr void softmax_gradient(gradient_context& c) {
 /// With y the result and f the factor: f (dy - mean(dy) - y mean(y dy)), without mean(dy) if no mean was taken away.
 constexpr void standardise_gradient(gradient_context& c) {
   builder& b = c.emit;
-  const std::int64_t dims = c.self().attribute[0];
+  const auto [dims, centred] = attributes_of<normalised_attributes>(c);
   const extents shape = b[c.id].shape;
   const int along = emit::mean_over(b, emit::multiply(b, c.cotangent, c.id), dims);
   int rest = emit::subtract(b, c.cotangent, emit::multiply(b, c.id, emit::broadcast_along(b, along, shape, dims)));
-  if (c.self().attribute[1] == 1) {
+  if (centred) {
     const int mean = emit::mean_over(b, c.cotangent, dims);
     rest = emit::subtract(b, rest, emit::broadcast_along(b, mean, shape, dims));
   }

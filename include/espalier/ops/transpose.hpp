@@ -6,18 +6,20 @@
 
 namespace espalier {
 
-namespace detail {
+/// A permutation of dimensions.
+struct transpose_attributes {
+  /// For each dimension of the result the dimension of the operand that it is.
+  axis_list source;
+};
 
-/// Dimension d of the result is this dimension of the operand.
-[[nodiscard]] constexpr int transpose_source(const instruction& i, int d) {
-  return axis_list::from_code(static_cast<std::uint32_t>(i.attribute[0]))[d];
-}
+namespace detail {
 
 [[nodiscard]] constexpr factor_rule transpose_factors(op_view v) {
   factor_rule rule;
+  const axis_list source = attributes_of<transpose_attributes>(v).source;
   for (int d = 0; d < v.self().shape.rank; ++d) {
     rule.result[d] = factor_list(rule.add(v.self().shape[d]));
-    rule.operand[0][transpose_source(v.self(), d)] = rule.result[d];
+    rule.operand[0][source[d]] = rule.result[d];
   }
   return rule;
 }
@@ -28,14 +30,15 @@ constexpr void evaluate_transpose(const evaluation& e) {
   const extents& to = e.self->shape;
   std::int64_t index[max_rank]{};
   std::int64_t stride[max_rank]{};
-  for (int d = 0; d < to.rank; ++d) stride[d] = stride_of(*e.operand_shape[0], transpose_source(*e.self, d));
-  std::int64_t source = 0;
+  const axis_list source = attributes_of<transpose_attributes>(*e.self).source;
+  for (int d = 0; d < to.rank; ++d) stride[d] = stride_of(*e.operand_shape[0], source[d]);
+  std::int64_t at = 0;
   for (std::int64_t i = 0; i < to.elements(); ++i) {
-    e.result[i] = e.operand[0][source];
+    e.result[i] = e.operand[0][at];
     for (int d = to.rank - 1; d >= 0; --d) {
-      source += stride[d];
+      at += stride[d];
       if (++index[d] < to[d]) break;
-      source -= stride[d] * to[d];
+      at -= stride[d] * to[d];
       index[d] = 0;
     }
   }
@@ -44,8 +47,7 @@ constexpr void evaluate_transpose(const evaluation& e) {
 }  // namespace detail
 
 namespace ops {
-/// Permutes dimensions. attribute[0]: for each dimension of the result the dimension of the operand it is, as the
-/// code of an `axis_list`.
+/// Permutes dimensions.
 inline constexpr op_info transpose{.name = "transpose",
                                    .spread = propagation::elementwise,
                                    .linear = linearity::first,
@@ -65,17 +67,17 @@ constexpr int transpose(builder& b, int a, axis_list order) {
   }
   if (identity) return a;
   instruction made = builder::make(ops::transpose, b[a].type, shape, a);
-  made.attribute[0] = order.code();
+  set_attributes(made, transpose_attributes{order});
   return b.append(made);
 }
 }  // namespace emit
 
 constexpr void detail::transpose_gradient(gradient_context& c) {
-  const instruction self = c.self();
+  const axis_list source = attributes_of<transpose_attributes>(c).source;
   axis_list inverse;
-  for (int source = 0; source < self.shape.rank; ++source) {
-    for (int d = 0; d < self.shape.rank; ++d) {
-      if (transpose_source(self, d) == source) inverse = inverse.with(d);
+  for (int of_operand = 0; of_operand < source.size(); ++of_operand) {
+    for (int d = 0; d < source.size(); ++d) {
+      if (source[d] == of_operand) inverse = inverse.with(d);
     }
   }
   c.give(0, emit::transpose(c.emit, c.cotangent, inverse));

@@ -15,7 +15,7 @@ namespace espalier::detail {
 /// say where they are.
 [[nodiscard]] constexpr bool reads_windows(const instruction& i) {
   return (is_collective(i.op, collective::exchange) || is_collective(i.op, collective::local_slice)) &&
-         i.attribute[3] > 0;
+         attributes_of<collective_attributes>(i).window_count > 0;
 }
 
 /// Whether every device already holds what its window needs of a dimension of `extent` elements that is split by
@@ -67,7 +67,8 @@ constexpr void apply_windows(const mesh_shape& mesh, const extents& shape, const
   const layout& l = g.annotations[i.annotation];
   tensor_box box = box_of(mesh, l.shape, l.placement, device);
   if (reads_windows(i)) {
-    apply_windows(mesh, l.shape, g.windows + i.attribute[2], static_cast<int>(i.attribute[3]), device, box);
+    const collective_attributes moves = attributes_of<collective_attributes>(i);
+    apply_windows(mesh, l.shape, g.windows + moves.first_window, moves.window_count, device, box);
   }
   return box;
 }
@@ -86,7 +87,7 @@ constexpr void apply_windows(const mesh_shape& mesh, const extents& shape, const
 template <class F>
 constexpr void for_each_window_piece(const mesh_shape& mesh, graph_view g, int id, int device, F&& f) {
   const layout& from = g.annotations[g.operand(id, 0).annotation];
-  const axis_list holders = list_of(static_cast<axis_mask>(g[id].attribute[0]));
+  const axis_list holders = list_of(attributes_of<collective_attributes>(g[id]).axes);
   const tensor_box mine = box_of(mesh, g, id, device);
   for (int position = 0; position < static_cast<int>(mesh.parts(holders)); ++position) {
     const int source = mesh.member(device, holders, position);
@@ -97,7 +98,7 @@ constexpr void for_each_window_piece(const mesh_shape& mesh, graph_view g, int i
 
 /// The bytes `device` sends to others in the exchange of windows `id`.
 [[nodiscard]] constexpr std::int64_t bytes_sent_for_windows(const mesh_shape& mesh, graph_view g, int id, int device) {
-  const axis_list group = list_of(static_cast<axis_mask>(g[id].attribute[0]));
+  const axis_list group = list_of(attributes_of<collective_attributes>(g[id]).axes);
   const layout& from = g.annotations[g.operand(id, 0).annotation];
   const tensor_box held = box_of(mesh, from.shape, from.placement, device);
   std::int64_t elements = 0;

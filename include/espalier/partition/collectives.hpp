@@ -5,7 +5,29 @@
 #include <espalier/graph/op.hpp>
 #include <espalier/partition/reshard.hpp>
 
+#include <stdexcept>
+
 namespace espalier {
+
+/// Attributes of what moves data (and of `local_slice`, which cuts it).
+struct collective_attributes {
+  /// The axes along which devices communicate.
+  axis_mask axes = 0;
+  /// How those combine that do.
+  reduction combine = reduction::sum;
+  /// Of an exchange that brings what windows need, or a slice that cuts it out: the first of the graph's windows
+  /// through which dimensions of the operand are read, and how many there are. A device's box of such a dimension is
+  /// what its part of the window's factor needs.
+  int first_window = 0;
+  int window_count = 0;
+
+  [[nodiscard]] friend constexpr bool operator==(const collective_attributes&, const collective_attributes&) = default;
+};
+
+struct mask_attributes {
+  /// The dimension whose padding is filled.
+  int dim = 0;
+};
 
 namespace detail {
 constexpr op_info collective_op(collective kind) {
@@ -14,8 +36,7 @@ constexpr op_info collective_op(collective kind) {
 }  // namespace detail
 
 /// The instructions that only a partitioned program has. Operand and result are buffers of one device; what moves
-/// follows from their layouts (`annotation` of the operand and of the instruction itself). attribute[0] is the set of
-/// axes along which devices communicate, attribute[1] the `reduction` of those that combine.
+/// follows from their layouts (`annotation` of the operand and of the instruction itself) and `collective_attributes`.
 namespace ops {
 inline constexpr op_info local_slice = detail::collective_op(collective::local_slice);
 inline constexpr op_info all_gather = detail::collective_op(collective::all_gather);
@@ -23,13 +44,12 @@ inline constexpr op_info all_to_all = detail::collective_op(collective::all_to_a
 inline constexpr op_info collective_permute = detail::collective_op(collective::collective_permute);
 inline constexpr op_info reduce_scatter = detail::collective_op(collective::reduce_scatter);
 inline constexpr op_info all_reduce = detail::collective_op(collective::all_reduce);
-/// attribute[2] and attribute[3]: the first of the graph's windows through which dimensions of the operand are read,
-/// and how many there are. A device's box of such a dimension is what its part of the window's factor needs.
 inline constexpr op_info exchange = detail::collective_op(collective::exchange);
 }  // namespace ops
 
 namespace detail {
 
+/// The instruction that is a collective of this kind. @pre a program has it
 [[nodiscard]] constexpr const op_info& op_of(collective kind) {
   switch (kind) {
     case collective::local_slice: return ops::local_slice;
@@ -39,8 +59,14 @@ namespace detail {
     case collective::reduce_scatter: return ops::reduce_scatter;
     case collective::all_reduce: return ops::all_reduce;
     case collective::exchange: return ops::exchange;
+    case collective::broadcast:
+    case collective::reduce:
+    case collective::gather:
+    case collective::scatter:
+    case collective::reduce_exchange:
+    case collective::barrier: break;
   }
-  return ops::all_reduce;
+  throw std::logic_error("no instruction is this collective");
 }
 
 /// The `collective` that an instruction is, or -1.
@@ -49,9 +75,9 @@ namespace detail {
   return op->facts.moves == static_cast<int>(kind);
 }
 
-/// Sets every element of dimension attribute[0] beyond the real ones to `scalar`.
+/// Sets every element of one dimension beyond the real ones to `scalar`.
 constexpr void evaluate_mask(const evaluation& e) {
-  const int along = static_cast<int>(e.self->attribute[0]);
+  const int along = attributes_of<mask_attributes>(*e.self).dim;
   const std::int64_t inner = stride_of(e.self->shape, along);
   for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) {
     const bool real = i / inner % e.self->shape[along] < e.boxes->result.dim[along].size;
@@ -69,7 +95,7 @@ inline constexpr op_info mask{.name = "mask", .evaluate = detail::evaluate_mask,
 /// Whether an instruction moves data between devices.
 [[nodiscard]] constexpr bool communicates(const instruction& i) {
   const int kind = detail::collective_index(i.op);
-  return kind > static_cast<int>(collective::local_slice);
+  return kind >= 0 && moves_tensors(static_cast<collective>(kind));
 }
 
 }  // namespace espalier

@@ -60,7 +60,7 @@ template <int Count, class HasOne, class Hash, class Same>
   const instruction& other = g[b];
   if (one.op != other.op || one.type != other.type || one.operand_count != other.operand_count) return false;
   if (!(one.shape == other.shape)) return false;
-  for (int k = 0; k < 4; ++k) {
+  for (int k = 0; k < max_attributes; ++k) {
     if (one.attribute[k] != other.attribute[k]) return false;
   }
   for (int k = 0; k < one.operand_count; ++k) {
@@ -79,7 +79,7 @@ template <int Count, class HasOne, class Hash, class Same>
 [[nodiscard]] constexpr bool same_kernel(const fused_step& one, const fused_step& other) {
   if (one.op != other.op || one.type != other.type || one.columns != other.columns) return false;
   if (one.operand_count != other.operand_count || one.result_wide != other.result_wide) return false;
-  for (int k = 0; k < 4; ++k) {
+  for (int k = 0; k < max_attributes; ++k) {
     if (one.attribute[k] != other.attribute[k]) return false;
   }
   for (int k = 0; k < one.operand_count; ++k) {

@@ -79,7 +79,7 @@ class local_program {
       if (counts && i.type == dtype::i32 && i.shape.rank == 0) return id;
     }
     extents all;
-    all.append(out_[loop].attribute[0]);
+    all.append(attributes_of<loop_attributes>(out_[loop]).iterations);
     out_.loop = out_[loop].loop;
     hoisted_ = true;
     const int numbers = append(builder::make(ops::iota, dtype::i32, extents{}), all, sharding::whole(1));
@@ -100,8 +100,7 @@ class local_program {
     hoisted_ = hoisted_ || out_.loop != here;
     for (int s = 0; s < plan.count; ++s) {
       instruction made = builder::make(op_of(plan.step[s].kind), out_[value].type, extents{}, result);
-      made.attribute[0] = plan.step[s].axes;
-      made.attribute[1] = static_cast<std::int64_t>(combine);
+      set_attributes(made, collective_attributes{.axes = plan.step[s].axes, .combine = combine});
       result = append(made, from.shape, plan.step[s].after);
     }
     out_.loop = here;
@@ -127,9 +126,10 @@ class local_program {
     hoisted_ = hoisted_ || out_.loop != here;
     const bool is_local = nobody_lacks(mesh_, from, wanted, &windows.window[0], windows.count);
     instruction made = builder::make(is_local ? ops::local_slice : ops::exchange, out_[value].type, extents{}, value);
-    made.attribute[0] = is_local ? axis_mask{0} : holders_of(from.placement, wanted, windows.dims);
-    made.attribute[2] = out_.add_windows(&windows.window[0], windows.count);
-    made.attribute[3] = windows.count;
+    set_attributes(
+        made, collective_attributes{.axes = is_local ? axis_mask{0} : holders_of(from.placement, wanted, windows.dims),
+                                    .first_window = out_.add_windows(&windows.window[0], windows.count),
+                                    .window_count = windows.count});
     extents room = local_shape(mesh_, from.shape, wanted);
     for (int n = 0; n < windows.count; ++n) {
       const placed_window& w = windows.window[n];

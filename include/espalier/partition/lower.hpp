@@ -53,7 +53,7 @@ struct fused_step {
   dtype operand_type[3]{};
   bool wide[3]{};
   bool result_wide = true;
-  std::int64_t attribute[4]{};
+  std::int64_t attribute[max_attributes]{};
   fused_source operand[3];
   fused_source result;
   bool accumulates = false;
@@ -148,12 +148,12 @@ class fuser {
       step.operand_type[k] = g_[i.operand[k]].type;
       step.operand[k] = read(i.operand[k], wide_context, step.wide[k]);
     }
+    step.accumulates = role_[id] == fused_role::accumulator;
     if (i.op->fuse == fusion::reduction) {
-      step.attribute[1] = i.attribute[1];
+      const reduction kind = attributes_of<reduction_attributes>(i).kind;
+      set_attributes(step, fused_reduction_attributes{.kind = kind, .accumulates = step.accumulates});
       dense_ = false;
     }
-    step.accumulates = role_[id] == fused_role::accumulator;
-    step.attribute[2] = step.accumulates ? 1 : 0;
     step.result_wide = role_[id] != fused_role::narrow;
     if (!step.result_wide) dense_ = false;
     // Operands read for the last time here leave their slots to the result: micro-operations work in place, as long
@@ -304,21 +304,20 @@ class fuser {
   /// An index is made in the chain by a step of its own, once.
   constexpr fused_source index(int o, bool wide_context, bool& wide) {
     const instruction& i = g_[o];
-    const int along = static_cast<int>(i.attribute[0]);
+    const int along = attributes_of<index_attributes>(i).dim;
     wide = wide_context && along == i.shape.rank - 1;
     fused_step step;
     step.op = i.op;
     step.instruction = o;
     step.type = i.type;
     step.result_wide = wide;
-    step.attribute[0] = wide ? 1 : 0;
-    step.attribute[1] = along;
+    fused_index_attributes index{.along_columns = wide, .dim = along};
     if (!wide) {
-      // Row r has index (r / attribute[2]) % attribute[3] along that dimension.
       const int row_dims = wide_context ? space_.rank - 1 : i.shape.rank;
-      step.attribute[2] = i.shape.product(along + 1, row_dims);
-      step.attribute[3] = i.shape[along];
+      index.repeat = i.shape.product(along + 1, row_dims);
+      index.size = i.shape[along];
     }
+    set_attributes(step, index);
     step.result.kind = source_kind::temporary;
     step.result.value = o;
     step.result.slot = take_slot(wide);

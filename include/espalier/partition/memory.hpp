@@ -141,7 +141,7 @@ class outliner {
         case structure::argument:
           own(id);
           result_.within[id].space = memory_space::argument;
-          result_.within[id].index = static_cast<int>(i.attribute[0]);
+          result_.within[id].index = attributes_of<border_attributes>(i).number;
           break;
         case structure::result:
         case structure::loop_begin:
@@ -326,10 +326,10 @@ class outliner {
       if (part_of(i) != structure::result) continue;
       location target;
       target.space = memory_space::result;
-      target.index = static_cast<int>(i.attribute[0]);
+      target.index = attributes_of<border_attributes>(i).number;
       if (i.operand_count == 2) {
         target.space = memory_space::argument;
-        target.index = static_cast<int>(g_[i.operand[1]].attribute[0]);
+        target.index = attributes_of<border_attributes>(g_[i.operand[1]]).number;
       }
       result_.root[id] = id;
       result_.within[id] = target;

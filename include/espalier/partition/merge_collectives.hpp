@@ -9,6 +9,11 @@
 
 namespace espalier {
 
+struct unpack_attributes {
+  /// The first of the packed buffer's elements that is one of the tensor's.
+  std::int64_t offset = 0;
+};
+
 namespace detail {
 
 /// The elements of all operands, one operand behind the other.
@@ -20,7 +25,8 @@ constexpr void evaluate_pack(const evaluation& e) {
 }
 
 constexpr void evaluate_unpack(const evaluation& e) {
-  for (std::int64_t n = 0; n < e.self->shape.elements(); ++n) e.result[n] = e.operand[0][e.self->attribute[0] + n];
+  const std::int64_t offset = attributes_of<unpack_attributes>(*e.self).offset;
+  for (std::int64_t n = 0; n < e.self->shape.elements(); ++n) e.result[n] = e.operand[0][offset + n];
 }
 
 }  // namespace detail
@@ -28,7 +34,7 @@ constexpr void evaluate_unpack(const evaluation& e) {
 namespace ops {
 /// The buffers of up to four tensors behind each other, as one of rank 1: what a merged collective moves.
 inline constexpr op_info pack{.name = "pack", .evaluate = detail::evaluate_pack};
-/// A tensor's buffer out of a packed one, from element attribute[0] on.
+/// A tensor's buffer out of a packed one.
 inline constexpr op_info unpack{.name = "unpack", .evaluate = detail::evaluate_unpack};
 }  // namespace ops
 
@@ -131,8 +137,9 @@ class collective_merger {
     return g_.annotations[g_.operand(id, 0).annotation].placement.unreduced;
   }
   [[nodiscard]] constexpr bool are_alike(int a, int b) const {
-    return g_[a].type == g_[b].type && g_[a].attribute[0] == g_[b].attribute[0] &&
-           g_[a].attribute[1] == g_[b].attribute[1] && pending_before(a) == pending_before(b);
+    return g_[a].type == g_[b].type &&
+           attributes_of<collective_attributes>(g_[a]) == attributes_of<collective_attributes>(g_[b]) &&
+           pending_before(a) == pending_before(b);
   }
 
   /// Finds the classes, and for each all_reduce the first loop that reads it from outside.
@@ -335,8 +342,8 @@ class collective_merger {
     reduced.label = nullptr;
     reduced.operand[0] = part[0];
     reduced.shape = result_.code[part[0]].shape;
-    reduced.annotation =
-        placed(first, reduced.shape, pending_before(first) & ~static_cast<axis_mask>(reduced.attribute[0]));
+    const axis_mask axes = attributes_of<collective_attributes>(reduced).axes;
+    reduced.annotation = placed(first, reduced.shape, pending_before(first) & ~axes);
     const int whole = append(reduced);
     std::int64_t offset = 0;
     for (int m = 0; m < closing.count; ++m) {
@@ -344,8 +351,7 @@ class collective_merger {
       instruction taken = renumbered(id);
       taken.op = &ops::unpack;
       taken.operand[0] = whole;
-      taken.attribute[0] = offset;
-      taken.attribute[1] = 0;
+      set_attributes(taken, unpack_attributes{offset});
       offset += taken.shape.elements();
       number_[id] = append(taken);
     }

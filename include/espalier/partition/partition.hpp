@@ -278,7 +278,7 @@ class partitioner {
     const dtype type = g_[stack].type;
     const int row = made_.append(builder::make(ops::reshape, type, extents{}, slice), one.shape, one.placement);
     instruction made = builder::make(ops::dynamic_update_slice, type, extents{}, carry, row, made_.iteration());
-    made.attribute[1] = all.shape[0];
+    set_attributes(made, dynamic_update_slice_attributes{.dim = 0, .extent = all.shape[0]});
     const int written = made_.append(made, all.shape, all.placement);
     value_[stack] =
         made_.append(builder::make(ops::loop_next, type, extents{}, carry, written), all.shape, all.placement);
@@ -293,8 +293,7 @@ class partitioner {
     one.placement.dim[0] = axis_list{};
     const dtype type = g_[id].type;
     instruction made = builder::make(ops::dynamic_slice, type, extents{}, stack, made_.iteration());
-    made.attribute[1] = all.shape[0];
-    made.attribute[2] = 1;
+    set_attributes(made, dynamic_slice_attributes{.dim = 0, .extent = all.shape[0], .size = 1});
     const int row = made_.append(made, one.shape, one.placement);
     const int slice =
         made_.append(builder::make(ops::reshape, type, extents{}, row), g_[id].shape, unstacked(one.placement));
@@ -500,7 +499,9 @@ class partitioner {
       open.pop_back();
       seen.push_back(sum.id);
       const instruction& i = g_[sum.id];
-      if (part_of(i) == structure::loop_sum) sum.times *= g_[g_[i.operand[0]].loop].attribute[0];
+      if (part_of(i) == structure::loop_sum) {
+        sum.times *= attributes_of<loop_attributes>(g_[g_[i.operand[0]].loop]).iterations;
+      }
       const int terms = i.op->linear == linearity::joint ? i.operand_count : 1;
       for (int k = 0; k < terms; ++k) {
         const int o = i.operand[k];
@@ -535,7 +536,9 @@ class partitioner {
     int value = value_[i.operand[other]];
     for (int step = 0; step < 8; ++step) {
       const instruction& made = made_[value];
-      if (is_collective(made.op, collective::all_reduce)) return static_cast<axis_mask>(made.attribute[0]) == pending;
+      if (is_collective(made.op, collective::all_reduce)) {
+        return attributes_of<collective_attributes>(made).axes == pending;
+      }
       if (made.op->factors == nullptr || made.op->spread == propagation::none || made.op->facts.contracts) return false;
       int latest = -1;
       for (int k = 0; k < made.operand_count; ++k) {
@@ -561,7 +564,7 @@ class partitioner {
       // What an index of padding selects does not matter: it is masked itself.
       if (!is_floating(made_[value].type) && is_floating(i.type)) continue;
       instruction made = builder::make(ops::mask, made_[value].type, extents{}, value);
-      made.attribute[0] = d;
+      set_attributes(made, mask_attributes{d});
       made.scalar = storable(made.type, i.op->identity({g_.code, id}));
       const sharding same = made_.layout_of(value).placement;
       value = made_.append(made, shape, same);

@@ -68,7 +68,9 @@ namespace detail {
 /// How often each instruction runs: the product of the lengths of its loops.
 [[nodiscard]] constexpr std::int64_t repetitions(graph_view g, int id) {
   std::int64_t count = 1;
-  for (int loop = g[id].loop; loop >= 0; loop = g[loop].loop) count *= g[loop].attribute[0];
+  for (int loop = g[id].loop; loop >= 0; loop = g[loop].loop) {
+    count *= attributes_of<loop_attributes>(g[loop]).iterations;
+  }
   return count;
 }
 

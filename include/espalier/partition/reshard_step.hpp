@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/shape/collective.hpp>
 #include <espalier/shape/dtype.hpp>
 #include <espalier/sharding/sharding.hpp>
 
@@ -9,34 +10,6 @@
 #include <cstdint>
 
 namespace espalier {
-
-/// What changes how a tensor is placed (GSPMD section 4.5). An exchange changes any placement into any other in one
-/// step: every device receives exactly the elements that it lacks, at most one box from each other device.
-enum class collective : std::uint8_t {
-  local_slice,
-  all_gather,
-  all_to_all,
-  collective_permute,
-  reduce_scatter,
-  all_reduce,
-  exchange
-};
-
-inline constexpr int collective_kinds = static_cast<int>(collective::exchange) + 1;
-
-/// The name used in errors, tables and docs.
-[[nodiscard]] constexpr const char* name_of(collective kind) {
-  switch (kind) {
-    case collective::local_slice: return "local_slice";
-    case collective::all_gather: return "all_gather";
-    case collective::all_to_all: return "all_to_all";
-    case collective::collective_permute: return "collective_permute";
-    case collective::reduce_scatter: return "reduce_scatter";
-    case collective::all_reduce: return "all_reduce";
-    case collective::exchange: return "exchange";
-  }
-  return "?";
-}
 
 /// One collective, or one local slice, and the placement it leaves the tensor in. `axes` are the mesh axes along which
 /// the communicating groups extend; of a local slice, those it adds.
@@ -71,7 +44,13 @@ inline constexpr reshard_step empty_step{};
     case collective::all_to_all:
     case collective::reduce_scatter: return ceil_div(local * (n - 1), n);
     case collective::all_reduce: return ceil_div(2 * local * (n - 1), n);
-    case collective::exchange: break;
+    case collective::exchange:
+    case collective::broadcast:
+    case collective::reduce:
+    case collective::gather:
+    case collective::scatter:
+    case collective::reduce_exchange:
+    case collective::barrier: break;
   }
   return 0;
 }

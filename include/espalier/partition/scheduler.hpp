@@ -28,8 +28,9 @@ inline constexpr std::int64_t most_columns = 65536;
 [[nodiscard]] constexpr fused_role reduction_role(const instruction& i, const extents& from) {
   if (from.rank == 0 || columns_of(from) > most_columns) return fused_role::stranger;
   const std::int64_t last = std::int64_t{1} << (from.rank - 1);
-  if (i.attribute[0] == last) return fused_role::narrow;
-  if (i.attribute[0] == last - 1 && from.rank > 1 && i.op->linear == linearity::first) return fused_role::accumulator;
+  const std::int64_t dims = attributes_of<reduction_attributes>(i).dims;
+  if (dims == last) return fused_role::narrow;
+  if (dims == last - 1 && from.rank > 1 && i.op->linear == linearity::first) return fused_role::accumulator;
   return fused_role::stranger;
 }
 

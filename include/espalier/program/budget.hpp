@@ -41,7 +41,7 @@ template <class Program, class Kind, class... Axes> class collective_budget {
     for (int id = 0; id < Program::code.size; ++id) {
       const instruction& i = Program::code.code[id];
       if (collective_index(i.op) != static_cast<int>(Kind::kind)) continue;
-      if ((static_cast<axis_mask>(i.attribute[0]) & wanted) != wanted) continue;
+      if ((attributes_of<collective_attributes>(i).axes & wanted) != wanted) continue;
       f(id, repetitions(Program::code, id), Program::sent_bytes_of(id));
     }
   }
@@ -73,7 +73,7 @@ template <class Program, class Kind, class... Axes> class collective_budget {
   }
   template <int Id>
   using axes_of =
-      typename listed_axes<mesh_type, list_of(static_cast<axis_mask>(Program::code.code[Id].attribute[0])).code(),
+      typename listed_axes<mesh_type, list_of(attributes_of<collective_attributes>(Program::code.code[Id]).axes).code(),
                            why::along>::type;
   /// The whole tensor that instruction Id works on.
   template <int Id>

@@ -78,7 +78,7 @@ class common_subexpressions {
     for (int k = 0; k < a.operand_count; ++k) {
       if (a.operand[k] != b.operand[k]) return false;
     }
-    for (int k = 0; k < 4; ++k) {
+    for (int k = 0; k < max_attributes; ++k) {
       if (a.attribute[k] != b.attribute[k]) return false;
     }
     if (std::bit_cast<std::uint64_t>(a.scalar) != std::bit_cast<std::uint64_t>(b.scalar)) return false;

@@ -287,7 +287,7 @@ namespace detail {
     root[id] = id;
     const instruction& i = g[id];
     if (part_of(i) == structure::argument && i.annotation >= 0) annotated_by[id] = id;
-    if (requests_of(i) != layout_request::annotation || i.attribute[0] != 0) continue;
+    if (requests_of(i) != layout_request::annotation || attributes_of<annotation_attributes>(i).of_gradient) continue;
     const int tensor = root[i.operand[0]];
     root[id] = tensor;
     const int before = annotated_by[tensor];

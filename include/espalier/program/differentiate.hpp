@@ -205,7 +205,8 @@ class reverse_sweep {
     // From here on everything is appended to the reverse loop.
     loop_reversal reversal;
     reversal.forward = begin;
-    reversal.recompute = b_[begin].attribute[2] != 0;
+    const loop_attributes forward = attributes_of<loop_attributes>(b_[begin]);
+    reversal.recompute = forward.recompute;
     reversal.fixed = fixed_values(begin, end);
     reversal.outer = b_.substitution_state();
     const int surrounding_loop = forward_loop_;
@@ -215,7 +216,7 @@ class reverse_sweep {
     surrounding_reads.swap(reads_);
     for (int& one : initial) one = available_outside(one);
 
-    emit::loop_begin(b_, b_[begin].attribute[0], b_[begin].attribute[1] == 0, false);
+    emit::loop_begin(b_, forward.iterations, !forward.reverse, false);
     reversal.reverse = b_.loop;
     list<int> carry;
     for (const int id : initial) carry.push_back(emit::loop_carry(b_, id));

@@ -87,7 +87,7 @@ class device_state {
   }
 
   [[nodiscard]] const tensor_value& argument(int id) const {
-    const auto index = static_cast<std::size_t>(g_[id].attribute[0]);
+    const auto index = static_cast<std::size_t>(attributes_of<border_attributes>(g_[id]).number);
     const std::string name = "argument " + std::to_string(index);
     if (index >= arguments_.size()) throw std::invalid_argument("interpret: " + name + " is missing");
     const tensor_value& given = arguments_[index];
@@ -170,11 +170,11 @@ template <class Execute> class lockstep {
   }
 
   void run_loop(const loop_parts& loop) {
-    const std::int64_t count = g_[loop.begin].attribute[0];
-    const bool reverse = g_[loop.begin].attribute[1] != 0;
+    const loop_attributes order = attributes_of<loop_attributes>(g_[loop.begin]);
+    const std::int64_t count = order.iterations;
     for (device_state& device : devices_) device.start_loop(loop);
     for (std::int64_t k = 0; k < count; ++k) {
-      const std::int64_t index = reverse ? count - 1 - k : k;
+      const std::int64_t index = order.reverse ? count - 1 - k : k;
       for (device_state& device : devices_) device.start_iteration(loop, index);
       run_region(loop.begin, loop.begin + 1, loop.end);
       for (device_state& device : devices_) device.finish_iteration(loop, index);
@@ -192,7 +192,7 @@ template <class Execute> class lockstep {
   std::vector<tensor_value> results;
   for (int id = 0; id < g.size; ++id) {
     if (part_of(g[id]) != structure::result) continue;
-    const auto index = static_cast<std::size_t>(g[id].attribute[0]);
+    const auto index = static_cast<std::size_t>(attributes_of<border_attributes>(g[id]).number);
     if (index >= results.size()) results.resize(index + 1);
     results[index] = state[id];
   }

@@ -77,7 +77,7 @@ class spmd_interpreter {
       std::vector<tensor_value> mine(arguments.size());
       for (int id = 0; id < g.size; ++id) {
         if (part_of(g[id]) != structure::argument) continue;
-        const auto index = static_cast<std::size_t>(g[id].attribute[0]);
+        const auto index = static_cast<std::size_t>(attributes_of<border_attributes>(g[id]).number);
         if (index >= arguments.size()) throw std::invalid_argument("interpret_spmd: an argument is missing");
         if (!(arguments[index].shape == layout_of(id).shape)) {
           throw std::invalid_argument("interpret_spmd: argument " + std::to_string(index) +
@@ -96,7 +96,7 @@ class spmd_interpreter {
     outcome.sent = sent_;
     for (int id = 0; id < g_.size; ++id) {
       if (part_of(g_[id]) != structure::result) continue;
-      const auto index = static_cast<std::size_t>(g_[id].attribute[0]);
+      const auto index = static_cast<std::size_t>(attributes_of<border_attributes>(g_[id]).number);
       if (index >= outcome.results.size()) outcome.results.resize(index + 1);
       outcome.results[index] = assemble(id);
     }
@@ -259,8 +259,8 @@ class spmd_interpreter {
   void move(int id) {
     const auto kind = static_cast<collective>(collective_index(g_[id].op));
     const int from = g_[id].operand[0];
-    const axis_list group = list_of(static_cast<axis_mask>(g_[id].attribute[0]));
-    const auto combining = static_cast<reduction>(g_[id].attribute[1]);
+    const collective_attributes attributes = attributes_of<collective_attributes>(g_[id]);
+    const axis_list group = list_of(attributes.axes);
     const layout& before = layout_of(from);
     const layout& after = layout_of(id);
     if (!(before.shape == after.shape)) fail(id, "changes the shape");
@@ -283,7 +283,7 @@ class spmd_interpreter {
       if (reduces) {
         bool first = true;
         for_each_term(mesh_, after.shape, before.placement, after.placement, group.mask(), device, [&](const piece& p) {
-          take(p, [&](double sum, double term) { return first ? term : combine(combining, sum, term); });
+          take(p, [&](double sum, double term) { return first ? term : combine(attributes.combine, sum, term); });
           first = false;
           if (kind == collective::reduce_scatter) count(p);
         });
@@ -316,7 +316,7 @@ class spmd_interpreter {
   /// A reduce_scatter of near-equal shares of the elements, and an all_gather: what each member sends in the first is
   /// everything but its own share, in the second its own share to all others.
   void count_all_reduce(int id, int device) {
-    const axis_list group = list_of(static_cast<axis_mask>(g_[id].attribute[0]));
+    const axis_list group = list_of(attributes_of<collective_attributes>(g_[id]).axes);
     const std::int64_t members = mesh_.parts(group);
     const std::int64_t elements = elements_of(box(id, device), layout_of(id).shape.rank);
     const std::int64_t position = mesh_.position(device, group);

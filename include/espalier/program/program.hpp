@@ -150,8 +150,11 @@ template <class Mesh, class Function, class... Arguments> class program {
   }
   /// All collectives.
   [[nodiscard]] static constexpr std::int64_t collectives() {
-    return collectives<all_gather>() + collectives<all_to_all>() + collectives<collective_permute>() +
-           collectives<reduce_scatter>() + collectives<all_reduce>() + collectives<exchange>();
+    std::int64_t sum = 0;
+    for (int id = 0; id < code.size; ++id) {
+      if (communicates(code.code[id])) sum += detail::repetitions(code, id);
+    }
+    return sum;
   }
   /// Floating-point operations of one device per run.
   [[nodiscard]] static constexpr std::int64_t flops() {
@@ -210,7 +213,7 @@ template <class Mesh, class Function, class... Arguments> class program {
  private:
   [[nodiscard]] static constexpr reshard_step step_at(int id) {
     const instruction& i = code.code[id];
-    return {static_cast<collective>(detail::collective_index(i.op)), static_cast<axis_mask>(i.attribute[0]),
+    return {static_cast<collective>(detail::collective_index(i.op)), attributes_of<collective_attributes>(i).axes,
             code.annotations[i.annotation].placement};
   }
   template <CollectiveKind Kind, MeshAxis... Axes, class F> static constexpr void visit_collectives(const F& f) {
@@ -219,7 +222,7 @@ template <class Mesh, class Function, class... Arguments> class program {
     for (int id = 0; id < code.size; ++id) {
       const instruction& i = code.code[id];
       if (detail::collective_index(i.op) != static_cast<int>(Kind::kind)) continue;
-      if ((static_cast<axis_mask>(i.attribute[0]) & wanted) == wanted) f(id);
+      if ((attributes_of<collective_attributes>(i).axes & wanted) == wanted) f(id);
     }
   }
   static constexpr bool evenly_split = detail::all_even(Mesh::value, code);
@@ -239,7 +242,8 @@ template <class Mesh, class Function, class... Arguments> class program {
   static constexpr int missing = is_sound ? -1 : 0;
   [[nodiscard]] static constexpr int border_value(structure part, int index) {
     for (int id = 0; id < code.size; ++id) {
-      if (part_of(code.code[id]) == part && code.code[id].attribute[0] == index) return id;
+      const instruction& i = code.code[id];
+      if (part_of(i) == part && attributes_of<border_attributes>(i).number == index) return id;
     }
     return missing;
   }

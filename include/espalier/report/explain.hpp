@@ -79,7 +79,7 @@ template <class Program> void explain(std::ostream& out) {
     r.line = detail::line_text(i.where);
     r.op = i.op->name;
     const bool moves = communicates(i);
-    if (moves) r.op += " over " + detail::axes_text(mesh, static_cast<axis_mask>(i.attribute[0]));
+    if (moves) r.op += " over " + detail::axes_text(mesh, attributes_of<collective_attributes>(i).axes);
     if (i.op == &ops::unpack) r.op = "part of the all_reduce above";
     if (moves && code[i.operand[0]].op == &ops::pack) r.op += ", for several";
     const layout& placed = code.annotations[i.annotation];
@@ -90,9 +90,10 @@ template <class Program> void explain(std::ostream& out) {
     const int cause = detail::annotation_behind(traced, &completion.cause[0], origin);
     if (cause >= 0) {
       const instruction& a = traced[cause];
-      r.cause = (part_of(a) == structure::argument ? "argument " + std::to_string(a.attribute[0])
-                                                   : detail::line_text(a.where)) +
-                " " + to_string(mesh, a.type, a.shape, traced.annotations[a.annotation].placement);
+      r.cause =
+          (part_of(a) == structure::argument ? "argument " + std::to_string(attributes_of<border_attributes>(a).number)
+                                             : detail::line_text(a.where)) +
+          " " + to_string(mesh, a.type, a.shape, traced.annotations[a.annotation].placement);
     }
     if (!lines.empty() && lines.back().line == r.line && lines.back().op == r.op && lines.back().result == r.result) {
       lines.back().times += r.times;

@@ -198,7 +198,7 @@ template <SharedSpace Space> class engine {
 
   /// Buffers may be read in place.
   void large() {
-    if (traffic_.what() == operation::all_reduce) return large_all_reduce();
+    if (traffic_.what() == collective::all_reduce) return large_all_reduce();
     if (splits()) {
       exchange_places();
       return split();
@@ -227,7 +227,7 @@ template <SharedSpace Space> class engine {
 
   /// Whether this rank's contribution is overwritten by results.
   [[nodiscard]] bool overwrites() const {
-    return traffic_.in_output() && (traffic_.folds() || traffic_.what() == operation::all_to_all);
+    return traffic_.in_output() && (traffic_.folds() || traffic_.what() == collective::all_to_all);
   }
   [[nodiscard]] bool same_place(std::size_t k) const { return in_place_[k] != 0; }
 
@@ -344,7 +344,7 @@ template <SharedSpace Space> class engine {
       if (f.bytes <= begin) return;
       if (round >= shape_.in_flight) {
         for (int r = 0; r < size_; ++r) {
-          if (r != rank_ && (traffic_.what() != operation::reduce || r == traffic_.root())) await_taken(r, round);
+          if (r != rank_ && (traffic_.what() != collective::reduce || r == traffic_.root())) await_taken(r, round);
         }
       }
       show_to(f, round, slot, begin);
@@ -635,7 +635,7 @@ template <SharedSpace Space> class engine {
     }
     std::byte* const room = data(rank_, 0) + parts.result(round);
     if (mine.bytes > 0) {
-      const bool only_mine = traffic_.what() == operation::reduce && traffic_.receives();
+      const bool only_mine = traffic_.what() == collective::reduce && traffic_.receives();
       std::byte* const target = only_mine ? output_ + begin : room;
       fold_({&target, 1, parts_.data(), size_, mine.bytes / element_, store::cached});
       if (traffic_.receives() && !only_mine) copy_bytes(output_ + begin, room, mine.bytes, stores_);

@@ -37,18 +37,23 @@ class traffic {
     own_ = {};
     own_target_ = 0;
     switch (what_) {
-      case operation::broadcast: return set_broadcast(call.counts[0] * element, is_root);
-      case operation::reduce:
-      case operation::all_reduce: return set_whole(call.counts[0] * element, is_root);
-      case operation::all_gather:
-      case operation::gather: return set_gathers(call, element, is_root);
-      case operation::reduce_scatter:
-      case operation::scatter: return set_scatters(call, element, is_root);
-      case operation::all_to_all: return set_exchange(call, element);
+      case collective::broadcast: return set_broadcast(call.counts[0] * element, is_root);
+      case collective::reduce:
+      case collective::all_reduce: return set_whole(call.counts[0] * element, is_root);
+      case collective::all_gather:
+      case collective::gather: return set_gathers(call, element, is_root);
+      case collective::reduce_scatter:
+      case collective::scatter: return set_scatters(call, element, is_root);
+      case collective::all_to_all: return set_exchange(call, element);
+      case collective::local_slice:
+      case collective::collective_permute:
+      case collective::exchange:
+      case collective::reduce_exchange:
+      case collective::barrier: break;  // refused above
     }
   }
 
-  [[nodiscard]] operation what() const { return what_; }
+  [[nodiscard]] collective what() const { return what_; }
   [[nodiscard]] int root() const { return root_; }
   [[nodiscard]] bool folds() const { return reduces(what_); }
   /// Whether this rank's contribution stands where its result is written.
@@ -76,11 +81,12 @@ class traffic {
       throw std::invalid_argument("a call for " + std::to_string(call.ranks) + " ranks on a communicator of " +
                                   std::to_string(ranks_));
     }
+    if (!has_schedules(call.what)) throw std::invalid_argument("this kind of collective has no schedules");
     if (has_root(call.what) && (call.root < 0 || call.root >= ranks_)) {
       throw std::invalid_argument("the root of a collective must be one of its ranks");
     }
     const auto n = static_cast<std::size_t>(ranks_);
-    if (call.counts.size() != (call.what == operation::all_to_all ? n * n : has_blocks(call.what) ? n : 1)) {
+    if (call.counts.size() != (call.what == collective::all_to_all ? n * n : has_blocks(call.what) ? n : 1)) {
       throw std::invalid_argument(
           "counts of a collective: one for the whole array, one per rank for blocks, ranks x ranks for all-to-all");
     }
@@ -99,7 +105,7 @@ class traffic {
   }
 
   void set_whole(std::int64_t bytes, bool is_root) {
-    const bool all = what_ == operation::all_reduce;
+    const bool all = what_ == collective::all_reduce;
     common_ = true;
     most_ = total_ = bytes;
     receives_ = all || is_root;
@@ -109,7 +115,7 @@ class traffic {
   }
 
   void set_gathers(const collective_call& call, std::int64_t element, bool is_root) {
-    const bool all = what_ == operation::all_gather;
+    const bool all = what_ == collective::all_gather;
     common_ = all;
     receives_ = all || is_root;
     sends_ = all || !is_root;
@@ -131,7 +137,7 @@ class traffic {
   }
 
   void set_scatters(const collective_call& call, std::int64_t element, bool is_root) {
-    const bool all = what_ == operation::reduce_scatter;
+    const bool all = what_ == collective::reduce_scatter;
     fan_ = std::max(1, ranks_ - 1);
     sends_ = all || is_root;
     receives_ = all || !is_root;
@@ -147,7 +153,7 @@ class traffic {
       most_ = std::max(most_, bytes);
     }
     total_ = at;
-    if (what_ == operation::scatter) in_output_ = false;
+    if (what_ == collective::scatter) in_output_ = false;
   }
 
   void set_exchange(const collective_call& call, std::int64_t element) {
@@ -191,7 +197,7 @@ class traffic {
 
   int ranks_;
   int rank_;
-  operation what_ = operation::broadcast;
+  collective what_ = collective::broadcast;
   int root_ = 0;
   bool in_output_ = false;
   bool common_ = false;

@@ -53,18 +53,6 @@ namespace espalier::comm {
   return kind == collective::all_gather || kind == collective::reduce_scatter;
 }
 
-/// "broadcast", "all_reduce".
-[[nodiscard]] constexpr const char* name_of(collective kind) {
-  switch (kind) {
-    case collective::broadcast: return "broadcast";
-    case collective::reduce: return "reduce";
-    case collective::all_reduce: return "all_reduce";
-    case collective::all_gather: return "all_gather";
-    case collective::reduce_scatter: return "reduce_scatter";
-  }
-  return "?";
-}
-
 /// What `check` found in a packing.
 struct packing_report {
   std::vector<std::string> mistakes;  ///< one sentence each, with the values; empty: the packing is right

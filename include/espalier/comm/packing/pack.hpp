@@ -39,6 +39,7 @@ namespace espalier::comm::detail {
 
 inline void require_packable(const network& net, collective kind, int root) {
   const auto refuse = [](const std::string& what) { throw std::invalid_argument("packing: " + what); };
+  if (!has_trees(kind)) refuse(std::string("no trees are packed for ") + name_of(kind));
   if (net.ranks < 1) refuse("a network of " + std::to_string(net.ranks) + " ranks, expected at least one");
   if ((kind == collective::broadcast || kind == collective::reduce) && (root < 0 || root >= net.ranks))
     refuse("root " + std::to_string(root) + ", expected a rank from 0 to " + std::to_string(net.ranks - 1));

@@ -34,11 +34,9 @@ using said_by_ranks = std::vector<std::pair<int, call_summary>>;
 
 namespace espalier::comm::detail {
 
-/// What a `call_summary` says of calls beside those of `operation`.
-enum class other_call : std::uint8_t { exchange = 16, reduce_exchange = 17 };
-
 // Where things stand in `call_summary::kind`.
 inline constexpr unsigned what_bits = 5;
+static_assert(collective_kinds <= 1 << what_bits);
 inline constexpr unsigned type_at = 5;
 inline constexpr unsigned operation_at = 9;
 inline constexpr unsigned flags_at = 13;
@@ -56,12 +54,16 @@ enum call_flags : unsigned {
   compares_flag = 32  ///< only in notices: the rank compares its call with those of the others
 };
 
-[[nodiscard]] constexpr std::uint64_t kind_word(unsigned what, element_class type, element_operation by, int root,
+[[nodiscard]] constexpr std::uint64_t kind_word(collective what, element_class type, element_operation by, int root,
                                                 unsigned flags = 0) {
-  return what | static_cast<std::uint64_t>(type) << type_at | static_cast<std::uint64_t>(by) << operation_at |
-         static_cast<std::uint64_t>(flags) << flags_at | static_cast<std::uint64_t>(root) << root_at;
+  return static_cast<std::uint64_t>(what) | static_cast<std::uint64_t>(type) << type_at |
+         static_cast<std::uint64_t>(by) << operation_at | static_cast<std::uint64_t>(flags) << flags_at |
+         static_cast<std::uint64_t>(root) << root_at;
 }
 
+[[nodiscard]] constexpr collective collective_of(const call_summary& said) {
+  return static_cast<collective>(said.kind & ((1U << what_bits) - 1));
+}
 [[nodiscard]] constexpr unsigned flags_of(std::uint64_t kind) {
   return static_cast<unsigned>(kind >> flags_at & ((std::uint64_t{1} << (root_at - flags_at)) - 1));
 }
@@ -69,8 +71,7 @@ enum call_flags : unsigned {
 /// Moves have no operation, and only some calls a root: nobody has to agree on what is not used.
 [[nodiscard]] constexpr call_summary summary_of(const collective_call& call, const combiner& by, unsigned flags = 0) {
   call_summary made;
-  made.kind = kind_word(static_cast<unsigned>(call.what), by.type,
-                        reduces(call.what) ? by.operation : element_operation::unnamed,
+  made.kind = kind_word(call.what, by.type, reduces(call.what) ? by.operation : element_operation::unnamed,
                         has_root(call.what) ? call.root : 0, flags);
   made.element_bytes = static_cast<std::uint64_t>(by.element_bytes);
   const std::int64_t first = call.counts.empty() ? 0 : call.counts.front();
@@ -91,9 +92,9 @@ enum call_flags : unsigned {
 
 /// `said`, of a call whose elements were not named, for elements that are.
 [[nodiscard]] constexpr call_summary with_names(call_summary said, const combiner& by) {
-  const auto what = static_cast<operation>(said.kind & ((1U << what_bits) - 1));
+  const collective what = collective_of(said);
   const element_operation combines = reduces(what) ? by.operation : element_operation::unnamed;
-  said.kind |= kind_word(0, by.type, combines, 0);
+  said.kind |= kind_word(what, by.type, combines, 0);
   return said;
 }
 
@@ -131,12 +132,7 @@ class spelled_call {
  public:
   explicit spelled_call(const call_summary& said) : said_(said) {}
 
-  [[nodiscard]] std::string collective() const {
-    const auto what = static_cast<unsigned>(said_.kind & ((1U << what_bits) - 1));
-    if (what == static_cast<unsigned>(other_call::exchange)) return "exchange";
-    if (what == static_cast<unsigned>(other_call::reduce_exchange)) return "reduce_exchange";
-    return name_of(static_cast<operation>(what));
-  }
+  [[nodiscard]] std::string name() const { return name_of(what()); }
   /// "f32", "u64", "elements of 12 bytes"
   [[nodiscard]] std::string type() const {
     const std::string bits = std::to_string(said_.element_bytes * 8);
@@ -169,23 +165,21 @@ class spelled_call {
     if ((said_.size & blocks_differ) == 0) return std::to_string(said_.size);
     return std::to_string(said_.size & ((std::uint64_t{1} << blocks_at) - 1)) + " in blocks of different sizes";
   }
-  /// Whether it is none of `operation`'s.
-  [[nodiscard]] bool is_other() const {
-    return (said_.kind & ((1U << what_bits) - 1)) >= static_cast<unsigned>(other_call::exchange);
-  }
-  [[nodiscard]] bool has_root() const { return !is_other() && comm::has_root(what()); }
-  [[nodiscard]] bool reduces() const { return is_other() ? said_.kind % 2 == 1 : comm::reduces(what()); }
+  /// Whether boxes are sent, over a channel, instead of so many elements.
+  [[nodiscard]] bool is_transfer() const { return !has_schedules(what()); }
+  [[nodiscard]] bool has_root() const { return comm::has_root(what()); }
+  [[nodiscard]] bool reduces() const { return comm::reduces(what()); }
 
   /// "all_reduce of 100 f32, sum"; "broadcast of 7 elements of 3 bytes, root rank 2"
   [[nodiscard]] std::string text() const {
-    std::string made = collective() + " of " + (is_other() ? "" : count() + " ") + type();
+    std::string made = name() + " of " + (is_transfer() ? "" : count() + " ") + type();
     if (reduces()) made += ", " + operation_name();
     if (has_root()) made += ", root " + root();
     return made;
   }
 
  private:
-  [[nodiscard]] operation what() const { return static_cast<operation>(said_.kind & ((1U << what_bits) - 1)); }
+  [[nodiscard]] collective what() const { return collective_of(said_); }
 
   call_summary said_;
 };
@@ -195,16 +189,14 @@ class spelled_call {
 [[nodiscard]] inline std::string difference_text(const call_summary& one, const call_summary& other) {
   const spelled_call here(one);
   const spelled_call there(other);
-  if (here.collective() != there.collective()) {
-    return "the collective (" + here.collective() + ", not " + there.collective() + ")";
-  }
+  if (here.name() != there.name()) { return "the collective (" + here.name() + ", not " + there.name() + ")"; }
   std::vector<std::string> found;
   const auto note = [&](const char* name, const std::string& mine, const std::string& theirs) {
     if (mine != theirs) found.push_back(std::string(name) + " (" + mine + ", not " + theirs + ")");
   };
   note("the operation", here.operation_name(), there.operation_name());
   note("the type", here.type(), there.type());
-  note(here.is_other() ? "the channel" : "the count", here.count(), there.count());
+  note(here.is_transfer() ? "the channel" : "the count", here.count(), there.count());
   if (here.has_root()) note("the root", here.root(), there.root());
   if (found.empty() && one.size != other.size) found.emplace_back("the sizes of blocks");
   const std::uint64_t flags = (one.kind ^ other.kind) >> flags_at;

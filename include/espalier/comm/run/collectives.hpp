@@ -150,30 +150,30 @@ class collectives {
   /// `output[i]` of every rank = all ranks' `input[i]`, combined. `input == output`: in place.
   void all_reduce(const void* input, void* output, std::int64_t count, const element& what) {
     const bool in_place = input == output;
-    run_uniform(operation::all_reduce, count, 0, in_place, in_place ? nullptr : input, output, what);
+    run_uniform(collective::all_reduce, count, 0, in_place, in_place ? nullptr : input, output, what);
   }
   /// `data` of the root on all ranks.
   void broadcast(void* data, std::int64_t count, const element& what, int root) {
-    run_uniform(operation::broadcast, count, root, true, nullptr, data, what);
+    run_uniform(collective::broadcast, count, root, true, nullptr, data, what);
   }
   void reduce(const void* input, void* output, std::int64_t count, const element& what, int root) {
-    run_uniform(operation::reduce, count, root, false, input, output, what);
+    run_uniform(collective::reduce, count, root, false, input, output, what);
   }
   /// `count`: elements of each rank.
   void all_gather(const void* input, void* output, std::int64_t count, const element& what) {
-    run_uniform(operation::all_gather, count, 0, false, input, output, what);
+    run_uniform(collective::all_gather, count, 0, false, input, output, what);
   }
   void reduce_scatter(const void* input, void* output, std::int64_t count, const element& what) {
-    run_uniform(operation::reduce_scatter, count, 0, false, input, output, what);
+    run_uniform(collective::reduce_scatter, count, 0, false, input, output, what);
   }
   void gather(const void* input, void* output, std::int64_t count, const element& what, int root) {
-    run_uniform(operation::gather, count, root, false, input, output, what);
+    run_uniform(collective::gather, count, root, false, input, output, what);
   }
   void scatter(const void* input, void* output, std::int64_t count, const element& what, int root) {
-    run_uniform(operation::scatter, count, root, false, input, output, what);
+    run_uniform(collective::scatter, count, root, false, input, output, what);
   }
   void all_to_all(const void* input, void* output, std::int64_t count, const element& what) {
-    run_uniform(operation::all_to_all, count, 0, false, input, output, what);
+    run_uniform(collective::all_to_all, count, 0, false, input, output, what);
   }
 
   /// Any call. Buffers as `collective_call` says.
@@ -290,7 +290,7 @@ class collectives {
   void require_sound() const {
     if (flights_.broken()) throw comm_error("rank " + std::to_string(rank_) + ": an earlier collective failed");
   }
-  [[nodiscard]] bool is_ordered(operation what, bool asked, const element& by) const {
+  [[nodiscard]] bool is_ordered(collective what, bool asked, const element& by) const {
     return reduces(what) && (asked || options_.fixed_order || !by.commutes);
   }
   template <class Body> std::invoke_result_t<const Body&> guarded(const Body& body) {
@@ -302,7 +302,7 @@ class collectives {
     }
   }
 
-  void run_uniform(operation what, std::int64_t count, int root, bool in_place, const void* input, void* output,
+  void run_uniform(collective what, std::int64_t count, int root, bool in_place, const void* input, void* output,
                    const element& by) {
     require_sound();
     ++number_;
@@ -410,7 +410,7 @@ class collectives {
       attendance_->enter(number_, noted);
     }
     const std::uint64_t mine = detail::long_fingerprint(said_) + by_library_;
-    if (guarded([&] { return together_.are_equal(mine, detail::spelled_call(said_).collective().c_str()); })) {
+    if (guarded([&] { return together_.are_equal(mine, detail::spelled_call(said_).name().c_str()); })) {
       compared_ = number_;
       unchecked_ = 0;
       return;

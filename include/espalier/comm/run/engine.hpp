@@ -37,19 +37,19 @@ class network_engine : public collective_engine {
     }
   }
 
-  void prepare(const transfer_group& group) override { (void)of(group).with(*this, operation::all_reduce); }
+  void prepare(const transfer_group& group) override { (void)of(group).with(*this, collective::all_reduce); }
 
   void prepare(const transfer& moves) override {
     served_group& group = of(moves);
     const int notes = united(detail::notes_on(moves));
-    const auto what = detail::operation_of_notes(notes);
+    const auto what = detail::collective_of_notes(notes);
     known_transfer& known = transfers_[&moves];
     known = {moves, std::nullopt};
     if (!what) return;
     (void)group.with(*this, *what);
     if (!group.connected) return;
     detail::plan_words sent;
-    if (*what == operation::all_to_all) {
+    if (*what == collective::all_to_all) {
       for (const block& box : moves.outgoing) sent.push_back(box.elements());
       sent = detail::agreement(group.part, options_.deadline, true).from_all(sent, "for the sizes of an all-to-all");
     }
@@ -61,8 +61,8 @@ class network_engine : public collective_engine {
                                          const context* where) override {
     served_group& served = of(group);
     if (!served.connected) return std::nullopt;
-    collectives& all = *served.with(*this, operation::all_reduce);
-    collective_call call = uniform_call(operation::all_reduce, all.size(), count);
+    collectives& all = *served.with(*this, collective::all_reduce);
+    collective_call call = uniform_call(collective::all_reduce, all.size(), count);
     call.in_place = source == target;
     all.run(call, call.in_place ? nullptr : source, target, element_of(type, kind), where);
     return sent_by(all, all_reduce_sent_bytes(count, size_of(type), all.size(), group.self));
@@ -87,8 +87,8 @@ class network_engine : public collective_engine {
     std::size_t own = 0;
     bool connected = false;
     MPI_Comm part{};
-    /// By operation. Where groups don't compete, one object serves all operations.
-    std::map<operation, std::shared_ptr<collectives>> by_operation;
+    /// By collective. Where groups don't compete, one object serves all operations.
+    std::map<collective, std::shared_ptr<collectives>> by_collective;
 
     served_group() = default;
     served_group(const served_group&) = delete;
@@ -102,10 +102,10 @@ class network_engine : public collective_engine {
     [[nodiscard]] const std::vector<int>& members() const { return together[own]; }
 
     /// The first time collective over all ranks. Null if the group is not connected.
-    collectives* with(network_engine& engine, operation what) {
-      const auto found = by_operation.find(what);
-      if (found != by_operation.end()) return found->second.get();
-      std::shared_ptr<collectives>& made = by_operation[what];
+    collectives* with(network_engine& engine, collective what) {
+      const auto found = by_collective.find(what);
+      if (found != by_collective.end()) return found->second.get();
+      std::shared_ptr<collectives>& made = by_collective[what];
       const auto shares = detail::shares_from(engine.together_.from_root(
           "for rank 0's plan", [&] { return detail::to_words(detail::shares_for(engine.net_, together, what)); }));
       if (!connected) return nullptr;
@@ -114,7 +114,7 @@ class network_engine : public collective_engine {
         made = std::make_shared<collectives>(part, std::move(mine_alone), engine.options_);
         return made.get();
       }
-      for (const auto& [other, same] : by_operation)
+      for (const auto& [other, same] : by_collective)
         if (same != nullptr) made = same;
       if (made == nullptr)
         made = std::make_shared<collectives>(part, restricted(engine.net_, members()), engine.options_);
@@ -141,7 +141,7 @@ class network_engine : public collective_engine {
                        "\n  prepare it where it stays");
     }
     std::optional<detail::transfer_call>& made = found->second.made;
-    if (!made || (made->what() == operation::reduce_scatter) != reduces || total_elements(made->call) == 0) {
+    if (!made || (made->what() == collective::reduce_scatter) != reduces || total_elements(made->call) == 0) {
       return std::nullopt;
     }
     collectives& all = *of(moves).with(*this, made->what());

@@ -21,7 +21,7 @@ namespace espalier::comm {
 
 /// An operation that has been started and is not over, and the messages it waits for.
 struct pending_operation {
-  operation what = operation::broadcast;
+  collective what = collective::broadcast;
   std::int64_t number = 0;  ///< operations started before it
   double seconds = 0;       ///< since it was started
   std::vector<pending_message> messages;
@@ -83,7 +83,7 @@ class runnable {
 struct flight {
   std::shared_ptr<runnable> way;
   std::unique_ptr<mpi_schedule_runner> runner;  // none: it is over
-  operation what = operation::broadcast;
+  collective what = collective::broadcast;
   std::int64_t number = 0;
   std::chrono::steady_clock::time_point begun{};
 };
@@ -101,7 +101,7 @@ class flights {
   void look_around(std::function<void()> look) { look_ = std::move(look); }
 
   std::shared_ptr<flight> add(std::shared_ptr<runnable> way, std::unique_ptr<mpi_schedule_runner> begun,
-                              operation what) {
+                              collective what) {
     auto made = std::make_shared<flight>();
     *made = {std::move(way), std::move(begun), what, started_++, std::chrono::steady_clock::now()};
     all_.push_back(made);

@@ -22,13 +22,13 @@ namespace espalier::comm::detail {
 /// where they don't compete, since then everything is everybody's.
 [[nodiscard]] inline std::optional<capacity_shares> shares_for(const network& net,
                                                                const std::vector<std::vector<int>>& members,
-                                                               operation what) {
+                                                               collective what) {
   std::vector<joint_group> groups;
   for (const std::vector<int>& list : members) groups.push_back({list, 1, 0});
   if (competing_sets(net, groups).size() == groups.size()) return std::nullopt;
   std::vector<std::vector<fraction>> loads;
-  if (const auto kind = collective_of(what)) {
-    const joint_packing trees = pack_jointly(net, *kind, groups);
+  if (has_trees(what)) {
+    const joint_packing trees = pack_jointly(net, what, groups);
     for (std::size_t g = 0; g < groups.size(); ++g)
       loads.push_back(check(trees.groups[g], restricted(net, members[g])).loads);
   } else {

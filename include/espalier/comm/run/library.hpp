@@ -26,7 +26,7 @@ class library_call {
     possible_ = possible_ && layout_.total() * what.by.element_bytes <= std::numeric_limits<int>::max();
     if (!possible_ || call.counts.size() == 1) return;
     equal_ = std::all_of(call.counts.begin(), call.counts.end(), [&](auto c) { return c == call.counts[0]; });
-    if (call.what == operation::all_to_all) {
+    if (call.what == collective::all_to_all) {
       int sent = 0;
       int received = 0;
       for (std::size_t k = 0; k < n; ++k) {
@@ -53,28 +53,33 @@ class library_call {
     const int count = counts_.empty() ? static_cast<int>(layout_.total()) : counts_[own()];
     const MPI_Datatype type = what.type;
     switch (call_.what) {
-      case operation::broadcast: return broadcast(communicator, input, output, count, what);
-      case operation::reduce:
+      case collective::broadcast: return broadcast(communicator, input, output, count, what);
+      case collective::reduce:
         return MPI_Reduce(in, root ? output : nullptr, count, type, what.operation, call_.root, communicator);
-      case operation::all_reduce: return MPI_Allreduce(in, output, count, type, what.operation, communicator);
-      case operation::all_gather:
+      case collective::all_reduce: return MPI_Allreduce(in, output, count, type, what.operation, communicator);
+      case collective::all_gather:
         if (equal_) return MPI_Allgather(in, count, type, output, count, type, communicator);
         return MPI_Allgatherv(in, count, type, output, counts_.data(), offsets_.data(), type, communicator);
-      case operation::reduce_scatter:
+      case collective::reduce_scatter:
         if (equal_) return MPI_Reduce_scatter_block(in, output, count, type, what.operation, communicator);
         return MPI_Reduce_scatter(in, output, counts_.data(), type, what.operation, communicator);
-      case operation::gather:
+      case collective::gather:
         if (equal_) return MPI_Gather(in, count, type, output, count, type, call_.root, communicator);
         return MPI_Gatherv(in, count, type, output, counts_.data(), offsets_.data(), type, call_.root, communicator);
-      case operation::scatter: {
+      case collective::scatter: {
         void* const out = call_.in_place && root ? const_cast<void*>(in_place()) : output;  // NOLINT: MPI's signature
         if (equal_) return MPI_Scatter(input, count, type, out, count, type, call_.root, communicator);
         return MPI_Scatterv(input, counts_.data(), offsets_.data(), type, out, count, type, call_.root, communicator);
       }
-      case operation::all_to_all:
+      case collective::all_to_all:
         if (equal_) return MPI_Alltoall(in, counts_[0], type, output, counts_[0], type, communicator);
         return MPI_Alltoallv(in, counts_.data(), offsets_.data(), type, output, from_counts_.data(),
                              from_offsets_.data(), type, communicator);
+      case collective::local_slice:
+      case collective::collective_permute:
+      case collective::exchange:
+      case collective::reduce_exchange:
+      case collective::barrier: break;
     }
     return MPI_SUCCESS;
   }

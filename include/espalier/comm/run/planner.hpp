@@ -218,8 +218,8 @@ class planner {
   [[nodiscard]] std::vector<candidate> schedules_for(const collective_call& call, std::int64_t element_bytes) {
     selection_input given = input(element_bytes);
     std::vector<route> routes;
-    if (const auto kind = collective_of(call.what)) {
-      const auto found = packings_.find({*kind, has_root(call.what) ? call.root : 0});
+    if (has_trees(call.what)) {
+      const auto found = packings_.find({call.what, has_root(call.what) ? call.root : 0});
       if (found != packings_.end()) given.trees = &found->second.trees;
     } else if (worth_planning(call, element_bytes)) {
       routes = routes_here(call);
@@ -252,15 +252,15 @@ class planner {
 
   /// Packs trees where they may serve. Collective.
   void require_packing(const collective_call& call, std::int64_t element_bytes) {
-    const auto kind = collective_of(call.what);
-    if (call.ordered || !kind || packings_.contains({*kind, has_root(call.what) ? call.root : 0})) return;
+    if (call.ordered || !has_trees(call.what)) return;
+    if (packings_.contains({call.what, has_root(call.what) ? call.root : 0})) return;
     const plan_words said = with_->from_root("for rank 0 to plan trees",
                                              [&] { return plan_words{worth_planning(call, element_bytes) ? 1 : 0}; });
     if (said.at(0) != 0) (void)trees_for(call);
   }
 
   [[nodiscard]] const packing& trees_for(const collective_call& call) {
-    const collective kind = collective_of(call.what).value_or(collective::all_reduce);
+    const collective kind = call.what;
     const int root = has_root(call.what) ? call.root : 0;
     const auto wanted = std::pair{kind, root};
     if (const auto found = packings_.find(wanted); found != packings_.end()) return found->second;

@@ -35,13 +35,13 @@ template <class Known> class recent_calls {
       return {kind & ~(names << type_at), element_bytes};
     }
   };
-  [[nodiscard]] static key key_of(operation what, int root, bool in_place, bool ordered, const element& by) {
+  [[nodiscard]] static key key_of(collective what, int root, bool in_place, bool ordered, const element& by) {
     const bool typed = by.type != no_type();
     const bool named = by.operation != no_operation();
     const unsigned flags = (in_place ? in_place_flag : 0U) | (ordered ? ordered_flag : 0U) | (typed ? typed_flag : 0U) |
                            (named ? named_flag : 0U);
     const element_operation combines = reduces(what) ? by.by.operation : element_operation::unnamed;
-    return {kind_word(static_cast<unsigned>(what), by.by.type, combines, root, flags), by.by.element_bytes};
+    return {kind_word(what, by.by.type, combines, root, flags), by.by.element_bytes};
   }
 
   /// A call all of whose counts are `count`; null if it is not known.

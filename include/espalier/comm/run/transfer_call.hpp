@@ -48,10 +48,10 @@ enum transfer_note : int {
 }
 
 /// What a transfer with these notes is; nothing for permutations, which are no collective: every rank sends to one.
-[[nodiscard]] inline std::optional<operation> operation_of_notes(int notes) {
-  if ((notes & sends_different_boxes) == 0) return operation::all_gather;
-  if ((notes & receives_into_different) == 0) return operation::reduce_scatter;
-  if ((notes & sends_several_boxes) != 0) return operation::all_to_all;
+[[nodiscard]] inline std::optional<collective> collective_of_notes(int notes) {
+  if ((notes & sends_different_boxes) == 0) return collective::all_gather;
+  if ((notes & receives_into_different) == 0) return collective::reduce_scatter;
+  if ((notes & sends_several_boxes) != 0) return collective::all_to_all;
   return std::nullopt;
 }
 
@@ -75,15 +75,15 @@ class transfer_call {
  public:
   transfer_call() = default;
   /// @param sent  elements from each member to each, row by row; only for all-to-all
-  transfer_call(const transfer& moves, operation what, std::vector<std::int64_t> sent)
+  transfer_call(const transfer& moves, collective what, std::vector<std::int64_t> sent)
       : what_(what), input_(moves.outgoing), output_(moves.incoming) {
     const auto self = static_cast<std::size_t>(moves.self);
     call.what = what;
     call.ranks = static_cast<int>(moves.members.size());
-    if (what == operation::all_gather) {
+    if (what == collective::all_gather) {
       input_ = {moves.outgoing[self]};
       for (const block& box : moves.incoming) call.counts.push_back(box.elements());
-    } else if (what == operation::reduce_scatter) {
+    } else if (what == collective::reduce_scatter) {
       output_ = {moves.incoming[self]};
       for (const block& box : moves.outgoing) call.counts.push_back(box.elements());
     } else {
@@ -127,7 +127,7 @@ class transfer_call {
     }
   }
 
-  [[nodiscard]] operation what() const { return what_; }
+  [[nodiscard]] collective what() const { return what_; }
 
  private:
   [[nodiscard]] static std::int64_t elements(const std::vector<block>& boxes) {
@@ -136,7 +136,7 @@ class transfer_call {
     return sum;
   }
 
-  operation what_ = operation::all_gather;
+  collective what_ = collective::all_gather;
   std::vector<block> input_;
   std::vector<block> output_;
   std::int64_t input_start_ = 0;

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/shape/collective.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -9,17 +11,28 @@
 
 namespace espalier::comm {
 
-/// The collectives that have schedules.
-enum class operation : std::uint8_t {
-  broadcast,
-  reduce,
-  all_reduce,
-  all_gather,
-  reduce_scatter,
-  gather,
-  scatter,
-  all_to_all
-};
+using espalier::collective;
+
+/// Whether all ranks can call it, and schedules say who sends what when. The others are what a program's devices do
+/// with boxes, or have no data.
+[[nodiscard]] constexpr bool has_schedules(collective what) {
+  switch (what) {
+    case collective::broadcast:
+    case collective::reduce:
+    case collective::all_reduce:
+    case collective::all_gather:
+    case collective::reduce_scatter:
+    case collective::gather:
+    case collective::scatter:
+    case collective::all_to_all: return true;
+    case collective::local_slice:
+    case collective::collective_permute:
+    case collective::exchange:
+    case collective::reduce_exchange:
+    case collective::barrier: return false;
+  }
+  return false;
+}
 
 /// Whose memory: offsets and counts of a schedule are elements of one of these, on one rank.
 enum class place : std::uint8_t {
@@ -40,7 +53,7 @@ struct location {
 
 /// One collective operation, as its caller states it. Units: elements.
 struct collective_call {
-  operation what = operation::broadcast;
+  collective what = collective::broadcast;
   int ranks = 1;
   int root = 0;  ///< of broadcast, reduce, gather and scatter
   /// Broadcast, reduce, all-reduce: one number. All-gather, reduce-scatter, gather, scatter: the block of each rank;
@@ -55,41 +68,28 @@ struct collective_call {
   bool ordered = false;
 };
 
-[[nodiscard]] constexpr bool has_root(operation what) {
-  return what == operation::broadcast || what == operation::reduce || what == operation::gather ||
-         what == operation::scatter;
+[[nodiscard]] constexpr bool has_root(collective what) {
+  return what == collective::broadcast || what == collective::reduce || what == collective::gather ||
+         what == collective::scatter;
 }
-[[nodiscard]] constexpr bool reduces(operation what) {
-  return what == operation::reduce || what == operation::all_reduce || what == operation::reduce_scatter;
+[[nodiscard]] constexpr bool reduces(collective what) {
+  return what == collective::reduce || what == collective::all_reduce || what == collective::reduce_scatter ||
+         what == collective::reduce_exchange;
 }
 /// Whether `counts` has one number per rank.
-[[nodiscard]] constexpr bool has_blocks(operation what) {
-  return what == operation::all_gather || what == operation::reduce_scatter || what == operation::gather ||
-         what == operation::scatter;
-}
-
-[[nodiscard]] constexpr const char* name_of(operation what) {
-  switch (what) {
-    case operation::broadcast: return "broadcast";
-    case operation::reduce: return "reduce";
-    case operation::all_reduce: return "all_reduce";
-    case operation::all_gather: return "all_gather";
-    case operation::reduce_scatter: return "reduce_scatter";
-    case operation::gather: return "gather";
-    case operation::scatter: return "scatter";
-    case operation::all_to_all: return "all_to_all";
-  }
-  return "?";
+[[nodiscard]] constexpr bool has_blocks(collective what) {
+  return what == collective::all_gather || what == collective::reduce_scatter || what == collective::gather ||
+         what == collective::scatter;
 }
 
 /// A call whose blocks are all equal. `count` is what `counts` says: the whole array, or one block.
-[[nodiscard]] constexpr collective_call uniform_call(operation what, int ranks, std::int64_t count, int root = 0) {
+[[nodiscard]] constexpr collective_call uniform_call(collective what, int ranks, std::int64_t count, int root = 0) {
   collective_call call;
   call.what = what;
   call.ranks = ranks;
   call.root = root;
   const auto n = static_cast<std::size_t>(ranks);
-  call.counts.assign(what == operation::all_to_all ? n * n : has_blocks(what) ? n : 1, count);
+  call.counts.assign(what == collective::all_to_all ? n * n : has_blocks(what) ? n : 1, count);
   return call;
 }
 
@@ -107,11 +107,12 @@ class call_layout {
   /// Throws std::invalid_argument where the call contradicts itself.
   constexpr explicit call_layout(const collective_call& call) : call_(&call) {
     const auto n = static_cast<std::size_t>(call.ranks);
+    if (!has_schedules(call.what)) throw std::invalid_argument("this kind of collective has no schedules");
     if (call.ranks < 1) throw std::invalid_argument("a collective needs at least one rank");
     if (has_root(call.what) && (call.root < 0 || call.root >= call.ranks)) {
       throw std::invalid_argument("the root of a collective must be one of its ranks");
     }
-    const std::size_t needed = call.what == operation::all_to_all ? n * n : has_blocks(call.what) ? n : 1;
+    const std::size_t needed = call.what == collective::all_to_all ? n * n : has_blocks(call.what) ? n : 1;
     if (call.counts.size() != needed) {
       throw std::invalid_argument(
           "counts of a collective: one for the whole array, one per rank for blocks, ranks x ranks for all-to-all");
@@ -122,7 +123,7 @@ class call_layout {
       if (count < 0) throw std::invalid_argument("a count of a collective is negative");
       first_.push_back(first_.back() + count);
     }
-    if (call.what != operation::all_to_all) return;
+    if (call.what != collective::all_to_all) return;
     column_.assign(n * n, 0);
     for (std::size_t d = 0; d < n; ++d) {
       std::int64_t offset = 0;
@@ -146,14 +147,19 @@ class call_layout {
     const bool root = rank == call_->root;
     const bool absent = call_->in_place && (root || !has_root(call_->what));
     switch (call_->what) {
-      case operation::broadcast: return root && !absent ? total() : 0;
-      case operation::scatter: return root ? total() : 0;
-      case operation::reduce:
-      case operation::all_reduce:
-      case operation::reduce_scatter: return absent ? 0 : total();
-      case operation::all_gather:
-      case operation::gather: return absent ? 0 : count(rank);
-      case operation::all_to_all: return absent ? 0 : first((rank + 1) * call_->ranks) - first(rank * call_->ranks);
+      case collective::broadcast: return root && !absent ? total() : 0;
+      case collective::scatter: return root ? total() : 0;
+      case collective::reduce:
+      case collective::all_reduce:
+      case collective::reduce_scatter: return absent ? 0 : total();
+      case collective::all_gather:
+      case collective::gather: return absent ? 0 : count(rank);
+      case collective::all_to_all: return absent ? 0 : first((rank + 1) * call_->ranks) - first(rank * call_->ranks);
+      case collective::local_slice:
+      case collective::collective_permute:
+      case collective::exchange:
+      case collective::reduce_exchange:
+      case collective::barrier: break;
     }
     return 0;
   }
@@ -161,17 +167,22 @@ class call_layout {
   [[nodiscard]] constexpr std::int64_t output_elements(int rank) const {
     const bool root = rank == call_->root;
     switch (call_->what) {
-      case operation::broadcast:
-      case operation::all_reduce:
-      case operation::all_gather: return total();
-      case operation::reduce:
-      case operation::gather: return root ? total() : 0;
-      case operation::reduce_scatter: return call_->in_place ? total() : count(rank);
-      case operation::scatter: return root && call_->in_place ? 0 : count(rank);
-      case operation::all_to_all: {
+      case collective::broadcast:
+      case collective::all_reduce:
+      case collective::all_gather: return total();
+      case collective::reduce:
+      case collective::gather: return root ? total() : 0;
+      case collective::reduce_scatter: return call_->in_place ? total() : count(rank);
+      case collective::scatter: return root && call_->in_place ? 0 : count(rank);
+      case collective::all_to_all: {
         const int last = (call_->ranks - 1) * call_->ranks + rank;
         return column_[static_cast<std::size_t>(last)] + count(last);
       }
+      case collective::local_slice:
+      case collective::collective_permute:
+      case collective::exchange:
+      case collective::reduce_exchange:
+      case collective::barrier: break;
     }
     return 0;
   }
@@ -181,16 +192,21 @@ class call_layout {
     const bool at_root = rank == call_->root;
     const bool in_output = call_->in_place && (at_root || !has_root(call_->what));
     switch (call_->what) {
-      case operation::broadcast:
-      case operation::reduce:
-      case operation::all_reduce:
-      case operation::reduce_scatter: return {in_output ? place::output : place::input, element};
-      case operation::all_gather:
-      case operation::gather:
+      case collective::broadcast:
+      case collective::reduce:
+      case collective::all_reduce:
+      case collective::reduce_scatter: return {in_output ? place::output : place::input, element};
+      case collective::all_gather:
+      case collective::gather:
         return in_output ? location{place::output, element} : location{place::input, element - first(block)};
-      case operation::scatter: return {place::input, element};
-      case operation::all_to_all:
+      case collective::scatter: return {place::input, element};
+      case collective::all_to_all:
         return {in_output ? place::output : place::input, element - first(rank * call_->ranks)};
+      case collective::local_slice:
+      case collective::collective_permute:
+      case collective::exchange:
+      case collective::reduce_exchange:
+      case collective::barrier: break;
     }
     return {};
   }
@@ -198,15 +214,20 @@ class call_layout {
   /// Where `rank` wants element `element` of block (or cell) `block`. @pre the element is a result of that rank
   [[nodiscard]] constexpr location wanted(int block, std::int64_t element) const {
     switch (call_->what) {
-      case operation::broadcast:
-      case operation::reduce:
-      case operation::all_reduce:
-      case operation::all_gather:
-      case operation::gather: return {place::output, element};
-      case operation::reduce_scatter:
-      case operation::scatter: return {place::output, element - first(block)};
-      case operation::all_to_all:
+      case collective::broadcast:
+      case collective::reduce:
+      case collective::all_reduce:
+      case collective::all_gather:
+      case collective::gather: return {place::output, element};
+      case collective::reduce_scatter:
+      case collective::scatter: return {place::output, element - first(block)};
+      case collective::all_to_all:
         return {place::output, column_[static_cast<std::size_t>(block)] + element - first(block)};
+      case collective::local_slice:
+      case collective::collective_permute:
+      case collective::exchange:
+      case collective::reduce_exchange:
+      case collective::barrier: break;
     }
     return {};
   }
@@ -232,23 +253,28 @@ struct piece {
   std::vector<piece> pieces;
   const bool root = rank == call.root;
   switch (call.what) {
-    case operation::broadcast:
-    case operation::scatter:
+    case collective::broadcast:
+    case collective::scatter:
       if (root) pieces.push_back({layout.held(rank, 0, 0), layout.total(), 0, rank});
       break;
-    case operation::reduce:
-    case operation::all_reduce:
-    case operation::reduce_scatter: pieces.push_back({layout.held(rank, 0, 0), layout.total(), 0, rank}); break;
-    case operation::all_gather:
-    case operation::gather:
+    case collective::reduce:
+    case collective::all_reduce:
+    case collective::reduce_scatter: pieces.push_back({layout.held(rank, 0, 0), layout.total(), 0, rank}); break;
+    case collective::all_gather:
+    case collective::gather:
       pieces.push_back({layout.held(rank, rank, layout.first(rank)), layout.count(rank), layout.first(rank), rank});
       break;
-    case operation::all_to_all:
+    case collective::all_to_all:
       for (int d = 0; d < call.ranks; ++d) {
         const int cell = rank * call.ranks + d;
         pieces.push_back({layout.held(rank, cell, layout.first(cell)), layout.count(cell), layout.first(cell), rank});
       }
       break;
+    case collective::local_slice:
+    case collective::collective_permute:
+    case collective::exchange:
+    case collective::reduce_exchange:
+    case collective::barrier: break;
   }
   return pieces;
 }
@@ -259,31 +285,36 @@ struct piece {
   std::vector<piece> pieces;
   const bool root = rank == call.root;
   switch (call.what) {
-    case operation::broadcast: pieces.push_back({layout.wanted(0, 0), layout.total(), 0, call.root}); break;
-    case operation::reduce:
+    case collective::broadcast: pieces.push_back({layout.wanted(0, 0), layout.total(), 0, call.root}); break;
+    case collective::reduce:
       if (root) pieces.push_back({layout.wanted(0, 0), layout.total(), 0, piece::everyone});
       break;
-    case operation::all_reduce: pieces.push_back({layout.wanted(0, 0), layout.total(), 0, piece::everyone}); break;
-    case operation::all_gather:
-    case operation::gather:
-      for (int s = 0; s < call.ranks && (root || call.what == operation::all_gather); ++s) {
+    case collective::all_reduce: pieces.push_back({layout.wanted(0, 0), layout.total(), 0, piece::everyone}); break;
+    case collective::all_gather:
+    case collective::gather:
+      for (int s = 0; s < call.ranks && (root || call.what == collective::all_gather); ++s) {
         pieces.push_back({layout.wanted(s, layout.first(s)), layout.count(s), layout.first(s), s});
       }
       break;
-    case operation::reduce_scatter:
+    case collective::reduce_scatter:
       pieces.push_back(
           {layout.wanted(rank, layout.first(rank)), layout.count(rank), layout.first(rank), piece::everyone});
       break;
-    case operation::scatter:
+    case collective::scatter:
       if (root && call.in_place) break;
       pieces.push_back({layout.wanted(rank, layout.first(rank)), layout.count(rank), layout.first(rank), call.root});
       break;
-    case operation::all_to_all:
+    case collective::all_to_all:
       for (int s = 0; s < call.ranks; ++s) {
         const int cell = s * call.ranks + rank;
         pieces.push_back({layout.wanted(cell, layout.first(cell)), layout.count(cell), layout.first(cell), s});
       }
       break;
+    case collective::local_slice:
+    case collective::collective_permute:
+    case collective::exchange:
+    case collective::reduce_exchange:
+    case collective::barrier: break;
   }
   return pieces;
 }

@@ -105,7 +105,7 @@ namespace espalier::comm {
   schedule plan = detail::empty_schedule(call, {});
   const int n = call.ranks;
   const bool blocks = has_blocks(call.what);
-  const bool rising = call.what == operation::reduce || call.what == operation::gather;
+  const bool rising = call.what == collective::reduce || call.what == collective::gather;
   const int levels = detail::rounds_of(n);
   std::vector<std::int64_t> offsets;
   if (blocks) offsets = detail::rotated_offsets(call.counts, call.root);
@@ -122,7 +122,7 @@ namespace espalier::comm {
     const std::int64_t own_first = blocks ? layout.first(r) : 0;
     const bool leaf = low == 0 || relative + 1 >= n;
     const auto child = [&](int bit) { return relative + (1 << bit); };
-    if (call.what == operation::broadcast) {
+    if (call.what == collective::broadcast) {
       location value = layout.held(r, 0, 0);
       if (relative != 0) {
         value = layout.wanted(0, 0);
@@ -131,7 +131,7 @@ namespace espalier::comm {
       for (int bit = low - 1; bit >= 0; --bit) {
         if (child(bit) < n) track.send(detail::modulo(child(bit) + call.root, n), step::direct, value, layout.total());
       }
-    } else if (call.what == operation::reduce) {
+    } else if (call.what == collective::reduce) {
       location value = layout.held(r, 0, 0);
       const location sum = relative == 0 ? layout.wanted(0, 0)
                            : leaf        ? value
@@ -215,7 +215,7 @@ namespace espalier::comm {
 /// All-reduce by recursive doubling: log2(ranks) rounds of the whole array, two more where ranks are no power of two
 /// (neighbours are folded first). Ranks stay in order, and all get the same bits.
 [[nodiscard]] constexpr schedule doubling(const collective_call& call) {
-  detail::require(call.what == operation::all_reduce, "recursive doubling is for all-reduce");
+  detail::require(call.what == collective::all_reduce, "recursive doubling is for all-reduce");
   const call_layout layout(call);
   schedule plan = detail::empty_schedule(call, {});
   const int n = call.ranks;
@@ -262,15 +262,15 @@ namespace espalier::comm {
 /// each for any number of ranks, every element sent as few times as possible (Träff, arXiv 2410.14234). The operator
 /// must commute.
 [[nodiscard]] constexpr schedule circulant(const collective_call& call) {
-  detail::require(call.what == operation::all_gather || call.what == operation::reduce_scatter ||
-                      call.what == operation::all_reduce,
+  detail::require(call.what == collective::all_gather || call.what == collective::reduce_scatter ||
+                      call.what == collective::all_reduce,
                   "circulant halving is for all-gather, reduce-scatter and all-reduce");
   detail::require(!call.ordered, "circulant halving changes the order of ranks");
   const call_layout layout(call);
   schedule plan = detail::empty_schedule(call, {});
   const int n = call.ranks;
   std::vector<std::int64_t> counts = call.counts;
-  if (call.what == operation::all_reduce) {
+  if (call.what == collective::all_reduce) {
     counts.clear();
     for (int b = 0; b < n; ++b) counts.push_back(layout.total() * (b + 1) / n - layout.total() * b / n);
   }
@@ -279,14 +279,14 @@ namespace espalier::comm {
     track.rank(r);
     const std::vector<std::int64_t> offsets = detail::rotated_offsets(counts, r);
     const location rotated = detail::take_scratch(plan, r, offsets.back());
-    if (call.what == operation::all_gather) {
+    if (call.what == collective::all_gather) {
       track.copy(layout.held(r, r, layout.first(r)), rotated, layout.count(r));
       detail::circulant_all_gather(track, offsets, r, rotated);
       detail::rotate(track, counts, r, layout.wanted(0, 0), rotated, true);
       continue;
     }
     detail::rotate(track, counts, r, layout.held(r, 0, 0), rotated, false);
-    if (call.what == operation::reduce_scatter) {
+    if (call.what == collective::reduce_scatter) {
       detail::circulant_reduce_scatter(track, offsets, r, rotated, layout.wanted(r, layout.first(r)));
     } else {
       detail::circulant_reduce_scatter(track, offsets, r, rotated, rotated);
@@ -304,9 +304,9 @@ namespace espalier::comm {
 /// are ranks: best for few ranks far apart. Keeps the order of ranks. The root of an all-reduce is `hub`; those of
 /// blocks are their ranks.
 [[nodiscard]] constexpr schedule flat(const collective_call& call, int hub = 0) {
-  detail::require(!has_root(call.what) || call.what == operation::broadcast || call.what == operation::reduce,
+  detail::require(!has_root(call.what) || call.what == collective::broadcast || call.what == collective::reduce,
                   "flat trees are for broadcast, reduce, all-reduce, all-gather and reduce-scatter");
-  detail::require(call.what != operation::all_to_all, "an all-to-all sends every pair its own data: pairwise");
+  detail::require(call.what != collective::all_to_all, "an all-to-all sends every pair its own data: pairwise");
   detail::require(hub >= 0 && hub < call.ranks, "the hub of flat trees must be one of the ranks");
   const call_layout layout(call);
   const auto n = static_cast<std::size_t>(call.ranks);
@@ -343,7 +343,7 @@ namespace espalier::comm {
 /// one-ported algorithm beats, for any number of ranks (Träff, arXiv 2312.11236, 2407.18004). A reduction is the
 /// broadcast backwards; its operator must commute.
 [[nodiscard]] constexpr schedule circulant_blocks(const collective_call& call, std::int64_t blocks) {
-  detail::require(call.what == operation::broadcast || call.what == operation::reduce,
+  detail::require(call.what == collective::broadcast || call.what == collective::reduce,
                   "circulant blocks are for broadcast and reduce");
   detail::require(!call.ordered, "a circulant reduction changes the order of ranks");
   detail::require(blocks >= 1, "a broadcast has at least one block");
@@ -360,7 +360,7 @@ namespace espalier::comm {
   for (int r = 0; r < n && n > 1; ++r) {
     track.rank(r);
     const int v = detail::modulo(r - call.root, n);
-    if (call.what == operation::broadcast) {
+    if (call.what == collective::broadcast) {
       const location array = v == 0 ? layout.held(r, 0, 0) : layout.wanted(0, 0);
       for (std::int64_t i = 0; i < rounds.rounds(); ++i) {
         const int to = detail::modulo(v + rounds.skip(i), n);
@@ -402,7 +402,7 @@ namespace espalier::comm {
 /// All-to-all in ceil(log2(ranks)) rounds: each block travels by the bits of its distance (Bruck et al., 1997). For
 /// blocks so small that rounds cost more than sending each element log2(ranks) / 2 times.
 [[nodiscard]] constexpr schedule bruck(const collective_call& call) {
-  detail::require(call.what == operation::all_to_all, "Bruck's algorithm is for all-to-all");
+  detail::require(call.what == collective::all_to_all, "Bruck's algorithm is for all-to-all");
   const call_layout layout(call);
   schedule plan = detail::empty_schedule(call, {});
   const int n = call.ranks;

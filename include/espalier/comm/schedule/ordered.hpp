@@ -70,15 +70,15 @@ namespace espalier::comm {
   const auto add = [&](int root, const detail::tree_share& share) {
     rooted_tree rising = ordered_tree(call.ranks, root);
     rooted_tree falling = rising;
-    const int ways = rising.height[static_cast<std::size_t>(root)] * (call.what == operation::all_reduce ? 2 : 1);
+    const int ways = rising.height[static_cast<std::size_t>(root)] * (call.what == collective::all_reduce ? 2 : 1);
     // Nothing is known of the rates on the way: two chunks a hop.
     tracks.add(root, std::move(rising), std::move(falling), share, 2.0 * ways);
   };
-  if (call.ranks > 1 && call.what == operation::reduce) add(call.root, {0, layout.total(), 0, 0});
+  if (call.ranks > 1 && call.what == collective::reduce) add(call.root, {0, layout.total(), 0, 0});
   for (int b = 0; b < call.ranks && call.ranks > 1 && has_blocks(call.what); ++b) {
     add(b, {layout.first(b), layout.count(b), b, b});
   }
-  for (int k = 0; k < shares && call.ranks > 1 && call.what == operation::all_reduce; ++k) {
+  for (int k = 0; k < shares && call.ranks > 1 && call.what == collective::all_reduce; ++k) {
     const std::int64_t begin = layout.total() / shares * k + std::min<std::int64_t>(k, layout.total() % shares);
     const std::int64_t count = layout.total() / shares + (k < layout.total() % shares ? 1 : 0);
     add((2 * k + 1) * call.ranks / (2 * shares), {begin, count, 0, k});

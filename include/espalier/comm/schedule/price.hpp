@@ -92,10 +92,10 @@ struct tree_depth {
   double latency = 0;
 };
 
-[[nodiscard]] constexpr tree_depth depth_of(const network& net, const tree& t, operation what) {
+[[nodiscard]] constexpr tree_depth depth_of(const network& net, const tree& t, collective what) {
   tree_depth all;
   for (const direction way : {direction::to_root, direction::from_root}) {
-    const bool used = way == direction::to_root ? reduces(what) : !reduces(what) || what == operation::all_reduce;
+    const bool used = way == direction::to_root ? reduces(what) : !reduces(what) || what == collective::all_reduce;
     if (!used) continue;
     const rooted_tree read = read_tree(net, t, way);
     tree_depth longest;
@@ -116,7 +116,7 @@ struct tree_depth {
 /// The best chunk size for trees that share `bytes` (of the whole array) at their weights, and how long the slowest
 /// tree then takes. `overhead` is what a message costs beside its bytes; `pieces` and `least` (here in bytes) as in
 /// `chunking`.
-[[nodiscard]] constexpr chunk_price price_trees(const network& net, const std::vector<tree>& trees, operation what,
+[[nodiscard]] constexpr chunk_price price_trees(const network& net, const std::vector<tree>& trees, collective what,
                                                 std::int64_t bytes, double overhead, const chunk_limits& limits = {},
                                                 std::int64_t pieces = 1) {
   struct share {
@@ -163,30 +163,9 @@ struct tree_depth {
   return best;
 }
 
-[[nodiscard]] constexpr operation operation_of(collective kind) {
-  switch (kind) {
-    case collective::broadcast: return operation::broadcast;
-    case collective::reduce: return operation::reduce;
-    case collective::all_reduce: return operation::all_reduce;
-    case collective::all_gather: return operation::all_gather;
-    case collective::reduce_scatter: return operation::reduce_scatter;
-  }
-  return operation::broadcast;
-}
-
-/// The collective whose trees an operation moves along; none where data moves along routes (gather, scatter,
-/// all-to-all).
-[[nodiscard]] constexpr std::optional<collective> collective_of(operation what) {
-  for (const collective kind : {collective::broadcast, collective::reduce, collective::all_reduce,
-                                collective::all_gather, collective::reduce_scatter}) {
-    if (operation_of(kind) == what) return kind;
-  }
-  return std::nullopt;
-}
-
 /// A call of the collective that a packing is for, on an array of `elements`, cut into blocks as equal as can be.
 [[nodiscard]] constexpr collective_call call_for(const network& net, const packing& trees, std::int64_t elements) {
-  collective_call call = uniform_call(operation_of(trees.kind), net.ranks, elements);
+  collective_call call = uniform_call(trees.kind, net.ranks, elements);
   if (has_root(call.what)) call.root = trees.root;
   if (!has_blocks(call.what)) return call;
   for (int b = 0; b < net.ranks; ++b) {

@@ -70,8 +70,8 @@ struct selection_input {
 
 namespace espalier::comm::detail {
 
-[[nodiscard]] constexpr bool exchanges(operation what) {
-  return what == operation::gather || what == operation::scatter || what == operation::all_to_all;
+[[nodiscard]] constexpr bool exchanges(collective what) {
+  return what == collective::gather || what == collective::scatter || what == collective::all_to_all;
 }
 
 [[nodiscard]] constexpr chunking chunks_of(const chunk_price& price, const selection_input& given) {
@@ -137,7 +137,7 @@ namespace espalier::comm {
     case algorithm::doubling: return doubling(call);
     case algorithm::circulant: return circulant(call);
     case algorithm::flat:
-      return flat(call, call.what == operation::all_reduce ? detail::best_hub(call, net, given) : 0);
+      return flat(call, call.what == collective::all_reduce ? detail::best_hub(call, net, given) : 0);
     case algorithm::bruck: return bruck(call);
     case algorithm::routes:
       if (given.routes == nullptr) break;
@@ -166,17 +166,17 @@ namespace espalier::comm {
     c.how = how;
     return c;
   };
-  const bool keeps_root_order = !call.ordered || (call.what == operation::broadcast || !reduces(call.what));
+  const bool keeps_root_order = !call.ordered || (call.what == collective::broadcast || !reduces(call.what));
   if (call.ranks == 1) {
-    add(detail::exchanges(call.what)                                          ? with(algorithm::pairwise)
-        : reduces(call.what) && call.ordered                                  ? with(algorithm::ordered_trees)
-        : call.what == operation::broadcast || call.what == operation::reduce ? with(algorithm::binomial)
-                                                                              : with(algorithm::circulant));
+    add(detail::exchanges(call.what)                                            ? with(algorithm::pairwise)
+        : reduces(call.what) && call.ordered                                    ? with(algorithm::ordered_trees)
+        : call.what == collective::broadcast || call.what == collective::reduce ? with(algorithm::binomial)
+                                                                                : with(algorithm::circulant));
     return all;
   }
   switch (call.what) {
-    case operation::broadcast:
-    case operation::reduce:
+    case collective::broadcast:
+    case collective::reduce:
       if (keeps_root_order || call.root == 0) add(with(algorithm::binomial));
       if (keeps_root_order) {
         // As few rounds as possible with one block, as much at once as possible with many.
@@ -189,17 +189,22 @@ namespace espalier::comm {
         all.push_back(best);
       }
       break;
-    case operation::all_reduce:
+    case collective::all_reduce:
       add(with(algorithm::doubling));
       if (!call.ordered) add(with(algorithm::circulant));
       break;
-    case operation::all_gather: add(with(algorithm::circulant)); break;
-    case operation::reduce_scatter:
+    case collective::all_gather: add(with(algorithm::circulant)); break;
+    case collective::reduce_scatter:
       if (!call.ordered) add(with(algorithm::circulant));
       break;
-    case operation::gather:
-    case operation::scatter: add(with(algorithm::binomial)); break;
-    case operation::all_to_all: add(with(algorithm::bruck)); break;
+    case collective::gather:
+    case collective::scatter: add(with(algorithm::binomial)); break;
+    case collective::all_to_all: add(with(algorithm::bruck)); break;
+    case collective::local_slice:
+    case collective::collective_permute:
+    case collective::exchange:
+    case collective::reduce_exchange:
+    case collective::barrier: break;
   }
   // With many ranks the messages at a root, or of all pairs, cost more than any number of rounds.
   constexpr int few = 32;
@@ -216,13 +221,13 @@ namespace espalier::comm {
     }
   } else if (reduces(call.what) && call.ordered) {
     for (const int shares : {1, call.ranks}) {
-      if (shares > 1 && call.what != operation::all_reduce) continue;
+      if (shares > 1 && call.what != collective::all_reduce) continue;
       candidate c = with(algorithm::ordered_trees);
       c.shares = shares;
       const chunk_price best = best_chunk(bytes / shares, 1 + detail::rounds_of(call.ranks), hop, given.limits);
       c.cut = detail::chunks_of(best, given);
       // Inner ranks take two children's values; many shares with roots everywhere load all ranks like one.
-      const double up_and_down = call.what == operation::all_reduce ? 2 : 1;
+      const double up_and_down = call.what == collective::all_reduce ? 2 : 1;
       c.seconds = up_and_down * (shares == 1 && !has_blocks(call.what) ? 2 : 1) * best.seconds * shares;
       all.push_back(c);
     }

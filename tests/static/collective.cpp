@@ -1,0 +1,44 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+
+#include <espalier/comm/network.hpp>
+#include <espalier/comm/schedule/call.hpp>
+#include <espalier/shape/collective.hpp>
+
+#include <string_view>
+
+/// Every kind of collective has a name of its own, and what is said of kinds fits together.
+namespace ep = espalier;
+
+namespace {
+
+constexpr bool names_differ() {
+  for (int a = 0; a < ep::collective_kinds; ++a) {
+    const std::string_view name = ep::name_of(static_cast<ep::collective>(a));
+    if (name == "?") return false;
+    for (int b = 0; b < a; ++b) {
+      if (name == ep::name_of(static_cast<ep::collective>(b))) return false;
+    }
+  }
+  return true;
+}
+static_assert(names_differ());
+
+constexpr int count(bool (*holds)(ep::collective)) {
+  int found = 0;
+  for (int k = 0; k < ep::collective_kinds; ++k) found += holds(static_cast<ep::collective>(k)) ? 1 : 0;
+  return found;
+}
+static_assert(count(ep::moves_tensors) == 6 && count(ep::comm::has_schedules) == 8 && count(ep::comm::has_trees) == 5);
+
+constexpr bool trees_make_schedules() {
+  for (int k = 0; k < ep::collective_kinds; ++k) {
+    const auto kind = static_cast<ep::collective>(k);
+    if (ep::comm::has_trees(kind) && !ep::comm::has_schedules(kind)) return false;
+    if (ep::comm::has_trees(kind) && ep::comm::has_blocks(kind) && ep::comm::has_root(kind)) return false;
+  }
+  return true;
+}
+static_assert(trees_make_schedules());
+
+}  // namespace
