@@ -138,17 +138,17 @@ class in_process_communicator {
   void exchange(const transfer& moves, const void* source, void* target) {
     const std::uint64_t kind =
         detail::kind_word(collective::exchange, detail::class_of(moves.type), element_operation::unnamed, 0);
-    meet("exchange", kind, moves, source, [&](const std::vector<loan>& loans) {
+    meet("exchange", kind, moves, source, [&](const std::vector<lent_memory>& lent) {
       const int members = static_cast<int>(moves.members.size());
       const host::store how = store_of(moves);
       // Each member starts with itself and goes on from there: not everybody reads the same peer at once.
       for (int step = 0; step < members; ++step) {
         const auto k = static_cast<std::size_t>((moves.self + step) % members);
         const block& box = moves.incoming[k];
-        if (loans[k].packed) {
-          unpack(moves.type, target, loans[k].memory, box);
+        if (lent[k].packed) {
+          unpack(moves.type, target, lent[k].memory, box);
         } else {
-          copy(moves.type, target, loans[k].memory, box, how);
+          copy(moves.type, target, lent[k].memory, box, how);
         }
       }
     });
@@ -161,10 +161,10 @@ class in_process_communicator {
     reserve_parts(moves.members.size());
     const std::uint64_t what = detail::kind_word(collective::reduce_exchange, detail::class_of(moves.type),
                                                  detail::operation_of(moves.type, kind), 0);
-    meet("reduce_exchange", what, moves, source, [&](const std::vector<loan>& loans) {
-      if (fold(moves, loans, target, kind)) return;
+    meet("reduce_exchange", what, moves, source, [&](const std::vector<lent_memory>& lent) {
+      if (fold(moves, lent, target, kind)) return;
       for (std::size_t k = 0; k < moves.members.size(); ++k) {
-        parts_[k] = {loans[k].memory, loans[k].packed ? nullptr : &moves.incoming[k]};
+        parts_[k] = {lent[k].memory, lent[k].packed ? nullptr : &moves.incoming[k]};
       }
       const block& box = moves.incoming[static_cast<std::size_t>(moves.self)];
       detail::reduce_range(moves.type, kind, target, box, 0, box.elements(), parts_.data(),
@@ -208,7 +208,7 @@ class in_process_communicator {
   void abort(const std::string& reason) { group_->abort(rank_, reason + place_of_failure(reason)); }
 
  private:
-  using loan = thread_collectives::engine::loan;
+  using lent_memory = thread_collectives::engine::lent_memory;
   using cause = host::wait_error::cause;
 
   /// This device's end of a group.
@@ -264,7 +264,7 @@ class in_process_communicator {
     inside_ = false;
   }
 
-  /// `work(loans)` while all members lend their sources, or have packed what little they send.
+  /// `work(lent)` while all members lend their sources, or have packed what little they send.
   template <class Work>
   void meet(const char* operation, std::uint64_t kind, const transfer& moves, const void* source, const Work& work) {
     const std::int64_t element = size_of(moves.type);
@@ -336,7 +336,7 @@ class in_process_communicator {
   }
 
   /// Combines boxes that lie in one piece on all sides; false if these don't.
-  [[nodiscard]] bool fold(const transfer& moves, const std::vector<loan>& loans, void* target, reduction kind) {
+  [[nodiscard]] bool fold(const transfer& moves, const std::vector<lent_memory>& lent, void* target, reduction kind) {
     const block& own = moves.incoming[static_cast<std::size_t>(moves.self)];
     const std::int64_t count = own.elements();
     if (count == 0) return true;
@@ -344,9 +344,9 @@ class in_process_communicator {
     const std::int64_t to = detail::contiguous_target(own, 0, count);
     if (to < 0 || moves.members.size() < 2) return false;
     for (std::size_t k = 0; k < moves.members.size(); ++k) {
-      const std::int64_t from = loans[k].packed ? 0 : detail::contiguous_source(moves.incoming[k], 0, count);
+      const std::int64_t from = lent[k].packed ? 0 : detail::contiguous_source(moves.incoming[k], 0, count);
       if (from < 0) return false;
-      sources_[k] = loans[k].memory + from * element;
+      sources_[k] = lent[k].memory + from * element;
     }
     std::byte* const result = static_cast<std::byte*>(target) + to * element;
     const auto members = static_cast<int>(moves.members.size());

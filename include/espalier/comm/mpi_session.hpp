@@ -6,7 +6,7 @@
 #include <espalier/comm/launch.hpp>
 #include <espalier/comm/mpi_compat.hpp>
 #include <espalier/comm/roll_call.hpp>
-#include <espalier/comm/run/patience.hpp>
+#include <espalier/comm/run/polling_wait.hpp>
 #include <espalier/comm/termination.hpp>
 
 #include <boost/mpi/environment.hpp>

@@ -39,7 +39,7 @@ class reshard_search {
     paid_ = -1;  // being at the start costs nothing, and offer() charges one for what it takes to be a slice
     offer(start_, task_.from.tiled(), collective::local_slice, 0, 0);
     while (!heap_.empty()) {
-      if (nodes_.size() >= patience) {
+      if (nodes_.size() >= most_nodes) {
         gave_up = true;
         break;
       }
@@ -78,7 +78,7 @@ class reshard_search {
   static constexpr std::uint32_t buckets = 512;
   // A search that has come to so many placements gives up. Those that end well on a mesh of up to four axes stay far
   // below it, and a constant evaluation could not go much further.
-  static constexpr int patience = 3000;
+  static constexpr int most_nodes = 3000;
 
   [[nodiscard]] static constexpr std::uint32_t bucket_of(const placement_codes& s) {
     const std::uint64_t mixed =

@@ -19,7 +19,7 @@ struct unit {
 
 /// What a value is to a fused chain over `space`.
 enum class fused_role : std::uint8_t {
-  stranger,
+  not_fusable,
   /// One element per row and column.
   wide,
   /// One element per row.

@@ -26,12 +26,12 @@ inline constexpr std::int64_t most_columns = 65536;
 
 /// Whether a reduction can be part of a chain over its operand's shape, and as what.
 [[nodiscard]] constexpr fused_role reduction_role(const instruction& i, const extents& from) {
-  if (from.rank == 0 || columns_of(from) > most_columns) return fused_role::stranger;
+  if (from.rank == 0 || columns_of(from) > most_columns) return fused_role::not_fusable;
   const std::int64_t last = std::int64_t{1} << (from.rank - 1);
   const std::int64_t dims = attributes_of<reduction_attributes>(i).dims;
   if (dims == last) return fused_role::narrow;
   if (dims == last - 1 && from.rank > 1 && i.op->linear == linearity::first) return fused_role::accumulator;
-  return fused_role::stranger;
+  return fused_role::not_fusable;
 }
 
 /// A broadcast that repeats one value per row along the columns.
@@ -70,7 +70,7 @@ template <int Instructions> struct schedule_progress {
 class scheduler {
  public:
   constexpr explicit scheduler(graph_view g)
-      : g_(g), stored_(g.size, false), group_(g.size, -1), role_(g.size, fused_role::stranger), next_(g.size, -1) {
+      : g_(g), stored_(g.size, false), group_(g.size, -1), role_(g.size, fused_role::not_fusable), next_(g.size, -1) {
     result_.unit_of.resize(g.size, -1);
     // Readers first: what a broadcast repeats is read in memory if the broadcast itself is stored.
     for (int id = g.size - 1; id >= 0; --id) find_stored(id);
@@ -131,7 +131,7 @@ class scheduler {
     const instruction& i = g_[id];
     switch (i.op->fuse) {
       case fusion::alone: return false;
-      case fusion::reduction: return reduction_role(i, g_.operand(id, 0).shape) != fused_role::stranger;
+      case fusion::reduction: return reduction_role(i, g_.operand(id, 0).shape) != fused_role::not_fusable;
       case fusion::elementwise: return columns_of(i.shape) <= most_columns || i.shape.rank == 1;
       case fusion::broadcast:
       case fusion::source: return true;
@@ -223,7 +223,7 @@ class scheduler {
     for (int k = 0; k < i.operand_count; ++k) {
       const int group = open_group(behind(i.operand[k]));
       if (group < 0 || group == target) continue;
-      if (role_in(id, group) == fused_role::stranger) continue;
+      if (role_in(id, group) == fused_role::not_fusable) continue;
       if (target < 0) {
         target = group;
       } else if (chains_[group].space == chains_[target].space && chains_[group].count + chains_[target].count <= 96) {
@@ -276,12 +276,12 @@ class scheduler {
   [[nodiscard]] constexpr fused_role role_in(int id, int group) const {
     const instruction& i = g_[id];
     const extents& space = chains_[group].space;
-    fused_role role = fused_role::stranger;
+    fused_role role = fused_role::not_fusable;
     if (i.op->fuse == fusion::reduction) {
       if (g_.operand(id, 0).shape == space) role = reduction_role(i, space);
       const int o = i.operand[0];
-      if (open_group(o) == group && role_[o] != fused_role::wide) return fused_role::stranger;
-      if (open_group(o) != group && open_group(behind(o)) == group) return fused_role::stranger;
+      if (open_group(o) == group && role_[o] != fused_role::wide) return fused_role::not_fusable;
+      if (open_group(o) != group && open_group(behind(o)) == group) return fused_role::not_fusable;
       return role;
     }
     if (i.shape == space) {
@@ -299,7 +299,7 @@ class scheduler {
       const bool fits = repeated ? role == fused_role::wide && role_[source] == fused_role::narrow &&
                                        repeats_rows(g_[o], g_[source].shape)
                                  : role_[source] == role;
-      if (!fits) return fused_role::stranger;
+      if (!fits) return fused_role::not_fusable;
     }
     return role;
   }

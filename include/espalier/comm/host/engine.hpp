@@ -95,7 +95,7 @@ template <SharedSpace Space> class engine {
   }
 
   /// What another rank has for this one: its source, where it stands, or what it packed of it for this rank.
-  struct loan {
+  struct lent_memory {
     const std::byte* memory = nullptr;
     bool packed = false;
   };
@@ -106,7 +106,7 @@ template <SharedSpace Space> class engine {
   };
   static constexpr std::int64_t packed_room = 1024;
 
-  /// All ranks meet, and `work(loans)` reads what all of them have for this one: what is not laid out as a
+  /// All ranks meet, and `work(lent)` reads what all of them have for this one: what is not laid out as a
   /// `collective_call` says. Sources may be read until this returns, which it does when nobody does any more; without
   /// waiting, if all ranks pack. `pack(rank, room)` writes what a rank is to get. `said`: the same on all ranks, which
   /// is verified. Errors: as above; `pack` and `work` throw nothing.
@@ -117,8 +117,8 @@ template <SharedSpace Space> class engine {
     guarded([&] {
       note(said, 0);
       begin_call(detail::short_fingerprint(said), true, operation, where);
-      const bool all_pack = exchange_loans(said, mine, pack);
-      work(static_cast<const std::vector<loan>&>(loans_));
+      const bool all_pack = exchange_sources(said, mine, pack);
+      work(static_cast<const std::vector<lent_memory>&>(lent_));
       finish_streaming();
       end_call(!all_pack);
     });
@@ -513,7 +513,7 @@ template <SharedSpace Space> class engine {
 
   /// Returns whether all ranks pack.
   template <class Pack>
-  [[nodiscard]] bool exchange_loans(const call_summary& said, const lender& mine, const Pack& pack) {
+  [[nodiscard]] bool exchange_sources(const call_summary& said, const lender& mine, const Pack& pack) {
     struct words {
       call_summary said;
       const void* source;
@@ -526,14 +526,14 @@ template <SharedSpace Space> class engine {
     for (int r = 0; mine.packs && r < size_; ++r) {
       if (r != rank_) pack(r, room(rank_, r));
     }
-    loans_.resize(static_cast<std::size_t>(size_));
+    lent_.resize(static_cast<std::size_t>(size_));
     bool all_pack = true;
     swap_words(words{said, mine.source, mine.packs ? 1U : 0U}, [&](int r, const words& there) {
       if (there.said != said) watch_.differ(r);
       all_pack = all_pack && there.packs != 0;
       const bool packed = r != rank_ && there.packs != 0;
-      loans_[static_cast<std::size_t>(r)] = {packed ? room(r, rank_) : static_cast<const std::byte*>(there.source),
-                                             packed};
+      lent_[static_cast<std::size_t>(r)] = {packed ? room(r, rank_) : static_cast<const std::byte*>(there.source),
+                                            packed};
     });
     return all_pack;
   }
@@ -663,7 +663,7 @@ template <SharedSpace Space> class engine {
   std::vector<exposed> inputs_;
   std::vector<exposed> outputs_;
   std::vector<char> in_place_;
-  std::vector<loan> loans_;
+  std::vector<lent_memory> lent_;
   std::vector<std::byte> tiles_;
   std::int64_t tile_bytes_ = 0;
   std::vector<std::uint64_t> known_;  // calls that each rank was seen to have finished

@@ -132,7 +132,7 @@ class thread_collectives {
   void meet(const char* operation, const context* where = nullptr) { engine_.meet(operation, where); }
 
   using engine = host::engine<host::thread_space>;
-  /// All ranks lend each other memory while `work(loans)` goes on in each, for what no `collective_call` describes: see
+  /// All ranks lend each other memory while `work(lent)` goes on in each, for what no `collective_call` describes: see
   /// `host::engine::meet`.
   template <class Pack, class Work>
   void meet(const char* operation, const call_summary& said, const engine::lender& mine, const context* where,

@@ -76,8 +76,8 @@ class probe_wire {
       if (idle++ == 0) last_progress = now;
       // Emulated hosts and oversubscribed ones share processors: a rank that finds nothing leaves them to the others,
       // or their delays would be measured. By the time, not by polls: with others about, a single one takes that long.
-      constexpr auto patience = std::chrono::microseconds(10);
-      if (eager || now - last_progress < patience) {
+      constexpr auto idle_limit = std::chrono::microseconds(10);
+      if (eager || now - last_progress < idle_limit) {
         std::this_thread::yield();
       } else {
         std::this_thread::sleep_for(std::chrono::microseconds(20));

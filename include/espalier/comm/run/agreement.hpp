@@ -5,8 +5,8 @@
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/mpi_compat.hpp>
 #include <espalier/comm/mpi_requests.hpp>
-#include <espalier/comm/run/patience.hpp>
 #include <espalier/comm/run/plan_words.hpp>
+#include <espalier/comm/run/polling_wait.hpp>
 
 #include <algorithm>
 #include <array>
@@ -157,7 +157,7 @@ class agreement {
 
   /// Waits for a collective of the library that was only started.
   void complete(MPI_Request request, const char* what, bool compares = false) {
-    patience left(oversubscribed_, deadline_);
+    polling_wait left(oversubscribed_, deadline_);
     for (;;) {
       int done = 0;
       check_mpi(MPI_Test(&request, &done, ignored_status()), "MPI_Test", rank_, nullptr);

@@ -6,7 +6,7 @@
 #include <espalier/comm/mpi_requests.hpp>
 #include <espalier/comm/probe/probe.hpp>
 #include <espalier/comm/run/agreement.hpp>
-#include <espalier/comm/run/attendance.hpp>
+#include <espalier/comm/run/arrival_list.hpp>
 #include <espalier/comm/run/call_summary.hpp>
 #include <espalier/comm/run/element.hpp>
 #include <espalier/comm/run/in_flight.hpp>
@@ -95,15 +95,15 @@ class collectives {
         together_(communicator_, options.deadline, oversubscribed_),
         planner_(std::move(net), together_, {options.eager, options.forced, options.fixed_order}),
         known_(options.kept),
-        flights_(options.deadline, oversubscribed_),
+        under_way_(options.deadline, oversubscribed_),
         tags_(communicator_, options.tags),
         cool_down_(options.watch.cool_down, 0) {
     MPI_Comm_size(communicator_, &size_);
     MPI_Comm_rank(communicator_, &rank_);
     in_library_ = std::make_unique<detail::watched_call>(rank_, options_.deadline);
-    together_.meanwhile([this] { return !flights_.empty() && flights_.progress(); });
+    together_.meanwhile([this] { return !under_way_.empty() && under_way_.progress(); });
     together_.look_around([this](bool compares) { look_for_other_calls(compares); });
-    flights_.look_around([this] { look_for_other_calls(false); });
+    under_way_.look_around([this] { look_for_other_calls(false); });
   }
   collectives(const collectives&) = delete;
   collectives& operator=(const collectives&) = delete;
@@ -113,11 +113,11 @@ class collectives {
     MPI_Finalized(&finalised);
     if (finalised != 0) return;
     try {
-      if (!flights_.broken()) flights_.wait_all();
-    } catch (const std::exception&) { flights_.fail(); }
+      if (!under_way_.broken()) under_way_.wait_all();
+    } catch (const std::exception&) { under_way_.fail(); }
     // After an error messages may be under way: the number of the communicator must not be given to another.
-    if (flights_.broken()) return;
-    attendance_.reset();
+    if (under_way_.broken()) return;
+    arrivals_.reset();
     host_.reset();
     MPI_Comm_free(&communicator_);
   }
@@ -205,19 +205,19 @@ class collectives {
       std::shared_ptr<detail::runnable> way = way_of(*known, settled ? *known->settled : known->scheduled, what);
       std::unique_ptr<mpi_schedule_runner> runner = way->take();
       if (!tags_.has(runner->tags())) {
-        flights_.wait_all();
+        under_way_.wait_all();
         together_.meet("for message tags to be free again");
         tags_.restart();
       }
       runner->begin(input, output, what.by, where, tags_.take(runner->tags(), detail::short_fingerprint(said_)));
-      return started_collective(flights_, flights_.add(std::move(way), std::move(runner), call.what));
+      return started_collective(under_way_, under_way_.add(std::move(way), std::move(runner), call.what));
     });
   }
 
   /// What was started and is not over.
-  [[nodiscard]] std::vector<pending_operation> pending() const { return flights_.pending(); }
+  [[nodiscard]] std::vector<pending_operation> pending() const { return under_way_.pending(); }
   /// Takes what was started further, without waiting.
-  void progress() { flights_.progress(); }
+  void progress() { under_way_.progress(); }
 
   /// What a call is done by, once it has been settled on.
   [[nodiscard]] std::optional<choice> settled(const collective_call& call, const element& what) {
@@ -288,7 +288,7 @@ class collectives {
   }
 
   void require_sound() const {
-    if (flights_.broken()) throw comm_error("rank " + std::to_string(rank_) + ": an earlier collective failed");
+    if (under_way_.broken()) throw comm_error("rank " + std::to_string(rank_) + ": an earlier collective failed");
   }
   [[nodiscard]] bool is_ordered(collective what, bool asked, const element& by) const {
     return reduces(what) && (asked || options_.fixed_order || !by.commutes);
@@ -297,7 +297,7 @@ class collectives {
     try {
       return body();
     } catch (const mismatched_call&) { throw; } catch (...) {
-      flights_.fail();
+      under_way_.fail();
       throw;
     }
   }
@@ -330,7 +330,7 @@ class collectives {
     return guarded([&]() -> known_call& {
       if (made->bytes > 0) {
         find_host();
-        find_attendance();
+        find_arrivals();
       }
       made->shareable = host_ != nullptr && host_->serves(made->call, what);
       const detail::proposal said = planner_.propose(made->call, what.by.element_bytes, others_that_serve(*made));
@@ -354,7 +354,7 @@ class collectives {
     host_known_ = true;
     const bool wanted = !options_.forced || is_of_one_host(options_.forced->how);
     if (size_ == 1 || !wanted || !options_.share_memory) return;
-    if (!flights_.empty()) flights_.wait_all();  // other ranks may have to end them before they come here
+    if (!under_way_.empty()) under_way_.wait_all();  // other ranks may have to end them before they come here
     if (!on_one_host(communicator_)) return;
     host_options shared;
     shared.deadline = options_.deadline;
@@ -362,17 +362,17 @@ class collectives {
   }
 
   /// Where ranks say which call they have come to: once, before the first that moves anything. Collective.
-  void find_attendance() {
-    if (attendance_ != nullptr || size_ == 1 || !options_.share_memory) return;
+  void find_arrivals() {
+    if (arrivals_ != nullptr || size_ == 1 || !options_.share_memory) return;
     if (host_ != nullptr) {
-      attendance_ = std::make_unique<detail::attendance>(host_->notices(), rank_);
+      arrivals_ = std::make_unique<detail::arrival_list>(host_->notices(), rank_);
     } else {
-      if (!flights_.empty()) flights_.wait_all();  // as above
+      if (!under_way_.empty()) under_way_.wait_all();  // as above
       MPI_Comm host{};
       MPI_Comm_split_type(communicator_, MPI_COMM_TYPE_SHARED, 0, detail::no_info(), &host);
-      attendance_ = std::make_unique<detail::attendance>(communicator_, host, options_.deadline);
+      arrivals_ = std::make_unique<detail::arrival_list>(communicator_, host, options_.deadline);
     }
-    in_library_->note_in(*attendance_);
+    in_library_->note_in(*arrivals_);
   }
 
   /// Who else than a schedule can carry out a call: candidates of which the cost model knows nothing. All ranks find
@@ -391,23 +391,23 @@ class collectives {
   /// Says which call this rank is in, to whoever looks.
   void come_to(const known_call& known, const element& what) {
     said_ = known.said_of(what);
-    if (attendance_ != nullptr) attendance_->enter(number_, said_);
+    if (arrivals_ != nullptr) arrivals_->enter(number_, said_);
   }
 
   /// In a long wait: whether some rank is in another call, so that this one waits in vain.
   void look_for_other_calls(bool compares) const {
-    if (attendance_ == nullptr) return;
-    const std::string found = attendance_->mismatch(number_, said_, rank_, compares);
+    if (arrivals_ == nullptr) return;
+    const std::string found = arrivals_->mismatch(number_, said_, rank_, compares);
     if (!found.empty()) throw comm_error("the ranks are in different collectives: " + found);
   }
 
   /// Throws on all ranks unless all are in the same call, and were in all calls that the MPI library carried out
   /// since they last compared them: it does not notice what ranks disagree on. Collective.
   void require_same_call() {
-    if (attendance_ != nullptr) {
+    if (arrivals_ != nullptr) {
       call_summary noted = said_;
       noted.kind |= std::uint64_t{detail::compares_flag} << detail::flags_at;
-      attendance_->enter(number_, noted);
+      arrivals_->enter(number_, noted);
     }
     const std::uint64_t mine = detail::long_fingerprint(said_) + by_library_;
     if (guarded([&] { return together_.are_equal(mine, detail::spelled_call(said_).name().c_str()); })) {
@@ -470,7 +470,7 @@ class collectives {
   /// One call of the tuning. Where a try is over, rank 0 learns how long the slowest took, and says what is next.
   void try_one(known_call& known, const void* input, void* output, const element& what, const context* where) {
     come_to(known, what);
-    flights_.wait_all();  // they would share the time
+    under_way_.wait_all();  // they would share the time
     const choice now = known.next;
     detail::runnable* const way = way_of(known, now, what).get();  // planning is not timed
     if (known.done == 0) together_.meet("for all ranks to begin");
@@ -531,13 +531,13 @@ class collectives {
     come_to(known, what);
     guarded([&] {
       runner.begin(input, output, what.by, where, tags_.of_blocking(runner.tags(), detail::short_fingerprint(said_)));
-      flights_.wait_beside(runner);
+      under_way_.wait_beside(runner);
     });
   }
 
   void run_shared(known_call& known, const void* input, void* output, const element& what, const context* where,
                   private_memory how) {
-    if (!flights_.empty()) flights_.wait_all();  // as below
+    if (!under_way_.empty()) under_way_.wait_all();  // as below
     last_sent_ = -1;
     guarded([&] { host_->run(known.call, said_, number_, input, output, what, where, how); });
   }
@@ -545,7 +545,7 @@ class collectives {
   void run_library(known_call& known, const void* input, void* output, const element& what, const context* where) {
     // What is under way does not go on while the library has the processor, and other ranks may need it to before they
     // come here.
-    if (!flights_.empty()) flights_.wait_all();
+    if (!under_way_.empty()) under_way_.wait_all();
     if (!watched_) {
       detail::watchdog::of_this_process().add(*in_library_);
       watched_ = true;
@@ -555,7 +555,7 @@ class collectives {
     const int code = known.library.run(communicator_, input, output, what);
     in_library_->leave();
     if (code != MPI_SUCCESS) {
-      flights_.fail();
+      under_way_.fail();
       detail::check_mpi(code, name_of(known.call.what), rank_, where);
     }
     note_library_call(known);
@@ -604,7 +604,7 @@ class collectives {
   }
 
   void probe_again(known_call& known) {
-    flights_.wait_all();
+    under_way_.wait_all();
     network found = options_.watch.probe(communicator_);
     const detail::plan_words said = together_.from_root("for what rank 0 decides", [&] {
       if (found.ranks != size_) throw std::invalid_argument("the new network has another number of ranks");
@@ -642,14 +642,14 @@ class collectives {
   detail::agreement together_;
   detail::planner planner_;
   known_calls known_;
-  detail::flights flights_;
+  detail::operations_in_flight under_way_;
   detail::tag_space tags_;
   cool_down cool_down_;  // rank 0's
   std::vector<network_event> events_;
   std::unique_ptr<host_collectives> host_;
   bool host_known_ = false;
   std::vector<std::vector<std::byte>> buffers_;
-  std::unique_ptr<detail::attendance> attendance_;
+  std::unique_ptr<detail::arrival_list> arrivals_;
   std::unique_ptr<detail::watched_call> in_library_;
   bool watched_ = false;
   std::int64_t last_sent_ = 0;

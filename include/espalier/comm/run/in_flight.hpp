@@ -4,7 +4,7 @@
 
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/run/mpi_runner.hpp>
-#include <espalier/comm/run/patience.hpp>
+#include <espalier/comm/run/polling_wait.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -80,7 +80,7 @@ class runnable {
 };
 
 /// An operation under way.
-struct flight {
+struct operation_in_flight {
   std::shared_ptr<runnable> way;
   std::unique_ptr<mpi_schedule_runner> runner;  // none: it is over
   collective what = collective::broadcast;
@@ -90,9 +90,9 @@ struct flight {
 
 /// All operations under way on one communicator. Whoever waits for one takes all of them further: a rank that waited
 /// for one alone could be what another rank, which waits for another one, is waiting for.
-class flights {
+class operations_in_flight {
  public:
-  flights(std::chrono::duration<double> deadline, bool oversubscribed)
+  operations_in_flight(std::chrono::duration<double> deadline, bool oversubscribed)
       : deadline_(deadline), oversubscribed_(oversubscribed) {}
 
   [[nodiscard]] bool empty() const { return all_.empty(); }
@@ -100,12 +100,12 @@ class flights {
   /// Called now and then in long waits; throws if the others can be seen not to come.
   void look_around(std::function<void()> look) { look_ = std::move(look); }
 
-  std::shared_ptr<flight> add(std::shared_ptr<runnable> way, std::unique_ptr<mpi_schedule_runner> begun,
-                              collective what) {
-    auto made = std::make_shared<flight>();
+  std::shared_ptr<operation_in_flight> add(std::shared_ptr<runnable> way, std::unique_ptr<mpi_schedule_runner> begun,
+                                           collective what) {
+    auto made = std::make_shared<operation_in_flight>();
     *made = {std::move(way), std::move(begun), what, started_++, std::chrono::steady_clock::now()};
     all_.push_back(made);
-    land();
+    remove_finished();
     return made;
   }
 
@@ -120,12 +120,12 @@ class flights {
     return moved;
   }
 
-  void wait(const flight& wanted) {
+  void wait(const operation_in_flight& wanted) {
     if (wanted.runner != nullptr) wait(*wanted.runner, [&] { return wanted.runner == nullptr; });
   }
   void wait_all() {
     while (!all_.empty()) {
-      const std::shared_ptr<flight> first = all_.front();
+      const std::shared_ptr<operation_in_flight> first = all_.front();
       wait(*first);
     }
   }
@@ -137,7 +137,7 @@ class flights {
   [[nodiscard]] std::vector<pending_operation> pending() const {
     std::vector<pending_operation> list;
     const auto now = std::chrono::steady_clock::now();
-    for (const std::shared_ptr<flight>& f : all_) {
+    for (const std::shared_ptr<operation_in_flight>& f : all_) {
       const double seconds = std::chrono::duration<double>(now - f->begun).count();
       list.push_back({f->what, f->number, seconds, f->runner->pending()});
     }
@@ -157,8 +157,8 @@ class flights {
 
   bool look() {
     bool moved = false;
-    for (const std::shared_ptr<flight>& f : all_) moved = f->runner->progress() || moved;
-    if (moved) land();
+    for (const std::shared_ptr<operation_in_flight>& f : all_) moved = f->runner->progress() || moved;
+    if (moved) remove_finished();
     return moved;
   }
 
@@ -166,12 +166,12 @@ class flights {
     guarded([&] { go_on_until(own, over); });
   }
   template <class Over> void go_on_until(mpi_schedule_runner& own, const Over& over) {
-    patience left(oversubscribed_, deadline_);
+    polling_wait left(oversubscribed_, deadline_);
     while (!over()) {
       const bool mine = own.progress();
       if (mine) {
         left.moved();
-        land();
+        remove_finished();
       }
       (void)look();
       // Others may move for ever while this one does not.
@@ -195,8 +195,8 @@ class flights {
   }
 
   /// Takes those that are over out of the list.
-  void land() {
-    std::erase_if(all_, [](const std::shared_ptr<flight>& f) {
+  void remove_finished() {
+    std::erase_if(all_, [](const std::shared_ptr<operation_in_flight>& f) {
       if (!f->runner->finished()) return false;
       f->way->give_back(std::move(f->runner));
       f->runner = nullptr;
@@ -208,7 +208,7 @@ class flights {
   bool oversubscribed_;
   bool broken_ = false;
   std::function<void()> look_;
-  std::vector<std::shared_ptr<flight>> all_;
+  std::vector<std::shared_ptr<operation_in_flight>> all_;
   std::int64_t started_ = 0;
 };
 
@@ -284,10 +284,11 @@ class started_collective {
 
  private:
   friend class collectives;
-  started_collective(detail::flights& all, std::shared_ptr<detail::flight> of) : all_(&all), of_(std::move(of)) {}
+  started_collective(detail::operations_in_flight& all, std::shared_ptr<detail::operation_in_flight> of)
+      : all_(&all), of_(std::move(of)) {}
 
-  detail::flights* all_ = nullptr;
-  std::shared_ptr<detail::flight> of_;
+  detail::operations_in_flight* all_ = nullptr;
+  std::shared_ptr<detail::operation_in_flight> of_;
 };
 
 /// Until all are over, in whatever order.

@@ -6,7 +6,7 @@
 #include <espalier/comm/mpi_compat.hpp>
 #include <espalier/comm/mpi_requests.hpp>
 #include <espalier/comm/run/combine.hpp>
-#include <espalier/comm/run/patience.hpp>
+#include <espalier/comm/run/polling_wait.hpp>
 #include <espalier/comm/run/rank_schedule.hpp>
 
 #include <algorithm>
@@ -121,7 +121,7 @@ class mpi_schedule_runner {
 
   void wait() {
     if (finished()) return;
-    detail::patience left(oversubscribed_, deadline_);
+    detail::polling_wait left(oversubscribed_, deadline_);
     guarded([&] {
       while (!finished()) {
         if (poll()) {

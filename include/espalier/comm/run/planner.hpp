@@ -86,13 +86,13 @@ struct proposal {
 /// All of it is found on rank 0 and handed out.
 class planner {
  public:
-  struct wishes {
+  struct settings {
     std::int64_t eager = 65536;
     std::optional<choice> forced;
     bool fixed_order = false;
   };
 
-  planner(network net, agreement& with, const wishes& options)
+  planner(network net, agreement& with, const settings& options)
       : net_(reachable(std::move(net))), with_(&with), options_(options) {}
 
   [[nodiscard]] const network& over() const { return net_; }
@@ -279,7 +279,7 @@ class planner {
 
   network net_;
   agreement* with_;
-  wishes options_;
+  settings options_;
   std::map<std::pair<collective, int>, packing> packings_;
 };
 

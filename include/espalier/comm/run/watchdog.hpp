@@ -3,8 +3,8 @@
 #pragma once
 
 #include <espalier/comm/communicator.hpp>
-#include <espalier/comm/run/attendance.hpp>
-#include <espalier/comm/run/patience.hpp>
+#include <espalier/comm/run/arrival_list.hpp>
+#include <espalier/comm/run/polling_wait.hpp>
 #include <espalier/comm/termination.hpp>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ class watched_call {
   watched_call(int rank, std::chrono::duration<double> deadline) : rank_(rank), deadline_(deadline) {}
 
   /// Who comes to calls is written there from now on, and read for the error. Before the watchdog knows of this.
-  void note_in(attendance& list) { list_ = &list; }
+  void note_in(arrival_list& list) { list_ = &list; }
 
   /// Everything passed is a literal or outlives the call. `number`: of the call, and what it is, for the other ranks.
   /// `seconds`: that it may take beyond the deadline.
@@ -55,7 +55,7 @@ class watched_call {
   std::atomic<double> seconds_{0};
   int rank_;
   std::chrono::duration<double> deadline_;
-  attendance* list_ = nullptr;
+  arrival_list* list_ = nullptr;
   // The thread's own.
   std::uint64_t seen_ = 0;
   clock::time_point since_{};

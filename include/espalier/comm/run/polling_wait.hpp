@@ -19,9 +19,9 @@ namespace espalier::comm::detail {
 
 /// How a rank waits: it polls for a while, then offers its processor to others between polls, and says when nothing has
 /// moved for as long as the deadline. The clock is read only where the wait is long already.
-class patience {
+class polling_wait {
  public:
-  patience(bool oversubscribed, std::chrono::duration<double> deadline)
+  polling_wait(bool oversubscribed, std::chrono::duration<double> deadline)
       : allowed_(std::chrono::duration_cast<clock::duration>(deadline)), polls_(oversubscribed ? 0 : 2000) {}
 
   void moved() { idle_ = 0; }

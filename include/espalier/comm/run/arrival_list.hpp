@@ -20,17 +20,17 @@ namespace espalier::comm::detail {
 
 /// Which calls the ranks have come to, as far as that can be seen: every rank writes the number of its call, and what
 /// it is, to memory that its host's ranks share, before it waits for anybody.
-class attendance {
+class arrival_list {
  public:
   using notice = host::call_notice;
 
   /// In memory that is there already, zero at first. `notices`: of all ranks, in their order.
-  attendance(const std::vector<notice*>& notices, int rank) : own_(notices[static_cast<std::size_t>(rank)]) {
+  arrival_list(const std::vector<notice*>& notices, int rank) : own_(notices[static_cast<std::size_t>(rank)]) {
     for (notice* const there : notices) seats_.push_back({static_cast<int>(seats_.size()), there});
   }
 
   /// In memory of its own. Collective over `everyone`. `host`: those whose memory this rank shares; kept.
-  attendance(MPI_Comm everyone, MPI_Comm host, std::chrono::duration<double> deadline)
+  arrival_list(MPI_Comm everyone, MPI_Comm host, std::chrono::duration<double> deadline)
       : host_(host), deadline_(deadline) {
     int all = 0;
     int here = 0;
@@ -63,9 +63,9 @@ class attendance {
       if (k == rank) own_ = there;
     }
   }
-  attendance(const attendance&) = delete;
-  attendance& operator=(const attendance&) = delete;
-  ~attendance() {
+  arrival_list(const arrival_list&) = delete;
+  arrival_list& operator=(const arrival_list&) = delete;
+  ~arrival_list() {
     int finalised = 0;
     MPI_Finalized(&finalised);
     if (host_ == no_communicator() || finalised != 0) return;

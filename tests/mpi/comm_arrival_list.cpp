@@ -3,7 +3,7 @@
 // ranks: 1 2 3 4 8
 
 #include <espalier/comm/host/collectives.hpp>
-#include <espalier/comm/run/attendance.hpp>
+#include <espalier/comm/run/arrival_list.hpp>
 
 #include <catch2/catch.hpp>
 #include <support/mpi_require.hpp>
@@ -14,7 +14,7 @@
 namespace {
 
 using espalier::comm::host_collectives;
-using espalier::comm::detail::attendance;
+using espalier::comm::detail::arrival_list;
 
 constexpr std::chrono::duration<double> patience{20};
 
@@ -37,7 +37,7 @@ MPI_Comm half_of_world() {
 }
 
 /// All ranks but the last come to a call, then that one as well.
-template <class Expect> void last_is_late(attendance& list, const Expect& expect) {
+template <class Expect> void last_is_late(arrival_list& list, const Expect& expect) {
   for (std::uint64_t call = 1; call < 4; ++call) {
     const bool late = rank_of() == size_of() - 1 && size_of() > 1;
     if (!late) list.enter(call, {});
@@ -53,7 +53,7 @@ template <class Expect> void last_is_late(attendance& list, const Expect& expect
 
 TEST_CASE("who has not come to a call is named, in memory of its own and in that of host collectives", "[mpi]") {
   const std::string last = "rank " + std::to_string(size_of() - 1) + " did not come";
-  const auto check = [&](attendance& list) {
+  const auto check = [&](arrival_list& list) {
     last_is_late(list, [&](std::uint64_t call, bool misses) {
       REQUIRE_ALL(MPI_COMM_WORLD, list.knows(call));
       REQUIRE_ALL(MPI_COMM_WORLD, list.text_of(call) == (misses ? last : "all ranks came, and it did not end"));
@@ -61,10 +61,10 @@ TEST_CASE("who has not come to a call is named, in memory of its own and in that
   };
   MPI_Comm everyone{};
   MPI_Comm_dup(MPI_COMM_WORLD, &everyone);
-  attendance own(MPI_COMM_WORLD, everyone, patience);
+  arrival_list own(MPI_COMM_WORLD, everyone, patience);
   check(own);
   const host_collectives shared(MPI_COMM_WORLD);
-  attendance lent(shared.notices(), rank_of());
+  arrival_list lent(shared.notices(), rank_of());
   check(lent);
 }
 
@@ -78,7 +78,7 @@ TEST_CASE("of ranks on other hosts nothing is claimed", "[mpi]") {
     others += (r == (in_first ? first : 0) ? " " : ", ") + std::to_string(r);
   }
   const std::string unseen = "whether " + others + " on other hosts did cannot be seen from here";
-  attendance list(MPI_COMM_WORLD, half_of_world(), patience);
+  arrival_list list(MPI_COMM_WORLD, half_of_world(), patience);
   last_is_late(list, [&](std::uint64_t call, bool misses) {
     const bool here = misses && !in_first;
     const std::string expected = here ? "rank " + std::to_string(size_of() - 1) + " did not come; " + unseen
