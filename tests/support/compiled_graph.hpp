@@ -58,9 +58,9 @@ template <std::uint32_t Seed, class Mesh> struct random_graph_source {
 template <std::uint32_t Seed, class Mesh> struct compiled_graph {
   using mesh = Mesh;
   using raw = random_graph_source<Seed, Mesh>;
-  using source = detail::merged_graph<detail::normalised_graph<raw>, false>;
+  using source = detail::simplified_graph<Mesh, raw>;
   using partition_pass = detail::partitioned_graph<Mesh, source>;
-  using device_program = detail::joined_graph<Mesh, detail::merged_graph<partition_pass, true>>;
+  using device_program = detail::device_graph<Mesh, partition_pass>;
   static constexpr const auto& code = detail::frozen<device_program>::value;
   using planned = detail::planned<detail::frozen<device_program>::value>;
   static constexpr const auto& plan = planned::value;

@@ -2,10 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/partition/merge_collectives.hpp>
-#include <espalier/program/common_subexpressions.hpp>
 #include <espalier/program/interpret_spmd.hpp>
-#include <espalier/program/normalise.hpp>
+#include <espalier/program/pass_list.hpp>
 
 #include <support/random_graph.hpp>
 
@@ -178,7 +176,7 @@ struct spmd_program {
 [[nodiscard]] inline spmd_program completed_program(const mesh_shape& mesh, graph_view g) {
   spmd_program made;
   made.mesh = mesh;
-  made.traced = merge_common_subexpressions(normalise(g), false);
+  made.traced = run_passes(passes_on_tensors, mesh, g);
   const graph_view traced = made.traced;
   for (int id = 0; id < traced.size; ++id) made.rules.push_back(traced[id].op->factors({traced.code, id}));
   made.of.resize(static_cast<std::size_t>(traced.size));
@@ -225,14 +223,15 @@ inline void list_collectives(spmd_program& made) {
 [[nodiscard]] inline spmd_program partitioned_program(const mesh_shape& mesh, graph_view g) {
   spmd_program made = completed_program(mesh, g);
   made.parts = partition(mesh, made.traced, made.rules.data(), made.of.data());
-  made.parts.program = merge_common_subexpressions(made.parts.program);
+  made.parts.program = run_passes(passes_on_buffers, mesh, made.parts.program, length_of(passes_on_buffers) - 1);
   list_collectives(made);
   return made;
 }
 
 /// The last pass: collectives that wait together become one.
 [[nodiscard]] inline spmd_program merged_program(spmd_program made) {
-  made.parts.program = merge_collectives(made.mesh, made.parts.program);
+  const pass& last = passes_on_buffers[length_of(passes_on_buffers) - 1];
+  made.parts.program = last.run(made.mesh, made.parts.program);
   list_collectives(made);
   return made;
 }

@@ -2,15 +2,14 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/partition/merge_collectives.hpp>
 #include <espalier/partition/partition.hpp>
 #include <espalier/partition/parts.hpp>
-#include <espalier/program/common_subexpressions.hpp>
 #include <espalier/program/complete.hpp>
-#include <espalier/program/normalise.hpp>
+#include <espalier/program/pass_list.hpp>
 #include <espalier/program/trace.hpp>
 
 #include <algorithm>
+#include <type_traits>
 
 namespace espalier::detail {
 
@@ -84,11 +83,15 @@ template <class Mesh, class Function, class... Arguments> struct traced_graph {
   static constexpr graph_size counted = trace_findings<Mesh, Function, Arguments...>::value.made;
   static constexpr graph make() { return trace<Mesh, Function, Arguments...>().program; }
 };
-template <class Before> struct normalised_graph {
-  static constexpr graph make() { return normalise(frozen<Before>::value); }
+/// A graph after the first `Count` of `passes_on_tensors`.
+template <class Mesh, class Source, int Count = length_of(passes_on_tensors)> struct simplified_graph {
+  using before = std::conditional_t<Count == 1, Source, simplified_graph<Mesh, Source, Count - 1>>;
+  static constexpr graph make() { return passes_on_tensors[Count - 1].run(Mesh::value, frozen<before>::value); }
 };
-template <class Before, bool SourcesToo> struct merged_graph {
-  static constexpr graph make() { return merge_common_subexpressions(frozen<Before>::value, SourcesToo); }
+/// The same of `passes_on_buffers`.
+template <class Mesh, class Source, int Count = length_of(passes_on_buffers)> struct device_graph {
+  using before = std::conditional_t<Count == 1, Source, device_graph<Mesh, Source, Count - 1>>;
+  static constexpr graph make() { return passes_on_buffers[Count - 1].run(Mesh::value, frozen<before>::value); }
 };
 
 template <int Size> struct rule_table { factor_rule of[Size > 0 ? Size : 1]{}; };
@@ -205,10 +208,6 @@ template <class Mesh, class Source> struct partitioned_graph {
   [[nodiscard]] static constexpr graph make() {
     return partitioner(Mesh::value, from::program, &from::rules.of[0], &from::value.of[0], found).finish().program;
   }
-};
-
-template <class Mesh, class Before> struct joined_graph {
-  static constexpr graph make() { return merge_collectives(Mesh::value, frozen<Before>::value); }
 };
 
 }  // namespace espalier::detail

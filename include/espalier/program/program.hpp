@@ -103,7 +103,7 @@ template <class Mesh, class Function, class... Arguments> class program {
   // Reports a mistake, from here: nothing stands between the reason and the user's line in the message.
   static_assert(sizeof(typename finding::raised) > 0);
   using accepted = detail::accepted<!finding::is_mistake, Mesh, Function, Arguments...>;
-  using source = detail::merged_graph<typename accepted::source, false>;
+  using source = detail::simplified_graph<Mesh, typename accepted::source>;
 
  public:
   /// False when a mistake was reported: then nothing here describes the function, and nothing more need be said.
@@ -114,7 +114,7 @@ template <class Mesh, class Function, class... Arguments> class program {
   using partition_pass = detail::partitioned_graph<Mesh, source>;
   /// The traced and simplified program of one device, and the partitioned program of each.
   static constexpr const auto& traced = completion_pass::program;
-  using device_program = detail::joined_graph<Mesh, detail::merged_graph<partition_pass, true>>;
+  using device_program = detail::device_graph<Mesh, partition_pass>;
   static constexpr const auto& code = detail::frozen<device_program>::value;
   static constexpr const auto& plan = detail::planned<detail::frozen<device_program>::value>::value;
   using result_type = typename accepted::result_type;

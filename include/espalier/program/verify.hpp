@@ -169,27 +169,31 @@ struct member_arity<Result (F::*)(Parameters...) const> : member_arity<Result (F
 /// Can be called with Count arguments of any type. Beside a function template that can be called so too, the call is
 /// ambiguous: that tells how many arguments the template takes without instantiating its body, which would be full of
 /// errors. (With the last parameter, no constraint decides between the two.)
-template <int Count> struct rival;
-template <> struct rival<1> { template <class A, class = void> void operator()(A) const; };
-template <> struct rival<2> { template <class A, class B, class = void> void operator()(A, B) const; };
-template <> struct rival<3> { template <class A, class B, class C, class = void> void operator()(A, B, C) const; };
-template <> struct rival<4> {
+template <int Count> struct other_call_operator;
+template <> struct other_call_operator<1> { template <class A, class = void> void operator()(A) const; };
+template <> struct other_call_operator<2> { template <class A, class B, class = void> void operator()(A, B) const; };
+template <> struct other_call_operator<3> {
+  template <class A, class B, class C, class = void> void operator()(A, B, C) const;
+};
+template <> struct other_call_operator<4> {
   template <class A, class B, class C, class D, class = void> void operator()(A, B, C, D) const;
 };
-template <> struct rival<5> {
+template <> struct other_call_operator<5> {
   template <class A, class B, class C, class D, class E, class = void> void operator()(A, B, C, D, E) const;
 };
-template <> struct rival<6> {
+template <> struct other_call_operator<6> {
   template <class A, class B, class C, class D, class E, class F, class = void> void operator()(A, B, C, D, E, F) const;
 };
-template <class Function, int Count> struct beside_rival : Function, rival<Count> {
+template <class Function, int Count> struct with_other_call_operator : Function, other_call_operator<Count> {
   using Function::operator();
-  using rival<Count>::operator();
+  using other_call_operator<Count>::operator();
 };
 template <class Function, int Count> [[nodiscard]] constexpr bool takes() {
   struct anything {};
   return []<std::size_t... I>(std::index_sequence<I...>) {
-    return !requires(const beside_rival<Function, Count>& f, const anything& a) { f((static_cast<void>(I), a)...); };
+    return !requires(const with_other_call_operator<Function, Count>& f, const anything& a) {
+      f((static_cast<void>(I), a)...);
+    };
   }
   (std::make_index_sequence<static_cast<std::size_t>(Count)>{});
 }
@@ -264,7 +268,7 @@ template <class Mesh, class Completed> struct unfounded_sum {
 };
 
 template <class Mesh, class Source> [[nodiscard]] constexpr auto check_passes() {
-  using given = completed<Mesh, Source>;
+  using given = completed<Mesh, simplified_graph<Mesh, Source, 1>>;
   if constexpr (given::conflict.first >= 0) {
     constexpr int first = given::conflict.first;
     constexpr int second = given::conflict.second;
@@ -276,7 +280,7 @@ template <class Mesh, class Source> [[nodiscard]] constexpr auto check_passes() 
     return report<why::op_without_rule<op_of_instruction<given::program, given::without_rule>>,
                   place_of_instruction<given::program, given::without_rule>>{};
   } else {
-    using parts = partitioned_graph<Mesh, merged_graph<Source, false>>;
+    using parts = partitioned_graph<Mesh, simplified_graph<Mesh, Source>>;
     using sums = unfounded_sum<Mesh, typename parts::from>;
     if constexpr (sums::at >= 0) {
       return report<why::not_a_pending_sum<typename annotation_words<Mesh, parts::from::program, sums::at>::type>,
@@ -331,7 +335,7 @@ template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexp
       return report<why::op_without_gradient<typename spelled_text<typename findings::gradient_op, why::op>::type>,
                     spelled<typename findings::gradient_line>>{};
     } else {
-      return check_passes<Mesh, normalised_graph<traced_graph<Mesh, Function, Arguments...>>>();
+      return check_passes<Mesh, traced_graph<Mesh, Function, Arguments...>>();
     }
   }
 }
@@ -347,7 +351,7 @@ struct stand_in_graph {
 
 /// What a program goes on with.
 template <bool Sound, class Mesh, class Function, class... Arguments> struct accepted {
-  using source = normalised_graph<traced_graph<Mesh, Function, Arguments...>>;
+  using source = traced_graph<Mesh, Function, Arguments...>;
   using result_type = traced_result<Mesh, Function, Arguments...>;
 };
 template <class Mesh, class Function, class... Arguments> struct accepted<false, Mesh, Function, Arguments...> {
