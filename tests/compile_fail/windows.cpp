@@ -16,6 +16,8 @@ struct function {
     return ep::convolution<ep::convolution_settings{.stride = {1, 0}}>(x, w);  // stride
 #elif defined(CASE_groups)
     return ep::convolution<ep::convolution_settings{.groups = 3}>(x, w);  // groups
+#elif defined(CASE_batch_groups)
+    return ep::convolution<ep::convolution_settings{.batch_groups = 4}>(x, w);  // batch groups
 #elif defined(CASE_channels)
     return ep::convolution<ep::convolution_settings{.groups = 2}>(x, w);  // channels
 #elif defined(CASE_pool)
@@ -42,6 +44,9 @@ struct function {
 // first(CASE_groups): convolution: the number of groups must divide
 // expect(CASE_groups): groups_do_not_divide<espalier::why::count<3>, espalier::f32<2, 8, 8, 4>, espalier::f32<3, 3, 4, 6> ?>
 // user_line(CASE_groups): step::flops
+// first(CASE_batch_groups): convolution: the number of batch groups must divide the input's batch
+// expect(CASE_batch_groups): batch_groups_do_not_divide<espalier::why::count<4>, espalier::f32<2, 8, 8, 4>, espalier::f32<3, 3, 4, 6> ?>
+// user_line(CASE_batch_groups): step::flops
 // first(CASE_channels): convolution: the last dimension of the input must be the last but one of the filter times
 // expect(CASE_channels): channels_differ<espalier::why::count<2>, espalier::f32<2, 8, 8, 4>, espalier::f32<3, 3, 4, 6> ?>
 // user_line(CASE_channels): step::flops

@@ -540,6 +540,7 @@ class equations {
     if (op == &ops::einsum) return einsum(id);
     if (op == &ops::slice) return slice(id);
     if (op == &ops::pad) return pad(id);
+    if (op == &ops::roll) return roll(id);
     if (op == &ops::concat) return concat(id);
     if (op == &ops::convolution) return convolution(id);
     if (op == &ops::convolution_input_gradient) return input_gradient(id);
@@ -640,6 +641,16 @@ class equations {
     const auto read = attributes_of<slice_attributes>(g_[id]);
     return tensor_of(g_[id].shape, [&](place_in i) {
       i[read.dim] = read.start + read.step * i[read.dim];
+      return element(from, i);
+    });
+  }
+
+  tensor_value roll(int id) {
+    const tensor_value& from = operand(id, 0);
+    const auto [along, by] = attributes_of<roll_attributes>(g_[id]);
+    return tensor_of(g_[id].shape, [&, dim = along, shift = by](place_in i) {
+      i[dim] -= shift;
+      if (i[dim] < 0) i[dim] += from.shape[dim];
       return element(from, i);
     });
   }

@@ -150,7 +150,7 @@ TEST_CASE("broadcasts carry shardings back before they carry them on") {
   CHECK(forward[any] == "[_,x]");
 }
 
-TEST_CASE("reshapes carry splits that are even, and no others") {
+TEST_CASE("reshapes carry splits of whole factors, and uneven ones of the outermost") {
   model m;
   const int a = m.argument({8, 6}, "xy,_");
   const int split = m.reshape(a, {2, 4, 6});
@@ -164,10 +164,18 @@ TEST_CASE("reshapes carry splits that are even, and no others") {
   const int b = odd.argument({6, 5}, "x,_");
   const int reordered = odd.reshape(b, {3, 2, 5});
   const int kept = odd.reshape(odd.argument({5, 7}, "x,_"), {5, 1, 7});
+  // Elements 0 to 3 of 6 are not whole rows of either factor.
+  const int inner = odd.reshape(odd.argument({2, 6}, "_,x"), {12});
+  // Neither extent divides the other.
+  const int blocked = odd.reshape(odd.argument({6, 4}, "x,_"), {8, 3});
   odd.result(reordered);
+  odd.result(inner);
+  odd.result(blocked);
   odd.result(kept);
   const completed_shardings t({2}, odd);
-  CHECK(t[reordered] == "[_,_,_]");
+  CHECK(t[reordered] == "[x,_,_]");
+  CHECK(t[inner] == "[_]");
+  CHECK(t[blocked] == "[_,_]");
   CHECK(t[kept] == "[x,_,_]");
 }
 

@@ -151,12 +151,19 @@ const std::vector<partitioner_case>& cases() {
        product("bik,bkj->bij", {4, 6, 4}, "x,y,z", {4, 4, 6}, "x,z,_", "x,y,_")},
       {38, "PartiallyReplicateRHS", {4, 2, 2}, "AG, AR",
        product("ik,kj->ij", {16, 32}, "x,yz", {32, 8}, "xyz,_", "x,_")},
+      {39, "AllToAllAndPartialReplicateRHS", {2, 2, 2}, "A2A, AG, AR",
+       product("ak,bck->abc", {64, 64}, "x,y", {64, 64, 64}, "_,z,yx", "x,z,_")},
       {40, "TiledDotOutputTiled", {2}, "AR", product("ik,kj->ij", {6, 8}, "_,x", {8, 4}, "x,_", "_,x")},
       {41, "UnreducedDot", {2}, "-",
        [](model& m) {
          const int y = m.shard(m.einsum("ik,kj->ij", m.argument({6, 8}, "_,x"), m.argument({8, 4}, "x,_")), "_,_!x");
          // The terms leave the product unsummed; the program's border is where they are.
          m.result(m.total(m.shard(m.unary(ops::negate, y), "_,_!x")));
+       }},
+      {41, "SubgroupUnreducedDot", {2, 2, 2}, "-",
+       [](model& m) {
+         const int y = m.einsum("ik,kj->ij", m.argument({8, 1024}, "x,y"), m.argument({1024, 256}, "y,z"));
+         m.result(m.total(m.shard(m.unary(ops::negate, m.shard(y, "x,z!y")), "x,z!y")));
        }},
       // --- windows
       {48, "ConvolutionLhsTiledRhsReplicated", {2}, "CP, CP",
@@ -180,6 +187,9 @@ const std::vector<partitioner_case>& cases() {
       {53, "PartitionConvWithFeatureGroupCount", {2}, "-",
        convolving({2, 9, 9, 8}, "_,_,_,x", {3, 3, 2, 8}, "_,_,_,x", "_,_,_,x",
                   {.low = {1, 1}, .high = {1, 1}, .groups = 4})},
+      {53, "PartitionConvWithBatchGroupCount", {2}, "-",
+       convolving({16, 9, 9, 4}, "x,_,_,_", {3, 3, 4, 8}, "_,_,_,x", "_,_,_,x",
+                  {.low = {1, 1}, .high = {1, 1}, .batch_groups = 8})},
       {54, "ReduceWindowTiledTwoSideHalo", {2}, "CP, CP",
        map({2, 7, 5, 3}, "_,x,_,_", "_,x,_,_",
            [](model& m, int x) { return max_pooled(m, x, {{.size = 3, .low = 1}, {}}); })},
@@ -222,8 +232,11 @@ const std::vector<partitioner_case>& cases() {
        map({3, 6}, "x,_", "x,_", [](model& m, int x) { return emit::reverse(m.b, x, 0); })},
       // --- reshapes, lookups
       {62, "ReshapeWithReshard", {2}, "A2A",
-       map({38, 38, 324}, "x,_,_", "_,x",
-           [](model& m, int x) { return m.shard(m.reshape(x, {38, 12312}), "_,x"); })},
+       map({38, 38, 324}, "x,_,_", "_,x,_,_", [](model& m, int x) { return m.reshape(x, {38, 38, 4, 81}); })},
+      {62, "ReshapePartialHaloExchange", {2, 4, 2}, "CP, CP, CP",
+       map({4, 14, 4}, "x,y,z", "x,_,y,_,z,_", [](model& m, int x) { return m.reshape(x, {2, 2, 2, 7, 2, 2}); })},
+      {62, "ReshapeMergeDimsWithHaloExchange", {2}, "CP",
+       map({2, 3, 7, 10}, "_,_,x,_", "_,_,_,x,_", [](model& m, int x) { return m.reshape(x, {3, 2, 1, 14, 5}); })},
       // --- starts that are known when the program runs, random numbers
       {63, "DynamicUpdateSliceAlongPartitionedDimension", {2}, "AG",
        [](model& m) {
@@ -235,6 +248,13 @@ const std::vector<partitioner_case>& cases() {
        [](model& m) {
          const int x = m.argument({16, 8}, "x,_");
          m.result(m.shard(emit::dynamic_slice(m.b, x, m.indices({}, 16), 0, 1), "_,_"));
+       }},
+      {83, "DynamicUpdateSliceOfSliceUpdateCommunicationFree", {4}, "-",
+       [](model& m) {
+         const int x = m.argument({16, 8}, "x,_");
+         const int cut = emit::slice(m.b, m.argument({16, 8}, "x,_"), 0, 3, 8);
+         const int start = emit::constant(m.b, dtype::i32, extents{}, 3);
+         m.result(m.shard(emit::dynamic_update_slice(m.b, x, cut, {0, start}), "x,_"));
        }},
       {73, "ReplicatedRng", {2}, "AR",
        [](model& m) {
@@ -325,6 +345,77 @@ TEST_CASE("XLA's partitioner cases move what the page says, and compute what one
   if (std::getenv("ESPALIER_WRITE_DOCS") != nullptr) std::ofstream(file) << made;
   std::ifstream written(file);
   CHECK(std::string(std::istreambuf_iterator<char>(written), {}) == made);
+}
+
+/// Executed and compared with one device, and what it moves.
+std::string moved(const std::vector<int>& mesh, const std::function<void(model&)>& write) {
+  model m;
+  write(m);
+  const spmd_program program = run_merged_on(mesh, m);
+  const std::vector<tensor_value> expected = interpret(m.b.result(), m.arguments);
+  const std::vector<tensor_value> made = execute(mesh_of(mesh), program.parts.program, m.arguments);
+  REQUIRE(made.size() == expected.size());
+  for (std::size_t r = 0; r < made.size(); ++r) {
+    REQUIRE(made[r].data.size() == expected[r].data.size());
+    for (std::size_t i = 0; i < made[r].data.size(); ++i) {
+      REQUIRE(made[r].data[i] == Approx(expected[r].data[i]).margin(1e-6));
+    }
+  }
+  return program.summary();
+}
+
+std::function<void(model&)> reshaping(sizes from, const char* from_at, sizes to, const char* to_at) {
+  return map(from, from_at, to_at, [to](model& m, int x) { return m.reshape(x, to); });
+}
+
+TEST_CASE("uneven reshapes move the elements between two parts, and no others", "[partitioner_cases]") {
+  // Device 0 has elements 0 to 3 and keeps 0 to 2.
+  CHECK(moved({2}, reshaping({3, 2}, "x,_", {6}, "x")) == "exchange(x) 4");
+  CHECK(moved({2}, reshaping({6}, "x", {3, 2}, "x,_")) == "exchange(x) 4");
+  // 7 rows of 5 are 4 and 3 rows on two devices; half of 35 elements are 18.
+  CHECK(moved({2}, reshaping({7, 5}, "x,_", {35}, "x")) == "exchange(x) 8");
+  CHECK(moved({2}, reshaping({35}, "x", {7, 5}, "x,_")) == "exchange(x) 8");
+  // Completion carries the axis across: nothing but the argument is annotated.
+  const auto follows = [](model& m) { m.result(m.reshape(m.argument({7, 5}, "x,_"), {35})); };
+  CHECK(moved({2}, follows) == "exchange(x) 8");
+  const auto leads = [](model& m) { m.result(m.shard(m.reshape(m.argument({35}), {7, 5}), "x,_")); };
+  CHECK(moved({2}, leads) == "exchange(x) 8");
+  // Dimensions before and behind, one of them split too.
+  CHECK(moved({2, 2}, reshaping({4, 3, 2, 5}, "y,x,_,_", {4, 6, 5}, "y,x,_")) == "exchange(x) 40");
+  // Neither extent divides the other, but the halves are the same elements.
+  CHECK(moved({2}, reshaping({6, 4}, "x,_", {8, 3}, "x,_")) == "");
+  CHECK(moved({2}, reshaping({5, 6}, "x,_", {10, 3}, "x,_")) == "exchange(x) 12");
+  // More devices than rows: two of eight elements each become the halves of four devices.
+  CHECK(moved({4}, reshaping({8}, "x", {2, 4}, "x,_")) == "exchange(x) 8");
+  // A sum that is pending moves as terms only where it stays pending.
+  const auto gradient = [](model& m) {
+    const int x = m.argument({7, 5}, "x,_");
+    const int y = m.reshape(m.multiply(x, x), {35});
+    m.train(m.total(m.multiply(y, y)), {x});
+  };
+  CHECK(moved({2}, gradient) == "exchange(x) 8, exchange(x) 8, all_reduce(x) 4");
+}
+
+TEST_CASE("a rotation is one exchange, however it is written", "[partitioner_cases]") {
+  const auto joined = [](model& m) {
+    const int x = m.argument({12, 3}, "x,_");
+    const int parts[]{emit::slice(m.b, x, 0, 10, 2), emit::slice(m.b, x, 0, 0, 10)};
+    m.result(m.shard(emit::concat(m.b, &parts[0], 2, 0), "x,_"));
+  };
+  CHECK(moved({4}, joined) == "exchange(x) 24");
+  const auto rolled = [](std::int64_t extent, std::int64_t by) {
+    return map({extent, 3}, "x,_", "x,_", [by](model& m, int x) { return emit::roll(m.b, x, 0, by); });
+  };
+  CHECK(moved({4}, rolled(12, 2)) == "exchange(x) 24");
+  CHECK(moved({4}, rolled(12, -1)) == "exchange(x) 12");
+  // By a whole part: everything travels to the neighbour.
+  CHECK(moved({4}, rolled(12, 3)) == "exchange(x) 36");
+  // Uneven parts, and more devices than elements.
+  CHECK(moved({4}, rolled(10, 1)) == "exchange(x) 12");
+  CHECK(moved({8}, rolled(3, 1)) == "exchange(x) 12");
+  CHECK(moved({2, 2}, map({10, 3}, "xy,_", "xy,_", [](model& m, int x) { return emit::roll(m.b, x, 0, 4); })) != "");
+  // What is not split does not travel.
+  CHECK(moved({2}, map({3, 10}, "x,_", "x,_", [](model& m, int x) { return emit::roll(m.b, x, 1, 4); })) == "");
 }
 
 }  // namespace

@@ -107,6 +107,13 @@ template <class... Details> struct groups_do_not_divide {
         "as many as channels give a depthwise convolution.");
   };
 };
+template <class... Details> struct batch_groups_do_not_divide {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "convolution: the number of batch groups must divide the input's batch, its first dimension, and the "
+                  "filter's features; and there can't be feature groups as well.");
+  };
+};
 template <class... Details> struct channels_differ {
   template <class Where> struct raise {
     static_assert(

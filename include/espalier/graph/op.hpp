@@ -13,6 +13,7 @@
 namespace espalier {
 
 struct gradient_context;
+class partition_context;
 
 /// How eagerly completion carries shardings through an op (GSPMD section 3.5; the order of XLA's four levels).
 enum class propagation : std::uint8_t {
@@ -121,6 +122,9 @@ struct op_info {
   /// The windows through which dimensions of operand `k` are read, one for each of the dimensions whose bits are
   /// returned: there the rule gives the factor over which the window moves. Null if there are none.
   std::uint32_t (*windows)(op_view, int k, window* of_dimension) = nullptr;
+  /// Appends the local counterpart of the op in steps of its own and returns the last of them (graph/lowering.hpp); or
+  /// -1: then, and if there is no such function, it becomes one instruction, whose factors are split by axes.
+  int (*lower)(partition_context&) = nullptr;
   /// What it computes depends on where its result and operands are in their tensors: kernels and `evaluate` get boxes.
   bool positional = false;
   /// The value that leaves a reduction over a padded dimension unchanged, when the op reduces one.

@@ -98,6 +98,8 @@ struct op_facts {
   std::uint8_t vanishes_with = 0;
   /// In a partitioned program: the `collective` it is, or -1.
   std::int8_t moves = -1;
+  /// In a partitioned program: windows may say where its boxes are (partition/boxes.hpp).
+  bool has_windows = false;
   /// In a loop, the result depends on more than the operands: on the iteration, or on having a buffer of its own.
   bool bound_to_loop = false;
   /// Each is there for its own sake: two with the same operands are not one.

@@ -23,6 +23,8 @@ struct window {
   std::int64_t low = 0;
   std::int64_t dilation = 1;
   std::int64_t base_dilation = 1;
+  /// The dimension is a circle: p is meant modulo its extent.
+  bool wraps = false;
 };
 
 /// A window as it stands in a graph: with the factor over whose parts it moves.
@@ -38,13 +40,14 @@ struct placed_window {
   std::uint32_t axes;
   /// The dimension of the operand that is read through it.
   int dim;
+  bool wraps;
 
   /// From the first tap to the last.
   [[nodiscard]] constexpr std::int64_t reach() const { return dilation * (size - 1); }
-  [[nodiscard]] constexpr window relation() const { return {size, stride, low, dilation, base_dilation}; }
+  [[nodiscard]] constexpr window relation() const { return {size, stride, low, dilation, base_dilation, wraps}; }
   /// The same relation with operand and factor exchanged, and its taps in reverse order: what the gradient reads.
   [[nodiscard]] constexpr placed_window reversed() const {
-    return {size, base_dilation, reach() - low, dilation, stride, extent, axes, dim};
+    return {size, base_dilation, reach() - low, dilation, stride, extent, axes, dim, wraps};
   }
   [[nodiscard]] friend constexpr bool operator==(const placed_window&, const placed_window&) = default;
 };
@@ -56,8 +59,21 @@ struct windowed_attributes {
 };
 
 [[nodiscard]] constexpr placed_window place_window(const window& w, int dim, std::int64_t extent, axis_list axes) {
-  return {w.size, w.stride, w.low, w.dilation, w.base_dilation, extent, axes.code(), dim};
+  return {w.size, w.stride, w.low, w.dilation, w.base_dilation, extent, axes.code(), dim, w.wraps};
 }
+
+/// The windows through which one operand is read, as they stand over the factors of their op.
+struct placed_windows {
+  int count = 0;
+  placed_window window[max_rank]{};
+  /// The dimensions that are read through one: bit per dimension.
+  std::uint32_t dims = 0;
+
+  constexpr void add(const placed_window& w) {
+    window[count++] = w;
+    dims |= 1U << static_cast<unsigned>(w.dim);
+  }
+};
 
 namespace detail {
 
@@ -66,13 +82,19 @@ namespace detail {
 }
 
 /// The elements of a dimension of `extent` elements that elements `part` of the factor need: one interval, clipped to
-/// the tensor. With stride 1, low 1, three taps, part [4, 8) of 16 needs [3, 9), part [0, 4) needs [0, 5).
+/// the tensor. With stride 1, low 1, three taps, part [4, 8) of 16 needs [3, 9), part [0, 4) needs [0, 5). On a circle
+/// nothing is clipped: with low 1 and one tap, part [0, 4) of 16 needs [15, 19), of which all but the first are those
+/// from 0 on.
 [[nodiscard]] constexpr interval needed(const placed_window& w, interval part, std::int64_t extent) {
   if (part.size <= 0) return {0, 0};
   const std::int64_t one = w.stride * part.start;
   const std::int64_t other = w.stride * (part.start + part.size - 1);
   const std::int64_t first = floor_div(std::min(one, other) - w.low + w.base_dilation - 1, w.base_dilation);
   const std::int64_t last = floor_div(std::max(one, other) + w.reach() - w.low, w.base_dilation);
+  if (w.wraps) {
+    const std::int64_t size = last - first + 1;
+    return size >= extent ? interval{0, extent} : interval{first - floor_div(first, extent) * extent, size};
+  }
   const std::int64_t start = std::clamp<std::int64_t>(first, 0, extent);
   return {start, std::max<std::int64_t>(std::min(last + 1, extent) - start, 0)};
 }

@@ -24,6 +24,7 @@
 #include <espalier/kernels/random.hpp>
 #include <espalier/kernels/reduce.hpp>
 #include <espalier/kernels/reshape.hpp>
+#include <espalier/kernels/roll.hpp>
 #include <espalier/kernels/rounding.hpp>
 #include <espalier/kernels/scan.hpp>
 #include <espalier/kernels/shard.hpp>

@@ -55,7 +55,7 @@ struct row_run {
 };
 [[nodiscard]] constexpr row_run common_rows(interval result, interval operand, std::int64_t start, std::int64_t step) {
   // Row p is needed if its place is in the result: with a window of one tap, p = (o - start) / step.
-  const placed_window w{1, step < 0 ? -1 : 1, step < 0 ? -start : start, 1, step < 0 ? -step : step, 0, 0, 0};
+  const placed_window w{1, step < 0 ? -1 : 1, step < 0 ? -start : start, 1, step < 0 ? -step : step, 0, 0, 0, false};
   const interval wanted = needed(w, result, operand.start + operand.size);
   const std::int64_t first = std::max(wanted.start, operand.start);
   const std::int64_t count = wanted.start + wanted.size - first;

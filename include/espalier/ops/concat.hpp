@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/ops/slice.hpp>
+#include <espalier/ops/roll.hpp>
 
 namespace espalier {
 
@@ -67,9 +67,29 @@ inline constexpr op_info concat{.name = "concat",
 }  // namespace ops
 
 namespace emit {
+/// How far the first of two parts of one tensor, the end and then the beginning of dimension `dim`, has come forward;
+/// 0 if they are something else: what is cut like this and joined again is a tensor in another order, which takes one
+/// exchange instead of three.
+[[nodiscard]] constexpr std::int64_t rolled_by(const builder& b, int end, int beginning, int dim) {
+  const auto cuts = [&](int part) {
+    if (b[part].op != &ops::slice) return false;
+    const auto cut = attributes_of<slice_attributes>(b[part]);
+    return cut.dim == dim && cut.step == 1;
+  };
+  if (!cuts(end) || !cuts(beginning) || b[end].operand[0] != b[beginning].operand[0]) return 0;
+  const std::int64_t first = attributes_of<slice_attributes>(b[end]).start;
+  const bool in_turn = attributes_of<slice_attributes>(b[beginning]).start == 0 && b[beginning].shape[dim] == first;
+  const std::int64_t extent = b[b[end].operand[0]].shape[dim];
+  return in_turn && first + b[end].shape[dim] == extent ? extent - first : 0;
+}
+
 /// Joins any number of tensors, four at a time.
 constexpr int concat(builder& b, const int* parts, int count, int dim) {
   if (count == 1) return parts[0];
+  if (count == 2) {
+    const std::int64_t by = rolled_by(b, parts[0], parts[1], dim);
+    if (by != 0) return roll(b, b[parts[0]].operand[0], dim, by);
+  }
   int group[max_operands]{-1, -1, -1, -1};
   const int taken = count < max_operands ? count : max_operands;
   extents shape = b[parts[0]].shape;

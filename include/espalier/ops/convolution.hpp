@@ -3,7 +3,9 @@
 #pragma once
 
 #include <espalier/ops/arithmetic.hpp>
+#include <espalier/ops/reshape.hpp>
 #include <espalier/ops/slice.hpp>
+#include <espalier/ops/transpose.hpp>
 
 namespace espalier {
 
@@ -21,6 +23,10 @@ struct convolution_settings {
   /// Feature groups: the input's channels, and the filters, fall into so many groups that do not see each other. As
   /// many as there are channels: a depthwise convolution.
   int groups = 1;
+  /// Batch groups: so many parts of the batch, one after the other, go to as many groups of filters: the result's batch
+  /// is so many times smaller, and of its features group g is made of part g alone. (The filter's gradient of a
+  /// convolution with feature groups is one with batch groups.)
+  int batch_groups = 1;
 };
 
 namespace detail {
@@ -277,6 +283,7 @@ constexpr void filter_gradient_gradient(gradient_context& c) {
 [[nodiscard]] constexpr extents convolution_shape(const extents& input, const extents& filter,
                                                   const convolution_settings& s) {
   extents result = input;
+  result[0] /= s.batch_groups;
   for (int d = 0; d < filter.rank - 2; ++d) result[d + 1] = windowed_extent(input[d + 1], filter[d], s, d);
   result[result.rank - 1] = filter[filter.rank - 1];
   return result;
@@ -300,6 +307,25 @@ constexpr void filter_gradient_gradient(gradient_context& c) {
 }  // namespace detail
 
 namespace emit {
+/// [groups of n, spatial ..., c] as [n, spatial ..., groups of c]: batch groups are feature groups.
+constexpr int batch_groups_as_features(builder& b, int input, int groups) {
+  const extents shape = b[input].shape;
+  const int last = shape.rank - 1;
+  extents split;
+  extents merged = shape;
+  merged[0] /= groups;
+  merged[last] *= groups;
+  split.append(groups);
+  split.append(merged[0]);
+  axis_list order(1);
+  for (int d = 1; d < last; ++d) {
+    split.append(shape[d]);
+    order = order.with(d + 1);
+  }
+  split.append(shape[last]);
+  return reshape(b, transpose(b, reshape(b, input, split), order.with(0).with(shape.rank)), merged);
+}
+
 constexpr int convolution(builder& b, int input, int filter, const convolution_settings& s) {
   const extents taps = b[filter].shape;
   const int spatial = taps.rank - 2;
@@ -309,6 +335,7 @@ constexpr int convolution(builder& b, int input, int filter, const convolution_s
     windows[d] = place_window({taps[d], s.stride[d], s.low[d], s.dilation[d], s.base_dilation[d]}, d, 0, axis_list{});
     if (s.reversed[d]) filter = slice(b, filter, d, taps[d] - 1, taps[d], -1);
   }
+  if (s.batch_groups > 1) input = batch_groups_as_features(b, input, s.batch_groups);
   instruction made = builder::make(ops::convolution, b[input].type, shape, input, filter);
   set_attributes(made, windowed_attributes{b.add_windows(&windows[0], spatial)});
   return b.append(made);
@@ -319,7 +346,7 @@ constexpr int convolution(builder& b, int input, int filter, const convolution_s
 /// [n, spatial ..., features]. One to three spatial dimensions. (As everywhere in the field, the filter is not reversed
 /// unless `Settings.reversed` says so.)
 /// Errors: `wrong_rank`, `dtype_mismatch`, `operand_is_boolean`, `step_is_not_positive`, `groups_do_not_divide`,
-/// `channels_differ`, `window_is_larger_than_input`.
+/// `batch_groups_do_not_divide`, `channels_differ`, `window_is_larger_than_input`.
 template <convolution_settings Settings = convolution_settings{}, Traced X, Traced W>
 constexpr auto convolution(const X& input, const W& filter, source_line where = source_line::current()) {
   if constexpr (Failed<X> || Failed<W>) {
@@ -335,6 +362,12 @@ constexpr auto convolution(const X& input, const W& filter, source_line where = 
   } else if constexpr (Settings.groups < 1 || X::shape[X::rank - 1] % Settings.groups != 0 ||
                        W::shape[X::rank - 1] % Settings.groups != 0) {
     return failed<why::groups_do_not_divide<why::count<Settings.groups>, typename X::tensor, typename W::tensor>>(
+        where);
+  } else if constexpr (Settings.batch_groups < 1 || X::shape[0] % Settings.batch_groups != 0 ||
+                       W::shape[X::rank - 1] % Settings.batch_groups != 0 ||
+                       (Settings.groups > 1 && Settings.batch_groups > 1)) {
+    return failed<
+        why::batch_groups_do_not_divide<why::count<Settings.batch_groups>, typename X::tensor, typename W::tensor>>(
         where);
   } else if constexpr (X::shape[X::rank - 1] != W::shape[X::rank - 2] * Settings.groups) {
     return failed<why::channels_differ<why::count<Settings.groups>, typename X::tensor, typename W::tensor>>(where);

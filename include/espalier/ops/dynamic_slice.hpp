@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/ops/compare.hpp>
+#include <espalier/ops/iota.hpp>
 #include <espalier/ops/slice.hpp>
 
 #include <cstdint>
@@ -183,8 +185,30 @@ struct placed_at {
   int dim = -1;
   int start = -1;
 };
+/// The tensor that an update was cut out of, if it is written where it was cut: at a start that is known, along one
+/// dimension. Then every element stays where it is, and nothing has to move. Otherwise -1.
+[[nodiscard]] constexpr int cut_in_place(const builder& b, int a, int update, placed_at at) {
+  const instruction& cut = b[update];
+  const instruction& start = b[at.start];
+  if (start.op != &ops::constant || cut.op != &ops::slice) return -1;
+  const auto from_whole = attributes_of<slice_attributes>(cut);
+  if (from_whole.dim != at.dim || from_whole.step != 1) return -1;
+  const std::int64_t from =
+      detail::clamped_start(static_cast<std::int64_t>(start.scalar), b[a].shape[at.dim], cut.shape[at.dim]);
+  return from_whole.start == from && b[cut.operand[0]].shape == b[a].shape ? cut.operand[0] : -1;
+}
+
 /// @pre the update has the tensor's extents in all dimensions but those of `first` and `second`, which differ.
 constexpr int dynamic_update_slice(builder& b, int a, int update, placed_at first, placed_at second = {}) {
+  if (const int whole = second.dim < 0 && first.dim >= 0 ? cut_in_place(b, a, update, first) : -1; whole >= 0) {
+    const extents shape = b[a].shape;
+    const std::int64_t start = attributes_of<slice_attributes>(b[update]).start;
+    const int index = iota(b, dtype::i32, shape, first.dim);
+    const auto limit = [&](std::int64_t at) { return constant(b, dtype::i32, shape, static_cast<double>(at)); };
+    const int after = compare(b, ops::less, index, limit(start + b[update].shape[first.dim]));
+    const int before = compare(b, ops::less, index, limit(start));
+    return select(b, before, a, select(b, after, whole, a));
+  }
   instruction made = builder::make(ops::dynamic_update_slice, b[a].type, b[a].shape, a, update);
   dynamic_update_slice_attributes placed;
   for (const placed_at& one : {first, second}) {

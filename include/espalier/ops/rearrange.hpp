@@ -6,6 +6,7 @@
 #include <espalier/ops/concat.hpp>
 #include <espalier/ops/iota.hpp>
 #include <espalier/ops/reshape.hpp>
+#include <espalier/ops/roll.hpp>
 
 #include <array>
 #include <cstddef>
@@ -21,14 +22,6 @@ namespace emit {
 constexpr int reverse(builder& b, int a, int dim) {
   const std::int64_t n = b[a].shape[dim];
   return n == 1 ? a : slice(b, a, dim, n - 1, n, -1);
-}
-/// Element i goes to i + by, modulo the extent.
-constexpr int roll(builder& b, int a, int dim, std::int64_t by) {
-  const std::int64_t n = b[a].shape[dim];
-  by = (by % n + n) % n;
-  if (by == 0) return a;
-  const int parts[]{slice(b, a, dim, n - by, by), slice(b, a, dim, 0, n - by)};
-  return concat(b, &parts[0], 2, dim);
 }
 /// Zeros before, behind and between the elements of one dimension; negative numbers of them before or behind take
 /// elements (or zeros in between) away. What is taken away goes first: it need not move.
@@ -55,19 +48,6 @@ template <int Dim, Traced A> constexpr auto reverse(const A& a, source_line wher
   } else {
     a.owner->at(where);
     return detail::symbol_like<A, typename A::tensor>(a, emit::reverse(*a.owner, a.id, along));
-  }
-}
-
-/// Element i of dimension Dim goes to i + By; what leaves at one end comes in at the other. Errors:
-/// `no_such_dimension`.
-template <int Dim, int By, Traced A> constexpr auto roll(const A& a, source_line where = source_line::current()) {
-  if constexpr (Failed<A>) {
-    return a;
-  } else if constexpr (constexpr int along = detail::dimension(Dim, A::rank); along < 0) {
-    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dim>>>(where);
-  } else {
-    a.owner->at(where);
-    return detail::symbol_like<A, typename A::tensor>(a, emit::roll(*a.owner, a.id, along, By));
   }
 }
 

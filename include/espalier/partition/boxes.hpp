@@ -11,11 +11,10 @@
 
 namespace espalier::detail {
 
-/// Whether an exchange, or a slice of what a device has, brings what windows need: boxes overlap, and only the windows
-/// say where they are.
+/// Whether windows say where a value's boxes are, and not its layout alone: an exchange, or a slice of what a device
+/// has, that brings what windows need, so that boxes may overlap; or dimensions merged, where a part is whole rows.
 [[nodiscard]] constexpr bool reads_windows(const instruction& i) {
-  return (is_collective(i.op, collective::exchange) || is_collective(i.op, collective::local_slice)) &&
-         attributes_of<collective_attributes>(i).window_count > 0;
+  return i.op->facts.has_windows && attributes_of<collective_attributes>(i).window_count > 0;
 }
 
 /// Whether every device already holds what its window needs of a dimension of `extent` elements that is split by
@@ -24,6 +23,7 @@ namespace espalier::detail {
 [[nodiscard]] constexpr bool stays_at_home(const mesh_shape& mesh, const placed_window& w, std::int64_t extent,
                                            axis_list axes) {
   if (axes.empty()) return true;
+  if (w.wraps) return false;
   if (!axis_list::from_code(w.axes).starts_with(axes)) return false;
   const bool regular = axes.size() == 1 || (divides_evenly(mesh, extent, axes) && divides_evenly(mesh, w.extent, axes));
   const std::int64_t held = local_extent(mesh, extent, axes);
@@ -46,19 +46,14 @@ constexpr void apply_windows(const mesh_shape& mesh, const extents& shape, const
   }
 }
 
-/// Whether every device has all that windows need of it, though not from the first element on: `stays_at_home` asks for
-/// more, and does not look at single devices. On more than a few dozen of these, nobody looks.
-[[nodiscard]] constexpr bool nobody_lacks(const mesh_shape& mesh, const layout& from, const sharding& wanted,
-                                          const placed_window* windows, int count) {
-  constexpr int most_devices = 64;
-  if (mesh.devices() > most_devices) return false;
-  for (int device = 0; device < mesh.devices(); ++device) {
-    tensor_box box = box_of(mesh, from.shape, wanted, device);
-    apply_windows(mesh, from.shape, windows, count, device, box);
-    const tensor_box held = box_of(mesh, from.shape, from.placement, device);
-    if (common_elements(box, held, wanted.rank) != elements_of(box, wanted.rank)) return false;
+/// What a device holds, placed so that it meets the box `needed`: on a circle, beyond whose end a box goes on with the
+/// first elements, once around. (Of a part and what another one needs, no two pieces meet: together they are at most
+/// one element longer than the circle. Who needs all of it needs [0, extent).)
+[[nodiscard]] constexpr tensor_box meeting(tensor_box held, const tensor_box& needed, const extents& shape) {
+  for (int d = 0; d < shape.rank; ++d) {
+    if (held.dim[d].start + held.dim[d].size <= needed.dim[d].start) held.dim[d].start += shape[d];
   }
-  return true;
+  return held;
 }
 
 /// What `device` holds of the tensor that instruction `id` of a partitioned program is a part of.
@@ -71,6 +66,81 @@ constexpr void apply_windows(const mesh_shape& mesh, const extents& shape, const
     apply_windows(mesh, l.shape, g.windows + moves.first_window, moves.window_count, device, box);
   }
   return box;
+}
+
+/// Whether every device has all that windows need of value `id`, though not from the first element on: `stays_at_home`
+/// asks for more, and does not look at single devices. On more than a few dozen of these, nobody looks.
+[[nodiscard]] constexpr bool nobody_lacks(const mesh_shape& mesh, graph_view g, int id, const sharding& wanted,
+                                          const placed_window* windows, int count) {
+  constexpr int most_devices = 64;
+  if (mesh.devices() > most_devices) return false;
+  const extents& shape = g.annotations[g[id].annotation].shape;
+  for (int device = 0; device < mesh.devices(); ++device) {
+    tensor_box box = box_of(mesh, shape, wanted, device);
+    apply_windows(mesh, shape, windows, count, device, box);
+    const tensor_box held = meeting(box_of(mesh, g, id, device), box, shape);
+    if (common_elements(box, held, wanted.rank) != elements_of(box, wanted.rank)) return false;
+  }
+  return true;
+}
+
+// Where a device's rows of a tensor are neighbours in memory, an exchange need not copy them: their buffer gets room
+// for the rows of neighbours around it, and the result is seen there.
+
+/// The dimension whose rows are neighbours in the buffers of an exchange and of its operand, which differ in how many
+/// of them there are and nothing else; -1 if there is none.
+[[nodiscard]] constexpr int rows_around(const mesh_shape& mesh, graph_view g, int id) {
+  const instruction& i = g[id];
+  const instruction& held = g.operand(id, 0);
+  int rows = 0;
+  while (rows < i.shape.rank && i.shape[rows] == 1 && held.shape[rows] == 1) ++rows;
+  if (rows == i.shape.rank) return -1;
+  const layout& from = g.annotations[held.annotation];
+  const layout& to = g.annotations[i.annotation];
+  std::uint32_t windowed = 0;
+  const auto moves = attributes_of<collective_attributes>(i);
+  for (int n = 0; n < moves.window_count; ++n) {
+    const placed_window& w = g.windows[moves.first_window + n];
+    windowed |= 1U << static_cast<unsigned>(w.dim);
+    if (w.wraps) return -1;
+    if (w.dim == rows) continue;
+    const bool is_whole = from.placement.dim[w.dim].empty() && w.axes == 0;
+    if (!is_whole || needed(w, {0, w.extent}, from.shape[w.dim]).start != 0) return -1;
+  }
+  for (int d = 0; d < i.shape.rank; ++d) {
+    if (d == rows) continue;
+    if (i.shape[d] != held.shape[d]) return -1;
+    const bool is_windowed = (windowed >> static_cast<unsigned>(d) & 1U) != 0;
+    if (!is_windowed && !(from.placement.dim[d] == to.placement.dim[d])) return -1;
+  }
+  return mesh.devices() <= 64 ? rows : -1;
+}
+/// Rows from the operand's first to the first that `device` needs.
+[[nodiscard]] constexpr std::int64_t rows_to_needed(const mesh_shape& mesh, graph_view g, int id, int rows,
+                                                    int device) {
+  const interval needed_rows = box_of(mesh, g, id, device).dim[rows];
+  return needed_rows.size == 0 ? 0 : needed_rows.start - box_of(mesh, g, g[id].operand[0], device).dim[rows].start;
+}
+
+/// The room, in elements, that an operand's buffer needs before and behind it; before < 0: it cannot be done, or would
+/// be more than another buffer.
+struct room_around {
+  std::int64_t before = -1;
+  std::int64_t behind = 0;
+};
+[[nodiscard]] constexpr room_around room_around_operand(const mesh_shape& mesh, graph_view g, int id) {
+  const int rows = rows_around(mesh, g, id);
+  if (rows < 0) return {};
+  const std::int64_t held = g.operand(id, 0).shape[rows];
+  room_around room{0, 0};
+  for (int device = 0; device < mesh.devices(); ++device) {
+    const std::int64_t first = rows_to_needed(mesh, g, id, rows, device);
+    room.before = std::max(room.before, -first);
+    room.behind = std::max(room.behind, first + g[id].shape[rows] - held);
+  }
+  if (room.before + room.behind > held) return {};
+  const std::int64_t row = stride_of(g[id].shape, rows);
+  return {room.before * row, room.behind * row};
 }
 
 [[nodiscard]] constexpr instruction_boxes boxes_of(const mesh_shape& mesh, graph_view g, int id, int device) {
@@ -86,25 +156,29 @@ constexpr void apply_windows(const mesh_shape& mesh, const extents& shape, const
 /// many.
 template <class F>
 constexpr void for_each_window_piece(const mesh_shape& mesh, graph_view g, int id, int device, F&& f) {
-  const layout& from = g.annotations[g.operand(id, 0).annotation];
+  const int from = g[id].operand[0];
+  const extents& shape = g.annotations[g[from].annotation].shape;
   const axis_list holders = list_of(attributes_of<collective_attributes>(g[id]).axes);
   const tensor_box mine = box_of(mesh, g, id, device);
   for (int position = 0; position < static_cast<int>(mesh.parts(holders)); ++position) {
     const int source = mesh.member(device, holders, position);
-    const piece p = common_piece(box_of(mesh, from.shape, from.placement, source), mine, from.shape.rank, source);
-    if (!is_empty(p, from.shape.rank)) f(p);
+    const piece p = common_piece(meeting(box_of(mesh, g, from, source), mine, shape), mine, shape.rank, source);
+    if (!is_empty(p, shape.rank)) f(p);
   }
 }
 
 /// The bytes `device` sends to others in the exchange of windows `id`.
 [[nodiscard]] constexpr std::int64_t bytes_sent_for_windows(const mesh_shape& mesh, graph_view g, int id, int device) {
   const axis_list group = list_of(attributes_of<collective_attributes>(g[id]).axes);
-  const layout& from = g.annotations[g.operand(id, 0).annotation];
-  const tensor_box held = box_of(mesh, from.shape, from.placement, device);
+  const int from = g[id].operand[0];
+  const extents& shape = g.annotations[g[from].annotation].shape;
+  const tensor_box held = box_of(mesh, g, from, device);
   std::int64_t elements = 0;
   for (int position = 0; position < static_cast<int>(mesh.parts(group)); ++position) {
     const int receiver = mesh.member(device, group, position);
-    if (receiver != device) elements += common_elements(held, box_of(mesh, g, id, receiver), from.shape.rank);
+    if (receiver == device) continue;
+    const tensor_box needed = box_of(mesh, g, id, receiver);
+    elements += common_elements(meeting(held, needed, shape), needed, shape.rank);
   }
   return elements * size_of(g[id].type);
 }

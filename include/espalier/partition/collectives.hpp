@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/graph/op.hpp>
+#include <espalier/ops/reshape.hpp>
 #include <espalier/partition/reshard.hpp>
 
 #include <stdexcept>
@@ -31,7 +32,8 @@ struct mask_attributes {
 
 namespace detail {
 constexpr op_info collective_op(collective kind) {
-  return {.name = name_of(kind), .facts = {.moves = static_cast<std::int8_t>(kind)}};
+  const bool has_windows = kind == collective::exchange || kind == collective::local_slice;
+  return {.name = name_of(kind), .facts = {.moves = static_cast<std::int8_t>(kind), .has_windows = has_windows}};
 }
 }  // namespace detail
 
@@ -88,6 +90,11 @@ constexpr void evaluate_mask(const evaluation& e) {
 }  // namespace detail
 
 namespace ops {
+/// The operand's buffer as that of a tensor some of whose neighbouring dimensions are merged into one each; where the
+/// parts of those were of whole rows, windows say so, as of an exchange (`collective_attributes`).
+inline constexpr op_info merge_dimensions{.name = "merge_dimensions",
+                                          .facts = {.has_windows = true, .shares_operand = true},
+                                          .evaluate = detail::evaluate_copy};
 /// Makes the padding of an unevenly split dimension neutral for what follows.
 inline constexpr op_info mask{.name = "mask", .evaluate = detail::evaluate_mask, .positional = true};
 }  // namespace ops

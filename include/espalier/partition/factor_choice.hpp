@@ -24,9 +24,9 @@ namespace espalier::detail {
 }
 
 /// The windows through which operand `k` is read, over factors that are split like this.
-[[nodiscard]] constexpr local_program::reading windows_over(graph_view g, int id, int k, const factor_rule& rule,
-                                                            const factor_axes& split) {
-  local_program::reading windows;
+[[nodiscard]] constexpr placed_windows windows_over(graph_view g, int id, int k, const factor_rule& rule,
+                                                    const factor_axes& split) {
+  placed_windows windows;
   window of_dimension[max_rank];
   windows.dims = g[id].op->windows({g.code, id, g.windows}, k, &of_dimension[0]);
   for (int d = 0; d < g.operand(id, k).shape.rank; ++d) {
@@ -308,7 +308,7 @@ class factor_choice {
     sharding wanted = required(mesh_, rule.operand[k], from.shape.rank, rule, split);
     wanted.unreduced = from.placement.unreduced;
     if (g_[id].op->windows != nullptr) {
-      const local_program::reading windows = windows_over(g_, id, k, rule, split);
+      const placed_windows windows = windows_over(g_, id, k, rule, split);
       if (windows.count > 0) return price_of_windows(value, wanted, windows);
     }
     return made_.found(value, wanted) >= 0 ? 0
@@ -317,7 +317,7 @@ class factor_choice {
   /// What windows need and a device lacks, in bytes: the most of some devices, among them those at both borders of the
   /// mesh and one within. How many are asked does not depend on the mesh.
   [[nodiscard]] constexpr double price_of_windows(int value, const sharding& wanted,
-                                                  const local_program::reading& windows) const {
+                                                  const placed_windows& windows) const {
     const layout& from = made_.layout_of(value);
     const dtype type = made_[value].type;
     if (const sharding home = local_program::at_home(mesh_, from, wanted, windows); home.rank >= 0) {
@@ -329,7 +329,7 @@ class factor_choice {
     for (int device = 0; device < devices; device += step) {
       tensor_box box = box_of(mesh_, from.shape, wanted, device);
       apply_windows(mesh_, from.shape, &windows.window[0], windows.count, device, box);
-      const tensor_box held = box_of(mesh_, from.shape, from.placement, device);
+      const tensor_box held = meeting(box_of(mesh_, from.shape, from.placement, device), box, from.shape);
       const std::int64_t lacking = elements_of(box, wanted.rank) - common_elements(box, held, wanted.rank);
       most = std::max(most, lacking);
     }

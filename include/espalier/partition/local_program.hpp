@@ -107,42 +107,34 @@ class local_program {
     first_variant_[value] = variants_.push_back({result, first_variant_[value]});
     return result;
   }
-  /// The windows through which an operand is read, as they stand over the factors of their op.
-  struct reading {
-    int count = 0;
-    placed_window window[max_rank]{};
-    /// Bit per dimension.
-    std::uint32_t dims = 0;
-  };
-
   /// The elements that windows need of a value: itself, where every device has those it needs and no others before
   /// them; a slice of it, where it only has them; otherwise an exchange that brings what is missing.
   /// @param wanted how the dimensions without a window are to be laid out
-  constexpr int read_through(int value, sharding wanted, const reading& windows) {
+  constexpr int read_through(int value, sharding wanted, const placed_windows& windows) {
     const layout from = layout_of(value);
-    if (const sharding home = at_home(mesh_, from, wanted, windows); home.rank >= 0) return reshard(value, home);
+    if (!reads_windows(out_[value])) {
+      if (const sharding home = at_home(mesh_, from, wanted, windows); home.rank >= 0) return reshard(value, home);
+    }
     const int here = out_.loop;
     out_.loop = out_[value].loop;
     hoisted_ = hoisted_ || out_.loop != here;
-    const bool is_local = nobody_lacks(mesh_, from, wanted, &windows.window[0], windows.count);
+    const bool is_local = nobody_lacks(mesh_, out_.result(), value, wanted, &windows.window[0], windows.count);
     instruction made = builder::make(is_local ? ops::local_slice : ops::exchange, out_[value].type, extents{}, value);
-    set_attributes(
-        made, collective_attributes{.axes = is_local ? axis_mask{0} : holders_of(from.placement, wanted, windows.dims),
-                                    .first_window = out_.add_windows(&windows.window[0], windows.count),
-                                    .window_count = windows.count});
-    extents room = local_shape(mesh_, from.shape, wanted);
-    for (int n = 0; n < windows.count; ++n) {
-      const placed_window& w = windows.window[n];
-      room[w.dim] = most_needed(w, local_extent(mesh_, w.extent, axis_list::from_code(w.axes)), from.shape[w.dim]);
-    }
-    const int result = append(made, from.shape, wanted);
-    out_[result].shape = room;
+    const axis_mask axes = is_local ? axis_mask{0} : holders_of(from.placement, wanted, windows.dims);
+    const int result = append_in_windows(made, axes, from.shape, wanted, windows);
     out_.loop = here;
     return result;
   }
+  /// A value's buffers as those of a tensor of another shape in which dimensions are merged: windows say which
+  /// elements of those its devices have.
+  constexpr int merge_dimensions(int value, const extents& merged, const sharding& placement,
+                                 const placed_windows& windows) {
+    return append_in_windows(builder::make(ops::merge_dimensions, out_[value].type, extents{}, value), 0, merged,
+                             placement, windows);
+  }
   /// The placement in which windows find everything they need where it is; of rank -1 if there is none.
   [[nodiscard]] static constexpr sharding at_home(const mesh_shape& mesh, const layout& from, const sharding& wanted,
-                                                  const reading& windows) {
+                                                  const placed_windows& windows) {
     sharding home = wanted;
     axis_mask kept = 0;
     bool stays = true;
@@ -204,6 +196,21 @@ class local_program {
   }
 
  private:
+  /// A value whose boxes follow from windows.
+  constexpr int append_in_windows(instruction made, axis_mask axes, const extents& shape, const sharding& placement,
+                                  const placed_windows& windows) {
+    set_attributes(made, collective_attributes{.axes = axes,
+                                               .first_window = out_.add_windows(&windows.window[0], windows.count),
+                                               .window_count = windows.count});
+    const int result = append(made, shape, placement);
+    for (int n = 0; n < windows.count; ++n) {
+      const placed_window& w = windows.window[n];
+      out_[result].shape[w.dim] =
+          most_needed(w, local_extent(mesh_, w.extent, axis_list::from_code(w.axes)), shape[w.dim]);
+    }
+    return result;
+  }
+
   template <class T> static constexpr void copy(T* to, const T* from, int count) {
     for (int i = 0; i < count; ++i) to[i] = from[i];
   }

@@ -325,6 +325,10 @@ class partitioner {
     const axis_mask pending = settle_operands(id);
     if (fault_ != partition_fault::nothing) return;
     const factor_rule& rule = rules_[id];
+    if (i.op->lower != nullptr) {
+      lowering steps(*this, id);
+      if (const int value = i.op->lower(steps); value >= 0) return take(id, value, rule.combine);
+    }
     const factor_axes split = factor_choice(mesh_, g_, of_, made_, value_).run(id, rule, pending);
     instruction made = i;
     for (int k = 0; k < i.operand_count; ++k) {
@@ -342,6 +346,33 @@ class partitioner {
     take(id, made_.append(made, i.shape, local), rule.combine);
   }
 
+  /// What an op that is lowered in steps of its own sees of the partitioner.
+  class lowering final : public partition_context {
+   public:
+    constexpr lowering(partitioner& owner, int id) : owner_(owner), id_(id) {}
+    [[nodiscard]] constexpr const mesh_shape& mesh() const override { return owner_.mesh_; }
+    [[nodiscard]] constexpr op_view op() const override { return {owner_.g_.code, id_, owner_.g_.windows}; }
+    [[nodiscard]] constexpr const factor_rule& rule() const override { return owner_.rules_[id_]; }
+    [[nodiscard]] constexpr const sharding& wanted() const override { return owner_.of_[id_]; }
+    [[nodiscard]] constexpr int operand(int k) const override { return owner_.value_[owner_.g_[id_].operand[k]]; }
+    [[nodiscard]] constexpr const layout& layout_of(int value) const override { return owner_.made_.layout_of(value); }
+    constexpr int reshard(int value, const sharding& to) override { return owner_.made_.reshard(value, to); }
+    constexpr int append(const instruction& step, const extents& shape, const sharding& placement) override {
+      return owner_.made_.append(step, shape, placement);
+    }
+    constexpr int merge_dimensions(int value, const extents& merged, const sharding& placement,
+                                   const placed_windows& windows) override {
+      return owner_.made_.merge_dimensions(value, merged, placement, windows);
+    }
+    constexpr int read_through(int value, const sharding& to, const placed_windows& windows) override {
+      return owner_.made_.read_through(value, to, windows);
+    }
+
+   private:
+    partitioner& owner_;
+    int id_;
+  };
+
   /// `value` is what was computed for instruction `id`; if its terms are pending, they are combined here or by the
   /// reader.
   constexpr void take(int id, int value, reduction combine) {
@@ -358,7 +389,7 @@ class partitioner {
   /// An operand some of whose dimensions are read through windows: false if there are none.
   constexpr bool read_windows(int id, int k, const factor_rule& rule, const factor_axes& split, const sharding& wanted,
                               int& operand) {
-    const local_program::reading windows = windows_over(g_, id, k, rule, split);
+    const placed_windows windows = windows_over(g_, id, k, rule, split);
     if (windows.count == 0) return false;
     operand = made_.read_through(value_[g_[id].operand[k]], wanted, windows);
     return true;

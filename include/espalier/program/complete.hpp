@@ -2,66 +2,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/graph/factor_axes.hpp>
 #include <espalier/graph/graph.hpp>
 #include <espalier/ops/ops.hpp>
 
 namespace espalier {
-
-namespace detail {
-
-/// The axes each factor of an op is split by, as one of its tensors says. (Codes, since a constant evaluation makes an
-/// array of numbers in one step and constructs objects one by one.)
-class factor_axes {
- public:
-  [[nodiscard]] constexpr axis_list operator[](int factor) const { return axis_list::from_code(code_[factor]); }
-  constexpr void set(int factor, axis_list axes) { code_[factor] = axes.code(); }
-
- private:
-  std::uint32_t code_[max_factors]{};
-};
-
-/// Reads one dimension: its axes go to its factors from major to minor. A factor hands on to the next only when its
-/// axes split it completely, and splits of compound dimensions must be even.
-constexpr void read_dimension(const mesh_shape& mesh, const factor_rule& rule, factor_list factors, axis_list axes,
-                              factor_axes& into) {
-  if (factors.code() < 16U) {
-    into.set(factors[0], axes);
-    return;
-  }
-  int next = 0;
-  for (int i = 0; i < factors.size() && next < axes.size(); ++i) {
-    const int factor = factors[i];
-    axis_list taken;
-    std::int64_t rest = rule.size[factor];
-    while (next < axes.size() && rest > 1 && rest % mesh.size[axes[next]] == 0) {
-      rest /= mesh.size[axes[next]];
-      taken = taken.with(axes[next++]);
-    }
-    into.set(factor, taken);
-    if (rest > 1) return;
-  }
-}
-
-/// The axes of a dimension with these factors.
-constexpr axis_list write_dimension(const mesh_shape& mesh, const factor_rule& rule, factor_list factors,
-                                    const factor_axes& from) {
-  if (factors.code() < 16U) return from[factors[0]];
-  axis_list result;
-  for (int i = 0; i < factors.size(); ++i) {
-    const int factor = factors[i];
-    const axis_list axes = from[factor];
-    std::int64_t rest = rule.size[factor];
-    for (int k = 0; k < axes.size(); ++k) {
-      if (rest % mesh.size[axes[k]] != 0) return result;
-      rest /= mesh.size[axes[k]];
-      result = result.with(axes[k]);
-    }
-    if (rest > 1) return result;
-  }
-  return result;
-}
-
-}  // namespace detail
 
 /// The state of completion: what is known so far of every value's sharding, and whence.
 template <int Size> struct completion {
@@ -114,7 +59,7 @@ class propagation_step {
 
  private:
   /// `to` is laid out as `from` is and closed to everybody else: were its readers to refine it, the two would never
-  /// come to rest. The cotangent of a pending sum is whole on its axes.
+  /// reach a fixed point. The cotangent of a pending sum is whole on its axes.
   constexpr bool copy(int to, int from) {
     sharding like = of_[from];
     like.open = 0;
@@ -146,6 +91,10 @@ class propagation_step {
         merge(dims[d][0], from.dim[d], rule, who);
         continue;
       }
+      if (splits_major_unevenly(mesh_, rule, dims[d], from.dim[d])) {
+        merge(dims[d][0], from.dim[d], rule, who);
+        continue;
+      }
       factor_axes read;
       read_dimension(mesh_, rule, dims[d], from.dim[d], read);
       for (int n = 0; n < dims[d].size(); ++n) merge(dims[d][n], read[dims[d][n]], rule, who);
@@ -169,7 +118,8 @@ class propagation_step {
     bool changed = false;
     for (int d = 0; d < of_[who].rank; ++d) {
       if (dims[d].empty() || !of_[who].is_open(d)) continue;
-      const axis_list wanted = write_dimension(mesh_, rule, dims[d], merged_);
+      const bool is_uneven = splits_major_unevenly(mesh_, rule, dims[d], merged_[dims[d][0]]);
+      const axis_list wanted = is_uneven ? merged_[dims[d][0]] : write_dimension(mesh_, rule, dims[d], merged_);
       if (wanted == of_[who].dim[d] || wanted.size() <= of_[who].dim[d].size()) continue;
       int source = source_[dims[d][0]];
       if (source == who) source = id;
