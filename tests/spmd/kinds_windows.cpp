@@ -113,6 +113,42 @@ template <class On>
 using grouped_program = ep::program<typename On::mesh, convolving<On, grouped>, ep::bf16<1, 8, 7, 4>,
                                     ep::bf16<3, 3, 2, 6>, ep::bf16<1, 8, 7, 6>>;
 
+// --- batch groups: each half of the batch has filters of its own ----------------------------------------------------
+
+constexpr ep::convolution_settings in_batch_groups{.low = {1, 1}, .high = {1, 1}, .batch_groups = 2};
+template <class On>
+using batch_groups_program = ep::program<typename On::mesh, convolving<On, in_batch_groups>, ep::f32<6, 5, 4, 2>,
+                                         ep::f32<3, 3, 2, 4>, ep::f32<3, 5, 4, 4>>;
+
+plains plain_batch_groups(const plains& in) {
+  const plain &x = in[0], &w = in[1], &weight = in[2];
+  plain y(weight.extents), from_x(x.extents), from_w(w.extents);
+  real total = 0;
+  for (int n = 0; n < 3; ++n) {
+    for (int i = 0; i < 5; ++i) {
+      for (int j = 0; j < 4; ++j) {
+        for (int f = 0; f < 4; ++f) {
+          const int part = 3 * (f / 2) + n;
+          for (int a = 0; a < 3; ++a) {
+            for (int b = 0; b < 3; ++b) {
+              const int p = i + a - 1;
+              const int q = j + b - 1;
+              if (p < 0 || p >= 5 || q < 0 || q >= 4) continue;
+              for (int c = 0; c < 2; ++c) {
+                y(n, i, j, f) += x(part, p, q, c) * w(a, b, c, f);
+                from_x(part, p, q, c) += weight(n, i, j, f) * w(a, b, c, f);
+                from_w(a, b, c, f) += weight(n, i, j, f) * x(part, p, q, c);
+              }
+            }
+          }
+          total += y(n, i, j, f) * weight(n, i, j, f);
+        }
+      }
+    }
+  }
+  return {y, plain::number(total), from_x, from_w};
+}
+
 // --- fewer channels than devices: some have a term of the sum without a single product ------------------------------
 
 constexpr ep::convolution_settings plain_settings{.low = {1, 1}, .high = {1, 1}};
@@ -132,6 +168,66 @@ template <class On> struct split_channels {
 template <class On>
 using few_channels_program =
     ep::program<typename On::mesh, split_channels<On>, ep::f32<2, 5, 4, 3>, ep::f32<3, 3, 3, 2>, ep::f32<2, 5, 4, 2>>;
+
+// --- a stencil in a loop: the plane changes between two halves of a buffer, with its neighbours' rows around it ------
+
+template <class On> struct stepping {
+  constexpr auto operator()(auto start, auto w, auto weight) const {
+    const auto rows = [](const auto& v) {
+      return ep::shard<ep::none, ep::axes<typename On::data, typename On::model>, ep::none, ep::none>(v);
+    };
+    const auto step = [&](auto x) { return ep::convolution<plain_settings>(x, w); };
+    // An odd and an even number of steps, and one before which the plane was used for something else.
+    const auto five = ep::repeat<5>(step, rows(start));
+    const auto four = ep::repeat<4>([&](auto x) { return step(x) - 0.25 * x; }, rows(start) + 1.0);
+    const auto loss = [&](const auto& p) { return ep::sum(ep::repeat<3>(step, rows(p)) * weight); };
+    const auto [value, gradient] = ep::value_and_grad(loss)(start);
+    return ep::results(five, four, value, gradient);
+  }
+};
+template <class On>
+using stepping_program =
+    ep::program<typename On::mesh, stepping<On>, ep::f64<1, 10, 4, 1>, ep::f64<3, 3, 1, 1>, ep::f64<1, 10, 4, 1>>;
+
+plain stepped(const plain& x, const plain& w, bool back = false) {
+  plain y(x.extents);
+  for (int i = 0; i < 10; ++i) {
+    for (int j = 0; j < 4; ++j) {
+      for (int a = 0; a < 3; ++a) {
+        for (int b = 0; b < 3; ++b) {
+          const int p = i + a - 1;
+          const int q = j + b - 1;
+          if (p < 0 || p >= 10 || q < 0 || q >= 4) continue;
+          if (back) {
+            y(0, p, q, 0) += x(0, i, j, 0) * w(a, b, 0, 0);
+          } else {
+            y(0, i, j, 0) += x(0, p, q, 0) * w(a, b, 0, 0);
+          }
+        }
+      }
+    }
+  }
+  return y;
+}
+plains plain_stepping(const plains& in) {
+  const plain& w = in[1];
+  plain five = in[0];
+  plain four = in[0];
+  plain last = in[0];
+  plain gradient = in[2];
+  for (real& e : four.data) e += 1;
+  for (int n = 0; n < 5; ++n) five = stepped(five, w);
+  for (int n = 0; n < 4; ++n) {
+    plain next = stepped(four, w);
+    for (std::size_t k = 0; k < next.data.size(); ++k) next.data[k] -= four.data[k] / 4;
+    four = next;
+  }
+  for (int n = 0; n < 3; ++n) last = stepped(last, w);
+  for (int n = 0; n < 3; ++n) gradient = stepped(gradient, w, true);
+  real total = 0;
+  for (std::size_t k = 0; k < last.data.size(); ++k) total += last.data[k] * in[2].data[k];
+  return {five, four, plain::number(total), gradient};
+}
 
 // --- pooling
 // ----------------------------------------------------------------------------------------------------------
@@ -213,9 +309,19 @@ TEST_CASE("windows: grouped convolutions in bf16", "[kinds]") {
   everywhere<grouped_program>(both_axes{}, in, plain_convolution(grouped, in), 1e-2);
 }
 
+TEST_CASE("windows: a convolution in batch groups", "[kinds]") {
+  const plains in{wave(1, {6, 5, 4, 2}), wave(2, {3, 3, 2, 4}), wave(3, {3, 5, 4, 4})};
+  everywhere<batch_groups_program>(both_axes{}, in, plain_batch_groups(in), 1e-5);
+}
+
 TEST_CASE("windows: a convolution over fewer channels than devices", "[kinds]") {
   const plains in{wave(1, {2, 5, 4, 3}), wave(2, {3, 3, 3, 2}), wave(3, {2, 5, 4, 2})};
   everywhere<few_channels_program>(both_ways{}, in, plain_convolution(plain_settings, in), 1e-5);
+}
+
+TEST_CASE("windows: a stencil in a loop", "[kinds]") {
+  const plains in{wave(1, {1, 10, 4, 1}), wave(2, {3, 3, 1, 1}), wave(3, {1, 10, 4, 1})};
+  everywhere<stepping_program>(both_ways{}, in, plain_stepping(in), 1e-12);
 }
 
 TEST_CASE("windows: poolings, with ties", "[kinds]") {

@@ -62,7 +62,7 @@ template <std::uint32_t Seed, class Mesh> struct compiled_graph {
   using partition_pass = detail::partitioned_graph<Mesh, source>;
   using device_program = detail::device_graph<Mesh, partition_pass>;
   static constexpr const auto& code = detail::frozen<device_program>::value;
-  using planned = detail::planned<detail::frozen<device_program>::value>;
+  using planned = detail::planned<Mesh, detail::frozen<device_program>::value>;
   static constexpr const auto& plan = planned::value;
   [[nodiscard]] static constexpr int count(const op_info* op) {
     int n = 0;

@@ -35,7 +35,7 @@ struct placed_buffer : buffer {
 class run_time_plan {
  public:
   run_time_plan(const mesh_shape& mesh, graph_view g) : schedule_(make_schedule(g)) {
-    memory_outline outline = outline_memory(g, schedule_);
+    memory_outline outline = outline_memory(mesh, g, schedule_);
     const auto size = static_cast<std::size_t>(g.size);
     const int count = outline.buffers.size();
     const int units = schedule_.units.size();
@@ -547,6 +547,10 @@ template <class Kernels> class lockstep_execution {
     for (std::size_t d = 0; d < devices_.size(); ++d) {
       const comm::transfer& moves = devices_[d]->moves_of(id);
       std::vector<char> target(static_cast<std::size_t>(bytes), static_cast<char>(poison));
+      if (t_.where[id].is_displaced) {
+        // What is not received stays: the device's own rows, and those that another exchange has brought.
+        std::memcpy(target.data(), devices_[d]->address(id), target.size());
+      }
       std::vector<comm::contribution> parts;
       for (std::size_t k = 0; k < moves.members.size(); ++k) {
         const auto member = static_cast<std::size_t>(moves.members[k]);

@@ -57,6 +57,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
         scratch_(aligned(t.kernel_scratch_bytes) + chains_.scratch_bytes()),
         iteration_(static_cast<std::size_t>(t.code.size), 0),
         boxes_at_(static_cast<std::size_t>(t.code.size), -1),
+        displaced_by_(static_cast<std::size_t>(t.code.size), 0),
         moves_(static_cast<std::size_t>(t.code.size)),
         contexts_(static_cast<std::size_t>(t.code.size)),
         arguments_(static_cast<std::size_t>(t.argument_count)),
@@ -67,7 +68,10 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
       group_at_[static_cast<std::size_t>(steps_.first_of(groups_[g].first))] = static_cast<int>(g);
     }
     locals_ = shared_buffer(local_bytes * chains_.threads());
-    for (int id = 0; id < t.code.size; ++id) prepare(id);
+    for (int id = 0; id < t.code.size; ++id) {
+      if (part_of(t.code[id]) == structure::loop_begin) iteration(id) = first_iteration(id);
+      prepare(id);
+    }
   }
   device_executor(const device_executor&) = delete;
   device_executor& operator=(const device_executor&) = delete;
@@ -114,7 +118,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     }
     const auto where = [this](int other) -> const location& { return t_.where[other]; };
     const auto iteration = [this](int loop) { return iteration_[static_cast<std::size_t>(loop)]; };
-    return base + w.offset + moved_by(w, where, iteration);
+    return base + w.offset + displaced_by_[static_cast<std::size_t>(id)] + moved_by(w, where, iteration);
   }
 
  private:
@@ -135,6 +139,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     const int channel = kind * 256 + static_cast<int>(axes);
     if (reads_windows(i)) {
       moves = make_window_transfer(t_.mesh, t_.code, id, device_, channel);
+      if (t_.where[id].is_displaced) leave_in_place(id, moves);
       if (what != collective::local_slice) comm_.prepare(moves);
     } else if (what == collective::all_reduce) {
       const axis_list group = list_of(axes);
@@ -150,6 +155,15 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
                             what == collective::local_slice ? axis_mask{0} : axes, what, device_, channel);
       if (what != collective::local_slice) comm_.prepare(moves);
     }
+  }
+
+  /// What the device has itself stays where it is.
+  void leave_in_place(int id, comm::transfer& moves) {
+    const int rows = rows_around(t_.mesh, t_.code, id);
+    const std::int64_t row = stride_of(t_.code[id].shape, rows) * size_of(t_.code[id].type);
+    displaced_by_[static_cast<std::size_t>(id)] = rows_to_needed(t_.mesh, t_.code, id, rows, device_) * row;
+    moves.incoming[static_cast<std::size_t>(moves.self)] = comm::empty_block();
+    moves.outgoing[static_cast<std::size_t>(moves.self)] = comm::empty_block();
   }
 
   /// Executes step `n` and returns the one to go on with.
@@ -173,15 +187,16 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
         break;
       case step_kind::move: communicate(s.target); break;
       case step_kind::loop_begin: {
-        const loop_attributes loop = attributes_of<loop_attributes>(t_.code[s.loop]);
-        iteration(s.loop) = loop.reverse ? loop.iterations - 1 : 0;
-        return loop.iterations > 0 ? n + 1 : s.jump;
+        iteration(s.loop) = first_iteration(s.loop);
+        return attributes_of<loop_attributes>(t_.code[s.loop]).iterations > 0 ? n + 1 : s.jump;
       }
       case step_kind::loop_end: {
         const loop_attributes loop = attributes_of<loop_attributes>(t_.code[s.loop]);
         const std::int64_t next = iteration(s.loop) + (loop.reverse ? -1 : 1);
-        if (next < 0 || next >= loop.iterations) break;
-        iteration(s.loop) = next;
+        const bool is_over = next < 0 || next >= loop.iterations;
+        // When it begins again, its carries are set before it does.
+        iteration(s.loop) = is_over ? first_iteration(s.loop) : next;
+        if (is_over) break;
         return s.jump;
       }
     }
@@ -338,6 +353,10 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     }
   }
 
+  [[nodiscard]] std::int64_t first_iteration(int loop) const {
+    const auto begin = attributes_of<loop_attributes>(t_.code[loop]);
+    return begin.reverse ? begin.iterations - 1 : 0;
+  }
   [[nodiscard]] std::int64_t& iteration(int loop) { return iteration_[static_cast<std::size_t>(loop)]; }
 
   const program_tables& t_;
@@ -358,6 +377,8 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   /// Of positional instructions; and by instruction, which of them.
   std::vector<instruction_boxes> boxes_;
   std::vector<int> boxes_at_;
+  /// By instruction: bytes from where its operand's buffer begins, where this device's begins there.
+  std::vector<std::int64_t> displaced_by_;
   std::vector<comm::transfer> moves_;
   std::vector<comm::context> contexts_;
   std::vector<void*> arguments_;

@@ -336,6 +336,7 @@ class part_finder {
     const location& one = t_.where[t_.root[a]];
     const location& other = t_.where[t_.root[b]];
     if (one.space != other.space || one.index != other.index) return false;
+    if (one.alternates || other.alternates) return true;
     return one.offset < other.offset + bytes_of(t_.code[t_.root[b]]) &&
            other.offset < one.offset + bytes_of(t_.code[t_.root[a]]);
   }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/kernels/convolution_task.hpp>
+#include <espalier/kernels/convolution_plane.hpp>
 #include <espalier/kernels/gemm.hpp>
 #include <espalier/kernels/parallel.hpp>
 #include <espalier/kernels/transpose.hpp>
@@ -19,21 +19,6 @@
 // in which the micro-kernel of the matrix product (kernels/gemm.hpp) wants them.
 
 namespace espalier::detail {
-
-/// Where the rows of a filter's buffer are that the columns of a phase are multiplied with.
-struct filter_rows {
-  std::int64_t channels = 0;  // room in the buffer
-  bool in_order = false;      // whether a phase's taps are neighbours there, `first` being the first of its rows
-  std::int64_t first = 0;
-
-  [[nodiscard]] std::int64_t row(const convolution_task& t, std::int64_t column) const {
-    const std::int64_t tap = column / t.c;
-    return first + (in_order ? tap : t.filter_tap(tap)) * channels + column % t.c;
-  }
-  [[nodiscard]] bool is_one_run(const convolution_task& t) const {
-    return channels == t.c && (in_order || t.has_all_taps());
-  }
-};
 
 /// Columns [first, first + depth) of a phase, which are neighbours in the filter from `row` on.
 struct column_panel {
@@ -227,17 +212,6 @@ void convolve_piece(const convolution_task& t, const T* input, const Acc* filter
   }
 }
 
-/// One thread of several. Phases write different positions, so threads need not wait for each other between them.
-struct thread_share {
-  std::int64_t index = 0;
-  std::int64_t threads = 1;
-
-  [[nodiscard]] interval of(std::int64_t count) const {
-    const std::int64_t first = count * index / threads;
-    return {first, count * (index + 1) / threads - first};
-  }
-};
-
 /// A thread's share of a phase. Every element's sum has the same order however the work is cut.
 template <class T, class Acc>
 void convolve_phase(const convolution_task& t, const T* input, const Acc* filter, const filter_rows& rows,
@@ -278,17 +252,6 @@ template <class Acc> void clear_phase(const convolution_task& t, Acc* output, co
       std::fill(out, out + t.groups * t.f, Acc(0));
     }
   }
-}
-
-/// Calls `f(first, width)` for neighbours of which `width` fill several registers, one, or none: sums that do not wait
-/// for each other.
-template <class Acc, class F> ESPALIER_ALWAYS_INLINE void for_each_run_of_lanes(std::int64_t count, const F& f) {
-  constexpr int width = full_lanes<Acc>;
-  constexpr int together = 4;
-  std::int64_t i = 0;
-  for (; i + together * width <= count; i += together * width) f(i, std::integral_constant<int, together>{});
-  for (; i + width <= count; i += width) f(i, std::integral_constant<int, 1>{});
-  for (; i < count; ++i) f(i, std::integral_constant<int, 0>{});
 }
 
 /// to[c] (+)= the sum over taps of what each sees of channel c, times its weight.
@@ -376,6 +339,8 @@ void convolve(const convolution_task& t, const T* input, const Acc* filter, std:
           // Nothing is this device's.
         } else if (one.columns() == 0) {
           clear_phase(one, output, share);
+        } else if (is_plane(one)) {
+          convolve_plane(one, input, filter, rows, output, share);
         } else if (is_depthwise(one)) {
           convolve_channels(one, input, filter, rows, output, share);
         } else {

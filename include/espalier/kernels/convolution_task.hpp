@@ -369,4 +369,41 @@ template <class T> class window_reader {
   seen seen_[most];
 };
 
+/// Where the rows of a filter's buffer are that the columns of a phase are multiplied with.
+struct filter_rows {
+  std::int64_t channels = 0;  // room in the buffer
+  bool in_order = false;      // whether a phase's taps are neighbours there, `first` being the first of its rows
+  std::int64_t first = 0;
+
+  [[nodiscard]] std::int64_t row(const convolution_task& t, std::int64_t column) const {
+    const std::int64_t tap = column / t.c;
+    return first + (in_order ? tap : t.filter_tap(tap)) * channels + column % t.c;
+  }
+  [[nodiscard]] bool is_one_run(const convolution_task& t) const {
+    return channels == t.c && (in_order || t.has_all_taps());
+  }
+};
+
+/// One thread of several. Phases write different positions, so threads need not wait for each other between them.
+struct thread_share {
+  std::int64_t index = 0;
+  std::int64_t threads = 1;
+
+  [[nodiscard]] interval of(std::int64_t count) const {
+    const std::int64_t first = count * index / threads;
+    return {first, count * (index + 1) / threads - first};
+  }
+};
+
+/// Calls `f(first, width)` for neighbours of which `width` fill several registers, one, or none: sums that do not wait
+/// for each other.
+template <class Acc, class F> ESPALIER_ALWAYS_INLINE void for_each_run_of_lanes(std::int64_t count, const F& f) {
+  constexpr int width = full_lanes<Acc>;
+  constexpr int together = 4;
+  std::int64_t i = 0;
+  for (; i + together * width <= count; i += together * width) f(i, std::integral_constant<int, together>{});
+  for (; i + width <= count; i += width) f(i, std::integral_constant<int, 1>{});
+  for (; i < count; ++i) f(i, std::integral_constant<int, 0>{});
+}
+
 }  // namespace espalier::detail

@@ -3,7 +3,10 @@
 #pragma once
 
 #include <espalier/ops/ops.hpp>
+#include <espalier/partition/boxes.hpp>
 #include <espalier/partition/schedule.hpp>
+
+#include <algorithm>
 
 namespace espalier {
 
@@ -27,6 +30,11 @@ struct location {
   int loop = -1;
   int outer = -1;
   std::int64_t stride = 0;
+  /// Instead, `stride` bytes further in every second iteration: in those whose number plus `phase` is odd.
+  bool alternates = false;
+  int phase = 0;
+  /// On each device so many rows further as the first one it needs is from its operand's (`rows_to_needed`).
+  bool is_displaced = false;
 };
 
 /// How far the iterations of all loops around a value move its address; `iteration(loop)` is the index of the one that
@@ -35,7 +43,7 @@ template <class Where, class Iteration>
 [[nodiscard]] constexpr std::int64_t moved_by(const location& at, const Where& where, const Iteration& iteration) {
   std::int64_t bytes = 0;
   for (const location* l = &at; l->loop >= 0; l = &where(l->outer)) {
-    bytes += l->stride * iteration(l->loop);
+    bytes += l->stride * (l->alternates ? (iteration(l->loop) + l->phase) % 2 : iteration(l->loop));
     if (l->outer < 0) break;
   }
   return bytes;
@@ -75,8 +83,9 @@ namespace detail {
 
 class outliner {
  public:
-  constexpr outliner(graph_view g, const schedule_view& s)
-      : g_(g),
+  constexpr outliner(const mesh_shape& mesh, graph_view g, const schedule_view& s)
+      : mesh_(mesh),
+        g_(g),
         s_(s),
         first_(g.size, -1),
         last_(g.size, -1),
@@ -96,7 +105,9 @@ class outliner {
       updates = updates || g_[id].op->facts.overwrites >= 0;
     }
     if (updates) find_last_reads();
+    find_room_around();
     find_roots();
+    place_alternating();
     find_lives();
     place_results();
     order_copies();
@@ -105,7 +116,7 @@ class outliner {
         result_.buffers.push_back({id, aligned(bytes_of(g_[id])), s_.unit_of[id], s_.unit_of[id]});
       }
       if (result_.root[id] != id || result_.within[id].space != memory_space::arena) continue;
-      result_.buffers.push_back({id, aligned(bytes_of(g_[id])), first_[id], last_[id]});
+      result_.buffers.push_back({id, room_of(id), first_[id], last_[id]});
     }
     return static_cast<memory_outline&&>(result_);
   }
@@ -117,6 +128,7 @@ class outliner {
   }
   constexpr void share(int id, int with) {
     result_.within[id] = result_.within[with];
+    if (!around_.empty()) around_[id].phase = around_[with].phase;
     follow(id, result_.root[with]);
   }
   /// Lists `id` among those that share the buffer of `root` (which may be none).
@@ -148,6 +160,7 @@ class outliner {
         case structure::loop_end: break;
         case structure::loop_next:
           share(id, i.operand[0]);
+          if (may_alternate(id)) alternate(id);
           result_.copied[id] = result_.root[i.operand[1]] != result_.root[id];
           break;
         case structure::loop_slice:
@@ -164,7 +177,9 @@ class outliner {
         case structure::loop_sum:
           if (i.op->facts.shares_operand) {
             share(id, i.operand[0]);
-          } else if (part_of(i) == structure::loop_carry && starts_in_place(id)) {
+          } else if (may_lie_around(id)) {
+            lie_around(id);
+          } else if (part_of(i) == structure::loop_carry && !wants_room(id) && starts_in_place(id)) {
             share(id, i.operand[0]);
             home_[result_.root[id]] = i.loop;
           } else if (i.op->facts.overwrites >= 0 && is_last_reader(id)) {
@@ -189,6 +204,138 @@ class outliner {
       // A result's second operand only names the argument whose place it takes.
       const int read_operands = part_of(i) == structure::result ? 1 : i.operand_count;
       for (int k = 0; k < read_operands; ++k) f(i.operand[k], id, at);
+    }
+  }
+
+  // --- rows of neighbours around a value ----------------------------------------------------------------------------
+
+  /// What is known of a value because of exchanges; only programs that have some ask for it.
+  struct surroundings {
+    /// Of an exchange whose result may be seen around its operand. (In bytes; before < 0: of none.)
+    room_around room{};
+    /// Of a value: whether such an exchange reads it.
+    bool is_wanted = false;
+    /// Of a root: the room that is kept.
+    std::int64_t before = 0;
+    std::int64_t behind = 0;
+    bool is_enlarged = false;
+    /// Of the root of a carry that changes places with the next value: its loop.
+    int alternates_in = -1;
+    int phase = 0;
+  };
+
+  constexpr void find_room_around() {
+    for (int id = 0; id < g_.size && around_.empty(); ++id) {
+      if (g_[id].op->facts.moves >= 0 && reads_windows(g_[id])) around_.resize(g_.size);
+    }
+    if (around_.empty()) return;
+    for (int id = 0; id < g_.size; ++id) {
+      const instruction& i = g_[id];
+      if (i.op->facts.moves >= 0 && reads_windows(i)) {
+        const std::int64_t bytes = size_of(i.type);
+        const room_around room = room_around_operand(mesh_, g_, id);
+        if (room.before >= 0) around_[id].room = {aligned(room.before * bytes), room.behind * bytes};
+      }
+      // Whoever else reads it expects a buffer that starts where it does.
+      for (int k = 0; k < i.operand_count; ++k) {
+        if (i.op->windows == nullptr) around_[i.operand[k]].room.before = -1;
+      }
+    }
+    for (int id = 0; id < g_.size; ++id) {
+      if (around_[id].room.before >= 0) around_[g_[id].operand[0]].is_wanted = true;
+    }
+  }
+  [[nodiscard]] constexpr bool wants_room(int id) const { return !around_.empty() && around_[id].is_wanted; }
+  [[nodiscard]] constexpr bool is_enlarged(int root) const { return !around_.empty() && around_[root].is_enlarged; }
+  [[nodiscard]] constexpr std::int64_t room_of(int root) const {
+    const std::int64_t own = bytes_of(g_[root]);
+    if (!is_enlarged(root)) return aligned(own);
+    const std::int64_t one = around_[root].before + aligned(own + around_[root].behind);
+    return around_[root].alternates_in >= 0 ? 2 * one : one;
+  }
+
+  /// Whether exchange `id` can leave its operand where it is. Not if somebody relies on what is behind the real rows.
+  [[nodiscard]] constexpr bool may_lie_around(int id) const {
+    if (around_.empty() || around_[id].room.before < 0) return false;
+    const int operand = g_[id].operand[0];
+    const int root = result_.root[operand];
+    if (root < 0 || bytes_of(g_[root]) != bytes_of(g_[operand]) || g_[operand].op == &ops::mask) return false;
+    const location& where = result_.within[operand];
+    const bool is_plain = where.space == memory_space::arena && where.loop < 0 && !where.is_displaced;
+    const structure part = part_of(g_[root]);
+    return is_plain && (part == structure::none || part == structure::loop_carry);
+  }
+  constexpr void lie_around(int id) {
+    share(id, g_[id].operand[0]);
+    result_.within[id].is_displaced = true;
+    surroundings& kept = around_[result_.root[id]];
+    kept.is_enlarged = true;
+    kept.before = std::max(kept.before, around_[id].room.before);
+    kept.behind = std::max(kept.behind, around_[id].room.behind);
+  }
+
+  /// Whether a carry that keeps its neighbours' rows around it and the value that takes its place can have a buffer of
+  /// two halves, and change halves in every iteration: then nothing is copied.
+  [[nodiscard]] constexpr bool may_alternate(int next) const {
+    const int carry = g_[next].operand[0];
+    const int value = g_[next].operand[1];
+    if (!is_enlarged(carry) || around_[carry].alternates_in >= 0) return false;
+    const int loop = g_[carry].loop;
+    const bool is_own = result_.root[carry] == carry && result_.root[value] == value && carry != value;
+    if (!is_own || g_[value].loop != loop || attributes_of<loop_attributes>(g_[loop]).iterations < 2) return false;
+    if (part_of(g_[value]) != structure::none || bytes_of(g_[value]) != bytes_of(g_[carry])) return false;
+    if (result_.within[carry].space != memory_space::arena || result_.within[value].space != memory_space::arena) {
+      return false;
+    }
+    for (const int root : {carry, value}) {
+      if (result_.within[root].loop >= 0) return false;
+      for (int other = sharer_[root]; other >= 0; other = next_sharer_[other]) {
+        if (result_.within[other].loop >= 0) return false;
+      }
+    }
+    return true;
+  }
+  constexpr void alternate(int next) {
+    const int carry = g_[next].operand[0];
+    const int value = g_[next].operand[1];
+    around_[carry].alternates_in = g_[carry].loop;
+    around_[carry].before = std::max(around_[carry].before, around_[value].before);
+    around_[carry].behind = std::max(around_[carry].behind, around_[value].behind);
+    int other = sharer_[value];
+    sharer_[value] = -1;
+    around_[value].phase = 1;
+    follow(value, carry);
+    while (other >= 0) {
+      const int following = next_sharer_[other];
+      around_[other].phase = 1;
+      follow(other, carry);
+      other = following;
+    }
+  }
+  /// Once all are known that share an enlarged buffer: where in it they are.
+  constexpr void place_alternating() {
+    if (around_.empty()) return;
+    for (int id = 0; id < g_.size; ++id) {
+      const int root = result_.root[id];
+      if (root < 0 || !around_[root].is_enlarged || part_of(g_[id]) == structure::result) continue;
+      location& where = result_.within[id];
+      where.offset += around_[root].before;
+      const int loop = around_[root].alternates_in;
+      if (loop < 0) continue;
+      const std::int64_t half = room_of(root) / 2;
+      int inside = g_[id].loop;
+      while (inside >= 0 && inside != loop) inside = g_[inside].loop;
+      if (inside == loop) {
+        where.loop = loop;
+        where.stride = half;
+        where.alternates = true;
+        where.phase = around_[id].phase;
+      } else {
+        // Behind the loop: where the last iteration has put it.
+        const auto begin = attributes_of<loop_attributes>(g_[loop]);
+        const std::int64_t last = begin.reverse ? 0 : begin.iterations - 1;
+        where.offset += (last + 1) % 2 * half;
+      }
     }
   }
 
@@ -249,7 +396,8 @@ class outliner {
     const int value = g_[id].operand[0];
     const int loop = g_[value].loop;
     const bool plain = result_.root[value] == value && result_.within[value].space == memory_space::arena &&
-                       part_of(g_[value]) != structure::loop_carry && result_.within[value].loop < 0;
+                       !is_enlarged(value) && part_of(g_[value]) != structure::loop_carry &&
+                       result_.within[value].loop < 0;
     if (!plain) {
       result_.copied[id] = true;
       return;
@@ -335,7 +483,7 @@ class outliner {
       result_.within[id] = target;
       const int root = result_.root[i.operand[0]];
       if (i.operand_count == 2 && root == i.operand[1]) continue;  // the argument as it is, or reshaped
-      const bool plain = root >= 0 && result_.within[root].space == memory_space::arena &&
+      const bool plain = root >= 0 && result_.within[root].space == memory_space::arena && !is_enlarged(root) &&
                          result_.within[root].loop < 0 && g_[root].loop < 0 && bytes_of(g_[root]) == bytes_of(i);
       if (!plain || (i.operand_count == 2 && !may_overwrite(root, i.operand[1]))) {
         result_.copied[id] = true;
@@ -437,9 +585,11 @@ class outliner {
     if (--unread_[root] == 0 && writer_[root] >= 0) try_copy(writer_[root]);
   }
 
+  const mesh_shape& mesh_;
   graph_view g_;
   schedule_view s_;
   memory_outline result_;
+  list<surroundings> around_;
   list<int> first_;
   list<int> last_;
   list<int> end_of_;
@@ -458,8 +608,8 @@ class outliner {
 
 }  // namespace detail
 
-[[nodiscard]] constexpr memory_outline outline_memory(graph_view g, const schedule_view& s) {
-  return detail::outliner(g, s).run();
+[[nodiscard]] constexpr memory_outline outline_memory(const mesh_shape& mesh, graph_view g, const schedule_view& s) {
+  return detail::outliner(mesh, g, s).run();
 }
 
 /// The largest sum of the sizes of buffers that are needed at the same time: no arena can be smaller.

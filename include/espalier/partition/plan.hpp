@@ -112,7 +112,7 @@ template <int Buffers> struct arena_table {
 };
 
 /// The plan of a frozen graph, made in steps that each stay within a compiler's limits.
-template <const auto& Program> struct planned {
+template <class Mesh, const auto& Program> struct planned {
   static constexpr int size = Program.size;
 
   /// The schedule is made part by part; which values have to be in memory is known when it is complete.
@@ -133,7 +133,7 @@ template <const auto& Program> struct planned {
   static constexpr fixed_schedule<size> scheduled =
       freeze_schedule<size>(scheduler(Program, placed<cut::count - 1>::value).finish());
 
-  static constexpr fixed_outline<size> outline = freeze_outline<size>(outline_memory(Program, scheduled));
+  static constexpr fixed_outline<size> outline = freeze_outline<size>(outline_memory(Mesh::value, Program, scheduled));
   static constexpr int unit_count = scheduled.unit_count;
   static constexpr int ordered_count = scheduled.ordered_count;
   static constexpr int buffer_count = outline.buffer_count;

@@ -122,7 +122,7 @@ struct largest_buffers {
 }
 
 template <class Program> [[nodiscard]] constexpr largest_buffers find_largest_buffers() {
-  using plan = planned<Program::code>;
+  using plan = planned<typename Program::mesh, Program::code>;
   const buffer* const buffers = &plan::buffers.of[0];
   const int unit = fullest_unit(buffers, plan::buffer_count, plan::unit_count);
   largest_buffers found;

@@ -116,7 +116,7 @@ template <class Mesh, class Function, class... Arguments> class program {
   static constexpr const auto& traced = completion_pass::program;
   using device_program = detail::device_graph<Mesh, partition_pass>;
   static constexpr const auto& code = detail::frozen<device_program>::value;
-  static constexpr const auto& plan = detail::planned<detail::frozen<device_program>::value>::value;
+  static constexpr const auto& plan = detail::planned<Mesh, detail::frozen<device_program>::value>::value;
   using result_type = typename accepted::result_type;
   /// How many arguments it takes (a tree is one), the declared type of each, and the number of its first leaf.
   static constexpr int arity = static_cast<int>(sizeof...(Arguments));
