@@ -34,6 +34,7 @@ BOXES = "partition/boxes.hpp"
 WINDOW = "graph/window.hpp"
 LOCAL = "partition/local_program.hpp"
 CHOICE = "partition/factor_choice.hpp"
+RESHAPE = "ops/reshape.hpp"
 
 MUTATIONS = [
     (SCHEDULER, "for (int id = g.size - 1; id >= 0; --id) find_stored(id);", "for (int id = 0; id < g.size; ++id) find_stored(id);"),
@@ -48,7 +49,7 @@ MUTATIONS = [
     (MEMORY, "if (last_[argument] < written) return true;", "if (last_[argument] <= written) return true;"),
     (MEMORY, "if (through) return false;", ""),
     (MEMORY, "if (o == argument && overwritten) return false;", ""),
-    (MEMORY, "part_of(g_[value]) != structure::loop_carry && result_.within[value].loop < 0;", "result_.within[value].loop < 0;"),
+    (MEMORY, "part_of(g_[value]) != structure::loop_carry &&\n                       result_.within[value].loop < 0;", "result_.within[value].loop < 0;"),
     (MEMORY, "      move(other, id, loop, bytes_of(g_[value]));\n", ""),
     (MEMORY, "if (writer_[target] != id || unread_[target] > 0) return;", "if (writer_[target] != id) return;"),
     (MEMORY, "      result_.saved[id] = true;\n", ""),
@@ -73,9 +74,9 @@ MUTATIONS = [
     (STEPS, "      if (part_of(t_.code[id]) == structure::loop_sum) add(step_kind::clear, id);\n", ""),
     (STEPS, "for (const bool saving : {true, false}) {", "for (const bool saving : {false, true}) {"),
     (STEPS, "} else if (t_.copied[id]) {", "} else {"),
-    (DEVICE, "iteration(s.loop) = loop.reverse ? loop.iterations - 1 : 0;", "iteration(s.loop) = 0;"),
-    (DEVICE, "return loop.iterations > 0 ? n + 1 : s.jump;", "return n + 1;"),
-    (DEVICE, "if (next < 0 || next >= loop.iterations) break;", "if (next < 0 || next > loop.iterations) break;"),
+    (DEVICE, "return begin.reverse ? begin.iterations - 1 : 0;", "return 0;"),
+    (DEVICE, "return attributes_of<loop_attributes>(t_.code[s.loop]).iterations > 0 ? n + 1 : s.jump;", "return n + 1;"),
+    (DEVICE, "const bool is_over = next < 0 || next >= loop.iterations;", "const bool is_over = next >= loop.iterations;"),
     (DEVICE, "iteration(s.loop) * bytes_of(t_.code[s.source]);", "iteration(s.loop) * bytes_of(t_.code[s.target]);"),
     (CHAIN, "call.rows = std::min(c.block_rows, c.rows - row);", "call.rows = c.block_rows;"),
     (CHAIN, "std::fill(sums, sums + c.columns * element_bytes, '\\0');", ""),
@@ -103,6 +104,21 @@ MUTATIONS = [
     (LOCAL, "if (overlaps || !to.dim[d].starts_with(from.dim[d])) axes", "if (!to.dim[d].starts_with(from.dim[d])) axes"),
     (LOCAL, "if (!stays || (kept & others) != 0) home.rank = -1;", "if (!stays) home.rank = -1;"),
     (CHOICE, "rule.kind[f] == factor_kind::blocked || (used & mask) != 0", "rule.kind[f] == factor_kind::blocked"),
+    (BOXES, "if (held.dim[d].start + held.dim[d].size <= needed.dim[d].start) held.dim[d].start += shape[d];", ""),
+    (WINDOW, "interval{first - floor_div(first, extent) * extent, size}", "interval{first, size}"),
+    (BOXES, "  if (w.wraps) return false;\n", ""),
+    (BOXES, "    room.before = std::max(room.before, -first);\n", ""),
+    (BOXES, "room.behind = std::max(room.behind, first + g[id].shape[rows] - held);", "room.behind = 0;"),
+    (BOXES, "    if (i.shape[d] != held.shape[d]) return -1;\n", ""),
+    (MEMORY, "where.offset += around_[root].before;", ""),
+    (MEMORY, "        where.offset += (last + 1) % 2 * half;\n", ""),
+    (MEMORY, "where.phase = around_[id].phase;", "where.phase = 0;"),
+    (MEMORY, "      for (int k = 0; k < i.operand_count; ++k) {\n        if (i.op->windows == nullptr) around_[i.operand[k]].room.before = -1;\n      }\n", ""),
+    (DEVICE, "iteration(s.loop) = is_over ? first_iteration(s.loop) : next;\n", "if (!is_over) iteration(s.loop) = next;\n"),
+    (DEVICE, "rows_to_needed(t_.mesh, t_.code, id, rows, device_) * row;", "0;"),
+    (RESHAPE, "parts_.add(whole_rows(to_[first_to], after, elements));", "parts_.add(whole_rows(from_[first_from], before, elements));"),
+    (RESHAPE, "const std::int64_t row = elements / rows;", "const std::int64_t row = 1;"),
+    (RESHAPE, "        if (!(read[factors[n]] == asked_[factors[n]])) return false;\n", ""),
 ]
 
 
