@@ -6,7 +6,7 @@
 #include <espalier/ops/reshape.hpp>
 #include <espalier/partition/reshard.hpp>
 
-#include <stdexcept>
+#include <exception>
 
 namespace espalier {
 
@@ -52,6 +52,13 @@ inline constexpr op_info exchange = detail::collective_op(collective::exchange);
 namespace detail {
 
 /// The instruction that is a collective of this kind. @pre a program has it
+/// Raised, or refused by the compiler, for a kind that only calls of the communicator have. (The standard's exceptions
+/// with a text would bring all of std::string into core.hpp.)
+class no_instruction_of_this_kind : public std::exception {
+ public:
+  [[nodiscard]] const char* what() const noexcept override { return "no instruction is this collective"; }
+};
+
 [[nodiscard]] constexpr const op_info& op_of(collective kind) {
   switch (kind) {
     case collective::local_slice: return ops::local_slice;
@@ -68,7 +75,7 @@ namespace detail {
     case collective::reduce_exchange:
     case collective::barrier: break;
   }
-  throw std::logic_error("no instruction is this collective");
+  throw no_instruction_of_this_kind();
 }
 
 /// The `collective` that an instruction is, or -1.
