@@ -8,7 +8,6 @@
 #include <espalier/pipeline/device_sets.hpp>
 #include <espalier/pipeline/planner.hpp>
 #include <espalier/pipeline/print_plan.hpp>
-#include <espalier/pipeline/schedules/one_f_one_b.hpp>
 #include <espalier/pipeline/schedules/zero_bubble.hpp>
 #include <espalier/pipeline/simulate.hpp>
 #include <espalier/pipeline/validate.hpp>
@@ -126,53 +125,6 @@ void check_plan(const profile& model, const cluster& machines, const planner_opt
 }
 
 }  // namespace
-
-TEST_CASE("the quick clock says what the simulator says") {
-  std::mt19937 random(1);
-  std::uniform_real_distribution<double> unit(0, 1);
-  for (int repeat = 0; repeat < 500; ++repeat) {
-    std::vector<inner::line_stage> line(1 + random() % 6);
-    const int micro_batches = 1 + static_cast<int>(random() % 20);
-    costs cost;
-    for (std::size_t s = 0; s < line.size(); ++s) {
-      inner::line_stage& one = line[s];
-      one.forward = unit(random);
-      one.backward = 2 * unit(random);
-      one.all_reduce = unit(random);
-      one.transfer = unit(random) < 0.3 ? 0 : unit(random);
-      one.latency = unit(random) < 0.5 ? 0 : unit(random);
-      stage_costs stage;
-      stage.forward_seconds = one.forward;
-      stage.input_gradient_seconds = stage.weight_gradient_seconds = one.backward / 2;
-      stage.all_reduce_seconds = one.all_reduce;
-      cost.stages.push_back(stage);
-      if (s + 1 == line.size()) continue;
-      hop_costs hop = hop_of(one.transfer);
-      hop.latency_seconds = one.latency;
-      cost.hops.push_back(hop);
-    }
-    inner::set_in_flight(line, micro_batches);
-    std::vector<int> in_flight;
-    for (const inner::line_stage& one : line) in_flight.push_back(one.in_flight);
-    CHECK(in_flight == warm_up_per_hop(cost, micro_batches));
-    if (repeat % 2 == 0) {  // and with fewer in flight than would be best
-      for (inner::line_stage& one : line)
-        one.in_flight = 1 + static_cast<int>(random() % static_cast<unsigned>(one.in_flight));
-      inner::limit_in_flight(line);
-      in_flight.clear();
-      for (const inner::line_stage& one : line) in_flight.push_back(one.in_flight);
-    }
-    inner::one_forward_one_backward clock;
-    const double seconds = clock.seconds(line, micro_batches);
-    CHECK(seconds == Approx(simulate(one_f_one_b(micro_batches, in_flight), cost).makespan).epsilon(1e-12));
-    CHECK(inner::step_bound(line, micro_batches) <= seconds * (1 + 1e-12));
-  }
-  // Stages that wait for one another in a circle.
-  std::vector<inner::line_stage> stuck(2);
-  stuck[0].forward = stuck[1].forward = 1;
-  stuck[1].in_flight = 2;
-  CHECK(inner::one_forward_one_backward().seconds(stuck, 4) == infinite);
-}
 
 TEST_CASE("no plan of two or three stages of a published profile is better than the planner's") {
   for (const std::string& name : profile_data::names()) {

@@ -226,7 +226,7 @@ TEST_CASE("placements that differ by exchangeable hosts are one") {
   // Four devices: one host, or two of one host and one of each other; not three times the former.
   CHECK(placements(empty, 4).size() == 2);
   CHECK(placements(free_devices({1, 1, 1, 1}), 2).size() == 1);
-  // Hosts that are as full, but not by the same stage, are not exchangeable: transfers differ.
+  // Hosts that are as full: all of one, or evenly.
   free_devices begun({4, 4});
   begun.take({2, 0});
   begun.take({0, 2});

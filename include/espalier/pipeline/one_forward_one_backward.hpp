@@ -35,9 +35,12 @@ inline void set_in_flight(std::vector<line_stage>& line, int micro_batches) {
   }
 }
 
-/// No stage can have more in flight than the one before it sends: lowers numbers to that.
-inline void limit_in_flight(std::vector<line_stage>& line) {
-  for (std::size_t s = 1; s < line.size(); ++s) line[s].in_flight = std::min(line[s].in_flight, line[s - 1].in_flight);
+/// No stage can have more in flight than the one before it sends: lowers numbers to that, or, with `less` 1, to one
+/// less where there are several. Neighbours with the same number take turns with one micro-batch instead of
+/// overlapping.
+inline void limit_in_flight(std::vector<line_stage>& line, int less = 0) {
+  for (std::size_t s = 1; s < line.size(); ++s)
+    line[s].in_flight = std::min(line[s].in_flight, std::max(1, line[s - 1].in_flight - less));
 }
 
 /// Seconds that no schedule of whole backwards goes below, as `latency_bound`, with hops whose directions are separate.

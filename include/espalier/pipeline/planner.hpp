@@ -125,20 +125,25 @@ class planner {
 
   std::vector<plan> assemble() {
     std::vector<plan> plans;
-    std::vector<families::member> members;
+    std::vector<families::member> leaders;  // the best of each number of stages
+    std::vector<families::member> followers;
     for (const auto& [stages, kept] : refined_.all()) {
       const candidate& partition = kept.back().partition;
       const partition_step best = evaluate_(partition);
       plans.push_back(assembled(problem_, tree_, partition,
                                 alternating_schedule(best.line, best.recomputed, partition.micro_batches)));
-      members.insert(members.end(), kept.begin(), kept.end());
+      leaders.push_back(kept.back());
+      followers.insert(followers.end(), kept.begin(), kept.end() - 1);
     }
-    if (!problem_.asked().all_schedules) return plans;
-    constexpr std::size_t tried = 12;
-    std::sort(members.begin(), members.end(), [](const auto& a, const auto& b) { return a.seconds < b.seconds; });
-    order_search orders(problem_, merged_, ends_, tree_,
-                        members.empty() ? std::numeric_limits<double>::infinity() : 1.2 * members.front().seconds);
-    for (std::size_t k = 0; k < std::min(tried, members.size()); ++k) orders.try_on(members[k].partition);
+    if (!problem_.asked().all_schedules || leaders.empty()) return plans;
+    const auto faster = [](const families::member& a, const families::member& b) { return a.seconds < b.seconds; };
+    std::sort(leaders.begin(), leaders.end(), faster);
+    std::sort(followers.begin(), followers.end(), faster);
+    constexpr double slack = 1.2;  // other schedules do not make up for more
+    constexpr std::size_t tried = 16;
+    order_search orders(problem_, merged_, ends_, tree_, slack * leaders.front().seconds);
+    for (const auto* some : {&leaders, &followers})
+      for (std::size_t k = 0; k < std::min(tried, some->size()); ++k) orders.try_on((*some)[k].partition);
     const int devices = problem_.machines().devices();
     const int asked_for = problem_.asked().most_stages;
     const int most_stages = asked_for > 0 ? std::min(asked_for, problem_.layers()) : problem_.layers();
@@ -148,7 +153,7 @@ class planner {
         for (const int count : counts_)
           if (groups * chunks <= std::min(most_stages, merged_.layers())) orders.try_chunks(groups, chunks, count);
     }
-    if (!members.empty()) orders.try_automatic(members.front().partition);
+    orders.try_automatic(leaders.front().partition);
     for (const auto& [name, best] : orders.best()) {
       plan made = assembled(problem_, tree_, best.partition, best.order);
       if (made.times.step < std::numeric_limits<double>::infinity()) plans.push_back(std::move(made));

@@ -138,16 +138,22 @@ class partition_evaluator {
     for (std::size_t s = 0; s < tried_.size(); ++s)
       if (again[s] != 0) tried_[s].backward += limits_[s].forward;
     set_in_flight(tried_, micro_batches);
+    bool lowered = false;
     for (std::size_t s = 0; s < tried_.size(); ++s) {
       const double most = again[s] != 0 ? limits_[s].recomputed : limits_[s].plain;
-      if (most < tried_[s].in_flight) tried_[s].in_flight = static_cast<int>(most);
+      if (!(most < tried_[s].in_flight)) continue;
+      tried_[s].in_flight = static_cast<int>(most);
+      lowered = true;
     }
-    limit_in_flight(tried_);
-    const double seconds = clock_.seconds(tried_, micro_batches);
-    if (seconds < result.seconds || result.line.empty()) {
-      result.seconds = seconds;
-      result.line = tried_;
-      result.recomputed = again;
+    for (const int less : {0, 1}) {
+      if (less == 1 && !lowered) return;
+      limit_in_flight(tried_, less);
+      const double seconds = clock_.seconds(tried_, micro_batches);
+      if (seconds < result.seconds || result.line.empty()) {
+        result.seconds = seconds;
+        result.line = tried_;
+        result.recomputed = again;
+      }
     }
   }
 

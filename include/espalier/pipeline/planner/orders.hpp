@@ -71,15 +71,18 @@ class order_search {
     }
   }
 
-  /// The automatic schedule for `partition`, and for the one whose chunks are fastest with the others. Small ones are
-  /// searched longer, large ones not at all.
+  /// The automatic schedule for `partition`, and for those with and without chunks that are fastest with the others.
+  /// Small ones are searched longer, large ones not at all.
   void try_automatic(const candidate& partition) {
     if (partition.stages.size() > 1) search_order(partition, static_cast<int>(partition.stages.size()));
     const std::map<std::string, ordered_partition> known = best_;
-    const ordered_partition* most = nullptr;
-    for (const auto& [name, one] : known)
-      if (one.order.stages() > one.order.ranks() && (most == nullptr || one.seconds < most->seconds)) most = &one;
-    if (most != nullptr) search_order(most->partition, most->order.ranks());
+    for (const bool chunked : {false, true}) {
+      const ordered_partition* most = nullptr;
+      for (const auto& [name, one] : known)
+        if ((one.order.stages() > one.order.ranks()) == chunked && (most == nullptr || one.seconds < most->seconds))
+          most = &one;
+      if (most != nullptr) search_order(most->partition, most->order.ranks());
+    }
   }
 
   /// By name of the schedule.
