@@ -17,8 +17,9 @@ HEAVY_FOLDERS = {"comm", "kernels", "pipeline", "nn", "io", "report"}
 
 
 def run_tidy(tool, unit, root, flags):
+    # The path comes first and is absolute: found through a relative one, no header would match the filter.
     command = [tool, "--quiet", f"--config-file={root}/.clang-tidy", f"--header-filter={root}/include/.*",
-               "--warnings-as-errors=*", unit, "--", *flags]
+               "--warnings-as-errors=*", unit, "--", f"-I{root}/include", *flags]
     return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"})
 
 
@@ -30,6 +31,7 @@ def main():
     parser.add_argument("--work-dir", required=True)
     parser.add_argument("--tool", default="clang-tidy-14")
     options = parser.parse_args(arguments[:split])
+    options.source_dir = os.path.abspath(options.source_dir)
     if shutil.which(options.tool) is None:
         print(f"SKIPPED: {options.tool} is not installed")
         return 77

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/xml_text.hpp>
 #include <espalier/pipeline/instruction.hpp>
 #include <espalier/pipeline/simulate.hpp>
 
@@ -27,20 +28,6 @@ struct chart {
 }  // namespace espalier::pipeline
 
 namespace espalier::pipeline::detail {
-
-[[nodiscard]] inline std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '&': out += "&amp;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += c;
-    }
-  }
-  return out;
-}
 
 [[nodiscard]] inline std::string pixels(double value) {
   std::array<char, 32> text{};
@@ -138,11 +125,16 @@ class gantt_drawing {
                          const std::string& tip) {
     return "<rect x=\"" + pixels(x) + "\" y=\"" + pixels(y) + "\" width=\"" + pixels(width) + "\" height=\"" +
            pixels(height) + "\" fill=\"" + fill + "\" stroke=\"#ffffff\" stroke-width=\"0.6\">" +
-           (tip.empty() ? "" : "<title>" + escaped(tip) + "</title>") + "</rect>\n";
+           (tip.empty() ? "" : "<title>" + espalier::detail::xml_text(tip) + "</title>") + "</rect>\n";
   }
   static std::string text(double x, double y, const char* kind, const std::string& words) {
     return std::string("<text class=\"") + kind + "\" x=\"" + pixels(x) + "\" y=\"" + pixels(y) + "\">" +
-           escaped(words) + "</text>\n";
+           espalier::detail::xml_text(words) + "</text>\n";
+  }
+
+  static std::string grid_line(const std::string& x, double top, double bottom) {
+    return "<line x1=\"" + x + "\" x2=\"" + x + "\" y1=\"" + pixels(top) + "\" y2=\"" + pixels(bottom) +
+           "\" stroke=\"#dddddd\"/>\n";
   }
 
   // The kinds that occur, in as many lines as they need.
@@ -177,8 +169,8 @@ class gantt_drawing {
     const double step = longest_ > 0 ? round_step(longest_, std::max(2, static_cast<int>(plot_ / 80))) : 1;
     for (int i = 0; i * step <= longest_ * (1 + 1e-9); ++i) {
       const std::string x = pixels(at(i * step));
-      out += "<line x1=\"" + x + "\" x2=\"" + x + "\" y1=\"" + pixels(top) + "\" y2=\"" + pixels(bottom) +
-             "\" stroke=\"#dddddd\"/>\n" + text(at(i * step), bottom + 14, "tick", short_number(i * step));
+      out += grid_line(x, top, bottom);
+      out += text(at(i * step), bottom + 14, "tick", short_number(i * step));
     }
     out += transfers(one, top);
     for (std::size_t r = 0; r < one.timeline.size(); ++r) {

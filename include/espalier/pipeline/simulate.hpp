@@ -58,7 +58,7 @@ class pipeline_simulator {
       times->assign(cells, never);
     reduced_.assign(plan.rank_of.size(), never);
     ranks_.resize(plan.lists.size());
-    for (std::size_t r = 0; r < plan.lists.size(); ++r) result_.timeline.emplace_back().reserve(plan.lists[r].size());
+    for (const auto& list : plan.lists) result_.timeline.emplace_back().reserve(list.size());
     prepare_links();
   }
 

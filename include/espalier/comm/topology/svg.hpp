@@ -7,6 +7,7 @@
 #include <espalier/comm/packing/fraction.hpp>
 #include <espalier/comm/topology/topology.hpp>
 #include <espalier/detail/json.hpp>
+#include <espalier/detail/xml_text.hpp>
 
 #include <algorithm>
 #include <array>
@@ -19,20 +20,6 @@
 #include <vector>
 
 namespace espalier::comm::detail {
-
-[[nodiscard]] inline std::string xml_text(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '&': out += "&amp;"; break;
-      case '"': out += "&quot;"; break;
-      default: out += c;
-    }
-  }
-  return out;
-}
 
 [[nodiscard]] inline std::string svg_number(double value) {
   std::array<char, 32> text{};
@@ -93,7 +80,7 @@ class topology_drawing {
         out.append(x).append("\" cy=\"").append(y).append("\" fill=\"").append(fill).append("\"/>\n");
       }
       out += "<text class=\"name\" x=\"" + x + "\" y=\"" + svg_number(points_[v].y + 4) + "\" fill=\"" +
-             (is_root ? "#ffffff" : "#222222") + "\">" + xml_text(vertex.name) + "</text>\n";
+             (is_root ? "#ffffff" : "#222222") + "\">" + espalier::detail::xml_text(vertex.name) + "</text>\n";
     }
     return out;
   }
@@ -112,7 +99,7 @@ class topology_drawing {
 
   [[nodiscard]] std::string caption(const std::string& text) const {
     return "<text class=\"caption\" x=\"" + svg_number(size_ / 2) + "\" y=\"" + svg_number(size_ + 10) + "\">" +
-           xml_text(text) + "</text>\n";
+           espalier::detail::xml_text(text) + "</text>\n";
   }
 
  private:
