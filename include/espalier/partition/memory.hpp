@@ -654,21 +654,21 @@ class arena_occupancy {
     int right = last + leaves_;
     for (int l = left, r = right + 1; l < r; l /= 2, r /= 2) {
       if (l % 2 == 1) {
-        throughout_[l] = with(throughout_[l], begin, end);
-        inside_[l] = with(inside_[l], begin, end);
+        add(throughout_[l], 0, begin, end);
+        add(inside_[l], 0, begin, end);
         ++l;
       }
       if (r % 2 == 1) {
         --r;
-        throughout_[r] = with(throughout_[r], begin, end);
-        inside_[r] = with(inside_[r], begin, end);
+        add(throughout_[r], 0, begin, end);
+        add(inside_[r], 0, begin, end);
       }
     }
     for (; left != right; left /= 2, right /= 2) {
-      inside_[left] = with(inside_[left], begin, end);
-      inside_[right] = with(inside_[right], begin, end);
+      add(inside_[left], 0, begin, end);
+      add(inside_[right], 0, begin, end);
     }
-    for (; left > 0; left /= 2) inside_[left] = with(inside_[left], begin, end);
+    for (; left > 0; left /= 2) add(inside_[left], 0, begin, end);
   }
 
   /// The lowest of the smallest gaps that `bytes` fit into, beside everything in use between two units.
@@ -702,18 +702,20 @@ class arena_occupancy {
 
  private:
   constexpr void take(int set) {
-    for (; set != 0; set = spans_[set].next) taken_ = with(taken_, spans_[set].begin, spans_[set].end);
+    int from = 0;  // both are in order of offset: no span of this set is looked for twice in the other
+    for (; set != 0; set = spans_[set].next) from = add(taken_, from, spans_[set].begin, spans_[set].end);
   }
 
-  /// A set with [begin, end) added: its new first span.
-  constexpr int with(int set, std::int64_t begin, std::int64_t end) {
-    int before = 0;
-    int at = set;
+  /// Adds [begin, end) to the set whose first span is `first`. Looks behind span `from`, which ends before `begin`, or
+  /// from the first on if that is 0. Returns the last span that ends before `begin`: a `from` for what begins later.
+  constexpr int add(int& first, int from, std::int64_t begin, std::int64_t end) {
+    int before = from;
+    int at = from == 0 ? first : spans_[from].next;
     while (at != 0 && spans_[at].end < begin) {
       before = at;
       at = spans_[at].next;
     }
-    if (at != 0 && spans_[at].begin <= begin && end <= spans_[at].end) return set;
+    if (at != 0 && spans_[at].begin <= begin && end <= spans_[at].end) return before;
     while (at != 0 && spans_[at].begin <= end) {
       begin = spans_[at].begin < begin ? spans_[at].begin : begin;
       end = spans_[at].end > end ? spans_[at].end : end;
@@ -722,10 +724,9 @@ class arena_occupancy {
       spans_[swallowed].next = 0;
       release(swallowed);
     }
-    const int made = made_span({begin, end, at});
-    if (before == 0) return made;
-    spans_[before].next = made;
-    return set;
+    const int grown = made_span({begin, end, at});
+    (before == 0 ? first : spans_[before].next) = grown;
+    return before;
   }
   constexpr int made_span(const span& content) {
     if (free_ == 0) return spans_.push_back(content);
