@@ -154,7 +154,7 @@ def judge(spec, ours, peer, unit):
     """Ratio to show, requirement as text, and whether it was met (None: not judged)."""
     ratio = None
     if peer is not None and ours is not None:
-        as_they_are = unit not in LOWER_IS_BETTER or any(key in spec for key in ("at_most_ratio", "equal", "at_most"))
+        as_they_are = unit not in LOWER_IS_BETTER or any(key in spec for key in ("at_most_ratio", "apart", "equal", "at_most"))
         top, bottom = (ours, peer) if as_they_are else (peer, ours)
         ratio = top / bottom if bottom else (1.0 if top == bottom else float("inf"))
     if "floor" in spec:
@@ -164,7 +164,13 @@ def judge(spec, ours, peer, unit):
         near = ratio is not None and abs(ours - peer) <= spec["within"]
         return ratio, f">= {spec['floor']:.2f} or {spec['within']:g} {unit}", met or near
     if "at_most_ratio" in spec:
-        return ratio, f"<= {spec['at_most_ratio']:.2f}", ratio is not None and ratio <= spec["at_most_ratio"]
+        met = ratio is not None and ratio <= spec["at_most_ratio"]
+        if spec.get("within") is None:
+            return ratio, f"<= {spec['at_most_ratio']:.2f}", met
+        near = ratio is not None and abs(ours - peer) <= spec["within"]
+        return ratio, f"<= {spec['at_most_ratio']:.2f} or {spec['within']:g} {unit}", met or near
+    if "apart" in spec:
+        return ratio, f"within {100 * spec['apart']:.0f} %", ratio is not None and abs(ratio - 1) <= spec["apart"]
     if "equal" in spec:
         return ratio, "equal", ours is not None and peer is not None and ours == peer
     if "at_most" in spec:

@@ -35,7 +35,8 @@ struct classify {
 using inference = ep::program<mesh, classify, resnet::parameters<ep::spec>, images>;
 
 // Rows that a convolution lacks come from the neighbour; means over the batch and gradients are sums over all devices.
-static_assert(training::collectives<ep::all_gather>() == 0 && training::collectives<ep::all_to_all>() == 0);
+static_assert(training::collectives<ep::all_gather>() == 0 && training::collectives<ep::all_to_all>() == 0 &&
+              training::collectives<ep::reduce_scatter>() == 0);
 static_assert(inference::collectives<ep::exchange>() == 9);
 
 /// A number in (0, 1) that belongs to a picture.

@@ -68,6 +68,14 @@ struct kmeans_step {
   }
 };
 
+/// Rows whose columns are split, brought to mean 0 and variance 1.
+struct normalised_rows {
+  constexpr auto operator()(const auto& x) const {
+    const auto centred = x - ep::mean<1>(x, ep::keep_dims);
+    return centred * ep::rsqrt(ep::mean<1>(centred * centred, ep::keep_dims) + 1e-5);
+  }
+};
+
 /// Two models, trained one after the other.
 struct two_steps {
   constexpr auto operator()(const auto& p, const auto& q, const auto& x, const auto& y) const {
@@ -121,6 +129,7 @@ template <int Data, int Model> struct on {
   using layers = ep::program<ep::mesh<data, model>, mlp_step<data, model>, ep::donated<mlp<ep::spec>>, points,
                              ep::sharded<ep::f64<8, 2>, data, ep::none>>;
   using kmeans = ep::program<ep::mesh<data>, kmeans_step, points, ep::f64<4, 6>>;
+  using rows = ep::program<ep::mesh<data, model>, normalised_rows, ep::sharded<ep::f64<8, 32>, data, model>>;
   template <int Hidden, int Steps> using recurrent = typename gru<Hidden>::template program<data, Steps>;
 };
 using apart = on<2, 2>;
@@ -133,6 +142,8 @@ static_assert(reduces<apart::logistic>(1), "two gradients and the loss");
 static_assert(reduces<apart::both>(1), "the first update waits for the second model");
 static_assert(reduces<apart::layers>(2), "the second layer's sum over `model`; all gradients and the loss");
 static_assert(reduces<apart::kmeans>(1), "sums and counts");
+static_assert(reduces<apart::rows>(2) && apart::rows::bytes<ep::all_reduce>() == 2 * 4 * 8,
+              "a mean of each row is summed before it is spread over the row's columns");
 static_assert(reduces<apart::recurrent<4, 5>>(1), "the gradient and the loss");
 static_assert(reduces<apart::recurrent<64, 5>>(2), "a gradient too large to travel with the loss");
 
@@ -161,6 +172,8 @@ TEST_CASE("steps whose all_reduces are merged compute what one device does", "[e
   agrees<on<4, 2>::layers>(2);
   agrees<apart::kmeans>();
   agrees<on<4, 1>::kmeans>();
+  agrees<apart::rows>();
+  agrees<on<2, 4>::rows>();
 }
 
 TEST_CASE("gradients of weights that a loop's body slices are reduced behind it", "[execute]") {

@@ -388,6 +388,17 @@ TEST_CASE("gradients of einsums") {
   check_einsum(random, detail::formula_of<"ab,cd,ef,ac->">);
 }
 
+TEST_CASE("gradients of a product that is added to something") {
+  random_source random(13);
+  check_gradients({random_tensor(random, extents_of({3, 2})), random_tensor(random, extents_of({2, 4})),
+                   random_tensor(random, extents_of({4, 3}))},
+                  [](builder& b, const ids& a) {
+                    return emit::add_to(
+                        b, a[2],
+                        detail::emit_einsum(b, detail::formula_of<"ab,bc->ca">, std::vector<int>{a[0], a[1]}.data()));
+                  });
+}
+
 TEST_CASE("an operand that an einsum multiplies with itself") {
   random_source random(12);
   check_gradients({random_tensor(random, extents_of({3, 3}))}, [](builder& b, const ids& a) {

@@ -28,6 +28,7 @@ struct run_options {
   std::int64_t first_index = 0;
   std::int64_t last_index = 0;
   int index_operand = -1;
+  /// The result is where the operand is that it may overwrite, or the first one.
   bool in_place = false;
 };
 
@@ -96,8 +97,9 @@ void check(const op_info& op, const kernel_key& key, kernel_function run, std::i
     kernels::kernel_call call;
     for (int k = 0; k < key.operand_count; ++k) call.operand[k] = operands[static_cast<std::size_t>(k)].data();
     if (options.in_place) {
-      for (std::int64_t i = 0; i < operands[0].size(); ++i) result.set(i, operands[0].get(i));
-      call.operand[0] = result.data();
+      const auto shared = static_cast<std::size_t>(std::max<int>(0, op.facts.overwrites));
+      for (std::int64_t i = 0; i < operands[shared].size(); ++i) result.set(i, operands[shared].get(i));
+      call.operand[shared] = result.data();
     }
     call.result = result.data();
     call.scalar = options.scalar;
@@ -116,7 +118,7 @@ void check(const op_info& op, const kernel_key& key, kernel_function run, std::i
   });
   // Bit for bit the same, whatever the number of threads: but products by a library that adds in another order
   // when it gets another number of rows.
-  if (&op == &ops::einsum && !detail::adds_in_one_order) return;
+  if ((&op == &ops::einsum || &op == &ops::add_einsum) && !detail::adds_in_one_order) return;
   for (const std::vector<double>& other : outcomes) {
     REQUIRE(std::memcmp(other.data(), outcomes[0].data(), other.size() * sizeof(double)) == 0);
   }
@@ -198,6 +200,17 @@ constexpr kernel_key einsum_key(dtype type, const char* a, const char* b, const 
   key.operand_type[1] = type;
   key.operand_shape[1] = sb;
   return key;
+}
+
+template <kernel_key Product> void check_add_einsum(double terms = 1) {
+  constexpr kernel_key key = [] {
+    kernel_key made = Product;
+    made.operand_count = 3;
+    made.operand_type[2] = made.type;
+    made.operand_shape[2] = made.shape;
+    return made;
+  }();
+  for (const bool in_place : {true, false}) check_key<&ops::add_einsum, key>({.terms = terms, .in_place = in_place});
 }
 
 constexpr kernel_key gather_key(dtype type, extents table, extents indices, int along, dtype index = dtype::i32) {
@@ -418,4 +431,17 @@ TEST_CASE("kernels: einsum", "[kernels]") {
   check_key<&ops::einsum, einsum_key(dtype::u32, "bm", "mh", "bh", {2, {10, 40}}, {2, {40, 17}}, {2, {10, 17}})>();
   check_key<&ops::einsum, einsum_key(dtype::f16, "bm", "hm", "hb", {2, {10, 40}}, {2, {17, 40}}, {2, {17, 10}})>(
       {.terms = 40});
+}
+
+TEST_CASE("kernels: a product is added to what is there, in its place or elsewhere", "[kernels]") {
+  check_add_einsum<einsum_key(dtype::f32, "bm", "mh", "bh", {2, {100, 40}}, {2, {40, 17}}, {2, {100, 17}})>(40);
+  check_add_einsum<einsum_key(dtype::f64, "bshd", "bthd", "bhst", {4, {2, 17, 3, 8}}, {4, {2, 20, 3, 8}},
+                              {4, {2, 3, 17, 20}})>(40);
+  // One that is put in order behind the product, one of a vector, one of numbers alone.
+  check_add_einsum<einsum_key(dtype::f32, "sbw", "bshd", "hwd", {3, {5, 4, 16}}, {4, {4, 5, 3, 8}}, {3, {3, 16, 8}})>(
+      40);
+  check_add_einsum<einsum_key(dtype::f32, "ij", "j", "i", {2, {100, 17}}, {1, {17}}, {1, {100}})>(40);
+  check_add_einsum<einsum_key(dtype::f32, "ij", "ij", "", {2, {10, 17}}, {2, {10, 17}}, {0, {}})>(1000);
+  check_add_einsum<einsum_key(dtype::bf16, "bm", "hm", "hb", {2, {10, 40}}, {2, {17, 40}}, {2, {17, 10}})>(1000);
+  check_add_einsum<einsum_key(dtype::f16, "bm", "hm", "hb", {2, {10, 40}}, {2, {17, 40}}, {2, {17, 10}})>(40);
 }

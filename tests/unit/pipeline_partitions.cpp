@@ -44,13 +44,13 @@ TEST_CASE("the quick clock says what the simulator says") {
       inner::line_stage& one = line[s];
       one.forward = unit(random);
       one.backward = 2 * unit(random);
-      one.all_reduce = unit(random);
+      one.tail = unit(random);
       one.transfer = unit(random) < 0.3 ? 0 : unit(random);
       one.latency = unit(random) < 0.5 ? 0 : unit(random);
       stage_costs stage;
       stage.forward_seconds = one.forward;
       stage.input_gradient_seconds = stage.weight_gradient_seconds = one.backward / 2;
-      stage.all_reduce_seconds = one.all_reduce;
+      stage.all_reduce_seconds = one.tail;
       cost.stages.push_back(stage);
       if (s + 1 == line.size()) continue;
       hop_costs hop = hop_of(one.transfer);

@@ -123,6 +123,8 @@ class in_process_communicator {
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return group_->size(); }
+  /// What all its devices share.
+  [[nodiscard]] in_process_group& group() const { return *group_; }
 
   void prepare(const transfer& moves) {
     detail::require_consistent(moves, rank_, size());

@@ -19,7 +19,8 @@ namespace espalier::detail {
 template <class To, class From> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr To to_integer(From x) {
   // Powers of two, which floats hold: the least integer, and the one after the greatest.
   constexpr From least = static_cast<From>(std::numeric_limits<To>::min());
-  constexpr From end = static_cast<From>(std::numeric_limits<To>::max() / 2 + 1) * From(2);
+  constexpr To half = std::numeric_limits<To>::max() / 2 + 1;
+  constexpr From end = static_cast<From>(half) * From(2);
   const bool low = x < least;
   const bool high = x >= end;
   const bool in_range = (x >= least) & (x < end);

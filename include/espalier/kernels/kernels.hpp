@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/kernels/activation.hpp>
+#include <espalier/kernels/add_einsum.hpp>
 #include <espalier/kernels/arithmetic.hpp>
 #include <espalier/kernels/bitwise.hpp>
 #include <espalier/kernels/broadcast.hpp>

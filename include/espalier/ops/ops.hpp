@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/ops/activation.hpp>
+#include <espalier/ops/add_einsum.hpp>
 #include <espalier/ops/argument.hpp>
 #include <espalier/ops/arithmetic.hpp>
 #include <espalier/ops/bitwise.hpp>

@@ -525,6 +525,9 @@ class partitioner {
     list<int> seen;
     open.push_back({end, 1});
     std::int64_t elements = 0;
+    // Where a pending sum meets a term that is none, it is reduced, as large as it is there.
+    bool has_whole_term = false;
+    bool adds_terms = false;
     while (!open.empty()) {
       term sum = open.back();
       open.pop_back();
@@ -537,16 +540,35 @@ class partitioner {
       for (int k = 0; k < terms; ++k) {
         const int o = i.operand[k];
         const bool is_passed_on = readers_[o] == 1 && g_[o].operand_count > 0 && passes_on(g_[o].operand[0], o);
+        adds_terms = adds_terms || terms > 1;
         if (is_passed_on) {
           open.push_back({o, sum.times});
         } else {
           elements += sum.times * g_[o].shape.elements();
+          has_whole_term = has_whole_term || !makes_sum(o);
         }
       }
     }
-    const verdict found = g_[end].shape.elements() <= elements ? yes : no;
+    const verdict found = !(adds_terms && has_whole_term) && g_[end].shape.elements() <= elements ? yes : no;
     for (const int one : seen) pays_[one] = found;
     return found == yes;
+  }
+  /// Whether a value is a pending sum where it is made, as completion laid its operands out.
+  [[nodiscard]] constexpr bool makes_sum(int id) const {
+    if (of_[id].unreduced != 0) return true;
+    const instruction& i = g_[id];
+    if (i.op->factors == nullptr) return false;
+    const factor_rule& rule = rules_[id];
+    for (int k = 0; k < i.operand_count; ++k) {
+      for (int d = 0; d < of_[i.operand[k]].rank; ++d) {
+        if (of_[i.operand[k]].dim[d].empty()) continue;
+        const factor_list factors = rule.operand[k][d];
+        for (int n = 0; n < factors.size(); ++n) {
+          if (rule.kind[factors[n]] == factor_kind::reduce) return true;
+        }
+      }
+    }
+    return false;
   }
   /// Whether a pending sum can pass from a value through one of its readers.
   [[nodiscard]] constexpr bool passes_on(int id, int reader) const {

@@ -12,12 +12,12 @@ namespace espalier::pipeline::detail {
 
 /// A stage and the hop behind it, as `one_forward_one_backward` needs them. Seconds.
 struct line_stage {
-  double forward = 0;     ///< of one micro-batch
-  double backward = 0;    ///< of one micro-batch
-  double all_reduce = 0;  ///< after the last backward, while other stages still work
-  double transfer = 0;    ///< what an activation, or a gradient, occupies one direction of the hop behind the stage
-  double latency = 0;     ///< of that hop, on top
-  int in_flight = 1;      ///< micro-batches that are forward but not backward
+  double forward = 0;   ///< of one micro-batch
+  double backward = 0;  ///< of one micro-batch
+  double tail = 0;      ///< all-reduce and optimizer after the last backward, while other stages still work
+  double transfer = 0;  ///< what an activation, or a gradient, occupies one direction of the hop behind the stage
+  double latency = 0;   ///< of that hop, on top
+  int in_flight = 1;    ///< micro-batches that are forward but not backward
 
   [[nodiscard]] double seconds() const { return forward + backward; }
   [[nodiscard]] double hop() const { return transfer + latency; }
@@ -49,7 +49,7 @@ inline void limit_in_flight(std::vector<line_stage>& line, int less = 0) {
   double fill = 0;
   double drain = 0;
   for (const line_stage& one : line) {
-    drain = std::max(drain, one.all_reduce);
+    drain = std::max(drain, one.tail);
     bound = std::max(bound, fill + micro_batches * one.seconds() + drain);
     fill += one.forward + one.hop();
     drain += one.backward + one.hop();
@@ -76,7 +76,7 @@ class one_forward_one_backward {
     double end = 0;
     for (std::size_t s = 0; s < line.size(); ++s) {
       if (states_[s].backwards < micro_batches) return std::numeric_limits<double>::infinity();
-      end = std::max(end, states_[s].free + line[s].all_reduce);
+      end = std::max(end, states_[s].free + line[s].tail);
     }
     return end;
   }

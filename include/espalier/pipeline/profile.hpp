@@ -18,9 +18,10 @@ struct layer_profile {
   double forward_seconds = 0;
   double input_gradient_seconds = 0;
   double weight_gradient_seconds = 0;
-  double activation_bytes = 0;  ///< kept from the layer's forward to its backward
-  double parameter_bytes = 0;   ///< of the parameters alone; their gradients and the optimizer's state come on top
-  double output_bytes = 0;      ///< what crosses to another stage if the model is cut right behind this layer
+  double activation_bytes = 0;   ///< kept from the layer's forward to its backward
+  double parameter_bytes = 0;    ///< of the parameters alone; their gradients and the optimizer's state come on top
+  double output_bytes = 0;       ///< what crosses to another stage if the model is cut right behind this layer
+  double optimizer_seconds = 0;  ///< of its parameters, once per step; 0 in published profiles
 
   [[nodiscard]] double backward_seconds() const { return input_gradient_seconds + weight_gradient_seconds; }
   [[nodiscard]] double seconds() const { return forward_seconds + backward_seconds(); }
@@ -50,7 +51,8 @@ inline void require_usable(const profile& model) {
                                                      {one.weight_gradient_seconds, "weight_gradient_seconds"},
                                                      {one.activation_bytes, "activation_bytes"},
                                                      {one.parameter_bytes, "parameter_bytes"},
-                                                     {one.output_bytes, "output_bytes"}};
+                                                     {one.output_bytes, "output_bytes"},
+                                                     {one.optimizer_seconds, "optimizer_seconds"}};
     for (const auto& [value, kind] : values)
       if (!(value >= 0) || !std::isfinite(value))
         throw std::invalid_argument(where + ": " + kind + " of layer \"" + one.name + "\" is " + std::to_string(value) +
@@ -65,7 +67,8 @@ class profile_sums {
  public:
   profile_sums() = default;
   explicit profile_sums(const profile& model) {
-    for (auto* line : {&forward_, &input_gradient_, &weight_gradient_, &activation_, &parameter_, &backward_})
+    for (auto* line :
+         {&forward_, &input_gradient_, &weight_gradient_, &activation_, &parameter_, &backward_, &optimizer_})
       line->assign(1, 0.0);
     for (const layer_profile& one : model.layers) {
       const auto add = [](std::vector<double>& line, double value) { line.push_back(line.back() + value); };
@@ -75,6 +78,7 @@ class profile_sums {
       add(backward_, one.backward_seconds());
       add(activation_, one.activation_bytes);
       add(parameter_, one.parameter_bytes);
+      add(optimizer_, one.optimizer_seconds);
       output_.push_back(one.output_bytes);
     }
   }
@@ -87,6 +91,7 @@ class profile_sums {
   [[nodiscard]] double seconds(int first, int last) const { return forward(first, last) + backward(first, last); }
   [[nodiscard]] double activation(int first, int last) const { return between(activation_, first, last); }
   [[nodiscard]] double parameter(int first, int last) const { return between(parameter_, first, last); }
+  [[nodiscard]] double optimizer(int first, int last) const { return between(optimizer_, first, last); }
   /// What crosses into the run that starts with layer `first`: nothing at 0, where the batch itself comes in.
   [[nodiscard]] double input(int first) const { return first == 0 ? 0 : output_[static_cast<std::size_t>(first) - 1]; }
 
@@ -95,7 +100,8 @@ class profile_sums {
     return line[static_cast<std::size_t>(last)] - line[static_cast<std::size_t>(first)];
   }
 
-  std::vector<double> forward_, input_gradient_, weight_gradient_, backward_, activation_, parameter_, output_;
+  std::vector<double> forward_, input_gradient_, weight_gradient_, backward_, activation_, parameter_, optimizer_,
+      output_;
 };
 
 /// The profile with `bytes` of activations in all, spread over the layers in proportion to their forward time.
@@ -125,6 +131,7 @@ class profile_sums {
       run.weight_gradient_seconds += one.weight_gradient_seconds;
       run.activation_bytes += one.activation_bytes;
       run.parameter_bytes += one.parameter_bytes;
+      run.optimizer_seconds += one.optimizer_seconds;
       run.output_bytes = one.output_bytes;
     }
     if (end - first > 1) run.name += " .. " + model.layers[static_cast<std::size_t>(end) - 1].name;

@@ -225,7 +225,9 @@ class pipeline_simulator {
   bool step_optimizer(std::size_t r, const instruction& step) {
     const auto stage = static_cast<std::size_t>(step.stage);
     const double start = reduced_[stage] == never ? now_ : std::max(now_, reduced_[stage]);
-    const double end = start + cost_.stages[stage].optimizer_seconds;
+    const double seconds = cost_.stages[stage].optimizer_seconds;
+    const double end = start + seconds;
+    ranks_[r].busy += seconds;
     record(r, step, start, end);
     return advance(r, end);
   }

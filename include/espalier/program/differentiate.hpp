@@ -336,22 +336,30 @@ class reverse_sweep {
 
 }  // namespace detail
 
-/// Appends to the graph the gradients of scalar `loss` by each of `wanted` and stores their ids in `gradients`; each
-/// is laid out like the value it belongs to. Returns the first op without a gradient rule, or -1.
-constexpr int differentiate(builder& b, int loss, const int* wanted, int count, int* gradients) {
+/// Appends to the graph what flows back from `value`, whose cotangent is the value `cotangent`, to each of `wanted`,
+/// and stores the ids in `gradients`: -1 where `value` does not depend on it. Returns the first op without a gradient
+/// rule, or -1.
+constexpr int pull_back(builder& b, int value, int cotangent, const int* wanted, int count, int* gradients) {
   const int end = b.size();
   hoist(b.result().code, b.loop);
   detail::reverse_sweep sweep(b, end);
   for (int i = 0; i < count; ++i) sweep.want(wanted[i]);
   sweep.mark(end);
-  sweep.seed(loss, emit::constant_like(b, loss, 1));
+  sweep.seed(value, cotangent);
   sweep.run(0, end);
-  for (int i = 0; i < count; ++i) {
-    const int cotangent = sweep.cotangent(wanted[i]);
-    b.at(b[wanted[i]].where);
-    gradients[i] = emit::match(b, cotangent >= 0 ? cotangent : emit::constant_like(b, wanted[i], 0), wanted[i]);
-  }
+  for (int i = 0; i < count; ++i) gradients[i] = sweep.cotangent(wanted[i]);
   return sweep.without_rule();
+}
+
+/// Appends to the graph the gradients of scalar `loss` by each of `wanted` and stores their ids in `gradients`; each
+/// is laid out like the value it belongs to. Returns the first op without a gradient rule, or -1.
+constexpr int differentiate(builder& b, int loss, const int* wanted, int count, int* gradients) {
+  const int without_rule = pull_back(b, loss, emit::constant_like(b, loss, 1), wanted, count, gradients);
+  for (int i = 0; i < count; ++i) {
+    b.at(b[wanted[i]].where);
+    gradients[i] = emit::match(b, gradients[i] >= 0 ? gradients[i] : emit::constant_like(b, wanted[i], 0), wanted[i]);
+  }
+  return without_rule;
 }
 
 /// A function's value and its gradient by its first argument.

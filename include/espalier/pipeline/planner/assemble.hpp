@@ -66,6 +66,7 @@ namespace espalier::pipeline::detail {
     stage.input_bytes = problem.input_bytes(one.first, micro_batches, replicas);
     stage.state_bytes = problem.state_bytes(one.first, one.last);
     stage.all_reduce_seconds = problem.exposed_seconds(one.first, one.last, micro_batches, *one.devices);
+    stage.optimizer_seconds = problem.sums().optimizer(one.first, one.last);
     cost.stages.push_back(stage);
   }
   return cost;

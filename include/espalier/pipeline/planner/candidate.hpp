@@ -26,13 +26,15 @@ struct candidate {
   std::vector<stage> stages;
 };
 
-/// What a stage costs per micro-batch, with the least that its all-reduce can add; without the hop behind it.
+/// What a stage costs per micro-batch, with the least that its all-reduce and its optimizer can add; without the hop
+/// behind it.
 inline line_stage stage_line(const planning_problem& problem, const candidate::stage& one, int micro_batches) {
   line_stage line;
   const double scale = problem.time_scale(micro_batches, one.devices->count);
   line.forward = scale * problem.sums().forward(one.first, one.last);
   line.backward = scale * problem.sums().backward(one.first, one.last);
-  line.all_reduce = problem.least_exposed_seconds(one.first, one.last, micro_batches, *one.devices);
+  line.tail = problem.least_exposed_seconds(one.first, one.last, micro_batches, *one.devices) +
+              problem.sums().optimizer(one.first, one.last);
   return line;
 }
 
@@ -66,7 +68,8 @@ class partition_evaluator {
     if (!prepare(partition) || step_bound(line_, partition.micro_batches) >= limit) return result;
     for (std::size_t s = 0; s < line_.size(); ++s) {
       const candidate::stage& one = partition.stages[s];
-      line_[s].all_reduce = problem_->exposed_seconds(one.first, one.last, partition.micro_batches, *one.devices);
+      line_[s].tail = problem_->exposed_seconds(one.first, one.last, partition.micro_batches, *one.devices) +
+                      problem_->sums().optimizer(one.first, one.last);
     }
     ++evaluated_;
     choose(partition.micro_batches, result);

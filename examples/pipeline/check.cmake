@@ -1,0 +1,36 @@
+# SPDX-FileCopyrightText: 2026 The Espalier authors
+# SPDX-License-Identifier: BSL-1.0
+#
+# Times are never the same; losses are, whatever the plan, and a checkpoint of one plan continues under another.
+file(MAKE_DIRECTORY "${SCRATCH}")
+
+# expect(<exit code> <regex> <arguments...>): what a run prints to either stream.
+function(expect code regex)
+  execute_process(COMMAND "${PROGRAM}" ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE out ERROR_VARIABLE error)
+  if(NOT result EQUAL code)
+    message(FATAL_ERROR "pipeline ${ARGN}: exit code ${result}, expected ${code}\n${out}${error}")
+  endif()
+  if(NOT "${out}${error}" MATCHES "${regex}")
+    message(FATAL_ERROR "pipeline ${ARGN}: no line that matches ${regex} in\n${out}${error}")
+  endif()
+endfunction()
+
+set(losses "step 1  loss 2[.]898.*step 4  loss 2[.]742")
+expect(0 "on 1 devices.*${losses}" --model reversal --ranks 1 --steps 4)
+expect(0 "on 2 devices.*encoder1.*executed.*${losses}.*a step takes" --model reversal --ranks 2 --steps 4
+       --svg "${SCRATCH}/step.svg")
+file(READ "${SCRATCH}/step.svg" chart)
+if(NOT chart MATCHES "^<svg .*planned: makespan.*measured: makespan.*</svg>\n+$")
+  message(FATAL_ERROR "the chart does not show the planned and the measured step")
+endif()
+
+expect(0 "wrote" --model reversal --ranks 2 --steps 3 --checkpoint "${SCRATCH}/state.safetensors")
+expect(0 "resumed after step 3.*step 4  loss 2[.]742" --model reversal --ranks 3 --steps 1
+       --resume "${SCRATCH}/state.safetensors")
+
+expect(0 "GPT of 4 blocks.*step 6  loss" --ranks 2 --steps 6)
+
+expect(0 "--svg FILE" --help)
+expect(2 "^pipeline: there is no model \"mlp\"; there are gpt and reversal" --model mlp)
+expect(2 "^pipeline: --ranks is \"0\", expected a number from 1 to 64" --ranks 0)
+expect(2 "^pipeline: there is no option --colour" --colour)

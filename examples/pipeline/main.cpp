@@ -1,0 +1,219 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+
+// Trains a model as a pipeline of stages that is planned from what its layers were measured to take on this machine:
+// `pipeline` on threads of this process, `mpirun -n 4 pipeline` on four ranks; `pipeline --help` has the options.
+#include "options.hpp"
+#include "task.hpp"
+
+#include <espalier/execute/guard.hpp>
+#include <espalier/execute/world.hpp>
+#include <espalier/pipeline/chart.hpp>
+#include <espalier/pipeline/planner.hpp>
+#include <espalier/pipeline/print_plan.hpp>
+#include <espalier/pipeline/runtime/checkpoint.hpp>
+#include <espalier/pipeline/runtime/choose.hpp>
+#include <espalier/pipeline/runtime/engine.hpp>
+#include <espalier/pipeline/runtime/measure.hpp>
+#include <espalier/pipeline/runtime/measured.hpp>
+#include <espalier/pipeline/runtime/predict.hpp>
+#include <espalier/pipeline/runtime/transport_in_process.hpp>
+#include <espalier/report/progress.hpp>
+#include <espalier/report/table.hpp>
+
+#if defined(ESPALIER_USE_MPI)
+#include <espalier/pipeline/runtime/transport_mpi.hpp>
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace pipeline_example {
+namespace {
+
+std::string project_root() {
+  return std::filesystem::path(__FILE__).parent_path().parent_path().parent_path().string();
+}
+
+/// What layers take on `rows` samples of the first step.
+pl::profile measured_profile(const task& work, int rows) {
+  pl::measure_options asked;
+  asked.rows = rows;
+  asked.repetitions = 15;
+  asked.fill = [&](const pl::data_facts& data, std::byte* to, int count) {
+    for (int s = 0; s < count; ++s) work.fill(data.name, 0, s, to + s * data.row.bytes());
+  };
+  return pl::measure(*work.model, work.title, asked);
+}
+
+struct chosen_plan {
+  pl::execution_plan plan;
+  pl::costs costs;  ///< what the simulator is told of it
+};
+
+/// "zb_v, 16 micro-batches; layers 0-2 on rank 0 | 3-5 on rank 1"
+std::string text_of(const pl::execution_plan& plan) {
+  std::string text = plan.order.name + ", " + std::to_string(plan.order.micro_batches) + " micro-batch" +
+                     (plan.order.micro_batches == 1 ? "" : "es") + "; layers ";
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const pl::replica_group& group = plan.groups[static_cast<std::size_t>(plan.group_of(static_cast<int>(s)))];
+    text += (s == 0 ? "" : " | ") + std::to_string(plan.stages[s].first) + "-" +
+            std::to_string(plan.stages[s].last - 1) + " on " + ep::comm::detail::list_ranks(group.ranks);
+  }
+  return text;
+}
+
+chosen_plan make_chosen_plan(const task& work, const options& asked, int ranks, std::ostream& out) {
+  const pl::profile measured = measured_profile(work, 1);
+  pl::cluster machine;
+  machine.devices_of = {ranks};
+  machine.inside = machine.across = {4e9, 2e-5};  // copies within one machine
+  pl::planner_options wanted;
+  wanted.global_batch = asked.batch;
+  const pl::planning found = pl::make_plan(measured, machine, wanted);
+  espalier::report::table layers({{"layer"}, {"F"}, {"B"}, {"W"}, {"keeps"}, {"parameters"}});
+  for (const pl::layer_profile& one : measured.layers) {
+    using espalier::report::format_duration;
+    layers.row(one.name, format_duration(one.forward_seconds), format_duration(one.input_gradient_seconds),
+               format_duration(one.weight_gradient_seconds),
+               espalier::report::format_bytes(static_cast<std::int64_t>(one.activation_bytes)),
+               espalier::report::format_bytes(static_cast<std::int64_t>(one.parameter_bytes)));
+  }
+  out << "measured, for one sample:\n";
+  layers.print(out, "  ");
+  out << '\n';
+  pl::print(out, measured, wanted, found);
+  chosen_plan chosen{pl::executable_plan(found, *work.model, ranks, asked.batch), {}};
+  chosen.costs = pl::predicted_costs(chosen.plan, *work.model, measured, machine);
+  out << "\nexecuted, as layers are compiled for some numbers of samples: " << text_of(chosen.plan) << '\n';
+  return chosen;
+}
+
+/// All samples of a step: each rank makes them itself.
+class batch_data {
+ public:
+  batch_data(const task& work, const std::vector<pl::data_facts>& wanted, int samples)
+      : work_(work), wanted_(wanted), samples_(samples) {
+    for (const pl::data_facts& data : wanted) {
+      rows_.emplace_back(static_cast<std::size_t>(data.row.bytes() * samples));
+      begins_.push_back(rows_.back().data());
+    }
+  }
+  const std::vector<const void*>& of_step(std::int64_t step) {
+    for (std::size_t d = 0; d < wanted_.size(); ++d)
+      for (int s = 0; s < samples_; ++s)
+        work_.fill(wanted_[d].name, step, s, rows_[d].data() + s * wanted_[d].row.bytes());
+    return begins_;
+  }
+
+ private:
+  const task& work_;
+  std::vector<pl::data_facts> wanted_;
+  int samples_;
+  std::vector<std::vector<std::byte>> rows_;
+  std::vector<const void*> begins_;
+};
+
+void draw(const std::string& path, const chosen_plan& chosen, const pl::measured_run& run) {
+  const pl::simulation planned = pl::simulate(chosen.plan.order, chosen.costs);
+  pl::chart first = pl::chart_of(chosen.plan.order, planned);
+  first.title = chosen.plan.order.name + ", planned: makespan " + pl::detail::short_number(planned.makespan) + " s";
+  std::ofstream file(path);
+  file << pl::svg({first, pl::chart_of(chosen.plan, run)}) << '\n';
+  if (!file) throw std::runtime_error("the picture cannot be written to " + path + ": check the path");
+}
+
+template <class Communicator>
+void train(Communicator& ranks, const task& work, const options& asked, std::ostream& quiet) {
+  const bool is_root = ranks.rank() == 0;
+  std::ostream& out = is_root ? std::cout : quiet;
+  std::optional<chosen_plan> chosen;
+  if (is_root) chosen = make_chosen_plan(work, asked, ranks.size(), out);
+  pl::engine engine(pl::make_transport(ranks), *work.model,
+                    chosen ? std::optional<pl::execution_plan>(chosen->plan) : std::nullopt);
+  if (!asked.resume.empty()) {
+    pl::load(engine, asked.resume);
+    out << "resumed after step " << engine.steps_done() << " of " << asked.resume << '\n';
+  }
+  out << "\nwithout learning the loss is " << espalier::report::format_fixed(work.chance, 3) << '\n';
+  batch_data data(work, engine.data_wanted(), asked.batch);
+  pl::step_report report;
+  double quickest = 1e300;
+  const std::int64_t first = engine.steps_done();
+  for (std::int64_t step = first; step < first + asked.steps; ++step) {
+    report = engine.step(data.of_step(step));
+    quickest = std::min(quickest, report.seconds);
+    const std::int64_t done = step - first + 1;
+    if (done == 1 || done == asked.steps || done % std::max<std::int64_t>(1, asked.steps / 10) == 0)
+      out << "step " << step + 1 << "  loss " << espalier::report::format_fixed(report.loss, 4) << std::endl;
+  }
+  const pl::measured_run run = engine.measured();
+  if (is_root) {
+    const pl::simulation planned = pl::simulate(chosen->plan.order, chosen->costs);
+    const double most = *std::max_element(planned.peak_activation_bytes.begin(), planned.peak_activation_bytes.end());
+    using espalier::report::format_bytes;
+    using espalier::report::format_duration;
+    out << "\na step takes " << format_duration(quickest) << ", planned " << format_duration(planned.makespan)
+        << "; this rank held " << format_bytes(report.peak_activation_bytes) << " of activations, planned "
+        << format_bytes(static_cast<std::int64_t>(planned.peak_activation_bytes.front()))
+        << " (most: " << format_bytes(static_cast<std::int64_t>(most)) << ")\n";
+    if (!asked.svg.empty()) {
+      draw(asked.svg, *chosen, run);
+      out << "wrote " << asked.svg << '\n';
+    }
+  }
+  if (!asked.checkpoint.empty()) {
+    pl::save(engine, asked.checkpoint);
+    out << "wrote " << asked.checkpoint << '\n';
+  }
+}
+
+int run(int argc, char** argv) {
+  const options asked = parse(argc, argv);
+  if (asked.help) {
+    if (ep::comm::launcher_rank() == 0) std::cout << usage;
+    return 0;
+  }
+  ep::mesh_shape mesh;
+  mesh.rank = 1;
+  mesh.size[0] = ep::comm::under_mpi_launcher() ? ep::comm::launcher_size() : asked.ranks;
+  mesh.name[0] = "rank";
+  ep::world where(argc, argv, mesh);
+  pl::training_options training;
+  training.seed = asked.seed;
+  training.rate = [rate = asked.rate](std::int64_t step) {
+    return step < 10 ? rate * static_cast<double>(step) / 10 : rate;
+  };
+  const task work = asked.model == "gpt" ? gpt_task(training, asked.root.empty() ? project_root() : asked.root)
+                                         : reversal_task(training);
+  if (where.is_root()) std::cout << work.title << ", on " << mesh.devices() << " devices\n";
+  where.on_devices([&](int, auto& communicator) {
+    std::ostream quiet(nullptr);
+    train(communicator, work, asked, quiet);
+  });
+  return 0;
+}
+
+}  // namespace
+}  // namespace pipeline_example
+
+int main(int argc, char** argv) {
+  return espalier::guarded_main(argc, argv, [&] {
+    try {
+      return pipeline_example::run(argc, argv);
+    } catch (const pipeline_example::usage_error& mistake) {
+      if (espalier::comm::launcher_rank() == 0)
+        std::cerr << "pipeline: " << mistake.what() << "; pipeline --help lists the options\n";
+      return 2;
+    }
+  });
+}

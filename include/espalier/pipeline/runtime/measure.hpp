@@ -1,0 +1,206 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/execute/buffer.hpp>
+#include <espalier/pipeline/profile.hpp>
+#include <espalier/pipeline/runtime/layer.hpp>
+#include <espalier/pipeline/runtime/layer_sizes.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace espalier::pipeline {
+
+/// What `measure` runs.
+struct measure_options {
+  int rows = 1;         ///< samples, one of the numbers that the model is compiled for
+  int repetitions = 9;  ///< of the whole model; the median of each part's times counts
+  /// Writes so many rows of data; zeros without it.
+  std::function<void(const data_facts& data, std::byte* rows, int count)> fill;
+};
+
+namespace detail {
+
+/// All layers of a model on one device, run in turn.
+class measured_model {
+ public:
+  measured_model(const layer_model& model, const measure_options& options) : model_(model), rows_(options.rows) {
+    for (int k = 0; k < model.layers(); ++k) {
+      const layer_facts& facts = model.facts(k);
+      (void)index_of_rows(facts, rows_, "measure");
+      const kept_facts& kept = kept_of(facts, rows_);
+      one_layer made;
+      made.facts = &facts;
+      made.object = model.make(k);
+      made.object->prepare(rows_);
+      const std::int64_t bytes = output_bytes(model, k, rows_);
+      made.output = shared_buffer(bytes);
+      made.output_gradient = shared_buffer(bytes);
+      made.parameters = shared_buffer(facts.parameter_bytes);
+      made.gradients = shared_buffer(facts.parameter_bytes);
+      made.state = shared_buffer(facts.state_bytes);
+      made.kept = shared_buffer(kept.kept_bytes);
+      made.through = shared_buffer(kept.kept_through_bytes);
+      made.between = shared_buffer(kept.kept_between_bytes);
+      if (facts.parameter_bytes > 0) made.object->initialise(bytes_of(made.parameters), bytes_of(made.state));
+      for (const data_facts& data : facts.data) {
+        made.data.emplace_back(data.row.bytes() * rows_);
+        if (options.fill) options.fill(data, bytes_of(made.data.back()), rows_);
+      }
+      layers_.push_back(std::move(made));
+    }
+    for (one_layer& one : layers_) connect(one);
+    begin_gradient();
+  }
+
+  /// Runs layer `k`'s part and returns the seconds it took.
+  double run(int k, part which) {
+    one_layer& one = layers_[static_cast<std::size_t>(k)];
+    const layer_memory memory = one.memory(rows_);
+    const auto begin = std::chrono::steady_clock::now();
+    switch (which) {
+      case part::forward: one.object->forward(memory); break;
+      case part::input_gradient: one.object->input_gradient(memory); break;
+      case part::weight_gradient:
+        if (!one.facts->parameters_of.empty()) one.object->weight_gradient(memory);
+        break;
+    }
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+
+  /// The same of the optimizer's step on its parameters.
+  double run_optimizer(int k, std::int64_t number) {
+    one_layer& one = layers_[static_cast<std::size_t>(k)];
+    if (one.facts->parameter_bytes == 0) return 0;
+    const auto begin = std::chrono::steady_clock::now();
+    one.object->step(bytes_of(one.parameters), bytes_of(one.gradients), bytes_of(one.state), number);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  }
+
+ private:
+  struct one_layer {
+    const layer_facts* facts = nullptr;
+    std::unique_ptr<layer> object;
+    shared_buffer output, output_gradient, parameters, gradients, state, kept, through, between;
+    std::vector<shared_buffer> data;
+    std::vector<const std::byte*> parameter_list, input_list, data_list;
+    std::vector<std::byte*> gradient_list, input_gradient_list;
+
+    [[nodiscard]] layer_memory memory(int rows) const {
+      return {rows,
+              parameter_list,
+              input_list,
+              data_list,
+              bytes_of(output),
+              bytes_of(kept),
+              bytes_of(through),
+              bytes_of(between),
+              bytes_of(output_gradient),
+              input_gradient_list,
+              gradient_list};
+    }
+  };
+
+  [[nodiscard]] static std::byte* bytes_of(const shared_buffer& buffer) {
+    return static_cast<std::byte*>(buffer.data());
+  }
+
+  /// As in a step: of zeros, products would be done sooner.
+  void begin_gradient() {
+    with_storage(model_.facts(model_.layers() - 1).output.type, [&]<class T>(T) {
+      if constexpr (!std::is_same_v<T, bool>) {
+        const T value = static_cast<T>(1.0F / static_cast<float>(rows_));
+        std::memcpy(bytes_of(layers_.back().output_gradient), &value, sizeof value);
+      }
+    });
+  }
+
+  /// Where several layers read one output, the last of them to run leaves its gradient: no sum is needed for times.
+  void connect(one_layer& one) {
+    for (const int from : one.facts->parameters_of) {
+      const one_layer& other = layers_[static_cast<std::size_t>(from)];
+      one.parameter_list.push_back(bytes_of(other.parameters));
+      one.gradient_list.push_back(bytes_of(other.gradients));
+    }
+    for (const input_facts& input : one.facts->inputs) {
+      const one_layer& other = layers_[static_cast<std::size_t>(input.layer)];
+      one.input_list.push_back(bytes_of(other.output));
+      one.input_gradient_list.push_back(input.has_gradient ? bytes_of(other.output_gradient) : nullptr);
+    }
+    for (const shared_buffer& data : one.data) one.data_list.push_back(bytes_of(data));
+  }
+
+  const layer_model& model_;
+  int rows_;
+  std::vector<one_layer> layers_;
+};
+
+[[nodiscard]] inline double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace detail
+
+/// The model's profile on this machine, with the threads that the caller has: every layer's F, B and W on
+/// `options.rows` samples and its optimizer's step, run in the order of a step, so that each finds its operands in the
+/// caches as it does there.
+/// Activation bytes are what a layer holds from its F on: what it keeps, and its output where some later part reads it.
+/// Errors: std::invalid_argument if the model is not compiled for so many rows, or nothing is to be repeated.
+[[nodiscard]] inline profile measure(const layer_model& model, const std::string& name,
+                                     const measure_options& options) {
+  if (options.repetitions < 1)
+    throw std::invalid_argument("measure: " + std::to_string(options.repetitions) + " repetitions: give 1 or more");
+  detail::measured_model measured(model, options);
+  const int layers = model.layers();
+  const auto times = [&] { return std::vector<std::vector<double>>(static_cast<std::size_t>(layers)); };
+  std::vector<std::vector<double>> seconds[3] = {times(), times(), times()};
+  std::vector<std::vector<double>> optimizer = times();
+  const auto run = [&](int k, part which, bool counts) {
+    const double taken = measured.run(k, which);
+    if (counts) seconds[static_cast<std::size_t>(which)][static_cast<std::size_t>(k)].push_back(taken);
+  };
+  for (int n = 0; n <= options.repetitions; ++n) {  // the first one warms up
+    for (int k = 0; k < layers; ++k) run(k, part::forward, n > 0);
+    for (int k = layers - 1; k >= 0; --k) {
+      run(k, part::input_gradient, n > 0);
+      run(k, part::weight_gradient, n > 0);
+    }
+    for (int k = 0; k < layers; ++k) {
+      const double taken = measured.run_optimizer(k, n + 1);
+      if (n > 0) optimizer[static_cast<std::size_t>(k)].push_back(taken);
+    }
+  }
+  profile made{name, static_cast<double>(options.rows), {}};
+  for (int k = 0; k < layers; ++k) {
+    const auto of = [&](part which) {
+      return detail::median(seconds[static_cast<std::size_t>(which)][static_cast<std::size_t>(k)]);
+    };
+    layer_profile one;
+    one.name = model.facts(k).name;
+    one.forward_seconds = of(part::forward);
+    one.input_gradient_seconds = of(part::input_gradient);
+    one.weight_gradient_seconds = of(part::weight_gradient);
+    one.activation_bytes = static_cast<double>(detail::activation_bytes(model, k, options.rows));
+    one.parameter_bytes = static_cast<double>(model.facts(k).parameter_bytes);
+    one.output_bytes = static_cast<double>(detail::output_bytes(model, k, options.rows));
+    one.optimizer_seconds = detail::median(optimizer[static_cast<std::size_t>(k)]);
+    made.layers.push_back(std::move(one));
+  }
+  return made;
+}
+
+}  // namespace espalier::pipeline

@@ -1,0 +1,295 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/nn/optimizers.hpp>
+#include <espalier/pipeline/runtime/named.hpp>
+#include <espalier/pipeline/runtime/program_layer.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace espalier::pipeline {
+
+namespace detail {
+
+template <int Rows, class Row> using with_rows = typename espalier::detail::stacked_tensor<Rows, Row>::type;
+
+/// What stands for a layer with a mistake, and for those that read it: nothing else is said of them.
+struct unsound_layer {
+  struct output {
+    using tensor = void;
+  };
+};
+template <class Finding, class Traced> struct found_layer {
+  using finding = Finding;
+  using traced = Traced;
+};
+
+/// A layer of a model for one number of rows: the types of its inputs are those of the outputs of other layers.
+template <class Table, class Mesh, int I, int Rows> struct layer_at {
+  using entry = typename Table::template at<I>;
+  using layer = typename entry::layer;
+  using fields = typename entry_facts<entry>::fields;
+  static constexpr layer_links links = Table::template links<I>;
+  using nothing = found_layer<espalier::detail::nothing_to_report, unsound_layer>;
+
+  template <int J> using tree = typename Table::template at<J>::layer::template parameters<spec>;
+  template <class... Arguments, class... Fields> static auto trace(reads<Fields...>) {
+    constexpr int data = static_cast<int>(sizeof...(Fields));
+    using verdict = decltype(check_layer<Mesh, layer, data, Arguments..., with_rows<Rows, typename Fields::row>...>());
+    if constexpr (verdict::is_mistake) {
+      return found_layer<verdict, unsound_layer>{};
+    } else {
+      return found_layer<verdict,
+                         traced_layer<Mesh, layer, data, Arguments..., with_rows<Rows, typename Fields::row>...>>{};
+    }
+  }
+  template <std::size_t... T, std::size_t... In>
+  static auto find(std::index_sequence<T...>, std::index_sequence<In...>) {
+    if constexpr ((layer_at<Table, Mesh, links.input[In], Rows>::is_sound && ...)) {
+      return trace<tree<links.tree[T]>..., typename layer_at<Table, Mesh, links.input[In], Rows>::output...>(fields{});
+    } else {
+      return nothing{};
+    }
+  }
+  static auto find() {
+    if constexpr (links.unknown == nullptr) {
+      return find(std::make_index_sequence<static_cast<std::size_t>(links.trees)>{},
+                  std::make_index_sequence<static_cast<std::size_t>(links.inputs)>{});
+    } else {
+      return nothing{};
+    }
+  }
+  using finding = typename decltype(find())::finding;
+  using traced = typename decltype(find())::traced;
+  using output = typename traced::output::tensor;
+
+  [[nodiscard]] static constexpr bool has_right_output() {
+    if constexpr (std::is_same_v<traced, unsound_layer>) {
+      return true;
+    } else if constexpr (I + 1 == Table::count) {
+      return output::rank == 0;
+    } else {
+      return output::rank > 0 && output::shape[0] == Rows;
+    }
+  }
+  static constexpr bool is_right = has_right_output();
+  static constexpr bool is_sound = is_right && !std::is_same_v<traced, unsound_layer>;
+};
+
+/// Reports what is wrong with a layer, from here: a class in which an assertion fails is of no use to others.
+template <class Layer> struct report_layer {
+  static_assert(Layer::links.unknown == nullptr,
+                "model: inputs<...> and skips<...> name layers that come earlier, tied<...> other layers with "
+                "parameters. Compare the names, and the order of the layers.");
+  static_assert(sizeof(typename Layer::finding::raised) > 0);
+  static_assert(Layer::is_right,
+                "model: dimension 0 of what a layer makes is the sample, as it is of what it reads; the last layer "
+                "makes one number, the sum of its samples' losses.");
+};
+
+template <class Mesh, class Source, bool Adds> [[nodiscard]] compiled_part compile_part() {
+  using border = part_border<Source, Adds>;
+  compiled_part made;
+  made.code = frozen<Source>::value;
+  made.adds = Adds;
+  if constexpr (border::value.results > 0) {
+    static_assert(border::value.arguments > 0, "model: a layer's output does not depend on what it reads.");
+    made.tables = &tables_of<typename part_program<Mesh, Source, Adds>::type>;
+  }
+  return made;
+}
+
+template <class Mesh, class Traced> [[nodiscard]] compiled_batch compile_batch(int rows) {
+  return {rows,
+          {compile_part<Mesh, typename Traced::forward, false>(),
+           compile_part<Mesh, typename Traced::input_gradient, false>(),
+           compile_part<Mesh, typename Traced::weight_gradient, true>()}};
+}
+
+template <TensorType Tensor> [[nodiscard]] std::vector<std::int64_t> extents_of(int first = 0) {
+  return {Tensor::shape.size + first, Tensor::shape.size + Tensor::rank};
+}
+
+/// Lays the leaves of a tree out in a block, each at a multiple of 64 bytes, and returns the block's size.
+template <class Tree>
+std::int64_t lay_out(const std::string& layer, std::vector<tensor_facts>& tensors, int skipped = 0) {
+  std::int64_t bytes = 0;
+  const Tree specs{};
+  for_each_named_leaf(specs, [&](const auto& one, const leaf_path& path) {
+    using tensor = plain<std::remove_cvref_t<decltype(one)>>;
+    if (skipped-- > 0) return;
+    tensors.push_back({layer + "." + path.str(), tensor::type, extents_of<tensor>(), bytes});
+    bytes += aligned(tensors.back().bytes());
+  });
+  return bytes;
+}
+
+/// The optimizer of `Training::optimizer`, `nn::adamw_settings` or `nn::sgd_settings`, for one layer's parameters.
+template <class Mesh, class Training, class Layer> struct optimizer_of {
+  using settings = std::remove_cvref_t<decltype(Training::optimizer)>;
+  static constexpr bool is_adamw = std::is_same_v<settings, nn::adamw_settings>;
+  static_assert(is_adamw || std::is_same_v<settings, nn::sgd_settings>,
+                "model: `optimizer` of the training settings is an nn::adamw_settings or an nn::sgd_settings");
+  using tree = typename Layer::template parameters<spec>;
+  using state = std::conditional_t<is_adamw, typename nn::adamw<Layer::template parameters>::template state<spec>,
+                                   typename nn::sgd<Layer::template parameters>::template state<spec>>;
+  struct function {
+    constexpr auto operator()(const auto& before, const auto& gradients, const auto& rate) const {
+      if constexpr (is_adamw) {
+        return nn::adamw_step(before, gradients, rate, Training::optimizer);
+      } else {
+        return nn::sgd_step(before, gradients, rate, Training::optimizer);
+      }
+    }
+  };
+  using program = espalier::program<Mesh, function, donated<state>, tree, f64<>>;
+};
+
+}  // namespace detail
+
+/// A model as a row of layers, compiled for each number of rows of a list, that any plan of stages can execute:
+///
+///     struct training { static constexpr ep::nn::adamw_settings optimizer{}; };
+///     using model = ep::pipeline::model<
+///         ep::pipeline::batches<1, 2, 4>, training,
+///         ep::pipeline::named<"embedding", embedding, ep::pipeline::reads<tokens>>,
+///         ep::pipeline::named<"block", block>,
+///         ep::pipeline::named<"head", head, ep::pipeline::tied<"embedding">, ep::pipeline::reads<targets>>>;
+///
+/// For each layer and number of rows one gradient is traced and cut into F, B and W (`program/cut.hpp`). Mistakes in a
+/// layer are compile errors that name its line. The last layer returns the sum of its samples' losses.
+/// Layers that `make` returns use the model: it outlives them.
+template <class Batches, class Training, class... Layers> class model;
+template <int... Rows, class Training, class... Layers>
+class model<batches<Rows...>, Training, Layers...> final : public layer_model {
+  using table = detail::layer_table<Layers...>;
+  static_assert(sizeof...(Layers) > 0, "model: give one layer or more");
+  static_assert(table::names_are_unique(), "model: two layers have the same name");
+
+ public:
+  /// The devices of a stage's replica.
+  using mesh = espalier::mesh<>;
+  /// Layer I's gradient for one number of rows, with its parts: for questions at compile time.
+  template <int I, int RowCount> using traced = typename detail::layer_at<table, mesh, I, RowCount>::traced;
+
+  explicit model(training_options options = {}) : options_(std::move(options)) {
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      (report<static_cast<int>(I)>(), ...);
+      if constexpr ((is_sound<static_cast<int>(I)> && ...)) (describe<static_cast<int>(I)>(), ...);
+    }
+    (std::make_index_sequence<sizeof...(Layers)>{});
+  }
+
+  [[nodiscard]] int layers() const override { return table::count; }
+  [[nodiscard]] const layer_facts& facts(int index) const override {
+    return described_[static_cast<std::size_t>(index)]->facts;
+  }
+  [[nodiscard]] std::unique_ptr<layer> make(int index) const override {
+    return std::make_unique<detail::program_layer>(*described_[static_cast<std::size_t>(index)], options_);
+  }
+
+ private:
+  static constexpr int any_rows = std::min({Rows...});
+  template <int I> static void report() {
+    (static_cast<void>(sizeof(detail::report_layer<detail::layer_at<table, mesh, I, Rows>>)), ...);
+  }
+  template <int I> static constexpr bool is_sound = (detail::layer_at<table, mesh, I, Rows>::is_sound && ...);
+  template <int I> using first_of = detail::layer_at<table, mesh, I, any_rows>;
+
+  template <int I> void describe() {
+    auto made = std::make_unique<detail::layer_description>();
+    detail::layer_description& d = *made;
+    d.facts.name = table::names[I];
+    d.batches = {detail::compile_batch<mesh, traced<I, Rows>>(Rows)...};
+    std::sort(d.batches.begin(), d.batches.end(), [](const auto& a, const auto& b) { return a.batch < b.batch; });
+    for (const detail::compiled_batch& one : d.batches) d.facts.batches.push_back(one.batch);
+    using output = typename first_of<I>::output;
+    d.facts.output = {output::type, detail::extents_of<output>(output::rank > 0 ? 1 : 0)};
+    describe_parameters<I>(d);
+    const detail::layer_border border = describe_border<I>(d, typename first_of<I>::fields{});
+    for (const detail::compiled_batch& one : d.batches) {
+      d.places.push_back(detail::places_of(one, border));
+      d.facts.kept.push_back(d.places.back().kept);
+      d.facts.work.push_back({detail::work_of_part(one[part::forward]), detail::work_of_part(one[part::input_gradient]),
+                              detail::work_of_part(one[part::weight_gradient])});
+    }
+    described_.push_back(std::move(made));
+  }
+
+  template <int I> void describe_parameters(detail::layer_description& d) {
+    using one = typename table::template at<I>::layer;
+    if constexpr (detail::HasParameters<one>) {
+      using optimizer = detail::optimizer_of<mesh, Training, one>;
+      using tree = typename optimizer::tree;
+      d.facts.parameter_bytes = detail::lay_out<tree>(d.facts.name, d.facts.parameters);
+      const int leaves = static_cast<int>(d.facts.parameters.size());
+      d.facts.state_bytes = detail::lay_out<typename optimizer::state>(d.facts.name, d.facts.state, leaves);
+      const tree specs{};
+      for_each_named_leaf(specs, [&](const auto&, const leaf_path& path) {
+        d.initial.push_back(options_.initial(d.facts.name, path));
+      });
+      d.first_leaf = leaves_;
+      leaves_ += static_cast<std::uint32_t>(leaves);
+      d.optimizer.tables = &tables_of<typename optimizer::program>;
+      std::vector<detail::place>& places = d.optimizer.places.arguments;
+      using detail::room;
+      for (const tensor_facts& leaf : d.facts.parameters) places.push_back({room::parameters, 0, leaf.offset});
+      for (const tensor_facts& leaf : d.facts.state) places.push_back({room::inputs, 0, leaf.offset});
+      for (const tensor_facts& leaf : d.facts.parameters) places.push_back({room::gradients, 0, leaf.offset});
+      places.push_back({room::data, 0, 0});
+    }
+  }
+
+  template <int I, class... Fields>
+  detail::layer_border describe_border(detail::layer_description& d, reads<Fields...>) const {
+    using detail::room;
+    static constexpr const detail::layer_links& links = table::template links<I>;
+    detail::layer_border border;
+    border.arguments.push_back({room::output_gradient, 0, 0});
+    border.results.push_back({room::output, 0, 0});
+    [&]<std::size_t... T>(std::index_sequence<T...>) { (add_tree<links.tree[T]>(d, border), ...); }
+    (std::make_index_sequence<static_cast<std::size_t>(links.trees)>{});
+    const auto latest = [&](int number) {
+      part last = part::forward;
+      for (const detail::compiled_batch& one : d.batches) last = std::max(last, detail::last_reader(one, number));
+      return last;
+    };
+    [&]<std::size_t... In>(std::index_sequence<In...>) {
+      [[maybe_unused]] const auto add = [&](int from, int index, bool has_gradient) {
+        d.facts.inputs.push_back({from, latest(static_cast<int>(border.arguments.size())), has_gradient});
+        border.arguments.push_back({room::inputs, index, 0});
+        if (has_gradient) border.results.push_back({room::input_gradients, index, 0});
+      };
+      (add(links.input[In], static_cast<int>(In), is_floating(first_of<links.input[In]>::output::type)), ...);
+    }
+    (std::make_index_sequence<static_cast<std::size_t>(links.inputs)>{});
+    (d.facts.data.push_back({Fields::name, {Fields::row::type, detail::extents_of<typename Fields::row>()}}), ...);
+    for (int k = 0; k < static_cast<int>(sizeof...(Fields)); ++k) border.arguments.push_back({room::data, k, 0});
+    d.facts.output_needed = latest(static_cast<int>(border.arguments.size()));
+    d.facts.output_gradient_needed = std::max(part::input_gradient, latest(0));
+    return border;
+  }
+
+  template <int J> void add_tree(detail::layer_description& d, detail::layer_border& border) const {
+    const int index = static_cast<int>(d.facts.parameters_of.size());
+    d.facts.parameters_of.push_back(J);
+    std::vector<tensor_facts> leaves;
+    detail::lay_out<typename table::template at<J>::layer::template parameters<spec>>("", leaves);
+    for (const tensor_facts& leaf : leaves) {
+      border.arguments.push_back({detail::room::parameters, index, leaf.offset});
+      border.results.push_back({detail::room::gradients, index, leaf.offset});
+    }
+  }
+
+  training_options options_;
+  std::uint32_t leaves_ = 0;
+  std::vector<std::unique_ptr<detail::layer_description>> described_;
+};
+
+}  // namespace espalier::pipeline

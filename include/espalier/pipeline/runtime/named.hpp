@@ -1,0 +1,163 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/detail/fixed_string.hpp>
+#include <espalier/graph/tree.hpp>
+#include <espalier/shape/tensor.hpp>
+
+#include <cstdint>
+
+// What a user writes to make a model of layers. A layer is a struct that computes on traced tensors, with its
+// parameters, if it has any, as a tree called `parameters`:
+//
+//     struct dense_relu {
+//       template <class Leaf> struct parameters {
+//         BOOST_HANA_DEFINE_STRUCT(parameters, (ep::leaf<Leaf, ep::f32<16, 8>>, weight), (ep::leaf<Leaf, ep::f32<8>>,
+//         bias));
+//       };
+//       constexpr auto operator()(const auto& p, const auto& x) const { return ep::relu(ep::nn::dense(x, p.weight,
+//       p.bias)); }
+//     };
+//
+// It gets its parameters, those that are tied to it, its inputs and its data, in this order. Dimension 0 of all but
+// parameters is the sample.
+
+namespace espalier::pipeline {
+
+/// The numbers of rows that each layer is compiled for: the shares of a micro-batch that a device may get.
+template <int... Rows> struct batches {
+  static_assert(sizeof...(Rows) > 0 && ((Rows > 0) && ...), "batches<...>: give one number or more, each at least 1");
+};
+
+/// Data that a step is given, such as tokens or targets: `struct tokens : ep::pipeline::field<"tokens", ep::i32<96>>
+/// {};` with the type of one sample.
+template <espalier::detail::fixed_string Name, TensorType Row> struct field {
+  using row = Row;
+  static constexpr const char* name = &Name.text[0];
+};
+
+namespace detail {
+
+enum class option : std::uint8_t { inputs, skips, tied, reads };
+
+template <espalier::detail::fixed_string... Names> struct name_list {
+  static constexpr int count = static_cast<int>(sizeof...(Names));
+  static constexpr const char* names[count + 1]{&Names.text[0]..., nullptr};
+};
+
+}  // namespace detail
+
+/// The layer reads the outputs of the layers with these names, instead of that of the layer before it.
+template <espalier::detail::fixed_string... Names> struct inputs : detail::name_list<Names...> {
+  static constexpr detail::option kind = detail::option::inputs;
+};
+/// It reads these outputs behind that of the layer before it.
+template <espalier::detail::fixed_string... Names> struct skips : detail::name_list<Names...> {
+  static constexpr detail::option kind = detail::option::skips;
+};
+/// It uses the parameters of these layers, behind its own.
+template <espalier::detail::fixed_string... Names> struct tied : detail::name_list<Names...> {
+  static constexpr detail::option kind = detail::option::tied;
+};
+/// It reads these fields.
+template <class... Fields> struct reads { static constexpr detail::option kind = detail::option::reads; };
+
+/// A layer in its place in a model: `named<"head", head, tied<"embedding">, reads<targets>>`.
+template <espalier::detail::fixed_string Name, class Layer, class... Options> struct named {
+  using layer = Layer;
+  static constexpr const char* name = &Name.text[0];
+};
+
+namespace detail {
+
+template <class Layer>
+concept HasParameters = requires {
+  typename Layer::template parameters<spec>;
+};
+
+/// What a layer reads, as numbers of layers.
+struct layer_links {
+  static constexpr int most = 16;
+  int inputs = 0;
+  int input[most]{};
+  int trees = 0;
+  int tree[most]{};
+  /// The first name that is no earlier layer's (of `tied`: no other layer's with parameters).
+  const char* unknown = nullptr;
+};
+
+template <option Kind, class... Options> struct option_names { static constexpr const char* const* value = nullptr; };
+template <option Kind, class First, class... Rest> struct option_names<Kind, First, Rest...> {
+  static constexpr const char* const* value = [] {
+    if constexpr (First::kind == Kind) {
+      return &First::names[0];
+    } else {
+      return option_names<Kind, Rest...>::value;
+    }
+  }();
+};
+template <class... Options> struct fields_of { using type = reads<>; };
+template <class First, class... Rest> struct fields_of<First, Rest...> : fields_of<Rest...> {};
+template <class... Fields, class... Rest> struct fields_of<reads<Fields...>, Rest...> {
+  using type = reads<Fields...>;
+};
+
+template <class Entry> struct entry_facts;
+template <espalier::detail::fixed_string Name, class Layer, class... Options>
+struct entry_facts<named<Name, Layer, Options...>> {
+  using fields = typename fields_of<Options...>::type;
+  static constexpr const char* const* inputs = option_names<option::inputs, Options...>::value;
+  static constexpr const char* const* skips = option_names<option::skips, Options...>::value;
+  static constexpr const char* const* tied = option_names<option::tied, Options...>::value;
+};
+
+template <int I, class First, class... Rest> struct nth_layer : nth_layer<I - 1, Rest...> {};
+template <class First, class... Rest> struct nth_layer<0, First, Rest...> { using type = First; };
+
+/// The layers of a model in their order.
+template <class... Layers> struct layer_table {
+  static constexpr int count = static_cast<int>(sizeof...(Layers));
+  template <int I> using at = typename nth_layer<I, Layers...>::type;
+  static constexpr const char* names[count]{Layers::name...};
+  static constexpr bool has_parameters[count]{HasParameters<typename Layers::layer>...};
+
+  [[nodiscard]] static constexpr int find(const char* name) {
+    for (int n = 0; n < count; ++n) {
+      if (espalier::detail::same_text(names[n], name)) return n;
+    }
+    return -1;
+  }
+  [[nodiscard]] static constexpr bool names_are_unique() {
+    for (int n = 0; n < count; ++n) {
+      if (find(names[n]) != n) return false;
+    }
+    return true;
+  }
+  template <int I> [[nodiscard]] static constexpr layer_links links_of() {
+    using facts = entry_facts<at<I>>;
+    layer_links l;
+    const auto add_inputs = [&](const char* const* all) {
+      for (; all != nullptr && *all != nullptr; ++all) {
+        const int from = find(*all);
+        if ((from < 0 || from >= I) && l.unknown == nullptr) l.unknown = *all;
+        l.input[l.inputs++] = from;
+      }
+    };
+    if (facts::inputs == nullptr && I > 0) l.input[l.inputs++] = I - 1;
+    add_inputs(facts::inputs);
+    add_inputs(facts::skips);
+    if (has_parameters[I]) l.tree[l.trees++] = I;
+    for (const char* const* one = facts::tied; one != nullptr && *one != nullptr; ++one) {
+      const int from = find(*one);
+      if ((from < 0 || from == I || !has_parameters[from]) && l.unknown == nullptr) l.unknown = *one;
+      l.tree[l.trees++] = from;
+    }
+    return l;
+  }
+  template <int I> static constexpr layer_links links = links_of<I>();
+};
+
+}  // namespace detail
+
+}  // namespace espalier::pipeline

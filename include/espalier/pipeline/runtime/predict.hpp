@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/pipeline/cluster.hpp>
+#include <espalier/pipeline/costs.hpp>
+#include <espalier/pipeline/profile.hpp>
+#include <espalier/pipeline/runtime/execution_plan.hpp>
+#include <espalier/pipeline/runtime/layer.hpp>
+#include <espalier/pipeline/runtime/routes.hpp>
+#include <espalier/pipeline/runtime/stage_bytes.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <vector>
+
+namespace espalier::pipeline {
+
+namespace detail {
+
+/// How many of some ranks each host has, which number the devices through the hosts.
+[[nodiscard]] inline std::vector<int> count_by_host(const cluster& machines, const std::vector<int>& ranks) {
+  std::vector<int> counts;
+  int begin = 0;
+  for (const int devices : machines.devices_of) {
+    const int end = begin + devices;
+    counts.push_back(static_cast<int>(
+        std::count_if(ranks.begin(), ranks.end(), [&](int rank) { return rank >= begin && rank < end; })));
+    begin = end;
+  }
+  return counts;
+}
+
+}  // namespace detail
+
+/// What the simulator needs to know to predict the step of a plan: bytes from the model, seconds from a profile, for
+/// the replica that has most rows, and from the machines' rates. A hop carries what the next stage reads of the one
+/// before it; what skips over a stage is not counted. An all-reduce begins with a stage's last gradient.
+/// @pre check(plan, model, ranks) passes; the profile is of this model, and the machines have a device for each rank
+[[nodiscard]] inline costs predicted_costs(const execution_plan& plan, const layer_model& model,
+                                           const profile& measured, const cluster& machines) {
+  costs made = memory_costs(plan, model);
+  const detail::routes ways(plan, model);
+  const profile_sums sums(measured);
+  const double micro_batch = *std::max_element(plan.micro_batch_rows.begin(), plan.micro_batch_rows.end());
+  std::vector<int> before;
+  for (int s = 0; s < plan.order.stages(); ++s) {
+    const int group = plan.group_of(s);
+    const std::vector<int>& ranks = plan.groups[detail::as_index(group)].ranks;
+    int rows = 0;
+    for (int k = 0; k < static_cast<int>(ranks.size()); ++k)
+      for (int m = 0; m < plan.order.micro_batches; ++m) rows = std::max(rows, plan.rows_of(group, k, m).count());
+    const auto [first, last] = plan.stages[detail::as_index(s)];
+    stage_costs& stage = made.stages[detail::as_index(s)];
+    const double scale = rows / measured.batch;
+    stage.forward_seconds = scale * sums.forward(first, last);
+    stage.input_gradient_seconds = scale * sums.input_gradient(first, last);
+    stage.weight_gradient_seconds = scale * sums.weight_gradient(first, last);
+    stage.optimizer_seconds = sums.optimizer(first, last);
+    const std::vector<int> here = detail::count_by_host(machines, ranks);
+    if (ranks.size() > 1) stage.all_reduce_seconds = all_reduce_seconds(machines, here)(sums.parameter(first, last));
+    if (s > 0) {
+      hop_costs hop;
+      for (const int r : ways.into(s)) {
+        const detail::value_route& value = ways.value(r);
+        if (value.from_stage != s - 1 || value.local) continue;
+        hop.activation_bytes += micro_batch * static_cast<double>(value.row_bytes);
+        if (value.has_gradient) hop.gradient_bytes += micro_batch * static_cast<double>(value.row_bytes);
+      }
+      const seconds_for_bytes moved = transfer_seconds(machines, before, here);
+      hop.latency_seconds = moved.fixed;
+      if (moved.per_byte > 0) hop.bytes_per_second = 1 / moved.per_byte;
+      made.hops.push_back(hop);
+    }
+    before = here;
+  }
+  return made;
+}
+
+}  // namespace espalier::pipeline

@@ -1,0 +1,180 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+
+#include <support/pipeline_steps.hpp>
+
+#include <espalier/pipeline/runtime/checkpoint.hpp>
+#include <espalier/pipeline/runtime/transport_mpi.hpp>
+
+#include <catch2/catch.hpp>
+#include <support/mpi_ranks.hpp>
+#include <support/mpi_require.hpp>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstddef>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+/// Plans executed by the ranks of MPI.
+namespace ep = espalier;
+namespace pl = espalier::pipeline;
+
+namespace {
+
+using namespace hand_written;
+using Catch::Contains;
+using ep::test::rank_in;
+using ep::test::size_of;
+
+/// A pipeline of this rank, over all ranks.
+struct pipeline {
+  explicit pipeline(const model& layers, const pl::execution_plan& plan, double deadline = 60)
+      : ranks(boost::mpi::communicator(), options(deadline)),
+        pipe(pl::make_transport(ranks), layers,
+             rank_in() == 0 ? std::optional<pl::execution_plan>(plan) : std::nullopt) {}
+  static ep::comm::mpi_options options(double deadline) {
+    ep::comm::mpi_options made;
+    made.deadline = std::chrono::duration<double>(deadline);
+    return made;
+  }
+  ep::comm::mpi_communicator ranks;
+  pl::engine pipe;
+};
+
+/// All ranks in at most four groups, the later ones wider.
+std::vector<pl::replica_group> spread(int groups) {
+  std::vector<pl::replica_group> all(static_cast<std::size_t>(groups));
+  for (int rank = 0; rank < size_of(); ++rank) {
+    const int g = rank < groups ? rank : groups - 1 - (rank - groups) % groups;
+    all[static_cast<std::size_t>(g)].ranks.push_back(rank);
+  }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("schedules over MPI are the single-device step") {
+  const model layers(24);
+  for (const pl::known_schedule& kind : pl::known_schedules)
+    for (int groups = 1; groups <= std::min(4, size_of()); groups += groups < 2 ? 1 : 2) {
+      const int chunks = kind.chunks == pl::chunk_count::one ? 1 : 2;
+      INFO(kind.name << " on " << groups << " groups");
+      const auto order = scheduled(std::string(kind.name), groups, chunks, std::max(4, 2 * groups), groups == 2);
+      const auto plan = pl::make_execution_plan(order, cut(groups * chunks), model::count, spread(groups), 13);
+      const batch data(13);
+      pipeline here(layers, plan);
+      const outcome run = run_steps(here.pipe, data, 2);
+      REQUIRE_ALL(here.ranks.base(), distance_from_loop(run, data) < 1e-10);
+    }
+}
+
+TEST_CASE("messages that are not sent at once are the same") {
+  if (size_of() < 2) return;
+  // Rows of 32 bytes: 4096 of them are beyond what libraries send without asking.
+  const model layers(4096);
+  const auto order = scheduled("1f1b", 2, 1, 4, false);
+  const auto plan = pl::make_execution_plan(order, cut(2), model::count, {{{1}, {}}, {{0}, {}}}, 4 * 4096);
+  const batch data(4 * 4096);
+  pipeline here(layers, plan);
+  const outcome run = run_steps(here.pipe, data, 2);
+  REQUIRE_ALL(here.ranks.base(), distance_from_loop(run, data) < 1e-10);
+  const pl::measured_run measured = here.pipe.measured();
+  if (rank_in() == 0) CHECK(measured.timeline[1].size() == plan.order.lists[0].size());
+}
+
+TEST_CASE("peaks over MPI are the simulator's") {
+  const int groups = std::min(4, size_of());
+  const model layers;
+  const auto plan =
+      pl::make_execution_plan(scheduled("zb_h1", groups, 1, 4, false), cut(groups), model::count, single(groups), 8);
+  const batch data(8);
+  pipeline here(layers, plan);
+  const outcome run = run_steps(here.pipe, data, 1);
+  const pl::simulation planned = pl::simulate(plan.order, pl::memory_costs(plan, layers));
+  const double expected = rank_in() < groups ? planned.peak_activation_bytes[static_cast<std::size_t>(rank_in())] : 0;
+  REQUIRE_ALL(here.ranks.base(), static_cast<double>(run.peak) == expected);
+}
+
+TEST_CASE("a failing layer is named on every rank") {
+  const int groups = std::min(4, size_of());
+  const model layers(12, [](int layer, pl::part kind) {
+    if (layer == 9 && kind == pl::part::forward) throw std::runtime_error("the loss is no number");
+  });
+  const auto plan =
+      pl::make_execution_plan(scheduled("1f1b", groups, 1, 4, false), cut(groups), model::count, single(groups), 8);
+  const batch data(8);
+  std::string text;
+  {
+    pipeline here(layers, plan, 20);
+    try {
+      (void)here.pipe.step(data.pointers());
+    } catch (const std::runtime_error& error) { text = error.what(); }
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  CHECK_THAT(text, Contains("rank " + std::to_string(groups - 1) + ", F of stage " + std::to_string(groups - 1)));
+  REQUIRE_ALL(MPI_COMM_WORLD, text.find("layer 9 (distance): the loss is no number") != std::string::npos);
+}
+
+TEST_CASE("a rank that does nothing is named within the deadline") {
+  if (size_of() < 2) return;
+  const int groups = std::min(4, size_of());
+  const model layers(12, [](int layer, pl::part kind) {
+    if (layer == 9 && kind == pl::part::forward) std::this_thread::sleep_for(std::chrono::seconds(3));
+  });
+  const auto plan =
+      pl::make_execution_plan(scheduled("1f1b", groups, 1, 2, false), cut(groups), model::count, single(groups), 4);
+  const batch data(4);
+  std::string text;
+  double seconds = 0;
+  {
+    pipeline here(layers, plan, 0.5);
+    MPI_Barrier(MPI_COMM_WORLD);
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      (void)here.pipe.step(data.pointers());
+    } catch (const std::runtime_error& error) { text = error.what(); }
+    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    MPI_Barrier(MPI_COMM_WORLD);
+  }
+  if (rank_in() != groups - 1) {
+    const std::string last = std::to_string(groups - 1);
+    CHECK_THAT(text, Contains("rank " + last + " (stage " + last) && Contains("does not answer"));
+    CHECK_THAT(text, Contains("it is in F of stage " + last) && Contains("micro-batch 0, layer 9 (distance)"));
+    CHECK(seconds < 2.5);
+  }
+  REQUIRE_ALL(MPI_COMM_WORLD, !text.empty());
+}
+
+TEST_CASE("a checkpoint of all ranks goes on on rank 0 alone") {
+  const int groups = std::min(4, size_of());
+  const model layers;
+  const batch data(8);
+  const auto file = ep::test::of_rank_0(
+      (std::filesystem::temp_directory_path() / ("espalier_pipeline_" + std::to_string(::getpid()) + ".safetensors"))
+          .string());
+  {
+    pipeline here(layers, pl::make_execution_plan(scheduled("1f1b", groups, 1, 4, false), cut(groups), model::count,
+                                                  single(groups), 8));
+    (void)run_steps(here.pipe, data, 2);
+    pl::save(here.pipe, file);
+  }
+  pipeline alone(layers,
+                 pl::make_execution_plan(scheduled("gpipe", 1, 1, 2, false), cut(1), model::count, single(1), 8));
+  pl::load(alone.pipe, file);
+  outcome run = run_steps(alone.pipe, data, 1);
+  loop reference;
+  (void)reference.step(data);
+  (void)reference.step(data);
+  const double third = reference.step(data);
+  REQUIRE_ALL(alone.ranks.base(), std::abs(run.losses[0] - third) < 1e-10);
+  double most = 0;
+  for (const auto& [layer, values] : run.weights)
+    for (std::size_t i = 0; i < values.size(); ++i)
+      most = std::max(most, std::abs(values[i] - reference.weights[layer][i]));
+  REQUIRE_ALL(alone.ranks.base(), most < 1e-10);
+  if (rank_in() == 0) std::filesystem::remove(file);
+}
