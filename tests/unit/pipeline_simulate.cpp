@@ -78,9 +78,9 @@ TEST_CASE("a micro-batch travels there and back") {
   CHECK(entry(run, 1, {action::backward, 1, 0}).end == Approx(13.5));
   CHECK(start_of(run, 0, action::backward, 0, 0) == Approx(16));
   CHECK(run.makespan == Approx(28.25));
-  CHECK(run.busy[0] == Approx(14));
+  CHECK(run.busy[0] == Approx(14.25));       // with its step
   CHECK(run.span[1] == Approx(14.5 - 5.5));  // with its all-reduce
-  CHECK(run.bubble == Approx(28.25 - 14));
+  CHECK(run.bubble == Approx(28.25 - 14.25));
 }
 
 TEST_CASE("a link carries one transfer at a time, and each arrives a latency later") {

@@ -178,7 +178,7 @@ class gantt_drawing {
       out += text(left - 8, line + 14, "words end", "rank " + std::to_string(r));
       double busy = 0;
       for (const timed& entry : one.timeline[r]) {
-        if (is_computation(entry.step.kind)) busy += entry.end - entry.start;
+        if (is_computation(entry.step.kind) || entry.step.kind == action::optimizer) busy += entry.end - entry.start;
         out += bar_of(one, entry, line);
       }
       const double end = end_of(one);

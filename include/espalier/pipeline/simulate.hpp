@@ -33,10 +33,10 @@ struct simulation {
   bool complete = false;                      ///< false: no rank can go on; the rest says how far they came
   std::vector<std::string> waiting;           ///< what each rank that cannot go on waits for, one sentence each
   double makespan = 0;                        ///< when the last rank ends, its optimizer step included
-  double bubble = 0;                          ///< makespan - the busiest rank's computations
-  double span_bubble = 0;                     ///< the longest span - the busiest rank's computations
+  double bubble = 0;                          ///< makespan - the busiest rank's `busy`
+  double span_bubble = 0;                     ///< the longest span - the busiest rank's `busy`
   std::vector<double> span;                   ///< by rank: from the start of its first computation to its end
-  std::vector<double> busy;                   ///< by rank: seconds of its computations
+  std::vector<double> busy;                   ///< by rank: seconds of its computations and steps
   std::vector<double> peak_bytes;             ///< by rank: state and activations
   std::vector<double> peak_activation_bytes;  ///< by rank: activations alone
   std::vector<std::vector<timed>> timeline;   ///< by rank, in the order of its list
