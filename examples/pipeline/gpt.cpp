@@ -80,7 +80,10 @@ task gpt_task(const pl::training_options& training, const std::string& root) {
   made.title = "GPT of 4 blocks, width 64, context 32, on " + std::to_string(text->source.files.size()) + " files";
   made.model = std::make_unique<model>(std::move(chosen));
   made.fill = [text, seed = training.seed](const std::string& name, std::int64_t step, int sample, std::byte* row) {
-    const std::int64_t start = text->windows.training_window(seed, step, sample) + (name == "targets" ? 1 : 0);
+    const std::int64_t window = step == held_out
+                                    ? text->windows.held_out_window(sample % text->windows.held_out_windows())
+                                    : text->windows.training_window(seed, step, sample);
+    const std::int64_t start = window + (name == "targets" ? 1 : 0);
     auto* const to = reinterpret_cast<std::int32_t*>(row);
     for (int k = 0; k < settings::context; ++k) to[k] = text->windows.tokens()[static_cast<std::size_t>(start + k)];
   };

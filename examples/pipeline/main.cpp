@@ -17,11 +17,13 @@
 #include <espalier/pipeline/runtime/measure.hpp>
 #include <espalier/pipeline/runtime/measured.hpp>
 #include <espalier/pipeline/runtime/predict.hpp>
+#include <espalier/pipeline/runtime/probed_cluster.hpp>
 #include <espalier/pipeline/runtime/transport_in_process.hpp>
 #include <espalier/report/progress.hpp>
 #include <espalier/report/table.hpp>
 
 #if defined(ESPALIER_USE_MPI)
+#include <espalier/comm/probe/probe.hpp>
 #include <espalier/pipeline/runtime/transport_mpi.hpp>
 #endif
 
@@ -72,11 +74,26 @@ std::string text_of(const pl::execution_plan& plan) {
   return text;
 }
 
-chosen_plan make_chosen_plan(const task& work, const options& asked, int ranks, std::ostream& out) {
-  const pl::profile measured = measured_profile(work, 1);
+/// Of ranks that share memory: copies.
+constexpr pl::transfer_rate within_a_host{4e9, 2e-5};
+
+/// What connects the ranks.
+pl::cluster machine_of(ep::comm::in_process_communicator& ranks) {
   pl::cluster machine;
-  machine.devices_of = {ranks};
-  machine.inside = machine.across = {4e9, 2e-5};  // copies within one machine
+  machine.devices_of = {ranks.size()};
+  machine.inside = machine.across = within_a_host;
+  return machine;
+}
+#if defined(ESPALIER_USE_MPI)
+/// All ranks call it, and find the same.
+pl::cluster machine_of(ep::comm::mpi_communicator& ranks) {
+  return pl::cluster_of(ep::comm::network_of(ep::comm::probe(ranks.base())), within_a_host);
+}
+#endif
+
+chosen_plan make_chosen_plan(const task& work, const options& asked, const pl::cluster& machine, std::ostream& out) {
+  const pl::profile measured = measured_profile(work, 1);
+  const int ranks = machine.devices();
   pl::planner_options wanted;
   wanted.global_batch = asked.batch;
   const pl::planning found = pl::make_plan(measured, machine, wanted);
@@ -137,7 +154,8 @@ void train(Communicator& ranks, const task& work, const options& asked, std::ost
   const bool is_root = ranks.rank() == 0;
   std::ostream& out = is_root ? std::cout : quiet;
   std::optional<chosen_plan> chosen;
-  if (is_root) chosen = make_chosen_plan(work, asked, ranks.size(), out);
+  const pl::cluster machine = machine_of(ranks);
+  if (is_root) chosen = make_chosen_plan(work, asked, machine, out);
   pl::engine engine(pl::make_transport(ranks), *work.model,
                     chosen ? std::optional<pl::execution_plan>(chosen->plan) : std::nullopt);
   if (!asked.resume.empty()) {
@@ -157,6 +175,10 @@ void train(Communicator& ranks, const task& work, const options& asked, std::ost
       out << "step " << step + 1 << "  loss " << espalier::report::format_fixed(report.loss, 4) << std::endl;
   }
   const pl::measured_run run = engine.measured();
+  // Cut as the batches are: for these numbers of samples the layers are compiled.
+  pl::engine& judge = engine.evaluation(asked.batch, engine.plan().order.micro_batches);
+  out << "on samples that it has not learned from the loss is "
+      << espalier::report::format_fixed(judge.step(data.of_step(held_out)).loss, 4) << '\n';
   if (is_root) {
     const pl::simulation planned = pl::simulate(chosen->plan.order, chosen->costs);
     const double most = *std::max_element(planned.peak_activation_bytes.begin(), planned.peak_activation_bytes.end());

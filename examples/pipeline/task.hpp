@@ -16,11 +16,14 @@ namespace pipeline_example {
 namespace ep = espalier;
 namespace pl = espalier::pipeline;
 
+/// Stands for a step: samples that no step learns from.
+inline constexpr std::int64_t held_out = -1;
+
 /// A model to train and where its samples come from.
 struct task {
   std::string title;
   std::unique_ptr<pl::layer_model> model;
-  /// Writes sample `sample` of step `step` of the data called `name`.
+  /// Writes sample `sample` of step `step`, or of those that are `held_out`, of the data called `name`.
   std::function<void(const std::string& name, std::int64_t step, int sample, std::byte* row)> fill;
   /// What the loss would be if nothing was learned, in nats.
   double chance = 0;

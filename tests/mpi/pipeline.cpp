@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 
 #include <support/pipeline_steps.hpp>
+#include <support/replica_layers.hpp>
 
 #include <espalier/pipeline/runtime/checkpoint.hpp>
 #include <espalier/pipeline/runtime/transport_mpi.hpp>
@@ -70,6 +71,24 @@ TEST_CASE("schedules over MPI are the single-device step") {
       const outcome run = run_steps(here.pipe, data, 2);
       REQUIRE_ALL(here.ranks.base(), distance_from_loop(run, data) < 1e-10);
     }
+}
+
+TEST_CASE("replicas of several ranks over MPI are the single-device step") {
+  for (const int devices : {2, 4}) {
+    if (size_of() % devices != 0) continue;
+    const replica_model layers(devices);
+    const int replicas = size_of() / devices;
+    const int stages = std::min(2, replicas);
+    std::vector<pl::replica_group> groups(static_cast<std::size_t>(stages));
+    for (int rank = 0; rank < size_of(); ++rank)
+      groups[static_cast<std::size_t>(std::min(rank / devices, stages - 1))].ranks.push_back(rank);
+    const auto plan =
+        pl::make_execution_plan(scheduled("1f1b", stages, 1, 4, false), cut(stages), model::count, groups, 12, devices);
+    const batch data(12);
+    pipeline here(layers, plan);
+    const outcome run = run_steps(here.pipe, data, 2);
+    REQUIRE_ALL(here.ranks.base(), distance_from_loop(run, data) < 1e-10);
+  }
 }
 
 TEST_CASE("messages that are not sent at once are the same") {

@@ -215,7 +215,7 @@ class model : public pl::layer_model {
   }
   /// For tests of what is refused.
   [[nodiscard]] pl::layer_facts& change(int index) { return facts_[static_cast<std::size_t>(index)]; }
-  [[nodiscard]] std::unique_ptr<pl::layer> make(int index) const override {
+  [[nodiscard]] std::unique_ptr<pl::layer> make(int index, pl::replica_link&) const override {
     switch (index) {
       case 0: return std::make_unique<dense>(index, facts(index), call_, data_features);
       case 2:

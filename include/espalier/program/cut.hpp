@@ -57,7 +57,7 @@ template <class PartOfResult>
 }
 
 /// How arguments and results are numbered across a cut. What a part hands on is a result with the next free number;
-/// to the parts behind, result r is argument `arguments` + r.
+/// to the parts behind, result r is argument `arguments` + r. Both have the annotation of the value that is handed on.
 struct cut_numbers {
   int arguments = 0;  ///< of the whole graph
   int results = 0;    ///< numbers that have been given
@@ -185,6 +185,7 @@ class graph_cutter {
       handed_on_as_[id] = next++;
       instruction result = builder::make(ops::result, g_[id].type, g_[id].shape, number[id]);
       result.where = g_[id].where;
+      result.annotation = g_[id].annotation;
       set_attributes(result, border_attributes{handed_on_as_[id]});
       made.code.push_back(result);
     }
@@ -199,6 +200,7 @@ class graph_cutter {
       if (crosses(id)) {
         instruction argument = builder::make(ops::argument, g_[id].type, g_[id].shape);
         argument.where = g_[id].where;
+        argument.annotation = g_[id].annotation;
         set_attributes(argument, border_attributes{numbers_.arguments + handed_on_as_[id]});
         number[id] = made.code.push_back(argument);
       } else if (needed_[id] || is_late_[id]) {

@@ -24,10 +24,18 @@ struct compiled_part {
   bool adds = false;
 };
 
-/// What it does; gradients that it adds to are read and written.
-[[nodiscard]] inline work_facts work_of_part(const compiled_part& part) {
-  work_facts work = work_of(part.code);
-  for (int id = 0; part.adds && id < part.code.size; ++id)
+/// Bytes of a device's buffer for what crosses the border of a part.
+[[nodiscard]] inline std::int64_t local_bytes(const mesh_shape& mesh, graph_view code, int id) {
+  const espalier::instruction& i = code[id];
+  if (i.annotation < 0) return bytes_of(i);
+  return local_shape(mesh, i.shape, code.annotations[i.annotation].placement).elements() * size_of(i.type);
+}
+
+/// What it does on each device; gradients that it adds to are read and written.
+[[nodiscard]] inline work_facts work_of_part(const mesh_shape& mesh, const compiled_part& part) {
+  const bool alone = mesh.devices() == 1 || part.tables == nullptr;
+  work_facts work = alone ? work_of(part.code) : work_of(part.tables().code);
+  for (int id = 0; alone && part.adds && id < part.code.size; ++id)
     if (hands_out(part.code, id, true))
       work.bytes += 2.0 * static_cast<double>(part.code[id].shape.elements() * size_of(part.code[id].type));
   return work;
@@ -97,7 +105,8 @@ struct batch_places {
 }
 
 /// Gives what crosses from one part to another its place in the blocks of what is kept.
-[[nodiscard]] inline batch_places places_of(const compiled_batch& batch, const layer_border& border) {
+[[nodiscard]] inline batch_places places_of(const mesh_shape& mesh, const compiled_batch& batch,
+                                            const layer_border& border) {
   batch_places found;
   const int arguments = static_cast<int>(border.arguments.size());
   const int results = static_cast<int>(border.results.size());
@@ -112,7 +121,7 @@ struct batch_places {
     for (int id = 0; id < code.size; ++id) {
       if (part_of(code[id]) != structure::result || border_number(code[id]) < results) continue;
       const int number = border_number(code[id]);
-      const std::int64_t bytes = bytes_of(code[id]);
+      const std::int64_t bytes = local_bytes(mesh, code, id);
       if (which == part::input_gradient) {
         keep(room::kept_between, found.kept.kept_between_bytes, number, bytes);
       } else if (has_argument(batch[part::weight_gradient], arguments + number)) {

@@ -107,7 +107,10 @@ inline void check_stages(const execution_plan& plan, const layer_model& model) {
            std::to_string(model.layers()) + " layers: the last stage must end at " + std::to_string(model.layers()));
 }
 
-inline void check_groups(const execution_plan& plan, int ranks) {
+inline void check_groups(const execution_plan& plan, const layer_model& model, int ranks) {
+  if (plan.devices != model.devices())
+    refuse("the plan's replicas are " + std::to_string(plan.devices) + " ranks each, but the model is compiled for a mesh of " +
+           std::to_string(model.devices()) + ": give make_execution_plan that number of devices");
   if (plan.groups.size() != plan.order.lists.size())
     refuse("the plan has " + std::to_string(plan.groups.size()) + " groups of ranks, but its schedule " +
            std::to_string(plan.order.ranks()) + " lists: each list needs the ranks that follow it");
@@ -116,9 +119,13 @@ inline void check_groups(const execution_plan& plan, int ranks) {
     const replica_group& group = plan.groups[g];
     const std::string name = "group " + std::to_string(g);
     if (group.ranks.empty()) refuse(name + " has no ranks: leave its stages to another one, or give it a rank");
-    if (!group.shares.empty() && group.shares.size() != group.ranks.size())
-      refuse(name + " has " + std::to_string(group.shares.size()) + " shares for " +
-             std::to_string(group.ranks.size()) + " ranks: give each one, or none for equal shares");
+    if (group.ranks.size() % as_index(plan.devices) != 0)
+      refuse(name + " has " + std::to_string(group.ranks.size()) + " ranks, which are no replicas of " +
+             std::to_string(plan.devices) + " ranks each: give each replica as many");
+    const int replicas = plan.replicas(static_cast<int>(g));
+    if (!group.shares.empty() && group.shares.size() != as_index(replicas))
+      refuse(name + " has " + std::to_string(group.shares.size()) + " shares for " + std::to_string(replicas) +
+             (plan.devices == 1 ? " ranks" : " replicas") + ": give each one, or none for equal shares");
     for (const int share : group.shares)
       if (share < 1) refuse(name + " has a share of " + std::to_string(share) + ": shares are 1 or more");
     for (const int rank : group.ranks) {
@@ -174,18 +181,18 @@ inline void check_batches(const execution_plan& plan, const layer_model& model) 
     const int g = plan.group_of(s);
     const replica_group& group = plan.groups[as_index(g)];
     std::set<int> needed;
-    for (int k = 0; k < static_cast<int>(group.ranks.size()); ++k)
+    for (int k = 0; k < plan.replicas(g); ++k)
       for (int m = 0; m < plan.order.micro_batches; ++m)
         if (const int rows = plan.rows_of(g, k, m).count(); rows > 0) needed.insert(rows);
     const layer_run run = plan.stages[as_index(s)];
     for (int l = run.first; l < run.last; ++l) {
       const std::vector<int>& compiled = model.facts(l).batches;
-      for (int k = 0; k < static_cast<int>(group.ranks.size()); ++k)
+      for (int k = 0; k < plan.replicas(g); ++k)
         for (int m = 0; m < plan.order.micro_batches; ++m) {
           const int rows = plan.rows_of(g, k, m).count();
           if (rows == 0 || std::find(compiled.begin(), compiled.end(), rows) != compiled.end()) continue;
           refuse(
-              "stage " + std::to_string(s) + " gives rank " + std::to_string(group.ranks[as_index(k)]) + " " +
+              "stage " + std::to_string(s) + " gives rank " + std::to_string(group.ranks[as_index(k * plan.devices)]) + " " +
               std::to_string(rows) + " rows of micro-batch " + std::to_string(m) + ", but " + layer_text(model, l) +
               " is compiled for " + number_list(compiled) +
               ": choose other micro-batches or shares, or compile it for what this plan needs: " + number_list(needed));
@@ -203,7 +210,7 @@ namespace espalier::pipeline {
 inline void check(const execution_plan& plan, const layer_model& model, int ranks) {
   detail::check_model(model);
   detail::check_stages(plan, model);
-  detail::check_groups(plan, ranks);
+  detail::check_groups(plan, model, ranks);
   detail::check_order(plan);
   detail::check_batches(plan, model);
 }

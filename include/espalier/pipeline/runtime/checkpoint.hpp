@@ -4,6 +4,7 @@
 
 #include <espalier/io/safetensors.hpp>
 #include <espalier/pipeline/runtime/engine.hpp>
+#include <espalier/pipeline/runtime/tensor_part.hpp>
 
 #include <charconv>
 #include <cstddef>
@@ -20,17 +21,25 @@ namespace espalier::pipeline::detail {
   std::vector<io::tensor_spec> specs;
   for (int l = 0; l < model.layers(); ++l)
     for (const auto* list : {&model.facts(l).parameters, &model.facts(l).state})
-      for (const tensor_facts& one : *list) specs.push_back({one.name, one.type, one.shape});
+      for (const tensor_facts& one : *list) specs.push_back({one.name, one.type, whole_shape(one)});
   return specs;
 }
 
-/// `visit(tensor, its memory)` for what this rank has of the blocks that it is the first to have, or of all.
+/// `visit(tensor, the part of it that is here, its memory)` for what this rank is the first to have, or for all that it
+/// has.
 template <class Visit> void visit_tensors(engine& pipe, bool first_only, const Visit& visit) {
+  const mesh_shape mesh = pipe.model().replica_mesh();
+  const int device = pipe.plan().device_of(pipe.rank());
   for (parameter_block& block : pipe.store().blocks()) {
     if (first_only && block.ranks.front() != pipe.rank()) continue;
-    for (const tensor_facts& one : pipe.model().facts(block.owner).parameters)
-      visit(one, block.parameters.data() + one.offset);
-    for (const tensor_facts& one : pipe.model().facts(block.owner).state) visit(one, block.state.data() + one.offset);
+    const auto visit_all = [&](const std::vector<tensor_facts>& tensors, std::byte* memory) {
+      for (const tensor_facts& one : tensors) {
+        const tensor_part part = part_of_tensor(mesh, one, device);
+        if (!part.is_empty() && (part.is_first || !first_only)) visit(one, part, memory + one.offset);
+      }
+    };
+    visit_all(pipe.model().facts(block.owner).parameters, block.parameters.data());
+    visit_all(pipe.model().facts(block.owner).state, block.state.data());
   }
 }
 
@@ -72,7 +81,9 @@ inline void save(engine& pipe, const std::filesystem::path& path) {
   together([&] {
     if (pipe.rank() != 0) open(io::writer_role::attach);
     detail::visit_tensors(pipe, true,
-                          [&](const tensor_facts& one, const std::byte* memory) { file->write(one.name, memory); });
+                          [&](const tensor_facts& one, const detail::tensor_part& part, const std::byte* memory) {
+                            file->write_box(one.name, part.starts, part.sizes, memory, part.strides);
+                          });
     file->flush();
   });
   std::int64_t written = 0;
@@ -92,7 +103,9 @@ inline void load(engine& pipe, const std::filesystem::path& path) {
   const auto number = file.metadata().find("step");
   if (number != file.metadata().end())
     (void)std::from_chars(number->second.data(), number->second.data() + number->second.size(), steps);
-  detail::visit_tensors(pipe, false, [&](const tensor_facts& one, std::byte* memory) { file.read(one.name, memory); });
+  detail::visit_tensors(pipe, false, [&](const tensor_facts& one, const detail::tensor_part& part, std::byte* memory) {
+    file.read_box(one.name, part.starts, part.sizes, memory, part.strides);
+  });
   pipe.set_steps_done(steps);
   pipe.talk().barrier();
 }

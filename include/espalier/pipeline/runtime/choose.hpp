@@ -15,13 +15,13 @@
 
 namespace espalier::pipeline {
 
-/// One stage on all of `ranks` ranks: each has its rows of every micro-batch.
+/// One stage on all of `ranks` ranks: each replica has its rows of every micro-batch.
 [[nodiscard]] inline execution_plan data_parallel_plan(const layer_model& model, int ranks, int samples,
                                                        int micro_batches) {
   replica_group all;
   for (int k = 0; k < ranks; ++k) all.ranks.push_back(k);
   return make_execution_plan(make_schedule("1f1b", 1, 1, micro_batches, uniform_costs(1)), {0}, model.layers(),
-                             {std::move(all)}, samples);
+                             {std::move(all)}, samples, model.devices());
 }
 
 /// The best of the plans that a planner found whose numbers of rows the model is compiled for; if there is none, data
@@ -39,10 +39,10 @@ namespace espalier::pipeline {
       return false;
     }
   };
-  if (execution_plan made = make_execution_plan(found.best, samples); runs(made)) return made;
+  if (execution_plan made = make_execution_plan(found.best, samples, model.devices()); runs(made)) return made;
   for (const alternative& other : found.others) {
     if (!other.fits || other.candidate.stages.empty()) continue;
-    if (execution_plan made = make_execution_plan(other.candidate, samples); runs(made)) return made;
+    if (execution_plan made = make_execution_plan(other.candidate, samples, model.devices()); runs(made)) return made;
   }
   for (int count = 1; count <= samples; ++count)
     if (execution_plan made = data_parallel_plan(model, ranks, samples, count); runs(made)) return made;

@@ -14,7 +14,7 @@
 namespace espalier::pipeline::detail {
 
 /// Tags of what is no transfer of the schedule; transfers come behind them.
-enum class talk_tag : int { numbers = transport::first_tag, loss, clock, end };
+enum class talk_tag : int { numbers = transport::first_tag, loss, clock, peers, end };
 
 [[nodiscard]] inline double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

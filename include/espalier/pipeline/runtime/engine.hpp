@@ -16,6 +16,7 @@
 #include <espalier/pipeline/runtime/message_traffic.hpp>
 #include <espalier/pipeline/runtime/parameter_update.hpp>
 #include <espalier/pipeline/runtime/parameters.hpp>
+#include <espalier/pipeline/runtime/peer_messages.hpp>
 #include <espalier/pipeline/runtime/pool.hpp>
 #include <espalier/pipeline/runtime/rank_texts.hpp>
 #include <espalier/pipeline/runtime/routes.hpp>
@@ -148,14 +149,15 @@ class engine final : private detail::stage_host {
     for (int s = 0; s < plan_.order.stages() && group >= 0; ++s)
       if (plan_.group_of(s) == group)
         workers_.push_back(std::make_unique<detail::stage_worker>(plan_, *model_, *ways_, data_facts_, s,
-                                                                  flow_->replica(rank()), pool_, host));
+                                                                  flow_->member(rank()) / plan_.devices, pool_, host));
+    link_.emplace(plan_, *ranks_, host);
     traffic_.emplace(plan_, *ways_, *flow_, *ranks_, pool_, workers_);
     texts_ = detail::rank_texts(plan_, *model_, list());
     kept_texts_ = &detail::kept_for_good(texts_.all());
     ranks_->use_texts(*kept_texts_);
     dry_run();
-    for (const auto& worker : workers_) worker->prepare(*store_);
-    if (plan_.trains) store_->initialise();
+    for (const auto& worker : workers_) worker->prepare(*store_, *link_);
+    if (plan_.trains) store_->initialise(*link_);
     if (plan_.trains) update_.emplace(plan_, *model_, *store_, *ranks_, traffic_->tags_end());
     const int tags = update_ ? update_->tags_end() : traffic_->tags_end();
     if (tags > ranks_->last_tag())
@@ -328,9 +330,22 @@ class engine final : private detail::stage_host {
   /// Between two layers messages move on: a stage of many layers must not keep the others waiting.
   void entering(int layer) override {
     const int first = plan_.stages[detail::as_index(list()[index_].stage)].first;
-    ranks_->at(texts_.at(index_, layer - first), false);
+    place_ = texts_.at(index_, layer - first);
+    ranks_->at(place_, false);
     ranks_->progress(false);
     background();
+  }
+  void wait_for_peers(detail::peer_messages& link) override {
+    if (link.is_done()) return;
+    const double start = detail::seconds_now();
+    ranks_->at(place_, true);
+    try {
+      detail::wait_until(
+          *ranks_, [&] { return link.is_done(); }, [&] { background(); },
+          [&] { expire("the other devices of its replica, " + comm::detail::list_ranks(link.members())); });
+    } catch (const comm::comm_error& error) { throw peer_error(error.what()); }
+    ranks_->at(place_, false);
+    waited_ += detail::seconds_now() - start;
   }
   [[nodiscard]] const std::byte* data(std::size_t number) const override {
     return static_cast<const std::byte*>(data_[number]);
@@ -344,6 +359,7 @@ class engine final : private detail::stage_host {
   std::optional<detail::routes> ways_;
   std::optional<detail::flow> flow_;
   detail::block_pool pool_;
+  std::optional<detail::peer_messages> link_;
   std::vector<std::unique_ptr<detail::stage_worker>> workers_;
   std::optional<detail::parameter_update> update_;
   detail::rank_texts texts_;
@@ -353,6 +369,7 @@ class engine final : private detail::stage_host {
   std::vector<timed> timeline_;
   step_report report_;
   std::size_t index_ = 0;  // of the instruction
+  int place_ = 0;          // of the layer, among the texts
   std::int64_t held_ = 0;
   std::int64_t peak_ = 0;
   double waited_ = 0;

@@ -6,6 +6,7 @@
 #include <espalier/pipeline/plan.hpp>
 #include <espalier/pipeline/transfers.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -34,8 +35,9 @@ struct row_interval {
   return {a.begin > b.begin ? a.begin : b.begin, a.end < b.end ? a.end : b.end};
 }
 
-/// The ranks that work on the same stages, each on its own rows of every micro-batch. `shares` says in which proportion
-/// the rows are divided among them; empty: evenly.
+/// The ranks that work on the same stages: its replicas, each with its own rows of every micro-batch. A replica is one
+/// rank, or as many that follow each other as the model's mesh has devices. `shares` says in which proportion the rows
+/// are divided among the replicas; empty: evenly.
 struct replica_group {
   std::vector<int> ranks;
   std::vector<int> shares;
@@ -49,9 +51,25 @@ struct execution_plan {
   std::vector<replica_group> groups;  ///< by rank of `order`
   std::vector<int> micro_batch_rows;  ///< by micro-batch: its samples; those of the batch in their order
   bool trains = true;                 ///< false: losses are all that is computed; see `forward_only`
+  int devices = 1;                    ///< of a replica: those of the mesh that the model is compiled for
 
   [[nodiscard]] int samples() const { return std::accumulate(micro_batch_rows.begin(), micro_batch_rows.end(), 0); }
   [[nodiscard]] int group_of(int stage) const { return order.rank_of[detail::as_index(stage)]; }
+  [[nodiscard]] int replicas(int group) const {
+    return static_cast<int>(groups[detail::as_index(group)].ranks.size()) / devices;
+  }
+  /// The ranks of a rank's replica, by device; itself, where it has nothing to do.
+  [[nodiscard]] std::vector<int> replica_of(int rank) const {
+    for (const replica_group& group : groups)
+      for (auto first = group.ranks.begin(); first != group.ranks.end(); first += devices)
+        if (std::find(first, first + devices, rank) != first + devices) return {first, first + devices};
+    return {rank};
+  }
+  /// Which device of its replica a rank is.
+  [[nodiscard]] int device_of(int rank) const {
+    const std::vector<int> members = replica_of(rank);
+    return static_cast<int>(std::find(members.begin(), members.end(), rank) - members.begin());
+  }
   /// The first sample of a micro-batch.
   [[nodiscard]] int first_sample(int micro_batch) const {
     return std::accumulate(micro_batch_rows.begin(), micro_batch_rows.begin() + micro_batch, 0);
@@ -62,9 +80,9 @@ struct execution_plan {
     const std::int64_t rows = micro_batch_rows[detail::as_index(micro_batch)];
     std::int64_t before = 0;
     std::int64_t all = 0;
-    for (std::size_t k = 0; k < members.ranks.size(); ++k) {
-      const std::int64_t share = members.shares.empty() ? 1 : members.shares[k];
-      if (static_cast<int>(k) < replica) before += share;
+    for (int k = 0; k < replicas(group); ++k) {
+      const std::int64_t share = members.shares.empty() ? 1 : members.shares[detail::as_index(k)];
+      if (k < replica) before += share;
       all += share;
     }
     const std::int64_t own = members.shares.empty() ? 1 : members.shares[detail::as_index(replica)];
@@ -86,8 +104,9 @@ struct execution_plan {
 /// A plan by hand: stage s has the layers from `first_layers[s]` to the next stage's first one, or to `layers`.
 /// Lists of computations alone get their transfers.
 [[nodiscard]] inline execution_plan make_execution_plan(schedule order, const std::vector<int>& first_layers,
-                                                        int layers, std::vector<replica_group> groups, int samples) {
+                                                        int layers, std::vector<replica_group> groups, int samples, int devices = 1) {
   execution_plan plan;
+  plan.devices = devices;
   plan.micro_batch_rows = split_batch(samples, order.micro_batches);
   plan.order = only_computations(order) ? with_transfers(std::move(order)) : std::move(order);
   plan.groups = std::move(groups);
@@ -115,10 +134,12 @@ struct execution_plan {
   return made;
 }
 
-/// What a planner found, to be executed on a batch of `samples`: its devices are ranks.
+/// What a planner found, to be executed on a batch of `samples`: each of its devices is a replica of `devices` ranks
+/// that follow each other.
 /// Throws std::invalid_argument where stages of one rank of its order have different devices.
-[[nodiscard]] inline execution_plan make_execution_plan(const plan& planned, int samples) {
+[[nodiscard]] inline execution_plan make_execution_plan(const plan& planned, int samples, int devices = 1) {
   execution_plan made;
+  made.devices = devices;
   made.micro_batch_rows = split_batch(samples, planned.order.micro_batches);
   made.order = only_computations(planned.order) ? with_transfers(planned.order) : planned.order;
   made.groups.resize(planned.order.lists.size());
@@ -126,13 +147,16 @@ struct execution_plan {
     const plan_stage& stage = planned.stages[s];
     made.stages.push_back({stage.first, stage.last});
     if (s >= planned.order.rank_of.size()) continue;  // refused with the rest of the plan
+    std::vector<int> wanted;
+    for (const int one : stage.devices)
+      for (int d = 0; d < devices; ++d) wanted.push_back(one * devices + d);
     std::vector<int>& ranks = made.groups.at(detail::as_index(planned.order.rank_of[s])).ranks;
-    if (!ranks.empty() && ranks != stage.devices)
+    if (!ranks.empty() && ranks != wanted)
       throw std::invalid_argument("stage " + std::to_string(s) + " is a chunk of rank " +
                                   std::to_string(planned.order.rank_of[s]) +
                                   " of the schedule, but has other devices than that rank's first stage: stages with "
                                   "different devices need ranks of their own");
-    ranks = stage.devices;
+    ranks = std::move(wanted);
   }
   return made;
 }

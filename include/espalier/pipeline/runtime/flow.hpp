@@ -23,11 +23,11 @@ class flow {
  public:
   flow(const execution_plan& plan, const routes& ways, int ranks, int own) : plan_(&plan), ways_(&ways), own_(own) {
     group_.assign(as_index(ranks), -1);
-    replica_.assign(as_index(ranks), -1);
+    member_.assign(as_index(ranks), -1);
     for (std::size_t g = 0; g < plan.groups.size(); ++g)
       for (std::size_t k = 0; k < plan.groups[g].ranks.size(); ++k) {
         group_[as_index(plan.groups[g].ranks[k])] = static_cast<int>(g);
-        replica_[as_index(plan.groups[g].ranks[k])] = static_cast<int>(k);
+        member_[as_index(plan.groups[g].ranks[k])] = static_cast<int>(k);
       }
     sends_.assign(plan.stages.size() * plan.micro_batch_rows.size() * 2, false);
     for (const auto& list : plan.order.lists)
@@ -37,7 +37,7 @@ class flow {
   }
 
   [[nodiscard]] int group(int rank) const { return group_[as_index(rank)]; }
-  [[nodiscard]] int replica(int rank) const { return replica_[as_index(rank)]; }
+  [[nodiscard]] int member(int rank) const { return member_[as_index(rank)]; }
   [[nodiscard]] const std::vector<instruction>& list(int rank) const {
     return group(rank) < 0 ? nothing_to_do_ : plan_->order.lists[as_index(group(rank))];
   }
@@ -76,7 +76,7 @@ class flow {
            (gradient ? 1 : 0);
   }
   [[nodiscard]] const std::vector<int>& of(traffic kind, int rank, const instruction& step) const {
-    return ways_->of(kind, step.stage, step.micro_batch, replica(rank));
+    return ways_->of(kind, step.stage, step.micro_batch, member(rank));
   }
 
   /// All ranks at once, none of which waits for anything but messages.
@@ -121,7 +121,7 @@ class flow {
   const execution_plan* plan_;
   const routes* ways_;
   int own_;
-  std::vector<int> group_, replica_;     // by rank; -1: it has nothing to do
+  std::vector<int> group_, member_;     // by rank; -1: it has nothing to do
   std::vector<bool> sends_;              // by stage, micro-batch and direction: the list has an instruction for it
   std::vector<std::vector<int>> known_;  // by own instruction: how many of theirs other ranks have surely done
   std::vector<int> awaited_at_;          // by message: the receiver's instruction that has it

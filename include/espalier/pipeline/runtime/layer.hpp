@@ -2,13 +2,18 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/comm/communicator.hpp>
+#include <espalier/mesh/mesh.hpp>
 #include <espalier/shape/dtype.hpp>
+#include <espalier/sharding/sharding.hpp>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -64,8 +69,9 @@ struct work_facts {
 struct tensor_facts {
   std::string name;  ///< in checkpoints; unique in the model
   dtype type = dtype::f32;
-  std::vector<std::int64_t> shape;
-  std::int64_t offset = 0;  ///< bytes from the block's beginning
+  std::vector<std::int64_t> shape;  ///< of every device's part, where the devices of a replica share it
+  std::int64_t offset = 0;          ///< bytes from the block's beginning
+  std::optional<layout> whole{};    ///< the tensor that they share, and how; nothing: each has all of it
 
   [[nodiscard]] std::int64_t elements() const {
     std::int64_t count = 1;
@@ -115,12 +121,48 @@ struct layer_memory {
   std::span<std::byte* const> gradients;        ///< as `parameters_of`: W adds to them
 };
 
+/// Thrown by `replica_link::wait`: another rank failed, or nothing happened for the deadline, and all know it. Layers
+/// let it pass.
+struct peer_error : comm::comm_error {
+  using comm::comm_error::comm_error;
+};
+
+/// The devices of a replica, as one of them sees the others: what the objects of a layer say to each other while they
+/// run. Messages from one device to another keep their order; all devices of a replica run the same parts of the same
+/// layers in one order.
+class replica_link {
+ public:
+  replica_link() = default;
+  replica_link(const replica_link&) = delete;
+  replica_link& operator=(const replica_link&) = delete;
+  virtual ~replica_link() = default;
+
+  [[nodiscard]] virtual int device() const = 0;
+  [[nodiscard]] virtual int devices() const = 0;
+  /// Each starts a message; its memory stays until `wait` returns. @pre device != device()
+  virtual void send(int device, const void* data, std::int64_t bytes) = 0;
+  virtual void receive(int device, void* data, std::int64_t bytes) = 0;
+  /// Until all messages that were started here have ended; the step's other messages move on meanwhile.
+  /// Errors: `peer_error`.
+  virtual void wait() = 0;
+};
+
+/// The link of a replica that is one device.
+class no_peers final : public replica_link {
+ public:
+  [[nodiscard]] int device() const override { return 0; }
+  [[nodiscard]] int devices() const override { return 1; }
+  void send(int, const void*, std::int64_t) override { throw std::logic_error("a replica of one device has no peers"); }
+  void receive(int, void*, std::int64_t) override { throw std::logic_error("a replica of one device has no peers"); }
+  void wait() override {}
+};
+
 /// A layer on one device, as the engine runs it. A device has one object for each of its layers; it is used by one
 /// thread at a time, and no run function allocates.
 ///
-/// Rows are independent of each other: F of rows [a, b) and F of rows [b, c) make what F of rows [a, c) makes. A
-/// replica of a stage may itself be several devices: then each has an object of its own with its local rows' memory,
-/// and the objects communicate among themselves; the engine does not offer that yet.
+/// Rows are independent of each other: F of rows [a, b) and F of rows [b, c) make what F of rows [a, c) makes. Where a
+/// replica is several devices, each has an object of its own and its part of every row of activations, and of the
+/// parameters; facts give the sizes of these parts, and rows of data are there whole.
 /// Errors: whatever a function throws ends the step on every rank, with rank, stage, layer and micro-batch.
 class layer {
  public:
@@ -162,8 +204,12 @@ class layer_model {
   [[nodiscard]] virtual int layers() const = 0;
   /// @pre 0 <= index < layers()
   [[nodiscard]] virtual const layer_facts& facts(int index) const = 0;
-  /// A new object of that layer, for one device. Devices call it at the same time.
-  [[nodiscard]] virtual std::unique_ptr<layer> make(int index) const = 0;
+  /// The devices of a replica.
+  [[nodiscard]] virtual mesh_shape replica_mesh() const { return {}; }
+  [[nodiscard]] int devices() const { return replica_mesh().devices(); }
+  /// A new object of that layer, for the device of `link`, which outlives it. Devices call it at the same time.
+  /// @pre link.devices() == devices()
+  [[nodiscard]] virtual std::unique_ptr<layer> make(int index, replica_link& link) const = 0;
 };
 
 }  // namespace espalier::pipeline

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/ops/add_einsum.hpp>
+#include <espalier/pipeline/runtime/layer_layouts.hpp>
 #include <espalier/program/cut.hpp>
 #include <espalier/program/program.hpp>
 
@@ -13,8 +14,6 @@
 /// A layer's gradient, traced once and cut into F, B and W.
 namespace espalier::pipeline::detail {
 
-using espalier::detail::for_each_leaf;
-using espalier::detail::frozen;
 using espalier::detail::leaf_count;
 using espalier::detail::list;
 
@@ -53,15 +52,20 @@ constexpr auto with_gradients(const First& first, const Rest&... rest) {
 }
 
 /// (dy, parameters, inputs, data) -> (y, what flows back to parameters and inputs): the gradient of sum(y dy). The last
-/// `Data` arguments are data, to which nothing flows.
-template <class Layer, int Data> struct layer_gradient {
+/// `Data` arguments are data, to which nothing flows. Where `Layouts` are known, dy lies as the output does, and what
+/// flows back as what it flows to.
+template <class Layer, int Data, class Layouts> struct layer_gradient {
   template <class Cotangent, class... Given>
   constexpr auto operator()(const Cotangent& cotangent, const Given&... given) const {
-    const auto y = Layer{}(given...);
-    if constexpr (Failed<std::remove_cv_t<decltype(y)>>) {
+    builder& b = *cotangent.owner;
+    if constexpr (Layouts::are_known) {
+      b[cotangent.id].annotation = b.annotate(b[cotangent.id].shape, Layouts::output());
+      lay_out_arguments<Layouts>(b, given...);
+    }
+    auto y = Layer{}(given...);
+    if constexpr (Failed<decltype(y)>) {
       return y;
     } else {
-      builder& b = *cotangent.owner;
       auto gradients = with_gradients<static_cast<int>(sizeof...(Given)) - Data>(given...);
       list<int> wanted;
       for_each_leaf(gradients, [&](const auto& one) { wanted.push_back(one.id); });
@@ -72,8 +76,12 @@ template <class Layer, int Data> struct layer_gradient {
       int k = 0;
       for_each_leaf(gradients, [&](auto& one) {
         one.id = ids[k] >= 0 ? ids[k] : emit::constant_like(b, wanted[k], 0);
+        if constexpr (Layouts::are_known) {
+          if (ids[k] >= 0) one.id = laid_out(b, one.id, b[wanted[k]].annotation);
+        }
         ++k;
       });
+      if constexpr (Layouts::are_known && Symbol<decltype(y)>) y.id = laid_out(b, y.id, b[cotangent.id].annotation);
       return prepended(y, gradients);
     }
   }
@@ -99,7 +107,7 @@ template <class Mesh, class Layer, int Data, class... Arguments> [[nodiscard]] c
     if constexpr (!Symbol<output>) {
       return espalier::detail::verify<Mesh, Layer, Arguments...>();
     } else {
-      using function = layer_gradient<Layer, Data>;
+      using function = layer_gradient<Layer, Data, on_one_device>;
       constexpr auto found =
           espalier::detail::trace_findings<Mesh, function, typename output::tensor, Arguments...>::value;
       if constexpr (found.mistake != nullptr || found.gradient_is_missing) {
@@ -114,9 +122,9 @@ template <class Mesh, class Layer, int Data, class... Arguments> [[nodiscard]] c
 /// A layer on arguments of these types (trees of parameters, then inputs, then data), as three graphs. Their arguments
 /// and results keep the numbers of the whole: argument 0 is dy, then come the layer's in their order; result 0 is y,
 /// then come the gradients of parameters, then those of inputs. What crosses has numbers as `cut_numbers` says.
-template <class Mesh, class Layer, int Data, class... Arguments> struct traced_layer {
+template <class Mesh, class Layer, int Data, class Layouts, class... Arguments> struct traced_layer {
   using output = traced_output<Mesh, Layer, Arguments...>;
-  using function = layer_gradient<Layer, Data>;
+  using function = layer_gradient<Layer, Data, Layouts>;
 
   /// Leaves of parameters; dy and all arguments; y and the gradients.
   static constexpr int parameters = (0 + ... + (ParameterTree<Arguments> ? leaf_count<Arguments>() : 0));
@@ -132,8 +140,10 @@ template <class Mesh, class Layer, int Data, class... Arguments> struct traced_l
     return count;
   }();
 
-  using whole = espalier::detail::simplified_graph<
+  using simplified = espalier::detail::simplified_graph<
       Mesh, espalier::detail::traced_graph<Mesh, function, typename output::tensor, Arguments...>>;
+  /// The three parts are completed as the whole is.
+  using whole = std::conditional_t<Layouts::are_known, arranged_graph<Mesh, simplified>, simplified>;
 
   /// y is handed out by F, gradients of inputs by B, those of parameters by W.
   [[nodiscard]] static constexpr int part_of_result(int number) {
@@ -196,7 +206,7 @@ template <class Source, bool Adds> struct part_border {
 };
 
 /// Appends a graph's instructions; `given` are its arguments, and behind them, if it adds, what to add its results to.
-/// Returns the results.
+/// Both get the layouts that the graph has for them. Returns the results.
 constexpr list<int> replay(builder& b, graph_view g, const int* given, bool adds) {
   const int annotations = b.result().annotations.size();
   espalier::detail::copy_tables(b.result(), g);
@@ -206,8 +216,13 @@ constexpr list<int> replay(builder& b, graph_view g, const int* given, bool adds
   for (int id = 0; id < g.size; ++id) {
     for (int k = 0; k < g[id].operand_count; ++k) ++readers[g[id].operand[k]];
   }
+  const auto lay_out = [&](int argument, int annotation) {
+    if (annotation >= 0) b[argument].annotation = annotation + annotations;
+  };
   for (int id = 0; id < g.size; ++id) {
-    if (part_of(g[id]) == structure::argument) number[id] = *given++;
+    if (part_of(g[id]) != structure::argument) continue;
+    number[id] = *given++;
+    lay_out(number[id], g[id].annotation);
   }
   for (int id = 0; id < g.size; ++id) {
     espalier::instruction i = g[id];
@@ -219,10 +234,14 @@ constexpr list<int> replay(builder& b, graph_view g, const int* given, bool adds
       number[id] = b.result().code.push_back(i);
     } else if (hands_out(g, id, adds)) {
       b.at(i.where);
+      if (!adds) {
+        made.push_back(i.annotation < 0 ? i.operand[0] : laid_out(b, i.operand[0], i.annotation));
+        continue;
+      }
+      const int sum = *given++;
+      lay_out(sum, g[id].annotation);
       const bool alone = readers[g[id].operand[0]] == 1;
-      made.push_back(!adds   ? i.operand[0]
-                     : alone ? emit::add_to(b, *given++, i.operand[0])
-                             : emit::add(b, *given++, i.operand[0]));
+      made.push_back(alone ? emit::add_to(b, sum, i.operand[0]) : emit::add(b, sum, i.operand[0]));
     }
   }
   return made;

@@ -6,6 +6,9 @@
 #include <espalier/pipeline/profile.hpp>
 #include <espalier/pipeline/runtime/layer.hpp>
 #include <espalier/pipeline/runtime/layer_sizes.hpp>
+#include <espalier/pipeline/runtime/peer_communicator.hpp>
+#include <espalier/pipeline/runtime/peer_messages.hpp>
+#include <espalier/pipeline/runtime/transport_in_process.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -14,6 +17,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -33,17 +37,17 @@ struct measure_options {
 
 namespace detail {
 
-/// All layers of a model on one device, run in turn.
+/// All layers of a model on one device of a replica, run in turn.
 class measured_model {
  public:
-  measured_model(const layer_model& model, const measure_options& options) : model_(model), rows_(options.rows) {
+  measured_model(const layer_model& model, const measure_options& options, replica_link& link)
+      : model_(model), rows_(options.rows), peers_(link) {
     for (int k = 0; k < model.layers(); ++k) {
       const layer_facts& facts = model.facts(k);
-      (void)index_of_rows(facts, rows_, "measure");
       const kept_facts& kept = kept_of(facts, rows_);
       one_layer made;
       made.facts = &facts;
-      made.object = model.make(k);
+      made.object = model.make(k, link);
       made.object->prepare(rows_);
       const std::int64_t bytes = output_bytes(model, k, rows_);
       made.output = shared_buffer(bytes);
@@ -69,6 +73,7 @@ class measured_model {
   double run(int k, part which) {
     one_layer& one = layers_[static_cast<std::size_t>(k)];
     const layer_memory memory = one.memory(rows_);
+    peers_.barrier();
     const auto begin = std::chrono::steady_clock::now();
     switch (which) {
       case part::forward: one.object->forward(memory); break;
@@ -84,6 +89,7 @@ class measured_model {
   double run_optimizer(int k, std::int64_t number) {
     one_layer& one = layers_[static_cast<std::size_t>(k)];
     if (one.facts->parameter_bytes == 0) return 0;
+    peers_.barrier();
     const auto begin = std::chrono::steady_clock::now();
     one.object->step(bytes_of(one.parameters), bytes_of(one.gradients), bytes_of(one.state), number);
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -144,7 +150,43 @@ class measured_model {
 
   const layer_model& model_;
   int rows_;
+  peer_communicator peers_;
   std::vector<one_layer> layers_;
+};
+
+/// The engine, as far as the messages of peers need it.
+class measuring_host final : public stage_host {
+ public:
+  explicit measuring_host(transport& ranks) : ranks_(&ranks) {}
+  [[nodiscard]] int take(int) override { return block_pool::none; }
+  void count(std::int64_t) override {}
+  void entering(int) override {}
+  [[nodiscard]] const std::byte* data(std::size_t) const override { return nullptr; }
+  void wait_for_peers(peer_messages& messages) override {
+    wait_until(
+        *ranks_, [&] { return messages.is_done(); }, [] {}, [] { throw peer_error("measure: a device does not answer"); });
+  }
+
+ private:
+  transport* ranks_;
+};
+
+/// Seconds of all layers, each a median.
+struct layer_seconds {
+  std::vector<double> of[3];  ///< by part and layer
+  std::vector<double> optimizer;
+
+  explicit layer_seconds(int layers) {
+    for (auto* list : {&of[0], &of[1], &of[2], &optimizer}) list->assign(as_index(layers), 0);
+  }
+  /// Devices that run together take as long as the slowest of them.
+  void include(const layer_seconds& other) {
+    const auto slowest = [](std::vector<double>& all, const std::vector<double>& theirs) {
+      for (std::size_t k = 0; k < all.size(); ++k) all[k] = std::max(all[k], theirs[k]);
+    };
+    for (int part = 0; part < 3; ++part) slowest(of[part], other.of[part]);
+    slowest(optimizer, other.optimizer);
+  }
 };
 
 [[nodiscard]] inline double median(std::vector<double> values) {
@@ -153,25 +195,17 @@ class measured_model {
   return *middle;
 }
 
-}  // namespace detail
-
-/// The model's profile on this machine, with the threads that the caller has: every layer's F, B and W on
-/// `options.rows` samples and its optimizer's step, run in the order of a step, so that each finds its operands in the
-/// caches as it does there.
-/// Activation bytes are what a layer holds from its F on: what it keeps, and its output where some later part reads it.
-/// Errors: std::invalid_argument if the model is not compiled for so many rows, or nothing is to be repeated.
-[[nodiscard]] inline profile measure(const layer_model& model, const std::string& name,
-                                     const measure_options& options) {
-  if (options.repetitions < 1)
-    throw std::invalid_argument("measure: " + std::to_string(options.repetitions) + " repetitions: give 1 or more");
-  detail::measured_model measured(model, options);
+/// On one device of a replica; all of them call it.
+[[nodiscard]] inline layer_seconds measured_seconds(const layer_model& model, const measure_options& options,
+                                                    replica_link& link) {
+  measured_model measured(model, options, link);
   const int layers = model.layers();
-  const auto times = [&] { return std::vector<std::vector<double>>(static_cast<std::size_t>(layers)); };
+  const auto times = [&] { return std::vector<std::vector<double>>(as_index(layers)); };
   std::vector<std::vector<double>> seconds[3] = {times(), times(), times()};
   std::vector<std::vector<double>> optimizer = times();
   const auto run = [&](int k, part which, bool counts) {
     const double taken = measured.run(k, which);
-    if (counts) seconds[static_cast<std::size_t>(which)][static_cast<std::size_t>(k)].push_back(taken);
+    if (counts) seconds[static_cast<std::size_t>(which)][as_index(k)].push_back(taken);
   };
   for (int n = 0; n <= options.repetitions; ++n) {  // the first one warms up
     for (int k = 0; k < layers; ++k) run(k, part::forward, n > 0);
@@ -181,14 +215,55 @@ class measured_model {
     }
     for (int k = 0; k < layers; ++k) {
       const double taken = measured.run_optimizer(k, n + 1);
-      if (n > 0) optimizer[static_cast<std::size_t>(k)].push_back(taken);
+      if (n > 0) optimizer[as_index(k)].push_back(taken);
     }
   }
+  layer_seconds found(layers);
+  for (std::size_t k = 0; k < as_index(layers); ++k) {
+    for (int part = 0; part < 3; ++part) found.of[part][k] = median(seconds[part][k]);
+    found.optimizer[k] = median(optimizer[k]);
+  }
+  return found;
+}
+
+/// The devices of a replica as threads of this process.
+[[nodiscard]] inline layer_seconds measured_together(const layer_model& model, const measure_options& options) {
+  layer_seconds slowest(model.layers());
+  std::mutex one_at_a_time;
+  execution_plan replica;
+  replica.devices = model.devices();
+  replica.groups.resize(1);
+  for (int k = 0; k < replica.devices; ++k) replica.groups[0].ranks.push_back(k);
+  comm::run_devices(replica.devices, [&](comm::in_process_communicator& here) {
+    const std::unique_ptr<transport> ranks = make_transport(here);
+    measuring_host host(*ranks);
+    peer_messages link(replica, *ranks, host);
+    const layer_seconds mine = measured_seconds(model, options, link);
+    const std::lock_guard lock(one_at_a_time);
+    slowest.include(mine);
+  });
+  return slowest;
+}
+
+}  // namespace detail
+
+/// The model's profile on this machine, with the threads that the caller has: every layer's F, B and W on
+/// `options.rows` samples and its optimizer's step, run in the order of a step, so that each finds its operands in the
+/// caches as it does there. The devices of a replica are threads of this process: give each of them processors.
+/// Activation bytes are what a layer holds from its F on: what it keeps, and its output where some later part reads it.
+/// Errors: std::invalid_argument if the model is not compiled for so many rows, or nothing is to be repeated.
+[[nodiscard]] inline profile measure(const layer_model& model, const std::string& name,
+                                     const measure_options& options) {
+  if (options.repetitions < 1)
+    throw std::invalid_argument("measure: " + std::to_string(options.repetitions) + " repetitions: give 1 or more");
+  for (int k = 0; k < model.layers(); ++k) (void)detail::index_of_rows(model.facts(k), options.rows, "measure");
+  no_peers alone;
+  const detail::layer_seconds seconds = model.devices() > 1 ? detail::measured_together(model, options)
+                                                            : detail::measured_seconds(model, options, alone);
+  const int layers = model.layers();
   profile made{name, static_cast<double>(options.rows), {}};
   for (int k = 0; k < layers; ++k) {
-    const auto of = [&](part which) {
-      return detail::median(seconds[static_cast<std::size_t>(which)][static_cast<std::size_t>(k)]);
-    };
+    const auto of = [&](part which) { return seconds.of[static_cast<int>(which)][detail::as_index(k)]; };
     layer_profile one;
     one.name = model.facts(k).name;
     one.forward_seconds = of(part::forward);
@@ -197,7 +272,7 @@ class measured_model {
     one.activation_bytes = static_cast<double>(detail::activation_bytes(model, k, options.rows));
     one.parameter_bytes = static_cast<double>(model.facts(k).parameter_bytes);
     one.output_bytes = static_cast<double>(detail::output_bytes(model, k, options.rows));
-    one.optimizer_seconds = detail::median(optimizer[static_cast<std::size_t>(k)]);
+    one.optimizer_seconds = seconds.optimizer[detail::as_index(k)];
     made.layers.push_back(std::move(one));
   }
   return made;

@@ -31,7 +31,7 @@ class message_traffic {
 
   message_traffic(const execution_plan& plan, const routes& ways, const flow& order, transport& ranks, block_pool& pool,
                   const std::vector<std::unique_ptr<stage_worker>>& workers)
-      : ways_(&ways), flow_(&order), ranks_(&ranks), pool_(&pool), replica_(order.replica(ranks.rank())) {
+      : ways_(&ways), flow_(&order), ranks_(&ranks), pool_(&pool), member_(order.member(ranks.rank())) {
     worker_of_.assign(plan.stages.size(), nullptr);
     for (const auto& worker : workers) worker_of_[as_index(worker->stage())] = worker.get();
     queues_.resize(plan.stages.size() * 2);
@@ -120,7 +120,7 @@ class message_traffic {
       worker(route.to_stage).blocks(m).incoming[position(ways_->into(route.to_stage), r)] = output(r);
       pool_->hold(output(r));
     }
-    for (const int number : ways_->of(traffic::activation_out, stage, m, replica_)) {
+    for (const int number : ways_->of(traffic::activation_out, stage, m, member_)) {
       block_of_[as_index(number)] = output(ways_->at(number).route);
       pool_->hold(block_of_[as_index(number)]);
     }
@@ -139,7 +139,7 @@ class message_traffic {
         gradient = block_pool::none;
         continue;
       }
-      for (const int number : ways_->of(traffic::gradient_out, stage, m, replica_)) {
+      for (const int number : ways_->of(traffic::gradient_out, stage, m, member_)) {
         if (ways_->at(number).route != r) continue;
         block_of_[as_index(number)] = gradient;
         pool_->hold(gradient);
@@ -219,7 +219,7 @@ class message_traffic {
   }
   void receive(int route, int stage, int m, bool gradient, int block, std::int64_t row_bytes) {
     const int own = worker(stage).rows(m).begin;
-    for (const int number : ways_->of(gradient ? traffic::gradient_in : traffic::activation_in, stage, m, replica_)) {
+    for (const int number : ways_->of(gradient ? traffic::gradient_in : traffic::activation_in, stage, m, member_)) {
       const message& one = ways_->at(number);
       if (one.route != route) continue;
       requests_[as_index(number)] = ranks_->receive(
@@ -231,7 +231,7 @@ class message_traffic {
   const flow* flow_;
   transport* ranks_;
   block_pool* pool_;
-  int replica_;
+  int member_;
   int tags_end_ = first_tag;
   bool dry_ = true;
   std::vector<stage_worker*> worker_of_;  // by stage; null: not of this rank

@@ -30,6 +30,8 @@ template <class Finding, class Traced> struct found_layer {
   using traced = Traced;
 };
 
+template <class Table, class Mesh, int I, int Rows> struct layouts_of_layer;
+
 /// A layer of a model for one number of rows: the types of its inputs are those of the outputs of other layers.
 template <class Table, class Mesh, int I, int Rows> struct layer_at {
   using entry = typename Table::template at<I>;
@@ -37,6 +39,8 @@ template <class Table, class Mesh, int I, int Rows> struct layer_at {
   using fields = typename entry_facts<entry>::fields;
   static constexpr layer_links links = Table::template links<I>;
   using nothing = found_layer<espalier::detail::nothing_to_report, unsound_layer>;
+  using layouts =
+      std::conditional_t<Mesh::devices == 1, on_one_device, layouts_of_layer<Table, Mesh, I, Rows>>;
 
   template <int J> using tree = typename Table::template at<J>::layer::template parameters<spec>;
   template <class... Arguments, class... Fields> static auto trace(reads<Fields...>) {
@@ -45,8 +49,8 @@ template <class Table, class Mesh, int I, int Rows> struct layer_at {
     if constexpr (verdict::is_mistake) {
       return found_layer<verdict, unsound_layer>{};
     } else {
-      return found_layer<verdict,
-                         traced_layer<Mesh, layer, data, Arguments..., with_rows<Rows, typename Fields::row>...>>{};
+      return found_layer<
+          verdict, traced_layer<Mesh, layer, data, layouts, Arguments..., with_rows<Rows, typename Fields::row>...>>{};
     }
   }
   template <std::size_t... T, std::size_t... In>
@@ -79,7 +83,86 @@ template <class Table, class Mesh, int I, int Rows> struct layer_at {
     }
   }
   static constexpr bool is_right = has_right_output();
-  static constexpr bool is_sound = is_right && !std::is_same_v<traced, unsound_layer>;
+  /// Whether all devices of a replica have all of its rows.
+  [[nodiscard]] static constexpr bool has_all_rows() {
+    if constexpr (Mesh::devices == 1 || std::is_same_v<traced, unsound_layer> || !is_right || I + 1 == Table::count) {
+      return true;
+    } else {
+      return layouts::output().dim[0].empty();
+    }
+  }
+  static constexpr bool is_sound = is_right && has_all_rows() && !std::is_same_v<traced, unsound_layer>;
+};
+
+/// How a layer's arguments, those of the gradient's trace without dy, and its output lie on the devices of a replica.
+template <class Table, class Mesh, int I, int Rows> struct layouts_of_layer {
+  static constexpr bool are_known = true;
+  static constexpr layer_links links = Table::template links<I>;
+  using at = layer_at<Table, Mesh, I, Rows>;
+  static constexpr int most = 64;
+
+  /// Leaves of the layer's own parameters, and of all trees.
+  template <int J> [[nodiscard]] static constexpr int leaves_of() {
+    return leaf_count<typename at::template tree<J>>();
+  }
+  template <std::size_t... T> [[nodiscard]] static constexpr int count_leaves(std::index_sequence<T...>) {
+    return (0 + ... + leaves_of<links.tree[T]>());
+  }
+  static constexpr int leaves = count_leaves(std::make_index_sequence<static_cast<std::size_t>(links.trees)>{});
+
+  /// Before the layer is completed: inputs as the layers that make them leave them, and all rows of data.
+  struct of_inputs {
+    [[nodiscard]] static constexpr bool knows(int argument) { return argument >= leaves; }
+    template <std::size_t... In>
+    [[nodiscard]] static constexpr sharding find([[maybe_unused]] int argument, std::index_sequence<In...>) {
+      sharding found = sharding::whole(-1);
+      ((argument == leaves + static_cast<int>(In)
+            ? static_cast<void>(found = layouts_of_layer<Table, Mesh, links.input[In], Rows>::output())
+            : static_cast<void>(0)),
+       ...);
+      return found;
+    }
+    [[nodiscard]] static constexpr sharding argument(int number) {
+      const sharding found = find(number, std::make_index_sequence<static_cast<std::size_t>(links.inputs)>{});
+      return found.rank >= 0 ? found : data(number - leaves - links.inputs, typename at::fields{});
+    }
+    template <class... Fields>
+    [[nodiscard]] static constexpr sharding data([[maybe_unused]] int number, reads<Fields...>) {
+      const int ranks[]{Fields::row::rank..., 0};
+      return sharding::whole(ranks[number] + 1);
+    }
+  };
+
+  template <std::size_t... T, std::size_t... In, class... Fields>
+  static completed_layer<Mesh, typename at::layer, of_inputs, typename at::template tree<links.tree[T]>...,
+                         typename layer_at<Table, Mesh, links.input[In], Rows>::output...,
+                         with_rows<Rows, typename Fields::row>...>
+  complete(std::index_sequence<T...>, std::index_sequence<In...>, reads<Fields...>);
+  using completed = decltype(complete(std::make_index_sequence<static_cast<std::size_t>(links.trees)>{},
+                                      std::make_index_sequence<static_cast<std::size_t>(links.inputs)>{},
+                                      typename at::fields{}));
+
+  static constexpr sharding made = completed::of(structure::result, 0);
+  [[nodiscard]] static constexpr sharding output() { return made; }
+  /// Of a leaf of its own parameters.
+  [[nodiscard]] static constexpr sharding parameter(int leaf) { return completed::of(structure::argument, leaf); }
+
+  [[nodiscard]] static constexpr bool knows(int) { return true; }
+  template <std::size_t... T>
+  [[nodiscard]] static constexpr sharding leaf_of_trees(int number, std::index_sequence<T...>) {
+    sharding found = sharding::whole(0);
+    int first = 0;
+    [[maybe_unused]] const auto visit = [&](int count, sharding (*parameter_of)(int)) {
+      if (number >= first && number < first + count) found = parameter_of(number - first);
+      first += count;
+    };
+    (visit(leaves_of<links.tree[T]>(), &layouts_of_layer<Table, Mesh, links.tree[T], Rows>::parameter), ...);
+    return found;
+  }
+  [[nodiscard]] static constexpr sharding argument(int number) {
+    if (number >= leaves) return of_inputs::argument(number);
+    return leaf_of_trees(number, std::make_index_sequence<static_cast<std::size_t>(links.trees)>{});
+  }
 };
 
 /// Reports what is wrong with a layer, from here: a class in which an assertion fails is of no use to others.
@@ -91,7 +174,23 @@ template <class Layer> struct report_layer {
   static_assert(Layer::is_right,
                 "model: dimension 0 of what a layer makes is the sample, as it is of what it reads; the last layer "
                 "makes one number, the sum of its samples' losses.");
+  static_assert(Layer::has_all_rows(),
+                "model: a replica's devices share a layer's parameters and features, not its rows, which are divided "
+                "among replicas: annotate another dimension of the layer's output than dimension 0.");
 };
+
+/// Whether the arguments and results of a part's program lie where other parts expect them.
+template <class Program, class Border> [[nodiscard]] constexpr bool lies_as_cut() {
+  const graph_view g = Border::code();
+  const auto same = [&](int id, const layout& found) {
+    return g[id].annotation < 0 || g.annotations[g[id].annotation].placement.same_layout(found.placement);
+  };
+  for (int k = 0; k < Border::value.arguments; ++k)
+    if (!same(Border::value.argument[k], Program::argument_layout(k))) return false;
+  for (int k = 0; k < Border::value.results; ++k)
+    if (!same(Border::value.result[k], Program::result_layout(k))) return false;
+  return true;
+}
 
 template <class Mesh, class Source, bool Adds> [[nodiscard]] compiled_part compile_part() {
   using border = part_border<Source, Adds>;
@@ -100,7 +199,9 @@ template <class Mesh, class Source, bool Adds> [[nodiscard]] compiled_part compi
   made.adds = Adds;
   if constexpr (border::value.results > 0) {
     static_assert(border::value.arguments > 0, "model: a layer's output does not depend on what it reads.");
-    made.tables = &tables_of<typename part_program<Mesh, Source, Adds>::type>;
+    using program = typename part_program<Mesh, Source, Adds>::type;
+    static_assert(Mesh::devices == 1 || lies_as_cut<program, border>(), "a part of a layer is not laid out as it was cut");
+    made.tables = &tables_of<program>;
   }
   return made;
 }
@@ -112,26 +213,44 @@ template <class Mesh, class Traced> [[nodiscard]] compiled_batch compile_batch(i
            compile_part<Mesh, typename Traced::weight_gradient, true>()}};
 }
 
-template <TensorType Tensor> [[nodiscard]] std::vector<std::int64_t> extents_of(int first = 0) {
-  return {Tensor::shape.size + first, Tensor::shape.size + Tensor::rank};
+[[nodiscard]] inline std::vector<std::int64_t> numbers_of(const extents& shape, int first = 0) {
+  return {shape.size + first, shape.size + shape.rank};
 }
 
 /// Lays the leaves of a tree out in a block, each at a multiple of 64 bytes, and returns the block's size.
-template <class Tree>
-std::int64_t lay_out(const std::string& layer, std::vector<tensor_facts>& tensors, int skipped = 0) {
+/// `placement_of(leaf)` says how devices share one, by its number in the tree.
+template <class Tree, class PlacementOf>
+std::int64_t lay_out(const mesh_shape& mesh, const std::string& layer, std::vector<tensor_facts>& tensors,
+                     const PlacementOf& placement_of, int skipped = 0) {
   std::int64_t bytes = 0;
+  int number = 0;
   const Tree specs{};
   for_each_named_leaf(specs, [&](const auto& one, const leaf_path& path) {
     using tensor = plain<std::remove_cvref_t<decltype(one)>>;
-    if (skipped-- > 0) return;
-    tensors.push_back({layer + "." + path.str(), tensor::type, extents_of<tensor>(), bytes});
+    const int leaf = number++;
+    if (leaf < skipped) return;
+    tensors.push_back({layer + "." + path.str(), tensor::type, numbers_of(tensor::shape), bytes});
+    if (mesh.devices() > 1) {
+      tensors.back().whole = layout{tensor::shape, placement_of(leaf)};
+      tensors.back().shape = numbers_of(local_shape(mesh, tensor::shape, tensors.back().whole->placement));
+    }
     bytes += aligned(tensors.back().bytes());
   });
   return bytes;
 }
 
+/// `Training::mesh`, or one device.
+template <class Training> [[nodiscard]] constexpr auto find_mesh() {
+  if constexpr (requires { typename Training::mesh; }) {
+    return typename Training::mesh{};
+  } else {
+    return espalier::mesh<>{};
+  }
+}
+template <class Training> using mesh_of_replica = decltype(find_mesh<Training>());
+
 /// The optimizer of `Training::optimizer`, `nn::adamw_settings` or `nn::sgd_settings`, for one layer's parameters.
-template <class Mesh, class Training, class Layer> struct optimizer_of {
+template <class Mesh, class Training, class Layer, class Layouts> struct optimizer_of {
   using settings = std::remove_cvref_t<decltype(Training::optimizer)>;
   static constexpr bool is_adamw = std::is_same_v<settings, nn::adamw_settings>;
   static_assert(is_adamw || std::is_same_v<settings, nn::sgd_settings>,
@@ -141,6 +260,15 @@ template <class Mesh, class Training, class Layer> struct optimizer_of {
                                    typename nn::sgd<Layer::template parameters>::template state<spec>>;
   struct function {
     constexpr auto operator()(const auto& before, const auto& gradients, const auto& rate) const {
+      if constexpr (Layouts::are_known) {
+        int k = 0;
+        const auto lay_out = [&](const auto& one) {
+          builder& b = *one.owner;
+          b[one.id].annotation = b.annotate(b[one.id].shape, Layouts::parameter(k++ % leaf_count<tree>()));
+        };
+        for_each_leaf(before.parameters, lay_out);
+        for_each_leaf(gradients, lay_out);
+      }
       if constexpr (is_adamw) {
         return nn::adamw_step(before, gradients, rate, Training::optimizer);
       } else {
@@ -173,8 +301,8 @@ class model<batches<Rows...>, Training, Layers...> final : public layer_model {
   static_assert(table::names_are_unique(), "model: two layers have the same name");
 
  public:
-  /// The devices of a stage's replica.
-  using mesh = espalier::mesh<>;
+  /// The devices of a stage's replica: `Training::mesh`, or one.
+  using mesh = detail::mesh_of_replica<Training>;
   /// Layer I's gradient for one number of rows, with its parts: for questions at compile time.
   template <int I, int RowCount> using traced = typename detail::layer_at<table, mesh, I, RowCount>::traced;
 
@@ -190,14 +318,34 @@ class model<batches<Rows...>, Training, Layers...> final : public layer_model {
   [[nodiscard]] const layer_facts& facts(int index) const override {
     return described_[static_cast<std::size_t>(index)]->facts;
   }
-  [[nodiscard]] std::unique_ptr<layer> make(int index) const override {
-    return std::make_unique<detail::program_layer>(*described_[static_cast<std::size_t>(index)], options_);
+  [[nodiscard]] mesh_shape replica_mesh() const override { return mesh::value; }
+  [[nodiscard]] std::unique_ptr<layer> make(int index, replica_link& link) const override {
+    return std::make_unique<detail::program_layer>(*described_[static_cast<std::size_t>(index)], options_, link);
   }
 
  private:
   static constexpr int any_rows = std::min({Rows...});
   template <int I> static void report() {
     (static_cast<void>(sizeof(detail::report_layer<detail::layer_at<table, mesh, I, Rows>>)), ...);
+    static_assert(lies_alike<I>(),
+                  "model: a layer is laid out differently for different numbers of rows: annotate its parameters and "
+                  "its output.");
+  }
+  /// Devices keep their parts of the parameters whatever the number of rows.
+  template <int I> [[nodiscard]] static constexpr bool lies_alike() {
+    if constexpr (mesh::devices == 1 || !is_sound<I>) {
+      return true;
+    } else {
+      using any = typename first_of<I>::layouts;
+      const auto same = [](const sharding& output, sharding (*argument)(int)) {
+        bool all = output.same_layout(any::output());
+        for (int k = 0; k < any::leaves; ++k) all = all && argument(k).same_layout(any::argument(k));
+        return all;
+      };
+      return (same(detail::layouts_of_layer<table, mesh, I, Rows>::output(),
+                   &detail::layouts_of_layer<table, mesh, I, Rows>::argument) &&
+              ...);
+    }
   }
   template <int I> static constexpr bool is_sound = (detail::layer_at<table, mesh, I, Rows>::is_sound && ...);
   template <int I> using first_of = detail::layer_at<table, mesh, I, any_rows>;
@@ -206,18 +354,27 @@ class model<batches<Rows...>, Training, Layers...> final : public layer_model {
     auto made = std::make_unique<detail::layer_description>();
     detail::layer_description& d = *made;
     d.facts.name = table::names[I];
+    d.mesh = mesh::value;
     d.batches = {detail::compile_batch<mesh, traced<I, Rows>>(Rows)...};
     std::sort(d.batches.begin(), d.batches.end(), [](const auto& a, const auto& b) { return a.batch < b.batch; });
     for (const detail::compiled_batch& one : d.batches) d.facts.batches.push_back(one.batch);
     using output = typename first_of<I>::output;
-    d.facts.output = {output::type, detail::extents_of<output>(output::rank > 0 ? 1 : 0)};
+    const extents row = [] {
+      if constexpr (mesh::devices == 1) {
+        return output::shape;
+      } else {
+        return local_shape(mesh::value, output::shape, first_of<I>::layouts::output());
+      }
+    }();
+    d.facts.output = {output::type, detail::numbers_of(row, output::rank > 0 ? 1 : 0)};
     describe_parameters<I>(d);
     const detail::layer_border border = describe_border<I>(d, typename first_of<I>::fields{});
     for (const detail::compiled_batch& one : d.batches) {
-      d.places.push_back(detail::places_of(one, border));
+      d.places.push_back(detail::places_of(mesh::value, one, border));
       d.facts.kept.push_back(d.places.back().kept);
-      d.facts.work.push_back({detail::work_of_part(one[part::forward]), detail::work_of_part(one[part::input_gradient]),
-                              detail::work_of_part(one[part::weight_gradient])});
+      d.facts.work.push_back({detail::work_of_part(mesh::value, one[part::forward]),
+                              detail::work_of_part(mesh::value, one[part::input_gradient]),
+                              detail::work_of_part(mesh::value, one[part::weight_gradient])});
     }
     described_.push_back(std::move(made));
   }
@@ -225,11 +382,13 @@ class model<batches<Rows...>, Training, Layers...> final : public layer_model {
   template <int I> void describe_parameters(detail::layer_description& d) {
     using one = typename table::template at<I>::layer;
     if constexpr (detail::HasParameters<one>) {
-      using optimizer = detail::optimizer_of<mesh, Training, one>;
+      using optimizer = detail::optimizer_of<mesh, Training, one, typename first_of<I>::layouts>;
       using tree = typename optimizer::tree;
-      d.facts.parameter_bytes = detail::lay_out<tree>(d.facts.name, d.facts.parameters);
+      const auto placement_of = [](int leaf) { return optimizer::program::argument_layout(leaf).placement; };
+      d.facts.parameter_bytes = detail::lay_out<tree>(d.mesh, d.facts.name, d.facts.parameters, placement_of);
       const int leaves = static_cast<int>(d.facts.parameters.size());
-      d.facts.state_bytes = detail::lay_out<typename optimizer::state>(d.facts.name, d.facts.state, leaves);
+      d.facts.state_bytes =
+          detail::lay_out<typename optimizer::state>(d.mesh, d.facts.name, d.facts.state, placement_of, leaves);
       const tree specs{};
       for_each_named_leaf(specs, [&](const auto&, const leaf_path& path) {
         d.initial.push_back(options_.initial(d.facts.name, path));
@@ -269,7 +428,7 @@ class model<batches<Rows...>, Training, Layers...> final : public layer_model {
       (add(links.input[In], static_cast<int>(In), is_floating(first_of<links.input[In]>::output::type)), ...);
     }
     (std::make_index_sequence<static_cast<std::size_t>(links.inputs)>{});
-    (d.facts.data.push_back({Fields::name, {Fields::row::type, detail::extents_of<typename Fields::row>()}}), ...);
+    (d.facts.data.push_back({Fields::name, {Fields::row::type, detail::numbers_of(Fields::row::shape)}}), ...);
     for (int k = 0; k < static_cast<int>(sizeof...(Fields)); ++k) border.arguments.push_back({room::data, k, 0});
     d.facts.output_needed = latest(static_cast<int>(border.arguments.size()));
     d.facts.output_gradient_needed = std::max(part::input_gradient, latest(0));
@@ -280,7 +439,13 @@ class model<batches<Rows...>, Training, Layers...> final : public layer_model {
     const int index = static_cast<int>(d.facts.parameters_of.size());
     d.facts.parameters_of.push_back(J);
     std::vector<tensor_facts> leaves;
-    detail::lay_out<typename table::template at<J>::layer::template parameters<spec>>("", leaves);
+    detail::lay_out<typename table::template at<J>::layer::template parameters<spec>>(d.mesh, "", leaves, [](int leaf) {
+      if constexpr (mesh::devices == 1) {
+        return sharding::whole(leaf);
+      } else {
+        return first_of<J>::layouts::parameter(leaf);
+      }
+    });
     for (const tensor_facts& leaf : leaves) {
       border.arguments.push_back({detail::room::parameters, index, leaf.offset});
       border.results.push_back({detail::room::gradients, index, leaf.offset});

@@ -56,18 +56,19 @@ class parameter_store {
           if (here) find(owner)->users.push_back({l, aligned_memory(model.facts(owner).parameter_bytes)});
         }
     }
-    for (parameter_block& block : blocks_) block.ranks = users_of(plan, model, block.owner);
+    for (parameter_block& block : blocks_) block.ranks = users_of(plan, model, block.owner, plan.device_of(rank));
     std::sort(blocks_.begin(), blocks_.end(),
               [](const parameter_block& a, const parameter_block& b) { return a.owner < b.owner; });
   }
 
-  /// All ranks that use a layer's block, ascending.
-  [[nodiscard]] static std::vector<int> users_of(const execution_plan& plan, const layer_model& model, int owner) {
+  /// All ranks that use a layer's block, or one device's part of it, ascending.
+  [[nodiscard]] static std::vector<int> users_of(const execution_plan& plan, const layer_model& model, int owner,
+                                                 int device) {
     std::vector<int> ranks;
     for (int s = 0; s < plan.order.stages(); ++s)
       if (uses(plan.stages[as_index(s)], model, owner)) {
         const std::vector<int>& group = plan.groups[as_index(plan.group_of(s))].ranks;
-        ranks.insert(ranks.end(), group.begin(), group.end());
+        for (std::size_t k = as_index(device); k < group.size(); k += as_index(plan.devices)) ranks.push_back(group[k]);
       }
     std::sort(ranks.begin(), ranks.end());
     ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
@@ -95,10 +96,10 @@ class parameter_store {
   }
 
   /// First values, once all layers of this rank exist.
-  void initialise() {
+  void initialise(replica_link& link) {
     for (parameter_block& block : blocks_) {
       if (block.owner_object == nullptr) {
-        block.stepper = model_->make(block.owner);
+        block.stepper = model_->make(block.owner, link);
         block.owner_object = block.stepper.get();
       }
       block.owner_object->initialise(block.parameters.data(), block.state.data());

@@ -48,6 +48,7 @@ namespace espalier::pipeline::detail {
   }
   add_all(plan.micro_batch_rows);
   add(plan.trains);
+  add(plan.devices);
   return words;
 }
 
@@ -98,6 +99,7 @@ namespace espalier::pipeline::detail {
   }
   plan.micro_batch_rows = numbers();
   plan.trains = next() != 0;
+  plan.devices = number();
   return plan;
 }
 
@@ -143,6 +145,7 @@ class checksum {
     }
   };
   sum.add(model.layers());
+  sum.add(model.devices());
   for (int l = 0; l < model.layers(); ++l) {
     const layer_facts& facts = model.facts(l);
     sum.add(facts.name);

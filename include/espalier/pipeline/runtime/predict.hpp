@@ -48,7 +48,7 @@ namespace detail {
     const int group = plan.group_of(s);
     const std::vector<int>& ranks = plan.groups[detail::as_index(group)].ranks;
     int rows = 0;
-    for (int k = 0; k < static_cast<int>(ranks.size()); ++k)
+    for (int k = 0; k < plan.replicas(group); ++k)
       for (int m = 0; m < plan.order.micro_batches; ++m) rows = std::max(rows, plan.rows_of(group, k, m).count());
     const auto [first, last] = plan.stages[detail::as_index(s)];
     stage_costs& stage = made.stages[detail::as_index(s)];

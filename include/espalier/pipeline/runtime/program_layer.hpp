@@ -2,11 +2,12 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/comm/in_process.hpp>
 #include <espalier/execute/device.hpp>
 #include <espalier/nn/initialise.hpp>
 #include <espalier/pipeline/runtime/bindings.hpp>
 #include <espalier/pipeline/runtime/layer.hpp>
+#include <espalier/pipeline/runtime/peer_communicator.hpp>
+#include <espalier/pipeline/runtime/tensor_part.hpp>
 
 #include <cmath>
 #include <cstddef>
@@ -36,8 +37,8 @@ namespace detail {
 /// A program of one device on memory of the caller's.
 class bound_program {
  public:
-  bound_program(const program_tables& tables, comm::in_process_communicator& comm)
-      : tables_(tables), executor_(tables_, 0, comm) {}
+  bound_program(const program_tables& tables, peer_communicator& comm)
+      : tables_(tables), executor_(tables_, comm.rank(), comm) {}
   bound_program(const bound_program&) = delete;
   bound_program& operator=(const bound_program&) = delete;
 
@@ -52,7 +53,7 @@ class bound_program {
 
  private:
   program_tables tables_;
-  espalier::detail::device_executor<comm::in_process_communicator> executor_;
+  espalier::detail::device_executor<peer_communicator> executor_;
 };
 
 /// The optimizer of a layer: (parameters, state, gradients, rate), the first two changed where they are.
@@ -65,6 +66,7 @@ struct compiled_optimizer {
 /// All that is known of a layer when the program starts, the same for all devices.
 struct layer_description {
   layer_facts facts;
+  mesh_shape mesh;  ///< of a replica
   std::vector<compiled_batch> batches;
   std::vector<batch_places> places;
   compiled_optimizer optimizer;
@@ -95,8 +97,11 @@ struct layer_description {
 class program_layer final : public layer {
  public:
   /// @param options outlives the layer, as the description does
-  program_layer(const layer_description& description, const training_options& options)
-      : description_(description), options_(options), prepared_(description.batches.size()) {
+  program_layer(const layer_description& description, const training_options& options, replica_link& link)
+      : description_(description),
+        options_(options),
+        communicator_(link),
+        prepared_(description.batches.size()) {
     if (description_.optimizer.tables != nullptr) optimizer_ = bound(description_.optimizer.tables);
   }
 
@@ -119,10 +124,13 @@ class program_layer final : public layer {
       const tensor_facts& leaf = description_.facts.parameters[k];
       with_storage(leaf.type, [&]<class T>(T) {
         auto* const first = reinterpret_cast<T*>(parameters + leaf.offset);
-        for (std::int64_t i = 0; i < leaf.elements(); ++i)
-          first[i] = number_of<T>(nn::initial_at(description_.initial[k], options_.seed,
-                                                 description_.first_leaf + static_cast<std::uint32_t>(k),
-                                                 static_cast<std::uint64_t>(i)));
+        for_each_element(part_of_tensor(description_.mesh, leaf, communicator_.rank()), whole_shape(leaf),
+                         [&](std::int64_t element, std::int64_t here) {
+                           first[here] = number_of<T>(nn::initial_at(
+                               description_.initial[k], options_.seed,
+                               description_.first_leaf + static_cast<std::uint32_t>(k),
+                               static_cast<std::uint64_t>(element)));
+                         });
       });
     }
   }
@@ -184,8 +192,7 @@ class program_layer final : public layer {
 
   const layer_description& description_;
   const training_options& options_;
-  comm::in_process_group group_{1};
-  comm::in_process_communicator communicator_ = group_.device(0);
+  peer_communicator communicator_;
   std::vector<prepared_batch> prepared_;
   std::unique_ptr<bound_program> optimizer_;
 };

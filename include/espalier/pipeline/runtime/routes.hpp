@@ -46,9 +46,9 @@ class routes {
   routes(const execution_plan& plan, const layer_model& model) : plan_(&plan) {
     into_.resize(plan.stages.size());
     out_of_.resize(plan.stages.size());
-    for (const replica_group& group : plan.groups) replicas_ = std::max(replicas_, group.ranks.size());
+    for (const replica_group& group : plan.groups) members_ = std::max(members_, group.ranks.size());
     find_routes(model);
-    lists_.resize(plan.stages.size() * plan.micro_batch_rows.size() * replicas_ * 4);
+    lists_.resize(plan.stages.size() * plan.micro_batch_rows.size() * members_ * 4);
     for (std::size_t r = 0; r < values_.size(); ++r)
       if (!values_[r].local)
         for (int m = 0; m < plan.order.micro_batches; ++m) add_messages(static_cast<int>(r), m);
@@ -61,16 +61,16 @@ class routes {
   /// Routes by the stage that reads, in the order of layers, and by the stage that makes them, in the order of readers.
   [[nodiscard]] const std::vector<int>& into(int stage) const { return into_[as_index(stage)]; }
   [[nodiscard]] const std::vector<int>& out_of(int stage) const { return out_of_[as_index(stage)]; }
-  /// Numbers of the messages of one replica of a stage for one micro-batch.
-  [[nodiscard]] const std::vector<int>& of(traffic kind, int stage, int micro_batch, int replica) const {
-    return lists_[place(kind, stage, micro_batch, replica)];
+  /// Numbers of the messages of one member of a stage's group for one micro-batch.
+  [[nodiscard]] const std::vector<int>& of(traffic kind, int stage, int micro_batch, int member) const {
+    return lists_[place(kind, stage, micro_batch, member)];
   }
   [[nodiscard]] std::int64_t bytes(const message& one) const { return one.rows.count() * value(one.route).row_bytes; }
 
  private:
-  [[nodiscard]] std::size_t place(traffic kind, int stage, int micro_batch, int replica) const {
+  [[nodiscard]] std::size_t place(traffic kind, int stage, int micro_batch, int member) const {
     const std::size_t cell = as_index(stage) * plan_->micro_batch_rows.size() + as_index(micro_batch);
-    return (cell * replicas_ + as_index(replica)) * 4 + static_cast<std::size_t>(kind);
+    return (cell * members_ + as_index(member)) * 4 + static_cast<std::size_t>(kind);
   }
 
   void find_routes(const layer_model& model) {
@@ -103,24 +103,34 @@ class routes {
       out_of_[as_index(values_[r].from_stage)].push_back(static_cast<int>(r));
   }
 
+  /// The layouts of an activation are alike in all replicas: what a device needs of it, the same device of another
+  /// replica has.
   void add_messages(int route, int m) {
     const value_route& one = value(route);
     const int producers = plan_->group_of(one.from_stage);
     const int readers = plan_->group_of(one.to_stage);
-    const auto ranks = [&](int group) -> const std::vector<int>& { return plan_->groups[as_index(group)].ranks; };
-    for (int i = 0; i < static_cast<int>(ranks(producers).size()); ++i)
-      for (int j = 0; j < static_cast<int>(ranks(readers).size()); ++j) {
+    for (int i = 0; i < plan_->replicas(producers); ++i)
+      for (int j = 0; j < plan_->replicas(readers); ++j) {
         const row_interval rows = intersection(plan_->rows_of(producers, i, m), plan_->rows_of(readers, j, m));
         if (rows.count() == 0) continue;
-        message there{route, false, m, ranks(producers)[as_index(i)], ranks(readers)[as_index(j)], 0, rows};
-        add(there, place(traffic::activation_out, one.from_stage, m, i),
-            place(traffic::activation_in, one.to_stage, m, j));
-        if (!one.has_gradient) continue;
-        message back = there;
-        back.is_gradient = true;
-        std::swap(back.from, back.to);
-        add(back, place(traffic::gradient_out, one.to_stage, m, j), place(traffic::gradient_in, one.from_stage, m, i));
+        for (int device = 0; device < plan_->devices; ++device)
+          add_messages(route, m, rows, i * plan_->devices + device, j * plan_->devices + device);
       }
+  }
+  void add_messages(int route, int m, const row_interval& rows, int producer, int reader) {
+    const value_route& one = value(route);
+    const auto rank = [&](int stage, int member) {
+      return plan_->groups[as_index(plan_->group_of(stage))].ranks[as_index(member)];
+    };
+    message there{route, false, m, rank(one.from_stage, producer), rank(one.to_stage, reader), 0, rows};
+    add(there, place(traffic::activation_out, one.from_stage, m, producer),
+        place(traffic::activation_in, one.to_stage, m, reader));
+    if (!one.has_gradient) return;
+    message back = there;
+    back.is_gradient = true;
+    std::swap(back.from, back.to);
+    add(back, place(traffic::gradient_out, one.to_stage, m, reader),
+        place(traffic::gradient_in, one.from_stage, m, producer));
   }
 
   void add(message one, std::size_t sender, std::size_t receiver) {
@@ -131,7 +141,7 @@ class routes {
   }
 
   const execution_plan* plan_;
-  std::size_t replicas_ = 1;
+  std::size_t members_ = 1;
   std::vector<value_route> values_;
   std::vector<std::vector<int>> into_, out_of_;
   std::vector<message> messages_;

@@ -85,7 +85,7 @@ namespace espalier::pipeline {
   for (int s = 0; s < plan.order.stages(); ++s) {
     int rows = 0;
     const int g = plan.group_of(s);
-    for (int k = 0; k < static_cast<int>(plan.groups[detail::as_index(g)].ranks.size()); ++k)
+    for (int k = 0; k < plan.replicas(g); ++k)
       for (int m = 0; m < plan.order.micro_batches; ++m) rows = std::max(rows, plan.rows_of(g, k, m).count());
     const stage_costs bytes = detail::bytes_of_stage(model, plan, ways, s, rows);
     stage_costs& stage = made.stages[detail::as_index(s)];

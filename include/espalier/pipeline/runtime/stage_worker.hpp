@@ -71,9 +71,9 @@ class stage_worker {
   [[nodiscard]] double loss(int m) const { return losses_[as_index(m)]; }
 
   /// Makes the layers, and lets them allocate what they need.
-  void prepare(parameter_store& store) {
+  void prepare(parameter_store& store, replica_link& link) {
     for (held_layer& one : layers_) {
-      one.object = model_->make(one.index);
+      one.object = model_->make(one.index, link);
       std::vector<int> prepared;
       for (const row_interval& rows : rows_) {
         if (rows.count() == 0 || std::find(prepared.begin(), prepared.end(), rows.count()) != prepared.end()) continue;
@@ -189,7 +189,7 @@ class stage_worker {
     const auto start = std::chrono::steady_clock::now();
     try {
       body();
-    } catch (const std::exception& error) {
+    } catch (const peer_error&) { throw; } catch (const std::exception& error) {
       std::throw_with_nested(layer_failure(layer_text(*model_, one.index) + ": " + error.what()));
     } catch (...) {
       std::throw_with_nested(

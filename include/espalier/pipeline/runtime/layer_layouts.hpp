@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/ops/shard.hpp>
+#include <espalier/program/passes.hpp>
+
+/// How the devices of a replica share what goes into a layer and what comes out of it.
+///
+/// A layer's arguments and output are laid out as completion finds from the annotations in the layer and of its
+/// parameters, and from the layouts of the outputs that it reads; rows of data are there whole. Gradients lie as what
+/// they are gradients of: so two layers that read one output give gradients that can be added, and the same devices of
+/// two replicas hold the same parts.
+namespace espalier::pipeline::detail {
+
+using espalier::detail::for_each_leaf;
+using espalier::detail::frozen;
+
+/// Of a replica that is one device: nothing is laid out.
+struct on_one_device { static constexpr bool are_known = false; };
+
+/// Lays out the arguments of a layer that `Layouts` knows: `knows(k)` and `argument(k)` by leaf.
+template <class Layouts, class... Given> constexpr void lay_out_arguments(builder& b, const Given&... given) {
+  int k = 0;
+  const auto visit = [&](const auto& one) {
+    if (Layouts::knows(k)) b[one.id].annotation = b.annotate(b[one.id].shape, Layouts::argument(k));
+    ++k;
+  };
+  (for_each_leaf(given, visit), ...);
+}
+
+/// A value in a layout that is known, as a gradient is: it may differ from what the user said of the value elsewhere.
+constexpr int laid_out(builder& b, int value, int annotation) {
+  const int made = emit::annotated(b, ops::shard, value, annotation);
+  set_attributes(b[made], annotation_attributes{.of_gradient = true});
+  return made;
+}
+
+template <class Layer, class Layouts> struct laid_out_layer {
+  template <class First, class... Given> constexpr auto operator()(const First& first, const Given&... given) const {
+    builder* b = nullptr;
+    for_each_leaf(first, [&](const auto& one) { b = one.owner; });
+    lay_out_arguments<Layouts>(*b, first, given...);
+    return Layer{}(first, given...);
+  }
+};
+
+/// As completion left it, and no longer to be refined.
+[[nodiscard]] constexpr sharding settled(const sharding& completed) {
+  sharding made = sharding::whole(completed.rank);
+  for (int d = 0; d < completed.rank; ++d) made.dim[d] = completed.dim[d];
+  return made;
+}
+
+/// A layer on arguments of these types, completed, where `Layouts` says how some of them lie.
+template <class Mesh, class Layer, class Layouts, class... Arguments> struct completed_layer {
+  using source = espalier::detail::simplified_graph<
+      Mesh, espalier::detail::traced_graph<Mesh, laid_out_layer<Layer, Layouts>, Arguments...>>;
+  using found = espalier::detail::completed<Mesh, source>;
+
+  [[nodiscard]] static constexpr sharding of(structure part, int number) {
+    const graph_view g = frozen<source>::value;
+    for (int id = 0; id < g.size; ++id)
+      if (part_of(g[id]) == part && attributes_of<border_attributes>(g[id]).number == number)
+        return settled(found::value.of[id]);
+    return sharding::whole(0);
+  }
+};
+
+/// A graph in which every value outside of loops says how it was completed, so that what is cut out of it is completed
+/// alike.
+template <class Mesh, class Source> struct arranged_graph {
+  using found = espalier::detail::completed<Mesh, Source>;
+
+  [[nodiscard]] static constexpr graph make() {
+    const graph_view g = frozen<Source>::value;
+    graph made;
+    espalier::detail::copy_tables(made, g);
+    for (int id = 0; id < g.size; ++id) {
+      instruction i = g[id];
+      const bool in_loop = i.loop >= 0 || part_of(i) == structure::loop_begin || part_of(i) == structure::loop_end;
+      if (i.annotation < 0 && !in_loop) i.annotation = made.annotations.push_back({i.shape, found::value.of[id]});
+      made.code.push_back(i);
+    }
+    return made;
+  }
+};
+
+}  // namespace espalier::pipeline::detail
