@@ -28,9 +28,19 @@ expect(0 "wrote" --model reversal --ranks 2 --steps 3 --checkpoint "${SCRATCH}/s
 expect(0 "resumed after step 3.*step 4  loss 2[.]742" --model reversal --ranks 3 --steps 1
        --resume "${SCRATCH}/state.safetensors")
 
-expect(0 "GPT of 4 blocks.*step 6  loss" --ranks 2 --steps 6)
+# Divided over two stages, two replicas or the two devices that share each layer: the same losses.
+set(losses "step 1  loss ([0-9]+[.][0-9][0-9]).*step 3  loss ([0-9]+[.][0-9][0-9])")
+execute_process(COMMAND "${PROGRAM}" --ranks 2 --steps 3 OUTPUT_VARIABLE apart COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND "${PROGRAM}" --ranks 4 --share 2 --steps 3 OUTPUT_VARIABLE shared COMMAND_ERROR_IS_FATAL ANY)
+string(REGEX MATCH "${losses}" found "${apart}")
+set(first ${CMAKE_MATCH_1})
+set(third ${CMAKE_MATCH_2})
+if(NOT shared MATCHES "GPT of 4 blocks.*step 1  loss ${first}.*step 3  loss ${third}")
+  message(FATAL_ERROR "devices that share layers find other losses than ${first} and ${third}:\n${apart}${shared}")
+endif()
 
 expect(0 "--svg FILE" --help)
 expect(2 "^pipeline: there is no model \"mlp\"; there are gpt and reversal" --model mlp)
 expect(2 "^pipeline: --ranks is \"0\", expected a number from 1 to 64" --ranks 0)
+expect(2 "^pipeline: --share 2 needs --model gpt" --model reversal --share 2)
 expect(2 "^pipeline: there is no option --colour" --colour)

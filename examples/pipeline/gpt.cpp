@@ -21,6 +21,10 @@ namespace {
 struct settings : gpt::config<128, 64, 4, 4, 32, 1> {
   static constexpr ep::nn::adamw_settings optimizer{.beta2 = 0.99, .weight_decay = 0.1};
 };
+/// The devices of a replica, which share heads, hidden units and vocabulary.
+struct across : ep::axis<"across", 2> {};
+using layout = gpt::megatron<ep::none, across>;
+template <class Mesh> struct training_on : settings { using mesh = Mesh; };
 using trees = gpt::trees<settings>;
 
 struct tokens : pl::field<"tokens", ep::i32<settings::context>> {};
@@ -32,14 +36,14 @@ struct embedding {
                              (ep::leaf<Leaf, ep::f32<settings::context, settings::width>>, position));
   };
   constexpr auto operator()(const auto& p, const auto& words) const {
-    return ep::gather<0>(p.token, words) + p.position;
+    return ep::gather<0>(layout::embedding(p.token), words) + p.position;
   }
 };
 
 struct block {
   template <class Leaf> using parameters = typename trees::template block<Leaf>;
   constexpr auto operator()(const auto& p, const auto& x) const {
-    return gpt::transformer_block<gpt::megatron<>>{}(x, p);
+    return gpt::transformer_block<layout>{}(x, p);
   }
 };
 
@@ -48,18 +52,19 @@ struct head {
   template <class Leaf> using parameters = typename trees::template norm<Leaf>;
   constexpr auto operator()(const auto& p, const auto& tied, const auto& x, const auto& next) const {
     const auto z = ep::nn::layer_norm(x, p.gain, p.bias);
-    const auto each = ep::nn::cross_entropy_each(ep::einsum<"bsw,vw->bsv">(z, tied.token), next);
+    const auto each = ep::nn::cross_entropy_each(layout::logits(ep::einsum<"bsw,vw->bsv">(z, tied.token)), next);
     return ep::sum(each) * (1.0 / settings::context);
   }
 };
 
-using model = pl::model<pl::batches<1, 2, 4>, settings, pl::named<"embedding", embedding, pl::reads<tokens>>,
+template <class Mesh>
+using model = pl::model<pl::batches<1, 2, 4>, training_on<Mesh>, pl::named<"embedding", embedding, pl::reads<tokens>>,
                         pl::named<"block1", block>, pl::named<"block2", block>, pl::named<"block3", block>,
                         pl::named<"block4", block>, pl::named<"head", head, pl::tied<"embedding">, pl::reads<targets>>>;
 
 }  // namespace
 
-task gpt_task(const pl::training_options& training, const std::string& root) {
+task gpt_task(const pl::training_options& training, const std::string& root, int share) {
   struct text_data {
     gpt::source_text source;
     gpt::vocabulary symbols;
@@ -78,7 +83,11 @@ task gpt_task(const pl::training_options& training, const std::string& root) {
   const auto text = std::make_shared<text_data>(gpt::read_project_text(root));
   task made;
   made.title = "GPT of 4 blocks, width 64, context 32, on " + std::to_string(text->source.files.size()) + " files";
-  made.model = std::make_unique<model>(std::move(chosen));
+  if (share == 2) {
+    made.model = std::make_unique<model<ep::mesh<across>>>(std::move(chosen));
+  } else {
+    made.model = std::make_unique<model<ep::mesh<>>>(std::move(chosen));
+  }
   made.fill = [text, seed = training.seed](const std::string& name, std::int64_t step, int sample, std::byte* row) {
     const std::int64_t window = step == held_out
                                     ? text->windows.held_out_window(sample % text->windows.held_out_windows())

@@ -93,7 +93,7 @@ pl::cluster machine_of(ep::comm::mpi_communicator& ranks) {
 
 chosen_plan make_chosen_plan(const task& work, const options& asked, const pl::cluster& machine, std::ostream& out) {
   const pl::profile measured = measured_profile(work, 1);
-  const int ranks = machine.devices();
+  const int ranks = machine.devices() * asked.share;
   pl::planner_options wanted;
   wanted.global_batch = asked.batch;
   const pl::planning found = pl::make_plan(measured, machine, wanted);
@@ -154,7 +154,10 @@ void train(Communicator& ranks, const task& work, const options& asked, std::ost
   const bool is_root = ranks.rank() == 0;
   std::ostream& out = is_root ? std::cout : quiet;
   std::optional<chosen_plan> chosen;
-  const pl::cluster machine = machine_of(ranks);
+  if (ranks.size() % asked.share != 0)
+    throw std::invalid_argument(std::to_string(ranks.size()) + " ranks cannot share each layer by " +
+                                std::to_string(asked.share) + ": start a multiple of that");
+  const pl::cluster machine = pl::cluster_of_replicas(machine_of(ranks), asked.share);
   if (is_root) chosen = make_chosen_plan(work, asked, machine, out);
   pl::engine engine(pl::make_transport(ranks), *work.model,
                     chosen ? std::optional<pl::execution_plan>(chosen->plan) : std::nullopt);
@@ -215,7 +218,7 @@ int run(int argc, char** argv) {
   training.rate = [rate = asked.rate](std::int64_t step) {
     return step < 10 ? rate * static_cast<double>(step) / 10 : rate;
   };
-  const task work = asked.model == "gpt" ? gpt_task(training, asked.root.empty() ? project_root() : asked.root)
+  const task work = asked.model == "gpt" ? gpt_task(training, asked.root.empty() ? project_root() : asked.root, asked.share)
                                          : reversal_task(training);
   if (where.is_root()) std::cout << work.title << ", on " << mesh.devices() << " devices\n";
   where.on_devices([&](int, auto& communicator) {

@@ -19,6 +19,7 @@ struct options {
   std::string model = "gpt";
   std::int64_t steps = 30;
   int ranks = 2;  ///< in one process; mpirun says it otherwise
+  int share = 1;  ///< devices that share each layer
   int batch = 16;
   double rate = 2e-3;
   std::uint64_t seed = 1;
@@ -33,6 +34,7 @@ inline constexpr const char* usage =
     "usage: pipeline [options]      (or mpirun -n 4 pipeline [options])\n"
     "  --model NAME        gpt, or reversal: an encoder and a decoder of other width and depth (gpt)\n"
     "  --ranks N           devices inside this process; under mpirun, the ranks are (2)\n"
+    "  --share N           devices that share each layer: 1, or 2 with --model gpt (1)\n"
     "  --batch N           samples of a step (16)\n"
     "  --steps N           steps of training (30)\n"
     "  --rate X            learning rate (0.002)\n"
@@ -71,6 +73,8 @@ inline constexpr const char* usage =
         throw usage_error("there is no model \"" + result.model + "\"; there are gpt and reversal");
     } else if (name == "--ranks") {
       result.ranks = static_cast<int>(number(1, 64));
+    } else if (name == "--share") {
+      result.share = static_cast<int>(number(1, 2));
     } else if (name == "--batch") {
       result.batch = static_cast<int>(number(1, 4096));
     } else if (name == "--steps") {
@@ -91,6 +95,8 @@ inline constexpr const char* usage =
       throw usage_error("there is no option " + std::string(name));
     }
   }
+  if (result.share > 1 && result.model != "gpt")
+    throw usage_error("--share 2 needs --model gpt: the layers of " + result.model + " are for one device each");
   return result;
 }
 

@@ -238,6 +238,18 @@ TEST_CASE("a planner's devices are replicas of several ranks") {
   CHECK(made.device_of(5) == 1);
 }
 
+TEST_CASE("machines whose devices are replicas") {
+  pl::cluster machines;
+  machines.devices_of = {4, 2};
+  machines.inside = {8e9, 1e-6};
+  machines.across = {1e9, 1e-5};
+  const pl::cluster pairs = pl::cluster_of_replicas(machines, 2);
+  CHECK(pairs.devices_of == std::vector<int>{2, 1});
+  CHECK(pairs.inside.bytes_per_second == 8e9);
+  CHECK(pairs.across.bytes_per_second == 5e8);
+  CHECK_THROWS_WITH(pl::cluster_of_replicas(machines, 4), Contains("host 1 has 2 devices, which are no replicas of 4"));
+}
+
 TEST_CASE("a device that its peers wait for is named") {
   using namespace hand_written;
   class stuck : public pl::layer {

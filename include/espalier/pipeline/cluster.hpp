@@ -62,6 +62,21 @@ inline void require_usable(const cluster& machines) {
                                 " bytes: give a positive number");
 }
 
+/// The same machines for a model whose replicas are so many devices each, as they follow one another: a replica counts as
+/// one device of the planner. Its devices send parts of their own at the same time, through one card to other hosts.
+/// Throws std::invalid_argument where a replica would be on two hosts.
+[[nodiscard]] inline cluster cluster_of_replicas(cluster machines, int devices) {
+  for (std::size_t h = 0; h < machines.devices_of.size(); ++h) {
+    if (devices < 1 || machines.devices_of[h] % devices != 0)
+      throw std::invalid_argument("host " + std::to_string(h) + " has " + std::to_string(machines.devices_of[h]) +
+                                  " devices, which are no replicas of " + std::to_string(devices) +
+                                  " each: give every host a multiple of that");
+    machines.devices_of[h] /= devices;
+  }
+  machines.across.bytes_per_second /= devices;
+  return machines;
+}
+
 /// The number of devices of each host that "4x8" (four hosts of eight) or "8,4,4" says.
 /// Throws std::invalid_argument for any other text, and for more than 4096 devices.
 [[nodiscard]] inline std::vector<int> parse_hosts(std::string_view text) {

@@ -36,7 +36,8 @@ namespace detail {
 /// What the simulator needs to know to predict the step of a plan: bytes from the model, seconds from a profile, for
 /// the replica that has most rows, and from the machines' rates. A hop carries what the next stage reads of the one
 /// before it; what skips over a stage is not counted. An all-reduce begins with a stage's last gradient.
-/// @pre check(plan, model, ranks) passes; the profile is of this model, and the machines have a device for each rank
+/// @pre check(plan, model, ranks) passes; the profile is of this model; device d of the machines is rank d or, where
+///      replicas have several ranks, the replica that begins with rank d * plan.devices
 [[nodiscard]] inline costs predicted_costs(const execution_plan& plan, const layer_model& model,
                                            const profile& measured, const cluster& machines) {
   costs made = memory_costs(plan, model);
@@ -57,8 +58,11 @@ namespace detail {
     stage.input_gradient_seconds = scale * sums.input_gradient(first, last);
     stage.weight_gradient_seconds = scale * sums.weight_gradient(first, last);
     stage.optimizer_seconds = sums.optimizer(first, last);
-    const std::vector<int> here = detail::count_by_host(machines, ranks);
-    if (ranks.size() > 1) stage.all_reduce_seconds = all_reduce_seconds(machines, here)(sums.parameter(first, last));
+    std::vector<int> replicas;
+    for (int k = 0; k < plan.replicas(group); ++k)
+      replicas.push_back(ranks[detail::as_index(k * plan.devices)] / plan.devices);
+    const std::vector<int> here = detail::count_by_host(machines, replicas);
+    if (replicas.size() > 1) stage.all_reduce_seconds = all_reduce_seconds(machines, here)(sums.parameter(first, last));
     if (s > 0) {
       hop_costs hop;
       for (const int r : ways.into(s)) {

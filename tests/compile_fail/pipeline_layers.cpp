@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#include <espalier/pipeline/runtime/model.hpp>
+
+/// Mistakes in layers of a pipeline, and in what they read.
+namespace ep = espalier;
+namespace pl = espalier::pipeline;
+
+struct across : ep::axis<"across", 2> {};
+struct features : pl::field<"features", ep::f32<8>> {};
+struct wanted : pl::field<"wanted", ep::f32<4>> {};
+
+struct dense {
+  template <class Leaf> struct parameters {
+    BOOST_HANA_DEFINE_STRUCT(parameters, (ep::leaf<Leaf, ep::f32<8, 8>>, weight));
+  };
+  constexpr auto operator()(const auto& p, const auto& x) const {
+#if defined(CASE_wrong_shape)
+    return ep::einsum<"bi,jk->bk">(x, p.weight) + ep::transpose<1, 0>(x);  // wrong_shape: 8 rows, one column
+#elif defined(CASE_no_rows)
+    return ep::einsum<"bi,ij->jb">(x, p.weight);
+#elif defined(CASE_split_rows)
+    return ep::shard<across, ep::none>(ep::einsum<"bi,ij->bj">(x, p.weight));
+#else
+    return ep::tanh(ep::einsum<"bi,ij->bj">(x, p.weight));
+#endif
+  }
+};
+struct distance {
+  template <class Leaf> struct parameters {
+    BOOST_HANA_DEFINE_STRUCT(parameters, (ep::leaf<Leaf, ep::f32<8, 4>>, weight));
+  };
+  constexpr auto operator()(const auto& p, const auto& x, const auto& goal) const {
+    const auto error = ep::einsum<"bi,ij->bj">(x, p.weight) - goal;
+#if defined(CASE_no_loss)
+    return error * error;
+#else
+    return ep::sum(error * error);
+#endif
+  }
+};
+
+struct training {
+  static constexpr ep::nn::sgd_settings optimizer{};
+#if defined(CASE_split_rows)
+  using mesh = ep::mesh<across>;
+#endif
+};
+
+#if defined(CASE_unknown_name)
+using last = pl::named<"distance", distance, pl::inputs<"dens">, pl::reads<wanted>>;
+#elif defined(CASE_same_name)
+using last = pl::named<"dense", distance, pl::reads<wanted>>;
+#else
+using last = pl::named<"distance", distance, pl::reads<wanted>>;
+#endif
+
+// clang-format off
+// first(CASE_wrong_shape): these shapes do not fit together
+// first(CASE_no_rows): model: dimension 0 of what a layer makes is the sample
+// first(CASE_split_rows): model: a replica's devices share a layer's parameters and features, not its rows
+// first(CASE_unknown_name): model: inputs<...> and skips<...> name layers that come earlier
+// first(CASE_same_name): model: two layers have the same name
+// first(CASE_no_loss): model: dimension 0 of what a layer makes is the sample
+// clang-format on
+int main() {
+  const pl::model<pl::batches<2>, training, pl::named<"dense", dense, pl::reads<features>>, last> layers;
+  return layers.layers() - 2;
+}
