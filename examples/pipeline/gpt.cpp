@@ -42,9 +42,7 @@ struct embedding {
 
 struct block {
   template <class Leaf> using parameters = typename trees::template block<Leaf>;
-  constexpr auto operator()(const auto& p, const auto& x) const {
-    return gpt::transformer_block<layout>{}(x, p);
-  }
+  constexpr auto operator()(const auto& p, const auto& x) const { return gpt::transformer_block<layout>{}(x, p); }
 };
 
 /// The last norm, and the embedding once more.

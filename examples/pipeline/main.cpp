@@ -24,6 +24,7 @@
 
 #if defined(ESPALIER_USE_MPI)
 #include <espalier/comm/probe/probe.hpp>
+#include <espalier/comm/topology/paths.hpp>
 #include <espalier/pipeline/runtime/transport_mpi.hpp>
 #endif
 
@@ -218,8 +219,9 @@ int run(int argc, char** argv) {
   training.rate = [rate = asked.rate](std::int64_t step) {
     return step < 10 ? rate * static_cast<double>(step) / 10 : rate;
   };
-  const task work = asked.model == "gpt" ? gpt_task(training, asked.root.empty() ? project_root() : asked.root, asked.share)
-                                         : reversal_task(training);
+  const task work = asked.model == "gpt"
+                        ? gpt_task(training, asked.root.empty() ? project_root() : asked.root, asked.share)
+                        : reversal_task(training);
   if (where.is_root()) std::cout << work.title << ", on " << mesh.devices() << " devices\n";
   where.on_devices([&](int, auto& communicator) {
     std::ostream quiet(nullptr);

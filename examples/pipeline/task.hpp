@@ -29,8 +29,8 @@ struct task {
   double chance = 0;
 };
 
-/// The character-level GPT of examples/gpt, narrower, on the project's own text. Every layer is on one device, or shared
-/// by two.
+/// The character-level GPT of examples/gpt, narrower, on the project's own text. Every layer is on one device, or
+/// shared by two.
 [[nodiscard]] task gpt_task(const pl::training_options& training, const std::string& root, int share);
 /// An encoder and a decoder of other width and depth, which writes a sequence backwards. All decoder blocks read what
 /// the encoder has found, so it crosses stages.

@@ -56,14 +56,26 @@ using last = pl::named<"distance", distance, pl::reads<wanted>>;
 #endif
 
 // clang-format off
-// first(CASE_wrong_shape): these shapes do not fit together
+// first(CASE_wrong_shape): elementwise: these shapes do not broadcast against each other
+// expect(CASE_wrong_shape): shape_mismatch<espalier::f32<2, 8>, espalier::f32<8, 2> ?>::raise<espalier::why::at<espalier::why::line<19>
+// user_line(CASE_wrong_shape): layers;
 // first(CASE_no_rows): model: dimension 0 of what a layer makes is the sample
+// expect(CASE_no_rows): layer_at<
+// user_line(CASE_no_rows): layers;
 // first(CASE_split_rows): model: a replica's devices share a layer's parameters and features, not its rows
+// expect(CASE_split_rows): annotate another dimension
+// user_line(CASE_split_rows): layers;
 // first(CASE_unknown_name): model: inputs<...> and skips<...> name layers that come earlier
+// expect(CASE_unknown_name): Compare the names, and the order of the layers
+// user_line(CASE_unknown_name): layers;
 // first(CASE_same_name): model: two layers have the same name
+// expect(CASE_same_name): dense
+// user_line(CASE_same_name): layers;
 // first(CASE_no_loss): model: dimension 0 of what a layer makes is the sample
+// expect(CASE_no_loss): the last layer makes one number, the sum of its samples' losses
+// user_line(CASE_no_loss): layers;
 // clang-format on
 int main() {
-  const pl::model<pl::batches<2>, training, pl::named<"dense", dense, pl::reads<features>>, last> layers;
+  const pl::model<pl::batches<2, 3>, training, pl::named<"dense", dense, pl::reads<features>>, last> layers;
   return layers.layers() - 2;
 }

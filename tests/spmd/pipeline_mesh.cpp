@@ -36,7 +36,8 @@ struct model_axis : ep::axis<"model", 2> {};
 /// The table split by words, of which there are seven: unevenly.
 struct split_embedding : embedding {
   template <class Leaf> struct parameters {
-    BOOST_HANA_DEFINE_STRUCT(parameters, (ep::leaf<Leaf, ep::sharded<ep::f64<words, width>, model_axis, ep::none>>, table));
+    BOOST_HANA_DEFINE_STRUCT(parameters,
+                             (ep::leaf<Leaf, ep::sharded<ep::f64<words, width>, model_axis, ep::none>>, table));
   };
 };
 /// One head on each device.
@@ -57,12 +58,12 @@ struct split_widening : widening {
 
 template <class Mesh> struct training_on : training { using mesh = Mesh; };
 template <class Mesh, class Batches>
-using split_model = pl::model<Batches, training_on<Mesh>,                                     //
-                              pl::named<"embedding", split_embedding, pl::reads<tokens>>,     //
-                              pl::named<"attention", split_attention>,                        //
-                              pl::named<"widening", split_widening>,                          //
-                              pl::named<"narrowing", narrowing, pl::skips<"embedding">>,      //
-                              pl::named<"standardising", standardising>,                      //
+using split_model = pl::model<Batches, training_on<Mesh>,                                  //
+                              pl::named<"embedding", split_embedding, pl::reads<tokens>>,  //
+                              pl::named<"attention", split_attention>,                     //
+                              pl::named<"widening", split_widening>,                       //
+                              pl::named<"narrowing", narrowing, pl::skips<"embedding">>,   //
+                              pl::named<"standardising", standardising>,                   //
                               pl::named<"head", head, pl::tied<"embedding">, pl::reads<targets>>>;
 
 using rows = pl::batches<1, 2, 3>;
@@ -119,10 +120,9 @@ pl::execution_plan planned(const char* schedule, const std::vector<int>& first_l
   for (std::size_t g = 0; g < replicas.size(); ++g)
     for (int k = 0; k < replicas[g] * devices; ++k) groups[g].ranks.push_back(rank++);
   const int chunks = stages / static_cast<int>(replicas.size());
-  return pl::make_execution_plan(
-      pl::make_schedule(schedule, static_cast<int>(replicas.size()), chunks, micro_batches, pl::uniform_costs(stages),
-                        std::move(recomputed)),
-      first_layers, 6, std::move(groups), samples, devices);
+  return pl::make_execution_plan(pl::make_schedule(schedule, static_cast<int>(replicas.size()), chunks, micro_batches,
+                                                   pl::uniform_costs(stages), std::move(recomputed)),
+                                 first_layers, 6, std::move(groups), samples, devices);
 }
 
 }  // namespace
@@ -142,8 +142,8 @@ TEST_CASE("Layers that two devices share train as on one", "[pipeline_mesh]") {
         1e-10);
   // Unequal replicas, each two devices.
   CHECK(largest_difference(losses_of(split, planned("1f1b", {0, 3}, {2, 1}, 2, samples, 3), 6, steps), wanted) < 1e-10);
-  CHECK(largest_difference(
-            losses_of(split, planned("1f1b", {0, 2}, {1, 1}, 2, samples, 3, {true, true}), 4, steps), wanted) < 1e-10);
+  CHECK(largest_difference(losses_of(split, planned("1f1b", {0, 2}, {1, 1}, 2, samples, 3, {true, true}), 4, steps),
+                           wanted) < 1e-10);
 }
 
 TEST_CASE("Each device of a replica holds its part of the layers", "[pipeline_mesh]") {

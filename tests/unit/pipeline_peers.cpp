@@ -23,8 +23,8 @@
 #include <string>
 #include <vector>
 
-/// What the devices of a replica say to each other: the same as the collectives of threads, which share no code with it;
-/// and plans whose replicas are several ranks.
+/// What the devices of a replica say to each other: the same as the collectives of threads, which share no code with
+/// it; and plans whose replicas are several ranks.
 namespace ep = espalier;
 namespace pl = espalier::pipeline;
 namespace ec = espalier::comm;
@@ -277,8 +277,8 @@ TEST_CASE("a device that its peers wait for is named") {
     }
   };
   const stuck_model layers(2);
-  const pl::execution_plan plan = pl::make_execution_plan(scheduled("1f1b", 1, 1, 2, false), cut(1), model::count,
-                                                          {{{0, 1}, {}}}, 4, 2);
+  const pl::execution_plan plan =
+      pl::make_execution_plan(scheduled("1f1b", 1, 1, 2, false), cut(1), model::count, {{{0, 1}, {}}}, 4, 2);
   std::vector<std::string> texts(2);
   const batch data(4);
   ec::in_process_group group(2, std::chrono::duration<double>(20));

@@ -73,6 +73,11 @@ struct placed_windows {
     window[count++] = w;
     dims |= 1U << static_cast<unsigned>(w.dim);
   }
+  [[nodiscard]] friend constexpr bool operator==(const placed_windows& a, const placed_windows& b) {
+    bool same = a.count == b.count && a.dims == b.dims;
+    for (int n = 0; n < a.count && same; ++n) same = a.window[n] == b.window[n];
+    return same;
+  }
 };
 
 namespace detail {

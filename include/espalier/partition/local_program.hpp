@@ -110,9 +110,16 @@ class local_program {
   /// The elements that windows need of a value: itself, where every device has those it needs and no others before
   /// them; a slice of it, where it only has them; otherwise an exchange that brings what is missing.
   /// @param wanted how the dimensions without a window are to be laid out
-  constexpr int read_through(int value, sharding wanted, const placed_windows& windows) {
+  /// @param like what was made of another operand of this shape that is read through the same windows, or -1: the op
+  ///        walks both together, so devices must have the same box of both
+  constexpr int read_through(int value, sharding wanted, const placed_windows& windows, int like = -1) {
     const layout from = layout_of(value);
-    if (!reads_windows(out_[value])) {
+    if (like >= 0 && !reads_windows(out_[like])) {
+      sharding home = layout_of(like).placement;
+      home.unreduced = wanted.unreduced;
+      return reshard(value, home);
+    }
+    if (like < 0 && !reads_windows(out_[value])) {
       if (const sharding home = at_home(mesh_, from, wanted, windows); home.rank >= 0) return reshard(value, home);
     }
     const int here = out_.loop;

@@ -215,10 +215,11 @@ class outliner {
     room_around room{};
     /// Of a value: whether such an exchange reads it.
     bool is_wanted = false;
-    /// Of a root: the room that is kept.
+    /// Of a root: the room that is kept, and the first exchange that uses it.
     std::int64_t before = 0;
     std::int64_t behind = 0;
     bool is_enlarged = false;
+    int exchange = -1;
     /// Of the root of a carry that changes places with the next value: its loop.
     int alternates_in = -1;
     int phase = 0;
@@ -263,12 +264,22 @@ class outliner {
     const location& where = result_.within[operand];
     const bool is_plain = where.space == memory_space::arena && where.loop < 0 && !where.is_displaced;
     const structure part = part_of(g_[root]);
-    return is_plain && (part == structure::none || part == structure::loop_carry);
+    if (!is_plain || (part != structure::none && part != structure::loop_carry)) return false;
+    return !is_enlarged(root) || brings_the_same(id, around_[root].exchange);
+  }
+  /// Whether what two exchanges bring next to a value is the same wherever they both bring something: rows of one
+  /// dimension of one tensor. A shard of a single row has as many neighbours as it has dimensions.
+  [[nodiscard]] constexpr bool brings_the_same(int a, int b) const {
+    const int from_a = g_[a].operand[0];
+    const int from_b = g_[b].operand[0];
+    return rows_around(mesh_, g_, a) == rows_around(mesh_, g_, b) && g_[from_a].shape == g_[from_b].shape &&
+           g_.annotations[g_[from_a].annotation].shape == g_.annotations[g_[from_b].annotation].shape;
   }
   constexpr void lie_around(int id) {
     share(id, g_[id].operand[0]);
     result_.within[id].is_displaced = true;
     surroundings& kept = around_[result_.root[id]];
+    if (!kept.is_enlarged) kept.exchange = id;
     kept.is_enlarged = true;
     kept.before = std::max(kept.before, around_[id].room.before);
     kept.behind = std::max(kept.behind, around_[id].room.behind);

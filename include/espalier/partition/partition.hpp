@@ -335,7 +335,7 @@ class partitioner {
       sharding wanted = required(mesh_, rule.operand[k], g_[i.operand[k]].shape.rank, rule, split);
       const axis_mask held = made_.layout_of(value_[i.operand[k]]).placement.unreduced;
       wanted.unreduced = held;
-      if (i.op->windows != nullptr && read_windows(id, k, rule, split, wanted, made.operand[k])) continue;
+      if (i.op->windows != nullptr && read_windows(id, k, rule, split, wanted, made)) continue;
       made.operand[k] = masked(id, k, made_.reshard(value_[i.operand[k]], wanted), split);
     }
     sharding local = required(mesh_, rule.result, i.shape.rank, rule, split);
@@ -388,10 +388,15 @@ class partitioner {
 
   /// An operand some of whose dimensions are read through windows: false if there are none.
   constexpr bool read_windows(int id, int k, const factor_rule& rule, const factor_axes& split, const sharding& wanted,
-                              int& operand) {
+                              instruction& made) {
     const placed_windows windows = windows_over(g_, id, k, rule, split);
     if (windows.count == 0) return false;
-    operand = made_.read_through(value_[g_[id].operand[k]], wanted, windows);
+    int like = -1;
+    for (int other = 0; other < k && like < 0; ++other) {
+      if (g_.operand(id, other).shape == g_.operand(id, k).shape && windows_over(g_, id, other, rule, split) == windows)
+        like = made.operand[other];
+    }
+    made.operand[k] = made_.read_through(value_[g_[id].operand[k]], wanted, windows, like);
     return true;
   }
 

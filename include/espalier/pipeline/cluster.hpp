@@ -62,8 +62,8 @@ inline void require_usable(const cluster& machines) {
                                 " bytes: give a positive number");
 }
 
-/// The same machines for a model whose replicas are so many devices each, as they follow one another: a replica counts as
-/// one device of the planner. Its devices send parts of their own at the same time, through one card to other hosts.
+/// The same machines for a model whose replicas are so many devices each, as they follow one another: a replica counts
+/// as one device of the planner. Its devices send parts of their own at the same time, through one card to other hosts.
 /// Throws std::invalid_argument where a replica would be on two hosts.
 [[nodiscard]] inline cluster cluster_of_replicas(cluster machines, int devices) {
   for (std::size_t h = 0; h < machines.devices_of.size(); ++h) {

@@ -109,8 +109,9 @@ inline void check_stages(const execution_plan& plan, const layer_model& model) {
 
 inline void check_groups(const execution_plan& plan, const layer_model& model, int ranks) {
   if (plan.devices != model.devices())
-    refuse("the plan's replicas are " + std::to_string(plan.devices) + " ranks each, but the model is compiled for a mesh of " +
-           std::to_string(model.devices()) + ": give make_execution_plan that number of devices");
+    refuse("the plan's replicas are " + std::to_string(plan.devices) +
+           " ranks each, but the model is compiled for a mesh of " + std::to_string(model.devices()) +
+           ": give make_execution_plan that number of devices");
   if (plan.groups.size() != plan.order.lists.size())
     refuse("the plan has " + std::to_string(plan.groups.size()) + " groups of ranks, but its schedule " +
            std::to_string(plan.order.ranks()) + " lists: each list needs the ranks that follow it");
@@ -192,9 +193,9 @@ inline void check_batches(const execution_plan& plan, const layer_model& model) 
           const int rows = plan.rows_of(g, k, m).count();
           if (rows == 0 || std::find(compiled.begin(), compiled.end(), rows) != compiled.end()) continue;
           refuse(
-              "stage " + std::to_string(s) + " gives rank " + std::to_string(group.ranks[as_index(k * plan.devices)]) + " " +
-              std::to_string(rows) + " rows of micro-batch " + std::to_string(m) + ", but " + layer_text(model, l) +
-              " is compiled for " + number_list(compiled) +
+              "stage " + std::to_string(s) + " gives rank " + std::to_string(group.ranks[as_index(k * plan.devices)]) +
+              " " + std::to_string(rows) + " rows of micro-batch " + std::to_string(m) + ", but " +
+              layer_text(model, l) + " is compiled for " + number_list(compiled) +
               ": choose other micro-batches or shares, or compile it for what this plan needs: " + number_list(needed));
         }
     }

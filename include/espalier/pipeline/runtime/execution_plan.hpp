@@ -104,7 +104,8 @@ struct execution_plan {
 /// A plan by hand: stage s has the layers from `first_layers[s]` to the next stage's first one, or to `layers`.
 /// Lists of computations alone get their transfers.
 [[nodiscard]] inline execution_plan make_execution_plan(schedule order, const std::vector<int>& first_layers,
-                                                        int layers, std::vector<replica_group> groups, int samples, int devices = 1) {
+                                                        int layers, std::vector<replica_group> groups, int samples,
+                                                        int devices = 1) {
   execution_plan plan;
   plan.devices = devices;
   plan.micro_batch_rows = split_batch(samples, order.micro_batches);

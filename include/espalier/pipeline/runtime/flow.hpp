@@ -121,7 +121,7 @@ class flow {
   const execution_plan* plan_;
   const routes* ways_;
   int own_;
-  std::vector<int> group_, member_;     // by rank; -1: it has nothing to do
+  std::vector<int> group_, member_;      // by rank; -1: it has nothing to do
   std::vector<bool> sends_;              // by stage, micro-batch and direction: the list has an instruction for it
   std::vector<std::vector<int>> known_;  // by own instruction: how many of theirs other ranks have surely done
   std::vector<int> awaited_at_;          // by message: the receiver's instruction that has it

@@ -5,6 +5,8 @@
 #include <espalier/ops/shard.hpp>
 #include <espalier/program/passes.hpp>
 
+#include <cstdint>
+
 /// How the devices of a replica share what goes into a layer and what comes out of it.
 ///
 /// A layer's arguments and output are laid out as completion finds from the annotations in the layer and of its
@@ -17,7 +19,47 @@ using espalier::detail::for_each_leaf;
 using espalier::detail::frozen;
 
 /// Of a replica that is one device: nothing is laid out.
-struct on_one_device { static constexpr bool are_known = false; };
+struct on_one_device {
+  static constexpr bool are_known = false;
+};
+
+/// Layouts as numbers, so that layers that are alike have the same type and are compiled once: of each the rank, then
+/// the axes of each dimension.
+template <int Count> struct layout_codes { std::uint32_t code[Count > 0 ? Count : 1]{}; };
+
+/// The layouts of a layer's arguments from the leaf `First` on, and behind them, of all `Count` arguments, its output.
+template <int First, int Count, auto Codes> struct known_layouts {
+  static constexpr bool are_known = true;
+  [[nodiscard]] static constexpr bool knows(int argument) { return argument >= First; }
+  [[nodiscard]] static constexpr sharding argument(int number) { return at(number - First); }
+  [[nodiscard]] static constexpr sharding output() { return at(Count - First); }
+
+ private:
+  [[nodiscard]] static constexpr sharding at(int number) {
+    int place = 0;
+    for (; number > 0; --number) place += 1 + static_cast<int>(Codes.code[place]);
+    sharding made = sharding::whole(static_cast<int>(Codes.code[place]));
+    for (int d = 0; d < made.rank; ++d) made.dim[d] = axis_list::from_code(Codes.code[place + 1 + d]);
+    return made;
+  }
+};
+
+/// The numbers of `List::of(n)` for n < List::count.
+template <class List> [[nodiscard]] constexpr int code_length() {
+  int length = 0;
+  for (int n = 0; n < List::count; ++n) length += 1 + List::of(n).rank;
+  return length;
+}
+template <class List> [[nodiscard]] constexpr layout_codes<code_length<List>()> codes_of() {
+  layout_codes<code_length<List>()> made;
+  int place = 0;
+  for (int n = 0; n < List::count; ++n) {
+    const sharding one = List::of(n);
+    made.code[place++] = static_cast<std::uint32_t>(one.rank);
+    for (int d = 0; d < one.rank; ++d) made.code[place++] = one.dim[d].code();
+  }
+  return made;
+}
 
 /// Lays out the arguments of a layer that `Layouts` knows: `knows(k)` and `argument(k)` by leaf.
 template <class Layouts, class... Given> constexpr void lay_out_arguments(builder& b, const Given&... given) {

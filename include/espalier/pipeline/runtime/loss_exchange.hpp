@@ -16,9 +16,7 @@ namespace espalier::pipeline::detail {
 /// The losses of a step go from the ranks of the last stage to all others, which add them in one order.
 class loss_exchange {
  public:
-  loss_exchange(const execution_plan& plan, transport& ranks)
-      : samples_(plan.samples()),
-        ranks_(&ranks) {
+  loss_exchange(const execution_plan& plan, transport& ranks) : samples_(plan.samples()), ranks_(&ranks) {
     // All devices of a replica have the loss of its rows: the first one says it.
     const std::vector<int>& last = plan.groups[as_index(plan.group_of(plan.order.stages() - 1))].ranks;
     for (std::size_t k = 0; k < last.size(); k += as_index(plan.devices)) sources_.push_back(last[k]);

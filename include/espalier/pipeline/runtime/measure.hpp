@@ -164,7 +164,8 @@ class measuring_host final : public stage_host {
   [[nodiscard]] const std::byte* data(std::size_t) const override { return nullptr; }
   void wait_for_peers(peer_messages& messages) override {
     wait_until(
-        *ranks_, [&] { return messages.is_done(); }, [] {}, [] { throw peer_error("measure: a device does not answer"); });
+        *ranks_, [&] { return messages.is_done(); }, [] {},
+        [] { throw peer_error("measure: a device does not answer"); });
   }
 
  private:
@@ -258,8 +259,8 @@ struct layer_seconds {
     throw std::invalid_argument("measure: " + std::to_string(options.repetitions) + " repetitions: give 1 or more");
   for (int k = 0; k < model.layers(); ++k) (void)detail::index_of_rows(model.facts(k), options.rows, "measure");
   no_peers alone;
-  const detail::layer_seconds seconds = model.devices() > 1 ? detail::measured_together(model, options)
-                                                            : detail::measured_seconds(model, options, alone);
+  const detail::layer_seconds seconds =
+      model.devices() > 1 ? detail::measured_together(model, options) : detail::measured_seconds(model, options, alone);
   const int layers = model.layers();
   profile made{name, static_cast<double>(options.rows), {}};
   for (int k = 0; k < layers; ++k) {

@@ -25,9 +25,15 @@ struct unsound_layer {
     using tensor = void;
   };
 };
-template <class Finding, class Traced> struct found_layer {
+/// A layer without one, and the types of its arguments.
+template <class Mesh, class Layer, int Data, class... Arguments> struct sound_layer {
+  using output = traced_output<Mesh, Layer, Arguments...>;
+  template <class Layouts> using traced = traced_layer<Mesh, Layer, Data, Layouts, Arguments...>;
+  template <class Layouts> using completed = completed_layer<Mesh, Layer, Layouts, Arguments...>;
+};
+template <class Finding, class Checked> struct found_layer {
   using finding = Finding;
-  using traced = Traced;
+  using checked = Checked;
 };
 
 template <class Table, class Mesh, int I, int Rows> struct layouts_of_layer;
@@ -39,24 +45,22 @@ template <class Table, class Mesh, int I, int Rows> struct layer_at {
   using fields = typename entry_facts<entry>::fields;
   static constexpr layer_links links = Table::template links<I>;
   using nothing = found_layer<espalier::detail::nothing_to_report, unsound_layer>;
-  using layouts =
-      std::conditional_t<Mesh::devices == 1, on_one_device, layouts_of_layer<Table, Mesh, I, Rows>>;
 
   template <int J> using tree = typename Table::template at<J>::layer::template parameters<spec>;
-  template <class... Arguments, class... Fields> static auto trace(reads<Fields...>) {
+  template <class... Arguments, class... Fields> static auto check(reads<Fields...>) {
     constexpr int data = static_cast<int>(sizeof...(Fields));
     using verdict = decltype(check_layer<Mesh, layer, data, Arguments..., with_rows<Rows, typename Fields::row>...>());
     if constexpr (verdict::is_mistake) {
       return found_layer<verdict, unsound_layer>{};
     } else {
-      return found_layer<
-          verdict, traced_layer<Mesh, layer, data, layouts, Arguments..., with_rows<Rows, typename Fields::row>...>>{};
+      return found_layer<verdict,
+                         sound_layer<Mesh, layer, data, Arguments..., with_rows<Rows, typename Fields::row>...>>{};
     }
   }
   template <std::size_t... T, std::size_t... In>
   static auto find(std::index_sequence<T...>, std::index_sequence<In...>) {
     if constexpr ((layer_at<Table, Mesh, links.input[In], Rows>::is_sound && ...)) {
-      return trace<tree<links.tree[T]>..., typename layer_at<Table, Mesh, links.input[In], Rows>::output...>(fields{});
+      return check<tree<links.tree[T]>..., typename layer_at<Table, Mesh, links.input[In], Rows>::output...>(fields{});
     } else {
       return nothing{};
     }
@@ -70,11 +74,12 @@ template <class Table, class Mesh, int I, int Rows> struct layer_at {
     }
   }
   using finding = typename decltype(find())::finding;
-  using traced = typename decltype(find())::traced;
-  using output = typename traced::output::tensor;
+  using checked = typename decltype(find())::checked;
+  using output = typename checked::output::tensor;
+  static constexpr bool is_unsound = std::is_same_v<checked, unsound_layer>;
 
   [[nodiscard]] static constexpr bool has_right_output() {
-    if constexpr (std::is_same_v<traced, unsound_layer>) {
+    if constexpr (is_unsound) {
       return true;
     } else if constexpr (I + 1 == Table::count) {
       return output::rank == 0;
@@ -85,84 +90,91 @@ template <class Table, class Mesh, int I, int Rows> struct layer_at {
   static constexpr bool is_right = has_right_output();
   /// Whether all devices of a replica have all of its rows.
   [[nodiscard]] static constexpr bool has_all_rows() {
-    if constexpr (Mesh::devices == 1 || std::is_same_v<traced, unsound_layer> || !is_right || I + 1 == Table::count) {
+    if constexpr (Mesh::devices == 1 || is_unsound || !is_right || I + 1 == Table::count) {
       return true;
     } else {
-      return layouts::output().dim[0].empty();
+      return layouts_of_layer<Table, Mesh, I, Rows>::output().dim[0].empty();
     }
   }
-  static constexpr bool is_sound = is_right && has_all_rows() && !std::is_same_v<traced, unsound_layer>;
+  static constexpr bool is_sound = is_right && has_all_rows() && !is_unsound;
+
+  [[nodiscard]] static constexpr auto find_layouts() {
+    if constexpr (Mesh::devices == 1) {
+      return std::type_identity<on_one_device>{};
+    } else {
+      return std::type_identity<typename layouts_of_layer<Table, Mesh, I, Rows>::known>{};
+    }
+  }
 };
+template <class Table, class Mesh, int I, int Rows>
+using layouts_at = typename decltype(layer_at<Table, Mesh, I, Rows>::find_layouts())::type;
 
 /// How a layer's arguments, those of the gradient's trace without dy, and its output lie on the devices of a replica.
 template <class Table, class Mesh, int I, int Rows> struct layouts_of_layer {
-  static constexpr bool are_known = true;
   static constexpr layer_links links = Table::template links<I>;
   using at = layer_at<Table, Mesh, I, Rows>;
-  static constexpr int most = 64;
+  template <int J> using other = layouts_of_layer<Table, Mesh, J, Rows>;
+  using tree_numbers = std::make_index_sequence<static_cast<std::size_t>(links.trees)>;
+  using input_numbers = std::make_index_sequence<static_cast<std::size_t>(links.inputs)>;
 
-  /// Leaves of the layer's own parameters, and of all trees.
-  template <int J> [[nodiscard]] static constexpr int leaves_of() {
-    return leaf_count<typename at::template tree<J>>();
-  }
+  template <int J> static constexpr int leaves_of = leaf_count<typename at::template tree<J>>();
   template <std::size_t... T> [[nodiscard]] static constexpr int count_leaves(std::index_sequence<T...>) {
-    return (0 + ... + leaves_of<links.tree[T]>());
+    return (0 + ... + leaves_of<links.tree[T]>);
   }
-  static constexpr int leaves = count_leaves(std::make_index_sequence<static_cast<std::size_t>(links.trees)>{});
+  template <class... Fields> [[nodiscard]] static constexpr int count_fields(reads<Fields...>) {
+    return static_cast<int>(sizeof...(Fields));
+  }
+  /// Of all trees.
+  static constexpr int leaves = count_leaves(tree_numbers{});
 
   /// Before the layer is completed: inputs as the layers that make them leave them, and all rows of data.
-  struct of_inputs {
-    [[nodiscard]] static constexpr bool knows(int argument) { return argument >= leaves; }
+  struct inputs_and_data {
+    static constexpr int count = links.inputs + count_fields(typename at::fields{});
     template <std::size_t... In>
-    [[nodiscard]] static constexpr sharding find([[maybe_unused]] int argument, std::index_sequence<In...>) {
-      sharding found = sharding::whole(-1);
-      ((argument == leaves + static_cast<int>(In)
-            ? static_cast<void>(found = layouts_of_layer<Table, Mesh, links.input[In], Rows>::output())
-            : static_cast<void>(0)),
-       ...);
+    [[nodiscard]] static constexpr sharding input([[maybe_unused]] int number, std::index_sequence<In...>) {
+      sharding found = sharding::whole(0);
+      ((number == static_cast<int>(In) ? static_cast<void>(found = other<links.input[In]>::output()) : void()), ...);
       return found;
-    }
-    [[nodiscard]] static constexpr sharding argument(int number) {
-      const sharding found = find(number, std::make_index_sequence<static_cast<std::size_t>(links.inputs)>{});
-      return found.rank >= 0 ? found : data(number - leaves - links.inputs, typename at::fields{});
     }
     template <class... Fields>
     [[nodiscard]] static constexpr sharding data([[maybe_unused]] int number, reads<Fields...>) {
       const int ranks[]{Fields::row::rank..., 0};
       return sharding::whole(ranks[number] + 1);
     }
+    [[nodiscard]] static constexpr sharding of(int number) {
+      return number < links.inputs ? input(number, input_numbers{})
+                                   : data(number - links.inputs, typename at::fields{});
+    }
   };
-
-  template <std::size_t... T, std::size_t... In, class... Fields>
-  static completed_layer<Mesh, typename at::layer, of_inputs, typename at::template tree<links.tree[T]>...,
-                         typename layer_at<Table, Mesh, links.input[In], Rows>::output...,
-                         with_rows<Rows, typename Fields::row>...>
-  complete(std::index_sequence<T...>, std::index_sequence<In...>, reads<Fields...>);
-  using completed = decltype(complete(std::make_index_sequence<static_cast<std::size_t>(links.trees)>{},
-                                      std::make_index_sequence<static_cast<std::size_t>(links.inputs)>{},
-                                      typename at::fields{}));
+  static constexpr int arguments = leaves + inputs_and_data::count;
+  using known_inputs = known_layouts<leaves, arguments, codes_of<inputs_and_data>()>;
+  using completed = typename at::checked::template completed<known_inputs>;
 
   static constexpr sharding made = completed::of(structure::result, 0);
   [[nodiscard]] static constexpr sharding output() { return made; }
   /// Of a leaf of its own parameters.
   [[nodiscard]] static constexpr sharding parameter(int leaf) { return completed::of(structure::argument, leaf); }
 
-  [[nodiscard]] static constexpr bool knows(int) { return true; }
-  template <std::size_t... T>
-  [[nodiscard]] static constexpr sharding leaf_of_trees(int number, std::index_sequence<T...>) {
-    sharding found = sharding::whole(0);
-    int first = 0;
-    [[maybe_unused]] const auto visit = [&](int count, sharding (*parameter_of)(int)) {
-      if (number >= first && number < first + count) found = parameter_of(number - first);
-      first += count;
-    };
-    (visit(leaves_of<links.tree[T]>(), &layouts_of_layer<Table, Mesh, links.tree[T], Rows>::parameter), ...);
-    return found;
-  }
-  [[nodiscard]] static constexpr sharding argument(int number) {
-    if (number >= leaves) return of_inputs::argument(number);
-    return leaf_of_trees(number, std::make_index_sequence<static_cast<std::size_t>(links.trees)>{});
-  }
+  /// All of them: parameters as the layers lay them out that they belong to.
+  struct everything {
+    static constexpr int count = arguments + 1;
+    template <std::size_t... T>
+    [[nodiscard]] static constexpr sharding leaf_of_trees(int number, std::index_sequence<T...>) {
+      sharding found = sharding::whole(0);
+      int first = 0;
+      [[maybe_unused]] const auto visit = [&](int leaves_here, sharding (*parameter_of)(int)) {
+        if (number >= first && number < first + leaves_here) found = parameter_of(number - first);
+        first += leaves_here;
+      };
+      (visit(leaves_of<links.tree[T]>, &other<links.tree[T]>::parameter), ...);
+      return found;
+    }
+    [[nodiscard]] static constexpr sharding of(int number) {
+      if (number == arguments) return output();
+      return number < leaves ? leaf_of_trees(number, tree_numbers{}) : inputs_and_data::of(number - leaves);
+    }
+  };
+  using known = known_layouts<0, arguments, codes_of<everything>()>;
 };
 
 /// Reports what is wrong with a layer, from here: a class in which an assertion fails is of no use to others.
@@ -200,7 +212,8 @@ template <class Mesh, class Source, bool Adds> [[nodiscard]] compiled_part compi
   if constexpr (border::value.results > 0) {
     static_assert(border::value.arguments > 0, "model: a layer's output does not depend on what it reads.");
     using program = typename part_program<Mesh, Source, Adds>::type;
-    static_assert(Mesh::devices == 1 || lies_as_cut<program, border>(), "a part of a layer is not laid out as it was cut");
+    static_assert(Mesh::devices == 1 || lies_as_cut<program, border>(),
+                  "a part of a layer is not laid out as it was cut");
     made.tables = &tables_of<program>;
   }
   return made;
@@ -264,7 +277,7 @@ template <class Mesh, class Training, class Layer, class Layouts> struct optimiz
         int k = 0;
         const auto lay_out = [&](const auto& one) {
           builder& b = *one.owner;
-          b[one.id].annotation = b.annotate(b[one.id].shape, Layouts::parameter(k++ % leaf_count<tree>()));
+          b[one.id].annotation = b.annotate(b[one.id].shape, Layouts::argument(k++ % leaf_count<tree>()));
         };
         for_each_leaf(before.parameters, lay_out);
         for_each_leaf(gradients, lay_out);
@@ -304,14 +317,20 @@ class model<batches<Rows...>, Training, Layers...> final : public layer_model {
   /// The devices of a stage's replica: `Training::mesh`, or one.
   using mesh = detail::mesh_of_replica<Training>;
   /// Layer I's gradient for one number of rows, with its parts: for questions at compile time.
-  template <int I, int RowCount> using traced = typename detail::layer_at<table, mesh, I, RowCount>::traced;
+  template <int I, int RowCount>
+  using traced =
+      typename detail::layer_at<table, mesh, I,
+                                RowCount>::checked::template traced<detail::layouts_at<table, mesh, I, RowCount>>;
 
   explicit model(training_options options = {}) : options_(std::move(options)) {
-    [&]<std::size_t... I>(std::index_sequence<I...>) {
-      (report<static_cast<int>(I)>(), ...);
-      if constexpr ((is_sound<static_cast<int>(I)> && ...)) (describe<static_cast<int>(I)>(), ...);
+    // From here, so that nothing stands between the reason and the user's line in the message.
+    static_assert(((sizeof(typename place_of<Layers, any_rows>::finding::raised) > 0) && ...));
+    static_assert(((sizeof(reported<Layers, any_rows>) > 0) && ...));
+    static_assert((are_reported<Rows> && ...));
+    if constexpr ((are_sound<Rows> && ...)) {
+      [&]<std::size_t... I>(std::index_sequence<I...>) { (describe<static_cast<int>(I)>(), ...); }
+      (std::make_index_sequence<sizeof...(Layers)>{});
     }
-    (std::make_index_sequence<sizeof...(Layers)>{});
   }
 
   [[nodiscard]] int layers() const override { return table::count; }
@@ -325,32 +344,25 @@ class model<batches<Rows...>, Training, Layers...> final : public layer_model {
 
  private:
   static constexpr int any_rows = std::min({Rows...});
-  template <int I> static void report() {
-    (static_cast<void>(sizeof(detail::report_layer<detail::layer_at<table, mesh, I, Rows>>)), ...);
-    static_assert(lies_alike<I>(),
-                  "model: a layer is laid out differently for different numbers of rows: annotate its parameters and "
-                  "its output.");
-  }
+  template <class Layer, int RowCount>
+  using place_of = detail::layer_at<table, mesh, table::find(Layer::name), RowCount>;
+  template <int RowCount> static constexpr bool are_sound = (place_of<Layers, RowCount>::is_sound && ...);
+  /// Mistakes for the first number of rows; those for the others only where it has none: most would be the same.
+  struct nothing {};
+  template <class Layer, int RowCount>
+  using reported = std::conditional_t<RowCount == any_rows || are_sound<any_rows>,
+                                      detail::report_layer<place_of<Layer, RowCount>>, nothing>;
+  template <int RowCount> static constexpr bool are_reported = ((sizeof(reported<Layers, RowCount>) > 0) && ...);
   /// Devices keep their parts of the parameters whatever the number of rows.
-  template <int I> [[nodiscard]] static constexpr bool lies_alike() {
-    if constexpr (mesh::devices == 1 || !is_sound<I>) {
-      return true;
-    } else {
-      using any = typename first_of<I>::layouts;
-      const auto same = [](const sharding& output, sharding (*argument)(int)) {
-        bool all = output.same_layout(any::output());
-        for (int k = 0; k < any::leaves; ++k) all = all && argument(k).same_layout(any::argument(k));
-        return all;
-      };
-      return (same(detail::layouts_of_layer<table, mesh, I, Rows>::output(),
-                   &detail::layouts_of_layer<table, mesh, I, Rows>::argument) &&
-              ...);
-    }
-  }
-  template <int I> static constexpr bool is_sound = (detail::layer_at<table, mesh, I, Rows>::is_sound && ...);
+  template <int I>
+  static constexpr bool lies_alike =
+      (std::is_same_v<detail::layouts_at<table, mesh, I, Rows>, detail::layouts_at<table, mesh, I, any_rows>> && ...);
   template <int I> using first_of = detail::layer_at<table, mesh, I, any_rows>;
 
   template <int I> void describe() {
+    static_assert(lies_alike<I>,
+                  "model: a layer is laid out differently for different numbers of rows: annotate its parameters and "
+                  "its output.");
     auto made = std::make_unique<detail::layer_description>();
     detail::layer_description& d = *made;
     d.facts.name = table::names[I];
@@ -363,7 +375,7 @@ class model<batches<Rows...>, Training, Layers...> final : public layer_model {
       if constexpr (mesh::devices == 1) {
         return output::shape;
       } else {
-        return local_shape(mesh::value, output::shape, first_of<I>::layouts::output());
+        return local_shape(mesh::value, output::shape, detail::layouts_at<table, mesh, I, any_rows>::output());
       }
     }();
     d.facts.output = {output::type, detail::numbers_of(row, output::rank > 0 ? 1 : 0)};
@@ -382,7 +394,7 @@ class model<batches<Rows...>, Training, Layers...> final : public layer_model {
   template <int I> void describe_parameters(detail::layer_description& d) {
     using one = typename table::template at<I>::layer;
     if constexpr (detail::HasParameters<one>) {
-      using optimizer = detail::optimizer_of<mesh, Training, one, typename first_of<I>::layouts>;
+      using optimizer = detail::optimizer_of<mesh, Training, one, detail::layouts_at<table, mesh, I, any_rows>>;
       using tree = typename optimizer::tree;
       const auto placement_of = [](int leaf) { return optimizer::program::argument_layout(leaf).placement; };
       d.facts.parameter_bytes = detail::lay_out<tree>(d.mesh, d.facts.name, d.facts.parameters, placement_of);
@@ -443,7 +455,7 @@ class model<batches<Rows...>, Training, Layers...> final : public layer_model {
       if constexpr (mesh::devices == 1) {
         return sharding::whole(leaf);
       } else {
-        return first_of<J>::layouts::parameter(leaf);
+        return detail::layouts_at<table, mesh, J, any_rows>::argument(leaf);
       }
     });
     for (const tensor_facts& leaf : leaves) {

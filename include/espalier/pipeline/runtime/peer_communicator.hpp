@@ -33,8 +33,7 @@ class peer_communicator {
     prepare(static_cast<const comm::transfer_group&>(moves));
     std::int64_t bytes = 0;
     for (const auto* list : {&moves.outgoing, &moves.incoming})
-      for (const comm::block& box : *list)
-        bytes += aligned_memory::rounded(box.elements() * size_of(moves.type));
+      for (const comm::block& box : *list) bytes += aligned_memory::rounded(box.elements() * size_of(moves.type));
     reserve(bytes);
   }
   void prepare(const comm::transfer_group& group) {

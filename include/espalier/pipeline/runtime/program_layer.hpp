@@ -98,10 +98,7 @@ class program_layer final : public layer {
  public:
   /// @param options outlives the layer, as the description does
   program_layer(const layer_description& description, const training_options& options, replica_link& link)
-      : description_(description),
-        options_(options),
-        communicator_(link),
-        prepared_(description.batches.size()) {
+      : description_(description), options_(options), communicator_(link), prepared_(description.batches.size()) {
     if (description_.optimizer.tables != nullptr) optimizer_ = bound(description_.optimizer.tables);
   }
 
@@ -126,10 +123,10 @@ class program_layer final : public layer {
         auto* const first = reinterpret_cast<T*>(parameters + leaf.offset);
         for_each_element(part_of_tensor(description_.mesh, leaf, communicator_.rank()), whole_shape(leaf),
                          [&](std::int64_t element, std::int64_t here) {
-                           first[here] = number_of<T>(nn::initial_at(
-                               description_.initial[k], options_.seed,
-                               description_.first_leaf + static_cast<std::uint32_t>(k),
-                               static_cast<std::uint64_t>(element)));
+                           first[here] =
+                               number_of<T>(nn::initial_at(description_.initial[k], options_.seed,
+                                                           description_.first_leaf + static_cast<std::uint32_t>(k),
+                                                           static_cast<std::uint64_t>(element)));
                          });
       });
     }
