@@ -377,7 +377,8 @@ class partitioner {
   /// reader.
   constexpr void take(int id, int value, reduction combine) {
     const axis_mask pending = made_.layout_of(value).placement.unreduced;
-    if (pending != 0) unsettled_[id] = value;
+    // The largest of terms is no sum that could stay pending.
+    if (pending != 0 && combine == reduction::sum) unsettled_[id] = value;
     if (pending != of_[id].unreduced && combine != reduction::sum) {
       value = made_.reshard(value, of_[id], combine);
     } else if (pending == 0 || !postpones(id, pending)) {

@@ -119,7 +119,7 @@ template <class Mesh, class Source> struct arranged_graph {
     graph made;
     espalier::detail::copy_tables(made, g);
     for (int id = 0; id < g.size; ++id) {
-      instruction i = g[id];
+      espalier::instruction i = g[id];
       const bool in_loop = i.loop >= 0 || part_of(i) == structure::loop_begin || part_of(i) == structure::loop_end;
       if (i.annotation < 0 && !in_loop) i.annotation = made.annotations.push_back({i.shape, found::value.of[id]});
       made.code.push_back(i);
