@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 
 #include <espalier/comm/in_process.hpp>
+#include <espalier/pipeline/cluster.hpp>
 #include <espalier/pipeline/runtime/peer_communicator.hpp>
 #include <espalier/pipeline/runtime/peer_messages.hpp>
 #include <espalier/pipeline/runtime/transport_in_process.hpp>
