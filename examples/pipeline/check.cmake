@@ -4,16 +4,7 @@
 # Times are never the same; losses are, whatever the plan, and a checkpoint of one plan continues under another.
 file(MAKE_DIRECTORY "${SCRATCH}")
 
-# expect(<exit code> <regex> <arguments...>): what a run prints to either stream.
-function(expect code regex)
-  execute_process(COMMAND "${PROGRAM}" ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE out ERROR_VARIABLE error)
-  if(NOT result EQUAL code)
-    message(FATAL_ERROR "pipeline ${ARGN}: exit code ${result}, expected ${code}\n${out}${error}")
-  endif()
-  if(NOT "${out}${error}" MATCHES "${regex}")
-    message(FATAL_ERROR "pipeline ${ARGN}: no line that matches ${regex} in\n${out}${error}")
-  endif()
-endfunction()
+include("${CMAKE_CURRENT_LIST_DIR}/../expect.cmake")
 
 set(losses "step 1  loss 2[.]898.*step 4  loss 2[.]742")
 expect(0 "on 1 devices.*${losses}.*not learned from the loss is 2[.]7" --model reversal --ranks 1 --steps 4)

@@ -4,16 +4,7 @@
 # What the program says and writes beside what expected.txt holds, and how it refuses what it cannot do.
 file(MAKE_DIRECTORY "${SCRATCH}")
 
-# expect(<exit code> <regex> <arguments...>): what a run prints to either stream.
-function(expect code regex)
-  execute_process(COMMAND "${PROGRAM}" ${ARGN} RESULT_VARIABLE result OUTPUT_VARIABLE out ERROR_VARIABLE error)
-  if(NOT result EQUAL code)
-    message(FATAL_ERROR "schedule ${ARGN}: exit code ${result}, expected ${code}\n${out}${error}")
-  endif()
-  if(NOT "${out}${error}" MATCHES "${regex}")
-    message(FATAL_ERROR "schedule ${ARGN}: no line that matches ${regex} in\n${out}${error}")
-  endif()
-endfunction()
+include("${CMAKE_CURRENT_LIST_DIR}/../expect.cmake")
 
 expect(0 "\"makespan\": 103, \"span\": 103, \"bubble\": 7, .*\"peak\": .8, 8, 8, 8, 8, 8, 8, 8."
        --schedule zb_h1 --stages 8 --micro-batches 32 --F 1 --B 1 --W 1 --json)

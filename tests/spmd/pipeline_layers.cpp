@@ -93,16 +93,6 @@ double difference(harness& ours, const reference& wanted, double weight) {
   return most;
 }
 
-pl::training_options options() {
-  pl::training_options chosen;
-  chosen.seed = 7;
-  chosen.initial = [](const std::string&, const ep::leaf_path& path) {
-    return path.is("gain") ? ep::nn::initial{1, 0.3} : ep::nn::initial::normal(0.4);
-  };
-  chosen.rate = [](std::int64_t number) { return 0.01 / static_cast<double>(number); };
-  return chosen;
-}
-
 template <class Graph> ep::graph_view code_of() { return ep::detail::frozen<Graph>::value; }
 
 std::int64_t flops_of(ep::graph_view g) {
@@ -167,16 +157,9 @@ std::vector<double> losses_of_plan(const pl::layer_model& model, const pl::execu
   ep::comm::run_devices(ranks, [&](ep::comm::in_process_communicator& here) {
     pl::engine engine(pl::make_transport(here), model,
                       here.rank() == 0 ? std::optional<pl::execution_plan>(plan) : std::nullopt);
-    std::vector<std::vector<std::int32_t>> rows;
-    std::vector<const void*> data;
-    for (const pl::data_facts& wanted : engine.data_wanted()) {
-      std::vector<std::int32_t>& all = rows.emplace_back();
-      for (int s = 0; s < plan.samples(); ++s)
-        for (int p = 0; p < context; ++p) all.push_back(word(s, p + (wanted.name == "targets" ? 1 : 0)));
-    }
-    for (const auto& one : rows) data.push_back(one.data());
+    const step_data data(engine.data_wanted(), plan.samples());
     for (int step = 0; step < steps; ++step) {
-      const pl::step_report report = engine.step(data);
+      const pl::step_report report = engine.step(data.pointers());
       if (here.rank() == 0) losses.push_back(report.loss);
       held[static_cast<std::size_t>(here.rank())] = report.peak_activation_bytes;
     }

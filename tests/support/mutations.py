@@ -119,6 +119,9 @@ MUTATIONS = [
     (RESHAPE, "parts_.add(whole_rows(to_[first_to], after, elements));", "parts_.add(whole_rows(from_[first_from], before, elements));"),
     (RESHAPE, "const std::int64_t row = elements / rows;", "const std::int64_t row = 1;"),
     (RESHAPE, "        if (!(read[factors[n]] == asked_[factors[n]])) return false;\n", ""),
+    (LOCAL, "if (like >= 0 && !reads_windows(out_[like])) {", "if (false) {"),
+    (MEMORY, "return !is_enlarged(root) || brings_the_same(id, around_[root].exchange);", "return true;"),
+    (PARTITION, "if (pending != 0 && combine == reduction::sum) unsettled_[id] = value;", "if (pending != 0) unsettled_[id] = value;"),
 ]
 
 

@@ -7,6 +7,8 @@
 #include <espalier/program/program.hpp>
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 /// A small language model as unequal layers: data inputs, an attention block, layers of other widths, a skip
 /// connection, tied weights, a loss. In double precision, so that it is comparable with the same model as one program.
@@ -125,5 +127,34 @@ using whole_program =
 [[nodiscard]] inline std::int32_t word(int sample, int position) {
   return static_cast<std::int32_t>((sample * 5 + position * position * 3 + sample * position) % words);
 }
+
+/// Numbers that are not small, and a rate that changes from step to step.
+[[nodiscard]] inline pl::training_options options() {
+  pl::training_options chosen;
+  chosen.seed = 7;
+  chosen.initial = [](const std::string&, const ep::leaf_path& path) {
+    return path.is("gain") ? ep::nn::initial{1, 0.3} : ep::nn::initial::normal(0.4);
+  };
+  chosen.rate = [](std::int64_t number) { return 0.01 / static_cast<double>(number); };
+  return chosen;
+}
+
+/// What a step of so many samples is given.
+class step_data {
+ public:
+  step_data(const std::vector<pl::data_facts>& wanted, int samples) {
+    for (const pl::data_facts& one : wanted) {
+      std::vector<std::int32_t>& all = rows_.emplace_back();
+      for (int s = 0; s < samples; ++s)
+        for (int p = 0; p < context; ++p) all.push_back(word(s, p + (one.name == "targets" ? 1 : 0)));
+    }
+    for (const auto& one : rows_) begins_.push_back(one.data());
+  }
+  [[nodiscard]] const std::vector<const void*>& pointers() const { return begins_; }
+
+ private:
+  std::vector<std::vector<std::int32_t>> rows_;
+  std::vector<const void*> begins_;
+};
 
 }  // namespace pipeline_model

@@ -18,6 +18,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <random>
 #include <stdexcept>
@@ -34,38 +35,17 @@ namespace {
 
 using Catch::Contains;
 
-/// The engine, as far as messages between peers need it.
-class waiting_host final : public pl::detail::stage_host {
- public:
-  explicit waiting_host(pl::transport& ranks) : ranks_(&ranks) {}
-  int take(int) override { return -1; }
-  void count(std::int64_t) override {}
-  void entering(int) override {}
-  const std::byte* data(std::size_t) const override { return nullptr; }
-  void wait_for_peers(pl::detail::peer_messages& link) override {
-    pl::detail::wait_until(
-        *ranks_, [&] { return link.is_done(); }, [] {}, [] { throw pl::peer_error("nothing has come"); });
-  }
-
- private:
-  pl::transport* ranks_;
-};
-
-pl::execution_plan one_replica(int devices) {
-  pl::execution_plan plan;
-  plan.devices = devices;
-  plan.groups.resize(1);
-  for (int k = 0; k < devices; ++k) plan.groups[0].ranks.push_back(k);
-  return plan;
-}
-
 /// Calls body(peers, threads) on each device of a replica.
 template <class Body> void on_devices(int devices, const Body& body) {
+  std::vector<int> members(static_cast<std::size_t>(devices));
+  std::iota(members.begin(), members.end(), 0);
   ec::in_process_group group(devices, std::chrono::duration<double>(20));
   ec::run_devices(group, [&](ec::in_process_communicator& threads) {
     const std::unique_ptr<pl::transport> ranks = pl::make_transport(threads);
-    waiting_host host(*ranks);
-    pl::detail::peer_messages link(one_replica(devices), *ranks, host);
+    pl::detail::peer_messages link(members, *ranks, [&](pl::detail::peer_messages& messages) {
+      pl::detail::wait_until(
+          *ranks, [&] { return messages.is_done(); }, [] {}, [] { throw pl::peer_error("nothing has come"); });
+    });
     pl::detail::peer_communicator peers(link);
     body(peers, threads);
     threads.barrier();

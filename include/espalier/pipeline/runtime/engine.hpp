@@ -150,7 +150,7 @@ class engine final : private detail::stage_host {
       if (plan_.group_of(s) == group)
         workers_.push_back(std::make_unique<detail::stage_worker>(plan_, *model_, *ways_, data_facts_, s,
                                                                   flow_->member(rank()) / plan_.devices, pool_, host));
-    link_.emplace(plan_, *ranks_, host);
+    link_.emplace(plan_.replica_of(rank()), *ranks_, [this](detail::peer_messages& link) { wait_for_peers(link); });
     traffic_.emplace(plan_, *ways_, *flow_, *ranks_, pool_, workers_);
     texts_ = detail::rank_texts(plan_, *model_, list());
     kept_texts_ = &detail::kept_for_good(texts_.all());
@@ -302,6 +302,19 @@ class engine final : private detail::stage_host {
     waited_ += detail::seconds_now() - start;
   }
 
+  /// A layer waits for the other devices of its replica.
+  void wait_for_peers(detail::peer_messages& link) {
+    const double start = detail::seconds_now();
+    ranks_->at(place_, true);
+    try {
+      detail::wait_until(
+          *ranks_, [&] { return link.is_done(); }, [&] { background(); },
+          [&] { expire("the other devices of its replica, " + comm::detail::list_ranks(link.members())); });
+    } catch (const comm::comm_error& error) { throw peer_error(error.what()); }
+    ranks_->at(place_, false);
+    waited_ += detail::seconds_now() - start;
+  }
+
   /// Nothing has happened for the deadline.
   [[noreturn]] void expire(const std::string& awaited) {
     const std::string text = detail::expired_text(*ranks_, plan_, *model_, *flow_, texts_.text(index_), awaited);
@@ -334,18 +347,6 @@ class engine final : private detail::stage_host {
     ranks_->at(place_, false);
     ranks_->progress(false);
     background();
-  }
-  void wait_for_peers(detail::peer_messages& link) override {
-    if (link.is_done()) return;
-    const double start = detail::seconds_now();
-    ranks_->at(place_, true);
-    try {
-      detail::wait_until(
-          *ranks_, [&] { return link.is_done(); }, [&] { background(); },
-          [&] { expire("the other devices of its replica, " + comm::detail::list_ranks(link.members())); });
-    } catch (const comm::comm_error& error) { throw peer_error(error.what()); }
-    ranks_->at(place_, false);
-    waited_ += detail::seconds_now() - start;
   }
   [[nodiscard]] const std::byte* data(std::size_t number) const override {
     return static_cast<const std::byte*>(data_[number]);

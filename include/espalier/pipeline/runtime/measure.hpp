@@ -18,6 +18,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -31,7 +32,7 @@ namespace espalier::pipeline {
 struct measure_options {
   int rows = 1;         ///< samples, one of the numbers that the model is compiled for
   int repetitions = 9;  ///< of the whole model; the median of each part's times counts
-  /// Writes so many rows of data; zeros without it.
+  /// Writes so many rows of data; zeros without it. Devices that share each layer call it at the same time.
   std::function<void(const data_facts& data, std::byte* rows, int count)> fill;
 };
 
@@ -154,24 +155,6 @@ class measured_model {
   std::vector<one_layer> layers_;
 };
 
-/// The engine, as far as the messages of peers need it.
-class measuring_host final : public stage_host {
- public:
-  explicit measuring_host(transport& ranks) : ranks_(&ranks) {}
-  [[nodiscard]] int take(int) override { return block_pool::none; }
-  void count(std::int64_t) override {}
-  void entering(int) override {}
-  [[nodiscard]] const std::byte* data(std::size_t) const override { return nullptr; }
-  void wait_for_peers(peer_messages& messages) override {
-    wait_until(
-        *ranks_, [&] { return messages.is_done(); }, [] {},
-        [] { throw peer_error("measure: a device does not answer"); });
-  }
-
- private:
-  transport* ranks_;
-};
-
 /// Seconds of all layers, each a median.
 struct layer_seconds {
   std::vector<double> of[3];  ///< by part and layer
@@ -231,14 +214,15 @@ struct layer_seconds {
 [[nodiscard]] inline layer_seconds measured_together(const layer_model& model, const measure_options& options) {
   layer_seconds slowest(model.layers());
   std::mutex one_at_a_time;
-  execution_plan replica;
-  replica.devices = model.devices();
-  replica.groups.resize(1);
-  for (int k = 0; k < replica.devices; ++k) replica.groups[0].ranks.push_back(k);
-  comm::run_devices(replica.devices, [&](comm::in_process_communicator& here) {
+  std::vector<int> members(as_index(model.devices()));
+  std::iota(members.begin(), members.end(), 0);
+  comm::run_devices(model.devices(), [&](comm::in_process_communicator& here) {
     const std::unique_ptr<transport> ranks = make_transport(here);
-    measuring_host host(*ranks);
-    peer_messages link(replica, *ranks, host);
+    peer_messages link(members, *ranks, [&](peer_messages& messages) {
+      wait_until(
+          *ranks, [&] { return messages.is_done(); }, [] {},
+          [] { throw peer_error("measure: a device does not answer"); });
+    });
     const layer_seconds mine = measured_seconds(model, options, link);
     const std::lock_guard lock(one_at_a_time);
     slowest.include(mine);

@@ -2,14 +2,16 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/pipeline/instruction.hpp>
 #include <espalier/pipeline/runtime/conversation.hpp>
-#include <espalier/pipeline/runtime/execution_plan.hpp>
 #include <espalier/pipeline/runtime/layer.hpp>
-#include <espalier/pipeline/runtime/stage_memory.hpp>
 #include <espalier/pipeline/runtime/transport.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 namespace espalier::pipeline::detail {
@@ -17,9 +19,15 @@ namespace espalier::pipeline::detail {
 /// The devices of a rank's replica, on the messages of the pipeline.
 class peer_messages final : public replica_link {
  public:
-  /// @param host waits
-  peer_messages(const execution_plan& plan, transport& ranks, stage_host& host)
-      : ranks_(&ranks), host_(&host), members_(plan.replica_of(ranks.rank())), device_(plan.device_of(ranks.rank())) {}
+  /// Returns when `is_done()`, or throws `peer_error`.
+  using waiting = std::function<void(peer_messages&)>;
+
+  /// @param members ranks, by device; this one among them
+  peer_messages(std::vector<int> members, transport& ranks, waiting wait)
+      : ranks_(&ranks),
+        members_(std::move(members)),
+        device_(static_cast<int>(std::find(members_.begin(), members_.end(), ranks.rank()) - members_.begin())),
+        wait_(std::move(wait)) {}
 
   [[nodiscard]] int device() const override { return device_; }
   [[nodiscard]] int devices() const override { return static_cast<int>(members_.size()); }
@@ -32,7 +40,7 @@ class peer_messages final : public replica_link {
     open_.push_back(ranks_->receive(members_[as_index(device)], tag, data, bytes));
   }
   void wait() override {
-    if (!open_.empty()) host_->wait_for_peers(*this);
+    if (!open_.empty()) wait_(*this);
   }
   [[nodiscard]] bool is_done() {
     std::erase_if(open_, [&](int request) { return ranks_->finished(request); });
@@ -43,9 +51,9 @@ class peer_messages final : public replica_link {
   static constexpr int tag = static_cast<int>(talk_tag::peers);
 
   transport* ranks_;
-  stage_host* host_;
-  std::vector<int> members_;  // ranks, by device
+  std::vector<int> members_;
   int device_;
+  waiting wait_;
   std::vector<int> open_;  // requests
 };
 

@@ -18,8 +18,6 @@
 
 namespace espalier::pipeline::detail {
 
-class peer_messages;
-
 /// What a stage asks of the engine.
 class stage_host {
  public:
@@ -32,9 +30,6 @@ class stage_host {
   /// So many more bytes of activations are held than before.
   virtual void count(std::int64_t change) = 0;
   virtual void entering(int layer) = 0;
-  /// Waits until the messages of a layer to its peers have ended.
-  /// Errors: `peer_error`.
-  virtual void wait_for_peers(peer_messages& messages) = 0;
   /// The first of the rows that the user gave this step, by number of the data.
   [[nodiscard]] virtual const std::byte* data(std::size_t number) const = 0;
 
