@@ -40,7 +40,7 @@ class peer_messages final : public replica_link {
     open_.push_back(ranks_->receive(members_[as_index(device)], tag, data, bytes));
   }
   void wait() override {
-    if (!open_.empty()) wait_(*this);
+    if (!is_done()) wait_(*this);
   }
   [[nodiscard]] bool is_done() {
     std::erase_if(open_, [&](int request) { return ranks_->finished(request); });
