@@ -53,6 +53,9 @@ std::function<void(model&)> product(const char* formula, sizes left, const char*
 std::function<void(model&)> map(sizes shape, const char* from, const char* to, std::function<int(model&, int)> f) {
   return [=](model& m) { m.result(m.shard(f(m, m.argument(shape, from)), to)); };
 }
+std::function<void(model&)> reshaping(sizes from, const char* from_at, sizes to, const char* to_at) {
+  return map(from, from_at, to_at, [to](model& m, int x) { return m.reshape(x, to); });
+}
 /// A convolution of an image with a filter that every device has unless `filter_at` says otherwise.
 std::function<void(model&)> convolving(sizes image, const char* from, sizes filter, const char* filter_at,
                                        const char* to, convolution_settings settings) {
@@ -87,6 +90,9 @@ const std::vector<partitioner_case>& cases() {
   static const std::vector<partitioner_case> all{
       // --- changes of layout
       {1, "TiledToReplicated", {2}, "AG", relayout({2, 3}, "x,_", "_,_")},
+      // What is on the first device alone: a part of a dimension that has one element.
+      {2, "SingleDeviceToReplicated", {2}, "AR", reshaping({1, 8, 3}, "x,_,_", {8, 3}, "_,_")},
+      {3, "SingleDeviceToTiled", {2}, "AR", reshaping({1, 8, 3}, "x,_,_", {8, 3}, "x,_")},
       {4, "TiledToTiledEven", {2}, "A2A", relayout({8, 2}, "x,_", "_,x")},
       {5, "TiledToTiledUneven", {2}, "A2A", relayout({7, 31, 128}, "_,x,_", "x,_,_")},
       {6, "MultipleSourceTargetDimsInOneAllToAll1", {2, 2, 2}, "A2A",
@@ -362,10 +368,6 @@ std::string moved(const std::vector<int>& mesh, const std::function<void(model&)
     }
   }
   return program.summary();
-}
-
-std::function<void(model&)> reshaping(sizes from, const char* from_at, sizes to, const char* to_at) {
-  return map(from, from_at, to_at, [to](model& m, int x) { return m.reshape(x, to); });
 }
 
 TEST_CASE("uneven reshapes move the elements between two parts, and no others", "[partitioner_cases]") {
