@@ -65,7 +65,7 @@ MUTATIONS = [
     (MEMORY, "if (part_of(g_[root]) == structure::argument && !donated_[root]) return false;", ""),
     (LOWER, "last_use_[source] != n || slot_[source] < 0) return;", "slot_[source] < 0) return;"),
     (LOWER, "if (size_of(g_[behind(i.operand[k])].type) == size_of(i.type)) release(behind(i.operand[k]), n);", "release(behind(i.operand[k]), n);"),
-    (LOWER, "if (inner > 1) limit_ = gcd(limit_, inner);", ""),
+    (LOWER, "if (inner > 1) limit_ = greatest_common_divisor(limit_, inner);", ""),
     (LOWER, "if (from.shape[d] == 1) continue;", ""),
     (LOWER, "index.repeat = i.shape.product(along + 1, row_dims);", "index.repeat = i.shape.product(along, row_dims);"),
     (LOWER, "if (!step.result_wide) dense_ = false;", ""),
@@ -121,6 +121,7 @@ MUTATIONS = [
     (RESHAPE, "        if (!(read[factors[n]] == asked_[factors[n]])) return false;\n", ""),
     (LOCAL, "if (like >= 0 && !reads_windows(out_[like])) {", "if (false) {"),
     (MEMORY, "return !is_enlarged(root) || brings_the_same(id, around_[root].exchange);", "return true;"),
+    (WINDOW, "if (o >= part.start && o < part.start + part.size) return true;", "return true;"),
     (PARTITION, "if (pending != 0 && combine == reduction::sum) unsettled_[id] = value;", "if (pending != 0) unsettled_[id] = value;"),
 ]
 

@@ -85,6 +85,7 @@ TEST_CASE("what a part of the outputs needs is all it sees, and no more at eithe
     for (const std::int64_t p : all) REQUIRE((p >= got.start && p < got.start + got.size));
     REQUIRE(got.size <= detail::most_needed(d.window, part.size, d.extent));
     REQUIRE((got.start >= 0 && got.start + got.size <= d.extent && got.size >= 0));
+    REQUIRE((all.empty() ? got.size == 0 : *all.begin() == got.start && *all.rbegin() == got.start + got.size - 1));
     // Taps and outputs without gaps see everything between the first and the last.
     const bool dense =
         d.window.dilation == 1 && std::abs(d.window.stride) <= d.window.size && d.window.base_dilation == 1;

@@ -86,10 +86,30 @@ namespace detail {
   return a >= 0 ? a / b : -((-a + b - 1) / b);
 }
 
+/// Whether an element of a tensor is seen by one of the elements `part` of the factor.
+[[nodiscard]] constexpr bool is_seen(const placed_window& w, interval part, std::int64_t p) {
+  for (std::int64_t k = 0; k < w.size; ++k) {
+    const std::int64_t scaled = w.base_dilation * p + w.low - w.dilation * k;  // stride * o
+    if (scaled % w.stride != 0) continue;
+    const std::int64_t o = scaled / w.stride;
+    if (o >= part.start && o < part.start + part.size) return true;
+  }
+  return false;
+}
+/// Whether any element at all is seen by some element of a factor without ends: with base dilation 2, stride 2, one tap
+/// and low 1 none is, since every tap falls between two elements.
+[[nodiscard]] constexpr bool meets_elements(const placed_window& w) {
+  const std::int64_t step = greatest_common_divisor(w.base_dilation, w.stride);
+  for (std::int64_t k = 0; k < w.size; ++k) {
+    if ((w.dilation * k - w.low) % step == 0) return true;
+  }
+  return false;
+}
+
 /// The elements of a dimension of `extent` elements that elements `part` of the factor need: one interval, clipped to
-/// the tensor. With stride 1, low 1, three taps, part [4, 8) of 16 needs [3, 9), part [0, 4) needs [0, 5). On a circle
-/// nothing is clipped: with low 1 and one tap, part [0, 4) of 16 needs [15, 19), of which all but the first are those
-/// from 0 on.
+/// the tensor, whose first and last element are seen. With stride 1, low 1, three taps, part [4, 8) of 16 needs [3, 9),
+/// part [0, 4) needs [0, 5). On a circle nothing is clipped: with low 1 and one tap, part [0, 4) of 16 needs [15, 19),
+/// of which all but the first are those from 0 on.
 [[nodiscard]] constexpr interval needed(const placed_window& w, interval part, std::int64_t extent) {
   if (part.size <= 0) return {0, 0};
   const std::int64_t one = w.stride * part.start;
@@ -100,8 +120,13 @@ namespace detail {
     const std::int64_t size = last - first + 1;
     return size >= extent ? interval{0, extent} : interval{first - floor_div(first, extent) * extent, size};
   }
-  const std::int64_t start = std::clamp<std::int64_t>(first, 0, extent);
-  return {start, std::max<std::int64_t>(std::min(last + 1, extent) - start, 0)};
+  std::int64_t start = std::clamp<std::int64_t>(first, 0, extent);
+  std::int64_t end = std::min(last + 1, extent);
+  if (start >= end || !meets_elements(w)) return {start, 0};
+  // Taps that are far apart, or that fall between elements, may miss those at the ends.
+  while (start < end && !is_seen(w, part, start)) ++start;
+  while (start < end && !is_seen(w, part, end - 1)) --end;
+  return {start, end - start};
 }
 
 /// The most elements that any part of `size` elements needs: the room for them in every device's buffer.

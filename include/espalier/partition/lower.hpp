@@ -284,21 +284,13 @@ class fuser {
         map.modulo[map.terms] = extent;
         map.stride[map.terms] = stride[d];
         ++map.terms;
-        if (inner > 1) limit_ = gcd(limit_, inner);
-        if (inner * extent < chain_.rows) limit_ = gcd(limit_, inner * extent);
+        if (inner > 1) limit_ = greatest_common_divisor(limit_, inner);
+        if (inner * extent < chain_.rows) limit_ = greatest_common_divisor(limit_, inner * extent);
       }
       inner *= extent;
       d = first - 1;
     }
     return map;
-  }
-  [[nodiscard]] static constexpr std::int64_t gcd(std::int64_t a, std::int64_t b) {
-    while (b != 0) {
-      const std::int64_t rest = a % b;
-      a = b;
-      b = rest;
-    }
-    return a;
   }
 
   /// An index is made in the chain by a step of its own, once.
