@@ -8,6 +8,7 @@ gpt              seconds for the GPT step, -O2 on a 2 x 2 mesh with 4 layers; -f
 gpt_memory       MB that g++ needs for the same, -O2
 instantiations   template instantiations of the GPT step on each mesh and with 48 layers; peer: 2 x 2, 4 layers (clang's -ftime-trace)
 constexpr_steps  the longest constant evaluation of the GPT step: the smallest -fconstexpr-steps that compiles, exactly; peer as above
+unet3d           seconds for the training step of examples/unet3d on two devices, -O2
 long_programs    seconds for 500 instructions with default limits and half of clang's, for 5,000 with espalier::large_programs
 """
 import json
@@ -106,6 +107,13 @@ def gpt(folder):
         report(f"compile_time/gpt_{name_of(mesh, layers)}_syntax/g++-12", compile_once("g++-12", source, "-fsyntax-only", *defines(mesh, layers))[0], "s")
 
 
+def unet3d(folder):
+    source = SOURCES / "unet3d_step.cpp"
+    for compiler in COMPILERS:
+        flags = ["-O2", *openmp_of(compiler, folder), "-c", "-o", folder / "one.o"]
+        report(f"compile_time_unet3d/{compiler}", compile_once(compiler, source, *flags)[0], "s")
+
+
 def gpt_memory(folder):
     megabytes = compile_once("g++-12", SOURCES / "gpt_step.cpp", "-O2", "-fopenmp", "-c", "-o", folder / "one.o", *defines(MESHES[0], 4))[1]
     report("compile_memory/g++-12", megabytes, "MB")
@@ -187,7 +195,7 @@ def long_programs(folder):
 
 
 def main():
-    parts = {f.__name__: f for f in (include_core, gpt, gpt_memory, instantiations, constexpr_steps, long_programs)}
+    parts = {f.__name__: f for f in (include_core, gpt, gpt_memory, unet3d, instantiations, constexpr_steps, long_programs)}
     if len(sys.argv) < 2 or sys.argv[1] not in parts:
         sys.exit(__doc__)
     with tempfile.TemporaryDirectory() as folder:
