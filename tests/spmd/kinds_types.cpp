@@ -31,6 +31,7 @@ using integer_program = ep::program<typename On::mesh, integers<On>, Tensor<6, 5
 template <class On> using u32_program = integer_program<On, ep::u32>;
 template <class On> using i64_program = integer_program<On, ep::i64>;
 template <class On> using i8_program = integer_program<On, ep::i8>;
+template <class On> using u8_program = integer_program<On, ep::u8>;
 
 /// Integers of any size in plain arithmetic: modulo 2^64, and so modulo every smaller power of two.
 template <class T> struct modular {
@@ -209,6 +210,7 @@ TEST_CASE("kinds: integers of every size, exact where they fit and modulo where 
   everywhere<u32_program>(both_ways{}, large, plain_integers<std::uint32_t>(large), 0);
   everywhere<i64_program>(both_ways{}, huge, plain_integers<std::int64_t>(huge), 0);
   everywhere<i8_program>(both_ways{}, small, plain_integers<std::int8_t>(small), 0);
+  everywhere<u8_program>(both_ways{}, small, plain_integers<std::uint8_t>(small), 0);
   everywhere<i8_program>(both_ways{}, tiny, plain_integers<std::int8_t>(tiny), 0);
 }
 

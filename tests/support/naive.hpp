@@ -86,6 +86,7 @@ struct whole_numbers {
 [[nodiscard]] inline whole_numbers whole_numbers_of(dtype type) {
   switch (type) {
     case dtype::i8: return {-128, 256};
+    case dtype::u8: return {0, 256};
     case dtype::i32: return {-0x1p31, 0x1p32};
     case dtype::i64: return {-0x1p63, 0x1p64};
     case dtype::u32: return {0, 0x1p32};
@@ -111,6 +112,7 @@ struct whole_numbers {
     case dtype::bf16: return nearest_short(x, 8, -133, 128);
     case dtype::f16: return nearest_short(x, 11, -24, 16);
     case dtype::i8:
+    case dtype::u8:
     case dtype::i32:
     case dtype::i64:
     case dtype::u32: return wrapped(type, x);

@@ -14,7 +14,7 @@
 namespace espalier {
 
 /// What one element is.
-enum class dtype : std::uint8_t { f32, f64, bf16, i32, boolean, u32, i64, i8, f16 };
+enum class dtype : std::uint8_t { f32, f64, bf16, i32, boolean, u32, i64, i8, f16, u8 };
 
 /// What the bits of an element say.
 enum class number_format : std::uint8_t {
@@ -49,6 +49,7 @@ inline constexpr dtype_facts dtype_table[]{
     {dtype::i64, "i64", "I64", 8, number_format::integer, dtype::i64},
     {dtype::i8, "i8", "I8", 1, number_format::integer, dtype::i8},
     {dtype::f16, "f16", "F16", 2, number_format::binary, dtype::f32},
+    {dtype::u8, "u8", "U8", 1, number_format::natural, dtype::u8},
 };
 inline constexpr int dtype_count = static_cast<int>(sizeof(dtype_table) / sizeof(dtype_table[0]));
 
@@ -89,6 +90,7 @@ template <int... Extents> struct boolean : detail::tensor_type<dtype::boolean, E
 template <int... Extents> struct u32 : detail::tensor_type<dtype::u32, Extents...> {};
 template <int... Extents> struct i64 : detail::tensor_type<dtype::i64, Extents...> {};
 template <int... Extents> struct i8 : detail::tensor_type<dtype::i8, Extents...> {};
+template <int... Extents> struct u8 : detail::tensor_type<dtype::u8, Extents...> {};
 template <int... Extents> struct f16 : detail::tensor_type<dtype::f16, Extents...> {};
 
 template <> struct detail::dtype_row<dtype::f32> {
@@ -123,6 +125,10 @@ template <> struct detail::dtype_row<dtype::i8> {
   using storage = std::int8_t;
   template <int... Extents> using tensor = i8<Extents...>;
 };
+template <> struct detail::dtype_row<dtype::u8> {
+  using storage = std::uint8_t;
+  template <int... Extents> using tensor = u8<Extents...>;
+};
 template <> struct detail::dtype_row<dtype::f16> {
   using storage = float16;
   template <int... Extents> using tensor = f16<Extents...>;
@@ -140,6 +146,7 @@ template <> inline constexpr dtype dtype_of<bool> = dtype::boolean;
 template <> inline constexpr dtype dtype_of<std::uint32_t> = dtype::u32;
 template <> inline constexpr dtype dtype_of<std::int64_t> = dtype::i64;
 template <> inline constexpr dtype dtype_of<std::int8_t> = dtype::i8;
+template <> inline constexpr dtype dtype_of<std::uint8_t> = dtype::u8;
 template <> inline constexpr dtype dtype_of<float16> = dtype::f16;
 
 /// Calls `visit(T{})` with the storage type of `type`: the one place where an element type that is known at run time
@@ -154,6 +161,7 @@ template <class Visit> constexpr decltype(auto) with_storage(dtype type, Visit v
     case dtype::i64: return visit(std::int64_t{});
     case dtype::i8: return visit(std::int8_t{});
     case dtype::f16: return visit(float16{});
+    case dtype::u8: return visit(std::uint8_t{});
     case dtype::f32: break;
   }
   return visit(float{});
