@@ -12,6 +12,19 @@ namespace ep = espalier;
 
 namespace {
 
+/// Rows stand in the order of the enumerators, of which each has one, and say what fits together.
+constexpr bool is_consistent() {
+  for (int k = 0; k < ep::collective_kinds; ++k) {
+    const ep::collective_facts& row = ep::collective_table[k];
+    if (static_cast<int>(row.kind) != k) return false;
+    if ((row.before == ep::array_share::none) != (row.after == ep::array_share::none)) return false;
+    if (row.moves && !row.is_instruction) return false;
+    if (row.before == ep::array_share::whole && !row.reduces) return false;
+  }
+  return true;
+}
+static_assert(is_consistent() && ep::collective_kinds == static_cast<int>(ep::collective::barrier) + 1);
+
 constexpr bool names_differ() {
   for (int a = 0; a < ep::collective_kinds; ++a) {
     const std::string_view name = ep::name_of(static_cast<ep::collective>(a));

@@ -52,24 +52,13 @@ struct tree {
 
 using espalier::collective;
 
-/// Whether trees are packed for it. The data of the others moves along routes, if they have schedules at all.
+/// Whether trees are packed for it: for all calls but those in which a block is meant for one rank alone, or comes from
+/// one. The data of these moves along routes.
 [[nodiscard]] constexpr bool has_trees(collective kind) {
-  switch (kind) {
-    case collective::broadcast:
-    case collective::reduce:
-    case collective::all_reduce:
-    case collective::all_gather:
-    case collective::reduce_scatter: return true;
-    case collective::gather:
-    case collective::scatter:
-    case collective::all_to_all:
-    case collective::local_slice:
-    case collective::collective_permute:
-    case collective::exchange:
-    case collective::reduce_exchange:
-    case collective::barrier: return false;
-  }
-  return false;
+  const collective_facts& facts = facts_of(kind);
+  const bool has_blocks = facts.before == array_share::block || facts.after == array_share::block;
+  const bool has_root = facts.before == array_share::whole_at_root || facts.after == array_share::whole_at_root;
+  return facts.before != array_share::none && facts.before != array_share::cells && !(has_blocks && has_root);
 }
 
 /// Trees that together keep within every resource's capacity.

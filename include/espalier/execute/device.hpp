@@ -336,20 +336,12 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     const auto kind = static_cast<collective>(collective_index(i.op));
     const reduction combine = attributes_of<collective_attributes>(i).combine;
     comm_.set_context(&contexts_[static_cast<std::size_t>(id)]);
-    switch (kind) {
-      case collective::all_reduce: comm_.all_reduce(moves, source, target, i.shape.elements(), i.type, combine); break;
-      case collective::reduce_scatter: comm_.reduce_exchange(moves, source, target, combine); break;
-      case collective::all_gather:
-      case collective::all_to_all:
-      case collective::collective_permute:
-      case collective::exchange: comm_.exchange(moves, source, target); break;
-      case collective::local_slice:
-      case collective::broadcast:
-      case collective::reduce:
-      case collective::gather:
-      case collective::scatter:
-      case collective::reduce_exchange:
-      case collective::barrier: break;  // no step is one of these
+    if (!facts_of(kind).reduces) {
+      comm_.exchange(moves, source, target);
+    } else if (kind == collective::all_reduce) {
+      comm_.all_reduce(moves, source, target, i.shape.elements(), i.type, combine);
+    } else {
+      comm_.reduce_exchange(moves, source, target, combine);
     }
   }
 

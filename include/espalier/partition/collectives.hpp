@@ -6,7 +6,9 @@
 #include <espalier/ops/reshape.hpp>
 #include <espalier/partition/reshard.hpp>
 
+#include <cstdint>
 #include <exception>
+#include <utility>
 
 namespace espalier {
 
@@ -31,27 +33,23 @@ struct mask_attributes {
 };
 
 namespace detail {
-constexpr op_info collective_op(collective kind) {
-  const bool has_windows = kind == collective::exchange || kind == collective::local_slice;
-  return {.name = name_of(kind), .facts = {.moves = static_cast<std::int8_t>(kind), .has_windows = has_windows}};
-}
+/// The instruction that is a collective of this kind.
+template <collective Kind>
+inline constexpr op_info collective_op{
+    .name = name_of(Kind),
+    .facts = {.moves = static_cast<std::int8_t>(Kind), .has_windows = facts_of(Kind).has_windows}};
 }  // namespace detail
 
 /// The instructions that only a partitioned program has. Operand and result are buffers of one device; what moves
 /// follows from their layouts (`annotation` of the operand and of the instruction itself) and `collective_attributes`.
 namespace ops {
-inline constexpr op_info local_slice = detail::collective_op(collective::local_slice);
-inline constexpr op_info all_gather = detail::collective_op(collective::all_gather);
-inline constexpr op_info all_to_all = detail::collective_op(collective::all_to_all);
-inline constexpr op_info collective_permute = detail::collective_op(collective::collective_permute);
-inline constexpr op_info reduce_scatter = detail::collective_op(collective::reduce_scatter);
-inline constexpr op_info all_reduce = detail::collective_op(collective::all_reduce);
-inline constexpr op_info exchange = detail::collective_op(collective::exchange);
+inline constexpr const op_info& local_slice = detail::collective_op<collective::local_slice>;
+inline constexpr const op_info& all_reduce = detail::collective_op<collective::all_reduce>;
+inline constexpr const op_info& exchange = detail::collective_op<collective::exchange>;
 }  // namespace ops
 
 namespace detail {
 
-/// The instruction that is a collective of this kind. @pre a program has it
 /// Raised, or refused by the compiler, for a kind that only calls of the communicator have. (The standard's exceptions
 /// with a text would bring all of std::string into core.hpp.)
 class no_instruction_of_this_kind : public std::exception {
@@ -59,23 +57,15 @@ class no_instruction_of_this_kind : public std::exception {
   [[nodiscard]] const char* what() const noexcept override { return "no instruction is this collective"; }
 };
 
+template <class Kinds> struct collective_ops;
+template <int... Kind> struct collective_ops<std::integer_sequence<int, Kind...>> {
+  static constexpr const op_info* of[]{&collective_op<static_cast<collective>(Kind)>...};
+};
+
+/// The instruction that is a collective of this kind. @pre a program has it
 [[nodiscard]] constexpr const op_info& op_of(collective kind) {
-  switch (kind) {
-    case collective::local_slice: return ops::local_slice;
-    case collective::all_gather: return ops::all_gather;
-    case collective::all_to_all: return ops::all_to_all;
-    case collective::collective_permute: return ops::collective_permute;
-    case collective::reduce_scatter: return ops::reduce_scatter;
-    case collective::all_reduce: return ops::all_reduce;
-    case collective::exchange: return ops::exchange;
-    case collective::broadcast:
-    case collective::reduce:
-    case collective::gather:
-    case collective::scatter:
-    case collective::reduce_exchange:
-    case collective::barrier: break;
-  }
-  throw no_instruction_of_this_kind();
+  if (!facts_of(kind).is_instruction) throw no_instruction_of_this_kind();
+  return *collective_ops<std::make_integer_sequence<int, collective_kinds>>::of[static_cast<int>(kind)];
 }
 
 /// The `collective` that an instruction is, or -1.

@@ -37,22 +37,7 @@ inline constexpr reshard_step empty_step{};
 /// The bytes each device of a group of `n` sends in a step when its buffer had `local` bytes before it. What an
 /// exchange moves does not follow from these: see `exchange_bytes`.
 [[nodiscard]] constexpr std::int64_t step_bytes(collective kind, std::int64_t local, std::int64_t n) {
-  switch (kind) {
-    case collective::local_slice: return 0;
-    case collective::all_gather: return local * (n - 1);
-    case collective::collective_permute: return local;
-    case collective::all_to_all:
-    case collective::reduce_scatter: return ceil_div(local * (n - 1), n);
-    case collective::all_reduce: return ceil_div(2 * local * (n - 1), n);
-    case collective::exchange:
-    case collective::broadcast:
-    case collective::reduce:
-    case collective::gather:
-    case collective::scatter:
-    case collective::reduce_exchange:
-    case collective::barrier: break;
-  }
-  return 0;
+  return facts_of(kind).sent == nullptr ? 0 : facts_of(kind).sent(local, n);
 }
 
 /// What plans are compared by: bytes, with the latency of each collective expressed in bytes; then the number of

@@ -36,20 +36,15 @@ class traffic {
     in_output_ = call.in_place && (is_root || !has_root(what_));
     own_ = {};
     own_target_ = 0;
-    switch (what_) {
-      case collective::broadcast: return set_broadcast(call.counts[0] * element, is_root);
-      case collective::reduce:
-      case collective::all_reduce: return set_whole(call.counts[0] * element, is_root);
-      case collective::all_gather:
-      case collective::gather: return set_gathers(call, element, is_root);
-      case collective::reduce_scatter:
-      case collective::scatter: return set_scatters(call, element, is_root);
-      case collective::all_to_all: return set_exchange(call, element);
-      case collective::local_slice:
-      case collective::collective_permute:
-      case collective::exchange:
-      case collective::reduce_exchange:
-      case collective::barrier: break;  // refused above
+    const bool to_blocks = facts_of(what_).after == array_share::block;
+    switch (facts_of(what_).before) {
+      case array_share::whole_at_root:
+        return to_blocks ? set_scatters(call, element, is_root) : set_broadcast(call.counts[0] * element, is_root);
+      case array_share::whole:
+        return to_blocks ? set_scatters(call, element, is_root) : set_whole(call.counts[0] * element, is_root);
+      case array_share::block: return set_gathers(call, element, is_root);
+      case array_share::cells: return set_exchange(call, element);
+      case array_share::none: break;  // refused above
     }
   }
 
@@ -86,7 +81,7 @@ class traffic {
       throw std::invalid_argument("the root of a collective must be one of its ranks");
     }
     const auto n = static_cast<std::size_t>(ranks_);
-    if (call.counts.size() != (call.what == collective::all_to_all ? n * n : has_blocks(call.what) ? n : 1)) {
+    if (call.counts.size() != (has_cells(call.what) ? n * n : has_blocks(call.what) ? n : 1)) {
       throw std::invalid_argument(
           "counts of a collective: one for the whole array, one per rank for blocks, ranks x ranks for all-to-all");
     }

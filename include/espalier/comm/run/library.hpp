@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 namespace espalier::comm::detail {
@@ -75,11 +77,7 @@ class library_call {
         if (equal_) return MPI_Alltoall(in, counts_[0], type, output, counts_[0], type, communicator);
         return MPI_Alltoallv(in, counts_.data(), offsets_.data(), type, output, from_counts_.data(),
                              from_offsets_.data(), type, communicator);
-      case collective::local_slice:
-      case collective::collective_permute:
-      case collective::exchange:
-      case collective::reduce_exchange:
-      case collective::barrier: break;
+      default: throw std::logic_error(std::string("MPI has no call for ") + name_of(call_.what));
     }
     return MPI_SUCCESS;
   }

@@ -15,24 +15,7 @@ using espalier::collective;
 
 /// Whether all ranks can call it, and schedules say who sends what when. The others are what a program's devices do
 /// with boxes, or have no data.
-[[nodiscard]] constexpr bool has_schedules(collective what) {
-  switch (what) {
-    case collective::broadcast:
-    case collective::reduce:
-    case collective::all_reduce:
-    case collective::all_gather:
-    case collective::reduce_scatter:
-    case collective::gather:
-    case collective::scatter:
-    case collective::all_to_all: return true;
-    case collective::local_slice:
-    case collective::collective_permute:
-    case collective::exchange:
-    case collective::reduce_exchange:
-    case collective::barrier: return false;
-  }
-  return false;
-}
+[[nodiscard]] constexpr bool has_schedules(collective what) { return facts_of(what).before != array_share::none; }
 
 /// Whose memory: offsets and counts of a schedule are elements of one of these, on one rank.
 enum class place : std::uint8_t {
@@ -69,18 +52,15 @@ struct collective_call {
 };
 
 [[nodiscard]] constexpr bool has_root(collective what) {
-  return what == collective::broadcast || what == collective::reduce || what == collective::gather ||
-         what == collective::scatter;
+  return facts_of(what).before == array_share::whole_at_root || facts_of(what).after == array_share::whole_at_root;
 }
-[[nodiscard]] constexpr bool reduces(collective what) {
-  return what == collective::reduce || what == collective::all_reduce || what == collective::reduce_scatter ||
-         what == collective::reduce_exchange;
-}
+[[nodiscard]] constexpr bool reduces(collective what) { return facts_of(what).reduces; }
 /// Whether `counts` has one number per rank.
 [[nodiscard]] constexpr bool has_blocks(collective what) {
-  return what == collective::all_gather || what == collective::reduce_scatter || what == collective::gather ||
-         what == collective::scatter;
+  return facts_of(what).before == array_share::block || facts_of(what).after == array_share::block;
 }
+/// Whether it has one for each pair of ranks.
+[[nodiscard]] constexpr bool has_cells(collective what) { return facts_of(what).before == array_share::cells; }
 
 /// A call whose blocks are all equal. `count` is what `counts` says: the whole array, or one block.
 [[nodiscard]] constexpr collective_call uniform_call(collective what, int ranks, std::int64_t count, int root = 0) {
@@ -89,7 +69,7 @@ struct collective_call {
   call.ranks = ranks;
   call.root = root;
   const auto n = static_cast<std::size_t>(ranks);
-  call.counts.assign(what == collective::all_to_all ? n * n : has_blocks(what) ? n : 1, count);
+  call.counts.assign(has_cells(what) ? n * n : has_blocks(what) ? n : 1, count);
   return call;
 }
 
@@ -112,7 +92,7 @@ class call_layout {
     if (has_root(call.what) && (call.root < 0 || call.root >= call.ranks)) {
       throw std::invalid_argument("the root of a collective must be one of its ranks");
     }
-    const std::size_t needed = call.what == collective::all_to_all ? n * n : has_blocks(call.what) ? n : 1;
+    const std::size_t needed = has_cells(call.what) ? n * n : has_blocks(call.what) ? n : 1;
     if (call.counts.size() != needed) {
       throw std::invalid_argument(
           "counts of a collective: one for the whole array, one per rank for blocks, ranks x ranks for all-to-all");
@@ -123,7 +103,7 @@ class call_layout {
       if (count < 0) throw std::invalid_argument("a count of a collective is negative");
       first_.push_back(first_.back() + count);
     }
-    if (call.what != collective::all_to_all) return;
+    if (!has_cells(call.what)) return;
     column_.assign(n * n, 0);
     for (std::size_t d = 0; d < n; ++d) {
       std::int64_t offset = 0;
@@ -144,95 +124,65 @@ class call_layout {
 
   /// Elements of the rank's input: 0 where the call is in place for it, or nothing is taken from it.
   [[nodiscard]] constexpr std::int64_t input_elements(int rank) const {
-    const bool root = rank == call_->root;
-    const bool absent = call_->in_place && (root || !has_root(call_->what));
-    switch (call_->what) {
-      case collective::broadcast: return root && !absent ? total() : 0;
-      case collective::scatter: return root ? total() : 0;
-      case collective::reduce:
-      case collective::all_reduce:
-      case collective::reduce_scatter: return absent ? 0 : total();
-      case collective::all_gather:
-      case collective::gather: return absent ? 0 : count(rank);
-      case collective::all_to_all: return absent ? 0 : first((rank + 1) * call_->ranks) - first(rank * call_->ranks);
-      case collective::local_slice:
-      case collective::collective_permute:
-      case collective::exchange:
-      case collective::reduce_exchange:
-      case collective::barrier: break;
+    if (is_in_output(rank)) return 0;
+    switch (facts().before) {
+      case array_share::whole_at_root: return rank == call_->root ? total() : 0;
+      case array_share::whole: return total();
+      case array_share::block: return count(rank);
+      case array_share::cells: return first((rank + 1) * call_->ranks) - first(rank * call_->ranks);
+      case array_share::none: break;
     }
     return 0;
   }
 
   [[nodiscard]] constexpr std::int64_t output_elements(int rank) const {
     const bool root = rank == call_->root;
-    switch (call_->what) {
-      case collective::broadcast:
-      case collective::all_reduce:
-      case collective::all_gather: return total();
-      case collective::reduce:
-      case collective::gather: return root ? total() : 0;
-      case collective::reduce_scatter: return call_->in_place ? total() : count(rank);
-      case collective::scatter: return root && call_->in_place ? 0 : count(rank);
-      case collective::all_to_all: {
+    switch (facts().after) {
+      case array_share::whole: return total();
+      case array_share::whole_at_root: return root ? total() : 0;
+      case array_share::block:
+        if (!call_->in_place) return count(rank);
+        if (facts().before == array_share::whole) return total();
+        return root ? 0 : count(rank);
+      case array_share::cells: {
         const int last = (call_->ranks - 1) * call_->ranks + rank;
         return column_[static_cast<std::size_t>(last)] + count(last);
       }
-      case collective::local_slice:
-      case collective::collective_permute:
-      case collective::exchange:
-      case collective::reduce_exchange:
-      case collective::barrier: break;
+      case array_share::none: break;
     }
     return 0;
   }
 
   /// Where `rank` holds its part of element `element` before the collective. `block` is the block (or cell) of it.
   [[nodiscard]] constexpr location held(int rank, int block, std::int64_t element) const {
-    const bool at_root = rank == call_->root;
-    const bool in_output = call_->in_place && (at_root || !has_root(call_->what));
-    switch (call_->what) {
-      case collective::broadcast:
-      case collective::reduce:
-      case collective::all_reduce:
-      case collective::reduce_scatter: return {in_output ? place::output : place::input, element};
-      case collective::all_gather:
-      case collective::gather:
-        return in_output ? location{place::output, element} : location{place::input, element - first(block)};
-      case collective::scatter: return {place::input, element};
-      case collective::all_to_all:
-        return {in_output ? place::output : place::input, element - first(rank * call_->ranks)};
-      case collective::local_slice:
-      case collective::collective_permute:
-      case collective::exchange:
-      case collective::reduce_exchange:
-      case collective::barrier: break;
-    }
-    return {};
+    if (facts().before == array_share::none) return {};
+    const place where = is_in_output(rank) ? place::output : place::input;
+    if (facts().before == array_share::cells) return {where, element - first(rank * call_->ranks)};
+    const bool is_alone = facts().before == array_share::block && where == place::input;
+    return {where, is_alone ? element - first(block) : element};
   }
 
   /// Where `rank` wants element `element` of block (or cell) `block`. @pre the element is a result of that rank
   [[nodiscard]] constexpr location wanted(int block, std::int64_t element) const {
-    switch (call_->what) {
-      case collective::broadcast:
-      case collective::reduce:
-      case collective::all_reduce:
-      case collective::all_gather:
-      case collective::gather: return {place::output, element};
-      case collective::reduce_scatter:
-      case collective::scatter: return {place::output, element - first(block)};
-      case collective::all_to_all:
+    switch (facts().after) {
+      case array_share::whole:
+      case array_share::whole_at_root: return {place::output, element};
+      case array_share::block: return {place::output, element - first(block)};
+      case array_share::cells:
         return {place::output, column_[static_cast<std::size_t>(block)] + element - first(block)};
-      case collective::local_slice:
-      case collective::collective_permute:
-      case collective::exchange:
-      case collective::reduce_exchange:
-      case collective::barrier: break;
+      case array_share::none: break;
     }
     return {};
   }
 
  private:
+  [[nodiscard]] constexpr const collective_facts& facts() const { return facts_of(call_->what); }
+  /// Whether the rank's input stands in its output. (A scatter's root has its own in its input, whatever is in place.)
+  [[nodiscard]] constexpr bool is_in_output(int rank) const {
+    const bool scatters = facts().before == array_share::whole_at_root && facts().after == array_share::block;
+    return call_->in_place && !scatters && (rank == call_->root || !has_root(call_->what));
+  }
+
   const collective_call* call_;
   std::vector<std::int64_t> first_;
   std::vector<std::int64_t> column_;  // all-to-all: offset of each cell in its receiver's output
@@ -251,30 +201,21 @@ struct piece {
 [[nodiscard]] constexpr std::vector<piece> pieces_held(const collective_call& call, const call_layout& layout,
                                                        int rank) {
   std::vector<piece> pieces;
-  const bool root = rank == call.root;
-  switch (call.what) {
-    case collective::broadcast:
-    case collective::scatter:
-      if (root) pieces.push_back({layout.held(rank, 0, 0), layout.total(), 0, rank});
+  switch (facts_of(call.what).before) {
+    case array_share::whole_at_root:
+      if (rank == call.root) pieces.push_back({layout.held(rank, 0, 0), layout.total(), 0, rank});
       break;
-    case collective::reduce:
-    case collective::all_reduce:
-    case collective::reduce_scatter: pieces.push_back({layout.held(rank, 0, 0), layout.total(), 0, rank}); break;
-    case collective::all_gather:
-    case collective::gather:
+    case array_share::whole: pieces.push_back({layout.held(rank, 0, 0), layout.total(), 0, rank}); break;
+    case array_share::block:
       pieces.push_back({layout.held(rank, rank, layout.first(rank)), layout.count(rank), layout.first(rank), rank});
       break;
-    case collective::all_to_all:
+    case array_share::cells:
       for (int d = 0; d < call.ranks; ++d) {
         const int cell = rank * call.ranks + d;
         pieces.push_back({layout.held(rank, cell, layout.first(cell)), layout.count(cell), layout.first(cell), rank});
       }
       break;
-    case collective::local_slice:
-    case collective::collective_permute:
-    case collective::exchange:
-    case collective::reduce_exchange:
-    case collective::barrier: break;
+    case array_share::none: break;
   }
   return pieces;
 }
@@ -283,38 +224,33 @@ struct piece {
 [[nodiscard]] constexpr std::vector<piece> pieces_wanted(const collective_call& call, const call_layout& layout,
                                                          int rank) {
   std::vector<piece> pieces;
+  const collective_facts& facts = facts_of(call.what);
   const bool root = rank == call.root;
-  switch (call.what) {
-    case collective::broadcast: pieces.push_back({layout.wanted(0, 0), layout.total(), 0, call.root}); break;
-    case collective::reduce:
-      if (root) pieces.push_back({layout.wanted(0, 0), layout.total(), 0, piece::everyone});
-      break;
-    case collective::all_reduce: pieces.push_back({layout.wanted(0, 0), layout.total(), 0, piece::everyone}); break;
-    case collective::all_gather:
-    case collective::gather:
-      for (int s = 0; s < call.ranks && (root || call.what == collective::all_gather); ++s) {
+  /// Whose the numbers are that do not come block by block.
+  const int contributor = facts.reduces ? piece::everyone : call.root;
+  switch (facts.after) {
+    case array_share::whole_at_root:
+    case array_share::whole:
+      if (!root && facts.after == array_share::whole_at_root) break;
+      if (facts.before != array_share::block) {
+        pieces.push_back({layout.wanted(0, 0), layout.total(), 0, contributor});
+        break;
+      }
+      for (int s = 0; s < call.ranks; ++s) {
         pieces.push_back({layout.wanted(s, layout.first(s)), layout.count(s), layout.first(s), s});
       }
       break;
-    case collective::reduce_scatter:
-      pieces.push_back(
-          {layout.wanted(rank, layout.first(rank)), layout.count(rank), layout.first(rank), piece::everyone});
+    case array_share::block:
+      if (!facts.reduces && root && call.in_place) break;
+      pieces.push_back({layout.wanted(rank, layout.first(rank)), layout.count(rank), layout.first(rank), contributor});
       break;
-    case collective::scatter:
-      if (root && call.in_place) break;
-      pieces.push_back({layout.wanted(rank, layout.first(rank)), layout.count(rank), layout.first(rank), call.root});
-      break;
-    case collective::all_to_all:
+    case array_share::cells:
       for (int s = 0; s < call.ranks; ++s) {
         const int cell = s * call.ranks + rank;
         pieces.push_back({layout.wanted(cell, layout.first(cell)), layout.count(cell), layout.first(cell), s});
       }
       break;
-    case collective::local_slice:
-    case collective::collective_permute:
-    case collective::exchange:
-    case collective::reduce_exchange:
-    case collective::barrier: break;
+    case array_share::none: break;
   }
   return pieces;
 }

@@ -200,11 +200,7 @@ namespace espalier::comm {
     case collective::gather:
     case collective::scatter: add(with(algorithm::binomial)); break;
     case collective::all_to_all: add(with(algorithm::bruck)); break;
-    case collective::local_slice:
-    case collective::collective_permute:
-    case collective::exchange:
-    case collective::reduce_exchange:
-    case collective::barrier: break;
+    default: break;  // trees, or routes
   }
   // With many ranks the messages at a root, or of all pairs, cost more than any number of rounds.
   constexpr int few = 32;
