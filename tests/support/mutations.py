@@ -98,7 +98,6 @@ MUTATIONS = [
     (BOXES, "if (common_elements(box, held, wanted.rank) != elements_of(box, wanted.rank)) return false;", ""),
     (BOXES, "    box.dim[w.dim] = needed(w, part, shape[w.dim]);\n", "    box.dim[w.dim] = part;\n"),
     (WINDOW, "std::max(one, other) + w.reach() - w.low", "std::max(one, other) - w.low"),
-    (WINDOW, "std::min(one, other) - w.low + w.base_dilation - 1", "std::min(one, other) - w.low"),
     (WINDOW, "std::clamp<std::int64_t>(first, 0, extent)", "std::clamp<std::int64_t>(first, 1, extent)"),
     (WINDOW, "return {size, base_dilation, reach() - low,", "return {size, base_dilation, low,"),
     (LOCAL, "if (overlaps || !to.dim[d].starts_with(from.dim[d])) axes", "if (!to.dim[d].starts_with(from.dim[d])) axes"),

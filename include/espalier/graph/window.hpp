@@ -122,8 +122,11 @@ namespace detail {
   }
   std::int64_t start = std::clamp<std::int64_t>(first, 0, extent);
   std::int64_t end = std::min(last + 1, extent);
-  if (start >= end || !meets_elements(w)) return {start, 0};
-  // Taps that are far apart, or that fall between elements, may miss those at the ends.
+  if (start >= end) return {start, 0};
+  // Taps without gaps, and steps no longer than they reach, meet every element in between.
+  const bool has_gaps = (w.dilation != 1 && w.size > 1) || w.stride > w.size || -w.stride > w.size;
+  if (!has_gaps) return {start, end - start};
+  if (!meets_elements(w)) return {start, 0};
   while (start < end && !is_seen(w, part, start)) ++start;
   while (start < end && !is_seen(w, part, end - 1)) --end;
   return {start, end - start};

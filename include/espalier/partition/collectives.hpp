@@ -59,7 +59,7 @@ class no_instruction_of_this_kind : public std::exception {
 
 template <class Kinds> struct collective_ops;
 template <int... Kind> struct collective_ops<std::integer_sequence<int, Kind...>> {
-  static constexpr const op_info* of[]{&collective_op<static_cast<collective>(Kind)>...};
+  static constexpr const op_info* of[sizeof...(Kind)]{&collective_op<static_cast<collective>(Kind)>...};
 };
 
 /// The instruction that is a collective of this kind. @pre a program has it
