@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The Espalier authors
 # SPDX-License-Identifier: BSL-1.0
-"""Breaks the library in one line at a time and says whether the fuzz that executes random programs notices.
+"""Breaks the library in one line at a time and says which test notices: the fuzz that executes random programs, or, of
+what it draws too rarely or what changes bytes alone, the next of TESTS.
 
     tests/support/mutations.py BUILD [number ...]
 
@@ -18,6 +19,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CASES = "20000"
+TESTS = ["fuzz/execute", "fuzz/windows", "unit/partitioner_cases", "unit/partition_around"]
 
 SCHEDULER = "partition/scheduler.hpp"
 MEMORY = "partition/memory.hpp"
@@ -125,13 +127,32 @@ MUTATIONS = [
 ]
 
 
-def compile_command(build):
+def compile_command(build, test):
     for entry in json.loads((build / "compile_commands.json").read_text()):
-        if entry["file"].endswith("/tests/fuzz/execute.cpp"):
+        if entry["file"].endswith("/tests/%s.cpp" % test):
             words = shlex.split(entry["command"])
             out = words.index("-o")
             return [w for n, w in enumerate(words) if n not in (out, out + 1)], entry["directory"]
-    sys.exit("mutations: %s does not build tests/fuzz/execute.cpp" % build)
+    sys.exit("mutations: %s does not build tests/%s.cpp" % (build, test))
+
+
+def verdict_of(build, work, test):
+    """What a test says of the library in `work`: survives, caught, crashes, hangs, or that it does not compile."""
+    command, directory = compile_command(build, test)
+    broken = [w.replace(str(ROOT / "include"), str(work / "include")) for w in command if not w.startswith("-W")]
+    made = subprocess.run(broken + ["-w", "-o", str(work / "x.o")], cwd=directory, capture_output=True, text=True)
+    if made.returncode != 0:
+        return "does not compile"
+    main_object = build / "tests/CMakeFiles/espalier_test_main.dir/support/main.cpp.o"
+    subprocess.run([command[0] if command[0] != "ccache" else command[1], "-fopenmp", str(work / "x.o"),
+                    str(main_object), "-o", str(work / "x"), "-lopenblas"], check=True)
+    environment = dict(os.environ, ESPALIER_FUZZ_CASES=CASES, ESPALIER_CONVOLUTION_CASES=CASES, OPENBLAS_NUM_THREADS="1",
+                       ESPALIER_SOURCE=str(ROOT))
+    try:
+        run = subprocess.run([str(work / "x")], env=environment, capture_output=True, text=True, timeout=240)
+    except subprocess.TimeoutExpired:
+        return "hangs"
+    return "survives" if run.returncode == 0 else "crashes" if run.returncode < 0 else "caught"
 
 
 def main():
@@ -139,7 +160,6 @@ def main():
         sys.exit(__doc__)
     build = pathlib.Path(sys.argv[1]).resolve()
     chosen = [int(n) for n in sys.argv[2:]] or range(1, len(MUTATIONS) + 1)
-    command, directory = compile_command(build)
     work = build / "mutations"
     survivors = []
     for number in chosen:
@@ -151,22 +171,14 @@ def main():
         if text.count(old) != 1:
             sys.exit("mutations: number %d is found %d times in %s: %s" % (number, text.count(old), name, old))
         path.write_text(text.replace(old, new))
-        broken = [w.replace(str(ROOT / "include"), str(work / "include")) for w in command if not w.startswith("-W")]
-        made = subprocess.run(broken + ["-w", "-o", str(work / "x.o")], cwd=directory, capture_output=True, text=True)
-        verdict = "does not compile"
-        if made.returncode == 0:
-            main_object = build / "tests/CMakeFiles/espalier_test_main.dir/support/main.cpp.o"
-            subprocess.run([command[0] if command[0] != "ccache" else command[1], "-fopenmp", str(work / "x.o"),
-                            str(main_object), "-o", str(work / "x"), "-lopenblas"], check=True)
-            environment = dict(os.environ, ESPALIER_FUZZ_CASES=CASES, OPENBLAS_NUM_THREADS="1")
-            try:
-                run = subprocess.run([str(work / "x")], env=environment, capture_output=True, text=True, timeout=240)
-                verdict = "survives" if run.returncode == 0 else "crashes" if run.returncode < 0 else "caught"
-            except subprocess.TimeoutExpired:
-                verdict = "hangs"
-        if verdict == "survives":
+        for test in TESTS:
+            verdict = verdict_of(build, work, test)
+            if verdict != "survives":
+                break
+        else:
             survivors.append(number)
-        print("%3d  %-28s %-9s %s" % (number, name, verdict, " ".join(old.split())[:110]), flush=True)
+            test = ""
+        print("%3d  %-28s %-9s %-24s %s" % (number, name, verdict, test, " ".join(old.split())[:100]), flush=True)
     print("%d of %d noticed; survivors: %s" % (len(list(chosen)) - len(survivors), len(list(chosen)), survivors))
 
 
