@@ -119,7 +119,7 @@ class liveness {
     switch (s.kind) {
       case step_kind::chain: touch_chain(t_.chains[s.unit]); break;
       case step_kind::kernel:
-        for (int k = 0; k < t_.code[s.target].operand_count; ++k) touch(t_.code[s.target].operand[k]);
+        for (int k = 0; k < t_.code[s.target].operand_count; ++k) touch(t_.code.operand_at(t_.code[s.target], k));
         write(s.target);
         break;
       case step_kind::copy:

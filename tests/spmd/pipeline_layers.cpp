@@ -98,7 +98,7 @@ template <class Graph> ep::graph_view code_of() { return ep::detail::frozen<Grap
 std::int64_t flops_of(ep::graph_view g) {
   std::int64_t sum = 0;
   for (int id = 0; id < g.size; ++id)
-    if (g[id].op->flops != nullptr) sum += g[id].op->flops({g.code, id, g.windows});
+    if (g[id].op->flops != nullptr) sum += g[id].op->flops(g.view(id));
   return sum;
 }
 int count_of(ep::graph_view g, bool (*is_counted)(const ep::instruction&)) {

@@ -160,15 +160,16 @@ class evaluated_kernels {
     const int id = t_->order[t_->units[unit].first];
     const instruction& self = t_->code[id];
     if (call.part >= 0) return run_part(id, call);
-    std::vector<double> operands[max_operands];
+    std::vector<std::vector<double>> operands(static_cast<std::size_t>(self.operand_count));
     evaluation e;
     e.self = &self;
     e.boxes = call.boxes;
     e.windows = call.windows;
     for (int k = 0; k < self.operand_count; ++k) {
       const instruction& operand = t_->code.operand(id, k);
-      operands[k] = load_all(operand.type, call.operand[k], operand.shape.elements());
-      e.operand[k] = operands[k].data();
+      std::vector<double>& read = operands[static_cast<std::size_t>(k)];
+      read = load_all(operand.type, call.operand_at(k), operand.shape.elements());
+      e.operand[k] = read.data();
       e.operand_shape[k] = &operand.shape;
       e.operand_type[k] = operand.type;
     }

@@ -460,7 +460,7 @@ class equations {
 
   const tensor_value& operand(int id, int k) {
     if (k >= g_[id].operand_count) refuse(id, "has too few operands");
-    return value(g_[id].operand[k]);
+    return value(g_.operand_at(g_[id], k));
   }
 
   tensor_value computed(int id) {

@@ -378,7 +378,7 @@ class graph_generator {
 
   int concat(int x, int dim) {
     std::vector<int> parts;
-    for (int k = random_.integer(2, 6); k > 0; --k) parts.push_back(random_.chance(0.5) ? x : like(x));
+    for (int k = random_.integer(2, 8); k > 0; --k) parts.push_back(random_.chance(0.5) ? x : like(x));
     return emit::concat(program_.code, parts.data(), static_cast<int>(parts.size()), dim);
   }
 

@@ -1017,8 +1017,8 @@ class program_generator {
     const int x = any_of_rank(1, options_.most_dimensions);
     if (x < 0) return -1;
     const int dim = random_.integer(0, rank_of(x) - 1);
-    int parts[6]{};
-    const int count = random_.integer(2, 5);
+    int parts[9]{};
+    const int count = random_.chance(0.5) ? random_.integer(2, 4) : random_.integer(5, 9);
     double most = 0;
     for (int k = 0; k < count; ++k) {
       extents shape = shape_of(x);
@@ -1124,6 +1124,10 @@ class program_generator {
   }
 
   /// A value that no argument goes into.
+  constexpr int index(const extents& shape) {
+    const int dim = random_.integer(0, shape.rank - 1);
+    return bounded_by(emit::iota(b_, dtype::i32, shape, dim), static_cast<double>(shape[dim]));
+  }
   constexpr int source() {
     const extents shape = any_shape(0, 3);
     const dtype type = any_type();
@@ -1132,8 +1136,7 @@ class program_generator {
       const double value = smooth() ? 0.25 * random_.integer(-4, 4) : random_.integer(is_natural(type) ? 0 : -2, 2);
       return bounded_by(emit::constant(b_, type, shape, value), 2);
     }
-    const int dim = random_.integer(0, shape.rank - 1);
-    const int place = bounded_by(emit::iota(b_, dtype::i32, shape, dim), static_cast<double>(shape[dim]));
+    const int place = index(shape);
     if (smooth()) return tame(bounded_by(emit::convert(b_, place, type), bound(place)));
     return as_type(place, type);
   }
@@ -1381,7 +1384,7 @@ class program_generator {
     while (!work.empty()) {
       const int id = work.back();
       work.pop_back();
-      for (int k = 0; k < b_[id].operand_count; ++k) want(b_[id].operand[k]);
+      for (int k = 0; k < b_[id].operand_count; ++k) want(b_.operand_at(b_[id], k));
       want(next_of[id]);
     }
     int count = 0;
@@ -1465,7 +1468,7 @@ class program_generator {
     for (int n = random_.integer(1, 4); n > 0; --n) {
       switch (random_.integer(0, 9)) {
         case 0: want_result(arguments_[random_.integer(0, arguments_.size() - 1)]); break;
-        case 1: want_result(source()); break;
+        case 1: want_result(random_.chance(0.1) ? index(any_shape(1, 3)) : source()); break;
         case 2: {
           const int from = source();
           want_result(rank_of(from) < 4 ? broadcast(from) : from);

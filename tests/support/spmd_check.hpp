@@ -87,7 +87,7 @@ namespace espalier::test {
     const instruction& i = g[id];
     if (i.op == &ops::loop_end) --depth;
     out << std::string(static_cast<std::size_t>(2 * std::max(depth, 0) + 2), ' ') << '%' << id << " = " << i.op->name;
-    for (int k = 0; k < i.operand_count; ++k) out << (k > 0 ? ", %" : " %") << i.operand[k];
+    for (int k = 0; k < i.operand_count; ++k) out << (k > 0 ? ", %" : " %") << g.operand_at(i, k);
     out << " : " << name_of(i.type) << text_of(i.shape);
     if (of != nullptr) out << text_of(of[id]);
     if (of != nullptr && i.annotation >= 0) out << " <- annotated";
@@ -178,7 +178,7 @@ struct spmd_program {
   made.mesh = mesh;
   made.traced = run_passes(passes_on_tensors, mesh, g);
   const graph_view traced = made.traced;
-  for (int id = 0; id < traced.size; ++id) made.rules.push_back(traced[id].op->factors({traced.code, id}));
+  for (int id = 0; id < traced.size; ++id) made.rules.push_back(traced[id].op->factors(traced.view(id)));
   made.of.resize(static_cast<std::size_t>(traced.size));
   made.cause.resize(static_cast<std::size_t>(traced.size));
   complete(mesh, traced, made.rules.data(), made.of.data(), made.cause.data());

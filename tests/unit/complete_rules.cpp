@@ -22,7 +22,7 @@ class completed_shardings {
     const mesh_shape mesh = mesh_of(sizes);
     const graph_view g = m.b.result();
     std::vector<factor_rule> rules;
-    for (int id = 0; id < g.size; ++id) rules.push_back(g[id].op->factors({g.code, id}));
+    for (int id = 0; id < g.size; ++id) rules.push_back(g[id].op->factors(g.view(id)));
     of_.resize(static_cast<std::size_t>(g.size));
     cause_.resize(static_cast<std::size_t>(g.size));
     complete(mesh, g, rules.data(), of_.data(), cause_.data());

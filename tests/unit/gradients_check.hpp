@@ -30,9 +30,10 @@ inline void require_normal_form(graph_view g) {
     const instruction& i = g[id];
     CAPTURE(id, i.op->name);
     for (int k = 0; k < i.operand_count; ++k) {
-      REQUIRE(i.operand[k] >= 0);
-      REQUIRE(i.operand[k] < id);
-      used[static_cast<std::size_t>(i.operand[k])] = true;
+      const int operand = g.operand_at(i, k);
+      REQUIRE(operand >= 0);
+      REQUIRE(operand < id);
+      used[static_cast<std::size_t>(operand)] = true;
     }
     if (i.op == &ops::loop_end) {
       REQUIRE(i.operand[0] == loop);
@@ -110,7 +111,7 @@ inline void require_gradients(graph_view g, const std::vector<tensor_value>& arg
       if (i.op == &ops::result && attributes_of<border_attributes>(i).number != 0) i.op = &ops::copy;
       made.code.push_back(i);
     }
-    for (int k = 0; k < g.annotation_count; ++k) made.annotations.push_back(g.annotations[k]);
+    detail::copy_tables(made, g);
     return normalise(made);
   }();
   for (std::size_t w = 0; w < wanted.size(); ++w) {

@@ -28,14 +28,24 @@ struct run_options {
   std::int64_t first_index = 0;
   std::int64_t last_index = 0;
   int index_operand = -1;
+  /// Operands beyond the first few, whose shapes no key has.
+  std::vector<extents> further{};
+  std::vector<placed_window> windows{};
   /// The result is where the operand is that it may overwrite, or the first one.
   bool in_place = false;
 };
 
-instruction_boxes boxes_for(const op_info& op, const kernel_key& key, const std::optional<interval>& here, int along) {
+const extents& shape_of(const kernel_key& key, const run_options& options, int k) {
+  return k < inline_operands ? key.operand_shape[k] : options.further[static_cast<std::size_t>(k - inline_operands)];
+}
+dtype type_of(const kernel_key& key, int k) { return k < inline_operands ? key.operand_type[k] : key.type; }
+
+instruction_boxes boxes_for(const op_info& op, const kernel_key& key, const run_options& options) {
+  const std::optional<interval>& here = options.here;
+  const int along = options.along;
   instruction_boxes boxes;
   boxes.result = detail::whole_box(key.shape);
-  for (int k = 0; k < key.operand_count; ++k) boxes.operand[k] = detail::whole_box(key.operand_shape[k]);
+  for (int k = 0; k < key.operand_count; ++k) boxes.operand[k] = detail::whole_box(shape_of(key, options, k));
   tensor_box& placed = &op == &ops::gather ? boxes.operand[0] : boxes.result;
   if (here) placed.dim[along] = *here;
   return boxes;
@@ -47,7 +57,7 @@ void check(const op_info& op, const kernel_key& key, kernel_function run, std::i
            const run_options& options) {
   std::string shapes;
   for (int k = 0; k <= key.operand_count; ++k) {
-    const extents& s = k < key.operand_count ? key.operand_shape[k] : key.shape;
+    const extents& s = k < key.operand_count ? shape_of(key, options, k) : key.shape;
     shapes += k == key.operand_count ? " -> [" : " [";
     for (int d = 0; d < s.rank; ++d) shapes += (d > 0 ? "," : "") + std::to_string(s[d]);
     shapes += "]";
@@ -66,12 +76,13 @@ void check(const op_info& op, const kernel_key& key, kernel_function run, std::i
   std::copy(std::begin(key.attribute), std::end(key.attribute), std::begin(self.attribute));
   self.scalar = options.scalar;
   e.self = &self;
-  const instruction_boxes boxes = boxes_for(op, key, options.here, options.along);
+  const instruction_boxes boxes = boxes_for(op, key, options);
   e.boxes = &boxes;
+  e.windows = options.windows.data();
   for (int k = 0; k < key.operand_count; ++k) {
-    operands.emplace_back(key.operand_type[k], key.operand_shape[k].elements());
+    operands.emplace_back(type_of(key, k), shape_of(key, options, k).elements());
     buffer& made = operands.back();
-    random.fill(made, key.operand_type[k], options.kind);
+    random.fill(made, type_of(key, k), options.kind);
     if (k == options.index_operand) {
       std::uniform_int_distribution<std::int64_t> draw(options.first_index, options.last_index - 1);
       for (std::int64_t i = 0; i < made.size(); ++i) made.set(i, static_cast<double>(draw(index_engine)));
@@ -82,8 +93,8 @@ void check(const op_info& op, const kernel_key& key, kernel_function run, std::i
   }
   for (int k = 0; k < key.operand_count; ++k) {
     e.operand[k] = plain[static_cast<std::size_t>(k)].data();
-    e.operand_shape[k] = &key.operand_shape[k];
-    e.operand_type[k] = key.operand_type[k];
+    e.operand_shape[k] = &shape_of(key, options, k);
+    e.operand_type[k] = type_of(key, k);
   }
   std::vector<double> want(static_cast<std::size_t>(key.shape.elements()));
   e.result = want.data();
@@ -95,7 +106,17 @@ void check(const op_info& op, const kernel_key& key, kernel_function run, std::i
     for (std::int64_t i = 0; i < result.size(); ++i) result.set(i, 1);
     buffer scratch(dtype::boolean, scratch_bytes + 1);
     kernels::kernel_call call;
-    for (int k = 0; k < key.operand_count; ++k) call.operand[k] = operands[static_cast<std::size_t>(k)].data();
+    std::vector<kernels::further_operand> further;
+    for (int k = 0; k < key.operand_count; ++k) {
+      const void* const data = operands[static_cast<std::size_t>(k)].data();
+      if (k < inline_operands) {
+        call.operand[k] = data;
+      } else {
+        further.push_back({data, type_of(key, k), shape_of(key, options, k)});
+      }
+    }
+    call.further = further.data();
+    call.windows = options.windows.data();
     if (options.in_place) {
       const auto shared = static_cast<std::size_t>(std::max<int>(0, op.facts.overwrites));
       for (std::int64_t i = 0; i < operands[shared].size(); ++i) result.set(i, operands[shared].get(i));
@@ -273,22 +294,39 @@ TEST_CASE("kernels: slice and pad", "[kernels]") {
   check_slice<dtype::f32, shape{1, {100003}}, 0, 1, 100000>();
 }
 
-TEST_CASE("kernels: concat", "[kernels]") {
-  constexpr auto join = [](dtype type, extents from, int dim, std::int64_t b, std::int64_t c, std::int64_t d) {
-    kernel_key key = key_of(type, from, from, concat_attributes{dim, from[dim], from[dim] + b, from[dim] + b + c});
-    key.operand_count = d > 0 ? 4 : c > 0 ? 3 : 2;
-    const std::int64_t sizes[]{from[dim], b, c, d};
-    for (int k = 1; k < key.operand_count; ++k) {
-      key.operand_type[k] = type;
-      key.operand_shape[k] = with(from, dim, sizes[k]);
-      key.shape[dim] += sizes[k];
+/// Joins `Count` tensors that have `sizes` rows along a dimension.
+template <dtype Type, shape Other, int Dim, int... Sizes> void check_concat() {
+  constexpr int count = sizeof...(Sizes);
+  constexpr std::int64_t sizes[]{Sizes...};
+  constexpr kernel_key key = [&] {
+    kernel_key made = key_of(Type, Other, with(Other, Dim, (Sizes + ...)));
+    set_attributes(made, concat_attributes{.dim = Dim, .first_window = 1});
+    made.operand_count = count;
+    for (int k = 0; k < count && k < inline_operands; ++k) {
+      made.operand_type[k] = Type;
+      made.operand_shape[k] = with(Other, Dim, sizes[k]);
     }
-    return key;
-  };
-  check_key<&ops::concat, join(dtype::f32, {2, {100, 257}}, 0, 3, 0, 0)>();
-  check_key<&ops::concat, join(dtype::f32, {2, {100, 257}}, 1, 3, 100, 17)>();
-  check_key<&ops::concat, join(dtype::bf16, {3, {17, 3, 5}}, 1, 1, 4, 0)>();
-  check_key<&ops::concat, join(dtype::boolean, {1, {17}}, 0, 1, 4, 3)>();
+    return made;
+  }();
+  run_options options;
+  options.windows.resize(1);  // another op's
+  std::int64_t start = 0;
+  for (int k = 0; k < count; ++k) {
+    options.windows.push_back(place_window({.low = start}, Dim, sizes[k], axis_list{}));
+    start += sizes[k];
+    if (k >= inline_operands) options.further.push_back(with(Other, Dim, sizes[k]));
+  }
+  check_key<&ops::concat, key>(options);
+}
+
+TEST_CASE("kernels: concat", "[kernels]") {
+  check_concat<dtype::f32, shape{2, {100, 257}}, 0, 100, 3>();
+  check_concat<dtype::f32, shape{2, {100, 257}}, 1, 257, 3, 100, 17>();
+  check_concat<dtype::bf16, shape{3, {17, 3, 5}}, 1, 3, 1, 4>();
+  check_concat<dtype::boolean, shape{1, {17}}, 0, 17, 1, 4, 3>();
+  check_concat<dtype::f32, shape{2, {30, 257}}, 0, 1, 2, 3, 4, 5, 60>();
+  check_concat<dtype::i64, shape{3, {5, 30, 7}}, 1, 3, 1, 4, 1, 5, 9, 2, 6, 5>();
+  check_concat<dtype::boolean, shape{2, {17, 9}}, 1, 1, 1, 2, 1, 3>();
 }
 
 TEST_CASE("kernels: gather and scatter_add look only at this device's rows", "[kernels]") {
@@ -309,7 +347,7 @@ TEST_CASE("kernels: an index of a padding row finds nothing", "[kernels]") {
   const float table[]{0, 1, 2, 10, 11, 12, 20, 21, 22, 30, 31, 32};
   const std::int32_t indices[]{7, 8, 9, 10, 6};
   float result[15];
-  const instruction_boxes boxes = boxes_for(ops::gather, key, interval{7, 2}, 0);
+  const instruction_boxes boxes = boxes_for(ops::gather, key, {.here = interval{7, 2}});
   kernels::kernel_call call{.operand = {&table[0], &indices[0]}, .result = &result[0], .boxes = &boxes};
   kernels::kernel<&ops::gather>::run<key>(call);
   const float want[]{0, 1, 2, 10, 11, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0};
@@ -319,7 +357,7 @@ TEST_CASE("kernels: an index of a padding row finds nothing", "[kernels]") {
   float updates[15];
   for (int i = 0; i < 15; ++i) updates[i] = static_cast<float>(i);
   float sums[12];
-  const instruction_boxes boxes_back = boxes_for(ops::scatter_add, back, interval{7, 2}, 0);
+  const instruction_boxes boxes_back = boxes_for(ops::scatter_add, back, {.here = interval{7, 2}});
   kernels::kernel_call scatter{.operand = {&indices[0], &updates[0]}, .result = &sums[0], .boxes = &boxes_back};
   kernels::kernel<&ops::scatter_add>::run<back>(scatter);
   const float wanted[]{0, 1, 2, 3, 4, 5, 0, 0, 0, 0, 0, 0};
@@ -336,7 +374,7 @@ TEST_CASE("kernels: a device without any of the channels has a term of zeros") {
     return made;
   }();
   const placed_window window = place_window({.size = 3, .low = 1}, 0, 0, axis_list{});
-  instruction_boxes boxes = boxes_for(ops::convolution, fixed, std::nullopt, 0);
+  instruction_boxes boxes = boxes_for(ops::convolution, fixed, {});
   boxes.operand[0].dim[2] = boxes.operand[1].dim[1] = {1, 0};
   const float nothing[8]{9, 9, 9, 9, 9, 9, 9, 9};
   float result[8]{7, 7, 7, 7, 7, 7, 7, 7};

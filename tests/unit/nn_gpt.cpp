@@ -259,7 +259,7 @@ template <class Config, class Layout> std::map<std::string, std::string> state_l
   const graph g = step_on<square, Config, Layout>();
   const auto size = static_cast<std::size_t>(g.code.size());
   std::vector<factor_rule> rules;
-  for (int id = 0; id < g.code.size(); ++id) rules.push_back(g.code[id].op->factors({g.code.data(), id}));
+  for (int id = 0; id < g.code.size(); ++id) rules.push_back(g.code[id].op->factors(espalier::graph_view(g).view(id)));
   std::vector<sharding> of(size);
   std::vector<int> cause(size);
   REQUIRE(find_conflict(g).first == -1);

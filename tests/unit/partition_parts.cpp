@@ -27,7 +27,7 @@ std::string text_of(graph_view g) {
     const instruction& i = g[id];
     text += i.op->name;
     for (int d = 0; d < i.shape.rank; ++d) add(i.shape[d]);
-    for (int k = 0; k < i.operand_count; ++k) add(i.operand[k]);
+    for (int k = 0; k < i.operand_count; ++k) add(g.operand_at(i, k));
     for (const std::int64_t a : i.attribute) add(a);
     add(i.scalar);
     add(i.loop);

@@ -118,7 +118,7 @@ struct parts_of_graph {
     if (part_of(g[id]) == structure::result && number_of(g[id]) == 0 && part[id] == 0)
       readable.insert(g[id].operand[0]);
     for (int k = 0; k < g[id].operand_count && part[id] > 0 && part[id] != no_part; ++k) {
-      const int operand = g[id].operand[k];
+      const int operand = g.operand_at(g[id], k);
       if (part[operand] == 0 && part_of(g[operand]) != structure::argument) read.insert(operand);
     }
   }

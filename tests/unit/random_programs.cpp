@@ -96,8 +96,9 @@ class census {
       const instruction& i = g[id];
       ++of[i.op->name];
       ++of[name_of(i.type)];
-      for (int k = 0; k < i.operand_count; ++k) read[static_cast<std::size_t>(i.operand[k])] = true;
+      for (int k = 0; k < i.operand_count; ++k) read[static_cast<std::size_t>(g.operand_at(i, k))] = true;
       if (i.shape.rank == 6) ++of["six dimensions"];
+      if (i.operand_count > inline_operands) ++of["many operands"];
       if (i.op == &ops::loop_begin) loop(g, id);
       if (i.op == &ops::loop_next) next(g, id);
       if (i.op == &ops::loop_slice && g[behind(g, i.operand[0])].op == &ops::loop_stack) ++of["a stack read by a loop"];
@@ -186,6 +187,7 @@ TEST_CASE("random programs have all that a program can have") {
     found.take(random_program_graph(seed, options_of(seed, seed % 2 == 0 ? numbers::smooth : numbers::whole)));
   }
   for (const char* const name : {"six dimensions",
+                                 "many operands",
                                  "loops at depth 1",
                                  "loops at depth 2",
                                  "loops at depth 3",

@@ -60,6 +60,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
         displaced_by_(static_cast<std::size_t>(t.code.size), 0),
         moves_(static_cast<std::size_t>(t.code.size)),
         contexts_(static_cast<std::size_t>(t.code.size)),
+        further_(static_cast<std::size_t>(t.code.further_count)),
         arguments_(static_cast<std::size_t>(t.argument_count)),
         results_(static_cast<std::size_t>(t.result_count)) {
     std::int64_t local_bytes = 0;
@@ -127,6 +128,10 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     if (i.op->positional) {
       boxes_at_[static_cast<std::size_t>(id)] = static_cast<int>(boxes_.size());
       boxes_.push_back(boxes_of(t_.mesh, t_.code, id, device_));
+    }
+    for (int k = inline_operands; k < i.operand_count; ++k) {
+      const instruction& operand = t_.code.operand(id, k);
+      further_[static_cast<std::size_t>(i.further + k - inline_operands)] = {nullptr, operand.type, operand.shape};
     }
     contexts_[static_cast<std::size_t>(id)] = {i.op->name, i.where.file, i.where.line};
     const int kind = collective_index(i.op);
@@ -217,13 +222,23 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   void call_kernel(int u, int id) {
     const instruction& i = t_.code[id];
     kernels::kernel_call call;
-    for (int k = 0; k < i.operand_count; ++k) call.operand[k] = address(i.operand[k]);
+    for (int k = 0; k < i.operand_count && k < inline_operands; ++k) call.operand[k] = address(i.operand[k]);
+    if (i.operand_count > inline_operands) call.further = further_operands(i);
     call.result = address(id);
     call.scalar = i.scalar;
     call.boxes = boxes(id);
     call.windows = t_.code.windows;
     call.scratch = scratch_.data();
     kernels_.run(u, call);
+  }
+
+  /// Where the operands beyond the first few are now.
+  [[nodiscard]] const kernels::further_operand* further_operands(const instruction& i) {
+    kernels::further_operand* const all = &further_[static_cast<std::size_t>(i.further)];
+    for (int k = inline_operands; k < i.operand_count; ++k) {
+      all[k - inline_operands].data = address(t_.code.operand_at(i, k));
+    }
+    return all;
   }
 
   // --- parts ----------------------------------------------------------------------------------------------------
@@ -373,6 +388,8 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   std::vector<std::int64_t> displaced_by_;
   std::vector<comm::transfer> moves_;
   std::vector<comm::context> contexts_;
+  /// Beside the graph's table of further operands.
+  std::vector<kernels::further_operand> further_;
   std::vector<void*> arguments_;
   std::vector<void*> results_;
 };

@@ -205,7 +205,7 @@ class part_finder {
     const unit& what = t_.units[u];
     for (int n = what.first; n < what.first + what.count; ++n) {
       const instruction& i = t_.code[t_.order[n]];
-      for (int k = 0; k < i.operand_count; ++k) add_read(made, i.operand[k]);
+      for (int k = 0; k < i.operand_count; ++k) add_read(made, t_.code.operand_at(i, k));
       if (t_.root[t_.order[n]] >= 0) made.accesses.push_back({t_.order[n], 0, true});
     }
     return made;
@@ -217,7 +217,7 @@ class part_finder {
       return;
     }
     const instruction& i = t_.code[value];
-    for (int k = 0; k < i.operand_count; ++k) add_read(made, i.operand[k]);
+    for (int k = 0; k < i.operand_count; ++k) add_read(made, t_.code.operand_at(i, k));
   }
 
   [[nodiscard]] const part_access* writer(const part_group& group, int value) const {
@@ -290,7 +290,7 @@ class part_finder {
     for (int id = 0; id < t_.code.size; ++id) {
       if (id != value && t_.root[id] == value) return false;
       for (int k = 0; k < t_.code[id].operand_count; ++k) {
-        if (t_.code[id].operand[k] != value) continue;
+        if (t_.code.operand_at(t_.code[id], k) != value) continue;
         const bool inside = std::any_of(group.members.begin(), group.members.end(),
                                         [&](const member& m) { return !m.whole && m.unit == t_.unit_of[id]; });
         if (!inside) return false;
@@ -310,7 +310,8 @@ class part_finder {
     std::vector<int> readers;
     for (int id = 0; id < t_.code.size; ++id) {
       const instruction& i = t_.code[id];
-      const bool reads = std::find(&i.operand[0], &i.operand[i.operand_count], made) != &i.operand[i.operand_count];
+      bool reads = false;
+      for (int k = 0; k < i.operand_count; ++k) reads = reads || t_.code.operand_at(i, k) == made;
       if (!reads) continue;
       if (t_.unit_of[id] < 0 || causal_.side(t_.unit_of[id]) != plan.n) return;
       readers.push_back(t_.unit_of[id]);

@@ -43,7 +43,7 @@ namespace detail {
   key.type = i.type;
   key.shape = i.shape;
   key.operand_count = i.operand_count;
-  for (int k = 0; k < i.operand_count; ++k) {
+  for (int k = 0; k < i.operand_count && k < inline_operands; ++k) {
     key.operand_type[k] = g.operand(id, k).type;
     key.operand_shape[k] = g.operand(id, k).shape;
   }

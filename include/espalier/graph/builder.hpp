@@ -18,7 +18,13 @@ class builder {
   [[nodiscard]] constexpr const instruction& operator[](int id) const { return graph_.code[id]; }
   [[nodiscard]] constexpr instruction& operator[](int id) { return graph_.code[id]; }
   [[nodiscard]] constexpr int size() const { return graph_.code.size(); }
-  [[nodiscard]] constexpr op_view view(int id) const { return {graph_.code.data(), id}; }
+  [[nodiscard]] constexpr op_view view(int id) const {
+    return {graph_.code.data(), id, graph_.windows.data(), graph_.further.data()};
+  }
+  /// Which instruction makes operand k of one.
+  [[nodiscard]] constexpr int operand_at(const instruction& i, int k) const {
+    return i.operand_at(k, graph_.further.data());
+  }
 
   /// The innermost loop being traced (-1 outside): what is appended belongs to it.
   int loop = -1;
@@ -43,10 +49,32 @@ class builder {
     if (!line_is_pinned) where = line;
   }
 
+  /// A new instruction, or one of this graph once more.
   constexpr int append(instruction made) {
+    if (made.operand_count > inline_operands) {
+      detail::list<int> operands;
+      for (int k = 0; k < made.operand_count; ++k) operands.push_back(operand_at(made, k));
+      return append(made, operands.data(), operands.size());
+    }
     made.where = where;
     made.loop = loop;
     for (int k = 0; k < made.operand_count; ++k) made.operand[k] = available(made.operand[k]);
+    return graph_.code.push_back(made);
+  }
+  /// An instruction with any number of operands.
+  constexpr int append(instruction made, const int* operands, int count) {
+    made.where = where;
+    made.loop = loop;
+    made.operand_count = count;
+    for (int k = 0; k < count && k < inline_operands; ++k) made.operand[k] = available(operands[k]);
+    made.further = -1;
+    if (count > inline_operands) {
+      // What makes an operand available may have many itself.
+      detail::list<int> beyond;
+      for (int k = inline_operands; k < count; ++k) beyond.push_back(available(operands[k]));
+      made.further = graph_.further.size();
+      for (const int operand : beyond) graph_.further.push_back(operand);
+    }
     return graph_.code.push_back(made);
   }
 
@@ -134,11 +162,25 @@ struct gradient_context {
   builder& emit;
   int id = 0;
   int cotangent = 0;
-  int operand_cotangent[max_operands]{-1, -1, -1, -1};
+  /// Of the first operands, and of those beyond, up to the last that has one.
+  int operand_cotangent[inline_operands]{-1, -1, -1, -1};
+  detail::list<int> further_cotangent{};
 
   [[nodiscard]] constexpr const instruction& self() const { return emit[id]; }
-  [[nodiscard]] constexpr int operand(int k) const { return emit[id].operand[k]; }
-  constexpr void give(int k, int value) { operand_cotangent[k] = value; }
+  [[nodiscard]] constexpr int operand(int k) const { return emit.operand_at(emit[id], k); }
+  constexpr void give(int k, int value) {
+    if (k < inline_operands) {
+      operand_cotangent[k] = value;
+      return;
+    }
+    while (further_cotangent.size() <= k - inline_operands) further_cotangent.push_back(-1);
+    further_cotangent[k - inline_operands] = value;
+  }
+  /// What `give` was given, or -1.
+  [[nodiscard]] constexpr int cotangent_of(int k) const {
+    if (k < inline_operands) return operand_cotangent[k];
+    return k - inline_operands < further_cotangent.size() ? further_cotangent[k - inline_operands] : -1;
+  }
 };
 
 }  // namespace espalier

@@ -33,8 +33,17 @@ struct factor_rule {
   std::int64_t size[max_factors]{};
   factor_kind kind[max_factors]{};
   reduction combine = reduction::sum;
-  factor_list operand[max_operands][max_rank]{};
+  factor_list operand[inline_operands][max_rank]{};
+  /// The dimensions of the operands beyond those: a table that outlives the rule, beside the op. Null: each has those
+  /// of the last operand before them.
+  const factor_list (*further)[max_rank] = nullptr;
   factor_list result[max_rank]{};
+
+  /// The dimensions of operand k.
+  [[nodiscard]] constexpr const factor_list* dims_of(int k) const {
+    if (k < inline_operands) return &operand[k][0];
+    return further == nullptr ? &operand[inline_operands - 1][0] : &further[k - inline_operands][0];
+  }
 
   constexpr int add(std::int64_t extent, factor_kind what = factor_kind::pass) {
     size[count] = extent;
@@ -49,9 +58,11 @@ struct op_view {
   int id = 0;
   /// The graph's table, where the op may have some of its own (`builder::add_windows`).
   const placed_window* windows = nullptr;
+  /// The graph's table of further operands.
+  const int* further = nullptr;
 
   [[nodiscard]] constexpr const instruction& self() const { return code[id]; }
-  [[nodiscard]] constexpr const instruction& operand(int k) const { return code[code[id].operand[k]]; }
+  [[nodiscard]] constexpr const instruction& operand(int k) const { return code[code[id].operand_at(k, further)]; }
 };
 
 }  // namespace espalier

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/detail/list.hpp>
+#include <espalier/graph/factors.hpp>
 #include <espalier/graph/instruction.hpp>
 #include <espalier/graph/window.hpp>
 
@@ -14,13 +15,16 @@ struct graph {
   detail::list<instruction> code;
   detail::list<layout> annotations;
   detail::list<placed_window> windows;
+  /// Operands beyond the first `inline_operands` of their instructions.
+  detail::list<int> further;
 };
 
 /// A graph in arrays of exactly its size: the form in which a pass hands it to the next.
-template <int Size, int Annotations, int Windows = 0> struct fixed_graph {
+template <int Size, int Annotations, int Windows = 0, int Further = 0> struct fixed_graph {
   instruction code[Size > 0 ? Size : 1]{};
   layout annotations[Annotations > 0 ? Annotations : 1]{};
   placed_window windows[Windows > 0 ? Windows : 1]{};
+  int further[Further > 0 ? Further : 1]{};
   static constexpr int size = Size;
 };
 
@@ -29,9 +33,11 @@ template <int Room> struct roomy_graph {
   instruction code[Room]{};
   layout annotations[Room]{};
   placed_window windows[Room]{};
+  int further[Room]{};
   int size = 0;
   int annotation_count = 0;
   int window_count = 0;
+  int further_count = 0;
   /// Otherwise only the sizes are right.
   bool fits = false;
 };
@@ -44,6 +50,8 @@ struct graph_view {
   int annotation_count = 0;
   const placed_window* windows = nullptr;
   int window_count = 0;
+  const int* further = nullptr;
+  int further_count = 0;
 
   constexpr graph_view() = default;
   constexpr graph_view(const graph& source)  // NOLINT(google-explicit-constructor): a view
@@ -52,16 +60,20 @@ struct graph_view {
         annotations(source.annotations.data()),
         annotation_count(source.annotations.size()),
         windows(source.windows.data()),
-        window_count(source.windows.size()) {}
-  template <int Size, int Annotations, int Windows>
+        window_count(source.windows.size()),
+        further(source.further.data()),
+        further_count(source.further.size()) {}
+  template <int Size, int Annotations, int Windows, int Further>
   // NOLINTNEXTLINE(google-explicit-constructor): a view
-  constexpr graph_view(const fixed_graph<Size, Annotations, Windows>& from)
+  constexpr graph_view(const fixed_graph<Size, Annotations, Windows, Further>& from)
       : code(&from.code[0]),
         size(Size),
         annotations(&from.annotations[0]),
         annotation_count(Annotations),
         windows(&from.windows[0]),
-        window_count(Windows) {}
+        window_count(Windows),
+        further(&from.further[0]),
+        further_count(Further) {}
   template <int Room>
   constexpr graph_view(const roomy_graph<Room>& source)  // NOLINT(google-explicit-constructor): a view
       : code(&source.code[0]),
@@ -69,25 +81,36 @@ struct graph_view {
         annotations(&source.annotations[0]),
         annotation_count(source.annotation_count),
         windows(&source.windows[0]),
-        window_count(source.window_count) {}
+        window_count(source.window_count),
+        further(&source.further[0]),
+        further_count(source.further_count) {}
 
   [[nodiscard]] constexpr const instruction& operator[](int id) const { return code[id]; }
-  [[nodiscard]] constexpr const instruction& operand(int id, int k) const { return code[code[id].operand[k]]; }
+  /// Which instruction makes operand k of one.
+  [[nodiscard]] constexpr int operand_at(const instruction& i, int k) const { return i.operand_at(k, further); }
+  [[nodiscard]] constexpr const instruction& operand(int id, int k) const {
+    return code[code[id].operand_at(k, further)];
+  }
+  /// What the functions of an instruction's op read.
+  [[nodiscard]] constexpr op_view view(int id) const { return {code, id, windows, further}; }
 };
 
 namespace detail {
-/// Instructions keep the numbers of their annotations and windows: a graph made from another starts with all of them.
+/// Instructions keep the numbers of their annotations, windows and places in the table of further operands: a graph
+/// made from another starts with all of them. (Those operands are renumbered in place, as those of an instruction are.)
 constexpr void copy_tables(graph& to, graph_view from) {
   to.annotations.reserve(from.annotation_count);
   for (int i = 0; i < from.annotation_count; ++i) to.annotations.push_back(from.annotations[i]);
   for (int i = 0; i < from.window_count; ++i) to.windows.push_back(from.windows[i]);
+  for (int i = 0; i < from.further_count; ++i) to.further.push_back(from.further[i]);
 }
 }  // namespace detail
 
 /// Copies a graph into arrays of its own size: `freeze<make().code.size(), make().annotations.size()>(make())`.
-template <int Size, int Annotations, int Windows = 0>
-constexpr fixed_graph<Size, Annotations, Windows> freeze(const graph& source) {
-  fixed_graph<Size, Annotations, Windows> result;
+template <int Size, int Annotations, int Windows = 0, int Further = 0>
+constexpr fixed_graph<Size, Annotations, Windows, Further> freeze(const graph& source) {
+  fixed_graph<Size, Annotations, Windows, Further> result;
+  for (int i = 0; i < Further; ++i) result.further[i] = source.further[i];
   for (int i = 0; i < Windows; ++i) result.windows[i] = source.windows[i];
   for (int i = 0; i < Size; ++i) result.code[i] = source.code[i];
   for (int i = 0; i < Annotations; ++i) {
@@ -102,8 +125,11 @@ template <int Room> constexpr roomy_graph<Room> freeze_roomily(const graph& sour
   result.size = source.code.size();
   result.annotation_count = source.annotations.size();
   result.window_count = source.windows.size();
-  result.fits = result.size <= Room && result.annotation_count <= Room && result.window_count <= Room;
+  result.further_count = source.further.size();
+  result.fits = result.size <= Room && result.annotation_count <= Room && result.window_count <= Room &&
+                result.further_count <= Room;
   if (!result.fits) return result;
+  for (int i = 0; i < result.further_count; ++i) result.further[i] = source.further[i];
   for (int i = 0; i < result.window_count; ++i) result.windows[i] = source.windows[i];
   for (int i = 0; i < result.size; ++i) result.code[i] = source.code[i];
   for (int i = 0; i < result.annotation_count; ++i) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/list.hpp>
 #include <espalier/diagnostics/source_line.hpp>
 #include <espalier/graph/attributes.hpp>
 #include <espalier/shape/dtype.hpp>
@@ -13,7 +14,9 @@ namespace espalier {
 
 struct op_info;
 
-inline constexpr int max_operands = 4;
+/// How many operands an instruction has room for itself. The few that have more keep the others in a table of their
+/// graph, so that all others stay small.
+inline constexpr int inline_operands = 4;
 
 /// One operation on tensors. Operands and the enclosing loop are indices into the graph's code, always smaller than
 /// the instruction's own index, except that a `loop_begin` is its own loop's name.
@@ -22,8 +25,11 @@ struct instruction {
   dtype type = dtype::f32;
   /// Extents of the result: of the whole tensor before partitioning, of a device's buffer after it.
   extents shape;
+  /// Any number (`operand_at`).
   int operand_count = 0;
-  int operand[max_operands]{-1, -1, -1, -1};
+  int operand[inline_operands]{-1, -1, -1, -1};
+  /// Where the operands beyond those are in the graph's table, or -1 if there are none.
+  int further = -1;
   /// What the op's own struct says they are: read and written through graph/attributes.hpp.
   std::int64_t attribute[max_attributes]{};
   double scalar = 0;
@@ -35,6 +41,32 @@ struct instruction {
   int origin = -1;
   source_line where;
   const char* label = nullptr;
+
+  /// Operand k. `table` is that of the graph (`graph::further`).
+  [[nodiscard]] constexpr int operand_at(int k, const int* table) const {
+    return k < inline_operands ? operand[k] : table[further + k - inline_operands];
+  }
+  [[nodiscard]] constexpr int& operand_at(int k, int* table) {
+    return k < inline_operands ? operand[k] : table[further + k - inline_operands];
+  }
+};
+
+/// Something for each operand of an instruction, however many there are.
+template <class T> class per_operand {
+ public:
+  [[nodiscard]] constexpr T& operator[](int k) {
+    if (k < inline_operands) return first_[k];
+    if (further_.size() <= k - inline_operands) further_.resize(k - inline_operands + 1);
+    return further_[k - inline_operands];
+  }
+  /// @pre something was put there, or k < inline_operands
+  [[nodiscard]] constexpr const T& operator[](int k) const {
+    return k < inline_operands ? first_[k] : further_[k - inline_operands];
+  }
+
+ private:
+  T first_[inline_operands]{};
+  detail::list<T> further_;
 };
 
 }  // namespace espalier

@@ -85,7 +85,7 @@ struct fused_index_attributes {
 /// more elements than its box has: what is behind them is padding.
 struct instruction_boxes {
   tensor_box result;
-  tensor_box operand[max_operands];
+  per_operand<tensor_box> operand;
   /// Of the whole result: from them follows which element of it one of the buffer is.
   extents whole;
 };
@@ -93,9 +93,9 @@ struct instruction_boxes {
 /// One device's data for the reference evaluation: everything is held in double precision.
 struct evaluation {
   const instruction* self = nullptr;
-  const double* operand[max_operands]{};
-  const extents* operand_shape[max_operands]{};
-  dtype operand_type[max_operands]{};
+  per_operand<const double*> operand;
+  per_operand<const extents*> operand_shape;
+  per_operand<dtype> operand_type;
   double* result = nullptr;
   /// If the op is positional.
   const instruction_boxes* boxes = nullptr;

@@ -11,16 +11,24 @@ namespace espalier::kernels {
 
 template <> struct kernel<&ops::concat> {
   static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
-  template <kernel_key Key> static void run(const kernel_call& call) { join<Key, 0>(call); }
+  template <kernel_key Key> static void run(const kernel_call& call) {
+    join<Key, 0>(call);
+    for (int k = inline_operands; k < Key.operand_count; ++k) {
+      detail::copy_rows<Key, along<Key>>(rows_of<Key>(call, k), call.shape_of(Key, k), call.operand_at(k), call.result);
+    }
+  }
 
  private:
+  template <kernel_key Key> static constexpr int along = attributes_of<concat_attributes>(Key).dim;
+
+  template <kernel_key Key> [[nodiscard]] static detail::row_run rows_of(const kernel_call& call, int k) {
+    const std::int64_t start = attributes_of<concat_attributes>(Key).start(call.windows, k);
+    return detail::common_rows(call.boxes->result.dim[along<Key>], call.boxes->operand[k].dim[along<Key>], start, 1);
+  }
+  /// Those whose shapes are known here.
   template <kernel_key Key, int K> static void join(const kernel_call& call) {
-    if constexpr (K < Key.operand_count) {
-      constexpr concat_attributes places = attributes_of<concat_attributes>(Key);
-      constexpr int along = places.dim;
-      const detail::row_run rows =
-          detail::common_rows(call.boxes->result.dim[along], call.boxes->operand[K].dim[along], places.start(K), 1);
-      detail::copy_rows<Key, K, along, 1>(rows, call.operand[K], call.result);
+    if constexpr (K < Key.operand_count && K < inline_operands) {
+      detail::copy_rows<Key, K, along<Key>, 1>(rows_of<Key>(call, K), call.operand[K], call.result);
       join<Key, K + 1>(call);
     }
   }

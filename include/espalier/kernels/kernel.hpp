@@ -21,15 +21,24 @@ struct kernel_key {
   dtype type = dtype::f32;
   extents shape;
   int operand_count = 0;
-  dtype operand_type[max_operands]{};
-  extents operand_shape[max_operands]{};
+  /// Of the first operands: what a kernel knows of those beyond, it is told when it is called.
+  dtype operand_type[inline_operands]{};
+  extents operand_shape[inline_operands]{};
   /// Those of the instruction (`attributes_of`).
   std::int64_t attribute[max_attributes]{};
 };
 
+/// An operand beyond the first few.
+struct further_operand {
+  const void* data = nullptr;
+  dtype type = dtype::f32;
+  extents shape;
+};
+
 /// What a kernel is called with. All tensors are dense and row-major.
 struct kernel_call {
-  const void* operand[max_operands]{};
+  const void* operand[inline_operands]{};
+  const further_operand* further = nullptr;
   void* result = nullptr;
   double scalar = 0;
   /// If the op is positional.
@@ -42,6 +51,15 @@ struct kernel_call {
   std::int64_t part = -1;
   /// Of that product, a square, only the lower triangle is needed (see `triangle_grain`).
   bool lower_triangle = false;
+
+  /// The elements of operand k.
+  [[nodiscard]] const void* operand_at(int k) const {
+    return k < inline_operands ? operand[k] : further[k - inline_operands].data;
+  }
+  /// Its shape.
+  [[nodiscard]] const extents& shape_of(const kernel_key& key, int k) const {
+    return k < inline_operands ? key.operand_shape[k] : further[k - inline_operands].shape;
+  }
 };
 
 /// The shard kernel of an op, specialised in kernels/<family>.hpp for the ops of ops/<family>.hpp:

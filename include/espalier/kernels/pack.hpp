@@ -15,8 +15,8 @@ template <> struct kernel<&ops::pack> {
     using element = storage_t<Key.type>;
     auto* to = static_cast<element*>(call.result);
     for (int k = 0; k < Key.operand_count; ++k) {
-      const std::int64_t count = Key.operand_shape[k].elements();
-      detail::copy_all<element>(count, call.operand[k], to);
+      const std::int64_t count = call.shape_of(Key, k).elements();
+      detail::copy_all<element>(count, call.operand_at(k), to);
       to += count;
     }
   }

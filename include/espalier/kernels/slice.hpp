@@ -78,6 +78,17 @@ void copy_rows(const row_run& rows, const void* operand, void* result) {
   }
 }
 
+/// The same of an operand whose shape only the call says.
+template <kernels::kernel_key Key, int Along>
+void copy_rows(const row_run& rows, const extents& shape, const void* operand, void* result) {
+  using element = storage_t<Key.type>;
+  constexpr std::int64_t inner = stride_of(Key.shape, Along);
+  if (rows.count <= 0) return;
+  copy_nest<element, 0>(pad_nest(shape, Key.shape, Along, 1, rows.count),
+                        static_cast<const element*>(operand) + rows.first * inner,
+                        static_cast<element*>(result) + rows.to * inner);
+}
+
 }  // namespace espalier::detail
 
 namespace espalier::kernels {

@@ -9,13 +9,12 @@ namespace espalier {
 /// How tensors are joined: one behind the other along one dimension.
 struct concat_attributes {
   int dim = 0;
-  /// Where operands 1, 2 and 3 start in the result; operand 0 starts at 0.
-  std::int64_t second = 0;
-  std::int64_t third = 0;
-  std::int64_t fourth = 0;
+  /// Where the graph's table (`builder::add_windows`) has their windows, one for each operand.
+  int first_window = 0;
 
-  [[nodiscard]] constexpr std::int64_t start(int operand) const {
-    return operand == 0 ? 0 : operand == 1 ? second : operand == 2 ? third : fourth;
+  /// Where operand k starts in the result.
+  [[nodiscard]] constexpr std::int64_t start(const placed_window* table, int k) const {
+    return table[first_window + k].low;
   }
 };
 
@@ -26,7 +25,7 @@ constexpr void concat_gradient(gradient_context& c);
 /// Element p of operand k is element start + p of the result.
 [[nodiscard]] constexpr std::uint32_t concat_windows(op_view v, int k, window* of_dimension) {
   const concat_attributes places = attributes_of<concat_attributes>(v);
-  of_dimension[places.dim] = {.low = places.start(k)};
+  of_dimension[places.dim] = {.low = places.start(v.windows, k)};
   return 1U << static_cast<unsigned>(places.dim);
 }
 
@@ -40,7 +39,7 @@ constexpr void evaluate_concat(const evaluation& e) {
     const std::int64_t rows = (*e.operand_shape[k])[along];
     const interval held = e.boxes->operand[k].dim[along];
     for (std::int64_t row = 0; row < held.size; ++row) {
-      const std::int64_t at = places.start(k) + held.start + row - mine.start;
+      const std::int64_t at = places.start(e.windows, k) + held.start + row - mine.start;
       if (at < 0 || at >= mine.size) continue;
       for (std::int64_t o = 0; o < outer; ++o) {
         for (std::int64_t i = 0; i < inner; ++i) {
@@ -54,7 +53,7 @@ constexpr void evaluate_concat(const evaluation& e) {
 }  // namespace detail
 
 namespace ops {
-/// Up to four tensors as one: see `concat_attributes`.
+/// Any number of tensors as one: see `concat_attributes`.
 inline constexpr op_info concat{.name = "concat",
                                 .spread = propagation::dimensional,
                                 .linear = linearity::joint,
@@ -83,28 +82,24 @@ namespace emit {
   return in_turn && first + b[end].shape[dim] == extent ? extent - first : 0;
 }
 
-/// Joins any number of tensors, four at a time.
+/// Joins any number of tensors.
 constexpr int concat(builder& b, const int* parts, int count, int dim) {
   if (count == 1) return parts[0];
   if (count == 2) {
     const std::int64_t by = rolled_by(b, parts[0], parts[1], dim);
     if (by != 0) return roll(b, b[parts[0]].operand[0], dim, by);
   }
-  int group[max_operands]{-1, -1, -1, -1};
-  const int taken = count < max_operands ? count : max_operands;
+  detail::list<placed_window> windows;
   extents shape = b[parts[0]].shape;
   shape[dim] = 0;
-  for (int k = 0; k < taken; ++k) {
-    // The first group members are single tensors; the last one stands for all that remain.
-    const bool last = k + 1 == taken;
-    group[k] = last ? concat(b, parts + k, count - k, dim) : parts[k];
-    shape[dim] += b[group[k]].shape[dim];
+  for (int k = 0; k < count; ++k) {
+    const std::int64_t size = b[parts[k]].shape[dim];
+    windows.push_back(place_window({.low = shape[dim]}, dim, size, axis_list{}));
+    shape[dim] += size;
   }
-  instruction made = builder::make(ops::concat, b[parts[0]].type, shape, group[0], group[1], group[2], group[3]);
-  std::int64_t start[max_operands]{};
-  for (int k = 1; k < taken; ++k) start[k] = start[k - 1] + b[group[k - 1]].shape[dim];
-  set_attributes(made, concat_attributes{dim, start[1], start[2], start[3]});
-  return b.append(made);
+  instruction made = builder::make(ops::concat, b[parts[0]].type, shape);
+  set_attributes(made, concat_attributes{.dim = dim, .first_window = b.add_windows(windows.data(), count)});
+  return b.append(made, parts, count);
 }
 }  // namespace emit
 
@@ -112,8 +107,9 @@ constexpr void detail::concat_gradient(gradient_context& c) {
   const instruction self = c.self();
   const concat_attributes places = attributes_of<concat_attributes>(self);
   for (int k = 0; k < self.operand_count; ++k) {
-    const std::int64_t size = c.emit[self.operand[k]].shape[places.dim];
-    c.give(k, emit::slice(c.emit, c.cotangent, places.dim, places.start(k), size));
+    const std::int64_t size = c.emit[c.operand(k)].shape[places.dim];
+    const std::int64_t start = places.start(c.emit.result().windows.data(), k);
+    c.give(k, emit::slice(c.emit, c.cotangent, places.dim, start, size));
   }
 }
 

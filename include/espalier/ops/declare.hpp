@@ -14,7 +14,7 @@ namespace espalier::detail {
   for (int d = 0; d < self.shape.rank; ++d) {
     const factor_list factor(rule.add(self.shape[d]));
     rule.result[d] = factor;
-    for (int k = 0; k < self.operand_count; ++k) rule.operand[k][d] = factor;
+    for (int k = 0; k < self.operand_count && k < inline_operands; ++k) rule.operand[k][d] = factor;
   }
   return rule;
 }

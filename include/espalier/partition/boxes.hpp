@@ -147,7 +147,7 @@ struct room_around {
   instruction_boxes boxes;
   boxes.result = box_of(mesh, g, id, device);
   boxes.whole = g.annotations[g[id].annotation].shape;
-  for (int k = 0; k < g[id].operand_count; ++k) boxes.operand[k] = box_of(mesh, g, g[id].operand[k], device);
+  for (int k = 0; k < g[id].operand_count; ++k) boxes.operand[k] = box_of(mesh, g, g.operand_at(g[id], k), device);
   return boxes;
 }
 

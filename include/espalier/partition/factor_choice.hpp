@@ -28,10 +28,10 @@ namespace espalier::detail {
                                                     const factor_axes& split) {
   placed_windows windows;
   window of_dimension[max_rank];
-  windows.dims = g[id].op->windows({g.code, id, g.windows}, k, &of_dimension[0]);
+  windows.dims = g[id].op->windows(g.view(id), k, &of_dimension[0]);
   for (int d = 0; d < g.operand(id, k).shape.rank; ++d) {
     if ((windows.dims >> static_cast<unsigned>(d) & 1U) == 0) continue;
-    const int factor = rule.operand[k][d][0];
+    const int factor = rule.dims_of(k)[d][0];
     windows.window[windows.count++] = place_window(of_dimension[d], d, rule.size[factor], split[factor]);
   }
   return windows;
@@ -59,13 +59,14 @@ class factor_choice {
  private:
   /// What each tensor says of each factor: the operands as they are, the result as it is wanted.
   struct proposals {
-    factor_axes by[max_operands + 1];
+    list<factor_axes> by;
     int count = 0;
   };
 
   [[nodiscard]] constexpr proposals propose(int id, const factor_rule& rule) const {
     const instruction& i = g_[id];
     proposals result;
+    result.by.resize(i.operand_count + 1);
     const auto read = [&](const sharding& s, const factor_list* dims) {
       factor_axes& into = result.by[result.count++];
       for (int d = 0; d < s.rank; ++d) {
@@ -73,7 +74,8 @@ class factor_choice {
       }
     };
     read(of_[id], rule.result);
-    for (int k = 0; k < i.operand_count; ++k) read(made_.layout_of(value_[i.operand[k]]).placement, rule.operand[k]);
+    for (int k = 0; k < i.operand_count; ++k)
+      read(made_.layout_of(value_[g_.operand_at(i, k)]).placement, rule.dims_of(k));
     return result;
   }
 
@@ -83,7 +85,7 @@ class factor_choice {
     if (!join(of_[id], rule.result, rule, result)) return false;
     const factor_axes wanted = result;
     for (int k = 0; k < i.operand_count; ++k) {
-      if (!join(made_.layout_of(value_[i.operand[k]]).placement, rule.operand[k], rule, result)) return false;
+      if (!join(made_.layout_of(value_[g_.operand_at(i, k)]).placement, rule.dims_of(k), rule, result)) return false;
     }
     axis_mask used = pending;
     for (int f = 0; f < rule.count; ++f) {
@@ -129,7 +131,7 @@ class factor_choice {
     if (idle == 0 || i.op->flops == nullptr) return 0;
     const std::int64_t split = mesh_.parts(idle);
     if (split == 1) return 0;
-    const std::int64_t work = i.op->flops({g_.code, id, g_.windows});
+    const std::int64_t work = i.op->flops(g_.view(id));
     std::int64_t touched = i.shape.elements();
     for (int k = 0; k < i.operand_count; ++k) touched += g_.operand(id, k).shape.elements();
     if (work < touched * bound_by_memory_below) return 0;  // to cut its operands takes as long
@@ -203,7 +205,7 @@ class factor_choice {
     int count = 0;
     int factor[max_axes]{};
     bool compound = false;
-    std::uint32_t factors_of[max_operands + 1]{};
+    list<std::uint32_t> factors_of;
   };
   /// The price of one tensor under the part of an assignment that concerns it.
   struct priced {
@@ -214,6 +216,7 @@ class factor_choice {
 
   constexpr void note_factors(int id, const factor_rule& rule, assignment& now) const {
     const instruction& i = g_[id];
+    now.factors_of.resize(i.operand_count + 1, 0);
     const auto note = [&](const factor_list* dims, int rank, std::uint32_t& factors) {
       for (int d = 0; d < rank; ++d) {
         factors |= dims[d].mask();
@@ -221,7 +224,7 @@ class factor_choice {
       }
     };
     for (int k = 0; k < i.operand_count; ++k) {
-      note(rule.operand[k], g_.operand(id, k).shape.rank, now.factors_of[k]);
+      note(rule.dims_of(k), g_.operand(id, k).shape.rank, now.factors_of[k]);
     }
     note(rule.result, i.shape.rank, now.factors_of[i.operand_count]);
     // Along reduced factors the result is a pending sum.
@@ -275,7 +278,7 @@ class factor_choice {
     if (now.compound && !is_faithful(id, rule, split)) return -1;
     axis_mask used = pending;
     for (int n = 0; n < now.count; ++n) used |= now.factor[n] >= 0 ? bit_of(now.axes[n]) : 0;
-    const double work = static_cast<double>(i.op->flops == nullptr ? 0 : i.op->flops({g_.code, id, g_.windows}));
+    const double work = static_cast<double>(i.op->flops == nullptr ? 0 : i.op->flops(g_.view(id)));
     double cost = work / static_cast<double>(mesh_.parts(used)) / operations_per_byte;
     for (int t = 0; t <= i.operand_count; ++t) {
       if (limit >= 0 && cost >= limit) return -1;
@@ -303,9 +306,9 @@ class factor_choice {
   }
   [[nodiscard]] constexpr double price_of_operand(int id, const factor_rule& rule, const factor_axes& split,
                                                   int k) const {
-    const int value = value_[g_[id].operand[k]];
+    const int value = value_[g_.operand_at(g_[id], k)];
     const layout& from = made_.layout_of(value);
-    sharding wanted = required(mesh_, rule.operand[k], from.shape.rank, rule, split);
+    sharding wanted = required(mesh_, rule.dims_of(k), from.shape.rank, rule, split);
     wanted.unreduced = from.placement.unreduced;
     if (g_[id].op->windows != nullptr) {
       const placed_windows windows = windows_over(g_, id, k, rule, split);
@@ -359,7 +362,7 @@ class factor_choice {
     const instruction& i = g_[id];
     if (!faithful(rule.result, i.shape.rank, rule, split)) return false;
     for (int k = 0; k < i.operand_count; ++k) {
-      if (!faithful(rule.operand[k], g_.operand(id, k).shape.rank, rule, split)) return false;
+      if (!faithful(rule.dims_of(k), g_.operand(id, k).shape.rank, rule, split)) return false;
     }
     return true;
   }

@@ -63,14 +63,14 @@ template <int Count, class HasOne, class Hash, class Same>
   for (int k = 0; k < max_attributes; ++k) {
     if (one.attribute[k] != other.attribute[k]) return false;
   }
-  for (int k = 0; k < one.operand_count; ++k) {
+  for (int k = 0; k < one.operand_count && k < inline_operands; ++k) {
     if (g.operand(a, k).type != g.operand(b, k).type || !(g.operand(a, k).shape == g.operand(b, k).shape)) return false;
   }
   return true;
 }
 [[nodiscard]] constexpr std::uint64_t kernel_hash(graph_view g, int id) {
   std::uint64_t h = mixed_in(hash_of(*g[id].op), g[id].shape);
-  for (int k = 0; k < g[id].operand_count; ++k) h = mixed_in(h, g.operand(id, k).shape);
+  for (int k = 0; k < g[id].operand_count && k < inline_operands; ++k) h = mixed_in(h, g.operand(id, k).shape);
   for (const std::int64_t a : g[id].attribute) h = mixed_in(h, a);
   return h;
 }

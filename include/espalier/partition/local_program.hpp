@@ -29,6 +29,7 @@ class local_program {
     copy(out_.result().code, &from.made.code[0], from.made.size);
     copy(out_.result().annotations, &from.made.annotations[0], from.made.annotation_count);
     copy(out_.result().windows, &from.made.windows[0], from.made.window_count);
+    copy(out_.result().further, &from.made.further[0], from.made.further_count);
     copy(origin_, &from.origin[0], from.made.size);
     copy(first_variant_, &from.first_variant[0], from.made.size);
     copy(variants_, &from.variants[0], from.variant_count);
@@ -50,19 +51,20 @@ class local_program {
   constexpr void enter(int loop) { out_.loop = loop; }
 
   [[nodiscard]] constexpr const instruction& operator[](int value) const { return out_[value]; }
+  /// Which value is operand k of an instruction.
+  [[nodiscard]] constexpr int operand_at(const instruction& i, int k) const { return out_.operand_at(i, k); }
   [[nodiscard]] constexpr const layout& layout_of(int value) const {
     return out_.result().annotations[out_[value].annotation];
   }
   constexpr void label(int value, const char* name) { out_[value].label = name; }
 
-  constexpr int append(instruction made, const extents& shape, const sharding& placement) {
-    made.shape = local_shape(mesh_, shape, placement);
-    made.annotation = out_.annotate(shape, placement);
-    made.origin = current_;
-    const int id = out_.append(made);
-    origin_.push_back(current_);
-    first_variant_.push_back(-1);
-    return id;
+  constexpr int append(const instruction& made, const extents& shape, const sharding& placement) {
+    return noted(out_.append(placed(made, shape, placement)));
+  }
+  /// The same with these operands.
+  constexpr int append(const instruction& made, const list<int>& operands, const extents& shape,
+                       const sharding& placement) {
+    return noted(out_.append(placed(made, shape, placement), operands.data(), operands.size()));
   }
   constexpr int copy_of(int value) {
     const layout same = layout_of(value);
@@ -186,7 +188,7 @@ class local_program {
 
   /// The whole program, in order.
   constexpr void finish(graph& program, list<int>& origin) {
-    if (hoisted_) loop_arrangement(out_.result().code, origin_).run();
+    if (hoisted_) loop_arrangement(out_.result(), origin_).run();
     program = static_cast<graph&&>(out_.result());
     origin = static_cast<list<int>&&>(origin_);
   }
@@ -203,6 +205,18 @@ class local_program {
   }
 
  private:
+  [[nodiscard]] constexpr instruction placed(instruction made, const extents& shape, const sharding& placement) {
+    made.shape = local_shape(mesh_, shape, placement);
+    made.annotation = out_.annotate(shape, placement);
+    made.origin = current_;
+    return made;
+  }
+  constexpr int noted(int id) {
+    origin_.push_back(current_);
+    first_variant_.push_back(-1);
+    return id;
+  }
+
   /// A value whose boxes follow from windows.
   constexpr int append_in_windows(instruction made, axis_mask axes, const extents& shape, const sharding& placement,
                                   const placed_windows& windows) {

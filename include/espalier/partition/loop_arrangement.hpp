@@ -10,14 +10,15 @@ namespace espalier::detail {
 /// Moves what stands inside a loop without belonging to it before that loop.
 class loop_arrangement {
  public:
-  /// Both are put in order by `run`: the instructions, and what goes with each.
-  constexpr loop_arrangement(list<instruction>& code, list<int>& origin)
-      : code_(code),
+  /// Both are put in order by `run`: the instructions of a program, and what goes with each.
+  constexpr loop_arrangement(graph& program, list<int>& origin)
+      : code_(program.code),
+        further_(program.further.data()),
         origin_(origin),
-        head_(code.size() + 1, -1),
-        next_(code.size(), -1),
-        end_(code.size(), -1),
-        number_(code.size(), -1) {}
+        head_(code_.size() + 1, -1),
+        next_(code_.size(), -1),
+        end_(code_.size(), -1),
+        number_(code_.size(), -1) {}
 
   constexpr void run() {
     const int size = code_.size();
@@ -54,13 +55,18 @@ class loop_arrangement {
 
   constexpr void emit(int id) {
     instruction i = code_[id];
-    for (int k = 0; k < i.operand_count; ++k) i.operand[k] = number_[i.operand[k]];
+    for (int k = 0; k < i.operand_count; ++k) {
+      int& operand = i.operand_at(k, further_);
+      operand = number_[operand];
+    }
     if (i.loop >= 0) i.loop = number_[i.loop];
     number_[id] = made_.push_back(i);
     origin_made_.push_back(origin_[id]);
   }
 
   list<instruction>& code_;
+  /// The graph's table of further operands: renumbered in place.
+  int* further_;
   list<int>& origin_;
   /// By loop (outside: the last entry) its first instruction, and the one that follows each.
   list<int> head_;

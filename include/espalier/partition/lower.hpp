@@ -128,7 +128,7 @@ class fuser {
 
   constexpr void note_uses(int id, int n) {
     for (int k = 0; k < g_[id].operand_count; ++k) {
-      const int o = g_[id].operand[k];
+      const int o = g_.operand_at(g_[id], k);
       last_use_[behind(o)] = n;
     }
   }
@@ -145,8 +145,8 @@ class fuser {
     step.operand_count = i.operand_count;
     const bool wide_context = i.op->fuse == fusion::reduction || role_[id] == fused_role::wide;
     for (int k = 0; k < i.operand_count; ++k) {
-      step.operand_type[k] = g_[i.operand[k]].type;
-      step.operand[k] = read(i.operand[k], wide_context, step.wide[k]);
+      step.operand_type[k] = g_[g_.operand_at(i, k)].type;
+      step.operand[k] = read(g_.operand_at(i, k), wide_context, step.wide[k]);
     }
     step.accumulates = role_[id] == fused_role::accumulator;
     if (i.op->fuse == fusion::reduction) {
@@ -159,10 +159,10 @@ class fuser {
     // Operands read for the last time here leave their slots to the result: micro-operations work in place, as long
     // as an element of the result is not larger than what has been read.
     for (int k = 0; k < i.operand_count; ++k) {
-      if (size_of(g_[behind(i.operand[k])].type) == size_of(i.type)) release(behind(i.operand[k]), n);
+      if (size_of(g_[behind(g_.operand_at(i, k))].type) == size_of(i.type)) release(behind(g_.operand_at(i, k)), n);
     }
     step.result = write(id, step.result_wide, step.accumulates);
-    for (int k = 0; k < i.operand_count; ++k) release(behind(i.operand[k]), n);
+    for (int k = 0; k < i.operand_count; ++k) release(behind(g_.operand_at(i, k)), n);
     result_.steps.push_back(step);
   }
 
@@ -390,7 +390,7 @@ namespace detail {
     for (int n = what.first; n < what.first + what.count; ++n) {
       const instruction& i = g[plan.order[n]];
       for (int k = 0; k < i.operand_count; ++k) {
-        const int o = i.operand[k];
+        const int o = g.operand_at(i, k);
         if (plan.unit_of[o] < 0 && g[o].op->facts.values == pattern::index) ++count;
       }
     }

@@ -183,7 +183,7 @@ class outliner {
             share(id, i.operand[0]);
             home_[result_.root[id]] = i.loop;
           } else if (i.op->facts.overwrites >= 0 && is_last_reader(id)) {
-            share(id, i.operand[i.op->facts.overwrites]);
+            share(id, g_.operand_at(i, i.op->facts.overwrites));
           } else if (s_.unit_of[id] >= 0 && s_.stored[id]) {
             own(id);
           }
@@ -203,7 +203,7 @@ class outliner {
     } else if (at >= 0) {
       // A result's second operand only names the argument whose place it takes.
       const int read_operands = part_of(i) == structure::result ? 1 : i.operand_count;
-      for (int k = 0; k < read_operands; ++k) f(i.operand[k], id, at);
+      for (int k = 0; k < read_operands; ++k) f(g_.operand_at(i, k), id, at);
     }
   }
 
@@ -239,7 +239,7 @@ class outliner {
       }
       // Whoever else reads it expects a buffer that starts where it does.
       for (int k = 0; k < i.operand_count; ++k) {
-        if (i.op->windows == nullptr) around_[i.operand[k]].room.before = -1;
+        if (i.op->windows == nullptr) around_[g_.operand_at(i, k)].room.before = -1;
       }
     }
     for (int id = 0; id < g_.size; ++id) {
@@ -394,10 +394,10 @@ class outliner {
   }
   [[nodiscard]] constexpr bool is_last_reader(int id) const {
     const instruction& i = g_[id];
-    const int overwritten = i.operand[i.op->facts.overwrites];
+    const int overwritten = g_.operand_at(i, i.op->facts.overwrites);
     if (!takes_over(overwritten, i.loop, s_.unit_of[id])) return false;
     for (int k = 0; k < i.operand_count; ++k) {
-      if (k != i.op->facts.overwrites && result_.root[i.operand[k]] == result_.root[overwritten]) return false;
+      if (k != i.op->facts.overwrites && result_.root[g_.operand_at(i, k)] == result_.root[overwritten]) return false;
     }
     return true;
   }
@@ -520,7 +520,7 @@ class outliner {
     for (int n = u.first; n < u.first + u.count; ++n) {
       const int id = s_.order[n];
       for (int k = 0; k < g_[id].operand_count; ++k) {
-        const int o = g_[id].operand[k];
+        const int o = g_.operand_at(g_[id], k);
         const bool through = g_[o].op->fuse == fusion::broadcast && g_[o].operand[0] == argument;
         if (through) return false;
         if (o == argument && overwritten) return false;

@@ -32,7 +32,7 @@ constexpr void evaluate_unpack(const evaluation& e) {
 }  // namespace detail
 
 namespace ops {
-/// The buffers of up to four tensors behind each other, as one of rank 1: what a merged collective moves.
+/// The buffers of some tensors behind each other, as one of rank 1: what a merged collective moves.
 inline constexpr op_info pack{.name = "pack", .evaluate = detail::evaluate_pack};
 /// A tensor's buffer out of a packed one.
 inline constexpr op_info unpack{.name = "unpack", .evaluate = detail::evaluate_unpack};
@@ -86,8 +86,7 @@ class collective_merger {
   }
 
  private:
-  /// Two levels of `pack`.
-  static constexpr int most_members = max_operands * max_operands;
+  static constexpr int most_members = 16;
   /// What stands for an instruction's number while it has none.
   static constexpr int unplaced = -1;
   static constexpr int waiting = -2;
@@ -149,7 +148,7 @@ class collective_merger {
       if (may_wait(id)) join_class(id);
       if (i.loop < 0 || reads_loop(part_of(i))) continue;
       for (int k = 0; k < i.operand_count; ++k) {
-        const int o = i.operand[k];
+        const int o = g_.operand_at(i, k);
         if (class_of_[o] < 0 || g_[o].loop == i.loop || read_in_[o] >= 0) continue;
         int loop = i.loop;
         while (g_[loop].loop != g_[o].loop) loop = g_[loop].loop;
@@ -185,15 +184,15 @@ class collective_merger {
       }
       late = late && i.loop < 0 && !is_structure(part_of(i));
       for (int k = 0; late && k < i.operand_count; ++k) {
-        late = g_[i.operand[k]].op->fuse == fusion::source || is_small(i.operand[k]);
+        late = g_.operand(id, k).op->fuse == fusion::source || is_small(g_.operand_at(i, k));
       }
-      for (int k = 0; !late && k < i.operand_count; ++k) is_late_[i.operand[k]] = false;
+      for (int k = 0; !late && k < i.operand_count; ++k) is_late_[g_.operand_at(i, k)] = false;
     }
   }
   /// Whether it reads an all_reduce that others may still join, though they cannot yet.
   constexpr bool gains_by_delay(int id) {
     for (int k = 0; k < g_[id].operand_count; ++k) {
-      const int o = g_[id].operand[k];
+      const int o = g_.operand_at(g_[id], k);
       if (number_[o] == delayed) return true;
       if (number_[o] != waiting) continue;
       const int c = class_of_[o];
@@ -212,7 +211,7 @@ class collective_merger {
       passed_on_.push_back(id);
       return;
     }
-    for (int k = 0; k < i.operand_count; ++k) need(i.operand[k]);
+    for (int k = 0; k < i.operand_count; ++k) need(g_.operand_at(i, k));
     if (part_of(i) == structure::loop_begin) {
       for (int c = classes_in_[i.loop + 1]; c >= 0; c = classes_[c].sibling) {
         if (is_read_in(classes_[c], id)) close(c);
@@ -301,11 +300,12 @@ class collective_merger {
   }
   constexpr bool gather(const instruction& i) {
     for (int k = 0; k < i.operand_count; ++k) {
-      int& number = number_[i.operand[k]];
+      const int operand = g_.operand_at(i, k);
+      int& number = number_[operand];
       if (number == waiting || number == delayed || gathered_.size() == most_gathered) return false;
       if (number != unplaced) continue;
       number = gathered;
-      gathered_.push_back(i.operand[k]);
+      gathered_.push_back(operand);
     }
     return true;
   }
@@ -328,20 +328,12 @@ class collective_merger {
     }
     const int first = closing.member[0];
     int part[most_members]{};
-    int parts = closing.count;
-    for (int m = 0; m < parts; ++m) part[m] = number_[g_[closing.member[m]].operand[0]];
-    while (parts > 1) {
-      int made = 0;
-      for (int m = 0; m < parts; m += max_operands) {
-        const int taken = parts - m < max_operands ? parts - m : max_operands;
-        part[made++] = taken == 1 ? part[m] : packed(first, &part[m], taken);
-      }
-      parts = made;
-    }
+    for (int m = 0; m < closing.count; ++m) part[m] = number_[g_[closing.member[m]].operand[0]];
+    const int all = packed(first, &part[0], closing.count);
     instruction reduced = renumbered(first);
     reduced.label = nullptr;
-    reduced.operand[0] = part[0];
-    reduced.shape = result_.code[part[0]].shape;
+    reduced.operand[0] = all;
+    reduced.shape = result_.code[all].shape;
     const axis_mask axes = attributes_of<collective_attributes>(reduced).axes;
     reduced.annotation = placed(first, reduced.shape, pending_before(first) & ~axes);
     const int whole = append(reduced);
@@ -362,8 +354,10 @@ class collective_merger {
     made.operand_count = count;
     made.shape.rank = 1;
     made.shape.size[0] = 0;
+    made.further = count > inline_operands ? result_.further.size() : -1;
+    for (int k = inline_operands; k < count; ++k) result_.further.push_back(part[k]);
     for (int k = 0; k < count; ++k) {
-      made.operand[k] = part[k];
+      made.operand_at(k, result_.further.data()) = part[k];
       made.shape.size[0] += result_.code[part[k]].shape.elements();
     }
     made.loop = renumbered(first).loop;
@@ -388,9 +382,11 @@ class collective_merger {
     return result_.annotations.push_back(l);
   }
 
-  [[nodiscard]] constexpr instruction renumbered(int id) const {
+  [[nodiscard]] constexpr instruction renumbered(int id) {
     instruction i = g_[id];
-    for (int k = 0; k < i.operand_count; ++k) i.operand[k] = number_[i.operand[k]];
+    for (int k = 0; k < i.operand_count; ++k) {
+      i.operand_at(k, result_.further.data()) = number_[g_.operand_at(g_[id], k)];
+    }
     if (i.loop >= 0) i.loop = number_[i.loop];
     return i;
   }

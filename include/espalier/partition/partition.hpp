@@ -92,8 +92,8 @@ class partitioner {
     for (int id = 0; id < g_.size; ++id) {
       const instruction& i = g_.code[id];
       for (int k = 0; k < i.operand_count; ++k) {
-        ++readers[i.operand[k]];
-        reader[i.operand[k]] = id;
+        ++readers[g_.operand_at(i, k)];
+        reader[g_.operand_at(i, k)] = id;
       }
       keeps_sums_ = keeps_sums_ || of_[id].unreduced != 0;
     }
@@ -330,20 +330,20 @@ class partitioner {
       if (const int value = i.op->lower(steps); value >= 0) return take(id, value, rule.combine);
     }
     const factor_axes split = factor_choice(mesh_, g_, of_, made_, value_).run(id, rule, pending);
-    instruction made = i;
+    operands_.clear();
     for (int k = 0; k < i.operand_count; ++k) {
-      sharding wanted = required(mesh_, rule.operand[k], g_[i.operand[k]].shape.rank, rule, split);
-      const axis_mask held = made_.layout_of(value_[i.operand[k]]).placement.unreduced;
+      sharding wanted = required(mesh_, rule.dims_of(k), g_[g_.operand_at(i, k)].shape.rank, rule, split);
+      const axis_mask held = made_.layout_of(value_[g_.operand_at(i, k)]).placement.unreduced;
       wanted.unreduced = held;
-      if (i.op->windows != nullptr && read_windows(id, k, rule, split, wanted, made)) continue;
-      made.operand[k] = masked(id, k, made_.reshard(value_[i.operand[k]], wanted), split);
+      if (i.op->windows != nullptr && read_windows(id, k, rule, split, wanted)) continue;
+      operands_.push_back(masked(id, k, made_.reshard(value_[g_.operand_at(i, k)], wanted), split));
     }
     sharding local = required(mesh_, rule.result, i.shape.rank, rule, split);
     for (int f = 0; f < rule.count; ++f) {
       if (rule.kind[f] == factor_kind::reduce) local.unreduced |= split[f].mask();
     }
     local.unreduced |= pending;
-    take(id, made_.append(made, i.shape, local), rule.combine);
+    take(id, made_.append(i, operands_, i.shape, local), rule.combine);
   }
 
   /// What an op that is lowered in steps of its own sees of the partitioner.
@@ -354,7 +354,9 @@ class partitioner {
     [[nodiscard]] constexpr op_view op() const override { return {owner_.g_.code, id_, owner_.g_.windows}; }
     [[nodiscard]] constexpr const factor_rule& rule() const override { return owner_.rules_[id_]; }
     [[nodiscard]] constexpr const sharding& wanted() const override { return owner_.of_[id_]; }
-    [[nodiscard]] constexpr int operand(int k) const override { return owner_.value_[owner_.g_[id_].operand[k]]; }
+    [[nodiscard]] constexpr int operand(int k) const override {
+      return owner_.value_[owner_.g_.operand_at(owner_.g_[id_], k)];
+    }
     [[nodiscard]] constexpr const layout& layout_of(int value) const override { return owner_.made_.layout_of(value); }
     constexpr int reshard(int value, const sharding& to) override { return owner_.made_.reshard(value, to); }
     constexpr int append(const instruction& step, const extents& shape, const sharding& placement) override {
@@ -388,16 +390,16 @@ class partitioner {
   }
 
   /// An operand some of whose dimensions are read through windows: false if there are none.
-  constexpr bool read_windows(int id, int k, const factor_rule& rule, const factor_axes& split, const sharding& wanted,
-                              instruction& made) {
+  constexpr bool read_windows(int id, int k, const factor_rule& rule, const factor_axes& split,
+                              const sharding& wanted) {
     const placed_windows windows = windows_over(g_, id, k, rule, split);
     if (windows.count == 0) return false;
     int like = -1;
     for (int other = 0; other < k && like < 0; ++other) {
       if (g_.operand(id, other).shape == g_.operand(id, k).shape && windows_over(g_, id, other, rule, split) == windows)
-        like = made.operand[other];
+        like = operands_[other];
     }
-    made.operand[k] = made_.read_through(value_[g_[id].operand[k]], wanted, windows, like);
+    operands_.push_back(made_.read_through(value_[g_.operand_at(g_[id], k)], wanted, windows, like));
     return true;
   }
 
@@ -417,16 +419,19 @@ class partitioner {
   constexpr axis_mask settle_operands(int id) {
     const instruction& i = g_[id];
     axis_mask pending = 0;
-    for (int k = 0; k < i.operand_count; ++k) pending |= made_.layout_of(value_[i.operand[k]]).placement.unreduced;
+    for (int k = 0; k < i.operand_count; ++k)
+      pending |= made_.layout_of(value_[g_.operand_at(i, k)]).placement.unreduced;
     if (pending == 0) return 0;
     if (may_keep(id, pending)) return pending;
     for (int k = 0; k < i.operand_count; ++k) {
-      if (of_[i.operand[k]].unreduced != 0 && requests_of(g_[i.operand[k]]) == layout_request::annotation) {
+      if (of_[g_.operand_at(i, k)].unreduced != 0 &&
+          requests_of(g_[g_.operand_at(i, k)]) == layout_request::annotation) {
         // The user asked for this sum to stay pending, and here it would be lost.
         fail(partition_fault::pending_sum_dropped, id);
         return 0;
       }
-      if (made_.layout_of(value_[i.operand[k]]).placement.unreduced != 0) settle(i.operand[k], settled_for(id, k));
+      if (made_.layout_of(value_[g_.operand_at(i, k)]).placement.unreduced != 0)
+        settle(g_.operand_at(i, k), settled_for(id, k));
     }
     return 0;
   }
@@ -434,7 +439,7 @@ class partitioner {
   /// Where a pending sum goes for its reader: to its own place, or, if nobody else wants it, straight to parts that
   /// the reader works on.
   [[nodiscard]] constexpr sharding settled_for(int id, int k) const {
-    const int operand = g_[id].operand[k];
+    const int operand = g_.operand_at(g_[id], k);
     if (readers_[operand] == 1) return parts_for(id, k, made_.layout_of(value_[operand]).placement);
     sharding result = of_[operand];
     result.unreduced = 0;
@@ -450,7 +455,7 @@ class partitioner {
       if (!rule.result[d].empty()) read_dimension(mesh_, rule, rule.result[d], of_[id].dim[d], wanted);
     }
     for (int d = 0; d < held.rank; ++d) {
-      const factor_list factors = rule.operand[k][d];
+      const factor_list factors = rule.dims_of(k)[d];
       if (factors.size() != 1 || rule.kind[factors[0]] != factor_kind::pass) continue;
       const axis_list axes = wanted[factors[0]];
       const axis_mask added = axes.mask() & ~held.dim[d].mask();
@@ -470,7 +475,7 @@ class partitioner {
     for (int reader = id + 1; reader <= reader_[id]; ++reader) {
       const instruction& i = g_[reader];
       for (int k = 0; k < i.operand_count; ++k) {
-        if (i.operand[k] != id) continue;
+        if (g_.operand_at(i, k) != id) continue;
         const bool computes = part_of(i) == structure::none && requests_of(i) == layout_request::none;
         if (!computes || i.loop != g_[id].loop || i.op->factors == nullptr) return of_[id];
         const sharding wanted = parts_for(reader, k, held);
@@ -484,8 +489,8 @@ class partitioner {
 
   [[nodiscard]] constexpr bool may_keep(int id, axis_mask pending) {
     const instruction& i = g_[id];
-    const auto held = [&](int k) { return made_.layout_of(value_[i.operand[k]]).placement.unreduced; };
-    const auto uses = [&](int k) { return made_.layout_of(value_[i.operand[k]]).placement.tiled(); };
+    const auto held = [&](int k) { return made_.layout_of(value_[g_.operand_at(i, k)]).placement.unreduced; };
+    const auto uses = [&](int k) { return made_.layout_of(value_[g_.operand_at(i, k)]).placement.tiled(); };
     switch (i.op->linear) {
       case linearity::none: return false;
       case linearity::first: {
@@ -505,7 +510,7 @@ class partitioner {
         for (int k = 0; k < i.operand_count; ++k) {
           if (held(k) != 0) {
             ++holders;
-          } else if ((uses(k) & pending) != 0 || g_[i.operand[k]].shape.elements() > i.shape.elements()) {
+          } else if ((uses(k) & pending) != 0 || g_[g_.operand_at(i, k)].shape.elements() > i.shape.elements()) {
             return false;
           }
         }
@@ -544,7 +549,7 @@ class partitioner {
       }
       const int terms = i.op->linear == linearity::joint ? i.operand_count : 1;
       for (int k = 0; k < terms; ++k) {
-        const int o = i.operand[k];
+        const int o = g_.operand_at(i, k);
         const bool is_passed_on = readers_[o] == 1 && g_[o].operand_count > 0 && passes_on(g_[o].operand[0], o);
         adds_terms = adds_terms || terms > 1;
         if (is_passed_on) {
@@ -566,9 +571,9 @@ class partitioner {
     if (i.op->factors == nullptr) return false;
     const factor_rule& rule = rules_[id];
     for (int k = 0; k < i.operand_count; ++k) {
-      for (int d = 0; d < of_[i.operand[k]].rank; ++d) {
-        if (of_[i.operand[k]].dim[d].empty()) continue;
-        const factor_list factors = rule.operand[k][d];
+      for (int d = 0; d < of_[g_.operand_at(i, k)].rank; ++d) {
+        if (of_[g_.operand_at(i, k)].dim[d].empty()) continue;
+        const factor_list factors = rule.dims_of(k)[d];
         for (int n = 0; n < factors.size(); ++n) {
           if (rule.kind[factors[n]] == factor_kind::reduce) return true;
         }
@@ -601,7 +606,8 @@ class partitioner {
       if (made.op->factors == nullptr || made.op->spread == propagation::none || made.op->facts.contracts) return false;
       int latest = -1;
       for (int k = 0; k < made.operand_count; ++k) {
-        if (made_[made.operand[k]].op->fuse != fusion::source && made.operand[k] > latest) latest = made.operand[k];
+        const int operand = made_.operand_at(made, k);
+        if (made_[operand].op->fuse != fusion::source && operand > latest) latest = operand;
       }
       if (latest < 0 || made_[latest].loop != made.loop) return false;
       value = latest;
@@ -614,9 +620,9 @@ class partitioner {
     const instruction& i = g_[id];
     const factor_rule& rule = rules_[id];
     if (i.op->identity == nullptr) return value;
-    const extents& shape = g_[i.operand[k]].shape;
+    const extents& shape = g_[g_.operand_at(i, k)].shape;
     for (int d = 0; d < shape.rank; ++d) {
-      const factor_list factors = rule.operand[k][d];
+      const factor_list factors = rule.dims_of(k)[d];
       if (factors.size() != 1 || rule.kind[factors[0]] != factor_kind::reduce) continue;
       const axis_list axes = split[factors[0]];
       if (divides_evenly(mesh_, shape[d], axes)) continue;
@@ -624,7 +630,7 @@ class partitioner {
       if (!is_floating(made_[value].type) && is_floating(i.type)) continue;
       instruction made = builder::make(ops::mask, made_[value].type, extents{}, value);
       set_attributes(made, mask_attributes{d});
-      made.scalar = storable(made.type, i.op->identity({g_.code, id}));
+      made.scalar = storable(made.type, i.op->identity(g_.view(id)));
       const sharding same = made_.layout_of(value).placement;
       value = made_.append(made, shape, same);
     }
@@ -654,6 +660,8 @@ class partitioner {
   /// Where a value is the outcome of a pending sum, that sum's terms.
   list<int> unsettled_;
   local_program made_;
+  /// Of the op that is being visited, on the device.
+  list<int> operands_;
   partition_fault fault_ = partition_fault::nothing;
   int fault_at_ = -1;
 };

@@ -147,7 +147,7 @@ class scheduler {
     const instruction& i = g_[id];
     if (i.op->fuse == fusion::elementwise && fusable(id)) return;
     for (int k = 0; k < i.operand_count; ++k) {
-      const int o = i.operand[k];
+      const int o = g_.operand_at(i, k);
       // A broadcast that its readers make reads through to what it repeats: a constant, or a stored value.
       if (i.op->fuse == fusion::broadcast && !stored_[id] && g_[o].op->facts.values == pattern::uniform) continue;
       stored_[o] = true;
@@ -179,7 +179,7 @@ class scheduler {
       }
     } else if (!fusable(id)) {
       close_operands(id, -1);
-      if (i.op->facts.overwrites >= 0) close_readers(i.operand[i.op->facts.overwrites]);
+      if (i.op->facts.overwrites >= 0) close_readers(g_.operand_at(i, i.op->facts.overwrites));
       single(id);
     } else {
       join(id);
@@ -221,7 +221,7 @@ class scheduler {
     const instruction& i = g_[id];
     int target = -1;
     for (int k = 0; k < i.operand_count; ++k) {
-      const int group = open_group(behind(i.operand[k]));
+      const int group = open_group(behind(g_.operand_at(i, k)));
       if (group < 0 || group == target) continue;
       if (role_in(id, group) == fused_role::not_fusable) continue;
       if (target < 0) {
@@ -292,7 +292,7 @@ class scheduler {
       return role;
     }
     for (int k = 0; k < i.operand_count; ++k) {
-      const int o = i.operand[k];
+      const int o = g_.operand_at(i, k);
       const int source = behind(o);
       if (root(group_[source]) != group) continue;
       const bool repeated = source != o;
@@ -307,7 +307,7 @@ class scheduler {
   /// Whatever the instruction reads from other groups has to be complete before it runs.
   constexpr void close_operands(int id, int except) {
     for (int k = 0; k < g_[id].operand_count; ++k) {
-      const int o = g_[id].operand[k];
+      const int o = g_.operand_at(g_[id], k);
       for (const int source : {o, behind(o)}) {
         const int group = open_group(source);
         if (group >= 0 && group != except) close(group);
@@ -325,7 +325,7 @@ class scheduler {
   [[nodiscard]] constexpr bool reads(int group, int memory) const {
     for (int id = chains_[group].head; id >= 0; id = next_[id]) {
       for (int k = 0; k < g_[id].operand_count; ++k) {
-        if (in_memory_of(behind(g_[id].operand[k])) == memory) return true;
+        if (in_memory_of(behind(g_.operand_at(g_[id], k))) == memory) return true;
       }
     }
     return false;
@@ -358,7 +358,7 @@ class scheduler {
       if (result_.unit_of[id] < 0) continue;
       if (!result_.units[result_.unit_of[id]].fused) result_.stored[id] = true;
       for (int k = 0; k < g_[id].operand_count; ++k) {
-        const int o = g_[id].operand[k];
+        const int o = g_.operand_at(g_[id], k);
         const int source = result_.unit_of[o] < 0 ? behind(o) : o;
         if (result_.unit_of[source] >= 0 && result_.unit_of[source] != result_.unit_of[id]) {
           result_.stored[source] = true;

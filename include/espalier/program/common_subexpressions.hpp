@@ -25,13 +25,17 @@ class common_subexpressions {
 
   constexpr graph run() {
     result_.code.reserve(g_.size);
+    copy_tables(result_, g_);
+    int* const further = result_.further.data();
     for (int id = 0; id < g_.size; ++id) {
       instruction i = g_[id];
-      for (int k = 0; k < i.operand_count; ++k) i.operand[k] = number_[i.operand[k]];
+      for (int k = 0; k < i.operand_count; ++k) {
+        int& operand = i.operand_at(k, further);
+        operand = number_[operand];
+      }
       if (i.loop >= 0) i.loop = number_[i.loop];
       number_[id] = may_merge(*i.op) ? find_or_append(i) : result_.code.push_back(i);
     }
-    copy_tables(result_, g_);
     return static_cast<graph&&>(result_);
   }
 
@@ -58,10 +62,10 @@ class common_subexpressions {
   }
 
   /// A constant evaluation cannot read an address, so the op enters by its name's first letters.
-  [[nodiscard]] static constexpr std::uint64_t hash(const instruction& i) {
+  [[nodiscard]] constexpr std::uint64_t hash(const instruction& i) const {
     std::uint64_t h = static_cast<unsigned char>(i.op->name[0]);
     if (h != 0) h = h * 31 + static_cast<unsigned char>(i.op->name[1]);
-    for (int k = 0; k < i.operand_count; ++k) h = mixed(h, static_cast<std::uint64_t>(i.operand[k]));
+    for (int k = 0; k < i.operand_count; ++k) h = mixed(h, static_cast<std::uint64_t>(operand_at(i, k)));
     for (const std::int64_t a : i.attribute) h = mixed(h, static_cast<std::uint64_t>(a));
     for (int d = 0; d < i.shape.rank; ++d) h = mixed(h, static_cast<std::uint64_t>(i.shape[d]));
     h = mixed(h, std::bit_cast<std::uint64_t>(i.scalar));
@@ -76,7 +80,7 @@ class common_subexpressions {
     if (a.op != b.op || a.type != b.type || a.loop != b.loop) return false;
     if (a.operand_count != b.operand_count || !(a.shape == b.shape)) return false;
     for (int k = 0; k < a.operand_count; ++k) {
-      if (a.operand[k] != b.operand[k]) return false;
+      if (operand_at(a, k) != operand_at(b, k)) return false;
     }
     for (int k = 0; k < max_attributes; ++k) {
       if (a.attribute[k] != b.attribute[k]) return false;
@@ -85,6 +89,10 @@ class common_subexpressions {
     if (!same_annotation(a.annotation, b.annotation)) return false;
     // Two names: the user may ask for either.
     return a.label == nullptr || b.label == nullptr || same_text(a.label, b.label);
+  }
+
+  [[nodiscard]] constexpr int operand_at(const instruction& i, int k) const {
+    return i.operand_at(k, result_.further.data());
   }
 
   [[nodiscard]] constexpr bool same_annotation(int a, int b) const {

@@ -42,7 +42,8 @@ class propagation_step {
     gather(i, id, rule);
     if (forward) return refine(id, rule.result, rule, id);
     bool changed = false;
-    for (int k = 0; k < i.operand_count; ++k) changed = refine(i.operand[k], rule.operand[k], rule, id) || changed;
+    for (int k = 0; k < i.operand_count; ++k)
+      changed = refine(g_.operand_at(i, k), rule.dims_of(k), rule, id) || changed;
     return changed;
   }
 
@@ -81,7 +82,10 @@ class propagation_step {
     merged_ = factor_axes{};
     for (int f = 0; f < rule.count; ++f) source_[f] = -1;
     take(of_[id], rule.result, rule, id);
-    for (int k = 0; k < i.operand_count; ++k) take(of_[i.operand[k]], rule.operand[k], rule, i.operand[k]);
+    for (int k = 0; k < i.operand_count; ++k) {
+      const int operand = g_.operand_at(i, k);
+      take(of_[operand], rule.dims_of(k), rule, operand);
+    }
   }
 
   constexpr void take(const sharding& from, const factor_list* dims, const factor_rule& rule, int who) {
@@ -184,7 +188,7 @@ constexpr bool sweep_completion(const mesh_shape& mesh, graph_view g, const fact
     const instruction& i = g[id];
     if (level_is_new && detail::propagation_step::first_level(*i.op, forward) == level) return true;
     for (int k = 0; k < i.operand_count; ++k) {
-      if (changed_in[i.operand[k]] >= sweep - 1) return true;
+      if (changed_in[g.operand_at(i, k)] >= sweep - 1) return true;
     }
     return false;
   };

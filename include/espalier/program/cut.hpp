@@ -48,7 +48,7 @@ template <class PartOfResult>
     if (part_of(i) == structure::result) part[id] = part_of_result(attributes_of<border_attributes>(i).number);
     const int own = part[whole[id]];
     for (int k = 0; k < i.operand_count; ++k) {
-      int& operand = part[whole[i.operand[k]]];
+      int& operand = part[whole[g.operand_at(i, k)]];
       if (own < operand) operand = own;
     }
   }
@@ -87,12 +87,12 @@ class graph_cutter {
     list<bool> read_early(g.size, false);
     for (int id = 0; id < g.size; ++id) {
       is_early_[id] = !is_argument(id) && part[id] <= last_early;
-      for (int k = 0; k < g[id].operand_count && is_early_[id]; ++k) read_early[g[id].operand[k]] = true;
+      for (int k = 0; k < g[id].operand_count && is_early_[id]; ++k) read_early[g.operand_at(g[id], k)] = true;
     }
     for (int id = 0; id < g.size; ++id) {
       bool may = !is_early_[id] && part[id] != no_part && is_repeatable(id);
       for (int k = 0; k < g[id].operand_count; ++k) {
-        const int o = g[id].operand[k];
+        const int o = g.operand_at(g[id], k);
         may = may && (is_argument(o) ? read_early[o] : is_early_[o] || may_be_early_[o]);
       }
       may_be_early_[id] = may;
@@ -132,7 +132,7 @@ class graph_cutter {
   template <class F> constexpr void visit_wanted(const F& f) {
     for (int id = 0; id < g_.size; ++id) {
       for (int k = 0; k < g_[id].operand_count && is_late_[id]; ++k) {
-        if (!is_late_[g_[id].operand[k]]) f(g_[id].operand[k]);
+        if (!is_late_[g_.operand_at(g_[id], k)]) f(g_.operand_at(g_[id], k));
       }
     }
   }
@@ -145,7 +145,7 @@ class graph_cutter {
     if (is_argument(id) ? was_handed_on(id) : !is_repeatable(id)) {
       crossing_.cannot_be_repeated(made);
     } else {
-      for (int k = 0; k < g_[id].operand_count; ++k) crossing_.is_made_of(made, node(g_[id].operand[k]));
+      for (int k = 0; k < g_[id].operand_count; ++k) crossing_.is_made_of(made, node(g_.operand_at(g_[id], k)));
     }
     return made;
   }
@@ -155,7 +155,7 @@ class graph_cutter {
     if (needed_[id]) return;
     needed_[id] = true;
     if (is_argument(id) || crossing_.is_kept(node_[id])) return;
-    for (int k = 0; k < g_[id].operand_count; ++k) need(g_[id].operand[k]);
+    for (int k = 0; k < g_[id].operand_count; ++k) need(g_.operand_at(g_[id], k));
   }
   [[nodiscard]] constexpr bool crosses(int id) const {
     return needed_[id] && !is_argument(id) && crossing_.is_kept(node_[id]);
@@ -163,7 +163,10 @@ class graph_cutter {
 
   constexpr void copy(graph& to, list<int>& number, int id) const {
     instruction i = g_[id];
-    for (int k = 0; k < i.operand_count; ++k) i.operand[k] = number[i.operand[k]];
+    for (int k = 0; k < i.operand_count; ++k) {
+      int& operand = i.operand_at(k, to.further.data());
+      operand = number[operand];
+    }
     if (i.loop >= 0) i.loop = number[i.loop];
     number[id] = to.code.push_back(i);
   }
@@ -172,9 +175,10 @@ class graph_cutter {
     list<bool> wanted(g_.size, false);
     for (int id = g_.size - 1; id >= 0; --id) {
       wanted[id] = wanted[id] || is_early_[id] || crosses(id);
-      for (int k = 0; k < g_[id].operand_count && wanted[id]; ++k) wanted[g_[id].operand[k]] = true;
+      for (int k = 0; k < g_[id].operand_count && wanted[id]; ++k) wanted[g_.operand_at(g_[id], k)] = true;
     }
     graph made;
+    copy_tables(made, g_);
     list<int> number(g_.size, -1);
     for (int id = 0; id < g_.size; ++id) {
       if (wanted[id]) copy(made, number, id);
@@ -189,12 +193,12 @@ class graph_cutter {
       set_attributes(result, border_attributes{handed_on_as_[id]});
       made.code.push_back(result);
     }
-    copy_tables(made, g_);
     return made;
   }
 
   constexpr graph make_late() const {
     graph made;
+    copy_tables(made, g_);
     list<int> number(g_.size, -1);
     for (int id = 0; id < g_.size; ++id) {
       if (crosses(id)) {
@@ -207,7 +211,6 @@ class graph_cutter {
         copy(made, number, id);
       }
     }
-    copy_tables(made, g_);
     return made;
   }
 

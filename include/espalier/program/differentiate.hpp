@@ -84,7 +84,7 @@ class reverse_sweep {
         const instruction& i = b_[id];
         if (active_[id] || !is_floating(i.type) || i.op->facts.stops_gradient) continue;
         bool depends = false;
-        for (int k = 0; k < i.operand_count; ++k) depends = depends || active_[i.operand[k]];
+        for (int k = 0; k < i.operand_count; ++k) depends = depends || active_[b_.operand_at(i, k)];
         if (!depends) continue;
         active_[id] = true;
         if (part_of(i) == structure::loop_next && !active_[i.operand[0]]) active_[i.operand[0]] = changed = true;
@@ -145,7 +145,7 @@ class reverse_sweep {
     gradient_context context{b_, id, cotangent_[id]};
     b_[id].op->gradient(context);
     for (int k = 0; k < b_[id].operand_count; ++k) {
-      if (context.operand_cotangent[k] >= 0) add_to(b_[id].operand[k], context.operand_cotangent[k]);
+      if (context.cotangent_of(k) >= 0) add_to(b_.operand_at(b_[id], k), context.cotangent_of(k));
     }
   }
 
@@ -267,7 +267,7 @@ class reverse_sweep {
       const instruction& i = b_[id];
       bool is_fixed = i.loop == begin && !i.op->facts.bound_to_loop;
       for (int k = 0; k < i.operand_count; ++k) {
-        const int o = i.operand[k];
+        const int o = b_.operand_at(i, k);
         is_fixed = is_fixed && (b_[o].loop != begin || (o < end && fixed[o - begin]));
       }
       fixed[id - begin] = is_fixed;
@@ -304,18 +304,21 @@ class reverse_sweep {
       // What stands here but belongs to a loop further out has been computed there, and is not repeated.
       const bool belongs = i.loop == reversal.forward || (i.loop >= 0 && reversal.find(i.loop) >= 0);
       if (reads_loop(part_of(i)) || !belongs) continue;
+      list<int> operands;
       for (int k = 0; k < i.operand_count; ++k) {
-        const instruction& operand = b_[i.operand[k]];
-        if (reversal.find(i.operand[k]) >= 0) {
-          i.operand[k] = reversal.find(i.operand[k]);
-        } else if (reads_loop(part_of(operand)) && operand.loop >= 0 && reversal.find(operand.loop) >= 0) {
-          i.operand[k] = repeat_reader(b_, reversal, i.operand[k]);
+        int operand = b_.operand_at(i, k);
+        const bool reads = reads_loop(part_of(b_[operand])) && b_[operand].loop >= 0;
+        if (reversal.find(operand) >= 0) {
+          operand = reversal.find(operand);
+        } else if (reads && reversal.find(b_[operand].loop) >= 0) {
+          operand = repeat_reader(b_, reversal, operand);
         }
+        operands.push_back(operand);
       }
       b_.loop = i.loop == reversal.forward ? reversal.reverse : reversal.find(i.loop);
       b_.where = i.where;
       i.label = nullptr;
-      reversal.note(id, b_.append(i));
+      reversal.note(id, b_.append(i, operands.data(), operands.size()));
       if (part_of(i) == structure::loop_end && b_[id].operand[0] == begin) {
         b_.loop = reversal.reverse;
         return id;
@@ -341,7 +344,7 @@ class reverse_sweep {
 /// rule, or -1.
 constexpr int pull_back(builder& b, int value, int cotangent, const int* wanted, int count, int* gradients) {
   const int end = b.size();
-  hoist(b.result().code, b.loop);
+  hoist(b.result().code, b.result().further.data(), b.loop);
   detail::reverse_sweep sweep(b, end);
   for (int i = 0; i < count; ++i) sweep.want(wanted[i]);
   sweep.mark(end);

@@ -12,8 +12,8 @@ namespace detail {
 /// Gives what does not change from one iteration of a loop to the next to whatever encloses that loop.
 class hoisting {
  public:
-  constexpr hoisting(list<instruction>& code, int open_loop)
-      : code_(code), open_(open_loop), collected_(code.size(), false) {}
+  constexpr hoisting(list<instruction>& code, const int* further, int open_loop)
+      : code_(code), further_(further), open_(open_loop), collected_(code.size(), false) {}
 
   constexpr void run() {
     for (int id = open_ + 1; id < code_.size(); ++id) {
@@ -33,7 +33,7 @@ class hoisting {
     bool from_outside = false;
     std::int64_t elements = 0;
     for (int k = 0; k < i.operand_count; ++k) {
-      const int source = behind(i.operand[k]);
+      const int source = behind(i.operand_at(k, further_));
       if (is_constant(source)) continue;
       from_outside = true;
       elements += code_[source].shape.elements();
@@ -43,7 +43,7 @@ class hoisting {
     if (!from_outside || i.shape.elements() > elements) return;
     code_[id].loop = within;
     for (int k = 0; k < i.operand_count; ++k) {
-      const int o = i.operand[k];
+      const int o = i.operand_at(k, further_);
       for (const int one : {behind(o), o}) {
         if (code_[one].loop > within) code_[one].loop = within;
       }
@@ -59,6 +59,8 @@ class hoisting {
   }
 
   list<instruction>& code_;
+  /// The graph's table of further operands.
+  const int* further_;
   int open_;
   /// What a stack or sum collects stays with its loop.
   list<bool> collected_;
@@ -70,6 +72,9 @@ class hoisting {
 /// the reverse of the loop need not keep it for each. Only what is no larger than its operands: making it again is
 /// better than keeping it otherwise. Instructions stay in their places in the list, and `normalise` moves them. While a
 /// loop is being built, `open_loop`, only the loops inside it count.
-constexpr void hoist(detail::list<instruction>& code, int open_loop = -1) { detail::hoisting(code, open_loop).run(); }
+/// @param further the graph's table of further operands
+constexpr void hoist(detail::list<instruction>& code, const int* further, int open_loop = -1) {
+  detail::hoisting(code, further, open_loop).run();
+}
 
 }  // namespace espalier

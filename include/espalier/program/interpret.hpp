@@ -113,9 +113,10 @@ class device_state {
     evaluation e;
     e.self = &self;
     for (int k = 0; k < self.operand_count; ++k) {
-      e.operand[k] = (*this)[self.operand[k]].data.data();
-      e.operand_shape[k] = &(*this)[self.operand[k]].shape;
-      e.operand_type[k] = g_[self.operand[k]].type;
+      const int operand = g_.operand_at(self, k);
+      e.operand[k] = (*this)[operand].data.data();
+      e.operand_shape[k] = &(*this)[operand].shape;
+      e.operand_type[k] = g_[operand].type;
     }
     tensor_value made = zeros(self.shape);
     e.result = made.data.data();

@@ -125,8 +125,9 @@ class spmd_interpreter {
       used |= l.placement.dim[d].mask();
     }
     for (int k = 0; k < i.operand_count; ++k) {
-      if (i.operand[k] < 0 || i.operand[k] >= id) fail(id, "uses what comes later");
-      if (!in_scope(id, i.operand[k])) fail(id, "uses what another loop computes");
+      const int operand = g_.operand_at(i, k);
+      if (operand < 0 || operand >= id) fail(id, "uses what comes later");
+      if (!in_scope(id, operand)) fail(id, "uses what another loop computes");
     }
     if (collective_index(i.op) >= 0 || i.op->factors == nullptr || part_of(i) == structure::loop_end) return;
     if (i.op->facts.shares_operand && part_of(i) == structure::none) {
@@ -134,13 +135,12 @@ class spmd_interpreter {
       if (i.shape.elements() != g_.operand(id, 0).shape.elements()) fail(id, "its buffers differ in size");
       return;
     }
-    const factor_rule rule = i.op->factors({g_.code, id});
+    const factor_rule rule = i.op->factors(g_.view(id));
     check_extents(id, rule, rule.result, i.shape);
     for (int k = 0; k < i.operand_count; ++k) {
       window windows[max_rank];
-      const std::uint32_t windowed =
-          i.op->windows == nullptr ? 0 : i.op->windows({g_.code, id, g_.windows}, k, &windows[0]);
-      check_extents(id, rule, rule.operand[k], g_.operand(id, k).shape, windowed);
+      const std::uint32_t windowed = i.op->windows == nullptr ? 0 : i.op->windows(g_.view(id), k, &windows[0]);
+      check_extents(id, rule, rule.dims_of(k), g_.operand(id, k).shape, windowed);
     }
   }
 

@@ -23,21 +23,25 @@ class normalisation {
         head_(g.size + 1, -1),
         collected_(g.size, -1),
         following_(g.size, -1),
-        number_(g.size, -1) {}
+        number_(g.size, -1) {
+    copy_tables(result_, g_);
+  }
 
   constexpr graph run() {
     resolve();
-    hoist(code_);
+    hoist(code_, result_.further.data());
     mark();
     arrange();
     result_.code.reserve(g_.size);
     int cursor = head_[g_.size];
     emit_region(cursor, g_.size);
-    copy_tables(result_, g_);
     return static_cast<graph&&>(result_);
   }
 
  private:
+  /// The table of the result: renumbered in place.
+  [[nodiscard]] constexpr int* further() { return result_.further.data(); }
+
   [[nodiscard]] static constexpr bool is_collected(const instruction& i) { return collects(part_of(i)); }
 
   /// The same values in the same shape and type, for no purpose that a later pass knows of.
@@ -57,13 +61,13 @@ class normalisation {
         continue;
       }
       for (int k = 0; k < i.operand_count; ++k) {
-        const int operand = i.operand[k];
+        int& operand = i.operand_at(k, further());
         const int target = stand_for_[operand];
         if (target == operand) continue;
         if (needs_own_buffer(i, k, target)) {
           code_[operand].op = &ops::copy;
         } else {
-          i.operand[k] = target;
+          operand = target;
         }
       }
       if (part_of(i) == structure::loop_next) {
@@ -77,7 +81,7 @@ class normalisation {
   /// A stack or sum collects what its loop computes, not what stands outside; and a carry that is passed on as
   /// another one would be overwritten on the way. There the alias stays, as a copy.
   [[nodiscard]] constexpr bool needs_own_buffer(const instruction& i, int k, int target) const {
-    if (is_collected(i)) return code_[target].loop != code_[i.operand[k]].loop;
+    if (is_collected(i)) return code_[target].loop != code_[i.operand[0]].loop;
     return part_of(i) == structure::loop_next && k == 1 && part_of(code_[target]) == structure::loop_carry &&
            code_[target].loop == i.loop && target != i.operand[0];
   }
@@ -112,7 +116,7 @@ class normalisation {
       const int id = work_.back();
       work_.pop_back();
       const instruction& i = code_[id];
-      for (int k = 0; k < i.operand_count; ++k) want(i.operand[k]);
+      for (int k = 0; k < i.operand_count; ++k) want(i.operand_at(k, further()));
       if (i.loop >= 0) want(i.loop);
       if (part_of(i) == structure::loop_carry && next_of_[id] >= 0) want(next_of_[id]);
     }
@@ -156,7 +160,10 @@ class normalisation {
 
   constexpr void emit(int id) {
     instruction& i = code_[id];
-    for (int k = 0; k < i.operand_count; ++k) i.operand[k] = number_[i.operand[k]];
+    for (int k = 0; k < i.operand_count; ++k) {
+      int& operand = i.operand_at(k, further());
+      operand = number_[operand];
+    }
     if (i.loop >= 0) i.loop = number_[i.loop];
     number_[id] = result_.code.push_back(i);
   }

@@ -17,9 +17,10 @@ struct graph_size {
   int code = 0;
   int annotations = 0;
   int windows = 0;
+  int further = 0;
 };
 [[nodiscard]] constexpr graph_size graph_size_of(const graph& g) {
-  return {g.code.size(), g.annotations.size(), g.windows.size()};
+  return {g.code.size(), g.annotations.size(), g.windows.size(), g.further.size()};
 }
 
 /// The passes as constants, each in variables of its own: a compiler's limit on the steps of a constant evaluation
@@ -37,7 +38,9 @@ template <class Maker> struct frozen {
   static constexpr int size = counted.code;
   static constexpr int annotations = counted.annotations;
   static constexpr int windows = counted.windows;
-  static constexpr fixed_graph<size, annotations, windows> value = freeze<size, annotations, windows>(Maker::make());
+  static constexpr int further = counted.further;
+  static constexpr fixed_graph<size, annotations, windows, further> value =
+      freeze<size, annotations, windows, further>(Maker::make());
 };
 
 /// What tracing found, from a single evaluation.
@@ -108,9 +111,10 @@ template <int Size> [[nodiscard]] constexpr rule_table<Size> rules_of(graph_view
   rule_table<Size> table;
   for (int id = 0; id < Size; ++id) {
     if (g[id].op->factors == nullptr) return table;
-    table.of[id] = g[id].op->factors({g.code, id});
+    table.of[id] = g[id].op->factors(g.view(id));
     write_each(&table.of[id].result[0], max_rank);
-    for (int k = 0; k < g[id].operand_count; ++k) write_each(&table.of[id].operand[k][0], max_rank);
+    for (int k = 0; k < g[id].operand_count && k < inline_operands; ++k)
+      write_each(&table.of[id].operand[k][0], max_rank);
   }
   return table;
 }
@@ -199,12 +203,14 @@ template <class Mesh, class Source> struct partitioned_graph {
       if constexpr (first.made.fits) {
         return first;
       } else {
-        return again<std::max({first.made.size, first.made.annotation_count, first.made.window_count})>::value;
+        return again<std::max(
+            {first.made.size, first.made.annotation_count, first.made.window_count, first.made.further_count})>::value;
       }
     }
   };
   static constexpr const auto& found = progress<cut::count - 1>::value();
-  static constexpr graph_size counted{found.made.size, found.made.annotation_count, found.made.window_count};
+  static constexpr graph_size counted{found.made.size, found.made.annotation_count, found.made.window_count,
+                                      found.made.further_count};
   [[nodiscard]] static constexpr graph make() {
     return partitioner(Mesh::value, from::program, &from::rules.of[0], &from::value.of[0], found).finish().program;
   }

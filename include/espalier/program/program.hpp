@@ -161,7 +161,7 @@ template <class Mesh, class Function, class... Arguments> class program {
     std::int64_t sum = 0;
     const graph_view g = code;
     for (int id = 0; id < g.size; ++id) {
-      if (g[id].op->flops != nullptr) sum += detail::repetitions(g, id) * g[id].op->flops({g.code, id, g.windows});
+      if (g[id].op->flops != nullptr) sum += detail::repetitions(g, id) * g[id].op->flops(g.view(id));
     }
     return sum;
   }

@@ -247,10 +247,10 @@ template <class Function, class... Arguments> [[nodiscard]] constexpr auto expla
       continue;
     }
     for (int k = 0; k < i.operand_count; ++k) {
-      if (i.op->linear != linearity::none) pending[id] |= pending[i.operand[k]];
-      const sharding& from = of[i.operand[k]];
+      if (i.op->linear != linearity::none) pending[id] |= pending[g.operand_at(i, k)];
+      const sharding& from = of[g.operand_at(i, k)];
       for (int d = 0; d < from.rank; ++d) {
-        const factor_list dims = rules[id].operand[k][d];
+        const factor_list dims = rules[id].dims_of(k)[d];
         if (from.dim[d].empty() || dims.empty()) continue;
         factor_axes split;
         read_dimension(mesh, rules[id], dims, from.dim[d], split);

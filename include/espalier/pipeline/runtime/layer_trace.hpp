@@ -209,12 +209,13 @@ template <class Source, bool Adds> struct part_border {
 /// Both get the layouts that the graph has for them. Returns the results.
 constexpr list<int> replay(builder& b, graph_view g, const int* given, bool adds) {
   const int annotations = b.result().annotations.size();
+  const int further = b.result().further.size();
   espalier::detail::copy_tables(b.result(), g);
   list<int> number(g.size, -1);
   list<int> readers(g.size, 0);
   list<int> made;
   for (int id = 0; id < g.size; ++id) {
-    for (int k = 0; k < g[id].operand_count; ++k) ++readers[g[id].operand[k]];
+    for (int k = 0; k < g[id].operand_count; ++k) ++readers[g.operand_at(g[id], k)];
   }
   const auto lay_out = [&](int argument, int annotation) {
     if (annotation >= 0) b[argument].annotation = annotation + annotations;
@@ -227,7 +228,11 @@ constexpr list<int> replay(builder& b, graph_view g, const int* given, bool adds
   for (int id = 0; id < g.size; ++id) {
     espalier::instruction i = g[id];
     if (part_of(i) == structure::argument) continue;
-    for (int k = 0; k < i.operand_count; ++k) i.operand[k] = number[i.operand[k]];
+    if (i.operand_count > espalier::inline_operands) i.further += further;
+    for (int k = 0; k < i.operand_count; ++k) {
+      int& operand = i.operand_at(k, b.result().further.data());
+      operand = number[operand];
+    }
     if (i.loop >= 0) i.loop = number[i.loop];
     if (i.annotation >= 0) i.annotation += annotations;
     if (part_of(i) != structure::result) {

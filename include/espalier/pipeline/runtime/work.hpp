@@ -27,7 +27,8 @@ namespace espalier::pipeline {
   std::vector<bool> is_stored(at(g.size), false);  // somebody outside its chain reads it
   for (int id = 0; id < g.size; ++id)
     for (int k = 0; k < g[id].operand_count; ++k)
-      if (costs_nothing(id) || !passes(id) || !passes(g[id].operand[k])) is_stored[at(g[id].operand[k])] = true;
+      if (costs_nothing(id) || !passes(id) || !passes(g.operand_at(g[id], k)))
+        is_stored[at(g.operand_at(g[id], k))] = true;
   work_facts sum;
   for (int id = 0; id < g.size; ++id) {
     if (costs_nothing(id)) continue;
@@ -35,11 +36,11 @@ namespace espalier::pipeline {
     for (int loop = g[id].loop; loop >= 0; loop = g[loop].loop)
       times *= static_cast<double>(attributes_of<loop_attributes>(g[loop]).iterations);
     const op_info& op = *g[id].op;
-    const double operations = op.flops == nullptr ? 0 : static_cast<double>(op.flops({g.code, id, g.windows}));
+    const double operations = op.flops == nullptr ? 0 : static_cast<double>(op.flops(g.view(id)));
     double elements = static_cast<double>(g[id].shape.elements());
     double moved = is_stored[at(id)] || !passes(id) ? bytes_of(id) : 0;
     for (int k = 0; k < g[id].operand_count; ++k) {
-      const int from = g[id].operand[k];
+      const int from = g.operand_at(g[id], k);
       elements += static_cast<double>(g[from].shape.elements());
       if (g[from].op->facts.values == pattern::none && (is_stored[at(from)] || !passes(from))) moved += bytes_of(from);
     }
