@@ -175,9 +175,22 @@ class evaluated_kernels {
     }
     std::vector<double> result(static_cast<std::size_t>(self.shape.elements()));
     e.result = result.data();
+    std::vector<std::vector<double>> further;
+    std::vector<double*> addresses;
+    for (int k = 1; k <= further_results(t_->code.code, t_->code.size, id); ++k) {
+      further.emplace_back(static_cast<std::size_t>(t_->code[id + k].shape.elements()));
+      addresses.push_back(further.back().data());
+    }
+    e.further_result = addresses.data();
     self.op->evaluate(e);
     for (std::int64_t n = 0; n < self.shape.elements(); ++n) {
       save(self.type, call.result, n, result[static_cast<std::size_t>(n)]);
+    }
+    for (std::size_t k = 0; k < further.size(); ++k) {
+      const kernels::further_result& to = call.further_results[k];
+      for (std::size_t n = 0; n < further[k].size(); ++n) {
+        save(to.type, to.data, static_cast<std::int64_t>(n), further[k][n]);
+      }
     }
   }
 

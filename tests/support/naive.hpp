@@ -544,6 +544,9 @@ class equations {
     if (op == &ops::pad) return pad(id);
     if (op == &ops::roll) return roll(id);
     if (op == &ops::concat) return concat(id);
+    if (op == &ops::top_k) return top_k(id, id, false);
+    if (op == &ops::further_result && g_.operand(id, 0).op == &ops::top_k) return top_k(id, self.operand[0], true);
+    if (op == &ops::take_along || op == &ops::put_along) return moved_along(id);
     if (op == &ops::convolution) return convolution(id);
     if (op == &ops::convolution_input_gradient) return input_gradient(id);
     if (op == &ops::convolution_filter_gradient) return filter_gradient(id);
@@ -820,6 +823,52 @@ class equations {
       int k = 0;
       while (i[along] >= operand(id, k).shape[along]) i[along] -= operand(id, k++).shape[along];
       return element(operand(id, k), i);
+    });
+  }
+
+  /// The element that exactly j others of its row come before: larger ones, NaNs, and equal ones that stand before it.
+  tensor_value top_k(int id, int op, bool wants_index) {
+    const int along = attributes_of<along_attributes>(g_[op]).dim;
+    const tensor_value& x = operand(op, 0);
+    return tensor_of(g_[id].shape, [&](const place_in& to) {
+      place_in i = to;
+      const auto at = [&](std::int64_t n) {
+        i[along] = n;
+        return element(x, i);
+      };
+      for (std::int64_t n = 0; n < x.shape[along]; ++n) {
+        const double mine = at(n);
+        std::int64_t before = 0;
+        for (std::int64_t m = 0; m < x.shape[along]; ++m) {
+          const double other = at(m);
+          const bool equal = other == mine || (std::isnan(other) && std::isnan(mine));
+          const bool larger = std::isnan(other) ? !std::isnan(mine) : other > mine;
+          before += larger || (equal && m < n) ? 1 : 0;
+        }
+        if (before == to[along]) return wants_index ? static_cast<double>(n) : mine;
+      }
+      return std::numeric_limits<double>::quiet_NaN();
+    });
+  }
+
+  tensor_value moved_along(int id) {
+    const int along = attributes_of<along_attributes>(g_[id]).dim;
+    const tensor_value& x = operand(id, 0);
+    const tensor_value& places = operand(id, 1);
+    const bool takes = g_[id].op == &ops::take_along;
+    return tensor_of(g_[id].shape, [&](const place_in& to) {
+      place_in i = to;
+      if (takes) {
+        const double from = element(places, to);
+        if (!(from >= 0 && from < static_cast<double>(x.shape[along]))) return 0.0;
+        i[along] = static_cast<std::int64_t>(from);
+        return element(x, i);
+      }
+      for (std::int64_t n = 0; n < x.shape[along]; ++n) {
+        i[along] = n;
+        if (element(places, i) == static_cast<double>(to[along])) return element(x, i);
+      }
+      return 0.0;
     });
   }
 

@@ -523,12 +523,14 @@ class program_generator {
 
   /// Ops that move or combine elements: of all types.
   constexpr int add_common_op() {
-    switch (random_.integer(0, 18)) {
+    switch (random_.integer(0, 20)) {
+      case 19: return largest();
       case 18: return dynamic_slice();
       case 17: return dynamic_update_slice();
       case 14: return rearranged();
       case 15: return convolution();
-      case 16: return pooled();
+      case 16:
+      case 20: return pooled();
       case 0: return reduce();
       case 1: return broadcast(any_value());
       case 2: return transpose(any_value());
@@ -905,7 +907,7 @@ class program_generator {
 
   constexpr int slice() {
     const int x = any_of_rank(1, options_.most_dimensions);
-    if (x < 0) return -1;
+    if (x < 0 || !holds(x, bound(x))) return -1;
     const int dim = random_.integer(0, rank_of(x) - 1);
     const auto extent = static_cast<int>(shape_of(x)[dim]);
     if (extent == 0) return -1;
@@ -1029,6 +1031,22 @@ class program_generator {
     return bounded_by(emit::concat(b_, &parts[0], count, dim), most);
   }
 
+  /// Where two elements are equal there is no derivative, so the arguments are drawn from, and where rounding might
+  /// exchange two nothing can be compared, so gradients are not.
+  constexpr int largest() {
+    const int x = smooth() ? any_that([&](int id) { return b_[id].op == &ops::argument && rank_of(id) >= 1; })
+                           : any_of_rank(1, options_.most_dimensions);
+    if (x < 0 || !holds(x, bound(x))) return -1;
+    const int dim = random_.integer(0, rank_of(x) - 1);
+    const auto extent = static_cast<int>(shape_of(x)[dim]);
+    if (extent < 1) return -1;
+    const int values = bounded_by(emit::top_k(b_, x, dim, random_.integer(1, extent)), bound(x));
+    const int places = bounded_by(values + 1, extent);
+    if (smooth() || random_.chance(0.5)) return values;
+    if (random_.chance(0.5)) keep(values);
+    return places;
+  }
+
   /// Whole numbers, some of them no rows of the table.
   constexpr int rows() {
     if (!indices_.empty() && random_.chance(0.5)) return indices_[random_.integer(0, indices_.size() - 1)];
@@ -1063,7 +1081,7 @@ class program_generator {
   }
   constexpr int dynamic_slice() {
     const int x = any_of_rank(1, options_.most_dimensions);
-    if (x < 0) return -1;
+    if (x < 0 || !holds(x, bound(x))) return -1;
     const int dim = random_.integer(0, rank_of(x) - 1);
     const auto extent = static_cast<int>(shape_of(x)[dim]);
     if (extent == 0) return -1;

@@ -196,6 +196,11 @@ template <class... Details> struct out_of_bounds {
     static_assert(Where::ok, "slice: the range leaves the dimension. Choose 0 <= start < stop <= extent.");
   };
 };
+template <class... Details> struct top_k_out_of_range {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "top_k: so many elements cannot be chosen. Choose 1 <= count <= extent of the dimension.");
+  };
+};
 template <class... Details> struct nothing_is_left {
   template <class Where> struct raise {
     static_assert(Where::ok,

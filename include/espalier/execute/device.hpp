@@ -61,6 +61,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
         moves_(static_cast<std::size_t>(t.code.size)),
         contexts_(static_cast<std::size_t>(t.code.size)),
         further_(static_cast<std::size_t>(t.code.further_count)),
+        first_result_(static_cast<std::size_t>(t.code.size), -1),
         arguments_(static_cast<std::size_t>(t.argument_count)),
         results_(static_cast<std::size_t>(t.result_count)) {
     std::int64_t local_bytes = 0;
@@ -132,6 +133,10 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     for (int k = inline_operands; k < i.operand_count; ++k) {
       const instruction& operand = t_.code.operand(id, k);
       further_[static_cast<std::size_t>(i.further + k - inline_operands)] = {nullptr, operand.type, operand.shape};
+    }
+    for (int n = 1; n <= further_results(t_.code.code, t_.code.size, id); ++n) {
+      if (n == 1) first_result_[static_cast<std::size_t>(id)] = static_cast<int>(results_beyond_.size());
+      results_beyond_.push_back({nullptr, t_.code[id + n].type, t_.code[id + n].shape});
     }
     contexts_[static_cast<std::size_t>(id)] = {i.op->name, i.where.file, i.where.line};
     const int kind = collective_index(i.op);
@@ -224,6 +229,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     kernels::kernel_call call;
     for (int k = 0; k < i.operand_count && k < inline_operands; ++k) call.operand[k] = address(i.operand[k]);
     if (i.operand_count > inline_operands) call.further = further_operands(i);
+    if (first_result_[static_cast<std::size_t>(id)] >= 0) call.further_results = further_results_of(id);
     call.result = address(id);
     call.scalar = i.scalar;
     call.boxes = boxes(id);
@@ -238,6 +244,14 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     for (int k = inline_operands; k < i.operand_count; ++k) {
       all[k - inline_operands].data = address(t_.code.operand_at(i, k));
     }
+    return all;
+  }
+
+  /// Where its results after the first go now.
+  [[nodiscard]] const kernels::further_result* further_results_of(int id) {
+    kernels::further_result* const all =
+        &results_beyond_[static_cast<std::size_t>(first_result_[static_cast<std::size_t>(id)])];
+    for (int n = further_results(t_.code.code, t_.code.size, id); n > 0; --n) all[n - 1].data = address(id + n);
     return all;
   }
 
@@ -390,6 +404,9 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   std::vector<comm::context> contexts_;
   /// Beside the graph's table of further operands.
   std::vector<kernels::further_operand> further_;
+  /// Results after the first, and by instruction which of these are its own.
+  std::vector<int> first_result_;
+  std::vector<kernels::further_result> results_beyond_;
   std::vector<void*> arguments_;
   std::vector<void*> results_;
 };

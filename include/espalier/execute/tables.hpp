@@ -34,7 +34,7 @@ namespace detail {
 /// Instructions that the executor carries out itself; all others have a kernel.
 [[nodiscard]] constexpr bool has_kernel(const instruction& i) {
   const op_facts& facts = i.op->facts;
-  return facts.part == structure::none && !facts.shares_operand && facts.moves < 0;
+  return facts.part == structure::none && !facts.shares_operand && facts.moves < 0 && !facts.is_further_result;
 }
 
 [[nodiscard]] constexpr kernels::kernel_key key_of(graph_view g, int id) {

@@ -162,6 +162,9 @@ struct gradient_context {
   builder& emit;
   int id = 0;
   int cotangent = 0;
+  /// Of an op with several results: the cotangents of those after the first, or -1 where nothing flows back. (That of
+  /// the first is zero then.)
+  const int* further_result_cotangent = nullptr;
   /// Of the first operands, and of those beyond, up to the last that has one.
   int operand_cotangent[inline_operands]{-1, -1, -1, -1};
   detail::list<int> further_cotangent{};

@@ -38,11 +38,17 @@ struct factor_rule {
   /// of the last operand before them.
   const factor_list (*further)[max_rank] = nullptr;
   factor_list result[max_rank]{};
+  /// The dimensions of the results after the first, likewise. Null: each has those of the first.
+  const factor_list (*further_results)[max_rank] = nullptr;
 
   /// The dimensions of operand k.
   [[nodiscard]] constexpr const factor_list* dims_of(int k) const {
     if (k < inline_operands) return &operand[k][0];
     return further == nullptr ? &operand[inline_operands - 1][0] : &further[k - inline_operands][0];
+  }
+  /// The dimensions of result n.
+  [[nodiscard]] constexpr const factor_list* dims_of_result(int n) const {
+    return n == 0 || further_results == nullptr ? &result[0] : &further_results[n - 1][0];
   }
 
   constexpr int add(std::int64_t extent, factor_kind what = factor_kind::pass) {

@@ -97,6 +97,8 @@ struct evaluation {
   per_operand<const extents*> operand_shape;
   per_operand<dtype> operand_type;
   double* result = nullptr;
+  /// Results 1, 2, ...
+  double* const* further_result = nullptr;
   /// If the op is positional.
   const instruction_boxes* boxes = nullptr;
   /// The graph's table (`builder::add_windows`).
@@ -130,6 +132,14 @@ struct op_info {
   /// The value that leaves a reduction over a padded dimension unchanged, when the op reduces one.
   double (*identity)(op_view) = nullptr;
 };
+
+[[nodiscard]] constexpr bool is_further_result(const instruction& i) { return i.op->facts.is_further_result; }
+/// How many results instruction `id` of `size` has after the first: they follow it.
+[[nodiscard]] constexpr int further_results(const instruction* code, int size, int id) {
+  int last = id + 1;
+  while (last < size && is_further_result(code[last])) ++last;
+  return is_further_result(code[id]) ? 0 : last - id - 1;
+}
 
 [[nodiscard]] constexpr structure part_of(const instruction& i) { return i.op->facts.part; }
 [[nodiscard]] constexpr layout_request requests_of(const instruction& i) { return i.op->facts.requests; }

@@ -96,6 +96,8 @@ struct op_facts {
   masking masks = masking::none;
   /// Operands wherever one of which is zero, so is the result: bit k stands for operand k.
   std::uint8_t vanishes_with = 0;
+  /// One of the results of operand 0, after the first (ops/further_result.hpp): directly after it, and made with it.
+  bool is_further_result = false;
   /// In a partitioned program: the `collective` it is, or -1.
   std::int8_t moves = -1;
   /// In a partitioned program: windows may say where its boxes are (partition/boxes.hpp).

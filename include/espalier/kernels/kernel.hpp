@@ -35,11 +35,20 @@ struct further_operand {
   extents shape;
 };
 
+/// A result after the first.
+struct further_result {
+  void* data = nullptr;
+  dtype type = dtype::f32;
+  extents shape;
+};
+
 /// What a kernel is called with. All tensors are dense and row-major.
 struct kernel_call {
   const void* operand[inline_operands]{};
   const further_operand* further = nullptr;
   void* result = nullptr;
+  /// Results 1, 2, ...
+  const further_result* further_results = nullptr;
   double scalar = 0;
   /// If the op is positional.
   const instruction_boxes* boxes = nullptr;

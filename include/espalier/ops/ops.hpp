@@ -15,6 +15,7 @@
 #include <espalier/ops/einsum.hpp>
 #include <espalier/ops/error_function.hpp>
 #include <espalier/ops/exponential.hpp>
+#include <espalier/ops/further_result.hpp>
 #include <espalier/ops/gather.hpp>
 #include <espalier/ops/iota.hpp>
 #include <espalier/ops/magnitude.hpp>
@@ -27,6 +28,7 @@
 #include <espalier/ops/shard.hpp>
 #include <espalier/ops/slice.hpp>
 #include <espalier/ops/softmax.hpp>
+#include <espalier/ops/top_k.hpp>
 #include <espalier/ops/total_order.hpp>
 #include <espalier/ops/transpose.hpp>
 #include <espalier/ops/trigonometric.hpp>

@@ -66,7 +66,8 @@ class factor_choice {
   [[nodiscard]] constexpr proposals propose(int id, const factor_rule& rule) const {
     const instruction& i = g_[id];
     proposals result;
-    result.by.resize(i.operand_count + 1);
+    const int further = further_results(g_.code, g_.size, id);
+    result.by.resize(i.operand_count + 1 + further);
     const auto read = [&](const sharding& s, const factor_list* dims) {
       factor_axes& into = result.by[result.count++];
       for (int d = 0; d < s.rank; ++d) {
@@ -74,6 +75,7 @@ class factor_choice {
       }
     };
     read(of_[id], rule.result);
+    for (int n = 1; n <= further; ++n) read(of_[id + n], rule.dims_of_result(n));
     for (int k = 0; k < i.operand_count; ++k)
       read(made_.layout_of(value_[g_.operand_at(i, k)]).placement, rule.dims_of(k));
     return result;
@@ -83,6 +85,9 @@ class factor_choice {
   [[nodiscard]] constexpr bool agree(int id, const factor_rule& rule, axis_mask pending, factor_axes& result) const {
     const instruction& i = g_[id];
     if (!join(of_[id], rule.result, rule, result)) return false;
+    for (int n = further_results(g_.code, g_.size, id); n > 0; --n) {
+      if (!join(of_[id + n], rule.dims_of_result(n), rule, result)) return false;
+    }
     const factor_axes wanted = result;
     for (int k = 0; k < i.operand_count; ++k) {
       if (!join(made_.layout_of(value_[g_.operand_at(i, k)]).placement, rule.dims_of(k), rule, result)) return false;
@@ -227,6 +232,9 @@ class factor_choice {
       note(rule.dims_of(k), g_.operand(id, k).shape.rank, now.factors_of[k]);
     }
     note(rule.result, i.shape.rank, now.factors_of[i.operand_count]);
+    for (int n = further_results(g_.code, g_.size, id); n > 0; --n) {
+      note(rule.dims_of_result(n), g_[id + n].shape.rank, now.factors_of[i.operand_count]);
+    }
     // Along reduced factors the result is a pending sum.
     for (int f = 0; f < rule.count; ++f) {
       if (rule.kind[f] == factor_kind::reduce) now.factors_of[i.operand_count] |= 1U << static_cast<unsigned>(f);
@@ -300,7 +308,7 @@ class factor_choice {
       if (known.key == key && known.tensor == t) return known.cost;
     }
     const double cost =
-        t < g_[id].operand_count ? price_of_operand(id, rule, split, t) : price_of_result(id, rule, split);
+        t < g_[id].operand_count ? price_of_operand(id, rule, split, t) : price_of_results(id, rule, split);
     priced_.push_back({t, key, cost});
     return cost;
   }
@@ -338,13 +346,19 @@ class factor_choice {
     }
     return static_cast<double>(most * size_of(type)) + 0.01;
   }
-  [[nodiscard]] constexpr double price_of_result(int id, const factor_rule& rule, const factor_axes& split) const {
-    const instruction& i = g_[id];
-    sharding made = required(mesh_, rule.result, i.shape.rank, rule, split);
+  [[nodiscard]] constexpr double price_of_results(int id, const factor_rule& rule, const factor_axes& split) const {
+    double cost = price_of_result(g_[id], of_[id], rule.result, rule, split);
+    for (int n = further_results(g_.code, g_.size, id); n > 0; --n) {
+      cost += price_of_result(g_[id + n], of_[id + n], rule.dims_of_result(n), rule, split);
+    }
+    return cost;
+  }
+  [[nodiscard]] constexpr double price_of_result(const instruction& i, sharding wanted, const factor_list* dims,
+                                                 const factor_rule& rule, const factor_axes& split) const {
+    sharding made = required(mesh_, dims, i.shape.rank, rule, split);
     for (int f = 0; f < rule.count; ++f) {
       if (rule.kind[f] == factor_kind::reduce) made.unreduced |= split[f].mask();
     }
-    sharding wanted = of_[id];
     wanted.unreduced = 0;
     return price_of_reshard(i.shape, i.type, made, wanted);
   }

@@ -292,6 +292,7 @@ class collective_merger {
     for (int n = 0; possible && n < gathered_.size(); ++n) {
       const instruction& i = g_[gathered_[n]];
       possible = i.loop == g_[id].loop && !is_structure(part_of(i)) && collective_index(i.op) < 0 &&
+                 !is_further_result(i) && further_results(g_.code, g_.size, gathered_[n]) == 0 &&
                  is_small(gathered_[n]) && gather(i);
     }
     if (possible) return true;

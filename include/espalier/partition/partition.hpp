@@ -135,6 +135,8 @@ class partitioner {
       visit_loop(id, part);
     } else if (requests_of(i) != layout_request::none) {
       value_[id] = visit_annotation(id);
+    } else if (is_further_result(i)) {
+      take(id, value_[id], rules_[i.operand[0]].combine);
     } else {
       visit_op(id);
     }
@@ -343,7 +345,22 @@ class partitioner {
       if (rule.kind[f] == factor_kind::reduce) local.unreduced |= split[f].mask();
     }
     local.unreduced |= pending;
-    take(id, made_.append(i, operands_, i.shape, local), rule.combine);
+    const int value = made_.append(i, operands_, i.shape, local);
+    if (const int count = further_results(g_.code, g_.size, id); count > 0) append_results(id, count, value, split);
+    take(id, value, rule.combine);
+  }
+  /// The results after the first, all before any of them is resharded: they stay together.
+  constexpr void append_results(int id, int count, int value, const factor_axes& split) {
+    const axis_mask pending = made_.layout_of(value).placement.unreduced;
+    for (int n = 1; n <= count; ++n) {
+      instruction made = g_[id + n];
+      made.operand[0] = value;
+      sharding local = required(mesh_, rules_[id].dims_of_result(n), made.shape.rank, rules_[id], split);
+      local.unreduced = pending;
+      made_.stems_from(id + n, made.where);
+      value_[id + n] = made_.append(made, made.shape, local);
+    }
+    made_.stems_from(id, g_[id].where);
   }
 
   /// What an op that is lowered in steps of its own sees of the partitioner.

@@ -168,7 +168,7 @@ class scheduler {
     // Carries are passed on when the body is complete, and results handed out when the program is: all at once, since
     // one may be what another one is about to overwrite.
     const structure part = part_of(i);
-    if (part == structure::loop_next || part == structure::result) return;
+    if (part == structure::loop_next || part == structure::result || is_further_result(i)) return;
     if (marks_loop(part)) {
       close_all();
       single(id);
@@ -188,8 +188,13 @@ class scheduler {
 
   constexpr void single(int id) {
     result_.unit_of[id] = result_.units.size();
-    result_.units.push_back({result_.order.size(), 1, false, {}});
+    const int further = further_results(g_.code, g_.size, id);
+    result_.units.push_back({result_.order.size(), 1 + further, false, {}});
     result_.order.push_back(id);
+    for (int n = 1; n <= further; ++n) {
+      result_.unit_of[id + n] = result_.unit_of[id];
+      result_.order.push_back(id + n);
+    }
   }
 
   /// One unit for all results.

@@ -34,7 +34,7 @@ class common_subexpressions {
         operand = number_[operand];
       }
       if (i.loop >= 0) i.loop = number_[i.loop];
-      number_[id] = may_merge(*i.op) ? find_or_append(i) : result_.code.push_back(i);
+      number_[id] = may_merge(*i.op) ? find_or_append(id, i) : result_.code.push_back(i);
     }
     return static_cast<graph&&>(result_);
   }
@@ -47,18 +47,28 @@ class common_subexpressions {
     return !op.facts.unique;
   }
 
-  constexpr int find_or_append(const instruction& i) {
+  constexpr int find_or_append(int id, const instruction& i) {
     const auto mask = static_cast<std::uint64_t>(table_.size() - 1);
     std::uint64_t slot = hash(i) & mask;
     for (;; slot = (slot + 1) & mask) {
       const int candidate = table_[static_cast<int>(slot)];
       if (candidate < 0) break;
       instruction& other = result_.code[candidate];
-      if (!same(i, other)) continue;
+      if (!same(i, other) || !merge_alike(id, candidate)) continue;
       if (other.label == nullptr) other.label = i.label;
       return candidate;
     }
     return table_[static_cast<int>(slot)] = result_.code.push_back(i);
+  }
+
+  /// Whether the results after the first can be merged, too.
+  [[nodiscard]] constexpr bool merge_alike(int id, int candidate) const {
+    for (int n = further_results(g_.code, g_.size, id); n > 0; --n) {
+      const instruction& one = g_[id + n];
+      const instruction& other = result_.code[candidate + n];
+      if (!same_annotation(one.annotation, other.annotation) || !may_share_name(one, other)) return false;
+    }
+    return true;
   }
 
   /// A constant evaluation cannot read an address, so the op enters by its name's first letters.
@@ -87,7 +97,10 @@ class common_subexpressions {
     }
     if (std::bit_cast<std::uint64_t>(a.scalar) != std::bit_cast<std::uint64_t>(b.scalar)) return false;
     if (!same_annotation(a.annotation, b.annotation)) return false;
-    // Two names: the user may ask for either.
+    return may_share_name(a, b);
+  }
+  /// Two names: the user may ask for either.
+  [[nodiscard]] static constexpr bool may_share_name(const instruction& a, const instruction& b) {
     return a.label == nullptr || b.label == nullptr || same_text(a.label, b.label);
   }
 

@@ -13,7 +13,7 @@ namespace espalier {
 namespace detail {
 
 /// By instruction: the one that stands for all that is never divided: an outermost loop, whose results, stacks and
-/// sums belong to it, or the instruction itself.
+/// sums belong to it, an op with all of its results, or the instruction itself.
 /// @pre the graph is normalised
 [[nodiscard]] constexpr list<int> indivisible_parts(graph_view g) {
   list<int> whole(g.size, -1);
@@ -21,7 +21,7 @@ namespace detail {
     const instruction& i = g[id];
     if (i.loop >= 0) {
       whole[id] = whole[i.loop];
-    } else if (part_of(i) == structure::loop_end || reads_loop(part_of(i))) {
+    } else if (part_of(i) == structure::loop_end || reads_loop(part_of(i)) || is_further_result(i)) {
       whole[id] = whole[i.operand[0]];
     } else {
       whole[id] = id;

@@ -63,6 +63,21 @@ constexpr int reach(builder& b, loop_reversal& innermost, int id) {
   b.loop = level->reverse;
   original.label = nullptr;
   const bool repeat = level->recompute || cheaper_to_repeat(b, original) || level->is_fixed(id);
+  if (const int op = is_further_result(original) ? original.operand[0] : id; repeat && op + 1 < b.size()) {
+    // With all that is made with it.
+    if (const int count = further_results(b.result().code.data(), b.size(), op); count > 0) {
+      instruction first = b[op];
+      first.label = nullptr;
+      level->note(op, b.append(first));
+      for (int n = 1; n <= count; ++n) {
+        instruction next = b[op + n];
+        next.label = nullptr;
+        level->note(op + n, b.append(next));
+      }
+      b.loop = building;
+      return level->find(id);
+    }
+  }
   const int made = repeat ? b.append(original) : emit::loop_slice(b, emit::loop_stack(b, id));
   b.loop = building;
   return level->note(id, made);
@@ -82,7 +97,7 @@ class reverse_sweep {
       changed = false;
       for (int id = 0; id < end; ++id) {
         const instruction& i = b_[id];
-        if (active_[id] || !is_floating(i.type) || i.op->facts.stops_gradient) continue;
+        if (active_[id] || (!is_floating(i.type) && !has_several_results(id)) || i.op->facts.stops_gradient) continue;
         bool depends = false;
         for (int k = 0; k < i.operand_count; ++k) depends = depends || active_[b_.operand_at(i, k)];
         if (!depends) continue;
@@ -112,7 +127,8 @@ class reverse_sweep {
         continue;
       }
       // Carries, results, stacks and sums are handled with the loop they belong to.
-      if (cotangent_[id] < 0 || !active_[id] || op->facts.part == structure::loop_carry || reads_loop(op->facts.part))
+      if (!has_cotangent(id) || !active_[id] || is_further_result(b_[id]) || op->facts.part == structure::loop_carry ||
+          reads_loop(op->facts.part))
         continue;
       if (op->facts.part == structure::loop_slice && forward_loop_ >= 0) {
         reads_.push_back({b_[id].operand[0], cotangent_[id]});
@@ -136,13 +152,28 @@ class reverse_sweep {
     return open == b_[id].loop;
   }
 
+  [[nodiscard]] constexpr bool has_several_results(int id) const {
+    return id + 1 < b_.size() && is_further_result(b_[id + 1]);
+  }
+  /// Whether something flows back to a value, or to one that is made with it.
+  [[nodiscard]] constexpr bool has_cotangent(int id) const {
+    if (cotangent_[id] >= 0) return true;
+    if (!has_several_results(id)) return false;
+    for (int n = further_results(b_.result().code.data(), b_.size(), id); n > 0; --n) {
+      if (cotangent_[id + n] >= 0) return true;
+    }
+    return false;
+  }
+
   constexpr void visit(int id) {
     if (b_[id].op->gradient == nullptr) {
       if (without_rule_ < 0) without_rule_ = id;
       return;
     }
     b_.at(b_[id].where);
+    if (cotangent_[id] < 0) cotangent_[id] = zeros_like(id);
     gradient_context context{b_, id, cotangent_[id]};
+    if (has_several_results(id)) context.further_result_cotangent = &cotangent_[id + 1];
     b_[id].op->gradient(context);
     for (int k = 0; k < b_[id].operand_count; ++k) {
       if (context.cotangent_of(k) >= 0) add_to(b_.operand_at(b_[id], k), context.cotangent_of(k));

@@ -21,7 +21,8 @@ class hoisting {
     }
     for (int id = open_ + 1; id < code_.size(); ++id) {
       const instruction& i = code_[id];
-      if (i.loop > open_ && i.operand_count > 0 && !i.op->facts.bound_to_loop && !collected_[id]) visit(id);
+      if (i.loop > open_ && i.operand_count > 0 && !i.op->facts.bound_to_loop && !collected_[id] && !is_several(id))
+        visit(id);
     }
   }
 
@@ -50,6 +51,10 @@ class hoisting {
     }
   }
 
+  /// Results that are made together stay together, where they are.
+  [[nodiscard]] constexpr bool is_several(int id) const {
+    return is_further_result(code_[id]) || (id + 1 < code_.size() && is_further_result(code_[id + 1]));
+  }
   /// Constants and broadcasts cost nothing and go where they are read.
   [[nodiscard]] constexpr int behind(int id) const {
     return code_[id].op->fuse == fusion::broadcast && !collected_[id] ? code_[id].operand[0] : id;

@@ -51,7 +51,8 @@ class device_state {
       slice(id);
     } else if (part_of(self) == structure::loop_result) {
       (*this)[id] = (*this)[g_[self.operand[0]].operand[0]];
-    } else if (part_of(self) != structure::loop_carry && part_of(self) != structure::loop_next) {
+    } else if (part_of(self) != structure::loop_carry && part_of(self) != structure::loop_next &&
+               !is_further_result(self)) {
       evaluate(id, boxes);
     }
   }
@@ -120,6 +121,13 @@ class device_state {
     }
     tensor_value made = zeros(self.shape);
     e.result = made.data.data();
+    std::vector<double*> further;
+    for (int n = further_results(g_.code, g_.size, id); n > 0; --n) {
+      tensor_value& next = (*this)[id + n];
+      next = zeros(g_[id + n].shape);
+      further.insert(further.begin(), next.data.data());
+    }
+    e.further_result = further.data();
     e.boxes = &boxes;
     e.windows = g_.windows;
     self.op->evaluate(e);

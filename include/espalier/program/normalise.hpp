@@ -106,7 +106,7 @@ class normalisation {
   }
 
   /// The arguments, which the caller gives by number whether they are used or not, and everything that a result
-  /// depends on. A carry needs what is passed on to it, and a body its loop.
+  /// depends on. A carry needs what is passed on to it, a body its loop, and an op's results each other.
   constexpr void mark() {
     work_.reserve(g_.size);
     for (int id = 0; id < g_.size; ++id) {
@@ -118,6 +118,7 @@ class normalisation {
       const instruction& i = code_[id];
       for (int k = 0; k < i.operand_count; ++k) want(i.operand_at(k, further()));
       if (i.loop >= 0) want(i.loop);
+      for (int next = id + 1; next < g_.size && is_further_result(code_[next]); ++next) want(next);
       if (part_of(i) == structure::loop_carry && next_of_[id] >= 0) want(next_of_[id]);
     }
   }

@@ -1,0 +1,236 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/ops/further_result.hpp>
+#include <espalier/ops/reshape.hpp>
+#include <espalier/ops/slice.hpp>
+
+// The largest elements along a dimension, and where they are: two results of one op. A device needs all elements along
+// the dimension; every other dimension may be split. What flows back goes to where the elements were taken from
+// (`put_along`), and the gradient of that takes it from there again (`take_along`).
+
+namespace espalier {
+
+/// Attributes of `top_k`, and of what moves elements along a dimension to and from places in it.
+struct along_attributes {
+  int dim = 0;
+};
+
+namespace detail {
+
+/// Whether an element comes before another one that stands before it: a larger one, and a NaN before all numbers.
+template <class T> [[nodiscard]] constexpr bool is_above(T a, T b) { return a > b || (a != a && b == b); }
+
+/// Operands and results have the same dimensions, but for one, in which each has all of its own.
+[[nodiscard]] constexpr factor_rule along_factors(op_view v) {
+  factor_rule rule;
+  const instruction& self = v.self();
+  const int along = attributes_of<along_attributes>(v).dim;
+  for (int d = 0; d < self.shape.rank; ++d) {
+    if (d == along) continue;
+    rule.result[d] = factor_list(rule.add(self.shape[d]));
+    for (int k = 0; k < self.operand_count; ++k) rule.operand[k][d] = rule.result[d];
+  }
+  rule.result[along] = factor_list(rule.add(self.shape[along], factor_kind::blocked));
+  for (int k = 0; k < self.operand_count; ++k) {
+    rule.operand[k][along] = factor_list(rule.add(v.operand(k).shape[along], factor_kind::blocked));
+  }
+  return rule;
+}
+
+/// Calls `f(row, from, to)` for every row along dimension `along`, where two tensors that are alike otherwise have
+/// `from_size` and `to_size` elements: with the places of its first elements. Neighbours in a row are `step` apart.
+template <class F> constexpr void for_each_row(const extents& shape, int along, std::int64_t from_size, const F& f) {
+  const std::int64_t step = stride_of(shape, along);
+  const std::int64_t rows = shape.product(0, along) * step;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::int64_t outer = row / step;
+    const std::int64_t inner = row % step;
+    f(outer * from_size * step + inner, outer * shape[along] * step + inner, step);
+  }
+}
+
+/// Of `size` elements the first `count` in their order: values and places go to where `to` and `places` point.
+/// Elements of a row are `step` apart.
+template <class Compute, class T, class Index>
+constexpr void select_top(const T* from, std::int64_t size, std::int64_t step, std::int64_t count, T* to,
+                          Index* places) {
+  std::int64_t kept = 0;
+  for (std::int64_t n = 0; n < size; ++n) {
+    const T element = from[n * step];
+    const auto value = static_cast<Compute>(element);
+    if (kept == count && !is_above(value, static_cast<Compute>(to[(count - 1) * step]))) continue;
+    std::int64_t at = kept < count ? kept++ : count - 1;
+    for (; at > 0 && is_above(value, static_cast<Compute>(to[(at - 1) * step])); --at) {
+      to[at * step] = to[(at - 1) * step];
+      places[at * step] = places[(at - 1) * step];
+    }
+    to[at * step] = element;
+    places[at * step] = static_cast<Index>(n);
+  }
+}
+
+constexpr void evaluate_top_k(const evaluation& e) {
+  const int along = attributes_of<along_attributes>(*e.self).dim;
+  const std::int64_t size = (*e.operand_shape[0])[along];
+  for_each_row(e.self->shape, along, size, [&](std::int64_t from, std::int64_t to, std::int64_t step) {
+    select_top<double>(e.operand[0] + from, size, step, e.self->shape[along], e.result + to, e.further_result[0] + to);
+  });
+}
+
+/// Element j of a row is the one at place indices[j] of the operand's row; 0 if there is none.
+constexpr void evaluate_take_along(const evaluation& e) {
+  const int along = attributes_of<along_attributes>(*e.self).dim;
+  const std::int64_t size = (*e.operand_shape[0])[along];
+  for_each_row(e.self->shape, along, size, [&](std::int64_t from, std::int64_t to, std::int64_t step) {
+    for (std::int64_t j = 0; j < e.self->shape[along]; ++j) {
+      const double at = e.operand[1][to + j * step];
+      const bool is_there = at >= 0 && at < static_cast<double>(size);
+      e.result[to + j * step] = is_there ? e.operand[0][from + static_cast<std::int64_t>(at) * step] : 0;
+    }
+  });
+}
+/// Element j of the operand's row goes to place indices[j] of the result's, whose other elements are 0.
+constexpr void evaluate_put_along(const evaluation& e) {
+  const int along = attributes_of<along_attributes>(*e.self).dim;
+  const std::int64_t size = e.self->shape[along];
+  const std::int64_t count = (*e.operand_shape[0])[along];
+  for (std::int64_t n = 0; n < e.self->shape.elements(); ++n) e.result[n] = 0;
+  for_each_row(e.self->shape, along, count, [&](std::int64_t from, std::int64_t to, std::int64_t step) {
+    for (std::int64_t j = 0; j < count; ++j) {
+      const double at = e.operand[1][from + j * step];
+      if (at >= 0 && at < static_cast<double>(size)) {
+        e.result[to + static_cast<std::int64_t>(at) * step] = e.operand[0][from + j * step];
+      }
+    }
+  });
+}
+
+constexpr void top_k_gradient(gradient_context& c);
+constexpr void take_along_gradient(gradient_context& c);
+constexpr void put_along_gradient(gradient_context& c);
+
+/// Each element is compared once, and those that are selected with a few of the others.
+[[nodiscard]] constexpr std::int64_t top_k_flops(op_view v) { return v.operand(0).shape.elements(); }
+
+}  // namespace detail
+
+namespace ops {
+/// Result 0 has the largest elements of operand 0 along a dimension, the largest first; result 1, i32, where they are.
+inline constexpr op_info top_k{.name = "top_k",
+                               .spread = propagation::dimensional,
+                               .factors = detail::along_factors,
+                               .gradient = detail::top_k_gradient,
+                               .evaluate = detail::evaluate_top_k,
+                               .flops = detail::top_k_flops};
+/// Elements of operand 0 from the places along a dimension that operand 1 says.
+/// @pre those of one row are distinct
+inline constexpr op_info take_along{.name = "take_along",
+                                    .spread = propagation::dimensional,
+                                    .linear = linearity::first,
+                                    .factors = detail::along_factors,
+                                    .gradient = detail::take_along_gradient,
+                                    .evaluate = detail::evaluate_take_along,
+                                    .flops = detail::no_flops};
+/// Elements of operand 0 at the places along a dimension that operand 1 says, and zeros.
+/// @pre those of one row are distinct
+inline constexpr op_info put_along{.name = "put_along",
+                                   .spread = propagation::dimensional,
+                                   .linear = linearity::first,
+                                   .factors = detail::along_factors,
+                                   .gradient = detail::put_along_gradient,
+                                   .evaluate = detail::evaluate_put_along,
+                                   .flops = detail::no_flops};
+}  // namespace ops
+
+namespace emit {
+/// The values; their places are the next instruction's.
+constexpr int top_k(builder& b, int x, int dim, std::int64_t count) {
+  extents shape = b[x].shape;
+  shape[dim] = count;
+  instruction made = builder::make(ops::top_k, b[x].type, shape, x);
+  set_attributes(made, along_attributes{dim});
+  const int values = b.append(made);
+  further_result(b, values, 1, dtype::i32, shape);
+  return values;
+}
+constexpr int take_along(builder& b, int x, int places, int dim) {
+  instruction made = builder::make(ops::take_along, b[x].type, b[places].shape, x, places);
+  set_attributes(made, along_attributes{dim});
+  return b.append(made);
+}
+constexpr int put_along(builder& b, int x, int places, int dim, std::int64_t extent) {
+  extents shape = b[x].shape;
+  shape[dim] = extent;
+  instruction made = builder::make(ops::put_along, b[x].type, shape, x, places);
+  set_attributes(made, along_attributes{dim});
+  return b.append(made);
+}
+}  // namespace emit
+
+constexpr void detail::top_k_gradient(gradient_context& c) {
+  const int along = attributes_of<along_attributes>(c).dim;
+  const std::int64_t extent = c.emit[c.operand(0)].shape[along];
+  c.give(0, emit::put_along(c.emit, c.cotangent, c.id + 1, along, extent));
+}
+constexpr void detail::take_along_gradient(gradient_context& c) {
+  const int along = attributes_of<along_attributes>(c).dim;
+  const std::int64_t extent = c.emit[c.operand(0)].shape[along];
+  c.give(0, emit::put_along(c.emit, c.cotangent, c.operand(1), along, extent));
+}
+constexpr void detail::put_along_gradient(gradient_context& c) {
+  c.give(0, emit::take_along(c.emit, c.cotangent, c.operand(1), attributes_of<along_attributes>(c).dim));
+}
+
+/// What `top_k` and `max_with_index` return.
+template <class Values, class Indices> struct top_elements {
+  Values values;
+  Indices indices;
+};
+
+/// The Count largest elements along dimension Dim, the largest first, and their indices, i32. Of equal elements the
+/// first comes first; a NaN is above all numbers. What flows back to the values goes to those elements.
+/// Errors: `no_such_dimension`, `top_k_out_of_range`.
+template <int Dim, int Count, Traced A> constexpr auto top_k(const A& a, source_line where = source_line::current()) {
+  if constexpr (Failed<A>) {
+    return top_elements<A, A>{a, a};
+  } else if constexpr (constexpr int along = detail::dimension(Dim, A::rank); along < 0) {
+    using reason = failed<why::no_such_dimension<typename A::tensor, why::dim<Dim>>>;
+    return top_elements<reason, reason>{reason(where), reason(where)};
+  } else if constexpr (Count < 1 || Count > A::shape[along]) {
+    using reason = failed<why::top_k_out_of_range<typename A::tensor, why::dim<Dim>, why::count<Count>>>;
+    return top_elements<reason, reason>{reason(where), reason(where)};
+  } else {
+    builder& b = *a.owner;
+    b.at(where);
+    constexpr extents shape = detail::with_extent(A::shape, along, Count);
+    const int values = emit::top_k(b, a.id, along, Count);
+    return top_elements<symbol<typename A::mesh, tensor_for<A::type, shape>>,
+                        symbol<typename A::mesh, tensor_for<dtype::i32, shape>>>{{b, values}, {b, values + 1}};
+  }
+}
+
+/// The largest element along dimension Dim, which disappears, and its index, i32: of equal ones the first, and the
+/// first NaN if there is one. Errors: `no_such_dimension`, `top_k_out_of_range` where the dimension is empty.
+template <int Dim, Traced A> constexpr auto max_with_index(const A& a, source_line where = source_line::current()) {
+  const auto top = top_k<Dim, 1>(a, where);
+  if constexpr (Failed<std::remove_cvref_t<decltype(top.values)>>) {
+    return top;
+  } else {
+    constexpr extents shape = [] {
+      extents rest;
+      for (int d = 0; d < A::rank; ++d) {
+        if (d != detail::dimension(Dim, A::rank)) rest.append(A::shape[d]);
+      }
+      return rest;
+    }();
+    builder& b = *a.owner;
+    const int values = emit::reshape(b, top.values.id, shape);
+    const int indices = emit::reshape(b, top.indices.id, shape);
+    return top_elements<symbol<typename A::mesh, tensor_for<A::type, shape>>,
+                        symbol<typename A::mesh, tensor_for<dtype::i32, shape>>>{{b, values}, {b, indices}};
+  }
+}
+
+}  // namespace espalier
