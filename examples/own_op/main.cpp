@@ -1,11 +1,13 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 
-// Two ops that are not the library's, with their gradients, split over two devices. docs/adding-an-op.md explains them.
+// Three ops that are not the library's, with their gradients, split over two devices. docs/adding-an-op.md explains
+// them.
 
 #include <espalier/espalier.hpp>
 
 #include "kernels/curvature.hpp"
+#include "kernels/ensemble.hpp"
 #include "kernels/softplus.hpp"
 
 #include <iomanip>
@@ -59,6 +61,34 @@ template <int Distance> void print_bending(ep::world& world) {
   std::cout << '\n';
 }
 
+/// Six numbers for each of three rows, of which the first device has two. The loss reads both results of one op.
+struct agreeing {
+  constexpr auto operator()(auto x) const {
+    const auto loss = [](const auto& all) {
+      const auto c = ep::split<1, 6>(ep::shard<data, ep::none>(all));
+      const auto [mean, variance] = mine::ensemble(c[0], c[1], c[2], c[3], c[4], c[5]);
+      return ep::sum(mean * mean) + 3.0 * ep::sum(variance);
+    };
+    const auto [value, slope] = ep::value_and_grad(loss)(x);
+    return ep::results(value, slope);
+  }
+};
+using agree = ep::program<mesh, agreeing, ep::f32<3, 6>>;
+static_assert(agree::collectives() == 1);  // the loss
+
+void print_agreement(ep::world& world) {
+  ep::runner<agree> run(world);
+  const auto x = run.argument<0>();
+  x.for_each([](float& element, std::int64_t i) { element = static_cast<float>(i / 6 + i % 6 * (i % 6)); });
+  const auto& out = run(x);
+  const auto loss = ep::gather(world, out.get<0>());
+  const auto slopes = ep::gather(world, out.get<1>());
+  if (!world.is_root()) return;
+  std::cout << "mean squared and three times the variance: " << loss[0] << "; slopes of the last row";
+  for (std::size_t k = 12; k < 18; ++k) std::cout << ' ' << slopes[k];
+  std::cout << '\n';
+}
+
 int main(int argc, char** argv) {
   return ep::guarded_main(argc, argv, [&] {
     ep::world world(argc, argv, mesh{});
@@ -77,6 +107,7 @@ int main(int argc, char** argv) {
     }
     print_bending<1>(world);
     print_bending<2>(world);
+    print_agreement(world);
     return 0;
   });
 }
