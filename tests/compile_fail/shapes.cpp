@@ -52,6 +52,9 @@ struct function {
     return ep::bitwise_and(a, 255);  // not_integer
 #elif defined(CASE_bit_cast)
     return ep::bit_cast<ep::dtype::f64>(a);  // bit_cast
+#elif defined(CASE_top_k)
+    const auto [values, indices] = ep::top_k<1, 257>(a);  // top_k
+    return ep::sum<1>(values);
 #else
     const auto layer = [](auto h, auto weight) { return h * weight + ep::reshape<256>(weight); };
     const auto loss = [&](auto weights) { return ep::mean(ep::scan(layer, ep::sum<0>(a), weights)); };
@@ -60,7 +63,8 @@ struct function {
     const auto moved = ep::transpose<1, 0>(ep::reshape<64, 256>(ep::maximum(a, 1) - ep::tanh(a) * 2));
     const auto other = ep::sum<1>(ep::gather<0>(a, c)) + ep::convert<ep::dtype::f32>(c);
     const auto bits = ep::bitwise_and(ep::bit_cast<ep::dtype::i32>(a), 255);
-    return ep::results(value, gradient, row, ep::matmul(a, moved), other, bits);
+    const auto [values, indices] = ep::top_k<1, 256>(a);
+    return ep::results(value, gradient, row, ep::matmul(a, moved), other, bits, values, indices);
 #endif
   }
 };
@@ -129,6 +133,10 @@ struct function {
 // expect(CASE_bit_cast): bit_cast_size_mismatch<espalier::f32<64, 256>, espalier::f64<64, 256> ?>
 // expect(CASE_bit_cast): line<54>
 // user_line(CASE_bit_cast): step::flops
+// first(CASE_top_k): top_k: so many elements cannot be chosen. Choose 1 <= count <= extent of the dimension
+// expect(CASE_top_k): top_k_out_of_range<espalier::f32<64, 256>, espalier::why::dim<1>, espalier::why::count<257> ?>
+// expect(CASE_top_k): line<56>
+// user_line(CASE_top_k): step::flops
 // clang-format on
 using step = ep::program<mesh, function, ep::f32<64, 256>, ep::f32<255>, ep::i32<64>>;
 constexpr auto work = step::flops();

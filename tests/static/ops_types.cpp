@@ -201,6 +201,13 @@ constexpr bool shapes() {
   ok &= gives<ep::f32<2, 8, 4>, x, ep::f32<2, 1, 4>, ep::f32<2, 4, 4>>(
       [](auto a, auto b, auto c) { return ep::concat<1>(a, b, c); });
   ok &= gives<ep::f32<14, 3, 4>, x>([](auto a) { return ep::concat<0>(a, a, a, a, a, a, a); });
+  ok &= gives<ep::f32<2, 2, 4>, x>([](auto a) { return ep::top_k<1, 2>(a).values; });
+  ok &= gives<ep::i32<2, 3, 1>, x>([](auto a) { return ep::top_k<-1, 1>(a).indices; });
+  ok &= gives<ep::f32<3, 4>, x>([](auto a) { return ep::max_with_index<0>(a).values; });
+  ok &= gives<ep::i32<2, 3>, x>([](auto a) { return ep::max_with_index<-1>(a).indices; });
+  ok &= fails<ep::why::top_k_out_of_range, x>([](auto a) { return ep::top_k<1, 4>(a).values; });
+  ok &= fails<ep::why::top_k_out_of_range, x>([](auto a) { return ep::top_k<1, 0>(a).indices; });
+  ok &= fails<ep::why::no_such_dimension, x>([](auto a) { return ep::max_with_index<3>(a).values; });
   ok &= gives<ep::i32<2, 3>, x>([](auto a) { return ep::iota<ep::i32<2, 3>, -1>(a); });
   ok &= gives<ep::f64<2>, x>([](auto a) { return ep::constant<ep::f64<2>>(a, 3); });
   ok &= fails<ep::why::reshape_size_mismatch, x>([](auto a) { return ep::reshape<5, 5>(a); });

@@ -87,7 +87,9 @@ struct graph_view {
 
   [[nodiscard]] constexpr const instruction& operator[](int id) const { return code[id]; }
   /// Which instruction makes operand k of one.
-  [[nodiscard]] constexpr int operand_at(const instruction& i, int k) const { return i.operand_at(k, further); }
+  [[nodiscard]] constexpr int operand_at(const instruction& i, int k) const {
+    return k < inline_operands ? i.operand[k] : further[i.further + k - inline_operands];
+  }
   [[nodiscard]] constexpr const instruction& operand(int id, int k) const {
     return code[code[id].operand_at(k, further)];
   }

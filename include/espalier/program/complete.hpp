@@ -188,7 +188,7 @@ constexpr bool sweep_completion(const mesh_shape& mesh, graph_view g, const fact
     const instruction& i = g[id];
     if (level_is_new && detail::propagation_step::first_level(*i.op, forward) == level) return true;
     for (int k = 0; k < i.operand_count; ++k) {
-      if (changed_in[g.operand_at(i, k)] >= sweep - 1) return true;
+      if (changed_in[k < inline_operands ? i.operand[k] : g.operand_at(i, k)] >= sweep - 1) return true;
     }
     return false;
   };
