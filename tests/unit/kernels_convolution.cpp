@@ -82,6 +82,37 @@ class convolution_draw {
     describe(d);
     return d;
   }
+  /// One channel and one feature, as stencils have them: short lines and long ones, few and many, also beyond an edge.
+  [[nodiscard]] drawn plane() {
+    drawn d;
+    d.spatial = static_cast<int>(integer(1, 3));
+    const bool large = d.spatial == 2 && once_in(4);  // enough for several threads
+    const std::int64_t images = integer(1, 2);
+    d.input.append(images);
+    d.output.append(images);
+    d.at_input.dim[0] = d.at_output.dim[0] = {0, images};
+    for (int k = 0; k < d.spatial; ++k) {
+      const bool is_line = k + 1 == d.spatial;
+      const std::int64_t most = is_line ? (large || once_in(2) ? 400 : 70) : large ? 130 : once_in(4) ? 1 : 11;
+      window w;
+      w.size = once_in(3) ? integer(1, d.spatial == 3 ? 5 : 7) : 3;
+      if (!is_line && once_in(5)) w.stride = integer(2, 3);
+      if (once_in(4)) w.dilation = once_in(2) ? w.stride : integer(2, 3);
+      if (once_in(8)) w.base_dilation = 2;
+      w.low = once_in(2) ? w.size / 2 : integer(-3, 5);
+      d.window[k] = place_window(w, k + 1, 0, axis_list{});
+      d.filter.append(w.size);
+      d.input.append(integer(1, most));
+      // As long as what it reads, or anything.
+      d.output.append(once_in(2) ? d.input[k + 1] : integer(1, most));
+      part(d.input[k + 1], d.at_input.dim[k + 1]);
+      part(d.output[k + 1], d.at_output.dim[k + 1]);
+    }
+    for (extents* const of : {&d.filter, &d.filter, &d.input, &d.output}) of->append(1);
+    d.at_input.dim[d.spatial + 1] = d.at_output.dim[d.spatial + 1] = {0, 1};
+    describe(d);
+    return d;
+  }
 
  private:
   /// Of room for `extent` elements, those that a device has.
@@ -230,19 +261,57 @@ template <class T> void check_all(const drawn& d, unsigned seed) {
                  });
 }
 
+void check_any(const drawn& d, unsigned seed) {
+  INFO(seed << ": " << d.text);
+  if (seed % 4 == 0) {
+    check_all<double>(d, seed);
+  } else if (seed % 4 == 1) {
+    check_all<bfloat16>(d, seed);
+  } else {
+    check_all<float>(d, seed);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("kernels: random convolutions and their gradients are the sum of their terms", "[kernels]") {
   constexpr unsigned count = 400;
-  for (unsigned seed = 0; seed < count; ++seed) {
-    const drawn d = convolution_draw(seed).any();
-    INFO(seed << ": " << d.text);
-    if (seed % 4 == 0) {
-      check_all<double>(d, seed);
-    } else if (seed % 4 == 1) {
-      check_all<bfloat16>(d, seed);
-    } else {
-      check_all<float>(d, seed);
+  for (unsigned seed = 0; seed < count; ++seed) check_any(convolution_draw(seed).any(), seed);
+}
+
+TEST_CASE("kernels: random stencils and their gradients are the sum of their terms", "[kernels]") {
+  constexpr unsigned count = 400;
+  for (unsigned seed = 0; seed < count; ++seed) check_any(convolution_draw(seed).plane(), seed);
+}
+
+TEST_CASE("kernels: what a stencil sees beyond an edge is nothing, also if its weights are no numbers", "[kernels]") {
+  // A zero times infinity would be no number.
+  constexpr std::int64_t rows = 7;
+  constexpr std::int64_t columns = 150;
+  drawn d;
+  d.spatial = 2;
+  for (int k = 0; k < 2; ++k) d.window[k] = place_window({.size = 3, .low = 1}, k + 1, 0, axis_list{});
+  d.input = d.output = {4, {1, rows, columns, 1}};
+  d.filter = {4, {3, 3, 1, 1}};
+  d.at_input = d.at_output = detail::whole_box(d.input);
+  const detail::convolution_task task =
+      detail::convolution_task_for(&d.window[0], d.filter, d.input, d.at_input, d.output, d.at_output);
+  const std::vector<float> x(rows * columns, 1.0F);
+  std::vector<float> y(rows * columns);
+  for (const int tap : {0, 2, 6, 8}) {
+    std::vector<float> weights(9, 1.0F);
+    weights[static_cast<std::size_t>(tap)] = std::numeric_limits<float>::infinity();
+    detail::convolve(task, x.data(), weights.data(), 1, 1, false, y.data());
+    for (std::int64_t i = 0; i < rows * columns; ++i) {
+      const std::int64_t r = i / columns + tap / 3 - 1;
+      const std::int64_t c = i % columns + tap % 3 - 1;
+      const bool is_seen = r >= 0 && r < rows && c >= 0 && c < columns;
+      const std::int64_t terms = (i / columns % (rows - 1) == 0 ? 2 : 3) * (i % columns % (columns - 1) == 0 ? 2 : 3);
+      const float want = is_seen ? std::numeric_limits<float>::infinity() : static_cast<float>(terms);
+      if (y[static_cast<std::size_t>(i)] != want) {
+        INFO("tap " << tap << ", element " << i << ": " << y[static_cast<std::size_t>(i)]);
+        REQUIRE(false);
+      }
     }
   }
 }
