@@ -88,6 +88,7 @@ template <class Acc> class plane_taps {
     const part seen = part_[first][last];
     for (int n = seen.begin; n < seen.end; ++n) f(taps_[n]);
   }
+
   // A dimension that there is not has one element and one tap.
   const convolution_axis line;
   const convolution_axis row;
@@ -144,39 +145,37 @@ void convolve_at_border(const plane_taps<Acc>& taps, int lines, const plane_line
 }
 
 /// Adds what lines [First, Last), and no others, see.
-template <int First, int Last, int Lines, int Together, class T, class Acc, class Vector>
+template <int First, int Last, int Width, int Lines, int Together, class T, class Acc, class Vector>
 ESPALIER_ALWAYS_INLINE void add_seen(const plane_taps<Acc>& taps, const plane_lines<T, Acc>& at, std::int64_t o,
                                      Vector (&sum)[Lines][Together]) {
-  constexpr int width = full_lanes<Acc>;
   taps.for_each(First, Last, [&](const auto& t) ESPALIER_ALWAYS_INLINE_BODY {
     const T* const from = at.input + (at.seen + t.from + o);
     ESPALIER_UNROLL
     for (int r = 0; r < Together; ++r) {
-      const Vector x = load_lanes<Acc, width>(from + r * width);
+      const Vector x = load_lanes<Acc, Width>(from + r * Width);
       ESPALIER_UNROLL
       for (int n = First; n < Last; ++n) sum[n][r] += x * t.weight[n - First];
     }
   });
 }
 /// So many vectors of each line, from output `o` on, of which every tap sees an element.
-template <int Lines, int Together, class T, class Acc>
+template <int Lines, int Together, int Width, class T, class Acc>
 ESPALIER_ALWAYS_INLINE void convolve_vectors(const plane_taps<Acc>& taps, const plane_lines<T, Acc>& at,
                                              std::int64_t o) {
-  constexpr int width = full_lanes<Acc>;
-  lanes<Acc, width> sum[Lines][Together] = {};
-  add_seen<0, 1>(taps, at, o, sum);
+  lanes<Acc, Width> sum[Lines][Together] = {};
+  add_seen<0, 1, Width>(taps, at, o, sum);
   if constexpr (Lines == 3) {
-    add_seen<0, 2>(taps, at, o, sum);
-    add_seen<0, 3>(taps, at, o, sum);
-    add_seen<1, 2>(taps, at, o, sum);
-    add_seen<1, 3>(taps, at, o, sum);
-    add_seen<2, 3>(taps, at, o, sum);
+    add_seen<0, 2, Width>(taps, at, o, sum);
+    add_seen<0, 3, Width>(taps, at, o, sum);
+    add_seen<1, 2, Width>(taps, at, o, sum);
+    add_seen<1, 3, Width>(taps, at, o, sum);
+    add_seen<2, 3, Width>(taps, at, o, sum);
   }
   ESPALIER_UNROLL
   for (int n = 0; n < Lines; ++n) {
     Acc* const to = at.to + n * at.step + o;
     ESPALIER_UNROLL
-    for (int r = 0; r < Together; ++r) std::memcpy(to + r * width, &sum[n][r], sizeof(sum[n][r]));
+    for (int r = 0; r < Together; ++r) std::memcpy(to + r * Width, &sum[n][r], sizeof(sum[n][r]));
   }
 }
 
@@ -184,6 +183,7 @@ template <int Lines, class T, class Acc>
 void convolve_lines(const plane_taps<Acc>& taps, const plane_lines<T, Acc>& at) {
   static_assert(Lines == 1 || Lines == 3);
   constexpr int width = full_lanes<Acc>;
+  constexpr int few = std::min(4, width);
   constexpr int together = 4;
   const convolution_axis& line = taps.line;
   // Between these every tap sees an element.
@@ -191,8 +191,12 @@ void convolve_lines(const plane_taps<Acc>& taps, const plane_lines<T, Acc>& at) 
   const std::int64_t reach = line.offset + line.dilation * (line.taps - 1);
   const std::int64_t last = std::clamp<std::int64_t>(line.input - reach, first, line.output);
   convolve_at_border(taps, Lines, at, 0, first);
-  if (last - first < width) {
+  if (last - first < few) {
     convolve_at_border(taps, Lines, at, first, last);
+  } else if (last - first < width) {
+    for (std::int64_t o = first; o < last; o += few) {
+      convolve_vectors<Lines, 1, few>(taps, at, std::min(o, last - few));
+    }
   } else {
     std::int64_t o = first;
     // Whole cache lines are written, as far as it goes; before the first and behind the last some outputs are computed
@@ -200,11 +204,11 @@ void convolve_lines(const plane_taps<Acc>& taps, const plane_lines<T, Acc>& at) 
     const auto beyond =
         static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(at.to + first) / sizeof(Acc) % width);
     if (beyond != 0 && last - first >= 2 * together * width) {
-      convolve_vectors<Lines, 1>(taps, at, first);
+      convolve_vectors<Lines, 1, width>(taps, at, first);
       o += width - beyond;
     }
-    for (; o + together * width <= last; o += together * width) convolve_vectors<Lines, together>(taps, at, o);
-    for (; o < last; o += width) convolve_vectors<Lines, 1>(taps, at, std::min(o, last - width));
+    for (; o + together * width <= last; o += together * width) convolve_vectors<Lines, together, width>(taps, at, o);
+    for (; o < last; o += width) convolve_vectors<Lines, 1, width>(taps, at, std::min(o, last - width));
   }
   convolve_at_border(taps, Lines, at, last, line.output);
 }
