@@ -372,6 +372,77 @@ TEST_CASE("small all_reduces that wait together move as one") {
   CHECK(run_merged_on({2, 2}, m).count(collective::all_reduce) == 3);
 }
 
+TEST_CASE("collectives that are ready together and move equal shapes alike move as one") {
+  struct move_case {
+    collective kind;
+    const char* from;
+    const char* to;
+  };
+  const std::vector<move_case> cases{{collective::all_gather, "x,_", "_,_"},
+                                     {collective::all_gather, "x,y", "x,_"},
+                                     {collective::all_to_all, "x,_", "_,x"},
+                                     {collective::collective_permute, "x,y", "y,x"},
+                                     {collective::exchange, "xy,_", "y,x"}};
+  for (const auto& [kind, from, to] : cases) {
+    for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{8, 4}, {7, 4}, {5, 3}}) {
+      for (const int times : {1, 2, 6, 35}) {
+        CAPTURE(name_of(kind), from, to, shape, times);
+        model m;
+        std::vector<int> moved;
+        for (int n = 0; n < times; ++n) moved.push_back(m.reshard(m.argument(shape, from), to));
+        for (const int one : moved) m.result(m.unary(ops::tanh, one));
+        const spmd_program apart = run_on({2, 2}, m);
+        const spmd_program merged = run_merged_on({2, 2}, m);
+        CAPTURE(apart.summary(), merged.summary());
+        CHECK(apart.collectives.size() == static_cast<std::size_t>(times));
+        CHECK(merged.collectives.size() == static_cast<std::size_t>((times + 15) / 16));  // sixteen at a time
+        CHECK(merged.count(kind) == (times + 15) / 16);
+        // What each device lacks comes once. (Of an exchange the most of all devices, which may be another for each.)
+        CHECK((shape[0] == 8 ? merged.total_bytes() == apart.total_bytes()
+                             : merged.total_bytes() <= apart.total_bytes()));
+      }
+    }
+  }
+  // Pending sums are scattered together.
+  model scattered;
+  std::vector<int> sums;
+  for (int n = 0; n < 3; ++n) {
+    sums.push_back(scattered.shard(
+        scattered.einsum("ik,kj->ij", scattered.argument({4, 6}, "_,x"), scattered.argument({6, 8 + n / 2}, "x,_")),
+        "x,_"));
+  }
+  for (const int one : sums) scattered.result(scattered.unary(ops::tanh, one));
+  CHECK(run_on({2, 2}, scattered).count(collective::reduce_scatter) == 3);
+  CHECK(run_merged_on({2, 2}, scattered).count(collective::reduce_scatter) == 2);  // the third has another shape
+
+  // One that is computed from another, one to another layout, one that is large, one that brings what a window needs.
+  const auto gathered = [](auto second) {
+    model m;
+    const int first = m.reshard(m.argument({8, 4}, "x,_"), "_,_");
+    const int other = second(m, first);
+    m.result(m.unary(ops::tanh, first));
+    m.result(m.unary(ops::tanh, other));
+    return run_merged_on({2, 2}, m).collectives.size();
+  };
+  CHECK(gathered([](model& m, int /*first*/) { return m.reshard(m.argument({8, 4}, "x,_"), "_,_"); }) == 1);
+  CHECK(gathered([](model& m, int first) {
+          const int sum = m.add(m.argument({8, 4}, "x,_"), m.shard(m.unary(ops::exp, first), "x,_"));
+          return m.reshard(m.shard(sum, "x,_"), "_,_");
+        }) == 2);
+  CHECK(gathered([](model& m, int /*first*/) { return m.reshard(m.argument({8, 4}, "y,_"), "_,_"); }) == 2);
+  model large;
+  for (int n = 0; n < 2; ++n) {
+    large.result(large.unary(ops::tanh, large.reshard(large.argument({8, 4096}, "x,_"), "_,_")));
+  }
+  CHECK(run_merged_on({2, 2}, large).count(collective::all_gather) == 2);
+  model windows;
+  for (int n = 0; n < 2; ++n) {
+    const int rolled = emit::roll(windows.b, windows.argument({8, 4}, "x,_"), 0, 1);
+    windows.result(windows.shard(rolled, "x,_"));
+  }
+  CHECK(run_merged_on({2, 2}, windows).count(collective::exchange) == 2);
+}
+
 TEST_CASE("small all_reduces move as one whatever order the program is written in") {
   // Each is read at once, by what only a result is computed from.
   model updates;

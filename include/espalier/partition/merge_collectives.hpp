@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/graph/builder.hpp>
+#include <espalier/partition/boxes.hpp>
 #include <espalier/partition/partition.hpp>
 
 #include <cstdint>
@@ -32,7 +33,8 @@ constexpr void evaluate_unpack(const evaluation& e) {
 }  // namespace detail
 
 namespace ops {
-/// The buffers of some tensors behind each other, as one of rank 1: what a merged collective moves.
+/// The buffers of some tensors behind each other: what a merged collective moves. Of an all_reduce, as one of rank 1;
+/// of what changes layouts, as one with another dimension in front, which nothing splits.
 inline constexpr op_info pack{.name = "pack", .evaluate = detail::evaluate_pack};
 /// A tensor's buffer out of a packed one.
 inline constexpr op_info unpack{.name = "unpack", .evaluate = detail::evaluate_unpack};
@@ -44,8 +46,11 @@ namespace detail {
 /// outweigh the start. Extents of the whole tensor decide, so that a program has the same form on every mesh.
 inline constexpr std::int64_t merged_bytes_limit = collective_latency;
 
-/// Postpones every small all_reduce until its value is needed, and lets those that wait then move as one, together
-/// with later ones whose operands can be computed by then.
+/// Postpones every small collective until its value is needed, and lets those that wait then move as one, together
+/// with later ones whose operands can be computed by then. All_reduces do if they combine alike, whatever their shapes:
+/// of a flat buffer every element is treated as any other. Others do if they move equal shapes from one layout to one
+/// other: stacked, they are a tensor that is moved as each of them would be, so that there is one box for each pair of
+/// devices as ever.
 class collective_merger {
  public:
   constexpr collective_merger(const mesh_shape& mesh, graph_view g)
@@ -92,12 +97,12 @@ class collective_merger {
   static constexpr int waiting = -2;
   static constexpr int gathered = -3;
   static constexpr int delayed = -4;
-  /// How many later all_reduces are tried in vain before a group closes, and how many instructions may come forward
+  /// How many later collectives are tried in vain before a group closes, and how many instructions may come forward
   /// for one of them.
   static constexpr int most_failures = 4;
   static constexpr int most_gathered = 24;
 
-  /// All_reduces that could move as one if none read another, and those of them that wait to.
+  /// Collectives that could move as one if none read another, and those of them that wait to.
   struct alike {
     int count = 0;
     int member[most_members]{};
@@ -123,8 +128,12 @@ class collective_merger {
 
   [[nodiscard]] constexpr bool may_wait(int id) const {
     const instruction& i = g_[id];
-    if (!is_collective(i.op, collective::all_reduce) || !is_small(id)) return false;
-    const layout& l = g_.annotations[i.annotation];
+    if (!communicates(i) || !is_small(id)) return false;
+    const layout& l = layout_of(id);
+    if (!is_collective(i.op, collective::all_reduce)) {
+      // What windows say of a box counts the dimensions of the tensor itself.
+      return l.placement.rank < max_rank && !reads_windows(i) && !reads_windows(g_.operand(id, 0));
+    }
     // The padding of uneven parts would travel with them.
     for (int d = 0; d < l.placement.rank; ++d) {
       if (!divides_evenly(mesh_, l.shape[d], l.placement.dim[d])) return false;
@@ -132,16 +141,19 @@ class collective_merger {
     return true;
   }
 
-  [[nodiscard]] constexpr axis_mask pending_before(int id) const {
-    return g_.annotations[g_.operand(id, 0).annotation].placement.unreduced;
-  }
+  [[nodiscard]] constexpr const layout& layout_of(int id) const { return g_.annotations[g_[id].annotation]; }
+  [[nodiscard]] constexpr const layout& layout_before(int id) const { return layout_of(g_[id].operand[0]); }
+  [[nodiscard]] constexpr axis_mask pending_before(int id) const { return layout_before(id).placement.unreduced; }
   [[nodiscard]] constexpr bool are_alike(int a, int b) const {
-    return g_[a].type == g_[b].type &&
-           attributes_of<collective_attributes>(g_[a]) == attributes_of<collective_attributes>(g_[b]) &&
-           pending_before(a) == pending_before(b);
+    if (g_[a].op != g_[b].op || g_[a].type != g_[b].type ||
+        !(attributes_of<collective_attributes>(g_[a]) == attributes_of<collective_attributes>(g_[b])))
+      return false;
+    if (is_collective(g_[a].op, collective::all_reduce)) return pending_before(a) == pending_before(b);
+    return layout_of(a).shape == layout_of(b).shape && layout_of(a).placement.same_layout(layout_of(b).placement) &&
+           layout_before(a).placement.same_layout(layout_before(b).placement);
   }
 
-  /// Finds the classes, and for each all_reduce the first loop that reads it from outside.
+  /// Finds the classes, and for each collective the first loop that reads it from outside.
   constexpr void classify() {
     for (int id = 0; id < g_.size; ++id) {
       const instruction& i = g_[id];
@@ -189,7 +201,7 @@ class collective_merger {
       for (int k = 0; !late && k < i.operand_count; ++k) is_late_[g_.operand_at(i, k)] = false;
     }
   }
-  /// Whether it reads an all_reduce that others may still join, though they cannot yet.
+  /// Whether it reads a collective that others may still join, though they cannot yet.
   constexpr bool gains_by_delay(int id) {
     for (int k = 0; k < g_[id].operand_count; ++k) {
       const int o = g_.operand_at(g_[id], k);
@@ -256,12 +268,12 @@ class collective_merger {
   constexpr void close(int c) {
     if (classes_[c].count == 0) return;
     bring_forward(c);
-    reduce_together(classes_[c]);
+    move_together(classes_[c]);
     classes_[c].count = 0;
     classes_[c].tried = false;
   }
 
-  /// Lets all_reduces that come later in the program join the others of class `c`, if nothing else speaks against it
+  /// Lets collectives that come later in the program join the others of class `c`, if nothing else speaks against it
   /// than the order that the program is written in.
   constexpr void bring_forward(int c) {
     int failures = 0;
@@ -322,7 +334,7 @@ class collective_merger {
     for (const int one : gathered_) place(one);
   }
 
-  constexpr void reduce_together(const alike& closing) {
+  constexpr void move_together(const alike& closing) {
     if (closing.count == 1) {
       place(closing.member[0]);
       return;
@@ -331,13 +343,18 @@ class collective_merger {
     int part[most_members]{};
     for (int m = 0; m < closing.count; ++m) part[m] = number_[g_[closing.member[m]].operand[0]];
     const int all = packed(first, &part[0], closing.count);
-    instruction reduced = renumbered(first);
-    reduced.label = nullptr;
-    reduced.operand[0] = all;
-    reduced.shape = result_.code[all].shape;
-    const axis_mask axes = attributes_of<collective_attributes>(reduced).axes;
-    reduced.annotation = placed(first, reduced.shape, pending_before(first) & ~axes);
-    const int whole = append(reduced);
+    instruction moved = renumbered(first);
+    moved.label = nullptr;
+    moved.operand[0] = all;
+    if (is_collective(moved.op, collective::all_reduce)) {
+      moved.shape = result_.code[all].shape;
+      const axis_mask axes = attributes_of<collective_attributes>(moved).axes;
+      moved.annotation = placed(first, moved.shape, pending_before(first) & ~axes);
+    } else {
+      moved.shape = stacked(closing.count, g_[first].shape);
+      moved.annotation = stacked(closing.count, layout_of(first));
+    }
+    const int whole = append(moved);
     std::int64_t offset = 0;
     for (int m = 0; m < closing.count; ++m) {
       const int id = closing.member[m];
@@ -364,8 +381,30 @@ class collective_merger {
     made.loop = renumbered(first).loop;
     made.where = g_[first].where;
     made.origin = g_[first].origin;
-    made.annotation = placed(first, made.shape, pending_before(first));
+    if (is_collective(g_[first].op, collective::all_reduce)) {
+      made.annotation = placed(first, made.shape, pending_before(first));
+    } else {
+      const extents& one = g_.operand(first, 0).shape;
+      made.shape = stacked(count, one);
+      made.annotation = stacked(count, layout_before(first));
+    }
     return append(made);
+  }
+
+  /// `count` tensors one behind the other.
+  [[nodiscard]] static constexpr extents stacked(std::int64_t count, const extents& one) {
+    extents shape;
+    shape.append(count);
+    for (int d = 0; d < one.rank; ++d) shape.append(one[d]);
+    return shape;
+  }
+  constexpr int stacked(std::int64_t count, const layout& one) {
+    layout l;
+    l.shape = stacked(count, one.shape);
+    l.placement.rank = one.placement.rank + 1;
+    l.placement.unreduced = one.placement.unreduced;
+    for (int d = 0; d < one.placement.rank; ++d) l.placement.dim[d + 1] = one.placement.dim[d];
+    return result_.annotations.push_back(l);
   }
 
   /// Devices that share no pending sum may hold different elements: the packed tensor is as long as all theirs.
@@ -398,7 +437,7 @@ class collective_merger {
   graph_view g_;
   /// By instruction: its number in the result, or why it has none yet.
   list<int> number_;
-  /// By all_reduce: its class, the next one of that class, and the first loop beside it that reads it.
+  /// By collective: its class, the next one of that class, and the first loop beside it that reads it.
   list<int> class_of_;
   list<int> next_alike_;
   list<int> read_in_;
@@ -416,9 +455,10 @@ class collective_merger {
 
 }  // namespace detail
 
-/// Merges small all_reduces over the same axes into one, where none of them is computed from another. The order of the
-/// program does not matter as long as nothing large would have to be computed earlier than it says.
-/// The bytes sent stay the same, but for the rounding of an all_reduce's shares.
+/// Merges small collectives of a kind over the same axes into one, where none of them is computed from another: any
+/// all_reduces, and of others those that move equal shapes between the same layouts (not what windows bring). The order
+/// of the program does not matter as long as nothing large would have to be computed earlier than it says.
+/// The bytes sent stay the same, but for the rounding of shares.
 [[nodiscard]] constexpr graph merge_collectives(const mesh_shape& mesh, graph_view g) {
   return detail::collective_merger(mesh, g).run();
 }
