@@ -278,7 +278,8 @@ class factor_choice {
     return result;
   }
 
-  /// Bytes of communication, plus the local work expressed in bytes (partition/machine.hpp). Negative if a compound
+  /// Bytes of communication, plus the start of each collective and the local work, expressed in bytes
+  /// (partition/machine.hpp). Negative if a compound
   /// dimension cannot be split like this, or if it is not below `limit` (which is none when negative).
   constexpr double price(int id, const factor_rule& rule, const factor_axes& split, const assignment& now,
                          axis_mask pending, double limit) {
@@ -344,7 +345,7 @@ class factor_choice {
       const std::int64_t lacking = elements_of(box, wanted.rank) - common_elements(box, held, wanted.rank);
       most = std::max(most, lacking);
     }
-    return static_cast<double>(most * size_of(type)) + 0.01;
+    return static_cast<double>(most * size_of(type) + (most > 0 ? collective_latency : 0)) + 0.01;
   }
   [[nodiscard]] constexpr double price_of_results(int id, const factor_rule& rule, const factor_axes& split) const {
     double cost = price_of_result(g_[id], of_[id], rule.result, rule, split);
@@ -362,12 +363,16 @@ class factor_choice {
     wanted.unreduced = 0;
     return price_of_reshard(i.shape, i.type, made, wanted);
   }
-  /// Bytes, and of plans with equally many bytes the one with fewer steps.
+  /// What the plan that is going to be made costs: bytes, and the start of each collective, as the plan itself was
+  /// chosen by; of plans that cost the same the one with fewer steps. (By bytes alone, one all_reduce that was planned
+  /// because it saves a start would be refused for its bytes, and three collectives made instead.)
   [[nodiscard]] constexpr double price_of_reshard(const extents& shape, dtype type, const sharding& from,
                                                   const sharding& to) const {
     if (from.same_layout(to)) return 0;
     const reshard_plan plan = plan_reshard(mesh_, shape, type, from, to, collective_latency);
-    return static_cast<double>(plan.bytes) + 0.01 * plan.count;
+    std::int64_t starts = 0;
+    for (int n = 0; n < plan.count; ++n) starts += moves_tensors(plan.step[n].kind) ? collective_latency : 0;
+    return static_cast<double>(plan.bytes + starts) + 0.01 * plan.count;
   }
 
   /// Whether all tensors of the op can be split like this; only reshapes have compound dimensions, whose factors
