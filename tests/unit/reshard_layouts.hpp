@@ -12,7 +12,7 @@ namespace reshard_checks {
 
 using namespace espalier;
 
-inline mesh_shape mesh_of(std::initializer_list<int> sizes) {
+inline mesh_shape mesh_of(const std::vector<int>& sizes) {
   static constexpr const char* names[max_axes]{"x", "y", "z", "w", "s", "t", "u", "v"};
   mesh_shape mesh;
   for (const int size : sizes) {
