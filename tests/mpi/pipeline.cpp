@@ -14,6 +14,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <ctime>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -166,6 +167,26 @@ TEST_CASE("a rank that does nothing is named within the deadline") {
     CHECK(seconds < 2.5);
   }
   REQUIRE_ALL(MPI_COMM_WORLD, !text.empty());
+}
+
+TEST_CASE("ranks that wait for long leave their processors to others") {
+  if (size_of() < 2) return;
+  const int groups = std::min(4, size_of());
+  const model layers(12, [](int layer, pl::part kind) {
+    if (layer == 9 && kind == pl::part::forward) std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  });
+  const auto plan =
+      pl::make_execution_plan(scheduled("1f1b", groups, 1, 4, false), cut(groups), model::count, single(groups), 8);
+  const batch data(8);
+  pipeline here(layers, plan);
+  MPI_Barrier(MPI_COMM_WORLD);
+  const auto start = std::chrono::steady_clock::now();
+  const std::clock_t used_before = std::clock();
+  (void)here.pipe.step(data.pointers());
+  const double used = static_cast<double>(std::clock() - used_before) / CLOCKS_PER_SEC;
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  CHECK(seconds > 0.6);
+  REQUIRE_ALL(MPI_COMM_WORLD, used < 0.3 * seconds);
 }
 
 TEST_CASE("a checkpoint of all ranks goes on on rank 0 alone") {

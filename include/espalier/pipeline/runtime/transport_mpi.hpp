@@ -107,8 +107,8 @@ class mpi_transport final : public transport {
       std::sort(ended_places_.begin(), ended_places_.begin() + count);
       while (count > 0) remove(static_cast<std::size_t>(ended_places_[static_cast<std::size_t>(--count)]));
       idle_turns_ = 0;
-    } else if (idle && ++idle_turns_ > patience_) {
-      std::this_thread::yield();
+    } else if (idle) {
+      give_way();
     }
     hear();
     if (!failure_.empty()) throw comm::comm_error(failure_ + "\n  noticed by rank " + std::to_string(rank_));
@@ -163,6 +163,22 @@ class mpi_transport final : public transport {
   };
   static constexpr int note_tag = 0;
   static constexpr std::int64_t piece_bytes = std::int64_t{1} << 30;
+
+  /// Nothing has come in this turn of a wait. Who is waited for may need this processor, and ranks that count as hosts
+  /// of their own may share it with others all the same. A processor that is only yielded comes back while others still
+  /// compute, so long waits become naps, each short against the wait so far.
+  void give_way() {
+    constexpr std::chrono::steady_clock::duration long_wait = std::chrono::milliseconds(2);
+    constexpr std::chrono::steady_clock::duration longest_nap = std::chrono::microseconds(200);
+    if (idle_turns_ == 0) idle_since_ = std::chrono::steady_clock::now();
+    if (++idle_turns_ <= patience_) return;
+    const auto waited = std::chrono::steady_clock::now() - idle_since_;
+    if (waited > long_wait) {
+      std::this_thread::sleep_for(std::min(waited / 32, longest_nap));
+    } else {
+      std::this_thread::yield();
+    }
+  }
 
   void check(int code, const char* routine) const { comm::detail::check_mpi(code, routine, rank_, nullptr); }
 
@@ -252,7 +268,8 @@ class mpi_transport final : public transport {
   std::vector<char> incoming_;
   std::vector<int> open_, free_;  // by request of ours: parts that have not ended; numbers that are free
   std::int64_t ended_ = 0;
-  int idle_turns_ = 0;
+  int idle_turns_ = 0;  // of a wait, since something came
+  std::chrono::steady_clock::time_point idle_since_;
   const std::vector<std::string>* texts_ = nullptr;
   int place_ = -1;
   bool waiting_ = false;
