@@ -327,6 +327,45 @@ constexpr bool random_numbers() {
 }
 static_assert(random_numbers());
 
+constexpr bool dimensions() {
+  bool ok = true;
+  using ep::dtype;
+  using ones = ep::f32<1, 3, 1, 4>;
+  ok &= gives<ep::f32<3, 4>, ones>([](auto a) { return ep::squeeze(a); });
+  ok &= gives<ep::f32<1, 3, 4>, ones>([](auto a) { return ep::squeeze<2>(a); });
+  ok &= gives<ep::f32<3, 4>, ones>([](auto a) { return ep::squeeze<-2, 0>(a); });
+  ok &= fails<ep::why::dimension_has_more_elements, ones>([](auto a) { return ep::squeeze<0, 1>(a); });
+  ok &= fails<ep::why::no_such_dimension, ones>([](auto a) { return ep::squeeze<4>(a); });
+  ok &= gives<ep::f32<1, 64, 256>, x2>([](auto a) { return ep::expand_dims<0>(a); });
+  ok &= gives<ep::f32<64, 1, 256, 1>, x2>([](auto a) { return ep::expand_dims<-1, 1>(a); });
+  ok &= fails<ep::why::no_such_dimension, x2>([](auto a) { return ep::expand_dims<3>(a); });
+  ok &= fails<ep::why::dimension_named_twice, x2>([](auto a) { return ep::expand_dims<0, -4>(a); });
+  ok &= fails<ep::why::wrong_rank, ep::f32<2, 2, 2, 2, 2, 2, 2, 2>>([](auto a) { return ep::expand_dims<0>(a); });
+  ok &= gives<ep::f32<5, 3, 2, 4>, ones>([](auto a) { return ep::broadcast_to<5, 3, 2, 4>(a); });
+  ok &= gives<ep::i32<2, 3>, ep::i32<>>([](auto a) { return ep::broadcast_to<2, 3>(a); });
+  ok &= fails<ep::why::shape_mismatch, ep::f32<3>>([](auto a) { return ep::broadcast_to<4>(a); });
+  ok &= fails<ep::why::shape_mismatch, ep::f32<2, 3>>([](auto a) { return ep::broadcast_to<3>(a); });
+  ok &= fails<ep::why::shape_mismatch, ep::f32<2, 3>>([](auto a) { return ep::broadcast_to<1, 3>(a); });
+  ok &= gives<ep::f32<64>, x2>([](auto a) { return ep::take<1, -1>(a); });
+  ok &= gives<ep::f32<256>, x2>([](auto a) { return ep::take<0, 63>(a); });
+  ok &= fails<ep::why::out_of_bounds, x2>([](auto a) { return ep::take<0, 64>(a); });
+  ok &= fails<ep::why::out_of_bounds, x2>([](auto a) { return ep::take<0, -65>(a); });
+  ok &= gives<ep::f32<64, 2>, x2, ep::i32<2>>([](auto a, auto i) { return ep::take<1>(a, i); });
+  ok &= gives<ep::boolean<2, 3, 3>, ep::boolean<2, 3, 3>>([](auto a) { return ep::tril(a); });
+  ok &= gives<ep::i32<3, 4>, ep::i32<3, 4>>([](auto a) { return ep::triu<-1>(a); });
+  ok &= fails<ep::why::wrong_rank, ep::f32<3>>([](auto a) { return ep::triu(a); });
+  ok &= gives<ep::i32<64>, x2>([](auto a) { return ep::argmax<1>(a); });
+  ok &= gives<ep::i32<>, x2>([](auto a) { return ep::argmin(a); });
+  ok &= gives<ep::i32<64, 1>, x2>([](auto a) { return ep::argmin<-1>(a, ep::keep_dims); });
+  ok &= gives<ep::i64<>, ep::i8<65536, 32768>>([](auto a) { return ep::argmax(a); });
+  ok &= fails<ep::why::no_such_dimension, x2>([](auto a) { return ep::argmax<2>(a); });
+  ok &= gives<ep::boolean<256>, x2>([](auto a) { return ep::any<0>(a); });
+  ok &= gives<ep::boolean<1, 1>, ep::boolean<3, 4>>([](auto a) { return ep::all(a, ep::keep_dims); });
+  ok &= fails<ep::why::no_such_dimension, ep::boolean<3>>([](auto a) { return ep::any<1>(a); });
+  return ok;
+}
+static_assert(dimensions());
+
 /// Mistakes in numbers, of which types say nothing.
 constexpr bool noted_numbers() {
   bool ok = true;
@@ -362,6 +401,16 @@ constexpr bool loops_and_gradients() {
   });
   ok &= gives<ep::f32<>, ep::f32<4, 8>>(
       [](auto a) { return ep::value_and_grad([](auto x) { return ep::sum(x); })(a).value; });
+  ok &= gives<ep::f32<3, 4>, ep::f32<4, 8>, ep::f32<3, 8, 8>>([](auto h, auto w) {
+    const auto body = [](auto carry, auto layer) { return ep::results(ep::matmul(carry, layer), ep::sum<1>(carry)); };
+    const auto [hidden, sums] = ep::scan(body, h, w);
+    static_assert(std::is_same_v<typename decltype(hidden)::tensor, ep::f32<4, 8>>);
+    return sums;
+  });
+  ok &= fails<ep::why::no_such_dimension, x2>([](auto a) {
+    const auto [final, outputs] = ep::scan([](auto h, auto x) { return ep::results(h, ep::sum<4>(x)); }, a, a);
+    return final + outputs;
+  });
   ok &= fails<ep::why::loss_is_not_scalar, x2>(
       [](auto a) { return ep::value_and_grad([](auto x) { return x; })(a).value; });
   ok &= fails<ep::why::carry_changes_type, x2>(

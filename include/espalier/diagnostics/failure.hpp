@@ -5,6 +5,8 @@
 #include <espalier/diagnostics/source_line.hpp>
 
 #include <concepts>
+#include <cstddef>
+#include <type_traits>
 #include <utility>
 
 namespace espalier {
@@ -34,6 +36,17 @@ template <class Reason> struct failed : detail::failure_tag {
 
 template <class T>
 concept Failed = std::derived_from<T, detail::failure_tag>;
+
+}  // namespace espalier
+
+/// `const auto [last, outputs] = scan(...)`, where nothing but a mistake came out: both are the mistake. (Of more than
+/// two parts nothing is known.)
+template <class Reason> struct std::tuple_size<espalier::failed<Reason>> : std::integral_constant<std::size_t, 2> {};
+template <std::size_t I, class Reason> struct std::tuple_element<I, espalier::failed<Reason>> {
+  using type = espalier::failed<Reason>;
+};
+
+namespace espalier {
 
 namespace detail {
 

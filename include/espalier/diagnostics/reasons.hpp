@@ -179,6 +179,18 @@ template <class... Details> struct no_such_dimension {
     static_assert(Where::ok, "the tensor has no dimension of this number. They count from 0, or from -1 backwards.");
   };
 };
+template <class... Details> struct dimension_has_more_elements {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "squeeze: this dimension has more than one element. Name dimensions of one element, or use take, sum "
+                  "or reshape.");
+  };
+};
+template <class... Details> struct dimension_named_twice {
+  template <class Where> struct raise {
+    static_assert(Where::ok, "a dimension is named twice. Name each once; -1 is the last one.");
+  };
+};
 template <class... Details> struct reshape_size_mismatch {
   template <class Where> struct raise {
     static_assert(Where::ok,
@@ -343,6 +355,13 @@ template <class... Details> struct loss_is_not_scalar {
     static_assert(Where::ok,
                   "value_and_grad: the function must return one floating-point scalar. Reduce the loss "
                   "with mean or sum.");
+  };
+};
+template <class... Details> struct tangent_of_another_type {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "jvp: the direction must have the type of the point. Give a tensor of the same shape and element "
+                  "type for each tensor, and results(...) for both if there are several arguments.");
   };
 };
 template <class... Details> struct carry_changes_type {

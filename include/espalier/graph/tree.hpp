@@ -12,6 +12,7 @@
 #include <boost/hana/unpack.hpp>
 
 #include <concepts>
+#include <cstddef>
 #include <type_traits>
 #include <utility>
 
@@ -118,7 +119,8 @@ template <ParameterTree T, class Leaves>
 using with_leaves = rebind_tree<T, typename stacking<kind_of<T>>::template with<Leaves>>;
 }  // namespace detail
 
-/// What a traced function returns when it has several results: tensors, trees, in this order.
+/// What a traced function returns when it has several results: tensors, trees, in this order. They can be taken apart:
+/// `const auto [last, outputs] = scan(...);`
 template <class... Parts> struct results;
 template <> struct results<> {};
 template <class First, class... Rest> struct results<First, Rest...> {
@@ -145,6 +147,19 @@ template <class First, class... Rest> struct results<First, Rest...> {
   }
 };
 template <class... Parts> results(const Parts&...) -> results<Parts...>;
+
+}  // namespace espalier
+
+template <class... Parts>
+struct std::tuple_size<espalier::results<Parts...>> : std::integral_constant<std::size_t, sizeof...(Parts)> {};
+template <std::size_t I, class First, class... Rest>
+struct std::tuple_element<I, espalier::results<First, Rest...>>
+    : std::tuple_element<I - 1, espalier::results<Rest...>> {};
+template <class First, class... Rest> struct std::tuple_element<0, espalier::results<First, Rest...>> {
+  using type = First;
+};
+
+namespace espalier {
 
 namespace detail {
 

@@ -182,6 +182,12 @@ constexpr auto gather(const Table& table, const Indices& indices, source_line wh
   }
 }
 
+/// NumPy's and PyTorch's name for `gather`. (`take<Dim, Index>(x)` is one element of a dimension.)
+template <int Dim = 0, Traced Table, Traced Indices>
+constexpr auto take(const Table& table, const Indices& indices, source_line where = source_line::current()) {
+  return gather<Dim>(table, indices, where);
+}
+
 /// A new last dimension of size Classes that is 1 where its index equals the value and 0 elsewhere, as Type.
 /// Errors: `indices_are_not_integers`.
 template <int Classes, dtype Type = dtype::f32, Traced Indices>

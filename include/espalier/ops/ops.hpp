@@ -11,6 +11,7 @@
 #include <espalier/ops/concat.hpp>
 #include <espalier/ops/convert.hpp>
 #include <espalier/ops/convolution.hpp>
+#include <espalier/ops/dimensions.hpp>
 #include <espalier/ops/dynamic_slice.hpp>
 #include <espalier/ops/einsum.hpp>
 #include <espalier/ops/error_function.hpp>
@@ -25,6 +26,7 @@
 #include <espalier/ops/reduce.hpp>
 #include <espalier/ops/rounding.hpp>
 #include <espalier/ops/scan.hpp>
+#include <espalier/ops/search.hpp>
 #include <espalier/ops/shard.hpp>
 #include <espalier/ops/slice.hpp>
 #include <espalier/ops/softmax.hpp>

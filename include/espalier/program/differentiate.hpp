@@ -107,7 +107,10 @@ class reverse_sweep {
     }
   }
 
-  constexpr void seed(int id, int value) { cotangent_[id] = value; }
+  /// Adds to what flows into a value.
+  constexpr void seed(int id, int value) {
+    cotangent_[id] = cotangent_[id] < 0 ? value : emit::add(b_, cotangent_[id], value);
+  }
   [[nodiscard]] constexpr int cotangent(int id) const { return cotangent_[id]; }
   /// The first op that has no gradient rule, or -1.
   [[nodiscard]] constexpr int without_rule() const { return without_rule_; }
@@ -370,19 +373,31 @@ class reverse_sweep {
 
 }  // namespace detail
 
-/// Appends to the graph what flows back from `value`, whose cotangent is the value `cotangent`, to each of `wanted`,
-/// and stores the ids in `gradients`: -1 where `value` does not depend on it. Returns the first op without a gradient
-/// rule, or -1.
-constexpr int pull_back(builder& b, int value, int cotangent, const int* wanted, int count, int* gradients) {
+/// A value, and what flows back into it.
+struct cotangent_of {
+  int value = -1;
+  int cotangent = -1;
+};
+
+/// Appends to the graph what flows back from `seeds` to each of `wanted`, and stores the ids in `gradients`: -1 where
+/// none of them depends on it. Returns the first op without a gradient rule, or -1.
+constexpr int pull_back(builder& b, const detail::list<cotangent_of>& seeds, const int* wanted, int count,
+                        int* gradients) {
   const int end = b.size();
   hoist(b.result().code, b.result().further.data(), b.loop);
   detail::reverse_sweep sweep(b, end);
   for (int i = 0; i < count; ++i) sweep.want(wanted[i]);
   sweep.mark(end);
-  sweep.seed(value, cotangent);
+  for (const cotangent_of& one : seeds) sweep.seed(one.value, one.cotangent);
   sweep.run(0, end);
   for (int i = 0; i < count; ++i) gradients[i] = sweep.cotangent(wanted[i]);
   return sweep.without_rule();
+}
+/// The same from one value.
+constexpr int pull_back(builder& b, int value, int cotangent, const int* wanted, int count, int* gradients) {
+  detail::list<cotangent_of> seeds;
+  seeds.push_back({value, cotangent});
+  return pull_back(b, seeds, wanted, count, gradients);
 }
 
 /// Appends to the graph the gradients of scalar `loss` by each of `wanted` and stores their ids in `gradients`; each
@@ -396,7 +411,7 @@ constexpr int differentiate(builder& b, int loss, const int* wanted, int count, 
   return without_rule;
 }
 
-/// A function's value and its gradient by its first argument.
+/// A function's value and its gradient.
 template <class Value, class Gradient> struct value_and_gradient {
   Value value;
   Gradient gradient;
@@ -404,46 +419,201 @@ template <class Value, class Gradient> struct value_and_gradient {
 
 namespace detail {
 
-template <class Function> struct value_and_grad_function {
+/// Makes values of a tree's tensors that are the same, but nobody else's: the derivative is by these alone, and the
+/// same value reached in another way is a constant.
+template <class Tree> constexpr void set_apart(Tree& tree, builder& b, source_line where) {
+  for_each_leaf(tree, [&](auto& one) {
+    if constexpr (Symbol<std::remove_cvref_t<decltype(one)>>) {
+      one.id = b.append(ops::reshape, one.type, one.shape, operand_of(b, one, where));
+      one.owner = &b;
+    }
+  });
+}
+
+/// What a function that is differentiated returns: a loss, or results(loss, others ...).
+template <class T> struct loss_in { using type = T; };
+template <class First, class... Rest> struct loss_in<results<First, Rest...>> { using type = First; };
+template <class T> [[nodiscard]] constexpr bool is_loss() {
+  if constexpr (Symbol<T>) {
+    return T::rank == 0 && is_floating(T::type);
+  } else {
+    return false;
+  }
+}
+
+/// `function` of arguments, calls it.
+template <class Function, class... Arguments>
+constexpr auto call_with(const Function& function, const results<Arguments...>& arguments) {
+  return [&]<int... I>(std::integer_sequence<int, I...>) { return function(arguments.template get<I>()...); }
+  (std::make_integer_sequence<int, static_cast<int>(sizeof...(Arguments))>{});
+}
+
+/// The arguments by which a function is differentiated: one as it is, several as results.
+template <int... Numbers> struct chosen_arguments {
+  template <class Arguments> static constexpr auto of(const Arguments& arguments) {
+    return results(arguments.template get<Numbers>()...);
+  }
+  template <class Arguments, class F> static constexpr void for_each(Arguments& arguments, const F& f) {
+    (f(arguments.template get<Numbers>()), ...);
+  }
+};
+template <int Number> struct chosen_arguments<Number> {
+  template <class Arguments> static constexpr auto of(const Arguments& arguments) {
+    return arguments.template get<Number>();
+  }
+  template <class Arguments, class F> static constexpr void for_each(Arguments& arguments, const F& f) {
+    f(arguments.template get<Number>());
+  }
+};
+template <> struct chosen_arguments<> : chosen_arguments<0> {};
+
+template <class Function, int... Numbers> struct value_and_grad_function {
   Function function;
   source_line where;
 
-  template <class Wanted, class... Rest> constexpr auto operator()(const Wanted& wanted, const Rest&... rest) const {
-    // The derivative is by this argument alone: the same value reached in another way is a constant.
-    Wanted argument = wanted;
-    for_each_leaf(argument, [&](auto& one) {
-      if constexpr (Symbol<std::remove_cvref_t<decltype(one)>>) {
-        builder& b = *owner_of(wanted);
-        one.id = b.append(ops::reshape, one.type, one.shape, operand_of(b, one, where));
-        one.owner = &b;
-      }
-    });
-    const auto loss = function(argument, rest...);
-    using loss_type = std::remove_cv_t<decltype(loss)>;
-    if constexpr (Failed<loss_type>) {
-      // The gradient keeps its type, so that what the caller does with its leaves compiles.
-      owner_of(wanted)->note(loss);
-      return value_and_gradient<loss_type, Wanted>{loss, wanted};
-    } else if constexpr (loss_type::rank != 0 || !is_floating(loss_type::type)) {
-      using reason = failed<why::loss_is_not_scalar<typename loss_type::tensor>>;
-      owner_of(wanted)->note(reason(where));
-      return value_and_gradient<reason, Wanted>{reason(where), wanted};
+  template <class... Arguments> constexpr auto operator()(const Arguments&... given) const {
+    constexpr int count = static_cast<int>(sizeof...(Arguments));
+    static_assert(count > 0, "value_and_grad, grad: the function needs an argument to be differentiated by");
+    static_assert(((Numbers >= 0 && Numbers < count) && ...),
+                  "value_and_grad, grad: there is no argument of this number. They count from 0.");
+    using chosen = chosen_arguments<Numbers...>;
+    results<Arguments...> arguments(given...);
+    auto gradient = chosen::of(arguments);
+    using gradient_type = decltype(gradient);
+    using given_mistake = typename failure_in<results<gradient_type>>::type;
+    if constexpr (Failed<given_mistake>) {
+      const given_mistake made(failure_line(gradient));
+      return value_and_gradient<given_mistake, given_mistake>{made, made};
     } else {
-      builder& b = *owner_of(wanted);
-      list<int> ids;
-      for_each_leaf(argument, [&](const auto& one) { ids.push_back(one.id); });
-      list<int> gradients(ids.size(), -1);
-      // An op without a gradient is noted in the graph: `program` reports it with its line.
-      const int missing = differentiate(b, operand_of(b, loss, where), ids.data(), ids.size(), gradients.data());
-      if (missing >= 0 && b.without_gradient < 0) b.without_gradient = missing;
-      value_and_gradient<loss_type, Wanted> result{loss, wanted};
-      int k = 0;
-      for_each_leaf(result.gradient, [&](auto& one) {
-        one.owner = &b;
-        one.id = gradients[k++];
-      });
-      return result;
+      builder& b = *owner_of(gradient);
+      chosen::for_each(arguments, [&](auto& one) { set_apart(one, b, where); });
+      const auto wanted = chosen::of(arguments);
+      const auto value = call_with(function, arguments);
+      using value_type = std::remove_cv_t<decltype(value)>;
+      using loss_type = typename loss_in<value_type>::type;
+      using mistake = typename failure_in<value_type>::type;
+      // With a mistake the gradient keeps its type, so that what the caller does with its leaves compiles.
+      if constexpr (Failed<mistake>) {
+        b.note(mistake(failure_line(value)));
+        return value_and_gradient<value_type, gradient_type>{value, gradient};
+      } else if constexpr (!is_loss<loss_type>()) {
+        using reason = failed<why::loss_is_not_scalar<value_type>>;
+        b.note(reason(where));
+        return value_and_gradient<reason, gradient_type>{reason(where), gradient};
+      } else {
+        list<int> ids;
+        for_each_leaf(wanted, [&](const auto& one) { ids.push_back(one.id); });
+        list<int> gradients(ids.size(), -1);
+        // An op without a gradient is noted in the graph: `program` reports it with its line.
+        const int missing =
+            differentiate(b, operand_of(b, loss_of(value), where), ids.data(), ids.size(), gradients.data());
+        if (missing >= 0 && b.without_gradient < 0) b.without_gradient = missing;
+        int k = 0;
+        for_each_leaf(gradient, [&](auto& one) {
+          one.owner = &b;
+          one.id = gradients[k++];
+        });
+        return value_and_gradient<value_type, gradient_type>{value, gradient};
+      }
     }
+  }
+
+ private:
+  template <class Value> static constexpr const auto& loss_of(const Value& value) {
+    if constexpr (is_results<Value>) {
+      return value.first;
+    } else {
+      return value;
+    }
+  }
+};
+
+template <class Function, int... Numbers> struct grad_function {
+  value_and_grad_function<Function, Numbers...> both;
+  template <class... Arguments> constexpr auto operator()(const Arguments&... arguments) const {
+    return both(arguments...).gradient;
+  }
+};
+
+/// A value of its own for each tensor of a tree: nothing is known of it but that other things depend on it.
+template <class Tree> constexpr Tree placeholders(builder& b, const Tree& like) {
+  Tree made = like;
+  for_each_leaf(made, [&](auto& one) { one.id = emit::constant(b, one.type, one.shape, 0); });
+  return made;
+}
+
+template <class Function> struct jvp_function {
+  Function function;
+  source_line where;
+
+  template <class Point, class Tangent> constexpr auto operator()(const Point& point, const Tangent& tangent) const {
+    using mistake = typename failure_in<results<Point, Tangent>>::type;
+    if constexpr (Failed<mistake>) {
+      const mistake made(failure_line(results(point, tangent)));
+      return results(made, made);
+    } else if constexpr (!std::is_same_v<Point, Tangent>) {
+      const failed<why::tangent_of_another_type<Point, Tangent>> made(where);
+      return results(made, made);
+    } else {
+      builder& b = *owner_of(point);
+      b.at(where);
+      Point argument = point;
+      set_apart(argument, b, where);
+      const auto value = call(argument);
+      using value_type = std::remove_cv_t<decltype(value)>;
+      if constexpr (Failed<typename failure_in<value_type>::type>) {
+        return results(value, value);
+      } else {
+        return results(value, slope_of(b, argument, tangent, value));
+      }
+    }
+  }
+
+ private:
+  template <class Point> constexpr auto call(const Point& argument) const {
+    if constexpr (is_results<Point>) {
+      return call_with(function, argument);
+    } else {
+      return function(argument);
+    }
+  }
+
+  /// What flows back from the value to the argument is linear in what flows into the value. The reverse of that linear
+  /// function, from the argument's tangent, is the value's tangent; of the first reverse nothing is left then.
+  template <class Point, class Value>
+  constexpr Value slope_of(builder& b, const Point& argument, const Point& tangent, const Value& value) const {
+    const pinned_line line(b, where);
+    const Value into = placeholders(b, value);
+    list<cotangent_of> seeds;
+    list<int> cotangents;
+    for_each_pair(value, into, [&](const auto& one, const auto& placeholder) {
+      if (is_floating(one.type)) seeds.push_back({operand_of(b, one, where), placeholder.id});
+      cotangents.push_back(placeholder.id);
+    });
+    list<int> arguments;
+    for_each_leaf(argument, [&](const auto& one) { arguments.push_back(one.id); });
+    list<int> back(arguments.size(), -1);
+    note(b, pull_back(b, seeds, arguments.data(), arguments.size(), back.data()));
+
+    list<cotangent_of> forward;
+    int k = 0;
+    for_each_leaf(tangent, [&](const auto& one) {
+      if (back[k] >= 0) forward.push_back({back[k], operand_of(b, one, where)});
+      ++k;
+    });
+    list<int> slopes(cotangents.size(), -1);
+    note(b, pull_back(b, forward, cotangents.data(), cotangents.size(), slopes.data()));
+    Value slope = value;
+    k = 0;
+    for_each_leaf(slope, [&](auto& one) {
+      one.owner = &b;
+      one.id = slopes[k] >= 0 ? slopes[k] : emit::constant(b, one.type, one.shape, 0);
+      ++k;
+    });
+    return slope;
+  }
+  static constexpr void note(builder& b, int without_rule) {
+    if (without_rule >= 0 && b.without_gradient < 0) b.without_gradient = without_rule;
   }
 };
 
@@ -451,10 +621,29 @@ template <class Function> struct value_and_grad_function {
 
 /// The function that returns `f`'s value and its gradient by the first argument, a tensor or a parameter tree:
 /// `const auto [loss, gradient] = value_and_grad(f)(parameters, batch);`
+/// With numbers of arguments, by these: `value_and_grad<0, 2>(f)` has the gradients as results, `value_and_grad<1>(f)`
+/// one gradient. A function that returns results(loss, others ...) has all of them as its value.
 /// Each gradient is laid out like its parameter, so the reduction over data-parallel devices happens once, there.
 /// Errors: `loss_is_not_scalar`, `op_without_gradient`.
-template <class Function> constexpr auto value_and_grad(const Function& f, source_line where = source_line::current()) {
-  return detail::value_and_grad_function<Function>{f, where};
+template <int... Arguments, class Function>
+constexpr auto value_and_grad(const Function& f, source_line where = source_line::current()) {
+  return detail::value_and_grad_function<Function, Arguments...>{f, where};
+}
+
+/// The function that returns the gradient alone: `const auto gradient = grad(f)(parameters, batch);` Arguments and
+/// errors as for `value_and_grad`.
+template <int... Arguments, class Function>
+constexpr auto grad(const Function& f, source_line where = source_line::current()) {
+  return detail::grad_function<Function, Arguments...>{{f, where}};
+}
+
+/// The function that returns `f`'s value at a point and its derivative there in a direction, as results:
+/// `const auto [y, slope] = jvp(f)(x, dx);` Several arguments are given as results: `jvp(f)(results(x, w),
+/// results(dx, dw))` calls f(x, w). Value and derivative are what f returns, a tensor, a tree, or results. What is no
+/// floating-point number has derivative 0.
+/// Errors: `tangent_of_another_type`, `op_without_gradient`.
+template <class Function> constexpr auto jvp(const Function& f, source_line where = source_line::current()) {
+  return detail::jvp_function<Function>{f, where};
 }
 
 }  // namespace espalier
