@@ -166,6 +166,27 @@ template <class... Details> struct condition_is_not_boolean {
     static_assert(Where::ok, "a condition must be a boolean tensor. Compare first: x > 0.");
   };
 };
+template <class... Details> struct number_is_no_integer {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "the tensor holds integers, and the number is a float: it would lose its fraction. Write an integer, "
+                  "or use convert<dtype::f32> on the tensor.");
+  };
+};
+template <class... Details> struct tensor_is_no_condition {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "if, ?:, while: what a tensor holds is known when the program runs, not when it is compiled. Use "
+                  "select(condition, yes, no), of which both are computed.");
+  };
+};
+template <class... Details> struct tensor_has_no_subscript {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "x[...]: tensors have no subscripts. Use take<0, 3>(x) for x[3], slice<0, 2, 5>(x) for x[2:5], "
+                  "gather<0>(x, indices) for a tensor of indices.");
+  };
+};
 // Dimensions and indices.
 template <class... Details> struct wrong_rank {
   template <class Where> struct raise {

@@ -28,6 +28,17 @@ template <class S> struct located {
       : value(operand), where{file, line} {}
 };
 
+/// A subscript of any type, and the line on which it stands.
+struct subscript {
+  source_line where;
+
+  template <class Index>
+  constexpr subscript(const Index& /*index*/,
+                      const char* file = __builtin_FILE(),  // NOLINT(google-explicit-constructor)
+                      int line = __builtin_LINE())
+      : where{file, line} {}
+};
+
 /// Names an operator by its letters: `operate` is what it does, overloaded for each in the header of its op.
 template <char... Letters> struct operator_name {};
 
@@ -98,6 +109,19 @@ template <class S> struct operators {
     return operate(operator_name<'|'>{}, a.value, b, a.where);
   }
   template <OtherOperand A> friend constexpr auto operator|(const A& a, located<S> b) {
+    return operate(operator_name<'|'>{}, a, b.value, b.where);
+  }
+  // Nothing is left out where the left one decides: both operands are values of the program.
+  template <AnyOperand B> friend constexpr auto operator&&(located<S> a, const B& b) {
+    return operate(operator_name<'&'>{}, a.value, b, a.where);
+  }
+  template <OtherOperand A> friend constexpr auto operator&&(const A& a, located<S> b) {
+    return operate(operator_name<'&'>{}, a, b.value, b.where);
+  }
+  template <AnyOperand B> friend constexpr auto operator||(located<S> a, const B& b) {
+    return operate(operator_name<'|'>{}, a.value, b, a.where);
+  }
+  template <OtherOperand A> friend constexpr auto operator||(const A& a, located<S> b) {
     return operate(operator_name<'|'>{}, a, b.value, b.where);
   }
   friend constexpr auto operator-(located<S> a) { return operate(operator_name<'-'>{}, a.value, a.where); }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/diagnostics/failure.hpp>
+#include <espalier/diagnostics/reasons.hpp>
 #include <espalier/graph/builder.hpp>
 #include <espalier/graph/operators.hpp>
 #include <espalier/shape/tensor.hpp>
@@ -38,6 +39,16 @@ template <class Mesh, TensorType Type> struct symbol : detail::symbol_tag, detai
     return *this;
   }
   constexpr ~symbol() = default;
+
+  /// A mistake: which elements a program has is known when it is compiled, but not what they are.
+  constexpr explicit operator bool() const {
+    if (owner != nullptr) owner->note(failed<why::tensor_is_no_condition<Type>>(seen));
+    return false;
+  }
+  /// A mistake: see `take`, `slice` and `gather`.
+  constexpr auto operator[](detail::subscript index) const {
+    return failed<why::tensor_has_no_subscript<Type>>(index.where);
+  }
 
   /// The extent of a dimension, in elements; negative dimensions count from the end.
   static constexpr int extent(int dim) { return static_cast<int>(shape[dim < 0 ? dim + rank : dim]); }

@@ -78,7 +78,7 @@ constexpr void detail::divide_gradient(gradient_context& c) {
 constexpr void detail::negate_gradient(gradient_context& c) { c.give(0, emit::negate(c.emit, c.cotangent)); }
 
 // Elementwise arithmetic with NumPy's broadcasting; either operand may be a number.
-// Errors: `shape_mismatch`, `dtype_mismatch`, `operand_is_boolean`.
+// Errors: `shape_mismatch`, `dtype_mismatch`, `operand_is_boolean`, `number_is_no_integer`.
 namespace detail {
 /// The first tensor of truth values among the operands of an op that computes with numbers, or void.
 template <class... Operands> struct boolean_among { using type = void; };

@@ -90,8 +90,8 @@ constexpr void detail::minimum_gradient(gradient_context& c) {
   c.give(1, emit::drop_where(c.emit, first, c.cotangent));
 }
 
-// Elementwise comparisons: a boolean tensor of the broadcast shape. `==` and `!=` are `equal` and `not_equal`, so
-// that symbols stay comparable as C++ values.
+// Elementwise comparisons: a boolean tensor of the broadcast shape; `&&` is `&`, and `||` is `|`. `==` and `!=` are
+// `equal` and `not_equal`, so that symbols stay comparable as C++ values.
 namespace detail {
 template <class A, class B>
 constexpr auto operate(operator_name<'<'> /*sign*/, const A& a, const B& b, source_line where) {
@@ -145,6 +145,12 @@ template <class A, class B>
   requires detail::FailedOperands<A, B>
 constexpr auto operator|(const A& a, const B& b) { return detail::first_failure(a, b); }
 template <class A, class B>
+  requires detail::FailedOperands<A, B>
+constexpr auto operator&&(const A& a, const B& b) { return detail::first_failure(a, b); }
+template <class A, class B>
+  requires detail::FailedOperands<A, B>
+constexpr auto operator||(const A& a, const B& b) { return detail::first_failure(a, b); }
+template <class A, class B>
   requires detail::OperatorArguments<A, B>
 constexpr auto equal(const A& a, const B& b, source_line where = source_line::current()) {
   return detail::binary<&ops::equal, detail::binary_result::boolean>(a, b, where);
@@ -169,7 +175,7 @@ template <Failed A> constexpr auto operator!(const A& a) { return a; }
 
 /// Chooses elementwise: where `condition` holds the element of `yes`, elsewhere that of `no`. All three broadcast;
 /// `yes` or `no` may be a number.
-/// Errors: `condition_is_not_boolean`, `shape_mismatch`, `dtype_mismatch`.
+/// Errors: `condition_is_not_boolean`, `shape_mismatch`, `dtype_mismatch`, `number_is_no_integer`.
 template <Traced Condition, class Yes, class No>
   requires detail::OperatorArguments<Yes, No>
 constexpr auto select(const Condition& condition, const Yes& yes, const No& no,
@@ -178,6 +184,8 @@ constexpr auto select(const Condition& condition, const Yes& yes, const No& no,
     return detail::first_failure(condition, yes, no);
   } else if constexpr (Condition::type != dtype::boolean) {
     return failed<why::condition_is_not_boolean<typename Condition::tensor>>(where);
+  } else if constexpr (detail::loses_fraction<Yes, No>()) {
+    return detail::fraction_lost<Yes, No>(where);
   } else if constexpr (Scalar<Yes>) {
     return select(condition, constant<typename No::tensor>(no, static_cast<double>(yes), where), no, where);
   } else if constexpr (Scalar<No>) {

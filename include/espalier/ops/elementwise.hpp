@@ -63,6 +63,25 @@ template <const op_info* Op, Traced A> constexpr auto unary(const A& a, source_l
   }
 }
 
+/// A floating-point number cannot be an element of a tensor of integers: its fraction would be lost.
+template <class A, class B> [[nodiscard]] constexpr bool loses_fraction() {
+  if constexpr (Symbol<A> && Scalar<B>) {
+    return is_integer(A::type) && std::is_floating_point_v<B>;
+  } else if constexpr (Scalar<A> && Symbol<B>) {
+    return loses_fraction<B, A>();
+  } else {
+    return false;
+  }
+}
+/// The mistake, of the operands in this order.
+template <class A, class B> constexpr auto fraction_lost(source_line where) {
+  if constexpr (Symbol<A>) {
+    return failed<why::number_is_no_integer<typename A::tensor, B>>(where);
+  } else {
+    return failed<why::number_is_no_integer<typename B::tensor, A>>(where);
+  }
+}
+
 /// What a binary elementwise op returns: the operands' type, or a truth value.
 enum class binary_result { same, boolean };
 
@@ -70,6 +89,8 @@ template <const op_info* Op, binary_result Result, class A, class B>
 constexpr auto binary(const A& a, const B& b, source_line where) {
   if constexpr (Failed<A> || Failed<B>) {
     return first_failure(a, b);
+  } else if constexpr (loses_fraction<A, B>()) {
+    return fraction_lost<A, B>(where);
   } else if constexpr (Scalar<A>) {
     b.owner->at(where);
     const symbol<typename B::mesh, typename B::tensor> left(

@@ -99,7 +99,8 @@ template <class First, class... Rest> constexpr builder& builder_of(const First&
 }  // namespace detail
 
 /// minimum(maximum(x, low), high): NaN where one of them is, and `high` where that is below `low`. The bounds may be
-/// numbers; all three broadcast. Errors: `operand_is_boolean`, `shape_mismatch`, `dtype_mismatch`.
+/// numbers; all three broadcast. Errors: `operand_is_boolean`, `shape_mismatch`, `dtype_mismatch`,
+/// `number_is_no_integer`.
 template <class Low, Traced X, class High>
   requires detail::OperatorArguments<Low, X> && detail::OperatorArguments<X, High>
 constexpr auto clamp(const Low& low, const X& x, const High& high, source_line where = source_line::current()) {
@@ -107,6 +108,10 @@ constexpr auto clamp(const Low& low, const X& x, const High& high, source_line w
     return detail::first_failure(low, x, high);
   } else if constexpr (X::type == dtype::boolean) {
     return failed<why::operand_is_boolean<typename X::tensor>>(where);
+  } else if constexpr (detail::loses_fraction<Low, X>()) {
+    return detail::fraction_lost<Low, X>(where);
+  } else if constexpr (detail::loses_fraction<X, High>()) {
+    return detail::fraction_lost<X, High>(where);
   } else if constexpr (Scalar<Low> || Scalar<High>) {
     builder& b = detail::builder_of(low, high, x);
     b.at(where);

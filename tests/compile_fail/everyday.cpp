@@ -1,0 +1,84 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#include <espalier/program/program.hpp>
+
+#include <utility>
+
+/// Where a newcomer walks off the path: what C++ and NumPy have, and traced tensors do not.
+namespace ep = espalier;
+
+struct data : ep::axis<"data", 2> {};
+using mesh = ep::mesh<data>;
+
+struct function {
+  constexpr auto operator()(auto a, auto b, auto n) const {
+#if defined(CASE_if)
+    if (ep::sum(a) > 0) return a * 2;  // if
+    return a;
+#elif defined(CASE_index)
+    return a[0] + b[0];  // index
+#elif defined(CASE_index_tensor)
+    return a[n];  // index_tensor
+#elif defined(CASE_pair)
+    return std::pair(a, b);  // pair
+#elif defined(CASE_squeeze)
+    return ep::squeeze<0>(a);  // squeeze
+#elif defined(CASE_twice)
+    return ep::expand_dims<0, 0>(a);  // twice
+#elif defined(CASE_direction)
+    return ep::jvp([](auto x) { return x * x; })(a, ep::sum<0>(a));  // direction
+#elif defined(CASE_parts)
+    const auto [loss, gradient] = ep::value_and_grad([](auto x) { return ep::results(x, x); })(a);  // parts
+    return ep::results(loss, gradient);
+#elif defined(CASE_taken_apart)
+    const auto body = [](auto h, auto x) { return ep::results(h, ep::sum<3>(x)); };  // taken_apart
+    const auto [last, sums] = ep::scan(body, a, ep::expand_dims<1>(b));
+    return ep::results(last * 2, sums + 1);
+#elif defined(CASE_fraction)
+    return n * 0.5;  // fraction
+#else
+    const auto [y, slope] = ep::jvp([](auto x) { return x * x; })(ep::expand_dims<0, -1>(a), ep::expand_dims<0, 2>(b));
+    const auto body = [](auto h, auto x) { return ep::results(h, ep::sum<0>(x)); };
+    const auto [last, sums] = ep::scan(body, a, ep::expand_dims<1>(b));
+    const auto loss = [](auto x) { return ep::results(ep::sum(x), x); };
+    const auto [value, gradient] = ep::value_and_grad(loss)(a);
+    return ep::results(ep::squeeze<0>(y), slope, last, sums, value, gradient,
+                       ep::select(a > 0 && (b > 0 || a < b), ep::take<0, 0>(a), 0), ep::take<0>(a, n), 2 * n);
+#endif
+  }
+};
+
+// clang-format off
+// first(CASE_if): if, .:, while: what a tensor holds is known when the program runs, not when it is compiled. Use select
+// expect(CASE_if): tensor_is_no_condition<espalier::boolean< ?> ?>::raise<espalier::why::at<espalier::why::line<16>
+// user_line(CASE_if): step::flops
+// first(CASE_index): x\[...\]: tensors have no subscripts. Use take<0, 3>\(x\) for x\[3\]
+// expect(CASE_index): tensor_has_no_subscript<espalier::f32<8> ?>::raise<espalier::why::at<espalier::why::line<19>
+// user_line(CASE_index): step::flops
+// first(CASE_index_tensor): x\[...\]: tensors have no subscripts
+// expect(CASE_index_tensor): tensor_has_no_subscript<espalier::f32<8> ?>::raise<espalier::why::at<espalier::why::line<21>
+// user_line(CASE_index_tensor): step::flops
+// first(CASE_pair): program: the function must return a tensor, a parameter tree, or results<...> of these
+// expect(CASE_pair): not_a_tensor<function, std::pair<
+// user_line(CASE_pair): step::flops
+// first(CASE_squeeze): squeeze: this dimension has more than one element
+// expect(CASE_squeeze): dimension_has_more_elements<espalier::f32<8>, espalier::why::dim<0> ?>::raise<espalier::why::at<espalier::why::line<25>
+// user_line(CASE_squeeze): step::flops
+// first(CASE_twice): a dimension is named twice. Name each once
+// expect(CASE_twice): dimension_named_twice<espalier::f32<8>, espalier::why::dim<0>, espalier::why::dim<0> ?>::raise<espalier::why::at<espalier::why::line<27>
+// user_line(CASE_twice): step::flops
+// first(CASE_direction): jvp: the direction must have the type of the point
+// expect(CASE_direction): tangent_of_another_type<espalier::f32<8>, espalier::f32< ?> ?>::raise<espalier::why::at<espalier::why::line<29>
+// user_line(CASE_direction): step::flops
+// first(CASE_parts): value_and_grad: the function must return one floating-point scalar
+// expect(CASE_parts): loss_is_not_scalar<espalier::results<espalier::f32<8>, espalier::f32<8> ?> ?>::raise<espalier::why::at<espalier::why::line<31>
+// user_line(CASE_parts): step::flops
+// first(CASE_taken_apart): the tensor has no dimension of this number
+// expect(CASE_taken_apart): no_such_dimension<espalier::f32<1>, espalier::why::dim<3> ?>::raise<espalier::why::at<espalier::why::line<34>
+// user_line(CASE_taken_apart): step::flops
+// first(CASE_fraction): the tensor holds integers, and the number is a float: it would lose its fraction
+// expect(CASE_fraction): number_is_no_integer<espalier::i32<3>, double ?>::raise<espalier::why::at<espalier::why::line<38>
+// user_line(CASE_fraction): step::flops
+// clang-format on
+using step = ep::program<mesh, function, ep::f32<8>, ep::f32<8>, ep::i32<3>>;
+constexpr auto work = step::flops();
