@@ -433,6 +433,20 @@ template <class... Details> struct argument_is_not_a_tensor {
                   "or donated<...>: for example f32<64, 256>.");
   };
 };
+template <class... Details> struct run_takes_other_arguments {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "run: the program takes another number of arguments. Give one array, or tree of arrays, for each "
+                  "argument of the program, in their order.");
+  };
+};
+template <class... Details> struct run_argument_of_another_type {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "run: this argument is not what the program declares: first what was given, then what it takes. Make "
+                  "it with argument<number>() of the runner, and give the arguments in the program's order.");
+  };
+};
 template <class... Details> struct not_a_tensor {
   template <class Where> struct raise {
     static_assert(Where::ok,

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/diagnostics/report.hpp>
 #include <espalier/execute/aliases.hpp>
 #include <espalier/execute/array.hpp>
 #include <espalier/execute/device.hpp>
@@ -33,7 +34,44 @@ template <class... Parts> struct data_for<results<Parts...>> {
   using type = results<typename data_for<Parts>::type...>;
 };
 
+template <class Given, class Taken> struct argument_pair {};
+/// The first argument of a call that is not of the type that the program takes, as a report.
+template <int Index, class First, class... Rest> [[nodiscard]] constexpr auto find_argument_mistake() {
+  return []<class Given, class Taken>(argument_pair<Given, Taken>) {
+    if constexpr (!std::is_same_v<Given, Taken>) {
+      return report<why::run_argument_of_another_type<Given, Taken>, why::argument<Index>>{};
+    } else if constexpr (sizeof...(Rest) > 0) {
+      return find_argument_mistake<Index + 1, Rest...>();
+    } else {
+      return nothing_to_report{};
+    }
+  }(First{});
+}
+
+/// What stands for arrays of a program with a mistake: nothing that is asked of them adds an error to the one that
+/// counts.
+class no_array : public sharded_array<f32<>> {
+ public:
+  template <int I> [[nodiscard]] const no_array& get() const { return *this; }
+  template <class F> void for_each(const F& /*f*/) const {}
+};
+template <class Argument> struct argument_data { using type = no_array; };
+template <class Argument>
+  requires requires { typename data_for<Argument>::type; }
+struct argument_data<Argument> : data_for<Argument> {};
+
+template <> struct data_for<no_result> { using type = no_array; };
+
 }  // namespace detail
+
+}  // namespace espalier
+
+template <> struct std::tuple_size<espalier::detail::no_array> : std::integral_constant<std::size_t, 2> {};
+template <std::size_t I> struct std::tuple_element<I, espalier::detail::no_array> {
+  using type = const espalier::detail::no_array;
+};
+
+namespace espalier {
 
 /// Runs a program on a world. Making one allocates everything the program needs; calling it allocates nothing.
 ///
@@ -49,15 +87,18 @@ template <class... Parts> struct data_for<results<Parts...>> {
 template <class Program> class runner {
  public:
   using result_type = typename detail::data_for<typename Program::result_type>::type;
-  template <int I> using argument_type = typename detail::data_for<typename Program::template argument_at<I>>::type;
+  template <int I>
+  using argument_type = typename detail::argument_data<typename Program::template argument_at<I>>::type;
   static constexpr int arity = Program::arity;
 
   /// Errors: `launch_error` if the world's mesh is not the program's.
   explicit runner(world& where) : world_(where), tables_(tables_for(where)), aliases_(find_results()) {
-    static const bool warned = warn(where);
-    static_cast<void>(warned);
-    make_results();
-    start_devices();
+    if constexpr (Program::is_sound) {
+      static const bool warned = warn(where);
+      static_cast<void>(warned);
+      make_results();
+      start_devices();
+    }
   }
   runner(const runner&) = delete;
   runner& operator=(const runner&) = delete;
@@ -76,16 +117,27 @@ template <class Program> class runner {
   /// Errors: `argument_error` if an array is empty, of another world or laid out in another way than the program wants
   /// it, or if one array is given for two arguments that both change; then nothing has run.
   template <class... Arguments> const result_type& operator()(Arguments&... arguments) {
-    static_assert(sizeof...(Arguments) == static_cast<std::size_t>(arity),
-                  "run: the program takes another number of arguments");
-    call(std::make_integer_sequence<int, arity>{}, arguments...);
+    using mistake = decltype(check_types<std::remove_const_t<Arguments>...>(std::make_integer_sequence<int, arity>{}));
+    static_assert(sizeof(typename mistake::raised) > 0);
+    if constexpr (!mistake::is_mistake) call(std::make_integer_sequence<int, arity>{}, arguments...);
     return results_;
   }
 
  private:
+  template <class... Given, int... I> static constexpr auto check_types(std::integer_sequence<int, I...> /*all*/) {
+    constexpr int given = static_cast<int>(sizeof...(Given));
+    if constexpr (!Program::is_sound) {
+      return detail::reported_by_compiler{};
+    } else if constexpr (given != arity) {
+      return detail::report<why::run_takes_other_arguments<why::takes<arity>, why::given<given>>, why::program>{};
+    } else if constexpr (arity == 0) {
+      return detail::nothing_to_report{};
+    } else {
+      return detail::find_argument_mistake<0, detail::argument_pair<Given, argument_type<I>>...>();
+    }
+  }
+
   template <int... I, class... Arguments> void call(std::integer_sequence<int, I...> all, Arguments&... arguments) {
-    static_assert((std::is_same_v<std::remove_const_t<Arguments>, argument_type<I>> && ...),
-                  "run: an argument has another type than the program declares; compare argument_type<I>");
     int index = 0;
     (detail::for_each_leaf(arguments, [&](const auto& one) { check(all, index++, one); }), ...);
     bool as_before = settled_;

@@ -349,6 +349,9 @@ struct stand_in_graph {
   }
 };
 
+/// What a program with a mistake returns: nothing that is asked of it is one more mistake.
+struct no_result {};
+
 /// What a program goes on with.
 template <bool Sound, class Mesh, class Function, class... Arguments> struct accepted {
   using source = traced_graph<Mesh, Function, Arguments...>;
@@ -356,7 +359,7 @@ template <bool Sound, class Mesh, class Function, class... Arguments> struct acc
 };
 template <class Mesh, class Function, class... Arguments> struct accepted<false, Mesh, Function, Arguments...> {
   using source = stand_in_graph;
-  using result_type = symbol<Mesh, f32<>>;
+  using result_type = no_result;
 };
 
 }  // namespace espalier::detail
