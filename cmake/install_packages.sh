@@ -11,7 +11,7 @@ set -eu
 
 # What every build uses.
 build="g++ cmake ninja-build ccache"
-library="libboost-dev libboost-mpi-dev libopenmpi-dev openmpi-bin libxtensor-dev libopenblas-openmp-dev"
+library="libboost-dev libboost-mpi-dev libopenmpi-dev openmpi-bin libxtensor-dev libopenblas-openmp-dev libcli11-dev"
 
 # clang-14 needs its OpenMP runtime; clang 19's would remove that one, so clang 19 builds without OpenMP.
 test_tools="catch2 python3 git iproute2 clang-14 libomp-14-dev clang-19 clang-format-14 clang-tidy-14"

@@ -145,6 +145,23 @@ class safetensors_reader {
     transfer(info, box, static_cast<std::byte*>(target));
   }
 
+  /// As `read_box`, of the tensor seen as one of shape `as` with as many elements, in row-major order: a matrix
+  /// [out, in] whose rows are those of several heads is read by heads as [heads, out / heads, in].
+  void read_reshaped(std::string_view name, std::span<const std::int64_t> as, std::span<const std::int64_t> starts,
+                     std::span<const std::int64_t> extents, void* target,
+                     std::span<const std::int64_t> strides = {}) const {
+    const tensor_info& info = table_.at(path(), name);
+    tensor_info seen = info;
+    seen.shape.assign(as.begin(), as.end());
+    if (detail::bytes_of(seen) != detail::bytes_of(info)) {
+      throw checkpoint_error(path(),
+                             "tensor " + detail::json_string(name) + " = " + detail::describe(info) +
+                                 ", to be read as " + detail::describe(seen),
+                             "as many elements", "check the model's sizes against the file's");
+    }
+    transfer(seen, detail::tensor_table::walk(path(), seen, starts, extents, strides), static_cast<std::byte*>(target));
+  }
+
   /// Whether what `read_box` would read is damaged, as far as bytes can tell: only a BOOL has bytes that mean nothing.
   /// Nothing is read of tensors of other types. Errors: `checkpoint_error` if it is.
   void check_box(std::string_view name, std::span<const std::int64_t> starts,

@@ -1,0 +1,52 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include "../common/command_line.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace llama {
+
+/// What one run of the program is asked to do.
+struct options {
+  std::string checkpoint;
+  std::string prompt = "The trees along the wall";
+  int tokens = 32;
+  double temperature = 0;
+  std::uint64_t seed = 1;
+  bool ignore_end = false;
+  std::string compare;
+};
+
+/// Reads the command line into `chosen`. A value is what the program is to end with at once.
+[[nodiscard]] inline std::optional<int> parse(int argc, char** argv, options& chosen) {
+  command_line::application line(
+      "Generates text with a model of the GPT-2 or Llama family, read from a Hugging Face checkpoint.\n"
+      "The model is split over the devices while it is read: llama inside one process, mpirun -n N llama on N ranks.",
+      "llama",
+      "The model's sizes and the number of devices are types. To build for another checkpoint and run it:\n"
+      "  examples/llama/run FOLDER --devices 2 --context 2048 --prompt \"Once upon a time\"");
+  line.add_option("checkpoint", chosen.checkpoint, "Folder with config.json, tokenizer.json and model*.safetensors")
+      ->option_text("FOLDER")
+      ->required()
+      ->check(CLI::ExistingDirectory);
+  line.add_option("--prompt", chosen.prompt, "Text to continue")->option_text("TEXT")->capture_default_str();
+  line.add_option("--tokens", chosen.tokens, "Tokens to generate [32]")
+      ->option_text("N")
+      ->check(CLI::Range(0, 1 << 30));
+  line.add_option("--temperature", chosen.temperature, "0 takes the likeliest token; higher is bolder [0]")
+      ->option_text("X")
+      ->check(CLI::NonNegativeNumber);
+  line.add_option("--seed", chosen.seed, "Of the choice of tokens [1]")->option_text("N");
+  line.add_flag("--ignore-end", chosen.ignore_end, "Go on behind tokens that end a text");
+  line.add_option("--compare", chosen.compare,
+                  "Instead, read the `tokens` of this safetensors file and compare logits with its `logits`")
+      ->option_text("FILE")
+      ->check(CLI::ExistingFile);
+  return command_line::parse(line, argc, argv);
+}
+
+}  // namespace llama
