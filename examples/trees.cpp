@@ -1,8 +1,10 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 
-// Packs trees for the collectives on a topology and says how fast they are:
-// `examples/trees TOPOLOGY.json [--collective NAME] [--root R] [--size BYTES] [--svg FILE] [--json]`.
+// Packs trees for the collectives on a topology and says how fast they are: `trees TOPOLOGY.json`; `trees --help` has
+// the options.
+#include "common/command_line.hpp"
+
 #include <espalier/comm/packing/pack.hpp>
 #include <espalier/comm/schedule/from_routes.hpp>
 #include <espalier/comm/schedule/from_trees.hpp>
@@ -16,7 +18,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -35,20 +36,6 @@ namespace {
 namespace comm = espalier::comm;
 using espalier::collective;
 
-constexpr const char* usage =
-    "usage: trees TOPOLOGY.json [--collective NAME] [--root R] [--size BYTES] [--svg FILE] [--json]\n"
-    "  --collective NAME  broadcast, reduce, all_reduce, all_gather, reduce_scatter, gather, scatter or all_to_all;\n"
-    "                     without it, all of them\n"
-    "  --root R           rank that broadcast, reduce, gather and scatter start from or end at (0)\n"
-    "  --size BYTES       bytes of the whole array in the simulated time (67108864)\n"
-    "  --svg FILE         writes a picture of the topology, with the trees of the collective that was named\n"
-    "  --json             one JSON object per line and collective instead of a table\n"
-    "A topology file is described in docs/topology.md.\n";
-
-struct usage_error : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
 constexpr std::array<collective, 8> all_collectives{
     collective::broadcast,      collective::reduce, collective::all_reduce, collective::all_gather,
     collective::reduce_scatter, collective::gather, collective::scatter,    collective::all_to_all};
@@ -62,46 +49,37 @@ struct options {
   bool json = false;
 };
 
-std::int64_t whole(std::string_view option, std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 0)
-    throw usage_error(std::string(option) + " is \"" + std::string(text) + "\", expected a whole number, 0 or more");
-  return value;
-}
-
-options parse(int argc, char** argv) {
-  options chosen;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view argument = argv[i];
-    const auto value = [&]() -> std::string_view {
-      if (i + 1 == argc) throw usage_error(std::string(argument) + " needs a value");
-      return argv[++i];
-    };
-    if (argument == "--collective") {
-      std::string name(value());
-      std::replace(name.begin(), name.end(), '-', '_');
-      for (const collective what : all_collectives)
-        if (name == name_of(what)) chosen.only = what;
-      if (!chosen.only) throw usage_error("there is no collective \"" + name + "\"");
-    } else if (argument == "--root") {
-      chosen.root = static_cast<int>(std::min<std::int64_t>(whole(argument, value()), 1 << 30));
-    } else if (argument == "--size") {
-      chosen.size = whole(argument, value());
-    } else if (argument == "--svg") {
-      chosen.picture = value();
-    } else if (argument == "--json") {
-      chosen.json = true;
-    } else if (argument.starts_with("-")) {
-      throw usage_error("there is no option " + std::string(argument));
-    } else if (!chosen.file.empty()) {
-      throw usage_error("a second topology, " + std::string(argument));
-    } else {
-      chosen.file = argument;
+/// Reads the command line into `chosen`. A value is what the program is to end with at once.
+std::optional<int> parse(int argc, char** argv, options& chosen) {
+  command_line::application line("trees", "Packs trees for the collectives on a topology and says how fast they are.",
+                                 "A topology file is described in docs/topology.md.");
+  line.value("topology", chosen.file, "TOPOLOGY", "A file, as in tests/data/topologies")->required();
+  const auto known = [&](std::string& name) -> std::string {
+    std::replace(name.begin(), name.end(), '-', '_');
+    std::string names;
+    for (const collective what : all_collectives) {
+      if (name == name_of(what)) return {};
+      names += (names.empty() ? "" : ", ") + std::string(name_of(what));
     }
-  }
-  if (chosen.file.empty()) throw usage_error("a topology file is missing");
-  return chosen;
+    return "there is no collective \"" + name + "\"; there are " + names;
+  };
+  line.add_option_function<std::string>(
+          "--collective",
+          [&](const std::string& name) {
+            for (const collective what : all_collectives)
+              if (name == name_of(what)) chosen.only = what;
+          },
+          "broadcast, reduce, all_reduce, all_gather, reduce_scatter, gather, scatter or all_to_all; without it, all")
+      ->type_name("NAME")
+      ->transform(CLI::Validator(known, ""));
+  line.value("--root", chosen.root, "R", "Rank that broadcast, reduce, gather and scatter start from or end at")
+      ->check(command_line::whole(0, 1 << 30));
+  line.value("--size", chosen.size, "BYTES", "Bytes of the whole array in the simulated time")
+      ->check(command_line::whole(0));
+  line.value("--svg", chosen.picture, "FILE",
+             "Write a picture of the topology, with the trees of the collective that was named");
+  line.add_flag("--json", chosen.json, "One JSON object per line and collective instead of a table");
+  return command_line::parse(line, argc, argv);
 }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
@@ -211,7 +189,7 @@ int run(const options& chosen) {
   const comm::topology machine = comm::load_topology(chosen.file);
   const comm::network net = comm::network_of(machine);
   if (chosen.root >= net.ranks)
-    throw usage_error("--root is " + std::to_string(chosen.root) + ", but the ranks are 0 to " +
+    throw std::invalid_argument("--root is " + std::to_string(chosen.root) + ", but the ranks are 0 to " +
                       std::to_string(net.ranks - 1));
   const double scale = machine.unit / net.unit;
   if (!chosen.json) std::cout << comm::describe(machine) << '\n';
@@ -248,9 +226,11 @@ int run(const options& chosen) {
 
 int main(int argc, char** argv) {
   try {
-    return run(parse(argc, argv));
-  } catch (const usage_error& error) {
-    std::cerr << "trees: " << error.what() << '\n' << usage;
+    options chosen;
+    if (const std::optional<int> over = parse(argc, argv, chosen)) return *over;
+    return run(chosen);
+  } catch (const std::invalid_argument& error) {
+    std::cerr << "trees: " << error.what() << '\n';
     return 2;
   } catch (const std::exception& error) {
     std::cerr << "trees: " << error.what() << '\n';

@@ -144,11 +144,8 @@ double loss_after(ep::world& where, trainer& model, std::int64_t last) {
 }
 
 int run(int argc, char** argv) {
-  const options chosen = parse(argc, argv);
-  if (chosen.help) {
-    if (ep::comm::launcher_rank() == 0) std::cout << usage;
-    return 0;
-  }
+  options chosen;
+  if (const std::optional<int> over = parse(argc, argv, chosen)) return *over;
   ep::world where(argc, argv, mesh{});
   std::ostream quiet(nullptr);
   std::ostream& out = where.is_root() ? std::cout : quiet;
@@ -213,14 +210,5 @@ int run(int argc, char** argv) {
 }  // namespace gpt
 
 int main(int argc, char** argv) {
-  return espalier::guarded_main(argc, argv, [&] {
-    try {
-      return gpt::run(argc, argv);
-    } catch (const gpt::usage_error& mistake) {
-      // Every rank has the same command line.
-      if (espalier::comm::launcher_rank() == 0)
-        std::cerr << "gpt: " << mistake.what() << "; gpt --help lists the options\n";
-      return 2;
-    }
-  });
+  return espalier::guarded_main(argc, argv, [&] { return gpt::run(argc, argv); });
 }

@@ -2,20 +2,15 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include "../common/command_line.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstdlib>
-#include <stdexcept>
+#include <optional>
 #include <string>
-#include <string_view>
 
 namespace gpt {
-
-/// A command line that cannot be understood.
-struct usage_error : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 /// What one run of the program is asked to do.
 struct options {
@@ -32,96 +27,34 @@ struct options {
   bool place = false;      ///< devices go to the ranks where this topology serves the program best
   std::int64_t sample = 400;
   double temperature = 0.8;
-  bool help = false;
 };
 
-inline constexpr const char* usage =
-    "usage: gpt [options]\n"
-    "  --text FILE         train on this text (default: the project's documentation and headers)\n"
-    "  --root DIR          the project's folder, if it is not where this program was built from\n"
-    "  --steps N           length of the training, which the learning rate follows (2400)\n"
-    "  --stop N            do at most N of these in this run\n"
-    "  --rate X            highest learning rate (0.002)\n"
-    "  --seed N            of the parameters, the batches and the sample (1)\n"
-    "  --checkpoint FILE   write parameters and optimizer state there at the end (safetensors)\n"
-    "  --resume FILE       start from such a file, written on any mesh\n"
-    "  --losses FILE       write every step's loss there as `step,loss`\n"
-    "  --topology FILE     make the ranks' collectives for this network; `probe` measures it first\n"
-    "  --place             and put the mesh on its ranks so that they take the least time\n"
-    "  --sample N          characters of generated text at the end (400)\n"
-    "  --temperature X     of the sample: lower is more cautious (0.8)\n"
-    "The model's and the mesh's sizes are types. To build with others: examples/run --width 256 --layers 8\n"
-    "(also --heads, --context, --batch, --vocabulary, --data, --model).\n";
-
-namespace detail {
-
-[[nodiscard]] inline std::int64_t whole_number(std::string_view option, const std::string& text, std::int64_t least) {
-  char* end = nullptr;
-  const long long value = std::strtoll(text.c_str(), &end, 10);
-  if (text.empty() || *end != '\0' || value < least || value > std::int64_t{1} << 40) {
-    throw usage_error(std::string(option) + " is \"" + text + "\", expected a whole number of at least " +
-                      std::to_string(least));
-  }
-  return value;
-}
-
-[[nodiscard]] inline double positive_number(std::string_view option, const std::string& text) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0' || !std::isfinite(value) || value <= 0) {
-    throw usage_error(std::string(option) + " is \"" + text + "\", expected a positive number");
-  }
-  return value;
-}
-
-}  // namespace detail
-
-/// Errors: `usage_error`.
-[[nodiscard]] inline options parse(int argc, char** argv) {
-  options result;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view option = argv[i];
-    if (option == "--help" || option == "-h") {
-      result.help = true;
-      return result;
-    }
-    const auto value = [&]() -> std::string {
-      if (++i == argc) throw usage_error(std::string(option) + " needs a value");
-      return argv[i];
-    };
-    if (option == "--text")
-      result.text = value();
-    else if (option == "--root")
-      result.root = value();
-    else if (option == "--steps")
-      result.steps = detail::whole_number(option, value(), 1);
-    else if (option == "--stop")
-      result.stop = detail::whole_number(option, value(), 1);
-    else if (option == "--rate")
-      result.rate = detail::positive_number(option, value());
-    else if (option == "--seed")
-      result.seed = static_cast<std::uint64_t>(detail::whole_number(option, value(), 0));
-    else if (option == "--checkpoint")
-      result.checkpoint = value();
-    else if (option == "--resume")
-      result.resume = value();
-    else if (option == "--losses")
-      result.losses = value();
-    else if (option == "--topology")
-      result.topology = value();
-    else if (option == "--place")
-      result.place = true;
-    else if (option == "--sample")
-      result.sample = detail::whole_number(option, value(), 0);
-    else if (option == "--temperature")
-      result.temperature = detail::positive_number(option, value());
-    else
-      throw usage_error("there is no option " + std::string(option));
-  }
-  if (result.place && result.topology.empty()) {
-    throw usage_error("--place needs the network to place on: give --topology FILE or --topology probe");
-  }
-  return result;
+/// Reads the command line into `chosen`. A value is what the program is to end with at once.
+[[nodiscard]] inline std::optional<int> parse(int argc, char** argv, options& chosen) {
+  using command_line::whole;
+  command_line::application line(
+      "gpt", "Trains a character-level GPT: gpt inside one process, mpirun -n 4 gpt on four ranks.",
+      "The model's and the mesh's sizes are types. To build with others: examples/run --width 256 --layers 8\n"
+      "(also --heads, --context, --batch, --vocabulary, --data, --model).");
+  line.value("--text", chosen.text, "FILE",
+             "Train on this text; without it on the project's documentation and headers");
+  line.value("--root", chosen.root, "DIR", "The project's folder, if it is not where this program was built from");
+  line.value("--steps", chosen.steps, "N", "Length of the training, which the learning rate follows")->check(whole(1));
+  line.value("--stop", chosen.stop, "N", "Do at most N of these in this run")->check(whole(1))->default_str("");
+  line.value("--rate", chosen.rate, "X", "Highest learning rate")->check(command_line::positive());
+  line.value("--seed", chosen.seed, "N", "Of the parameters, the batches and the sample")->check(whole(0));
+  line.value("--checkpoint", chosen.checkpoint, "FILE",
+             "Write parameters and optimizer state there at the end (safetensors)");
+  line.value("--resume", chosen.resume, "FILE", "Start from such a file, written on any mesh");
+  line.value("--losses", chosen.losses, "FILE", "Write every step's loss there as `step,loss`");
+  CLI::Option* const topology = line.value("--topology", chosen.topology, "FILE",
+                                           "Make the ranks' collectives for this network; `probe` measures it first");
+  line.add_flag("--place", chosen.place, "Put the mesh on its ranks so that they take the least time there")
+      ->needs(topology);
+  line.value("--sample", chosen.sample, "N", "Characters of generated text at the end")->check(whole(0));
+  line.value("--temperature", chosen.temperature, "X", "Of the sample: lower is more cautious")
+      ->check(command_line::positive());
+  return command_line::parse(line, argc, argv);
 }
 
 /// The learning rate of step `step`, from 0: a linear start, then a cosine down to a tenth.

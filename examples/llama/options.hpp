@@ -24,28 +24,22 @@ struct options {
 /// Reads the command line into `chosen`. A value is what the program is to end with at once.
 [[nodiscard]] inline std::optional<int> parse(int argc, char** argv, options& chosen) {
   command_line::application line(
+      "llama",
       "Generates text with a model of the GPT-2 or Llama family, read from a Hugging Face checkpoint.\n"
       "The model is split over the devices while it is read: llama inside one process, mpirun -n N llama on N ranks.",
-      "llama",
       "The model's sizes and the number of devices are types. To build for another checkpoint and run it:\n"
       "  examples/llama/run FOLDER --devices 2 --context 2048 --prompt \"Once upon a time\"");
-  line.add_option("checkpoint", chosen.checkpoint, "Folder with config.json, tokenizer.json and model*.safetensors")
-      ->option_text("FOLDER")
+  line.value("checkpoint", chosen.checkpoint, "FOLDER", "with config.json, tokenizer.json and model*.safetensors")
       ->required()
-      ->check(CLI::ExistingDirectory);
-  line.add_option("--prompt", chosen.prompt, "Text to continue")->option_text("TEXT")->capture_default_str();
-  line.add_option("--tokens", chosen.tokens, "Tokens to generate [32]")
-      ->option_text("N")
-      ->check(CLI::Range(0, 1 << 30));
-  line.add_option("--temperature", chosen.temperature, "0 takes the likeliest token; higher is bolder [0]")
-      ->option_text("X")
-      ->check(CLI::NonNegativeNumber);
-  line.add_option("--seed", chosen.seed, "Of the choice of tokens [1]")->option_text("N");
+      ->check(CLI::Validator(CLI::ExistingDirectory).description(""));
+  line.value("--prompt", chosen.prompt, "TEXT", "Text to continue");
+  line.value("--tokens", chosen.tokens, "N", "Tokens to generate")->check(command_line::whole(0, 1 << 30));
+  line.value("--temperature", chosen.temperature, "X", "0 takes the likeliest token; higher is bolder")
+      ->check(command_line::not_negative());
+  line.value("--seed", chosen.seed, "N", "Of the choice of tokens")->check(command_line::whole(0));
   line.add_flag("--ignore-end", chosen.ignore_end, "Go on behind tokens that end a text");
-  line.add_option("--compare", chosen.compare,
-                  "Instead, read the `tokens` of this safetensors file and compare logits with its `logits`")
-      ->option_text("FILE")
-      ->check(CLI::ExistingFile);
+  line.value("--compare", chosen.compare, "FILE",
+             "Instead, read the `tokens` of this safetensors file and compare logits with its `logits`");
   return command_line::parse(line, argc, argv);
 }
 

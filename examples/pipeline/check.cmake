@@ -31,7 +31,7 @@ if(NOT shared MATCHES "GPT of 4 blocks.*step 1  loss ${first}.*step 3  loss ${th
 endif()
 
 expect(0 "--svg FILE" --help)
-expect(2 "^pipeline: there is no model \"mlp\"; there are gpt and reversal" --model mlp)
-expect(2 "^pipeline: --ranks is \"0\", expected a number from 1 to 64" --ranks 0)
-expect(2 "^pipeline: --share 2 needs --model gpt" --model reversal --share 2)
-expect(2 "^pipeline: there is no option --colour" --colour)
+expect(2 "^pipeline: --model: there is no model \"mlp\"; there are gpt and reversal; pipeline --help lists the options\n$" --model mlp)
+expect(2 "^pipeline: --ranks: \"0\" is no whole number from 1 to 64; " --ranks 0)
+expect(2 "^pipeline: --share: 2 devices can share the layers of --model gpt only: those of reversal" --model reversal --share 2)
+expect(2 "^pipeline: The following argument was not expected: --colour; " --colour)

@@ -204,11 +204,8 @@ void train(Communicator& ranks, const task& work, const options& asked, std::ost
 }
 
 int run(int argc, char** argv) {
-  const options asked = parse(argc, argv);
-  if (asked.help) {
-    if (ep::comm::launcher_rank() == 0) std::cout << usage;
-    return 0;
-  }
+  options asked;
+  if (const std::optional<int> over = parse(argc, argv, asked)) return *over;
   ep::mesh_shape mesh;
   mesh.rank = 1;
   mesh.size[0] = ep::comm::under_mpi_launcher() ? ep::comm::launcher_size() : asked.ranks;
@@ -234,13 +231,5 @@ int run(int argc, char** argv) {
 }  // namespace pipeline_example
 
 int main(int argc, char** argv) {
-  return espalier::guarded_main(argc, argv, [&] {
-    try {
-      return pipeline_example::run(argc, argv);
-    } catch (const pipeline_example::usage_error& mistake) {
-      if (espalier::comm::launcher_rank() == 0)
-        std::cerr << "pipeline: " << mistake.what() << "; pipeline --help lists the options\n";
-      return 2;
-    }
-  });
+  return espalier::guarded_main(argc, argv, [&] { return pipeline_example::run(argc, argv); });
 }

@@ -2,19 +2,15 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include "../common/command_line.hpp"
+
 #include <cstdint>
-#include <cstdlib>
-#include <stdexcept>
+#include <optional>
 #include <string>
-#include <string_view>
 
 namespace pipeline_example {
 
-/// A command line that cannot be understood.
-struct usage_error : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
+/// What one run of the program is asked to do.
 struct options {
   std::string model = "gpt";
   std::int64_t steps = 30;
@@ -27,77 +23,38 @@ struct options {
   std::string checkpoint;
   std::string resume;
   std::string root;
-  bool help = false;
 };
 
-inline constexpr const char* usage =
-    "usage: pipeline [options]      (or mpirun -n 4 pipeline [options])\n"
-    "  --model NAME        gpt, or reversal: an encoder and a decoder of other width and depth (gpt)\n"
-    "  --ranks N           devices inside this process; under mpirun, the ranks are (2)\n"
-    "  --share N           devices that share each layer: 1, or 2 with --model gpt (1)\n"
-    "  --batch N           samples of a step (16)\n"
-    "  --steps N           steps of training (30)\n"
-    "  --rate X            learning rate (0.002)\n"
-    "  --seed N            of parameters and samples (1)\n"
-    "  --svg FILE          draw the step as it was planned and as it was measured\n"
-    "  --checkpoint FILE   write parameters and optimizer state there at the end (safetensors)\n"
-    "  --resume FILE       start from such a file, written under any plan\n"
-    "  --root DIR          the project's folder, if it is not where this program was built from\n";
-
-/// Errors: `usage_error`.
-[[nodiscard]] inline options parse(int argc, char** argv) {
-  options result;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view name = argv[i];
-    if (name == "--help" || name == "-h") {
-      result.help = true;
-      return result;
+/// Reads the command line into `chosen`. A value is what the program is to end with at once.
+[[nodiscard]] inline std::optional<int> parse(int argc, char** argv, options& chosen) {
+  using command_line::whole;
+  command_line::application line("pipeline",
+                                 "Plans the pipeline of a model from what its layers take, and trains it so:\n"
+                                 "pipeline inside one process, mpirun -n 4 pipeline on four ranks.");
+  const auto model = [](const std::string& name) -> std::string {
+    return name == "gpt" || name == "reversal" ? "" : "there is no model \"" + name + "\"; there are gpt and reversal";
+  };
+  line.value("--model", chosen.model, "NAME", "gpt, or reversal: an encoder and a decoder of other width and depth")
+      ->check(CLI::Validator(model, ""));
+  line.value("--ranks", chosen.ranks, "N", "Devices inside this process; under mpirun, the ranks are")
+      ->check(whole(1, 64));
+  line.value("--share", chosen.share, "N", "Devices that share each layer: 1, or 2 with --model gpt")
+      ->check(whole(1, 2));
+  line.value("--batch", chosen.batch, "N", "Samples of a step")->check(whole(1, 4096));
+  line.value("--steps", chosen.steps, "N", "Steps of training")->check(whole(1, 1'000'000'000));
+  line.value("--rate", chosen.rate, "X", "Learning rate")->check(command_line::not_negative(10));
+  line.value("--seed", chosen.seed, "N", "Of parameters and samples")->check(whole(0));
+  line.value("--svg", chosen.svg, "FILE", "Draw the step as it was planned and as it was measured");
+  line.value("--checkpoint", chosen.checkpoint, "FILE",
+             "Write parameters and optimizer state there at the end (safetensors)");
+  line.value("--resume", chosen.resume, "FILE", "Start from such a file, written under any plan");
+  line.value("--root", chosen.root, "DIR", "The project's folder, if it is not where this program was built from");
+  return command_line::parse(line, argc, argv, [&] {
+    if (chosen.share > 1 && chosen.model != "gpt") {
+      throw CLI::ValidationError("--share", "2 devices can share the layers of --model gpt only: those of " +
+                                                chosen.model + " are for one device each");
     }
-    const auto text = [&]() -> std::string {
-      if (++i == argc) throw usage_error(std::string(name) + " needs a value");
-      return argv[i];
-    };
-    const auto number = [&](double least, double most) {
-      const std::string value = text();
-      char* end = nullptr;
-      const double read = std::strtod(value.c_str(), &end);
-      if (value.empty() || *end != '\0' || !(read >= least && read <= most))
-        throw usage_error(std::string(name) + " is \"" + value + "\", expected a number from " +
-                          std::to_string(static_cast<long long>(least)) + " to " +
-                          std::to_string(static_cast<long long>(most)));
-      return read;
-    };
-    if (name == "--model") {
-      result.model = text();
-      if (result.model != "gpt" && result.model != "reversal")
-        throw usage_error("there is no model \"" + result.model + "\"; there are gpt and reversal");
-    } else if (name == "--ranks") {
-      result.ranks = static_cast<int>(number(1, 64));
-    } else if (name == "--share") {
-      result.share = static_cast<int>(number(1, 2));
-    } else if (name == "--batch") {
-      result.batch = static_cast<int>(number(1, 4096));
-    } else if (name == "--steps") {
-      result.steps = static_cast<std::int64_t>(number(1, 1e9));
-    } else if (name == "--rate") {
-      result.rate = number(0, 10);
-    } else if (name == "--seed") {
-      result.seed = static_cast<std::uint64_t>(number(0, 1e15));
-    } else if (name == "--svg") {
-      result.svg = text();
-    } else if (name == "--checkpoint") {
-      result.checkpoint = text();
-    } else if (name == "--resume") {
-      result.resume = text();
-    } else if (name == "--root") {
-      result.root = text();
-    } else {
-      throw usage_error("there is no option " + std::string(name));
-    }
-  }
-  if (result.share > 1 && result.model != "gpt")
-    throw usage_error("--share 2 needs --model gpt: the layers of " + result.model + " are for one device each");
-  return result;
+  });
 }
 
 }  // namespace pipeline_example

@@ -105,14 +105,10 @@ void run(const plan_example::options& chosen) {
 
 int main(int argc, char** argv) {
   try {
-    const plan_example::options chosen = plan_example::parse(argc, argv);
-    if (chosen.help)
-      std::cout << plan_example::usage;
-    else
-      run(chosen);
+    plan_example::options chosen;
+    if (const std::optional<int> over = plan_example::parse(argc, argv, chosen)) return *over;
+    run(chosen);
     return 0;
-  } catch (const plan_example::usage_error& error) {
-    std::cerr << "plan: " << error.what() << "; plan --help lists the options\n";
   } catch (const std::exception& error) { std::cerr << "plan: " << error.what() << "\n"; }
   return 2;
 }

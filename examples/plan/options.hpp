@@ -2,50 +2,19 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include "../common/command_line.hpp"
+
 #include <espalier/pipeline/cluster.hpp>
 #include <espalier/pipeline/plan.hpp>
 
 #include <charconv>
-#include <cmath>
 #include <cstddef>
 #include <limits>
-#include <stdexcept>
+#include <optional>
 #include <string>
-#include <string_view>
 #include <system_error>
-#include <utility>
 
 namespace plan_example {
-
-/// A command line that cannot be understood.
-struct usage_error : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-inline constexpr const char* usage =
-    "usage: plan PROFILE --hosts 2x8 --batch N [options]\n"
-    "Plans the training step of a model that was profiled layer by layer: stages, devices, micro-batches, schedule.\n"
-    "  PROFILE              a graph.txt, as PipeDream and DAPPLE publish them; without it, a small built-in model\n"
-    "  --hosts 2x8          two hosts of eight devices; 8,4 for hosts that differ (2x4)\n"
-    "  --batch N            samples of a step (128)\n"
-    "  --profile-batch N    samples that the profile was measured with (from a name like xlnet-36-pbs-1.txt, or else "
-    "1)\n"
-    "  --micro-batch N      samples below which a device is not faster: a plan gives no device less to gain by it\n"
-    "                       (the profile's batch)\n"
-    "  --memory GB          memory of a device, in 10^9 bytes (no limit)\n"
-    "  --activations GB     what the whole model keeps from forward to backward with the profile's batch, where it is\n"
-    "                       known: profiles know of layers' outputs alone\n"
-    "  --state N            bytes of parameter, gradient and optimizer for each parameter of 4 bytes (16: Adam)\n"
-    "  --bandwidth IN,OUT   GB/s of a device inside its host, and of a host to others (25,3.125)\n"
-    "  --latency IN,OUT     microseconds, the same (0,0)\n"
-    "  --stages N           no more stages than that\n"
-    "  --no-recompute       never run a forward twice to save memory\n"
-    "  --no-overlap         reduce gradients after the last backward only\n"
-    "  --alternatives N     other plans to name (8)\n"
-    "  --compat             the best plans in the evaluator behind DAPPLE's published speed-ups, with its constants:\n"
-    "                       --micro-batch is then the size of micro-batches; memory and bandwidth are not looked at\n"
-    "  --json               one JSON object instead of tables\n"
-    "What is planned, and how, is in docs/planner.md.\n";
 
 /// What one run of the program is asked to do.
 struct options {
@@ -57,35 +26,21 @@ struct options {
   espalier::pipeline::planner_options asked;
   bool compat = false;
   bool json = false;
-  bool help = false;
 };
 
-[[nodiscard]] inline int whole_number(std::string_view option, std::string_view text, int least) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < least)
-    throw usage_error(std::string(option) + " is \"" + std::string(text) + "\", expected a whole number of at least " +
-                      std::to_string(least));
-  return value;
-}
-
-[[nodiscard]] inline double number(std::string_view option, std::string_view text, bool may_be_zero) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool read = error == std::errc{} && end == text.data() + text.size() && std::isfinite(value);
-  if (!read || value < 0 || (value == 0 && !may_be_zero))
-    throw usage_error(std::string(option) + " is \"" + std::string(text) + "\", expected " +
-                      (may_be_zero ? "a number that is not negative" : "a positive number"));
-  return value;
-}
-
-[[nodiscard]] inline std::pair<double, double> two_numbers(std::string_view option, std::string_view text,
-                                                           bool may_be_zero) {
-  const std::size_t comma = text.find(',');
-  if (comma == std::string_view::npos)
-    throw usage_error(std::string(option) + " is \"" + std::string(text) +
-                      "\", expected two numbers, inside a host and between hosts, as in 25,3.125");
-  return {number(option, text.substr(0, comma), may_be_zero), number(option, text.substr(comma + 1), may_be_zero)};
+/// Two numbers, inside a host and between hosts, as in 25,3.125.
+[[nodiscard]] inline CLI::Validator two_numbers(bool may_be_zero) {
+  const auto check = [=](const std::string& text) -> std::string {
+    const std::size_t comma = text.find(',');
+    const auto fits = [&](const std::string& part) {
+      const double value = command_line::number_in(part).value_or(-1);
+      return value > 0 || (value == 0 && may_be_zero);
+    };
+    if (comma != std::string::npos && fits(text.substr(0, comma)) && fits(text.substr(comma + 1))) return {};
+    return '"' + text + "\" is not two " + (may_be_zero ? "" : "positive ") +
+           "numbers, inside a host and between hosts, as in 25,3.125";
+  };
+  return {check, ""};
 }
 
 /// The N of "...pbs-N...", 1 if there is none.
@@ -97,68 +52,93 @@ struct options {
   return error == std::errc{} && value > 0 ? value : 1;
 }
 
-/// Errors: `usage_error`.
-[[nodiscard]] inline options parse(int argc, char** argv) {
-  options result;
-  result.asked.global_batch = 128;
-  bool batch_given = false;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view option = argv[i];
-    const auto value = [&]() -> std::string_view {
-      if (++i == argc) throw usage_error(std::string(option) + " needs a value");
-      return argv[i];
-    };
-    if (option == "--help" || option == "-h") {
-      result.help = true;
-      return result;
-    }
-    if (option == "--hosts") {
-      result.machines.devices_of = espalier::pipeline::parse_hosts(value());
-    } else if (option == "--batch") {
-      result.asked.global_batch = whole_number(option, value(), 1);
-      batch_given = true;
-    } else if (option == "--profile-batch") {
-      result.profile_batch = number(option, value(), false);
-    } else if (option == "--micro-batch") {
-      result.micro_batch = whole_number(option, value(), 1);
-    } else if (option == "--memory") {
-      result.machines.memory_bytes = 1e9 * number(option, value(), false);
-    } else if (option == "--activations") {
-      result.activations = 1e9 * number(option, value(), true);
-    } else if (option == "--state") {
-      result.asked.state_bytes_per_parameter = number(option, value(), true);
-    } else if (option == "--bandwidth") {
-      const auto [inside, across] = two_numbers(option, value(), false);
-      result.machines.inside.bytes_per_second = 1e9 * inside;
-      result.machines.across.bytes_per_second = 1e9 * across;
-    } else if (option == "--latency") {
-      const auto [inside, across] = two_numbers(option, value(), true);
-      result.machines.inside.latency_seconds = 1e-6 * inside;
-      result.machines.across.latency_seconds = 1e-6 * across;
-    } else if (option == "--stages") {
-      result.asked.most_stages = whole_number(option, value(), 1);
-    } else if (option == "--no-recompute") {
-      result.asked.recompute = false;
-    } else if (option == "--no-overlap") {
-      result.asked.overlap_all_reduce = false;
-    } else if (option == "--alternatives") {
-      result.asked.alternatives = whole_number(option, value(), 0);
-    } else if (option == "--compat") {
-      result.compat = true;
-    } else if (option == "--json") {
-      result.json = true;
-    } else if (option.substr(0, 1) == "-") {
-      throw usage_error("there is no option " + std::string(option));
-    } else if (!result.file.empty()) {
-      throw usage_error("two profiles, " + result.file + " and " + std::string(option) + ": give one");
-    } else {
-      result.file = option;
-    }
-  }
-  if (!result.file.empty() && !batch_given) throw usage_error("--batch is missing: how many samples has a step?");
-  if (result.profile_batch == 0) result.profile_batch = batch_in_name(result.file);
-  result.asked.least_share = result.micro_batch;
-  return result;
+/// Reads the command line into `chosen`. A value is what the program is to end with at once.
+/// Errors: `std::invalid_argument` if --hosts cannot be understood.
+[[nodiscard]] inline std::optional<int> parse(int argc, char** argv, options& chosen) {
+  using command_line::not_negative;
+  using command_line::positive;
+  using command_line::whole;
+  chosen.asked.global_batch = 128;
+  command_line::application line(
+      "plan",
+      "Plans the training step of a model that was profiled layer by layer: stages, devices, micro-batches, schedule.",
+      "What is planned, and how, is in docs/planner.md.");
+  const auto scaled = [&](const std::string& option, double& variable, double unit, const std::string& value,
+                          const std::string& what) {
+    return line
+        .add_option_function<double>(
+            option, [&variable, unit](double given) { variable = unit * given; }, what)
+        ->type_name(value);
+  };
+  const auto pair = [&](const std::string& option, double& inside, double& across, double unit, const std::string& what,
+                        const std::string& otherwise) {
+    return line
+        .add_option_function<std::string>(
+            option,
+            [&inside, &across, unit](const std::string& text) {
+              const std::size_t comma = text.find(',');
+              inside = unit * command_line::number_in(text.substr(0, comma)).value_or(0);
+              across = unit * command_line::number_in(text.substr(comma + 1)).value_or(0);
+            },
+            what)
+        ->type_name("IN,OUT")
+        ->default_str(otherwise);
+  };
+  line.value("profile", chosen.file, "PROFILE",
+             "A graph.txt, as PipeDream and DAPPLE publish them; without it, a small built-in model");
+  line.add_option_function<std::string>(
+          "--hosts",
+          [&](const std::string& text) { chosen.machines.devices_of = espalier::pipeline::parse_hosts(text); },
+          "2x8 are two hosts of eight devices, 8,4 two that differ")
+      ->type_name("HOSTS")
+      ->default_str("2x4");
+  CLI::Option* const batch =
+      line.value("--batch", chosen.asked.global_batch, "N", "Samples of a step")->check(whole(1, 1 << 30));
+  line.value("--profile-batch", chosen.profile_batch, "N",
+             "Samples that the profile was measured with; without it from a name like xlnet-36-pbs-1.txt, or else 1")
+      ->default_str("")
+      ->check(positive());
+  line.value("--micro-batch", chosen.micro_batch, "N",
+             "Samples below which a device is not faster: a plan gives no device less to gain by it; without it the "
+             "profile's batch")
+      ->default_str("")
+      ->check(whole(1, 1 << 30));
+  scaled("--memory", chosen.machines.memory_bytes, 1e9, "GB", "Memory of a device, in 10^9 bytes; without it no limit")
+      ->check(positive());
+  scaled("--activations", chosen.activations, 1e9, "GB",
+         "What the whole model keeps from forward to backward with the profile's batch, where it is known: profiles "
+         "know of layers' outputs alone")
+      ->check(not_negative());
+  line.value("--state", chosen.asked.state_bytes_per_parameter, "N",
+             "Bytes of parameter, gradient and optimizer for each parameter of 4 bytes: 16 with Adam")
+      ->check(not_negative());
+  pair("--bandwidth", chosen.machines.inside.bytes_per_second, chosen.machines.across.bytes_per_second, 1e9,
+       "GB/s of a device inside its host, and of a host to others", "25,3.125")
+      ->check(two_numbers(false));
+  pair("--latency", chosen.machines.inside.latency_seconds, chosen.machines.across.latency_seconds, 1e-6,
+       "Microseconds, the same", "0,0")
+      ->check(two_numbers(true));
+  line.value("--stages", chosen.asked.most_stages, "N", "No more stages than that")
+      ->default_str("")
+      ->check(whole(1, 1 << 30));
+  line.add_flag_callback(
+      "--no-recompute", [&] { chosen.asked.recompute = false; }, "Never run a forward twice to save memory");
+  line.add_flag_callback(
+      "--no-overlap", [&] { chosen.asked.overlap_all_reduce = false; },
+      "Reduce gradients after the last backward only");
+  line.value("--alternatives", chosen.asked.alternatives, "N", "Other plans to name")->check(whole(0, 1 << 30));
+  line.add_flag(
+      "--compat", chosen.compat,
+      "The best plans in the evaluator behind DAPPLE's published speed-ups, with its constants: --micro-batch "
+      "is then the size of micro-batches; memory and bandwidth are not looked at");
+  line.add_flag("--json", chosen.json, "One JSON object instead of tables");
+  const std::optional<int> over = command_line::parse(line, argc, argv, [&] {
+    if (!chosen.file.empty() && batch->empty())
+      throw CLI::ValidationError("--batch is missing: how many samples has a step?");
+  });
+  if (chosen.profile_batch == 0) chosen.profile_batch = batch_in_name(chosen.file);
+  chosen.asked.least_share = chosen.micro_batch;
+  return over;
 }
 
 }  // namespace plan_example

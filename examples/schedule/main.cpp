@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
+#include "../common/command_line.hpp"
+
 #include <espalier/detail/json.hpp>
 #include <espalier/pipeline.hpp>
 #include <espalier/report/table.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -17,7 +18,6 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 // What a pipeline schedule costs: how long a training step takes on it, how much of that its ranks wait, and how many
@@ -26,10 +26,6 @@
 namespace pipeline = espalier::pipeline;
 
 namespace {
-
-struct usage_error : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 struct options {
   std::string schedule;
@@ -46,108 +42,64 @@ struct options {
   std::vector<std::string> beside;  // other schedules in the picture
   std::string trace;
   bool json = false;
-  bool help = false;
 };
 
-std::string usage() {
-  std::string text =
-      "usage: schedule [--schedule NAME] [options]\n"
-      "Simulates one training step of a pipeline: makespan, span, bubble, and the activations each rank holds.\n"
-      "Without a name it compares all schedules.\n\n"
-      "  --schedule NAME      one of the schedules below\n"
-      "  --stages P           ranks of the pipeline (4)\n"
-      "  --micro-batches M    micro-batches of a step (8)\n"
-      "  --F f --B b --W w    time of a micro-batch on a rank: forward, gradient of the input, gradient of the\n"
-      "                       weights (1 each)\n"
-      "  --chunks V           stages on each rank, each 1/V of it (what the schedule needs: 1 or 2)\n"
-      "  --comm C             time of a transfer between neighbours, both ways at once (0)\n"
-      "  --memory-limit K     a rank may hold the activations of K micro-batches (auto: as 1f1b)\n"
-      "  --recompute I        keep only inputs, I of the activations (0 to 1), and do F again before each B\n"
-      "  --svg FILE           writes a Gantt chart\n"
-      "  --beside NAME        draws this schedule below it, on the same scale; more than once for more of them\n"
-      "  --trace FILE         writes a trace for chrome://tracing or Perfetto; times are taken as milliseconds\n"
-      "  --json               one JSON object instead of a table\n\n"
-      "schedules:\n";
+/// Reads the command line into `chosen`. A value is what the program is to end with at once.
+std::optional<int> parse(int argc, char** argv, options& chosen) {
+  using command_line::not_negative;
+  using command_line::whole;
+  std::string schedules = "Schedules:";
   for (const auto& one : pipeline::known_schedules) {
     std::string name(one.name);
-    name.resize(18, ' ');
-    text += "  " + name + std::string(one.summary) + "\n";
+    name.resize(24, ' ');
+    schedules += "\n  " + name + std::string(one.summary);
   }
-  return text;
-}
-
-double number(std::string_view option, std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || !(value >= 0) || !std::isfinite(value))
-    throw usage_error(std::string(option) + " is \"" + std::string(text) + "\", expected a number, 0 or more");
-  return value;
-}
-
-int count(std::string_view option, std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 1 || value > 100'000)
-    throw usage_error(std::string(option) + " is \"" + std::string(text) +
-                      "\", expected a whole number from 1 to 100000");
-  return value;
-}
-
-options parse(int argc, char** argv) {
-  options chosen;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view argument = argv[i];
-    const auto value = [&]() -> std::string_view {
-      if (i + 1 == argc) throw usage_error(std::string(argument) + " needs a value");
-      return argv[++i];
-    };
-    if (argument == "--schedule") {
-      chosen.schedule = value();
-    } else if (argument == "--stages") {
-      chosen.stages = count(argument, value());
-    } else if (argument == "--micro-batches") {
-      chosen.micro_batches = count(argument, value());
-    } else if (argument == "--chunks") {
-      chosen.chunks = count(argument, value());
-    } else if (argument == "--F") {
-      chosen.forward = number(argument, value());
-    } else if (argument == "--B") {
-      chosen.input_gradient = number(argument, value());
-    } else if (argument == "--W") {
-      chosen.weight_gradient = number(argument, value());
-    } else if (argument == "--comm") {
-      chosen.transfer = number(argument, value());
-    } else if (argument == "--memory-limit") {
-      chosen.memory = number(argument, value());
-      if (chosen.memory == 0) throw usage_error("--memory-limit is 0, expected at least the part of one micro-batch");
-    } else if (argument == "--recompute") {
-      chosen.recompute = number(argument, value());
-      if (*chosen.recompute > 1) throw usage_error("--recompute is more than 1: inputs are a part of the activations");
-    } else if (argument == "--svg") {
-      chosen.picture = value();
-    } else if (argument == "--beside") {
-      chosen.beside.emplace_back(value());
-    } else if (argument == "--trace") {
-      chosen.trace = value();
-    } else if (argument == "--json") {
-      chosen.json = true;
-    } else if (argument == "--help" || argument == "-h") {
-      chosen.help = true;
-    } else {
-      throw usage_error("there is no option " + std::string(argument));
+  command_line::application line(
+      "schedule",
+      "Simulates one training step of a pipeline: makespan, span, bubble, and the activations each rank holds.\n"
+      "Without a name it compares all schedules.",
+      schedules);
+  CLI::Option* const name = line.value("--schedule", chosen.schedule, "NAME", "One of the schedules below");
+  line.value("--stages", chosen.stages, "P", "Ranks of the pipeline")->check(whole(1, 100'000));
+  line.value("--micro-batches", chosen.micro_batches, "M", "Micro-batches of a step")->check(whole(1, 100'000));
+  line.value("--F", chosen.forward, "T", "Time of a micro-batch on a rank: forward")->check(not_negative());
+  line.value("--B", chosen.input_gradient, "T", "The same: gradient of the input")->check(not_negative());
+  line.value("--W", chosen.weight_gradient, "T", "The same: gradient of the weights")->check(not_negative());
+  line.value("--chunks", chosen.chunks, "V",
+             "Stages on each rank, each 1/V of it; without it what the schedule needs, 1 or 2")
+      ->default_str("")
+      ->check(whole(1, 100'000));
+  line.value("--comm", chosen.transfer, "T", "Time of a transfer between neighbours, both ways at once")
+      ->check(not_negative());
+  line.value("--memory-limit", chosen.memory, "K",
+             "A rank may hold the activations of K micro-batches; without it `auto` holds as many as 1f1b")
+      ->default_str("")
+      ->check(command_line::positive());
+  line.add_option("--recompute", chosen.recompute,
+                  "Keep only inputs, which are this part of the activations, and do F again before each B")
+      ->type_name("PART")
+      ->check(not_negative(1));
+  CLI::Option* const picture = line.value("--svg", chosen.picture, "FILE", "Write a Gantt chart")->needs(name);
+  line.add_option("--beside", chosen.beside,
+                  "Draw this schedule below it, on the same scale; more than once for more of them")
+      ->type_name("NAME")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->expected(1)
+      ->needs(picture);
+  line.value("--trace", chosen.trace, "FILE",
+             "Write a trace for chrome://tracing or Perfetto; times are taken as milliseconds")
+      ->needs(name);
+  line.add_flag("--json", chosen.json, "One JSON object instead of a table")->needs(name);
+  return command_line::parse(line, argc, argv, [&] {
+    if (chosen.forward + chosen.input_gradient + chosen.weight_gradient <= 0)
+      throw CLI::ValidationError("F, B and W are all 0: give at least one of them a time");
+    const double work = 1.0 * chosen.stages * chosen.micro_batches * std::max(1, chosen.chunks);
+    if (work > 2e6) {
+      throw CLI::ValidationError(
+          std::to_string(static_cast<std::int64_t>(work)) +
+          " forwards are more than the 2000000 this program takes: use fewer stages or micro-batches");
     }
-  }
-  if (chosen.forward + chosen.input_gradient + chosen.weight_gradient <= 0)
-    throw usage_error("F, B and W are all 0: give at least one of them a time");
-  if (chosen.schedule.empty() && (chosen.json || !chosen.picture.empty() || !chosen.trace.empty()))
-    throw usage_error("--json, --svg and --trace are of one schedule: name it with --schedule");
-  if (!chosen.beside.empty() && chosen.picture.empty())
-    throw usage_error("--beside is about a picture: name its file with --svg");
-  const double work = 1.0 * chosen.stages * chosen.micro_batches * std::max(1, chosen.chunks);
-  if (work > 2e6)
-    throw usage_error(std::to_string(static_cast<std::int64_t>(work)) +
-                      " forwards are more than the 2000000 this program takes: use fewer stages or micro-batches");
-  return chosen;
+  });
 }
 
 struct result {
@@ -254,10 +206,6 @@ void write(const std::string& path, const std::string& content, const char* kind
 }
 
 int run(const options& chosen) {
-  if (chosen.help) {
-    std::cout << usage();
-    return EXIT_SUCCESS;
-  }
   if (chosen.schedule.empty()) {
     compare(chosen);
     return EXIT_SUCCESS;
@@ -291,10 +239,9 @@ int run(const options& chosen) {
 
 int main(int argc, char** argv) {
   try {
-    return run(parse(argc, argv));
-  } catch (const usage_error& error) {
-    std::cerr << "schedule: " << error.what() << "; --help says more\n";
-    return 2;
+    options chosen;
+    if (const std::optional<int> over = parse(argc, argv, chosen)) return *over;
+    return run(chosen);
   } catch (const std::invalid_argument& error) {
     std::cerr << "schedule: " << error.what() << '\n';
     return 2;
