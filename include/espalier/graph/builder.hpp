@@ -170,7 +170,9 @@ struct gradient_context {
   detail::list<int> further_cotangent{};
 
   [[nodiscard]] constexpr const instruction& self() const { return emit[id]; }
-  [[nodiscard]] constexpr int operand(int k) const { return emit.operand_at(emit[id], k); }
+  [[nodiscard]] constexpr int operand(int k) const {
+    return k < inline_operands ? emit[id].operand[k] : emit.operand_at(emit[id], k);
+  }
   constexpr void give(int k, int value) {
     if (k < inline_operands) {
       operand_cotangent[k] = value;

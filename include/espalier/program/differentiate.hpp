@@ -63,20 +63,17 @@ constexpr int reach(builder& b, loop_reversal& innermost, int id) {
   b.loop = level->reverse;
   original.label = nullptr;
   const bool repeat = level->recompute || cheaper_to_repeat(b, original) || level->is_fixed(id);
-  if (const int op = is_further_result(original) ? original.operand[0] : id; repeat && op + 1 < b.size()) {
+  // (Behind what a body computes stands at least the end of its loop.)
+  if (repeat && (is_further_result(original) || is_further_result(b[id + 1]))) {
     // With all that is made with it.
-    if (const int count = further_results(b.result().code.data(), b.size(), op); count > 0) {
-      instruction first = b[op];
-      first.label = nullptr;
-      level->note(op, b.append(first));
-      for (int n = 1; n <= count; ++n) {
-        instruction next = b[op + n];
-        next.label = nullptr;
-        level->note(op + n, b.append(next));
-      }
-      b.loop = building;
-      return level->find(id);
+    const int op = is_further_result(original) ? original.operand[0] : id;
+    for (int n = further_results(b.result().code.data(), b.size(), op), first = op; first <= op + n; ++first) {
+      instruction next = b[first];
+      next.label = nullptr;
+      level->note(first, b.append(next));
     }
+    b.loop = building;
+    return level->find(id);
   }
   const int made = repeat ? b.append(original) : emit::loop_slice(b, emit::loop_stack(b, id));
   b.loop = building;
@@ -99,7 +96,8 @@ class reverse_sweep {
         const instruction& i = b_[id];
         if (active_[id] || (!is_floating(i.type) && !has_several_results(id)) || i.op->facts.stops_gradient) continue;
         bool depends = false;
-        for (int k = 0; k < i.operand_count; ++k) depends = depends || active_[b_.operand_at(i, k)];
+        for (int k = 0; k < i.operand_count; ++k)
+          depends = depends || active_[k < inline_operands ? i.operand[k] : b_.operand_at(i, k)];
         if (!depends) continue;
         active_[id] = true;
         if (part_of(i) == structure::loop_next && !active_[i.operand[0]]) active_[i.operand[0]] = changed = true;
@@ -130,8 +128,8 @@ class reverse_sweep {
         continue;
       }
       // Carries, results, stacks and sums are handled with the loop they belong to.
-      if (!has_cotangent(id) || !active_[id] || is_further_result(b_[id]) || op->facts.part == structure::loop_carry ||
-          reads_loop(op->facts.part))
+      if (!active_[id] || op->facts.part == structure::loop_carry || reads_loop(op->facts.part) ||
+          op->facts.is_further_result || (cotangent_[id] < 0 && !has_cotangent(id)))
         continue;
       if (op->facts.part == structure::loop_slice && forward_loop_ >= 0) {
         reads_.push_back({b_[id].operand[0], cotangent_[id]});
@@ -179,7 +177,8 @@ class reverse_sweep {
     if (has_several_results(id)) context.further_result_cotangent = &cotangent_[id + 1];
     b_[id].op->gradient(context);
     for (int k = 0; k < b_[id].operand_count; ++k) {
-      if (context.cotangent_of(k) >= 0) add_to(b_.operand_at(b_[id], k), context.cotangent_of(k));
+      const int value = k < inline_operands ? context.operand_cotangent[k] : context.cotangent_of(k);
+      if (value >= 0) add_to(b_.operand_at(b_[id], k), value);
     }
   }
 
@@ -301,7 +300,7 @@ class reverse_sweep {
       const instruction& i = b_[id];
       bool is_fixed = i.loop == begin && !i.op->facts.bound_to_loop;
       for (int k = 0; k < i.operand_count; ++k) {
-        const int o = b_.operand_at(i, k);
+        const int o = k < inline_operands ? i.operand[k] : b_.operand_at(i, k);
         is_fixed = is_fixed && (b_[o].loop != begin || (o < end && fixed[o - begin]));
       }
       fixed[id - begin] = is_fixed;

@@ -21,8 +21,7 @@ class hoisting {
     }
     for (int id = open_ + 1; id < code_.size(); ++id) {
       const instruction& i = code_[id];
-      if (i.loop > open_ && i.operand_count > 0 && !i.op->facts.bound_to_loop && !collected_[id] && !is_several(id))
-        visit(id);
+      if (i.loop > open_ && i.operand_count > 0 && !i.op->facts.bound_to_loop && !collected_[id]) visit(id);
     }
   }
 
@@ -34,14 +33,14 @@ class hoisting {
     bool from_outside = false;
     std::int64_t elements = 0;
     for (int k = 0; k < i.operand_count; ++k) {
-      const int source = behind(i.operand_at(k, further_));
+      const int source = behind(k < inline_operands ? i.operand[k] : i.operand_at(k, further_));
       if (is_constant(source)) continue;
       from_outside = true;
       elements += code_[source].shape.elements();
       if (code_[source].loop > within) within = code_[source].loop;
       if (within == i.loop) return;
     }
-    if (!from_outside || i.shape.elements() > elements) return;
+    if (!from_outside || i.shape.elements() > elements || is_several(id)) return;
     code_[id].loop = within;
     for (int k = 0; k < i.operand_count; ++k) {
       const int o = i.operand_at(k, further_);
