@@ -279,8 +279,8 @@ class factor_choice {
   }
 
   /// Bytes of communication, plus the start of each collective and the local work, expressed in bytes
-  /// (partition/machine.hpp). Negative if a compound
-  /// dimension cannot be split like this, or if it is not below `limit` (which is none when negative).
+  /// (partition/machine.hpp). Negative if a compound dimension cannot be split like this, or if it is not below `limit`
+  /// (which is none when negative).
   constexpr double price(int id, const factor_rule& rule, const factor_axes& split, const assignment& now,
                          axis_mask pending, double limit) {
     const instruction& i = g_[id];
