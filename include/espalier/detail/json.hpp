@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/read_number.hpp>
+
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -92,7 +94,7 @@ template <class Error> class json_reader {
     double value = 0;
     // from_chars also takes "inf", "nan" and ".5", which JSON does not have.
     const bool starts = begin != end && (*begin == '-' || (*begin >= '0' && *begin <= '9'));
-    const auto [stop, error] = std::from_chars(begin, end, value);
+    const auto [stop, error] = read_number(begin, end, value);
     if (!starts || error == std::errc::invalid_argument) fail(here(), expected);
     if (error != std::errc{} || !std::isfinite(value)) fail("a number beyond the range of double", expected);
     at_ += static_cast<std::size_t>(stop - begin);

@@ -32,7 +32,6 @@ template <class Reason> struct failed : detail::failure_tag {
   template <int> [[nodiscard]] constexpr const failed& get() const { return *this; }
   /// Of several parts, each is the mistake.
   [[nodiscard]] constexpr const failed& operator[](int) const { return *this; }
-  constexpr explicit operator bool() const { return false; }
 };
 
 template <class T>

@@ -173,13 +173,6 @@ template <class... Details> struct number_is_no_integer {
                   "or use convert<dtype::f32> on the tensor.");
   };
 };
-template <class... Details> struct tensor_is_no_condition {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "if, ?:, while: what a tensor holds is known when the program runs, not when it is compiled. Use "
-                  "select(condition, yes, no), of which both are computed.");
-  };
-};
 template <class... Details> struct tensor_has_no_subscript {
   template <class Where> struct raise {
     static_assert(Where::ok,

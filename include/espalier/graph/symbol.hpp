@@ -40,11 +40,6 @@ template <class Mesh, TensorType Type> struct symbol : detail::symbol_tag, detai
   }
   constexpr ~symbol() = default;
 
-  /// A mistake: which elements a program has is known when it is compiled, but not what they are.
-  constexpr explicit operator bool() const {
-    if (owner != nullptr) owner->note(failed<why::tensor_is_no_condition<Type>>(seen));
-    return false;
-  }
   /// A mistake: see `take`, `slice` and `gather`.
   constexpr auto operator[](detail::subscript index) const {
     return failed<why::tensor_has_no_subscript<Type>>(index.where);

@@ -240,7 +240,13 @@ struct einsum_clash {
   int second_dim = 0;
 };
 
-[[nodiscard]] constexpr einsum_clash find_clash(const einsum_formula& f, const extents* shapes) {
+/// (An array of its own: EDG does not read the address of a constant's element in a constant.)
+struct einsum_shapes {
+  extents of[max_einsum_operands];
+  [[nodiscard]] constexpr const extents& operator[](int k) const { return of[k]; }
+};
+
+[[nodiscard]] constexpr einsum_clash find_clash(const einsum_formula& f, const einsum_shapes& shapes) {
   for (int k = 0; k < f.operands; ++k) {
     for (int d = 0; d < f.operand[k].size(); ++d) {
       for (int j = 0; j < k; ++j) {
@@ -252,7 +258,7 @@ struct einsum_clash {
   return {};
 }
 
-[[nodiscard]] constexpr extents einsum_shape(const einsum_formula& f, const extents* shapes) {
+[[nodiscard]] constexpr extents einsum_shape(const einsum_formula& f, const einsum_shapes& shapes) {
   extents result;
   for (int d = 0; d < f.result.size(); ++d) {
     for (int k = 0; k < f.operands; ++k) {
@@ -292,7 +298,7 @@ constexpr int emit_einsum(builder& b, const einsum_formula& f, const int* ids) {
 
 template <fixed_string Text> inline constexpr einsum_formula formula_of = parse_einsum<Text>();
 
-[[nodiscard]] constexpr bool ranks_agree(const einsum_formula& f, const extents* shapes) {
+[[nodiscard]] constexpr bool ranks_agree(const einsum_formula& f, const einsum_shapes& shapes) {
   for (int k = 0; k < f.operands; ++k) {
     if (f.operand[k].size() != shapes[k].rank) return false;
   }
@@ -309,11 +315,10 @@ constexpr auto einsum(source_line where, const First& first, const Rest&... rest
     return failed<why::einsum_wrong_operand_count<why::count<formula_of<Text>.operands>, typename First::tensor,
                                                   typename Rest::tensor...>>(where);
   } else {
-    constexpr extents shapes[]{First::shape, Rest::shape...};
-    if constexpr (!ranks_agree(formula_of<Text>, &shapes[0])) {
+    constexpr einsum_shapes shapes{{First::shape, Rest::shape...}};
+    if constexpr (!ranks_agree(formula_of<Text>, shapes)) {
       return failed<why::einsum_wrong_rank<typename First::tensor, typename Rest::tensor...>>(where);
-    } else if constexpr (constexpr einsum_clash clash = find_clash(formula_of<Text>, &shapes[0]);
-                         clash.letter != '\0') {
+    } else if constexpr (constexpr einsum_clash clash = find_clash(formula_of<Text>, shapes); clash.letter != '\0') {
       return failed<why::einsum_size_mismatch<why::text<clash.letter>,
                                               why::extent<static_cast<int>(shapes[clash.first][clash.first_dim])>,
                                               why::extent<static_cast<int>(shapes[clash.second][clash.second_dim])>,
@@ -326,7 +331,7 @@ constexpr auto einsum(source_line where, const First& first, const Rest&... rest
       builder& b = *first.owner;
       const pinned_line line(b, where);
       const int ids[]{first.id, operand_of(b, rest)...};
-      constexpr extents shape = einsum_shape(formula_of<Text>, &shapes[0]);
+      constexpr extents shape = einsum_shape(formula_of<Text>, shapes);
       return symbol_like<First, tensor_for<First::type, shape>>(first, emit_einsum(b, formula_of<Text>, &ids[0]));
     }
   }

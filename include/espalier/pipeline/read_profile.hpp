@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/read_number.hpp>
 #include <espalier/pipeline/layer_graph.hpp>
 #include <espalier/pipeline/profile.hpp>
 
@@ -144,7 +145,7 @@ class layer_graph_reader {
 
   [[nodiscard]] double number(std::string_view field, std::string_view text) const {
     double read = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), read);
+    const auto [end, error] = espalier::detail::read_number(text.data(), text.data() + text.size(), read);
     if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(read) || read < 0)
       fail(std::string(field) + " is \"" + std::string(text) + "\", expected a number, 0 or more");
     return read;
