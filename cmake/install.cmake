@@ -24,3 +24,7 @@ install(FILES
           "${CMAKE_CURRENT_LIST_DIR}/FindCBLAS.cmake"
         DESTINATION "${package_dir}")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE_1_0.txt" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+include("${CMAKE_CURRENT_LIST_DIR}/pkg_config.cmake")
+if(PROJECT_IS_TOP_LEVEL)
+  include("${CMAKE_CURRENT_LIST_DIR}/package.cmake")
+endif()

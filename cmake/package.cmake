@@ -1,0 +1,17 @@
+# SPDX-FileCopyrightText: 2026 The Espalier authors
+# SPDX-License-Identifier: BSL-1.0
+#
+# `cpack` in the build folder makes espalier-dev_<version>_all.deb: headers only, so it is for every architecture.
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME espalier-dev)
+set(CPACK_PACKAGE_VENDOR "The Espalier authors")
+set(CPACK_PACKAGE_CONTACT "The Espalier authors <espalier@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "${PROJECT_DESCRIPTION}")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_RESOURCE_FILE_LICENSE "${PROJECT_SOURCE_DIR}/LICENSE_1_0.txt")
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE all)
+set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libboost-dev (>= 1.74)")
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libopenblas-openmp-dev | libblas-dev, libboost-mpi-dev, libopenmpi-dev, libxtensor-dev")
+include(CPack)
