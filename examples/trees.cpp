@@ -190,7 +190,7 @@ int run(const options& chosen) {
   const comm::network net = comm::network_of(machine);
   if (chosen.root >= net.ranks)
     throw std::invalid_argument("--root is " + std::to_string(chosen.root) + ", but the ranks are 0 to " +
-                      std::to_string(net.ranks - 1));
+                                std::to_string(net.ranks - 1));
   const double scale = machine.unit / net.unit;
   if (!chosen.json) std::cout << comm::describe(machine) << '\n';
 
