@@ -32,10 +32,8 @@ template <class S> struct located {
 struct subscript {
   source_line where;
 
-  template <class Index>
-  constexpr subscript(const Index& /*index*/,
-                      const char* file = __builtin_FILE(),  // NOLINT(google-explicit-constructor)
-                      int line = __builtin_LINE())
+  template <class Index>  // NOLINTNEXTLINE(google-explicit-constructor): what stands between the brackets
+  constexpr subscript(const Index& /*index*/, const char* file = __builtin_FILE(), int line = __builtin_LINE())
       : where{file, line} {}
 };
 
