@@ -80,7 +80,7 @@ template <class Program> void explain(std::ostream& out) {
     r.op = i.op->name;
     const bool moves = communicates(i);
     if (moves) r.op += " over " + detail::axes_text(mesh, attributes_of<collective_attributes>(i).axes);
-    if (i.op == &ops::unpack) r.op = "part of what moved above";
+    if (i.op == &ops::unpack) r.op = std::string("part of the ") + code[i.operand[0]].op->name + " above";
     if (moves && code[i.operand[0]].op == &ops::pack) r.op += ", for several";
     const layout& placed = code.annotations[i.annotation];
     r.result = to_string(mesh, i.type, placed.shape, placed.placement);
