@@ -2,14 +2,16 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-/// Everything: the compile-time half, the executor with its kernels, both kinds of communicator, xtensor at the border.
-/// MPI is used when the target espalier::mpi is linked (it defines ESPALIER_USE_MPI).
+/// What nearly every program needs: the compile-time half, what models share, the executor with its kernels, both kinds
+/// of communicator, `explain`. MPI is used when the target espalier::mpi is linked (it defines ESPALIER_USE_MPI).
+///
+/// Files (`espalier/io/checkpoint.hpp`), xtensor (`espalier/io/xtensor.hpp`), collectives for any MPI program
+/// (`espalier/comm.hpp`) and pipelines (`espalier/pipeline.hpp`) have headers of their own.
 #include <espalier/core.hpp>
+#include <espalier/diagnostics/not_included.hpp>
 #include <espalier/execute/gather.hpp>
 #include <espalier/execute/guard.hpp>
 #include <espalier/execute/runner.hpp>
-#include <espalier/io/checkpoint.hpp>
-#include <espalier/io/xtensor.hpp>
 #include <espalier/nn/nn.hpp>
 #include <espalier/program/budget.hpp>
 #include <espalier/report/explain.hpp>

@@ -1,0 +1,59 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+/// What `espalier/espalier.hpp` leaves out because few programs use it and all would wait for it. A program that calls
+/// one of these functions without its header is told which to include.
+///
+/// These names are found through a using-directive: `espalier::save_checkpoint` means the function itself as soon as
+/// its header is included, and where both are in sight (`using namespace espalier`) it takes its arguments as they are,
+/// which is better than the conversions that these ask for.
+namespace espalier::not_included {
+
+/// Stands for an argument of any type.
+struct any_argument {
+  template <class T> constexpr any_argument(const T& /*value*/) {}  // NOLINT: implicit on purpose
+};
+
+/// What a call without the header gives: nothing that is done with it adds an error to the one that counts.
+struct no_value {
+  template <class... Arguments> const no_value& operator()(const Arguments&... /*at*/) const { return *this; }
+  template <class T> operator T&() const;  // NOLINT: implicit on purpose
+};
+
+template <class Call> inline constexpr bool header_is_included = false;
+
+template <class Call = void>
+no_value save_checkpoint(any_argument /*world*/, any_argument /*tree*/, any_argument /*path*/,
+                         any_argument /*metadata*/ = 0) {
+  static_assert(header_is_included<Call>,
+                "save_checkpoint: espalier.hpp does not bring it. Add #include <espalier/io/checkpoint.hpp>.");
+  return {};
+}
+template <class Call = void>
+no_value load_checkpoint(any_argument /*world*/, any_argument /*tree*/, any_argument /*path*/) {
+  static_assert(header_is_included<Call>,
+                "load_checkpoint: espalier.hpp does not bring it. Add #include <espalier/io/checkpoint.hpp>.");
+  return {};
+}
+template <class Call = void> no_value scatter(any_argument /*values*/, any_argument /*into*/) {
+  static_assert(header_is_included<Call>,
+                "scatter: espalier.hpp does not bring it. Add #include <espalier/io/xtensor.hpp>.");
+  return {};
+}
+template <class Call = void> no_value gather_xtensor(any_argument /*world*/, any_argument /*array*/) {
+  static_assert(header_is_included<Call>,
+                "gather_xtensor: espalier.hpp does not bring it. Add #include <espalier/io/xtensor.hpp>.");
+  return {};
+}
+template <class Call = void> no_value shard_view(any_argument /*array*/, any_argument /*local*/) {
+  static_assert(header_is_included<Call>,
+                "shard_view: espalier.hpp does not bring it. Add #include <espalier/io/xtensor.hpp>.");
+  return {};
+}
+
+}  // namespace espalier::not_included
+
+namespace espalier {
+using namespace not_included;  // NOLINT: see above
+}
