@@ -67,16 +67,19 @@ if(TARGET CBLAS::CBLAS)
   endif()
 endif()
 
-# mpi: ranks. Boost.MPI for environment and communicators, the C API through it.
+# mpi: ranks, by MPI's C functions. A program's own Boost.MPI communicators are taken too, and Boost.MPI is linked where
+# there is one.
 find_package(MPI QUIET COMPONENTS CXX)
 find_package(Boost 1.74 QUIET COMPONENTS mpi serialization)
-if(TARGET MPI::MPI_CXX AND TARGET Boost::mpi)
+if(TARGET MPI::MPI_CXX)
   espalier_component(mpi)
   target_compile_definitions(${espalier_target} INTERFACE ESPALIER_USE_MPI=1)
-  target_link_libraries(${espalier_target} INTERFACE espalier::core Boost::mpi Boost::serialization MPI::MPI_CXX
-                                                     Threads::Threads)
+  target_link_libraries(${espalier_target} INTERFACE espalier::core MPI::MPI_CXX Threads::Threads)
+  if(TARGET Boost::mpi)
+    target_link_libraries(${espalier_target} INTERFACE Boost::mpi Boost::serialization)
+  endif()
 else()
-  espalier_missing(mpi "MPI and Boost.MPI (Debian: libopenmpi-dev libboost-mpi-dev)")
+  espalier_missing(mpi "MPI (Debian: libopenmpi-dev)")
 endif()
 
 # io: tensors to and from xtensor arrays and files.

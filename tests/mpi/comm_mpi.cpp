@@ -7,6 +7,7 @@
 #include <espalier/comm/launch.hpp>
 #include <espalier/comm/mpi.hpp>
 
+#include <boost/mpi/communicator.hpp>
 #include <catch2/catch.hpp>
 
 #include <chrono>

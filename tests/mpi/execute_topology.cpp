@@ -12,6 +12,7 @@
 #include <espalier/execute/transfer_tables.hpp>
 #include <espalier/partition/reshard.hpp>
 
+#include <boost/mpi/communicator.hpp>
 #include <catch2/catch.hpp>
 #include <support/mpi_programs.hpp>
 #include <support/mpi_require.hpp>

@@ -35,7 +35,7 @@ using ep::test::size_of;
 /// A pipeline of this rank, over all ranks.
 struct pipeline {
   explicit pipeline(const model& layers, const pl::execution_plan& plan, double deadline = 60)
-      : ranks(boost::mpi::communicator(), options(deadline)),
+      : ranks(espalier::comm::detail::all_ranks(), options(deadline)),
         pipe(pl::make_transport(ranks), layers,
              rank_in() == 0 ? std::optional<pl::execution_plan>(plan) : std::nullopt) {}
   static ep::comm::mpi_options options(double deadline) {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <espalier/comm/communicator.hpp>
-#include <espalier/comm/mpi_compat.hpp>
+#include <espalier/comm/mpi_handle.hpp>
 #include <espalier/comm/mpi_requests.hpp>
 #include <espalier/comm/termination.hpp>
 #include <espalier/shape/collective.hpp>
@@ -71,7 +71,7 @@ class collective_engine {
 /// Only the thread that uses it calls MPI (`MPI_THREAD_FUNNELED` is enough). Constructing it is collective.
 class mpi_communicator {
  public:
-  explicit mpi_communicator(const boost::mpi::communicator& base = boost::mpi::communicator(), mpi_options options = {})
+  explicit mpi_communicator(MPI_Comm base = detail::all_ranks(), mpi_options options = {})
       : options_(options),
         communicator_(duplicate(base)),
         requests_(detail::has_more_ranks_than_processors(communicator_), options.deadline),
@@ -95,7 +95,7 @@ class mpi_communicator {
   ~mpi_communicator() {
     // After an error, messages may still be under way: were the communicator freed, its number could be given to a new
     // one, which would receive them. Kept until the process ends.
-    if (broken_) (void)new boost::mpi::communicator(communicator_);  // NOLINT: leaked on purpose
+    if (broken_) (void)new mpi_handle(communicator_);  // NOLINT: leaked on purpose
   }
 
   [[nodiscard]] int rank() const { return rank_; }
@@ -115,7 +115,7 @@ class mpi_communicator {
   /// From now on collectives of groups of two and more go through `engine`. Every rank does this, before it prepares
   /// any group.
   void use(std::unique_ptr<collective_engine> engine) { engine_ = std::move(engine); }
-  [[nodiscard]] const boost::mpi::communicator& base() const { return communicator_; }
+  [[nodiscard]] const mpi_handle& base() const { return communicator_; }
   [[nodiscard]] const mpi_options& options() const { return options_; }
 
   void prepare(const transfer_group& group) {
@@ -230,7 +230,7 @@ class mpi_communicator {
     // One write: the lines of several ranks stay whole.
     std::fwrite(text.data(), 1, text.size(), stderr);
     std::fflush(stderr);
-    boost::mpi::environment::abort(1);
+    MPI_Abort(detail::all_ranks(), 1);
     std::abort();
   }
 
@@ -341,11 +341,11 @@ class mpi_communicator {
     int messages = 0;             // still to arrive
   };
 
-  static boost::mpi::communicator duplicate(const boost::mpi::communicator& base) {
-    if (!boost::mpi::environment::initialized()) {
-      throw comm_error("MPI is not initialised: construct a boost::mpi::environment first");
+  static mpi_handle duplicate(MPI_Comm base) {
+    if (!detail::mpi_has_begun()) {
+      throw comm_error("MPI is not initialised: construct a boost::mpi::environment, or call MPI_Init, first");
     }
-    return {MPI_Comm(base), boost::mpi::comm_duplicate};
+    return mpi_handle::duplicate_of(base);
   }
 
   void reserve(const transfer_group& group) {
@@ -639,7 +639,7 @@ class mpi_communicator {
   }
 
   mpi_options options_;
-  boost::mpi::communicator communicator_;
+  mpi_handle communicator_;
   detail::request_table requests_;
   int rank_;
   int size_;

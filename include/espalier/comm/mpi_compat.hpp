@@ -14,21 +14,19 @@
 
 #include <mpi.h>
 
-#include <boost/mpi/communicator.hpp>
-#include <boost/mpi/environment.hpp>
-#include <boost/mpi/exception.hpp>
-
 #if defined(__unix__) || defined(__APPLE__)
 #include <unistd.h>
+#else
+#include <thread>
 #endif
 
 #include <cstdint>
-#include <thread>
 
 namespace espalier::comm::detail {
 
 // Predefined handles are casts of integers (MPICH) or of object addresses (Open MPI) inside macros of C headers: named
 // once here, so that no cast of theirs is expanded, and warned about, in code of ours.
+inline MPI_Comm all_ranks() { return MPI_COMM_WORLD; }
 inline MPI_Request no_request() { return MPI_REQUEST_NULL; }
 inline MPI_Datatype bytes_type() { return MPI_BYTE; }
 inline MPI_Errhandler errors_return() { return MPI_ERRORS_RETURN; }
@@ -37,6 +35,17 @@ inline MPI_Datatype no_type() { return MPI_DATATYPE_NULL; }
 inline MPI_Op no_operation() { return MPI_OP_NULL; }
 inline MPI_Status* ignored_status() { return MPI_STATUS_IGNORE; }
 inline const void* in_place() { return MPI_IN_PLACE; }
+
+inline bool mpi_has_begun() {
+  int begun = 0;
+  MPI_Initialized(&begun);
+  return begun != 0;
+}
+inline bool mpi_has_ended() {
+  int ended = 0;
+  MPI_Finalized(&ended);
+  return ended != 0;
+}
 
 /// The library's name of a type, or none (what is for storage only).
 inline MPI_Datatype library_type(dtype type) {

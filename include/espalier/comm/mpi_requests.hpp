@@ -19,8 +19,11 @@ namespace espalier::comm::detail {
 /// Throws `comm_error` with MPI's own text when `code` is an error.
 inline void check_mpi(int code, const char* routine, int rank, const comm::context* where) {
   if (code == MPI_SUCCESS) return;
-  const boost::mpi::exception error(routine, code);
-  throw comm::comm_error("rank " + std::to_string(rank) + ": " + error.what() + during(where));
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(code, &text[0], &length);
+  throw comm::comm_error("rank " + std::to_string(rank) + ": " + routine + ": " +
+                         std::string(&text[0], static_cast<std::size_t>(length)) + during(where));
 }
 
 /// Whether some host runs more ranks than it has processors: then waiting ranks offer theirs to others at once.

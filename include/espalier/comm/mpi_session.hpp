@@ -9,8 +9,6 @@
 #include <espalier/comm/run/polling_wait.hpp>
 #include <espalier/comm/termination.hpp>
 
-#include <boost/mpi/environment.hpp>
-
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -83,8 +81,11 @@ class mpi_session {
         present_(++of_this_process().begun),
         watch_(std::make_unique<start_watch>(present_, deadline)) {
     process& here = of_this_process();
-    if (!boost::mpi::environment::initialized()) {
-      here.environment = new boost::mpi::environment(argc, argv, boost::mpi::threading::funneled, true);  // NOLINT
+    if (!mpi_has_begun()) {
+      int provided = 0;
+      MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+      MPI_Comm_set_errhandler(all_ranks(), errors_return());
+      here.began_mpi = true;
       std::atexit([] {
         of_this_process().exiting = true;
         end();
@@ -106,13 +107,13 @@ class mpi_session {
   mpi_session(const mpi_session&) = delete;
   mpi_session& operator=(const mpi_session&) = delete;
 
-  [[nodiscard]] static bool has_ended() { return boost::mpi::environment::finalized(); }
+  [[nodiscard]] static bool has_ended() { return mpi_has_ended(); }
 
  private:
   struct process {
-    boost::mpi::environment* environment = nullptr;  // if MPI was begun here
-    int begun = 0;                                   // worlds, ever: the same on all ranks
-    int worlds = 0;                                  // now
+    bool began_mpi = false;
+    int begun = 0;   // worlds, ever: the same on all ranks
+    int worlds = 0;  // now
     bool failing = false;
     bool exiting = false;
   };
@@ -127,7 +128,7 @@ class mpi_session {
     int on_main_thread = 0;
     if (has_ended() || here.worlds > 0 || here.failing) return;
     MPI_Is_thread_main(&on_main_thread);
-    if (on_main_thread != 0) delete std::exchange(here.environment, nullptr);
+    if (on_main_thread != 0 && std::exchange(here.began_mpi, false)) MPI_Finalize();
   }
 
   int exceptions_;

@@ -33,11 +33,7 @@ inline void write_message(const std::string& text) {
 
 [[nodiscard]] inline bool mpi_is_running() {
 #if defined(ESPALIER_USE_MPI)
-  int initialised = 0;
-  int finalised = 0;
-  MPI_Initialized(&initialised);
-  MPI_Finalized(&finalised);
-  return initialised != 0 && finalised == 0;
+  return comm::detail::mpi_has_begun() && !comm::detail::mpi_has_ended();
 #else
   return false;
 #endif

@@ -170,7 +170,7 @@ class world {
     const auto device = std::find(rank_of.begin(), rank_of.end(), first_) - rank_of.begin();
     MPI_Comm placed{};
     MPI_Comm_split(mpi_->base(), 0, static_cast<int>(device), &placed);
-    mpi_ = std::make_unique<comm::mpi_communicator>(boost::mpi::communicator(placed, boost::mpi::comm_take_ownership));
+    mpi_ = std::make_unique<comm::mpi_communicator>(comm::mpi_handle::own(placed));
     first_ = mpi_->rank();
     comm::detail::announce_termination(mpi_->rank(), mpi_->size());
   }
@@ -272,7 +272,7 @@ class world {
       throw launch_error("a world needs MPI, which has been finalised: make it before MPI_Finalize is called");
     }
     session_ = std::make_unique<mpi_session>(argc, argv, comm::default_deadline());
-    const boost::mpi::communicator everyone;
+    const comm::mpi_handle everyone(comm::detail::all_ranks());
     first_ = everyone.rank();
     if (everyone.size() != mesh_.devices()) {
       // Every rank sees the same numbers, so all stop here together; one speaks.

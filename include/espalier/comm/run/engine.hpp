@@ -29,7 +29,7 @@ namespace espalier::comm {
 class network_engine : public collective_engine {
  public:
   /// @pre the network's ranks are the communicator's
-  network_engine(const boost::mpi::communicator& everyone, network net, const collectives_options& options = {})
+  network_engine(const mpi_handle& everyone, network net, const collectives_options& options = {})
       : everyone_(everyone), net_(std::move(net)), options_(options), together_(everyone_, options.deadline, true) {
     if (net_.ranks != everyone_.size()) {
       throw std::invalid_argument("the topology has " + std::to_string(net_.ranks) + " ranks, but " +
@@ -188,7 +188,7 @@ class network_engine : public collective_engine {
     return all;
   }
 
-  boost::mpi::communicator everyone_;
+  mpi_handle everyone_;
   network net_;
   collectives_options options_;
   detail::agreement together_;

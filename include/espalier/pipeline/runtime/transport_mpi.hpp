@@ -25,8 +25,8 @@ namespace espalier::pipeline::detail {
 class mpi_transport final : public transport {
  public:
   /// Collective.
-  explicit mpi_transport(const boost::mpi::communicator& base, std::chrono::duration<double> deadline)
-      : communicator_(base, boost::mpi::comm_duplicate),
+  explicit mpi_transport(MPI_Comm base, std::chrono::duration<double> deadline)
+      : communicator_(comm::mpi_handle::duplicate_of(base)),
         deadline_(deadline),
         patience_(comm::detail::has_more_ranks_than_processors(communicator_) ? 0 : 2000),
         rank_(communicator_.rank()),
@@ -56,8 +56,8 @@ class mpi_transport final : public transport {
     for (note& one : said_) MPI_Request_free(&one.request);
     // Messages may still be under way: the communicator's number must not be given to another one.
     if (unfinished) {
-      (void)new boost::mpi::communicator(communicator_);  // NOLINT: leaked on purpose
-      (void)new std::list<note>(std::move(said_));        // NOLINT
+      (void)new comm::mpi_handle(communicator_);    // NOLINT: leaked on purpose
+      (void)new std::list<note>(std::move(said_));  // NOLINT
     }
   }
 
@@ -256,7 +256,7 @@ class mpi_transport final : public transport {
     }
   }
 
-  boost::mpi::communicator communicator_;
+  comm::mpi_handle communicator_;
   std::chrono::duration<double> deadline_;
   int patience_;
   int rank_;
