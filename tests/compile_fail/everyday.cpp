@@ -52,8 +52,8 @@ struct function {
 // first(CASE_index_tensor): x\[...\]: tensors have no subscripts
 // expect(CASE_index_tensor): tensor_has_no_subscript<espalier::f32<8> ?>::raise<espalier::why::at<espalier::why::line<18>
 // user_line(CASE_index_tensor): step::flops
-// first(CASE_pair): program: the function must return a tensor, a parameter tree, or results<...> of these
-// expect(CASE_pair): not_a_tensor<function, std::pair<
+// first(CASE_pair): program: the function returns several results in a class of the standard library
+// expect(CASE_pair): results_in_another_class<function, std::pair<espalier::f32<8>, espalier::f32<8> ?> ?>
 // user_line(CASE_pair): step::flops
 // first(CASE_squeeze): squeeze: this dimension has more than one element
 // expect(CASE_squeeze): dimension_has_more_elements<espalier::f32<8>, espalier::why::dim<0> ?>::raise<espalier::why::at<espalier::why::line<22>

@@ -27,11 +27,25 @@ struct every_operator {
                        (in_helper(sum) >= y);
     const auto lie = !(1.0 > in_helper(difference));
     const auto both = ep::concat<0>(in_helper(scaled), in_helper(negative));
+    x -= in_helper(y);
+    x *= 7;
+    const auto t = truth;
+    const auto untrue = !t;
     // clang-format on
-    return ep::results(ep::select(truth & lie, sum, y), both);
+    return ep::results(ep::select(truth & lie & untrue, sum, y), both, x);
   }
 };
 using step = ep::program<mesh, every_operator, ep::f32<4>, ep::f32<4>>;
+
+/// Assignments change the variable: x is (x - exp(y)) * 7.
+constexpr bool assigns() {
+  const auto& code = step::traced.code;
+  for (const ep::instruction& i : code) {
+    if (i.op != &ep::ops::multiply || i.where.line != begin + 10) continue;
+    return code[i.operand[0]].op == &ep::ops::subtract && code[i.operand[0]].where.line == begin + 9;
+  }
+  return false;
+}
 
 constexpr bool stands_on(const ep::op_info& op, int line) {
   for (const ep::instruction& i : step::traced.code) {
@@ -50,6 +64,8 @@ static_assert(stands_on(ep::ops::logical_or, 5) || stands_on(ep::ops::logical_or
 static_assert(stands_on(ep::ops::less, 7));
 static_assert(stands_on(ep::ops::logical_not, 7));
 static_assert(stands_on(ep::ops::concat, 8));
-static_assert(stands_on(ep::ops::logical_and, 10));
+static_assert(stands_on(ep::ops::logical_not, 12));
+static_assert(stands_on(ep::ops::logical_and, 14));
+static_assert(assigns());
 
 }  // namespace

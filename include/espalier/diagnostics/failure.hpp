@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/diagnostics/reasons.hpp>
 #include <espalier/diagnostics/source_line.hpp>
 
 #include <concepts>
@@ -13,12 +14,45 @@ namespace espalier {
 
 namespace detail {
 struct failure_tag {};
+
+// A member function's body is made on the line that needs it; by g++ later, but what its noexcept asks is made there.
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__EDG__)
+#define ESPALIER_ASSERTED_BEFORE_BODY 1
+#else
+#define ESPALIER_ASSERTED_BEFORE_BODY 0
+#endif
+
+/// What a tensor holds is not known while a program is compiled: `if (x > 0)` and `float(x)` are mistakes. The compiler
+/// says so on the user's line, and nothing follows. Only what converts explicitly comes here, nothing of ours does.
+template <class Self, class Tensor> struct without_value {
+  template <class Value>
+    requires(std::is_arithmetic_v<Value>)
+  constexpr explicit operator Value() const
+#if ESPALIER_ASSERTED_BEFORE_BODY
+      noexcept([] {
+        static_assert(why::value_of<Tensor, Value>::is_known_while_compiling,
+                      "if, ?:, while, a cast: what a tensor holds is known when the program runs, not when it is "
+                      "compiled. Use select(condition, yes, no), of which both are computed.");
+        return true;
+      }())
+#endif
+  {
+#if !ESPALIER_ASSERTED_BEFORE_BODY
+    static_assert(why::value_of<Tensor, Value>::is_known_while_compiling,
+                  "if, ?:, while, a cast: what a tensor holds is known when the program runs, not when it is "
+                  "compiled. Use select(condition, yes, no), of which both are computed.");
+#endif
+    static_cast<const Self&>(*this).note_use_as_value();
+    return Value{};
+  }
+};
+#undef ESPALIER_ASSERTED_BEFORE_BODY
 }  // namespace detail
 
 /// A mistake found while tracing. It takes the place of the result and travels on through every later op, so that it
 /// is reported once, by `program`, however deep in loops and gradients it happened.
 /// `Reason` names what happened with the types involved.
-template <class Reason> struct failed : detail::failure_tag {
+template <class Reason> struct failed : detail::failure_tag, detail::without_value<failed<Reason>, Reason> {
   using reason = Reason;
   source_line where;
 
@@ -32,6 +66,8 @@ template <class Reason> struct failed : detail::failure_tag {
   template <int> [[nodiscard]] constexpr const failed& get() const { return *this; }
   /// Of several parts, each is the mistake.
   [[nodiscard]] constexpr const failed& operator[](int) const { return *this; }
+  /// Here nothing could note anything.
+  constexpr void note_use_as_value() const {}
 };
 
 template <class T>
@@ -49,6 +85,9 @@ template <std::size_t I, class Reason> struct std::tuple_element<I, espalier::fa
 namespace espalier {
 
 namespace detail {
+
+/// The reason of a mistake of which the compiler has spoken already, on the user's line.
+struct reported {};
 
 /// A reason as a value: the address of its `id`. `reason_of(reason_at<address>{})` gives the type back.
 struct reason_id {};

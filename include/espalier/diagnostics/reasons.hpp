@@ -47,6 +47,10 @@ struct program {
   static constexpr bool ok = false;
 };
 
+// What is asserted where a tensor stands in the place of a C++ value; the sentences are there.
+template <class Tensor, class As> struct value_of { static constexpr bool is_known_while_compiling = false; };
+template <class Tensor> struct negated { static constexpr bool holds_truth_values = false; };
+
 // Products.
 template <class... Details> struct einsum_size_mismatch {
   template <class Where> struct raise {
@@ -171,6 +175,13 @@ template <class... Details> struct number_is_no_integer {
     static_assert(Where::ok,
                   "the tensor holds integers, and the number is a float: it would lose its fraction. Write an integer, "
                   "or use convert<dtype::f32> on the tensor.");
+  };
+};
+template <class... Details> struct assigned_another_type {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "=, +=: a variable keeps its type, and this tensor has another one: first the variable's, then the "
+                  "tensor's. Start a new variable with auto.");
   };
 };
 template <class... Details> struct tensor_has_no_subscript {
@@ -410,6 +421,20 @@ template <class... Details> struct function_not_callable {
     static_assert(Where::ok,
                   "program: the function cannot be called with these arguments. Change their types or their "
                   "number, or the function's parameters.");
+  };
+};
+template <class... Details> struct results_in_another_class {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "program: the function returns several results in a class of the standard library. Return "
+                  "espalier::results(a, b), which can be taken apart in the same way.");
+  };
+};
+template <class... Details> struct function_returns_nothing {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "program: the function returns nothing. Return a tensor, a parameter tree, or results(...) of these; "
+                  "where the compiler found an error in it before, mend that one first.");
   };
 };
 template <class... Details> struct function_without_default {

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <espalier/diagnostics/failure.hpp>
+#include <espalier/diagnostics/reasons.hpp>
 #include <espalier/diagnostics/source_line.hpp>
+#include <espalier/shape/dtype.hpp>
 
 #include <concepts>
 #include <type_traits>
@@ -28,6 +30,16 @@ template <class S> struct located {
       : value(operand), where{file, line} {}
 };
 
+/// The same for what an operator assigns to.
+template <class S> struct assigned {
+  S& target;
+  source_line where;
+
+  constexpr assigned(S& operand, const char* file = __builtin_FILE(),  // NOLINT(google-explicit-constructor)
+                     int line = __builtin_LINE())
+      : target(operand), where{file, line} {}
+};
+
 /// A subscript of any type, and the line on which it stands.
 struct subscript {
   source_line where;
@@ -45,6 +57,9 @@ template <class T>
 concept OtherOperand = Scalar<T> || Failed<T>;
 template <class T>
 concept AnyOperand = OtherOperand<T> || std::derived_from<T, symbol_tag>;
+
+/// Whether a tensor can be negated.
+template <class S> [[nodiscard]] constexpr bool negates() { return S::type == dtype::boolean; }
 
 /// The operators of a symbol S: friends, found through S, in which one parameter is not deduced, so that the operand is
 /// converted. Neither macros (which would add a message to each error) nor a loop can write them.
@@ -122,8 +137,31 @@ template <class S> struct operators {
   template <OtherOperand A> friend constexpr auto operator||(const A& a, located<S> b) {
     return operate(operator_name<'|'>{}, a, b.value, b.where);
   }
+  // The result has to be of the type of what is assigned to.
+  template <AnyOperand B> friend constexpr S& operator+=(assigned<S> a, const B& b) {
+    return a.target = operate(operator_name<'+'>{}, a.target, b, a.where);
+  }
+  template <AnyOperand B> friend constexpr S& operator-=(assigned<S> a, const B& b) {
+    return a.target = operate(operator_name<'-'>{}, a.target, b, a.where);
+  }
+  template <AnyOperand B> friend constexpr S& operator*=(assigned<S> a, const B& b) {
+    return a.target = operate(operator_name<'*'>{}, a.target, b, a.where);
+  }
+  template <AnyOperand B> friend constexpr S& operator/=(assigned<S> a, const B& b) {
+    return a.target = operate(operator_name<'/'>{}, a.target, b, a.where);
+  }
   friend constexpr auto operator-(located<S> a) { return operate(operator_name<'-'>{}, a.value, a.where); }
-  friend constexpr auto operator!(located<S> a) { return operate(operator_name<'!'>{}, a.value, a.where); }
+  /// Takes the operand itself, by value: beside a conversion of it to `located` stands that to bool, and neither is
+  /// better. A copy notes its line. (What is no copy has the line on which it was made.)
+  template <std::same_as<S> T> friend constexpr auto operator!(T a) {
+    if constexpr (negates<T>()) {
+      return operate(operator_name<'!'>{}, a, a.seen);
+    } else {
+      static_assert(why::negated<typename T::tensor>::holds_truth_values,
+                    "!x: a condition must be a boolean tensor. Compare first: x > 0.");
+      return failed<reported>(a.seen);
+    }
+  }
 };
 
 }  // namespace detail

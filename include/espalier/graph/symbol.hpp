@@ -17,7 +17,10 @@ namespace espalier {
 ///
 /// Copying one notes the line on which that happened: a function of any number of tensors has no room for a default
 /// argument that would ask for the caller's line, but it can take them by value.
-template <class Mesh, TensorType Type> struct symbol : detail::symbol_tag, detail::operators<symbol<Mesh, Type>> {
+template <class Mesh, TensorType Type>
+struct symbol : detail::symbol_tag,
+                detail::operators<symbol<Mesh, Type>>,
+                detail::without_value<symbol<Mesh, Type>, Type> {
   using mesh = Mesh;
   using tensor = Type;
   static constexpr dtype type = Type::type;
@@ -31,11 +34,21 @@ template <class Mesh, TensorType Type> struct symbol : detail::symbol_tag, detai
   constexpr symbol() = default;
   constexpr symbol(builder& target, int instruction) : owner(&target), id(instruction), seen(target.where) {}
   constexpr symbol(const symbol& other, const char* file = __builtin_FILE(), int line = __builtin_LINE())
-      : detail::symbol_tag(), detail::operators<symbol>(), owner(other.owner), id(other.id), seen{file, line} {}
+      : detail::symbol_tag(),
+        detail::operators<symbol>(),
+        detail::without_value<symbol, Type>(),
+        owner(other.owner),
+        id(other.id),
+        seen{file, line} {}
   constexpr symbol& operator=(const symbol& other) = default;
   /// `h = shard<...>(h)` with a mistake in it: the type of h says no more, so the mistake is noted by value.
   template <class Reason> constexpr symbol& operator=(const failed<Reason>& mistake) {
     owner->note(mistake);
+    return *this;
+  }
+  /// `x = sum(x)`: a mistake, since a variable keeps its type.
+  template <TensorType Other> constexpr symbol& operator=(const symbol<Mesh, Other>& other) {
+    other.owner->note(failed<why::assigned_another_type<Type, Other>>(other.seen));
     return *this;
   }
   constexpr ~symbol() = default;
@@ -43,6 +56,11 @@ template <class Mesh, TensorType Type> struct symbol : detail::symbol_tag, detai
   /// A mistake: see `take`, `slice` and `gather`.
   constexpr auto operator[](detail::subscript index) const {
     return failed<why::tensor_has_no_subscript<Type>>(index.where);
+  }
+
+  /// After `if (tensor)` (see `without_value`) nothing else is reported.
+  constexpr void note_use_as_value() const {
+    if (owner != nullptr) owner->note(failed<detail::reported>(seen));
   }
 
   /// The extent of a dimension, in elements; negative dimensions count from the end.

@@ -44,47 +44,57 @@ template <class Maker> struct frozen {
 };
 
 /// What tracing found, from a single evaluation.
-template <class Mesh, class Function, class... Arguments> struct trace_findings {
-  struct content {
-    source_line failure;
-    const reason_id* mistake = nullptr;
-    source_line mistake_where;
-    bool gradient_is_missing = false;
-    const char* without_gradient = "";
-    source_line without_gradient_line;
-    graph_size made;
-  };
-  static constexpr content value = [] {
-    const traced t = trace<Mesh, Function, Arguments...>();
-    content c;
-    c.failure = t.failure;
-    c.mistake = t.mistake;
-    c.mistake_where = t.mistake_where;
-    c.made = graph_size_of(t.program);
-    if (t.without_gradient >= 0) {
-      c.gradient_is_missing = true;
-      c.without_gradient = t.program.code[t.without_gradient].op->name;
-      c.without_gradient_line = t.without_gradient_line;
-    }
-    return c;
-  }();
+struct trace_content {
+  source_line failure;
+  const reason_id* mistake = nullptr;
+  source_line mistake_where;
+  bool gradient_is_missing = false;
+  const char* without_gradient = "";
+  source_line without_gradient_line;
+  graph_size made;
+};
+[[nodiscard]] constexpr trace_content content_of(const traced& t) {
+  trace_content c;
+  c.failure = t.failure;
+  c.mistake = t.mistake;
+  c.mistake_where = t.mistake_where;
+  c.made = graph_size_of(t.program);
+  if (t.without_gradient >= 0) {
+    c.gradient_is_missing = true;
+    c.without_gradient = t.program.code[t.without_gradient].op->name;
+    c.without_gradient_line = t.without_gradient_line;
+  }
+  return c;
+}
+/// The same by its address, and the places in it, for messages.
+template <const trace_content& Found> struct findings_at {
+  static constexpr const trace_content& value = Found;
   struct mistake_line {
-    static constexpr source_line value = trace_findings::value.mistake_where;
+    static constexpr source_line value = Found.mistake_where;
   };
   struct failure_line {
-    static constexpr source_line value = trace_findings::value.failure;
+    static constexpr source_line value = Found.failure;
   };
   struct gradient_line {
-    static constexpr source_line value = trace_findings::value.without_gradient_line;
+    static constexpr source_line value = Found.without_gradient_line;
   };
   struct gradient_op {
-    static constexpr const char* value = trace_findings::value.without_gradient;
+    static constexpr const char* value = Found.without_gradient;
   };
 };
+/// g++ remembers what this function returned; asked again, as every program does, it costs nothing.
+template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr trace_content find_by_tracing() {
+  return content_of(trace<Mesh, Function, Arguments...>());
+}
+template <class Mesh, class Function, class... Arguments> struct found_by_tracing {
+  static constexpr trace_content value = find_by_tracing<Mesh, Function, Arguments...>();
+};
+template <class Mesh, class Function, class... Arguments>
+using trace_findings = findings_at<found_by_tracing<Mesh, Function, Arguments...>::value>;
 
 template <class Mesh, class Function, class... Arguments> struct traced_graph {
-  static constexpr graph_size counted = trace_findings<Mesh, Function, Arguments...>::value.made;
   static constexpr graph make() { return trace<Mesh, Function, Arguments...>().program; }
+  static constexpr graph_size counted = trace_findings<Mesh, Function, Arguments...>::value.made;
 };
 /// A graph after the first `Count` of `passes_on_tensors`.
 template <class Mesh, class Source, int Count = length_of(passes_on_tensors)> struct simplified_graph {

@@ -9,6 +9,7 @@
 #include <espalier/partition/boxes.hpp>
 #include <espalier/partition/plan.hpp>
 #include <espalier/program/passes.hpp>
+#include <espalier/program/unanswered.hpp>
 #include <espalier/program/verify.hpp>
 
 namespace espalier {
@@ -99,7 +100,22 @@ template <class Argument> [[nodiscard]] constexpr int leaf_count() {
 /// Instantiating it traces, differentiates, completes, partitions and plans; mistakes are compile errors that name
 /// the user's line. All members are constants.
 template <class Mesh, class Function, class... Arguments> class program {
-  using finding = decltype(detail::verify<Mesh, Function, Arguments...>());
+  using checked = decltype(detail::check_arguments<Mesh, 0, Arguments...>());
+  using called = decltype(detail::verify_call<checked,
+                                              requires(const detail::function_for<checked, Function>& f,
+                                                       const detail::traced_for<checked, Mesh, Arguments>&... given) {
+                                                f(given...);
+                                              },
+                                              Mesh, Function, Arguments...>());
+  // The call itself. A compiler that finds something in it that is no constant prints this name first, and then the
+  // line where it stands: with a type of its own, the variable would need a message more.
+  static constexpr auto the_function_and_what_it_calls_must_be_constexpr =
+      detail::content_of_call(typename detail::call_of<called::is_mistake, Mesh, Function, Arguments...>::type{});
+  // For g++, which explains a constant here in fewer messages than of a variable.
+  explicit(detail::explained_call<called, Mesh, Function, Arguments...>::explain(
+      std::index_sequence_for<Arguments...>{})) program() = delete;
+  using findings = detail::findings_at<the_function_and_what_it_calls_must_be_constexpr>;
+  using finding = decltype(detail::verify_after<called, findings, Mesh, Function, Arguments...>());
   // Reports a mistake, from here: nothing stands between the reason and the user's line in the message.
   static_assert(sizeof(typename finding::raised) > 0);
   using accepted = detail::accepted<!finding::is_mistake, Mesh, Function, Arguments...>;
@@ -108,6 +124,9 @@ template <class Mesh, class Function, class... Arguments> class program {
  public:
   /// False when a mistake was reported: then nothing here describes the function, and nothing more need be said.
   static constexpr bool is_sound = !finding::is_mistake;
+  /// Answers to questions: of a program with a mistake, every comparison of one is true.
+  using number = std::conditional_t<is_sound, std::int64_t, detail::unanswered>;
+  using layout_found = std::conditional_t<is_sound, const layout&, detail::unanswered_layout>;
   using mesh = Mesh;
   using function = Function;
   using completion_pass = detail::completed<Mesh, source>;
@@ -130,68 +149,94 @@ template <class Mesh, class Function, class... Arguments> class program {
 
   /// How many collectives of a kind a device takes part in per run (those in loops once per iteration); with axes,
   /// only those along all of these.
-  template <CollectiveKind Kind, MeshAxis... Axes> [[nodiscard]] static constexpr std::int64_t collectives() {
-    std::int64_t count = 0;
-    visit_collectives<Kind, Axes...>([&](int id) { count += detail::repetitions(code, id); });
-    return count;
+  template <CollectiveKind Kind, MeshAxis... Axes> [[nodiscard]] static constexpr number collectives() {
+    return answer([] {
+      std::int64_t count = 0;
+      visit_collectives<Kind, Axes...>([&](int id) { count += detail::repetitions(code, id); });
+      return count;
+    });
   }
   /// Bytes a device sends per run in collectives of a kind (the most of all devices, where shards are uneven).
-  template <CollectiveKind Kind, MeshAxis... Axes> [[nodiscard]] static constexpr std::int64_t bytes() {
-    std::int64_t most = 0;
-    for (int device = 0; device < Mesh::devices; ++device) {
-      std::int64_t sum = 0;
-      visit_collectives<Kind, Axes...>([&](int id) {
-        sum += detail::repetitions(code, id) * (evenly_split ? sent_bytes_of(id) : sent_bytes_of(id, device));
-      });
-      most = sum > most ? sum : most;
-      if (evenly_split) break;
-    }
-    return most;
+  template <CollectiveKind Kind, MeshAxis... Axes> [[nodiscard]] static constexpr number bytes() {
+    return answer([] {
+      std::int64_t most = 0;
+      for (int device = 0; device < Mesh::devices; ++device) {
+        std::int64_t sum = 0;
+        visit_collectives<Kind, Axes...>([&](int id) {
+          sum += detail::repetitions(code, id) * (evenly_split ? sent_bytes_of(id) : sent_bytes_of(id, device));
+        });
+        most = sum > most ? sum : most;
+        if (evenly_split) break;
+      }
+      return most;
+    });
   }
   /// All collectives.
-  [[nodiscard]] static constexpr std::int64_t collectives() {
-    std::int64_t sum = 0;
-    for (int id = 0; id < code.size; ++id) {
-      if (communicates(code.code[id])) sum += detail::repetitions(code, id);
-    }
-    return sum;
+  [[nodiscard]] static constexpr number collectives() {
+    return answer([] {
+      std::int64_t sum = 0;
+      for (int id = 0; id < code.size; ++id) {
+        if (communicates(code.code[id])) sum += detail::repetitions(code, id);
+      }
+      return sum;
+    });
   }
   /// Floating-point operations of one device per run.
-  [[nodiscard]] static constexpr std::int64_t flops() {
-    std::int64_t sum = 0;
-    const graph_view g = code;
-    for (int id = 0; id < g.size; ++id) {
-      if (g[id].op->flops != nullptr) sum += detail::repetitions(g, id) * g[id].op->flops(g.view(id));
-    }
-    return sum;
+  [[nodiscard]] static constexpr number flops() {
+    return answer([] {
+      std::int64_t sum = 0;
+      const graph_view g = code;
+      for (int id = 0; id < g.size; ++id) {
+        if (g[id].op->flops != nullptr) sum += detail::repetitions(g, id) * g[id].op->flops(g.view(id));
+      }
+      return sum;
+    });
   }
   /// Bytes of the buffers of arguments and of results that take no argument's place, on each device.
-  [[nodiscard]] static constexpr std::int64_t argument_bytes() { return border_bytes(structure::argument); }
-  [[nodiscard]] static constexpr std::int64_t result_bytes() { return border_bytes(structure::result); }
+  [[nodiscard]] static constexpr number argument_bytes() {
+    return answer([] { return border_bytes(structure::argument); });
+  }
+  [[nodiscard]] static constexpr number result_bytes() {
+    return answer([] { return border_bytes(structure::result); });
+  }
   /// Bytes of everything computed on the way.
-  [[nodiscard]] static constexpr std::int64_t arena_bytes() { return plan.arena_bytes; }
+  [[nodiscard]] static constexpr number arena_bytes() {
+    return answer([] { return std::int64_t{plan.arena_bytes}; });
+  }
   /// Bytes a device needs to run: arguments, results and arena.
-  [[nodiscard]] static constexpr std::int64_t peak_bytes_per_device() {
+  [[nodiscard]] static constexpr number peak_bytes_per_device() {
     return argument_bytes() + result_bytes() + arena_bytes();
   }
 
   /// The layout of argument or result number `index` (leaves of trees count singly), or of the labelled value.
   /// Errors: none has this number or label; in a constant a compile error that names those there are, at run time a
   /// `no_such_value`.
-  [[nodiscard]] static constexpr const layout& argument_layout(int index) {
-    const int found = border_value(structure::argument, index);
-    if (found < 0) why::no_argument_has_this_number<why::count<argument_count()>>(index);
-    return code.annotations[code.code[found].annotation];
+  [[nodiscard]] static constexpr layout_found argument_layout(int index) {
+    if constexpr (is_sound) {
+      const int found = border_value(structure::argument, index);
+      if (found < 0) why::no_argument_has_this_number<why::count<border_count(structure::argument)>>(index);
+      return code.annotations[code.code[found].annotation];
+    } else {
+      return {};
+    }
   }
-  [[nodiscard]] static constexpr const layout& result_layout(int index) {
-    const int found = border_value(structure::result, index);
-    if (found < 0) why::no_result_has_this_number<why::count<result_count()>>(index);
-    return code.annotations[code.code[found].annotation];
+  [[nodiscard]] static constexpr layout_found result_layout(int index) {
+    if constexpr (is_sound) {
+      const int found = border_value(structure::result, index);
+      if (found < 0) why::no_result_has_this_number<why::count<border_count(structure::result)>>(index);
+      return code.annotations[code.code[found].annotation];
+    } else {
+      return {};
+    }
   }
-  [[nodiscard]] static constexpr const layout& layout_of(const char* label) {
-    const int found = labelled_value(label);
-    if (found < 0) why::no_value_has_this_label(label, typename detail::program_labels<code>::type{});
-    return code.annotations[code.code[found].annotation];
+  [[nodiscard]] static constexpr layout_found layout_of(const char* label) {
+    if constexpr (is_sound) {
+      const int found = labelled_value(label);
+      if (found < 0) why::no_value_has_this_label(label, typename detail::program_labels<code>::type{});
+      return code.annotations[code.code[found].annotation];
+    } else {
+      return {};
+    }
   }
   [[nodiscard]] static constexpr int argument_count() { return border_count(structure::argument); }
   [[nodiscard]] static constexpr int result_count() { return border_count(structure::result); }
@@ -238,21 +283,26 @@ template <class Mesh, class Function, class... Arguments> class program {
     for (const instruction& i : code.code) count += part_of(i) == part ? 1 : 0;
     return count;
   }
-  // What is asked of a program with a mistake adds no error to the one that counts.
-  static constexpr int missing = is_sound ? -1 : 0;
+  template <class Count> [[nodiscard]] static constexpr number answer(const Count& count) {
+    if constexpr (is_sound) {
+      return count();
+    } else {
+      return {};
+    }
+  }
   [[nodiscard]] static constexpr int border_value(structure part, int index) {
     for (int id = 0; id < code.size; ++id) {
       const instruction& i = code.code[id];
       if (part_of(i) == part && attributes_of<border_attributes>(i).number == index) return id;
     }
-    return missing;
+    return -1;
   }
   /// The last one, should several have the label.
   [[nodiscard]] static constexpr int labelled_value(const char* label) {
     for (int id = code.size - 1; id >= 0 && label != nullptr; --id) {
       if (detail::same_text(code.code[id].label, label)) return id;
     }
-    return missing;
+    return -1;
   }
 };
 

@@ -5,7 +5,9 @@
 #include <espalier/ops/argument.hpp>
 #include <espalier/program/differentiate.hpp>
 
+#include <cstddef>
 #include <type_traits>
+#include <utility>
 
 namespace espalier {
 
@@ -71,36 +73,47 @@ template <class Mesh, class Argument> constexpr traced_t<Mesh, Argument> make_ar
   return result;
 }
 
-/// The arguments of a traced call, and which of them are donated and still without a successor.
-template <class Mesh, class... Arguments> struct argument_pack;
-template <class Mesh> struct argument_pack<Mesh> {
-  constexpr argument_pack(builder&, int&) {}
-  template <class F, class... Before> constexpr auto call(const F& f, const Before&... before) const {
-    return f(before...);
-  }
-  template <class Part> constexpr bool replace(const Part&, list<int>&) { return false; }
-};
-template <class Mesh, class First, class... Rest> struct argument_pack<Mesh, First, Rest...> {
-  traced_t<Mesh, First> first;
-  argument_pack<Mesh, Rest...> rest;
-  bool open = argument_traits<First>::is_donated;
+/// An argument of a traced call, and whether it is donated and still without a successor.
+template <class Mesh, class Argument, std::size_t I> struct argument_slot {
+  traced_t<Mesh, Argument> value;
+  bool open = argument_traits<Argument>::is_donated;
 
-  constexpr argument_pack(builder& b, int& index) : first(make_argument<Mesh, First>(b, index)), rest(b, index) {}
-  template <class F, class... Before> constexpr auto call(const F& f, const Before&... before) const {
-    return rest.call(f, before..., first);
+  constexpr argument_slot(builder& b, int& index) : value(make_argument<Mesh, Argument>(b, index)) {}
+};
+
+/// The arguments of a traced call.
+template <class Mesh, class Indices, class... Arguments> struct argument_slots;
+template <class Mesh, std::size_t... I, class... Arguments>
+struct argument_slots<Mesh, std::index_sequence<I...>, Arguments...> : argument_slot<Mesh, Arguments, I>... {
+  // Bases are made in their order, which is that of the arguments.
+  constexpr argument_slots(builder& b, int& index) : argument_slot<Mesh, Arguments, I>(b, index)... {}
+
+  template <std::size_t J, class Argument>
+  static constexpr const auto& value_of(const argument_slot<Mesh, Argument, J>& slot) {
+    return slot.value;
   }
+  template <std::size_t J> constexpr const auto& get() const { return value_of<J>(*this); }
+
   /// Lists the arguments whose place a result of this type takes, if a donated one is left.
   template <class Part> constexpr bool replace(const Part& part, list<int>& arguments) {
-    if constexpr (std::is_same_v<Part, traced_t<Mesh, First>>) {
-      if (open) {
-        open = false;
-        for_each_leaf(first, [&](const auto& one) { arguments.push_back(one.id); });
+    return (replace_one(static_cast<argument_slot<Mesh, Arguments, I>&>(*this), part, arguments) || ...);
+  }
+
+ private:
+  template <class Slot, class Part>
+  static constexpr bool replace_one(Slot& slot, const Part& /*part*/, list<int>& arguments) {
+    if constexpr (std::is_same_v<Part, decltype(slot.value)>) {
+      if (slot.open) {
+        slot.open = false;
+        for_each_leaf(slot.value, [&](const auto& one) { arguments.push_back(one.id); });
         return true;
       }
     }
-    return rest.replace(part, arguments);
+    return false;
   }
 };
+template <class Mesh, class... Arguments>
+using argument_pack = argument_slots<Mesh, std::index_sequence_for<Arguments...>, Arguments...>;
 
 template <class T> [[nodiscard]] constexpr bool returns_tensors() {
   if constexpr (is_results<T>) {
@@ -130,8 +143,7 @@ struct traced {
 namespace detail {
 
 template <class Mesh, class Function, class... Arguments>
-using traced_result =
-    decltype(std::declval<const argument_pack<Mesh, Arguments...>&>().call(std::declval<const Function&>()));
+using traced_result = decltype(std::declval<const Function&>()(std::declval<const traced_t<Mesh, Arguments>&>()...));
 
 template <class Part, class Pack> constexpr void emit_results(builder& b, const Part& part, Pack& pack, int& index) {
   if constexpr (is_results<Part>) {
@@ -153,26 +165,52 @@ template <class Part, class Pack> constexpr void emit_results(builder& b, const 
   }
 }
 
+/// A call of the function on symbols.
+template <class Mesh, class... Arguments> struct traced_call {
+  builder b;
+  int arguments_made = 0;
+  argument_pack<Mesh, Arguments...> arguments;
+
+  constexpr traced_call() : arguments(b, arguments_made) {}
+  traced_call(const traced_call&) = delete;  // arguments point to b
+
+  /// What came of it.
+  template <class Out> constexpr traced finish(const Out& out) {
+    traced result;
+    if constexpr (!std::is_void_v<typename failure_in<Out>::type>) {
+      result.failure = failure_line(out);
+    } else if constexpr (returns_tensors<Out>()) {
+      int results_made = 0;
+      emit_results(b, out, arguments, results_made);
+      result.without_gradient = b.without_gradient;
+      if (b.without_gradient >= 0) result.without_gradient_line = b[b.without_gradient].where;
+      result.program = b.result();
+    }
+    result.mistake = b.mistake;
+    result.mistake_where = b.mistake_where;
+    return result;
+  }
+};
+
+/// The call as an object, made where it is initialised: no function of ours stands between, each of which would be one
+/// more message about code that is not constexpr. (Not for g++, in whose constants no object can point to itself so.)
+template <class Mesh, class Function, class Indices, class... Arguments> struct made_call;
+template <class Mesh, class Function, std::size_t... I, class... Arguments>
+struct made_call<Mesh, Function, std::index_sequence<I...>, Arguments...> {
+  traced_call<Mesh, Arguments...> call;
+  Function function{};
+  traced_result<Mesh, Function, Arguments...> out = std::as_const(function)(call.arguments.template get<I>()...);
+};
+
+template <class Mesh, class Function, class... Arguments, std::size_t... I>
+constexpr traced trace_indexed(std::index_sequence<I...> /*all*/) {
+  traced_call<Mesh, Arguments...> call;
+  const Function function{};
+  return call.finish(function(call.arguments.template get<I>()...));
+}
 /// Calls the function once, on symbols.
 template <class Mesh, class Function, class... Arguments> constexpr traced trace() {
-  using out_type = traced_result<Mesh, Function, Arguments...>;
-  builder b;
-  int index = 0;
-  argument_pack<Mesh, Arguments...> pack(b, index);
-  const out_type out = pack.call(Function{});
-  traced result;
-  if constexpr (!std::is_void_v<typename failure_in<out_type>::type>) {
-    result.failure = failure_line(out);
-  } else if constexpr (returns_tensors<out_type>()) {
-    int results_made = 0;
-    emit_results(b, out, pack, results_made);
-    result.without_gradient = b.without_gradient;
-    if (b.without_gradient >= 0) result.without_gradient_line = b[b.without_gradient].where;
-    result.program = b.result();
-  }
-  result.mistake = b.mistake;
-  result.mistake_where = b.mistake_where;
-  return result;
+  return trace_indexed<Mesh, Function, Arguments...>(std::index_sequence_for<Arguments...>{});
 }
 
 }  // namespace detail

@@ -17,12 +17,20 @@ namespace espalier::detail {
 /// What is printed of a detail: of a traced tensor its type, without the mesh that all of them share.
 template <class T> struct printed { using type = T; };
 template <class Mesh, class Tensor> struct printed<symbol<Mesh, Tensor>> { using type = Tensor; };
+template <class First, class Second> struct printed<std::pair<First, Second>> {
+  using type = std::pair<typename printed<First>::type, typename printed<Second>::type>;
+};
 template <class... Parts> struct printed<results<Parts...>> { using type = results<typename printed<Parts>::type...>; };
 
 template <class Reason> struct printed_reason { using type = Reason; };
 template <template <class...> class Reason, class... Details> struct printed_reason<Reason<Details...>> {
   using type = Reason<typename printed<Details>::type...>;
 };
+
+/// A mistake at its place, or nothing where the compiler has spoken already.
+template <class Reason, class Where>
+using report_of = std::conditional_t<std::is_same_v<Reason, reported>, reported_by_compiler,
+                                     report<typename printed_reason<Reason>::type, Where>>;
 
 /// A line, or the program as a whole where none is known.
 template <class Line> struct place_of_line { using type = spelled<Line>; };
@@ -157,6 +165,17 @@ template <class Mesh, int Index, class First, class... Rest> [[nodiscard]] const
   }
 }
 
+/// The function and its arguments, as they are called if nothing is wrong with the arguments.
+struct no_function {};
+template <class Checked, class Function>
+using function_for = std::conditional_t<Checked::is_mistake, no_function, Function>;
+template <class Checked, class Mesh, class Argument> struct checked_argument { using type = no_function; };
+template <class Mesh, class Argument> struct checked_argument<nothing_to_report, Mesh, Argument> {
+  using type = traced_t<Mesh, Argument>;
+};
+template <class Checked, class Mesh, class Argument>
+using traced_for = typename checked_argument<Checked, Mesh, Argument>::type;
+
 // --- the call --------------------------------------------------------------------------------------------------------
 
 template <class Member> struct member_arity { static constexpr int value = -1; };
@@ -188,12 +207,16 @@ template <class Function, int Count> struct with_other_call_operator : Function,
   using Function::operator();
   using other_call_operator<Count>::operator();
 };
+template <class Function, class... Given> [[nodiscard]] constexpr bool takes_these() {
+  return !requires(const with_other_call_operator<Function, static_cast<int>(sizeof...(Given))>& f,
+                   const Given&... given) {
+    f(given...);
+  };
+}
 template <class Function, int Count> [[nodiscard]] constexpr bool takes() {
   struct anything {};
   return []<std::size_t... I>(std::index_sequence<I...>) {
-    return !requires(const with_other_call_operator<Function, Count>& f, const anything& a) {
-      f((static_cast<void>(I), a)...);
-    };
+    return takes_these<Function, std::conditional_t<I == 0, anything, anything>...>();
   }
   (std::make_index_sequence<static_cast<std::size_t>(Count)>{});
 }
@@ -212,6 +235,18 @@ template <class Function> [[nodiscard]] constexpr int arity_of() {
                                   : -1;
   } else {
     return -1;
+  }
+}
+
+/// Whether arguments of these types fit a function that cannot be called with them: then something in its body is no
+/// C++, of which the compiler has spoken. Asked with another mesh, since clang forgets what it found to be wrong.
+struct any_axis : axis<"any", 1> {};
+template <class Function, class... Arguments> [[nodiscard]] constexpr bool fits() {
+  constexpr int count = static_cast<int>(sizeof...(Arguments));
+  if constexpr (std::is_class_v<Function> && !std::is_final_v<Function> && count >= 1 && count <= 6) {
+    return takes_these<Function, traced_t<mesh<any_axis>, Arguments>...>();
+  } else {
+    return false;
   }
 }
 
@@ -298,47 +333,141 @@ template <class Mesh, class Source> [[nodiscard]] constexpr auto check_passes() 
   }
 }
 
-/// Whether a traced function can be called. Asked a second time, clang says no if the body had errors.
+/// Whether a traced function can be called. Asked a second time, clang says no if the body had errors, and g++ if what
+/// it returns had.
 template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr bool compiles() {
   return requires(const Function& f, const traced_t<Mesh, Arguments>&... given) { f(given...); };
 }
 
-/// The first mistake of a program, as a `report`, or `nothing_to_report`. One function, since an ordinary C++ error in
-/// the traced function comes with a message for every function between it and the user's line; and after one of those,
-/// nothing of ours follows.
-template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr auto verify() {
-  using arguments = decltype(check_arguments<Mesh, 0, Arguments...>());
-  if constexpr (arguments::is_mistake) {
-    return arguments{};
+/// For a function that returns something else than tensors.
+template <class Function, class Result> [[nodiscard]] constexpr auto report_result() {
+  if constexpr (requires { std::tuple_size<Result>::value; }) {
+    return report<why::results_in_another_class<Function, typename printed<Result>::type>, why::program>{};
+  } else {
+    return report<why::not_a_tensor<Function, Result>, why::program>{};
+  }
+}
+
+/// g++ tells whether a call is a constant without an error, and at no cost (see `find_by_tracing`). So it is asked
+/// first, and a call that is none is evaluated where the compiler's reasons take the fewest messages.
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__EDG__)
+inline constexpr bool constants_are_checked = true;
+#else
+inline constexpr bool constants_are_checked = false;
+#endif
+struct no_constant : reported_by_compiler {};
+template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr auto check_constant() {
+  if constexpr (requires { typename std::bool_constant<(find_by_tracing<Mesh, Function, Arguments...>(), true)>; }) {
+    return nothing_to_report{};
+  } else {
+    return no_constant{};
+  }
+}
+
+/// The first mistake of a program before it is traced, as a `report`, or `nothing_to_report`. `Checked` is what was
+/// found in the arguments. `IsCallable` is what `compiles` says, asked by the caller: an ordinary C++ error in the
+/// traced function comes with a message for every function between it and the user's line. After one of those, nothing
+/// of ours follows.
+template <class Checked, bool IsCallable, class Mesh, class Function, class... Arguments>
+[[nodiscard]] constexpr auto verify_call() {
+  if constexpr (Checked::is_mistake) {
+    return Checked{};
   } else if constexpr (!std::is_default_constructible_v<Function>) {
     return report<why::function_without_default<Function>, why::program>{};
-  } else if constexpr (!requires(const Function& f, const traced_t<Mesh, Arguments>&... given) { f(given...); }) {
-    return explain_call<Function, Arguments...>();
+  } else if constexpr (!IsCallable) {
+    if constexpr (fits<Function, Arguments...>()) {
+      return reported_by_compiler{};
+    } else {
+      return explain_call<Function, Arguments...>();
+    }
   } else if constexpr (!compiles<Mesh, Function, Arguments...>()) {
     return reported_by_compiler{};
   } else {
     using result_type = traced_result<Mesh, Function, Arguments...>;
-    using failure = typename failure_in<result_type>::type;
-    using findings = trace_findings<Mesh, Function, Arguments...>;
-    if constexpr (!std::is_void_v<failure>) {
-      return report<typename printed_reason<typename failure::reason>::type,
-                    spelled<typename findings::failure_line>>{};
-    } else if constexpr (!returns_tensors<result_type>()) {
-      return report<why::not_a_tensor<Function, result_type>, why::program>{};
-    } else if constexpr (!requires { typename std::bool_constant<findings::value.gradient_is_missing>; }) {
-      return reported_by_compiler{};
-    } else if constexpr (findings::value.mistake != nullptr) {
-      using noted = decltype(reason_of(reason_at<findings::value.mistake>{}));
-      using place = typename place_of_line<typename findings::mistake_line>::type;
-      return report<typename printed_reason<typename noted::reason>::type, place>{};
-    } else if constexpr (findings::value.gradient_is_missing) {
-      return report<why::op_without_gradient<typename spelled_text<typename findings::gradient_op, why::op>::type>,
-                    spelled<typename findings::gradient_line>>{};
+    if constexpr (std::is_void_v<result_type>) {
+      return report<why::function_returns_nothing<Function>, why::program>{};
+    } else if constexpr (std::is_void_v<typename failure_in<result_type>::type> && !returns_tensors<result_type>()) {
+      return report_result<Function, result_type>();
+    } else if constexpr (constants_are_checked) {
+      return check_constant<Mesh, Function, Arguments...>();
     } else {
-      return check_passes<Mesh, traced_graph<Mesh, Function, Arguments...>>();
+      return nothing_to_report{};
     }
   }
 }
+
+/// The first mistake that tracing found. `Findings::value` is a `trace_content`.
+template <class Findings, class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr auto verify_trace() {
+  using failure = typename failure_in<traced_result<Mesh, Function, Arguments...>>::type;
+  if constexpr (!requires { typename std::bool_constant<Findings::value.gradient_is_missing>; }) {
+    return reported_by_compiler{};
+  } else if constexpr (!std::is_void_v<failure>) {
+    return report_of<typename failure::reason, spelled<typename Findings::failure_line>>{};
+  } else if constexpr (Findings::value.mistake != nullptr) {
+    using noted = decltype(reason_of(reason_at<Findings::value.mistake>{}));
+    using place = typename place_of_line<typename Findings::mistake_line>::type;
+    return report_of<typename noted::reason, place>{};
+  } else if constexpr (Findings::value.gradient_is_missing) {
+    return report<why::op_without_gradient<typename spelled_text<typename Findings::gradient_op, why::op>::type>,
+                  spelled<typename Findings::gradient_line>>{};
+  } else {
+    return check_passes<Mesh, traced_graph<Mesh, Function, Arguments...>>();
+  }
+}
+
+/// What is still to be found after `verify_call`.
+template <class Called, class Findings, class Mesh, class Function, class... Arguments>
+[[nodiscard]] constexpr auto verify_after() {
+  if constexpr (Called::is_mistake) {
+    return Called{};
+  } else {
+    return verify_trace<Findings, Mesh, Function, Arguments...>();
+  }
+}
+/// Both at once.
+template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr auto verify() {
+  using checked = decltype(check_arguments<Mesh, 0, Arguments...>());
+  using called = decltype(verify_call<checked,
+                                      requires(const function_for<checked, Function>& f,
+                                               const traced_for<checked, Mesh, Arguments>&... given) { f(given...); },
+                                      Mesh, Function, Arguments...>());
+  if constexpr (called::is_mistake) {
+    return called{};
+  } else {
+    return verify_trace<trace_findings<Mesh, Function, Arguments...>, Mesh, Function, Arguments...>();
+  }
+}
+
+/// How a program calls its function, as an object for `content_of_call`.
+struct no_call {};
+template <class Mesh, class Function, class... Arguments> struct checked_call {};
+template <bool IsMistake, class Mesh, class Function, class... Arguments> struct call_of {
+  using type = std::conditional_t<constants_are_checked, checked_call<Mesh, Function, Arguments...>,
+                                  made_call<Mesh, Function, std::index_sequence_for<Arguments...>, Arguments...>>;
+};
+template <class Mesh, class Function, class... Arguments> struct call_of<true, Mesh, Function, Arguments...> {
+  using type = no_call;
+};
+template <class Call> [[nodiscard]] constexpr trace_content content_of_call(Call&& made) {
+  return content_of(made.call.finish(made.out));
+}
+template <class Mesh, class Function, class... Arguments>
+[[nodiscard]] constexpr trace_content content_of_call(checked_call<Mesh, Function, Arguments...> /*made*/) {
+  return find_by_tracing<Mesh, Function, Arguments...>();
+}
+[[nodiscard]] constexpr trace_content content_of_call(no_call /*none*/) { return {}; }
+
+/// For g++: evaluates a call that is no constant, for the compiler to say why.
+template <class Called, class Mesh, class Function, class... Arguments> struct explained_call {
+  template <std::size_t... I> [[nodiscard]] static constexpr bool explain(std::index_sequence<I...> /*all*/) {
+    if constexpr (std::is_same_v<Called, no_constant>) {
+      traced_call<Mesh, Arguments...> call;
+      const Function function{};
+      static_cast<void>(function(call.arguments.template get<I>()...));
+    }
+    return true;
+  }
+};
 
 /// What the passes see of a program with a mistake, so that nothing else goes wrong behind it: one number.
 struct stand_in_graph {
