@@ -47,6 +47,6 @@ void run_it(ep::world& world) {
 // user_line(CASE_missing): run.x, w.;
 // first(CASE_in_program): matmul: the last dimension of the first operand differs
 // expect(CASE_in_program): matmul_size_mismatch<espalier::f32<64, 256>, espalier::f32<128, 256> ?>::raise<espalier::why::at<espalier::why::line<15>
-// expect(CASE_in_program): running.cpp:24:
-// budget(CASE_in_program): 6 19
+// user_line(CASE_in_program): ep::runner<step> run
+// budget(CASE_in_program): 5 16
 // clang-format on

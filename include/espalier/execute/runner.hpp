@@ -7,6 +7,7 @@
 #include <espalier/execute/array.hpp>
 #include <espalier/execute/device.hpp>
 #include <espalier/graph/named_leaves.hpp>
+#include <espalier/program/program.hpp>
 #include <espalier/sharding/print.hpp>
 
 #include <algorithm>
@@ -85,6 +86,9 @@ namespace espalier {
 /// result y of the last call are right: results then go to a second set of buffers, which the first such call
 /// allocates. So is an array given twice, once of it donated: it is copied for each call.
 template <class Program> class runner {
+  // Before the program itself is made from here.
+  static_assert(sizeof(typename detail::mistake_in_types<Program>::type::raised) > 0);
+
  public:
   using result_type = typename detail::data_for<typename Program::result_type>::type;
   template <int I>

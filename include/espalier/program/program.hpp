@@ -306,4 +306,11 @@ template <class Mesh, class Function, class... Arguments> class program {
   }
 };
 
+namespace detail {
+template <class Mesh, class Function, class... Arguments>
+struct mistake_in_types<program<Mesh, Function, Arguments...>> {
+  using type = decltype(verify_types<Mesh, Function, Arguments...>());
+};
+}  // namespace detail
+
 }  // namespace espalier

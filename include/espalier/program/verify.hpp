@@ -424,8 +424,9 @@ template <class Called, class Findings, class Mesh, class Function, class... Arg
     return verify_trace<Findings, Mesh, Function, Arguments...>();
   }
 }
-/// Both at once.
-template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr auto verify() {
+/// The mistakes that types alone tell, before anything is evaluated. Whoever instantiates a program for somebody else
+/// reports these itself, so that the user's line comes one message sooner.
+template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr auto verify_types() {
   using checked = decltype(check_arguments<Mesh, 0, Arguments...>());
   using called = decltype(verify_call<checked,
                                       requires(const function_for<checked, Function>& f,
@@ -433,6 +434,19 @@ template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexp
                                       Mesh, Function, Arguments...>());
   if constexpr (called::is_mistake) {
     return called{};
+  } else if constexpr (std::is_void_v<typename failure_in<traced_result<Mesh, Function, Arguments...>>::type>) {
+    return nothing_to_report{};
+  } else {
+    return verify_trace<trace_findings<Mesh, Function, Arguments...>, Mesh, Function, Arguments...>();
+  }
+}
+template <class Program> struct mistake_in_types { using type = nothing_to_report; };
+
+/// All mistakes.
+template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr auto verify() {
+  using found = decltype(verify_types<Mesh, Function, Arguments...>());
+  if constexpr (found::is_mistake) {
+    return found{};
   } else {
     return verify_trace<trace_findings<Mesh, Function, Arguments...>, Mesh, Function, Arguments...>();
   }
