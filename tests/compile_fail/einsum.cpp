@@ -17,7 +17,9 @@ inline constexpr ep::detail::fixed_string formula = "bm->bm";
 #elif defined(CASE_bad_formula)
 inline constexpr ep::detail::fixed_string formula = "bm,mh->bx";
 #elif defined(CASE_letter_twice)
-inline constexpr ep::detail::fixed_string formula = "bb,bh->bh";
+inline constexpr ep::detail::fixed_string formula = "bm,mh->bb";
+#elif defined(CASE_batch)
+inline constexpr ep::detail::fixed_string formula = "...bm,...mh->...bh";
 #else
 inline constexpr ep::detail::fixed_string formula = "bm,mh->bh";
 #endif
@@ -66,38 +68,42 @@ struct train {
 // clang-format off
 // first(CASE_size): einsum: the same label stands for two different sizes. Make the dimensions equal
 // expect(CASE_size): einsum_size_mismatch<espalier::why::text<'m'>, espalier::why::extent<256>, espalier::why::extent<255>
-// expect(CASE_size): at<espalier::why::line<27>, 'e', 'i', 'n', 's', 'u', 'm', '.', 'c', 'p', 'p'>
+// expect(CASE_size): at<espalier::why::line<29>, 'e', 'i', 'n', 's', 'u', 'm', '.', 'c', 'p', 'p'>
 // user_line(CASE_size): step::collectives
 // budget(CASE_size): 5 16
-// first(CASE_rank): einsum: an operand has another number of dimensions than labels. Write one label per dimension.
+// first(CASE_rank): einsum: an operand has another number of dimensions than labels. Write one label per dimension, or ...
 // expect(CASE_rank): einsum_wrong_rank<espalier::f32<64, 256>, espalier::f32<256, 4, 256> ?>
-// expect(CASE_rank): line<27>
+// expect(CASE_rank): line<29>
 // user_line(CASE_rank): step::collectives
 // first(CASE_wrong_operand_count): einsum: the formula names another number of operands than were given.
 // expect(CASE_wrong_operand_count): einsum_wrong_operand_count<espalier::why::count<1>, espalier::f32<64, 256>, espalier::f32<256, 1024> ?>
-// expect(CASE_wrong_operand_count): line<27>
+// expect(CASE_wrong_operand_count): line<29>
 // user_line(CASE_wrong_operand_count): step::collectives
 // first(CASE_bad_formula): einsum: the formula is not of the form .*every letter of the result in some operand
-// expect(CASE_bad_formula): line<27>
+// expect(CASE_bad_formula): line<29>
 // user_line(CASE_bad_formula): step::collectives
-// first(CASE_letter_twice): einsum: the formula is not of the form .*no letter twice in one term
-// expect(CASE_letter_twice): line<27>
+// first(CASE_letter_twice): einsum: the formula is not of the form .*no letter twice in the result
+// expect(CASE_letter_twice): line<29>
 // user_line(CASE_letter_twice): step::collectives
+// first(CASE_batch): einsum, matmul: the dimensions that ... stands for.* do not broadcast against each other
+// expect(CASE_batch): einsum_batch_mismatch<espalier::f32<2, 64, 256>, espalier::f32<3, 256, 1024> ?>
+// expect(CASE_batch): line<29>
+// user_line(CASE_batch): step::collectives
 // first(CASE_element_types): these tensors have different element types. Use convert<dtype>
 // expect(CASE_element_types): dtype_mismatch<espalier::f32<64, 256>, espalier::f64<256, 1024> ?>
-// expect(CASE_element_types): line<27>
+// expect(CASE_element_types): line<29>
 // user_line(CASE_element_types): step::collectives
 // first(CASE_matmul): matmul: the last dimension of the first operand differs from the last but one of the second
 // expect(CASE_matmul): matmul_size_mismatch<espalier::f32<64, 256>, espalier::f32<1024, 256> ?>
-// expect(CASE_matmul): line<38>
+// expect(CASE_matmul): line<40>
 // user_line(CASE_matmul): step::collectives
 // first(CASE_in_a_function): einsum: the same label stands for two different sizes
-// expect(CASE_in_a_function): line<32>
+// expect(CASE_in_a_function): line<34>
 // user_line(CASE_in_a_function): step::collectives
 // budget(CASE_in_a_function): 5 16
 // first(CASE_in_scan_in_value_and_grad): einsum: an operand has another number of dimensions than labels
 // expect(CASE_in_scan_in_value_and_grad): einsum_wrong_rank<espalier::f32<64, 256>, espalier::f32<256> ?>
-// expect(CASE_in_scan_in_value_and_grad): line<49>
+// expect(CASE_in_scan_in_value_and_grad): line<51>
 // user_line(CASE_in_scan_in_value_and_grad): training::flops
 // budget(CASE_in_scan_in_value_and_grad): 5 16
 // clang-format on
@@ -105,6 +111,8 @@ struct train {
 using step = ep::program<mesh, product, ep::f32<64, 256>, ep::f32<255, 1024>>;
 #elif defined(CASE_rank)
 using step = ep::program<mesh, product, ep::f32<64, 256>, ep::f32<256, 4, 256>>;
+#elif defined(CASE_batch)
+using step = ep::program<mesh, product, ep::f32<2, 64, 256>, ep::f32<3, 256, 1024>>;
 #elif defined(CASE_element_types)
 using step = ep::program<mesh, product, ep::f32<64, 256>, ep::f64<256, 1024>>;
 #elif defined(CASE_matmul)

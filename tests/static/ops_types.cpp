@@ -238,7 +238,26 @@ constexpr bool contractions() {
   ok &= fails<ep::why::dtype_mismatch, ep::f32<2, 3>, ep::f64<3, 2>>(product);
   ok &= fails<ep::why::operand_is_boolean, ep::boolean<2, 3>, ep::boolean<3, 2>>(product);
   ok &= fails<ep::why::einsum_bad_formula, ep::f32<2>>([](auto a) { return ep::einsum<"a->b">(a); });
-  ok &= fails<ep::why::einsum_bad_formula, ep::f32<2, 2>>([](auto a) { return ep::einsum<"aa->a">(a); });
+  ok &= fails<ep::why::einsum_bad_formula, ep::f32<2, 2>>([](auto a) { return ep::einsum<"ab->aa">(a); });
+  ok &= fails<ep::why::einsum_bad_formula, ep::f32<2, 2>>([](auto a) { return ep::einsum<"...a->a">(a); });
+  ok &= fails<ep::why::einsum_bad_formula, ep::f32<2, 2>>([](auto a) { return ep::einsum<"ab->...ab">(a); });
+  ok &= fails<ep::why::einsum_bad_formula, ep::f32<2, 2>>([](auto a) { return ep::einsum<"..a->..a">(a); });
+  ok &= fails<ep::why::einsum_bad_formula, ep::f32<2, 2>>([](auto a) { return ep::einsum<"...a...->...a">(a); });
+  ok &= fails<ep::why::einsum_bad_formula, ep::f32<2>>([](auto a) { return ep::einsum<"a,a,a,a,a,a,a,a,a->a">(a); });
+  ok &= fails<ep::why::einsum_size_mismatch, ep::f32<2, 3>>([](auto a) { return ep::einsum<"aa->a">(a); });
+  ok &= gives<ep::f32<2>, ep::f32<2, 2>>([](auto a) { return ep::einsum<"aa->a">(a); });
+  ok &= gives<ep::f32<>, ep::f32<2, 2, 2>>([](auto a) { return ep::einsum<"aaa->">(a); });
+  ok &= gives<ep::f32<5, 7, 2>, ep::f32<2, 5, 7>>([](auto a) { return ep::einsum<"a...->...a">(a); });
+  ok &= gives<ep::f32<4>, ep::f32<4>>([](auto a) { return ep::einsum<"a...->a...">(a); });
+  const auto batched = [](auto a, auto b) { return ep::einsum<"...ab,...bc->...ac">(a, b); };
+  ok &= gives<ep::f32<2, 8, 7, 5>, ep::f32<2, 1, 7, 3>, ep::f32<8, 3, 5>>(batched);
+  ok &= gives<ep::f32<7, 5>, ep::f32<7, 3>, ep::f32<3, 5>>(batched);
+  ok &= gives<ep::f32<1, 7, 5>, ep::f32<1, 7, 3>, ep::f32<1, 3, 5>>(batched);
+  ok &= fails<ep::why::einsum_batch_mismatch, ep::f32<2, 7, 3>, ep::f32<3, 3, 5>>(batched);
+  ok &= fails<ep::why::einsum_size_mismatch, ep::f32<2, 7, 3>, ep::f32<2, 7, 5>>(batched);
+  ok &= fails<ep::why::einsum_wrong_rank, ep::f32<2, 7, 3>, ep::f32<3>>(batched);
+  ok &= fails<ep::why::einsum_too_many_dimensions, ep::f32<3, 2, 2, 2, 2, 2>, ep::f32<3, 2, 2, 2>>(
+      [](auto a, auto b) { return ep::einsum<"...abcde,...xyz->...abcdexyz">(a, b); });
   ok &= fails<ep::why::einsum_wrong_operand_count, ep::f32<2>>([](auto a) { return ep::einsum<"a,a->a">(a); });
   ok &= fails<ep::why::matmul_size_mismatch, ep::f32<2, 3>, ep::f32<2, 3>>(
       [](auto a, auto b) { return ep::matmul(a, b); });

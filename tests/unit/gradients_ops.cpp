@@ -379,6 +379,10 @@ TEST_CASE("gradients of einsums") {
   check_einsum(random, detail::formula_of<"ab,->a">);
   check_einsum(random, detail::formula_of<"abc->ca">);
   check_einsum(random, detail::formula_of<"abc->b">);
+  check_einsum(random, detail::formula_of<"aa->a">);
+  check_einsum(random, detail::formula_of<"aba->">);
+  check_einsum(random, detail::formula_of<"abb,bcc->ac">);
+  check_einsum(random, detail::formula_of<"ab,bc,cd,d->a">);
   check_einsum(random, detail::formula_of<"abc->cab">);
   check_einsum(random, detail::formula_of<"ab->">);
   check_einsum(random, detail::formula_of<"ab->ab">);

@@ -486,6 +486,14 @@ TEST_CASE("einsums") {
   check_einsum(random, detail::formula_of<"ab,bc,cd,de->ea">);
   check_einsum(random, detail::formula_of<"a,b,c,d,e->edcba">);
   check_einsum(random, detail::formula_of<"abcdef,fgba->gcde">);
+  check_einsum(random, detail::formula_of<"aa->a">);
+  check_einsum(random, detail::formula_of<"aa->">);
+  check_einsum(random, detail::formula_of<"baca->cb">);
+  check_einsum(random, detail::formula_of<"aaa->a">);
+  check_einsum(random, detail::formula_of<"abba->ab">);
+  check_einsum(random, detail::formula_of<"aab,bcc->ac">);
+  check_einsum(random, detail::formula_of<"ab,bb,bc,cc->">);
+  check_einsum(random, detail::formula_of<"a,ab,abc,bc,c,ca,cb,d->dca">);
 }
 
 TEST_CASE("softmax and log_softmax, also of large numbers") {

@@ -14,14 +14,14 @@ namespace espalier::detail {
 /// The letters of an einsum as the labels of a contraction.
 [[nodiscard]] constexpr kernels::contraction contraction_for(const kernels::kernel_key& key) {
   kernels::contraction made;
-  einsum_term letters;
+  char letters[kernels::contraction::max_labels]{};
   const einsum_attributes terms = attributes_of<einsum_attributes>(key);
   const auto read = [&](einsum_term term, const extents& shape, int& rank, signed char* labels) {
     for (rank = 0; rank < shape.rank; ++rank) {
-      int label = letters.find(term[rank]);
-      if (label < 0) {
-        label = letters.size();
-        letters.append(term[rank]);
+      int label = 0;
+      while (label < made.label_count && letters[label] != term[rank]) ++label;
+      if (label == made.label_count) {
+        letters[made.label_count++] = term[rank];
         made.extent[label] = shape[rank];
       }
       labels[rank] = static_cast<signed char>(label);
@@ -30,7 +30,6 @@ namespace espalier::detail {
   read(terms.left, key.operand_shape[0], made.rank_a, made.a);
   read(terms.right, key.operand_shape[1], made.rank_b, made.b);
   read(terms.result, key.shape, made.rank_c, made.c);
-  made.label_count = letters.size();
   return made;
 }
 
