@@ -228,6 +228,67 @@ plain plain_nine_letters(const plains& in) {
   return made;
 }
 
+// --- matrix products of any ranks
+// ----------------------------------------------------------------------------------------
+
+template <class On> struct products {
+  constexpr auto operator()(auto a, auto b, auto v, auto w, auto whole, auto ones) const {
+    using data = typename On::data;
+    using model = typename On::model;
+    a = ep::shard<data, ep::none, model, ep::none>(a);
+    b = ep::shard<ep::none, ep::none, model>(b);
+    whole = ep::shard<ep::none, data>(whole);
+    const auto loss = [](auto m, auto n, auto x, auto y) {
+      const auto product = ep::matmul(m, n);  // [3, 1, 5, 7] and [2, 7, 4]
+      const auto rows = ep::matmul(x, n);     // [7] and [2, 7, 4]
+      const auto columns = ep::matmul(m, x);
+      const auto first = ep::take<0, 0>(rows);
+      const auto number = ep::matmul(ep::matmul(first, y), first);
+      return ep::results(ep::sum(product * product) + ep::sum(columns * columns) + number * number, product, rows,
+                         columns, number);
+    };
+    const auto [value, by] = ep::value_and_grad<0, 1, 2, 3>(loss)(a, b, v, w);
+    return ep::results(value, by, ep::matmul(whole, ones));
+  }
+};
+template <class On>
+using products_program = ep::program<typename On::mesh, products<On>, ep::f64<3, 1, 5, 7>, ep::f64<2, 7, 4>, ep::f64<7>,
+                                     ep::f64<4, 4>, ep::i8<4, 5>, ep::i8<5>>;
+
+real products_loss(const plains& in, plain& product, plain& rows, plain& columns, real& number) {
+  product = batched(in);
+  rows = plain({2, 4});
+  columns = plain({3, 1, 5});
+  for (int i = 0; i < 7; ++i) {
+    for (int k = 0; k < 4; ++k) {
+      for (int m = 0; m < 2; ++m) rows(m, k) += in[2](i) * in[1](m, i, k);
+    }
+    for (int n = 0; n < 3; ++n) {
+      for (int j = 0; j < 5; ++j) columns(n, 0, j) += in[0](n, 0, j, i) * in[2](i);
+    }
+  }
+  number = 0;
+  for (int i = 0; i < 4; ++i) {
+    for (int k = 0; k < 4; ++k) number += rows(0, i) * in[3](i, k) * rows(0, k);
+  }
+  real sum = number * number;
+  for (const real one : product.data) sum += one * one;
+  for (const real one : columns.data) sum += one * one;
+  return sum;
+}
+plains plain_products(const plains& in) {
+  plain product, rows, columns, whole({4});
+  real number = 0;
+  const auto loss = [&](const plains& at) { return products_loss(at, product, rows, columns, number); };
+  plains out{plain::number(loss(in)), product, rows, columns, plain::number(number)};
+  for (std::size_t k = 0; k < 4; ++k) out.push_back(slope(loss, in, k));
+  for (int i = 0; i < 4; ++i) {
+    for (int k = 0; k < 5; ++k) whole(i) += in[4](i, k) * in[5](k);
+  }
+  out.push_back(whole);
+  return out;
+}
+
 }  // namespace
 
 TEST_CASE("a letter twice in an operand is its diagonal, or the trace") {
@@ -251,4 +312,10 @@ TEST_CASE("an einsum of eight operands") {
 TEST_CASE("an einsum of nine letters") {
   const plains in{wave(1, {3, 2, 1, 2, 1, 1, 2, 3}), wave(2, {3, 2, 1, 2, 1, 1, 3, 2})};
   everywhere<nine_letters_program>(einsum_meshes{}, in, {plain_nine_letters(in)});
+}
+
+TEST_CASE("matrix products of vectors, and of batches that broadcast") {
+  const plains in{wave(1, {3, 1, 5, 7}), wave(2, {2, 7, 4}),    wave(3, {7}),
+                  wave(4, {4, 4}),       indices(5, {4, 5}, 5), indices(6, {5}, 5)};
+  everywhere<products_program>(einsum_meshes{}, in, plain_products(in));
 }

@@ -232,6 +232,19 @@ constexpr bool contractions() {
   ok &= gives<ep::f32<2, 8, 7, 5>, ep::f32<2, 8, 7, 3>, ep::f32<2, 8, 3, 5>>(
       [](auto a, auto b) { return ep::matmul(a, b); });
   ok &= gives<ep::f32<2, 7, 5>, ep::f32<2, 7, 3>, ep::f32<3, 5>>([](auto a, auto b) { return ep::matmul(a, b); });
+  const auto matrices = [](auto a, auto b) { return ep::matmul(a, b); };
+  ok &= gives<ep::f32<>, ep::f32<3>, ep::f32<3>>(matrices);
+  ok &= gives<ep::f32<5>, ep::f32<3>, ep::f32<3, 5>>(matrices);
+  ok &= gives<ep::f32<4, 2, 5>, ep::f32<3>, ep::f32<4, 2, 3, 5>>(matrices);
+  ok &= gives<ep::f32<4, 2, 7>, ep::f32<4, 2, 7, 3>, ep::f32<3>>(matrices);
+  ok &= gives<ep::f32<4, 2, 7, 5>, ep::f32<7, 3>, ep::f32<4, 2, 3, 5>>(matrices);
+  ok &= gives<ep::f32<4, 2, 7, 5>, ep::f32<4, 1, 7, 3>, ep::f32<2, 3, 5>>(matrices);
+  ok &= gives<ep::i32<2, 1, 1, 1, 1, 1, 7, 5>, ep::i32<2, 1, 1, 1, 1, 1, 7, 3>, ep::i32<3, 5>>(matrices);
+  ok &= fails<ep::why::wrong_rank, ep::f32<>, ep::f32<3, 5>>(matrices);
+  ok &= fails<ep::why::matmul_size_mismatch, ep::f32<3>, ep::f32<5>>(matrices);
+  ok &= fails<ep::why::matmul_size_mismatch, ep::f32<4, 3>, ep::f32<4>>(matrices);
+  ok &= fails<ep::why::einsum_batch_mismatch, ep::f32<2, 7, 3>, ep::f32<3, 3, 5>>(matrices);
+  ok &= fails<ep::why::dtype_mismatch, ep::f32<7, 3>, ep::f64<3>>(matrices);
   const auto product = [](auto a, auto b) { return ep::einsum<"ab,bc->ac">(a, b); };
   ok &= fails<ep::why::einsum_size_mismatch, ep::f32<2, 3>, ep::f32<4, 5>>(product);
   ok &= fails<ep::why::einsum_wrong_rank, ep::f32<2, 3>, ep::f32<3>>(product);

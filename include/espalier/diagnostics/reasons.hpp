@@ -99,7 +99,7 @@ template <class... Details> struct matmul_size_mismatch {
   template <class Where> struct raise {
     static_assert(Where::ok,
                   "matmul: the last dimension of the first operand differs from the last but one of the "
-                  "second. Make them equal, or transpose an operand.");
+                  "second, or from its only one. Make them equal, or transpose an operand.");
   };
 };
 // Windows.

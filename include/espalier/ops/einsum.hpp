@@ -593,33 +593,26 @@ constexpr auto einsum(const A& a, const B& b, const C& c, const D& d, const E& e
   return detail::einsum<Formula>(where, a, b, c, d, e, f, g, h);
 }
 
-/// The matrix product over the last two dimensions. The second operand is a matrix, or has the same leading
-/// dimensions as the first. Errors: `wrong_rank`, `matmul_size_mismatch`, `dtype_mismatch`,
-/// `operand_is_boolean`.
+/// The matrix product as NumPy defines it: over the last two dimensions, those before them broadcast against each
+/// other. A vector on the left is a row, one on the right a column, and that dimension is not in the result: of two
+/// vectors the product is a scalar. Errors: `wrong_rank` (of a scalar), `matmul_size_mismatch`,
+/// `einsum_batch_mismatch`, `einsum_too_many_dimensions`, `dtype_mismatch`, `operand_is_boolean`.
 template <Traced A, Traced B>
 constexpr auto matmul(const A& a, const B& b, source_line where = source_line::current()) {
   if constexpr (Failed<A> || Failed<B>) {
     return detail::first_failure(a, b);
-  } else if constexpr (A::rank < 2 || A::rank > max_rank - 1 || (B::rank != 2 && B::rank != A::rank)) {
+  } else if constexpr (A::rank == 0 || B::rank == 0) {
     return failed<why::wrong_rank<typename A::tensor, typename B::tensor>>(where);
-  } else if constexpr (A::extent(-1) != B::extent(-2)) {
+  } else if constexpr (A::extent(-1) != B::extent(B::rank == 1 ? 0 : -2)) {
     return failed<why::matmul_size_mismatch<typename A::tensor, typename B::tensor>>(where);
-  } else if constexpr (A::rank == 2) {
-    return detail::einsum<"xy,yz->xz">(where, a, b);
-  } else if constexpr (B::rank == 2) {
-    if constexpr (A::rank == 3) {
-      return detail::einsum<"axy,yz->axz">(where, a, b);
-    } else if constexpr (A::rank == 4) {
-      return detail::einsum<"abxy,yz->abxz">(where, a, b);
-    } else {
-      return failed<why::wrong_rank<typename A::tensor, typename B::tensor>>(where);
-    }
-  } else if constexpr (A::rank == 3) {
-    return detail::einsum<"axy,ayz->axz">(where, a, b);
-  } else if constexpr (A::rank == 4) {
-    return detail::einsum<"abxy,abyz->abxz">(where, a, b);
+  } else if constexpr (A::rank == 1 && B::rank == 1) {
+    return detail::einsum<"y,y->">(where, a, b);
+  } else if constexpr (A::rank == 1) {
+    return detail::einsum<"y,...yz->...z">(where, a, b);
+  } else if constexpr (B::rank == 1) {
+    return detail::einsum<"...xy,y->...x">(where, a, b);
   } else {
-    return failed<why::wrong_rank<typename A::tensor, typename B::tensor>>(where);
+    return detail::einsum<"...xy,...yz->...xz">(where, a, b);
   }
 }
 
