@@ -311,6 +311,26 @@ TEST_CASE("a sharded sequence is reduced to what is left of it") {
   }
 }
 
+TEST_CASE("sums, extrema and recurrences along a split dimension start from what the parts before carry on") {
+  using test_kind = std::pair<cumulation, bool>;
+  for (const std::int64_t rows : {16, 13, 5}) {
+    for (const auto& [kind, reverse] :
+         {test_kind{cumulation::sum, false}, test_kind{cumulation::prod, true}, test_kind{cumulation::max, true},
+          test_kind{cumulation::min, false}, test_kind{cumulation::recurrence, false},
+          test_kind{cumulation::late_recurrence, true}}) {
+      model m;
+      const int x = m.argument({rows, 3}, "xy,_"), y = m.argument({rows, 3});
+      const bool recurs = kind >= cumulation::recurrence;
+      const cumulate_attributes how{0, kind, reverse, false};
+      const int made = recurs ? emit::recurrence(m.b, x, y, how) : emit::cumulate(m.b, x, how);
+      m.train(square_mean(m, made), {x});
+      for (const std::vector<int>& sizes : {std::vector<int>{2, 1}, {4, 1}, {2, 2}, {2, 3}}) {
+        CHECK(!run_on(sizes, m).collectives.empty());
+      }
+    }
+  }
+}
+
 TEST_CASE("nobody annotates, nobody communicates") {
   model m;
   const int x = m.argument({6, 5}), w = m.argument({5, 7});

@@ -191,6 +191,25 @@ constexpr bool reductions() {
 }
 static_assert(reductions());
 
+constexpr bool cumulative() {
+  bool ok = true;
+  using x = ep::f32<2, 3, 5>;
+  ok &= gives<x, x>([](auto a) { return ep::cumsum<0>(ep::cumprod<-1>(a, ep::from_last)); });
+  ok &= gives<x, x>([](auto a) { return ep::cummax<1>(ep::cummin<2>(a, ep::from_last)); });
+  ok &= gives<ep::boolean<7>, ep::boolean<7>>([](auto a) { return ep::cummax<0>(a); });
+  ok &= gives<x, ep::f32<3, 1>, x>([](auto a, auto b) { return ep::linear_recurrence<-2>(a, b); });
+  ok &= gives<x, x, ep::f32<>>([](auto a, auto b) { return ep::linear_recurrence<0>(a, b, ep::from_last); });
+  ok &= fails<ep::why::no_such_dimension, x>([](auto a) { return ep::cumsum<3>(a); });
+  ok &= fails<ep::why::no_such_dimension, ep::f32<>>([](auto a) { return ep::cummin<0>(a); });
+  ok &= fails<ep::why::operand_is_boolean, ep::boolean<7>>([](auto a) { return ep::cumprod<0>(a); });
+  ok &= fails<ep::why::dtype_mismatch, x, ep::f64<5>>([](auto a, auto b) { return ep::linear_recurrence<0>(a, b); });
+  ok &= fails<ep::why::shape_mismatch, x, ep::f32<4>>([](auto a, auto b) { return ep::linear_recurrence<0>(a, b); });
+  ok &= fails<ep::why::operand_is_boolean, ep::boolean<7>, ep::boolean<7>>(
+      [](auto a, auto b) { return ep::linear_recurrence<0>(a, b); });
+  return ok;
+}
+static_assert(cumulative());
+
 constexpr bool shapes() {
   bool ok = true;
   using x = ep::f32<2, 3, 4>;

@@ -326,6 +326,33 @@ TEST_CASE("gradients of joining two to nine parts") {
   }
 }
 
+TEST_CASE("gradients of sums, products, extrema and recurrences along a dimension") {
+  random_source random(12);
+  const std::vector<tensor_value> data{random_tensor(random, extents_of({3, 5, 2})),
+                                       random_tensor(random, extents_of({3, 5, 2}))};
+  for (int dim = 0; dim < 3; ++dim) {
+    for (const bool reverse : {false, true}) {
+      for (const bool exclusive : {false, true}) {
+        CAPTURE(dim, reverse, exclusive);
+        for (const cumulation kind : {cumulation::sum, cumulation::prod, cumulation::max, cumulation::min}) {
+          // (The first of what is carried of an extremum is infinite.)
+          if (exclusive && kind >= cumulation::max) continue;
+          check_gradients({data[0]}, [&](builder& b, const ids& a) {
+            return emit::cumulate(b, a[0], {dim, kind, reverse, exclusive});
+          });
+        }
+        check_gradients(data, [&](builder& b, const ids& a) {
+          return emit::recurrence(b, a[0], a[1], {dim, cumulation::recurrence, reverse, exclusive});
+        });
+        if (exclusive) continue;
+        check_gradients(data, [&](builder& b, const ids& a) {
+          return emit::recurrence(b, a[0], a[1], {dim, cumulation::late_recurrence, reverse, exclusive});
+        });
+      }
+    }
+  }
+}
+
 TEST_CASE("gradients of lookups and of adding into rows, with repeated and missing indices") {
   random_source random(10);
   for (int dim = 0; dim < 3; ++dim) {

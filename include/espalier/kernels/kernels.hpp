@@ -12,6 +12,7 @@
 #include <espalier/kernels/constant.hpp>
 #include <espalier/kernels/convert.hpp>
 #include <espalier/kernels/convolution.hpp>
+#include <espalier/kernels/cumulate.hpp>
 #include <espalier/kernels/dynamic_slice.hpp>
 #include <espalier/kernels/einsum.hpp>
 #include <espalier/kernels/error_function.hpp>

@@ -315,6 +315,7 @@ struct einsum_reading {
   for (int d = before; d < f.result.size(); ++d) r.formula.result.append(f.result[d]);
 
   // One size for each letter: that of its first dimension.
+  bool known[128]{};
   std::int64_t size[128]{};
   int first[128]{};
   int first_dim[128]{};
@@ -323,7 +324,8 @@ struct einsum_reading {
       if ((r.repeated[k] >> d & 1) != 0) continue;
       const char letter = r.formula.operand[k][at++];
       const int c = static_cast<unsigned char>(letter);
-      if (size[c] == 0) {
+      if (!known[c]) {
+        known[c] = true;
         size[c] = shapes[k][d];
         first[c] = k;
         first_dim[c] = d;

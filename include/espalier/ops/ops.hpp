@@ -11,6 +11,7 @@
 #include <espalier/ops/concat.hpp>
 #include <espalier/ops/convert.hpp>
 #include <espalier/ops/convolution.hpp>
+#include <espalier/ops/cumulate.hpp>
 #include <espalier/ops/dimensions.hpp>
 #include <espalier/ops/dynamic_slice.hpp>
 #include <espalier/ops/einsum.hpp>
