@@ -210,6 +210,19 @@ constexpr bool cumulative() {
 }
 static_assert(cumulative());
 
+constexpr float two_by_three[2][3]{{1, 2, 3}, {4, 5, 6}};
+constexpr long long one_number = 1;
+constexpr bool tables() {
+  bool ok = true;
+  ok &= gives<ep::f32<2, 3>, x2>([](auto a) { return ep::constant<two_by_three>(a); });
+  ok &= gives<ep::f64<6>, x2>([](auto a) { return ep::constant<ep::f64<6>, two_by_three>(a); });
+  ok &= gives<ep::i64<>, x2>([](auto a) { return ep::constant<one_number>(a); });
+  ok &= fails<ep::why::table_size_mismatch, x2>([](auto a) { return ep::constant<ep::f32<7>, two_by_three>(a); });
+  ok &= fails<ep::why::number_is_no_integer, x2>([](auto a) { return ep::constant<ep::i32<6>, two_by_three>(a); });
+  return ok;
+}
+static_assert(tables());
+
 constexpr bool shapes() {
   bool ok = true;
   using x = ep::f32<2, 3, 4>;

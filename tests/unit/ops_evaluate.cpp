@@ -496,6 +496,17 @@ TEST_CASE("einsums") {
   check_einsum(random, detail::formula_of<"a,ab,abc,bc,c,ca,cb,d->dca">);
 }
 
+namespace {
+constexpr float two_by_three[2][3]{{1, 2, 3}, {4, 5, 6}};
+}  // namespace
+
+TEST_CASE("a table's elements, in their order") {
+  const tensor_value got = run({}, [](builder& b, const ids&) {
+    return b.append(ops::table<two_by_three, dtype::f32>, dtype::f32, extents_of({3, 2}));
+  });
+  CHECK(got.data == std::vector<double>{1, 2, 3, 4, 5, 6});
+}
+
 TEST_CASE("softmax and log_softmax, also of large numbers") {
   random_source random(10);
   for (const double size : {1.0, 700.0}) {

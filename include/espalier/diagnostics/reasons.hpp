@@ -199,6 +199,14 @@ template <class... Details> struct assigned_another_type {
                   "tensor's. Start a new variable with auto.");
   };
 };
+template <class... Details> struct table_size_mismatch {
+  template <class Where> struct raise {
+    static_assert(
+        Where::ok,
+        "constant: the table has another number of elements than the tensor. Give the tensor as many, or leave "
+        "its type out: constant<table>(like) has the table's shape.");
+  };
+};
 template <class... Details> struct tensor_has_no_subscript {
   template <class Where> struct raise {
     static_assert(Where::ok,

@@ -131,6 +131,8 @@ struct op_info {
   bool positional = false;
   /// The value that leaves a reduction over a padded dimension unchanged, when the op reduces one.
   double (*identity)(op_view) = nullptr;
+  /// Of a table in the user's source: writes the part of the whole tensor that a box says into a buffer.
+  void (*fill)(void* to, const extents& buffer, const extents& whole, const tensor_box& part) = nullptr;
 };
 
 [[nodiscard]] constexpr bool is_further_result(const instruction& i) { return i.op->facts.is_further_result; }

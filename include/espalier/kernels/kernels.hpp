@@ -32,6 +32,7 @@
 #include <espalier/kernels/shard.hpp>
 #include <espalier/kernels/slice.hpp>
 #include <espalier/kernels/softmax.hpp>
+#include <espalier/kernels/table.hpp>
 #include <espalier/kernels/top_k.hpp>
 #include <espalier/kernels/total_order.hpp>
 #include <espalier/kernels/transpose.hpp>

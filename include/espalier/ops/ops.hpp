@@ -31,6 +31,7 @@
 #include <espalier/ops/shard.hpp>
 #include <espalier/ops/slice.hpp>
 #include <espalier/ops/softmax.hpp>
+#include <espalier/ops/table.hpp>
 #include <espalier/ops/top_k.hpp>
 #include <espalier/ops/total_order.hpp>
 #include <espalier/ops/transpose.hpp>
