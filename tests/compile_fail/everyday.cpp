@@ -11,6 +11,7 @@ struct data : ep::axis<"data", 2> {};
 using mesh = ep::mesh<data>;
 
 struct function {
+  static constexpr float table[2]{1, 2};
   constexpr auto operator()(auto a, auto b, auto n) const {
 #if defined(CASE_index)
     return a[0] + b[0];  // index
@@ -33,6 +34,15 @@ struct function {
     return ep::results(last * 2, sums + 1);
 #elif defined(CASE_fraction)
     return n * 0.5;  // fraction
+#elif defined(CASE_captures)
+    const auto f = ep::checkpoint([&](auto x) { return ep::tanh(x) * b; });
+    return f(a);
+#elif defined(CASE_gradient_type)
+    const auto back = [](auto x, auto, auto flow) { return ep::sum(flow * x); };
+    const auto f = ep::custom_gradient([](auto x) { return ep::tanh(x); }, back);
+    return ep::grad([&](auto x) { return ep::sum(f(x)); })(a);  // gradient_type
+#elif defined(CASE_table)
+    return ep::constant<ep::f32<3>, table>(a);  // table
 #else
     const auto [y, slope] = ep::jvp([](auto x) { return x * x; })(ep::expand_dims<0, -1>(a), ep::expand_dims<0, 2>(b));
     const auto body = [](auto h, auto x) { return ep::results(h, ep::sum<0>(x)); };
@@ -47,32 +57,41 @@ struct function {
 
 // clang-format off
 // first(CASE_index): x\[...\]: tensors have no subscripts. Use take<0, 3>\(x\) for x\[3\]
-// expect(CASE_index): tensor_has_no_subscript<espalier::f32<8> ?>::raise<espalier::why::at<espalier::why::line<16>
+// expect(CASE_index): tensor_has_no_subscript<espalier::f32<8> ?>::raise<espalier::why::at<espalier::why::line<17>
 // user_line(CASE_index): step::flops
 // first(CASE_index_tensor): x\[...\]: tensors have no subscripts
-// expect(CASE_index_tensor): tensor_has_no_subscript<espalier::f32<8> ?>::raise<espalier::why::at<espalier::why::line<18>
+// expect(CASE_index_tensor): tensor_has_no_subscript<espalier::f32<8> ?>::raise<espalier::why::at<espalier::why::line<19>
 // user_line(CASE_index_tensor): step::flops
 // first(CASE_pair): program: the function returns several results in a class of the standard library
 // expect(CASE_pair): results_in_another_class<function, std::pair<espalier::f32<8>, espalier::f32<8> ?> ?>
 // user_line(CASE_pair): step::flops
 // first(CASE_squeeze): squeeze: this dimension has more than one element
-// expect(CASE_squeeze): dimension_has_more_elements<espalier::f32<8>, espalier::why::dim<0> ?>::raise<espalier::why::at<espalier::why::line<22>
+// expect(CASE_squeeze): dimension_has_more_elements<espalier::f32<8>, espalier::why::dim<0> ?>::raise<espalier::why::at<espalier::why::line<23>
 // user_line(CASE_squeeze): step::flops
 // first(CASE_twice): a dimension is named twice. Name each once
-// expect(CASE_twice): dimension_named_twice<espalier::f32<8>, espalier::why::dim<0>, espalier::why::dim<0> ?>::raise<espalier::why::at<espalier::why::line<24>
+// expect(CASE_twice): dimension_named_twice<espalier::f32<8>, espalier::why::dim<0>, espalier::why::dim<0> ?>::raise<espalier::why::at<espalier::why::line<25>
 // user_line(CASE_twice): step::flops
 // first(CASE_direction): jvp: the direction must have the type of the point
-// expect(CASE_direction): tangent_of_another_type<espalier::f32<8>, espalier::f32< ?> ?>::raise<espalier::why::at<espalier::why::line<26>
+// expect(CASE_direction): tangent_of_another_type<espalier::f32<8>, espalier::f32< ?> ?>::raise<espalier::why::at<espalier::why::line<27>
 // user_line(CASE_direction): step::flops
 // first(CASE_parts): value_and_grad: the function must return one floating-point scalar
-// expect(CASE_parts): loss_is_not_scalar<espalier::results<espalier::f32<8>, espalier::f32<8> ?> ?>::raise<espalier::why::at<espalier::why::line<28>
+// expect(CASE_parts): loss_is_not_scalar<espalier::results<espalier::f32<8>, espalier::f32<8> ?> ?>::raise<espalier::why::at<espalier::why::line<29>
 // user_line(CASE_parts): step::flops
 // first(CASE_taken_apart): the tensor has no dimension of this number
-// expect(CASE_taken_apart): no_such_dimension<espalier::f32<1>, espalier::why::dim<3> ?>::raise<espalier::why::at<espalier::why::line<31>
+// expect(CASE_taken_apart): no_such_dimension<espalier::f32<1>, espalier::why::dim<3> ?>::raise<espalier::why::at<espalier::why::line<32>
 // user_line(CASE_taken_apart): step::flops
 // first(CASE_fraction): the tensor holds integers, and the number is a float: it would lose its fraction
-// expect(CASE_fraction): number_is_no_integer<espalier::i32<3>, double ?>::raise<espalier::why::at<espalier::why::line<35>
+// expect(CASE_fraction): number_is_no_integer<espalier::i32<3>, double ?>::raise<espalier::why::at<espalier::why::line<36>
 // user_line(CASE_fraction): step::flops
+// first(CASE_captures): custom_gradient, checkpoint: the function that the gradient calls keeps values of its own
+// expect(CASE_captures): function_with_captures<.*line<38>
+// user_line(CASE_captures): step::flops
+// first(CASE_gradient_type): custom_gradient: the gradient must return a tensor \(or tree\) of its argument's type
+// expect(CASE_gradient_type): gradient_of_another_type<.*f32< ?>.*f32<8>.*line<42>
+// user_line(CASE_gradient_type): step::flops
+// first(CASE_table): constant: the table has another number of elements than the tensor
+// expect(CASE_table): table_size_mismatch<espalier::f32<3>, espalier::why::count<2> ?>::raise<espalier::why::at<espalier::why::line<45>
+// user_line(CASE_table): step::flops
 // clang-format on
 using step = ep::program<mesh, function, ep::f32<8>, ep::f32<8>, ep::i32<3>>;
 constexpr auto work = step::flops();

@@ -460,6 +460,21 @@ template <class... Details> struct function_returns_nothing {
                   "where the compiler found an error in it before, mend that one first.");
   };
 };
+template <class... Details> struct function_with_captures {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "custom_gradient, checkpoint: the function that the gradient calls keeps values of its own. Use a "
+                  "lambda without captures, or a struct without members; pass everything as arguments.");
+  };
+};
+template <class... Details> struct gradient_of_another_type {
+  template <class Where> struct raise {
+    static_assert(
+        Where::ok,
+        "custom_gradient: the gradient must return a tensor (or tree) of its argument's type, or, for several "
+        "arguments, results<...> of these in their order.");
+  };
+};
 template <class... Details> struct function_without_default {
   template <class Where> struct raise {
     static_assert(Where::ok,

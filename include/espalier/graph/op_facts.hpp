@@ -117,6 +117,8 @@ struct op_facts {
   bool contracts = false;
   /// No derivative passes, though the result follows the operand.
   bool stops_gradient = false;
+  /// Result n is operand n, with the same type, shape and values: it is there for its gradient alone.
+  bool passes_operands = false;
   /// Whether the result is operand 0, with the same type, shape and values. Null: it never is.
   bool (*is_operand)(op_view) = nullptr;
 };

@@ -4,6 +4,7 @@
 
 #include <espalier/kernels/activation.hpp>
 #include <espalier/kernels/add_einsum.hpp>
+#include <espalier/kernels/again.hpp>
 #include <espalier/kernels/arithmetic.hpp>
 #include <espalier/kernels/bitwise.hpp>
 #include <espalier/kernels/broadcast.hpp>

@@ -4,6 +4,7 @@
 
 #include <espalier/ops/activation.hpp>
 #include <espalier/ops/add_einsum.hpp>
+#include <espalier/ops/again.hpp>
 #include <espalier/ops/argument.hpp>
 #include <espalier/ops/arithmetic.hpp>
 #include <espalier/ops/bitwise.hpp>

@@ -89,10 +89,10 @@ class reverse_sweep {
 
   /// Marks what depends on the wanted values. A loop's carry depends on what its body passes on, so the sweep repeats
   /// until nothing changes.
-  constexpr void mark(int end) {
+  constexpr void mark(int begin, int end) {
     for (bool changed = true; changed;) {
       changed = false;
-      for (int id = 0; id < end; ++id) {
+      for (int id = begin; id < end; ++id) {
         const instruction& i = b_[id];
         if (active_[id] || (!is_floating(i.type) && !has_several_results(id)) || i.op->facts.stops_gradient) continue;
         bool depends = false;
@@ -386,9 +386,22 @@ constexpr int pull_back(builder& b, const detail::list<cotangent_of>& seeds, con
   hoist(b.result().code, b.result().further.data(), b.loop);
   detail::reverse_sweep sweep(b, end);
   for (int i = 0; i < count; ++i) sweep.want(wanted[i]);
-  sweep.mark(end);
+  sweep.mark(0, end);
   for (const cotangent_of& one : seeds) sweep.seed(one.value, one.cotangent);
   sweep.run(0, end);
+  for (int i = 0; i < count; ++i) gradients[i] = sweep.cotangent(wanted[i]);
+  return sweep.without_rule();
+}
+/// The same through the instructions from `begin` on, of which `wanted` are: what they use besides is constant. For
+/// gradients that are made while others are.
+constexpr int pull_back_to(builder& b, int begin, const detail::list<cotangent_of>& seeds, const int* wanted, int count,
+                           int* gradients) {
+  const int end = b.size();
+  detail::reverse_sweep sweep(b, end);
+  for (int i = 0; i < count; ++i) sweep.want(wanted[i]);
+  sweep.mark(begin, end);
+  for (const cotangent_of& one : seeds) sweep.seed(one.value, one.cotangent);
+  sweep.run(begin, end);
   for (int i = 0; i < count; ++i) gradients[i] = sweep.cotangent(wanted[i]);
   return sweep.without_rule();
 }

@@ -56,6 +56,11 @@ class normalisation {
       instruction& i = code_[id];
       i = g_[id];
       stand_for_[id] = id;
+      if (is_further_result(i) && g_.operand(id, 0).op->facts.passes_operands) {
+        become_alias(i, g_.operand_at(g_.operand(id, 0), attributes_of<further_result_attributes>(i).number));
+      } else if (i.op->facts.passes_operands) {
+        become_alias(i, i.operand[0]);
+      }
       if (part_of(i) == structure::loop_end) {
         end_of_[i.operand[0]] = id;
         continue;
@@ -76,6 +81,15 @@ class normalisation {
         bypass(id, i.operand[0]);
       }
     }
+  }
+
+  /// With nothing left to differentiate, what was there for its gradient is one of its operands.
+  static constexpr void become_alias(instruction& i, int operand) {
+    instruction alias = builder::make(ops::stop_gradient, i.type, i.shape, operand);
+    alias.loop = i.loop;
+    alias.where = i.where;
+    alias.label = i.label;
+    i = alias;
   }
 
   /// A stack or sum collects what its loop computes, not what stands outside; and a carry that is passed on as

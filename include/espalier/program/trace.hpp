@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/ops/argument.hpp>
+#include <espalier/program/custom_gradient.hpp>
 #include <espalier/program/differentiate.hpp>
 
 #include <cstddef>
