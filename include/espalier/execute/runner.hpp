@@ -104,6 +104,8 @@ template <class Program> class runner {
       start_devices();
     }
   }
+  /// Of a program that `compile` returned: `runner run(world, step)`.
+  runner(world& where, const Program& /*program*/) : runner(where) {}
   runner(const runner&) = delete;
   runner& operator=(const runner&) = delete;
 

@@ -12,6 +12,8 @@
 #include <espalier/program/unanswered.hpp>
 #include <espalier/program/verify.hpp>
 
+#include <type_traits>
+
 namespace espalier {
 
 /// The kinds of communication, as types for queries: `step::collectives<all_gather>()`.
@@ -312,5 +314,19 @@ struct mistake_in_types<program<Mesh, Function, Arguments...>> {
   using type = decltype(verify_types<Mesh, Function, Arguments...>());
 };
 }  // namespace detail
+
+/// The program of a function that has no name, a lambda without captures:
+/// `constexpr auto step = compile<mesh, f32<64, 256>, f32<256>>([](auto x, auto b) { return relu(x + b); });`
+/// What it returns is empty: questions go to it (`step.flops()`), and `runner run(world, step)` runs it.
+/// Errors: as of `program`.
+template <class Mesh, class... Arguments, class Function>
+constexpr program<Mesh, Function, Arguments...> compile(const Function& /*function*/) {
+  return {};
+}
+
+/// The same as a type, from a constant: `program_of<mesh, step, f32<64, 256>, f32<256>>`, where step is a constexpr
+/// lambda, or written in its place.
+template <class Mesh, auto Function, class... Arguments>
+using program_of = program<Mesh, std::remove_cv_t<decltype(Function)>, Arguments...>;
 
 }  // namespace espalier

@@ -118,4 +118,7 @@ template <class Program> void explain(std::ostream& out) {
       << " on the way\n";
 }
 
+/// The same of a program that `compile` returned: `explain(std::cout, step)`.
+template <class Program> void explain(std::ostream& out, const Program& /*program*/) { explain<Program>(out); }
+
 }  // namespace espalier
