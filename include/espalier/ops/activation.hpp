@@ -122,7 +122,8 @@ template <Traced A> constexpr auto relu(const A& a, source_line where = source_l
 template <Traced A> constexpr auto silu(const A& a, source_line where = source_line::current()) {
   return detail::unary<&ops::silu>(a, where);
 }
-/// The tanh form, as GPT-2 uses it.
+/// x times the distribution function of the normal distribution, in the tanh form, as GPT-2 uses it.
+/// Errors: `operand_is_not_floating`.
 template <Traced A> constexpr auto gelu(const A& a, source_line where = source_line::current()) {
   return detail::unary<&ops::gelu>(a, where);
 }

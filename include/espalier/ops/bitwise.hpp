@@ -130,8 +130,8 @@ constexpr int bit_cast(builder& b, int a, dtype type) {
 }
 }  // namespace emit
 
-// Of integers bit by bit, and of truth values. Either operand may be a number; they broadcast.
-// Errors: `operand_is_not_integer`, `shape_mismatch`, `dtype_mismatch`.
+/// Of integers bit by bit, and of truth values. Either operand may be a number; they broadcast.
+/// Errors: `operand_is_not_integer`, `shape_mismatch`, `dtype_mismatch`.
 template <class A, class B>
   requires detail::OperatorArguments<A, B>
 constexpr auto bitwise_and(const A& a, const B& b, source_line where = source_line::current()) {
@@ -151,9 +151,9 @@ template <Traced A> constexpr auto bitwise_not(const A& a, source_line where = s
   return detail::unary_of<&ops::bitwise_not, detail::holds_bits, why::operand_is_not_integer>(a, where);
 }
 
-// Of integers. The amount is read without its sign: by the number of bits or more, and so by a negative number, nothing
-// is left: 0, or of `shift_right_arithmetic`, which repeats the sign, 0 or -1 (as in StableHLO).
-// Errors: `operand_is_not_integer`, `shape_mismatch`, `dtype_mismatch`.
+/// Integers, by `amount` bits. The amount is read without its sign: by the number of bits or more, and so by a negative
+/// number, nothing is left: 0, or of `shift_right_arithmetic`, which repeats the sign, 0 or -1 (as in StableHLO).
+/// Errors: `operand_is_not_integer`, `shape_mismatch`, `dtype_mismatch`.
 template <class A, class B>
   requires detail::OperatorArguments<A, B>
 constexpr auto shift_left(const A& a, const B& amount, source_line where = source_line::current()) {

@@ -150,6 +150,9 @@ constexpr auto operator&&(const A& a, const B& b) { return detail::first_failure
 template <class A, class B>
   requires detail::FailedOperands<A, B>
 constexpr auto operator||(const A& a, const B& b) { return detail::first_failure(a, b); }
+
+/// Whether elements are equal, or not: a boolean tensor. A NaN equals nothing, itself included. Either operand may be a
+/// number; they broadcast. Errors: `shape_mismatch`, `dtype_mismatch`, `number_is_no_integer`.
 template <class A, class B>
   requires detail::OperatorArguments<A, B>
 constexpr auto equal(const A& a, const B& b, source_line where = source_line::current()) {
@@ -160,6 +163,9 @@ template <class A, class B>
 constexpr auto not_equal(const A& a, const B& b, source_line where = source_line::current()) {
   return detail::binary<&ops::not_equal, detail::binary_result::boolean>(a, b, where);
 }
+/// The larger, or the smaller, of two elements; where one is a NaN, a NaN. Of equal ones the gradient goes to the
+/// first. Either operand may be a number; they broadcast. Errors: `shape_mismatch`, `dtype_mismatch`,
+/// `number_is_no_integer`.
 template <class A, class B>
   requires detail::OperatorArguments<A, B>
 constexpr auto maximum(const A& a, const B& b, source_line where = source_line::current()) {

@@ -9,7 +9,7 @@ namespace espalier {
 
 namespace detail {
 constexpr void reduce_gradient(gradient_context& c);
-}
+}  // namespace detail
 
 namespace ops {
 /// Combines the elements along some dimensions, which disappear, to their product, maximum or minimum. (Sums are

@@ -1,0 +1,301 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 The Espalier authors
+# SPDX-License-Identifier: BSL-1.0
+"""Makes docs/ops.md, the page of all ops: `op_page.py PROGRAM` writes it, `op_page.py PROGRAM --check` fails if it would
+change. PROGRAM is built of support/op_page.cpp and tells what was traced; what the functions do, how they are called and
+their errors are read from the comments and declarations in include/espalier/ops.
+
+It fails, too, for a public function without a comment or without a call in op_page.cpp, for an op of which no call makes
+an instruction, for an error that is not among the reasons, and for one that a call has met and no comment names.
+"""
+import argparse
+import difflib
+import glob
+import os
+import re
+import subprocess
+import sys
+import textwrap
+
+ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+PAGE = os.path.join(ROOT, "docs", "ops.md")
+FUNCTION = re.compile(r"((?:^///.*\n)*)^template <(.*)>(?:\n  requires.*\n|\s)constexpr auto ([a-z]\w*)\(", re.MULTILINE)
+OP = re.compile(r"((?:^///.*\n)*)^inline constexpr op_info (\w+)", re.MULTILINE)
+# Ours, for all operators together: they have no comment of their own, being friends that no reader calls by name.
+OPERATORS = """Operands broadcast as NumPy's do, and one of the two may be a number: counted from the right, two dimensions
+are equal, or one of them is 1, or missing. Element types are never converted silently. Integers wrap around, and divide
+towards zero and by 0 to 0. Comparisons give truth values; `&&` is `&`, and `||` is `|`: both operands are computed.
+`==` and `!=` are called `equal` and `not_equal`.
+Errors: `shape_mismatch`, `dtype_mismatch`, `operand_is_boolean` (arithmetic), `condition_is_not_boolean` (`!`),
+`number_is_no_integer`."""
+INTRODUCTION = """# Ops
+
+<!-- Written by tests/support/op_page.py: change the comments in include/espalier/ops, or the calls in
+     tests/support/op_page.cpp, and run it again. -->
+
+Every function of tensors, as it stands in `include/espalier/ops`. All are in the namespace `espalier`. The page is made
+from the headers and from a program that calls each function for every element type, so what it says is what the
+library does. What functions of models are made of these (`ep::nn`) stands in `include/espalier/nn`.
+
+**Types** are the element types a call takes. *floats* are {floats}.
+*integers* are {integers}. *all* are these and `bool`.
+Tensors of one call have the same one, unless the shapes show another.
+
+**Rule** says how dimensions correspond, as an einsum does. Each letter is a factor along which the work can be split
+over devices:
+
+| written | means, if the factor is split |
+|---|---|
+| `ab -> ab` | every device computes its part, and nothing moves |
+| `ab, bc -> ac; sum over b` | each device has a term of the result: a pending sum, and sooner or later a collective |
+| `ab -> ab; max over b` | the same, but only what was reduced moves: the result is split as the argument |
+| `a~b -> ab` | through a window: a device receives the elements it lacks, most often of its neighbours |
+| `[a]b -> b` | it is not split: the dimension is made whole on every device first |
+| `a(bc) -> abc` | one dimension is two factors, the major one first |
+| `1`, `()` | a dimension of one element; a scalar |
+
+**Made of** are the instructions that a call becomes, which `explain` shows. **Gradient** names the arguments that
+something flows back to, and what that takes; where nothing is named, nothing flows back.
+"""
+OPS = """## Instructions
+
+What calls and gradients become. A pending sum may stay pending through an op that is linear: *of one operand* if the
+others are whole there.
+
+| op | what it does | rule | pending sums | kernel | gradient |
+|---|---|---|---|---|---|
+"""
+
+
+def without_nested(text):
+    """The text of a header outside of the namespaces in it, and the part in `namespace ops`."""
+    public, ops, inside = [], [], []
+    for line in text.split("\n"):
+        if re.match(r"^namespace (detail|emit|ops) \{", line):
+            inside.append(line.split()[1])
+            public.append("")
+        elif re.match(r"^\}  // namespace (detail|emit|ops)", line):
+            inside.pop()
+        elif inside == ["ops"]:
+            ops.append(line)
+        elif not inside:
+            public.append(line)
+    return "\n".join(public), "\n".join(ops)
+
+
+def comment(block):
+    return " ".join(line[3:].strip() for line in block.strip().split("\n")).strip()
+
+
+def split_list(text):
+    """At commas that no bracket encloses."""
+    parts, depth = [""], 0
+    for c in text:
+        depth += (c in "<({") - (c in ">)}")
+        if c == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += c
+    return [" ".join(part.split()) for part in parts if part.strip()]
+
+
+def signature(template, name, parameters):
+    called, types = [], []
+    for one in split_list(parameters):
+        if "source_line" in one:
+            continue
+        marker = re.fullmatch(r"(\w+)_t", one)
+        if marker:
+            called.append(marker[1])
+            continue
+        declared, _, default = one.partition(" = ")
+        kind, variable = re.fullmatch(r"(.*?)(\w+)", declared).groups()
+        kind = kind.replace("const ", "").replace("&", "").strip()
+        types.append(kind.replace("...", ""))
+        own = kind[:1].islower()  # a type of C++, not one of the template's
+        called.append((f"{kind} {variable}" if own else variable + ("..." if "..." in kind else "")) +
+                      (f" = {default}" if default else ""))
+    chosen = []
+    for one in split_list(template):
+        declared = one.replace("detail::", "").partition(" = ")
+        variable = declared[0].split()[-1]
+        if variable in types or not re.match(r"int|dtype|TensorType|class|\w+_settings|fixed_string", declared[0]):
+            continue
+        default = f" = {declared[2]}" if declared[2] else ""
+        chosen.append(declared[0].replace("TensorType", "class").replace("fixed_string", "text") +
+                      re.sub(r"^ = \w+_settings\{\}$", " = {}", default))
+    return f"{name}{'<' + ', '.join(chosen) + '>' if chosen else ''}({', '.join(called)})"
+
+
+def read_headers():
+    """(functions, ops): functions are (name, signature, comment, header), ops name -> (comment, header)."""
+    functions, ops = [], {}
+    for path in sorted(glob.glob(os.path.join(ROOT, "include", "espalier", "ops", "*.hpp"))):
+        header = os.path.basename(path)
+        with open(path) as file:
+            public, in_ops = without_nested(file.read())
+        doc, end = "", 0
+        for match in FUNCTION.finditer(public):
+            # A comment holds for the functions directly behind its own.
+            doc = comment(match[1]) if match[1] else doc
+            close = re.compile(r"\)\s*(?:\{|const)").search(public, match.end() - 1)
+            parameters = public[match.end():close.start()]
+            # What stands on the mesh of a call belongs to one; what has no line to ask for is called by others.
+            if "source_line where)" in parameters + ")" or match[3] == "operand_of":
+                continue
+            functions.append((match[3], signature(match[2], match[3], parameters), doc, header))
+            end = close.end()
+        for match in OP.finditer(in_ops):
+            ops[match[2]] = (comment(match[1]), header)
+    return functions, ops
+
+
+def read_program(program):
+    """(floats, integers, sections of calls, ops)."""
+    floats, integers, sections, ops = [], [], [], {}
+    for line in subprocess.run([program], capture_output=True, text=True, check=True).stdout.splitlines():
+        kind, *cells = line.split("\t")
+        if kind == "type":
+            {"float": floats, "integer": integers}.get(cells[1], []).append(cells[0])
+        elif kind == "section":
+            sections.append((cells[0], []))
+        elif kind == "call":
+            keys = ["function", "call", "types", "rule", "shapes", "made", "gradient", "refused"]
+            sections[-1][1].append(dict(zip(keys, cells)))
+        else:
+            ops[cells[0]] = cells[1:]
+    return floats, integers, sections, ops
+
+
+def types_in_words(types, floats, integers):
+    left, words = types.split(), []
+    if set(left) == {*floats, *integers, "bool"}:
+        return "all"
+    for word, group in (("floats", floats), ("integers", integers)):
+        if set(group) <= set(left):
+            words.append(word)
+            left = [name for name in left if name not in group]
+    return ", ".join([*words, *(f"`{name}`" for name in left)])
+
+
+def code(text):
+    """A bar would end the cell of a table."""
+    if "|" not in text:
+        return f"`{text}`"
+    return "<code>" + text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "&#124;") + "</code>"
+
+
+def row(*cells):
+    return "| " + " | ".join(cells) + " |\n"
+
+
+def prose(text):
+    """Types are code, where the comment does not say so: `f32<4, 8>` would be read as HTML."""
+    pieces = text.split("`")
+    pieces[::2] = [re.sub(r"\b[a-z]\w*<[^>]*>", r"`\g<0>`", piece) for piece in pieces[::2]]
+    return "`".join(pieces)
+
+
+def folded(text):
+    return "\n".join(textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False))
+
+
+def with_links(text, reasons):
+    return re.sub(r"`(\w+)`", lambda m: f"[`{m[1]}`](errors.md#{m[1]})" if m[1] in reasons else m[0], text)
+
+
+def page(program):
+    functions, ops = read_headers()
+    floats, integers, sections, made = read_program(program)
+    with open(os.path.join(ROOT, "include", "espalier", "diagnostics", "reasons.hpp")) as file:
+        reasons = set(re.findall(r"struct (\w+) \{\n  template <class Where> struct raise", file.read()))
+    wrong = []
+    called = {call["function"] for _, calls in sections for call in calls}
+    for name, _, doc, header in functions:
+        if not doc:
+            wrong.append(f"ops/{header}: {name} has no comment that says what it does")
+        if name not in called:
+            wrong.append(f"ops/{header}: {name} is not called in tests/support/op_page.cpp")
+    declared = {name for name, _, _, _ in functions}
+    for name in sorted(called - declared - {"operators"}):
+        wrong.append(f"tests/support/op_page.cpp calls {name}, which no header of ops/ declares")
+    for name, (_, header) in ops.items():
+        if name not in made:
+            wrong.append(f"ops/{header}: no call in tests/support/op_page.cpp makes an instruction {name}")
+
+    text = INTRODUCTION.format(floats=", ".join(f"`{t}`" for t in floats),
+                               integers=", ".join(f"`{t}`" for t in integers))
+    for title, calls in sections:
+        text += f"\n## {title}\n"
+        done = set()
+        for call in calls:
+            if call["function"] in done:
+                continue
+            # Functions that share a comment, and all comments on functions of these names.
+            names, docs = [call["function"]], []
+            for name, _, doc, _ in functions:
+                if name == call["function"] and doc not in docs:
+                    docs.append(doc)
+            names += [n for n, _, doc, _ in functions if doc == docs[0] and n not in names] if docs else []
+            names = [n for n in dict.fromkeys(names) if any(c["function"] == n for c in calls)]
+            done |= set(names)
+            signatures = list(dict.fromkeys(s for n, s, _, _ in functions if n in names))
+            if call["function"] == "operators":
+                docs = [" ".join(OPERATORS.split())]
+            else:
+                text += "\n### " + ", ".join(f"`{n}`" for n in names) + "\n"
+                text += "\n" + ", ".join(code(s) for s in signatures) + "\n"
+            errors = []
+            for doc in docs:
+                what, _, error = doc.partition("Errors")
+                text += "\n" + folded(prose(what.strip())) + "\n"
+                if error and "the same" not in error:
+                    errors.append("Errors" + error)
+            text += "\n| call | shapes | types | rule | made of | gradient |\n|---|---|---|---|---|---|\n"
+            for one in (c for c in calls if c["function"] in names):
+                text += row(code(one["call"]), code(one["shapes"]), types_in_words(one["types"], floats, integers),
+                            code(one["rule"]), one["made"],
+                            one["gradient"])
+                for reason in filter(None, one["refused"].split(", ")):
+                    if f"`{reason}`" not in " ".join(docs) and "whatever the body does wrong" not in " ".join(docs):
+                        wrong.append(f"{one['call']}: {reason} happens, and its comment does not name it")
+            # Of overloads, those of one are often among those of another.
+            for error in errors:
+                if not any(other != error and error.rstrip(".") in other for other in errors):
+                    text += "\n" + with_links(error, reasons) + "\n"
+                listed = re.match(r"Errors:(.*)", error)
+                for name in re.findall(r"`(\w+)`", listed[1]) if listed else []:
+                    if name not in reasons and name not in called:
+                        wrong.append(f"{call['function']}: there is no error {name}")
+    text += "\n" + OPS
+    for name, (doc, header) in sorted(ops.items()):
+        rule, pending, kernel, gradient = made.get(name, ["", "", "", ""])
+        text += row(f"`{name}`", prose(doc), code(rule) if rule else "", pending, kernel, gradient)
+    return text, wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("program")
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    after, wrong = page(options.program)
+    for line in wrong:
+        print(line)
+    before = ""
+    if os.path.exists(PAGE):
+        with open(PAGE) as file:
+            before = file.read()
+    if not options.check:
+        with open(PAGE, "w") as file:
+            file.write(after)
+        return bool(wrong)
+    difference = list(difflib.unified_diff(before.splitlines(True), after.splitlines(True), PAGE, "now"))
+    sys.stdout.writelines(difference)
+    if difference:
+        print("docs/ops.md is not what the headers say: run tests/support/op_page.py PROGRAM")
+    return bool(wrong or difference)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
