@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The Espalier authors
 # SPDX-License-Identifier: BSL-1.0
 #
-# Runs PROGRAM and compares its standard output with the file EXPECTED.
-execute_process(COMMAND "${PROGRAM}" OUTPUT_VARIABLE output RESULT_VARIABLE code)
+# Runs PROGRAM, under LAUNCHER if one is given, and compares its standard output with the file EXPECTED.
+execute_process(COMMAND ${LAUNCHER} "${PROGRAM}" OUTPUT_VARIABLE output RESULT_VARIABLE code)
 if(NOT code EQUAL 0)
   message(FATAL_ERROR "${PROGRAM} ended with ${code}\n${output}")
 endif()

@@ -78,7 +78,7 @@ int main(int argc, char** argv) {
     const double predicted = rate * squared;
     const double seen = double(before) - double(after);
     if (world.is_root()) {
-      ep::explain<step>(std::cout);
+      ep::explain<step>(std::cout, ep::collectives_only);
       std::cout << "the gradient predicts the change of the loss: "
                 << (std::abs(seen - predicted) < 0.05 * predicted ? "yes" : "NO") << '\n';
     }

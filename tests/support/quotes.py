@@ -7,7 +7,8 @@
 A comment in a document owns the blocks that follow it:
 
     <!-- source: FILE [from TEXT] [to TEXT] -->   the file without licence and first comment, or the lines from the
-                                                  first with TEXT to the next with TEXT
+                                                  first with TEXT to the next with TEXT; `to =TEXT`: to the next that
+                                                  is TEXT, as `}` is at the end of a function
     <!-- output: FILE -->                         what a program prints: FILE is compared with it by the test example/...
     <!-- message: FILE [CASE_name] -->            a file that does not compile, and what compilers say of it; of a
                                                   compile-fail case (with CASE_name) the two lines that matter
@@ -48,7 +49,8 @@ def source(rest):
         lines = lines[body[0]:]
     else:
         begin = next((n for n, line in enumerate(lines) if first in line), None) if first else 0
-        end = None if begin is None else next((n for n in range(begin, len(lines)) if last in lines[n]), None)
+        is_last = (lambda line: line == last[1:]) if last and last.startswith("=") else (lambda line: last in line)
+        end = None if begin is None else next((n for n in range(begin, len(lines)) if is_last(lines[n])), None)
         if begin is None or end is None:
             sys.exit(f"{name}: there are no lines from \"{first}\" to \"{last}\"")
         lines = lines[begin:end + 1]

@@ -6,6 +6,7 @@
 #include <espalier/report/table.hpp>
 #include <espalier/sharding/print.hpp>
 
+#include <cstdint>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -45,10 +46,14 @@ namespace detail {
 
 }  // namespace detail
 
+/// Which rows `explain` writes: all, or those of what moves between devices.
+enum class explained : std::uint8_t { everything, collectives };
+inline constexpr explained collectives_only = explained::collectives;
+
 /// Writes what a program does, in the order of execution: one row for each line of source and kind of collective or
 /// computation, with the layout of what it makes, how often it runs, the bytes each device sends for it, and the
-/// annotation that led to the layout.
-template <class Program> void explain(std::ostream& out) {
+/// annotation that led to the layout. `explain<step>(std::cout, collectives_only)` is the short form.
+template <class Program> void explain(std::ostream& out, explained shown = explained::everything) {
   const mesh_shape& mesh = Program::mesh::value;
   const graph_view code = Program::code;
   const graph_view traced = Program::traced;
@@ -79,6 +84,7 @@ template <class Program> void explain(std::ostream& out) {
     r.line = detail::line_text(i.where);
     r.op = i.op->name;
     const bool moves = communicates(i);
+    if (!moves && shown == explained::collectives) continue;
     if (moves) r.op += " over " + detail::axes_text(mesh, attributes_of<collective_attributes>(i).axes);
     if (i.op == &ops::unpack) r.op = std::string("part of the ") + code[i.operand[0]].op->name + " above";
     if (moves && code[i.operand[0]].op == &ops::pack) r.op += ", for several";
