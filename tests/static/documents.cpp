@@ -1,0 +1,69 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+
+// What docs/concepts.md shows.
+
+#include <espalier/core.hpp>
+
+namespace ep = espalier;
+
+namespace {
+
+struct data : ep::axis<"data", 2> {};
+struct model : ep::axis<"model", 2> {};
+using mesh = ep::mesh<data, model>;
+
+// --- pending sums
+
+struct two_products {
+  constexpr auto operator()(auto h, auto a, auto b) const {
+    h = ep::shard<data, model>(h);
+    const auto p = ep::matmul(h, a);  // f32[64@data, 256] sum@model
+    const auto q = ep::matmul(h, b);  // f32[64@data, 256] sum@model
+    return (p + q) / 2;               // still pending: one all-reduce, of one tensor, behind it
+  }
+};
+using pending = ep::program<mesh, two_products, ep::f32<64, 1024>, ep::f32<1024, 256>, ep::f32<1024, 256>>;
+static_assert(pending::collectives() == 1);
+static_assert(pending::collectives<ep::all_reduce, model>() == 1);
+
+struct split_product {
+  constexpr auto operator()(auto h, auto a) const {
+    const auto y = ep::matmul(ep::shard<data, model>(h), a);
+    return ep::shard<data, model>(y);  // nobody needs all of y
+  }
+};
+using scattered = ep::program<mesh, split_product, ep::f32<64, 1024>, ep::f32<1024, 256>>;
+static_assert(scattered::collectives<ep::reduce_scatter, model>() == 1);
+static_assert(scattered::collectives<ep::all_reduce>() == 0);
+
+// --- open
+
+struct closed {
+  constexpr auto operator()(auto x, auto w) const {
+    return ep::shard<data, ep::none>(ep::matmul(x, w));  // columns are whole: an all-gather
+  }
+};
+struct opened {
+  constexpr auto operator()(auto x, auto w) const {
+    return ep::shard<data, ep::open>(ep::matmul(x, w));  // columns as completion likes: split as those of w
+  }
+};
+using columns_of_w = ep::sharded<ep::f32<256, 1024>, ep::none, model>;
+template <class Function> using product = ep::program<mesh, Function, ep::f32<64, 256>, columns_of_w>;
+static_assert(product<closed>::collectives<ep::all_gather>() == 1);
+static_assert(product<opened>::collectives() == 0);
+static_assert(product<opened>::result_layout(0).placement.dim[1] == ep::axis_list(mesh::index_of<model>));
+
+// --- donation
+
+struct update {
+  constexpr auto operator()(auto weights, auto gradient) const { return weights - gradient * 0.01; }
+};
+using weights = ep::f32<1024, 256>;
+using copied = ep::program<mesh, update, weights, weights>;
+using in_place = ep::program<mesh, update, ep::donated<weights>, weights>;
+static_assert(copied::result_bytes() == copied::argument_bytes() / 2);
+static_assert(in_place::result_bytes() == 0);
+
+}  // namespace
