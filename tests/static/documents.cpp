@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 
-// What docs/concepts.md shows.
+// What docs/concepts.md and docs/limits.md show.
 
 #include <espalier/core.hpp>
 
@@ -65,5 +65,12 @@ using copied = ep::program<mesh, update, weights, weights>;
 using in_place = ep::program<mesh, update, ep::donated<weights>, weights>;
 static_assert(copied::result_bytes() == copied::argument_bytes() / 2);
 static_assert(in_place::result_bytes() == 0);
+
+// --- limits
+
+static_assert(ep::max_axes == 8);      // axes of a mesh
+static_assert(ep::max_rank == 8);      // dimensions of a tensor
+static_assert(ep::max_factors == 12);  // different letters of one product of two tensors
+static_assert(ep::dtype_count == 10);  // f64 f32 f16 bf16, i64 i32 i8 u32 u8, bool
 
 }  // namespace

@@ -197,7 +197,9 @@ def prose(text):
 
 
 def folded(text):
-    return "\n".join(textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False))
+    lines = textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False)
+    # A number with a point would begin a list.
+    return "\n".join(re.sub(r"^(\d+)\. ", r"\1\\. ", line) for line in lines)
 
 
 def with_links(text, reasons):

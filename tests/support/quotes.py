@@ -10,9 +10,16 @@ A comment in a document owns the blocks that follow it:
                                                   first with TEXT to the next with TEXT; `to =TEXT`: to the next that
                                                   is TEXT, as `}` is at the end of a function
     <!-- output: FILE -->                         what a program prints: FILE is compared with it by the test example/...
-    <!-- message: FILE [CASE_name] -->            a file that does not compile, and what compilers say of it; of a
-                                                  compile-fail case (with CASE_name) the two lines that matter
+    <!-- message: FILE [CASE_name|everywhere] --> a file that does not compile, and what compilers say of it; of a
+                                                  compile-fail case (with CASE_name) the two lines that matter;
+                                                  `everywhere`: of all compilers that the project is tried with
     <!-- mistake: FILE: OLD => NEW -->            what g++ says of FILE when OLD is written NEW
+
+And of the tables that follow:
+
+    <!-- pairs: FILE WORD -->                     each comment `// WORD: what they write` and the code below it
+    <!-- reasons: FILE -->                        each reason of a header, with its sentence; every one has a section in
+                                                  the document
 
 Every block of C++ has such an owner: no code in a document is untried. Paths are cut to what follows `include/`, lists
 of include files are left out.
@@ -31,7 +38,9 @@ import textwrap
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 DOCUMENTS = [os.path.join(ROOT, "README.md"), *sorted(glob.glob(os.path.join(ROOT, "docs", "*.md")))]
 COMPILERS = [("g++ 12", "g++-12"), ("clang 19", "clang++-19")]
+ALL_COMPILERS = [COMPILERS[0], ("clang 14", "clang++-14"), COMPILERS[1]]
 OWNED = re.compile(r"(<!-- (source|output|message|mistake): (.*?) -->\n)(?:\n?```(?:cpp|text)\n.*?\n```\n)*", re.DOTALL)
+TABLE = re.compile(r"(<!-- (pairs|reasons): (.*?) -->\n)\n*(?:\|.*\n)*\n*")
 UNOWNED = re.compile(r"(?<! -->\n)^```cpp\n(.*)$", re.MULTILINE)
 INCLUDED = re.compile(r"^(?:In file included from |\s+from )")
 
@@ -78,9 +87,11 @@ def matters(lines):
 def message(rest):
     name, case = (rest.split() + [None])[:2]
     path = os.path.join(ROOT, name)
+    everywhere = case == "everywhere"
+    case = None if everywhere else case
     text = "" if case else source(name)
     parts = []
-    for title, compiler in COMPILERS:
+    for title, compiler in ALL_COMPILERS if everywhere else COMPILERS:
         lines = diagnostics(compiler, path, case)
         parts.append("\n".join([f"{title}:", *(matters(lines) if case else lines)]))
     return text + "```text\n" + "\n\n".join(parts) + "\n```\n"
@@ -105,6 +116,57 @@ def mistake(rest):
     return "```text\n" + "\n".join(wrapped) + "\n```\n"
 
 
+def in_cell(lines):
+    """Code in a cell of a table, which a bar would end."""
+    escaped = [line.replace("&", "&amp;").replace("<", "&lt;").replace("|", "&#124;") for line in lines]
+    return "<br>".join(f"<code>{line}</code>" for line in escaped)
+
+
+def pairs(rest):
+    name, word = rest.split()
+    lines = read(name).split("\n")
+    rows = ""
+    for n, line in enumerate(lines):
+        if not line.strip().startswith(f"// {word}: "):
+            continue
+        theirs = line.strip()[len(f"// {word}: "):]
+        ours = []
+        for below in lines[n + 1:]:
+            if not below or below.strip().startswith("//") or below.strip() == "}":
+                break
+            ours.append(below)
+        ours = textwrap.dedent("\n".join(ours))
+        # What the test wraps around it is not what anybody writes.
+        ours = re.sub(r"^use\(((?:.|\n)*)\);$|^constexpr auto \w+ = \[\]\(.*\) \{ return (.*); \};$",
+                      lambda m: m[1] or m[2], ours)
+        rows += f"| {theirs} | {in_cell(ours.split(chr(10)))} |\n"
+    if not rows:
+        sys.exit(f"{name}: no comment begins with {word}:")
+    return f"\n| {word} | Espalier |\n|---|---|\n{rows}\n"
+
+
+def reasons(rest):
+    found = re.findall(r"struct (\w+) \{\n  template <class Where> struct raise \{\n\s*static_assert\(\s*Where::ok,"
+                       r"((?:\s*\"(?:[^\"\\]|\\.)*\")+)\);", read(rest))
+    if len(found) != read(rest).count("struct raise {"):
+        sys.exit(f"{rest}: not every reason could be read")
+    rows = ""
+    for name, literal in found:
+        sentence = "".join(re.findall(r"\"((?:[^\"\\]|\\.)*)\"", literal)).replace('\\"', '"')
+        sentence = re.sub(r"([<|*_])", r"\\\1", sentence)
+        rows += f"| [`{name}`](#{name}) | {sentence} |\n"
+    return f"\n| error | what it says |\n|---|---|\n{rows}\n"
+
+
+def table(match):
+    return match[1] + {"pairs": pairs, "reasons": reasons}[match[2]](match[3])
+
+
+def without_section(text):
+    """Reasons in a table of the document that have no section in it."""
+    return [name for name in re.findall(r"^\| \[`(\w+)`\]\(#\w+\) \|", text, re.MULTILINE) if f"### `{name}`" not in text]
+
+
 def block(match):
     marker, kind, rest = match.groups()
     if kind == "output":
@@ -122,7 +184,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    absent = [compiler for _, compiler in COMPILERS if shutil.which(compiler) is None]
+    absent = [compiler for _, compiler in ALL_COMPILERS if shutil.which(compiler) is None]
     if absent:
         print(f"quotes: {', '.join(absent)} is not installed, so nothing was compared")
         return 77
@@ -133,7 +195,10 @@ def main():
         for line in UNOWNED.findall(before):
             print(f"{document}: a block of C++ that nothing tries: {line}")
             wrong = True
-        after = OWNED.sub(block, before)
+        after = TABLE.sub(table, OWNED.sub(block, before))
+        for name in without_section(after):
+            print(f"{document}: {name} has no section")
+            wrong = True
         if options.check:
             before, after = without_places(before), without_places(after)
             sys.stdout.writelines(difflib.unified_diff(before.splitlines(True), after.splitlines(True), document, "now"))
