@@ -4,7 +4,7 @@
 #
 # Installs what a purpose needs on Debian 12 and is not there yet:
 #
-#     cmake/install_packages.sh examples|tests|benchmarks... [--list]
+#     cmake/install_packages.sh examples|tests|docs|benchmarks... [--list]
 #
 # If everything is there, nothing is downloaded and no rights are needed. ESPALIER_NO_INSTALL=1 never installs.
 set -eu
@@ -16,6 +16,9 @@ library="libboost-dev libboost-mpi-dev libopenmpi-dev openmpi-bin libxtensor-dev
 # clang-14 needs its OpenMP runtime; clang 19's would remove that one, so clang 19 builds without OpenMP.
 test_tools="catch2 python3 git iproute2 clang-14 libomp-14-dev clang-19 clang-format-14 clang-tidy-14"
 
+# docs/build makes pages with these.
+pages="python3 mkdocs mkdocs-material"
+
 # Without these the other checks still run, and ctest reports theirs as skipped.
 optional="clang-19"
 
@@ -25,16 +28,17 @@ for purpose in "$@"; do
   case $purpose in
     examples) packages="$packages $build $library" ;;
     tests) packages="$packages $build $library $test_tools" ;;
+    docs) packages="$packages $pages" ;;
     benchmarks) packages="$packages $build $library" ;;
     --list) list_only=yes ;;
     *)
-      echo "usage: $0 examples|tests|benchmarks... [--list]" >&2
+      echo "usage: $0 examples|tests|docs|benchmarks... [--list]" >&2
       exit 2
       ;;
   esac
 done
 if [ -z "$packages" ]; then
-  echo "usage: $0 examples|tests|benchmarks... [--list]" >&2
+  echo "usage: $0 examples|tests|docs|benchmarks... [--list]" >&2
   exit 2
 fi
 if [ "$list_only" = yes ]; then
