@@ -6,9 +6,12 @@
 // support/op_page.py makes the page of them, and knows from the headers which functions have no call here.
 
 #include <espalier/graph/tree.hpp>
+#include <espalier/nn/nn.hpp>
 #include <espalier/ops/ops.hpp>
 #include <espalier/program/differentiate.hpp>
 #include <espalier/sharding/print.hpp>
+
+#include <boost/hana/define_struct.hpp>
 
 #include <algorithm>
 #include <array>
@@ -208,8 +211,14 @@ template <class T, std::size_t Size> inline constexpr bool is_array<std::array<T
 template <class T> inline constexpr bool is_top = false;
 template <class A, class B> inline constexpr bool is_top<ep::top_elements<A, B>> = true;
 
+template <class T> inline constexpr bool is_value_and_gradient = false;
+template <class A, class B> inline constexpr bool is_value_and_gradient<ep::value_and_gradient<A, B>> = true;
+
 template <class T> struct mistake_in { using type = typename ep::detail::failure_in<T>::type; };
 template <class A, class B> struct mistake_in<ep::top_elements<A, B>> { using type = typename mistake_in<A>::type; };
+template <class A, class B> struct mistake_in<ep::value_and_gradient<A, B>> {
+  using type = typename mistake_in<A>::type;
+};
 template <class T, std::size_t Size> struct mistake_in<std::array<T, Size>> : mistake_in<T> {};
 
 template <class T> void list_results(const T& result, std::vector<int>& ids) {
@@ -218,6 +227,9 @@ template <class T> void list_results(const T& result, std::vector<int>& ids) {
   } else if constexpr (is_top<T>) {
     ids.push_back(result.values.id);
     ids.push_back(result.indices.id);
+  } else if constexpr (is_value_and_gradient<T>) {
+    list_results(result.value, ids);
+    list_results(result.gradient, ids);
   } else {
     ep::detail::for_each_leaf(result, [&](const auto& one) { ids.push_back(one.id); });
   }
@@ -353,21 +365,31 @@ template <ep::dtype Type, class F, class... Inputs>
 using called = decltype(std::declval<const F&>()(
     element<Type>{}, std::declval<ep::symbol<mesh, typename Inputs::template tensor<Type>>>()...));
 
+/// The arguments of a call in a graph under construction.
+template <ep::dtype Type, class... Inputs>
+using symbols_of = std::tuple<ep::symbol<mesh, typename Inputs::template tensor<Type>>...>;
+template <class Symbols> std::vector<int> make_arguments(ep::builder& b, Symbols& symbols) {
+  std::vector<int> arguments;
+  const auto make = [&](auto& one) {
+    one.owner = &b;
+    one.id = ep::emit::argument(b, one.type, one.shape, static_cast<int>(arguments.size()));
+    arguments.push_back(one.id);
+  };
+  std::apply([&](auto&... one) { (make(one), ...); }, symbols);
+  return arguments;
+}
+template <ep::dtype Type, class F, class Symbols> auto result_of(const F& f, const Symbols& symbols) {
+  return std::apply([&](const auto&... one) { return f(element<Type>{}, one...); }, symbols);
+}
+
 /// One call: `function` is what the headers name, `text` what a user writes.
 template <ep::dtype Type, class F, class... Inputs>
 void facts_of_call(const char* function, const char* text, const std::string& types, const std::string& refused,
                    const std::tuple<Inputs...>& inputs, const F& f) {
   ep::builder b;
-  int number = 0;
-  std::tuple<ep::symbol<mesh, typename Inputs::template tensor<Type>>...> symbols;
-  std::vector<int> arguments;
-  std::apply(
-      [&](auto&... one) {
-        ((one.owner = &b, one.id = ep::emit::argument(b, one.type, one.shape, number++), arguments.push_back(one.id)),
-         ...);
-      },
-      symbols);
-  const auto result = std::apply([&](const auto&... one) { return f(element<Type>{}, one...); }, symbols);
+  symbols_of<Type, Inputs...> symbols;
+  const std::vector<int> arguments = make_arguments(b, symbols);
+  const auto result = result_of<Type>(f, symbols);
   std::vector<int> results;
   list_results(result, results);
 
@@ -404,15 +426,23 @@ inline constexpr std::array types_in_order{ep::dtype::f32, ep::dtype::f64,    ep
                                            ep::dtype::u32, ep::dtype::boolean};
 static_assert(types_in_order.size() == static_cast<std::size_t>(ep::dtype_count), "name every element type here");
 
-/// Whether the call compiles for each of the types: a mistake is a type, and names its reason.
-template <class F, class... Inputs> struct acceptance {
+/// Whether the call compiles for each of the types: a mistake is a type, and names its reason. `Notes`: it may be noted
+/// in the graph instead, so that each call has to be made.
+template <bool Notes, class F, class... Inputs> struct acceptance {
   template <std::size_t K>
   static constexpr bool taken =
       !ep::Failed<typename mistake_in<std::remove_cvref_t<called<types_in_order[K], F, Inputs...>>>::type>;
 
-  template <std::size_t K> static void ask(std::vector<std::string>& types, std::vector<std::string>& reasons) {
-    if constexpr (taken<K>) {
+  template <std::size_t K>
+  static void ask(const F& f, std::vector<std::string>& types, std::vector<std::string>& reasons) {
+    if constexpr (taken<K> && !Notes) {
       types.emplace_back(ep::name_of(types_in_order[K]));
+    } else if constexpr (taken<K>) {
+      ep::builder b;
+      symbols_of<types_in_order[K], Inputs...> symbols;
+      make_arguments(b, symbols);
+      static_cast<void>(result_of<types_in_order[K]>(f, symbols));
+      if (b.mistake == nullptr) types.emplace_back(ep::name_of(types_in_order[K]));
     } else {
       add_once(reasons,
                reason_name<typename mistake_in<std::remove_cvref_t<called<types_in_order[K], F, Inputs...>>>::type>());
@@ -429,13 +459,13 @@ template <class F, class... Inputs> struct acceptance {
 template <class... Inputs> struct with : std::tuple<Inputs...> { using std::tuple<Inputs...>::tuple; };
 template <class... Inputs> with(Inputs...) -> with<Inputs...>;
 
-template <class F, class... Inputs>
+template <bool Notes = false, class F, class... Inputs>
 void call(const char* function, const char* text, const with<Inputs...>& inputs, const F& f) {
-  using asked = acceptance<F, Inputs...>;
+  using asked = acceptance<Notes, F, Inputs...>;
   using all = std::make_index_sequence<types_in_order.size()>;
   std::vector<std::string> types;
   std::vector<std::string> reasons;
-  [&]<std::size_t... K>(std::index_sequence<K...>) { (asked::template ask<K>(types, reasons), ...); }
+  [&]<std::size_t... K>(std::index_sequence<K...>) { (asked::template ask<K>(f, types, reasons), ...); }
   (all{});
   constexpr std::size_t first = asked::first(all{});
   static_assert(first < types_in_order.size(), "no element type is taken: the call is wrong");
@@ -666,6 +696,80 @@ void layouts() {
   call("label", "label<\"hidden\">(a)", with(a), [](auto, auto p) { return ep::label<"hidden">(p); });
 }
 
+struct loss_of {
+  constexpr auto operator()(auto p, auto q) const { return ep::sum(ep::matmul(q, p)); }
+};
+struct product_of {
+  constexpr auto operator()(auto p) const { return p * p; }
+};
+
+void functions_of_functions() {
+  row("section", "Functions of functions");
+  const in<6, 4> parameter{"p"};
+  call<true>("value_and_grad", "value_and_grad(f)(p, x)", with(parameter, x),
+             [](auto, auto p, auto q) { return ep::value_and_grad(loss_of{})(p, q); });
+  call<true>("value_and_grad", "value_and_grad<0, 1>(f)(p, x)", with(parameter, x),
+             [](auto, auto p, auto q) { return ep::value_and_grad<0, 1>(loss_of{})(p, q); });
+  call<true>("grad", "grad(f)(p, x)", with(parameter, x),
+             [](auto, auto p, auto q) { return ep::grad(loss_of{})(p, q); });
+  call<true>("jvp", "jvp(f)(p, dp)", with(parameter, in<6, 4>{"dp"}),
+             [](auto, auto p, auto dp) { return ep::jvp(product_of{})(p, dp); });
+}
+
+template <class Leaf> struct parameters {
+  BOOST_HANA_DEFINE_STRUCT(parameters, (ep::leaf<Leaf, ep::f32<4, 6>>, weight));
+};
+
+void models() {
+  row("section", "Parts of models: ep::nn");
+  const in<2, 8, 4, 6> query{"query"};
+  const in<2, 8, 4, 6> key_of{"key"};
+  const in<2, 8, 4, 6> value{"value"};
+  const in<2, 4, 8, 8> scores{"scores"};
+  const in<6> gain{"gain"};
+  const in<6> bias{"bias"};
+  const fixed<ep::i32<4>> targets{"targets"};
+  call("nn::causal_attention", "nn::causal_attention(query, key, value)", with(query, key_of, value),
+       [](auto, auto q, auto k, auto v) { return ep::nn::causal_attention(q, k, v); });
+  call("nn::attention_scores", "nn::attention_scores(query, key)", with(query, key_of),
+       [](auto, auto q, auto k) { return ep::nn::attention_scores(q, k); });
+  call("nn::hide_future", "nn::hide_future(scores)", with(scores), [](auto, auto s) { return ep::nn::hide_future(s); });
+  call("nn::attention_mix", "nn::attention_mix(weights, value)", with(in<2, 4, 8, 8>{"weights"}, value),
+       [](auto, auto w, auto v) { return ep::nn::attention_mix(w, v); });
+  call("nn::dense", "nn::dense(x, weight, bias)", with(x, in<6, 8>{"weight"}, in<8>{"bias"}),
+       [](auto, auto p, auto w, auto c) { return ep::nn::dense(p, w, c); });
+  call("nn::mlp", "nn::mlp(x, weight_in, bias_in, weight_out, bias_out)",
+       with(x, in<6, 8>{"weight_in"}, in<8>{"bias_in"}, in<8, 6>{"weight_out"}, in<6>{"bias_out"}),
+       [](auto, auto p, auto w, auto c, auto v, auto d) { return ep::nn::mlp(p, w, c, v, d); });
+  call("nn::layer_norm", "nn::layer_norm(x, gain, bias)", with(x, gain, bias),
+       [](auto, auto p, auto g, auto c) { return ep::nn::layer_norm(p, g, c); });
+  call("nn::rms_norm", "nn::rms_norm(x, gain)", with(x, gain),
+       [](auto, auto p, auto g) { return ep::nn::rms_norm(p, g); });
+  const in<4, 6> logits{"logits"};
+  call("nn::cross_entropy", "nn::cross_entropy(logits, targets)", with(logits, targets),
+       [](auto, auto l, auto t) { return ep::nn::cross_entropy(l, t); });
+  call("nn::cross_entropy_sum", "nn::cross_entropy_sum(logits, targets)", with(logits, targets),
+       [](auto, auto l, auto t) { return ep::nn::cross_entropy_sum(l, t); });
+  call("nn::cross_entropy_each", "nn::cross_entropy_each(logits, targets)", with(logits, targets),
+       [](auto, auto l, auto t) { return ep::nn::cross_entropy_each(l, t); });
+  // A state is a tree; here one of a single matrix, whose tensors are made from that.
+  const fixed<ep::f32<>> rate{"rate"};
+  call_as_is("nn::adamw_step", "nn::adamw_step(state, gradients, rate)", "f32",
+             with(fixed<ep::f32<4, 6>>{"parameter"}, fixed<ep::f32<4, 6>>{"gradient"}, rate),
+             [](auto, auto p, auto g, auto r) {
+               using leaf = ep::symbols<typename decltype(p)::mesh>;
+               ep::nn::adamw<parameters>::state<leaf> state{{p}, {p}, {p}, r};
+               return ep::nn::adamw_step(state, parameters<leaf>{g}, r);
+             });
+  call_as_is("nn::sgd_step", "nn::sgd_step(state, gradients, rate)", "f32",
+             with(fixed<ep::f32<4, 6>>{"parameter"}, fixed<ep::f32<4, 6>>{"gradient"}, rate),
+             [](auto, auto p, auto g, auto r) {
+               using leaf = ep::symbols<typename decltype(p)::mesh>;
+               ep::nn::sgd<parameters>::state<leaf> state{{p}, {p}, r};
+               return ep::nn::sgd_step(state, parameters<leaf>{g}, r);
+             });
+}
+
 /// Ops that the calls above do not come to: what holds a program together.
 void note_others() {
   ep::builder code;
@@ -703,6 +807,8 @@ int main() {
   random_numbers();
   loops();
   layouts();
+  functions_of_functions();
+  models();
   note_others();
   for (const auto& [name, known] : op_rows)
     row("op", name, known.rule, pending_of(*known.op), kernel_of(*known.op), gradient_of_op(*known.op));

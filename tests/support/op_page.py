@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Makes docs/ops.md, the page of all ops: `op_page.py PROGRAM` writes it, `op_page.py PROGRAM --check` fails if it would
 change. PROGRAM is built of support/op_page.cpp and tells what was traced; what the functions do, how they are called and
-their errors are read from the comments and declarations in include/espalier/ops.
+their errors are read from the comments and declarations in include/espalier/ops, include/espalier/nn and
+include/espalier/program/differentiate.hpp.
 
 It fails, too, for a public function without a comment or without a call in op_page.cpp, for an op of which no call makes
 an instruction, for an error that is not among the reasons, and for one that a call has met and no comment names.
@@ -33,9 +34,9 @@ INTRODUCTION = """# Ops
 <!-- Written by tests/support/op_page.py: change the comments in include/espalier/ops, or the calls in
      tests/support/op_page.cpp, and run it again. -->
 
-Every function of tensors, as it stands in `include/espalier/ops`. All are in the namespace `espalier`. The page is made
-from the headers and from a program that calls each function for every element type, so what it says is what the
-library does. What functions of models are made of these (`ep::nn`) stands in `include/espalier/nn`.
+Every function of tensors: those of `include/espalier/ops`, what makes gradients, and the parts of models. All are in the
+namespace `espalier`. The page is made from the headers and from a program that calls each function for every element
+type, so what it says is what the library does.
 
 **Types** are the element types a call takes. *floats* are {floats}.
 *integers* are {integers}. *all* are these and `bool`.
@@ -68,7 +69,7 @@ others are whole there.
 
 
 def without_nested(text):
-    """The text of a header outside of the namespaces in it, and the part in `namespace ops`."""
+    """The text of a header outside of the namespaces in it but `nn`, and the part in `namespace ops`."""
     public, ops, inside = [], [], []
     for line in text.split("\n"):
         if re.match(r"^namespace (detail|emit|ops) \{", line):
@@ -130,11 +131,15 @@ def signature(template, name, parameters):
 def read_headers():
     """(functions, ops): functions are (name, signature, comment, header), ops name -> (comment, header)."""
     functions, ops = [], {}
-    for path in sorted(glob.glob(os.path.join(ROOT, "include", "espalier", "ops", "*.hpp"))):
-        header = os.path.basename(path)
+    include = os.path.join(ROOT, "include", "espalier")
+    paths = [*sorted(glob.glob(os.path.join(include, "ops", "*.hpp"))), *sorted(glob.glob(os.path.join(include, "nn", "*.hpp"))),
+             os.path.join(include, "program", "differentiate.hpp")]
+    for path in paths:
+        header = os.path.relpath(path, include)
+        space = "nn::" if header.startswith("nn") else ""
         with open(path) as file:
             public, in_ops = without_nested(file.read())
-        doc, end = "", 0
+        doc = ""
         for match in FUNCTION.finditer(public):
             # A comment holds for the functions directly behind its own.
             doc = comment(match[1]) if match[1] else doc
@@ -143,8 +148,7 @@ def read_headers():
             # What stands on the mesh of a call belongs to one; what has no line to ask for is called by others.
             if "source_line where)" in parameters + ")" or match[3] == "operand_of":
                 continue
-            functions.append((match[3], signature(match[2], match[3], parameters), doc, header))
-            end = close.end()
+            functions.append((space + match[3], signature(match[2], space + match[3], parameters), doc, header))
         for match in OP.finditer(in_ops):
             ops[match[2]] = (comment(match[1]), header)
     return functions, ops
@@ -215,15 +219,15 @@ def page(program):
     called = {call["function"] for _, calls in sections for call in calls}
     for name, _, doc, header in functions:
         if not doc:
-            wrong.append(f"ops/{header}: {name} has no comment that says what it does")
+            wrong.append(f"{header}: {name} has no comment that says what it does")
         if name not in called:
-            wrong.append(f"ops/{header}: {name} is not called in tests/support/op_page.cpp")
+            wrong.append(f"{header}: {name} is not called in tests/support/op_page.cpp")
     declared = {name for name, _, _, _ in functions}
     for name in sorted(called - declared - {"operators"}):
-        wrong.append(f"tests/support/op_page.cpp calls {name}, which no header of ops/ declares")
+        wrong.append(f"tests/support/op_page.cpp calls {name}, which no header declares")
     for name, (_, header) in ops.items():
         if name not in made:
-            wrong.append(f"ops/{header}: no call in tests/support/op_page.cpp makes an instruction {name}")
+            wrong.append(f"{header}: no call in tests/support/op_page.cpp makes an instruction {name}")
 
     text = INTRODUCTION.format(floats=", ".join(f"`{t}`" for t in floats),
                                integers=", ".join(f"`{t}`" for t in integers))
@@ -258,14 +262,16 @@ def page(program):
                 text += row(code(one["call"]), code(one["shapes"]), types_in_words(one["types"], floats, integers),
                             code(one["rule"]), one["made"],
                             one["gradient"])
+                # Those of another function, or of a function that is given, are not listed again.
+                others = re.search(r"those of|[Ee]rrors as|whatever the body does wrong", " ".join(docs))
                 for reason in filter(None, one["refused"].split(", ")):
-                    if f"`{reason}`" not in " ".join(docs) and "whatever the body does wrong" not in " ".join(docs):
+                    if f"`{reason}`" not in " ".join(docs) and not others:
                         wrong.append(f"{one['call']}: {reason} happens, and its comment does not name it")
             # Of overloads, those of one are often among those of another.
             for error in errors:
                 if not any(other != error and error.rstrip(".") in other for other in errors):
                     text += "\n" + with_links(error, reasons) + "\n"
-                listed = re.match(r"Errors:(.*)", error)
+                listed = re.match(r"Errors:(.*?)(?:those of|$)", error)
                 for name in re.findall(r"`(\w+)`", listed[1]) if listed else []:
                     if name not in reasons and name not in called:
                         wrong.append(f"{call['function']}: there is no error {name}")

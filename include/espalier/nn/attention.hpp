@@ -76,7 +76,7 @@ constexpr auto attention_mix(const Weights& weights, const Value& value, source_
 /// Causal multi-head attention (Vaswani et al., arXiv 1706.03762): softmax(query key^T / sqrt(head_dim)) value, where
 /// no query sees a later key. All three are [batch, sequence, heads, head_dim], and so is the result; batch and heads
 /// may be sharded without communication. `attention_scores`, `hide_future`, `softmax` and `attention_mix` are its
-/// parts, for annotations in between.
+/// parts, for annotations in between. Errors: `wrong_rank`, `operand_is_not_floating`, and those of `einsum`.
 template <Traced Query, Traced Key, Traced Value>
 constexpr auto causal_attention(const Query& query, const Key& key, const Value& value,
                                 source_line where = source_line::current()) {

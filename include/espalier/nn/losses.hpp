@@ -63,14 +63,14 @@ constexpr auto cross_entropy_each(const Logits& logits, const Targets& targets,
   }
 }
 
-/// The sum of `cross_entropy_each` over all targets, a scalar.
+/// The sum of `cross_entropy_each` over all targets, a scalar. Errors as for that.
 template <Traced Logits, Traced Targets>
 constexpr auto cross_entropy_sum(const Logits& logits, const Targets& targets,
                                  source_line where = source_line::current()) {
   return sum(cross_entropy_each(logits, targets, where), where);
 }
 
-/// The mean of `cross_entropy_each` over all targets, a scalar.
+/// The mean of `cross_entropy_each` over all targets, a scalar. Errors as for that.
 template <Traced Logits, Traced Targets>
 constexpr auto cross_entropy(const Logits& logits, const Targets& targets, source_line where = source_line::current()) {
   return mean(cross_entropy_each(logits, targets, where), where);

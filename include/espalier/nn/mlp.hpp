@@ -26,6 +26,7 @@ constexpr auto dense(const X& x, const Weight& weight, const Bias& bias, source_
 /// Two dense layers with GELU between them (the feed-forward part of GPT-2).
 /// x [..., width], weight_in [width, hidden], bias_in [hidden], weight_out [hidden, width], bias_out [width] ->
 /// [..., width]. `place(hidden, where)` may annotate what lies between, [..., hidden].
+/// Errors: those of `dense` and `gelu`.
 template <Traced X, Traced WeightIn, Traced BiasIn, Traced WeightOut, Traced BiasOut, class Place = anywhere>
 constexpr auto mlp(const X& x, const WeightIn& weight_in, const BiasIn& bias_in, const WeightOut& weight_out,
                    const BiasOut& bias_out, const Place& place = {}, source_line where = source_line::current()) {

@@ -636,7 +636,7 @@ template <class Function> struct jvp_function {
 /// With numbers of arguments, by these: `value_and_grad<0, 2>(f)` has the gradients as results, `value_and_grad<1>(f)`
 /// one gradient. A function that returns results(loss, others ...) has all of them as its value.
 /// Each gradient is laid out like its parameter, so the reduction over data-parallel devices happens once, there.
-/// Errors: `loss_is_not_scalar`, `op_without_gradient`.
+/// Errors: `loss_is_not_scalar`, `op_without_gradient`, and those of what `f` does.
 template <int... Arguments, class Function>
 constexpr auto value_and_grad(const Function& f, source_line where = source_line::current()) {
   return detail::value_and_grad_function<Function, Arguments...>{f, where};
@@ -653,7 +653,7 @@ constexpr auto grad(const Function& f, source_line where = source_line::current(
 /// `const auto [y, slope] = jvp(f)(x, dx);` Several arguments are given as results: `jvp(f)(results(x, w),
 /// results(dx, dw))` calls f(x, w). Value and derivative are what f returns, a tensor, a tree, or results. What is no
 /// floating-point number has derivative 0.
-/// Errors: `tangent_of_another_type`, `op_without_gradient`.
+/// Errors: `tangent_of_another_type`, `op_without_gradient`, and those of what `f` does.
 template <class Function> constexpr auto jvp(const Function& f, source_line where = source_line::current()) {
   return detail::jvp_function<Function>{f, where};
 }
