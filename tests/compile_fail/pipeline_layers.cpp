@@ -7,6 +7,7 @@ namespace ep = espalier;
 namespace pl = espalier::pipeline;
 
 struct across : ep::axis<"across", 2> {};
+struct along : ep::axis<"along", 2> {};
 struct features : pl::field<"features", ep::f32<8>> {};
 struct wanted : pl::field<"wanted", ep::f32<4>> {};
 
@@ -19,7 +20,7 @@ struct dense {
     return ep::einsum<"bi,jk->bk">(x, p.weight) + ep::transpose<1, 0>(x);  // wrong_shape: 8 rows, one column
 #elif defined(CASE_no_rows)
     return ep::einsum<"bi,ij->jb">(x, p.weight);
-#elif defined(CASE_split_rows)
+#elif defined(CASE_unknown_axis)
     return ep::shard<across, ep::none>(ep::einsum<"bi,ij->bj">(x, p.weight));
 #else
     return ep::tanh(ep::einsum<"bi,ij->bj">(x, p.weight));
@@ -42,8 +43,8 @@ struct distance {
 
 struct training {
   static constexpr ep::nn::sgd_settings optimizer{};
-#if defined(CASE_split_rows)
-  using mesh = ep::mesh<across>;
+#if defined(CASE_unknown_axis) || defined(CASE_unlisted_mesh)
+  using meshes = pl::meshes<ep::mesh<>, ep::mesh<along>>;
 #endif
 };
 
@@ -57,14 +58,17 @@ using last = pl::named<"distance", distance, pl::reads<wanted>>;
 
 // clang-format off
 // first(CASE_wrong_shape): elementwise: these shapes do not broadcast against each other
-// expect(CASE_wrong_shape): shape_mismatch<espalier::f32<2, 8>, espalier::f32<8, 2> ?>::raise<espalier::why::at<espalier::why::line<19>
+// expect(CASE_wrong_shape): shape_mismatch<espalier::f32<2, 8>, espalier::f32<8, 2> ?>::raise<espalier::why::at<espalier::why::line<20>
 // user_line(CASE_wrong_shape): layers;
 // first(CASE_no_rows): model: dimension 0 of what a layer makes is the sample
 // expect(CASE_no_rows): layer_at<
 // user_line(CASE_no_rows): layers;
-// first(CASE_split_rows): model: a replica's devices share a layer's parameters and features, not its rows
-// expect(CASE_split_rows): annotate another dimension
-// user_line(CASE_split_rows): layers;
+// first(CASE_unknown_axis): annotation: this axis does not belong to the program's mesh
+// expect(CASE_unknown_axis): unknown_mesh_axis<espalier::submesh<espalier::mesh<>, along>, across, espalier::none
+// user_line(CASE_unknown_axis): layers;
+// first(CASE_unlisted_mesh): model: this mesh is not in the list of meshes that the layers are compiled for
+// expect(CASE_unlisted_mesh): across
+// user_line(CASE_unlisted_mesh): mesh_number
 // first(CASE_unknown_name): model: inputs<...> and skips<...> name layers that come earlier
 // expect(CASE_unknown_name): Compare the names, and the order of the layers
 // user_line(CASE_unknown_name): layers;
@@ -77,5 +81,9 @@ using last = pl::named<"distance", distance, pl::reads<wanted>>;
 // clang-format on
 int main() {
   const pl::model<pl::batches<2, 3>, training, pl::named<"dense", dense, pl::reads<features>>, last> layers;
+#if defined(CASE_unlisted_mesh)
+  return layers.mesh_number<ep::mesh<across>>;
+#else
   return layers.layers() - 2;
+#endif
 }

@@ -290,7 +290,7 @@ TEST_CASE("A layer's optimizer steps are AdamW's", "[pipeline_layers]") {
 TEST_CASE("Layers refuse what they were not compiled or prepared for", "[pipeline_layers]") {
   const three_batches model(options());
   pl::no_peers alone;
-  const std::unique_ptr<pl::layer> one = model.make(2, alone);
+  const std::unique_ptr<pl::layer> one = model.make(2, 0, alone);
   CHECK_THROWS_WITH(one->prepare(5), Catch::Contains("\"widening\" is not compiled for 5 rows, but for 1, 2, 3"));
   pl::layer_memory memory;
   memory.batch = 2;

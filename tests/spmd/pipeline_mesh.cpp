@@ -184,7 +184,7 @@ TEST_CASE("Plans for another mesh are refused", "[pipeline_mesh]") {
   const two_devices split(options());
   using Catch::Contains;
   CHECK_THROWS_WITH(pl::check(planned("1f1b", {0, 2}, {1, 1}, 1, 6, 3), split, 2),
-                    Contains("replicas are 1 ranks each, but the model is compiled for a mesh of 2"));
+                    Contains("group 0 has replicas of 1 rank, but its mesh, model 2, has 2 devices"));
   pl::execution_plan wrong = planned("1f1b", {0, 2}, {1, 1}, 2, 6, 3);
   wrong.groups[1].ranks.pop_back();
   CHECK_THROWS_WITH(pl::check(wrong, split, 4), Contains("group 1 has 1 ranks, which are no replicas of 2 ranks each"));

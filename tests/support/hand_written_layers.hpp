@@ -210,12 +210,13 @@ class model : public pl::layer_model {
     for (int l = 0; l < count; ++l) facts_.push_back(describe(l, most_rows));
   }
   [[nodiscard]] int layers() const override { return count; }
-  [[nodiscard]] const pl::layer_facts& facts(int index) const override {
+  using pl::layer_model::facts;
+  [[nodiscard]] const pl::layer_facts& facts(int index, int) const override {
     return facts_[static_cast<std::size_t>(index)];
   }
   /// For tests of what is refused.
   [[nodiscard]] pl::layer_facts& change(int index) { return facts_[static_cast<std::size_t>(index)]; }
-  [[nodiscard]] std::unique_ptr<pl::layer> make(int index, pl::replica_link&) const override {
+  [[nodiscard]] std::unique_ptr<pl::layer> make(int index, int, pl::replica_link&) const override {
     switch (index) {
       case 0: return std::make_unique<dense>(index, facts(index), call_, data_features);
       case 2:

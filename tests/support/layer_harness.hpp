@@ -63,7 +63,7 @@ struct harness {
   explicit harness(const pl::layer_model& of) : model(of) {
     for (int k = 0; k < model.layers(); ++k) {
       const pl::layer_facts& facts = model.facts(k);
-      one_layer made{model.make(k, alone), guarded(facts.parameter_bytes), guarded(facts.parameter_bytes),
+      one_layer made{model.make(k, 0, alone), guarded(facts.parameter_bytes), guarded(facts.parameter_bytes),
                      guarded(facts.state_bytes)};
       made.gradients.clear();
       made.object->initialise(made.parameters.data(), made.state.data());

@@ -62,9 +62,9 @@ class replica_model : public model {
     mesh_.size[0] = devices;
     mesh_.name[0] = "device";
   }
-  [[nodiscard]] espalier::mesh_shape replica_mesh() const override { return mesh_; }
-  [[nodiscard]] std::unique_ptr<pl::layer> make(int index, pl::replica_link& link) const override {
-    return std::make_unique<speaking>(model::make(index, link), link);
+  [[nodiscard]] espalier::mesh_shape replica_mesh(int) const override { return mesh_; }
+  [[nodiscard]] std::unique_ptr<pl::layer> make(int index, int mesh, pl::replica_link& link) const override {
+    return std::make_unique<speaking>(model::make(index, mesh, link), link);
   }
 
  private:

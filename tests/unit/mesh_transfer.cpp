@@ -97,10 +97,9 @@ std::string fault_in(const std::vector<held_box>& holders, const std::vector<hel
       total += sent[h];
       most = std::max(most, sent[h]);
     }
-    const std::int64_t share =
-        std::max(espalier::detail::copy_shares::least, ceil_div(total, static_cast<std::int64_t>(ranks.size())));
-    // At either end half a layer of a piece: no piece is larger than the box, nor its layers than its other sides.
-    std::int64_t layer = 1;
+    const std::int64_t share = ceil_div(total, static_cast<std::int64_t>(ranks.size()));
+    // At either end half a layer of a piece, or what is not cut.
+    std::int64_t layer = 2 * espalier::detail::copy_shares::least;
     for (int d = 0; d < shape.rank; ++d) layer = std::max(layer, shape.elements() / shape[d]);
     if (most > share + layer)
       return "a holder sends " + std::to_string(most) + " of a share of " + std::to_string(share);

@@ -252,9 +252,9 @@ TEST_CASE("a device that its peers wait for is named") {
   class stuck_model : public replica_model {
    public:
     using replica_model::replica_model;
-    [[nodiscard]] std::unique_ptr<pl::layer> make(int index, pl::replica_link& link) const override {
+    [[nodiscard]] std::unique_ptr<pl::layer> make(int index, int mesh, pl::replica_link& link) const override {
       if (index == 4) return std::make_unique<stuck>(link);
-      return replica_model::make(index, link);
+      return replica_model::make(index, mesh, link);
     }
   };
   const stuck_model layers(2);

@@ -76,4 +76,10 @@ template <MeshAxis... Axes> struct mesh {
   }();
 };
 
+/// A mesh for one part of the devices, where the other parts have meshes of their own: annotations may name `Others`,
+/// the axes of those, which split nothing here. So one function is laid out on each of them.
+template <class Mesh, MeshAxis... Others> struct submesh : Mesh {
+  template <class Axis> static constexpr bool is_elsewhere = (std::is_same_v<Axis, Others> || ...);
+};
+
 }  // namespace espalier

@@ -45,14 +45,14 @@ namespace detail {
 
 /// What holders of one box have for some readers, one piece after the other, cut into as many equal shares as there are
 /// holders. A piece that a share ends in is cut along its longest dimension, to the nearest layer, so that one box goes
-/// from a holder to a reader.
+/// from a holder to a reader; a small one is not cut.
 class copy_shares {
  public:
   /// Fewer elements are not worth a message of their own.
   static constexpr std::int64_t least = 256;
 
   copy_shares(std::int64_t total, std::size_t copies)
-      : share_(std::max(least, ceil_div(total, static_cast<std::int64_t>(copies)))) {}
+      : share_(std::max<std::int64_t>(1, ceil_div(total, static_cast<std::int64_t>(copies)))) {}
 
   /// Calls `send(copy, part)` for all parts of the next piece.
   template <class Send> void next(const piece& whole, int rank, const Send& send) {
@@ -60,10 +60,17 @@ class copy_shares {
     int longest = 0;
     for (int d = 1; d < rank; ++d) longest = whole.extent[d] > whole.extent[longest] ? d : longest;
     const std::int64_t layers = whole.extent[longest];
+    const std::int64_t smallest = std::min(layers, ceil_div(least * layers, count));
     std::int64_t begin = 0;
     for (std::int64_t copy = before_ / share_; begin < layers; ++copy) {
       const std::int64_t room = (copy + 1) * share_ - before_;
-      const std::int64_t end = room >= count ? layers : (2 * room * layers + count) / (2 * count);
+      std::int64_t end = layers;
+      if (room < count) {
+        end = (2 * room * layers + count) / (2 * count);
+        // Nothing smaller than that on either side of a cut.
+        if (end - begin < smallest) end = 2 * (end - begin) < smallest ? begin : begin + smallest;
+        if (end > begin && layers - end < smallest) end = layers;
+      }
       if (end == begin) continue;
       piece part = whole;
       part.extent[longest] = end - begin;
@@ -84,8 +91,8 @@ class copy_shares {
 
 /// What has to move so that every reader gets its box of a tensor of so many dimensions: nothing that its rank holds
 /// already, and of what it lacks each element once. Where several ranks hold the same box, they send equal shares, but
-/// for half a layer of a piece at each cut. From one holder to one reader goes at most one piece; readers are served in
-/// their order.
+/// for half a layer of a piece at each cut, or a piece that is too small to be cut. From one holder to one reader
+/// goes at most one piece; readers are served in their order.
 /// @pre boxes of different holders are the same, or have nothing in common
 /// Throws std::invalid_argument where nobody holds what a reader needs.
 [[nodiscard]] inline std::vector<moved_piece> moved_pieces(const std::vector<held_box>& holders,

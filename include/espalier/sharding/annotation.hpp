@@ -32,12 +32,23 @@ struct annotation_entry {
   bool known = true;
 };
 
+/// Whether an annotation on this mesh may name the axis: it is the mesh's own, or that of another part (`submesh`).
+template <class Mesh, class Axis> [[nodiscard]] constexpr bool is_known() {
+  if constexpr (requires { Mesh::template is_elsewhere<Axis>; }) {
+    return Mesh::template index_of<Axis> >= 0 || Mesh::template is_elsewhere<Axis>;
+  } else {
+    return Mesh::template index_of<Axis> >= 0;
+  }
+}
 template <class Mesh, class... Axes> [[nodiscard]] constexpr bool all_known() {
-  return ((Mesh::template index_of<Axes> >= 0) && ...);
+  return (is_known<Mesh, Axes>() && ...);
+}
+constexpr void add_axis(axis_list& list, int axis) {
+  if (axis >= 0) list = list.with(axis);
 }
 template <class Mesh, class... Axes> [[nodiscard]] constexpr axis_list split_by() {
   axis_list result;
-  if constexpr (all_known<Mesh, Axes...>()) ((result = result.with(Mesh::template index_of<Axes>)), ...);
+  if constexpr (all_known<Mesh, Axes...>()) (add_axis(result, Mesh::template index_of<Axes>), ...);
   return result;
 }
 

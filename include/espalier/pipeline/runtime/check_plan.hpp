@@ -35,6 +35,22 @@ template <class Numbers> [[nodiscard]] std::string number_list(const Numbers& nu
   return text.empty() ? "none" : text;
 }
 
+/// "one device", "data 2, model 2"
+[[nodiscard]] inline std::string mesh_text(const mesh_shape& mesh) {
+  if (mesh.rank == 0) return "one device";
+  std::string text;
+  for (int axis = 0; axis < mesh.rank; ++axis)
+    text += (axis == 0 ? "" : ", ") + std::string(mesh.name[axis]) + ' ' + std::to_string(mesh.size[axis]);
+  return text;
+}
+/// "0 (one device), 1 (model 2)"
+[[nodiscard]] inline std::string mesh_list(const layer_model& model) {
+  std::string text;
+  for (int mesh = 0; mesh < model.meshes(); ++mesh)
+    text += (mesh == 0 ? "" : ", ") + std::to_string(mesh) + " (" + mesh_text(model.replica_mesh(mesh)) + ")";
+  return text;
+}
+
 /// The last part for which a layer needs what it says it needs until `needed`: without parameters it has no W.
 [[nodiscard]] inline part last_part(const layer_facts& facts, part needed) {
   return facts.parameters_of.empty() && needed == part::weight_gradient ? part::input_gradient : needed;
@@ -51,14 +67,13 @@ inline void check_tensors(const layer_model& model, int index, const std::vector
   }
 }
 
-/// What a model says of its layers must hold together.
-inline void check_model(const layer_model& model) {
-  if (model.layers() < 1) refuse("a model without layers cannot be run");
+/// What a model says of its layers on one mesh must hold together.
+inline void check_model(const layer_model& model, int mesh) {
   std::set<std::string> names;
   std::map<std::string, std::int64_t> data_bytes;
   std::vector<bool> read(as_index(model.layers()), false);
   for (int l = 0; l < model.layers(); ++l) {
-    const layer_facts& facts = model.facts(l);
+    const layer_facts& facts = model.facts(l, mesh);
     const std::string name = layer_text(model, l);
     if (facts.kept.size() != facts.batches.size())
       refuse(name + " says of " + std::to_string(facts.kept.size()) + " numbers of rows what it keeps, of " +
@@ -75,7 +90,7 @@ inline void check_model(const layer_model& model) {
                "\", an earlier layer " + std::to_string(at->second) + ": data of one name has rows of one type");
     }
     for (const int owner : facts.parameters_of) {
-      if (owner < 0 || owner >= model.layers() || model.facts(owner).parameter_bytes == 0)
+      if (owner < 0 || owner >= model.layers() || model.facts(owner, mesh).parameter_bytes == 0)
         refuse(name + " uses the parameters of layer " + std::to_string(owner) + ", which has none");
     }
     const bool lists_own = std::count(facts.parameters_of.begin(), facts.parameters_of.end(), l) == 1;
@@ -108,10 +123,6 @@ inline void check_stages(const execution_plan& plan, const layer_model& model) {
 }
 
 inline void check_groups(const execution_plan& plan, const layer_model& model, int ranks) {
-  if (plan.devices != model.devices())
-    refuse("the plan's replicas are " + std::to_string(plan.devices) +
-           " ranks each, but the model is compiled for a mesh of " + std::to_string(model.devices()) +
-           ": give make_execution_plan that number of devices");
   if (plan.groups.size() != plan.order.lists.size())
     refuse("the plan has " + std::to_string(plan.groups.size()) + " groups of ranks, but its schedule " +
            std::to_string(plan.order.ranks()) + " lists: each list needs the ranks that follow it");
@@ -120,13 +131,20 @@ inline void check_groups(const execution_plan& plan, const layer_model& model, i
     const replica_group& group = plan.groups[g];
     const std::string name = "group " + std::to_string(g);
     if (group.ranks.empty()) refuse(name + " has no ranks: leave its stages to another one, or give it a rank");
-    if (group.ranks.size() % as_index(plan.devices) != 0)
+    if (group.mesh < 0 || group.mesh >= model.meshes())
+      refuse(name + " is on mesh " + std::to_string(group.mesh) + ", but the model is compiled for " +
+             mesh_list(model) + ": choose one of them, or compile it for another");
+    if (group.devices != model.devices(group.mesh))
+      refuse(name + " has replicas of " + std::to_string(group.devices) + (group.devices == 1 ? " rank" : " ranks") +
+             ", but its mesh, " + mesh_text(model.replica_mesh(group.mesh)) + ", has " +
+             std::to_string(model.devices(group.mesh)) + " devices: give it that number of `devices`");
+    if (group.ranks.size() % as_index(group.devices) != 0)
       refuse(name + " has " + std::to_string(group.ranks.size()) + " ranks, which are no replicas of " +
-             std::to_string(plan.devices) + " ranks each: give each replica as many");
+             std::to_string(group.devices) + " ranks each: give each replica as many");
     const int replicas = plan.replicas(static_cast<int>(g));
     if (!group.shares.empty() && group.shares.size() != as_index(replicas))
       refuse(name + " has " + std::to_string(group.shares.size()) + " shares for " + std::to_string(replicas) +
-             (plan.devices == 1 ? " ranks" : " replicas") + ": give each one, or none for equal shares");
+             (group.devices == 1 ? " ranks" : " replicas") + ": give each one, or none for equal shares");
     for (const int share : group.shares)
       if (share < 1) refuse(name + " has a share of " + std::to_string(share) + ": shares are 1 or more");
     for (const int rank : group.ranks) {
@@ -139,6 +157,22 @@ inline void check_groups(const execution_plan& plan, const layer_model& model, i
                std::to_string(g) + ": a rank follows one list; give its stages to one group, as chunks");
     }
   }
+}
+
+/// Gradients of parameters that several stages use are summed part by part: the parts must be the same.
+inline void check_tied(const execution_plan& plan, const layer_model& model) {
+  std::map<int, int> stage_using;  // by owner of the parameters: the first one
+  for (int s = 0; s < plan.order.stages(); ++s)
+    for (int l = plan.stages[as_index(s)].first; l < plan.stages[as_index(s)].last; ++l)
+      for (const int owner : model.facts(l).parameters_of) {
+        const int other = stage_using.emplace(owner, s).first->second;
+        if (plan.mesh_of(other) == plan.mesh_of(s)) continue;
+        refuse("stages " + std::to_string(other) + " and " + std::to_string(s) + " use the parameters of " +
+               layer_text(model, owner) + ", but on different meshes, " +
+               mesh_text(model.replica_mesh(plan.mesh_of(other))) + " and " +
+               mesh_text(model.replica_mesh(plan.mesh_of(s))) +
+               ": give layers with tied weights stages of one mesh, or one stage");
+      }
 }
 
 inline void check_order(const execution_plan& plan) {
@@ -193,7 +227,7 @@ inline void check_batches(const execution_plan& plan, const layer_model& model) 
           const int rows = plan.rows_of(g, k, m).count();
           if (rows == 0 || std::find(compiled.begin(), compiled.end(), rows) != compiled.end()) continue;
           refuse(
-              "stage " + std::to_string(s) + " gives rank " + std::to_string(group.ranks[as_index(k * plan.devices)]) +
+              "stage " + std::to_string(s) + " gives rank " + std::to_string(group.ranks[as_index(k * group.devices)]) +
               " " + std::to_string(rows) + " rows of micro-batch " + std::to_string(m) + ", but " +
               layer_text(model, l) + " is compiled for " + number_list(compiled) +
               ": choose other micro-batches or shares, or compile it for what this plan needs: " + number_list(needed));
@@ -209,9 +243,11 @@ namespace espalier::pipeline {
 /// Refuses a plan that cannot be executed with this model on so many ranks, before anything runs.
 /// Throws std::invalid_argument with the values and what would do.
 inline void check(const execution_plan& plan, const layer_model& model, int ranks) {
-  detail::check_model(model);
+  if (model.layers() < 1) detail::refuse("a model without layers cannot be run");
+  for (int mesh = 0; mesh < model.meshes(); ++mesh) detail::check_model(model, mesh);
   detail::check_stages(plan, model);
   detail::check_groups(plan, model, ranks);
+  detail::check_tied(plan, model);
   detail::check_order(plan);
   detail::check_batches(plan, model);
 }

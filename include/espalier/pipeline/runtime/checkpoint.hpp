@@ -28,7 +28,7 @@ namespace espalier::pipeline::detail {
 /// `visit(tensor, the part of it that is here, its memory)` for what this rank is the first to have, or for all that it
 /// has.
 template <class Visit> void visit_tensors(engine& pipe, bool first_only, const Visit& visit) {
-  const mesh_shape mesh = pipe.model().replica_mesh();
+  const mesh_shape mesh = pipe.model().replica_mesh(pipe.plan().mesh_of_rank(pipe.rank()));
   const int device = pipe.plan().device_of(pipe.rank());
   for (parameter_block& block : pipe.store().blocks()) {
     if (first_only && block.ranks.front() != pipe.rank()) continue;
@@ -38,8 +38,8 @@ template <class Visit> void visit_tensors(engine& pipe, bool first_only, const V
         if (!part.is_empty() && (part.is_first || !first_only)) visit(one, part, memory + one.offset);
       }
     };
-    visit_all(pipe.model().facts(block.owner).parameters, block.parameters.data());
-    visit_all(pipe.model().facts(block.owner).state, block.state.data());
+    visit_all(pipe.store().facts(block.owner).parameters, block.parameters.data());
+    visit_all(pipe.store().facts(block.owner).state, block.state.data());
   }
 }
 

@@ -19,9 +19,10 @@ namespace espalier::pipeline {
 [[nodiscard]] inline execution_plan data_parallel_plan(const layer_model& model, int ranks, int samples,
                                                        int micro_batches) {
   replica_group all;
+  all.devices = model.devices();
   for (int k = 0; k < ranks; ++k) all.ranks.push_back(k);
   return make_execution_plan(make_schedule("1f1b", 1, 1, micro_batches, uniform_costs(1)), {0}, model.layers(),
-                             {std::move(all)}, samples, model.devices());
+                             {std::move(all)}, samples);
 }
 
 /// The best of the plans that a planner found whose numbers of rows the model is compiled for; if there is none, data

@@ -148,8 +148,8 @@ class engine final : private detail::stage_host {
     detail::stage_host& host = *this;
     for (int s = 0; s < plan_.order.stages() && group >= 0; ++s)
       if (plan_.group_of(s) == group)
-        workers_.push_back(std::make_unique<detail::stage_worker>(plan_, *model_, *ways_, data_facts_, s,
-                                                                  flow_->member(rank()) / plan_.devices, pool_, host));
+        workers_.push_back(std::make_unique<detail::stage_worker>(
+            plan_, *model_, *ways_, data_facts_, s, flow_->member(rank()) / plan_.group_at(s).devices, pool_, host));
     link_.emplace(plan_.replica_of(rank()), *ranks_, [this](detail::peer_messages& link) { wait_for_peers(link); });
     traffic_.emplace(plan_, *ways_, *flow_, *ranks_, pool_, workers_);
     texts_ = detail::rank_texts(plan_, *model_, list());
@@ -236,8 +236,10 @@ class engine final : private detail::stage_host {
   }
 
   void execute(const instruction& step) {
-    if (!dry_) {
-      const std::vector<int>& awaited = flow_->waits(rank(), step);
+    const std::vector<int>& awaited = flow_->waits(rank(), step);
+    if (dry_) {
+      traffic_->suppose_come(awaited);
+    } else {
       wait([&] { return traffic_->have_come(awaited); }, [&] { return traffic_->missing_text(*model_, awaited); });
     }
     const int m = step.micro_batch;

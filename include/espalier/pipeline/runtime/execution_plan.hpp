@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -35,12 +36,14 @@ struct row_interval {
   return {a.begin > b.begin ? a.begin : b.begin, a.end < b.end ? a.end : b.end};
 }
 
-/// The ranks that work on the same stages: its replicas, each with its own rows of every micro-batch. A replica is one
-/// rank, or as many that follow each other as the model's mesh has devices. `shares` says in which proportion the rows
-/// are divided among the replicas; empty: evenly.
+/// The ranks that work on the same stages: its replicas, each with its own rows of every micro-batch. A replica is as
+/// many ranks that follow each other as the group's mesh, which is number `mesh` of the model's list, has devices.
+/// `shares` says in which proportion the rows are divided among the replicas; empty: evenly.
 struct replica_group {
   std::vector<int> ranks;
   std::vector<int> shares;
+  int mesh = 0;
+  int devices = 1;  ///< of that mesh
 };
 
 /// What a step executes: which layers form a stage, which ranks compute it, in which order, and which samples are in
@@ -51,19 +54,34 @@ struct execution_plan {
   std::vector<replica_group> groups;  ///< by rank of `order`
   std::vector<int> micro_batch_rows;  ///< by micro-batch: its samples; those of the batch in their order
   bool trains = true;                 ///< false: losses are all that is computed; see `forward_only`
-  int devices = 1;                    ///< of a replica: those of the mesh that the model is compiled for
 
   [[nodiscard]] int samples() const { return std::accumulate(micro_batch_rows.begin(), micro_batch_rows.end(), 0); }
   [[nodiscard]] int group_of(int stage) const { return order.rank_of[detail::as_index(stage)]; }
+  [[nodiscard]] const replica_group& group_at(int stage) const { return groups[detail::as_index(group_of(stage))]; }
+  /// The number of a stage's mesh in the model's list.
+  [[nodiscard]] int mesh_of(int stage) const { return group_at(stage).mesh; }
   [[nodiscard]] int replicas(int group) const {
-    return static_cast<int>(groups[detail::as_index(group)].ranks.size()) / devices;
+    const replica_group& members = groups[detail::as_index(group)];
+    return static_cast<int>(members.ranks.size()) / members.devices;
+  }
+  /// The group of a rank; null where it has nothing to do.
+  [[nodiscard]] const replica_group* group_with(int rank) const {
+    for (const replica_group& group : groups)
+      if (std::find(group.ranks.begin(), group.ranks.end(), rank) != group.ranks.end()) return &group;
+    return nullptr;
+  }
+  /// The mesh that a rank is a device of.
+  [[nodiscard]] int mesh_of_rank(int rank) const {
+    const replica_group* const group = group_with(rank);
+    return group == nullptr ? 0 : group->mesh;
   }
   /// The ranks of a rank's replica, by device; itself, where it has nothing to do.
   [[nodiscard]] std::vector<int> replica_of(int rank) const {
-    for (const replica_group& group : groups)
-      for (auto first = group.ranks.begin(); first != group.ranks.end(); first += devices)
-        if (std::find(first, first + devices, rank) != first + devices) return {first, first + devices};
-    return {rank};
+    const replica_group* const group = group_with(rank);
+    if (group == nullptr) return {rank};
+    const auto place = std::find(group->ranks.begin(), group->ranks.end(), rank) - group->ranks.begin();
+    const auto first = group->ranks.begin() + (place - place % group->devices);
+    return {first, first + group->devices};
   }
   /// Which device of its replica a rank is.
   [[nodiscard]] int device_of(int rank) const {
@@ -102,15 +120,15 @@ struct execution_plan {
 }
 
 /// A plan by hand: stage s has the layers from `first_layers[s]` to the next stage's first one, or to `layers`.
-/// Lists of computations alone get their transfers.
+/// Lists of computations alone get their transfers. `devices`, where it is given, is what all groups have.
 [[nodiscard]] inline execution_plan make_execution_plan(schedule order, const std::vector<int>& first_layers,
                                                         int layers, std::vector<replica_group> groups, int samples,
-                                                        int devices = 1) {
+                                                        std::optional<int> devices = std::nullopt) {
   execution_plan plan;
-  plan.devices = devices;
   plan.micro_batch_rows = split_batch(samples, order.micro_batches);
   plan.order = only_computations(order) ? with_transfers(std::move(order)) : std::move(order);
   plan.groups = std::move(groups);
+  for (replica_group& group : plan.groups) group.devices = devices.value_or(group.devices);
   for (std::size_t s = 0; s < first_layers.size(); ++s)
     plan.stages.push_back({first_layers[s], s + 1 < first_layers.size() ? first_layers[s + 1] : layers});
   return plan;
@@ -136,11 +154,10 @@ struct execution_plan {
 }
 
 /// What a planner found, to be executed on a batch of `samples`: each of its devices is a replica of `devices` ranks
-/// that follow each other.
+/// that follow each other, on the first of the model's meshes.
 /// Throws std::invalid_argument where stages of one rank of its order have different devices.
 [[nodiscard]] inline execution_plan make_execution_plan(const plan& planned, int samples, int devices = 1) {
   execution_plan made;
-  made.devices = devices;
   made.micro_batch_rows = split_batch(samples, planned.order.micro_batches);
   made.order = only_computations(planned.order) ? with_transfers(planned.order) : planned.order;
   made.groups.resize(planned.order.lists.size());
@@ -159,6 +176,7 @@ struct execution_plan {
                                   "different devices need ranks of their own");
     ranks = std::move(wanted);
   }
+  for (replica_group& group : made.groups) group.devices = devices;
   return made;
 }
 

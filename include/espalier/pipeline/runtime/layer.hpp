@@ -81,8 +81,9 @@ struct tensor_facts {
   [[nodiscard]] std::int64_t bytes() const { return elements() * size_of(type); }
 };
 
-/// What is known of a layer before it exists: enough to check a plan, to size all memory and to match transfers. The
-/// same on every rank.
+/// What is known of a layer on one mesh before it exists: enough to check a plan, to size all memory and to match
+/// transfers. The same on every rank. On all meshes alike are its name, numbers of rows, inputs, data and whose
+/// parameters it reads.
 struct layer_facts {
   std::string name;
   std::vector<int> batches;  ///< the numbers of rows that it is compiled for, ascending
@@ -91,6 +92,9 @@ struct layer_facts {
   /// A row of the output. The last layer's output is no row but one element of this type, whatever the number of rows:
   /// the sum of its samples' losses; its gradient is one such element, too, 1 / (samples of the step).
   row_facts output;
+  /// The output of one sample, and how the devices of a replica share it; dimension 0 stands for samples. Nothing: each
+  /// has all of it. `output` is then every device's part of a row.
+  std::optional<layout> whole_output{};
   part output_needed = part::forward;                  ///< the last part that reads the layer's own output
   part output_gradient_needed = part::input_gradient;  ///< the last part that reads the output's gradient: B or W
   std::vector<kept_facts> kept;                        ///< by number of rows, as `batches`
@@ -193,7 +197,8 @@ class layer {
   virtual void step(std::byte* parameters, const std::byte* gradients, std::byte* state, std::int64_t number) = 0;
 };
 
-/// Layers in a row, for the engine: facts of all, and objects of those that a device runs.
+/// Layers in a row, for the engine: facts of all, and objects of those that a device runs. Each layer is there for
+/// every mesh of a list: the devices of one replica of a stage form such a mesh, and stages may have different ones.
 class layer_model {
  public:
   layer_model() = default;
@@ -202,14 +207,21 @@ class layer_model {
   virtual ~layer_model() = default;
 
   [[nodiscard]] virtual int layers() const = 0;
-  /// @pre 0 <= index < layers()
-  [[nodiscard]] virtual const layer_facts& facts(int index) const = 0;
-  /// The devices of a replica.
-  [[nodiscard]] virtual mesh_shape replica_mesh() const { return {}; }
-  [[nodiscard]] int devices() const { return replica_mesh().devices(); }
+  /// The length of the list of meshes.
+  [[nodiscard]] virtual int meshes() const { return 1; }
+  /// The devices of a replica. @pre 0 <= mesh < meshes()
+  [[nodiscard]] virtual mesh_shape replica_mesh(int mesh) const {
+    (void)mesh;
+    return {};
+  }
+  [[nodiscard]] int devices(int mesh = 0) const { return replica_mesh(mesh).devices(); }
+  /// @pre 0 <= index < layers(), 0 <= mesh < meshes()
+  [[nodiscard]] virtual const layer_facts& facts(int index, int mesh) const = 0;
+  /// For what is alike on all meshes.
+  [[nodiscard]] const layer_facts& facts(int index) const { return facts(index, 0); }
   /// A new object of that layer, for the device of `link`, which outlives it. Devices call it at the same time.
-  /// @pre link.devices() == devices()
-  [[nodiscard]] virtual std::unique_ptr<layer> make(int index, replica_link& link) const = 0;
+  /// @pre link.devices() == devices(mesh)
+  [[nodiscard]] virtual std::unique_ptr<layer> make(int index, int mesh, replica_link& link) const = 0;
 };
 
 }  // namespace espalier::pipeline

@@ -24,10 +24,27 @@ namespace espalier::pipeline::detail {
   return all;
 }
 
-/// Bytes of so many rows of a layer's output; the loss is one element.
-[[nodiscard]] inline std::int64_t output_bytes(const layer_model& model, int layer, int rows) {
-  const row_facts& row = model.facts(layer).output;
-  return layer + 1 == model.layers() ? size_of(row.type) : rows * row.bytes();
+/// How a replica's devices share so many rows of a layer's output.
+[[nodiscard]] inline layout output_layout(const layer_model& model, int layer, int mesh, int rows) {
+  const layer_facts& facts = model.facts(layer, mesh);
+  layout made;
+  if (facts.whole_output) {
+    made = *facts.whole_output;
+  } else {
+    made.shape.append(1);
+    for (const std::int64_t extent : facts.output.shape) made.shape.append(extent);
+    made.placement = sharding::whole(made.shape.rank);
+  }
+  made.shape[0] = rows;
+  return made;
+}
+/// Bytes of a device's buffer for so many rows of a layer's output; the loss is one element.
+[[nodiscard]] inline std::int64_t output_bytes(const layer_model& model, int layer, int mesh, int rows) {
+  const layer_facts& facts = model.facts(layer, mesh);
+  if (layer + 1 == model.layers()) return size_of(facts.output.type);
+  const std::int64_t here =
+      facts.whole_output ? local_extent(model.replica_mesh(mesh), rows, facts.whole_output->placement.dim[0]) : rows;
+  return here * facts.output.bytes();
 }
 
 /// Which of the numbers of rows that a layer is compiled for.
@@ -40,6 +57,14 @@ namespace espalier::pipeline::detail {
   return at - facts.batches.begin();
 }
 
+/// Throws std::invalid_argument, on behalf of `who`, unless the model is compiled for a mesh of that number.
+inline void require_mesh(const layer_model& model, int mesh, const char* who) {
+  if (mesh < 0 || mesh >= model.meshes())
+    throw std::invalid_argument(std::string(who) + ": mesh " + std::to_string(mesh) +
+                                " of a model that is compiled for " + std::to_string(model.meshes()) +
+                                ": choose one of its list, from 0");
+}
+
 /// @pre the layer is compiled for so many rows
 [[nodiscard]] inline const kept_facts& kept_of(const layer_facts& facts, int rows) {
   const auto at = std::find(facts.batches.begin(), facts.batches.end(), rows) - facts.batches.begin();
@@ -48,14 +73,14 @@ namespace espalier::pipeline::detail {
 
 /// Bytes that a layer holds from its F on for so many rows: what it keeps, and its output where some later part reads
 /// it.
-[[nodiscard]] inline std::int64_t activation_bytes(const layer_model& model, int layer, int rows) {
-  const layer_facts& own = model.facts(layer);
+[[nodiscard]] inline std::int64_t activation_bytes(const layer_model& model, int layer, int mesh, int rows) {
+  const layer_facts& own = model.facts(layer, mesh);
   bool is_held = own.output_needed != part::forward;
   for (int reader = layer + 1; reader < model.layers(); ++reader)
-    for (const input_facts& input : model.facts(reader).inputs)
+    for (const input_facts& input : model.facts(reader, mesh).inputs)
       is_held = is_held || (input.layer == layer && input.needed != part::forward);
   const kept_facts& kept = kept_of(own, rows);
-  return kept.kept_bytes + kept.kept_through_bytes + (is_held ? output_bytes(model, layer, rows) : 0);
+  return kept.kept_bytes + kept.kept_through_bytes + (is_held ? output_bytes(model, layer, mesh, rows) : 0);
 }
 
 }  // namespace espalier::pipeline::detail

@@ -18,8 +18,8 @@ class loss_exchange {
  public:
   loss_exchange(const execution_plan& plan, transport& ranks) : samples_(plan.samples()), ranks_(&ranks) {
     // All devices of a replica have the loss of its rows: the first one says it.
-    const std::vector<int>& last = plan.groups[as_index(plan.group_of(plan.order.stages() - 1))].ranks;
-    for (std::size_t k = 0; k < last.size(); k += as_index(plan.devices)) sources_.push_back(last[k]);
+    const replica_group& last = plan.group_at(plan.order.stages() - 1);
+    for (std::size_t k = 0; k < last.ranks.size(); k += as_index(last.devices)) sources_.push_back(last.ranks[k]);
     of_.assign(sources_.size(), std::vector<double>(plan.micro_batch_rows.size(), 0.0));
     open_.reserve(sources_.size() + as_index(ranks.size()));
   }

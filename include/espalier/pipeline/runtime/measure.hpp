@@ -31,6 +31,7 @@ namespace espalier::pipeline {
 /// What `measure` runs.
 struct measure_options {
   int rows = 1;         ///< samples, one of the numbers that the model is compiled for
+  int mesh = 0;         ///< on which of the model's meshes
   int repetitions = 9;  ///< of the whole model; the median of each part's times counts
   /// Writes so many rows of data; zeros without it. Devices that share each layer call it at the same time.
   std::function<void(const data_facts& data, std::byte* rows, int count)> fill;
@@ -44,13 +45,13 @@ class measured_model {
   measured_model(const layer_model& model, const measure_options& options, replica_link& link)
       : model_(model), rows_(options.rows), peers_(link) {
     for (int k = 0; k < model.layers(); ++k) {
-      const layer_facts& facts = model.facts(k);
+      const layer_facts& facts = model.facts(k, options.mesh);
       const kept_facts& kept = kept_of(facts, rows_);
       one_layer made;
       made.facts = &facts;
-      made.object = model.make(k, link);
+      made.object = model.make(k, options.mesh, link);
       made.object->prepare(rows_);
-      const std::int64_t bytes = output_bytes(model, k, rows_);
+      const std::int64_t bytes = output_bytes(model, k, options.mesh, rows_);
       made.output = shared_buffer(bytes);
       made.output_gradient = shared_buffer(bytes);
       made.parameters = shared_buffer(facts.parameter_bytes);
@@ -214,9 +215,10 @@ struct layer_seconds {
 [[nodiscard]] inline layer_seconds measured_together(const layer_model& model, const measure_options& options) {
   layer_seconds slowest(model.layers());
   std::mutex one_at_a_time;
-  std::vector<int> members(as_index(model.devices()));
+  const int devices = model.devices(options.mesh);
+  std::vector<int> members(as_index(devices));
   std::iota(members.begin(), members.end(), 0);
-  comm::run_devices(model.devices(), [&](comm::in_process_communicator& here) {
+  comm::run_devices(devices, [&](comm::in_process_communicator& here) {
     const std::unique_ptr<transport> ranks = make_transport(here);
     peer_messages link(members, *ranks, [&](peer_messages& messages) {
       wait_until(
@@ -236,15 +238,18 @@ struct layer_seconds {
 /// `options.rows` samples and its optimizer's step, run in the order of a step, so that each finds its operands in the
 /// caches as it does there. The devices of a replica are threads of this process: give each of them processors.
 /// Activation bytes are what a layer holds from its F on: what it keeps, and its output where some later part reads it.
-/// Errors: std::invalid_argument if the model is not compiled for so many rows, or nothing is to be repeated.
+/// Errors: std::invalid_argument if the model is not compiled for so many rows or such a mesh, or nothing is to be
+/// repeated.
 [[nodiscard]] inline profile measure(const layer_model& model, const std::string& name,
                                      const measure_options& options) {
   if (options.repetitions < 1)
     throw std::invalid_argument("measure: " + std::to_string(options.repetitions) + " repetitions: give 1 or more");
+  detail::require_mesh(model, options.mesh, "measure");
   for (int k = 0; k < model.layers(); ++k) (void)detail::index_of_rows(model.facts(k), options.rows, "measure");
   no_peers alone;
-  const detail::layer_seconds seconds =
-      model.devices() > 1 ? detail::measured_together(model, options) : detail::measured_seconds(model, options, alone);
+  const detail::layer_seconds seconds = model.devices(options.mesh) > 1
+                                            ? detail::measured_together(model, options)
+                                            : detail::measured_seconds(model, options, alone);
   const int layers = model.layers();
   profile made{name, static_cast<double>(options.rows), {}};
   for (int k = 0; k < layers; ++k) {
@@ -254,9 +259,9 @@ struct layer_seconds {
     one.forward_seconds = of(part::forward);
     one.input_gradient_seconds = of(part::input_gradient);
     one.weight_gradient_seconds = of(part::weight_gradient);
-    one.activation_bytes = static_cast<double>(detail::activation_bytes(model, k, options.rows));
-    one.parameter_bytes = static_cast<double>(model.facts(k).parameter_bytes);
-    one.output_bytes = static_cast<double>(detail::output_bytes(model, k, options.rows));
+    one.activation_bytes = static_cast<double>(detail::activation_bytes(model, k, options.mesh, options.rows));
+    one.parameter_bytes = static_cast<double>(model.facts(k, options.mesh).parameter_bytes);
+    one.output_bytes = static_cast<double>(detail::output_bytes(model, k, options.mesh, options.rows));
     one.optimizer_seconds = seconds.optimizer[detail::as_index(k)];
     made.layers.push_back(std::move(one));
   }

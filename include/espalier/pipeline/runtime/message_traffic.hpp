@@ -42,10 +42,17 @@ class message_traffic {
     requests_.assign(ways.messages().size(), none);
     came_.assign(ways.messages().size(), 0);
     block_of_.assign(ways.messages().size(), block_pool::none);
+    packed_size_.assign(ways.messages().size(), in_place);
+    packed_.assign(ways.messages().size(), block_pool::none);
     std::size_t own = 0;
-    for (const message& one : ways.messages()) {
+    for (std::size_t number = 0; number < ways.messages().size(); ++number) {
+      const message& one = ways.messages()[number];
       tags_end_ = std::max(tags_end_, first_tag + one.tag + 1);
       if (one.from == ranks.rank()) ++own;
+      const std::int64_t count = one.box.elements();
+      const bool is_packed = (one.from == ranks.rank() && comm::detail::contiguous_source(one.box, 0, count) < 0) ||
+                             (one.to == ranks.rank() && comm::detail::contiguous_target(one.box, 0, count) < 0);
+      if (is_packed) packed_size_[number] = pool.size_class(ways.bytes(one));
     }
     outstanding_.reserve(own);
   }
@@ -89,10 +96,15 @@ class message_traffic {
       if (came == 0 && request != none && ranks_->finished(request)) {
         came = 1;
         request = none;
+        unpack(number);
       }
       all = all && came != 0;
     }
     return all;
+  }
+  /// The same in the dry run, where all that is awaited has come.
+  void suppose_come(const std::vector<int>& numbers) {
+    for (const int number : numbers) unpack(number);
   }
   /// "the activation of layer 1 (dense), micro-batch 3, from rank 0"
   [[nodiscard]] std::string missing_text(const layer_model& model, const std::vector<int>& numbers) const {
@@ -151,15 +163,22 @@ class message_traffic {
   void start(const std::vector<int>& numbers, std::size_t entry) {
     for (const int number : numbers) {
       const message& one = ways_->at(number);
-      const value_route& route = ways_->value(one.route);
-      const int block = block_of_[as_index(number)];
+      const dtype type = ways_->value(one.route).type;
+      int& block = block_of_[as_index(number)];
       journey started{number, block, none, entry};
-      if (!dry_) {
-        const int own = worker(one.is_gradient ? route.to_stage : route.from_stage).rows(one.micro_batch).begin;
-        started.request =
-            ranks_->send(one.to, first_tag + one.tag, pool_->memory(block) + (one.rows.begin - own) * route.row_bytes,
-                         ways_->bytes(one));
+      std::int64_t offset = 0;
+      if (packed_size_[as_index(number)] != in_place) {
+        const value_route& route = ways_->value(one.route);
+        started.block =
+            worker(one.is_gradient ? route.to_stage : route.from_stage).take(packed_size_[as_index(number)]);
+        if (!dry_) comm::pack(type, pool_->memory(started.block), pool_->memory(block), one.box);
+        drop(block);
+      } else {
+        offset = comm::detail::contiguous_source(one.box, 0, one.box.elements()) * size_of(type);
       }
+      if (!dry_)
+        started.request =
+            ranks_->send(one.to, first_tag + one.tag, pool_->memory(started.block) + offset, ways_->bytes(one));
       outstanding_.push_back(started);
     }
   }
@@ -175,6 +194,7 @@ class message_traffic {
 
  private:
   static constexpr int none = -1;
+  static constexpr int in_place = -1;
   static constexpr int ahead = 2;
   static constexpr int first_tag = static_cast<int>(talk_tag::end);
 
@@ -214,17 +234,35 @@ class message_traffic {
       if (route.local || (gradient && !route.has_gradient)) continue;
       int& block = (gradient ? to.blocks(m).arrived : to.blocks(m).incoming)[k];
       block = to.take(gradient ? to.output_size(route.layer) : to.incoming_size(k));
-      if (!dry_) receive(ways[k], stage, m, gradient, block, route.row_bytes);
+      receive(ways[k], stage, m, gradient, block);
     }
   }
-  void receive(int route, int stage, int m, bool gradient, int block, std::int64_t row_bytes) {
-    const int own = worker(stage).rows(m).begin;
+  void receive(int route, int stage, int m, bool gradient, int block) {
     for (const int number : ways_->of(gradient ? traffic::gradient_in : traffic::activation_in, stage, m, member_)) {
       const message& one = ways_->at(number);
       if (one.route != route) continue;
-      requests_[as_index(number)] = ranks_->receive(
-          one.from, first_tag + one.tag, pool_->memory(block) + (one.rows.begin - own) * row_bytes, ways_->bytes(one));
+      block_of_[as_index(number)] = block;
+      std::int64_t offset = 0;
+      int into = block;
+      if (packed_size_[as_index(number)] != in_place) {
+        into = packed_[as_index(number)] = worker(stage).take(packed_size_[as_index(number)]);
+      } else {
+        offset = comm::detail::contiguous_target(one.box, 0, one.box.elements()) * size_of(ways_->value(route).type);
+      }
+      if (dry_) continue;
+      requests_[as_index(number)] =
+          ranks_->receive(one.from, first_tag + one.tag, pool_->memory(into) + offset, ways_->bytes(one));
     }
+  }
+  /// What has come packed goes where it belongs.
+  void unpack(int number) {
+    int& packed = packed_[as_index(number)];
+    if (packed == block_pool::none) return;
+    const message& one = ways_->at(number);
+    if (!dry_)
+      comm::unpack(ways_->value(one.route).type, pool_->memory(block_of_[as_index(number)]), pool_->memory(packed),
+                   one.box);
+    drop(packed);
   }
 
   const routes* ways_;
@@ -238,7 +276,9 @@ class message_traffic {
   std::vector<receive_queue> queues_;
   std::vector<int> requests_;  // by message: of its receive
   std::vector<char> came_;
-  std::vector<int> block_of_;  // by message: what is to be sent
+  std::vector<int> block_of_;     // by message: what is to be sent, or what it comes into
+  std::vector<int> packed_size_;  // by message: of the block that holds its elements in order; or it needs none
+  std::vector<int> packed_;       // by message: that block, while it is to come
   std::vector<journey> outstanding_;
 };
 

@@ -79,15 +79,16 @@ std::int64_t lay_out(const mesh_shape& mesh, const std::string& layer, std::vect
   return bytes;
 }
 
-/// `Training::mesh`, or one device.
-template <class Training> [[nodiscard]] constexpr auto find_mesh() {
-  if constexpr (requires { typename Training::mesh; }) {
-    return typename Training::mesh{};
+/// `Training::meshes`, or `Training::mesh` alone, or one device.
+template <class Training> [[nodiscard]] constexpr auto find_meshes() {
+  if constexpr (requires { typename Training::meshes; }) {
+    return typename Training::meshes{};
+  } else if constexpr (requires { typename Training::mesh; }) {
+    return meshes<typename Training::mesh>{};
   } else {
-    return espalier::mesh<>{};
+    return meshes<espalier::mesh<>>{};
   }
 }
-template <class Training> using mesh_of_replica = decltype(find_mesh<Training>());
 
 /// The optimizer of `Training::optimizer`, `nn::adamw_settings` or `nn::sgd_settings`, for one layer's parameters.
 template <class Mesh, class Training, class Layer, class Layouts> struct optimizer_of {
@@ -132,96 +133,124 @@ template <class Mesh, class Training, class Layer, class Layouts> struct optimiz
 ///
 /// For each layer and number of rows one gradient is traced and cut into F, B and W (`program/cut.hpp`). Mistakes in a
 /// layer are compile errors that name its line. The last layer returns the sum of its samples' losses.
+///
+/// `using mesh = ep::mesh<model_axis>;` in the training settings: a replica is such a mesh, over which each layer is
+/// partitioned. `using meshes = pl::meshes<ep::mesh<>, ep::mesh<model_axis>, ep::mesh<data_axis, model_axis>>;`: each
+/// layer is compiled for all of these, and the group of a plan says which of them its replicas are. Annotations in
+/// layers may name any of their axes; those that a mesh does not have split nothing there.
 /// Layers that `make` returns use the model: it outlives them.
 template <class Batches, class Training, class... Layers> class model;
 template <int... Rows, class Training, class... Layers>
 class model<batches<Rows...>, Training, Layers...> final : public layer_model {
+  using mesh_list = decltype(detail::find_meshes<Training>());
   using table = detail::layer_table<Layers...>;
   static_assert(sizeof...(Layers) > 0, "model: give one layer or more");
   static_assert(table::names_are_unique(), "model: two layers have the same name");
 
  public:
-  /// The devices of a stage's replica: `Training::mesh`, or one.
-  using mesh = detail::mesh_of_replica<Training>;
-  /// Layer I's gradient for one number of rows, with its parts: for questions at compile time.
-  template <int I, int RowCount>
+  /// The number of a mesh in the list, for `replica_group::mesh`.
+  template <class Mesh> static constexpr int mesh_number = mesh_list::template find<Mesh>();
+  /// Layer I's gradient for one number of rows on a mesh of the list, with its parts: for questions at compile time.
+  template <int I, int RowCount, class Mesh = typename mesh_list::first>
   using traced =
-      typename detail::layer_at<table, mesh, I,
-                                RowCount>::checked::template traced<detail::layouts_at<table, mesh, I, RowCount>>;
+      typename detail::layer_at<table, Mesh, I,
+                                RowCount>::checked::template traced<detail::layouts_at<table, Mesh, I, RowCount>>;
 
   explicit model(training_options options = {}) : options_(std::move(options)) {
     // From here, so that nothing stands between the reason and the user's line in the message.
-    static_assert(((sizeof(typename place_of<Layers, any_rows>::finding::raised) > 0) && ...));
-    static_assert(((sizeof(reported<Layers, any_rows>) > 0) && ...));
-    static_assert((are_reported<Rows> && ...));
-    if constexpr ((are_sound<Rows> && ...)) {
-      [&]<std::size_t... I>(std::index_sequence<I...>) { (describe<static_cast<int>(I)>(), ...); }
-      (std::make_index_sequence<sizeof...(Layers)>{});
-    }
+    static_assert(((sizeof(typename place_of<Layers, any_rows, any_mesh>::finding::raised) > 0) && ...));
+    static_assert(((sizeof(reported<Layers, any_rows, any_mesh>) > 0) && ...));
+    static_assert((are_reported<Rows, any_mesh> && ...));
+    describe_all(mesh_list{});
   }
 
   [[nodiscard]] int layers() const override { return table::count; }
-  [[nodiscard]] const layer_facts& facts(int index) const override {
-    return described_[static_cast<std::size_t>(index)]->facts;
-  }
-  [[nodiscard]] mesh_shape replica_mesh() const override { return mesh::value; }
-  [[nodiscard]] std::unique_ptr<layer> make(int index, replica_link& link) const override {
-    return std::make_unique<detail::program_layer>(*described_[static_cast<std::size_t>(index)], options_, link);
+  [[nodiscard]] int meshes() const override { return static_cast<int>(described_.size()); }
+  using layer_model::facts;
+  [[nodiscard]] const layer_facts& facts(int index, int mesh) const override { return described(index, mesh).facts; }
+  [[nodiscard]] mesh_shape replica_mesh(int mesh) const override { return described(0, mesh).mesh; }
+  [[nodiscard]] std::unique_ptr<layer> make(int index, int mesh, replica_link& link) const override {
+    return std::make_unique<detail::program_layer>(described(index, mesh), options_, link);
   }
 
  private:
   static constexpr int any_rows = std::min({Rows...});
-  template <class Layer, int RowCount>
-  using place_of = detail::layer_at<table, mesh, table::find(Layer::name), RowCount>;
-  template <int RowCount> static constexpr bool are_sound = (place_of<Layers, RowCount>::is_sound && ...);
-  /// Mistakes for the first number of rows; those for the others only where it has none: most would be the same.
+  using any_mesh = typename mesh_list::first;
+  template <class Layer, int RowCount, class Mesh>
+  using place_of = detail::layer_at<table, Mesh, table::find(Layer::name), RowCount>;
+  template <int RowCount, class Mesh>
+  static constexpr bool are_sound = (place_of<Layers, RowCount, Mesh>::is_sound && ...);
+  /// Mistakes for the first mesh and number of rows; those for the others only where it has none: most would be the
+  /// same.
   struct nothing {};
-  template <class Layer, int RowCount>
-  using reported = std::conditional_t<RowCount == any_rows || are_sound<any_rows>,
-                                      detail::report_layer<place_of<Layer, RowCount>>, nothing>;
-  template <int RowCount> static constexpr bool are_reported = ((sizeof(reported<Layers, RowCount>) > 0) && ...);
+  template <class Layer, int RowCount, class Mesh>
+  using reported =
+      std::conditional_t<(RowCount == any_rows && std::is_same_v<Mesh, any_mesh>) || are_sound<any_rows, any_mesh>,
+                         detail::report_layer<place_of<Layer, RowCount, Mesh>>, nothing>;
+  template <int RowCount, class Mesh>
+  static constexpr bool are_reported = ((sizeof(reported<Layers, RowCount, Mesh>) > 0) && ...);
   /// Devices keep their parts of the parameters whatever the number of rows.
-  template <int I>
+  template <int I, class Mesh>
   static constexpr bool lies_alike =
-      (std::is_same_v<detail::layouts_at<table, mesh, I, Rows>, detail::layouts_at<table, mesh, I, any_rows>> && ...);
-  template <int I> using first_of = detail::layer_at<table, mesh, I, any_rows>;
+      (std::is_same_v<detail::layouts_at<table, Mesh, I, Rows>, detail::layouts_at<table, Mesh, I, any_rows>> && ...);
+  template <int I, class Mesh> using first_of = detail::layer_at<table, Mesh, I, any_rows>;
 
-  template <int I> void describe() {
-    static_assert(lies_alike<I>,
+  [[nodiscard]] const detail::layer_description& described(int index, int mesh) const {
+    return *described_[static_cast<std::size_t>(mesh)][static_cast<std::size_t>(index)];
+  }
+
+  template <class... Meshes> void describe_all(pipeline::meshes<Meshes...>) {
+    (describe_on<typename mesh_list::template on<Meshes>>(), ...);
+  }
+  template <class Mesh> void describe_on() {
+    static_assert((are_reported<Rows, Mesh> && ...));
+    if constexpr ((are_sound<Rows, Mesh> && ...)) {
+      described_.emplace_back();
+      leaves_ = 0;
+      [&]<std::size_t... I>(std::index_sequence<I...>) { (describe<static_cast<int>(I), Mesh>(), ...); }
+      (std::make_index_sequence<sizeof...(Layers)>{});
+    }
+  }
+
+  template <int I, class Mesh> void describe() {
+    static_assert(lies_alike<I, Mesh>,
                   "model: a layer is laid out differently for different numbers of rows: annotate its parameters and "
                   "its output.");
     auto made = std::make_unique<detail::layer_description>();
     detail::layer_description& d = *made;
     d.facts.name = table::names[I];
-    d.mesh = mesh::value;
-    d.batches = {detail::compile_batch<mesh, traced<I, Rows>>(Rows)...};
+    d.mesh = Mesh::value;
+    d.batches = {detail::compile_batch<Mesh, traced<I, Rows, Mesh>>(Rows)...};
     std::sort(d.batches.begin(), d.batches.end(), [](const auto& a, const auto& b) { return a.batch < b.batch; });
     for (const detail::compiled_batch& one : d.batches) d.facts.batches.push_back(one.batch);
-    using output = typename first_of<I>::output;
-    const extents row = [] {
-      if constexpr (mesh::devices == 1) {
-        return output::shape;
-      } else {
-        return local_shape(mesh::value, output::shape, detail::layouts_at<table, mesh, I, any_rows>::output());
-      }
-    }();
-    d.facts.output = {output::type, detail::numbers_of(row, output::rank > 0 ? 1 : 0)};
-    describe_parameters<I>(d);
-    const detail::layer_border border = describe_border<I>(d, typename first_of<I>::fields{});
+    describe_output<I, Mesh>(d.facts);
+    describe_parameters<I, Mesh>(d);
+    const detail::layer_border border = describe_border<I, Mesh>(d, typename first_of<I, Mesh>::fields{});
     for (const detail::compiled_batch& one : d.batches) {
-      d.places.push_back(detail::places_of(mesh::value, one, border));
+      d.places.push_back(detail::places_of(Mesh::value, one, border));
       d.facts.kept.push_back(d.places.back().kept);
-      d.facts.work.push_back({detail::work_of_part(mesh::value, one[part::forward]),
-                              detail::work_of_part(mesh::value, one[part::input_gradient]),
-                              detail::work_of_part(mesh::value, one[part::weight_gradient])});
+      d.facts.work.push_back({detail::work_of_part(Mesh::value, one[part::forward]),
+                              detail::work_of_part(Mesh::value, one[part::input_gradient]),
+                              detail::work_of_part(Mesh::value, one[part::weight_gradient])});
     }
-    described_.push_back(std::move(made));
+    described_.back().push_back(std::move(made));
   }
 
-  template <int I> void describe_parameters(detail::layer_description& d) {
+  template <int I, class Mesh> void describe_output(layer_facts& facts) {
+    using output = typename first_of<I, Mesh>::output;
+    extents row = output::shape;
+    if constexpr (Mesh::devices > 1 && output::rank > 0) {
+      facts.whole_output = layout{output::shape, detail::layouts_at<table, Mesh, I, any_rows>::output()};
+      facts.whole_output->shape[0] = 1;
+      row = local_shape(Mesh::value, output::shape, facts.whole_output->placement);
+    }
+    facts.output = {output::type, detail::numbers_of(row, output::rank > 0 ? 1 : 0)};
+  }
+
+  template <int I, class Mesh> void describe_parameters(detail::layer_description& d) {
     using one = typename table::template at<I>::layer;
     if constexpr (detail::HasParameters<one>) {
-      using optimizer = detail::optimizer_of<mesh, Training, one, detail::layouts_at<table, mesh, I, any_rows>>;
+      using optimizer = detail::optimizer_of<Mesh, Training, one, detail::layouts_at<table, Mesh, I, any_rows>>;
       using tree = typename optimizer::tree;
       const auto placement_of = [](int leaf) { return optimizer::program::argument_layout(leaf).placement; };
       d.facts.parameter_bytes = detail::lay_out<tree>(d.mesh, d.facts.name, d.facts.parameters, placement_of);
@@ -244,14 +273,14 @@ class model<batches<Rows...>, Training, Layers...> final : public layer_model {
     }
   }
 
-  template <int I, class... Fields>
+  template <int I, class Mesh, class... Fields>
   detail::layer_border describe_border(detail::layer_description& d, reads<Fields...>) const {
     using detail::room;
     static constexpr const detail::layer_links& links = table::template links<I>;
     detail::layer_border border;
     border.arguments.push_back({room::output_gradient, 0, 0});
     border.results.push_back({room::output, 0, 0});
-    [&]<std::size_t... T>(std::index_sequence<T...>) { (add_tree<links.tree[T]>(d, border), ...); }
+    [&]<std::size_t... T>(std::index_sequence<T...>) { (add_tree<links.tree[T], Mesh>(d, border), ...); }
     (std::make_index_sequence<static_cast<std::size_t>(links.trees)>{});
     const auto latest = [&](int number) {
       part last = part::forward;
@@ -264,7 +293,7 @@ class model<batches<Rows...>, Training, Layers...> final : public layer_model {
         border.arguments.push_back({room::inputs, index, 0});
         if (has_gradient) border.results.push_back({room::input_gradients, index, 0});
       };
-      (add(links.input[In], static_cast<int>(In), is_floating(first_of<links.input[In]>::output::type)), ...);
+      (add(links.input[In], static_cast<int>(In), is_floating(first_of<links.input[In], Mesh>::output::type)), ...);
     }
     (std::make_index_sequence<static_cast<std::size_t>(links.inputs)>{});
     (d.facts.data.push_back({Fields::name, {Fields::row::type, detail::numbers_of(Fields::row::shape)}}), ...);
@@ -274,15 +303,15 @@ class model<batches<Rows...>, Training, Layers...> final : public layer_model {
     return border;
   }
 
-  template <int J> void add_tree(detail::layer_description& d, detail::layer_border& border) const {
+  template <int J, class Mesh> void add_tree(detail::layer_description& d, detail::layer_border& border) const {
     const int index = static_cast<int>(d.facts.parameters_of.size());
     d.facts.parameters_of.push_back(J);
     std::vector<tensor_facts> leaves;
     detail::lay_out<typename table::template at<J>::layer::template parameters<spec>>(d.mesh, "", leaves, [](int leaf) {
-      if constexpr (mesh::devices == 1) {
+      if constexpr (Mesh::devices == 1) {
         return sharding::whole(leaf);
       } else {
-        return detail::layouts_at<table, mesh, J, any_rows>::argument(leaf);
+        return detail::layouts_at<table, Mesh, J, any_rows>::argument(leaf);
       }
     });
     for (const tensor_facts& leaf : leaves) {
@@ -293,7 +322,7 @@ class model<batches<Rows...>, Training, Layers...> final : public layer_model {
 
   training_options options_;
   std::uint32_t leaves_ = 0;
-  std::vector<std::unique_ptr<detail::layer_description>> described_;
+  std::vector<std::vector<std::unique_ptr<detail::layer_description>>> described_;  // by mesh and layer
 };
 
 }  // namespace espalier::pipeline

@@ -85,15 +85,7 @@ template <class Table, class Mesh, int I, int Rows> struct layer_at {
     }
   }
   static constexpr bool is_right = has_right_output();
-  /// Whether all devices of a replica have all of its rows.
-  [[nodiscard]] static constexpr bool has_all_rows() {
-    if constexpr (Mesh::devices == 1 || is_unsound || !is_right || I + 1 == Table::count) {
-      return true;
-    } else {
-      return layouts_of_layer<Table, Mesh, I, Rows>::output().dim[0].empty();
-    }
-  }
-  static constexpr bool is_sound = is_right && has_all_rows() && !is_unsound;
+  static constexpr bool is_sound = is_right && !is_unsound;
 
   [[nodiscard]] static constexpr auto find_layouts() {
     if constexpr (Mesh::devices == 1) {
@@ -183,9 +175,6 @@ template <class Layer> struct report_layer {
   static_assert(Layer::is_right,
                 "model: dimension 0 of what a layer makes is the sample, as it is of what it reads; the last layer "
                 "makes one number, the sum of its samples' losses.");
-  static_assert(Layer::has_all_rows(),
-                "model: a replica's devices share a layer's parameters and features, not its rows, which are divided "
-                "among replicas: annotate another dimension of the layer's output than dimension 0.");
 };
 
 }  // namespace espalier::pipeline::detail

@@ -4,9 +4,11 @@
 
 #include <espalier/detail/fixed_string.hpp>
 #include <espalier/graph/tree.hpp>
+#include <espalier/mesh/mesh.hpp>
 #include <espalier/shape/tensor.hpp>
 
 #include <cstdint>
+#include <type_traits>
 
 // What a user writes to make a model of layers. A layer is a struct that computes on traced tensors, with its
 // parameters, if it has any, as a tree called `parameters`:
@@ -41,12 +43,51 @@ namespace detail {
 
 enum class option : std::uint8_t { inputs, skips, tied, reads };
 
+template <class... Axes> struct axis_pack {};
+template <class Mesh, class Pack, class Axis> struct with_foreign;
+template <class Mesh, class... Known, class Axis> struct with_foreign<Mesh, axis_pack<Known...>, Axis> {
+  static constexpr bool is_new = Mesh::template index_of<Axis> < 0 && !(std::is_same_v<Axis, Known> || ...);
+  using type = std::conditional_t<is_new, axis_pack<Known..., Axis>, axis_pack<Known...>>;
+};
+template <class Mesh, class Pack, class... Axes> struct foreign_axes { using type = Pack; };
+template <class Mesh, class Pack, class First, class... Rest>
+struct foreign_axes<Mesh, Pack, First, Rest...>
+    : foreign_axes<Mesh, typename with_foreign<Mesh, Pack, First>::type, Rest...> {};
+
+/// A mesh of a list, where annotations may name the axes of the others.
+template <class Mesh, class Pack, class... List> struct mesh_among;
+template <class Mesh> struct mesh_among<Mesh, axis_pack<>> { using type = Mesh; };
+template <class Mesh, class First, class... Rest> struct mesh_among<Mesh, axis_pack<First, Rest...>> {
+  using type = submesh<Mesh, First, Rest...>;
+};
+template <class Mesh, class Pack, class... Axes, class... Rest>
+struct mesh_among<Mesh, Pack, espalier::mesh<Axes...>, Rest...>
+    : mesh_among<Mesh, typename foreign_axes<Mesh, Pack, Axes...>::type, Rest...> {};
+
 template <espalier::detail::fixed_string... Names> struct name_list {
   static constexpr int count = static_cast<int>(sizeof...(Names));
   static constexpr const char* names[count + 1]{&Names.text[0]..., nullptr};
 };
 
 }  // namespace detail
+
+/// The meshes that each layer is compiled for: a group of a plan has replicas of one of them.
+template <class... Meshes> struct meshes;
+template <class... Axes, class... Others> struct meshes<espalier::mesh<Axes...>, Others...> {
+  /// One of them, as layers are traced on it.
+  template <class Mesh>
+  using on = typename detail::mesh_among<Mesh, detail::axis_pack<>, espalier::mesh<Axes...>, Others...>::type;
+  using first = on<espalier::mesh<Axes...>>;
+  template <class Mesh> [[nodiscard]] static constexpr int find() {
+    constexpr bool same[]{std::is_same_v<Mesh, espalier::mesh<Axes...>>, std::is_same_v<Mesh, Others>...};
+    constexpr int count = 1 + static_cast<int>(sizeof...(Others));
+    int found = 0;
+    while (found < count && !same[found]) ++found;
+    static_assert((std::is_same_v<Mesh, espalier::mesh<Axes...>> || ... || std::is_same_v<Mesh, Others>),
+                  "model: this mesh is not in the list of meshes that the layers are compiled for");
+    return found;
+  }
+};
 
 /// The layer reads the outputs of the layers with these names, instead of that of the layer before it.
 template <espalier::detail::fixed_string... Names> struct inputs : detail::name_list<Names...> {

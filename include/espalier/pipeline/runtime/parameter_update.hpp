@@ -32,7 +32,7 @@ class parameter_update {
     for (int owner = 0; owner < model.layers(); ++owner, tags_end_ += 2) {
       const parameter_block* block = store.find(owner);
       if (block == nullptr || block->ranks.size() < 2) continue;
-      reductions_.emplace_back(owner, gradient_reduction(model.facts(owner), block->ranks, ranks.rank(), tags_end_));
+      reductions_.emplace_back(owner, gradient_reduction(store.facts(owner), block->ranks, ranks.rank(), tags_end_));
     }
   }
 

@@ -44,16 +44,17 @@ struct parameter_block {
 /// The blocks that the stages of one rank use.
 class parameter_store {
  public:
-  parameter_store(const execution_plan& plan, const layer_model& model, int rank) : model_(&model) {
+  parameter_store(const execution_plan& plan, const layer_model& model, int rank)
+      : model_(&model), mesh_(plan.mesh_of_rank(rank)) {
     for (int s = 0; s < plan.order.stages(); ++s) {
-      const std::vector<int>& ranks = plan.groups[as_index(plan.group_of(s))].ranks;
+      const std::vector<int>& ranks = plan.group_at(s).ranks;
       const bool here = std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
       const layer_run run = plan.stages[as_index(s)];
       if (here) runs_.push_back(run);
       for (int l = run.first; l < run.last; ++l)
         for (const int owner : model.facts(l).parameters_of) {
           if (here && find(owner) == nullptr) add(owner);
-          if (here) find(owner)->users.push_back({l, aligned_memory(model.facts(owner).parameter_bytes)});
+          if (here) find(owner)->users.push_back({l, aligned_memory(facts(owner).parameter_bytes)});
         }
     }
     for (parameter_block& block : blocks_) block.ranks = users_of(plan, model, block.owner, plan.device_of(rank));
@@ -67,8 +68,9 @@ class parameter_store {
     std::vector<int> ranks;
     for (int s = 0; s < plan.order.stages(); ++s)
       if (uses(plan.stages[as_index(s)], model, owner)) {
-        const std::vector<int>& group = plan.groups[as_index(plan.group_of(s))].ranks;
-        for (std::size_t k = as_index(device); k < group.size(); k += as_index(plan.devices)) ranks.push_back(group[k]);
+        const replica_group& group = plan.group_at(s);
+        for (std::size_t k = as_index(device); k < group.ranks.size(); k += as_index(group.devices))
+          ranks.push_back(group.ranks[k]);
       }
     std::sort(ranks.begin(), ranks.end());
     ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
@@ -82,6 +84,8 @@ class parameter_store {
     return false;
   }
 
+  /// Of a layer, for this rank's mesh.
+  [[nodiscard]] const layer_facts& facts(int layer) const { return model_->facts(layer, mesh_); }
   [[nodiscard]] std::vector<parameter_block>& blocks() { return blocks_; }
   [[nodiscard]] const std::vector<parameter_block>& blocks() const { return blocks_; }
   [[nodiscard]] parameter_block* find(int owner) {
@@ -99,7 +103,7 @@ class parameter_store {
   void initialise(replica_link& link) {
     for (parameter_block& block : blocks_) {
       if (block.owner_object == nullptr) {
-        block.stepper = model_->make(block.owner, link);
+        block.stepper = model_->make(block.owner, mesh_, link);
         block.owner_object = block.stepper.get();
       }
       block.owner_object->initialise(block.parameters.data(), block.state.data());
@@ -111,7 +115,7 @@ class parameter_store {
       block.stepped = false;
       block.stages_left = static_cast<int>(std::count_if(
           runs_.begin(), runs_.end(), [&](const layer_run& run) { return uses(run, *model_, block.owner); }));
-      const std::int64_t bytes = model_->facts(block.owner).parameter_bytes;
+      const std::int64_t bytes = facts(block.owner).parameter_bytes;
       for (parameter_block::user& user : block.users)
         std::fill_n(user.gradients.data(), static_cast<std::size_t>(bytes), std::byte{0});
     }
@@ -120,15 +124,15 @@ class parameter_store {
   [[nodiscard]] std::byte* combine(parameter_block& block) const {
     std::byte* const sum = block.users.front().gradients.data();
     for (std::size_t u = 1; u < block.users.size(); ++u)
-      for (const tensor_facts& one : model_->facts(block.owner).parameters)
+      for (const tensor_facts& one : facts(block.owner).parameters)
         add_elements(one.type, sum + one.offset, block.users[u].gradients.data() + one.offset, one.elements());
     return sum;
   }
   [[nodiscard]] std::int64_t bytes() const {
     std::int64_t sum = 0;
     for (const parameter_block& block : blocks_)
-      sum += (1 + static_cast<std::int64_t>(block.users.size())) * model_->facts(block.owner).parameter_bytes +
-             model_->facts(block.owner).state_bytes;
+      sum += (1 + static_cast<std::int64_t>(block.users.size())) * facts(block.owner).parameter_bytes +
+             facts(block.owner).state_bytes;
     return sum;
   }
 
@@ -136,11 +140,12 @@ class parameter_store {
   void add(int owner) {
     parameter_block& block = blocks_.emplace_back();
     block.owner = owner;
-    block.parameters = aligned_memory(model_->facts(owner).parameter_bytes);
-    block.state = aligned_memory(model_->facts(owner).state_bytes);
+    block.parameters = aligned_memory(facts(owner).parameter_bytes);
+    block.state = aligned_memory(facts(owner).state_bytes);
   }
 
   const layer_model* model_;
+  int mesh_;
   std::vector<parameter_block> blocks_;
   std::vector<layer_run> runs_;  ///< of this rank's stages
 };

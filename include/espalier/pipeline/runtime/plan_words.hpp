@@ -45,10 +45,11 @@ namespace espalier::pipeline::detail {
   for (const replica_group& group : plan.groups) {
     add_all(group.ranks);
     add_all(group.shares);
+    add(group.mesh);
+    add(group.devices);
   }
   add_all(plan.micro_batch_rows);
   add(plan.trains);
-  add(plan.devices);
   return words;
 }
 
@@ -96,10 +97,11 @@ namespace espalier::pipeline::detail {
   for (replica_group& group : plan.groups) {
     group.ranks = numbers();
     group.shares = numbers();
+    group.mesh = number();
+    group.devices = number();
   }
   plan.micro_batch_rows = numbers();
   plan.trains = next() != 0;
-  plan.devices = number();
   return plan;
 }
 
@@ -145,9 +147,8 @@ class checksum {
     }
   };
   sum.add(model.layers());
-  sum.add(model.devices());
-  for (int l = 0; l < model.layers(); ++l) {
-    const layer_facts& facts = model.facts(l);
+  sum.add(model.meshes());
+  const auto add_layer = [&](const layer_facts& facts) {
     sum.add(facts.name);
     for (const int rows : facts.batches) sum.add(rows);
     for (const input_facts& input : facts.inputs) {
@@ -164,6 +165,10 @@ class checksum {
     add_tensors(facts.state);
     sum.add(facts.parameter_bytes);
     sum.add(facts.state_bytes);
+  };
+  for (int mesh = 0; mesh < model.meshes(); ++mesh) {
+    sum.add(model.devices(mesh));
+    for (int l = 0; l < model.layers(); ++l) add_layer(model.facts(l, mesh));
   }
   return sum.value();
 }

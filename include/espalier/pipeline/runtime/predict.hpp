@@ -33,34 +33,39 @@ namespace detail {
 
 }  // namespace detail
 
-/// What the simulator needs to know to predict the step of a plan: bytes from the model, seconds from a profile, for
-/// the replica that has most rows, and from the machines' rates. A hop carries what the next stage reads of the one
-/// before it; what skips over a stage is not counted. An all-reduce begins with a stage's last gradient.
-/// @pre check(plan, model, ranks) passes; the profile is of this model; device d of the machines is rank d or, where
-///      replicas have several ranks, the replica that begins with rank d * plan.devices
+/// What the simulator needs to know to predict the step of a plan: bytes from the model, seconds from profiles, one for
+/// each of the model's meshes, for the replica that has most rows, and from the machines' rates. A hop carries what a
+/// device of the next stage reads of the one before it; what skips over a stage is not counted. An all-reduce begins
+/// with a stage's last gradient.
+/// @pre check(plan, model, ranks) passes; the profiles are of this model; device d of the machines is rank d or, where
+///      all replicas have n ranks, the replica that begins with rank d * n
 [[nodiscard]] inline costs predicted_costs(const execution_plan& plan, const layer_model& model,
-                                           const profile& measured, const cluster& machines) {
+                                           const std::vector<profile>& measured, const cluster& machines) {
   costs made = memory_costs(plan, model);
   const detail::routes ways(plan, model);
-  const profile_sums sums(measured);
-  const double micro_batch = *std::max_element(plan.micro_batch_rows.begin(), plan.micro_batch_rows.end());
+  const int micro_batch = *std::max_element(plan.micro_batch_rows.begin(), plan.micro_batch_rows.end());
+  const int devices = plan.groups.front().devices;
+  const bool are_alike = std::all_of(plan.groups.begin(), plan.groups.end(),
+                                     [&](const replica_group& group) { return group.devices == devices; });
   std::vector<int> before;
   for (int s = 0; s < plan.order.stages(); ++s) {
     const int group = plan.group_of(s);
-    const std::vector<int>& ranks = plan.groups[detail::as_index(group)].ranks;
+    const replica_group& members = plan.group_at(s);
+    const profile& on_mesh = measured.at(detail::as_index(members.mesh));
+    const profile_sums sums(on_mesh);
     int rows = 0;
     for (int k = 0; k < plan.replicas(group); ++k)
       for (int m = 0; m < plan.order.micro_batches; ++m) rows = std::max(rows, plan.rows_of(group, k, m).count());
     const auto [first, last] = plan.stages[detail::as_index(s)];
     stage_costs& stage = made.stages[detail::as_index(s)];
-    const double scale = rows / measured.batch;
+    const double scale = rows / on_mesh.batch;
     stage.forward_seconds = scale * sums.forward(first, last);
     stage.input_gradient_seconds = scale * sums.input_gradient(first, last);
     stage.weight_gradient_seconds = scale * sums.weight_gradient(first, last);
     stage.optimizer_seconds = sums.optimizer(first, last);
     std::vector<int> replicas;
     for (int k = 0; k < plan.replicas(group); ++k)
-      replicas.push_back(ranks[detail::as_index(k * plan.devices)] / plan.devices);
+      replicas.push_back(members.ranks[detail::as_index(k * members.devices)] / (are_alike ? devices : 1));
     const std::vector<int> here = detail::count_by_host(machines, replicas);
     if (replicas.size() > 1) stage.all_reduce_seconds = all_reduce_seconds(machines, here)(sums.parameter(first, last));
     if (s > 0) {
@@ -68,8 +73,9 @@ namespace detail {
       for (const int r : ways.into(s)) {
         const detail::value_route& value = ways.value(r);
         if (value.from_stage != s - 1 || value.local) continue;
-        hop.activation_bytes += micro_batch * static_cast<double>(value.row_bytes);
-        if (value.has_gradient) hop.gradient_bytes += micro_batch * static_cast<double>(value.row_bytes);
+        const auto bytes = static_cast<double>(ways.incoming_bytes(r, micro_batch));
+        hop.activation_bytes += bytes;
+        if (value.has_gradient) hop.gradient_bytes += bytes;
       }
       const seconds_for_bytes moved = transfer_seconds(machines, before, here);
       hop.latency_seconds = moved.fixed;
@@ -79,6 +85,11 @@ namespace detail {
     before = here;
   }
   return made;
+}
+/// The same of a model of one mesh.
+[[nodiscard]] inline costs predicted_costs(const execution_plan& plan, const layer_model& model,
+                                           const profile& measured, const cluster& machines) {
+  return predicted_costs(plan, model, std::vector<profile>{measured}, machines);
 }
 
 }  // namespace espalier::pipeline

@@ -2,9 +2,12 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/execute/transfer_tables.hpp>
+#include <espalier/partition/mesh_transfer.hpp>
 #include <espalier/pipeline/runtime/check_plan.hpp>
 #include <espalier/pipeline/runtime/execution_plan.hpp>
 #include <espalier/pipeline/runtime/layer.hpp>
+#include <espalier/pipeline/runtime/layer_sizes.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -23,10 +26,10 @@ struct value_route {
   bool local = false;  ///< the same ranks have both: nothing moves
   bool has_gradient = false;
   part needed = part::forward;  ///< the last part of the reading stage that reads it
-  std::int64_t row_bytes = 0;
+  dtype type = dtype::f32;
 };
 
-/// Rows of an activation, or of its gradient, that one rank sends another.
+/// A box of an activation, or of its gradient, that one rank sends another.
 struct message {
   int route = 0;
   bool is_gradient = false;
@@ -34,20 +37,23 @@ struct message {
   int from = 0;  ///< ranks
   int to = 0;
   int tag = 0;  ///< number among those of this pair
-  row_interval rows;
+  /// What of the sender's buffer goes where in the receiver's; in the order of its elements when it is under way.
+  comm::block box{};
 };
 
 /// What a stage waits for and what it sends.
 enum class traffic : std::uint8_t { activation_in, activation_out, gradient_in, gradient_out };
 
-/// All that moves between stages in a step, which follows from the plan alone: every rank knows it of every other.
+/// All that moves between stages in a step, which follows from the plan alone: every rank knows it of every other. A
+/// value has a layout on the mesh of each stage that has it, and each device there its part of its replica's rows; what
+/// moves from one to the other is what the layouts say.
 class routes {
  public:
-  routes(const execution_plan& plan, const layer_model& model) : plan_(&plan) {
+  routes(const execution_plan& plan, const layer_model& model) : plan_(&plan), model_(&model) {
     into_.resize(plan.stages.size());
     out_of_.resize(plan.stages.size());
     for (const replica_group& group : plan.groups) members_ = std::max(members_, group.ranks.size());
-    find_routes(model);
+    find_routes();
     lists_.resize(plan.stages.size() * plan.micro_batch_rows.size() * members_ * 4);
     for (std::size_t r = 0; r < values_.size(); ++r)
       if (!values_[r].local)
@@ -65,7 +71,14 @@ class routes {
   [[nodiscard]] const std::vector<int>& of(traffic kind, int stage, int micro_batch, int member) const {
     return lists_[place(kind, stage, micro_batch, member)];
   }
-  [[nodiscard]] std::int64_t bytes(const message& one) const { return one.rows.count() * value(one.route).row_bytes; }
+  [[nodiscard]] std::int64_t bytes(const message& one) const {
+    return one.box.elements() * size_of(value(one.route).type);
+  }
+  /// Of a reading device's buffer for its replica's rows.
+  [[nodiscard]] std::int64_t incoming_bytes(int route, int rows) const {
+    const value_route& one = value(route);
+    return output_bytes(*model_, one.layer, plan_->mesh_of(one.to_stage), rows);
+  }
 
  private:
   [[nodiscard]] std::size_t place(traffic kind, int stage, int micro_batch, int member) const {
@@ -73,14 +86,14 @@ class routes {
     return (cell * members_ + as_index(member)) * 4 + static_cast<std::size_t>(kind);
   }
 
-  void find_routes(const layer_model& model) {
-    std::vector<int> stage_of(as_index(model.layers()), 0);
+  void find_routes() {
+    std::vector<int> stage_of(as_index(model_->layers()), 0);
     for (std::size_t s = 0; s < plan_->stages.size(); ++s)
       for (int l = plan_->stages[s].first; l < plan_->stages[s].last; ++l) stage_of[as_index(l)] = static_cast<int>(s);
     for (int s = 0; s < plan_->order.stages(); ++s) {
       std::map<int, value_route> read;  // by layer
       for (int l = plan_->stages[as_index(s)].first; l < plan_->stages[as_index(s)].last; ++l) {
-        const layer_facts& facts = model.facts(l);
+        const layer_facts& facts = model_->facts(l, plan_->mesh_of(s));
         for (const input_facts& input : facts.inputs) {
           const int from = stage_of[as_index(input.layer)];
           if (from == s) continue;
@@ -91,7 +104,7 @@ class routes {
           route.local = plan_->group_of(from) == plan_->group_of(s);
           route.has_gradient = route.has_gradient || (plan_->trains && input.has_gradient);
           if (plan_->trains) route.needed = std::max(route.needed, last_part(facts, input.needed));
-          route.row_bytes = model.facts(input.layer).output.bytes();
+          route.type = model_->facts(input.layer).output.type;
         }
       }
       for (const auto& [layer, route] : read) {
@@ -103,34 +116,53 @@ class routes {
       out_of_[as_index(values_[r].from_stage)].push_back(static_cast<int>(r));
   }
 
-  /// The layouts of an activation are alike in all replicas: what a device needs of it, the same device of another
-  /// replica has.
+  /// What the devices of a stage have, or are to have, of a value. Device after device: where both stages have as many,
+  /// and one layout, copies then go to the same device of another replica.
+  [[nodiscard]] std::vector<held_box> parts_in(int stage, int layer, int m) const {
+    const int group = plan_->group_of(stage);
+    const replica_group& members = plan_->groups[as_index(group)];
+    const mesh_shape mesh = model_->replica_mesh(members.mesh);
+    std::vector<held_box> parts;
+    for (int device = 0; device < members.devices; ++device)
+      for (int replica = 0; replica < plan_->replicas(group); ++replica) {
+        const row_interval rows = plan_->rows_of(group, replica, m);
+        held_box part = held_part(mesh, output_layout(*model_, layer, members.mesh, rows.count()), device,
+                                  members.ranks[as_index(replica * members.devices + device)]);
+        part.box.dim[0].start += rows.begin;
+        parts.push_back(part);
+      }
+    return parts;
+  }
   void add_messages(int route, int m) {
     const value_route& one = value(route);
-    const int producers = plan_->group_of(one.from_stage);
-    const int readers = plan_->group_of(one.to_stage);
-    for (int i = 0; i < plan_->replicas(producers); ++i)
-      for (int j = 0; j < plan_->replicas(readers); ++j) {
-        const row_interval rows = intersection(plan_->rows_of(producers, i, m), plan_->rows_of(readers, j, m));
-        if (rows.count() == 0) continue;
-        for (int device = 0; device < plan_->devices; ++device)
-          add_messages(route, m, rows, i * plan_->devices + device, j * plan_->devices + device);
-      }
+    const std::vector<held_box> made = parts_in(one.from_stage, one.layer, m);
+    const std::vector<held_box> read = parts_in(one.to_stage, one.layer, m);
+    add_messages({route, false, m}, made, read, {one.from_stage, traffic::activation_out},
+                 {one.to_stage, traffic::activation_in});
+    if (one.has_gradient)
+      add_messages({route, true, m}, read, made, {one.to_stage, traffic::gradient_out},
+                   {one.from_stage, traffic::gradient_in});
   }
-  void add_messages(int route, int m, const row_interval& rows, int producer, int reader) {
-    const value_route& one = value(route);
-    const auto rank = [&](int stage, int member) {
-      return plan_->groups[as_index(plan_->group_of(stage))].ranks[as_index(member)];
-    };
-    message there{route, false, m, rank(one.from_stage, producer), rank(one.to_stage, reader), 0, rows};
-    add(there, place(traffic::activation_out, one.from_stage, m, producer),
-        place(traffic::activation_in, one.to_stage, m, reader));
-    if (!one.has_gradient) return;
-    message back = there;
-    back.is_gradient = true;
-    std::swap(back.from, back.to);
-    add(back, place(traffic::gradient_out, one.to_stage, m, reader),
-        place(traffic::gradient_in, one.from_stage, m, producer));
+  struct end_of_route {
+    int stage;
+    traffic kind;
+  };
+  void add_messages(message one, const std::vector<held_box>& from, const std::vector<held_box>& to,
+                    const end_of_route& sender, const end_of_route& receiver) {
+    const int dimensions = from.front().buffer.rank;
+    for (const moved_piece& move : moved_pieces(from, to, dimensions)) {
+      const held_box& source = from[move.from];
+      const held_box& target = to[move.to];
+      one.from = source.rank;
+      one.to = target.rank;
+      one.box = espalier::detail::block_of(move.part, source.buffer, target.buffer);
+      add(one, place(sender.kind, sender.stage, one.micro_batch, member(sender.stage, one.from)),
+          place(receiver.kind, receiver.stage, one.micro_batch, member(receiver.stage, one.to)));
+    }
+  }
+  [[nodiscard]] int member(int stage, int rank) const {
+    const std::vector<int>& ranks = plan_->group_at(stage).ranks;
+    return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
   }
 
   void add(message one, std::size_t sender, std::size_t receiver) {
@@ -141,6 +173,7 @@ class routes {
   }
 
   const execution_plan* plan_;
+  const layer_model* model_;
   std::size_t members_ = 1;
   std::vector<value_route> values_;
   std::vector<std::vector<int>> into_, out_of_;

@@ -17,11 +17,11 @@
 namespace espalier::pipeline::detail {
 
 /// The last part that reads a layer's own output: of the layer itself, and of the readers in its stage.
-[[nodiscard]] inline part output_needed_in_stage(const layer_model& model, const layer_run& run, int layer) {
-  part needed = last_part(model.facts(layer), model.facts(layer).output_needed);
+[[nodiscard]] inline part output_needed_in_stage(const layer_model& model, const layer_run& run, int layer, int mesh) {
+  part needed = last_part(model.facts(layer, mesh), model.facts(layer, mesh).output_needed);
   for (int reader = layer + 1; reader < run.last; ++reader)
-    for (const input_facts& input : model.facts(reader).inputs)
-      if (input.layer == layer) needed = std::max(needed, last_part(model.facts(reader), input.needed));
+    for (const input_facts& input : model.facts(reader, mesh).inputs)
+      if (input.layer == layer) needed = std::max(needed, last_part(model.facts(reader, mesh), input.needed));
   return needed;
 }
 
@@ -32,19 +32,20 @@ namespace espalier::pipeline::detail {
   std::int64_t held = 0;
   std::int64_t for_weights = 0;
   const layer_run run = plan.stages[as_index(stage)];
+  const int mesh = plan.mesh_of(stage);
   for (const int r : ways.into(stage)) {
     const value_route& value = ways.value(r);
-    const std::int64_t bytes = rows * value.row_bytes;
+    const std::int64_t bytes = ways.incoming_bytes(r, rows);
     inputs += bytes;
     // What is recomputed has its inputs beside the activation; see `peak_of`.
     if (value.needed >= part::input_gradient && !plan.order.recomputes(stage)) held += bytes;
     if (value.needed == part::weight_gradient) for_weights += bytes;
   }
   for (int l = run.first; l < run.last; ++l) {
-    const layer_facts& facts = model.facts(l);
+    const layer_facts& facts = model.facts(l, mesh);
     const kept_facts& kept = kept_of(facts, rows);
-    const part needed = output_needed_in_stage(model, run, l);
-    const std::int64_t output = output_bytes(model, l, rows);
+    const part needed = output_needed_in_stage(model, run, l, mesh);
+    const std::int64_t output = output_bytes(model, l, mesh, rows);
     held += kept.kept_bytes + kept.kept_through_bytes;
     if (needed >= part::input_gradient) held += output;
     if (needed == part::weight_gradient) for_weights += output;
@@ -59,14 +60,15 @@ namespace espalier::pipeline::detail {
   return cost;
 }
 
-/// Parameters, gradients and optimizer's state of the blocks that a stage uses.
-[[nodiscard]] inline std::int64_t state_bytes_of_stage(const layer_model& model, const layer_run& run) {
+/// Parameters, gradients and optimizer's state of the blocks that a device of a stage uses.
+[[nodiscard]] inline std::int64_t state_bytes_of_stage(const layer_model& model, const layer_run& run, int mesh) {
   std::set<int> owners;
   std::int64_t bytes = 0;
   for (int l = run.first; l < run.last; ++l)
     for (const int owner : model.facts(l).parameters_of) {
-      bytes += model.facts(owner).parameter_bytes;  // every user has gradients of its own
-      if (owners.insert(owner).second) bytes += model.facts(owner).parameter_bytes + model.facts(owner).state_bytes;
+      bytes += model.facts(owner, mesh).parameter_bytes;  // every user has gradients of its own
+      if (owners.insert(owner).second)
+        bytes += model.facts(owner, mesh).parameter_bytes + model.facts(owner, mesh).state_bytes;
     }
   return bytes;
 }
@@ -92,7 +94,8 @@ namespace espalier::pipeline {
     stage.activation_bytes = bytes.activation_bytes;
     stage.weight_gradient_bytes = bytes.weight_gradient_bytes;
     stage.input_bytes = bytes.input_bytes;
-    stage.state_bytes = static_cast<double>(detail::state_bytes_of_stage(model, plan.stages[detail::as_index(s)]));
+    stage.state_bytes =
+        static_cast<double>(detail::state_bytes_of_stage(model, plan.stages[detail::as_index(s)], plan.mesh_of(s)));
   }
   return made;
 }

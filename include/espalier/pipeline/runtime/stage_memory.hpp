@@ -74,18 +74,19 @@ struct held_layer {
 
 /// Finds that out, and the sizes of its blocks for the largest of a replica's `rows`.
 [[nodiscard]] inline held_layer place_layer(const layer_model& model, const routes& ways, int stage,
-                                            const layer_run& run, int l, const std::vector<row_interval>& rows_of,
+                                            const layer_run& run, int mesh, int l,
+                                            const std::vector<row_interval>& rows_of,
                                             const std::vector<data_facts>& data, block_pool& pool) {
   int most = 0;
   for (const row_interval& rows : rows_of) most = std::max(most, rows.count());
-  const layer_facts& facts = model.facts(l);
+  const layer_facts& facts = model.facts(l, mesh);
   held_layer one;
   one.index = l;
   one.trained = !facts.parameters_of.empty();
-  one.needed = output_needed_in_stage(model, run, l);
+  one.needed = output_needed_in_stage(model, run, l, mesh);
   one.last_reader = l;
   for (int reader = l + 1; reader < run.last; ++reader)
-    for (const input_facts& input : model.facts(reader).inputs)
+    for (const input_facts& input : model.facts(reader, mesh).inputs)
       if (input.layer == l) one.last_reader = reader;
   for (const int r : ways.out_of(stage)) one.leaves = one.leaves || ways.value(r).layer == l;
   kept_facts largest;
@@ -96,7 +97,7 @@ struct held_layer {
     largest.kept_through_bytes = std::max(largest.kept_through_bytes, kept.kept_through_bytes);
     largest.kept_between_bytes = std::max(largest.kept_between_bytes, kept.kept_between_bytes);
   }
-  one.output_size = pool.size_class(output_bytes(model, l, most));
+  one.output_size = pool.size_class(output_bytes(model, l, mesh, most));
   one.kept_size = pool.size_class(largest.kept_bytes);
   one.through_size = pool.size_class(largest.kept_through_bytes);
   one.between_size = pool.size_class(largest.kept_between_bytes);

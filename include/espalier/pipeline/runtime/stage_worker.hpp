@@ -35,6 +35,7 @@ class stage_worker {
         ways_(&ways),
         stage_(stage),
         run_(plan.stages[as_index(stage)]),
+        mesh_(plan.mesh_of(stage)),
         pool_(&pool),
         host_(&host) {
     int most = 0;
@@ -43,9 +44,9 @@ class stage_worker {
       first_row_.push_back(plan.first_sample(m) + rows_.back().begin);
       most = std::max(most, rows_.back().count());
     }
-    for (const int r : ways.into(stage)) incoming_size_.push_back(pool.size_class(most * ways.value(r).row_bytes));
+    for (const int r : ways.into(stage)) incoming_size_.push_back(pool.size_class(ways.incoming_bytes(r, most)));
     for (int l = run_.first; l < run_.last; ++l) {
-      layers_.push_back(place_layer(model, ways, stage, run_, l, rows_, data, pool));
+      layers_.push_back(place_layer(model, ways, stage, run_, mesh_, l, rows_, data, pool));
       if (!plan.trains) layers_.back().needed = part::forward;
     }
     const auto width = static_cast<std::size_t>(run_.last - run_.first);
@@ -73,7 +74,7 @@ class stage_worker {
   /// Makes the layers, and lets them allocate what they need.
   void prepare(parameter_store& store, replica_link& link) {
     for (held_layer& one : layers_) {
-      one.object = model_->make(one.index, link);
+      one.object = model_->make(one.index, mesh_, link);
       std::vector<int> prepared;
       for (const row_interval& rows : rows_) {
         if (rows.count() == 0 || std::find(prepared.begin(), prepared.end(), rows.count()) != prepared.end()) continue;
@@ -154,13 +155,13 @@ class stage_worker {
 
   /// Bytes of gradients and outputs as elements.
   [[nodiscard]] std::int64_t elements_of(int l, int rows) const {
-    return output_bytes(*model_, l, rows) / size_of(model_->facts(l).output.type);
+    return output_bytes(*model_, l, mesh_, rows) / size_of(model_->facts(l).output.type);
   }
 
   /// The layer's memory for micro-batch m, as far as there is any now.
   [[nodiscard]] layer_memory memory_of(int m, held_layer& one) {
     const micro_batch_blocks& mine = blocks(m);
-    const layer_facts& facts = model_->facts(one.index);
+    const layer_facts& facts = model_->facts(one.index, mesh_);
     const std::size_t k = place(one.index);
     layer_memory memory;
     memory.batch = rows(m).count();
@@ -252,7 +253,7 @@ class stage_worker {
     if (dry_) return;
     const bool loss = one.index + 1 == model_->layers();
     std::byte* const memory = pool_->memory(block);
-    std::fill_n(memory, static_cast<std::size_t>(output_bytes(*model_, one.index, rows)), std::byte{0});
+    std::fill_n(memory, static_cast<std::size_t>(output_bytes(*model_, one.index, mesh_, rows)), std::byte{0});
     if (!loss) return;
     with_storage(model_->facts(one.index).output.type, [&]<class T>(T value) {
       if constexpr (!std::is_same_v<T, bool>) {
@@ -265,7 +266,7 @@ class stage_worker {
 
   void backward(int m, held_layer& one, bool with_weights) {
     micro_batch_blocks& mine = blocks(m);
-    const layer_facts& facts = model_->facts(one.index);
+    const layer_facts& facts = model_->facts(one.index, mesh_);
     const std::size_t k = place(one.index);
     if (mine.output_gradients[k] == block_pool::none) {
       mine.output_gradients[k] = host_->take(one.output_size);
@@ -320,12 +321,12 @@ class stage_worker {
     const int n = rows(m).count();
     std::int64_t bytes = 0;
     for (std::size_t k = 0; k < mine.incoming.size(); ++k)
-      if (mine.incoming[k] != block_pool::none) bytes += n * ways_->value(ways_->into(stage_)[k]).row_bytes;
+      if (mine.incoming[k] != block_pool::none) bytes += ways_->incoming_bytes(ways_->into(stage_)[k], n);
     for (const held_layer& one : layers_) {
       if (n == 0) break;
       const std::size_t k = place(one.index);
-      const kept_facts& kept = kept_of(model_->facts(one.index), n);
-      const std::int64_t output = output_bytes(*model_, one.index, n);
+      const kept_facts& kept = kept_of(model_->facts(one.index, mesh_), n);
+      const std::int64_t output = output_bytes(*model_, one.index, mesh_, n);
       if (mine.outputs[k] != block_pool::none) bytes += output;
       if (mine.output_gradients[k] != block_pool::none) bytes += output;
       if (mine.kept[k] != block_pool::none) bytes += kept.kept_bytes;
@@ -341,6 +342,7 @@ class stage_worker {
   const routes* ways_;
   int stage_;
   layer_run run_;
+  int mesh_;
   block_pool* pool_;
   stage_host* host_;
   bool dry_ = true;
