@@ -64,8 +64,9 @@ outcome run(const pl::execution_plan& plan, int count, const on_engine& before =
   ep::comm::run_devices(ranks_of(plan), [&](ep::comm::in_process_communicator& here) {
     const auto rank = static_cast<std::size_t>(here.rank());
     ep::test::moved_bytes moved;
-    pl::engine engine(std::make_unique<ep::test::counting_transport>(pl::make_transport(here), moved), layers(),
-                      here.rank() == 0 ? std::optional<pl::execution_plan>(plan) : std::nullopt);
+    pl::engine engine(std::make_unique<ep::test::counting_transport>(
+                          pl::make_transport(here), ep::test::tags_between_stages(plan, layers()), moved),
+                      layers(), here.rank() == 0 ? std::optional<pl::execution_plan>(plan) : std::nullopt);
     const pipeline_model::step_data data(engine.data_wanted(), plan.samples());
     if (before) before(engine);
     std::vector<double> losses;
@@ -152,6 +153,16 @@ TEST_CASE("Between stages of different meshes moves what is missing", "[pipeline
       CHECK(sent[1] == one.back * rows);
       CHECK(received[0] == one.back * rows);
     }
+}
+
+TEST_CASE("Tied weights on different meshes are summed share by share", "[pipeline_stages]") {
+  // The table has seven words, of which ranks 0 to 3 sum 1, 2, 2 and 2. Stage 0 has words 0 to 3 on rank 0, 4 to 6 on
+  // rank 1; stage 1 all of them on ranks 2 and 3. Shares come from both stages, but for what a rank has itself: 6 and 3
+  // words. Then the ranks lack 3, 3, 5 and 5 words of the sum. No other parameters are on two ranks.
+  const outcome found = run(planned("1f1b", {0, 2}, {{on_model, 1}, {on_data, 1}}, samples, 2), 1);
+  std::int64_t sent = 0;
+  for (const ep::test::moved_bytes& one : found.moved) sent += one.sent_of_parameters;
+  CHECK(sent == std::int64_t{6 + 3 + 3 + 3 + 5 + 5} * width * 8);
 }
 
 TEST_CASE("Copies on a mesh share what they send", "[pipeline_stages]") {

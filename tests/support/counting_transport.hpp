@@ -3,8 +3,12 @@
 #pragma once
 
 #include <espalier/pipeline/runtime/conversation.hpp>
+#include <espalier/pipeline/runtime/execution_plan.hpp>
+#include <espalier/pipeline/runtime/layer.hpp>
+#include <espalier/pipeline/runtime/routes.hpp>
 #include <espalier/pipeline/runtime/transport.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -14,27 +18,37 @@
 
 namespace espalier::test {
 
-/// What a rank has sent and received so far of activations, gradients and sums of gradients.
+/// What a rank has sent and received so far of activations and their gradients, and what it has sent of those of
+/// parameters.
 struct moved_bytes {
   std::int64_t sent = 0;
   std::int64_t received = 0;
+  std::int64_t sent_of_parameters = 0;
 };
+
+[[nodiscard]] inline int tags_between_stages(const pipeline::execution_plan& plan, const pipeline::layer_model& model) {
+  int end = 0;
+  const pipeline::detail::routes ways(plan, model);
+  for (const pipeline::detail::message& one : ways.messages()) end = std::max(end, one.tag + 1);
+  return end;
+}
 
 /// Another transport, whose messages are counted.
 class counting_transport final : public pipeline::transport {
  public:
-  counting_transport(std::unique_ptr<pipeline::transport> inner, moved_bytes& moved)
-      : inner_(std::move(inner)), moved_(&moved) {}
+  /// @param stages how many tags stages have between them, see `tags_between_stages`
+  counting_transport(std::unique_ptr<pipeline::transport> inner, int stages, moved_bytes& moved)
+      : inner_(std::move(inner)), end_(first_ + stages), moved_(&moved) {}
 
   [[nodiscard]] int rank() const override { return inner_->rank(); }
   [[nodiscard]] int size() const override { return inner_->size(); }
   [[nodiscard]] std::chrono::duration<double> deadline() const override { return inner_->deadline(); }
   [[nodiscard]] int send(int to, int tag, const void* data, std::int64_t bytes) override {
-    if (counts(tag)) moved_->sent += bytes;
+    if (tag >= first_) (tag < end_ ? moved_->sent : moved_->sent_of_parameters) += bytes;
     return inner_->send(to, tag, data, bytes);
   }
   [[nodiscard]] int receive(int from, int tag, void* data, std::int64_t bytes) override {
-    if (counts(tag)) moved_->received += bytes;
+    if (tag >= first_ && tag < end_) moved_->received += bytes;
     return inner_->receive(from, tag, data, bytes);
   }
   [[nodiscard]] bool finished(int request) override { return inner_->finished(request); }
@@ -51,9 +65,10 @@ class counting_transport final : public pipeline::transport {
   }
 
  private:
-  [[nodiscard]] static bool counts(int tag) { return tag >= static_cast<int>(pipeline::detail::talk_tag::end); }
+  static constexpr int first_ = static_cast<int>(pipeline::detail::talk_tag::end);
 
   std::unique_ptr<pipeline::transport> inner_;
+  int end_;
   moved_bytes* moved_;
 };
 

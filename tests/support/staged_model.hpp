@@ -53,16 +53,6 @@ struct narrowing : pipeline_model::narrowing {
     return ep::shard<data_axis, ep::none, ep::none>(pipeline_model::narrowing::operator()(p, x, skipped));
   }
 };
-struct ending {
-  template <class Leaf> struct parameters {
-    BOOST_HANA_DEFINE_STRUCT(parameters, (ep::leaf<Leaf, ep::f64<width>>, gain), (ep::leaf<Leaf, ep::f64<width>>, bias),
-                             (ep::leaf<Leaf, ep::sharded<ep::f64<words, width>, model_axis, ep::none>>, table));
-  };
-  constexpr auto operator()(const auto& p, const auto& x, const auto& next) const {
-    const auto z = ep::nn::layer_norm(x, p.gain, p.bias);
-    return ep::nn::cross_entropy_sum(ep::einsum<"bsw,vw->bsv">(z, p.table), next);
-  }
-};
 
 /// Plain steps: AdamW's are the same for a gradient that is twice as large.
 struct training {
@@ -73,7 +63,7 @@ using model = pl::model<pl::batches<1, 2, 3>, training,                         
                         pl::named<"embedding", embedding, pl::reads<tokens>>,       //
                         pl::named<"widening", widening>,                            //
                         pl::named<"narrowing", narrowing, pl::skips<"embedding">>,  //
-                        pl::named<"ending", ending, pl::reads<targets>>>;
+                        pl::named<"head", pipeline_model::head, pl::tied<"embedding">, pl::reads<targets>>>;
 inline constexpr int layer_count = 4;
 inline constexpr int alone = model::mesh_number<ep::mesh<>>;
 inline constexpr int on_model = model::mesh_number<ep::mesh<model_axis>>;

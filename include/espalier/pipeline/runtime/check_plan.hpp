@@ -159,22 +159,6 @@ inline void check_groups(const execution_plan& plan, const layer_model& model, i
   }
 }
 
-/// Gradients of parameters that several stages use are summed part by part: the parts must be the same.
-inline void check_tied(const execution_plan& plan, const layer_model& model) {
-  std::map<int, int> stage_using;  // by owner of the parameters: the first one
-  for (int s = 0; s < plan.order.stages(); ++s)
-    for (int l = plan.stages[as_index(s)].first; l < plan.stages[as_index(s)].last; ++l)
-      for (const int owner : model.facts(l).parameters_of) {
-        const int other = stage_using.emplace(owner, s).first->second;
-        if (plan.mesh_of(other) == plan.mesh_of(s)) continue;
-        refuse("stages " + std::to_string(other) + " and " + std::to_string(s) + " use the parameters of " +
-               layer_text(model, owner) + ", but on different meshes, " +
-               mesh_text(model.replica_mesh(plan.mesh_of(other))) + " and " +
-               mesh_text(model.replica_mesh(plan.mesh_of(s))) +
-               ": give layers with tied weights stages of one mesh, or one stage");
-      }
-}
-
 inline void check_order(const execution_plan& plan) {
   if (plan.micro_batch_rows.size() != as_index(plan.order.micro_batches))
     refuse("the plan gives the samples of " + std::to_string(plan.micro_batch_rows.size()) +
@@ -247,7 +231,6 @@ inline void check(const execution_plan& plan, const layer_model& model, int rank
   for (int mesh = 0; mesh < model.meshes(); ++mesh) detail::check_model(model, mesh);
   detail::check_stages(plan, model);
   detail::check_groups(plan, model, ranks);
-  detail::check_tied(plan, model);
   detail::check_order(plan);
   detail::check_batches(plan, model);
 }

@@ -31,7 +31,7 @@ template <class Visit> void visit_tensors(engine& pipe, bool first_only, const V
   const mesh_shape mesh = pipe.model().replica_mesh(pipe.plan().mesh_of_rank(pipe.rank()));
   const int device = pipe.plan().device_of(pipe.rank());
   for (parameter_block& block : pipe.store().blocks()) {
-    if (first_only && block.ranks.front() != pipe.rank()) continue;
+    if (first_only && !block.is_saved_here) continue;
     const auto visit_all = [&](const std::vector<tensor_facts>& tensors, std::byte* memory) {
       for (const tensor_facts& one : tensors) {
         const tensor_part part = part_of_tensor(mesh, one, device);

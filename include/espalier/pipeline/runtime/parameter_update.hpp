@@ -8,6 +8,7 @@
 #include <espalier/pipeline/runtime/execution_plan.hpp>
 #include <espalier/pipeline/runtime/layer.hpp>
 #include <espalier/pipeline/runtime/measured.hpp>
+#include <espalier/pipeline/runtime/mesh_reduction.hpp>
 #include <espalier/pipeline/runtime/parameters.hpp>
 #include <espalier/pipeline/runtime/reduce_gradients.hpp>
 #include <espalier/pipeline/runtime/stage_memory.hpp>
@@ -16,6 +17,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -32,14 +34,20 @@ class parameter_update {
     for (int owner = 0; owner < model.layers(); ++owner, tags_end_ += 2) {
       const parameter_block* block = store.find(owner);
       if (block == nullptr || block->ranks.size() < 2) continue;
-      reductions_.emplace_back(owner, gradient_reduction(store.facts(owner), block->ranks, ranks.rank(), tags_end_));
+      if (block->is_mixed) {
+        reductions_.emplace_back(owner, std::make_unique<mesh_reduction>(plan, model, owner, block->groups,
+                                                                         block->ranks, ranks.rank(), tags_end_));
+      } else {
+        reductions_.emplace_back(
+            owner, std::make_unique<gradient_reduction>(store.facts(owner), block->ranks, ranks.rank(), tags_end_));
+      }
     }
   }
 
   [[nodiscard]] int tags_end() const { return tags_end_; }
   [[nodiscard]] std::int64_t staging_bytes() const {
     std::int64_t sum = 0;
-    for (const auto& one : reductions_) sum += one.second.staging_bytes();
+    for (const auto& one : reductions_) sum += one.second->staging_bytes();
     return sum;
   }
 
@@ -80,7 +88,7 @@ class parameter_update {
  private:
   struct running_reduction {
     parameter_block* block;
-    gradient_reduction* work;
+    block_reduction* work;
     std::size_t entry;
   };
 
@@ -93,8 +101,8 @@ class parameter_update {
     if (block.reduced) return;
     for (auto& [owner, reduction] : reductions_)
       if (owner == block.owner) {
-        reduction.start(*ranks_, sum);
-        running_.push_back({&block, &reduction, entry});
+        reduction->start(*ranks_, sum);
+        running_.push_back({&block, reduction.get(), entry});
       }
   }
   template <class Wait> void optimise(parameter_block& block, std::int64_t number, const Wait& wait) {
@@ -117,7 +125,7 @@ class parameter_update {
   parameter_store* store_;
   transport* ranks_;
   int tags_end_;
-  std::vector<std::pair<int, gradient_reduction>> reductions_;  // by owner of the block
+  std::vector<std::pair<int, std::unique_ptr<block_reduction>>> reductions_;  // by owner of the block
   std::vector<running_reduction> running_;
 };
 

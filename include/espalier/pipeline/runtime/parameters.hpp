@@ -35,9 +35,12 @@ struct parameter_block {
     aligned_memory gradients;
   };
   std::vector<user> users;  ///< layers of this rank, ascending; each adds to gradients of its own
-  std::vector<int> ranks;   ///< all that use the block, ascending
-  int stages_left = 0;      ///< of this rank, whose last W is still to come in this step
-  bool reduced = false;     ///< the sum over ranks has begun
+  std::vector<int> ranks;  ///< all that have the same part of it; all that use it, where their meshes differ; ascending
+  std::vector<int> groups;     ///< of the plan, that use it, ascending
+  bool is_mixed = false;       ///< groups have different meshes: ranks have parts that are not the same
+  bool is_saved_here = false;  ///< this rank's replica is the first that has it
+  int stages_left = 0;         ///< of this rank, whose last W is still to come in this step
+  bool reduced = false;        ///< the sum over ranks has begun
   bool stepped = false;
 };
 
@@ -57,12 +60,12 @@ class parameter_store {
           if (here) find(owner)->users.push_back({l, aligned_memory(facts(owner).parameter_bytes)});
         }
     }
-    for (parameter_block& block : blocks_) block.ranks = users_of(plan, model, block.owner, plan.device_of(rank));
+    for (parameter_block& block : blocks_) find_users(plan, block, rank);
     std::sort(blocks_.begin(), blocks_.end(),
               [](const parameter_block& a, const parameter_block& b) { return a.owner < b.owner; });
   }
 
-  /// All ranks that use a layer's block, or one device's part of it, ascending.
+  /// All ranks that use a layer's block, or one device's part of it, ascending. @pre they are on one mesh
   [[nodiscard]] static std::vector<int> users_of(const execution_plan& plan, const layer_model& model, int owner,
                                                  int device) {
     std::vector<int> ranks;
@@ -137,6 +140,26 @@ class parameter_store {
   }
 
  private:
+  void find_users(const execution_plan& plan, parameter_block& block, int rank) const {
+    for (int s = 0; s < plan.order.stages(); ++s)
+      if (uses(plan.stages[as_index(s)], *model_, block.owner)) block.groups.push_back(plan.group_of(s));
+    std::sort(block.groups.begin(), block.groups.end());
+    block.groups.erase(std::unique(block.groups.begin(), block.groups.end()), block.groups.end());
+    const replica_group& first = plan.groups[as_index(block.groups.front())];
+    const auto end = first.ranks.begin() + first.devices;
+    block.is_saved_here = std::find(first.ranks.begin(), end, rank) != end;
+    block.is_mixed = std::any_of(block.groups.begin(), block.groups.end(),
+                                 [&](int g) { return plan.groups[as_index(g)].mesh != first.mesh; });
+    if (!block.is_mixed) {
+      block.ranks = users_of(plan, *model_, block.owner, plan.device_of(rank));
+      return;
+    }
+    for (const int g : block.groups) {
+      const std::vector<int>& ranks = plan.groups[as_index(g)].ranks;
+      block.ranks.insert(block.ranks.end(), ranks.begin(), ranks.end());
+    }
+    std::sort(block.ranks.begin(), block.ranks.end());
+  }
   void add(int owner) {
     parameter_block& block = blocks_.emplace_back();
     block.owner = owner;

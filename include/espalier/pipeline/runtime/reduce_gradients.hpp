@@ -15,9 +15,23 @@
 namespace espalier::pipeline::detail {
 
 /// The sum of one block of gradients over the ranks that use it, in the background: `start` it, `advance` it between
-/// instructions until it is done. Each rank gets the others' values of its share, adds them in the order of ranks, and
-/// sends the sums back: the same bits on all ranks and in every run.
-class gradient_reduction {
+/// instructions until it is done. It has two tags.
+class block_reduction {
+ public:
+  block_reduction() = default;
+  block_reduction(const block_reduction&) = delete;
+  block_reduction& operator=(const block_reduction&) = delete;
+  virtual ~block_reduction() = default;
+
+  [[nodiscard]] virtual std::int64_t staging_bytes() const = 0;
+  virtual void start(transport& ranks, std::byte* gradients) = 0;
+  /// True when all sums are there.
+  virtual bool advance(transport& ranks) = 0;
+};
+
+/// The sum over ranks that have the same part of the block. Each rank gets the others' values of its share, adds them
+/// in the order of ranks, and sends the sums back: the same bits on all ranks and in every run.
+class gradient_reduction final : public block_reduction {
  public:
   gradient_reduction(const layer_facts& owner, std::vector<int> members, int rank, int tag)
       : facts_(&owner), members_(std::move(members)), tag_(tag) {
@@ -31,11 +45,11 @@ class gradient_reduction {
     parts_.resize(members_.size());
   }
 
-  [[nodiscard]] std::int64_t staging_bytes() const {
+  [[nodiscard]] std::int64_t staging_bytes() const override {
     return share(self_) * (static_cast<std::int64_t>(members_.size()) - 1);
   }
 
-  void start(transport& ranks, std::byte* gradients) {
+  void start(transport& ranks, std::byte* gradients) override {
     gradients_ = gradients;
     missing_ = 0;
     open_ = 0;
@@ -52,8 +66,7 @@ class gradient_reduction {
     if (missing_ == 0) summed_ = true;
   }
 
-  /// True when all sums are there.
-  bool advance(transport& ranks) {
+  bool advance(transport& ranks) override {
     if (open_ == 0) return true;
     for (std::size_t k = 0; k < members_.size(); ++k) {
       if (ends(ranks, got_[k]) && --missing_ == 0 && !summed_) {
