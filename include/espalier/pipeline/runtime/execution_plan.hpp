@@ -32,10 +32,6 @@ struct row_interval {
   constexpr bool operator==(const row_interval&) const = default;
 };
 
-[[nodiscard]] constexpr row_interval intersection(const row_interval& a, const row_interval& b) {
-  return {a.begin > b.begin ? a.begin : b.begin, a.end < b.end ? a.end : b.end};
-}
-
 /// The ranks that work on the same stages: its replicas, each with its own rows of every micro-batch. A replica is as
 /// many ranks that follow each other as the group's mesh, which is number `mesh` of the model's list, has devices.
 /// `shares` says in which proportion the rows are divided among the replicas; empty: evenly.

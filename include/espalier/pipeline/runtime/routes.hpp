@@ -56,8 +56,7 @@ class routes {
     find_routes();
     lists_.resize(plan.stages.size() * plan.micro_batch_rows.size() * members_ * 4);
     for (std::size_t r = 0; r < values_.size(); ++r)
-      if (!values_[r].local)
-        for (int m = 0; m < plan.order.micro_batches; ++m) add_messages(static_cast<int>(r), m);
+      if (!values_[r].local) add_messages(static_cast<int>(r));
   }
 
   [[nodiscard]] const std::vector<value_route>& values() const { return values_; }
@@ -133,42 +132,52 @@ class routes {
       }
     return parts;
   }
+  /// Micro-batches of as many rows have the same messages.
+  void add_messages(int route) {
+    std::map<int, std::pair<int, int>> known;  // by rows: from the first message to behind the last one
+    for (int m = 0; m < plan_->order.micro_batches; ++m) {
+      const int begin = static_cast<int>(messages_.size());
+      const auto [at, fresh] = known.try_emplace(plan_->micro_batch_rows[as_index(m)]);
+      if (fresh) {
+        add_messages(route, m);
+        at->second = {begin, static_cast<int>(messages_.size())};
+        continue;
+      }
+      for (int number = at->second.first; number < at->second.second; ++number) {
+        message again = messages_[as_index(number)];
+        again.micro_batch = m;
+        add(again);
+      }
+    }
+  }
   void add_messages(int route, int m) {
     const value_route& one = value(route);
     const std::vector<held_box> made = parts_in(one.from_stage, one.layer, m);
     const std::vector<held_box> read = parts_in(one.to_stage, one.layer, m);
-    add_messages({route, false, m}, made, read, {one.from_stage, traffic::activation_out},
-                 {one.to_stage, traffic::activation_in});
-    if (one.has_gradient)
-      add_messages({route, true, m}, read, made, {one.to_stage, traffic::gradient_out},
-                   {one.from_stage, traffic::gradient_in});
+    add_messages({route, false, m}, made, read);
+    if (one.has_gradient) add_messages({route, true, m}, read, made);
   }
-  struct end_of_route {
-    int stage;
-    traffic kind;
-  };
-  void add_messages(message one, const std::vector<held_box>& from, const std::vector<held_box>& to,
-                    const end_of_route& sender, const end_of_route& receiver) {
-    const int dimensions = from.front().buffer.rank;
-    for (const moved_piece& move : moved_pieces(from, to, dimensions)) {
-      const held_box& source = from[move.from];
-      const held_box& target = to[move.to];
-      one.from = source.rank;
-      one.to = target.rank;
-      one.box = espalier::detail::block_of(move.part, source.buffer, target.buffer);
-      add(one, place(sender.kind, sender.stage, one.micro_batch, member(sender.stage, one.from)),
-          place(receiver.kind, receiver.stage, one.micro_batch, member(receiver.stage, one.to)));
+  void add_messages(message one, const std::vector<held_box>& from, const std::vector<held_box>& to) {
+    for (const moved_piece& move : moved_pieces(from, to, from.front().buffer.rank)) {
+      one.from = from[move.from].rank;
+      one.to = to[move.to].rank;
+      one.box = espalier::detail::block_of(move.part, from[move.from].buffer, to[move.to].buffer);
+      add(one);
     }
   }
   [[nodiscard]] int member(int stage, int rank) const {
     const std::vector<int>& ranks = plan_->group_at(stage).ranks;
     return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
   }
-
-  void add(message one, std::size_t sender, std::size_t receiver) {
+  void add(message one) {
+    const value_route& way = value(one.route);
+    const int from = one.is_gradient ? way.to_stage : way.from_stage;
+    const int to = one.is_gradient ? way.from_stage : way.to_stage;
+    const traffic out = one.is_gradient ? traffic::gradient_out : traffic::activation_out;
+    const traffic in = one.is_gradient ? traffic::gradient_in : traffic::activation_in;
     one.tag = tags_[{one.from, one.to}]++;
-    lists_[sender].push_back(static_cast<int>(messages_.size()));
-    lists_[receiver].push_back(static_cast<int>(messages_.size()));
+    lists_[place(out, from, one.micro_batch, member(from, one.from))].push_back(static_cast<int>(messages_.size()));
+    lists_[place(in, to, one.micro_batch, member(to, one.to))].push_back(static_cast<int>(messages_.size()));
     messages_.push_back(one);
   }
 
