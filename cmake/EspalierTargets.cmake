@@ -67,19 +67,17 @@ if(TARGET CBLAS::CBLAS)
   endif()
 endif()
 
-# mpi: ranks, by MPI's C functions. A program's own Boost.MPI communicators are taken too, and Boost.MPI is linked where
-# there is one.
+# mpi: ranks. Communicators, operations and datatypes are Boost.MPI's where a program meets them (espalier/comm.hpp), and
+# MPI's C handles underneath.
 find_package(MPI QUIET COMPONENTS CXX)
 find_package(Boost 1.74 QUIET COMPONENTS mpi serialization)
-if(TARGET MPI::MPI_CXX)
+if(TARGET MPI::MPI_CXX AND TARGET Boost::mpi)
   espalier_component(mpi)
   target_compile_definitions(${espalier_target} INTERFACE ESPALIER_USE_MPI=1)
-  target_link_libraries(${espalier_target} INTERFACE espalier::core MPI::MPI_CXX Threads::Threads)
-  if(TARGET Boost::mpi)
-    target_link_libraries(${espalier_target} INTERFACE Boost::mpi Boost::serialization)
-  endif()
+  target_link_libraries(${espalier_target} INTERFACE espalier::core Boost::mpi Boost::serialization MPI::MPI_CXX
+                                                     Threads::Threads)
 else()
-  espalier_missing(mpi "MPI (Debian: libopenmpi-dev)")
+  espalier_missing(mpi "MPI and Boost.MPI (Debian: libopenmpi-dev libboost-mpi-dev)")
 endif()
 
 # io: tensors to and from xtensor arrays and files.

@@ -41,5 +41,6 @@ endfunction()
 pkg_config_file(espalier-core "${PROJECT_DESCRIPTION}: the compile-time half (C++20, Boost.Hana)" "" "-I\${includedir}" "")
 pkg_config_file(espalier-openmp "Espalier with kernels" "espalier-core" "${openmp_flags}" "${openmp_libraries}")
 if(Espalier_mpi_FOUND)
-  pkg_config_file(espalier-mpi "Espalier over MPI ranks, for mpicxx" "espalier-core" "-DESPALIER_USE_MPI=1" "")
+  pkg_config_file(espalier-mpi "Espalier over MPI ranks, for mpicxx" "espalier-core" "-DESPALIER_USE_MPI=1"
+                  "-lboost_mpi -lboost_serialization")
 endif()
