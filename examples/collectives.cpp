@@ -5,25 +5,25 @@
 
 #include <espalier/comm.hpp>
 
+#include <boost/mpi/environment.hpp>
+
 #include <cstdio>
+#include <functional>
 #include <vector>
 
 namespace ec = espalier::comm;
 
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
-  {
-    const ec::topology machine = ec::probe(MPI_COMM_WORLD);  // once, collective; or ec::load_topology("machine.json")
-    ec::collectives all(MPI_COMM_WORLD, machine);            // collective
+  const boost::mpi::environment environment(argc, argv);
+  const boost::mpi::communicator world;
 
-    const ec::element sums = ec::element_of(espalier::dtype::f32, espalier::reduction::sum);
-    std::vector<float> gradients(1 << 20, 1.0F);
-    const auto count = static_cast<std::int64_t>(gradients.size());
-    all.all_reduce(gradients.data(), gradients.data(), count, sums);  // in place
-    all.broadcast(gradients.data(), count, sums, 0);                  // from rank 0
+  const ec::topology machine = ec::probe(world);  // once, collective; or ec::load_topology("machine.json")
+  ec::collectives all(world, machine);            // collective
 
-    const bool right = gradients.front() == static_cast<float>(all.size()) && gradients.back() == gradients.front();
-    if (all.rank() == 0) std::printf(right ? "every element is the number of ranks\n" : "WRONG SUMS\n");
-  }
-  MPI_Finalize();
+  std::vector<float> gradients(1 << 20, 1.0F);
+  ec::all_reduce(all, gradients, std::plus<>());  // in place
+  ec::broadcast(all, gradients, 0);               // from rank 0
+
+  const bool right = gradients.front() == static_cast<float>(all.size()) && gradients.back() == gradients.front();
+  if (all.rank() == 0) std::printf(right ? "every element is the number of ranks\n" : "WRONG SUMS\n");
 }

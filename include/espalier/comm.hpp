@@ -6,5 +6,6 @@
 #include <espalier/comm/probe/probe.hpp>
 #include <espalier/comm/run/collectives.hpp>
 #include <espalier/comm/run/engine.hpp>
+#include <espalier/comm/run/ranges.hpp>
 #include <espalier/comm/topology/json.hpp>
 #include <espalier/comm/topology/merge.hpp>
