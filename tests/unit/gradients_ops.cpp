@@ -4,6 +4,8 @@
 
 #include "gradients_check.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <string>
 
 namespace {

@@ -3,6 +3,7 @@
 #include <unit/kernels_ops_checks.hpp>
 
 #include <algorithm>
+#include <cmath>
 
 // Every micro-operation against `op_info::evaluate`, in the memory layouts that fused groups have.
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 
 // Speed of chains of micro-operations beside the same chain as one loop written by hand, and of moving tensors beside

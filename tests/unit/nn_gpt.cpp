@@ -9,6 +9,8 @@
 #include <espalier/program/common_subexpressions.hpp>
 #include <espalier/program/complete.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 #include <string>
 #include <type_traits>

@@ -4,6 +4,8 @@
 
 #include "nn_check.hpp"
 
+#include <algorithm>
+#include <cmath>
 #include <type_traits>
 
 namespace {

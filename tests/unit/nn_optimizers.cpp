@@ -4,6 +4,7 @@
 
 #include "nn_check.hpp"
 
+#include <cmath>
 #include <type_traits>
 
 namespace {

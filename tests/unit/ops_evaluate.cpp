@@ -3,7 +3,9 @@
 
 #include "gradients_check.hpp"
 
+#include <algorithm>
 #include <cfloat>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <string>

@@ -6,6 +6,7 @@
 #include <espalier/partition/boxes.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <random>

@@ -5,6 +5,7 @@
 #include <espalier/comm/layout.hpp>
 #include <espalier/comm/reduce.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <concepts>
 #include <cstddef>

@@ -5,6 +5,7 @@
 #include <espalier/comm/layout.hpp>
 #include <espalier/shape/extremum.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

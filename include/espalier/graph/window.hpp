@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/extremes.hpp>
 #include <espalier/sharding/sharding.hpp>
 
-#include <algorithm>
 #include <cstdint>
 
 namespace espalier {
@@ -114,14 +114,14 @@ namespace detail {
   if (part.size <= 0) return {0, 0};
   const std::int64_t one = w.stride * part.start;
   const std::int64_t other = w.stride * (part.start + part.size - 1);
-  const std::int64_t first = floor_div(std::min(one, other) - w.low + w.base_dilation - 1, w.base_dilation);
-  const std::int64_t last = floor_div(std::max(one, other) + w.reach() - w.low, w.base_dilation);
+  const std::int64_t first = floor_div(smaller_of(one, other) - w.low + w.base_dilation - 1, w.base_dilation);
+  const std::int64_t last = floor_div(larger_of(one, other) + w.reach() - w.low, w.base_dilation);
   if (w.wraps) {
     const std::int64_t size = last - first + 1;
     return size >= extent ? interval{0, extent} : interval{first - floor_div(first, extent) * extent, size};
   }
-  std::int64_t start = std::clamp<std::int64_t>(first, 0, extent);
-  std::int64_t end = std::min(last + 1, extent);
+  std::int64_t start = smaller_of(larger_of<std::int64_t>(first, 0), extent);
+  std::int64_t end = smaller_of(last + 1, extent);
   if (start >= end) return {start, 0};
   // Taps without gaps, and steps no longer than they reach, meet every element in between.
   const bool has_gaps = (w.dilation != 1 && w.size > 1) || w.stride > w.size || -w.stride > w.size;
@@ -136,7 +136,7 @@ namespace detail {
 [[nodiscard]] constexpr std::int64_t most_needed(const placed_window& w, std::int64_t size, std::int64_t extent) {
   if (size <= 0) return 0;
   const std::int64_t span = (w.stride < 0 ? -w.stride : w.stride) * (size - 1) + w.reach();
-  return std::min(span / w.base_dilation + 1, extent);
+  return smaller_of(span / w.base_dilation + 1, extent);
 }
 
 }  // namespace detail

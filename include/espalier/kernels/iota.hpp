@@ -5,6 +5,7 @@
 #include <espalier/kernels/constant.hpp>
 #include <espalier/ops/iota.hpp>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace espalier::detail {

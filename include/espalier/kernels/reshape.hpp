@@ -6,6 +6,7 @@
 #include <espalier/kernels/parallel.hpp>
 #include <espalier/ops/reshape.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 

@@ -2,9 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/real_functions.hpp>
 #include <espalier/ops/compare.hpp>
-
-#include <cmath>
 
 namespace espalier {
 
@@ -14,21 +13,21 @@ namespace detail {
 inline constexpr double gelu_scale = 0.79788456080286535588;
 inline constexpr double gelu_cubic = 0.044715;
 
-inline double exp_scalar(double a) { return std::exp(a); }
-inline double log_scalar(double a) { return std::log(a); }
-inline double sqrt_scalar(double a) { return std::sqrt(a); }
-inline double rsqrt_scalar(double a) { return 1 / std::sqrt(a); }
-inline double tanh_scalar(double a) { return std::tanh(a); }
-inline double sigmoid_scalar(double a) { return 1 / (1 + std::exp(-a)); }
+inline double exp_scalar(double a) { return real::exp(a); }
+inline double log_scalar(double a) { return real::log(a); }
+inline double sqrt_scalar(double a) { return real::sqrt(a); }
+inline double rsqrt_scalar(double a) { return 1 / real::sqrt(a); }
+inline double tanh_scalar(double a) { return real::tanh(a); }
+inline double sigmoid_scalar(double a) { return 1 / (1 + real::exp(-a)); }
 constexpr double relu_scalar(double a) { return a < 0 ? 0 : a; }  // a NaN stays one
-inline double silu_scalar(double a) { return a / (1 + std::exp(-a)); }
+inline double silu_scalar(double a) { return a / (1 + real::exp(-a)); }
 inline double silu_slope_scalar(double a) {
   const double s = sigmoid_scalar(a);
   return s * (1 + a * (1 - s));
 }
-inline double gelu_scalar(double a) { return 0.5 * a * (1 + std::tanh(gelu_scale * (a + gelu_cubic * a * a * a))); }
+inline double gelu_scalar(double a) { return 0.5 * a * (1 + real::tanh(gelu_scale * (a + gelu_cubic * a * a * a))); }
 inline double gelu_slope_scalar(double a) {
-  const double t = std::tanh(gelu_scale * (a + gelu_cubic * a * a * a));
+  const double t = real::tanh(gelu_scale * (a + gelu_cubic * a * a * a));
   return 0.5 * (1 + t) + 0.5 * a * (1 - t * t) * gelu_scale * (1 + 3 * gelu_cubic * a * a);
 }
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/extremes.hpp>
 #include <espalier/ops/arithmetic.hpp>
 #include <espalier/ops/reshape.hpp>
 #include <espalier/ops/slice.hpp>
@@ -138,7 +139,7 @@ constexpr void for_each_term_of_convolution(const evaluation& e, const extents& 
   const std::int64_t groups = groups_of(input, filter);
   const std::int64_t c_count = groups == 1 ? at_input.dim[spatial + 1].size : filter[spatial];
   const std::int64_t f_count = groups == 1 ? at_output.dim[spatial + 1].size : output[spatial + 1] / groups;
-  const std::int64_t n_count = std::min(at_input.dim[0].size, at_output.dim[0].size);
+  const std::int64_t n_count = smaller_of(at_input.dim[0].size, at_output.dim[0].size);
   for (std::int64_t n = 0; n < n_count; ++n) {
     for (std::int64_t o = 0; o < position; ++o) {
       for (std::int64_t k = 0; k < taps; ++k) {

@@ -2,18 +2,18 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/extremes.hpp>
+#include <espalier/detail/real_functions.hpp>
 #include <espalier/ops/activation.hpp>
 
-#include <algorithm>
-#include <cmath>
 #include <limits>
 
 namespace espalier {
 
 namespace detail {
 
-inline double erf_scalar(double a) { return std::erf(a); }
-inline double erfc_scalar(double a) { return std::erfc(a); }
+inline double erf_scalar(double a) { return real::erf(a); }
+inline double erfc_scalar(double a) { return real::erfc(a); }
 
 /// 2 / sqrt(pi)
 inline constexpr double erf_slope_at_zero = 1.1283791670955125739;
@@ -21,17 +21,18 @@ inline constexpr double erf_slope_at_zero = 1.1283791670955125739;
 /// The solution of erf(y) = a: Halley's method on erf, or where that is flat on erfc, from a start that is right to
 /// three digits (S. Winitzki, "A handy approximation for the error function and its inverse", 2008).
 inline double erf_inv_scalar(double a) {
-  const double size = std::abs(a);
-  if (!(size < 1)) return size == 1 ? a * std::numeric_limits<double>::infinity() : std::nan("");
-  const double log = std::log((1 - size) * (1 + size));
+  const double size = real::abs(a);
+  if (!(size < 1))
+    return size == 1 ? a * std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+  const double log = real::log((1 - size) * (1 + size));
   const double middle = 4.330746750799873 + log / 2;  // 2 / (pi 0.147)
-  double y = std::sqrt(std::max(std::sqrt(middle * middle - log / 0.147) - middle, 0.0));
+  double y = real::sqrt(larger_of(real::sqrt(middle * middle - log / 0.147) - middle, 0.0));
   for (int step = 0; step < 4; ++step) {
-    const double excess = size < 0.5 ? std::erf(y) - size : (1 - size) - std::erfc(y);
-    const double by_newton = excess / (erf_slope_at_zero * std::exp(-y * y));
+    const double excess = size < 0.5 ? real::erf(y) - size : (1 - size) - real::erfc(y);
+    const double by_newton = excess / (erf_slope_at_zero * real::exp(-y * y));
     y -= by_newton / (1 + y * by_newton);
   }
-  return std::copysign(y, a);
+  return real::copysign(y, a);
 }
 
 /// factor * e^(-a^2)

@@ -2,17 +2,16 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/real_functions.hpp>
 #include <espalier/ops/activation.hpp>
-
-#include <cmath>
 
 namespace espalier {
 
 namespace detail {
 
-inline double expm1_scalar(double a) { return std::expm1(a); }
-inline double log1p_scalar(double a) { return std::log1p(a); }
-inline double pow_scalars(double a, double b) { return std::pow(a, b); }
+inline double expm1_scalar(double a) { return real::expm1(a); }
+inline double log1p_scalar(double a) { return real::log1p(a); }
+inline double pow_scalars(double a, double b) { return real::pow(a, b); }
 
 constexpr void expm1_gradient(gradient_context& c) {
   const int slope = emit::add(c.emit, c.id, emit::constant_like(c.emit, c.id, 1));

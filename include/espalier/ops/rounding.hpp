@@ -2,32 +2,31 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/real_functions.hpp>
 #include <espalier/ops/arithmetic.hpp>
-
-#include <cmath>
 
 namespace espalier {
 
 namespace detail {
 
-inline double floor_scalar(double a) { return std::floor(a); }
-inline double ceil_scalar(double a) { return std::ceil(a); }
-inline double trunc_scalar(double a) { return std::trunc(a); }
+inline double floor_scalar(double a) { return real::floor(a); }
+inline double ceil_scalar(double a) { return real::ceil(a); }
+inline double trunc_scalar(double a) { return real::trunc(a); }
 /// std::nearbyint follows the rounding mode, which a program may have changed.
 inline double round_scalar(double a) {
-  const double below = std::floor(a);
+  const double below = real::floor(a);
   const double rest = a - below;
-  const bool up = rest > 0.5 || (rest == 0.5 && std::fmod(below, 2) != 0);
-  return std::copysign(up ? below + 1 : below, a);
+  const bool up = rest > 0.5 || (rest == 0.5 && real::fmod(below, 2) != 0);
+  return real::copysign(up ? below + 1 : below, a);
 }
-inline double remainder_scalars(double a, double b) { return std::fmod(a, b); }
+inline double remainder_scalars(double a, double b) { return real::fmod(a, b); }
 
 inline void evaluate_remainder(const evaluation& e) {
   if (is_floating(e.self->type)) return evaluate_binary<remainder_scalars>(e);
   for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) {
     const double a = e.operand[0][i];
     const double b = e.operand[1][i];
-    e.result[i] = b == 0 ? a : std::fmod(a, b);
+    e.result[i] = b == 0 ? a : real::fmod(a, b);
   }
 }
 constexpr void remainder_gradient(gradient_context& c);

@@ -2,18 +2,17 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/real_functions.hpp>
 #include <espalier/ops/arithmetic.hpp>
-
-#include <cmath>
 
 namespace espalier {
 
 namespace detail {
 
-inline double sin_scalar(double a) { return std::sin(a); }
-inline double cos_scalar(double a) { return std::cos(a); }
-inline double tan_scalar(double a) { return std::tan(a); }
-inline double atan2_scalars(double y, double x) { return std::atan2(y, x); }
+inline double sin_scalar(double a) { return real::sin(a); }
+inline double cos_scalar(double a) { return real::cos(a); }
+inline double tan_scalar(double a) { return real::tan(a); }
+inline double atan2_scalars(double y, double x) { return real::atan2(y, x); }
 
 constexpr void sin_gradient(gradient_context& c);
 constexpr void cos_gradient(gradient_context& c);

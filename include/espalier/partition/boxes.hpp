@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/extremes.hpp>
 #include <espalier/graph/graph.hpp>
 #include <espalier/partition/collectives.hpp>
 #include <espalier/partition/transfer.hpp>
 
-#include <algorithm>
 #include <cstdint>
 
 namespace espalier::detail {
@@ -135,8 +135,8 @@ struct room_around {
   room_around room{0, 0};
   for (int device = 0; device < mesh.devices(); ++device) {
     const std::int64_t first = rows_to_needed(mesh, g, id, rows, device);
-    room.before = std::max(room.before, -first);
-    room.behind = std::max(room.behind, first + g[id].shape[rows] - held);
+    room.before = larger_of(room.before, -first);
+    room.behind = larger_of(room.behind, first + g[id].shape[rows] - held);
   }
   if (room.before + room.behind > held) return {};
   const std::int64_t row = stride_of(g[id].shape, rows);
@@ -190,7 +190,7 @@ constexpr void for_each_window_piece(const mesh_shape& mesh, graph_view g, int i
   const int step = devices <= 8 ? 1 : devices / 7;
   std::int64_t most = 0;
   for (int device = 0; device < devices; device += step) {
-    most = std::max(most, bytes_sent_for_windows(mesh, g, id, device));
+    most = larger_of(most, bytes_sent_for_windows(mesh, g, id, device));
   }
   return most;
 }

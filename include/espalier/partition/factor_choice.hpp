@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/extremes.hpp>
 #include <espalier/partition/local_program.hpp>
 #include <espalier/partition/machine.hpp>
 #include <espalier/program/complete.hpp>
 
-#include <algorithm>
 #include <cstdint>
 
 namespace espalier::detail {
@@ -343,7 +343,7 @@ class factor_choice {
       apply_windows(mesh_, from.shape, &windows.window[0], windows.count, device, box);
       const tensor_box held = meeting(box_of(mesh_, from.shape, from.placement, device), box, from.shape);
       const std::int64_t lacking = elements_of(box, wanted.rank) - common_elements(box, held, wanted.rank);
-      most = std::max(most, lacking);
+      most = larger_of(most, lacking);
     }
     return static_cast<double>(most * size_of(type) + (most > 0 ? collective_latency : 0)) + 0.01;
   }

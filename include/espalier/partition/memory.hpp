@@ -2,11 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/extremes.hpp>
 #include <espalier/ops/ops.hpp>
 #include <espalier/partition/boxes.hpp>
 #include <espalier/partition/schedule.hpp>
-
-#include <algorithm>
 
 namespace espalier {
 
@@ -281,8 +280,8 @@ class outliner {
     surroundings& kept = around_[result_.root[id]];
     if (!kept.is_enlarged) kept.exchange = id;
     kept.is_enlarged = true;
-    kept.before = std::max(kept.before, around_[id].room.before);
-    kept.behind = std::max(kept.behind, around_[id].room.behind);
+    kept.before = larger_of(kept.before, around_[id].room.before);
+    kept.behind = larger_of(kept.behind, around_[id].room.behind);
   }
 
   /// Whether a carry that keeps its neighbours' rows around it and the value that takes its place can have a buffer of
@@ -310,8 +309,8 @@ class outliner {
     const int carry = g_[next].operand[0];
     const int value = g_[next].operand[1];
     around_[carry].alternates_in = g_[carry].loop;
-    around_[carry].before = std::max(around_[carry].before, around_[value].before);
-    around_[carry].behind = std::max(around_[carry].behind, around_[value].behind);
+    around_[carry].before = larger_of(around_[carry].before, around_[value].before);
+    around_[carry].behind = larger_of(around_[carry].behind, around_[value].behind);
     int other = sharer_[value];
     sharer_[value] = -1;
     around_[value].phase = 1;

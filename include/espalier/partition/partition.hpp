@@ -8,7 +8,6 @@
 #include <espalier/partition/partition_progress.hpp>
 #include <espalier/program/complete.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <limits>
 

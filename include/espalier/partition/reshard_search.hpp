@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/extremes.hpp>
 #include <espalier/detail/list.hpp>
 #include <espalier/partition/reshard_direct.hpp>
 #include <espalier/partition/reshard_step.hpp>
 
-#include <algorithm>
 #include <bit>
 #include <cstdint>
 
@@ -97,7 +97,7 @@ class reshard_search {
     std::int64_t bytes = ceil_div(total_, target_parts_);
     if (pending != 0) {
       const std::int64_t messages = task_.mesh.parts(pending) + summed_devices_ / target_parts_ - 2;
-      bytes = std::max(bytes, ceil_div(total_ * messages, summed_devices_));
+      bytes = larger_of(bytes, ceil_div(total_ * messages, summed_devices_));
     } else {
       std::int64_t common = 1;
       for (int d = 0; d < task_.shape.rank; ++d) {

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/extremes.hpp>
 #include <espalier/shape/collective.hpp>
 #include <espalier/shape/dtype.hpp>
 #include <espalier/sharding/sharding.hpp>
 
-#include <algorithm>
 #include <cstdint>
 
 namespace espalier {
@@ -147,9 +147,9 @@ static_assert(sizeof(placement_codes) == sizeof(sharding));
     const int n = mesh.size[axes[i]];
     minor /= n;
     chunk = ceil_div(chunk, n);
-    const std::int64_t skipped = std::min(position / minor % n * chunk, result.size);
+    const std::int64_t skipped = smaller_of(position / minor % n * chunk, result.size);
     result.start += skipped;
-    result.size = std::min(chunk, result.size - skipped);
+    result.size = smaller_of(chunk, result.size - skipped);
   }
   return result;
 }
@@ -211,8 +211,8 @@ static_assert(sizeof(placement_codes) == sizeof(sharding));
       common *= largest_wanted;
     }
   }
-  if (crossed) return std::max(wanted, ceil_div(held * shrinking, growing));
-  return std::max(wanted - common, ceil_div(held * (shrinking - 1), growing));
+  if (crossed) return larger_of(wanted, ceil_div(held * shrinking, growing));
+  return larger_of(wanted - common, ceil_div(held * (shrinking - 1), growing));
 }
 
 /// The axes along which the groups of an exchange extend: all but those that split a dimension first on both sides. The

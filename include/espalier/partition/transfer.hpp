@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/extremes.hpp>
 #include <espalier/sharding/box.hpp>
 
-#include <algorithm>
 #include <cstdint>
 
 namespace espalier {
@@ -27,8 +27,8 @@ namespace detail {
   for (int d = 0; d < rank; ++d) {
     const interval from = theirs.dim[d];
     const interval to = mine.dim[d];
-    const std::int64_t first = std::max(from.start, to.start);
-    result.extent[d] = std::max<std::int64_t>(std::min(from.start + from.size, to.start + to.size) - first, 0);
+    const std::int64_t first = larger_of(from.start, to.start);
+    result.extent[d] = larger_of<std::int64_t>(smaller_of(from.start + from.size, to.start + to.size) - first, 0);
     result.source_start[d] = first - from.start;
     result.target_start[d] = first - to.start;
   }
@@ -100,10 +100,10 @@ class shared_sending {
       if (mesh_.position(receiver, holders_) == position) continue;  // has it already
       const std::int64_t count = common_elements(theirs, box_of(mesh_, shape_, to_, receiver), shape_.rank);
       total += count;
-      largest = std::max(largest, count);
+      largest = larger_of(largest, count);
     }
     if (total == 0) return;
-    const std::int64_t share = std::max(largest, ceil_div(total, mesh_.parts(copies_)));
+    const std::int64_t share = larger_of(largest, ceil_div(total, mesh_.parts(copies_)));
     std::int64_t before = 0;
     for (int k = 0; k < size_; ++k) {
       const int receiver = mesh_.member(holder, members_, k);

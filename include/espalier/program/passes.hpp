@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/extremes.hpp>
 #include <espalier/partition/partition.hpp>
 #include <espalier/partition/parts.hpp>
 #include <espalier/program/complete.hpp>
 #include <espalier/program/pass_list.hpp>
 #include <espalier/program/trace.hpp>
 
-#include <algorithm>
 #include <type_traits>
 
 namespace espalier::detail {
@@ -213,7 +213,7 @@ template <class Mesh, class Source> struct partitioned_graph {
       if constexpr (first.made.fits) {
         return first;
       } else {
-        return again<std::max(
+        return again<larger_of(
             {first.made.size, first.made.annotation_count, first.made.window_count, first.made.further_count})>::value;
       }
     }

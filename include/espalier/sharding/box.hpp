@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/extremes.hpp>
 #include <espalier/sharding/sharding.hpp>
 
-#include <algorithm>
 #include <cstdint>
 
 namespace espalier {
@@ -45,9 +45,9 @@ using espalier::tensor_box;
 [[nodiscard]] constexpr std::int64_t common_elements(const tensor_box& a, const tensor_box& b, int rank) {
   std::int64_t count = 1;
   for (int d = 0; d < rank; ++d) {
-    const std::int64_t first = std::max(a.dim[d].start, b.dim[d].start);
-    const std::int64_t last = std::min(a.dim[d].start + a.dim[d].size, b.dim[d].start + b.dim[d].size);
-    count *= std::max<std::int64_t>(last - first, 0);
+    const std::int64_t first = larger_of(a.dim[d].start, b.dim[d].start);
+    const std::int64_t last = smaller_of(a.dim[d].start + a.dim[d].size, b.dim[d].start + b.dim[d].size);
+    count *= larger_of<std::int64_t>(last - first, 0);
   }
   return count;
 }

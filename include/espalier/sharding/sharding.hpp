@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/extremes.hpp>
 #include <espalier/mesh/mesh.hpp>
 #include <espalier/shape/extents.hpp>
 
-#include <algorithm>
 #include <cstdint>
 
 namespace espalier {
@@ -89,9 +89,9 @@ struct interval {
   std::int64_t chunk = extent;
   for (int i = 0; i < axes.size(); ++i) {
     chunk = ceil_div(chunk, mesh.size[axes[i]]);
-    const std::int64_t skipped = std::min(mesh.coordinate(device, axes[i]) * chunk, result.size);
+    const std::int64_t skipped = detail::smaller_of(mesh.coordinate(device, axes[i]) * chunk, result.size);
     result.start += skipped;
-    result.size = std::min(chunk, result.size - skipped);
+    result.size = detail::smaller_of(chunk, result.size - skipped);
   }
   return result;
 }

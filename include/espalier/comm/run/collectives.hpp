@@ -19,6 +19,7 @@
 #include <espalier/comm/run/watchdog.hpp>
 #include <espalier/comm/topology/paths.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cstddef>
