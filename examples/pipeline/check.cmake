@@ -29,6 +29,9 @@ set(third ${CMAKE_MATCH_2})
 if(NOT shared MATCHES "GPT of 4 blocks.*step 1  loss ${first}.*step 3  loss ${third}")
   message(FATAL_ERROR "devices that share layers find other losses than ${first} and ${third}:\n${apart}${shared}")
 endif()
+# Stages on meshes of their own, whose weights are tied across them.
+expect(0 "on ranks 0, 1, which share each layer by 2 [|].*step 1  loss ${first}.*step 3  loss ${third}" --ranks 3
+       --stages 2,1 --steps 3)
 
 expect(0 "--svg FILE" --help)
 expect(2 "^pipeline: --model: there is no model \"mlp\"; there are gpt and reversal; pipeline --help lists the options\n$" --model mlp)

@@ -24,7 +24,10 @@ struct settings : gpt::config<128, 64, 4, 4, 32, 1> {
 /// The devices of a replica, which share heads, hidden units and vocabulary.
 struct across : ep::axis<"across", 2> {};
 using layout = gpt::megatron<ep::none, across>;
-template <class Mesh> struct training_on : settings { using mesh = Mesh; };
+/// A stage has replicas of one device each, or of two.
+struct training_on_either : settings {
+  using meshes = pl::meshes<ep::mesh<>, ep::mesh<across>>;
+};
 using trees = gpt::trees<settings>;
 
 struct tokens : pl::field<"tokens", ep::i32<settings::context>> {};
@@ -55,14 +58,14 @@ struct head {
   }
 };
 
-template <class Mesh>
-using model = pl::model<pl::batches<1, 2, 4>, training_on<Mesh>, pl::named<"embedding", embedding, pl::reads<tokens>>,
-                        pl::named<"block1", block>, pl::named<"block2", block>, pl::named<"block3", block>,
-                        pl::named<"block4", block>, pl::named<"head", head, pl::tied<"embedding">, pl::reads<targets>>>;
+using model = pl::model<pl::batches<1, 2, 4>, training_on_either,  //
+                        pl::named<"embedding", embedding, pl::reads<tokens>>, pl::named<"block1", block>,
+                        pl::named<"block2", block>, pl::named<"block3", block>, pl::named<"block4", block>,
+                        pl::named<"head", head, pl::tied<"embedding">, pl::reads<targets>>>;
 
 }  // namespace
 
-task gpt_task(const pl::training_options& training, const std::string& root, int share) {
+task gpt_task(const pl::training_options& training, const std::string& root) {
   struct text_data {
     gpt::source_text source;
     gpt::vocabulary symbols;
@@ -81,11 +84,7 @@ task gpt_task(const pl::training_options& training, const std::string& root, int
   const auto text = std::make_shared<text_data>(gpt::read_project_text(root));
   task made;
   made.title = "GPT of 4 blocks, width 64, context 32, on " + std::to_string(text->source.files.size()) + " files";
-  if (share == 2) {
-    made.model = std::make_unique<model<ep::mesh<across>>>(std::move(chosen));
-  } else {
-    made.model = std::make_unique<model<ep::mesh<>>>(std::move(chosen));
-  }
+  made.model = std::make_unique<model>(std::move(chosen));
   made.fill = [text, seed = training.seed](const std::string& name, std::int64_t step, int sample, std::byte* row) {
     const std::int64_t window = step == held_out
                                     ? text->windows.held_out_window(sample % text->windows.held_out_windows())

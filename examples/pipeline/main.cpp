@@ -19,6 +19,7 @@
 #include <espalier/pipeline/runtime/predict.hpp>
 #include <espalier/pipeline/runtime/probed_cluster.hpp>
 #include <espalier/pipeline/runtime/transport_in_process.hpp>
+#include <espalier/pipeline/schedules/by_name.hpp>
 #include <espalier/report/progress.hpp>
 #include <espalier/report/table.hpp>
 
@@ -48,9 +49,10 @@ std::string project_root() {
 }
 
 /// What layers take on `rows` samples of the first step.
-pl::profile measured_profile(const task& work, int rows) {
+pl::profile measured_profile(const task& work, int rows, int mesh) {
   pl::measure_options asked;
   asked.rows = rows;
+  asked.mesh = mesh;
   asked.repetitions = 15;
   asked.fill = [&](const pl::data_facts& data, std::byte* to, int count) {
     for (int s = 0; s < count; ++s) work.fill(data.name, 0, s, to + s * data.row.bytes());
@@ -71,6 +73,7 @@ std::string text_of(const pl::execution_plan& plan) {
     const pl::replica_group& group = plan.groups[static_cast<std::size_t>(plan.group_of(static_cast<int>(s)))];
     text += (s == 0 ? "" : " | ") + std::to_string(plan.stages[s].first) + "-" +
             std::to_string(plan.stages[s].last - 1) + " on " + ep::comm::detail::list_ranks(group.ranks);
+    if (group.devices > 1) text += ", which share each layer by " + std::to_string(group.devices);
   }
   return text;
 }
@@ -93,7 +96,8 @@ pl::cluster machine_of(ep::comm::mpi_communicator& ranks) {
 #endif
 
 chosen_plan make_chosen_plan(const task& work, const options& asked, const pl::cluster& machine, std::ostream& out) {
-  const pl::profile measured = measured_profile(work, 1);
+  const int mesh = asked.share - 1;
+  const pl::profile measured = measured_profile(work, 1, mesh);
   const int ranks = machine.devices() * asked.share;
   pl::planner_options wanted;
   wanted.global_batch = asked.batch;
@@ -110,9 +114,39 @@ chosen_plan make_chosen_plan(const task& work, const options& asked, const pl::c
   layers.print(out, "  ");
   out << '\n';
   pl::print(out, measured, wanted, found);
-  chosen_plan chosen{pl::executable_plan(found, *work.model, ranks, asked.batch), {}};
-  chosen.costs = pl::predicted_costs(chosen.plan, *work.model, measured, machine);
+  chosen_plan chosen{pl::executable_plan(found, *work.model, ranks, asked.batch, mesh), {}};
+  std::vector<pl::profile> profiles(static_cast<std::size_t>(work.model->meshes()), measured);
+  chosen.costs = pl::predicted_costs(chosen.plan, *work.model, profiles, machine);
   out << "\nexecuted, as layers are compiled for some numbers of samples: " << text_of(chosen.plan) << '\n';
+  return chosen;
+}
+
+/// Stages by hand, each on a mesh of its own, with about as many layers.
+chosen_plan make_plan_by_hand(const task& work, const options& asked, const pl::cluster& machine, std::ostream& out) {
+  const int stages = static_cast<int>(asked.stages.size());
+  std::vector<pl::profile> profiles;
+  for (int mesh = 0; mesh < work.model->meshes(); ++mesh) profiles.push_back(measured_profile(work, 1, mesh));
+  std::vector<pl::replica_group> groups;
+  std::vector<int> first_layers;
+  int rank = 0;
+  for (int s = 0; s < stages; ++s) {
+    pl::replica_group& group = groups.emplace_back();
+    group.devices = asked.stages[static_cast<std::size_t>(s)];
+    group.mesh = group.devices - 1;
+    for (int k = 0; k < group.devices; ++k) group.ranks.push_back(rank++);
+    first_layers.push_back(s * work.model->layers() / stages);
+  }
+  // Layers are compiled for micro-batches of up to four samples.
+  const int micro_batches = std::max(1, asked.batch / 4);
+  chosen_plan chosen{
+      pl::make_execution_plan(pl::make_schedule("1f1b", stages, 1, micro_batches, pl::uniform_costs(stages)),
+                              first_layers, work.model->layers(), std::move(groups), asked.batch),
+      {}};
+  // The planner's machines count replicas, where all are alike.
+  const bool are_alike = std::count(asked.stages.begin(), asked.stages.end(), asked.stages.front()) == stages;
+  chosen.costs = pl::predicted_costs(chosen.plan, *work.model, profiles,
+                                     are_alike ? pl::cluster_of_replicas(machine, asked.stages.front()) : machine);
+  out << "executed, stages by hand: " << text_of(chosen.plan) << '\n';
   return chosen;
 }
 
@@ -159,7 +193,9 @@ void train(Communicator& ranks, const task& work, const options& asked, std::ost
     throw std::invalid_argument(std::to_string(ranks.size()) + " ranks cannot share each layer by " +
                                 std::to_string(asked.share) + ": start a multiple of that");
   const pl::cluster machine = pl::cluster_of_replicas(machine_of(ranks), asked.share);
-  if (is_root) chosen = make_chosen_plan(work, asked, machine, out);
+  if (is_root)
+    chosen = asked.stages.empty() ? make_chosen_plan(work, asked, machine, out)
+                                  : make_plan_by_hand(work, asked, machine, out);
   pl::engine engine(pl::make_transport(ranks), *work.model,
                     chosen ? std::optional<pl::execution_plan>(chosen->plan) : std::nullopt);
   if (!asked.resume.empty()) {
@@ -216,9 +252,8 @@ int run(int argc, char** argv) {
   training.rate = [rate = asked.rate](std::int64_t step) {
     return step < 10 ? rate * static_cast<double>(step) / 10 : rate;
   };
-  const task work = asked.model == "gpt"
-                        ? gpt_task(training, asked.root.empty() ? project_root() : asked.root, asked.share)
-                        : reversal_task(training);
+  const task work = asked.model == "gpt" ? gpt_task(training, asked.root.empty() ? project_root() : asked.root)
+                                         : reversal_task(training);
   if (where.is_root()) std::cout << work.title << ", on " << mesh.devices() << " devices\n";
   where.on_devices([&](int, auto& communicator) {
     std::ostream quiet(nullptr);

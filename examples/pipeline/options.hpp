@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace pipeline_example {
 
@@ -14,8 +15,9 @@ namespace pipeline_example {
 struct options {
   std::string model = "gpt";
   std::int64_t steps = 30;
-  int ranks = 2;  ///< in one process; mpirun says it otherwise
-  int share = 1;  ///< devices that share each layer
+  int ranks = 2;            ///< in one process; mpirun says it otherwise
+  int share = 1;            ///< devices that share each layer
+  std::vector<int> stages;  ///< the same of each stage, where they differ
   int batch = 16;
   double rate = 2e-3;
   std::uint64_t seed = 1;
@@ -40,6 +42,10 @@ struct options {
       ->check(whole(1, 64));
   line.value("--share", chosen.share, "N", "Devices that share each layer: 1, or 2 with --model gpt")
       ->check(whole(1, 2));
+  line.value("--stages", chosen.stages, "N,N",
+             "Stages by hand: of each, the devices that share its layers (--model gpt)")
+      ->delimiter(',')
+      ->check(whole(1, 2));
   line.value("--batch", chosen.batch, "N", "Samples of a step")->check(whole(1, 4096));
   line.value("--steps", chosen.steps, "N", "Steps of training")->check(whole(1, 1'000'000'000));
   line.value("--rate", chosen.rate, "X", "Learning rate")->check(command_line::not_negative(10));
@@ -54,6 +60,10 @@ struct options {
       throw CLI::ValidationError("--share", "2 devices can share the layers of --model gpt only: those of " +
                                                 chosen.model + " are for one device each");
     }
+    if (!chosen.stages.empty() && chosen.model != "gpt")
+      throw CLI::ValidationError("--stages", "there are stages by hand of --model gpt only");
+    if (chosen.stages.size() > 6)
+      throw CLI::ValidationError("--stages", std::to_string(chosen.stages.size()) + " stages of 6 layers");
   });
 }
 

@@ -29,9 +29,9 @@ struct task {
   double chance = 0;
 };
 
-/// The character-level GPT of examples/gpt, narrower, on the project's own text. Every layer is on one device, or
-/// shared by two.
-[[nodiscard]] task gpt_task(const pl::training_options& training, const std::string& root, int share);
+/// The character-level GPT of examples/gpt, narrower, on the project's own text. Its mesh
+/// number 0 is one device, number 1 are two that share each layer.
+[[nodiscard]] task gpt_task(const pl::training_options& training, const std::string& root);
 /// An encoder and a decoder of other width and depth, which writes a sequence backwards. All decoder blocks read what
 /// the encoder has found, so it crosses stages.
 [[nodiscard]] task reversal_task(const pl::training_options& training);

@@ -6,6 +6,7 @@
 #include <espalier/pipeline/runtime/check_plan.hpp>
 #include <espalier/pipeline/runtime/execution_plan.hpp>
 #include <espalier/pipeline/runtime/layer.hpp>
+#include <espalier/pipeline/runtime/layer_sizes.hpp>
 #include <espalier/pipeline/schedules/by_name.hpp>
 
 #include <stdexcept>
@@ -15,21 +16,24 @@
 
 namespace espalier::pipeline {
 
-/// One stage on all of `ranks` ranks: each replica has its rows of every micro-batch.
+/// One stage on all of `ranks` ranks: each replica, on that mesh of the model, has its rows of every micro-batch.
 [[nodiscard]] inline execution_plan data_parallel_plan(const layer_model& model, int ranks, int samples,
-                                                       int micro_batches) {
+                                                       int micro_batches, int mesh = 0) {
   replica_group all;
-  all.devices = model.devices();
+  all.mesh = mesh;
+  all.devices = model.devices(mesh);
   for (int k = 0; k < ranks; ++k) all.ranks.push_back(k);
   return make_execution_plan(make_schedule("1f1b", 1, 1, micro_batches, uniform_costs(1)), {0}, model.layers(),
                              {std::move(all)}, samples);
 }
 
 /// The best of the plans that a planner found whose numbers of rows the model is compiled for; if there is none, data
-/// parallelism with the fewest micro-batches for which it is.
-/// Throws std::invalid_argument, with what the best plan lacks, where the model fits nothing.
+/// parallelism with the fewest micro-batches for which it is. Each of the planner's devices is a replica on that mesh
+/// of the model. Throws std::invalid_argument, with what the best plan lacks, where the model fits nothing.
 [[nodiscard]] inline execution_plan executable_plan(const planning& found, const layer_model& model, int ranks,
-                                                    int samples) {
+                                                    int samples, int mesh = 0) {
+  detail::require_mesh(model, mesh, "executable_plan");
+  const int devices = model.devices(mesh);
   std::string reason;
   const auto runs = [&](const execution_plan& made) {
     try {
@@ -40,13 +44,13 @@ namespace espalier::pipeline {
       return false;
     }
   };
-  if (execution_plan made = make_execution_plan(found.best, samples, model.devices()); runs(made)) return made;
+  if (execution_plan made = make_execution_plan(found.best, samples, devices, mesh); runs(made)) return made;
   for (const alternative& other : found.others) {
     if (!other.fits || other.candidate.stages.empty()) continue;
-    if (execution_plan made = make_execution_plan(other.candidate, samples, model.devices()); runs(made)) return made;
+    if (execution_plan made = make_execution_plan(other.candidate, samples, devices, mesh); runs(made)) return made;
   }
   for (int count = 1; count <= samples; ++count)
-    if (execution_plan made = data_parallel_plan(model, ranks, samples, count); runs(made)) return made;
+    if (execution_plan made = data_parallel_plan(model, ranks, samples, count, mesh); runs(made)) return made;
   throw std::invalid_argument("no plan can be executed: " + reason);
 }
 

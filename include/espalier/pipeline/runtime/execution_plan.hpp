@@ -150,9 +150,10 @@ struct execution_plan {
 }
 
 /// What a planner found, to be executed on a batch of `samples`: each of its devices is a replica of `devices` ranks
-/// that follow each other, on the first of the model's meshes.
+/// that follow each other, on the model's mesh of that number.
 /// Throws std::invalid_argument where stages of one rank of its order have different devices.
-[[nodiscard]] inline execution_plan make_execution_plan(const plan& planned, int samples, int devices = 1) {
+[[nodiscard]] inline execution_plan make_execution_plan(const plan& planned, int samples, int devices = 1,
+                                                        int mesh = 0) {
   execution_plan made;
   made.micro_batch_rows = split_batch(samples, planned.order.micro_batches);
   made.order = only_computations(planned.order) ? with_transfers(planned.order) : planned.order;
@@ -172,7 +173,10 @@ struct execution_plan {
                                   "different devices need ranks of their own");
     ranks = std::move(wanted);
   }
-  for (replica_group& group : made.groups) group.devices = devices;
+  for (replica_group& group : made.groups) {
+    group.mesh = mesh;
+    group.devices = devices;
+  }
   return made;
 }
 
