@@ -35,6 +35,9 @@ template <class... Axes> struct along {};
 /// Memory of one device for a tensor, and where the tensor is made.
 template <class Tensor, class Bytes, class Where> struct buffer {};
 struct no_buffer {};
+/// A leaf of a parameter tree, by its name in letters; or that one tree has none where the other has.
+template <class Name, class Tensor> struct leaf {};
+struct no_leaf {};
 
 /// Where in the user's source: `at<line<17>, 'm', 'l', 'p', '.', 'h', 'p', 'p'>`.
 template <class Line, char... File> struct at { static constexpr bool ok = false; };
@@ -429,6 +432,28 @@ template <class... Details> struct tensor_of_another_trace {
 template <class... Details> struct stacked_sizes_differ {
   template <class Where> struct raise {
     static_assert(Where::ok, "scan: all stacked tensors need the same first dimension, the number of iterations.");
+  };
+};
+// Optimizers.
+template <class... Details> struct not_an_optimizer_state {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "adamw_step, sgd_step: the first argument is no state of this optimizer. Give adamw<tree>::state or "
+                  "sgd<tree>::state, with the tree of the parameters.");
+  };
+};
+template <class... Details> struct gradients_of_another_tree {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "adamw_step, sgd_step: the gradients are not of the tree whose parameters the state holds; the first "
+                  "leaves that differ stand here, the state's and then the gradients'. Make both from one tree.");
+  };
+};
+template <class... Details> struct rate_is_no_scalar {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "adamw_step, sgd_step: the learning rate must be a floating-point scalar tensor, f32<>. Give the "
+                  "program an argument of this type, or make one with constant_like.");
   };
 };
 // The program's border.

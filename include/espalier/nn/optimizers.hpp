@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/graph/leaf_difference.hpp>
 #include <espalier/nn/constant_math.hpp>
 #include <espalier/nn/leaves.hpp>
 #include <espalier/ops/ops.hpp>
@@ -190,13 +191,39 @@ template <class Step> constexpr Step next_step(const Step& step) {
 
 /// A scalar tensor, so that a schedule can change it from step to step.
 template <class Rate>
-concept LearningRate = Failed<Rate> ||(Symbol<Rate>&& Rate::rank == 0 && is_floating(Rate::type));
-
-/// A tree like the state's parameters.
-template <class Gradients, class State>
-concept GradientsFor = Failed<Gradients> || Failed<State> || requires(const State& state) {
-  requires std::is_same_v<Gradients, std::remove_cvref_t<decltype(state.parameters)>>;
+concept LearningRate = Symbol<Rate> && requires {
+  requires Rate::rank == 0 && is_floating(Rate::type);
 };
+
+/// Which optimizer a state is of.
+template <class State>
+concept AdamwState = ParameterTree<State> && requires(State& state) {
+  requires std::is_same_v<decltype(state.first_moment), decltype(state.parameters)>;
+  requires std::is_same_v<decltype(state.second_moment), decltype(state.parameters)>;
+  state.step;
+};
+template <class State>
+concept SgdState = ParameterTree<State> && requires(State& state) {
+  requires std::is_same_v<decltype(state.velocity), decltype(state.parameters)>;
+  state.step;
+};
+
+/// What is wrong with the arguments of an optimizer's step: the first mistake, or void.
+template <bool IsState, class State, class Gradients, class Rate> [[nodiscard]] constexpr auto mistake_in_step() {
+  if constexpr (!IsState) {
+    return std::type_identity<why::not_an_optimizer_state<State>>{};
+  } else if constexpr (!std::is_same_v<Gradients, decltype(State::parameters)>) {
+    return std::type_identity<
+        difference_of_trees<decltype(State::parameters), Gradients, why::gradients_of_another_tree>>{};
+  } else if constexpr (!LearningRate<Rate>) {
+    return std::type_identity<why::rate_is_no_scalar<Rate>>{};
+  } else {
+    return std::type_identity<void>{};
+  }
+}
+
+template <bool IsState, class State, class Gradients, class Rate>
+using step_mistake = typename decltype(mistake_in_step<IsState, State, Gradients, Rate>())::type;
 
 }  // namespace detail
 
@@ -205,12 +232,14 @@ namespace nn {
 /// One step of AdamW with decoupled weight decay and bias correction (Kingma and Ba, arXiv 1412.6980; Loshchilov and
 /// Hutter, arXiv 1711.05101): returns the next state. `gradients` is a tree like `state.parameters`, `rate` a scalar.
 /// `place(leaf, where)` may annotate the moments finer than the parameters: see `split_state`.
-template <class State, detail::GradientsFor<State> Gradients, detail::LearningRate Rate, class Place = like_parameters>
+template <class State, class Gradients, class Rate, class Place = like_parameters>
 constexpr auto adamw_step(const State& state, const Gradients& gradients, const Rate& rate,
                           const adamw_settings& settings = {}, const Place& place = {},
                           source_line where = source_line::current()) {
   if constexpr (Failed<State> || Failed<Gradients> || Failed<Rate>) {
     return detail::first_failure(state, gradients, rate);
+  } else if constexpr (!std::is_void_v<detail::step_mistake<detail::AdamwState<State>, State, Gradients, Rate>>) {
+    return failed<detail::step_mistake<detail::AdamwState<State>, State, Gradients, Rate>>(where);
   } else {
     builder& b = *rate.owner;
     const pinned_line line(b, where);
@@ -244,12 +273,14 @@ constexpr auto adamw_step(const State& state, const Gradients& gradients, const 
 
 /// One step of stochastic gradient descent with momentum: velocity = momentum * velocity + gradient, parameter -=
 /// rate * velocity. Arguments as for `adamw_step`.
-template <class State, detail::GradientsFor<State> Gradients, detail::LearningRate Rate, class Place = like_parameters>
+template <class State, class Gradients, class Rate, class Place = like_parameters>
 constexpr auto sgd_step(const State& state, const Gradients& gradients, const Rate& rate,
                         const sgd_settings& settings = {}, const Place& place = {},
                         source_line where = source_line::current()) {
   if constexpr (Failed<State> || Failed<Gradients> || Failed<Rate>) {
     return detail::first_failure(state, gradients, rate);
+  } else if constexpr (!std::is_void_v<detail::step_mistake<detail::SgdState<State>, State, Gradients, Rate>>) {
+    return failed<detail::step_mistake<detail::SgdState<State>, State, Gradients, Rate>>(where);
   } else {
     builder& b = *rate.owner;
     const pinned_line line(b, where);
