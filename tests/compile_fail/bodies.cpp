@@ -49,6 +49,20 @@ struct function {
 #elif defined(CASE_unknown_later)
   const auto h = ep::cumulative(x);  // unknown_later
   return h + y * n;
+#elif defined(CASE_unknown_in_loss)
+    const auto loss = [](auto w) { return ep::cumulative(w); };  // unknown_in_loss
+    const auto [value, gradient] = ep::value_and_grad(loss)(x);
+    return ep::results(value, gradient, y, n);
+#elif defined(CASE_unknown_in_scan)
+    const auto body = [](auto h) { return ep::cumulative(h); };  // unknown_in_scan
+    return ep::repeat<3>(body, x) + y * n;
+#elif defined(CASE_called_in_loss)
+    const auto loss = [](auto w) { return ep::sum(w) * drawn(); };  // called_in_loss
+    const auto [value, gradient] = ep::value_and_grad(loss)(x);
+    return ep::results(value, gradient, y, n);
+#elif defined(CASE_if_in_scan)
+    const auto body = [](auto h) { return ep::sum(h) > 0 ? h * 2 : h; };  // if_in_scan
+    return ep::repeat<3>(body, x) + y * n;
 #elif defined(CASE_member)
   return x.sum() + y * n;  // member
 #elif defined(CASE_assigned)
@@ -131,15 +145,29 @@ static_assert(is_right || step::argument_layout(0).shape[0] == 1024);
 // expect(CASE_unknown_later): cumulative
 // user_line(CASE_unknown_later): // unknown_later$
 // budget(CASE_unknown_later, clang): 1 5
+// first(CASE_unknown_in_loss): 'cumulative'
+// expect(CASE_unknown_in_loss): cumulative
+// user_line(CASE_unknown_in_loss): // unknown_in_loss$
+// first(CASE_unknown_in_scan): 'cumulative'
+// expect(CASE_unknown_in_scan): cumulative
+// user_line(CASE_unknown_in_scan): // unknown_in_scan$
+// expect(CASE_called_in_loss): non-('constexpr' function 'int drawn|constexpr function 'drawn')
+// user_line(CASE_called_in_loss): // called_in_loss$
+// Functions of functions stand between the two lines: each is a message.
+// budget(CASE_called_in_loss): 11 36
+// first(CASE_if_in_scan): if, \?:, while, a cast: what a tensor holds is known when the program runs, .* Use select\(
+// expect(CASE_if_in_scan): value_of<espalier::boolean<>, bool>
+// user_line(CASE_if_in_scan): // if_in_scan$
+// budget(CASE_if_in_scan): 9 36
 // first(CASE_member): no member named 'sum'
 // expect(CASE_member): symbol<espalier::mesh<data>, espalier::f32<8> ?>
 // user_line(CASE_member): // member$
 // budget(CASE_member): 4 13
 // first(CASE_assigned): =, \+=: a variable keeps its type, and this tensor has another one
-// expect(CASE_assigned): assigned_another_type<espalier::f32<8>, espalier::f32< ?> ?>::raise<espalier::why::at<espalier::why::line<55>
+// expect(CASE_assigned): assigned_another_type<espalier::f32<8>, espalier::f32< ?> ?>::raise<espalier::why::at<espalier::why::line<69>
 // user_line(CASE_assigned): // the question$
 // first(CASE_added): =, \+=: a variable keeps its type, and this tensor has another one
-// expect(CASE_added): assigned_another_type<espalier::f32<>, espalier::f32<8> ?>::raise<espalier::why::at<espalier::why::line<58>
+// expect(CASE_added): assigned_another_type<espalier::f32<>, espalier::f32<8> ?>::raise<espalier::why::at<espalier::why::line<72>
 // user_line(CASE_added): // the question$
 // first(CASE_pair): program: the function returns several results in a class of the standard library. Return espalier::results\(a, b\)
 // expect(CASE_pair): results_in_another_class<function, std::pair<
@@ -147,7 +175,7 @@ static_assert(is_right || step::argument_layout(0).shape[0] == 1024);
 // first(CASE_array): program: the function returns several results in a class of the standard library. Return espalier::results\(a, b\)
 // expect(CASE_array): results_in_another_class<function, std::array<
 // user_line(CASE_array): // the question$
-// first(CASE_nothing): program: the function returns nothing. Return a tensor
+// first(CASE_nothing): the function returns nothing. Return a tensor
 // expect(CASE_nothing): function_returns_nothing<function>
 // user_line(CASE_nothing): // the question$
 // clang-format on

@@ -83,7 +83,7 @@ using w_out = ep::f32<1024, 256>;
 // first(CASE_number_as_result): program: the function must return a tensor, a parameter tree, or results<...> of these
 // expect(CASE_number_as_result): not_a_tensor<returns_a_number, int>
 // user_line(CASE_number_as_result): step::collectives
-// first(CASE_no_result): program: the function returns nothing. Return a tensor
+// first(CASE_no_result): the function returns nothing. Return a tensor
 // expect(CASE_no_result): function_returns_nothing<returns_nothing>
 // user_line(CASE_no_result): step::collectives
 // first(CASE_loss): value_and_grad: the function must return one floating-point scalar. Reduce the loss with mean or sum

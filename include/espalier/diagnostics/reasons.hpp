@@ -481,7 +481,7 @@ template <class... Details> struct results_in_another_class {
 template <class... Details> struct function_returns_nothing {
   template <class Where> struct raise {
     static_assert(Where::ok,
-                  "program: the function returns nothing. Return a tensor, a parameter tree, or results(...) of these; "
+                  "the function returns nothing. Return a tensor, a parameter tree, or results(...) of these; "
                   "where the compiler found an error in it before, mend that one first.");
   };
 };

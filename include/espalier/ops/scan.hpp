@@ -218,35 +218,39 @@ constexpr auto loop(const Carry& carry, const Body& body, source_line where) {
   Carry inside = operands_of(b, carry, where);
   emit::loop_begin(b, Count, false, Recompute);
   for_each_leaf(inside, [&](auto& one) { one.id = emit::loop_carry(b, one.id); });
-  const auto out = body(b, inside);
-  using out_type = std::remove_cv_t<decltype(out)>;
-  using parts = body_parts<Carry, out_type>;
-  if constexpr (!std::is_void_v<typename failure_in<out_type>::type>) {
-    return typename failure_in<out_type>::type(failure_line(out));
-  } else if constexpr (!parts::carry_fits) {
-    return failed<why::carry_changes_type<Carry, out_type>>(where);
+  if constexpr (std::is_void_v<decltype(body(b, inside))>) {
+    return failed<why::function_returns_nothing<>>(where);
   } else {
-    b.at(where);
-    Carry next = operands_of(b, parts::carry(out), where);
-    for_each_pair(next, inside,
-                  [&](auto& value, const auto& before) { value.id = emit::loop_next(b, before.id, value.id); });
-    const auto finish = [&] {
-      emit::loop_end(b);
-      for_each_leaf(next, [&](auto& one) { one.id = emit::loop_result(b, one.id); });
-    };
-    if constexpr (parts::has_output) {
-      auto outputs = operands_of(b, out.template get<1>(), where);
-      for_each_leaf(outputs, [&](auto& one) { one.id = emit::own(b, one.id); });
-      finish();
-      typename outside_loop<Count, decltype(outputs)>::type stacks{};
-      for_each_pair(stacks, outputs, [&](auto& stack, const auto& value) {
-        stack.owner = &b;
-        stack.id = emit::loop_stack(b, value.id);
-      });
-      return results(next, stacks);
+    const auto out = body(b, inside);
+    using out_type = std::remove_cv_t<decltype(out)>;
+    using parts = body_parts<Carry, out_type>;
+    if constexpr (!std::is_void_v<typename failure_in<out_type>::type>) {
+      return typename failure_in<out_type>::type(failure_line(out));
+    } else if constexpr (!parts::carry_fits) {
+      return failed<why::carry_changes_type<Carry, out_type>>(where);
     } else {
-      finish();
-      return next;
+      b.at(where);
+      Carry next = operands_of(b, parts::carry(out), where);
+      for_each_pair(next, inside,
+                    [&](auto& value, const auto& before) { value.id = emit::loop_next(b, before.id, value.id); });
+      const auto finish = [&] {
+        emit::loop_end(b);
+        for_each_leaf(next, [&](auto& one) { one.id = emit::loop_result(b, one.id); });
+      };
+      if constexpr (parts::has_output) {
+        auto outputs = operands_of(b, out.template get<1>(), where);
+        for_each_leaf(outputs, [&](auto& one) { one.id = emit::own(b, one.id); });
+        finish();
+        typename outside_loop<Count, decltype(outputs)>::type stacks{};
+        for_each_pair(stacks, outputs, [&](auto& stack, const auto& value) {
+          stack.owner = &b;
+          stack.id = emit::loop_stack(b, value.id);
+        });
+        return results(next, stacks);
+      } else {
+        finish();
+        return next;
+      }
     }
   }
 }

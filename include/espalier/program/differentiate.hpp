@@ -500,32 +500,39 @@ template <class Function, int... Numbers> struct value_and_grad_function {
       builder& b = *owner_of(gradient);
       chosen::for_each(arguments, [&](auto& one) { set_apart(one, b, where); });
       const auto wanted = chosen::of(arguments);
-      const auto value = call_with(function, arguments);
-      using value_type = std::remove_cv_t<decltype(value)>;
-      using loss_type = typename loss_in<value_type>::type;
-      using mistake = typename failure_in<value_type>::type;
-      // With a mistake the gradient keeps its type, so that what the caller does with its leaves compiles.
-      if constexpr (Failed<mistake>) {
-        b.note(mistake(failure_line(value)));
-        return value_and_gradient<value_type, gradient_type>{value, gradient};
-      } else if constexpr (!is_loss<loss_type>()) {
-        using reason = failed<why::loss_is_not_scalar<value_type>>;
+      if constexpr (std::is_void_v<decltype(call_with(function, arguments))>) {
+        // A body with an error in it returns nothing, says g++.
+        using reason = failed<why::function_returns_nothing<Function>>;
         b.note(reason(where));
         return value_and_gradient<reason, gradient_type>{reason(where), gradient};
       } else {
-        list<int> ids;
-        for_each_leaf(wanted, [&](const auto& one) { ids.push_back(one.id); });
-        list<int> gradients(ids.size(), -1);
-        // An op without a gradient is noted in the graph: `program` reports it with its line.
-        const int missing =
-            differentiate(b, operand_of(b, loss_of(value), where), ids.data(), ids.size(), gradients.data());
-        if (missing >= 0 && b.without_gradient < 0) b.without_gradient = missing;
-        int k = 0;
-        for_each_leaf(gradient, [&](auto& one) {
-          one.owner = &b;
-          one.id = gradients[k++];
-        });
-        return value_and_gradient<value_type, gradient_type>{value, gradient};
+        const auto value = call_with(function, arguments);
+        using value_type = std::remove_cv_t<decltype(value)>;
+        using loss_type = typename loss_in<value_type>::type;
+        using mistake = typename failure_in<value_type>::type;
+        // With a mistake the gradient keeps its type, so that what the caller does with its leaves compiles.
+        if constexpr (Failed<mistake>) {
+          b.note(mistake(failure_line(value)));
+          return value_and_gradient<value_type, gradient_type>{value, gradient};
+        } else if constexpr (!is_loss<loss_type>()) {
+          using reason = failed<why::loss_is_not_scalar<value_type>>;
+          b.note(reason(where));
+          return value_and_gradient<reason, gradient_type>{reason(where), gradient};
+        } else {
+          list<int> ids;
+          for_each_leaf(wanted, [&](const auto& one) { ids.push_back(one.id); });
+          list<int> gradients(ids.size(), -1);
+          // An op without a gradient is noted in the graph: `program` reports it with its line.
+          const int missing =
+              differentiate(b, operand_of(b, loss_of(value), where), ids.data(), ids.size(), gradients.data());
+          if (missing >= 0 && b.without_gradient < 0) b.without_gradient = missing;
+          int k = 0;
+          for_each_leaf(gradient, [&](auto& one) {
+            one.owner = &b;
+            one.id = gradients[k++];
+          });
+          return value_and_gradient<value_type, gradient_type>{value, gradient};
+        }
       }
     }
   }
