@@ -357,6 +357,14 @@ template <class... Details> struct unknown_mesh_axis {
                   "name one of the mesh's axes.");
   };
 };
+template <class... Details> struct axis_name_is_a_function {
+  template <class Where> struct raise {
+    static_assert(
+        Where::ok,
+        "annotation: an axis is a type, and the name given here is a function's, as pipe, read, link and time "
+        "are in C. Write struct pipe, or put the axes into a namespace.");
+  };
+};
 template <class... Details> struct axis_used_twice {
   template <class Where> struct raise {
     static_assert(Where::ok,
