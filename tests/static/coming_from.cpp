@@ -64,6 +64,8 @@ struct jax {
     use(ep::select(mask, x, 0));
     // JAX: `jnp.sum(x, axis=1, keepdims=True)`
     use(ep::sum<1>(x, ep::keep_dims));
+    // JAX: `jnp.cumsum(x, axis=0)`
+    use(ep::cumsum<0>(x));
     // JAX: `jnp.argmax(x, axis=-1)`
     use(ep::argmax<-1>(x));
     // JAX: `jax.lax.top_k(x, 3)`
@@ -98,6 +100,8 @@ struct jax {
     use(ep::grad<0, 2>(g)(x, w, y));
     // JAX: `jax.jvp(f, (x,), (dx,))`
     use(ep::jvp(f)(x, dx));
+    // JAX: `jax.checkpoint(f)(x)`
+    use(ep::checkpoint(f)(x));
     // JAX: `jax.lax.stop_gradient(x)`
     use(ep::stop_gradient(x));
     // JAX: `jax.lax.scan(body, x, layers)`

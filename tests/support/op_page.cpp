@@ -8,6 +8,7 @@
 #include <espalier/graph/tree.hpp>
 #include <espalier/nn/nn.hpp>
 #include <espalier/ops/ops.hpp>
+#include <espalier/program/custom_gradient.hpp>
 #include <espalier/program/differentiate.hpp>
 #include <espalier/sharding/print.hpp>
 
@@ -412,11 +413,15 @@ void facts_of_call(const char* function, const char* text, const std::string& ty
   const std::string over = of.combined();
   if (!over.empty()) rule += "; " + over;
   std::vector<std::string> made;
+  bool takes_steps = false;
   for (int id = 0; id < b.size(); ++id) {
+    // (A reshape does where parts are uneven only.)
+    takes_steps = takes_steps || (b[id].op->lower != nullptr && !b[id].op->facts.shares_operand);
     note_op(b, id);
     if (!is_plain(b[id])) add_once(made, b[id].op->name);
   }
   const auto names = std::apply([](const auto&... one) { return std::vector<std::string>{one.name...}; }, inputs);
+  if (takes_steps) rule += "; in steps";
   row("call", function, text, types, rule, shapes, joined(made), gradient_of(b, results, arguments, names), refused);
 }
 
@@ -501,7 +506,8 @@ void operators() {
   call("operators", "a >= b", with(a, b), [](auto, auto p, auto q) { return p >= q; });
   call("operators", "a & b, a && b", with(a, b), [](auto, auto p, auto q) { return p & q; });
   call("operators", "a | b, a || b", with(a, b), [](auto, auto p, auto q) { return p | q; });
-  call("operators", "!a", with(a), [](auto, auto p) { return !p; });
+  // What is no truth value is refused by an assertion, not by a type that can be asked.
+  call_as_is("operators", "!a", "bool", with(fixed<ep::boolean<4, 6>>{"a"}), [](auto, auto p) { return !p; });
 }
 
 void elementwise() {
@@ -561,10 +567,14 @@ void elementwise() {
   call("stop_gradient", "stop_gradient(a)", with(a), [](auto, auto p) { return ep::stop_gradient(p); });
 }
 
+constexpr std::array<std::array<float, 3>, 2> numbers{{{1, 2, 3}, {4, 5, 6}}};
+
 void made_from_nothing() {
   row("section", "From nothing");
   call("constant", "constant<f32<4, 6>>(like, 1)", with(fixed<ep::f32<>>{"like"}),
        [](auto t, auto like) { return ep::constant<typename decltype(t)::template tensor<4, 6>>(like, 1); });
+  call("constant", "constant<table>(like)", with(fixed<ep::f32<>>{"like"}),
+       [](auto, auto like) { return ep::constant<numbers>(like); });
   call("iota", "iota<f32<4, 6>, 1>(like)", with(fixed<ep::f32<>>{"like"}),
        [](auto t, auto like) { return ep::iota<typename decltype(t)::template tensor<4, 6>, 1>(like); });
 }
@@ -576,8 +586,13 @@ void products() {
   call("einsum", "einsum<\"ab->b\">(a)", with(a), [](auto, auto p) { return ep::einsum<"ab->b">(p); });
   call("einsum", "einsum<\"ab,bc,cd->ad\">(a, b, c)", with(a, in<6, 8>{"b"}, in<8, 10>{"c"}),
        [](auto, auto p, auto q, auto r) { return ep::einsum<"ab,bc,cd->ad">(p, q, r); });
+  call("einsum", "einsum<\"ii->\">(a)", with(in<6, 6>{"a"}), [](auto, auto p) { return ep::einsum<"ii->">(p); });
+  call("einsum", "einsum<\"...ij,...jk->...ik\">(a, b)", with(in<3, 4, 6>{"a"}, in<6, 8>{"b"}),
+       [](auto, auto p, auto q) { return ep::einsum<"...ij,...jk->...ik">(p, q); });
   call("matmul", "matmul(a, b)", with(a, in<6, 8>{"b"}), [](auto, auto p, auto q) { return ep::matmul(p, q); });
   call("matmul", "matmul(a, b), of batches", with(in<10, 4, 6>{"a"}, in<10, 6, 8>{"b"}),
+       [](auto, auto p, auto q) { return ep::matmul(p, q); });
+  call("matmul", "matmul(a, v), of a vector", with(a, in<6>{"v"}),
        [](auto, auto p, auto q) { return ep::matmul(p, q); });
 }
 
@@ -626,6 +641,13 @@ void reductions() {
   call("all", "all<1>(a)", with(a), [](auto, auto p) { return ep::all<1>(p); });
   call("argmax", "argmax<1>(a)", with(a), [](auto, auto p) { return ep::argmax<1>(p); });
   call("argmin", "argmin<1>(a)", with(a), [](auto, auto p) { return ep::argmin<1>(p); });
+  call("cumsum", "cumsum<1>(a)", with(a), [](auto, auto p) { return ep::cumsum<1>(p); });
+  call("cumsum", "cumsum<1>(a, from_last)", with(a), [](auto, auto p) { return ep::cumsum<1>(p, ep::from_last); });
+  call("cumprod", "cumprod<1>(a)", with(a), [](auto, auto p) { return ep::cumprod<1>(p); });
+  call("cummax", "cummax<1>(a)", with(a), [](auto, auto p) { return ep::cummax<1>(p); });
+  call("cummin", "cummin<1>(a)", with(a), [](auto, auto p) { return ep::cummin<1>(p); });
+  call("linear_recurrence", "linear_recurrence<1>(a, b)", with(a, b),
+       [](auto, auto p, auto q) { return ep::linear_recurrence<1>(p, q); });
   call("top_k", "top_k<1, 3>(a)", with(a), [](auto, auto p) { return ep::top_k<1, 3>(p); });
   call("max_with_index", "max_with_index<1>(a)", with(a), [](auto, auto p) { return ep::max_with_index<1>(p); });
   call("softmax", "softmax<1>(a)", with(a), [](auto, auto p) { return ep::softmax<1>(p); });
@@ -716,6 +738,20 @@ void functions_of_functions() {
              [](auto, auto p, auto dp) { return ep::jvp(product_of{})(p, dp); });
 }
 
+struct scaled {
+  constexpr auto operator()(auto p, auto value, auto cotangent) const {
+    static_cast<void>(p);
+    return value * cotangent;
+  }
+};
+
+void gradients_of_ones_own() {
+  call<true>("custom_gradient", "custom_gradient(forward, backward)(p)", with(in<6, 4>{"p"}),
+             [](auto, auto p) { return ep::custom_gradient(product_of{}, scaled{})(p); });
+  call<true>("checkpoint", "checkpoint(f)(p)", with(in<6, 4>{"p"}),
+             [](auto, auto p) { return ep::checkpoint(product_of{})(p); });
+}
+
 template <class Leaf> struct parameters {
   BOOST_HANA_DEFINE_STRUCT(parameters, (ep::leaf<Leaf, ep::f32<4, 6>>, weight));
 };
@@ -785,6 +821,10 @@ void note_others() {
   const int places = ep::emit::top_k(code, from, 1, 3) + 1;
   ep::emit::put_along(code, ep::emit::take_along(code, from, places, 1), places, 1, 6);
   ep::emit::normalised(code, ep::ops::standardise, from, from, from, 0b10);
+  ep::instruction part = ep::builder::make(ep::ops::part_of_cumulate, ep::dtype::f32, ep::f32<4, 2>::shape, from);
+  ep::set_attributes(part, ep::cumulate_attributes{.dim = 1});
+  code.append(part);
+  ep::emit::again(code, from);
   const int square = ep::emit::argument(code, ep::dtype::f32, ep::f32<6, 6>::shape, 1);
   const ep::detail::einsum_formula formula = ep::detail::formula_of<"ab,bc->ac">;
   const int product = ep::emit::einsum(code, from, formula.operand[0], square, formula.operand[1], formula.result);
@@ -808,6 +848,7 @@ int main() {
   loops();
   layouts();
   functions_of_functions();
+  gradients_of_ones_own();
   models();
   note_others();
   for (const auto& [name, known] : op_rows)

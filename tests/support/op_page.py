@@ -4,7 +4,7 @@
 """Makes docs/ops.md, the page of all ops: `op_page.py PROGRAM` writes it, `op_page.py PROGRAM --check` fails if it would
 change. PROGRAM is built of support/op_page.cpp and tells what was traced; what the functions do, how they are called and
 their errors are read from the comments and declarations in include/espalier/ops, include/espalier/nn and
-include/espalier/program/differentiate.hpp.
+include/espalier/program/{differentiate,custom_gradient}.hpp.
 
 It fails, too, for a public function without a comment or without a call in op_page.cpp, for an op of which no call makes
 an instruction, for an error that is not among the reasons, and for one that a call has met and no comment names.
@@ -21,12 +21,12 @@ import textwrap
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 PAGE = os.path.join(ROOT, "docs", "ops.md")
 FUNCTION = re.compile(r"((?:^///.*\n)*)^template <(.*)>(?:\n  requires.*\n|\s)constexpr auto ([a-z]\w*)\(", re.MULTILINE)
-OP = re.compile(r"((?:^///.*\n)*)^inline constexpr op_info (\w+)", re.MULTILINE)
+OP = re.compile(r"((?:^///.*\n)*)^(?:template <.*>\n)?inline constexpr op_info (\w+)", re.MULTILINE)
 # Ours, for all operators together: they have no comment of their own, being friends that no reader calls by name.
 OPERATORS = """Operands broadcast as NumPy's do, and one of the two may be a number: counted from the right, two dimensions
 are equal, or one of them is 1, or missing. Element types are never converted silently. Integers wrap around, and divide
 towards zero and by 0 to 0. Comparisons give truth values; `&&` is `&`, and `||` is `|`: both operands are computed.
-`==` and `!=` are called `equal` and `not_equal`.
+`==` and `!=` are called `equal` and `not_equal`. `a += b` is `a = a + b`, and so on.
 Errors: `shape_mismatch`, `dtype_mismatch`, `operand_is_boolean` (arithmetic), `condition_is_not_boolean` (`!`),
 `number_is_no_integer`."""
 INTRODUCTION = """# Ops
@@ -53,6 +53,7 @@ over devices:
 | `a~b -> ab` | through a window: a device receives the elements it lacks, most often of its neighbours |
 | `[a]b -> b` | it is not split: the dimension is made whole on every device first |
 | `a(bc) -> abc` | one dimension is two factors, the major one first |
+| `ab -> ab; in steps` | the op takes several steps on a device, and moves something between them: see what it says |
 | `1`, `()` | a dimension of one element; a scalar |
 
 **Made of** are the instructions that a call becomes, which `explain` shows. **Gradient** names the arguments that
@@ -102,7 +103,7 @@ def split_list(text):
 
 def signature(template, name, parameters):
     called, types = [], []
-    for one in split_list(parameters):
+    for one in split_list(re.sub(r"/\*(\w+)\*/", r"\1", parameters)):
         if "source_line" in one:
             continue
         marker = re.fullmatch(r"(\w+)_t", one)
@@ -120,10 +121,10 @@ def signature(template, name, parameters):
     for one in split_list(template):
         declared = one.replace("detail::", "").partition(" = ")
         variable = declared[0].split()[-1]
-        if variable in types or not re.match(r"int|dtype|TensorType|class|\w+_settings|fixed_string", declared[0]):
+        if variable in types or not re.match(r"int|dtype|TensorType|class|const auto&|\w+_settings|fixed_string", declared[0]):
             continue
         default = f" = {declared[2]}" if declared[2] else ""
-        chosen.append(declared[0].replace("TensorType", "class").replace("fixed_string", "text") +
+        chosen.append(declared[0].replace("TensorType", "class").replace("fixed_string", "text").replace("const auto& ", "") +
                       re.sub(r"^ = \w+_settings\{\}$", " = {}", default))
     return f"{name}{'<' + ', '.join(chosen) + '>' if chosen else ''}({', '.join(called)})"
 
@@ -133,7 +134,7 @@ def read_headers():
     functions, ops = [], {}
     include = os.path.join(ROOT, "include", "espalier")
     paths = [*sorted(glob.glob(os.path.join(include, "ops", "*.hpp"))), *sorted(glob.glob(os.path.join(include, "nn", "*.hpp"))),
-             os.path.join(include, "program", "differentiate.hpp")]
+             *(os.path.join(include, "program", name) for name in ("differentiate.hpp", "custom_gradient.hpp"))]
     for path in paths:
         header = os.path.relpath(path, include)
         space = "nn::" if header.startswith("nn") else ""

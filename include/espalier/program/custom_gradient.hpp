@@ -176,7 +176,7 @@ template <class Function> struct repetition_of {
 /// `forward` computes it is not differentiated, so that it may use ops without gradients. `backward` is a lambda
 /// without captures, or a struct without members; to what `forward` uses besides its arguments nothing flows back. What
 /// is no floating-point number flows nowhere: return anything of its type, such as the argument. Errors:
-/// `function_with_captures`, `gradient_of_another_type`.
+/// `function_with_captures`, `gradient_of_another_type`, and those of `forward`.
 template <class Forward, class Backward>
 constexpr auto custom_gradient(const Forward& forward, const Backward& /*backward*/,
                                source_line where = source_line::current()) {

@@ -125,6 +125,9 @@ template <class Program> void explain(std::ostream& out, explained shown = expla
 }
 
 /// The same of a program that `compile` returned: `explain(std::cout, step)`.
-template <class Program> void explain(std::ostream& out, const Program& /*program*/) { explain<Program>(out); }
+template <class Program>
+void explain(std::ostream& out, const Program& /*program*/, explained shown = explained::everything) {
+  explain<Program>(out, shown);
+}
 
 }  // namespace espalier
