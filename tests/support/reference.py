@@ -1,0 +1,224 @@
+#!/usr/bin/env python3
+# SPDX-FileCopyrightText: 2026 The Espalier authors
+# SPDX-License-Identifier: BSL-1.0
+"""Makes docs/reference.md of the comments in the headers that users include: `reference.py` writes it, `reference.py
+--check` fails if it would change. Functions of tensors have a page of their own (support/op_page.py).
+
+What has a `///` comment is listed, and of a class its public members that have one; `detail`, `emit` and `ops` are left
+out.
+"""
+import argparse
+import difflib
+import os
+import re
+import sys
+
+sys.dont_write_bytecode = True  # no folder of compiled scripts among the sources
+from op_page import folded, prose, with_links
+
+ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+PAGE = os.path.join(ROOT, "docs", "reference.md")
+SECTIONS = [
+    ("Meshes, tensors, layouts", ["mesh/axis.hpp", "mesh/mesh.hpp", "shape/dtype.hpp", "sharding/annotation.hpp",
+                                  "sharding/sharding.hpp", "sharding/print.hpp"]),
+    ("Programs", ["program/program.hpp", "program/trace.hpp", "program/budget.hpp"]),
+    ("Trees of parameters, and several results", ["graph/tree.hpp", "graph/named_leaves.hpp"]),
+    ("Running", ["execute/world.hpp", "execute/runner.hpp", "execute/array.hpp", "execute/gather.hpp",
+                 "execute/guard.hpp", "execute/together.hpp", "execute/traffic.hpp"]),
+    ("Models", ["nn/leaves.hpp", "nn/initialise.hpp", "nn/optimizers.hpp"]),
+    ("Files", ["io/checkpoint.hpp", "io/safetensors.hpp", "io/error.hpp", "io/xtensor.hpp"]),
+    ("Reports and pictures", ["report/explain.hpp", "report/draw_layout.hpp", "report/progress.hpp", "report/table.hpp"]),
+]
+INTRODUCTION = """# Reference
+
+<!-- Written by tests/support/reference.py: change the comments in the headers, and run it again. -->
+
+What users of the library name, header by header, in the words of the headers. All is in the namespace `espalier`, or in
+the one that is written before a name. Functions of tensors have a [page of their own](ops.md); collectives for MPI
+programs and pipelines are described in [collectives](collectives.md) and [pipelines](pipelines.md).
+
+`espalier/core.hpp` includes what is needed to compile and ask, `espalier/espalier.hpp` what is needed to run.
+"""
+NOT_FOR_USERS = {"traced", "dtype_facts", "number_format"}
+HIDDEN = ("detail", "emit", "ops", "kernels", "why")
+CLASS = re.compile(r"^(?:class|struct) (\w+)[^;]*\{$")
+
+
+def declaration(lines):
+    """The declaration that begins these lines, without what a user need not read."""
+    text, required = "", None
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        # What is required ends where a line stands further to the left again.
+        if line.strip().startswith("requires"):
+            required = indent
+        if required is not None and (indent >= required or line.strip() == "}"):
+            continue
+        required = None
+        text += " " + line.strip()
+        if re.search(r"[;{}]\s*(//.*)?$", line):
+            break
+    text = " ".join(text.split())
+    # Up to the body, the bases, or what members begin with.
+    depth, end = 0, len(text)
+    for n, c in enumerate(text):
+        depth += (c in "(<") - (c in ")>" and text[n - 1] not in "-=")
+        if depth == 0 and (c == "{" or c == ";" or text[n:n + 3] == " : "):
+            end = n
+            break
+    text = text[:end].strip()
+    text = re.sub(r"\[\[\w+\]\] |\b(constexpr|inline|explicit|friend) ", "", text)
+    text = text.replace("decltype(auto)", "auto")
+    if not text.startswith("using") and " using " not in text:
+        text = re.sub(r" = (\[|[^\d\w]|\w+[:(<]).*$", "", text) if "(" not in text.split(" = ")[0] else text
+    text = re.sub(r",? ?source_line where( = source_line::current\(\))?", "", text)
+    return text.replace("detail::", "")
+
+
+def name_in(text):
+    """`world::run` of its declaration."""
+    rest = re.sub(r"^template <", "<", text)
+    while rest.startswith("<"):  # the parameters of the template
+        depth = 0
+        for n, c in enumerate(rest):
+            depth += (c == "<") - (c == ">" and rest[n - 1] not in "-=")
+            if depth == 0:
+                rest = rest[n + 1:].strip()
+                break
+        rest = re.sub(r"^template <", "<", rest)
+    for pattern in (r"(?:class|struct|enum class|enum|using|concept) (\w+)", r"(operator(?:\(\)|[^\s(]+))\(", r"(\w+)\(", r"(\w+)(?: =.*|<.*)?$"):
+        found = re.search(pattern, rest)
+        if found:
+            return found[1]
+    return rest
+
+
+def others_behind(lines):
+    """The names of declarations that follow one without a line between them: its comment is about them, too."""
+    indent = " " * (len(lines[0]) - len(lines[0].lstrip()))
+    starts = [0]
+    for n, line in enumerate(lines):
+        if not line.strip() or line.startswith(indent + "//"):
+            break
+        begins = re.match(indent + r"(template|struct|class|using|\[\[|constexpr|inline|static)", line)
+        # A template's parameters may stand on a line of their own.
+        if n > 0 and begins and not lines[n - 1].startswith(indent + "template <") and lines[n - 1].strip() != indent + "}":
+            starts.append(n)
+        elif n > 0 and begins and re.search(r"[;}]\s*(//.*)?$", lines[n - 1]):
+            starts.append(n)
+    return [name_in(declaration(lines[n:])) for n in starts[1:]]
+
+
+def entries(header):
+    """(namespace, class, declaration, paragraphs) of what has a comment."""
+    with open(os.path.join(ROOT, "include", "espalier", header)) as file:
+        lines = file.read().split("\n")
+    spaces, inside, public, comment, found = [], None, True, [], []
+    for n, line in enumerate(lines):
+        opened = re.match(r"^(?:inline )?namespace ([\w:]+) \{$", line)
+        if opened:
+            spaces.append(opened[1].replace("espalier::", "").replace("espalier", ""))
+        elif re.match(r"^\}  // (?:inline )?namespace", line):
+            spaces.pop()
+        stripped = line.strip()
+        indent = len(line) - len(line.lstrip())
+        if stripped.startswith("///") and not stripped.startswith("///<"):
+            comment.append(stripped[3:])
+            continue
+        shown = not any(part in HIDDEN for space in spaces for part in space.split("::"))
+        if comment and shown and ((inside is None and indent == 0) or (inside and public and indent == 2)):
+            space = "::".join(s for s in spaces if s and s != "literals")
+            found.append((space, inside, declaration(lines[n:]), comment, others_behind(lines[n:])))
+        comment = []
+        if inside is None and indent == 0:
+            started = CLASS.match(re.sub(r"^template <.*> (?=class|struct)", "", line))
+            if started:
+                inside, public = started[1], "class " not in line.split("{")[0].split(started[1])[0]
+        elif line == "};":
+            inside = None
+        elif re.match(r"^ (public|private|protected):$", line):
+            public = "public" in line
+    return found
+
+
+def text_of(comment):
+    """Paragraphs as they are, examples as blocks, `@pre` in words."""
+    out, paragraph = "", ""
+
+    def end():
+        nonlocal out, paragraph
+        if paragraph:
+            out += folded(prose(paragraph.strip())) + "\n\n"
+        paragraph = ""
+    for line in comment:
+        if line.startswith("     "):
+            if paragraph:
+                end()
+            out += line[1:] + "\n"
+            continue
+        if out.endswith("\n") and not out.endswith("\n\n") and out:
+            out += "\n"
+        line = line.strip()
+        if not line:
+            end()
+        elif line.startswith("@"):
+            end()
+            kind, _, rest = line[1:].partition(" ")
+            paragraph = {"pre": "Required: ", "post": "Afterwards: "}.get(kind, "") + \
+                (re.sub(r"^(\w+)", r"`\1`:", rest) if kind == "param" else rest)
+        else:
+            paragraph += " " + line
+    end()
+    return out.strip() + "\n"
+
+
+def page():
+    with open(os.path.join(ROOT, "include", "espalier", "diagnostics", "reasons.hpp")) as file:
+        reasons = set(re.findall(r"struct (\w+) \{\n  template <class Where> struct raise", file.read()))
+    text = INTRODUCTION
+    for title, headers in SECTIONS:
+        text += f"\n## {title}\n"
+        for header in headers:
+            listed = entries(header)
+            if header.startswith("nn/"):
+                # The functions of tensors among them are on the other page.
+                listed = [one for one in listed if not re.search(r"auto \w+\(", one[2])]
+            if not listed:
+                continue
+            text += f"\n### espalier/{header}\n"
+            for space, owner, declared, comment, others in listed:
+                if declared.startswith("namespace"):  # about the header
+                    text += "\n" + text_of(comment)
+                    continue
+                name = name_in(declared)
+                if owner in NOT_FOR_USERS or name in NOT_FOR_USERS and not owner:
+                    continue
+                before = (space + "::" if space else "") + (owner + "::" if owner else "")
+                names = list(dict.fromkeys([name, *others]))
+                text += "\n" + ", ".join(f"**`{before}{one}`**" for one in names)
+                if declared not in (f"class {name}", f"struct {name}", f"enum class {name}"):
+                    text += f" &nbsp; `{declared}`"
+                text += "\n\n" + with_links(text_of(comment), reasons)
+    return text
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    after = page()
+    if not options.check:
+        with open(PAGE, "w") as file:
+            file.write(after)
+        return 0
+    with open(PAGE) as file:
+        before = file.read()
+    difference = list(difflib.unified_diff(before.splitlines(True), after.splitlines(True), PAGE, "now"))
+    sys.stdout.writelines(difference)
+    if difference:
+        print("docs/reference.md is not what the headers say: run tests/support/reference.py")
+    return bool(difference)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
