@@ -255,9 +255,14 @@ int run(int argc, char** argv) {
   const task work = asked.model == "gpt" ? gpt_task(training, asked.root.empty() ? project_root() : asked.root)
                                          : reversal_task(training);
   if (where.is_root()) std::cout << work.title << ", on " << mesh.devices() << " devices\n";
-  where.on_devices([&](int, auto& communicator) {
+  where.on_devices([&](int, espalier::comm::any_communicator& communicator) {
     std::ostream quiet(nullptr);
-    train(communicator, work, asked, quiet);
+    if (auto* const threads = communicator.as<espalier::comm::in_process_communicator>()) {
+      train(*threads, work, asked, quiet);
+    }
+#if defined(ESPALIER_USE_MPI)
+    if (auto* const ranks = communicator.as<espalier::comm::mpi_communicator>()) train(*ranks, work, asked, quiet);
+#endif
   });
   return 0;
 }

@@ -18,6 +18,14 @@
 #define ESPALIER_ALWAYS_INLINE_BODY
 #endif
 
+// What is no template is inline, unless ESPALIER_COMPILED says that the library's compiled part is linked (the target
+// espalier::compiled): then only that part includes such definitions.
+#if defined(ESPALIER_COMPILED)
+#define ESPALIER_INLINE
+#else
+#define ESPALIER_INLINE inline
+#endif
+
 // OpenMP pragmas through one macro, so that a build without OpenMP stays free of unknown-pragma warnings.
 #define ESPALIER_PRAGMA(text) _Pragma(#text)
 #if defined(_OPENMP)

@@ -3,11 +3,19 @@
 #pragma once
 
 #include <espalier/execute/array.hpp>
-#include <espalier/execute/transfer_tables.hpp>
 
 #include <vector>
 
 namespace espalier {
+
+namespace detail {
+
+/// What `gather` does for any tensor: the whole of it, once for each device of this process. `shards`: one for each.
+[[nodiscard]] std::vector<shared_buffer> gather_shards(world& where, const extents& shape, dtype type,
+                                                       const sharding& placement,
+                                                       const std::vector<shared_buffer>& shards);
+
+}  // namespace detail
 
 /// The whole tensor, row-major, on every process. Collective: all ranks call it.
 ///
@@ -16,22 +24,15 @@ template <class Tensor>
 [[nodiscard]] std::vector<storage_t<Tensor::type>> gather(world& where, const sharded_array<Tensor>& array) {
   using element = storage_t<Tensor::type>;
   detail::require_in_world(where, array, "gather: what it is given");
+  const std::vector<shared_buffer> whole = detail::gather_shards(
+      where, Tensor::shape, Tensor::type, array.placed().placement, detail::array_memory::shards(array));
   // Through plain memory: a vector<bool> has none.
-  std::vector<shared_buffer> whole;
-  for (int local = 0; local < where.local_devices(); ++local) {
-    whole.emplace_back(Tensor::shape.elements() * size_of(Tensor::type));
-  }
-  const sharding from = array.placed().placement;
-  sharding to = sharding::whole(Tensor::rank);
-  constexpr int channel = 0;
-  where.on_devices([&](int local, auto& communicator) {
-    const auto moves = detail::make_transfer(where.mesh_value(), Tensor::shape, Tensor::type, from, to, from.tiled(),
-                                             collective::all_gather, where.device(local), channel);
-    communicator.prepare(moves);
-    communicator.exchange(moves, array.data(local), whole[static_cast<std::size_t>(local)].data());
-  });
   const auto* const first = static_cast<const element*>(whole.front().data());
   return std::vector<element>(first, first + Tensor::shape.elements());
 }
 
 }  // namespace espalier
+
+#if !defined(ESPALIER_COMPILED)
+#include <espalier/execute/gather_compiled.hpp>
+#endif

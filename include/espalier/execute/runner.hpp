@@ -5,7 +5,7 @@
 #include <espalier/diagnostics/report.hpp>
 #include <espalier/execute/aliases.hpp>
 #include <espalier/execute/array.hpp>
-#include <espalier/execute/device.hpp>
+#include <espalier/execute/program_device.hpp>
 #include <espalier/graph/named_leaves.hpp>
 #include <espalier/program/program.hpp>
 #include <espalier/sharding/print.hpp>
@@ -164,7 +164,7 @@ template <class Program> class runner {
     (detail::for_each_leaf(arguments, [&](const auto& one) { bind(index++, one, as_before); }), ...);
     // Arguments may be results: not before all of them are bound.
     if (!as_before) place_results();
-    world_.on_devices([this](int local, auto&) {
+    world_.on_devices([this](int local, comm::any_communicator&) {
       for (const copy& one : copies_[static_cast<std::size_t>(local)]) one.make();
       devices_[static_cast<std::size_t>(local)]->run();
     });
@@ -320,10 +320,8 @@ template <class Program> class runner {
 
   void start_devices() {
     devices_.resize(static_cast<std::size_t>(world_.local_devices()));
-    world_.on_devices([this](int local, auto& communicator) {
-      using communicator_type = std::remove_reference_t<decltype(communicator)>;
-      devices_[static_cast<std::size_t>(local)] =
-          std::make_unique<device_of<communicator_type>>(tables_, world_.device(local), communicator);
+    world_.on_devices([this](int local, comm::any_communicator& communicator) {
+      devices_[static_cast<std::size_t>(local)] = detail::make_device(tables_, world_.device(local), communicator);
     });
     int index = 0;
     detail::for_each_leaf(results_, [&](auto& one) { set_result(index++, detail::array_memory::shards(one)); });
@@ -334,24 +332,6 @@ template <class Program> class runner {
     for (std::size_t local = 0; local < shards.size(); ++local)
       devices_[local]->set_result(index, shards[local].data());
   }
-
-  /// One process has devices of one kind of communicator; which one is known when the world is.
-  struct any_device {
-    any_device() = default;
-    any_device(const any_device&) = delete;
-    any_device& operator=(const any_device&) = delete;
-    virtual ~any_device() = default;
-    virtual void run() = 0;
-    virtual void set_argument(int index, void* data) = 0;
-    virtual void set_result(int index, void* data) = 0;
-  };
-  template <class Communicator> struct device_of final : any_device {
-    detail::device_executor<Communicator> executor;
-    device_of(const program_tables& t, int device, Communicator& comm) : executor(t, device, comm) {}
-    void run() override { executor.run(); }
-    void set_argument(int index, void* data) override { executor.set_argument(index, data); }
-    void set_result(int index, void* data) override { executor.set_result(index, data); }
-  };
 
   struct copy {
     void* to;
@@ -383,7 +363,7 @@ template <class Program> class runner {
   /// By result: the memory it does not use at present.
   std::vector<std::vector<shared_buffer>> former_;
   std::vector<std::vector<copy>> copies_;  // by device: before it runs
-  std::vector<std::unique_ptr<any_device>> devices_;
+  std::vector<std::unique_ptr<detail::program_device>> devices_;
 };
 
 }  // namespace espalier

@@ -23,7 +23,7 @@ namespace detail {
 [[nodiscard]] inline std::vector<std::int64_t> values_of_all_processes(world& where, std::int64_t mine) {
   if (!where.uses_mpi()) return {mine};
   std::vector<std::int64_t> values(static_cast<std::size_t>(where.mesh_value().devices()), 0);
-  where.on_devices([&](int local, auto& communicator) {
+  where.on_devices([&](int local, comm::any_communicator& communicator) {
     values[static_cast<std::size_t>(where.device(local))] = mine;
     for (int rank = 0; rank < communicator.size(); ++rank) {
       communicator.broadcast(&values[static_cast<std::size_t>(rank)], sizeof(std::int64_t), rank);
@@ -58,8 +58,9 @@ template <class F> void together(world& where, const F& f) {
   for (std::size_t rank = 0; rank < lengths.size(); ++rank) {
     if (lengths[rank] < 0) continue;
     text.resize(static_cast<std::size_t>(lengths[rank]));
-    where.on_devices(
-        [&](int, auto& communicator) { communicator.broadcast(text.data(), lengths[rank], static_cast<int>(rank)); });
+    where.on_devices([&](int, comm::any_communicator& communicator) {
+      communicator.broadcast(text.data(), lengths[rank], static_cast<int>(rank));
+    });
     throw error_on_all_ranks(rank == 0 ? text : "rank " + std::to_string(rank) + ": " + text);
   }
 }

@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+// How a program ends that cannot go on: the compiled half of guard.hpp.
+#include <espalier/comm/launch.hpp>
+#include <espalier/execute/guard.hpp>
+#if defined(ESPALIER_USE_MPI)
+#include <espalier/comm/mpi_compat.hpp>
+#endif
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+#include <string_view>
+#include <thread>
+
+namespace espalier::detail {
+
+inline constexpr int exit_failure = 1;     // one rank's own failure
+inline constexpr int exit_all_failed = 2;  // a mistake that every rank knows of
+
+ESPALIER_INLINE std::string program_name(int argc, char** argv) {
+  const std::string_view path = argc > 0 ? argv[0] : "espalier";
+  return std::string(path.substr(path.find_last_of('/') + 1));
+}
+
+/// One write: the lines of several ranks stay whole.
+inline void write_message(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+[[nodiscard]] inline bool mpi_is_running() {
+#if defined(ESPALIER_USE_MPI)
+  return comm::detail::mpi_has_begun() && !comm::detail::mpi_has_ended();
+#else
+  return false;
+#endif
+}
+
+ESPALIER_INLINE int leave_together(const std::string& program, const char* what) {
+  if (comm::launcher_rank() == 0) write_message(program + ": " + what + '\n');
+#if defined(ESPALIER_USE_MPI)
+  if (mpi_is_running()) MPI_Finalize();
+#endif
+  return exit_all_failed;
+}
+
+ESPALIER_INLINE int leave_alone(const std::string& program, const char* what) {
+  if (!comm::under_mpi_launcher()) {
+    write_message(program + ": " + what + '\n');
+    return exit_failure;
+  }
+  // A mistake that all ranks make alike is told once: the root speaks first, and ends the others before they do.
+  if (comm::launcher_rank() != 0) std::this_thread::sleep_for(std::chrono::seconds(1));
+  write_message(program + ": rank " + std::to_string(comm::launcher_rank()) + " stopped: " + what + '\n');
+#if defined(ESPALIER_USE_MPI)
+  if (mpi_is_running()) MPI_Abort(MPI_COMM_WORLD, exit_failure);
+#endif
+  return exit_failure;
+}
+
+}  // namespace espalier::detail

@@ -1,0 +1,33 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/comm/any_communicator.hpp>
+#include <espalier/execute/tables.hpp>
+
+#include <memory>
+
+namespace espalier::detail {
+
+/// A device that executes one program: what a runner knows of it.
+class program_device {
+ public:
+  program_device() = default;
+  program_device(const program_device&) = delete;
+  program_device& operator=(const program_device&) = delete;
+  virtual ~program_device() = default;
+
+  virtual void set_argument(int index, void* data) = 0;
+  virtual void set_result(int index, void* data) = 0;
+  virtual void run() = 0;
+};
+
+/// Device `device` of the mesh, with all the memory that the program needs. `tables` and `communicator` outlive it.
+[[nodiscard]] std::unique_ptr<program_device> make_device(const program_tables& tables, int device,
+                                                          comm::any_communicator& communicator);
+
+}  // namespace espalier::detail
+
+#if !defined(ESPALIER_COMPILED)
+#include <espalier/execute/program_device_compiled.hpp>
+#endif

@@ -1,0 +1,266 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+// What a world is made of: the compiled half of world.hpp.
+#include <espalier/comm/in_process.hpp>
+#include <espalier/comm/launch.hpp>
+#include <espalier/execute/world.hpp>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#if defined(ESPALIER_USE_MPI)
+#include <espalier/comm/mpi.hpp>
+#include <espalier/comm/mpi_session.hpp>
+#endif
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
+namespace espalier::detail {
+
+ESPALIER_INLINE std::string text_of(const mesh_shape& mesh) {
+  if (mesh.rank == 0) return "one device";
+  std::string text;
+  for (int axis = 0; axis < mesh.rank; ++axis) {
+    text += (axis == 0 ? "" : ", ") + std::string(mesh.name[axis] == nullptr ? "axis" : mesh.name[axis]) + ' ' +
+            std::to_string(mesh.size[axis]);
+  }
+  return text;
+}
+
+ESPALIER_INLINE std::string place_on_mesh(const mesh_shape& mesh, int device) {
+  std::string text;
+  for (int axis = 0; axis < mesh.rank; ++axis) {
+    text += (axis == 0 ? "" : ", ") + std::string(mesh.name[axis] == nullptr ? "axis" : mesh.name[axis]) + ' ' +
+            std::to_string(mesh.coordinate(device, axis));
+  }
+  return text;
+}
+
+/// Threads that stay: thread k always works for device k, so that its OpenMP team and its caches stay with it.
+class device_threads {
+ public:
+  explicit device_threads(int count) {
+    for (int k = 0; k < count; ++k) threads_.emplace_back([this, k] { serve(k); });
+  }
+  ~device_threads() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+      ++round_;
+    }
+    wake_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+  device_threads(const device_threads&) = delete;
+  device_threads& operator=(const device_threads&) = delete;
+
+  /// Runs work(k) on every thread and returns when all are done. `work` does not throw.
+  void run(const std::function<void(int)>& work) {
+    std::unique_lock lock(mutex_);
+    work_ = &work;
+    pending_ = static_cast<int>(threads_.size());
+    ++round_;
+    wake_.notify_all();
+    done_.wait(lock, [this] { return pending_ == 0; });
+  }
+
+ private:
+  void serve(int k) {
+    for (std::uint64_t seen = 0;;) {
+      const std::function<void(int)>* work = nullptr;
+      {
+        std::unique_lock lock(mutex_);
+        wake_.wait(lock, [&] { return round_ != seen; });
+        seen = round_;
+        if (stop_) return;
+        work = work_;
+      }
+      (*work)(k);
+      const std::lock_guard lock(mutex_);
+      if (--pending_ == 0) done_.notify_one();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::condition_variable done_;
+  const std::function<void(int)>* work_ = nullptr;
+  std::uint64_t round_ = 0;
+  int pending_ = 0;
+  bool stop_ = false;
+  std::vector<std::thread> threads_;
+};
+
+inline void set_threads([[maybe_unused]] int count) {
+#if defined(_OPENMP)
+  omp_set_num_threads(count);
+#endif
+}
+[[nodiscard]] inline int share_of_threads([[maybe_unused]] int devices) {
+#if defined(_OPENMP)
+  const int threads = omp_get_max_threads() / devices;
+  return threads > 1 ? threads : 1;
+#else
+  return 1;
+#endif
+}
+
+#if defined(ESPALIER_USE_MPI)
+/// Ranks of one host share its cores, unless OMP_NUM_THREADS says otherwise. A launcher that binds ranks to cores has
+/// divided them already.
+[[nodiscard]] inline int share_of_host([[maybe_unused]] MPI_Comm everyone) {
+#if defined(_OPENMP)
+  if (std::getenv("OMP_NUM_THREADS") != nullptr) return omp_get_max_threads();
+  MPI_Comm host = MPI_COMM_NULL;
+  int ranks = 1;
+  MPI_Comm_split_type(everyone, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &host);
+  MPI_Comm_size(host, &ranks);
+  MPI_Comm_free(&host);
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  return std::clamp(cores / ranks, 1, omp_get_max_threads());
+#else
+  return 1;
+#endif
+}
+#endif
+
+}  // namespace espalier::detail
+
+namespace espalier {
+
+struct world::state {
+#if defined(ESPALIER_USE_MPI)
+  std::unique_ptr<comm::detail::mpi_session> session;
+  std::unique_ptr<comm::mpi_communicator> mpi;
+
+  void use(std::unique_ptr<comm::mpi_communicator> ranks) {
+    any.clear();
+    mpi = std::move(ranks);
+    any.push_back(std::make_unique<comm::communicator_as<comm::mpi_communicator>>(*mpi));
+  }
+#endif
+  std::unique_ptr<comm::in_process_group> group;
+  std::vector<comm::in_process_communicator> devices;
+  std::vector<std::unique_ptr<comm::any_communicator>> any;  // this process's, by local device
+  std::unique_ptr<detail::device_threads> threads;
+
+  [[noreturn]] void throw_failure() const {
+    if (!group->abort_exception()) throw device_error(group->abort_reason());
+    try {
+      std::rethrow_exception(group->abort_exception());
+    } catch (const known_to_all_ranks&) { throw; } catch (...) {
+      std::throw_with_nested(device_error(group->abort_reason()));
+    }
+  }
+};
+
+ESPALIER_INLINE world::world(int& argc, char**& argv, const mesh_shape& mesh) : mesh_(mesh) {
+  const char* const program = argc > 0 ? argv[0] : "the program";
+  if (comm::under_mpi_launcher()) {
+    start_mpi(argc, argv, program);
+  } else {
+    start_threads();
+  }
+}
+ESPALIER_INLINE world::world(const mesh_shape& mesh) : mesh_(mesh) { start_threads(); }
+ESPALIER_INLINE world::world(world&& other) noexcept = default;
+ESPALIER_INLINE world& world::operator=(world&& other) noexcept = default;
+ESPALIER_INLINE world::~world() = default;
+
+#if defined(ESPALIER_USE_MPI)
+ESPALIER_INLINE comm::mpi_communicator* world::ranks() { return state_->mpi.get(); }
+
+ESPALIER_INLINE void world::reorder(const std::vector<int>& rank_of) {
+  if (!uses_mpi_) return;
+  const auto device = std::find(rank_of.begin(), rank_of.end(), first_) - rank_of.begin();
+  MPI_Comm placed{};
+  MPI_Comm_split(state_->mpi->base(), 0, static_cast<int>(device), &placed);
+  state_->use(std::make_unique<comm::mpi_communicator>(comm::mpi_handle::own(placed)));
+  first_ = state_->mpi->rank();
+  comm::detail::announce_termination(state_->mpi->rank(), state_->mpi->size());
+}
+#endif
+
+ESPALIER_INLINE void world::run_on_devices(const detail::device_work& work) {
+  if (uses_mpi_) {
+    comm::any_communicator& communicator = *state_->any.front();
+    comm::run_guarded(communicator, [&] { work(0, communicator); });
+    return;
+  }
+  if (!state_->threads) {
+    work(0, *state_->any.front());
+    return;
+  }
+  state_->threads->run([&](int local) {
+    comm::any_communicator& communicator = *state_->any[static_cast<std::size_t>(local)];
+    try {
+      comm::run_guarded(communicator, [&] { work(local, communicator); });
+    } catch (...) {  // kept by the group, and thrown below
+    }
+  });
+  if (state_->group->aborted()) state_->throw_failure();
+}
+
+ESPALIER_INLINE void world::start_threads() {
+  state_ = std::make_unique<state>();
+  const int devices = mesh_.devices();
+  state_->group = std::make_unique<comm::in_process_group>(devices);
+  std::vector<std::string> places;
+  for (int k = 0; k < devices; ++k) places.push_back(detail::place_on_mesh(mesh_, k));
+  state_->group->set_places(std::move(places));
+  for (int k = 0; k < devices; ++k) state_->devices.push_back(state_->group->device(k));
+  for (comm::in_process_communicator& one : state_->devices) {
+    state_->any.push_back(std::make_unique<comm::communicator_as<comm::in_process_communicator>>(one));
+  }
+  threads_per_device_ = detail::share_of_threads(devices);
+  if (devices == 1) return;
+  state_->threads = std::make_unique<detail::device_threads>(devices);
+  const int share = threads_per_device_;
+  state_->threads->run([share](int) { detail::set_threads(share); });
+}
+
+ESPALIER_INLINE void world::start_mpi([[maybe_unused]] int& argc, [[maybe_unused]] char**& argv, const char* program) {
+  const std::string command =
+      "mpirun -n " + std::to_string(mesh_.devices()) + " --oversubscribe " + std::string(program);
+#if defined(ESPALIER_USE_MPI)
+  state_ = std::make_unique<state>();
+  using comm::detail::mpi_session;
+  if (mpi_session::has_ended()) {
+    throw launch_error("a world needs MPI, which has been finalised: make it before MPI_Finalize is called");
+  }
+  state_->session = std::make_unique<mpi_session>(argc, argv, comm::default_deadline());
+  const comm::mpi_handle everyone(comm::detail::all_ranks());
+  uses_mpi_ = true;
+  first_ = everyone.rank();
+  if (everyone.size() != mesh_.devices()) {
+    // Every rank sees the same numbers, so all stop here together; one speaks.
+    const std::string text = "the mesh has " + std::to_string(mesh_.devices()) + " devices, but " +
+                             std::to_string(everyone.size()) + " ranks were started. Run it as: " + command;
+    state_->session.reset();
+    throw launch_error(text);
+  }
+  state_->use(std::make_unique<comm::mpi_communicator>(everyone));
+  comm::detail::announce_termination(state_->mpi->rank(), state_->mpi->size());
+  threads_per_device_ = detail::share_of_host(everyone);
+  detail::set_threads(threads_per_device_);
+  state_->session->has_begun();
+#else
+  throw launch_error("this program was built without MPI but started by an MPI launcher. Link espalier::mpi, or run " +
+                     std::string(program) + " without mpirun; with MPI the command is: " + command);
+#endif
+}
+
+}  // namespace espalier
