@@ -1,11 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The Espalier authors
 # SPDX-License-Identifier: BSL-1.0
 #
-# Defines espalier::core, espalier::openmp, espalier::mpi, espalier::io, espalier::espalier (all of them) and
-# espalier::large_programs. The source tree and the installed package both include this file, so that a component's
+# Defines espalier::core, espalier::openmp, espalier::mpi, espalier::io, espalier::espalier (all of them),
+# espalier::compiled and espalier::large_programs. The source tree and the installed package both include this file, so that a component's
 # dependencies are looked for with the compiler that will use it.
 #
 # In:  Espalier_INCLUDE_DIR  directory that holds espalier/
+#      Espalier_COMPILED_SOURCE  espalier.cpp, the compiled part
+#      Espalier_PRECOMPILE   OFF: espalier::compiled without a precompiled header
 #      Espalier_IMPORTED     ON in the installed package: its headers are then SYSTEM for the consumer
 # Out: Espalier_<component>_FOUND, and Espalier_<component>_MISSING with a reason when that is false
 
@@ -36,7 +38,7 @@ endif()
 find_package(Boost 1.74 QUIET)
 if(NOT TARGET Boost::headers)
   espalier_missing(core "Boost headers, 1.74 or newer (Debian: libboost-dev)")
-  foreach(name openmp mpi io espalier)
+  foreach(name openmp mpi io espalier compiled)
     espalier_missing(${name} "${Espalier_core_MISSING}")
   endforeach()
   return()
@@ -96,6 +98,22 @@ foreach(name core openmp mpi io)
     target_link_libraries(${espalier_target} INTERFACE espalier::${name})
   endif()
 endforeach()
+
+# compiled: all of the above, and what is no template compiled once, by the project that asks for it: with its compiler and
+# its flags, as its programs, so that nothing can differ between the two. Programs begin with espalier/espalier.hpp
+# precompiled; several targets of one project share that by `REUSE_FROM espalier_compiled`.
+if(NOT TARGET espalier_compiled)
+  add_library(espalier_compiled STATIC EXCLUDE_FROM_ALL "${Espalier_COMPILED_SOURCE}")
+  add_library(espalier::compiled ALIAS espalier_compiled)
+  target_compile_definitions(espalier_compiled PUBLIC ESPALIER_COMPILED=1)
+  target_link_libraries(espalier_compiled PUBLIC espalier::espalier)
+  set_target_properties(espalier_compiled PROPERTIES POSITION_INDEPENDENT_CODE ON)
+  if(NOT DEFINED Espalier_PRECOMPILE OR Espalier_PRECOMPILE)
+    target_precompile_headers(espalier_compiled INTERFACE <espalier/espalier.hpp>)
+  endif()
+endif()
+set(Espalier_compiled_FOUND TRUE)
+set(Espalier_compiled_MISSING "")
 
 # Programs of more than some 500 instructions need more than the compilers' default limits on constant evaluation.
 # g++ spends a third of its time on a heap full of holes if it collects garbage in between.

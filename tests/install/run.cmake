@@ -54,3 +54,13 @@ run("${CMAKE_COMMAND}" -S "${CMAKE_CURRENT_LIST_DIR}/consumer" -B "${SCRATCH}/bu
 run("${CMAKE_COMMAND}" --build "${SCRATCH}/build")
 run("${SCRATCH}/build/consumer_core")
 run("${SCRATCH}/build/consumer_all")
+run("${SCRATCH}/build/consumer_compiled")
+# What a device is made of stands in the compiled part alone: no program has it again.
+find_program(nm nm)
+if(nm)
+  file(GLOB objects "${SCRATCH}/build/CMakeFiles/consumer_compiled.dir/*.o")
+  execute_process(COMMAND "${nm}" -C --defined-only ${objects} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
+  if(symbols MATCHES "device_executor|in_process_communicator|mpi_communicator" OR NOT symbols MATCHES " main")
+    message(FATAL_ERROR "consumer_compiled compiles the compiled part again: ${CMAKE_MATCH_0}")
+  endif()
+endif()

@@ -1,0 +1,13 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+
+// The compiled part of the library (the target espalier::compiled): all that is no template, once instead of in every
+// program. Compiled with ESPALIER_COMPILED, as whatever is linked with it.
+#if !defined(ESPALIER_COMPILED)
+#error "compile this with ESPALIER_COMPILED: the target espalier::compiled does"
+#endif
+
+#include <espalier/execute/gather_compiled.hpp>
+#include <espalier/execute/guard_compiled.hpp>
+#include <espalier/execute/program_device_compiled.hpp>
+#include <espalier/execute/world_compiled.hpp>
