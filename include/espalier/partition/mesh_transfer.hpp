@@ -7,6 +7,7 @@
 #include <espalier/sharding/sharding.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
