@@ -12,11 +12,14 @@
 #include <support/mpi_ranks.hpp>
 #include <support/mpi_require.hpp>
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 /// Stages on meshes of their own, executed by the ranks of MPI. Those that a plan does not need only look on.
@@ -39,7 +42,7 @@ outcome run(const pl::execution_plan& plan) {
   static const model layers(staged::options());
   ep::comm::mpi_options chosen;
   chosen.deadline = std::chrono::seconds(60);
-  ep::comm::mpi_communicator ranks(boost::mpi::communicator(), chosen);
+  ep::comm::mpi_communicator ranks(ep::comm::detail::all_ranks(), chosen);
   ep::test::moved_bytes moved;
   pl::engine engine(std::make_unique<ep::test::counting_transport>(pl::make_transport(ranks),
                                                                    ep::test::tags_between_stages(plan, layers), moved),
