@@ -44,6 +44,7 @@ struct options {
       ->check(whole(1, 2));
   line.value("--stages", chosen.stages, "N,N",
              "Stages by hand: of each, the devices that share its layers (--model gpt)")
+      ->default_str("none")
       ->delimiter(',')
       ->check(whole(1, 2));
   line.value("--batch", chosen.batch, "N", "Samples of a step")->check(whole(1, 4096));
