@@ -106,6 +106,7 @@ static_assert(is_right || step::argument_layout(0).shape[0] == 1024);
 #endif
 
 // clang-format off
+// kind(CASE_if): `if (tensor)`
 // first(CASE_if): if, \?:, while, a cast: what a tensor holds is known when the program runs, .* Use select\(
 // expect(CASE_if): value_of<espalier::f32<8>, bool>
 // user_line(CASE_if): // if$
@@ -118,25 +119,30 @@ static_assert(is_right || step::argument_layout(0).shape[0] == 1024);
 // first(CASE_while): if, \?:, while, a cast: what a tensor holds is known when the program runs, .* Use select\(
 // expect(CASE_while): value_of<espalier::boolean<>, bool>
 // user_line(CASE_while): // while$
+// kind(CASE_cast): `float(tensor)`
 // first(CASE_cast): if, \?:, while, a cast: what a tensor holds is known when the program runs
 // expect(CASE_cast): value_of<espalier::f32<>, float>
 // user_line(CASE_cast): // cast$
-// first(CASE_negated): !x: a condition must be a boolean tensor. Compare first: x > 0.
-// expect(CASE_negated): negated<espalier::f32<8> ?>
-// user_line(CASE_negated): // negated$
+// kind(CASE_negated): `!x` of a tensor that is not boolean
+// first(CASE_negated): a condition must be a boolean tensor. Compare first: x > 0.
+// expect(CASE_negated): condition_is_not_boolean<espalier::f32<8> ?>::raise<espalier::why::at<espalier::why::line<41>
+// user_line(CASE_negated): // the question$
 // first(CASE_condition_failed): if, \?:, while, a cast: what a tensor holds is known when the program runs
 // expect(CASE_condition_failed): value_of<espalier::why::no_such_dimension<espalier::f32<8>, espalier::why::dim<3> ?>, bool>
 // user_line(CASE_condition_failed): // condition_failed$
 // budget(CASE_condition_failed): 8 30
+// kind(CASE_called): a function that is not constexpr is called
 // first(CASE_called, clang): constexpr variable 'the_function_and_what_it_calls_must_be_constexpr' must be initialized
 // first(CASE_called, g++): function::operator\(\).* called in a constant expression
 // expect(CASE_called): non-('constexpr' function 'int drawn|constexpr function 'drawn')
 // user_line(CASE_called): // called$
+// kind(CASE_operator): the function itself is not constexpr
 // first(CASE_operator, clang): constexpr variable 'the_function_and_what_it_calls_must_be_constexpr' must be initialized
 // first(CASE_operator, g++): called in a constant expression
 // expect(CASE_operator): non-('constexpr' function 'auto function::operator|constexpr function 'operator)
 // expect(CASE_operator): bodies.cpp:23:
 // user_line(CASE_operator): // the question$
+// kind(CASE_unknown): an op that does not exist
 // first(CASE_unknown): 'cumulative'
 // expect(CASE_unknown): cumulative
 // user_line(CASE_unknown): // unknown$
@@ -159,22 +165,26 @@ static_assert(is_right || step::argument_layout(0).shape[0] == 1024);
 // expect(CASE_if_in_scan): value_of<espalier::boolean<>, bool>
 // user_line(CASE_if_in_scan): // if_in_scan$
 // budget(CASE_if_in_scan): 9 36
+// kind(CASE_member): a member that does not exist, `x.sum()`
 // first(CASE_member): no member named 'sum'
 // expect(CASE_member): symbol<espalier::mesh<data>, espalier::f32<8> ?>
 // user_line(CASE_member): // member$
 // budget(CASE_member): 4 13
+// kind(CASE_assigned): `x = sum(x)`, of another type
 // first(CASE_assigned): =, \+=: a variable keeps its type, and this tensor has another one
 // expect(CASE_assigned): assigned_another_type<espalier::f32<8>, espalier::f32< ?> ?>::raise<espalier::why::at<espalier::why::line<69>
 // user_line(CASE_assigned): // the question$
 // first(CASE_added): =, \+=: a variable keeps its type, and this tensor has another one
 // expect(CASE_added): assigned_another_type<espalier::f32<>, espalier::f32<8> ?>::raise<espalier::why::at<espalier::why::line<72>
 // user_line(CASE_added): // the question$
+// kind(CASE_pair): `std::pair` for `results`
 // first(CASE_pair): program: the function returns several results in a class of the standard library. Return espalier::results\(a, b\)
 // expect(CASE_pair): results_in_another_class<function, std::pair<
 // user_line(CASE_pair): // the question$
 // first(CASE_array): program: the function returns several results in a class of the standard library. Return espalier::results\(a, b\)
 // expect(CASE_array): results_in_another_class<function, std::array<
 // user_line(CASE_array): // the question$
+// kind(CASE_nothing): nothing is returned
 // first(CASE_nothing): the function returns nothing. Return a tensor
 // expect(CASE_nothing): function_returns_nothing<function>
 // user_line(CASE_nothing): // the question$

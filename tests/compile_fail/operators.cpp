@@ -17,7 +17,7 @@ struct model {
 #if defined(CASE_sum)
     const auto two = activated(x) + scaled(y);  // the mistake: sum
 #elif defined(CASE_negated)
-    const auto two = !activated(x);  // the mistake: negated
+    const auto two = !one;  // the mistake: negated
 #elif defined(CASE_travels)
     const auto wrong = activated(x) * activated(y);  // the mistake: travels
     const auto two = -(2.0F - wrong) + activated(wrong) / 3.0F;
@@ -35,9 +35,8 @@ static_assert(step::flops() > 0);
 // clang-format off
 // first(CASE_sum): elementwise: these shapes do not broadcast against each other
 // expect(CASE_sum): shape_mismatch<espalier::f32<4, 8>, espalier::f32<4, 6> ?>::raise<espalier::why::at<espalier::why::line<18>
-// first(CASE_negated): !x: a condition must be a boolean tensor
-// expect(CASE_negated): negated<espalier::f32<4, 8> ?>
-// user_line(CASE_negated): the mistake: negated
+// first(CASE_negated): a condition must be a boolean tensor
+// expect(CASE_negated): condition_is_not_boolean<espalier::f32<4, 8> ?>::raise<espalier::why::at<espalier::why::line<20>
 // first(CASE_travels): elementwise: these shapes do not broadcast against each other
 // expect(CASE_travels): shape_mismatch<espalier::f32<4, 8>, espalier::f32<4, 6> ?>::raise<espalier::why::at<espalier::why::line<22>
 // first(CASE_joined): concat: the shapes differ in another dimension

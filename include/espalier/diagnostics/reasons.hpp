@@ -50,9 +50,8 @@ struct program {
   static constexpr bool ok = false;
 };
 
-// What is asserted where a tensor stands in the place of a C++ value; the sentences are there.
+// What is asserted where a tensor stands in the place of a C++ value; the sentence is there.
 template <class Tensor, class As> struct value_of { static constexpr bool is_known_while_compiling = false; };
-template <class Tensor> struct negated { static constexpr bool holds_truth_values = false; };
 
 // Products.
 template <class... Details> struct einsum_size_mismatch {

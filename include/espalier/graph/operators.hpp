@@ -3,9 +3,7 @@
 #pragma once
 
 #include <espalier/diagnostics/failure.hpp>
-#include <espalier/diagnostics/reasons.hpp>
 #include <espalier/diagnostics/source_line.hpp>
-#include <espalier/shape/dtype.hpp>
 
 #include <concepts>
 #include <type_traits>
@@ -57,9 +55,6 @@ template <class T>
 concept OtherOperand = Scalar<T> || Failed<T>;
 template <class T>
 concept AnyOperand = OtherOperand<T> || std::derived_from<T, symbol_tag>;
-
-/// Whether a tensor can be negated.
-template <class S> [[nodiscard]] constexpr bool negates() { return S::type == dtype::boolean; }
 
 /// The operators of a symbol S: friends, found through S, in which one parameter is not deduced, so that the operand is
 /// converted. Neither macros (which would add a message to each error) nor a loop can write them.
@@ -153,15 +148,7 @@ template <class S> struct operators {
   friend constexpr auto operator-(located<S> a) { return operate(operator_name<'-'>{}, a.value, a.where); }
   /// Takes the operand itself, by value: beside a conversion of it to `located` stands that to bool, and neither is
   /// better. A copy notes its line. (What is no copy has the line on which it was made.)
-  template <std::same_as<S> T> friend constexpr auto operator!(T a) {
-    if constexpr (negates<T>()) {
-      return operate(operator_name<'!'>{}, a, a.seen);
-    } else {
-      static_assert(why::negated<typename T::tensor>::holds_truth_values,
-                    "!x: a condition must be a boolean tensor. Compare first: x > 0.");
-      return failed<reported>(a.seen);
-    }
-  }
+  template <std::same_as<S> T> friend constexpr auto operator!(T a) { return operate(operator_name<'!'>{}, a, a.seen); }
 };
 
 }  // namespace detail

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/graph/function_as_axis.hpp>
 #include <espalier/ops/softmax.hpp>
 #include <espalier/sharding/annotation.hpp>
 
@@ -83,14 +84,6 @@ template <const op_info* Op, class... Entries, Traced A> constexpr auto annotate
   }
 }
 
-template <class A> constexpr auto name_is_no_axis(const A& a, source_line where) {
-  if constexpr (Failed<A>) {
-    return a;
-  } else {
-    return failed<why::axis_name_is_a_function<typename A::tensor>>(where);
-  }
-}
-
 }  // namespace detail
 
 /// Says how a tensor is laid out, one entry per dimension: `shard<data, none>(x)`. Completion carries it on, and
@@ -103,25 +96,6 @@ template <class... Entries, Traced A> constexpr auto shard(const A& a, source_li
 /// Changes the layout: the same values, laid out as the entries say from here on. Errors as for `shard`.
 template <class... Entries, Traced A> constexpr auto reshard(const A& a, source_line where = source_line::current()) {
   return detail::annotate<&ops::reshard, Entries...>(a, where);
-}
-
-/// `shard<pipe>(x)` where the name of an axis is that of a function too (C has `pipe`, `read`, `link`, `time`): a
-/// mistake.
-template <auto Function, class... Entries, Traced A>
-constexpr auto shard(const A& a, source_line where = source_line::current()) {
-  return detail::name_is_no_axis(a, where);
-}
-template <class First, auto Function, class... Entries, Traced A>
-constexpr auto shard(const A& a, source_line where = source_line::current()) {
-  return detail::name_is_no_axis(a, where);
-}
-template <auto Function, class... Entries, Traced A>
-constexpr auto reshard(const A& a, source_line where = source_line::current()) {
-  return detail::name_is_no_axis(a, where);
-}
-template <class First, auto Function, class... Entries, Traced A>
-constexpr auto reshard(const A& a, source_line where = source_line::current()) {
-  return detail::name_is_no_axis(a, where);
 }
 
 /// Gives the tensor a name by which `program` answers for its sharding, and tables show it.
