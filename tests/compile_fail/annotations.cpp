@@ -68,19 +68,23 @@ template <class Leaf> struct parameters {
 };
 
 // clang-format off
+// kind(CASE_unknown_axis): `shard`: an axis of another mesh
 // first(CASE_unknown_axis): annotation: this axis does not belong to the program's mesh. Add it to the mesh, or name
 // expect(CASE_unknown_axis): unknown_mesh_axis<espalier::mesh<data, model>, data, stage>
 // expect(CASE_unknown_axis): at<espalier::why::line<18>, 'a', 'n', 'n', 'o', 't', 'a', 't', 'i', 'o', 'n', 's', '.', 'c', 'p', 'p'>
 // user_line(CASE_unknown_axis): step::collectives
 // budget(CASE_unknown_axis): 5 16
+// kind(CASE_axis_twice): `shard`: one axis twice
 // first(CASE_axis_twice): annotation: one mesh axis cannot split two dimensions of the same tensor. Use it once
 // expect(CASE_axis_twice): axis_used_twice<espalier::f32<64, 256>, data, data>
 // expect(CASE_axis_twice): line<20>
 // user_line(CASE_axis_twice): step::collectives
+// kind(CASE_wrong_rank): `shard`: too few entries
 // first(CASE_wrong_rank): annotation: another number of entries than the tensor has dimensions. Write one per dimension
 // expect(CASE_wrong_rank): annotation_of_wrong_rank<espalier::f32<64, 256>, data>
 // expect(CASE_wrong_rank): line<22>
 // user_line(CASE_wrong_rank): step::collectives
+// kind(CASE_conflict): two annotations in conflict
 // first(CASE_conflict): two annotations of the same tensor contradict each other. Remove one of the two lines, or use reshard
 // expect(CASE_conflict): conflicting_annotations<espalier::why::annotated<data, espalier::none>, espalier::why::at<espalier::why::line<24>.*, espalier::why::annotated<espalier::none, data> ?>::raise<espalier::why::at<espalier::why::line<25>
 // user_line(CASE_conflict): step::collectives

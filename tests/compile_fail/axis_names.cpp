@@ -38,9 +38,11 @@ constexpr auto work = ep::program<ep::mesh<struct pipe>, function, ep::f32<8, 8>
 #endif
 
 // clang-format off
+// kind(CASE_mesh): `mesh<pipe>`, C's function
 // first(CASE_mesh): (type/value mismatch|template argument for template type parameter must be a type)
 // expect(CASE_mesh): pipe
 // user_line(CASE_mesh): // mesh$
+// kind(CASE_annotation): `shard<pipe>`, C's function
 // first(CASE_annotation): annotation: an axis is a type, and the name given here is a function's
 // expect(CASE_annotation): axis_name_is_a_function<espalier::f32<8, 8> ?>::raise<espalier::why::at<espalier::why::line<27>
 // user_line(CASE_annotation): // program$

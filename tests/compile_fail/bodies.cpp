@@ -50,19 +50,19 @@ struct function {
   const auto h = ep::cumulative(x);  // unknown_later
   return h + y * n;
 #elif defined(CASE_unknown_in_loss)
-    const auto loss = [](auto w) { return ep::cumulative(w); };  // unknown_in_loss
-    const auto [value, gradient] = ep::value_and_grad(loss)(x);
-    return ep::results(value, gradient, y, n);
+  const auto loss = [](auto w) { return ep::cumulative(w); };  // unknown_in_loss
+  const auto [value, gradient] = ep::value_and_grad(loss)(x);
+  return ep::results(value, gradient, y, n);
 #elif defined(CASE_unknown_in_scan)
-    const auto body = [](auto h) { return ep::cumulative(h); };  // unknown_in_scan
-    return ep::repeat<3>(body, x) + y * n;
+  const auto body = [](auto h) { return ep::cumulative(h); };  // unknown_in_scan
+  return ep::repeat<3>(body, x) + y * n;
 #elif defined(CASE_called_in_loss)
-    const auto loss = [](auto w) { return ep::sum(w) * drawn(); };  // called_in_loss
-    const auto [value, gradient] = ep::value_and_grad(loss)(x);
-    return ep::results(value, gradient, y, n);
+  const auto loss = [](auto w) { return ep::sum(w) * drawn(); };  // called_in_loss
+  const auto [value, gradient] = ep::value_and_grad(loss)(x);
+  return ep::results(value, gradient, y, n);
 #elif defined(CASE_if_in_scan)
-    const auto body = [](auto h) { return ep::sum(h) > 0 ? h * 2 : h; };  // if_in_scan
-    return ep::repeat<3>(body, x) + y * n;
+  const auto body = [](auto h) { return ep::sum(h) > 0 ? h * 2 : h; };  // if_in_scan
+  return ep::repeat<3>(body, x) + y * n;
 #elif defined(CASE_member)
   return x.sum() + y * n;  // member
 #elif defined(CASE_assigned)

@@ -29,6 +29,7 @@ static_assert(good::holds);
 
 // A limit exceeded names the collective, its axes, what there is, what is allowed, the tensor, the bytes, the line.
 // clang-format off
+// kind(CASE_count): a collective more than the budget
 // first(CASE_count): budget: this line needs one more collective of this kind than the budget allows. Annotate
 // expect(CASE_count): too_many_collectives<espalier::all_gather, espalier::why::along<data>, espalier::why::needs<1>, espalier::why::allowed<0>, espalier::f32<64, 256>, espalier::why::bytes<32768> ?>::raise<espalier::why::at<espalier::why::line<18>, 'b', 'u', 'd', 'g', 'e', 't', 's', '.', 'c', 'p', 'p'>
 // user_line(CASE_count): the limit: count
@@ -39,6 +40,7 @@ static_assert(good::holds);
 // first(CASE_bytes): budget: collectives of this kind send more bytes per device than the budget allows; the largest stands here
 // expect(CASE_bytes): too_many_bytes<espalier::all_reduce, espalier::why::along<model>, espalier::why::needs_bytes<32768>, espalier::why::allowed_bytes<1024>, espalier::f32<64, 256>, espalier::why::bytes<32768> ?>::raise<espalier::why::at<espalier::why::line<18>
 // user_line(CASE_bytes): the limit: bytes
+// kind(CASE_memory): more memory than the budget
 // first(CASE_memory): budget: a device needs more memory than the budget allows; the largest buffer stands here
 // expect(CASE_memory): does_not_fit<espalier::why::needs_bytes<\d+>, espalier::why::allowed_bytes<1048576>, espalier::why::buffer<espalier::f32<256, 512>, espalier::why::bytes<524288>, espalier::why::argument_leaf<1> ?>
 // user_line(CASE_memory): the limit: memory

@@ -66,6 +66,7 @@ struct train {
 
 // Every message: the sentence first, the place in its type, the line that asked for the program.
 // clang-format off
+// kind(CASE_size): `einsum`: one label, two sizes
 // first(CASE_size): einsum: the same label stands for two different sizes. Make the dimensions equal
 // expect(CASE_size): einsum_size_mismatch<espalier::why::text<'m'>, espalier::why::extent<256>, espalier::why::extent<255>
 // expect(CASE_size): at<espalier::why::line<29>, 'e', 'i', 'n', 's', 'u', 'm', '.', 'c', 'p', 'p'>
@@ -79,6 +80,7 @@ struct train {
 // expect(CASE_wrong_operand_count): einsum_wrong_operand_count<espalier::why::count<1>, espalier::f32<64, 256>, espalier::f32<256, 1024> ?>
 // expect(CASE_wrong_operand_count): line<29>
 // user_line(CASE_wrong_operand_count): step::collectives
+// kind(CASE_bad_formula): `einsum`: no formula
 // first(CASE_bad_formula): einsum: the formula is not of the form .*every letter of the result in some operand
 // expect(CASE_bad_formula): line<29>
 // user_line(CASE_bad_formula): step::collectives
@@ -93,6 +95,7 @@ struct train {
 // expect(CASE_element_types): dtype_mismatch<espalier::f32<64, 256>, espalier::f64<256, 1024> ?>
 // expect(CASE_element_types): line<29>
 // user_line(CASE_element_types): step::collectives
+// kind(CASE_matmul): `matmul` of sizes that do not fit
 // first(CASE_matmul): matmul: the last dimension of the first operand differs from the last but one of the second
 // expect(CASE_matmul): matmul_size_mismatch<espalier::f32<64, 256>, espalier::f32<1024, 256> ?>
 // expect(CASE_matmul): line<40>

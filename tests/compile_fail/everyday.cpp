@@ -56,6 +56,7 @@ struct function {
 };
 
 // clang-format off
+// kind(CASE_index): `x[0]`
 // first(CASE_index): x\[...\]: tensors have no subscripts. Use take<0, 3>\(x\) for x\[3\]
 // expect(CASE_index): tensor_has_no_subscript<espalier::f32<8> ?>::raise<espalier::why::at<espalier::why::line<17>
 // user_line(CASE_index): step::flops
@@ -65,21 +66,25 @@ struct function {
 // first(CASE_pair): program: the function returns several results in a class of the standard library
 // expect(CASE_pair): results_in_another_class<function, std::pair<espalier::f32<8>, espalier::f32<8> ?> ?>
 // user_line(CASE_pair): step::flops
+// kind(CASE_squeeze): `squeeze` of a dimension with more elements
 // first(CASE_squeeze): squeeze: this dimension has more than one element
 // expect(CASE_squeeze): dimension_has_more_elements<espalier::f32<8>, espalier::why::dim<0> ?>::raise<espalier::why::at<espalier::why::line<23>
 // user_line(CASE_squeeze): step::flops
 // first(CASE_twice): a dimension is named twice. Name each once
 // expect(CASE_twice): dimension_named_twice<espalier::f32<8>, espalier::why::dim<0>, espalier::why::dim<0> ?>::raise<espalier::why::at<espalier::why::line<25>
 // user_line(CASE_twice): step::flops
+// kind(CASE_direction): a direction of `jvp` of another type
 // first(CASE_direction): jvp: the direction must have the type of the point
 // expect(CASE_direction): tangent_of_another_type<espalier::f32<8>, espalier::f32< ?> ?>::raise<espalier::why::at<espalier::why::line<27>
 // user_line(CASE_direction): step::flops
+// kind(CASE_parts): a loss that is no scalar, with something beside it
 // first(CASE_parts): value_and_grad: the function must return one floating-point scalar
 // expect(CASE_parts): loss_is_not_scalar<espalier::results<espalier::f32<8>, espalier::f32<8> ?> ?>::raise<espalier::why::at<espalier::why::line<29>
 // user_line(CASE_parts): step::flops
 // first(CASE_taken_apart): the tensor has no dimension of this number
 // expect(CASE_taken_apart): no_such_dimension<espalier::f32<1>, espalier::why::dim<3> ?>::raise<espalier::why::at<espalier::why::line<32>
 // user_line(CASE_taken_apart): step::flops
+// kind(CASE_fraction): a fraction among integers
 // first(CASE_fraction): the tensor holds integers, and the number is a float: it would lose its fraction
 // expect(CASE_fraction): number_is_no_integer<espalier::i32<3>, double ?>::raise<espalier::why::at<espalier::why::line<36>
 // user_line(CASE_fraction): step::flops

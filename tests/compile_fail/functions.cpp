@@ -64,6 +64,7 @@ using w_in = ep::f32<256, 1024>;
 using w_out = ep::f32<1024, 256>;
 
 // clang-format off
+// kind(CASE_too_few): too few arguments
 // first(CASE_too_few): program: the function takes another number of arguments. Name one argument type for each
 // expect(CASE_too_few): wrong_argument_count<mlp, espalier::why::takes<3>, espalier::why::given<1> ?>
 // user_line(CASE_too_few): step::collectives
@@ -74,9 +75,11 @@ using w_out = ep::f32<1024, 256>;
 // first(CASE_other_type): program: the function cannot be called with these arguments
 // expect(CASE_other_type): function_not_callable<takes_trees, espalier::f32<64, 256> ?>
 // user_line(CASE_other_type): step::collectives
+// kind(CASE_has_members): a function with members
 // first(CASE_has_members): program: the function has no default constructor. Use a struct without members
 // expect(CASE_has_members): function_without_default<with_constructor>
 // user_line(CASE_has_members): step::collectives
+// kind(CASE_number_as_argument): `float` as an argument
 // first(CASE_number_as_argument): program: an argument must be a tensor type, sharded<...>, a parameter tree of these
 // expect(CASE_number_as_argument): argument_is_not_a_tensor<float>::raise<espalier::why::argument<1>
 // user_line(CASE_number_as_argument): step::collectives
@@ -86,9 +89,11 @@ using w_out = ep::f32<1024, 256>;
 // first(CASE_no_result): the function returns nothing. Return a tensor
 // expect(CASE_no_result): function_returns_nothing<returns_nothing>
 // user_line(CASE_no_result): step::collectives
+// kind(CASE_loss): a loss that is no scalar
 // first(CASE_loss): value_and_grad: the function must return one floating-point scalar. Reduce the loss with mean or sum
 // expect(CASE_loss): loss_is_not_scalar<espalier::f32<64> ?>::raise<espalier::why::at<espalier::why::line<43>, 'f', 'u', 'n', 'c', 't', 'i', 'o', 'n', 's', '.', 'c', 'p', 'p'>
 // user_line(CASE_loss): training::flops
+// kind(CASE_carry): `scan`: the carry changes its type
 // first(CASE_carry): scan, repeat: the body must return a carry of the type it was given
 // expect(CASE_carry): carry_changes_type<espalier::f32<64>, espalier::f32<> ?>::raise<espalier::why::at<espalier::why::line<45>
 // user_line(CASE_carry): training::flops

@@ -54,6 +54,7 @@ using step = ep::program<mesh, train, state_of<net>, state_of<wide_net>, state_o
 static_assert(step::flops() > 0 && step::collectives<ep::all_gather>() == 0);
 
 // clang-format off
+// kind(CASE_leaf): an optimizer's state of another tree
 // first(CASE_leaf): adamw_step, sgd_step: the gradients are not of the tree whose parameters the state holds
 // expect(CASE_leaf): gradients_of_another_tree<espalier::why::leaf<espalier::why::text<'o', 'u', 't', '.', 'b', 'i', 'a', 's'>, espalier::f32<6> ?>, espalier::why::leaf<espalier::why::text<'o', 'u', 't', '.', 'b', 'i', 'a', 's'>, espalier::f32<4> ?> ?>::raise<espalier::why::at<espalier::why::line<33>
 // user_line(CASE_leaf): step::flops
@@ -72,6 +73,7 @@ static_assert(step::flops() > 0 && step::collectives<ep::all_gather>() == 0);
 // first(CASE_swapped): adamw_step, sgd_step: the gradients are not of the tree whose parameters the state holds
 // expect(CASE_swapped): espalier::why::leaf<espalier::why::text< ?>, espalier::f32< ?> ?>
 // user_line(CASE_swapped): step::flops
+// kind(CASE_rate): a learning rate that is a number
 // first(CASE_rate): adamw_step, sgd_step: the learning rate must be a floating-point scalar tensor, f32<>
 // expect(CASE_rate): rate_is_no_scalar<double>::raise<espalier::why::at<espalier::why::line<45>
 // user_line(CASE_rate): step::flops

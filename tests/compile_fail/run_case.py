@@ -10,6 +10,8 @@ A case file holds sections `#if defined(CASE_name)` ... and these comment lines,
     // user_line(CASE_name): 42        this line of the file (or a line that matches this regex) must be named within
                                        the first three messages
     // budget(CASE_name): 7 30         most messages and lines, if not these
+    // kind(CASE_name): words          the case stands for this kind of mistake in docs/mistakes.md: it needs a user_line,
+                                       and no budget allows it more messages
 
 `expect(CASE_name, clang++-14)` holds for compilers whose name starts so (`clang`, `g++`). Without any CASE_ defined
 the file must compile (the control); with one it must not.
@@ -31,11 +33,12 @@ import sys
 SKIPPED = 77
 MAX_MESSAGES = 7
 MAX_LINES = 30
+FIRST_MESSAGES = 3
 
 MESSAGE = re.compile(r"^(?:.*?:\d+(?::\d+)?: |\S+: )?(?:fatal )?(?:error|warning|note): ")
 CONTEXT = re.compile(r"(?:: In |: in |:   (?:recursively )?required |\s+in 'constexpr' expansion of |: At global scope)")
 INCLUDED = re.compile(r"^(?:In file included from |\s+from )")
-DIRECTIVE = re.compile(r"^\s*// (expect|first|user_line|budget)\((CASE_\w+)(?:,\s*([^)\s]+))?\):\s*(.*?)\s*$")
+DIRECTIVE = re.compile(r"^\s*// (expect|first|user_line|budget|kind)\((CASE_\w+)(?:,\s*([^)\s]+))?\):\s*(.*?)\s*$")
 SECTION = re.compile(r"^\s*#\s*(?:if|elif|ifdef|elifdef)\b(.*)$")
 
 
@@ -64,8 +67,12 @@ class Diagnostics:
     def messages(self):
         return len(self.blocks) + self.contexts
 
-    def first(self, count):
-        return "\n".join("\n".join(block) for block in self.blocks[:count])
+    def position(self, name, numbers):
+        """Which message is the first that names one of these lines of a file, or 0."""
+        for place, block in enumerate(self.blocks, 1):
+            if any(re.search(rf"{name}:{number}\b", line) for number in numbers for line in block):
+                return place
+        return 0
 
     def first_message(self):
         for line in self.blocks[0] if self.blocks else []:
@@ -90,7 +97,7 @@ class CaseFile:
             directive = DIRECTIVE.match(line)
             if directive:
                 self.directives.append((number, *directive.groups()))
-            elif re.match(r"^\s*//\s*(expect|first|user_line|budget)\b\s*\(", line):
+            elif re.match(r"^\s*//\s*(expect|first|user_line|budget|kind)\b\s*\(", line):
                 self.problems.append(f"line {number} looks like a directive and is none: {line.strip()}")
         if not self.cases:
             self.problems.append("no `#if defined(CASE_...)` section")
@@ -100,6 +107,13 @@ class CaseFile:
         for case in self.cases:
             if not any(kind == "expect" and owner == case for _, kind, owner, _, _ in self.directives):
                 self.problems.append(f"{case} has no expect line: any error would pass")
+
+            if any(kind == "kind" and owner == case for _, kind, owner, _, _ in self.directives):
+                if not any(kind == "user_line" and owner == case for _, kind, owner, _, _ in self.directives):
+                    self.problems.append(f"{case} is a kind of mistake and has no user_line")
+
+    def kind_of(self, case):
+        return next((text for _, kind, owner, _, text in self.directives if kind == "kind" and owner == case), "")
 
     def directives_of(self, case, kind, compiler):
         return [text for _, its_kind, owner, only, text in self.directives
@@ -135,12 +149,14 @@ def problems_of_case(file, case, compiler, text):
         numbers = file.lines_matching(wanted)
         if not numbers:
             problems.append(f"user_line: no line of the file matches {wanted}")
-        elif not any(re.search(rf"{name}:{number}\b", found.first(3)) for number in numbers):
+        elif not 0 < (place := found.position(name, numbers)) <= FIRST_MESSAGES:
             where = " or ".join(str(number) for number in numbers)
-            problems.append(f"the user's own line {where} is not in the first three messages")
+            problems.append(f"the user's own line {where} is not in the first three messages, but in number {place}")
     limits = (MAX_MESSAGES, MAX_LINES)
     for budget in file.directives_of(case, "budget", compiler):
         limits = tuple(int(number) for number in budget.split())
+    if file.kind_of(case):
+        limits = (min(limits[0], MAX_MESSAGES), limits[1])
     if found.messages > limits[0]:
         problems.append(f"{found.messages} messages, at most {limits[0]} allowed")
     if len(found.lines) > limits[1]:
@@ -148,6 +164,14 @@ def problems_of_case(file, case, compiler, text):
     if not found.blocks:
         problems.append("the compiler failed without an error message")
     return problems, found
+
+
+def position_in(file, case, compiler, found):
+    """Which message is the first that names the user's line; 0 where no line is asked for."""
+    name = re.escape(os.path.basename(file.path))
+    places = [found.position(name, file.lines_matching(wanted))
+              for wanted in file.directives_of(case, "user_line", compiler)]
+    return max(places, default=0)
 
 
 def check(options):
@@ -182,7 +206,8 @@ def check(options):
         if problems or options.show:
             print("\n".join(f"    | {line}" for line in found.lines))
         failed |= bool(problems)
-        rows.append(f"{name}\t{case}\t{compiler}\t{found.messages}\t{len(found.lines)}\t{len(problems)}\n")
+        rows.append("\t".join([name, case, compiler, str(found.messages), str(len(found.lines)), str(len(problems)),
+                               str(position_in(file, case, compiler, found)), file.kind_of(case)]) + "\n")
     if options.results:
         os.makedirs(options.results, exist_ok=True)
         with open(os.path.join(options.results, f"{name.replace('/', '.')}@{compiler}.tsv"), "w") as results:
@@ -190,31 +215,95 @@ def check(options):
     return 1 if failed else 0
 
 
-def print_table(folder):
-    """One row per case, one column per compiler: messages/lines."""
-    table = {}
-    compilers = []
+def read_results(folder):
+    """All rows of all results: (name of the case, compiler, messages, lines, problems, position, kind)."""
+    rows = []
     for path in sorted(glob.glob(os.path.join(folder, "*.tsv"))):
         with open(path) as file:
             for row in file:
-                name, case, compiler, messages, lines, problems = row.rstrip("\n").split("\t")
-                if compiler not in compilers:
-                    compilers.append(compiler)
-                cell = f"{messages}/{lines}" + ("" if problems == "0" else " FAILED")
-                table.setdefault(f"{name} {case.removeprefix('CASE_')}", {})[compiler] = cell
+                name, case, compiler, messages, lines, problems, position, kind = row.rstrip("\n").split("\t")
+                rows.append((f"{name} {case.removeprefix('CASE_')}", compiler, messages, lines, problems, position, kind))
+    return rows
+
+
+def in_order(compilers):
+    """g++ first, then clang."""
+    return sorted(sorted(set(compilers)), key=lambda compiler: not compiler.startswith("g++"))
+
+
+def print_table(folder):
+    """One row per case, one column per compiler: messages/lines, and which message names the user's line."""
+    table = {}
+    rows = read_results(folder)
+    for name, compiler, messages, lines, problems, position, _ in rows:
+        cell = f"{messages}/{lines}" + (f" @{position}" if position != "0" else "")
+        table.setdefault(name, {})[compiler] = cell + ("" if problems == "0" else " FAILED")
     if not table:
         print("no compile-fail case has run")
         return 1
-    compilers.sort(reverse=True)
-    compilers.sort(key=lambda compiler: not compiler.startswith("g++"))
-    rows = [["must not compile: messages/lines", *compilers]]
-    rows += [[name, *[cells.get(compiler, "skipped") for compiler in compilers]] for name, cells in sorted(table.items())]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    text = "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
+    compilers = in_order(row[1] for row in rows)
+    shown = [["must not compile: messages/lines @user's line", *compilers]]
+    shown += [[name, *[cells.get(compiler, "skipped") for compiler in compilers]]
+              for name, cells in sorted(table.items())]
+    widths = [max(len(row[column]) for row in shown) for column in range(len(shown[0]))]
+    text = "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in shown)
     print(text)
     with open(os.path.join(folder, "table.txt"), "w") as file:
         file.write(text + "\n")
     return 0
+
+
+DOCUMENTED = ("g++-12", "clang++-14", "clang++-19")
+
+
+def mistakes_page(rows):
+    """docs/mistakes.md: the cases that stand for a kind of mistake, or None if a compiler has not run them all."""
+    kinds = {}
+    cells = {}
+    for name, compiler, messages, lines, _, position, kind in rows:
+        if kind:
+            kinds[name] = kind
+            cells[name, compiler] = (int(messages), int(lines), int(position))
+    if not kinds or any((name, compiler) not in cells for name in kinds for compiler in DOCUMENTED):
+        return None
+    documented = [cells[name, compiler] for name in kinds for compiler in DOCUMENTED]
+    page = [
+        "# What compilers print for a mistake",
+        "",
+        f"{len(kinds)} kinds of mistake, each a program that must not compile (`tests/compile_fail`). A cell says how many",
+        "messages a compiler prints (g++'s lines of context count as messages), on how many lines with the code that it",
+        "quotes, and which message is the first to name the user's file and line. The first message is the reason.",
+        f"At most {max(cell[0] for cell in documented)} messages; the user's line in number "
+        f"{max(cell[2] for cell in documented)} at the latest. What the sentences say: [errors.md](errors.md).",
+        "",
+        "The test `compile_fail/table` compares this page with what was measured, and writes it where",
+        "`ESPALIER_WRITE_DOCS` is set.",
+        "",
+        "| mistake | " + " | ".join(compiler.replace("++-", "++ ") for compiler in DOCUMENTED) + " | case |",
+        "|---|" + "---|" * (len(DOCUMENTED) + 1),
+    ]
+    for name, kind in sorted(kinds.items(), key=lambda item: item[0]):
+        shown = ["{} / {} / {}".format(*cells[name, compiler]) for compiler in DOCUMENTED]
+        page.append(f"| {kind} | " + " | ".join(shown) + f" | `{name}` |")
+    return "\n".join(page) + "\n"
+
+
+def check_page(folder, path):
+    page = mistakes_page(read_results(folder))
+    if page is None:
+        print(f"{path}: not compared, since not all of {', '.join(DOCUMENTED)} have run")
+        return 0
+    if os.environ.get("ESPALIER_WRITE_DOCS"):
+        with open(path, "w") as file:
+            file.write(page)
+        return 0
+    # How many lines a message takes changes with the list of include files above it.
+    without_lines = re.compile(r"(?<= \d / )\d+(?= / \d )")
+    with open(path) as file:
+        same = without_lines.sub("", file.read()) == without_lines.sub("", page)
+    if not same:
+        print(f"{path} is not what was measured; with ESPALIER_WRITE_DOCS=1 this command writes it")
+    return 0 if same else 1
 
 
 def main():
@@ -226,12 +315,14 @@ def main():
     parser.add_argument("--results", help="folder for what was measured")
     parser.add_argument("--show", action="store_true", help="print the diagnostics of cases that are as expected too")
     parser.add_argument("--table", action="store_true", help="only print the table of --results")
+    parser.add_argument("--page", help="with --table: docs/mistakes.md, to be compared or written")
     parser.add_argument("file", nargs="?", help="case file; compiler flags follow after --")
     options = parser.parse_args(arguments[:split])
     include = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "include")
     options.flags = arguments[split + 1:] or ["-std=c++20", f"-I{os.path.normpath(include)}"]
     if options.table:
-        return print_table(options.results)
+        code = print_table(options.results)
+        return code or (check_page(options.results, options.page) if options.page else 0)
     return check(options)
 
 

@@ -39,12 +39,15 @@ void run_it(ep::world& world) {
 }
 
 // clang-format off
+// kind(CASE_swapped): `run`: arguments swapped
 // first(CASE_swapped): run: this argument is not what the program declares: first what was given, then what it takes
 // expect(CASE_swapped): run_argument_of_another_type<espalier::sharded_array<espalier::f32<256, 128> ?>, espalier::sharded_array<espalier::f32<64, 256> ?> ?>::raise<espalier::why::argument<0>
 // user_line(CASE_swapped): run.w, x, n
+// kind(CASE_missing): `run`: an argument missing
 // first(CASE_missing): run: the program takes another number of arguments
 // expect(CASE_missing): run_takes_other_arguments<espalier::why::takes<3>, espalier::why::given<2> ?>
 // user_line(CASE_missing): run.x, w.;
+// kind(CASE_in_program): a mistake in a program that is run
 // first(CASE_in_program): matmul: the last dimension of the first operand differs
 // expect(CASE_in_program): matmul_size_mismatch<espalier::f32<64, 256>, espalier::f32<128, 256> ?>::raise<espalier::why::at<espalier::why::line<15>
 // user_line(CASE_in_program): ep::runner<step> run

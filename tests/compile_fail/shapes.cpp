@@ -70,6 +70,7 @@ struct function {
 };
 
 // clang-format off
+// kind(CASE_operator): `x + y` of shapes that do not fit
 // first(CASE_operator): elementwise: these shapes do not broadcast against each other.* or one of them 1
 // expect(CASE_operator): shape_mismatch<espalier::f32<64, 256>, espalier::f32<255> ?>
 // expect(CASE_operator): at<espalier::why::line<17>, 's', 'h', 'a', 'p', 'e', 's', '.', 'c', 'p', 'p'>
@@ -81,10 +82,12 @@ struct function {
 // first(CASE_function): elementwise: these shapes do not broadcast against each other
 // expect(CASE_function): line<21>
 // user_line(CASE_function): step::flops
+// kind(CASE_element_types): `x + y` of other element types
 // first(CASE_element_types): these tensors have different element types. Use convert<dtype> on one of them
 // expect(CASE_element_types): dtype_mismatch<espalier::f32<64, 256>, espalier::i32<64> ?>
 // expect(CASE_element_types): line<23>
 // user_line(CASE_element_types): step::flops
+// kind(CASE_not_floating): `exp` of integers
 // first(CASE_not_floating): this op needs a floating-point tensor. Use convert<dtype>
 // expect(CASE_not_floating): line<25>
 // user_line(CASE_not_floating): step::flops
@@ -95,10 +98,12 @@ struct function {
 // expect(CASE_truth_values): operand_is_boolean<espalier::boolean<64, 256> ?>
 // expect(CASE_truth_values): line<29>
 // user_line(CASE_truth_values): step::flops
+// kind(CASE_dimension): a dimension that does not exist
 // first(CASE_dimension): the tensor has no dimension of this number. They count from 0, or from -1 backwards
 // expect(CASE_dimension): no_such_dimension<espalier::f32<64, 256>, espalier::why::dim<2> ?>
 // expect(CASE_dimension): line<31>
 // user_line(CASE_dimension): step::flops
+// kind(CASE_reshape): `reshape` to another number of elements
 // first(CASE_reshape): reshape: the new shape holds another number of elements
 // expect(CASE_reshape): reshape_size_mismatch<espalier::f32<64, 256>, espalier::f32<64, 255> ?>
 // expect(CASE_reshape): line<33>
@@ -113,6 +118,7 @@ struct function {
 // first(CASE_concat): concat: the shapes differ in another dimension than the joined one
 // expect(CASE_concat): line<39>
 // user_line(CASE_concat): step::flops
+// kind(CASE_indices): indices that are not integers
 // first(CASE_indices): indices must be integers. Use convert<dtype::i32>
 // expect(CASE_indices): line<41>
 // user_line(CASE_indices): step::flops

@@ -77,8 +77,14 @@ def diagnostics(compiler, path, case=None):
     return [line for line in lines if not re.match(r"^\d+ errors? generated", line)]
 
 
-def matters(lines):
-    """The sentence, and what it is about; without the place in our header, which changes."""
+def matters(lines, name):
+    """The sentence, and what it is about; without the place in our header, which changes. Where the compiler finds the
+    mistake itself, the sentence and the first line that names the user's own file."""
+    if not any("::raise<" in line for line in lines):
+        first = next(line for line in lines if " error: " in line)
+        own = next((line for line in lines if line.startswith(name + ":") and line != first), None)
+        kept = [line for line in lines if line in (first, own)]
+        return [line if line.startswith(name + ":") else re.sub(r"^\S+: ", "", line) for line in kept[:2]]
     kept = [line for line in lines if " error: " in line or "::raise<" in line and "In instantiation" in line
             or "::raise<" in line and "in instantiation" in line]
     return [re.sub(r"^\S+: ", "", line) for line in kept[:2]]
@@ -93,7 +99,7 @@ def message(rest):
     parts = []
     for title, compiler in ALL_COMPILERS if everywhere else COMPILERS:
         lines = diagnostics(compiler, path, case)
-        parts.append("\n".join([f"{title}:", *(matters(lines) if case else lines)]))
+        parts.append("\n".join([f"{title}:", *(matters(lines, os.path.basename(path)) if case else lines)]))
     return text + "```text\n" + "\n\n".join(parts) + "\n```\n"
 
 

@@ -17,6 +17,8 @@ FILES = {
     "wrong_first": (1, "the first message does not match"),
     "wrong_line": (1, "is not in the first three messages"),
     "too_many_messages": (1, "messages, at most 7 allowed"),
+    "kind_with_a_budget": (1, "messages, at most 7 allowed"),
+    "kind_without_line": (1, "CASE_sizes is a kind of mistake and has no user_line"),
     "no_expectation": (1, "CASE_sizes has no expect line"),
     "misspelled_case": (1, "CASE_size, which no #if names"),
 }
