@@ -181,7 +181,9 @@ def block(match):
 
 
 def without_places(text):
-    """Where in our headers something stands changes with every edit, and is no reason to write the document again."""
+    """Where in our headers something stands changes with every edit, and is no reason to write the document again; nor is
+    how many `auto` parameters g++ has counted."""
+    text = re.sub(r"auto:\d+", "auto", text)
     text = re.sub(r"(espalier/\S+\.hpp):\d+:\d+", r"\1", text)
     return re.sub(r"^ *\d+ \|", " |", text, flags=re.MULTILINE)
 
