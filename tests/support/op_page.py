@@ -69,19 +69,27 @@ others are whole there.
 """
 
 
+def braces(line):
+    """How many more are opened than closed, outside of texts and comments."""
+    code = re.sub(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)'|//.*", "", line)
+    return code.count("{") - code.count("}")
+
+
 def without_nested(text):
     """The text of a header outside of the namespaces in it but `nn`, and the part in `namespace ops`."""
-    public, ops, inside = [], [], []
+    public, ops, inside, depth = [], [], [], 0
     for line in text.split("\n"):
-        if re.match(r"^namespace (detail|emit|ops) \{", line):
-            inside.append(line.split()[1])
-            public.append("")
-        elif re.match(r"^\}  // namespace (detail|emit|ops)", line):
-            inside.pop()
-        elif inside == ["ops"]:
+        opened = re.match(r"^namespace (detail|emit|ops|comm)\b.* \{|^namespace espalier::(detail|comm)\b.* \{", line)
+        if opened:
+            inside.append((opened[1] or opened[2], depth))
+        depth += braces(line)
+        closed = bool(inside) and not opened and depth <= inside[-1][1]
+        if not inside or opened or closed:
+            public.append("" if opened or closed else line)
+        elif [name for name, _ in inside] == ["ops"]:
             ops.append(line)
-        elif not inside:
-            public.append(line)
+        while inside and depth <= inside[-1][1]:
+            inside.pop()
     return "\n".join(public), "\n".join(ops)
 
 
@@ -148,6 +156,9 @@ def read_headers():
             parameters = public[match.end():close.start()]
             # What stands on the mesh of a call belongs to one; what has no line to ask for is called by others.
             if "source_line where)" in parameters + ")" or match[3] == "operand_of":
+                continue
+            # What is there to name a mistake is nothing to call.
+            if doc.endswith("a mistake."):
                 continue
             functions.append((space + match[3], signature(match[2], space + match[3], parameters), doc, header))
         for match in OP.finditer(in_ops):

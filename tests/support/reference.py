@@ -14,7 +14,7 @@ import re
 import sys
 
 sys.dont_write_bytecode = True  # no folder of compiled scripts among the sources
-from op_page import folded, prose, with_links
+from op_page import braces, folded, prose, with_links
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 PAGE = os.path.join(ROOT, "docs", "reference.md")
@@ -113,13 +113,15 @@ def entries(header):
     """(namespace, class, declaration, paragraphs) of what has a comment."""
     with open(os.path.join(ROOT, "include", "espalier", header)) as file:
         lines = file.read().split("\n")
-    spaces, inside, public, comment, found = [], None, True, [], []
+    nested, depth, inside, public, comment, found = [], 0, None, True, [], []
     for n, line in enumerate(lines):
-        opened = re.match(r"^(?:inline )?namespace ([\w:]+) \{$", line)
+        opened = re.match(r"^(?:inline )?namespace ([\w:]+) \{", line)
         if opened:
-            spaces.append(opened[1].replace("espalier::", "").replace("espalier", ""))
-        elif re.match(r"^\}  // (?:inline )?namespace", line):
-            spaces.pop()
+            nested.append((re.sub(r"^espalier(::)?", "", opened[1]), depth))
+        depth += braces(line)
+        while nested and depth <= nested[-1][1]:
+            nested.pop()
+        spaces = [name for name, _ in nested]
         stripped = line.strip()
         indent = len(line) - len(line.lstrip())
         if stripped.startswith("///") and not stripped.startswith("///<"):
