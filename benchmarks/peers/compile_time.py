@@ -9,8 +9,12 @@ gpt_memory       MB that g++ needs for the same, -O2
 instantiations   template instantiations of the GPT step on each mesh and with 48 layers; peer: 2 x 2, 4 layers (clang's -ftime-trace)
 constexpr_steps  the longest constant evaluation of the GPT step: the smallest -fconstexpr-steps that compiles, exactly; peer as above
 unet3d           seconds for the training step of examples/unet3d on two devices, -O2
+readme_WHAT      CPU seconds of g++ for README's program with MPI: WHAT is checked (-fsyntax-only), O1, O2, or compiled_checked,
+                 compiled_O1, compiled_O2 with what the target espalier::compiled gives it (the compiled part, which is left
+                 to the linker, and the precompiled header); readme_memory: the most MB of these
 long_programs    seconds for 500 instructions with default limits and half of clang's, for 5,000 with espalier::large_programs
 """
+import functools
 import json
 import os
 import pathlib
@@ -39,6 +43,12 @@ class Failed(Exception):
 
 def compile_once(compiler, source, *flags):
     """Seconds and the largest resident set in MB of one compilation."""
+    seconds, _, megabytes = compile_measured(compiler, source, *flags)
+    return seconds, megabytes
+
+
+def compile_measured(compiler, source, *flags):
+    """Seconds, CPU seconds and the largest resident set in MB."""
     command = [compiler, "-std=c++20", "-Iinclude", *map(str, flags), str(source)]
     begin = time.perf_counter()
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env={**os.environ, "CCACHE_DISABLE": "1"})
@@ -46,7 +56,7 @@ def compile_once(compiler, source, *flags):
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise Failed(f"does not compile: {' '.join(command)}\n{errors[:1500]}")
-    return time.perf_counter() - begin, largest_child(usage)
+    return time.perf_counter() - begin, usage.ru_utime + usage.ru_stime, largest_child(usage)
 
 
 def largest_child(usage):
@@ -127,6 +137,38 @@ def count_instantiations(folder, compiler, mesh, layers):
     return sum(e["name"] in ("InstantiateClass", "InstantiateFunction") for e in events if e["ph"] == "X")
 
 
+def readme(folder, kind, memory=False):
+    """README's program, as `kind` says: [compiled_]checked, O1 or O2. Medians of three."""
+    compiler = next((c for c in ("g++-12", "g++") if shutil.which(c)), None)
+    wrapper = shutil.which("mpicxx.openmpi") or shutil.which("mpicxx")
+    if compiler is None or wrapper is None:
+        raise Failed("README's program is measured with g++ and MPI")
+    mpi = subprocess.run([wrapper, "--showme:compile"], capture_output=True, text=True, check=True).stdout.split()
+    flags = ["-fopenmp", "-fno-math-errno", "-DESPALIER_USE_MPI=1", "-DESPALIER_USE_CBLAS=1", "-DESPALIER_USE_OPENBLAS=1",
+             *(flag.replace("-I", "-isystem", 1) if flag.startswith("-I") else flag for flag in mpi)]
+    way = kind.split("_")[-1]
+    flags += {"checked": [], "O1": ["-O1"], "O2": ["-O2"]}[way]
+    if kind.startswith("compiled_"):
+        flags += ["-DESPALIER_COMPILED=1"]
+        header = folder / "ready.hpp"
+        header.write_text("#include <espalier/espalier.hpp>\n")
+        compile_once(compiler, header, *flags, "-x", "c++-header", "-o", f"{header}.gch")
+        flags += ["-include", header, "-Winvalid-pch", "-Werror=invalid-pch"]
+    flags += ["-fsyntax-only"] if way == "checked" else ["-c", "-o", folder / "one.o"]
+    runs = [compile_measured(compiler, ROOT / "examples" / "mlp.cpp", *flags) for _ in range(3)]
+    if memory:
+        return max(megabytes for _, _, megabytes in runs)
+    report(f"readme_{kind}", statistics.median(seconds for _, seconds, _ in runs), "s")
+    return None
+
+
+def readme_memory(folder):
+    report("readme_memory", max(readme(folder, kind, True) for kind in ("checked", "O1", "O2")), "MB")
+
+
+README_KINDS = [prefix + way for prefix in ("", "compiled_") for way in ("checked", "O1", "O2")]
+
+
 def instantiations(folder):
     compiler = next((c for c in reversed(COMPILERS) if c.startswith("clang")), None)
     if compiler is None:
@@ -195,7 +237,8 @@ def long_programs(folder):
 
 
 def main():
-    parts = {f.__name__: f for f in (include_core, gpt, gpt_memory, unet3d, instantiations, constexpr_steps, long_programs)}
+    parts = {f"readme_{kind}": functools.partial(readme, kind=kind) for kind in README_KINDS}
+    parts |= {f.__name__: f for f in (readme_memory, include_core, gpt, gpt_memory, unet3d, instantiations, constexpr_steps, long_programs)}
     if len(sys.argv) < 2 or sys.argv[1] not in parts:
         sys.exit(__doc__)
     with tempfile.TemporaryDirectory() as folder:
