@@ -193,7 +193,7 @@ class in_process_communicator {
   /// `bytes` bytes at `data`, from rank `root` to all.
   void broadcast(void* data, std::int64_t bytes, int root) {
     set_call(collective::broadcast, size(), bytes, root, true);
-    run("broadcast", world_, [&](thread_collectives& all) { all.run(call_, nullptr, data, moves_only(1), where_); });
+    run("broadcast", world_, [&](thread_collectives& all) { all.move(call_, nullptr, data, 1, where_); });
   }
 
   [[nodiscard]] std::span<const std::int64_t> counters() const { return counters_.view(); }

@@ -171,10 +171,10 @@ template <reduction Kind, class T> void fold_tiles(const host::fold_job& job) {
 }
 
 template <reduction Kind, class T> [[nodiscard]] constexpr host::fold_function fold_of() {
-  constexpr bool adds = Kind == reduction::sum || Kind == reduction::prod;
-  // Short integers, and the extremes of unsigned ones.
+  // Products, the extremes of integers, and short integers.
   constexpr bool is_rare =
-      std::is_integral_v<T> && !std::is_same_v<T, bool> && (sizeof(T) < 4 || (!adds && std::is_unsigned_v<T>));
+      !std::is_same_v<T, bool> &&
+      (Kind == reduction::prod || (std::is_integral_v<T> && (sizeof(T) < 4 || Kind != reduction::sum)));
   if constexpr (is_rare || !std::is_same_v<T, computed_t<T>>) {
     return &fold_tiles<Kind, lane_t<Kind, T>>;
   } else if constexpr (std::is_same_v<T, bool>) {

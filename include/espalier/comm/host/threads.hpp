@@ -124,8 +124,16 @@ class thread_collectives {
   /// The same for a reduction of a type that the library knows. @pre `is_reducible(type, kind)`
   void run(const collective_call& call, const void* input, void* output, dtype type, reduction kind,
            const context* where = nullptr) {
-    const combiner by = combiner_of(type, kind);
+    // With a kernel nothing asks for the combiner's function: none is compiled for it.
+    const combiner by = described_combiner(type, kind);
     engine_.run(call, detail::summary_of(call, by), 0, input, output, by, host::fold_of(type, kind), where);
+  }
+
+  /// The same for a collective that combines nothing. @pre `!reduces(call.what)`
+  void move(const collective_call& call, const void* input, void* output, std::int64_t element_bytes,
+            const context* where = nullptr) {
+    const combiner by = moves_only(element_bytes);
+    engine_.run(call, detail::summary_of(call, by), 0, input, output, by, nullptr, where);
   }
 
   /// Until all ranks have come here. `operation`: for the error of a wait in vain.

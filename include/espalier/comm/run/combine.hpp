@@ -95,11 +95,18 @@ void combine_messages(const void*, void* target, const void* own, void* incoming
 /// Elements of a type without an operation: what broadcasts and the like move.
 [[nodiscard]] constexpr combiner moves_only(std::int64_t element_bytes) { return {nullptr, nullptr, element_bytes}; }
 
-/// Errors: std::invalid_argument for sums and products of bool.
-[[nodiscard]] inline combiner combiner_of(dtype type, reduction kind) {
+/// What other ranks are told of a combiner of the library's types, without the function: for who has a kernel of his
+/// own.
+[[nodiscard]] constexpr combiner described_combiner(dtype type, reduction kind) {
   combiner made = moves_only(size_of(type));
   made.type = detail::class_of(type);
   made.operation = detail::operation_of(type, kind);
+  return made;
+}
+
+/// Errors: std::invalid_argument for sums and products of bool.
+[[nodiscard]] inline combiner combiner_of(dtype type, reduction kind) {
+  combiner made = described_combiner(type, kind);
   if (!is_reducible(type, kind)) throw std::invalid_argument("bool values have no sum and no product: use max or min");
   with_storage(type, [&]<class T>(T) {
     switch (kind) {
