@@ -551,7 +551,48 @@ template <class Kernels> class lockstep_execution {
   // --- collectives
   // ----------------------------------------------------------------------------------------------------
 
+  /// Collectives that travel together, or one whose boxes go through messages: from and to the memory of these.
+  void move_messages(int id) {
+    const auto kind = static_cast<collective>(detail::collective_index(g_[id].op));
+    const reduction combining = attributes_of<collective_attributes>(g_[id]).combine;
+    std::vector<std::vector<char>> made;
+    for (const auto& device : devices_) device->pack(*device->messages_of(id));
+    for (const auto& device : devices_) {
+      const detail::message_table& all = *device->messages_of(id);
+      const comm::transfer& moves = all.moves;
+      std::vector<char> target(static_cast<std::size_t>(all.received * size_of(moves.type)), static_cast<char>(poison));
+      std::vector<comm::contribution> parts;
+      for (std::size_t k = 0; k < moves.members.size(); ++k) {
+        const executor& member = *devices_[static_cast<std::size_t>(moves.members[k])];
+        const auto& theirs = member.messages_of(id)->moves.outgoing[static_cast<std::size_t>(moves.self)];
+        const bool fits = kind == collective::all_reduce || (theirs.source_offset == moves.incoming[k].source_offset &&
+                                                             theirs.elements() == moves.incoming[k].elements());
+        if (!fits) throw std::logic_error("a message is not where its receiver looks for it");
+        parts.push_back({member.sent_memory(), kind == collective::all_reduce ? nullptr : &moves.incoming[k]});
+        if (!facts_of(kind).reduces) copy_block(moves.type, target.data(), member.sent_memory(), moves.incoming[k]);
+      }
+      if (kind == collective::all_reduce) {
+        reduce(moves.type, combining, target.data(), comm::contiguous_block(all.sent), parts);
+      } else if (kind == collective::reduce_scatter) {
+        reduce(moves.type, combining, target.data(), moves.incoming[static_cast<std::size_t>(moves.self)], parts);
+      }
+      made.push_back(std::move(target));
+    }
+    for (std::size_t d = 0; d < devices_.size(); ++d) {
+      const detail::message_table& all = *devices_[d]->messages_of(id);
+      if (!made[d].empty()) std::memcpy(devices_[d]->received_memory(all), made[d].data(), made[d].size());
+      for (const detail::message_part& part : all.parts) spoil_result(part.id, *devices_[d]);
+      devices_[d]->unpack(all);
+    }
+  }
+  /// What is not received is not there, but for rows that stay where they are.
+  void spoil_result(int id, const executor& device) const {
+    if (t_.where[id].is_displaced) return;
+    std::memset(device.address(id), poison, static_cast<std::size_t>(bytes_of(g_[id])));
+  }
+
   void move(int id) {
+    if (devices_[0]->messages_of(id) != nullptr) return move_messages(id);
     const instruction& i = g_[id];
     const auto kind = static_cast<collective>(detail::collective_index(i.op));
     const reduction combining = attributes_of<collective_attributes>(i).combine;

@@ -19,13 +19,14 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CASES = "20000"
-TESTS = ["fuzz/execute", "fuzz/windows", "unit/partitioner_cases", "unit/partition_around"]
+TESTS = ["fuzz/execute", "fuzz/windows", "unit/partitioner_cases", "unit/partition_around", "spmd/travelling_together"]
 
 SCHEDULER = "partition/scheduler.hpp"
 MEMORY = "partition/memory.hpp"
 LOWER = "partition/lower.hpp"
 STEPS = "execute/steps.hpp"
 DEVICE = "execute/device.hpp"
+MESSAGES = "execute/message_tables.hpp"
 CHAIN = "execute/chain.hpp"
 LOOPS = "program/differentiate.hpp"
 NORMALISE = "program/normalise.hpp"
@@ -124,6 +125,13 @@ MUTATIONS = [
     (MEMORY, "return !is_enlarged(root) || brings_the_same(id, around_[root].exchange);", "return true;"),
     (WINDOW, "if (o >= part.start && o < part.start + part.size) return true;", "return true;"),
     (PARTITION, "if (pending != 0 && combine == reduction::sum) unsettled_[id] = value;", "if (pending != 0) unsettled_[id] = value;"),
+    (MESSAGES, "    if (p.source == receiver && !reduces) return;\n", ""),
+    (MESSAGES, "add_elements_before(mesh, g, part.id, moves, before);", "add_elements_before(mesh, g, id, moves, before);"),
+    (MESSAGES, "part.received_at[k] = made.received;", "part.received_at[k] = first_received;"),
+    (MESSAGES, "all.extent[d] = held.dim[d].size;", "all.extent[d] = shape[d];"),
+    (DEVICE, "comm::copy_block(type, target, address(t_.code[part.id].operand[0]), part.boxes.incoming[self]);", ""),
+    (SCHEDULER, "close_operands(id + n, -1);", "close_operands(id, -1);"),
+    (MERGE, "|| is_easy(i)) && gather(i);", "|| is_easy(i));"),
 ]
 
 

@@ -185,16 +185,6 @@ struct spmd_program {
   return made;
 }
 
-/// Bytes `device` sends when it executes the collective `id` once.
-[[nodiscard]] inline std::int64_t bytes_of_collective(const mesh_shape& mesh, graph_view g, int id, int device) {
-  if (detail::reads_windows(g[id])) return detail::bytes_sent_for_windows(mesh, g, id, device);
-  const layout& to = g.annotations[g[id].annotation];
-  const layout& from = g.annotations[g.operand(id, 0).annotation];
-  const reshard_step step{static_cast<collective>(detail::collective_index(g[id].op)),
-                          attributes_of<collective_attributes>(g[id]).axes, to.placement};
-  return sent_bytes(mesh, to.shape, g[id].type, step, from.placement, device);
-}
-
 [[nodiscard]] inline std::int64_t times_of(graph_view g, int id) {
   std::int64_t times = 1;
   for (int l = g[id].loop; l >= 0; l = g[l].loop) times *= attributes_of<loop_attributes>(g[l]).iterations;
@@ -206,13 +196,13 @@ inline void list_collectives(spmd_program& made) {
   const graph_view code = made.parts.program;
   made.collectives.clear();
   for (int id = 0; id < code.size; ++id) {
-    if (!communicates(code[id])) continue;
+    if (!starts_collective(code[id])) continue;
     collective_use use;
     use.kind = static_cast<collective>(detail::collective_index(code[id].op));
     use.axes = attributes_of<collective_attributes>(code[id]).axes;
     use.times = times_of(code, id);
     for (int device = 0; device < mesh.devices(); ++device) {
-      use.bytes = std::max(use.bytes, bytes_of_collective(mesh, code, id, device));
+      use.bytes = std::max(use.bytes, detail::sent_in_messages(mesh, code, id, device));
     }
     use.id = id;
     made.collectives.push_back(use);
@@ -278,7 +268,7 @@ inline void list_collectives(spmd_program& made) {
   for (int device = 0; device < program.mesh.devices(); ++device) {
     traffic promised;
     for (const collective_use& use : program.collectives) {
-      promised[use.kind] += use.times * bytes_of_collective(program.mesh, code, use.id, device);
+      promised[use.kind] += use.times * detail::sent_in_messages(program.mesh, code, use.id, device);
     }
     for (std::size_t kind = 0; kind < promised.bytes.size(); ++kind) {
       const std::int64_t sent = outcome.sent[static_cast<std::size_t>(device)].bytes[kind];

@@ -6,9 +6,9 @@
 #include <espalier/execute/buffer.hpp>
 #include <espalier/execute/causal.hpp>
 #include <espalier/execute/chain.hpp>
+#include <espalier/execute/message_tables.hpp>
 #include <espalier/execute/parts.hpp>
 #include <espalier/execute/steps.hpp>
-#include <espalier/execute/transfer_tables.hpp>
 #include <espalier/partition/boxes.hpp>
 
 #include <algorithm>
@@ -59,6 +59,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
         boxes_at_(static_cast<std::size_t>(t.code.size), -1),
         displaced_by_(static_cast<std::size_t>(t.code.size), 0),
         moves_(static_cast<std::size_t>(t.code.size)),
+        message_of_(static_cast<std::size_t>(t.code.size), -1),
         contexts_(static_cast<std::size_t>(t.code.size)),
         further_(static_cast<std::size_t>(t.code.further_count)),
         first_result_(static_cast<std::size_t>(t.code.size), -1),
@@ -74,6 +75,12 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
       if (part_of(t.code[id]) == structure::loop_begin) iteration(id) = first_iteration(id);
       prepare(id);
     }
+    std::int64_t message_bytes = 0;
+    for (const message_table& all : messages_) {
+      const std::int64_t element = size_of(all.moves.type);
+      message_bytes = std::max(message_bytes, aligned(all.sent * element) + all.received * element);
+    }
+    message_memory_ = shared_buffer(message_bytes);
   }
   device_executor(const device_executor&) = delete;
   device_executor& operator=(const device_executor&) = delete;
@@ -106,6 +113,41 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   /// Goes on behind a collective that the caller has carried out.
   void pass() { ++position_; }
   [[nodiscard]] const comm::transfer& moves_of(int id) const { return moves_[static_cast<std::size_t>(id)]; }
+  /// The messages of a collective, null where its boxes go from buffer to buffer; what is sent is packed before, and
+  /// what was received is unpacked afterwards.
+  [[nodiscard]] const message_table* messages_of(int id) const {
+    const int at = message_of_[static_cast<std::size_t>(id)];
+    return at < 0 ? nullptr : &messages_[static_cast<std::size_t>(at)];
+  }
+  [[nodiscard]] char* sent_memory() const { return static_cast<char*>(message_memory_.data()); }
+  /// An all_reduce works in place.
+  [[nodiscard]] char* received_memory(const message_table& all) const {
+    if (is_collective(t_.code[all.parts.front().id].op, collective::all_reduce)) return sent_memory();
+    return sent_memory() + aligned(all.sent * size_of(all.moves.type));
+  }
+  void pack(const message_table& all) const {
+    for (const message_part& part : all.parts) {
+      const dtype type = part.boxes.type;
+      const void* const source = address(t_.code[part.id].operand[0]);
+      for (std::size_t k = 0; k < part.sent_at.size(); ++k) {
+        if (part.sent_at[k] < 0) continue;
+        comm::pack(type, sent_memory() + part.sent_at[k] * size_of(type), source, part.boxes.outgoing[k]);
+      }
+    }
+  }
+  void unpack(const message_table& all) const {
+    const auto self = static_cast<std::size_t>(all.moves.self);
+    for (const message_part& part : all.parts) {
+      const dtype type = part.boxes.type;
+      void* const target = address(part.id);
+      for (std::size_t k = 0; k < part.received_at.size(); ++k) {
+        if (part.received_at[k] < 0) continue;
+        comm::unpack(type, target, received_memory(all) + part.received_at[k] * size_of(type), part.boxes.incoming[k]);
+      }
+      if (part.received_at[self] >= 0) continue;
+      comm::copy_block(type, target, address(t_.code[part.id].operand[0]), part.boxes.incoming[self]);
+    }
+  }
   [[nodiscard]] char* arena() const { return static_cast<char*>(arena_.data()); }
 
   /// Where a value is now; inside loops that depends on the iteration.
@@ -140,31 +182,44 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     }
     contexts_[static_cast<std::size_t>(id)] = {i.op->name, i.where.file, i.where.line};
     const int kind = collective_index(i.op);
-    if (kind < 0) return;
-    const layout& to = t_.code.annotations[i.annotation];
-    const layout& from = t_.code.annotations[t_.code.operand(id, 0).annotation];
-    const axis_mask axes = attributes_of<collective_attributes>(i).axes;
+    // Those that travel along are prepared with the one that they travel with.
+    if (kind < 0 || i.op->facts.travels_along) return;
     const auto what = static_cast<collective>(kind);
-    comm::transfer& moves = moves_[static_cast<std::size_t>(id)];
-    const int channel = kind * 256 + static_cast<int>(axes);
-    if (reads_windows(i)) {
-      moves = make_window_transfer(t_.mesh, t_.code, id, device_, channel);
-      if (t_.where[id].is_displaced) leave_in_place(id, moves);
-      if (what != collective::local_slice) comm_.prepare(moves);
-    } else if (what == collective::all_reduce) {
-      const axis_list group = list_of(axes);
-      moves.type = i.type;
-      moves.channel = channel;
-      moves.self = t_.mesh.position(device_, group);
-      for (int k = 0; k < static_cast<int>(t_.mesh.parts(group)); ++k) {
-        moves.members.push_back(t_.mesh.member(device_, group, k));
+    const int channel = kind * 256 + static_cast<int>(attributes_of<collective_attributes>(i).axes);
+    if (has_messages(id)) {
+      message_of_[static_cast<std::size_t>(id)] = static_cast<int>(messages_.size());
+      messages_.push_back(make_messages(t_.mesh, t_.code, id, device_, channel));
+      message_table& all = messages_.back();
+      for (message_part& part : all.parts) {
+        if (t_.where[part.id].is_displaced) leave_in_place(part.id, part.boxes);
       }
-      comm_.prepare(static_cast<const comm::transfer_group&>(moves));
-    } else {
-      moves = make_transfer(t_.mesh, to.shape, i.type, from.placement, to.placement,
-                            what == collective::local_slice ? axis_mask{0} : axes, what, device_, channel);
-      if (what != collective::local_slice) comm_.prepare(moves);
+      if (what == collective::all_reduce) {
+        comm_.prepare(static_cast<const comm::transfer_group&>(all.moves));
+      } else {
+        comm_.prepare(all.moves);
+      }
+      return;
     }
+    comm::transfer& moves = moves_[static_cast<std::size_t>(id)];
+    moves = make_transfer_of(t_.mesh, t_.code, id, device_, channel);
+    if (t_.where[id].is_displaced) leave_in_place(id, moves);
+    if (what == collective::all_reduce) {
+      comm_.prepare(static_cast<const comm::transfer_group&>(moves));
+    } else if (what != collective::local_slice) {
+      comm_.prepare(moves);
+    }
+  }
+
+  /// Whether a collective's boxes go through messages of their own, on all devices: if others travel with it, or if it
+  /// combines less than whole buffers, where parts are uneven.
+  [[nodiscard]] bool has_messages(int id) const {
+    if (travelling_together(t_.code.code, t_.code.size, id) > 1) return true;
+    if (!is_collective(t_.code[id].op, collective::all_reduce)) return false;
+    const layout& l = t_.code.annotations[t_.code[id].annotation];
+    for (int d = 0; d < l.placement.rank; ++d) {
+      if (!divides_evenly(t_.mesh, l.shape[d], l.placement.dim[d])) return true;
+    }
+    return false;
   }
 
   /// What the device has itself stays where it is.
@@ -358,19 +413,27 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   }
 
   void communicate(int id) {
+    comm_.set_context(&contexts_[static_cast<std::size_t>(id)]);
+    if (const message_table* const all = messages_of(id)) {
+      pack(*all);
+      move(id, all->moves, sent_memory(), received_memory(*all), all->sent);
+      unpack(*all);
+    } else {
+      move(id, moves_of(id), address(t_.code[id].operand[0]), address(id), t_.code[id].shape.elements());
+    }
+  }
+
+  /// `count`: the elements of an all_reduce, on all members of its group alike.
+  void move(int id, const comm::transfer& moves, const void* source, void* target, std::int64_t count) {
     const instruction& i = t_.code[id];
-    const comm::transfer& moves = moves_[static_cast<std::size_t>(id)];
-    const void* const source = address(i.operand[0]);
-    void* const target = address(id);
     const auto kind = static_cast<collective>(collective_index(i.op));
     const reduction combine = attributes_of<collective_attributes>(i).combine;
-    comm_.set_context(&contexts_[static_cast<std::size_t>(id)]);
     if (!facts_of(kind).reduces) {
       comm_.exchange(moves, source, target);
-    } else if (kind == collective::all_reduce) {
-      comm_.all_reduce(moves, source, target, i.shape.elements(), i.type, combine);
-    } else {
+    } else if (kind != collective::all_reduce) {
       comm_.reduce_exchange(moves, source, target, combine);
+    } else if (count > 0) {
+      comm_.all_reduce(moves, source, target, count, i.type, combine);
     }
   }
 
@@ -401,6 +464,11 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   /// By instruction: bytes from where its operand's buffer begins, where this device's begins there.
   std::vector<std::int64_t> displaced_by_;
   std::vector<comm::transfer> moves_;
+  /// Of collectives that travel together; by instruction, which of these are its own; and the memory of those that are
+  /// under way.
+  std::vector<message_table> messages_;
+  std::vector<int> message_of_;
+  shared_buffer message_memory_;
   std::vector<comm::context> contexts_;
   /// Beside the graph's table of further operands.
   std::vector<kernels::further_operand> further_;

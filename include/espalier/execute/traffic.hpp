@@ -16,7 +16,7 @@ template <class Program> [[nodiscard]] comm::mesh_traffic traffic_of() {
   for (int a = 0; a < mesh.rank; ++a) all.sizes.push_back(mesh.size[a]);
   const graph_view code = Program::code;
   for (int id = 0; id < code.size; ++id) {
-    if (!communicates(code[id])) continue;
+    if (!starts_collective(code[id])) continue;
     comm::axis_traffic item;
     item.what = static_cast<collective>(detail::collective_index(code[id].op));
     item.axes = attributes_of<collective_attributes>(code[id]).axes;

@@ -100,6 +100,8 @@ struct op_facts {
   bool is_further_result = false;
   /// In a partitioned program: the `collective` it is, or -1.
   std::int8_t moves = -1;
+  /// In a partitioned program: a collective that travels in the messages of the one before it.
+  bool travels_along = false;
   /// In a partitioned program: windows may say where its boxes are (partition/boxes.hpp).
   bool has_windows = false;
   /// In a loop, the result depends on more than the operands: on the iteration, or on having a buffer of its own.

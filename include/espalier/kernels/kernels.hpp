@@ -22,7 +22,6 @@
 #include <espalier/kernels/iota.hpp>
 #include <espalier/kernels/magnitude.hpp>
 #include <espalier/kernels/mask.hpp>
-#include <espalier/kernels/pack.hpp>
 #include <espalier/kernels/pooling.hpp>
 #include <espalier/kernels/random.hpp>
 #include <espalier/kernels/reduce.hpp>

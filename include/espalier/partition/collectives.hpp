@@ -38,6 +38,12 @@ template <collective Kind>
 inline constexpr op_info collective_op{
     .name = name_of(Kind),
     .facts = {.moves = static_cast<std::int8_t>(Kind), .has_windows = facts_of(Kind).has_windows}};
+/// The same, where it travels in the messages of the collective before it.
+template <collective Kind>
+inline constexpr op_info travelling_op{
+    .name = name_of(Kind),
+    .facts = {
+        .moves = static_cast<std::int8_t>(Kind), .travels_along = true, .has_windows = facts_of(Kind).has_windows}};
 }  // namespace detail
 
 /// The instructions that only a partitioned program has. Operand and result are buffers of one device; what moves
@@ -60,18 +66,29 @@ class no_instruction_of_this_kind : public std::exception {
 template <class Kinds> struct collective_ops;
 template <int... Kind> struct collective_ops<std::integer_sequence<int, Kind...>> {
   static constexpr const op_info* of[sizeof...(Kind)]{&collective_op<static_cast<collective>(Kind)>...};
+  static constexpr const op_info* travelling[sizeof...(Kind)]{&travelling_op<static_cast<collective>(Kind)>...};
 };
+using all_collective_ops = collective_ops<std::make_integer_sequence<int, collective_kinds>>;
 
 /// The instruction that is a collective of this kind. @pre a program has it
 [[nodiscard]] constexpr const op_info& op_of(collective kind) {
   if (!facts_of(kind).is_instruction) throw no_instruction_of_this_kind();
-  return *collective_ops<std::make_integer_sequence<int, collective_kinds>>::of[static_cast<int>(kind)];
+  return *all_collective_ops::of[static_cast<int>(kind)];
 }
 
 /// The `collective` that an instruction is, or -1.
 [[nodiscard]] constexpr int collective_index(const op_info* op) { return op->facts.moves; }
 [[nodiscard]] constexpr bool is_collective(const op_info* op, collective kind) {
   return op->facts.moves == static_cast<int>(kind);
+}
+
+/// How many collectives share the messages of instruction `id`: it and those directly after it that travel along. 0 if
+/// it travels along itself, or is none.
+[[nodiscard]] constexpr int travelling_together(const instruction* code, int size, int id) {
+  if (collective_index(code[id].op) < 0 || code[id].op->facts.travels_along) return 0;
+  int last = id + 1;
+  while (last < size && code[last].op->facts.travels_along) ++last;
+  return last - id;
 }
 
 /// Sets every element of one dimension beyond the real ones to `scalar`.
@@ -100,6 +117,10 @@ inline constexpr op_info mask{.name = "mask", .evaluate = detail::evaluate_mask,
 [[nodiscard]] constexpr bool communicates(const instruction& i) {
   const int kind = detail::collective_index(i.op);
   return kind >= 0 && moves_tensors(static_cast<collective>(kind));
+}
+/// Whether it starts one: a collective that travels with another one is no further message.
+[[nodiscard]] constexpr bool starts_collective(const instruction& i) {
+  return communicates(i) && !i.op->facts.travels_along;
 }
 
 }  // namespace espalier

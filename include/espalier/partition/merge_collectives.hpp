@@ -2,55 +2,49 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/graph/builder.hpp>
-#include <espalier/partition/boxes.hpp>
+#include <espalier/partition/messages.hpp>
 #include <espalier/partition/partition.hpp>
 
 #include <cstdint>
 
 namespace espalier {
 
-struct unpack_attributes {
-  /// The first of the packed buffer's elements that is one of the tensor's.
-  std::int64_t offset = 0;
-};
-
 namespace detail {
 
-/// The elements of all operands, one operand behind the other.
-constexpr void evaluate_pack(const evaluation& e) {
-  std::int64_t next = 0;
-  for (int k = 0; k < e.self->operand_count; ++k) {
-    for (std::int64_t n = 0; n < e.operand_shape[k]->elements(); ++n) e.result[next++] = e.operand[k][n];
-  }
-}
-
-constexpr void evaluate_unpack(const evaluation& e) {
-  const std::int64_t offset = attributes_of<unpack_attributes>(*e.self).offset;
-  for (std::int64_t n = 0; n < e.self->shape.elements(); ++n) e.result[n] = e.operand[0][offset + n];
-}
-
-}  // namespace detail
-
-namespace ops {
-/// The buffers of some tensors behind each other: what a merged collective moves. Of an all_reduce, as one of rank 1;
-/// of what changes layouts, as one with another dimension in front, which nothing splits.
-inline constexpr op_info pack{.name = "pack", .evaluate = detail::evaluate_pack};
-/// A tensor's buffer out of a packed one.
-inline constexpr op_info unpack{.name = "unpack", .evaluate = detail::evaluate_unpack};
-}  // namespace ops
-
-namespace detail {
-
-/// A tensor joins others in one collective if sending it takes no longer than starting to: beyond, the two copies
-/// outweigh the start. Extents of the whole tensor decide, so that a program has the same form on every mesh.
+/// A tensor joins others in one collective if sending it takes no longer than starting to: beyond, the two copies, into
+/// the message and out of it, outweigh the start. Extents of the whole tensor decide, so that a program has the same
+/// form on every mesh.
 inline constexpr std::int64_t merged_bytes_limit = collective_latency;
 
-/// Postpones every small collective until its value is needed, and lets those that wait then move as one, together
-/// with later ones whose operands can be computed by then. All_reduces do if they combine alike, whatever their shapes:
-/// of a flat buffer every element is treated as any other. Others do if they move equal shapes from one layout to one
-/// other: stacked, they are a tensor that is moved as each of them would be, so that there is one box for each pair of
-/// devices as ever.
+/// Bytes that devices lack of a tensor that is read through windows: of each dimension, by how much what is needed
+/// stands off from what is held. A window of three taps and stride 1 over 20 rows of 400 B with one row of padding:
+/// about three rows, 1,200 B. Where parts move away, as half of a tensor does that is cut, all of it.
+[[nodiscard]] constexpr std::int64_t bytes_lacking(graph_view g, int id) {
+  const layout& to = g.annotations[g[id].annotation];
+  const layout& from = g.annotations[g.operand(id, 0).annotation];
+  const std::int64_t all = to.shape.elements();
+  std::int64_t lacking = 0;
+  std::uint32_t windowed = 0;
+  const auto moves = attributes_of<collective_attributes>(g[id]);
+  for (int n = 0; n < moves.window_count; ++n) {
+    const placed_window& w = g.windows[moves.first_window + n];
+    windowed |= 1U << static_cast<unsigned>(w.dim);
+    const std::int64_t extent = to.shape[w.dim];
+    const auto size_of_number = [](std::int64_t x) { return x < 0 ? -x : x; };
+    const std::int64_t off =
+        size_of_number(w.low) + w.reach() + size_of_number(w.stride * w.extent - w.base_dilation * extent);
+    lacking += extent == 0 ? 0 : std::min(ceil_div(off, w.base_dilation), extent) * (all / extent);
+  }
+  for (int d = 0; d < to.placement.rank; ++d) {
+    const bool is_windowed = (windowed >> static_cast<unsigned>(d) & 1U) != 0;
+    if (!is_windowed && !(from.placement.dim[d] == to.placement.dim[d])) lacking = all;
+  }
+  return std::min(lacking, all) * size_of(g[id].type);
+}
+
+/// Postpones every collective that sends little until its value is needed, and lets those of a kind that wait then over
+/// the same axes travel together, with later ones whose operands can be computed by then. Each remains an instruction
+/// of its own; the graph only says which share their messages, and the order changes.
 class collective_merger {
  public:
   constexpr collective_merger(const mesh_shape& mesh, graph_view g)
@@ -59,13 +53,14 @@ class collective_merger {
         number_(g.size, unplaced),
         class_of_(g.size, -1),
         next_alike_(g.size, -1),
+        next_member_(g.size, -1),
         read_in_(g.size, -1),
+        readers_(g.size, 0),
         is_late_(g.size, true),
         classes_in_(g.size + 1, -1) {}
 
   constexpr graph run() {
-    result_.code.reserve(g_.size + g_.size / 8);
-    result_.annotations.reserve(g_.annotation_count + g_.size / 8);
+    result_.code.reserve(g_.size);
     copy_tables(result_, g_);
     classify();
     find_late();
@@ -91,7 +86,8 @@ class collective_merger {
   }
 
  private:
-  static constexpr int most_members = 16;
+  /// The bytes that a group sends at most.
+  static constexpr std::int64_t most_bytes = 32 * merged_bytes_limit;
   /// What stands for an instruction's number while it has none.
   static constexpr int unplaced = -1;
   static constexpr int waiting = -2;
@@ -104,8 +100,10 @@ class collective_merger {
 
   /// Collectives that could move as one if none read another, and those of them that wait to.
   struct alike {
-    int count = 0;
-    int member[most_members]{};
+    /// The first and last, from each of which `next_member_` links to the next, and what they send.
+    int member = -1;
+    int last_member = -1;
+    std::int64_t bytes = 0;
     /// Those that have not joined so far, in order: `next_alike_` links to the others.
     int first = -1;
     int last = -1;
@@ -126,37 +124,30 @@ class collective_merger {
     return g_.annotations[i.annotation].shape.elements() * size_of(i.type) <= merged_bytes_limit;
   }
 
+  [[nodiscard]] constexpr std::int64_t bytes_sent(int id) const {
+    if (reads_windows(g_[id])) return bytes_lacking(g_, id);
+    return g_.annotations[g_[id].annotation].shape.elements() * size_of(g_[id].type);
+  }
   [[nodiscard]] constexpr bool may_wait(int id) const {
-    const instruction& i = g_[id];
-    if (!communicates(i) || !is_small(id)) return false;
-    const layout& l = layout_of(id);
-    if (!is_collective(i.op, collective::all_reduce)) {
-      // What windows say of a box counts the dimensions of the tensor itself.
-      return l.placement.rank < max_rank && !reads_windows(i) && !reads_windows(g_.operand(id, 0));
-    }
-    // The padding of uneven parts would travel with them.
-    for (int d = 0; d < l.placement.rank; ++d) {
-      if (!divides_evenly(mesh_, l.shape[d], l.placement.dim[d])) return false;
-    }
-    return true;
+    return communicates(g_[id]) && bytes_sent(id) <= merged_bytes_limit;
   }
 
-  [[nodiscard]] constexpr const layout& layout_of(int id) const { return g_.annotations[g_[id].annotation]; }
-  [[nodiscard]] constexpr const layout& layout_before(int id) const { return layout_of(g_[id].operand[0]); }
-  [[nodiscard]] constexpr axis_mask pending_before(int id) const { return layout_before(id).placement.unreduced; }
+  /// What is combined has to be of one type; what is only moved, of types of one size, so that elements of all are
+  /// aligned wherever their box begins in a message.
   [[nodiscard]] constexpr bool are_alike(int a, int b) const {
-    if (g_[a].op != g_[b].op || g_[a].type != g_[b].type ||
-        !(attributes_of<collective_attributes>(g_[a]) == attributes_of<collective_attributes>(g_[b])))
-      return false;
-    if (is_collective(g_[a].op, collective::all_reduce)) return pending_before(a) == pending_before(b);
-    return layout_of(a).shape == layout_of(b).shape && layout_of(a).placement.same_layout(layout_of(b).placement) &&
-           layout_before(a).placement.same_layout(layout_before(b).placement);
+    if (g_[a].op != g_[b].op) return false;
+    const auto one = attributes_of<collective_attributes>(g_[a]);
+    const auto other = attributes_of<collective_attributes>(g_[b]);
+    if (one.axes != other.axes || size_of(g_[a].type) != size_of(g_[b].type)) return false;
+    const bool reduces = facts_of(static_cast<collective>(collective_index(g_[a].op))).reduces;
+    return !reduces || (g_[a].type == g_[b].type && one.combine == other.combine);
   }
 
   /// Finds the classes, and for each collective the first loop that reads it from outside.
   constexpr void classify() {
     for (int id = 0; id < g_.size; ++id) {
       const instruction& i = g_[id];
+      for (int k = 0; k < i.operand_count; ++k) ++readers_[g_.operand_at(i, k)];
       if (may_wait(id)) join_class(id);
       if (i.loop < 0 || reads_loop(part_of(i))) continue;
       for (int k = 0; k < i.operand_count; ++k) {
@@ -239,25 +230,28 @@ class collective_merger {
     if (class_of_[id] < 0) {
       place(id);
     } else {
-      // Those that came forward while others were to be delayed may have filled it.
-      if (classes_[class_of_[id]].count == most_members) close(class_of_[id]);
+      if (!has_room(classes_[class_of_[id]], id)) close(class_of_[id]);
       join(id);
-      if (classes_[class_of_[id]].count == most_members) close(class_of_[id]);
     }
   }
 
   [[nodiscard]] constexpr bool is_read_in(const alike& one, int loop) const {
-    for (int m = 0; m < one.count; ++m) {
-      if (read_in_[one.member[m]] == loop) return true;
+    for (int id = one.member; id >= 0; id = next_member_[id]) {
+      if (read_in_[id] == loop) return true;
     }
     return false;
   }
   constexpr void need(int id) {
     if (number_[id] == waiting) close(class_of_[id]);
   }
+  [[nodiscard]] constexpr bool has_room(const alike& one, int id) const {
+    return one.member < 0 || one.bytes + bytes_sent(id) <= most_bytes;
+  }
   constexpr void join(int id) {
     alike& joined = classes_[class_of_[id]];
-    joined.member[joined.count++] = id;
+    (joined.member < 0 ? joined.member : next_member_[joined.last_member]) = id;
+    joined.last_member = id;
+    joined.bytes += bytes_sent(id);
     --joined.to_come;
     number_[id] = waiting;
   }
@@ -266,10 +260,11 @@ class collective_merger {
   }
 
   constexpr void close(int c) {
-    if (classes_[c].count == 0) return;
+    if (classes_[c].member < 0) return;
     bring_forward(c);
     move_together(classes_[c]);
-    classes_[c].count = 0;
+    classes_[c].member = -1;
+    classes_[c].bytes = 0;
     classes_[c].tried = false;
   }
 
@@ -280,7 +275,7 @@ class collective_merger {
     int before = -1;
     for (int id = classes_[c].first; id >= 0 && failures < most_failures; id = next_alike_[id]) {
       bool joins = number_[id] == waiting || number_[id] >= 0;
-      if (number_[id] == unplaced && classes_[c].count < most_members && gather_operands(id)) {
+      if (number_[id] == unplaced && may_come_forward(id) && has_room(classes_[c], id) && gather_operands(id)) {
         place_gathered();
         join(id);
         joins = true;
@@ -296,8 +291,14 @@ class collective_merger {
     }
   }
 
-  /// Lists in `gathered_` what has to be computed before instruction `id`, if that is little and nothing large: then
-  /// it costs no memory to do so now.
+  /// What windows bring of a large tensor is a buffer as large: it costs memory to have it earlier, unless it can be
+  /// seen around the operand.
+  [[nodiscard]] constexpr bool may_come_forward(int id) const {
+    return is_small(id) || rows_around(mesh_, g_, id) >= 0;
+  }
+
+  /// Lists in `gathered_` what has to be computed before instruction `id`, if that is little and nothing large lives
+  /// longer for it: then it costs no memory to do so now.
   constexpr bool gather_operands(int id) {
     gathered_.clear();
     bool possible = gather(g_[id]);
@@ -305,11 +306,26 @@ class collective_merger {
       const instruction& i = g_[gathered_[n]];
       possible = i.loop == g_[id].loop && !is_structure(part_of(i)) && collective_index(i.op) < 0 &&
                  !is_further_result(i) && further_results(g_.code, g_.size, gathered_[n]) == 0 &&
-                 is_small(gathered_[n]) && gather(i);
+                 (is_small(gathered_[n]) || is_easy(i)) && gather(i);
+    }
+    for (int n = 0; possible && n < gathered_.size(); ++n) {
+      possible = is_small(gathered_[n]) || is_read_among_gathered(gathered_[n]);
     }
     if (possible) return true;
     for (const int one : gathered_) number_[one] = unplaced;
     return false;
+  }
+  /// Element by element: little work even if it is large, as before a sum.
+  [[nodiscard]] constexpr bool is_easy(const instruction& i) const {
+    return i.op->fuse == fusion::elementwise || (i.operand_count == 1 && i.shape == g_[i.operand[0]].shape);
+  }
+  /// By nothing else: it is gone again when all of them have been computed.
+  [[nodiscard]] constexpr bool is_read_among_gathered(int value) const {
+    int reads = 0;
+    for (const int one : gathered_) {
+      for (int k = 0; k < g_[one].operand_count; ++k) reads += g_.operand_at(g_[one], k) == value ? 1 : 0;
+    }
+    return reads == readers_[value];
   }
   constexpr bool gather(const instruction& i) {
     for (int k = 0; k < i.operand_count; ++k) {
@@ -335,91 +351,11 @@ class collective_merger {
   }
 
   constexpr void move_together(const alike& closing) {
-    if (closing.count == 1) {
-      place(closing.member[0]);
-      return;
+    place(closing.member);
+    for (int id = next_member_[closing.member]; id >= 0; id = next_member_[id]) {
+      place(id);
+      result_.code[number_[id]].op = all_collective_ops::travelling[collective_index(g_[id].op)];
     }
-    const int first = closing.member[0];
-    int part[most_members]{};
-    for (int m = 0; m < closing.count; ++m) part[m] = number_[g_[closing.member[m]].operand[0]];
-    const int all = packed(first, &part[0], closing.count);
-    instruction moved = renumbered(first);
-    moved.label = nullptr;
-    moved.operand[0] = all;
-    if (is_collective(moved.op, collective::all_reduce)) {
-      moved.shape = result_.code[all].shape;
-      const axis_mask axes = attributes_of<collective_attributes>(moved).axes;
-      moved.annotation = placed(first, moved.shape, pending_before(first) & ~axes);
-    } else {
-      moved.shape = stacked(closing.count, g_[first].shape);
-      moved.annotation = stacked(closing.count, layout_of(first));
-    }
-    const int whole = append(moved);
-    std::int64_t offset = 0;
-    for (int m = 0; m < closing.count; ++m) {
-      const int id = closing.member[m];
-      instruction taken = renumbered(id);
-      taken.op = &ops::unpack;
-      taken.operand[0] = whole;
-      set_attributes(taken, unpack_attributes{offset});
-      offset += taken.shape.elements();
-      number_[id] = append(taken);
-    }
-  }
-
-  constexpr int packed(int first, const int* part, int count) {
-    instruction made = builder::make(ops::pack, g_[first].type, extents{});
-    made.operand_count = count;
-    made.shape.rank = 1;
-    made.shape.size[0] = 0;
-    made.further = count > inline_operands ? result_.further.size() : -1;
-    for (int k = inline_operands; k < count; ++k) result_.further.push_back(part[k]);
-    for (int k = 0; k < count; ++k) {
-      made.operand_at(k, result_.further.data()) = part[k];
-      made.shape.size[0] += result_.code[part[k]].shape.elements();
-    }
-    made.loop = renumbered(first).loop;
-    made.where = g_[first].where;
-    made.origin = g_[first].origin;
-    if (is_collective(g_[first].op, collective::all_reduce)) {
-      made.annotation = placed(first, made.shape, pending_before(first));
-    } else {
-      const extents& one = g_.operand(first, 0).shape;
-      made.shape = stacked(count, one);
-      made.annotation = stacked(count, layout_before(first));
-    }
-    return append(made);
-  }
-
-  /// `count` tensors one behind the other.
-  [[nodiscard]] static constexpr extents stacked(std::int64_t count, const extents& one) {
-    extents shape;
-    shape.append(count);
-    for (int d = 0; d < one.rank; ++d) shape.append(one[d]);
-    return shape;
-  }
-  constexpr int stacked(std::int64_t count, const layout& one) {
-    layout l;
-    l.shape = stacked(count, one.shape);
-    l.placement.rank = one.placement.rank + 1;
-    l.placement.unreduced = one.placement.unreduced;
-    for (int d = 0; d < one.placement.rank; ++d) l.placement.dim[d + 1] = one.placement.dim[d];
-    return result_.annotations.push_back(l);
-  }
-
-  /// Devices that share no pending sum may hold different elements: the packed tensor is as long as all theirs.
-  constexpr int placed(int first, const extents& local, axis_mask pending) {
-    layout l;
-    l.placement.rank = 1;
-    l.placement.unreduced = pending;
-    axis_mask others = 0;
-    for (int axis = 0; axis < mesh_.rank; ++axis) {
-      if (!has_axis(pending_before(first), axis)) others |= bit_of(axis);
-    }
-    l.placement.dim[0] = list_of(others);
-    l.shape = local;
-    l.shape.size[0] *= mesh_.parts(l.placement.dim[0]);
-    return result_.annotations.push_back(l);
   }
 
   [[nodiscard]] constexpr instruction renumbered(int id) {
@@ -430,17 +366,20 @@ class collective_merger {
     if (i.loop >= 0) i.loop = number_[i.loop];
     return i;
   }
-  constexpr int append(const instruction& i) { return result_.code.push_back(i); }
-  constexpr void place(int id) { number_[id] = append(renumbered(id)); }
+  constexpr void place(int id) { number_[id] = result_.code.push_back(renumbered(id)); }
 
   const mesh_shape& mesh_;
   graph_view g_;
   /// By instruction: its number in the result, or why it has none yet.
   list<int> number_;
-  /// By collective: its class, the next one of that class, and the first loop beside it that reads it.
+  /// By collective: its class, the next one of that class to come, the next one that waits with it, and the first loop
+  /// beside it that reads it.
   list<int> class_of_;
   list<int> next_alike_;
+  list<int> next_member_;
   list<int> read_in_;
+  /// By instruction: how often it is read.
+  list<int> readers_;
   /// What can wait for everything else, and what of it does.
   list<bool> is_late_;
   list<int> delayed_;
@@ -455,10 +394,10 @@ class collective_merger {
 
 }  // namespace detail
 
-/// Merges small collectives of a kind over the same axes into one, where none of them is computed from another: any
-/// all_reduces, and of others those that move equal shapes between the same layouts (not what windows bring). The order
-/// of the program does not matter as long as nothing large would have to be computed earlier than it says.
-/// The bytes sent stay the same, but for the rounding of shares.
+/// Lets collectives of a kind over the same axes that send little travel together (partition/messages.hpp), where none
+/// of them is computed from another: of any shapes, layouts and windows, of types of one size (of one type, where
+/// elements are combined). The order of the program does not matter as long as nothing large would have to be computed
+/// earlier than it says. The bytes sent stay the same, but for the rounding of shares.
 [[nodiscard]] constexpr graph merge_collectives(const mesh_shape& mesh, graph_view g) {
   return detail::collective_merger(mesh, g).run();
 }

@@ -168,7 +168,7 @@ class scheduler {
     // Carries are passed on when the body is complete, and results handed out when the program is: all at once, since
     // one may be what another one is about to overwrite.
     const structure part = part_of(i);
-    if (part == structure::loop_next || part == structure::result || is_further_result(i)) return;
+    if (part == structure::loop_next || part == structure::result || is_made_before(i)) return;
     if (marks_loop(part)) {
       close_all();
       single(id);
@@ -178,20 +178,32 @@ class scheduler {
         single(id);
       }
     } else if (!fusable(id)) {
-      close_operands(id, -1);
+      const int with = made_with(id);
+      for (int n = 0; n <= with; ++n) close_operands(id + n, -1);
       if (i.op->facts.overwrites >= 0) close_readers(g_.operand_at(i, i.op->facts.overwrites));
-      single(id);
+      single(id, with);
     } else {
       join(id);
     }
   }
 
-  constexpr void single(int id) {
+  /// Part of the unit of an instruction before it: its op's further results, or collectives that travel with it.
+  [[nodiscard]] static constexpr bool is_made_before(const instruction& i) {
+    return is_further_result(i) || i.op->facts.travels_along;
+  }
+  /// How many instructions after it are.
+  [[nodiscard]] constexpr int made_with(int id) const {
+    int last = id + 1;
+    while (last < g_.size && is_made_before(g_[last])) ++last;
+    return last - id - 1;
+  }
+
+  /// A unit of instruction `id` and the `with` instructions after it.
+  constexpr void single(int id, int with = 0) {
     result_.unit_of[id] = result_.units.size();
-    const int further = further_results(g_.code, g_.size, id);
-    result_.units.push_back({result_.order.size(), 1 + further, false, {}});
+    result_.units.push_back({result_.order.size(), 1 + with, false, {}});
     result_.order.push_back(id);
-    for (int n = 1; n <= further; ++n) {
+    for (int n = 1; n <= with; ++n) {
       result_.unit_of[id + n] = result_.unit_of[id];
       result_.order.push_back(id + n);
     }

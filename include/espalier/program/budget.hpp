@@ -40,7 +40,7 @@ template <class Program, class Kind, class... Axes> class collective_budget {
   template <class F> static constexpr void visit(const F& f) {
     for (int id = 0; id < Program::code.size; ++id) {
       const instruction& i = Program::code.code[id];
-      if (collective_index(i.op) != static_cast<int>(Kind::kind)) continue;
+      if (!starts_collective(i) || collective_index(i.op) != static_cast<int>(Kind::kind)) continue;
       if ((attributes_of<collective_attributes>(i).axes & wanted) != wanted) continue;
       f(id, repetitions(Program::code, id), Program::sent_bytes_of(id));
     }

@@ -112,6 +112,19 @@ class spmd_interpreter {
 
   // --- what must hold of the program itself ---------------------------------------------------------------------
 
+  /// What travels with another collective is one of the same kind in the same loop, and waits for none of its company.
+  void check_company(int id) const {
+    int first = id;
+    while (first > 0 && g_[first].op->facts.travels_along) --first;
+    const collective_attributes mine = attributes_of<collective_attributes>(g_[id]);
+    const collective_attributes other = attributes_of<collective_attributes>(g_[first]);
+    if (g_[id].op->facts.moves != g_[first].op->facts.moves || mine.axes != other.axes ||
+        mine.combine != other.combine || g_[id].loop != g_[first].loop) {
+      fail(id, "travels with another kind of collective");
+    }
+    if (g_[id].operand[0] >= first) fail(id, "travels with what it is computed from");
+  }
+
   void check(int id) const {
     const instruction& i = g_[id];
     if (i.annotation < 0) fail(id, "has no layout");
@@ -119,6 +132,7 @@ class spmd_interpreter {
     if (!reads_windows(i) && !(i.shape == local_shape(mesh_, l.shape, l.placement))) {
       fail(id, "its buffer does not fit its layout");
     }
+    if (i.op->facts.travels_along) check_company(id);
     axis_mask used = l.placement.unreduced;
     for (int d = 0; d < l.placement.rank; ++d) {
       if ((used & l.placement.dim[d].mask()) != 0) fail(id, "its layout uses an axis twice");
@@ -287,7 +301,7 @@ class spmd_interpreter {
           first = false;
           if (kind == collective::reduce_scatter) count(p);
         });
-        if (kind == collective::all_reduce) count_all_reduce(id, device);
+        if (kind == collective::all_reduce && !g_[id].op->facts.travels_along) count_all_reduce(id, device);
       } else if (reads_windows(g_[id])) {
         for_each_window_piece(mesh_, g_, id, device, [&](const piece& p) {
           take(p, [](double, double value) { return value; });
@@ -314,11 +328,15 @@ class spmd_interpreter {
   }
 
   /// A reduce_scatter of near-equal shares of the elements, and an all_gather: what each member sends in the first is
-  /// everything but its own share, in the second its own share to all others.
+  /// everything but its own share, in the second its own share to all others. Those that travel together share out all
+  /// their elements.
   void count_all_reduce(int id, int device) {
     const axis_list group = list_of(attributes_of<collective_attributes>(g_[id]).axes);
     const std::int64_t members = mesh_.parts(group);
-    const std::int64_t elements = elements_of(box(id, device), layout_of(id).shape.rank);
+    std::int64_t elements = 0;
+    for (int part = id; part == id || (part < g_.size && g_[part].op->facts.travels_along); ++part) {
+      elements += elements_of(box(part, device), layout_of(part).shape.rank);
+    }
     const std::int64_t position = mesh_.position(device, group);
     const std::int64_t share = elements / members + (position < elements % members ? 1 : 0);
     sent_[static_cast<std::size_t>(device)][collective::all_reduce] +=

@@ -6,7 +6,7 @@
 #include <espalier/diagnostics/report.hpp>
 
 #include <espalier/diagnostics/missing.hpp>
-#include <espalier/partition/boxes.hpp>
+#include <espalier/partition/messages.hpp>
 #include <espalier/partition/plan.hpp>
 #include <espalier/program/passes.hpp>
 #include <espalier/program/unanswered.hpp>
@@ -149,8 +149,8 @@ template <class Mesh, class Function, class... Arguments> class program {
     return count;
   }
 
-  /// How many collectives of a kind a device takes part in per run (those in loops once per iteration); with axes,
-  /// only those along all of these.
+  /// How many collectives of a kind a device takes part in per run (those in loops once per iteration, and those that
+  /// travel together once); with axes, only those along all of these.
   template <CollectiveKind Kind, MeshAxis... Axes> [[nodiscard]] static constexpr number collectives() {
     return answer([] {
       std::int64_t count = 0;
@@ -178,7 +178,7 @@ template <class Mesh, class Function, class... Arguments> class program {
     return answer([] {
       std::int64_t sum = 0;
       for (int id = 0; id < code.size; ++id) {
-        if (communicates(code.code[id])) sum += detail::repetitions(code, id);
+        if (starts_collective(code.code[id])) sum += detail::repetitions(code, id);
       }
       return sum;
     });
@@ -243,32 +243,24 @@ template <class Mesh, class Function, class... Arguments> class program {
   [[nodiscard]] static constexpr int argument_count() { return border_count(structure::argument); }
   [[nodiscard]] static constexpr int result_count() { return border_count(structure::result); }
 
-  /// Bytes device `device` sends when it executes instruction `id` once.
+  /// Bytes device `device` sends when it executes instruction `id` once: a collective and all that travel with it. One
+  /// that travels with another sends nothing itself.
   [[nodiscard]] static constexpr std::int64_t sent_bytes_of(int id, int device) {
-    if (detail::reads_windows(code.code[id])) return detail::bytes_sent_for_windows(Mesh::value, code, id, device);
-    const layout& from = code.annotations[code.code[code.code[id].operand[0]].annotation];
-    return sent_bytes(Mesh::value, from.shape, code.code[id].type, step_at(id), from.placement, device);
+    return detail::sent_in_messages(Mesh::value, code, id, device);
   }
   /// What the device that moves most sends then, or of permutations and exchanges receives. (Where shards are uneven
   /// the first device holds the largest.)
   [[nodiscard]] static constexpr std::int64_t sent_bytes_of(int id) {
-    if (detail::reads_windows(code.code[id])) return detail::most_bytes_for_windows(Mesh::value, code, id);
-    const layout& from = code.annotations[code.code[code.code[id].operand[0]].annotation];
-    return most_sent_bytes(Mesh::value, from.shape, code.code[id].type, step_at(id), from.placement);
+    return detail::most_sent_in_messages(Mesh::value, code, id);
   }
 
  private:
-  [[nodiscard]] static constexpr reshard_step step_at(int id) {
-    const instruction& i = code.code[id];
-    return {static_cast<collective>(detail::collective_index(i.op)), attributes_of<collective_attributes>(i).axes,
-            code.annotations[i.annotation].placement};
-  }
   template <CollectiveKind Kind, MeshAxis... Axes, class F> static constexpr void visit_collectives(const F& f) {
     static_assert(((Mesh::template index_of<Axes> >= 0) && ...), "this axis does not belong to the program's mesh");
     constexpr axis_mask wanted = (axis_mask{0} | ... | bit_of(Mesh::template index_of<Axes>));
     for (int id = 0; id < code.size; ++id) {
       const instruction& i = code.code[id];
-      if (detail::collective_index(i.op) != static_cast<int>(Kind::kind)) continue;
+      if (!starts_collective(i) || detail::collective_index(i.op) != static_cast<int>(Kind::kind)) continue;
       if ((attributes_of<collective_attributes>(i).axes & wanted) == wanted) f(id);
     }
   }

@@ -52,7 +52,8 @@ inline constexpr explained collectives_only = explained::collectives;
 
 /// Writes what a program does, in the order of execution: one row for each line of source and kind of collective or
 /// computation, with the layout of what it makes, how often it runs, the bytes each device sends for it, and the
-/// annotation that led to the layout. `explain<step>(std::cout, collectives_only)` is the short form.
+/// annotation that led to the layout. What travels in the messages of another collective has rows of its own below
+/// that one's, which names the bytes of all. `explain<step>(std::cout, collectives_only)` is the short form.
 template <class Program> void explain(std::ostream& out, explained shown = explained::everything) {
   const mesh_shape& mesh = Program::mesh::value;
   const graph_view code = Program::code;
@@ -78,7 +79,7 @@ template <class Program> void explain(std::ostream& out, explained shown = expla
     // Of loops, what they hand out is worth a line.
     const op_facts& facts = i.op->facts;
     const bool structural = (facts.part >= structure::loop_begin && !collects(facts.part)) ||
-                            facts.values == pattern::uniform || i.op->fuse == fusion::broadcast || i.op == &ops::pack;
+                            facts.values == pattern::uniform || i.op->fuse == fusion::broadcast;
     if (structural) continue;
     row r;
     r.line = detail::line_text(i.where);
@@ -86,8 +87,8 @@ template <class Program> void explain(std::ostream& out, explained shown = expla
     const bool moves = communicates(i);
     if (!moves && shown == explained::collectives) continue;
     if (moves) r.op += " over " + detail::axes_text(mesh, attributes_of<collective_attributes>(i).axes);
-    if (i.op == &ops::unpack) r.op = std::string("part of the ") + code[i.operand[0]].op->name + " above";
-    if (moves && code[i.operand[0]].op == &ops::pack) r.op += ", for several";
+    if (facts.travels_along) r.op = std::string("with the ") + i.op->name + " above";
+    if (detail::travelling_together(code.code, code.size, id) > 1) r.op += ", with others";
     const layout& placed = code.annotations[i.annotation];
     r.result = to_string(mesh, i.type, placed.shape, placed.placement);
     r.times = detail::repetitions(code, id);
