@@ -47,11 +47,14 @@ inline constexpr ep::convolution_settings same{.low = {1, 1}, .high = {1, 1}};
 inline constexpr ep::convolution_settings halving{.stride = {2, 2}, .low = {1, 1}, .high = {1, 1}};
 
 /// Each channel with mean 0 and variance 1 over the whole batch (Ioffe and Szegedy, arXiv 1502.03167), wherever its
-/// images lie.
+/// images lie. The variance is the mean square less the square of the mean: a sum that need not wait for the mean, so
+/// both are one all-reduce, and so are their gradients. (Where a mean is much larger than the deviation, digits are
+/// lost.)
 constexpr auto batch_norm(const auto& x, const auto& p) {
-  const auto centred = x - ep::mean<0, 1, 2>(x, ep::keep_dims);
-  const auto variance = ep::mean<0, 1, 2>(centred * centred, ep::keep_dims);
-  return centred * ep::rsqrt(variance + 1e-5) * p.gain + p.bias;
+  const auto mean = ep::mean<0, 1, 2>(x, ep::keep_dims);
+  const auto square = ep::mean<0, 1, 2>(x * x, ep::keep_dims);
+  const auto variance = ep::maximum(square - mean * mean, 0.0);
+  return (x - mean) * ep::rsqrt(variance + 1e-5) * p.gain + p.bias;
 }
 
 constexpr auto residual(const auto& x, const auto& p) {
