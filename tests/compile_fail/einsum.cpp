@@ -91,7 +91,7 @@ struct train {
 // expect(CASE_batch): einsum_batch_mismatch<espalier::f32<2, 64, 256>, espalier::f32<3, 256, 1024> ?>
 // expect(CASE_batch): line<29>
 // user_line(CASE_batch): step::collectives
-// first(CASE_element_types): these tensors have different element types. Use convert<dtype>
+// first(CASE_element_types): these tensors have different element types. None is converted silently
 // expect(CASE_element_types): dtype_mismatch<espalier::f32<64, 256>, espalier::f64<256, 1024> ?>
 // expect(CASE_element_types): line<29>
 // user_line(CASE_element_types): step::collectives

@@ -43,6 +43,10 @@ struct function {
     return ep::grad([&](auto x) { return ep::sum(f(x)); })(a);  // gradient_type
 #elif defined(CASE_table)
     return ep::constant<ep::f32<3>, table>(a);  // table
+#elif defined(CASE_range)
+    return ep::maximum(ep::convert<ep::dtype::u8>(n), 256);  // range
+#elif defined(CASE_bits)
+    return a & 1;  // bits
 #else
     const auto [y, slope] = ep::jvp([](auto x) { return x * x; })(ep::expand_dims<0, -1>(a), ep::expand_dims<0, 2>(b));
     const auto body = [](auto h, auto x) { return ep::results(h, ep::sum<0>(x)); };
@@ -97,6 +101,11 @@ struct function {
 // first(CASE_table): constant: the table has another number of elements than the tensor
 // expect(CASE_table): table_size_mismatch<espalier::f32<3>, espalier::why::count<2> ?>::raise<espalier::why::at<espalier::why::line<45>
 // user_line(CASE_table): step::flops
+// first(CASE_range): the tensor's integers are not so large, or have no sign: this number is none of them
+// expect(CASE_range): number_out_of_range<espalier::u8<3>, int ?>::raise<espalier::why::at<espalier::why::line<47>
+// user_line(CASE_range): step::flops
+// expect(CASE_bits): operand_is_not_integer<espalier::f32<8> ?>::raise<espalier::why::at<espalier::why::line<49>
+// user_line(CASE_bits): step::flops
 // clang-format on
 using step = ep::program<mesh, function, ep::f32<8>, ep::f32<8>, ep::i32<3>>;
 constexpr auto work = step::flops();

@@ -164,6 +164,54 @@ constexpr bool more_functions() {
 }
 static_assert(more_functions());
 
+/// Whether a mistake is noted by value.
+template <class Type, class F> constexpr bool notes(const F& f) {
+  ep::builder b;
+  f(tensor_symbol<Type>(b, ep::emit::argument(b, Type::type, Type::shape, 0)));
+  return b.mistake != nullptr;
+}
+
+constexpr bool integers_and_numbers() {
+  bool ok = true;
+  using whole = ep::i32<7>;
+  using natural = ep::u8<7>;
+  using truth = ep::boolean<7>;
+  const auto bits = [](auto a, auto b) { return ((a & b) | (a ^ ~b)) % b; };
+  ok &= gives<whole, whole, whole>(bits);
+  ok &= gives<natural, natural, ep::u8<1>>(bits);
+  ok &= gives<whole, whole>([](auto a) { return (3 & a) | ((a << 2) >> a) | (1 << a) | (a % 3) | (7 ^ a); });
+  ok &= gives<truth, truth, truth>([](auto a, auto b) { return ((a & b) | ~(a ^ b)) && (a || b); });
+  ok &= fails<ep::why::operand_is_not_integer, x2>([](auto a) { return a & 1; });
+  ok &= fails<ep::why::operand_is_not_integer, x2>([](auto a) { return a << 1; });
+  ok &= fails<ep::why::operand_is_boolean, truth>([](auto a) { return a % 2; });
+  ok &= fails<ep::why::condition_is_not_boolean, whole, whole>([](auto a, auto b) { return a && b; });
+  ok &= fails<ep::why::dtype_mismatch, whole, truth>([](auto a, auto b) { return a & b; });
+  // Numbers of any arithmetic type.
+  const auto any = [](auto a) {
+    return a + 1 + 1U + 1L + 1LL + 1UL + 1ULL + short{1} + 'a' + true + static_cast<unsigned char>(1);
+  };
+  ok &= gives<x2, x2>(any) && gives<ep::bf16<3>, ep::bf16<3>>(any) && gives<whole, whole>(any);
+  ok &= gives<x2, x2>([](auto a) { return a * 2.0 * 2.0F * 2.0L; });
+  // Those that the tensor does not have.
+  ok &= notes<natural>([](auto a) { return a + 256; }) && !notes<natural>([](auto a) { return a + 255; });
+  ok &= notes<natural>([](auto a) { return ep::maximum(-1, a); });
+  ok &= notes<ep::i8<7>>([](auto a) { return ep::select(a > 0, a, 128); });
+  ok &= notes<whole>([](auto a) { return ep::clamp(0, a, 2147483648U); }) && !notes<whole>(any);
+  ok &= notes<ep::i64<7>>([](auto a) { return a < 9223372036854775808U; });
+  ok &= !notes<ep::i64<7>>([](auto a) { return a < 9223372036854775807; });
+  const auto adds = [](auto a, auto b) {
+    a += b;
+    a -= 1;
+    a *= b;
+    a /= 2;
+    return a;
+  };
+  ok &= gives<x2, x2, ep::f32<256>>(adds) && gives<whole, whole, whole>(adds);
+  ok &= notes<ep::f32<1>>([](auto a) { return a += ep::broadcast_to<3>(a); });
+  return ok;
+}
+static_assert(integers_and_numbers());
+
 constexpr bool reductions() {
   bool ok = true;
   using x = ep::f32<2, 3, 5>;

@@ -504,8 +504,15 @@ void operators() {
   call("operators", "a <= b", with(a, b), [](auto, auto p, auto q) { return p <= q; });
   call("operators", "a > b", with(a, b), [](auto, auto p, auto q) { return p > q; });
   call("operators", "a >= b", with(a, b), [](auto, auto p, auto q) { return p >= q; });
-  call("operators", "a & b, a && b", with(a, b), [](auto, auto p, auto q) { return p & q; });
-  call("operators", "a | b, a || b", with(a, b), [](auto, auto p, auto q) { return p | q; });
+  call("operators", "a % b", with(a, b), [](auto, auto p, auto q) { return p % q; });
+  call("operators", "a & b", with(a, b), [](auto, auto p, auto q) { return p & q; });
+  call("operators", "a | b", with(a, b), [](auto, auto p, auto q) { return p | q; });
+  call("operators", "a ^ b", with(a, b), [](auto, auto p, auto q) { return p ^ q; });
+  call("operators", "~a", with(a), [](auto, auto p) { return ~p; });
+  call("operators", "a << b", with(a, b), [](auto, auto p, auto q) { return p << q; });
+  call("operators", "a >> b", with(a, b), [](auto, auto p, auto q) { return p >> q; });
+  call("operators", "a && b", with(a, b), [](auto, auto p, auto q) { return p && q; });
+  call("operators", "a || b", with(a, b), [](auto, auto p, auto q) { return p || q; });
   // What is no truth value is refused by an assertion, not by a type that can be asked.
   call_as_is("operators", "!a", "bool", with(fixed<ep::boolean<4, 6>>{"a"}), [](auto, auto p) { return !p; });
 }

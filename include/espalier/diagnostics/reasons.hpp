@@ -153,7 +153,9 @@ template <class... Details> struct shape_mismatch {
 };
 template <class... Details> struct dtype_mismatch {
   template <class Where> struct raise {
-    static_assert(Where::ok, "these tensors have different element types. Use convert<dtype> on one of them.");
+    static_assert(Where::ok,
+                  "these tensors have different element types. None is converted silently, which would hide where "
+                  "precision or memory is lost: use convert<dtype> on one of them.");
   };
 };
 template <class... Details> struct operand_is_not_floating {
@@ -192,6 +194,14 @@ template <class... Details> struct number_is_no_integer {
     static_assert(Where::ok,
                   "the tensor holds integers, and the number is a float: it would lose its fraction. Write an integer, "
                   "or use convert<dtype::f32> on the tensor.");
+  };
+};
+template <class... Details> struct number_out_of_range {
+  template <class Where> struct raise {
+    static_assert(
+        Where::ok,
+        "the tensor's integers are not so large, or have no sign: this number is none of them. Use convert<...> on "
+        "the tensor, or another number.");
   };
 };
 template <class... Details> struct assigned_another_type {

@@ -119,18 +119,42 @@ template <class S> struct operators {
   template <OtherOperand A> friend constexpr auto operator|(const A& a, located<S> b) {
     return operate(operator_name<'|'>{}, a, b.value, b.where);
   }
+  template <AnyOperand B> friend constexpr auto operator%(located<S> a, const B& b) {
+    return operate(operator_name<'%'>{}, a.value, b, a.where);
+  }
+  template <OtherOperand A> friend constexpr auto operator%(const A& a, located<S> b) {
+    return operate(operator_name<'%'>{}, a, b.value, b.where);
+  }
+  template <AnyOperand B> friend constexpr auto operator^(located<S> a, const B& b) {
+    return operate(operator_name<'^'>{}, a.value, b, a.where);
+  }
+  template <OtherOperand A> friend constexpr auto operator^(const A& a, located<S> b) {
+    return operate(operator_name<'^'>{}, a, b.value, b.where);
+  }
+  template <AnyOperand B> friend constexpr auto operator<<(located<S> a, const B& b) {
+    return operate(operator_name<'<', '<'>{}, a.value, b, a.where);
+  }
+  template <OtherOperand A> friend constexpr auto operator<<(const A& a, located<S> b) {
+    return operate(operator_name<'<', '<'>{}, a, b.value, b.where);
+  }
+  template <AnyOperand B> friend constexpr auto operator>>(located<S> a, const B& b) {
+    return operate(operator_name<'>', '>'>{}, a.value, b, a.where);
+  }
+  template <OtherOperand A> friend constexpr auto operator>>(const A& a, located<S> b) {
+    return operate(operator_name<'>', '>'>{}, a, b.value, b.where);
+  }
   // Nothing is left out where the left one decides: both operands are values of the program.
   template <AnyOperand B> friend constexpr auto operator&&(located<S> a, const B& b) {
-    return operate(operator_name<'&'>{}, a.value, b, a.where);
+    return operate(operator_name<'&', '&'>{}, a.value, b, a.where);
   }
   template <OtherOperand A> friend constexpr auto operator&&(const A& a, located<S> b) {
-    return operate(operator_name<'&'>{}, a, b.value, b.where);
+    return operate(operator_name<'&', '&'>{}, a, b.value, b.where);
   }
   template <AnyOperand B> friend constexpr auto operator||(located<S> a, const B& b) {
-    return operate(operator_name<'|'>{}, a.value, b, a.where);
+    return operate(operator_name<'|', '|'>{}, a.value, b, a.where);
   }
   template <OtherOperand A> friend constexpr auto operator||(const A& a, located<S> b) {
-    return operate(operator_name<'|'>{}, a, b.value, b.where);
+    return operate(operator_name<'|', '|'>{}, a, b.value, b.where);
   }
   // The result has to be of the type of what is assigned to.
   template <AnyOperand B> friend constexpr S& operator+=(assigned<S> a, const B& b) {
@@ -146,6 +170,7 @@ template <class S> struct operators {
     return a.target = operate(operator_name<'/'>{}, a.target, b, a.where);
   }
   friend constexpr auto operator-(located<S> a) { return operate(operator_name<'-'>{}, a.value, a.where); }
+  friend constexpr auto operator~(located<S> a) { return operate(operator_name<'~'>{}, a.value, a.where); }
   /// Takes the operand itself, by value: beside a conversion of it to `located` stands that to bool, and neither is
   /// better. A copy notes its line. (What is no copy has the line on which it was made.)
   template <std::same_as<S> T> friend constexpr auto operator!(T a) { return operate(operator_name<'!'>{}, a, a.seen); }

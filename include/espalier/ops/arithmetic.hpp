@@ -62,6 +62,15 @@ constexpr int negate(builder& b, int x) { return b.append(ops::negate, b[x].type
 constexpr int scale(builder& b, int x, double factor) { return multiply(b, x, constant_like(b, x, factor)); }
 }  // namespace emit
 
+/// A double has 53 bits: what has more is a sum of two.
+constexpr int detail::integer_constant(builder& b, dtype type, const extents& shape, std::int64_t value) {
+  constexpr std::int64_t exact = std::int64_t{1} << 53;
+  if (value >= -exact && value <= exact) return emit::constant(b, type, shape, static_cast<double>(value));
+  const std::int64_t low = value % (std::int64_t{1} << 20);
+  const int high = emit::constant(b, type, shape, static_cast<double>(value - low));
+  return emit::add(b, high, emit::constant(b, type, shape, static_cast<double>(low)));
+}
+
 constexpr void detail::subtract_gradient(gradient_context& c) {
   c.give(0, c.cotangent);
   c.give(1, emit::negate(c.emit, c.cotangent));
@@ -78,7 +87,7 @@ constexpr void detail::divide_gradient(gradient_context& c) {
 constexpr void detail::negate_gradient(gradient_context& c) { c.give(0, emit::negate(c.emit, c.cotangent)); }
 
 // Elementwise arithmetic with NumPy's broadcasting; either operand may be a number.
-// Errors: `shape_mismatch`, `dtype_mismatch`, `operand_is_boolean`, `number_is_no_integer`.
+// Errors: `shape_mismatch`, `dtype_mismatch`, `operand_is_boolean`, `number_is_no_integer`, `number_out_of_range`.
 namespace detail {
 /// The first tensor of truth values among the operands of an op that computes with numbers, or void.
 template <class... Operands> struct boolean_among { using type = void; };

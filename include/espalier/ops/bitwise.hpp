@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/ops/compare.hpp>
 #include <espalier/ops/elementwise.hpp>
 #include <espalier/shape/storage.hpp>
 
 #include <bit>
+#include <type_traits>
 
 namespace espalier {
 
@@ -97,6 +99,16 @@ constexpr void evaluate_bit_cast(const evaluation& e) {
 
 [[nodiscard]] constexpr bool holds_bits(dtype type) { return !is_floating(type); }
 [[nodiscard]] constexpr bool holds_whole_numbers(dtype type) { return !is_floating(type) && type != dtype::boolean; }
+/// Of the first tensor among two operands: whether its integers have a sign.
+template <class A, class B> [[nodiscard]] constexpr bool has_sign() {
+  if constexpr (Symbol<A>) {
+    return facts_of(A::type).format == number_format::integer;
+  } else if constexpr (Symbol<B>) {
+    return facts_of(B::type).format == number_format::integer;
+  } else {
+    return true;
+  }
+}
 
 }  // namespace detail
 
@@ -172,6 +184,64 @@ constexpr auto shift_right_arithmetic(const A& a, const B& amount, source_line w
   return detail::binary_of<&ops::shift_right_arithmetic, detail::holds_whole_numbers, why::operand_is_not_integer>(
       a, amount, where);
 }
+
+namespace detail {
+
+/// Of integers bit by bit, of truth values as such.
+template <const op_info* Bits, const op_info* Truth, class A, class B>
+constexpr auto bits_or_truth(const A& a, const B& b, source_line where) {
+  if constexpr (!std::is_void_v<typename refused_among<is_boolean, A, B>::type>) {
+    return binary_of<Bits, holds_bits, why::operand_is_not_integer>(a, b, where);
+  } else {
+    return binary_of<Truth, holds_bits, why::operand_is_not_integer>(a, b, where);
+  }
+}
+template <class A, class B>
+constexpr auto operate(operator_name<'&'> /*and*/, const A& a, const B& b, source_line where) {
+  return bits_or_truth<&ops::bitwise_and, &ops::logical_and>(a, b, where);
+}
+template <class A, class B>
+constexpr auto operate(operator_name<'|'> /*or*/, const A& a, const B& b, source_line where) {
+  return bits_or_truth<&ops::bitwise_or, &ops::logical_or>(a, b, where);
+}
+template <class A, class B>
+constexpr auto operate(operator_name<'^'> /*exclusive or*/, const A& a, const B& b, source_line where) {
+  return bitwise_xor(a, b, where);
+}
+template <class A, class B>
+constexpr auto operate(operator_name<'<', '<'> /*left*/, const A& a, const B& b, source_line where) {
+  return shift_left(a, b, where);
+}
+/// The sign is repeated, where there is one.
+template <class A, class B>
+constexpr auto operate(operator_name<'>', '>'> /*right*/, const A& a, const B& b, source_line where) {
+  if constexpr (has_sign<A, B>()) {
+    return shift_right_arithmetic(a, b, where);
+  } else {
+    return shift_right_logical(a, b, where);
+  }
+}
+template <class A> constexpr auto operate(operator_name<'~'> /*not*/, const A& a, source_line where) {
+  return bitwise_not(a, where);
+}
+
+}  // namespace detail
+template <class A, class B>
+  requires detail::FailedOperands<A, B>
+constexpr auto operator&(const A& a, const B& b) { return detail::first_failure(a, b); }
+template <class A, class B>
+  requires detail::FailedOperands<A, B>
+constexpr auto operator|(const A& a, const B& b) { return detail::first_failure(a, b); }
+template <class A, class B>
+  requires detail::FailedOperands<A, B>
+constexpr auto operator^(const A& a, const B& b) { return detail::first_failure(a, b); }
+template <class A, class B>
+  requires detail::FailedOperands<A, B>
+constexpr auto operator<<(const A& a, const B& b) { return detail::first_failure(a, b); }
+template <class A, class B>
+  requires detail::FailedOperands<A, B>
+constexpr auto operator>>(const A& a, const B& b) { return detail::first_failure(a, b); }
+template <Failed A> constexpr auto operator~(const A& a) { return a; }
 
 /// The same bits as elements of another type of the same size. No gradient flows back.
 /// Errors: `bit_cast_size_mismatch`, `operand_is_boolean` (of whose eight bits only one says something).

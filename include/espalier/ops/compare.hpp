@@ -90,9 +90,10 @@ constexpr void detail::minimum_gradient(gradient_context& c) {
   c.give(1, emit::drop_where(c.emit, first, c.cotangent));
 }
 
-// Elementwise comparisons: a boolean tensor of the broadcast shape; `&&` is `&`, and `||` is `|`. `==` and `!=` are
-// `equal` and `not_equal`, so that symbols stay comparable as C++ values.
+// Elementwise comparisons: a boolean tensor of the broadcast shape. `&&` and `||` are of truth values. `==` and `!=`
+// are `equal` and `not_equal`, so that symbols stay comparable as C++ values.
 namespace detail {
+[[nodiscard]] constexpr bool is_boolean(dtype type) { return type == dtype::boolean; }
 template <class A, class B>
 constexpr auto operate(operator_name<'<'> /*sign*/, const A& a, const B& b, source_line where) {
   return binary<&ops::less, binary_result::boolean>(a, b, where);
@@ -109,13 +110,17 @@ template <class A, class B>
 constexpr auto operate(operator_name<'>', '='> /*sign*/, const A& a, const B& b, source_line where) {
   return binary<&ops::less_equal, binary_result::boolean>(b, a, where);
 }
-template <class A, class B>
-constexpr auto operate(operator_name<'&'> /*sign*/, const A& a, const B& b, source_line where) {
-  return binary<&ops::logical_and, binary_result::boolean>(a, b, where);
+/// Of truth values alone.
+template <const op_info* Op, class A, class B> constexpr auto logical(const A& a, const B& b, source_line where) {
+  return binary_of<Op, is_boolean, why::condition_is_not_boolean>(a, b, where);
 }
 template <class A, class B>
-constexpr auto operate(operator_name<'|'> /*sign*/, const A& a, const B& b, source_line where) {
-  return binary<&ops::logical_or, binary_result::boolean>(a, b, where);
+constexpr auto operate(operator_name<'&', '&'> /*and*/, const A& a, const B& b, source_line where) {
+  return logical<&ops::logical_and>(a, b, where);
+}
+template <class A, class B>
+constexpr auto operate(operator_name<'|', '|'> /*or*/, const A& a, const B& b, source_line where) {
+  return logical<&ops::logical_or>(a, b, where);
 }
 template <class A> constexpr auto operate(operator_name<'!'> /*not*/, const A& a, source_line where) {
   if constexpr (A::type != dtype::boolean) {
@@ -138,12 +143,6 @@ constexpr auto operator>(const A& a, const B& b) { return detail::first_failure(
 template <class A, class B>
   requires detail::FailedOperands<A, B>
 constexpr auto operator>=(const A& a, const B& b) { return detail::first_failure(a, b); }
-template <class A, class B>
-  requires detail::FailedOperands<A, B>
-constexpr auto operator&(const A& a, const B& b) { return detail::first_failure(a, b); }
-template <class A, class B>
-  requires detail::FailedOperands<A, B>
-constexpr auto operator|(const A& a, const B& b) { return detail::first_failure(a, b); }
 template <class A, class B>
   requires detail::FailedOperands<A, B>
 constexpr auto operator&&(const A& a, const B& b) { return detail::first_failure(a, b); }
@@ -179,6 +178,14 @@ constexpr auto minimum(const A& a, const B& b, source_line where = source_line::
 
 template <Failed A> constexpr auto operator!(const A& a) { return a; }
 
+namespace detail {
+/// A number as a tensor of the type of `like`.
+template <Symbol Like, class Number> constexpr Like number_like(const Like& like, Number value, source_line where) {
+  like.owner->at(where);
+  return Like(*like.owner, number<typename Like::tensor>(*like.owner, value, where));
+}
+}  // namespace detail
+
 /// Chooses elementwise: where `condition` holds the element of `yes`, elsewhere that of `no`. All three broadcast;
 /// `yes` or `no` may be a number.
 /// Errors: `condition_is_not_boolean`, `shape_mismatch`, `dtype_mismatch`, `number_is_no_integer`.
@@ -193,9 +200,9 @@ constexpr auto select(const Condition& condition, const Yes& yes, const No& no,
   } else if constexpr (detail::loses_fraction<Yes, No>()) {
     return detail::fraction_lost<Yes, No>(where);
   } else if constexpr (Scalar<Yes>) {
-    return select(condition, constant<typename No::tensor>(no, static_cast<double>(yes), where), no, where);
+    return select(condition, detail::number_like(no, yes, where), no, where);
   } else if constexpr (Scalar<No>) {
-    return select(condition, yes, constant<typename Yes::tensor>(yes, static_cast<double>(no), where), where);
+    return select(condition, yes, detail::number_like(yes, no, where), where);
   } else if constexpr (Yes::type != No::type) {
     return failed<why::dtype_mismatch<typename Yes::tensor, typename No::tensor>>(where);
   } else {

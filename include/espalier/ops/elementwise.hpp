@@ -4,7 +4,10 @@
 
 #include <espalier/ops/broadcast.hpp>
 
+#include <cstdint>
+#include <limits>
 #include <type_traits>
+#include <utility>
 
 namespace espalier::detail {
 
@@ -82,6 +85,24 @@ template <class A, class B> constexpr auto fraction_lost(source_line where) {
   }
 }
 
+/// An integer in every element, exactly (ops/arithmetic.hpp).
+constexpr int integer_constant(builder& b, dtype type, const extents& shape, std::int64_t value);
+
+/// A number of any arithmetic type in every element of a tensor of this type. An integer that the type does not have is
+/// a mistake.
+template <TensorType Type, class Number> constexpr int number(builder& b, Number value, source_line where) {
+  if constexpr (is_integer(Type::type) && std::is_integral_v<Number>) {
+    using widest = std::conditional_t<std::is_signed_v<Number>, std::int64_t, std::uint64_t>;
+    if (!std::in_range<storage_t<Type::type>>(static_cast<widest>(value))) {
+      b.note(failed<why::number_out_of_range<Type, Number>>(where));
+      value = Number{};
+    }
+    return integer_constant(b, Type::type, Type::shape, static_cast<std::int64_t>(value));
+  } else {
+    return emit::constant(b, Type::type, Type::shape, static_cast<double>(value));
+  }
+}
+
 /// What a binary elementwise op returns: the operands' type, or a truth value.
 enum class binary_result { same, boolean };
 
@@ -93,13 +114,11 @@ constexpr auto binary(const A& a, const B& b, source_line where) {
     return fraction_lost<A, B>(where);
   } else if constexpr (Scalar<A>) {
     b.owner->at(where);
-    const symbol<typename B::mesh, typename B::tensor> left(
-        *b.owner, emit::constant(*b.owner, B::type, B::shape, static_cast<double>(a)));
+    const symbol<typename B::mesh, typename B::tensor> left(*b.owner, number<typename B::tensor>(*b.owner, a, where));
     return binary<Op, Result>(left, b, where);
   } else if constexpr (Scalar<B>) {
     a.owner->at(where);
-    const symbol<typename A::mesh, typename A::tensor> right(
-        *a.owner, emit::constant(*a.owner, A::type, A::shape, static_cast<double>(b)));
+    const symbol<typename A::mesh, typename A::tensor> right(*a.owner, number<typename A::tensor>(*a.owner, b, where));
     return binary<Op, Result>(a, right, where);
   } else if constexpr (A::type != B::type) {
     return failed<why::dtype_mismatch<typename A::tensor, typename B::tensor>>(where);

@@ -115,13 +115,13 @@ constexpr auto clamp(const Low& low, const X& x, const High& high, source_line w
   } else if constexpr (Scalar<Low> || Scalar<High>) {
     builder& b = detail::builder_of(low, high, x);
     b.at(where);
-    const auto number = [&](double value) {
-      return symbol<typename X::mesh, typename X::tensor>(b, emit::constant(b, X::type, X::shape, value));
+    const auto bound = [&](auto value) {
+      return symbol<typename X::mesh, typename X::tensor>(b, detail::number<typename X::tensor>(b, value, where));
     };
     if constexpr (Scalar<Low>) {
-      return clamp(number(static_cast<double>(low)), x, high, where);
+      return clamp(bound(low), x, high, where);
     } else {
-      return clamp(low, x, number(static_cast<double>(high)), where);
+      return clamp(low, x, bound(high), where);
     }
   } else if constexpr (X::type != Low::type) {
     return failed<why::dtype_mismatch<typename Low::tensor, typename X::tensor>>(where);

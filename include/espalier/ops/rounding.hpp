@@ -79,4 +79,14 @@ constexpr auto remainder(const A& a, const B& b, source_line where = source_line
   return detail::arithmetic<&ops::remainder>(a, b, where);
 }
 
+namespace detail {
+template <class A, class B>
+constexpr auto operate(operator_name<'%'> /*modulo*/, const A& a, const B& b, source_line where) {
+  return remainder(a, b, where);
+}
+}  // namespace detail
+template <class A, class B>
+  requires detail::FailedOperands<A, B>
+constexpr auto operator%(const A& a, const B& b) { return detail::first_failure(a, b); }
+
 }  // namespace espalier

@@ -178,8 +178,9 @@ template <class Function> struct repetition_of {
 /// is no floating-point number flows nowhere: return anything of its type, such as the argument. Errors:
 /// `function_with_captures`, `gradient_of_another_type`, and those of `forward`.
 template <class Forward, class Backward>
-constexpr auto custom_gradient(const Forward& forward, const Backward& /*backward*/,
+constexpr auto custom_gradient(const Forward& forward, const Backward& backward,
                                source_line where = source_line::current()) {
+  static_cast<void>(backward);  // its type says all
   return detail::function_with_gradient<Forward, Backward, detail::user_gradient_of<Backward>::template op>{forward,
                                                                                                             where};
 }
