@@ -344,8 +344,8 @@ struct einsum_reading {
 /// In which order operands are multiplied: two at a time, product n as value number `operands` + n.
 struct einsum_order {
   bool found = true;
-  signed char left[max_einsum_operands]{};
-  signed char right[max_einsum_operands]{};
+  int left[max_einsum_operands]{};
+  int right[max_einsum_operands]{};
 };
 
 /// The order that multiplies and stores the fewest elements, of all there are: for each set of operands the cheapest
@@ -420,8 +420,8 @@ class einsum_orders {
     if (half_[set] == 0) return -1;
     const int left = emit(set & ~half_[set], order, made);
     const int right = emit(half_[set], order, made);
-    order.left[made] = static_cast<signed char>(left);
-    order.right[made] = static_cast<signed char>(right);
+    order.left[made] = left;
+    order.right[made] = right;
     return operands_ + made++;
   }
 
