@@ -39,7 +39,7 @@ inline void describe_model(std::ostream& out, const ep::world& where) {
     else
       return;
     out << name << std::string(name.size() < 20 ? 20 - name.size() : 1, ' ')
-        << ep::to_string(mesh::value, tensor::type, tensor::shape, placed.placement) << '\n';
+        << ep::to_string(mesh::value, training_program::parts, tensor::type, tensor::shape, placed.placement) << '\n';
   });
 }
 

@@ -44,6 +44,10 @@ static_assert(good::holds);
 // first(CASE_memory): budget: a device needs more memory than the budget allows; the largest buffer stands here
 // expect(CASE_memory): does_not_fit<espalier::why::needs_bytes<\d+>, espalier::why::allowed_bytes<1048576>, espalier::why::buffer<espalier::f32<256, 512>, espalier::why::bytes<524288>, espalier::why::argument_leaf<1> ?>
 // user_line(CASE_memory): the limit: memory
+// What moves along a part of an axis moves along the axis.
+// first(CASE_part): budget: this line needs one more collective of this kind
+// expect(CASE_part): too_many_collectives<espalier::all_reduce, espalier::why::along<wide>, espalier::why::needs<1>, espalier::why::allowed<0>, espalier::f32<4>
+// user_line(CASE_part): the limit: part
 // A plain assertion on a query: the compiler names the query and, from clang 19 on, g++ 12 too, the numbers.
 // first(CASE_plain): static.assert(ion)? failed.*collectives|static assertion failed
 // expect(CASE_plain): collectives
@@ -52,7 +56,7 @@ static_assert(good::holds);
 // first(CASE_mistake): einsum: the same label stands for two different sizes
 // expect(CASE_mistake): einsum_size_mismatch
 // expect(CASE_mistake): line<15>
-// expect(CASE_mistake): budgets.cpp:69
+// expect(CASE_mistake): budgets.cpp:83
 // budget(CASE_mistake): 6 20
 // clang-format on
 #if defined(CASE_count)
@@ -64,6 +68,14 @@ static_assert(ep::budget<step, ep::at_most<ep::all_reduce, 0, data>, limit>::hol
 static_assert(ep::budget<step, ep::at_most_bytes<ep::all_reduce, 1_KiB>>::holds);  // the limit: bytes
 #elif defined(CASE_memory)
 static_assert(ep::budget<step, ep::fits_in<1_MiB>>::holds);  // the limit: memory
+#elif defined(CASE_part)
+struct wide : ep::axis<"wide", 4> {};
+struct sum_of_halves {
+  constexpr auto operator()(auto x) const { return ep::reshard<ep::none>(ep::sum<0>(ep::reshape<2, 4>(x))); }
+};
+using halves = ep::program<ep::mesh<wide>, sum_of_halves, ep::sharded<ep::f32<8>, wide>>;
+static_assert(halves::parts.count == 2);
+static_assert(ep::budget<halves, ep::at_most<ep::all_reduce, 0, wide>>::holds);  // the limit: part
 #elif defined(CASE_plain)
 static_assert(step::collectives<ep::all_gather>() == 0);  // the limit: plain
 #elif defined(CASE_mistake)

@@ -49,11 +49,19 @@ mesh_shape any_mesh(dice& random) {
   return mesh_of(meshes[static_cast<std::size_t>(random.integer(0, static_cast<int>(meshes.size()) - 1))]);
 }
 
-program_options any_options(std::uint32_t seed) {
+/// Meshes with axes that have parts.
+mesh_shape mesh_with_parts(dice& random) {
+  static const std::vector<std::vector<int>> meshes{{4}, {8}, {2, 4}, {4, 2}, {6}, {4, 4}, {3, 4}, {12}, {9}};
+  return mesh_of(meshes[static_cast<std::size_t>(random.integer(0, static_cast<int>(meshes.size()) - 1))]);
+}
+
+/// @param cuts whether the programs are of those for which axes are cut into parts
+program_options any_options(std::uint32_t seed, bool cuts) {
   dice random(seed ^ 0x9e3779b9U);
   program_options options;
   options.kind = random.chance(0.35) ? numbers::whole : numbers::smooth;
-  options.mesh = any_mesh(random);
+  options.mesh = cuts ? mesh_with_parts(random) : any_mesh(random);
+  options.taken_apart = cuts ? 0.5 : 0;
   options.instructions = random.integer(2, 26);
   options.gradients = random.chance(0.5) ? 1 : 0;
   options.annotated = random.one_of({0.03, 0.15, 0.5});
@@ -66,6 +74,15 @@ program_options any_options(std::uint32_t seed) {
                                            {4, 8, 4, 8, 2, 16, 4, 8},
                                            {3, 5, 7, 1, 11, 2, 3, 5},
                                            {0, 1, 2, 3, 4, 5, 1, 2}};
+  if (cuts) {
+    // An axis is not cut where arguments or results would lie in other parts then: few that are uneven.
+    options.annotated = random.one_of({0.01, 0.05, 0.15});
+    options.most_elements = random.one_of({200, 400});
+    static constexpr std::int64_t whole_parts[8]{4, 8, 6, 12, 2, 9, 3, 4};
+    options.size_count = 8;
+    for (int n = 0; n < 8; ++n) options.sizes[n] = whole_parts[n];
+    return options;
+  }
   const int which = random.integer(0, options.kind == numbers::smooth ? 19 : 18);
   const auto& chosen = sizes[which == 19 ? 4 : which % 4];
   options.size_count = 8;
@@ -88,6 +105,8 @@ struct outcome {
   verdict what = verdict::right;
   std::string text;
   int instructions = 0;
+  /// Axes were cut into parts.
+  bool is_cut = false;
   /// All numbers are whole, and every sum of some of them too.
   bool is_exact = false;
 };
@@ -133,6 +152,7 @@ outcome check(std::uint32_t seed, const program_options& options, const graph& s
     }
     const spmd_program apart = partitioned_program(options.mesh, raw);
     program = merged_program(apart);
+    result.is_cut = program.axes.count > options.mesh.rank;
     if (is_refused(program)) {
       result.what = verdict::unfounded;
       return result;
@@ -147,7 +167,7 @@ outcome check(std::uint32_t seed, const program_options& options, const graph& s
     if (is_smooth && seed % 4 == 0) result.text = fault_of(program, expected, arguments, 1e-8);
     if (is_smooth && seed % 4 == 2) result.text = fault_of(apart, expected, arguments, 1e-8);
     if (result.text.empty()) {
-      const std::vector<tensor_value> made = execute(options.mesh, program.parts.program, arguments);
+      const std::vector<tensor_value> made = execute(program.mesh, program.parts.program, arguments);
       result.text = difference(made, expected, tolerance_of(options.kind, meant.is_exact));
     }
     if (result.text.empty()) return result;
@@ -160,8 +180,8 @@ outcome check(std::uint32_t seed, const program_options& options, const graph& s
   return result;
 }
 
-outcome check(std::uint32_t seed, int edition = program_options{}.edition) {
-  program_options options = any_options(seed);
+outcome check(std::uint32_t seed, bool cuts = false, int edition = program_options{}.edition) {
+  program_options options = any_options(seed, cuts);
   options.edition = edition;
   const graph source = random_program_graph(seed, options);
   outcome result = check(seed, options, source);
@@ -172,11 +192,8 @@ outcome check(std::uint32_t seed, int edition = program_options{}.edition) {
   return result;
 }
 
-}  // namespace
-
-TEST_CASE("random programs execute on a mesh as they mean on one device", "[fuzz]") {
+void check_many(long cases, bool cuts) {
   const auto base = static_cast<std::uint32_t>(from_environment("ESPALIER_FUZZ_SEED", 1));
-  const long cases = from_environment("ESPALIER_FUZZ_CASES", usual_cases);
   const auto workers = static_cast<std::size_t>(
       std::max<long>(1, std::min<long>(cases / 100, static_cast<long>(std::thread::hardware_concurrency()))));
   std::vector<std::vector<outcome>> found(workers);
@@ -187,7 +204,7 @@ TEST_CASE("random programs execute on a mesh as they mean on one device", "[fuzz
       omp_set_num_threads(1);
 #endif
       for (long n = static_cast<long>(w); n < cases; n += static_cast<long>(workers)) {
-        outcome one = check(base + static_cast<std::uint32_t>(n));
+        outcome one = check(base + static_cast<std::uint32_t>(n), cuts);
         if (one.what == verdict::wrong)
           one.text = "ESPALIER_FUZZ_SEED=" + std::to_string(base + n) + " ESPALIER_FUZZ_CASES=1: " + one.text;
         found[w].push_back(one);
@@ -197,9 +214,11 @@ TEST_CASE("random programs execute on a mesh as they mean on one device", "[fuzz
   for (std::thread& one : threads) one.join();
   long count[verdicts]{};
   long instructions = 0;
+  long cut = 0;
   for (const auto& of_worker : found) {
     for (const outcome& one : of_worker) {
       ++count[static_cast<int>(one.what)];
+      cut += one.is_cut ? 1 : 0;
       instructions += one.instructions;
       // Not through Catch, which would break lines.
       if (one.what == verdict::wrong) std::cout << one.text << " (" << one.instructions << " instructions)\n";
@@ -209,12 +228,26 @@ TEST_CASE("random programs execute on a mesh as they mean on one device", "[fuzz
   std::cout << cases << " random programs from seed " << base << ", " << instructions
             << " instructions: " << of(verdict::right) << " right, " << of(verdict::conflicting)
             << " with conflicting annotations, " << of(verdict::unfounded) << " that ask for no sum there is, "
-            << of(verdict::undecided) << " undecided, " << of(verdict::wrong) << " wrong\n";
+            << of(verdict::undecided) << " undecided, " << of(verdict::wrong) << " wrong; axes cut into parts in "
+            << cut << '\n';
   CHECK(of(verdict::wrong) == 0);
   CHECK(of(verdict::undecided) <= cases / 200);
   // The generator means to ask for one in few programs.
   CHECK(of(verdict::unfounded) <= 10 + cases / 50);
-  if (cases >= 1000) CHECK(of(verdict::right) > cases * 9 / 10);
+  if (cases >= 1000) {
+    CHECK(of(verdict::right) > cases * 9 / 10);
+    if (cuts) CHECK(cut > cases / 10);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("random programs execute on a mesh as they mean on one device", "[fuzz]") {
+  check_many(from_environment("ESPALIER_FUZZ_CASES", usual_cases), false);
+}
+
+TEST_CASE("random programs that split dimensions by parts of axes execute as they mean on one device", "[fuzz]") {
+  check_many(from_environment("ESPALIER_FUZZ_CASES", usual_cases / 10), true);
 }
 
 TEST_CASE("a chain reads through broadcasts only what is there", "[fuzz]") {
@@ -249,7 +282,7 @@ TEST_CASE("what random programs have found stays mended", "[fuzz]") {
   // The gradient of a maximum whose windows' results were there in another layout; exchanges along two dimensions
   // around one value; a maximum that is said to be a pending sum.
   for (const std::uint32_t seed : {41349121U, 41929238U, 77848235U}) {
-    const outcome now = check(seed, 1);
+    const outcome now = check(seed, false, 1);
     INFO("seed " << seed << ": " << now.text);
     CHECK((now.what == verdict::right || now.what == verdict::unfounded));
   }

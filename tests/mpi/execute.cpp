@@ -34,6 +34,29 @@ template <class Mesh, class Data, class Model>
 using short_and_long_program =
     ep::program<Mesh, short_and_long<Data, Model>, ep::i64<6, 6>, ep::u32<7, 5>, ep::i8<6, 9>, ep::f16<9, 5>>;
 
+/// On four devices and more 24 columns come apart into 2 x 12 or 2 x 2 x 6: sums and copies along parts of the axis.
+template <class Data, class Model> struct taken_apart {
+  constexpr auto operator()(auto x, auto weight) const {
+    const auto loss = [](const auto& p) {
+      const auto two = ep::reshape<6, 2, 12>(ep::tanh(p.template get<0>() * p.template get<1>()));
+      const auto sums = ep::sum<1>(two);
+      const auto products = ep::einsum<"abk,ack->abc">(two, ep::transpose<0, 1, 2>(two * two));
+      return ep::mean(sums * sums) + ep::mean(products);
+    };
+    x = ep::shard<Data, Model>(x);
+    const auto [value, gradient] = ep::value_and_grad(loss)(ep::results(x, weight));
+    return ep::results(value, gradient, ep::max<0, 3>(ep::reshape<6, 2, 2, 6>(x)));
+  }
+};
+template <class Mesh, class Data, class Model>
+using taken_apart_program = ep::program<Mesh, taken_apart<Data, Model>, ep::f64<6, 24>, ep::f64<6, 24>>;
+
+template <int Data, int Model> void require_parts() {
+  using program = typename testing::on<Data, Model>::template program<taken_apart_program>;
+  static_assert((program::parts.count > 2) == (Model > 2));
+  testing::require_agreement<program>(2);
+}
+
 }  // namespace
 
 TEST_CASE("a training step on ranks computes what the interpreter does", "[execute]") {
@@ -52,6 +75,14 @@ TEST_CASE("exchanges on ranks move what the interpreter moves", "[execute]") {
   static_assert(testing::on<4, 2>::program<testing::programs::switches_program>::collectives<ep::exchange>() >= 2);
   static_assert(testing::on<2, 2>::program<testing::programs::switches_program>::collectives<ep::exchange>() >= 1);
   testing::require_agreement_on_all_ranks<testing::programs::switches_program>(2);
+}
+
+TEST_CASE("what moves along parts of an axis moves between the right ranks", "[execute]") {
+  const int ranks = espalier::test::size_of();
+  if (ranks == 1) require_parts<1, 1>();
+  if (ranks == 2) require_parts<1, 2>();
+  if (ranks == 4) require_parts<1, 4>();
+  if (ranks == 8) require_parts<2, 4>();
 }
 
 TEST_CASE("a mesh of another size than the number of ranks is refused on all of them", "[execute]") {

@@ -58,11 +58,12 @@ template <std::uint32_t Seed, class Mesh> struct random_graph_source {
 template <std::uint32_t Seed, class Mesh> struct compiled_graph {
   using mesh = Mesh;
   using raw = random_graph_source<Seed, Mesh>;
-  using source = detail::simplified_graph<Mesh, raw>;
-  using partition_pass = detail::partitioned_graph<Mesh, source>;
-  using device_program = detail::device_graph<Mesh, partition_pass>;
+  using on_parts = detail::on_wanted_parts<Mesh, detail::simplified_graph<Mesh, raw>>;
+  using device_mesh = typename on_parts::mesh;
+  using partition_pass = detail::partitioned_graph<device_mesh, typename on_parts::source>;
+  using device_program = detail::device_graph<device_mesh, partition_pass>;
   static constexpr const auto& code = detail::frozen<device_program>::value;
-  using planned = detail::planned<Mesh, detail::frozen<device_program>::value>;
+  using planned = detail::planned<device_mesh, detail::frozen<device_program>::value>;
   static constexpr const auto& plan = planned::value;
   [[nodiscard]] static constexpr int count(const op_info* op) {
     int n = 0;

@@ -173,13 +173,13 @@ inline void read_shard(const ep::mesh_shape& mesh, const ep::layout& placed, int
   });
 }
 
-template <class Array> void write_array(const ep::mesh_shape& mesh, const Array& array, const plain& values) {
+template <class Array> void write_array(const Array& array, const plain& values) {
   REQUIRE(values.data.size() == static_cast<std::size_t>(Array::tensor::shape.elements()));
   for (int k = 0; k < array.local_count(); ++k) {
-    write_shard(mesh, array.placed(), array.device(k), {Array::tensor::type, array.data(k)}, values);
+    write_shard(array.mesh(), array.placed(), array.device(k), {Array::tensor::type, array.data(k)}, values);
   }
 }
-template <class Array> [[nodiscard]] plain read_array(const ep::mesh_shape& mesh, const Array& array) {
+template <class Array> [[nodiscard]] plain read_array(const Array& array) {
   plain values;
   const ep::extents shape = Array::tensor::shape;
   for (int d = 0; d < shape.rank; ++d) values.extents.push_back(shape[d]);
@@ -187,7 +187,8 @@ template <class Array> [[nodiscard]] plain read_array(const ep::mesh_shape& mesh
   std::vector<bool> seen(values.data.size());
   std::string fault;
   for (int k = 0; k < array.local_count(); ++k) {
-    read_shard(mesh, array.placed(), array.device(k), {Array::tensor::type, array.data(k)}, values, seen, fault);
+    read_shard(array.mesh(), array.placed(), array.device(k), {Array::tensor::type, array.data(k)}, values, seen,
+               fault);
   }
   CHECK(fault.empty());
   REQUIRE(std::count(seen.begin(), seen.end(), false) == 0);
@@ -240,14 +241,13 @@ template <class Program, int... I>
 
 /// Runs a program `times` times on threads, one for each device: the leaves of the results of the last run.
 template <class Program> [[nodiscard]] plains run(const plains& leaves, int times = 1) {
-  const ep::mesh_shape mesh = Program::mesh::value;
-  ep::world world(mesh);
+  ep::world world(Program::mesh::value);
   ep::runner<Program> runner(world);
   auto arguments = arguments_of(runner, std::make_integer_sequence<int, Program::arity>{});
   std::size_t leaf = 0;
   const auto write = [&](auto& array) {
     REQUIRE(leaf < leaves.size());
-    write_array(mesh, array, leaves[leaf++]);
+    write_array(array, leaves[leaf++]);
   };
   std::apply([&](auto&... one) { (ep::detail::for_each_leaf(one, write), ...); }, arguments);
   REQUIRE(leaf == leaves.size());
@@ -255,12 +255,12 @@ template <class Program> [[nodiscard]] plains run(const plains& leaves, int time
   const auto& results = std::apply(
       [&](auto&... one) -> const auto& { return runner(one...); }, arguments);
   plains got;
-  ep::detail::for_each_leaf(results, [&](const auto& array) { got.push_back(read_array(mesh, array)); });
+  ep::detail::for_each_leaf(results, [&](const auto& array) { got.push_back(read_array(array)); });
   // What was not donated is as it was.
   const std::vector<bool> taken = donated_leaves(Program::code, static_cast<int>(leaves.size()));
   leaf = 0;
   const auto unchanged = [&](const auto& array) {
-    if (!taken[leaf]) CHECK(difference(read_array(mesh, array), leaves[leaf], 1e-2) == "");
+    if (!taken[leaf]) CHECK(difference(read_array(array), leaves[leaf], 1e-2) == "");
     ++leaf;
   };
   std::apply([&](const auto&... one) { (ep::detail::for_each_leaf(one, unchanged), ...); }, arguments);

@@ -81,6 +81,8 @@ struct program_options {
   double pending = 0.1;
   /// That a pending sum is asked for where there is none, which the partitioner refuses.
   double unfounded = 0.002;
+  /// That a dimension is split by an axis and then taken apart, so that a part of the axis may split a part of it.
+  double taken_apart = 0;
 };
 
 /// Makes random well-formed programs as tracing would: with dead code, aliases, captured values, loops in loops that
@@ -527,6 +529,7 @@ class program_generator {
 
   /// Ops that move or combine elements: of all types.
   constexpr int add_common_op() {
+    if (options_.taken_apart > 0 && random_.chance(options_.taken_apart)) return taken_apart(any_value());
     switch (random_.integer(0, options_.edition == 1 ? 18 : 20)) {
       case 19: return largest();
       case 18: return dynamic_slice();
@@ -860,6 +863,37 @@ class program_generator {
   constexpr int reshape(int x) {
     const extents to = reshaped(shape_of(x));
     return bounded_by(emit::reshape(b_, x, to), bound(x));
+  }
+
+  /// All dimensions but perhaps the first as one, split by an axis, and this again as several, the first of them
+  /// smaller than the axis.
+  constexpr int taken_apart(int x) {
+    const int axis = random_.integer(0, options_.mesh.rank - 1);
+    const int devices = options_.mesh.size[axis];
+    const std::int64_t all = shape_of(x).elements();
+    extents merged;
+    if (rank_of(x) > 1 && random_.chance(0.4)) merged.append(shape_of(x)[0]);
+    const std::int64_t extent = all == 0 ? 0 : all / merged.elements();
+    int first = random_.integer(2, 4);
+    while (first < devices && (devices % first != 0 || extent % first != 0)) ++first;
+    if (first >= devices || extent % devices != 0 || extent == 0) return reshape(x);
+    extents apart = merged;
+    merged.append(extent);
+    apart.append(first);
+    std::int64_t rest = extent / first;
+    if (rest % 2 == 0 && random_.chance(0.4)) {
+      apart.append(2);
+      rest /= 2;
+    }
+    if (rest != 1 || random_.chance(0.3)) apart.append(rest);
+    sharding split = sharding::whole(merged.rank);
+    split.dim[merged.rank - 1] = axis_list(axis);
+    if (random_.chance(0.5)) split.open = (1U << static_cast<unsigned>(merged.rank)) - 1U;
+    const double most = bound(x);
+    int value = bounded_by(emit::reshape(b_, x, merged), most);
+    value = annotated(ops::shard, value, b_.annotate(merged, split));
+    if (random_.chance(0.3)) keep(value);
+    return bounded_by(emit::reshape(b_, value, apart), most);
   }
 
   /// The product with another value over common sizes, or with itself.

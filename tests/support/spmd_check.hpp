@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/program/cut_axes.hpp>
 #include <espalier/program/interpret_spmd.hpp>
 #include <espalier/program/pass_list.hpp>
 
@@ -126,7 +127,9 @@ struct collective_use {
 
 /// A graph on its way through the passes.
 struct spmd_program {
+  /// Its axes are these parts of those of the mesh that was asked for.
   mesh_shape mesh;
+  axis_parts axes;
   graph traced;
   std::vector<factor_rule> rules;
   std::vector<sharding> of;
@@ -173,16 +176,27 @@ struct spmd_program {
   }
 };
 
-[[nodiscard]] inline spmd_program completed_program(const mesh_shape& mesh, graph_view g) {
+/// As `on_wanted_parts` does it with constants.
+/// @param cuts whether axes may be cut
+[[nodiscard]] inline spmd_program completed_program(const mesh_shape& mesh, graph_view g, bool cuts = true) {
   spmd_program made;
   made.mesh = mesh;
-  made.traced = run_passes(passes_on_tensors, mesh, g);
-  const graph_view traced = made.traced;
-  for (int id = 0; id < traced.size; ++id) made.rules.push_back(traced[id].op->factors(traced.view(id)));
-  made.of.resize(static_cast<std::size_t>(traced.size));
-  made.cause.resize(static_cast<std::size_t>(traced.size));
-  complete(mesh, traced, made.rules.data(), made.of.data(), made.cause.data());
-  return made;
+  made.axes = axis_parts::whole(mesh);
+  const graph whole = run_passes(passes_on_tensors, mesh, g);
+  made.traced = whole;
+  for (int id = 0; id < whole.code.size(); ++id)
+    made.rules.push_back(whole.code[id].op->factors(graph_view(whole).view(id)));
+  made.of.resize(made.rules.size());
+  made.cause.resize(made.rules.size());
+  while (true) {
+    complete(made.mesh, made.traced, made.rules.data(), made.of.data(), made.cause.data());
+    if (!cuts) return made;
+    const axis_parts wanted = parts_wanted(made.mesh, made.traced, made.rules.data(), made.of.data(), made.axes);
+    if (wanted.count == made.axes.count) return made;
+    made.axes = wanted;
+    made.mesh = cut_mesh(mesh, wanted);
+    made.traced = on_parts(whole, wanted);
+  }
 }
 
 [[nodiscard]] inline std::int64_t times_of(graph_view g, int id) {
@@ -210,10 +224,10 @@ inline void list_collectives(spmd_program& made) {
 }
 
 /// All passes but the last: what the partitioner itself decides.
-[[nodiscard]] inline spmd_program partitioned_program(const mesh_shape& mesh, graph_view g) {
-  spmd_program made = completed_program(mesh, g);
-  made.parts = partition(mesh, made.traced, made.rules.data(), made.of.data());
-  made.parts.program = run_passes(passes_on_buffers, mesh, made.parts.program, length_of(passes_on_buffers) - 1);
+[[nodiscard]] inline spmd_program partitioned_program(const mesh_shape& mesh, graph_view g, bool cuts = true) {
+  spmd_program made = completed_program(mesh, g, cuts);
+  made.parts = partition(made.mesh, made.traced, made.rules.data(), made.of.data());
+  made.parts.program = run_passes(passes_on_buffers, made.mesh, made.parts.program, length_of(passes_on_buffers) - 1);
   list_collectives(made);
   return made;
 }

@@ -5,8 +5,11 @@
 #include <espalier/execute/buffer.hpp>
 #include <espalier/execute/world.hpp>
 #include <espalier/graph/tree.hpp>
+#include <espalier/mesh/axis_parts.hpp>
 #include <espalier/shape/dtype.hpp>
+#include <espalier/sharding/print.hpp>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -30,9 +33,15 @@ template <TensorType Tensor> class sharded_array {
   using value_type = storage_t<Tensor::type>;
 
   sharded_array() = default;
-  /// Zeros, placed as given.
+  /// Zeros, placed as given on the world's mesh.
   sharded_array(const world& where, const sharding& placement)
-      : mesh_(where.mesh_value()), placed_{Tensor::shape, placement} {
+      : sharded_array(where, axis_parts::whole(where.mesh_value()), placement) {}
+  /// Zeros, placed as given on parts of the axes of the world's mesh.
+  sharded_array(const world& where, const axis_parts& parts, const sharding& placement)
+      : world_mesh_(where.mesh_value()),
+        parts_(parts),
+        mesh_(cut_mesh(world_mesh_, parts)),
+        placed_{Tensor::shape, placement} {
     const std::int64_t bytes = local_extents().elements() * size_of(Tensor::type);
     for (int k = 0; k < where.local_devices(); ++k) {
       devices_.push_back(where.device(k));
@@ -41,7 +50,29 @@ template <TensorType Tensor> class sharded_array {
   }
 
   [[nodiscard]] bool empty() const { return shards_.empty(); }
+  /// How it is placed on `mesh()`.
   [[nodiscard]] const layout& placed() const { return placed_; }
+  /// The world's mesh; of an array of a program that cuts axes into parts, `device_mesh` of the program.
+  [[nodiscard]] const mesh_shape& mesh() const { return mesh_; }
+  /// The axes of `mesh()`, as parts of those of the world's mesh.
+  [[nodiscard]] const axis_parts& parts() const { return parts_; }
+  /// `f32[64@data, 1024@model]`
+  [[nodiscard]] std::string text() const {
+    return to_string(world_mesh_, parts_, Tensor::type, Tensor::shape, placed_.placement);
+  }
+  /// Whether every device holds the same elements as in this layout on parts of the axes of the same mesh.
+  [[nodiscard]] bool lies_as(const mesh_shape& mesh, const sharding& placement) const {
+    if (mesh.rank == mesh_.rank && std::equal(mesh.size, mesh.size + mesh.rank, mesh_.size))
+      return placed_.placement.same_layout(placement);
+    for (int d = 0; d < Tensor::rank; ++d) {
+      for (int k = 0; k < mesh.devices(); ++k) {
+        const interval mine = local_interval(mesh_, Tensor::shape[d], placed_.placement.dim[d], k);
+        const interval other = local_interval(mesh, Tensor::shape[d], placement.dim[d], k);
+        if (mine.start != other.start || mine.size != other.size) return false;
+      }
+    }
+    return mesh.devices() == mesh_.devices();
+  }
   [[nodiscard]] int local_count() const { return static_cast<int>(shards_.size()); }
   [[nodiscard]] int device(int local) const { return devices_[static_cast<std::size_t>(local)]; }
   /// The shape of every shard's buffer, padding included.
@@ -49,7 +80,7 @@ template <TensorType Tensor> class sharded_array {
   /// Whether a program of `where` finds this array's shards where it looks for its own: it was made for that world, or
   /// for another one in which this process has the same devices of the same mesh.
   [[nodiscard]] bool lies_in(const world& where) const {
-    if (!detail::same_grid(mesh_, where.mesh_value()) || local_count() != where.local_devices()) return false;
+    if (!detail::same_grid(world_mesh_, where.mesh_value()) || local_count() != where.local_devices()) return false;
     for (int k = 0; k < local_count(); ++k) {
       if (device(k) != where.device(k)) return false;
     }
@@ -96,6 +127,8 @@ template <TensorType Tensor> class sharded_array {
 
   friend struct detail::array_memory;
 
+  mesh_shape world_mesh_;
+  axis_parts parts_;
   mesh_shape mesh_;
   layout placed_;
   std::vector<int> devices_;
@@ -114,8 +147,11 @@ struct array_memory {
     return array.shards_;
   }
   /// An empty array that is placed as given.
-  template <class Tensor> static void place(sharded_array<Tensor>& array, const world& where, const sharding& as) {
-    array.mesh_ = where.mesh_value();
+  template <class Tensor>
+  static void place(sharded_array<Tensor>& array, const world& where, const axis_parts& parts, const sharding& as) {
+    array.world_mesh_ = where.mesh_value();
+    array.parts_ = parts;
+    array.mesh_ = cut_mesh(array.world_mesh_, parts);
     array.placed_ = {Tensor::shape, as};
     array.devices_.clear();
     for (int k = 0; k < where.local_devices(); ++k) array.devices_.push_back(where.device(k));
@@ -123,7 +159,7 @@ struct array_memory {
   }
   /// "data 2, model 4, of which this process has device 3"
   template <class Tensor> static std::string devices_of(const sharded_array<Tensor>& array) {
-    return devices_text(array.mesh_, array.devices_);
+    return devices_text(array.world_mesh_, array.devices_);
   }
   static std::string devices_of(const world& where) {
     std::vector<int> devices;

@@ -10,9 +10,10 @@ namespace espalier {
 
 namespace detail {
 
-/// What `gather` does for any tensor: the whole of it, once for each device of this process. `shards`: one for each.
-[[nodiscard]] std::vector<shared_buffer> gather_shards(world& where, const extents& shape, dtype type,
-                                                       const sharding& placement,
+/// What `gather` does for any tensor: the whole of it, once for each device of this process. `shards`: one for each,
+/// placed on `mesh`, which is the world's or one of parts of its axes.
+[[nodiscard]] std::vector<shared_buffer> gather_shards(world& where, const mesh_shape& mesh, const extents& shape,
+                                                       dtype type, const sharding& placement,
                                                        const std::vector<shared_buffer>& shards);
 
 }  // namespace detail
@@ -25,7 +26,7 @@ template <class Tensor>
   using element = storage_t<Tensor::type>;
   detail::require_in_world(where, array, "gather: what it is given");
   const std::vector<shared_buffer> whole = detail::gather_shards(
-      where, Tensor::shape, Tensor::type, array.placed().placement, detail::array_memory::shards(array));
+      where, array.mesh(), Tensor::shape, Tensor::type, array.placed().placement, detail::array_memory::shards(array));
   // Through plain memory: a vector<bool> has none.
   const auto* const first = static_cast<const element*>(whole.front().data());
   return std::vector<element>(first, first + Tensor::shape.elements());

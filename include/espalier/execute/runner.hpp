@@ -115,7 +115,7 @@ template <class Program> class runner {
     int index = Program::template first_leaf<I>();
     detail::for_each_leaf(made, [&](auto& one) {
       using array = std::remove_reference_t<decltype(one)>;
-      one = array(world_, Program::argument_layout(index++).placement);
+      one = array(world_, Program::parts, Program::argument_layout(index++).placement);
     });
     return made;
   }
@@ -176,8 +176,7 @@ template <class Program> class runner {
   template <int... I, class Tensor>
   void check(std::integer_sequence<int, I...> all, int index, const sharded_array<Tensor>& array) const {
     const sharding& wanted = Program::argument_layout(index).placement;
-    if (!array.empty() && array.lies_in(world_) && array.placed().placement.same_layout(wanted)) return;
-    const auto text = [&](const sharding& s) { return to_string(world_.mesh_value(), Tensor::type, Tensor::shape, s); };
+    if (!array.empty() && array.lies_in(world_) && array.lies_as(tables_.mesh, wanted)) return;
     const std::string name = "argument " + name_of(all, index) + " of the program";
     const std::string remedy = ". Make it with " + maker_of(all, index) + " of this runner";
     if (!array.empty() && !array.lies_in(world_)) {
@@ -185,8 +184,9 @@ template <class Program> class runner {
                            detail::array_memory::devices_of(array) + ", the runner's world on " +
                            detail::array_memory::devices_of(world_) + remedy + '.');
     }
-    throw argument_error(name + " is laid out as " + text(wanted) + ", but was given " +
-                         (array.empty() ? std::string("an empty array") : text(array.placed().placement)) + remedy +
+    throw argument_error(name + " is laid out as " +
+                         to_string(world_.mesh_value(), Program::parts, Tensor::type, Tensor::shape, wanted) +
+                         ", but was given " + (array.empty() ? std::string("an empty array") : array.text()) + remedy +
                          ", or declare the argument as sharded<...>.");
   }
 
@@ -310,9 +310,9 @@ template <class Program> class runner {
     detail::for_each_leaf(results_, [&](auto& one) {
       using array = std::remove_reference_t<decltype(one)>;
       if (const int source = donated_[index]; source >= 0) {
-        detail::array_memory::place(one, world_, Program::argument_layout(source).placement);
+        detail::array_memory::place(one, world_, Program::parts, Program::argument_layout(source).placement);
       } else {
-        one = array(world_, Program::result_layout(static_cast<int>(index)).placement);
+        one = array(world_, Program::parts, Program::result_layout(static_cast<int>(index)).placement);
       }
       ++index;
     });

@@ -136,7 +136,7 @@ template <class Program> [[nodiscard]] program_tables tables_of() {
   constexpr auto units = std::make_index_sequence<static_cast<std::size_t>(kinds::of_units.count)>{};
   program_tables t;
   static_cast<plan_view&>(t) = Program::plan;
-  t.mesh = Program::mesh::value;
+  t.mesh = Program::device_mesh::value;
   t.code = Program::code;
   t.steps = &lowered::value.steps[0];
   t.step_count = lowered::steps;

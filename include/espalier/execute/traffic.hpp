@@ -12,7 +12,7 @@ namespace espalier {
 /// What a program communicates per run along which axes of its mesh, for `comm::propose_placement`.
 template <class Program> [[nodiscard]] comm::mesh_traffic traffic_of() {
   comm::mesh_traffic all;
-  const mesh_shape mesh = Program::mesh::value;
+  const mesh_shape mesh = Program::device_mesh::value;
   for (int a = 0; a < mesh.rank; ++a) all.sizes.push_back(mesh.size[a]);
   const graph_view code = Program::code;
   for (int id = 0; id < code.size; ++id) {

@@ -113,6 +113,9 @@ struct op_facts {
   /// The operand that the result is but for what the op overwrites, or -1: where nobody reads that operand afterwards,
   /// the two share a buffer, and the kernel is called with one address for both.
   std::int8_t overwrites = -1;
+  /// A dimension of an operand or of the result is several of the other's: one axis may split two of them by parts of
+  /// it (program/cut_axes.hpp).
+  bool regroups_dimensions = false;
   /// The gradient of a loop's body computes it again rather than keep it: it takes no work to speak of.
   bool cheap_to_repeat = false;
   /// Sums of products over dimensions that operands have in common.

@@ -48,9 +48,9 @@ template <class Tree>
 /// Calls f(name, starts, extents, memory, strides) for every shard of this process that holds elements. `owned` leaves
 /// out copies: of the devices that hold the same shard, only the one that is first along every other axis is visited.
 template <class Tree, class F> void for_each_box(world& where, const Tree& tree, bool owned, const F& f) {
-  const mesh_shape& mesh = where.mesh_value();
   for_each_named_leaf(tree, [&](const auto& array, const leaf_path& path) {
     using tensor = tensor_of_array<decltype(array)>;
+    const mesh_shape& mesh = array.mesh();
     constexpr auto rank = static_cast<std::size_t>(tensor::rank);
     const std::string name = path.str();
     const extents local = array.local_extents();

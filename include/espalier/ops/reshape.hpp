@@ -247,16 +247,18 @@ constexpr void evaluate_copy(const evaluation& e) {
 
 namespace ops {
 /// The same elements in row-major order under another shape.
-inline constexpr op_info reshape{
-    .name = "reshape",
-    .spread = propagation::elementwise,
-    .linear = linearity::first,
-    .facts = {.shares_operand = true, .cheap_to_repeat = true, .is_operand = detail::has_type_and_shape_of_operand},
-    .factors = detail::reshape_factors,
-    .gradient = detail::reshape_gradient,
-    .evaluate = detail::evaluate_copy,
-    .flops = detail::no_flops,
-    .lower = detail::lower_reshape};
+inline constexpr op_info reshape{.name = "reshape",
+                                 .spread = propagation::elementwise,
+                                 .linear = linearity::first,
+                                 .facts = {.shares_operand = true,
+                                           .regroups_dimensions = true,
+                                           .cheap_to_repeat = true,
+                                           .is_operand = detail::has_type_and_shape_of_operand},
+                                 .factors = detail::reshape_factors,
+                                 .gradient = detail::reshape_gradient,
+                                 .evaluate = detail::evaluate_copy,
+                                 .flops = detail::no_flops,
+                                 .lower = detail::lower_reshape};
 }  // namespace ops
 
 namespace emit {

@@ -41,7 +41,7 @@ template <class Program, class Kind, class... Axes> class collective_budget {
     for (int id = 0; id < Program::code.size; ++id) {
       const instruction& i = Program::code.code[id];
       if (!starts_collective(i) || collective_index(i.op) != static_cast<int>(Kind::kind)) continue;
-      if ((attributes_of<collective_attributes>(i).axes & wanted) != wanted) continue;
+      if ((Program::axes_of(i) & wanted) != wanted) continue;
       f(id, repetitions(Program::code, id), Program::sent_bytes_of(id));
     }
   }
@@ -73,8 +73,7 @@ template <class Program, class Kind, class... Axes> class collective_budget {
   }
   template <int Id>
   using axes_of =
-      typename listed_axes<mesh_type, list_of(attributes_of<collective_attributes>(Program::code.code[Id]).axes).code(),
-                           why::along>::type;
+      typename listed_axes<mesh_type, list_of(Program::axes_of(Program::code.code[Id])).code(), why::along>::type;
   /// The whole tensor that instruction Id works on.
   template <int Id>
   using tensor_of =
@@ -122,7 +121,7 @@ struct largest_buffers {
 }
 
 template <class Program> [[nodiscard]] constexpr largest_buffers find_largest_buffers() {
-  using plan = planned<typename Program::mesh, Program::code>;
+  using plan = planned<typename Program::device_mesh, Program::code>;
   const buffer* const buffers = &plan::buffers.of[0];
   const int unit = fullest_unit(buffers, plan::buffer_count, plan::unit_count);
   largest_buffers found;

@@ -6,6 +6,7 @@
 #include <espalier/partition/partition.hpp>
 #include <espalier/partition/parts.hpp>
 #include <espalier/program/complete.hpp>
+#include <espalier/program/cut_axes.hpp>
 #include <espalier/program/pass_list.hpp>
 #include <espalier/program/trace.hpp>
 
@@ -177,6 +178,47 @@ template <class Mesh, class Source> struct completed {
   }
   static constexpr const completion<size>& value = last<0>();
 };
+
+/// How often axes may be cut, completing the graph each time: what parts of an axis split shows where the next cut is.
+/// (An axis is cut in at most as many places as a mesh may have axes.)
+inline constexpr int most_cuts = max_axes;
+
+/// A graph completed on a mesh, of which axes are cut `Cuts` times. Of none: on the mesh itself.
+template <class Mesh, class Source, int Cuts> struct completed_on_parts {
+  using before = completed_on_parts<Mesh, Source, Cuts - 1>;
+  static constexpr axis_parts parts = before::wanted;
+  struct mesh {
+    static constexpr mesh_shape value = cut_mesh(Mesh::value, parts);
+    static constexpr int devices = Mesh::devices;
+  };
+  struct source {
+    static constexpr graph_size counted = frozen<Source>::counted;
+    [[nodiscard]] static constexpr graph make() { return on_parts(frozen<Source>::value, parts); }
+  };
+  using completion = completed<mesh, source>;
+  static constexpr axis_parts wanted =
+      parts_wanted(mesh::value, completion::program, &completion::rules.of[0], &completion::value.of[0], parts);
+  static constexpr bool is_last = wanted.count == parts.count || Cuts == most_cuts;
+};
+template <class Mesh, class Source> struct completed_on_parts<Mesh, Source, 0> {
+  static constexpr axis_parts parts = axis_parts::whole(Mesh::value);
+  using mesh = Mesh;
+  using source = Source;
+  using completion = completed<Mesh, Source>;
+  static constexpr axis_parts wanted =
+      parts_wanted(Mesh::value, completion::program, &completion::rules.of[0], &completion::value.of[0], parts);
+  static constexpr bool is_last = wanted.count == parts.count;
+};
+template <class Mesh, class Source, int Cuts = 0> [[nodiscard]] constexpr auto find_parts() {
+  using found = completed_on_parts<Mesh, Source, Cuts>;
+  if constexpr (found::is_last) {
+    return found{};
+  } else {
+    return find_parts<Mesh, Source, Cuts + 1>();
+  }
+}
+/// A graph completed on the mesh whose axes are cut where it has to be.
+template <class Mesh, class Source> using on_wanted_parts = decltype(find_parts<Mesh, Source>());
 
 /// Partitioning, part by part: every part goes on with what the one before it made.
 template <class Mesh, class Source> struct partitioned_graph {

@@ -121,7 +121,8 @@ template <class Mesh, class Function, class... Arguments> class program {
   // Reports a mistake, from here: nothing stands between the reason and the user's line in the message.
   static_assert(sizeof(typename finding::raised) > 0);
   using accepted = detail::accepted<!finding::is_mistake, Mesh, Function, Arguments...>;
-  using source = detail::simplified_graph<Mesh, typename accepted::source>;
+  using on_parts = detail::on_wanted_parts<Mesh, detail::simplified_graph<Mesh, typename accepted::source>>;
+  using source = typename on_parts::source;
 
  public:
   /// False when a mistake was reported: then nothing here describes the function, and nothing more need be said.
@@ -131,13 +132,18 @@ template <class Mesh, class Function, class... Arguments> class program {
   using layout_found = std::conditional_t<is_sound, const layout&, detail::unanswered_layout>;
   using mesh = Mesh;
   using function = Function;
-  using completion_pass = detail::completed<Mesh, source>;
-  using partition_pass = detail::partitioned_graph<Mesh, source>;
+  /// The mesh as the program uses it, which all layouts and collectives below are about: `mesh` itself, unless the
+  /// program splits dimensions by parts of an axis (`axis_parts`). Then these parts are the axes, in the place of
+  /// theirs; devices have the same numbers.
+  using device_mesh = typename on_parts::mesh;
+  static constexpr const axis_parts& parts = on_parts::parts;
+  using completion_pass = typename on_parts::completion;
+  using partition_pass = detail::partitioned_graph<device_mesh, source>;
   /// The traced and simplified program of one device, and the partitioned program of each.
   static constexpr const auto& traced = completion_pass::program;
-  using device_program = detail::device_graph<Mesh, partition_pass>;
+  using device_program = detail::device_graph<device_mesh, partition_pass>;
   static constexpr const auto& code = detail::frozen<device_program>::value;
-  static constexpr const auto& plan = detail::planned<Mesh, detail::frozen<device_program>::value>::value;
+  static constexpr const auto& plan = detail::planned<device_mesh, detail::frozen<device_program>::value>::value;
   using result_type = typename accepted::result_type;
   /// How many arguments it takes (a tree is one), the declared type of each, and the number of its first leaf.
   static constexpr int arity = static_cast<int>(sizeof...(Arguments));
@@ -210,7 +216,8 @@ template <class Mesh, class Function, class... Arguments> class program {
     return argument_bytes() + result_bytes() + arena_bytes();
   }
 
-  /// The layout of argument or result number `index` (leaves of trees count singly), or of the labelled value.
+  /// The layout, on `device_mesh`, of argument or result number `index` (leaves of trees count singly), or of the
+  /// labelled value. Annotated ones have all parts of an axis where the annotation has the axis.
   /// Errors: none has this number or label; in a constant a compile error that names those there are, at run time a
   /// `no_such_value`.
   [[nodiscard]] static constexpr layout_found argument_layout(int index) {
@@ -243,15 +250,20 @@ template <class Mesh, class Function, class... Arguments> class program {
   [[nodiscard]] static constexpr int argument_count() { return border_count(structure::argument); }
   [[nodiscard]] static constexpr int result_count() { return border_count(structure::result); }
 
+  /// The axes of `mesh` along which a collective moves something, those included of which it is one part.
+  [[nodiscard]] static constexpr axis_mask axes_of(const instruction& i) {
+    const axis_mask axes = attributes_of<collective_attributes>(i).axes;
+    return std::is_same_v<device_mesh, Mesh> ? axes : parts.axes_of(axes);
+  }
   /// Bytes device `device` sends when it executes instruction `id` once: a collective and all that travel with it. One
   /// that travels with another sends nothing itself.
   [[nodiscard]] static constexpr std::int64_t sent_bytes_of(int id, int device) {
-    return detail::sent_in_messages(Mesh::value, code, id, device);
+    return detail::sent_in_messages(device_mesh::value, code, id, device);
   }
   /// What the device that moves most sends then, or of permutations and exchanges receives. (Where shards are uneven
   /// the first device holds the largest.)
   [[nodiscard]] static constexpr std::int64_t sent_bytes_of(int id) {
-    return detail::most_sent_in_messages(Mesh::value, code, id);
+    return detail::most_sent_in_messages(device_mesh::value, code, id);
   }
 
  private:
@@ -261,10 +273,10 @@ template <class Mesh, class Function, class... Arguments> class program {
     for (int id = 0; id < code.size; ++id) {
       const instruction& i = code.code[id];
       if (!starts_collective(i) || detail::collective_index(i.op) != static_cast<int>(Kind::kind)) continue;
-      if ((attributes_of<collective_attributes>(i).axes & wanted) == wanted) f(id);
+      if ((axes_of(i) & wanted) == wanted) f(id);
     }
   }
-  static constexpr bool evenly_split = detail::all_even(Mesh::value, code);
+  static constexpr bool evenly_split = detail::all_even(device_mesh::value, code);
   [[nodiscard]] static constexpr std::int64_t border_bytes(structure part) {
     std::int64_t sum = 0;
     for (const instruction& i : code.code) {

@@ -315,18 +315,21 @@ template <class Mesh, class Source> [[nodiscard]] constexpr auto check_passes() 
     return report<why::op_without_rule<op_of_instruction<given::program, given::without_rule>>,
                   place_of_instruction<given::program, given::without_rule>>{};
   } else {
-    using parts = partitioned_graph<Mesh, simplified_graph<Mesh, Source>>;
-    using sums = unfounded_sum<Mesh, typename parts::from>;
+    using whole = completed<Mesh, simplified_graph<Mesh, Source>>;
+    using on_parts = on_wanted_parts<Mesh, simplified_graph<Mesh, Source>>;
+    using parts = partitioned_graph<typename on_parts::mesh, typename on_parts::source>;
+    using sums = unfounded_sum<typename on_parts::mesh, typename parts::from>;
+    // The instructions of both have the same numbers, and what the user wrote names axes.
     if constexpr (sums::at >= 0) {
-      return report<why::not_a_pending_sum<typename annotation_words<Mesh, parts::from::program, sums::at>::type>,
-                    place_of_instruction<parts::from::program, sums::at>>{};
+      return report<why::not_a_pending_sum<typename annotation_words<Mesh, whole::program, sums::at>::type>,
+                    place_of_instruction<whole::program, sums::at>>{};
     } else if constexpr (parts::found.fault == partition_fault::no_sum_pending) {
       return report<
-          why::not_a_pending_sum<typename annotation_words<Mesh, parts::from::program, parts::found.fault_at>::type>,
-          place_of_instruction<parts::from::program, parts::found.fault_at>>{};
+          why::not_a_pending_sum<typename annotation_words<Mesh, whole::program, parts::found.fault_at>::type>,
+          place_of_instruction<whole::program, parts::found.fault_at>>{};
     } else if constexpr (parts::found.fault_at >= 0) {
-      return report<why::pending_sum_dropped<op_of_instruction<parts::from::program, parts::found.fault_at>>,
-                    place_of_instruction<parts::from::program, parts::found.fault_at>>{};
+      return report<why::pending_sum_dropped<op_of_instruction<whole::program, parts::found.fault_at>>,
+                    place_of_instruction<whole::program, parts::found.fault_at>>{};
     } else {
       return nothing_to_report{};
     }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/detail/xml_text.hpp>
+#include <espalier/mesh/axis_parts.hpp>
 #include <espalier/report/table.hpp>
 #include <espalier/shape/tensor.hpp>
 #include <espalier/sharding/annotation.hpp>
@@ -80,8 +81,9 @@ struct held_box {
 /// there is a panel for each part of these.
 class layout_drawing {
  public:
-  layout_drawing(const mesh_shape& mesh, dtype type, const layout& placed) : mesh_(mesh), type_(type), placed_(placed) {
-    boxes_ = held_boxes(mesh, placed, idle_);
+  layout_drawing(const mesh_shape& mesh, const axis_parts& axes, dtype type, const layout& placed)
+      : whole_mesh_(mesh), axes_(axes), mesh_(cut_mesh(mesh, axes)), type_(type), placed_(placed) {
+    boxes_ = held_boxes(mesh_, placed, idle_);
     std::vector<int> split;
     for (int d = 0; d < placed.shape.rank; ++d) {
       if (!placed.placement.dim[d].empty()) split.push_back(d);
@@ -144,7 +146,7 @@ class layout_drawing {
   }
 
   [[nodiscard]] std::string title() const {
-    return espalier::to_string(mesh_, type_, placed_.shape, placed_.placement);
+    return espalier::to_string(whole_mesh_, axes_, type_, placed_.shape, placed_.placement);
   }
   [[nodiscard]] std::int64_t extent(int d) const { return d < 0 ? 1 : placed_.shape[d]; }
   [[nodiscard]] std::int64_t parts(int d) const { return d < 0 ? 1 : mesh_.parts(placed_.placement.dim[d]); }
@@ -259,32 +261,34 @@ class layout_drawing {
   [[nodiscard]] std::string dimension_name(int d) const {
     std::string words = "dimension " + std::to_string(d);
     const axis_list axes = placed_.placement.dim[d];
-    for (int n = 0; n < axes.size(); ++n) words += (n == 0 ? ", by " : " * ") + std::string(mesh_.name[axes[n]]);
-    return words;
+    return axes.empty() ? words : words + ", by " + names_of(whole_mesh_, axes_, axes, " * ");
   }
 
   [[nodiscard]] std::vector<std::string> remarks() const {
     std::vector<std::string> notes;
     std::string grid = "numbers are devices of the mesh";
-    for (int axis = 0; axis < mesh_.rank; ++axis)
-      grid += (axis == 0 ? " " : " x ") + std::string(mesh_.name[axis]) + " " + std::to_string(mesh_.size[axis]);
-    if (mesh_.rank > 1) grid += ", the last axis fastest";
+    for (int axis = 0; axis < whole_mesh_.rank; ++axis) {
+      grid += (axis == 0 ? " " : " x ") + std::string(whole_mesh_.name[axis]) + " " +
+              std::to_string(whole_mesh_.size[axis]);
+    }
+    if (whole_mesh_.rank > 1) grid += ", the last axis fastest";
     notes.push_back(grid);
     bool copies = false;
     for (const held_box& one : boxes_) copies = copies || one.groups.size() > 1;
     if (copies) notes.emplace_back("a, b: each holds a copy");
     if (placed_.placement.unreduced != 0) {
-      std::string over;
       const axis_list pending = list_of(placed_.placement.unreduced);
-      for (int n = 0; n < pending.size(); ++n) over += (n == 0 ? "" : " * ") + std::string(mesh_.name[pending[n]]);
-      notes.push_back("a + b: each holds a term of a sum over " + over);
+      notes.push_back("a + b: each holds a term of a sum over " + names_of(whole_mesh_, axes_, pending, " * "));
     }
     if (!idle_.empty())
       notes.push_back((idle_.size() == 1 ? "nothing on device " : "nothing on devices ") + joined_numbers(idle_, ", "));
     return notes;
   }
 
-  const mesh_shape& mesh_;
+  const mesh_shape& whole_mesh_;
+  axis_parts axes_;
+  /// Of the parts of the axes.
+  mesh_shape mesh_;
   dtype type_;
   const layout& placed_;
   std::vector<held_box> boxes_;
@@ -301,7 +305,12 @@ class layout_drawing {
 /// down and to the right; where more are, there is a panel for each part of these.
 /// @pre the placement is one of this shape on this mesh
 [[nodiscard]] inline std::string draw_layout(const mesh_shape& mesh, dtype type, const layout& placed) {
-  return detail::layout_drawing(mesh, type, placed).svg();
+  return detail::layout_drawing(mesh, axis_parts::whole(mesh), type, placed).svg();
+}
+/// Of a placement on parts of the axes of a mesh.
+[[nodiscard]] inline std::string draw_layout(const mesh_shape& mesh, const axis_parts& axes, dtype type,
+                                             const layout& placed) {
+  return detail::layout_drawing(mesh, axes, type, placed).svg();
 }
 
 namespace detail {
@@ -331,17 +340,18 @@ template <class Program> [[nodiscard]] std::string draw_layout(const char* label
   for (const auto& one : Program::code.code) {
     if (&Program::code.annotations[one.annotation] == &placed) type = one.type;
   }
-  return draw_layout(Program::mesh::value, type, placed);
+  return draw_layout(Program::mesh::value, Program::parts, type, placed);
 }
 
 /// Of an array in a world.
 template <class World, class Array>
   requires requires(const World& w, const Array& a) {
     w.mesh_value();
+    a.parts();
     a.placed();
   }
 [[nodiscard]] std::string draw_layout(const World& where, const Array& array) {
-  return draw_layout(where.mesh_value(), Array::tensor::type, array.placed());
+  return draw_layout(where.mesh_value(), array.parts(), Array::tensor::type, array.placed());
 }
 
 }  // namespace espalier

@@ -24,16 +24,6 @@ namespace detail {
   return file + ':' + std::to_string(where.line);
 }
 
-[[nodiscard]] inline std::string axes_text(const mesh_shape& mesh, axis_mask axes) {
-  std::string text;
-  const axis_list list = list_of(axes);
-  for (int n = 0; n < list.size(); ++n) {
-    if (n > 0) text += '*';
-    text += mesh.name[list[n]];
-  }
-  return text;
-}
-
 /// The annotation that completion followed to a value: causes are followed back until one that was written by hand.
 [[nodiscard]] inline int annotation_behind(const graph_view& g, const int* cause, int id) {
   for (int steps = 0; steps < g.size && id >= 0; ++steps) {
@@ -86,11 +76,11 @@ template <class Program> void explain(std::ostream& out, explained shown = expla
     r.op = i.op->name;
     const bool moves = communicates(i);
     if (!moves && shown == explained::collectives) continue;
-    if (moves) r.op += " over " + detail::axes_text(mesh, attributes_of<collective_attributes>(i).axes);
+    if (moves) r.op += " over " + names_of(mesh, Program::parts, list_of(attributes_of<collective_attributes>(i).axes));
     if (facts.travels_along) r.op = std::string("with the ") + i.op->name + " above";
     if (detail::travelling_together(code.code, code.size, id) > 1) r.op += ", with others";
     const layout& placed = code.annotations[i.annotation];
-    r.result = to_string(mesh, i.type, placed.shape, placed.placement);
+    r.result = to_string(mesh, Program::parts, i.type, placed.shape, placed.placement);
     r.times = detail::repetitions(code, id);
     if (moves) r.bytes = r.times * Program::sent_bytes_of(id);
     const int origin = i.origin;
@@ -100,7 +90,7 @@ template <class Program> void explain(std::ostream& out, explained shown = expla
       r.cause =
           (part_of(a) == structure::argument ? "argument " + std::to_string(attributes_of<border_attributes>(a).number)
                                              : detail::line_text(a.where)) +
-          " " + to_string(mesh, a.type, a.shape, traced.annotations[a.annotation].placement);
+          " " + to_string(mesh, Program::parts, a.type, a.shape, traced.annotations[a.annotation].placement);
     }
     if (!lines.empty() && lines.back().line == r.line && lines.back().op == r.op && lines.back().result == r.result) {
       lines.back().times += r.times;

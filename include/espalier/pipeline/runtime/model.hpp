@@ -22,7 +22,8 @@ namespace detail {
 template <class Program, class Border> [[nodiscard]] constexpr bool lies_as_cut() {
   const graph_view g = Border::code();
   const auto same = [&](int id, const layout& found) {
-    return g[id].annotation < 0 || g.annotations[g[id].annotation].placement.same_layout(found.placement);
+    if (g[id].annotation < 0) return true;
+    return on_parts(g.annotations[g[id].annotation].placement, Program::parts).same_layout(found.placement);
   };
   for (int k = 0; k < Border::value.arguments; ++k)
     if (!same(Border::value.argument[k], Program::argument_layout(k))) return false;
@@ -252,6 +253,8 @@ class model<batches<Rows...>, Training, Layers...> final : public layer_model {
     if constexpr (detail::HasParameters<one>) {
       using optimizer = detail::optimizer_of<Mesh, Training, one, detail::layouts_at<table, Mesh, I, any_rows>>;
       using tree = typename optimizer::tree;
+      static_assert(std::is_same_v<typename optimizer::program::device_mesh, Mesh>,
+                    "model: the state is of whole axes");
       const auto placement_of = [](int leaf) { return optimizer::program::argument_layout(leaf).placement; };
       d.facts.parameter_bytes = detail::lay_out<tree>(d.mesh, d.facts.name, d.facts.parameters, placement_of);
       const int leaves = static_cast<int>(d.facts.parameters.size());
