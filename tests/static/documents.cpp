@@ -15,6 +15,16 @@ using mesh = ep::mesh<data, model>;
 
 // --- pending sums
 
+struct wide : ep::axis<"wide", 4> {};
+struct taken_apart {
+  constexpr auto operator()(auto x) const {
+    const auto two = ep::reshape<2, 16>(x);  // f32[2@wide:(1)2, 16@wide:(2)2]
+    return ep::reshape<32>(ep::tanh(two));   // f32[32@wide]
+  }
+};
+using parted = ep::program<ep::mesh<wide>, taken_apart, ep::sharded<ep::f32<32>, wide>>;
+static_assert(parted::collectives() == 0);
+
 struct two_products {
   constexpr auto operator()(auto h, auto a, auto b) const {
     h = ep::shard<data, model>(h);

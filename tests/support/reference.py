@@ -19,8 +19,8 @@ from op_page import braces, folded, prose, with_links
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 PAGE = os.path.join(ROOT, "docs", "reference.md")
 SECTIONS = [
-    ("Meshes, tensors, layouts", ["mesh/axis.hpp", "mesh/mesh.hpp", "shape/dtype.hpp", "sharding/annotation.hpp",
-                                  "sharding/sharding.hpp", "sharding/print.hpp"]),
+    ("Meshes, tensors, layouts", ["mesh/axis.hpp", "mesh/mesh.hpp", "mesh/axis_parts.hpp", "shape/dtype.hpp",
+                                  "sharding/annotation.hpp", "sharding/sharding.hpp", "sharding/print.hpp"]),
     ("Programs", ["program/program.hpp", "program/trace.hpp", "program/budget.hpp"]),
     ("Trees of parameters, and several results", ["graph/tree.hpp", "graph/named_leaves.hpp"]),
     ("Running", ["execute/world.hpp", "execute/runner.hpp", "execute/array.hpp", "execute/gather.hpp",
