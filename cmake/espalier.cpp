@@ -10,4 +10,5 @@
 #include <espalier/execute/gather_compiled.hpp>
 #include <espalier/execute/guard_compiled.hpp>
 #include <espalier/execute/program_device_compiled.hpp>
+#include <espalier/execute/runner_compiled.hpp>
 #include <espalier/execute/world_compiled.hpp>

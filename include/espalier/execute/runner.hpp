@@ -35,6 +35,11 @@ template <class... Parts> struct data_for<results<Parts...>> {
   using type = results<typename data_for<Parts>::type...>;
 };
 
+/// Throws `argument_error`. `wanted`, `given`: the layouts, as they are printed; `elsewhere`: the devices of another
+/// world on which the argument lies, or empty.
+[[noreturn]] void refuse_argument(const world& where, const std::string& name, const std::string& maker,
+                                  const std::string& wanted, const std::string& given, const std::string& elsewhere);
+
 template <class Given, class Taken> struct argument_pair {};
 /// The first argument of a call that is not of the type that the program takes, as a report.
 template <int Index, class First, class... Rest> [[nodiscard]] constexpr auto find_argument_mistake() {
@@ -177,17 +182,11 @@ template <class Program> class runner {
   void check(std::integer_sequence<int, I...> all, int index, const sharded_array<Tensor>& array) const {
     const sharding& wanted = Program::argument_layout(index).placement;
     if (!array.empty() && array.lies_in(world_) && array.lies_as(tables_.mesh, wanted)) return;
-    const std::string name = "argument " + name_of(all, index) + " of the program";
-    const std::string remedy = ". Make it with " + maker_of(all, index) + " of this runner";
-    if (!array.empty() && !array.lies_in(world_)) {
-      throw argument_error(name + " is an array of another world: it lies on " +
-                           detail::array_memory::devices_of(array) + ", the runner's world on " +
-                           detail::array_memory::devices_of(world_) + remedy + '.');
-    }
-    throw argument_error(name + " is laid out as " +
-                         to_string(world_.mesh_value(), Program::parts, Tensor::type, Tensor::shape, wanted) +
-                         ", but was given " + (array.empty() ? std::string("an empty array") : array.text()) + remedy +
-                         ", or declare the argument as sharded<...>.");
+    const bool is_elsewhere = !array.empty() && !array.lies_in(world_);
+    detail::refuse_argument(world_, "argument " + name_of(all, index) + " of the program", maker_of(all, index),
+                            to_string(world_.mesh_value(), Program::parts, Tensor::type, Tensor::shape, wanted),
+                            array.empty() ? std::string("an empty array") : array.text(),
+                            is_elsewhere ? detail::array_memory::devices_of(array) : std::string());
   }
 
   template <int... I> void find_aliases(std::integer_sequence<int, I...> all) {
@@ -367,3 +366,7 @@ template <class Program> class runner {
 };
 
 }  // namespace espalier
+
+#if !defined(ESPALIER_COMPILED)
+#include <espalier/execute/runner_compiled.hpp>
+#endif
