@@ -5,9 +5,10 @@
 what it draws too rarely or what changes bytes alone, the next of TESTS.
 
     tests/support/mutations.py BUILD [number ...]
+    tests/support/mutations.py --check
 
 BUILD: a folder configured with the preset `default`, whose flags are used. A mutation that no longer fits its file is
-an error: what it breaks has moved, and the list below has to follow.
+an error: what it breaks has moved, and the list below has to follow. `--check` looks for that alone.
 """
 import json
 import os
@@ -67,7 +68,7 @@ MUTATIONS = [
     (MEMORY, " && home_[result_.root[i.operand[0]]] != i.loop", ""),
     (MEMORY, "if (part_of(g_[root]) == structure::argument && !donated_[root]) return false;", ""),
     (LOWER, "last_use_[source] != n || slot_[source] < 0) return;", "slot_[source] < 0) return;"),
-    (LOWER, "if (size_of(g_[behind(i.operand[k])].type) == size_of(i.type)) release(behind(i.operand[k]), n);", "release(behind(i.operand[k]), n);"),
+    (LOWER, "if (size_of(g_[behind(g_.operand_at(i, k))].type) == size_of(i.type)) release(behind(g_.operand_at(i, k)), n);", "release(behind(g_.operand_at(i, k)), n);"),
     (LOWER, "if (inner > 1) limit_ = greatest_common_divisor(limit_, inner);", ""),
     (LOWER, "if (from.shape[d] == 1) continue;", ""),
     (LOWER, "index.repeat = i.shape.product(along + 1, row_dims);", "index.repeat = i.shape.product(along, row_dims);"),
@@ -100,8 +101,8 @@ MUTATIONS = [
     (BOXES, "if (!regular || w.stride * part != w.base_dilation * held) return false;", "if (!regular) return false;"),
     (BOXES, "if (common_elements(box, held, wanted.rank) != elements_of(box, wanted.rank)) return false;", ""),
     (BOXES, "    box.dim[w.dim] = needed(w, part, shape[w.dim]);\n", "    box.dim[w.dim] = part;\n"),
-    (WINDOW, "std::max(one, other) + w.reach() - w.low", "std::max(one, other) - w.low"),
-    (WINDOW, "std::clamp<std::int64_t>(first, 0, extent)", "std::clamp<std::int64_t>(first, 1, extent)"),
+    (WINDOW, "larger_of(one, other) + w.reach() - w.low", "larger_of(one, other) - w.low"),
+    (WINDOW, "larger_of<std::int64_t>(first, 0), extent)", "larger_of<std::int64_t>(first, 1), extent)"),
     (WINDOW, "return {size, base_dilation, reach() - low,", "return {size, base_dilation, low,"),
     (LOCAL, "if (overlaps || !to.dim[d].starts_with(from.dim[d])) axes", "if (!to.dim[d].starts_with(from.dim[d])) axes"),
     (LOCAL, "if (!stays || (kept & others) != 0) home.rank = -1;", "if (!stays) home.rank = -1;"),
@@ -109,13 +110,13 @@ MUTATIONS = [
     (BOXES, "if (held.dim[d].start + held.dim[d].size <= needed.dim[d].start) held.dim[d].start += shape[d];", ""),
     (WINDOW, "interval{first - floor_div(first, extent) * extent, size}", "interval{first, size}"),
     (BOXES, "  if (w.wraps) return false;\n", ""),
-    (BOXES, "    room.before = std::max(room.before, -first);\n", ""),
-    (BOXES, "room.behind = std::max(room.behind, first + g[id].shape[rows] - held);", "room.behind = 0;"),
+    (BOXES, "    room.before = larger_of(room.before, -first);\n", ""),
+    (BOXES, "room.behind = larger_of(room.behind, first + g[id].shape[rows] - held);", "room.behind = 0;"),
     (BOXES, "    if (i.shape[d] != held.shape[d]) return -1;\n", ""),
     (MEMORY, "where.offset += around_[root].before;", ""),
     (MEMORY, "        where.offset += (last + 1) % 2 * half;\n", ""),
     (MEMORY, "where.phase = around_[id].phase;", "where.phase = 0;"),
-    (MEMORY, "      for (int k = 0; k < i.operand_count; ++k) {\n        if (i.op->windows == nullptr) around_[i.operand[k]].room.before = -1;\n      }\n", ""),
+    (MEMORY, "      for (int k = 0; k < i.operand_count; ++k) {\n        if (i.op->windows == nullptr) around_[g_.operand_at(i, k)].room.before = -1;\n      }\n", ""),
     (DEVICE, "iteration(s.loop) = is_over ? first_iteration(s.loop) : next;\n", "if (!is_over) iteration(s.loop) = next;\n"),
     (DEVICE, "rows_to_needed(t_.mesh, t_.code, id, rows, device_) * row;", "0;"),
     (RESHAPE, "parts_.add(whole_rows(to_[first_to], after, elements));", "parts_.add(whole_rows(from_[first_from], before, elements));"),
@@ -147,12 +148,15 @@ def compile_command(build, test):
 def verdict_of(build, work, test):
     """What a test says of the library in `work`: survives, caught, crashes, hangs, or that it does not compile."""
     command, directory = compile_command(build, test)
-    broken = [w.replace(str(ROOT / "include"), str(work / "include")) for w in command if not w.startswith("-W")]
+    # All from the broken headers: nothing of the library's compiled part, and no ranks.
+    broken = [w.replace(str(ROOT / "include"), str(work / "include")) for w in command
+              if not w.startswith(("-W", "-DESPALIER_COMPILED", "-DESPALIER_USE_MPI"))]
     made = subprocess.run(broken + ["-w", "-o", str(work / "x.o")], cwd=directory, capture_output=True, text=True)
     if made.returncode != 0:
         return "does not compile"
     main_object = build / "tests/CMakeFiles/espalier_test_main.dir/support/main.cpp.o"
-    subprocess.run([command[0] if command[0] != "ccache" else command[1], "-fopenmp", str(work / "x.o"),
+    compiler = next(w for w in command if "++" in pathlib.Path(w).name)
+    subprocess.run([compiler, "-fopenmp", str(work / "x.o"),
                     str(main_object), "-o", str(work / "x"), "-lopenblas"], check=True)
     environment = dict(os.environ, ESPALIER_FUZZ_CASES=CASES, ESPALIER_CONVOLUTION_CASES=CASES, OPENBLAS_NUM_THREADS="1",
                        ESPALIER_SOURCE=str(ROOT))
@@ -163,9 +167,23 @@ def verdict_of(build, work, test):
     return "survives" if run.returncode == 0 else "crashes" if run.returncode < 0 else "caught"
 
 
+def require_that_all_fit():
+    wrong = []
+    for number, (name, old, _) in enumerate(MUTATIONS, 1):
+        found = (ROOT / "include" / "espalier" / name).read_text().count(old)
+        if found != 1:
+            wrong.append("mutations: number %d is found %d times in %s: %s" % (number, found, name, old))
+    if wrong:
+        sys.exit("\n".join(wrong))
+
+
 def main():
     if len(sys.argv) < 2:
         sys.exit(__doc__)
+    require_that_all_fit()
+    if sys.argv[1] == "--check":
+        print("all %d mutations fit" % len(MUTATIONS))
+        return
     build = pathlib.Path(sys.argv[1]).resolve()
     chosen = [int(n) for n in sys.argv[2:]] or range(1, len(MUTATIONS) + 1)
     work = build / "mutations"
@@ -176,8 +194,6 @@ def main():
         shutil.copytree(ROOT / "include", work / "include")
         path = work / "include" / "espalier" / name
         text = path.read_text()
-        if text.count(old) != 1:
-            sys.exit("mutations: number %d is found %d times in %s: %s" % (number, text.count(old), name, old))
         path.write_text(text.replace(old, new))
         for test in TESTS:
             verdict = verdict_of(build, work, test)

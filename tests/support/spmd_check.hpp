@@ -137,17 +137,17 @@ struct spmd_program {
   partitioned parts;
   std::vector<collective_use> collectives;
 
-  [[nodiscard]] std::int64_t count(collective kind, axis_mask axes = 0) const {
+  [[nodiscard]] std::int64_t count(collective kind, axis_mask along = 0) const {
     std::int64_t times = 0;
     for (const collective_use& use : collectives) {
-      if (use.kind == kind && (axes == 0 || use.axes == axes)) times += use.times;
+      if (use.kind == kind && (along == 0 || use.axes == along)) times += use.times;
     }
     return times;
   }
-  [[nodiscard]] std::int64_t bytes(collective kind, axis_mask axes = 0) const {
+  [[nodiscard]] std::int64_t bytes(collective kind, axis_mask along = 0) const {
     std::int64_t sum = 0;
     for (const collective_use& use : collectives) {
-      if (use.kind == kind && (axes == 0 || use.axes == axes)) sum += use.times * use.bytes;
+      if (use.kind == kind && (along == 0 || use.axes == along)) sum += use.times * use.bytes;
     }
     return sum;
   }
