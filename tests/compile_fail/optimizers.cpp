@@ -44,7 +44,9 @@ struct train {
 #elif defined(CASE_rate)
     return ep::results(ep::nn::adamw_step(state, gradient, 0.001), value);  // rate
 #else
-    return ep::results(ep::nn::adamw_step(state, gradient, rate), value);
+    // As the message of CASE_rate says.
+    const auto next = ep::nn::adamw_step(state, gradient, ep::constant<ep::f32<>>(value, 0.001));
+    return ep::results(ep::nn::adamw_step(next, gradient, rate), value);
 #endif
   }
 };
@@ -75,6 +77,7 @@ static_assert(step::flops() > 0 && step::collectives<ep::all_gather>() == 0);
 // user_line(CASE_swapped): step::flops
 // kind(CASE_rate): a learning rate that is a number
 // first(CASE_rate): adamw_step, sgd_step: the learning rate must be a floating-point scalar tensor, f32<>
+// expect(CASE_rate): or make one: constant<f32<>>\(loss, 0\.001\), for any tensor loss
 // expect(CASE_rate): rate_is_no_scalar<double>::raise<espalier::why::at<espalier::why::line<45>
 // user_line(CASE_rate): step::flops
 // clang-format on

@@ -470,7 +470,7 @@ template <class... Details> struct rate_is_no_scalar {
   template <class Where> struct raise {
     static_assert(Where::ok,
                   "adamw_step, sgd_step: the learning rate must be a floating-point scalar tensor, f32<>. Give the "
-                  "program an argument of this type, or make one with constant_like.");
+                  "program an argument of this type, or make one: constant<f32<>>(loss, 0.001), for any tensor loss.");
   };
 };
 // The program's border.
