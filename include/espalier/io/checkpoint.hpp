@@ -47,7 +47,7 @@ template <class Tree>
 
 /// Calls f(name, starts, extents, memory, strides) for every shard of this process that holds elements. `owned` leaves
 /// out copies: of the devices that hold the same shard, only the one that is first along every other axis is visited.
-template <class Tree, class F> void for_each_box(world& where, const Tree& tree, bool owned, const F& f) {
+template <class Tree, class F> void for_each_box(const Tree& tree, bool owned, const F& f) {
   for_each_named_leaf(tree, [&](const auto& array, const leaf_path& path) {
     using tensor = tensor_of_array<decltype(array)>;
     const mesh_shape& mesh = array.mesh();
@@ -100,7 +100,7 @@ void save_checkpoint(world& where, const Tree& tree, const std::filesystem::path
   });
   together(where, [&] {
     if (!where.is_root()) open(io::writer_role::attach);
-    detail::for_each_box(where, tree, true,
+    detail::for_each_box(tree, true,
                          [&](const std::string& name, auto starts, auto sizes, const void* memory, auto strides) {
                            writer->write_box(name, starts, sizes, memory, strides);
                          });
@@ -126,12 +126,12 @@ io::metadata_map load_checkpoint(world& where, const Tree& tree, const std::file
     reader.emplace(path);
     io::check_matches(*reader, specs);
     // Each element is looked at by one process, and what one finds all know.
-    detail::for_each_box(where, tree, true, [&](const std::string& name, auto starts, auto sizes, void*, auto) {
+    detail::for_each_box(tree, true, [&](const std::string& name, auto starts, auto sizes, void*, auto) {
       reader->check_box(name, starts, sizes);
     });
   });
   together(where, [&] {
-    detail::for_each_box(where, tree, false,
+    detail::for_each_box(tree, false,
                          [&](const std::string& name, auto starts, auto sizes, void* memory, auto strides) {
                            reader->read_box(name, starts, sizes, memory, strides);
                          });
