@@ -93,6 +93,8 @@ template <class Argument> [[nodiscard]] constexpr int leaf_count() {
   }
 }
 
+struct as_value {};
+
 }  // namespace detail
 
 /// A function of tensors, compiled for one mesh: `program<mesh, mlp, f32<64, 256>, f32<256, 1024>>`. An argument is a
@@ -116,6 +118,12 @@ template <class Mesh, class Function, class... Arguments> class program {
   // For g++, which explains a constant here in fewer messages than of a variable.
   explicit(detail::explained_call<called, Mesh, Function, Arguments...>::explain(
       std::index_sequence_for<Arguments...>{})) program() = delete;
+
+ public:
+  /// A program as a value: what `compile` returns.
+  constexpr explicit program(detail::as_value /*tag*/) {}
+
+ private:
   using findings = detail::findings_at<the_function_and_what_it_calls_must_be_constexpr>;
   using finding = decltype(detail::verify_after<called, findings, Mesh, Function, Arguments...>());
   // Reports a mistake, from here: nothing stands between the reason and the user's line in the message.
@@ -325,7 +333,7 @@ struct mistake_in_types<program<Mesh, Function, Arguments...>> {
 /// Errors: as of `program`.
 template <class Mesh, class... Arguments, class Function>
 constexpr program<Mesh, Function, Arguments...> compile(const Function& /*function*/) {
-  return {};
+  return program<Mesh, Function, Arguments...>(detail::as_value{});
 }
 
 /// The same as a type, from a constant: `program_of<mesh, step, f32<64, 256>, f32<256>>`, where step is a constexpr
