@@ -50,7 +50,7 @@ template <class Tree>
 template <class Tree, class F> void for_each_box(const Tree& tree, bool owned, const F& f) {
   for_each_named_leaf(tree, [&](const auto& array, const leaf_path& path) {
     using tensor = tensor_of_array<decltype(array)>;
-    const mesh_shape& mesh = array.mesh();
+    const mesh_shape& its_mesh = array.mesh();
     constexpr auto rank = static_cast<std::size_t>(tensor::rank);
     const std::string name = path.str();
     const extents local = array.local_extents();
@@ -68,9 +68,9 @@ template <class Tree, class F> void for_each_box(const Tree& tree, bool owned, c
         wanted = wanted && held.size > 0;
       }
       const axis_mask splits = array.placed().placement.tiled();
-      for (int axis = 0; owned && axis < mesh.rank; ++axis) {
+      for (int axis = 0; owned && axis < its_mesh.rank; ++axis) {
         const bool copies = (splits >> static_cast<unsigned>(axis) & 1U) == 0;
-        if (copies && mesh.coordinate(array.device(k), axis) != 0) wanted = false;
+        if (copies && its_mesh.coordinate(array.device(k), axis) != 0) wanted = false;
       }
       if (wanted) {
         f(name, std::span(starts).first(rank), std::span(sizes).first(rank), array.data(k),
