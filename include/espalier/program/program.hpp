@@ -115,11 +115,11 @@ template <class Mesh, class Function, class... Arguments> class program {
   // line where it stands: with a type of its own, the variable would need a message more.
   static constexpr auto the_function_and_what_it_calls_must_be_constexpr =
       detail::content_of_call(typename detail::call_of<called::is_mistake, Mesh, Function, Arguments...>::type{});
+
+ public:
   // For g++, which explains a constant here in fewer messages than of a variable.
   explicit(detail::explained_call<called, Mesh, Function, Arguments...>::explain(
       std::index_sequence_for<Arguments...>{})) program() = delete;
-
- public:
   /// A program as a value: what `compile` returns.
   constexpr explicit program(detail::as_value /*tag*/) {}
 

@@ -67,7 +67,7 @@ void combine_objects(const void*, void* target, const void* own, void* incoming,
   for (std::int64_t n = 0; n < count; ++n) out[n] = static_cast<T>(operation(first[n], second[n]));
 }
 template <class T, class Operation>
-void combine_for_library(void* in, void* in_and_out, int* count, MPI_Datatype* /*type*/) {
+void combine_for_library(void* in, void* in_and_out, int* count, MPI_Datatype* /*type*/) {  // NOLINT: MPI's signature
   combine_objects<T, Operation>(nullptr, in_and_out, in, in_and_out, *count, false);
 }
 
