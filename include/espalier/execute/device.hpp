@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <deque>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
@@ -466,7 +467,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   std::vector<comm::transfer> moves_;
   /// Of collectives that travel together; by instruction, which of these are its own; and the memory of those that are
   /// under way.
-  std::vector<message_table> messages_;
+  std::deque<message_table> messages_;  // they stay where they were prepared
   std::vector<int> message_of_;
   shared_buffer message_memory_;
   std::vector<comm::context> contexts_;
