@@ -21,6 +21,7 @@
 #endif
 
 #include <cstdint>
+#include <initializer_list>
 
 namespace espalier::comm::detail {
 

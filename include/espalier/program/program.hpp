@@ -120,7 +120,7 @@ template <class Mesh, class Function, class... Arguments> class program {
   // For g++, which explains a constant here in fewer messages than of a variable.
   explicit(detail::explained_call<called, Mesh, Function, Arguments...>::explain(
       std::index_sequence_for<Arguments...>{})) program() = delete;
-  /// A program as a value: what `compile` returns.
+  // A program as a value: what `compile` returns.
   constexpr explicit program(detail::as_value /*tag*/) {}
 
  private:
