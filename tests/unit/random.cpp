@@ -44,9 +44,9 @@ std::uint32_t word(std::int64_t at) {
 /// A part of a tensor, in a buffer that may have room for more.
 void check_part(const extents& whole, const extents& shape, const tensor_box& box) {
   const auto count = static_cast<std::size_t>(shape.elements());
-  test::with_threads([&] {
+  const auto check = [&](std::int64_t streamed_from) {
     std::vector<std::uint32_t> got(count + 1, 7);
-    detail::write_words(stream, shape, box, whole, got.data());
+    detail::write_words(stream, shape, box, whole, got.data(), streamed_from);
     REQUIRE(got[count] == 7);
     for (std::int64_t i = 0; i < shape.elements(); ++i) {
       std::int64_t rest = i;
@@ -62,6 +62,10 @@ void check_part(const extents& whole, const extents& shape, const tensor_box& bo
       INFO("element " << i);
       REQUIRE(got[static_cast<std::size_t>(i)] == word(at));
     }
+  };
+  test::with_threads([&] {
+    check(detail::least_streamed_bytes);
+    check(0);
   });
 }
 

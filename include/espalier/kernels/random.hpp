@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/comm/host/copy.hpp>
 #include <espalier/kernels/kernel.hpp>
 #include <espalier/kernels/lanes.hpp>
 #include <espalier/kernels/parallel.hpp>
@@ -83,7 +84,13 @@ template <int First> ESPALIER_ALWAYS_INLINE void philox_rounds_from(const random
   }
 }
 
-template <std::size_t... Lane>
+using comm::host::store;
+
+/// A tensor of so many bytes is in no cache when it is read: then its words are written past the caches, which need
+/// not fetch first what they are to replace.
+inline constexpr std::int64_t least_streamed_bytes = std::int64_t{64} << 20;
+
+template <store How, std::size_t... Lane>
 ESPALIER_ALWAYS_INLINE void store_words(const block_words& w, std::uint32_t* to, std::index_sequence<Lane...>) {
   static_assert(std::endian::native == std::endian::little);
   constexpr std::size_t half = block_lanes / 2;
@@ -93,17 +100,24 @@ ESPALIER_ALWAYS_INLINE void store_words(const block_words& w, std::uint32_t* to,
   const word_lanes pairs[2]{
       __builtin_shufflevector(left, right, static_cast<int>(Lane / 2 + (Lane % 2) * block_lanes)...),
       __builtin_shufflevector(left, right, static_cast<int>(half + Lane / 2 + (Lane % 2) * block_lanes)...)};
-  std::memcpy(to, &pairs[0], sizeof(pairs));
+  if constexpr (How == store::streaming && sizeof(pairs) % comm::host::line_bytes == 0) {
+    constexpr std::size_t line = comm::host::line_bytes / sizeof(word_lanes);
+    ESPALIER_UNROLL
+    for (std::size_t k = 0; k < 2; k += line) comm::host::stream_line(to + k * 2 * block_lanes, &pairs[k]);
+  } else {
+    std::memcpy(to, &pairs[0], sizeof(pairs));
+  }
 }
-ESPALIER_ALWAYS_INLINE void store_words(const block_words* w, std::uint32_t* to) {
+template <store How> ESPALIER_ALWAYS_INLINE void store_words(const block_words* w, std::uint32_t* to) {
   ESPALIER_UNROLL
   for (int n = 0; n < side_by_side; ++n) {
-    store_words(w[n], to + 4 * block_lanes * n, std::make_index_sequence<static_cast<std::size_t>(block_lanes)>{});
+    store_words<How>(w[n], to + 4 * block_lanes * n, std::make_index_sequence<static_cast<std::size_t>(block_lanes)>{});
   }
 }
 
 /// Writes the words of `count` blocks, a multiple of `blocks_at_once`, from block `first` on.
-/// @pre they all have the same upper half of their number
+/// @pre they all have the same upper half of their number; `to` is the begin of a line where the store is streaming
+template <store How>
 inline void write_blocks(const random_stream& from, std::uint64_t first, std::int64_t count, std::uint32_t* to) {
   word_lanes even[side_by_side];
   for (int n = 0; n < side_by_side; ++n) {
@@ -125,7 +139,7 @@ inline void write_blocks(const random_stream& from, std::uint64_t first, std::in
       even[n] += std::uint64_t{philox_factor[0]} * blocks_at_once;
     }
     philox_rounds_from<1>(from, &w[0]);
-    store_words(&w[0], to + 4 * i);
+    store_words<How>(&w[0], to + 4 * i);
   }
 }
 
@@ -157,7 +171,7 @@ class scattered_words {
         w[n].word[3] = all_lanes(from_.purpose);
       }
       philox_rounds_from<0>(from_, &w[0]);
-      store_words(&w[0], &words[4 * start]);
+      store_words<store::cached>(&w[0], &words[4 * start]);
     }
     for (int n = 0; n < waiting_; ++n) {
       for (int k = 0; k < count_[n]; ++k) to_[n][k] = words[4 * n + first_[n] + k];
@@ -179,7 +193,7 @@ class scattered_words {
 
 /// Writes the words of elements [at, at + count) of a whole tensor.
 inline void write_run(const random_stream& from, scattered_words& scattered, std::int64_t at, std::int64_t count,
-                      std::uint32_t* to) {
+                      std::uint32_t* to, store how) {
   while (count > 0) {
     const auto block = static_cast<std::uint64_t>(at) / 4;
     const auto first = static_cast<int>(at % 4);
@@ -187,7 +201,11 @@ inline void write_run(const random_stream& from, scattered_words& scattered, std
     const std::int64_t same = (std::int64_t{1} << 32) - static_cast<std::int64_t>(block & 0xffffffffU);
     const std::int64_t whole = std::min(count / 4, same) / blocks_at_once * blocks_at_once;
     if (first == 0 && whole > 0) {
-      write_blocks(from, block, whole, to);
+      if (how == store::streaming && comm::host::to_next_line(to, comm::host::line_bytes) == 0) {
+        write_blocks<store::streaming>(from, block, whole, to);
+      } else {
+        write_blocks<store::cached>(from, block, whole, to);
+      }
       at += 4 * whole;
       to += 4 * whole;
       count -= 4 * whole;
@@ -258,17 +276,22 @@ class tensor_runs {
   std::int64_t stride_[max_rank]{};
 };
 
-/// The words of the elements that a buffer holds. How they are shared out changes none of them.
+/// The words of the elements that a buffer holds. How they are shared out changes none of them, nor whether they are
+/// written past the caches: from so many bytes on.
 inline void write_words(const random_stream& from, const extents& shape, const tensor_box& box, const extents& whole,
-                        std::uint32_t* to) {
+                        std::uint32_t* to, std::int64_t streamed_from = least_streamed_bytes) {
   const tensor_runs runs(shape, box, whole);
   const std::int64_t blocks = (shape.elements() + 3) / 4;
+  const auto bytes = shape.elements() * static_cast<std::int64_t>(sizeof(std::uint32_t));
+  const store how = bytes >= streamed_from ? store::streaming : store::cached;
   parallel_ranges(blocks, 4 * shape.elements(), [&](std::int64_t first, std::int64_t last) {
     scattered_words scattered(from);
-    runs.for_each(
-        4 * first, std::min(4 * last, shape.elements()),
-        [&](std::int64_t at, std::int64_t count, std::int64_t i) { write_run(from, scattered, at, count, to + i); });
+    runs.for_each(4 * first, std::min(4 * last, shape.elements()),
+                  [&](std::int64_t at, std::int64_t count, std::int64_t i) {
+                    write_run(from, scattered, at, count, to + i, how);
+                  });
     scattered.write();
+    if (how == store::streaming) comm::host::finish_streaming();
   });
 }
 
