@@ -24,7 +24,7 @@ namespace detail {
 
 /// A part of a tensor and the devices that hold it: all those with a term of one sum stand together, and every such
 /// group holds the part once.
-struct held_box {
+struct drawn_part {
   tensor_box box;
   std::vector<std::vector<int>> groups;
 };
@@ -45,9 +45,9 @@ struct held_box {
 }
 
 /// Who holds what, in the order of the devices; devices without any element are put into `idle`.
-[[nodiscard]] inline std::vector<held_box> held_boxes(const mesh_shape& mesh, const layout& placed,
-                                                      std::vector<int>& idle) {
-  std::vector<held_box> all;
+[[nodiscard]] inline std::vector<drawn_part> drawn_parts(const mesh_shape& mesh, const layout& placed,
+                                                         std::vector<int>& idle) {
+  std::vector<drawn_part> all;
   const int rank = placed.shape.rank;
   for (int device = 0; device < mesh.devices(); ++device) {
     const tensor_box box = box_of(mesh, placed.shape, placed.placement, device);
@@ -55,7 +55,7 @@ struct held_box {
       idle.push_back(device);
       continue;
     }
-    const auto same = [&](const held_box& one) { return same_box(one.box, box, rank); };
+    const auto same = [&](const drawn_part& one) { return same_box(one.box, box, rank); };
     auto found = std::find_if(all.begin(), all.end(), same);
     if (found == all.end()) found = all.insert(all.end(), {box, {}});
     const auto joins = [&](const std::vector<int>& group) {
@@ -83,7 +83,7 @@ class layout_drawing {
  public:
   layout_drawing(const mesh_shape& mesh, const axis_parts& axes, dtype type, const layout& placed)
       : whole_mesh_(mesh), axes_(axes), mesh_(cut_mesh(mesh, axes)), type_(type), placed_(placed) {
-    boxes_ = held_boxes(mesh_, placed, idle_);
+    boxes_ = drawn_parts(mesh_, placed, idle_);
     std::vector<int> split;
     for (int d = 0; d < placed.shape.rank; ++d) {
       if (!placed.placement.dim[d].empty()) split.push_back(d);
@@ -159,7 +159,7 @@ class layout_drawing {
   /// One box for each part of the dimensions that have panels.
   [[nodiscard]] std::vector<tensor_box> panel_boxes() const {
     std::vector<tensor_box> shown;
-    for (const held_box& one : boxes_) {
+    for (const drawn_part& one : boxes_) {
       const auto same = [&](const tensor_box& other) { return is_in_panel(one.box, other); };
       if (std::none_of(shown.begin(), shown.end(), same)) shown.push_back(one.box);
     }
@@ -175,7 +175,7 @@ class layout_drawing {
   }
 
   /// `0 + 1, 2 + 3`: two copies of a sum of two terms each.
-  [[nodiscard]] static std::string holders(const held_box& one, const char* between = ", ") {
+  [[nodiscard]] static std::string holders(const drawn_part& one, const char* between = ", ") {
     std::string words;
     for (const std::vector<int>& group : one.groups)
       words += (words.empty() ? "" : between) + joined_numbers(group, " + ");
@@ -183,7 +183,7 @@ class layout_drawing {
   }
 
   /// The words as large as the room allows, or fewer of them.
-  [[nodiscard]] static std::string fitted(const held_box& one, double x, double y, double width, double height) {
+  [[nodiscard]] static std::string fitted(const drawn_part& one, double x, double y, double width, double height) {
     const auto size_of = [&](const std::string& words) {
       return std::min({14.0, (width - 6) / (0.56 * static_cast<double>(words.size())), height - 4});
     };
@@ -205,7 +205,7 @@ class layout_drawing {
     const double scale_x = width / static_cast<double>(extent(across_));
     const double scale_y = height / static_cast<double>(extent(down_));
     for (std::size_t n = 0; n < boxes_.size(); ++n) {
-      const held_box& one = boxes_[n];
+      const drawn_part& one = boxes_[n];
       if (!is_in_panel(one.box, shown)) continue;
       const interval c = along(one.box, across_);
       const interval r = along(one.box, down_);
@@ -274,7 +274,7 @@ class layout_drawing {
     if (whole_mesh_.rank > 1) grid += ", the last axis fastest";
     notes.push_back(grid);
     bool copies = false;
-    for (const held_box& one : boxes_) copies = copies || one.groups.size() > 1;
+    for (const drawn_part& one : boxes_) copies = copies || one.groups.size() > 1;
     if (copies) notes.emplace_back("a, b: each holds a copy");
     if (placed_.placement.unreduced != 0) {
       const axis_list pending = list_of(placed_.placement.unreduced);
@@ -291,7 +291,7 @@ class layout_drawing {
   mesh_shape mesh_;
   dtype type_;
   const layout& placed_;
-  std::vector<held_box> boxes_;
+  std::vector<drawn_part> boxes_;
   std::vector<int> idle_;
   int across_ = -1;
   int down_ = -1;
