@@ -173,6 +173,29 @@ using uneven_apart_program =
     ep::program<typename On::mesh, uneven_apart<On>, ep::sharded<ep::f64<6>, typename On::model>>;
 static_assert(!is_cut<uneven_apart_program<on<1, 4>>>);
 
+// --- many sums of what comes apart: with whole axes it is gathered once, and each sum is there
+// -------------------------------
+
+template <class On, int Sums> struct sums_apart {
+  constexpr auto operator()(auto x) const {
+    const auto y = ep::reshape<2, 4>(x);
+    if constexpr (Sums == 1) {
+      return ep::sum<0>(y * y);
+    } else {
+      return ep::results(ep::sum<0>(y), ep::sum<0>(y * y), ep::sum<0>(ep::sin(y)), ep::sum<0>(ep::tanh(y)));
+    }
+  }
+};
+template <class On, int Sums>
+using sums_apart_program =
+    ep::program<typename On::mesh, sums_apart<On, Sums>, ep::sharded<ep::f64<8>, typename On::model>>;
+template <class On> using one_sum_apart = sums_apart_program<On, 1>;
+template <class On> using four_sums_apart = sums_apart_program<On, 4>;
+static_assert(is_cut<one_sum_apart<on<1, 4>>> && one_sum_apart<on<1, 4>>::bytes<ep::all_reduce>() == 16);
+// With parts it would be 4 x 16 B.
+static_assert(!is_cut<four_sums_apart<on<1, 4>>> && four_sums_apart<on<1, 4>>::bytes<ep::all_gather>() == 48);
+static_assert(four_sums_apart<on<1, 4>>::collectives() == 1);
+
 // --- grouped-query attention with two heads of keys and values, on more devices than that
 // -------------------------------
 
@@ -331,6 +354,20 @@ TEST_CASE("uneven parts within a program that cuts an axis, and parts that no cu
     turned.data[i % 3 * 2 + i / 3] = six[0].data[i];
   }
   everywhere<uneven_apart_program>(model_axis{}, six, {squares, turned});
+}
+
+TEST_CASE("an axis stays whole where parts would have to be summed up more often", "[spmd]") {
+  const plains in{wave(20, {8})};
+  plains out(4, plain({4}));
+  for (std::size_t i = 0; i < 8; ++i) {
+    const real x = in[0].data[i];
+    out[0].data[i % 4] += x;
+    out[1].data[i % 4] += x * x;
+    out[2].data[i % 4] += std::sin(x);
+    out[3].data[i % 4] += std::tanh(x);
+  }
+  everywhere<one_sum_apart>(model_axis{}, in, {out[1]});
+  everywhere<four_sums_apart>(model_axis{}, in, out);
 }
 
 TEST_CASE("attention with fewer heads of keys than devices", "[spmd]") {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/partition/run_price.hpp>
 #include <espalier/program/cut_axes.hpp>
 #include <espalier/program/interpret_spmd.hpp>
 #include <espalier/program/pass_list.hpp>
@@ -176,7 +177,7 @@ struct spmd_program {
   }
 };
 
-/// As `on_wanted_parts` does it with constants.
+/// As `completed_on_parts` does it with constants: on the parts that the graph wants.
 /// @param cuts whether axes may be cut
 [[nodiscard]] inline spmd_program completed_program(const mesh_shape& mesh, graph_view g, bool cuts = true) {
   spmd_program made;
@@ -223,8 +224,8 @@ inline void list_collectives(spmd_program& made) {
   }
 }
 
-/// All passes but the last: what the partitioner itself decides.
-[[nodiscard]] inline spmd_program partitioned_program(const mesh_shape& mesh, graph_view g, bool cuts = true) {
+/// All passes but the last, on the parts that the graph wants.
+[[nodiscard]] inline spmd_program partitioned_on(const mesh_shape& mesh, graph_view g, bool cuts) {
   spmd_program made = completed_program(mesh, g, cuts);
   made.parts = partition(made.mesh, made.traced, made.rules.data(), made.of.data());
   made.parts.program = run_passes(passes_on_buffers, made.mesh, made.parts.program, length_of(passes_on_buffers) - 1);
@@ -238,6 +239,18 @@ inline void list_collectives(spmd_program& made) {
   made.parts.program = last.run(made.mesh, made.parts.program);
   list_collectives(made);
   return made;
+}
+
+/// All passes but the last: what the partitioner itself decides, on the mesh that `on_wanted_parts` decides for.
+[[nodiscard]] inline spmd_program partitioned_program(const mesh_shape& mesh, graph_view g) {
+  spmd_program made = partitioned_on(mesh, g, true);
+  if (made.axes.count == mesh.rank) return made;
+  const auto price = [](const spmd_program& of) {
+    const spmd_program merged = merged_program(of);
+    return price_of_run(merged.mesh, merged.parts.program, merged.parts.fault != partition_fault::nothing);
+  };
+  spmd_program whole = partitioned_on(mesh, g, false);
+  return price(made).is_dearer_than(price(whole)) ? whole : made;
 }
 
 /// Where results differ from those expected by more than `tolerance`, relative to the largest element, or an empty

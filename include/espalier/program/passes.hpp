@@ -5,6 +5,7 @@
 #include <espalier/detail/extremes.hpp>
 #include <espalier/partition/partition.hpp>
 #include <espalier/partition/parts.hpp>
+#include <espalier/partition/run_price.hpp>
 #include <espalier/program/complete.hpp>
 #include <espalier/program/cut_axes.hpp>
 #include <espalier/program/pass_list.hpp>
@@ -209,17 +210,6 @@ template <class Mesh, class Source> struct completed_on_parts<Mesh, Source, 0> {
       parts_wanted(Mesh::value, completion::program, &completion::rules.of[0], &completion::value.of[0], parts);
   static constexpr bool is_last = wanted.count == parts.count;
 };
-template <class Mesh, class Source, int Cuts = 0> [[nodiscard]] constexpr auto find_parts() {
-  using found = completed_on_parts<Mesh, Source, Cuts>;
-  if constexpr (found::is_last) {
-    return found{};
-  } else {
-    return find_parts<Mesh, Source, Cuts + 1>();
-  }
-}
-/// A graph completed on the mesh whose axes are cut where it has to be.
-template <class Mesh, class Source> using on_wanted_parts = decltype(find_parts<Mesh, Source>());
-
 /// Partitioning, part by part: every part goes on with what the one before it made.
 template <class Mesh, class Source> struct partitioned_graph {
   using from = completed<Mesh, Source>;
@@ -267,5 +257,39 @@ template <class Mesh, class Source> struct partitioned_graph {
     return partitioner(Mesh::value, from::program, &from::rules.of[0], &from::value.of[0], found).finish().program;
   }
 };
+
+/// What a run of a graph costs that is completed on these parts.
+template <class OnParts> struct price_on_parts {
+  using partition_pass = partitioned_graph<typename OnParts::mesh, typename OnParts::source>;
+  using device_program = device_graph<typename OnParts::mesh, partition_pass>;
+  static constexpr run_price value = price_of_run(OnParts::mesh::value, frozen<device_program>::value,
+                                                  partition_pass::found.fault != partition_fault::nothing);
+};
+/// Whether a program is to have these parts. What a cut costs further on no single op knows: where whole axes gather a
+/// tensor once, and all that is computed from it communicates nothing, parts may leave it split, and each op behind it
+/// sums up or gathers its own. So a program that still moves something with its axes cut is partitioned with whole axes
+/// too, and has the parts if it moves no more with them.
+template <class OnParts, class Whole> [[nodiscard]] constexpr bool pays_off() {
+  constexpr run_price cut = price_on_parts<OnParts>::value;
+  if constexpr (cut.bytes == 0 && !cut.is_faulty) {
+    return true;
+  } else {
+    return !cut.is_dearer_than(price_on_parts<Whole>::value);
+  }
+}
+
+template <class Mesh, class Source, int Cuts = 0> [[nodiscard]] constexpr auto find_parts() {
+  using found = completed_on_parts<Mesh, Source, Cuts>;
+  using whole = completed_on_parts<Mesh, Source, 0>;
+  if constexpr (!found::is_last) {
+    return find_parts<Mesh, Source, Cuts + 1>();
+  } else if constexpr (Cuts == 0) {
+    return whole{};
+  } else {
+    return std::conditional_t<pays_off<found, whole>(), found, whole>{};
+  }
+}
+/// A graph completed on the mesh whose axes are cut where that spares a move.
+template <class Mesh, class Source> using on_wanted_parts = decltype(find_parts<Mesh, Source>());
 
 }  // namespace espalier::detail
