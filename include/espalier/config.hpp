@@ -26,6 +26,14 @@
 #define ESPALIER_INLINE inline
 #endif
 
+// What works on a std::vector is constexpr where the standard library's vector is: libstdc++ 12, libc++ 15 and later.
+#include <version>
+#if defined(__cpp_lib_constexpr_vector)
+#define ESPALIER_CONSTEXPR_VECTOR constexpr
+#else
+#define ESPALIER_CONSTEXPR_VECTOR inline
+#endif
+
 // OpenMP pragmas through one macro, so that a build without OpenMP stays free of unknown-pragma warnings.
 #define ESPALIER_PRAGMA(text) _Pragma(#text)
 #if defined(_OPENMP)

@@ -96,7 +96,7 @@ struct transfer : transfer_group {
 };
 
 /// Bytes this rank sends to other members in `moves`; what stays on the rank costs nothing.
-[[nodiscard]] constexpr std::int64_t sent_bytes(const transfer& moves) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::int64_t sent_bytes(const transfer& moves) {
   std::int64_t elements = 0;
   for (std::size_t k = 0; k < moves.outgoing.size(); ++k) {
     if (k != static_cast<std::size_t>(moves.self)) elements += moves.outgoing[k].elements();

@@ -69,7 +69,8 @@ enum call_flags : unsigned {
 }
 
 /// Moves have no operation, and only some calls a root: nobody has to agree on what is not used.
-[[nodiscard]] constexpr call_summary summary_of(const collective_call& call, const combiner& by, unsigned flags = 0) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR call_summary summary_of(const collective_call& call, const combiner& by,
+                                                                unsigned flags = 0) {
   call_summary made;
   made.kind = kind_word(call.what, by.type, reduces(call.what) ? by.operation : element_operation::unnamed,
                         has_root(call.what) ? call.root : 0, flags);

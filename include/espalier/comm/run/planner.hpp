@@ -66,7 +66,7 @@ struct changed_way {
 }
 
 /// Bytes of a schedule's longest message.
-[[nodiscard]] constexpr std::int64_t longest_message(const schedule& plan, std::int64_t element_bytes) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::int64_t longest_message(const schedule& plan, std::int64_t element_bytes) {
   std::int64_t most = 0;
   for (const track& t : plan.tracks) {
     for (const step& s : t.steps) {

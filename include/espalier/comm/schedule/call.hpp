@@ -63,7 +63,8 @@ struct collective_call {
 [[nodiscard]] constexpr bool has_cells(collective what) { return facts_of(what).before == array_share::cells; }
 
 /// A call whose blocks are all equal. `count` is what `counts` says: the whole array, or one block.
-[[nodiscard]] constexpr collective_call uniform_call(collective what, int ranks, std::int64_t count, int root = 0) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR collective_call uniform_call(collective what, int ranks, std::int64_t count,
+                                                                     int root = 0) {
   collective_call call;
   call.what = what;
   call.ranks = ranks;
@@ -74,7 +75,7 @@ struct collective_call {
 }
 
 /// Elements of the array that the collective is about: all blocks together.
-[[nodiscard]] constexpr std::int64_t total_elements(const collective_call& call) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::int64_t total_elements(const collective_call& call) {
   std::int64_t total = 0;
   for (const std::int64_t count : call.counts) total += count;
   return total;
@@ -85,7 +86,7 @@ struct collective_call {
 class call_layout {
  public:
   /// Throws std::invalid_argument where the call contradicts itself.
-  constexpr explicit call_layout(const collective_call& call) : call_(&call) {
+  ESPALIER_CONSTEXPR_VECTOR explicit call_layout(const collective_call& call) : call_(&call) {
     const auto n = static_cast<std::size_t>(call.ranks);
     if (!has_schedules(call.what)) throw std::invalid_argument("this kind of collective has no schedules");
     if (call.ranks < 1) throw std::invalid_argument("a collective needs at least one rank");
@@ -117,10 +118,14 @@ class call_layout {
     }
   }
 
-  [[nodiscard]] constexpr std::int64_t total() const { return first_.back(); }
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::int64_t total() const { return first_.back(); }
   /// First element of block `index` (all-to-all: of row-major cell `index`).
-  [[nodiscard]] constexpr std::int64_t first(int index) const { return first_[static_cast<std::size_t>(index)]; }
-  [[nodiscard]] constexpr std::int64_t count(int index) const { return call_->counts[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::int64_t first(int index) const {
+    return first_[static_cast<std::size_t>(index)];
+  }
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::int64_t count(int index) const {
+    return call_->counts[static_cast<std::size_t>(index)];
+  }
 
   /// Elements of the rank's input: 0 where the call is in place for it, or nothing is taken from it.
   [[nodiscard]] constexpr std::int64_t input_elements(int rank) const {
@@ -198,8 +203,8 @@ struct piece {
 };
 
 /// What `rank` holds before the collective.
-[[nodiscard]] constexpr std::vector<piece> pieces_held(const collective_call& call, const call_layout& layout,
-                                                       int rank) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<piece> pieces_held(const collective_call& call,
+                                                                       const call_layout& layout, int rank) {
   std::vector<piece> pieces;
   switch (facts_of(call.what).before) {
     case array_share::whole_at_root:
@@ -221,8 +226,8 @@ struct piece {
 }
 
 /// What `rank` wants after it.
-[[nodiscard]] constexpr std::vector<piece> pieces_wanted(const collective_call& call, const call_layout& layout,
-                                                         int rank) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<piece> pieces_wanted(const collective_call& call,
+                                                                         const call_layout& layout, int rank) {
   std::vector<piece> pieces;
   const collective_facts& facts = facts_of(call.what);
   const bool root = rank == call.root;

@@ -10,7 +10,7 @@ namespace espalier::comm {
 
 /// The distances of the circulant graph on `ranks` vertices: from 1, each the half of the next rounded up, to `ranks`
 /// itself. Its size less one is ceil(log2(ranks)), the number of rounds in which one value reaches everyone.
-[[nodiscard]] constexpr std::vector<int> circulant_skips(int ranks) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<int> circulant_skips(int ranks) {
   std::vector<int> falling{ranks};
   while (falling.back() > 1) falling.push_back((falling.back() + 1) / 2);
   return {falling.rbegin(), falling.rend()};
@@ -24,7 +24,7 @@ namespace espalier::comm::detail {
 // backwards (Träff, arXiv 2312.11236, section 2.3).
 class circulant_receiver {
  public:
-  constexpr circulant_receiver(const std::vector<int>& skips, int rank)
+  ESPALIER_CONSTEXPR_VECTOR circulant_receiver(const std::vector<int>& skips, int rank)
       : skips_(skips), rounds_(static_cast<int>(skips.size()) - 1), target_(skips.back() + rank) {
     own_ = base_block(rank);
     left_ = ((std::uint64_t{2} << static_cast<unsigned>(rounds_)) - 1U) &
@@ -38,7 +38,7 @@ class circulant_receiver {
   [[nodiscard]] constexpr const std::vector<int>& blocks() const { return found_; }
 
  private:
-  [[nodiscard]] constexpr int skip(int k) const {
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR int skip(int k) const {
     return k <= rounds_ ? skips_[static_cast<std::size_t>(k)] : 4 * skips_.back();
   }
 
@@ -90,7 +90,7 @@ namespace espalier::comm {
 /// arXiv 2312.11236 and 2407.18004). In round i with k = i % q, rank r sends to r + skips[k].
 class circulant_rounds {
  public:
-  constexpr circulant_rounds(int ranks, std::int64_t blocks)
+  ESPALIER_CONSTEXPR_VECTOR circulant_rounds(int ranks, std::int64_t blocks)
       : blocks_(blocks), skips_(circulant_skips(ranks)), q_(static_cast<int>(skips_.size()) - 1) {
     if (q_ == 0) return;
     rounds_ = blocks - 1 + q_;
@@ -100,7 +100,9 @@ class circulant_rounds {
 
   [[nodiscard]] constexpr std::int64_t rounds() const { return rounds_; }
   /// How far messages of round `i` go.
-  [[nodiscard]] constexpr int skip(std::int64_t i) const { return skips_[static_cast<std::size_t>((i + idle_) % q_)]; }
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR int skip(std::int64_t i) const {
+    return skips_[static_cast<std::size_t>((i + idle_) % q_)];
+  }
   /// The block that `rank` receives in round `i`; -1 if none.
   [[nodiscard]] constexpr std::int64_t received(int rank, std::int64_t i) const {
     if (rank == 0) return -1;

@@ -15,7 +15,7 @@
 namespace espalier::comm::detail {
 
 // All-to-all in place: results would overwrite what has not been sent, so everything is put aside first.
-[[nodiscard]] constexpr std::vector<location> put_aside(schedule& plan, const call_layout& layout) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<location> put_aside(schedule& plan, const call_layout& layout) {
   std::vector<location> aside;
   if (plan.call.what != collective::all_to_all || !plan.call.in_place || plan.call.ranks == 1) return aside;
   track_builder copies(0, 0);
@@ -38,8 +38,9 @@ namespace espalier::comm {
 /// The schedule that moves each pair's data along its routes, in chunks that are passed on through scratch memory.
 /// `routes` of one pair must stand in one order on all ranks; their weights say how the data is cut. For gather,
 /// scatter and all-to-all.
-[[nodiscard]] constexpr schedule from_routes(const collective_call& call, const network& net,
-                                             const std::vector<route>& routes, const chunking& cut = {}) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule from_routes(const collective_call& call, const network& net,
+                                                             const std::vector<route>& routes,
+                                                             const chunking& cut = {}) {
   const call_layout layout(call);
   if (net.ranks != call.ranks) throw std::invalid_argument("the call and the network have different numbers of ranks");
   if (call.what != collective::gather && call.what != collective::scatter && call.what != collective::all_to_all) {
@@ -122,7 +123,7 @@ namespace espalier::comm {
 }
 
 /// Gather, scatter and all-to-all with every pair's data sent directly in one way, whatever links there are.
-[[nodiscard]] constexpr schedule pairwise(const collective_call& call, const chunking& cut = {}) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule pairwise(const collective_call& call, const chunking& cut = {}) {
   const call_layout layout(call);
   if (call.what != collective::gather && call.what != collective::scatter && call.what != collective::all_to_all) {
     throw std::invalid_argument("pairwise exchange is for gather, scatter and all-to-all");

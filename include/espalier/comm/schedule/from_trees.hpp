@@ -49,7 +49,7 @@ namespace espalier::comm::detail {
   return {at.where, at.offset + offset, at.cyclic};
 }
 
-[[nodiscard]] constexpr schedule empty_schedule(const collective_call& call, const chunking& cut) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule empty_schedule(const collective_call& call, const chunking& cut) {
   if (cut.credits < 1) throw std::invalid_argument("a stream needs at least one credit");
   schedule plan;
   plan.call = call;
@@ -59,7 +59,7 @@ namespace espalier::comm::detail {
 }
 
 // A rank's results that it holds from the start.
-constexpr void add_own_copies(schedule& plan, const call_layout& layout, int tree) {
+ESPALIER_CONSTEXPR_VECTOR void add_own_copies(schedule& plan, const call_layout& layout, int tree) {
   const collective_call& call = plan.call;
   if (call.what == collective::reduce_scatter || call.what == collective::reduce ||
       call.what == collective::all_reduce) {
@@ -97,7 +97,7 @@ class tree_tracks {
   [[nodiscard]] constexpr bool up() const { return reduces(plan_.call.what); }
   [[nodiscard]] constexpr bool down() const { return !up() || plan_.call.what == collective::all_reduce; }
 
-  constexpr void add(const network& net, const tree& t, const tree_share& share) {
+  ESPALIER_CONSTEXPR_VECTOR void add(const network& net, const tree& t, const tree_share& share) {
     rooted_tree rising;
     rooted_tree falling;
     if (up()) rising = read_tree(net, t, direction::to_root);
@@ -110,8 +110,8 @@ class tree_tracks {
 
   /// `on_the_way`: chunks of the tree that are between the ranks when it is at its rate.
   /// @pre `rising` is a tree if `up()`, `falling` if `down()`
-  constexpr void add(int tree_root, rooted_tree rising, rooted_tree falling, const tree_share& share,
-                     double on_the_way) {
+  ESPALIER_CONSTEXPR_VECTOR void add(int tree_root, rooted_tree rising, rooted_tree falling, const tree_share& share,
+                                     double on_the_way) {
     if (share.count == 0) return;
     const bool up = this->up();
     const bool down = this->down();
@@ -159,7 +159,8 @@ class tree_tracks {
 
  private:
   // Seconds of a chunk on the longest way between the root and a rank, if nothing is ahead of it.
-  [[nodiscard]] static constexpr double longest(const network& net, const rooted_tree& t, double chunk) {
+  [[nodiscard]] static ESPALIER_CONSTEXPR_VECTOR double longest(const network& net, const rooted_tree& t,
+                                                                double chunk) {
     double most = 0;
     for (std::size_t r = 0; r < t.parent.size(); ++r) {
       double seconds = 0;
@@ -194,7 +195,7 @@ class tree_tracks {
 };
 
 // The results of a reduce-scatter in place move to the front of the buffer when nothing reads that any more.
-constexpr void add_final_moves(schedule& plan, const call_layout& layout, int tree) {
+ESPALIER_CONSTEXPR_VECTOR void add_final_moves(schedule& plan, const call_layout& layout, int tree) {
   if (plan.call.what != collective::reduce_scatter || !plan.call.in_place) return;
   track_builder moves(tree, 1);
   for (int r = 0; r < plan.call.ranks; ++r) {
@@ -216,9 +217,10 @@ namespace espalier::comm {
 /// Of broadcast and reduce every tree's root is the call's; all-reduce may have any roots. Not for gather, scatter and
 /// all-to-all, whose data differs per rank: `from_routes`. Calls that are `ordered` need trees like `ordered_tree`'s.
 /// Throws std::invalid_argument where trees and call don't fit.
-[[nodiscard]] constexpr schedule from_trees(const collective_call& call, const network& net,
-                                            const std::vector<tree>& trees, const std::vector<double>& weights,
-                                            const chunking& cut = {}) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule from_trees(const collective_call& call, const network& net,
+                                                            const std::vector<tree>& trees,
+                                                            const std::vector<double>& weights,
+                                                            const chunking& cut = {}) {
   const call_layout layout(call);
   if (net.ranks != call.ranks) throw std::invalid_argument("the call and the network have different numbers of ranks");
   if (trees.size() != weights.size()) throw std::invalid_argument("trees need one weight each");
@@ -254,7 +256,7 @@ namespace espalier::comm {
   return plan;
 }
 
-[[nodiscard]] constexpr std::vector<double> weights_of(const std::vector<tree>& trees) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<double> weights_of(const std::vector<tree>& trees) {
   std::vector<double> weights;
   weights.reserve(trees.size());
   for (const tree& t : trees) weights.push_back(to_double(t.weight));
@@ -262,17 +264,18 @@ namespace espalier::comm {
 }
 
 /// The same, each tree with the weight that its packing gave it.
-[[nodiscard]] constexpr schedule from_trees(const collective_call& call, const network& net,
-                                            const std::vector<tree>& trees, const chunking& cut = {}) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule from_trees(const collective_call& call, const network& net,
+                                                            const std::vector<tree>& trees, const chunking& cut = {}) {
   return from_trees(call, net, trees, weights_of(trees), cut);
 }
 
 /// Trees of several packings of one network that use different channels, which start after `startup` seconds each
 /// (Blink's hybrid transfers): every packing gets the share with which all end together.
 /// `bytes` is the size of the whole array.
-[[nodiscard]] constexpr schedule from_channels(const collective_call& call, const network& net,
-                                               const std::vector<packing>& channels, const std::vector<double>& startup,
-                                               std::int64_t bytes, const chunking& cut = {}) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule from_channels(const collective_call& call, const network& net,
+                                                               const std::vector<packing>& channels,
+                                                               const std::vector<double>& startup, std::int64_t bytes,
+                                                               const chunking& cut = {}) {
   if (channels.size() != startup.size()) throw std::invalid_argument("channels need one start-up cost each");
   std::vector<channel_cost> costs;
   for (std::size_t i = 0; i < channels.size(); ++i) {

@@ -25,7 +25,7 @@ namespace espalier::comm::detail {
 }
 
 // Takes a piece of the rank's scratch memory.
-[[nodiscard]] constexpr location take_scratch(schedule& plan, int rank, std::int64_t elements) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR location take_scratch(schedule& plan, int rank, std::int64_t elements) {
   std::int64_t& used = plan.scratch[static_cast<std::size_t>(rank)];
   const location made{place::scratch, used};
   used += elements;
@@ -33,7 +33,8 @@ namespace espalier::comm::detail {
 }
 
 // First elements of blocks r, r + 1, ... (all ranks' once round), from 0.
-[[nodiscard]] constexpr std::vector<std::int64_t> rotated_offsets(const std::vector<std::int64_t>& counts, int rank) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<std::int64_t> rotated_offsets(
+    const std::vector<std::int64_t>& counts, int rank) {
   std::vector<std::int64_t> offsets{0};
   for (std::size_t i = 0; i < counts.size(); ++i) {
     offsets.push_back(offsets.back() + counts[(i + static_cast<std::size_t>(rank)) % counts.size()]);
@@ -42,8 +43,8 @@ namespace espalier::comm::detail {
 }
 
 // Copies blocks r, r + 1, ... in this order from an array that begins with block 0, or back into it.
-constexpr void rotate(track_builder& track, const std::vector<std::int64_t>& counts, int rank, location array,
-                      location rotated, bool back) {
+ESPALIER_CONSTEXPR_VECTOR void rotate(track_builder& track, const std::vector<std::int64_t>& counts, int rank,
+                                      location array, location rotated, bool back) {
   std::int64_t before = 0;
   for (int b = 0; b < rank; ++b) before += counts[static_cast<std::size_t>(b)];
   std::int64_t behind = 0;
@@ -61,8 +62,8 @@ constexpr void rotate(track_builder& track, const std::vector<std::int64_t>& cou
 
 // Rotated blocks [0, s) shrink to [0, 1) in ceil(log2(ranks)) rounds: of s blocks the upper half goes to the rank that
 // far ahead, which combines it with its own lower half (Träff, arXiv 2410.14234). The last sum is written to `target`.
-constexpr void circulant_reduce_scatter(track_builder& track, const std::vector<std::int64_t>& offsets, int rank,
-                                        location rotated, location target) {
+ESPALIER_CONSTEXPR_VECTOR void circulant_reduce_scatter(track_builder& track, const std::vector<std::int64_t>& offsets,
+                                                        int rank, location rotated, location target) {
   const int n = static_cast<int>(offsets.size()) - 1;
   for (int s = n; s > 1;) {
     const int half = (s + 1) / 2;
@@ -75,8 +76,8 @@ constexpr void circulant_reduce_scatter(track_builder& track, const std::vector<
 }
 
 // The way back: block 0 stands at `rotated`, and all others arrive behind it in as many rounds.
-constexpr void circulant_all_gather(track_builder& track, const std::vector<std::int64_t>& offsets, int rank,
-                                    location rotated) {
+ESPALIER_CONSTEXPR_VECTOR void circulant_all_gather(track_builder& track, const std::vector<std::int64_t>& offsets,
+                                                    int rank, location rotated) {
   const int n = static_cast<int>(offsets.size()) - 1;
   const std::vector<int> skips = circulant_skips(n);
   for (std::size_t k = 0; k + 1 < skips.size(); ++k) {
@@ -98,7 +99,7 @@ namespace espalier::comm {
 
 /// Broadcast, reduce, gather and scatter along the binomial tree: ceil(log2(ranks)) rounds. A reduction keeps the order
 /// of ranks if the root is 0 or the operator commutes; gather and scatter move each block once per level.
-[[nodiscard]] constexpr schedule binomial(const collective_call& call) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule binomial(const collective_call& call) {
   detail::require(has_root(call.what), "binomial trees are for broadcast, reduce, gather and scatter");
   detail::require(!call.ordered || call.root == 0, "a binomial tree keeps the order of ranks only with root 0");
   const call_layout layout(call);
@@ -214,7 +215,7 @@ namespace espalier::comm {
 
 /// All-reduce by recursive doubling: log2(ranks) rounds of the whole array, two more where ranks are no power of two
 /// (neighbours are folded first). Ranks stay in order, and all get the same bits.
-[[nodiscard]] constexpr schedule doubling(const collective_call& call) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule doubling(const collective_call& call) {
   detail::require(call.what == collective::all_reduce, "recursive doubling is for all-reduce");
   const call_layout layout(call);
   schedule plan = detail::empty_schedule(call, {});
@@ -261,7 +262,7 @@ namespace espalier::comm {
 /// All-gather, reduce-scatter, and all-reduce as one after the other, on the circulant graph: ceil(log2(ranks)) rounds
 /// each for any number of ranks, every element sent as few times as possible (Träff, arXiv 2410.14234). The operator
 /// must commute.
-[[nodiscard]] constexpr schedule circulant(const collective_call& call) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule circulant(const collective_call& call) {
   detail::require(call.what == collective::all_gather || call.what == collective::reduce_scatter ||
                       call.what == collective::all_reduce,
                   "circulant halving is for all-gather, reduce-scatter and all-reduce");
@@ -303,7 +304,7 @@ namespace espalier::comm {
 /// to every rank, or both. One or two latencies, whatever the number of ranks, for as many messages at a root as there
 /// are ranks: best for few ranks far apart. Keeps the order of ranks. The root of an all-reduce is `hub`; those of
 /// blocks are their ranks.
-[[nodiscard]] constexpr schedule flat(const collective_call& call, int hub = 0) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule flat(const collective_call& call, int hub = 0) {
   detail::require(!has_root(call.what) || call.what == collective::broadcast || call.what == collective::reduce,
                   "flat trees are for broadcast, reduce, all-reduce, all-gather and reduce-scatter");
   detail::require(call.what != collective::all_to_all, "an all-to-all sends every pair its own data: pairwise");
@@ -342,7 +343,7 @@ namespace espalier::comm {
 /// Broadcast and reduce in `blocks` blocks on the circulant graph: blocks - 1 + ceil(log2(ranks)) rounds, which no
 /// one-ported algorithm beats, for any number of ranks (Träff, arXiv 2312.11236, 2407.18004). A reduction is the
 /// broadcast backwards; its operator must commute.
-[[nodiscard]] constexpr schedule circulant_blocks(const collective_call& call, std::int64_t blocks) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule circulant_blocks(const collective_call& call, std::int64_t blocks) {
   detail::require(call.what == collective::broadcast || call.what == collective::reduce,
                   "circulant blocks are for broadcast and reduce");
   detail::require(!call.ordered, "a circulant reduction changes the order of ranks");
@@ -401,7 +402,7 @@ namespace espalier::comm {
 
 /// All-to-all in ceil(log2(ranks)) rounds: each block travels by the bits of its distance (Bruck et al., 1997). For
 /// blocks so small that rounds cost more than sending each element log2(ranks) / 2 times.
-[[nodiscard]] constexpr schedule bruck(const collective_call& call) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule bruck(const collective_call& call) {
   detail::require(call.what == collective::all_to_all, "Bruck's algorithm is for all-to-all");
   const call_layout layout(call);
   schedule plan = detail::empty_schedule(call, {});

@@ -17,7 +17,7 @@ namespace espalier::comm {
 /// combined in the order of ranks. It depends on nothing but its arguments: reductions along it give the same bits on
 /// every run and every network. Its messages go directly (`step::direct`), whatever links there are.
 /// @post height <= 1 + ceil(log2(ranks))
-[[nodiscard]] constexpr rooted_tree ordered_tree(int ranks, int root) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR rooted_tree ordered_tree(int ranks, int root) {
   const auto n = static_cast<std::size_t>(ranks);
   rooted_tree made;
   made.parent.assign(n, -1);
@@ -59,8 +59,8 @@ namespace espalier::comm {
 /// An all-reduce may be cut into shares with a tree and root each, evenly spaced among the ranks: one has the fewest
 /// messages, `ranks` of them load all ranks alike. Which operations make up a result depends on the ranks, the counts
 /// and `shares` alone, not on chunks.
-[[nodiscard]] constexpr schedule from_ordered_trees(const collective_call& call, const chunking& cut = {},
-                                                    int shares = 1) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule from_ordered_trees(const collective_call& call,
+                                                                    const chunking& cut = {}, int shares = 1) {
   if (!reduces(call.what)) throw std::invalid_argument("only reductions have an order of ranks to keep");
   if (shares < 1 || shares > call.ranks) throw std::invalid_argument("an all-reduce has 1 to `ranks` shares");
   const call_layout layout(call);

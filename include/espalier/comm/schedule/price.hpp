@@ -92,7 +92,7 @@ struct tree_depth {
   double latency = 0;
 };
 
-[[nodiscard]] constexpr tree_depth depth_of(const network& net, const tree& t, collective what) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR tree_depth depth_of(const network& net, const tree& t, collective what) {
   tree_depth all;
   for (const direction way : {direction::to_root, direction::from_root}) {
     const bool used = way == direction::to_root ? reduces(what) : !reduces(what) || what == collective::all_reduce;
@@ -116,9 +116,10 @@ struct tree_depth {
 /// The best chunk size for trees that share `bytes` (of the whole array) at their weights, and how long the slowest
 /// tree then takes. `overhead` is what a message costs beside its bytes; `pieces` and `least` (here in bytes) as in
 /// `chunking`.
-[[nodiscard]] constexpr chunk_price price_trees(const network& net, const std::vector<tree>& trees, collective what,
-                                                std::int64_t bytes, double overhead, const chunk_limits& limits = {},
-                                                std::int64_t pieces = 1) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR chunk_price price_trees(const network& net, const std::vector<tree>& trees,
+                                                                collective what, std::int64_t bytes, double overhead,
+                                                                const chunk_limits& limits = {},
+                                                                std::int64_t pieces = 1) {
   struct share {
     double bytes;
     double depth;
@@ -164,7 +165,8 @@ struct tree_depth {
 }
 
 /// A call of the collective that a packing is for, on an array of `elements`, cut into blocks as equal as can be.
-[[nodiscard]] constexpr collective_call call_for(const network& net, const packing& trees, std::int64_t elements) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR collective_call call_for(const network& net, const packing& trees,
+                                                                 std::int64_t elements) {
   collective_call call = uniform_call(trees.kind, net.ranks, elements);
   if (has_root(call.what)) call.root = trees.root;
   if (!has_blocks(call.what)) return call;
@@ -176,8 +178,8 @@ struct tree_depth {
 
 /// The schedule of a packing for an array of `bytes` bytes, where messages cost nothing beside their bytes: chunks so
 /// small that filling the pipeline takes no more than 1 / `fill` of the time.
-[[nodiscard]] constexpr schedule pipelined_schedule(const network& net, const packing& trees, std::int64_t bytes,
-                                                    std::int64_t fill = 60) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule pipelined_schedule(const network& net, const packing& trees,
+                                                                    std::int64_t bytes, std::int64_t fill = 60) {
   const collective_call call = call_for(net, trees, bytes);
   chunking cut;
   cut.element_bytes = 1;
@@ -195,7 +197,8 @@ struct tree_depth {
 }
 
 /// Seconds that an array of `bytes` bytes takes along a packing's trees, by simulation of its pipelined schedule.
-[[nodiscard]] constexpr double simulated_seconds(const network& net, const packing& trees, std::int64_t bytes) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR double simulated_seconds(const network& net, const packing& trees,
+                                                                 std::int64_t bytes) {
   simulation_options options;
   options.element_bytes = 1;
   return simulate(pipelined_schedule(net, trees, bytes), net, options).seconds;

@@ -29,7 +29,7 @@ struct rooted_tree {
 enum class direction { from_root, to_root };
 
 /// Reads a tree in one direction. Throws std::invalid_argument where its edges don't span the ranks.
-[[nodiscard]] constexpr rooted_tree read_tree(const network& net, const tree& t, direction way) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR rooted_tree read_tree(const network& net, const tree& t, direction way) {
   const auto n = static_cast<std::size_t>(net.ranks);
   const std::vector<int>& edges = way == direction::from_root ? t.down : t.up;
   const auto wrong = [&](const char* what) {
@@ -85,7 +85,7 @@ namespace espalier::comm::detail {
 
 /// Sorts every rank's children by height, upwards (`sign` = 1) or downwards (-1); of equal ones, those behind the rank
 /// or ahead of it first.
-constexpr void order_by_height(rooted_tree& t, int sign) {
+ESPALIER_CONSTEXPR_VECTOR void order_by_height(rooted_tree& t, int sign) {
   const int n = static_cast<int>(t.parent.size());
   for (int r = 0; r < n; ++r) {
     auto& children = t.children[static_cast<std::size_t>(r)];
@@ -103,15 +103,15 @@ namespace espalier::comm {
 
 /// Puts the children in the order in which their messages are best taken: shallow subtrees are ready first. Of equal
 /// ones, each rank begins with the one behind it, so that ranks with the same children don't meet at the same one.
-constexpr void shallow_first(rooted_tree& t) { detail::order_by_height(t, 1); }
+ESPALIER_CONSTEXPR_VECTOR void shallow_first(rooted_tree& t) { detail::order_by_height(t, 1); }
 
 /// Puts the children in the order in which they are best sent to: what has far to go leaves first; then as above.
-constexpr void deep_first(rooted_tree& t) { detail::order_by_height(t, -1); }
+ESPALIER_CONSTEXPR_VECTOR void deep_first(rooted_tree& t) { detail::order_by_height(t, -1); }
 
 /// Puts the children in the order in which their values can be combined with the parent's own one by one so that ranks
 /// stay in order: outwards from the parent, lower ranks downwards, then higher ranks upwards. Throws
 /// std::invalid_argument unless every subtree is a run of neighbouring ranks (`ordered_tree` makes such trees).
-constexpr void outwards(rooted_tree& t) {
+ESPALIER_CONSTEXPR_VECTOR void outwards(rooted_tree& t) {
   const std::size_t n = t.parent.size();
   std::vector<int> first(n, 0);
   std::vector<int> size(n, 1);

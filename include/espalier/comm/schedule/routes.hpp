@@ -52,7 +52,7 @@ class concurrent_flow {
     double share;
   };
 
-  constexpr concurrent_flow(const network& net, std::vector<demand> demands)
+  ESPALIER_CONSTEXPR_VECTOR concurrent_flow(const network& net, std::vector<demand> demands)
       : net_(net), demands_(std::move(demands)), out_(static_cast<std::size_t>(net.ranks)) {
     for (std::size_t e = 0; e < net.edges.size(); ++e) {
       out_[static_cast<std::size_t>(net.edges[e].from)].push_back(static_cast<int>(e));
@@ -65,7 +65,7 @@ class concurrent_flow {
   }
 
   /// Restricts every pair to some paths: those of `found` (one run's routes, in its order) with the greatest weights.
-  constexpr void offer(const std::vector<route>& found, std::size_t most) {
+  ESPALIER_CONSTEXPR_VECTOR void offer(const std::vector<route>& found, std::size_t most) {
     offered_.assign(demands_.size(), {});
     std::size_t i = 0;
     for (std::size_t d = 0; d < demands_.size(); ++d) {
@@ -79,7 +79,7 @@ class concurrent_flow {
     }
   }
 
-  constexpr routing run(const routing_options& options) {
+  ESPALIER_CONSTEXPR_VECTOR routing run(const routing_options& options) {
     routing best;
     best.bound = std::numeric_limits<double>::infinity();
     int epoch_end = 1;
@@ -120,17 +120,17 @@ class concurrent_flow {
     double weight = 0;
   };
 
-  [[nodiscard]] constexpr double capacity(std::size_t r) const {
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR double capacity(std::size_t r) const {
     return static_cast<double>(net_.resources[r].capacity);
   }
-  [[nodiscard]] constexpr double cost(const network::edge& e) const {
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR double cost(const network::edge& e) const {
     double sum = 0;
     for (const int r : e.resources) sum += price_[static_cast<std::size_t>(r)];
     return sum;
   }
 
   // One round: every pair once. Returns the bound that the prices before it prove.
-  constexpr double send_all(double step, double guess) {
+  ESPALIER_CONSTEXPR_VECTOR double send_all(double step, double guess) {
     phase_prices_ = price_;
     double budget = 0;
     for (std::size_t r = 0; r < price_.size(); ++r) budget += price_[r] * capacity(r);
@@ -161,18 +161,18 @@ class concurrent_flow {
     return bound;
   }
 
-  [[nodiscard]] constexpr double cost(const std::vector<int>& edges) const {
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR double cost(const std::vector<int>& edges) const {
     double sum = 0;
     for (const int e : edges) sum += cost(net_.edges[static_cast<std::size_t>(e)]);
     return sum;
   }
-  [[nodiscard]] constexpr const std::vector<int>& cheapest_offer(std::size_t index) const {
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR const std::vector<int>& cheapest_offer(std::size_t index) const {
     const auto& offers = offered_[index];
     return *std::min_element(offers.begin(), offers.end(),
                              [&](const auto& a, const auto& b) { return cost(a) < cost(b); });
   }
 
-  constexpr void send(std::size_t index, double pace) {
+  ESPALIER_CONSTEXPR_VECTOR void send(std::size_t index, double pace) {
     const demand& d = demands_[index];
     std::vector<int> edges;
     if (!offered_.empty()) edges = cheapest_offer(index);
@@ -197,7 +197,7 @@ class concurrent_flow {
     }
   }
 
-  constexpr void shortest_from(int source) {
+  ESPALIER_CONSTEXPR_VECTOR void shortest_from(int source) {
     const auto n = static_cast<std::size_t>(net_.ranks);
     distance_.assign(n, std::numeric_limits<double>::infinity());
     hops_.assign(n, 0);
@@ -226,7 +226,7 @@ class concurrent_flow {
     }
   }
 
-  constexpr void keep(routing& best, int rounds) const {
+  ESPALIER_CONSTEXPR_VECTOR void keep(routing& best, int rounds) const {
     best.routes.clear();
     for (std::size_t i = 0; i < demands_.size(); ++i) {
       for (const path& p : flows_[i]) {
@@ -249,8 +249,8 @@ class concurrent_flow {
 };
 
 // As few paths per pair as serve: those with the greatest weights, balanced anew.
-constexpr void take_fewer_routes(const network& net, const std::vector<concurrent_flow::demand>& demands,
-                                 routing& made) {
+ESPALIER_CONSTEXPR_VECTOR void take_fewer_routes(const network& net,
+                                                 const std::vector<concurrent_flow::demand>& demands, routing& made) {
   if (made.rate == std::numeric_limits<double>::infinity()) return;
   for (std::size_t most = 1; most <= 8 && most * demands.size() < made.routes.size(); ++most) {
     concurrent_flow flow(net, demands);
@@ -269,8 +269,8 @@ namespace espalier::comm {
 
 /// Paths on which the whole array of a gather, scatter or all-to-all moves as fast as the network allows, up to
 /// `options.gap`. Throws std::invalid_argument where two ranks that exchange have no path.
-[[nodiscard]] constexpr routing find_routes(const collective_call& call, const network& net,
-                                            const routing_options& options = {}) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR routing find_routes(const collective_call& call, const network& net,
+                                                            const routing_options& options = {}) {
   if (net.ranks != call.ranks) throw std::invalid_argument("the call and the network have different numbers of ranks");
   const call_layout layout(call);
   const auto total = static_cast<double>(layout.total());

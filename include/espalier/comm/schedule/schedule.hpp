@@ -109,7 +109,7 @@ struct lane {
 
 /// All lanes in the order of preference: phase by phase, and within it all tracks at the same pace, each at
 /// (chunk + 1/2) / chunks of its way, so that trees of unequal weight end together.
-[[nodiscard]] constexpr std::vector<lane> lanes_in_order(const schedule& plan) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<lane> lanes_in_order(const schedule& plan) {
   std::size_t count = 0;
   for (const track& t : plan.tracks) count += static_cast<std::size_t>(t.chunks);
   std::vector<lane> lanes;
@@ -129,14 +129,14 @@ struct lane {
 }
 
 /// The part of `rank` in a track, or null.
-[[nodiscard]] constexpr const part* part_of(const track& t, int rank) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR const part* part_of(const track& t, int rank) {
   const auto found =
       std::lower_bound(t.parts.begin(), t.parts.end(), rank, [](const part& p, int wanted) { return p.rank < wanted; });
   return found != t.parts.end() && found->rank == rank ? &*found : nullptr;
 }
 
 /// Elements that `rank` must be able to hold for messages that arrive before their step: credits of all its streams.
-[[nodiscard]] constexpr std::int64_t staged_elements(const schedule& plan, int rank, int credits) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::int64_t staged_elements(const schedule& plan, int rank, int credits) {
   std::int64_t elements = 0;
   for (const track& t : plan.tracks) {
     const part* const mine = part_of(t, rank);
@@ -155,7 +155,7 @@ struct traffic {
   std::int64_t elements = 0;
 };
 
-[[nodiscard]] constexpr traffic traffic_of(const schedule& plan) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR traffic traffic_of(const schedule& plan) {
   traffic all;
   for (const track& t : plan.tracks) {
     for (const step& s : t.steps) {
@@ -169,7 +169,7 @@ struct traffic {
 
 /// A number that differs between schedules that differ (FNV-1a over all they say): ranks that compare it know whether
 /// they are about to do the same.
-[[nodiscard]] constexpr std::uint64_t fingerprint(const schedule& plan) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::uint64_t fingerprint(const schedule& plan) {
   std::uint64_t hash = 0xCBF29CE484222325U;
   const auto add = [&](auto value) {
     auto bits = static_cast<std::uint64_t>(value);
@@ -208,14 +208,14 @@ struct traffic {
 /// Writes a track rank by rank.
 class track_builder {
  public:
-  constexpr track_builder() = default;
-  constexpr track_builder(int tree, int phase) {
+  ESPALIER_CONSTEXPR_VECTOR track_builder() = default;
+  ESPALIER_CONSTEXPR_VECTOR track_builder(int tree, int phase) {
     made_.tree = tree;
     made_.phase = phase;
   }
 
   /// All steps until the next call are `rank`'s. @pre ranks ascend
-  constexpr void rank(int rank) {
+  ESPALIER_CONSTEXPR_VECTOR void rank(int rank) {
     close();
     made_.parts.push_back({rank, static_cast<int>(made_.steps.size()), 0});
   }
@@ -236,9 +236,10 @@ class track_builder {
   }
 
   /// The track, as one lane.
-  [[nodiscard]] constexpr track finish() { return finish(1, 0, 0, 1); }
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR track finish() { return finish(1, 0, 0, 1); }
   /// The track in `chunks` lanes. @pre every step moves `chunk` elements
-  [[nodiscard]] constexpr track finish(std::int64_t chunks, std::int64_t chunk, std::int64_t cut, int in_flight) {
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR track finish(std::int64_t chunks, std::int64_t chunk, std::int64_t cut,
+                                                       int in_flight) {
     close();
     made_.chunks = chunks;
     made_.chunk = chunk;
@@ -252,7 +253,7 @@ class track_builder {
   constexpr void add(const step& s) {
     if (s.count > 0) made_.steps.push_back(s);
   }
-  constexpr void close() {
+  ESPALIER_CONSTEXPR_VECTOR void close() {
     if (made_.parts.empty()) return;
     part& last = made_.parts.back();
     last.end = static_cast<int>(made_.steps.size());

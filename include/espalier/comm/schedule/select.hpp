@@ -84,7 +84,7 @@ namespace espalier::comm::detail {
 }
 
 // The latency and rate of a usual message that goes directly: those that half of all pairs stay under.
-[[nodiscard]] constexpr hop_cost usual_hop(const network& net, double overhead) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR hop_cost usual_hop(const network& net, double overhead) {
   std::vector<double> latencies;
   std::vector<double> rates;
   for (const way& w : all_ways(net)) {
@@ -125,8 +125,8 @@ namespace espalier::comm::detail {
 namespace espalier::comm {
 
 /// The schedule of a candidate. Throws std::invalid_argument where it does not serve the call.
-[[nodiscard]] constexpr schedule schedule_of(const candidate& chosen, const collective_call& call, const network& net,
-                                             const selection_input& given = {}) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule schedule_of(const candidate& chosen, const collective_call& call,
+                                                             const network& net, const selection_input& given = {}) {
   switch (chosen.how) {
     case algorithm::trees:
       if (given.trees == nullptr) break;
@@ -150,8 +150,9 @@ namespace espalier::comm {
 /// All ways to do a call, the cheapest first. Pipelined trees are priced by formula (`price_trees`), which also gives
 /// their chunk size; algorithms of a few rounds by simulating their few messages, which knows what they share.
 /// A call that is `ordered` gets candidates that keep the order of ranks.
-[[nodiscard]] constexpr std::vector<candidate> candidates(const collective_call& call, const network& net,
-                                                          const selection_input& given = {}) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<candidate> candidates(const collective_call& call,
+                                                                          const network& net,
+                                                                          const selection_input& given = {}) {
   std::vector<candidate> all;
   const std::int64_t elements = total_elements(call);
   const auto bytes = static_cast<std::int64_t>(static_cast<double>(elements) * given.element_bytes);

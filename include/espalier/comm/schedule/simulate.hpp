@@ -48,10 +48,11 @@ namespace espalier::comm::detail {
 // the two differ by a chunk per hop at most; and it shows what fair shares hide, the effect of the order of lanes.
 class schedule_simulator {
  public:
-  constexpr schedule_simulator(const schedule& plan, const network& net, const simulation_options& options)
+  ESPALIER_CONSTEXPR_VECTOR schedule_simulator(const schedule& plan, const network& net,
+                                               const simulation_options& options)
       : plan_(plan), net_(net), options_(options), credits_(options.credits > 0 ? options.credits : plan.credits) {}
 
-  constexpr simulation run() {
+  ESPALIER_CONSTEXPR_VECTOR simulation run() {
     if (net_.ranks != plan_.call.ranks) {
       throw std::invalid_argument("the schedule and the network have different numbers of ranks");
     }
@@ -130,17 +131,19 @@ class schedule_simulator {
     std::size_t phase = 0;
   };
 
-  [[nodiscard]] constexpr const track& track_of(const record& r) const {
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR const track& track_of(const record& r) const {
     return plan_.tracks[static_cast<std::size_t>(r.track)];
   }
-  [[nodiscard]] constexpr record& record_at(int index) { return records_[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR record& record_at(int index) {
+    return records_[static_cast<std::size_t>(index)];
+  }
 
-  constexpr void post(double time, kind what, int a, std::int64_t b) {
+  ESPALIER_CONSTEXPR_VECTOR void post(double time, kind what, int a, std::int64_t b) {
     events_.push_back({time, created_++, what, a, b});
     std::push_heap(events_.begin(), events_.end(), later{});
   }
 
-  constexpr void prepare() {
+  ESPALIER_CONSTEXPR_VECTOR void prepare() {
     const auto n = static_cast<std::size_t>(plan_.call.ranks);
     ranks_.resize(n);
     result_.finished.assign(n, 0.0);
@@ -183,7 +186,7 @@ class schedule_simulator {
     }
   }
 
-  constexpr void connect() {
+  ESPALIER_CONSTEXPR_VECTOR void connect() {
     map_ = streams_of(plan_);
     for (const message_stream& s : map_.streams) {
       if (s.sends.size() != s.receives.size()) {
@@ -202,13 +205,13 @@ class schedule_simulator {
       streams_.push_back(std::move(made));
     }
   }
-  [[nodiscard]] constexpr int record_of(int number, int rank) const {
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR int record_of(int number, int rank) const {
     const track& t = plan_.tracks[static_cast<std::size_t>(number)];
     return first_record_[static_cast<std::size_t>(number)] + static_cast<int>(part_of(t, rank) - t.parts.data());
   }
 
   // Which steps must wait until sends of their lane have left.
-  constexpr void find_overwrites(const track& t, std::vector<char>& overwrites) const {
+  ESPALIER_CONSTEXPR_VECTOR void find_overwrites(const track& t, std::vector<char>& overwrites) const {
     overwrites.assign(t.steps.size(), 0);
     for (const part& p : t.parts) {
       for (int k = p.begin; k < p.end; ++k) {
@@ -225,7 +228,7 @@ class schedule_simulator {
   }
 
   // Opens the lanes of the rank's phase; goes on to the next where there are none.
-  constexpr void open_phase(int rank) {
+  ESPALIER_CONSTEXPR_VECTOR void open_phase(int rank) {
     rank_state& r = ranks_[static_cast<std::size_t>(rank)];
     while (r.phase < r.left_in_phase.size() && r.left_in_phase[r.phase] == 0) ++r.phase;
     if (r.phase == r.left_in_phase.size()) {
@@ -239,15 +242,15 @@ class schedule_simulator {
       while (part.opened < std::min<std::int64_t>(t.in_flight, t.chunks)) open_lane(index, part.opened++);
     }
   }
-  constexpr void open_lane(int index, std::int64_t chunk) {
+  ESPALIER_CONSTEXPR_VECTOR void open_lane(int index, std::int64_t chunk) {
     state(index, chunk).state = 1;
     runnable_.emplace_back(index, chunk);
   }
-  [[nodiscard]] constexpr lane_state& state(int index, std::int64_t chunk) {
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR lane_state& state(int index, std::int64_t chunk) {
     return states_[static_cast<std::size_t>(record_at(index).first_lane + chunk)];
   }
 
-  constexpr void settle() {
+  ESPALIER_CONSTEXPR_VECTOR void settle() {
     while (!runnable_.empty()) {
       const auto [index, chunk] = runnable_.back();
       runnable_.pop_back();
@@ -256,7 +259,7 @@ class schedule_simulator {
   }
 
   // Takes the steps of a lane until one must wait.
-  constexpr void advance(int index, std::int64_t chunk) {
+  ESPALIER_CONSTEXPR_VECTOR void advance(int index, std::int64_t chunk) {
     const record& part = record_at(index);
     const track& t = track_of(part);
     lane_state& lane = state(index, chunk);
@@ -298,7 +301,7 @@ class schedule_simulator {
   }
 
   // The step that a lane is at has had its effect.
-  constexpr void step_over(int index, std::int64_t chunk) {
+  ESPALIER_CONSTEXPR_VECTOR void step_over(int index, std::int64_t chunk) {
     const record& part = record_at(index);
     lane_state& lane = state(index, chunk);
     const int at = part.steps.begin + lane.next;
@@ -309,7 +312,7 @@ class schedule_simulator {
     ++lane.next;
   }
 
-  constexpr void close_lane(int index, std::int64_t chunk) {
+  ESPALIER_CONSTEXPR_VECTOR void close_lane(int index, std::int64_t chunk) {
     record& part = record_at(index);
     const track& t = track_of(part);
     state(index, chunk).state = 3;
@@ -321,7 +324,7 @@ class schedule_simulator {
   }
 
   // Starts the stream's next messages while they are ready and there is credit.
-  constexpr void send_ready(int index) {
+  ESPALIER_CONSTEXPR_VECTOR void send_ready(int index) {
     stream& way = streams_[static_cast<std::size_t>(index)];
     while (way.sent < way.total && way.sent - way.freed < credits_ &&
            way.ready[static_cast<std::size_t>(way.sent)] != 0) {
@@ -357,7 +360,7 @@ class schedule_simulator {
   }
 
   // A message comes to its next resource, or has passed all of them.
-  constexpr void move_on(int slot) {
+  ESPALIER_CONSTEXPR_VECTOR void move_on(int slot) {
     message& m = messages_[static_cast<std::size_t>(slot)];
     const stream& way = streams_[static_cast<std::size_t>(m.stream)];
     if (m.hop == way.path->resources.size()) {
@@ -373,7 +376,7 @@ class schedule_simulator {
     if (!s.serving) serve(resource);
   }
 
-  constexpr void serve(int resource) {
+  ESPALIER_CONSTEXPR_VECTOR void serve(int resource) {
     server& s = servers_[static_cast<std::size_t>(resource)];
     s.serving = !s.waiting.empty();
     if (!s.serving) return;
@@ -453,8 +456,8 @@ namespace espalier::comm {
 
 /// How long a schedule takes on a network, by discrete events. Throws std::invalid_argument where they don't fit
 /// together. Run `validate` first: the simulation moves no data.
-[[nodiscard]] constexpr simulation simulate(const schedule& plan, const network& net,
-                                            const simulation_options& options = {}) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR simulation simulate(const schedule& plan, const network& net,
+                                                            const simulation_options& options = {}) {
   return detail::schedule_simulator(plan, net, options).run();
 }
 

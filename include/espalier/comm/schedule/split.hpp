@@ -13,9 +13,9 @@ namespace espalier::comm {
 /// Where `count` elements are cut in proportion to `weights`: share i is [result[i], result[i + 1]). All cuts but the
 /// last fall on multiples of `grain`.
 /// @post result.front() == 0, result.back() == count, result ascends
-[[nodiscard]] constexpr std::vector<std::int64_t> proportional_cuts(std::int64_t count,
-                                                                    const std::vector<double>& weights,
-                                                                    std::int64_t grain = 1) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<std::int64_t> proportional_cuts(std::int64_t count,
+                                                                                    const std::vector<double>& weights,
+                                                                                    std::int64_t grain = 1) {
   double total = 0;
   for (const double weight : weights) total += weight;
   std::vector<std::int64_t> cuts{0};
@@ -63,9 +63,8 @@ struct channel_cost {
 /// How many of `bytes` each channel takes so that all that take part end together: rate x max(0, end - startup) with
 /// the end chosen so that nothing is left (reference/blink.md, 1.7; Blink section 4.3 for two channels).
 /// @post the sum is `bytes`
-[[nodiscard]] constexpr std::vector<std::int64_t> split_over_channels(std::int64_t bytes,
-                                                                      const std::vector<channel_cost>& channels,
-                                                                      std::int64_t grain = 1) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<std::int64_t> split_over_channels(
+    std::int64_t bytes, const std::vector<channel_cost>& channels, std::int64_t grain = 1) {
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < channels.size(); ++i) {
     if (channels[i].rate > 0) order.push_back(i);

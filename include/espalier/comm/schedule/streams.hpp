@@ -31,7 +31,7 @@ struct stream_map {
   std::vector<std::vector<end>> ends;  ///< by track and step
 };
 
-[[nodiscard]] constexpr stream_map streams_of(const schedule& plan) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR stream_map streams_of(const schedule& plan) {
   struct message_end {
     int from;
     int to;

@@ -12,7 +12,7 @@ namespace espalier::comm::detail {
 /// Sets of ranks whose contributions a value contains, each kept once and named by a number.
 class contributor_sets {
  public:
-  constexpr explicit contributor_sets(int ranks) : words_((static_cast<std::size_t>(ranks) + 63) / 64) {
+  ESPALIER_CONSTEXPR_VECTOR explicit contributor_sets(int ranks) : words_((static_cast<std::size_t>(ranks) + 63) / 64) {
     for (int r = 0; r < ranks; ++r) {
       std::vector<std::uint64_t> bits(words_, 0);
       bits[static_cast<std::size_t>(r) / 64] = std::uint64_t{1} << (static_cast<unsigned>(r) % 64U);
@@ -24,10 +24,12 @@ class contributor_sets {
   /// The set of one rank.
   [[nodiscard]] constexpr int one(int rank) const { return rank; }
   [[nodiscard]] constexpr bool is_one(int which, int rank) const { return which == rank; }
-  [[nodiscard]] constexpr int size(int which) const { return sets_[static_cast<std::size_t>(which)].size; }
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR int size(int which) const {
+    return sets_[static_cast<std::size_t>(which)].size;
+  }
 
   /// The union of two sets that have nothing in common; -1 if they have.
-  [[nodiscard]] constexpr int united(int a, int b) {
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR int united(int a, int b) {
     std::size_t place = find(a, b);
     if (table_[place].a >= 0) return table_[place].sum;
     const entry made{a, b, unite(a, b)};
@@ -44,7 +46,7 @@ class contributor_sets {
   }
 
   /// Whether both sets are runs of neighbouring ranks, and `right` begins where `left` ends.
-  [[nodiscard]] constexpr bool continues(int left, int right) const {
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR bool continues(int left, int right) const {
     const set& x = sets_[static_cast<std::size_t>(left)];
     const set& y = sets_[static_cast<std::size_t>(right)];
     return x.last - x.first + 1 == x.size && y.last - y.first + 1 == y.size && x.last + 1 == y.first;
@@ -63,7 +65,7 @@ class contributor_sets {
     int sum = -1;
   };
 
-  [[nodiscard]] constexpr std::size_t find(int a, int b) const {
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::size_t find(int a, int b) const {
     const std::uint64_t mixed =
         (static_cast<std::uint64_t>(a) * 0x9E3779B97F4A7C15U) ^ (static_cast<std::uint64_t>(b) * 0xC2B2AE3D27D4EB4FU);
     std::size_t place = static_cast<std::size_t>(mixed >> 32U) & (table_.size() - 1);
@@ -73,7 +75,7 @@ class contributor_sets {
     return place;
   }
 
-  [[nodiscard]] constexpr int unite(int a, int b) {
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR int unite(int a, int b) {
     const set& x = sets_[static_cast<std::size_t>(a)];
     const set& y = sets_[static_cast<std::size_t>(b)];
     set made{x.bits, x.size + y.size, std::min(x.first, y.first), std::max(x.last, y.last)};
@@ -110,7 +112,7 @@ struct known_run {
   known_value value;
 };
 
-constexpr void append_run(std::vector<known_run>& runs, const known_run& next) {
+ESPALIER_CONSTEXPR_VECTOR void append_run(std::vector<known_run>& runs, const known_run& next) {
   if (!runs.empty() && runs.back().value.set == next.value.set &&
       runs.back().value.element + runs.back().count == next.value.element) {
     runs.back().count += next.count;
@@ -123,7 +125,8 @@ constexpr void append_run(std::vector<known_run>& runs, const known_run& next) {
 class symbolic_memory {
  public:
   /// The runs of [offset, offset + count). False if one of the elements was never written.
-  [[nodiscard]] constexpr bool read(std::int64_t offset, std::int64_t count, std::vector<known_run>& runs) const {
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR bool read(std::int64_t offset, std::int64_t count,
+                                                    std::vector<known_run>& runs) const {
     runs.clear();
     const std::int64_t end = offset + count;
     for (std::size_t i = after(offset); offset < end; ++i) {
@@ -137,7 +140,7 @@ class symbolic_memory {
   }
 
   /// [offset, offset + count) becomes the elements from `value` on.
-  constexpr void write(std::int64_t offset, std::int64_t count, known_value value) {
+  ESPALIER_CONSTEXPR_VECTOR void write(std::int64_t offset, std::int64_t count, known_value value) {
     const std::int64_t end = offset + count;
     const std::size_t first = after(offset);
     std::size_t last = first;
@@ -191,7 +194,7 @@ class symbolic_memory {
   }
 
   // The first segment that ends behind `offset`.
-  [[nodiscard]] constexpr std::size_t after(std::int64_t offset) const {
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::size_t after(std::int64_t offset) const {
     const auto found = std::upper_bound(segments_.begin(), segments_.end(), offset,
                                         [](std::int64_t o, const segment& s) { return o < s.begin + s.run.count; });
     return static_cast<std::size_t>(found - segments_.begin());

@@ -15,7 +15,7 @@
 namespace espalier::comm {
 
 /// The ranks of each host, ascending; hosts in the order of their first ranks.
-[[nodiscard]] constexpr std::vector<std::vector<int>> ranks_of_hosts(const network& net) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<std::vector<int>> ranks_of_hosts(const network& net) {
   std::vector<std::vector<int>> ranks;
   std::vector<int> names;
   for (int r = 0; r < net.ranks; ++r) {
@@ -32,7 +32,7 @@ namespace espalier::comm {
 }
 
 /// The fastest edge between two ranks (the first of equals); -1 if there is none.
-[[nodiscard]] constexpr int fastest_edge(const network& net, int from, int to) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR int fastest_edge(const network& net, int from, int to) {
   int best = -1;
   double rate = -1;
   for (std::size_t e = 0; e < net.edges.size(); ++e) {
@@ -48,7 +48,7 @@ namespace espalier::comm {
 namespace espalier::comm::detail {
 
 // Hangs `member` below `parent` by the fastest edges.
-constexpr void hang_below(const network& net, tree& t, int member, int parent) {
+ESPALIER_CONSTEXPR_VECTOR void hang_below(const network& net, tree& t, int member, int parent) {
   const int down = fastest_edge(net, parent, member);
   const int up = fastest_edge(net, member, parent);
   if (down < 0 || up < 0) {
@@ -60,7 +60,7 @@ constexpr void hang_below(const network& net, tree& t, int member, int parent) {
 }
 
 // Hangs the ranks of a host below one of them, breadth first, by links inside the host.
-constexpr void span_host(const network& net, tree& t, const std::vector<int>& members, int root) {
+ESPALIER_CONSTEXPR_VECTOR void span_host(const network& net, tree& t, const std::vector<int>& members, int root) {
   std::vector<int> reached{root};
   for (std::size_t i = 0; i < reached.size(); ++i) {
     for (const int member : members) {
@@ -89,9 +89,8 @@ namespace espalier::comm {
 /// robin); -1 elsewhere. Empty: breadth-first trees, every rank a root in turn. For all-reduce, broadcast and reduce
 /// (`only_root`: the trees with that root alone).
 /// Throws std::invalid_argument where roots of two hosts have no link.
-[[nodiscard]] constexpr std::vector<tree> three_phase_trees(const network& net,
-                                                            const std::vector<std::vector<tree>>& locals = {},
-                                                            int only_root = -1) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<tree> three_phase_trees(
+    const network& net, const std::vector<std::vector<tree>>& locals = {}, int only_root = -1) {
   const std::vector<std::vector<int>> hosts = ranks_of_hosts(net);
   if (!locals.empty() && locals.size() != hosts.size()) {
     throw std::invalid_argument("the three-phase form needs local trees for every host, or for none");

@@ -53,7 +53,7 @@ struct schedule_report {
   std::int64_t messages = 0;
   std::int64_t steps = 0;
 
-  [[nodiscard]] constexpr explicit operator bool() const { return faults.empty(); }
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR explicit operator bool() const { return faults.empty(); }
 };
 
 /// One sentence about a fault.
@@ -93,10 +93,10 @@ namespace espalier::comm::detail {
 
 class schedule_validator {
  public:
-  constexpr schedule_validator(const schedule& plan, const network* net, std::size_t most)
+  ESPALIER_CONSTEXPR_VECTOR schedule_validator(const schedule& plan, const network* net, std::size_t most)
       : plan_(plan), net_(net), layout_(plan.call), most_(most) {}
 
-  constexpr schedule_report run() {
+  ESPALIER_CONSTEXPR_VECTOR schedule_report run() {
     if (check_fields()) {
       check_races();
       if (pair_streams() && report_.faults.empty()) execute();
@@ -135,7 +135,8 @@ class schedule_validator {
     return 0;
   }
 
-  constexpr schedule_fault& add(fault what, int rank, int track = -1, int step = -1, std::int64_t chunk = -1) {
+  ESPALIER_CONSTEXPR_VECTOR schedule_fault& add(fault what, int rank, int track = -1, int step = -1,
+                                                std::int64_t chunk = -1) {
     schedule_fault f;
     f.what = what;
     f.rank = rank;
@@ -163,7 +164,7 @@ class schedule_validator {
     return (t.chunks - 1) * t.chunk + s.count - t.cut;
   }
 
-  [[nodiscard]] constexpr bool check_fields() {
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR bool check_fields() {
     const int ranks = plan_.call.ranks;
     if (plan_.scratch.size() != static_cast<std::size_t>(ranks)) add(fault::malformed, 0);
     for (std::size_t i = 0; i < plan_.tracks.size() && report_.faults.empty(); ++i) {
@@ -184,7 +185,7 @@ class schedule_validator {
     return report_.faults.empty();
   }
 
-  constexpr void check_step(const track& t, int number, int rank, int index) {
+  ESPALIER_CONSTEXPR_VECTOR void check_step(const track& t, int number, int rank, int index) {
     const step& s = t.steps[static_cast<std::size_t>(index)];
     const bool moves = s.what == action::send || is_receive(s.what);
     if (s.count <= t.cut || (t.chunks > 1 && s.count > t.chunk) ||
@@ -215,7 +216,7 @@ class schedule_validator {
 
   // Lanes that nothing orders must not touch the same elements, unless both only read. Looked at by whole tracks: the
   // chunks of one step lie behind each other, so only steps at the same offset may share elements within a track.
-  constexpr void check_races() {
+  ESPALIER_CONSTEXPR_VECTOR void check_races() {
     struct access {
       int phase;
       place where;
@@ -292,7 +293,7 @@ class schedule_validator {
   }
 
   // Both ends of a stream must have the same number of messages per chunk.
-  [[nodiscard]] constexpr bool pair_streams() {
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR bool pair_streams() {
     map_ = streams_of(plan_);
     for (const message_stream& s : map_.streams) {
       if (s.sends.size() == s.receives.size()) continue;
@@ -307,7 +308,7 @@ class schedule_validator {
   // The strictest executor that the rules allow: each rank takes its lanes one after another, each step waits for the
   // one before, a stream holds one message. All waits are waits for one event, so an executor that waits less gets at
   // least as far.
-  constexpr void execute() {
+  ESPALIER_CONSTEXPR_VECTOR void execute() {
     const auto ranks = static_cast<std::size_t>(plan_.call.ranks);
     for (std::size_t r = 0; r < ranks; ++r) {
       for (int where = 0; where < 3; ++where) memory_.emplace_back();
@@ -345,19 +346,19 @@ class schedule_validator {
     if (report_.faults.empty()) check_results();
   }
 
-  constexpr void wake(int rank) {
+  ESPALIER_CONSTEXPR_VECTOR void wake(int rank) {
     process& p = processes_[static_cast<std::size_t>(rank)];
     if (p.queued) return;
     p.queued = true;
     ready_.push_back(rank);
   }
 
-  [[nodiscard]] constexpr symbolic_memory& buffer(int rank, place where) {
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR symbolic_memory& buffer(int rank, place where) {
     return memory_[static_cast<std::size_t>(rank) * 3 + static_cast<std::size_t>(where)];
   }
 
   // Takes one step of a rank. False where it must wait or has ended.
-  [[nodiscard]] constexpr bool advance(int rank, const std::vector<part_record>& records) {
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR bool advance(int rank, const std::vector<part_record>& records) {
     process& p = processes_[static_cast<std::size_t>(rank)];
     if (p.lane == p.lanes.size()) return false;
     const part_record& record = records[static_cast<std::size_t>(p.lanes[p.lane].first)];
@@ -419,18 +420,18 @@ class schedule_validator {
     std::int64_t chunk;
   };
 
-  constexpr void complain(fault what, const step_position& p, const location& l, std::int64_t count) {
+  ESPALIER_CONSTEXPR_VECTOR void complain(fault what, const step_position& p, const location& l, std::int64_t count) {
     at(add(what, p.rank, p.track, p.step, p.chunk), l, count);
   }
 
-  [[nodiscard]] constexpr bool read(const step_position& p, const location& from, std::int64_t count,
-                                    std::vector<known_run>& runs) {
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR bool read(const step_position& p, const location& from, std::int64_t count,
+                                                    std::vector<known_run>& runs) {
     if (buffer(p.rank, from.where).read(from.offset, count, runs)) return true;
     complain(fault::unwritten, p, from, count);
     return false;
   }
 
-  constexpr void put(const location& to, const std::vector<known_run>& runs, int rank) {
+  ESPALIER_CONSTEXPR_VECTOR void put(const location& to, const std::vector<known_run>& runs, int rank) {
     std::int64_t offset = to.offset;
     for (const known_run& run : runs) {
       buffer(rank, to.where).write(offset, run.count, run.value);
@@ -438,8 +439,9 @@ class schedule_validator {
     }
   }
 
-  [[nodiscard]] constexpr bool combine(const step_position& p, const location& from, const location& to,
-                                       std::int64_t count, const std::vector<known_run>& incoming, bool incoming_left) {
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR bool combine(const step_position& p, const location& from, const location& to,
+                                                       std::int64_t count, const std::vector<known_run>& incoming,
+                                                       bool incoming_left) {
     std::vector<known_run> own;
     if (!read(p, from, count, own)) return false;
     std::vector<known_run> result;
@@ -484,7 +486,7 @@ class schedule_validator {
     return true;
   }
 
-  constexpr void check_ends(const std::vector<part_record>& records) {
+  ESPALIER_CONSTEXPR_VECTOR void check_ends(const std::vector<part_record>& records) {
     for (std::size_t r = 0; r < processes_.size(); ++r) {
       const process& p = processes_[r];
       if (p.lane == p.lanes.size()) continue;
@@ -538,12 +540,13 @@ namespace espalier::comm {
 /// missing, wrong or combined twice, messages whose ends don't match, steps that read what is not there or race with
 /// other lanes, ranks that wait for ever although every stream may hold one message. Stops after `most` faults.
 /// Throws std::invalid_argument where the call contradicts itself.
-[[nodiscard]] constexpr schedule_report validate(const schedule& plan, std::size_t most = 8) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule_report validate(const schedule& plan, std::size_t most = 8) {
   return detail::schedule_validator(plan, nullptr, most).run();
 }
 
 /// The same, and that the edges that messages name connect their ranks in `net`.
-[[nodiscard]] constexpr schedule_report validate(const schedule& plan, const network& net, std::size_t most = 8) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule_report validate(const schedule& plan, const network& net,
+                                                                 std::size_t most = 8) {
   return detail::schedule_validator(plan, &net, most).run();
 }
 

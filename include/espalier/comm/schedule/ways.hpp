@@ -19,7 +19,7 @@ struct way {
 };
 
 /// Bytes per second that an edge reaches alone.
-[[nodiscard]] constexpr double edge_rate(const network& net, const network::edge& e) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR double edge_rate(const network& net, const network::edge& e) {
   double rate = std::numeric_limits<double>::infinity();
   for (const int r : e.resources) {
     rate = std::min(rate, static_cast<double>(net.resources[static_cast<std::size_t>(r)].capacity) * net.unit);
@@ -27,14 +27,14 @@ struct way {
   return rate;
 }
 
-[[nodiscard]] constexpr way way_of(const network& net, const network::edge& e) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR way way_of(const network& net, const network::edge& e) {
   return {e.resources, e.latency, edge_rate(net, e)};
 }
 
 /// The quickest way for messages of `bytes` between all pairs (row-major by sender), for messages that name no edge
 /// (`step::direct`): an edge, or, between ranks that share none, a path over others that forward at no cost of their
 /// own. A pair without any path has rate 0.
-[[nodiscard]] constexpr std::vector<way> all_ways(const network& net, double bytes = 4096) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<way> all_ways(const network& net, double bytes = 4096) {
   const auto n = static_cast<std::size_t>(net.ranks);
   constexpr double never = std::numeric_limits<double>::infinity();
   std::vector<double> cost(n * n, never);
