@@ -41,7 +41,7 @@ class staging_buffer {
  public:
   std::byte* reserve(std::int64_t bytes) {
     if (bytes > size_) {
-      memory_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(bytes));
+      memory_ = std::unique_ptr<std::byte[]>(new std::byte[static_cast<std::size_t>(bytes)]);
       size_ = bytes;
     }
     return memory_.get();

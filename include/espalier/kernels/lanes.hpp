@@ -54,15 +54,27 @@ template <class To, int Count, class T>
   }
 }
 
+/// The lanes of `a` and, after these, of `b` that have these numbers.
+template <std::size_t... Index, class V>
+[[nodiscard]] ESPALIER_ALWAYS_INLINE auto chosen_lanes(const V& a, const V& b) {
+#if __has_builtin(__builtin_shufflevector)
+  return __builtin_shufflevector(a, b, static_cast<int>(Index)...);
+#else  // g++ 11
+  using element = std::remove_cvref_t<decltype(a[0])>;
+  constexpr std::size_t count = sizeof(V) / sizeof(element);
+  return lanes<element, static_cast<int>(sizeof...(Index))>{(Index < count ? a[Index % count] : b[Index % count])...};
+#endif
+}
+
 template <class T, int Count, std::size_t... Lane>
 [[nodiscard]] ESPALIER_ALWAYS_INLINE lanes<T, Count / 2> lower_half(const lanes<T, Count>& v,
                                                                     std::index_sequence<Lane...>) {
-  return __builtin_shufflevector(v, v, static_cast<int>(Lane)...);
+  return chosen_lanes<Lane...>(v, v);
 }
 template <class T, int Count, std::size_t... Lane>
 [[nodiscard]] ESPALIER_ALWAYS_INLINE lanes<T, Count / 2> upper_half(const lanes<T, Count>& v,
                                                                     std::index_sequence<Lane...>) {
-  return __builtin_shufflevector(v, v, (Count / 2 + static_cast<int>(Lane))...);
+  return chosen_lanes<(Count / 2 + Lane)...>(v, v);
 }
 
 }  // namespace espalier::detail

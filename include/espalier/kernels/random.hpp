@@ -97,14 +97,8 @@ ESPALIER_ALWAYS_INLINE void store_words(const block_words& w, std::uint32_t* to,
   const word_lanes lower = all_lanes(0xffffffffU);
   const word_lanes left = (w.word[0] & lower) | (w.word[1] << 32);
   const word_lanes right = (w.word[2] & lower) | (w.word[3] << 32);
-#if __has_builtin(__builtin_shufflevector)
-  const word_lanes pairs[2]{
-      __builtin_shufflevector(left, right, static_cast<int>(Lane / 2 + (Lane % 2) * block_lanes)...),
-      __builtin_shufflevector(left, right, static_cast<int>(half + Lane / 2 + (Lane % 2) * block_lanes)...)};
-#else  // g++ 11
-  const word_lanes pairs[2]{__builtin_shuffle(left, right, word_lanes{Lane / 2 + (Lane % 2) * block_lanes...}),
-                            __builtin_shuffle(left, right, word_lanes{half + Lane / 2 + (Lane % 2) * block_lanes...})};
-#endif
+  const word_lanes pairs[2]{chosen_lanes<(Lane / 2 + (Lane % 2) * block_lanes)...>(left, right),
+                            chosen_lanes<(half + Lane / 2 + (Lane % 2) * block_lanes)...>(left, right)};
   if constexpr (How == store::streaming && sizeof(pairs) % comm::host::line_bytes == 0) {
     constexpr std::size_t line = comm::host::line_bytes / sizeof(word_lanes);
     ESPALIER_UNROLL

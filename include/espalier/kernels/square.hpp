@@ -28,8 +28,8 @@ template <int Step, class V, std::size_t... Lane>
 ESPALIER_ALWAYS_INLINE void exchange_lanes(V& a, V& b, std::index_sequence<Lane...>) {
   constexpr std::size_t side = sizeof...(Lane);
   constexpr std::size_t step = Step;
-  const V low = __builtin_shufflevector(a, b, static_cast<int>((Lane & step) != 0 ? side + Lane - step : Lane)...);
-  b = __builtin_shufflevector(a, b, static_cast<int>((Lane & step) != 0 ? side + Lane : Lane + step)...);
+  const V low = chosen_lanes<((Lane & step) != 0 ? side + Lane - step : Lane)...>(a, b);
+  b = chosen_lanes<((Lane & step) != 0 ? side + Lane : Lane + step)...>(a, b);
   a = low;
 }
 

@@ -33,25 +33,33 @@ struct mask_attributes {
 };
 
 namespace detail {
-/// The instruction that is a collective of this kind.
-template <collective Kind>
-inline constexpr op_info collective_op{
-    .name = name_of(Kind),
-    .facts = {.moves = static_cast<std::int8_t>(Kind), .has_windows = facts_of(Kind).has_windows}};
-/// The same, where it travels in the messages of the collective before it.
-template <collective Kind>
-inline constexpr op_info travelling_op{
-    .name = name_of(Kind),
-    .facts = {
-        .moves = static_cast<std::int8_t>(Kind), .travels_along = true, .has_windows = facts_of(Kind).has_windows}};
+
+/// The instructions that are collectives, by kind. (In an array: constant evaluation in g++ 11 does not know that
+/// variable templates lie at different addresses.)
+struct collective_op_list {
+  op_info of[collective_kinds];
+};
+/// @param travels_along whether they travel in the messages of the collective before them
+template <int... Kind>
+[[nodiscard]] constexpr collective_op_list make_collective_ops(std::integer_sequence<int, Kind...>,
+                                                               bool travels_along) {
+  return {{{.name = name_of(static_cast<collective>(Kind)),
+            .facts = {.moves = static_cast<std::int8_t>(Kind),
+                      .travels_along = travels_along,
+                      .has_windows = facts_of(static_cast<collective>(Kind)).has_windows}}...}};
+}
+using all_collectives = std::make_integer_sequence<int, collective_kinds>;
+inline constexpr collective_op_list collective_ops = make_collective_ops(all_collectives{}, false);
+inline constexpr collective_op_list travelling_ops = make_collective_ops(all_collectives{}, true);
+
 }  // namespace detail
 
 /// The instructions that only a partitioned program has. Operand and result are buffers of one device; what moves
 /// follows from their layouts (`annotation` of the operand and of the instruction itself) and `collective_attributes`.
 namespace ops {
-inline constexpr const op_info& local_slice = detail::collective_op<collective::local_slice>;
-inline constexpr const op_info& all_reduce = detail::collective_op<collective::all_reduce>;
-inline constexpr const op_info& exchange = detail::collective_op<collective::exchange>;
+inline constexpr const op_info& local_slice = detail::collective_ops.of[static_cast<int>(collective::local_slice)];
+inline constexpr const op_info& all_reduce = detail::collective_ops.of[static_cast<int>(collective::all_reduce)];
+inline constexpr const op_info& exchange = detail::collective_ops.of[static_cast<int>(collective::exchange)];
 }  // namespace ops
 
 namespace detail {
@@ -63,17 +71,10 @@ class no_instruction_of_this_kind : public std::exception {
   [[nodiscard]] const char* what() const noexcept override { return "no instruction is this collective"; }
 };
 
-template <class Kinds> struct collective_ops;
-template <int... Kind> struct collective_ops<std::integer_sequence<int, Kind...>> {
-  static constexpr const op_info* of[sizeof...(Kind)]{&collective_op<static_cast<collective>(Kind)>...};
-  static constexpr const op_info* travelling[sizeof...(Kind)]{&travelling_op<static_cast<collective>(Kind)>...};
-};
-using all_collective_ops = collective_ops<std::make_integer_sequence<int, collective_kinds>>;
-
 /// The instruction that is a collective of this kind. @pre a program has it
 [[nodiscard]] constexpr const op_info& op_of(collective kind) {
   if (!facts_of(kind).is_instruction) throw no_instruction_of_this_kind();
-  return *all_collective_ops::of[static_cast<int>(kind)];
+  return collective_ops.of[static_cast<int>(kind)];
 }
 
 /// The `collective` that an instruction is, or -1.

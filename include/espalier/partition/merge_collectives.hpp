@@ -354,7 +354,7 @@ class collective_merger {
     place(closing.member);
     for (int id = next_member_[closing.member]; id >= 0; id = next_member_[id]) {
       place(id);
-      result_.code[number_[id]].op = all_collective_ops::travelling[collective_index(g_[id].op)];
+      result_.code[number_[id]].op = &travelling_ops.of[collective_index(g_[id].op)];
     }
   }
 
