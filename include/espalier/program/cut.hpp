@@ -106,9 +106,10 @@ class graph_cutter {
       const int number = attributes_of<border_attributes>(g_[id]).number;
       if (number < numbers_.readable) handed_on_as_[g_[id].operand[0]] = number;
     }
-    visit_wanted([this](int id) { crossing_.is_wanted(node(id)); });
+    const list<int> wanted = values_wanted();
+    for (const int id : wanted) crossing_.is_wanted(node(id));
     crossing_.run();
-    visit_wanted([this](int id) { need(id); });
+    for (const int id : wanted) need(id);
     return {make_early(), make_late()};
   }
 
@@ -128,13 +129,15 @@ class graph_cutter {
     return i.operand_count == 0 || i.op->facts.cheap_to_repeat;
   }
 
-  /// Calls f with what the late part reads and need not compute.
-  template <class F> constexpr void visit_wanted(const F& f) {
+  /// What the late part reads and need not compute.
+  [[nodiscard]] constexpr list<int> values_wanted() const {
+    list<int> wanted;
     for (int id = 0; id < g_.size; ++id) {
       for (int k = 0; k < g_[id].operand_count && is_late_[id]; ++k) {
-        if (!is_late_[g_.operand_at(g_[id], k)]) f(g_.operand_at(g_[id], k));
+        if (!is_late_[g_.operand_at(g_[id], k)]) wanted.push_back(g_.operand_at(g_[id], k));
       }
     }
+    return wanted;
   }
 
   constexpr int node(int id) {
