@@ -5,6 +5,7 @@
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/run/combine.hpp>
 #include <espalier/comm/schedule/call.hpp>
+#include <espalier/config.hpp>
 
 #include <algorithm>
 #include <array>

@@ -10,6 +10,7 @@
 #include <espalier/comm/schedule/routes.hpp>
 #include <espalier/comm/schedule/select.hpp>
 #include <espalier/comm/schedule/ways.hpp>
+#include <espalier/config.hpp>
 
 #include <algorithm>
 #include <cstddef>

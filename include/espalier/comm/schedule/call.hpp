@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
 #include <espalier/shape/collective.hpp>
 
 #include <cstddef>

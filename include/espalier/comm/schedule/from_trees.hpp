@@ -8,6 +8,7 @@
 #include <espalier/comm/schedule/schedule.hpp>
 #include <espalier/comm/schedule/split.hpp>
 #include <espalier/comm/schedule/ways.hpp>
+#include <espalier/config.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/comm/schedule/from_trees.hpp>
+#include <espalier/config.hpp>
 
 #include <algorithm>
 #include <cstddef>

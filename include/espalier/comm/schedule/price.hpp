@@ -4,6 +4,7 @@
 
 #include <espalier/comm/schedule/from_trees.hpp>
 #include <espalier/comm/schedule/simulate.hpp>
+#include <espalier/config.hpp>
 
 #include <algorithm>
 #include <cstddef>

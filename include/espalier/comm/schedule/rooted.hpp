@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/comm/network.hpp>
+#include <espalier/config.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -7,6 +7,7 @@
 #include <espalier/comm/schedule/ordered.hpp>
 #include <espalier/comm/schedule/price.hpp>
 #include <espalier/comm/schedule/simulate.hpp>
+#include <espalier/config.hpp>
 
 #include <algorithm>
 #include <cstddef>

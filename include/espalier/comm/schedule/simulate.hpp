@@ -6,6 +6,7 @@
 #include <espalier/comm/schedule/schedule.hpp>
 #include <espalier/comm/schedule/streams.hpp>
 #include <espalier/comm/schedule/ways.hpp>
+#include <espalier/config.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -4,6 +4,7 @@
 
 #include <espalier/comm/network.hpp>
 #include <espalier/comm/schedule/ways.hpp>
+#include <espalier/config.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -5,6 +5,7 @@
 #include <espalier/comm/schedule/schedule.hpp>
 #include <espalier/comm/schedule/streams.hpp>
 #include <espalier/comm/schedule/symbolic_memory.hpp>
+#include <espalier/config.hpp>
 
 #include <algorithm>
 #include <cstddef>
