@@ -131,6 +131,8 @@ struct spmd_program {
   /// Its axes are these parts of those of the mesh that was asked for.
   mesh_shape mesh;
   axis_parts axes;
+  /// It wants parts, but moves less with whole axes.
+  bool stays_whole = false;
   graph traced;
   std::vector<factor_rule> rules;
   std::vector<sharding> of;
@@ -156,6 +158,17 @@ struct spmd_program {
     std::int64_t sum = 0;
     for (const collective_use& use : collectives) sum += use.times * use.bytes;
     return sum;
+  }
+  /// What the device that sends most sends in one run: `program::bytes` of all kinds together.
+  [[nodiscard]] std::int64_t most_bytes() const {
+    std::int64_t most = 0;
+    for (int device = 0; device < mesh.devices(); ++device) {
+      std::int64_t sum = 0;
+      for (const collective_use& use : collectives)
+        sum += use.times * detail::sent_in_messages(mesh, parts.program, use.id, device);
+      most = std::max(most, sum);
+    }
+    return most;
   }
   /// "all_reduce(x) 2x48 B, ...", in program order.
   [[nodiscard]] std::string summary() const {
@@ -250,6 +263,7 @@ inline void list_collectives(spmd_program& made) {
     return price_of_run(merged.mesh, merged.parts.program, merged.parts.fault != partition_fault::nothing);
   };
   spmd_program whole = partitioned_on(mesh, g, false);
+  whole.stays_whole = true;
   return price(made).is_dearer_than(price(whole)) ? whole : made;
 }
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/extremes.hpp>
 #include <espalier/partition/machine.hpp>
 #include <espalier/partition/messages.hpp>
 #include <espalier/partition/plan.hpp>
@@ -12,7 +13,7 @@ namespace espalier {
 
 /// What one run of a partitioned program costs a device: what two ways to partition the same program are compared by.
 struct run_price {
-  /// What is sent, as `program::sent_bytes_of` counts it, and how many collectives send it.
+  /// What the device sends that sends most, as `program::bytes` counts it, and how many collectives send it.
   std::int64_t bytes = 0;
   std::int64_t starts = 0;
   /// Floating-point operations.
@@ -35,22 +36,67 @@ struct run_price {
   }
 };
 
+namespace detail {
+
+/// Whether every layout of a program gives all devices as many elements.
+[[nodiscard]] constexpr bool all_even(const mesh_shape& mesh, graph_view g) {
+  for (int i = 0; i < g.annotation_count; ++i) {
+    const layout& l = g.annotations[i];
+    for (int d = 0; d < l.placement.rank; ++d) {
+      if (!divides_evenly(mesh, l.shape[d], l.placement.dim[d])) return false;
+    }
+  }
+  return true;
+}
+
+/// The devices that are asked what they send where parts are uneven: all of sixteen, and sixteen or a few more of many,
+/// so that it takes no longer on a larger mesh.
+inline constexpr int most_devices_asked = 16;
+[[nodiscard]] constexpr int step_between_asked(int devices) {
+  return devices <= most_devices_asked ? 1 : devices / most_devices_asked;
+}
+
+/// Bytes that a device sends in one run.
+[[nodiscard]] constexpr std::int64_t bytes_sent_by(const mesh_shape& mesh, graph_view g, int device) {
+  std::int64_t bytes = 0;
+  for (int id = 0; id < g.size; ++id) {
+    if (starts_collective(g[id])) bytes += repetitions(g, id) * sent_in_messages(mesh, g, id, device);
+  }
+  return bytes;
+}
+
+/// The price of a run on a device that sends `bytes`, or, if these are negative, the most that any device sends where
+/// parts are even.
 /// @param g the program of one device, as it is scheduled; `is_faulty` if the partitioner gave it up
-[[nodiscard]] constexpr run_price price_of_run(const mesh_shape& mesh, graph_view g, bool is_faulty) {
+[[nodiscard]] constexpr run_price price_of_run(const mesh_shape& mesh, graph_view g, bool is_faulty,
+                                               std::int64_t bytes) {
   run_price price;
   price.is_faulty = is_faulty;
   if (is_faulty) return price;
+  price.bytes = bytes < 0 ? 0 : bytes;
   for (int id = 0; id < g.size; ++id) {
     const bool starts = starts_collective(g[id]);
     const bool works = g[id].op->flops != nullptr;
     if (!starts && !works) continue;
-    const std::int64_t times = detail::repetitions(g, id);
+    const std::int64_t times = repetitions(g, id);
     if (works) price.work += times * g[id].op->flops(g.view(id));
     if (!starts) continue;
     price.starts += times;
-    price.bytes += times * detail::most_sent_in_messages(mesh, g, id);
+    if (bytes < 0) price.bytes += times * most_sent_in_messages(mesh, g, id);
   }
   return price;
+}
+
+}  // namespace detail
+
+/// The price of a run of a program of one device, as it is scheduled; `is_faulty` if the partitioner gave it up.
+[[nodiscard]] constexpr run_price price_of_run(const mesh_shape& mesh, graph_view g, bool is_faulty) {
+  std::int64_t most = -1;
+  if (!is_faulty && !detail::all_even(mesh, g)) {
+    for (int device = 0; device < mesh.devices(); device += detail::step_between_asked(mesh.devices()))
+      most = detail::larger_of(most, detail::bytes_sent_by(mesh, g, device));
+  }
+  return detail::price_of_run(mesh, g, is_faulty, most);
 }
 
 }  // namespace espalier

@@ -262,8 +262,23 @@ template <class Mesh, class Source> struct partitioned_graph {
 template <class OnParts> struct price_on_parts {
   using partition_pass = partitioned_graph<typename OnParts::mesh, typename OnParts::source>;
   using device_program = device_graph<typename OnParts::mesh, partition_pass>;
-  static constexpr run_price value = price_of_run(OnParts::mesh::value, frozen<device_program>::value,
-                                                  partition_pass::found.fault != partition_fault::nothing);
+  static constexpr const auto& code = frozen<device_program>::value;
+  static constexpr bool is_faulty = partition_pass::found.fault != partition_fault::nothing;
+
+  // Each device in an evaluation of its own, as in the function of the same name that knows them all.
+  static constexpr int step = step_between_asked(OnParts::mesh::devices);
+  static constexpr int asked =
+      is_faulty || all_even(OnParts::mesh::value, code) ? 0 : (OnParts::mesh::devices + step - 1) / step;
+  template <int N> struct bytes_sent {
+    static constexpr std::int64_t value = bytes_sent_by(OnParts::mesh::value, code, N* step);
+  };
+  template <int... N> [[nodiscard]] static constexpr std::int64_t most_of(std::integer_sequence<int, N...>) {
+    std::int64_t most = -1;
+    ((most = larger_of(most, bytes_sent<N>::value)), ...);
+    return most;
+  }
+  static constexpr run_price value =
+      price_of_run(OnParts::mesh::value, code, is_faulty, most_of(std::make_integer_sequence<int, asked>{}));
 };
 /// Whether a program is to have these parts. What a cut costs further on no single op knows: where whole axes gather a
 /// tensor once, and all that is computed from it communicates nothing, parts may leave it split, and each op behind it

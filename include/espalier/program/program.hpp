@@ -8,6 +8,7 @@
 #include <espalier/diagnostics/missing.hpp>
 #include <espalier/partition/messages.hpp>
 #include <espalier/partition/plan.hpp>
+#include <espalier/partition/run_price.hpp>
 #include <espalier/program/passes.hpp>
 #include <espalier/program/unanswered.hpp>
 #include <espalier/program/verify.hpp>
@@ -42,16 +43,6 @@ concept CollectiveKind = requires {
 };
 
 namespace detail {
-
-[[nodiscard]] constexpr bool all_even(const mesh_shape& mesh, graph_view g) {
-  for (int i = 0; i < g.annotation_count; ++i) {
-    const layout& l = g.annotations[i];
-    for (int d = 0; d < l.placement.rank; ++d) {
-      if (!divides_evenly(mesh, l.shape[d], l.placement.dim[d])) return false;
-    }
-  }
-  return true;
-}
 
 /// The labels of a program as types, for messages.
 template <const auto& Program> struct program_labels {
