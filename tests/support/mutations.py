@@ -15,12 +15,14 @@ import os
 import pathlib
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CASES = "20000"
-TESTS = ["fuzz/execute", "fuzz/windows", "unit/partitioner_cases", "unit/partition_around", "spmd/travelling_together"]
+TESTS = ["fuzz/execute", "fuzz/windows", "unit/partitioner_cases", "unit/partition_around", "unit/windows",
+         "spmd/travelling_together"]
 
 SCHEDULER = "partition/scheduler.hpp"
 MEMORY = "partition/memory.hpp"
@@ -105,7 +107,7 @@ MUTATIONS = [
     (WINDOW, "larger_of<std::int64_t>(first, 0), extent)", "larger_of<std::int64_t>(first, 1), extent)"),
     (WINDOW, "return {size, base_dilation, reach() - low,", "return {size, base_dilation, low,"),
     (LOCAL, "if (overlaps || !to.dim[d].starts_with(from.dim[d])) axes", "if (!to.dim[d].starts_with(from.dim[d])) axes"),
-    (LOCAL, "if (!stays || (kept & others) != 0) home.rank = -1;", "if (!stays) home.rank = -1;"),
+    (LOCAL, "stays = stays && stays_at_home(", "stays = stays_at_home("),
     (CHOICE, "rule.kind[f] == factor_kind::blocked || (used & mask) != 0", "rule.kind[f] == factor_kind::blocked"),
     (BOXES, "if (held.dim[d].start + held.dim[d].size <= needed.dim[d].start) held.dim[d].start += shape[d];", ""),
     (WINDOW, "interval{first - floor_div(first, extent) * extent, size}", "interval{first, size}"),
@@ -164,6 +166,8 @@ def verdict_of(build, work, test):
         run = subprocess.run([str(work / "x")], env=environment, capture_output=True, text=True, timeout=240)
     except subprocess.TimeoutExpired:
         return "hangs"
+    if run.returncode == -signal.SIGTERM:
+        sys.exit("mutations: tests/%s.cpp was stopped from outside, which says nothing of the library" % test)
     return "survives" if run.returncode == 0 else "crashes" if run.returncode < 0 else "caught"
 
 

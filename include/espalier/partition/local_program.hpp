@@ -141,23 +141,18 @@ class local_program {
     return append_in_windows(builder::make(ops::merge_dimensions, out_[value].type, extents{}, value), 0, merged,
                              placement, windows);
   }
-  /// The placement in which windows find everything they need where it is; of rank -1 if there is none.
+  /// The placement in which windows find everything they need where it is; of rank -1 if there is none. (Its axes split
+  /// one dimension each: what stays at home is split by axes of the window's factor, which split no other dimension.)
   [[nodiscard]] static constexpr sharding at_home(const mesh_shape& mesh, const layout& from, const sharding& wanted,
                                                   const placed_windows& windows) {
     sharding home = wanted;
-    axis_mask kept = 0;
     bool stays = true;
     for (int n = 0; n < windows.count; ++n) {
       const placed_window& w = windows.window[n];
       home.dim[w.dim] = from.placement.dim[w.dim];
-      kept |= home.dim[w.dim].mask();
       stays = stays && stays_at_home(mesh, w, from.shape[w.dim], home.dim[w.dim]);
     }
-    axis_mask others = home.unreduced;
-    for (int d = 0; d < home.rank; ++d) {
-      if ((windows.dims >> static_cast<unsigned>(d) & 1U) == 0) others |= home.dim[d].mask();
-    }
-    if (!stays || (kept & others) != 0) home.rank = -1;
+    if (!stays) home.rank = -1;
     return home;
   }
   /// The axes along which devices hold what others may need.
