@@ -39,9 +39,6 @@ def installed():
             found.append((name, []))
             if family == "clang++-" and works(name, ["-stdlib=libc++"]):
                 found.append((name, ["-stdlib=libc++"]))
-    for name in ("nvc++", "icpx", "edg"):
-        if shutil.which(name):
-            found.append((name, []))
     return found
 
 

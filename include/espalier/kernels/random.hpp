@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/comm/host/copy.hpp>
+#include <espalier/detail/streaming.hpp>
 #include <espalier/kernels/kernel.hpp>
 #include <espalier/kernels/lanes.hpp>
 #include <espalier/kernels/parallel.hpp>
@@ -84,8 +84,6 @@ template <int First> ESPALIER_ALWAYS_INLINE void philox_rounds_from(const random
   }
 }
 
-using comm::host::store;
-
 /// A tensor of so many bytes is in no cache when it is read: then its words are written past the caches, which need
 /// not fetch first what they are to replace.
 inline constexpr std::int64_t least_streamed_bytes = std::int64_t{64} << 20;
@@ -99,10 +97,10 @@ ESPALIER_ALWAYS_INLINE void store_words(const block_words& w, std::uint32_t* to,
   const word_lanes right = (w.word[2] & lower) | (w.word[3] << 32);
   const word_lanes pairs[2]{chosen_lanes<(Lane / 2 + (Lane % 2) * block_lanes)...>(left, right),
                             chosen_lanes<(half + Lane / 2 + (Lane % 2) * block_lanes)...>(left, right)};
-  if constexpr (How == store::streaming && sizeof(pairs) % comm::host::line_bytes == 0) {
-    constexpr std::size_t line = comm::host::line_bytes / sizeof(word_lanes);
+  if constexpr (How == store::streaming && sizeof(pairs) % line_bytes == 0) {
+    constexpr std::size_t line = line_bytes / sizeof(word_lanes);
     ESPALIER_UNROLL
-    for (std::size_t k = 0; k < 2; k += line) comm::host::stream_line(to + k * 2 * block_lanes, &pairs[k]);
+    for (std::size_t k = 0; k < 2; k += line) stream_line(to + k * 2 * block_lanes, &pairs[k]);
   } else {
     std::memcpy(to, &pairs[0], sizeof(pairs));
   }
@@ -200,7 +198,7 @@ inline void write_run(const random_stream& from, scattered_words& scattered, std
     const std::int64_t same = (std::int64_t{1} << 32) - static_cast<std::int64_t>(block & 0xffffffffU);
     const std::int64_t whole = std::min(count / 4, same) / blocks_at_once * blocks_at_once;
     if (first == 0 && whole > 0) {
-      if (how == store::streaming && comm::host::to_next_line(to, comm::host::line_bytes) == 0) {
+      if (how == store::streaming && to_next_line(to, line_bytes) == 0) {
         write_blocks<store::streaming>(from, block, whole, to);
       } else {
         write_blocks<store::cached>(from, block, whole, to);
@@ -290,7 +288,7 @@ inline void write_words(const random_stream& from, const extents& shape, const t
                     write_run(from, scattered, at, count, to + i, how);
                   });
     scattered.write();
-    if (how == store::streaming) comm::host::finish_streaming();
+    if (how == store::streaming) finish_streaming();
   });
 }
 
