@@ -9,7 +9,7 @@ gpt       the GPT step of benchmarks/compile_time, only checked
 test      tests/spmd/kinds_parts.cpp, built and run, with what it asserts
 mistake   tests/compile_fail/shapes.cpp, whose messages are counted and compared
 
-With libc++ and no MPI, since Debian's Boost.MPI is linked with libstdc++. --page writes the table between the lines
+Nothing is linked with MPI: Debian's Boost.MPI is built with libstdc++, and cannot be mixed with libc++. --page writes the table between the lines
 `<!-- compilers -->` and `<!-- end -->` of a document.
 """
 import argparse

@@ -280,9 +280,9 @@ template <class OnParts> struct price_on_parts {
   static constexpr run_price value =
       price_of_run(OnParts::mesh::value, code, is_faulty, most_of(std::make_integer_sequence<int, asked>{}));
 };
-/// Whether a program is to have these parts. What a cut costs further on no single op knows: where whole axes gather a
-/// tensor once, and all that is computed from it communicates nothing, parts may leave it split, and each op behind it
-/// sums up or gathers its own. So a program that still moves something with its axes cut is partitioned with whole axes
+/// Whether a program is to have these parts. No single op knows what a cut costs later: with whole axes a tensor may be
+/// gathered once, and nothing that is computed from it communicates; with parts it stays split, and each op that reads
+/// it sums up or gathers its own. So a program that still moves something with its axes cut is partitioned with whole axes
 /// too, and has the parts if it moves no more with them.
 template <class OnParts, class Whole> [[nodiscard]] constexpr bool pays_off() {
   constexpr run_price cut = price_on_parts<OnParts>::value;
