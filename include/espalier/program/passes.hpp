@@ -282,8 +282,8 @@ template <class OnParts> struct price_on_parts {
 };
 /// Whether a program is to have these parts. No single op knows what a cut costs later: with whole axes a tensor may be
 /// gathered once, and nothing that is computed from it communicates; with parts it stays split, and each op that reads
-/// it sums up or gathers its own. So a program that still moves something with its axes cut is partitioned with whole axes
-/// too, and has the parts if it moves no more with them.
+/// it sums up or gathers its own. So a program that still moves something with its axes cut is partitioned with whole
+/// axes too, and has the parts if it moves no more with them.
 template <class OnParts, class Whole> [[nodiscard]] constexpr bool pays_off() {
   constexpr run_price cut = price_on_parts<OnParts>::value;
   if constexpr (cut.bytes == 0 && !cut.is_faulty) {
