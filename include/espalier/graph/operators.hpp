@@ -4,11 +4,15 @@
 
 #include <espalier/diagnostics/failure.hpp>
 #include <espalier/diagnostics/source_line.hpp>
+#include <espalier/shape/tensor.hpp>
 
 #include <concepts>
 #include <type_traits>
 
 namespace espalier {
+
+class builder;
+template <class Mesh, TensorType Type> struct symbol;
 
 template <class T>
 concept Scalar = std::is_arithmetic_v<T>;
@@ -17,18 +21,25 @@ namespace detail {
 
 struct symbol_tag {};
 
-/// An operand, and the line on which it was handed to an operator. An operator has no room for a default argument that
-/// would ask for the caller's line, but the conversion to its parameter has.
-template <class S> struct located {
-  const S& value;
-  source_line where;
+/// What a symbol is but for its name, and the base by which an operator takes it: by value, so that the operand, whether
+/// it has a name or not, is copied where the operator stands, which notes the line. An operator has no room for a default
+/// argument that would ask for it, but a copy has.
+template <class Mesh, class Type> struct operand : symbol_tag {
+  builder* owner = nullptr;
+  int id = -1;
+  source_line seen;
 
-  constexpr located(const S& operand, const char* file = __builtin_FILE(),  // NOLINT(google-explicit-constructor)
-                    int line = __builtin_LINE())
-      : value(operand), where{file, line} {}
+  constexpr operand() = default;
+  constexpr operand(builder* builds, int instruction, source_line where) : owner(builds), id(instruction), seen(where) {}
+  constexpr operand(const operand& other, const char* file = __builtin_FILE(), int line = __builtin_LINE())
+      : symbol_tag(), owner(other.owner), id(other.id), seen{file, line} {}
+  constexpr operand& operator=(const operand& other) = default;
+  constexpr ~operand() = default;
+
+  [[nodiscard]] constexpr symbol<Mesh, Type> value() const { return symbol<Mesh, Type>(*this); }
 };
 
-/// The same for what an operator assigns to.
+/// What an operator assigns to, and the line on which it stands.
 template <class S> struct assigned {
   S& target;
   source_line where;
@@ -56,106 +67,118 @@ concept OtherOperand = Scalar<T> || Failed<T>;
 template <class T>
 concept AnyOperand = OtherOperand<T> || std::derived_from<T, symbol_tag>;
 
-/// The operators of a symbol S: friends, found through S, in which one parameter is not deduced, so that the operand is
-/// converted. Neither macros (which would add a message to each error) nor a loop can write them.
-template <class S> struct operators {
-  template <AnyOperand B> friend constexpr auto operator+(located<S> a, const B& b) {
-    return operate(operator_name<'+'>{}, a.value, b, a.where);
-  }
-  template <OtherOperand A> friend constexpr auto operator+(const A& a, located<S> b) {
-    return operate(operator_name<'+'>{}, a, b.value, b.where);
-  }
-  template <AnyOperand B> friend constexpr auto operator-(located<S> a, const B& b) {
-    return operate(operator_name<'-'>{}, a.value, b, a.where);
-  }
-  template <OtherOperand A> friend constexpr auto operator-(const A& a, located<S> b) {
-    return operate(operator_name<'-'>{}, a, b.value, b.where);
-  }
-  template <AnyOperand B> friend constexpr auto operator*(located<S> a, const B& b) {
-    return operate(operator_name<'*'>{}, a.value, b, a.where);
-  }
-  template <OtherOperand A> friend constexpr auto operator*(const A& a, located<S> b) {
-    return operate(operator_name<'*'>{}, a, b.value, b.where);
-  }
-  template <AnyOperand B> friend constexpr auto operator/(located<S> a, const B& b) {
-    return operate(operator_name<'/'>{}, a.value, b, a.where);
-  }
-  template <OtherOperand A> friend constexpr auto operator/(const A& a, located<S> b) {
-    return operate(operator_name<'/'>{}, a, b.value, b.where);
-  }
-  template <AnyOperand B> friend constexpr auto operator<(located<S> a, const B& b) {
-    return operate(operator_name<'<'>{}, a.value, b, a.where);
-  }
-  template <OtherOperand A> friend constexpr auto operator<(const A& a, located<S> b) {
-    return operate(operator_name<'<'>{}, a, b.value, b.where);
-  }
-  template <AnyOperand B> friend constexpr auto operator<=(located<S> a, const B& b) {
-    return operate(operator_name<'<', '='>{}, a.value, b, a.where);
-  }
-  template <OtherOperand A> friend constexpr auto operator<=(const A& a, located<S> b) {
-    return operate(operator_name<'<', '='>{}, a, b.value, b.where);
-  }
-  template <AnyOperand B> friend constexpr auto operator>(located<S> a, const B& b) {
-    return operate(operator_name<'>'>{}, a.value, b, a.where);
-  }
-  template <OtherOperand A> friend constexpr auto operator>(const A& a, located<S> b) {
-    return operate(operator_name<'>'>{}, a, b.value, b.where);
-  }
-  template <AnyOperand B> friend constexpr auto operator>=(located<S> a, const B& b) {
-    return operate(operator_name<'>', '='>{}, a.value, b, a.where);
-  }
-  template <OtherOperand A> friend constexpr auto operator>=(const A& a, located<S> b) {
-    return operate(operator_name<'>', '='>{}, a, b.value, b.where);
-  }
-  template <AnyOperand B> friend constexpr auto operator&(located<S> a, const B& b) {
-    return operate(operator_name<'&'>{}, a.value, b, a.where);
-  }
-  template <OtherOperand A> friend constexpr auto operator&(const A& a, located<S> b) {
-    return operate(operator_name<'&'>{}, a, b.value, b.where);
-  }
-  template <AnyOperand B> friend constexpr auto operator|(located<S> a, const B& b) {
-    return operate(operator_name<'|'>{}, a.value, b, a.where);
-  }
-  template <OtherOperand A> friend constexpr auto operator|(const A& a, located<S> b) {
-    return operate(operator_name<'|'>{}, a, b.value, b.where);
-  }
-  template <AnyOperand B> friend constexpr auto operator%(located<S> a, const B& b) {
-    return operate(operator_name<'%'>{}, a.value, b, a.where);
-  }
-  template <OtherOperand A> friend constexpr auto operator%(const A& a, located<S> b) {
-    return operate(operator_name<'%'>{}, a, b.value, b.where);
-  }
-  template <AnyOperand B> friend constexpr auto operator^(located<S> a, const B& b) {
-    return operate(operator_name<'^'>{}, a.value, b, a.where);
-  }
-  template <OtherOperand A> friend constexpr auto operator^(const A& a, located<S> b) {
-    return operate(operator_name<'^'>{}, a, b.value, b.where);
-  }
-  template <AnyOperand B> friend constexpr auto operator<<(located<S> a, const B& b) {
-    return operate(operator_name<'<', '<'>{}, a.value, b, a.where);
-  }
-  template <OtherOperand A> friend constexpr auto operator<<(const A& a, located<S> b) {
-    return operate(operator_name<'<', '<'>{}, a, b.value, b.where);
-  }
-  template <AnyOperand B> friend constexpr auto operator>>(located<S> a, const B& b) {
-    return operate(operator_name<'>', '>'>{}, a.value, b, a.where);
-  }
-  template <OtherOperand A> friend constexpr auto operator>>(const A& a, located<S> b) {
-    return operate(operator_name<'>', '>'>{}, a, b.value, b.where);
-  }
-  // Nothing is left out where the left one decides: both operands are values of the program.
-  template <AnyOperand B> friend constexpr auto operator&&(located<S> a, const B& b) {
-    return operate(operator_name<'&', '&'>{}, a.value, b, a.where);
-  }
-  template <OtherOperand A> friend constexpr auto operator&&(const A& a, located<S> b) {
-    return operate(operator_name<'&', '&'>{}, a, b.value, b.where);
-  }
-  template <AnyOperand B> friend constexpr auto operator||(located<S> a, const B& b) {
-    return operate(operator_name<'|', '|'>{}, a.value, b, a.where);
-  }
-  template <OtherOperand A> friend constexpr auto operator||(const A& a, located<S> b) {
-    return operate(operator_name<'|', '|'>{}, a, b.value, b.where);
-  }
+// The operators of symbols. Neither macros (which would add a message to each error) nor a loop can write them. No
+// friends of each symbol's type: g++ compares each friend with all others of its name, so that with a thousand types of
+// tensors in one file these comparisons took longer than all else.
+template <class Mesh, class Type, AnyOperand B> constexpr auto operator+(operand<Mesh, Type> a, const B& b) {
+  return operate(operator_name<'+'>{}, a.value(), b, a.seen);
+}
+template <OtherOperand A, class Mesh, class Type> constexpr auto operator+(const A& a, operand<Mesh, Type> b) {
+  return operate(operator_name<'+'>{}, a, b.value(), b.seen);
+}
+template <class Mesh, class Type, AnyOperand B> constexpr auto operator-(operand<Mesh, Type> a, const B& b) {
+  return operate(operator_name<'-'>{}, a.value(), b, a.seen);
+}
+template <OtherOperand A, class Mesh, class Type> constexpr auto operator-(const A& a, operand<Mesh, Type> b) {
+  return operate(operator_name<'-'>{}, a, b.value(), b.seen);
+}
+template <class Mesh, class Type, AnyOperand B> constexpr auto operator*(operand<Mesh, Type> a, const B& b) {
+  return operate(operator_name<'*'>{}, a.value(), b, a.seen);
+}
+template <OtherOperand A, class Mesh, class Type> constexpr auto operator*(const A& a, operand<Mesh, Type> b) {
+  return operate(operator_name<'*'>{}, a, b.value(), b.seen);
+}
+template <class Mesh, class Type, AnyOperand B> constexpr auto operator/(operand<Mesh, Type> a, const B& b) {
+  return operate(operator_name<'/'>{}, a.value(), b, a.seen);
+}
+template <OtherOperand A, class Mesh, class Type> constexpr auto operator/(const A& a, operand<Mesh, Type> b) {
+  return operate(operator_name<'/'>{}, a, b.value(), b.seen);
+}
+template <class Mesh, class Type, AnyOperand B> constexpr auto operator<(operand<Mesh, Type> a, const B& b) {
+  return operate(operator_name<'<'>{}, a.value(), b, a.seen);
+}
+template <OtherOperand A, class Mesh, class Type> constexpr auto operator<(const A& a, operand<Mesh, Type> b) {
+  return operate(operator_name<'<'>{}, a, b.value(), b.seen);
+}
+template <class Mesh, class Type, AnyOperand B> constexpr auto operator<=(operand<Mesh, Type> a, const B& b) {
+  return operate(operator_name<'<', '='>{}, a.value(), b, a.seen);
+}
+template <OtherOperand A, class Mesh, class Type> constexpr auto operator<=(const A& a, operand<Mesh, Type> b) {
+  return operate(operator_name<'<', '='>{}, a, b.value(), b.seen);
+}
+template <class Mesh, class Type, AnyOperand B> constexpr auto operator>(operand<Mesh, Type> a, const B& b) {
+  return operate(operator_name<'>'>{}, a.value(), b, a.seen);
+}
+template <OtherOperand A, class Mesh, class Type> constexpr auto operator>(const A& a, operand<Mesh, Type> b) {
+  return operate(operator_name<'>'>{}, a, b.value(), b.seen);
+}
+template <class Mesh, class Type, AnyOperand B> constexpr auto operator>=(operand<Mesh, Type> a, const B& b) {
+  return operate(operator_name<'>', '='>{}, a.value(), b, a.seen);
+}
+template <OtherOperand A, class Mesh, class Type> constexpr auto operator>=(const A& a, operand<Mesh, Type> b) {
+  return operate(operator_name<'>', '='>{}, a, b.value(), b.seen);
+}
+template <class Mesh, class Type, AnyOperand B> constexpr auto operator&(operand<Mesh, Type> a, const B& b) {
+  return operate(operator_name<'&'>{}, a.value(), b, a.seen);
+}
+template <OtherOperand A, class Mesh, class Type> constexpr auto operator&(const A& a, operand<Mesh, Type> b) {
+  return operate(operator_name<'&'>{}, a, b.value(), b.seen);
+}
+template <class Mesh, class Type, AnyOperand B> constexpr auto operator|(operand<Mesh, Type> a, const B& b) {
+  return operate(operator_name<'|'>{}, a.value(), b, a.seen);
+}
+template <OtherOperand A, class Mesh, class Type> constexpr auto operator|(const A& a, operand<Mesh, Type> b) {
+  return operate(operator_name<'|'>{}, a, b.value(), b.seen);
+}
+template <class Mesh, class Type, AnyOperand B> constexpr auto operator%(operand<Mesh, Type> a, const B& b) {
+  return operate(operator_name<'%'>{}, a.value(), b, a.seen);
+}
+template <OtherOperand A, class Mesh, class Type> constexpr auto operator%(const A& a, operand<Mesh, Type> b) {
+  return operate(operator_name<'%'>{}, a, b.value(), b.seen);
+}
+template <class Mesh, class Type, AnyOperand B> constexpr auto operator^(operand<Mesh, Type> a, const B& b) {
+  return operate(operator_name<'^'>{}, a.value(), b, a.seen);
+}
+template <OtherOperand A, class Mesh, class Type> constexpr auto operator^(const A& a, operand<Mesh, Type> b) {
+  return operate(operator_name<'^'>{}, a, b.value(), b.seen);
+}
+template <class Mesh, class Type, AnyOperand B> constexpr auto operator<<(operand<Mesh, Type> a, const B& b) {
+  return operate(operator_name<'<', '<'>{}, a.value(), b, a.seen);
+}
+template <OtherOperand A, class Mesh, class Type> constexpr auto operator<<(const A& a, operand<Mesh, Type> b) {
+  return operate(operator_name<'<', '<'>{}, a, b.value(), b.seen);
+}
+template <class Mesh, class Type, AnyOperand B> constexpr auto operator>>(operand<Mesh, Type> a, const B& b) {
+  return operate(operator_name<'>', '>'>{}, a.value(), b, a.seen);
+}
+template <OtherOperand A, class Mesh, class Type> constexpr auto operator>>(const A& a, operand<Mesh, Type> b) {
+  return operate(operator_name<'>', '>'>{}, a, b.value(), b.seen);
+}
+// Nothing is left out where the left one decides: both operands are values of the program.
+template <class Mesh, class Type, AnyOperand B> constexpr auto operator&&(operand<Mesh, Type> a, const B& b) {
+  return operate(operator_name<'&', '&'>{}, a.value(), b, a.seen);
+}
+template <OtherOperand A, class Mesh, class Type> constexpr auto operator&&(const A& a, operand<Mesh, Type> b) {
+  return operate(operator_name<'&', '&'>{}, a, b.value(), b.seen);
+}
+template <class Mesh, class Type, AnyOperand B> constexpr auto operator||(operand<Mesh, Type> a, const B& b) {
+  return operate(operator_name<'|', '|'>{}, a.value(), b, a.seen);
+}
+template <OtherOperand A, class Mesh, class Type> constexpr auto operator||(const A& a, operand<Mesh, Type> b) {
+  return operate(operator_name<'|', '|'>{}, a, b.value(), b.seen);
+}
+template <class Mesh, class Type> constexpr auto operator-(operand<Mesh, Type> a) {
+  return operate(operator_name<'-'>{}, a.value(), a.seen);
+}
+template <class Mesh, class Type> constexpr auto operator~(operand<Mesh, Type> a) {
+  return operate(operator_name<'~'>{}, a.value(), a.seen);
+}
+template <class Mesh, class Type> constexpr auto operator!(operand<Mesh, Type> a) {
+  return operate(operator_name<'!'>{}, a.value(), a.seen);
+}
+
+/// What assigns to a symbol S: friends, found through S, in which S is not deduced, so that the operand is converted.
+template <class S> struct assigning_operators {
   // The result has to be of the type of what is assigned to.
   template <AnyOperand B> friend constexpr S& operator+=(assigned<S> a, const B& b) {
     return a.target = operate(operator_name<'+'>{}, a.target, b, a.where);
@@ -169,11 +192,6 @@ template <class S> struct operators {
   template <AnyOperand B> friend constexpr S& operator/=(assigned<S> a, const B& b) {
     return a.target = operate(operator_name<'/'>{}, a.target, b, a.where);
   }
-  friend constexpr auto operator-(located<S> a) { return operate(operator_name<'-'>{}, a.value, a.where); }
-  friend constexpr auto operator~(located<S> a) { return operate(operator_name<'~'>{}, a.value, a.where); }
-  /// Takes the operand itself, by value: beside a conversion of it to `located` stands that to bool, and neither is
-  /// better. A copy notes its line. (What is no copy has the line on which it was made.)
-  template <std::same_as<S> T> friend constexpr auto operator!(T a) { return operate(operator_name<'!'>{}, a, a.seen); }
 };
 
 }  // namespace detail

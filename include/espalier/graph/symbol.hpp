@@ -18,8 +18,8 @@ namespace espalier {
 /// Copying one notes the line on which that happened: a function of any number of tensors has no room for a default
 /// argument that would ask for the caller's line, but it can take them by value.
 template <class Mesh, TensorType Type>
-struct symbol : detail::symbol_tag,
-                detail::operators<symbol<Mesh, Type>>,
+struct symbol : detail::operand<Mesh, Type>,
+                detail::assigning_operators<symbol<Mesh, Type>>,
                 detail::without_value<symbol<Mesh, Type>, Type> {
   using mesh = Mesh;
   using tensor = Type;
@@ -27,19 +27,16 @@ struct symbol : detail::symbol_tag,
   static constexpr int rank = Type::rank;
   static constexpr extents shape = Type::shape;
 
-  builder* owner = nullptr;
-  int id = -1;
-  source_line seen;
+  using detail::operand<Mesh, Type>::owner;
+  using detail::operand<Mesh, Type>::id;
+  using detail::operand<Mesh, Type>::seen;
 
   constexpr symbol() = default;
-  constexpr symbol(builder& target, int instruction) : owner(&target), id(instruction), seen(target.where) {}
+  constexpr symbol(builder& target, int instruction)
+      : detail::operand<Mesh, Type>(&target, instruction, target.where) {}
+  constexpr explicit symbol(const detail::operand<Mesh, Type>& other) : symbol(other, other.seen.file, other.seen.line) {}
   constexpr symbol(const symbol& other, const char* file = __builtin_FILE(), int line = __builtin_LINE())
-      : detail::symbol_tag(),
-        detail::operators<symbol>(),
-        detail::without_value<symbol, Type>(),
-        owner(other.owner),
-        id(other.id),
-        seen{file, line} {}
+      : symbol(static_cast<const detail::operand<Mesh, Type>&>(other), file, line) {}
   constexpr symbol& operator=(const symbol& other) = default;
   /// `h = shard<...>(h)` with a mistake in it: the type of h says no more, so the mistake is noted by value.
   template <class Reason> constexpr symbol& operator=(const failed<Reason>& mistake) {
@@ -65,6 +62,12 @@ struct symbol : detail::symbol_tag,
 
   /// The extent of a dimension, in elements; negative dimensions count from the end.
   static constexpr int extent(int dim) { return static_cast<int>(shape[dim < 0 ? dim + rank : dim]); }
+
+ private:
+  constexpr symbol(const detail::operand<Mesh, Type>& other, const char* file, int line)
+      : detail::operand<Mesh, Type>(other.owner, other.id, {file, line}),
+        detail::assigning_operators<symbol>(),
+        detail::without_value<symbol, Type>() {}
 };
 
 template <class T>
