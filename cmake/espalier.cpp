@@ -7,8 +7,9 @@
 #error "compile this with ESPALIER_COMPILED: the target espalier::compiled does"
 #endif
 
+#include <espalier/execute/array_compiled.hpp>
 #include <espalier/execute/gather_compiled.hpp>
 #include <espalier/execute/guard_compiled.hpp>
 #include <espalier/execute/program_device_compiled.hpp>
-#include <espalier/execute/runner_compiled.hpp>
+#include <espalier/execute/program_runner_compiled.hpp>
 #include <espalier/execute/world_compiled.hpp>

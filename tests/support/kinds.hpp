@@ -15,7 +15,6 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -173,22 +172,25 @@ inline void read_shard(const ep::mesh_shape& mesh, const ep::layout& placed, int
   });
 }
 
-template <class Array> void write_array(const Array& array, const plain& values) {
-  REQUIRE(values.data.size() == static_cast<std::size_t>(Array::tensor::shape.elements()));
+[[nodiscard]] inline shard_data shard_of(const ep::any_array& array, int local) {
+  return {array.type(), ep::detail::array_memory::shards(array)[static_cast<std::size_t>(local)].data()};
+}
+
+inline void write_array(const ep::any_array& array, const plain& values) {
+  REQUIRE(values.data.size() == static_cast<std::size_t>(array.shape().elements()));
   for (int k = 0; k < array.local_count(); ++k) {
-    write_shard(array.mesh(), array.placed(), array.device(k), {Array::tensor::type, array.data(k)}, values);
+    write_shard(array.mesh(), array.placed(), array.device(k), shard_of(array, k), values);
   }
 }
-template <class Array> [[nodiscard]] plain read_array(const Array& array) {
+[[nodiscard]] inline plain read_array(const ep::any_array& array) {
   plain values;
-  const ep::extents shape = Array::tensor::shape;
+  const ep::extents& shape = array.shape();
   for (int d = 0; d < shape.rank; ++d) values.extents.push_back(shape[d]);
   values.data.resize(static_cast<std::size_t>(shape.elements()));
   std::vector<bool> seen(values.data.size());
   std::string fault;
   for (int k = 0; k < array.local_count(); ++k) {
-    read_shard(array.mesh(), array.placed(), array.device(k), {Array::tensor::type, array.data(k)}, values, seen,
-               fault);
+    read_shard(array.mesh(), array.placed(), array.device(k), shard_of(array, k), values, seen, fault);
   }
   CHECK(fault.empty());
   REQUIRE(std::count(seen.begin(), seen.end(), false) == 0);
@@ -221,10 +223,26 @@ template <class Array> [[nodiscard]] plain read_array(const Array& array) {
   return text;
 }
 
-template <class Program, int... I>
-[[nodiscard]] auto arguments_of(const ep::runner<Program>& run, std::integer_sequence<int, I...> /*indices*/) {
-  return std::tuple<typename ep::runner<Program>::template argument_type<I>...>(run.template argument<I>()...);
-}
+/// The arrays of arguments and of results: of all types the same code, as there are hundreds of programs.
+struct array_list {
+  std::vector<const ep::any_array*> all;
+
+  /// For `for_each_leaf`.
+  struct adder {
+    array_list& to;
+    void operator()(const ep::any_array& array) const { to.all.push_back(&array); }
+  };
+  template <class Tree> void add(const Tree& tree) { ep::detail::for_each_leaf(tree, adder{*this}); }
+  void write(const plains& leaves) const {
+    REQUIRE(leaves.size() == all.size());
+    for (std::size_t leaf = 0; leaf < all.size(); ++leaf) write_array(*all[leaf], leaves[leaf]);
+  }
+  [[nodiscard]] plains read() const {
+    plains got;
+    for (const ep::any_array* array : all) got.push_back(read_array(*array));
+    return got;
+  }
+};
 
 /// The leaves that a result takes the place of.
 [[nodiscard]] inline std::vector<bool> donated_leaves(ep::graph_view code, int leaves) {
@@ -239,44 +257,51 @@ template <class Program, int... I>
   return taken;
 }
 
+/// What was not donated is as it was.
+inline void check_unchanged(ep::graph_view code, const array_list& arguments, const plains& leaves) {
+  const std::vector<bool> taken = donated_leaves(code, static_cast<int>(leaves.size()));
+  for (std::size_t leaf = 0; leaf < leaves.size(); ++leaf) {
+    if (!taken[leaf]) CHECK(difference(read_array(*arguments.all[leaf]), leaves[leaf], 1e-2) == "");
+  }
+}
+
+template <class Program, int... I>
+[[nodiscard]] plains run_with(ep::runner<Program>& runner, const plains& leaves, int times,
+                              std::integer_sequence<int, I...> /*arguments*/) {
+  const auto run_on = [&](auto... argument) {
+    array_list arguments;
+    (arguments.add(argument), ...);
+    arguments.write(leaves);
+    for (int n = 1; n < times; ++n) runner(argument...);
+    array_list results;
+    results.add(runner(argument...));
+    plains got = results.read();
+    check_unchanged(Program::code, arguments, leaves);
+    return got;
+  };
+  return run_on(runner.template argument<I>()...);
+}
+
 /// Runs a program `times` times on threads, one for each device: the leaves of the results of the last run.
 template <class Program> [[nodiscard]] plains run(const plains& leaves, int times = 1) {
   ep::world world(Program::mesh::value);
   ep::runner<Program> runner(world);
-  auto arguments = arguments_of(runner, std::make_integer_sequence<int, Program::arity>{});
-  std::size_t leaf = 0;
-  const auto write = [&](auto& array) {
-    REQUIRE(leaf < leaves.size());
-    write_array(array, leaves[leaf++]);
-  };
-  std::apply([&](auto&... one) { (ep::detail::for_each_leaf(one, write), ...); }, arguments);
-  REQUIRE(leaf == leaves.size());
-  for (int n = 1; n < times; ++n) std::apply([&](auto&... one) { runner(one...); }, arguments);
-  const auto& results = std::apply(
-      [&](auto&... one) -> const auto& { return runner(one...); }, arguments);
-  plains got;
-  ep::detail::for_each_leaf(results, [&](const auto& array) { got.push_back(read_array(array)); });
-  // What was not donated is as it was.
-  const std::vector<bool> taken = donated_leaves(Program::code, static_cast<int>(leaves.size()));
-  leaf = 0;
-  const auto unchanged = [&](const auto& array) {
-    if (!taken[leaf]) CHECK(difference(read_array(array), leaves[leaf], 1e-2) == "");
-    ++leaf;
-  };
-  std::apply([&](const auto&... one) { (ep::detail::for_each_leaf(one, unchanged), ...); }, arguments);
-  return got;
+  return run_with(runner, leaves, times, std::make_integer_sequence<int, Program::arity>{});
+}
+
+inline void check_results(const plains& got, const plains& expected, double tolerance) {
+  REQUIRE(got.size() == expected.size());
+  for (std::size_t r = 0; r < got.size(); ++r) {
+    INFO("result " << r);
+    CHECK(difference(got[r], expected[r], tolerance) == "");
+  }
 }
 
 /// The program gives these results.
 template <class Program>
 void gives(const plains& arguments, const plains& expected, double tolerance = 1e-9, int times = 1) {
   INFO("on a mesh of " << mesh_text(Program::mesh::value));
-  const plains got = run<Program>(arguments, times);
-  REQUIRE(got.size() == expected.size());
-  for (std::size_t r = 0; r < got.size(); ++r) {
-    INFO("result " << r);
-    CHECK(difference(got[r], expected[r], tolerance) == "");
-  }
+  check_results(run<Program>(arguments, times), expected, tolerance);
 }
 
 /// Two axes.

@@ -10,11 +10,8 @@ namespace espalier {
 
 namespace detail {
 
-/// What `gather` does for any tensor: the whole of it, once for each device of this process. `shards`: one for each,
-/// placed on `mesh`, which is the world's or one of parts of its axes.
-[[nodiscard]] std::vector<shared_buffer> gather_shards(world& where, const mesh_shape& mesh, const extents& shape,
-                                                       dtype type, const sharding& placement,
-                                                       const std::vector<shared_buffer>& shards);
+/// What `gather` does for any tensor: the whole of it, once for each device of this process.
+[[nodiscard]] std::vector<shared_buffer> gather_shards(world& where, const any_array& array);
 
 }  // namespace detail
 
@@ -24,9 +21,7 @@ namespace detail {
 template <class Tensor>
 [[nodiscard]] std::vector<storage_t<Tensor::type>> gather(world& where, const sharded_array<Tensor>& array) {
   using element = storage_t<Tensor::type>;
-  detail::require_in_world(where, array, "gather: what it is given");
-  const std::vector<shared_buffer> whole = detail::gather_shards(
-      where, array.mesh(), Tensor::shape, Tensor::type, array.placed().placement, detail::array_memory::shards(array));
+  const std::vector<shared_buffer> whole = detail::gather_shards(where, array);
   // Through plain memory: a vector<bool> has none.
   const auto* const first = static_cast<const element*>(whole.front().data());
   return std::vector<element>(first, first + Tensor::shape.elements());

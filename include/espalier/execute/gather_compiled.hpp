@@ -11,17 +11,21 @@
 
 namespace espalier::detail {
 
-ESPALIER_INLINE std::vector<shared_buffer> gather_shards(world& where, const mesh_shape& mesh, const extents& shape,
-                                                         dtype type, const sharding& placement,
-                                                         const std::vector<shared_buffer>& shards) {
+ESPALIER_INLINE std::vector<shared_buffer> gather_shards(world& where, const any_array& array) {
+  require_in_world(where, array, "gather: what it is given");
+  const extents& shape = array.shape();
+  const sharding& placement = array.placed().placement;
+  const std::vector<shared_buffer>& shards = array_memory::shards(array);
   std::vector<shared_buffer> whole;
-  for (int local = 0; local < where.local_devices(); ++local) whole.emplace_back(shape.elements() * size_of(type));
+  for (int local = 0; local < where.local_devices(); ++local) {
+    whole.emplace_back(shape.elements() * size_of(array.type()));
+  }
   const sharding to = sharding::whole(shape.rank);
   constexpr int channel = 0;
   where.on_devices([&](int local, comm::any_communicator& communicator) {
     const auto at = static_cast<std::size_t>(local);
-    const auto moves = make_transfer(mesh, shape, type, placement, to, placement.tiled(), collective::all_gather,
-                                     where.device(local), channel);
+    const auto moves = make_transfer(array.mesh(), shape, array.type(), placement, to, placement.tiled(),
+                                     collective::all_gather, where.device(local), channel);
     communicator.prepare(moves);
     communicator.exchange(moves, shards[at].data(), whole[at].data());
   });
