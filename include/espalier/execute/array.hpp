@@ -25,7 +25,8 @@ namespace detail {
 struct array_memory;
 }
 
-/// A tensor spread over the devices of a world, for whoever needs no elements: what is the same for arrays of all types.
+/// A tensor spread over the devices of a world, for whoever needs no elements: what is the same for arrays of all
+/// types.
 class any_array {
  public:
   [[nodiscard]] bool empty() const { return shards_.empty(); }

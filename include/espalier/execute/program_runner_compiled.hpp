@@ -20,9 +20,8 @@ namespace espalier::detail {
 ESPALIER_INLINE program_runner::program_runner(world& where, const program_tables& tables, const runner_facts& facts)
     : world_(where), tables_(tables), facts_(facts) {
   if (!same_grid(where.mesh_value(), *facts.mesh)) {
-    throw launch_error("the program is compiled for " + text_of(*facts.mesh) +
-                       ", but the world it is to run on has " + text_of(where.mesh_value()) +
-                       ": make the world with the program's mesh");
+    throw launch_error("the program is compiled for " + text_of(*facts.mesh) + ", but the world it is to run on has " +
+                       text_of(where.mesh_value()) + ": make the world with the program's mesh");
   }
 }
 
@@ -190,7 +189,8 @@ ESPALIER_INLINE void program_runner::place_results() {
       own = donations_[static_cast<std::size_t>(source)];
     } else if (std::find(renewed.begin(), renewed.end(), static_cast<int>(r)) != renewed.end()) {
       std::vector<shared_buffer>& other = former_[r];
-      const bool is_free = !other.empty() && std::none_of(other.begin(), other.end(), std::mem_fn(&shared_buffer::is_shared));
+      const bool is_free =
+          !other.empty() && std::none_of(other.begin(), other.end(), std::mem_fn(&shared_buffer::is_shared));
       if (!is_free) {
         other.clear();
         for (const shared_buffer& one : own) other.emplace_back(one.bytes());

@@ -21,16 +21,17 @@ namespace detail {
 
 struct symbol_tag {};
 
-/// What a symbol is but for its name, and the base by which an operator takes it: by value, so that the operand, whether
-/// it has a name or not, is copied where the operator stands, which notes the line. An operator has no room for a default
-/// argument that would ask for it, but a copy has.
+/// What a symbol is but for its name, and the base by which an operator takes it: by value, so that the operand,
+/// whether it has a name or not, is copied where the operator stands, which notes the line. An operator has no room for
+/// a default argument that would ask for it, but a copy has.
 template <class Mesh, class Type> struct operand : symbol_tag {
   builder* owner = nullptr;
   int id = -1;
   source_line seen;
 
   constexpr operand() = default;
-  constexpr operand(builder* builds, int instruction, source_line where) : owner(builds), id(instruction), seen(where) {}
+  constexpr operand(builder* builds, int instruction, source_line where)
+      : owner(builds), id(instruction), seen(where) {}
   constexpr operand(const operand& other, const char* file = __builtin_FILE(), int line = __builtin_LINE())
       : symbol_tag(), owner(other.owner), id(other.id), seen{file, line} {}
   constexpr operand& operator=(const operand& other) = default;

@@ -34,7 +34,8 @@ struct symbol : detail::operand<Mesh, Type>,
   constexpr symbol() = default;
   constexpr symbol(builder& target, int instruction)
       : detail::operand<Mesh, Type>(&target, instruction, target.where) {}
-  constexpr explicit symbol(const detail::operand<Mesh, Type>& other) : symbol(other, other.seen.file, other.seen.line) {}
+  constexpr explicit symbol(const detail::operand<Mesh, Type>& other)
+      : symbol(other, other.seen.file, other.seen.line) {}
   constexpr symbol(const symbol& other, const char* file = __builtin_FILE(), int line = __builtin_LINE())
       : symbol(static_cast<const detail::operand<Mesh, Type>&>(other), file, line) {}
   constexpr symbol& operator=(const symbol& other) = default;
