@@ -43,6 +43,8 @@ class program_runner {
   void forget_arguments() { arguments_.clear(); }
   void add_argument(const any_array& array) { arguments_.push_back(&array); }
   void call();
+  /// Of an argument of which only the whole is given, at the number of its leaf: made by the first such call.
+  [[nodiscard]] std::shared_ptr<any_array>& own_argument(int leaf);
 
  private:
   struct copy {
@@ -74,6 +76,7 @@ class program_runner {
   std::unique_ptr<alias_finder> aliases_;
   std::vector<any_array*> results_;
   std::vector<const any_array*> arguments_;  // of the current call
+  std::vector<std::shared_ptr<any_array>> own_arguments_;
   /// Where arguments and the results with memory of their own begin, on the first device of this process.
   std::vector<void*> begins_;
   std::vector<void*> own_results_;
@@ -87,6 +90,9 @@ class program_runner {
   std::vector<std::vector<copy>> copies_;  // by device: before it runs
   std::vector<std::unique_ptr<program_device>> devices_;
 };
+
+/// Throws `argument_error`: `value` is an integer that an element of type `type` cannot be.
+[[noreturn]] void refuse_element(const std::string& value, dtype type);
 
 // What a runner does with each leaf of a tree: types of their own, so that trees are walked by the same code whatever
 // the program.

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <functional>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,11 @@ ESPALIER_INLINE program_runner::program_runner(world& where, const program_table
     throw launch_error("the program is compiled for " + text_of(*facts.mesh) + ", but the world it is to run on has " +
                        text_of(where.mesh_value()) + ": make the world with the program's mesh");
   }
+}
+
+ESPALIER_INLINE void refuse_element(const std::string& value, dtype type) {
+  throw argument_error("an element is " + value + ", which " + name_of(type) +
+                       " cannot hold: give values that fit, or declare the argument with a wider type");
 }
 
 /// One of BLAS that is slow, once.
@@ -96,6 +102,11 @@ ESPALIER_INLINE void program_runner::make_results() {
 
 ESPALIER_INLINE void program_runner::make_argument(any_array& array, int index) const {
   array_memory::make(array, world_, *facts_.parts, *argument_placement_[static_cast<std::size_t>(index)]);
+}
+
+ESPALIER_INLINE std::shared_ptr<any_array>& program_runner::own_argument(int leaf) {
+  if (own_arguments_.empty()) own_arguments_.resize(argument_placement_.size());
+  return own_arguments_[static_cast<std::size_t>(leaf)];
 }
 
 ESPALIER_INLINE void program_runner::call() {

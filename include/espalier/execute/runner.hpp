@@ -4,11 +4,14 @@
 
 #include <espalier/diagnostics/report.hpp>
 #include <espalier/execute/array.hpp>
+#include <espalier/execute/element_conversion.hpp>
 #include <espalier/execute/program_runner.hpp>
 #include <espalier/graph/named_leaves.hpp>
 #include <espalier/program/program.hpp>
 
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -26,11 +29,34 @@ template <class... Parts> struct data_for<results<Parts...>> {
   using type = results<typename data_for<Parts>::type...>;
 };
 
+/// What `run` takes for an array beside an array: the whole tensor, of which it copies each device's part. Here numbers for
+/// scalars; io/xtensor.hpp adds its own.
+template <class Given> struct whole_tensor {
+  template <class Array> static constexpr bool fits = false;
+};
+template <class Number>
+  requires(std::is_arithmetic_v<Number>)
+struct whole_tensor<Number> {
+  template <class Array>
+  static constexpr bool fits = Array::tensor::rank == 0 && converts_elements<Number, typename Array::value_type>;
+  /// Errors: `argument_error` for an integer that the scalar's type cannot hold.
+  template <class Tensor> static void copy(Number value, const sharded_array<Tensor>& into) {
+    using element_type = storage_t<Tensor::type>;
+    if (!fits_element<element_type>(value)) refuse_element(std::to_string(value), Tensor::type);
+    into.for_each(
+        [value](element_type& element, std::int64_t /*index*/) { element = converted_element<element_type>(value); });
+  }
+};
+template <class Given, class Taken> inline constexpr bool is_whole_tensor = false;
+template <class Given, class Tensor>
+inline constexpr bool is_whole_tensor<Given, sharded_array<Tensor>> =
+    whole_tensor<Given>::template fits<sharded_array<Tensor>>;
+
 template <class Given, class Taken> struct argument_pair {};
 /// The first argument of a call that is not of the type that the program takes, as a report.
 template <int Index, class First, class... Rest> [[nodiscard]] constexpr auto find_argument_mistake() {
   return []<class Given, class Taken>(argument_pair<Given, Taken>) {
-    if constexpr (!std::is_same_v<Given, Taken>) {
+    if constexpr (!std::is_same_v<Given, Taken> && !is_whole_tensor<Given, Taken>) {
       return report<why::run_argument_of_another_type<Given, Taken>, why::argument<Index>>{};
     } else if constexpr (sizeof...(Rest) > 0) {
       return find_argument_mistake<Index + 1, Rest...>();
@@ -106,14 +132,21 @@ template <class Program> class runner {
     return made;
   }
 
+  /// Each argument is an array or a tree of arrays as the program wants it; of a tensor also the whole of it, which every
+  /// process has and each device takes its part of: a number for a scalar, and with espalier/io/xtensor.hpp any array,
+  /// view or expression of xtensor's. It is copied at every call. Elements are converted as NumPy does by itself
+  /// (`same_kind`): to a type of the same kind or of a later one of bool, natural, integer, floating.
+  ///
   /// Errors: `argument_error` if an array is empty, of another world or laid out in another way than the program wants
-  /// it, or if one array is given for two arguments that both change; then nothing has run.
-  template <class... Arguments> const result_type& operator()(Arguments&... arguments) {
-    using mistake = decltype(check_types<std::remove_const_t<Arguments>...>(std::make_integer_sequence<int, arity>{}));
+  /// it, if one array is given for two arguments that both change, if a whole tensor is of another shape, or has an
+  /// integer that the argument's type cannot hold; then nothing has run.
+  template <class... Arguments> const result_type& operator()(Arguments&&... arguments) {
+    constexpr auto all = std::make_integer_sequence<int, arity>{};
+    using mistake = decltype(check_types<std::remove_cvref_t<Arguments>...>(all));
     static_assert(sizeof(typename mistake::raised) > 0);
     if constexpr (!mistake::is_mistake) {
       core_.forget_arguments();
-      (detail::for_each_leaf(arguments, detail::argument_lister{core_}), ...);
+      add_arguments(all, arguments...);
       core_.call();
     }
     return results_;
@@ -130,6 +163,21 @@ template <class Program> class runner {
       return detail::nothing_to_report{};
     } else {
       return detail::find_argument_mistake<0, detail::argument_pair<Given, argument_type<I>>...>();
+    }
+  }
+
+  template <int... I, class... Arguments>
+  void add_arguments(std::integer_sequence<int, I...> /*all*/, const Arguments&... arguments) {
+    (add_argument<I>(arguments), ...);
+  }
+  template <int I, class Argument> void add_argument(const Argument& given) {
+    if constexpr (detail::is_whole_tensor<Argument, argument_type<I>>) {
+      std::shared_ptr<any_array>& own = core_.own_argument(Program::template first_leaf<I>());
+      if (own == nullptr) own = std::make_shared<argument_type<I>>(argument<I>());
+      detail::whole_tensor<Argument>::copy(given, static_cast<const argument_type<I>&>(*own));
+      core_.add_argument(*own);
+    } else {
+      detail::for_each_leaf(given, detail::argument_lister{core_});
     }
   }
 
