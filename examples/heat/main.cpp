@@ -48,7 +48,8 @@ int main(int argc, char** argv) {
     // The heat equation with the Laplacian of nine points, in steps of 0.2 (up to 0.375 are stable). Every process has
     // these arrays whole; each device takes its part.
     xt::xtensor<float, 4> weights = xt::zeros<float>({3, 3, 1, 1});
-    xt::view(weights, xt::all(), xt::all(), 0, 0) = xt::xtensor<float, 2>{{1, 4, 1}, {4, -20, 4}, {1, 4, 1}} / 6.0F * 0.2F;
+    xt::view(weights, xt::all(), xt::all(), 0, 0) =
+        xt::xtensor<float, 2>{{1, 4, 1}, {4, -20, 4}, {1, 4, 1}} / 6.0F * 0.2F;
     weights(1, 1, 0, 0) += 1;
     xt::xtensor<float, 4> source = xt::zeros<float>({1, height, width, 1});
     xt::view(source, 0, 10, xt::range(15, 30), 0) = 1;

@@ -125,7 +125,7 @@ static_assert(is_right || step::argument_layout(0).shape[0] == 1024);
 // user_line(CASE_cast): // cast$
 // kind(CASE_negated): `!x` of a tensor that is not boolean
 // first(CASE_negated): a condition must be a boolean tensor. Compare first: x > 0.
-// expect(CASE_negated): condition_is_not_boolean<espalier::f32<8> ?>::raise<espalier::why::at<espalier::why::line<41>
+// expect(CASE_negated): condition_is_not_boolean<espalier::f32<8> ?>::raise<espalier::why::in<espalier::why::op<'l', 'o', 'g', 'i', 'c', 'a', 'l', '_', 'n', 'o', 't' ?>, espalier::why::at<espalier::why::line<41>
 // user_line(CASE_negated): // the question$
 // first(CASE_condition_failed): if, \?:, while, a cast: what a tensor holds is known when the program runs
 // expect(CASE_condition_failed): value_of<espalier::why::no_such_dimension<espalier::f32<8>, espalier::why::dim<3> ?>, bool>

@@ -75,7 +75,7 @@ struct function {
 // expect(CASE_squeeze): dimension_has_more_elements<espalier::f32<8>, espalier::why::dim<0> ?>::raise<espalier::why::at<espalier::why::line<23>
 // user_line(CASE_squeeze): step::flops
 // first(CASE_twice): a dimension is named twice. Name each once
-// expect(CASE_twice): dimension_named_twice<espalier::f32<8>, espalier::why::dim<0>, espalier::why::dim<0> ?>::raise<espalier::why::at<espalier::why::line<25>
+// expect(CASE_twice): dimension_named_twice<espalier::f32<8>, espalier::why::dim<0>, espalier::why::dim<0> ?>::raise<espalier::why::in<espalier::why::op<'e', 'x', 'p', 'a', 'n', 'd', '_', 'd', 'i', 'm', 's' ?>, espalier::why::at<espalier::why::line<25>
 // user_line(CASE_twice): step::flops
 // kind(CASE_direction): a direction of `jvp` of another type
 // first(CASE_direction): jvp: the direction must have the type of the point
@@ -86,11 +86,11 @@ struct function {
 // expect(CASE_parts): loss_is_not_scalar<espalier::results<espalier::f32<8>, espalier::f32<8> ?> ?>::raise<espalier::why::at<espalier::why::line<29>
 // user_line(CASE_parts): step::flops
 // first(CASE_taken_apart): the tensor has no dimension of this number
-// expect(CASE_taken_apart): no_such_dimension<espalier::f32<1>, espalier::why::dim<3> ?>::raise<espalier::why::at<espalier::why::line<32>
+// expect(CASE_taken_apart): no_such_dimension<espalier::f32<1>, espalier::why::dim<3> ?>::raise<espalier::why::in<espalier::why::op<'s', 'u', 'm' ?>, espalier::why::at<espalier::why::line<32>
 // user_line(CASE_taken_apart): step::flops
 // kind(CASE_fraction): a fraction among integers
 // first(CASE_fraction): the tensor holds integers, and the number is a float: it would lose its fraction
-// expect(CASE_fraction): number_is_no_integer<espalier::i32<3>, double ?>::raise<espalier::why::at<espalier::why::line<36>
+// expect(CASE_fraction): number_is_no_integer<espalier::i32<3>, double ?>::raise<espalier::why::in<espalier::why::op<'m', 'u', 'l', 't', 'i', 'p', 'l', 'y' ?>, espalier::why::at<espalier::why::line<36>
 // user_line(CASE_fraction): step::flops
 // first(CASE_captures): custom_gradient, checkpoint: the function that the gradient calls keeps values of its own
 // expect(CASE_captures): function_with_captures<.*line<38>
@@ -102,9 +102,9 @@ struct function {
 // expect(CASE_table): table_size_mismatch<espalier::f32<3>, espalier::why::count<2> ?>::raise<espalier::why::at<espalier::why::line<45>
 // user_line(CASE_table): step::flops
 // first(CASE_range): the tensor's integers are not so large, or have no sign: this number is none of them
-// expect(CASE_range): number_out_of_range<espalier::u8<3>, int ?>::raise<espalier::why::at<espalier::why::line<47>
+// expect(CASE_range): number_out_of_range<espalier::u8<3>, int ?>::raise<espalier::why::in<espalier::why::op<'m', 'a', 'x', 'i', 'm', 'u', 'm' ?>, espalier::why::at<espalier::why::line<47>
 // user_line(CASE_range): step::flops
-// expect(CASE_bits): operand_is_not_integer<espalier::f32<8> ?>::raise<espalier::why::at<espalier::why::line<49>
+// expect(CASE_bits): operand_is_not_integer<espalier::f32<8> ?>::raise<espalier::why::in<espalier::why::op<'b', 'i', 't', 'w', 'i', 's', 'e', '_', 'a', 'n', 'd' ?>, espalier::why::at<espalier::why::line<49>
 // user_line(CASE_bits): step::flops
 // clang-format on
 using step = ep::program<mesh, function, ep::f32<8>, ep::f32<8>, ep::i32<3>>;

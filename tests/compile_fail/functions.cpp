@@ -98,7 +98,7 @@ using w_out = ep::f32<1024, 256>;
 // expect(CASE_carry): carry_changes_type<espalier::f32<64>, espalier::f32<> ?>::raise<espalier::why::at<espalier::why::line<45>
 // user_line(CASE_carry): training::flops
 // first(CASE_in_results): the tensor has no dimension of this number
-// expect(CASE_in_results): no_such_dimension<espalier::f32<64>, espalier::why::dim<3> ?>::raise<espalier::why::at<espalier::why::line<47>
+// expect(CASE_in_results): no_such_dimension<espalier::f32<64>, espalier::why::dim<3> ?>::raise<espalier::why::in<espalier::why::op<'s', 'u', 'm' ?>, espalier::why::at<espalier::why::line<47>
 // user_line(CASE_in_results): training::flops
 // first(CASE_pair): scan, repeat: the body must return a carry of the type it was given
 // expect(CASE_pair): carry_changes_type<espalier::results<espalier::f32<64>, espalier::f32<64> ?>, espalier::results<espalier::f32<64>, int> ?>::raise<espalier::why::at<espalier::why::line<50>

@@ -34,11 +34,11 @@ static_assert(step::flops() > 0);
 
 // clang-format off
 // first(CASE_sum): elementwise: these shapes do not broadcast against each other
-// expect(CASE_sum): shape_mismatch<espalier::f32<4, 8>, espalier::f32<4, 6> ?>::raise<espalier::why::at<espalier::why::line<18>
+// expect(CASE_sum): shape_mismatch<espalier::f32<4, 8>, espalier::f32<4, 6> ?>::raise<espalier::why::in<espalier::why::op<'a', 'd', 'd' ?>, espalier::why::at<espalier::why::line<18>
 // first(CASE_negated): a condition must be a boolean tensor
-// expect(CASE_negated): condition_is_not_boolean<espalier::f32<4, 8> ?>::raise<espalier::why::at<espalier::why::line<20>
+// expect(CASE_negated): condition_is_not_boolean<espalier::f32<4, 8> ?>::raise<espalier::why::in<espalier::why::op<'l', 'o', 'g', 'i', 'c', 'a', 'l', '_', 'n', 'o', 't' ?>, espalier::why::at<espalier::why::line<20>
 // first(CASE_travels): elementwise: these shapes do not broadcast against each other
-// expect(CASE_travels): shape_mismatch<espalier::f32<4, 8>, espalier::f32<4, 6> ?>::raise<espalier::why::at<espalier::why::line<22>
+// expect(CASE_travels): shape_mismatch<espalier::f32<4, 8>, espalier::f32<4, 6> ?>::raise<espalier::why::in<espalier::why::op<'m', 'u', 'l', 't', 'i', 'p', 'l', 'y' ?>, espalier::why::at<espalier::why::line<22>
 // first(CASE_joined): concat: the shapes differ in another dimension
 // expect(CASE_joined): concat_shape_mismatch<.*line<25>
 // clang-format on

@@ -58,7 +58,7 @@ using last = pl::named<"distance", distance, pl::reads<wanted>>;
 
 // clang-format off
 // first(CASE_wrong_shape): elementwise: these shapes do not broadcast against each other
-// expect(CASE_wrong_shape): shape_mismatch<espalier::f32<2, 8>, espalier::f32<8, 2> ?>::raise<espalier::why::at<espalier::why::line<20>
+// expect(CASE_wrong_shape): shape_mismatch<espalier::f32<2, 8>, espalier::f32<8, 2> ?>::raise<espalier::why::in<espalier::why::op<'a', 'd', 'd' ?>, espalier::why::at<espalier::why::line<20>
 // user_line(CASE_wrong_shape): layers;
 // first(CASE_no_rows): model: dimension 0 of what a layer makes is the sample
 // expect(CASE_no_rows): layer_at<

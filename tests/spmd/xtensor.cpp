@@ -22,8 +22,7 @@ template <class On> struct layer {
   }
 };
 template <class On>
-using layer_program =
-    ep::program<typename On::mesh, layer<On>, dense<ep::spec>, ep::f64<5, 4>, ep::f64<>, ep::i32<3>>;
+using layer_program = ep::program<typename On::mesh, layer<On>, dense<ep::spec>, ep::f64<5, 4>, ep::f64<>, ep::i32<3>>;
 
 template <class Arrays> void check_layer(const Arrays& got, const xt::xarray<double>& x, double rate) {
   const auto& [y, p, n] = got;
@@ -68,8 +67,7 @@ template <class Program> void takes_and_gives_whole_tensors() {
   // What does not fit is refused before anything runs.
   const auto& last = run(p, own, -1, n);
   const auto before = ep::gather_xtensor(world, last.template get<0>());
-  CHECK_THROWS_WITH(run(p, xt::transpose(x), 1, n),
-                    Catch::Contains("shape (4, 5) were given for a tensor f64[5, 4]"));
+  CHECK_THROWS_WITH(run(p, xt::transpose(x), 1, n), Catch::Contains("shape (4, 5) were given for a tensor f64[5, 4]"));
   CHECK_THROWS_AS(run(p, x, 1, xt::xtensor<std::int64_t, 1>{1, 5'000'000'000, 3}), ep::argument_error);
   CHECK_THROWS_WITH(run(p, x, 1, xt::xtensor<std::uint32_t, 1>{1, 2, 0x80000000U}),
                     Catch::Contains("2147483648, which i32 cannot hold"));

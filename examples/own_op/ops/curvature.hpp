@@ -70,9 +70,9 @@ constexpr auto curvature(const A& a, espalier::source_line where = espalier::sou
   if constexpr (espalier::Failed<A>) {
     return a;
   } else if constexpr (A::rank < 1) {
-    return espalier::failed<espalier::why::wrong_rank<typename A::tensor>>(where);
+    return espalier::failed<espalier::why::wrong_rank<typename A::tensor>>(where, "curvature");
   } else if constexpr (!espalier::is_floating(A::type)) {
-    return espalier::failed<espalier::why::operand_is_not_floating<typename A::tensor>>(where);
+    return espalier::failed<espalier::why::operand_is_not_floating<typename A::tensor>>(where, "curvature");
   } else {
     a.owner->at(where);
     return espalier::detail::symbol_like<A, typename A::tensor>(a, emit_curvature(*a.owner, a.id, {Distance}));

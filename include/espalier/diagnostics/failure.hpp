@@ -49,15 +49,22 @@ template <class Self, class Tensor> struct without_value {
 #undef ESPALIER_ASSERTED_BEFORE_BODY
 }  // namespace detail
 
+/// Where a mistake was made: the line, and the op that found it, or null where the reason itself names it.
+struct mistake_place : source_line {
+  const char* op = nullptr;
+};
+
 /// A mistake found while tracing. It takes the place of the result and travels on through every later op, so that it
 /// is reported once, by `program`, however deep in loops and gradients it happened.
 /// `Reason` names what happened with the types involved.
 template <class Reason> struct failed : detail::failure_tag, detail::without_value<failed<Reason>, Reason> {
   using reason = Reason;
-  source_line where;
+  mistake_place where;
 
   constexpr failed() = default;
-  constexpr explicit failed(source_line line) : where(line) {}
+  constexpr explicit failed(mistake_place place) : where(place) {}
+  /// `op`: of a reason that several ops have, which of them it was.
+  constexpr explicit failed(source_line line, const char* op = nullptr) : where{line, op} {}
 
   // What a model may ask of a tensor, or of results: an answer keeps the rest of the model from adding errors of its
   // own to the one that counts.

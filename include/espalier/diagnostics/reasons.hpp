@@ -41,6 +41,8 @@ struct no_leaf {};
 
 /// Where in the user's source: `at<line<17>, 'm', 'l', 'p', '.', 'h', 'p', 'p'>`.
 template <class Line, char... File> struct at { static constexpr bool ok = false; };
+/// In a call of this op, where the reason is not one op's own: `in<op<'s', 'u', 'm'>, at<...>>`.
+template <class Op, class Where> struct in { static constexpr bool ok = false; };
 /// In the program's argument of this number, counted from 0.
 template <int Index> struct argument { static constexpr bool ok = false; };
 /// In leaf number Index of all arguments, as for `argument_layout(Index)`: a tensor counts as one leaf.

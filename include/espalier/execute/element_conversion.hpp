@@ -12,12 +12,12 @@ namespace espalier::detail {
 
 /// NumPy's order of kinds: an element is converted without being asked to a type of its own kind or of a later one.
 template <class T>
-inline constexpr int kind_of_element = std::is_same_v<T, bool>                                          ? 0
-                                       : std::is_integral_v<T> && std::is_unsigned_v<T>                 ? 1
-                                       : std::is_integral_v<T>                                          ? 2
-                                       : std::is_floating_point_v<T>                                    ? 3
-                                       : std::is_same_v<T, bfloat16> || std::is_same_v<T, float16>      ? 3
-                                                                                                        : -1;
+inline constexpr int kind_of_element = std::is_same_v<T, bool>                                     ? 0
+                                       : std::is_integral_v<T>&& std::is_unsigned_v<T>             ? 1
+                                       : std::is_integral_v<T>                                     ? 2
+                                       : std::is_floating_point_v<T>                               ? 3
+                                       : std::is_same_v<T, bfloat16> || std::is_same_v<T, float16> ? 3
+                                                                                                   : -1;
 template <class From, class To>
 inline constexpr bool converts_elements = kind_of_element<From> >= 0 && kind_of_element<From> <= kind_of_element<To>;
 

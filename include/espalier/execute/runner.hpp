@@ -29,11 +29,9 @@ template <class... Parts> struct data_for<results<Parts...>> {
   using type = results<typename data_for<Parts>::type...>;
 };
 
-/// What `run` takes for an array beside an array: the whole tensor, of which it copies each device's part. Here numbers for
-/// scalars; io/xtensor.hpp adds its own.
-template <class Given> struct whole_tensor {
-  template <class Array> static constexpr bool fits = false;
-};
+/// What `run` takes for an array beside an array: the whole tensor, of which it copies each device's part. Here numbers
+/// for scalars; io/xtensor.hpp adds its own.
+template <class Given> struct whole_tensor { template <class Array> static constexpr bool fits = false; };
 template <class Number>
   requires(std::is_arithmetic_v<Number>)
 struct whole_tensor<Number> {
@@ -132,9 +130,9 @@ template <class Program> class runner {
     return made;
   }
 
-  /// Each argument is an array or a tree of arrays as the program wants it; of a tensor also the whole of it, which every
-  /// process has and each device takes its part of: a number for a scalar, and with espalier/io/xtensor.hpp any array,
-  /// view or expression of xtensor's. It is copied at every call. Elements are converted as NumPy does by itself
+  /// Each argument is an array or a tree of arrays as the program wants it; of a tensor also the whole of it, which
+  /// every process has and each device takes its part of: a number for a scalar, and with espalier/io/xtensor.hpp any
+  /// array, view or expression of xtensor's. It is copied at every call. Elements are converted as NumPy does by itself
   /// (`same_kind`): to a type of the same kind or of a later one of bool, natural, integer, floating.
   ///
   /// Errors: `argument_error` if an array is empty, of another world or laid out in another way than the program wants

@@ -36,7 +36,7 @@ class builder {
   int without_gradient = -1;
   /// The first mistake whose type could not travel on, and where it was made.
   const detail::reason_id* mistake = nullptr;
-  source_line mistake_where;
+  mistake_place mistake_where;
 
   /// Notes a mistake by value: where a tensor was replaced by one, as in `h = shard<...>(h)`, nothing else is left.
   template <class Reason> constexpr void note(const failed<Reason>& made) {

@@ -209,15 +209,15 @@ template <class First, class... Rest> struct failure_in<results<First, Rest...>>
   using type = std::conditional_t<std::is_void_v<here>, typename failure_in<results<Rest...>>::type, here>;
 };
 
-template <class T> [[nodiscard]] constexpr source_line failure_line(const T& value) {
+template <class T> [[nodiscard]] constexpr mistake_place failure_place(const T& value) {
   if constexpr (Failed<T>) {
     return value.where;
   } else if constexpr (is_results<T>) {
     if constexpr (std::is_same_v<T, results<>>) {
       return {};
     } else {
-      return Failed<typename failure_in<decltype(T::first)>::type> ? failure_line(value.first)
-                                                                   : failure_line(value.rest);
+      return Failed<typename failure_in<decltype(T::first)>::type> ? failure_place(value.first)
+                                                                   : failure_place(value.rest);
     }
   } else {
     return {};

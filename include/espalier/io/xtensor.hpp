@@ -35,19 +35,20 @@ template <class Tensor> [[nodiscard]] std::array<std::size_t, static_cast<std::s
 }  // namespace detail
 
 /// Copies an xtensor array, view or expression into the shards of this process: each device takes its own part. Every
-/// process has the whole of it. Elements are converted as NumPy does by itself (`same_kind`): to a type of the same kind
-/// or of a later one of bool, natural, integer, floating; others are a compile error.
+/// process has the whole of it. Elements are converted as NumPy does by itself (`same_kind`): to a type of the same
+/// kind or of a later one of bool, natural, integer, floating; others are a compile error.
 ///
-/// Errors: `argument_error` if the shapes differ, or if an integer is one that the tensor's type cannot hold; then nothing
-/// has been written.
+/// Errors: `argument_error` if the shapes differ, or if an integer is one that the tensor's type cannot hold; then
+/// nothing has been written.
 template <class Tensor, class Values>
   requires(xt::is_xexpression<Values>::value)
 void scatter(const Values& values, const sharded_array<Tensor>& into) {
   using given = typename Values::value_type;
   using element = storage_t<Tensor::type>;
   constexpr bool is_convertible = detail::converts_elements<given, element>;
-  static_assert(is_convertible,
-                "scatter: elements of this type are not converted by themselves. Convert them with xt::cast<...>(...).");
+  static_assert(
+      is_convertible,
+      "scatter: elements of this type are not converted by themselves. Convert them with xt::cast<...>(...).");
   if constexpr (is_convertible) {
     bool same = values.dimension() == static_cast<std::size_t>(Tensor::rank);
     for (int d = 0; same && d < Tensor::rank; ++d) {
@@ -55,8 +56,8 @@ void scatter(const Values& values, const sharded_array<Tensor>& into) {
     }
     if (!same) {
       const std::string wanted = to_string(mesh_shape{}, Tensor::type, Tensor::shape, sharding::whole(Tensor::rank));
-      throw argument_error("xtensor values of shape " + detail::shape_text(values) + " were given for a tensor " + wanted +
-                           ". Make the shapes equal, or transpose them first.");
+      throw argument_error("xtensor values of shape " + detail::shape_text(values) + " were given for a tensor " +
+                           wanted + ". Make the shapes equal, or transpose them first.");
     }
     // Flat access is only row-major where the container is.
     const auto flat = values.template begin<xt::layout_type::row_major>();
@@ -116,8 +117,7 @@ template <class Arrays>
   requires(ParameterTree<Arrays> || detail::is_results<Arrays>)
 [[nodiscard]] auto gather_xtensor(world& where, const Arrays& arrays) {
   typename detail::gathered<Arrays>::type whole;
-  detail::for_each_pair(whole, arrays,
-                        [&](auto& into, const auto& array) { into = gather_xtensor(where, array); });
+  detail::for_each_pair(whole, arrays, [&](auto& into, const auto& array) { into = gather_xtensor(where, array); });
   return whole;
 }
 

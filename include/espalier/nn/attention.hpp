@@ -39,9 +39,9 @@ constexpr auto attention_scores(const Query& query, const Key& key, source_line 
   if constexpr (Failed<Query> || Failed<Key>) {
     return detail::first_failure(query, key);
   } else if constexpr (Query::rank != 4) {
-    return failed<why::wrong_rank<typename Query::tensor>>(where);
+    return failed<why::wrong_rank<typename Query::tensor>>(where, "attention_scores");
   } else if constexpr (!is_floating(Query::type)) {
-    return failed<why::operand_is_not_floating<typename Query::tensor>>(where);
+    return failed<why::operand_is_not_floating<typename Query::tensor>>(where, "attention_scores");
   } else {
     const pinned_line line(*query.owner, where);
     // The query is smaller than the scores: scaling it is cheaper.
@@ -57,9 +57,9 @@ template <Traced Scores> constexpr auto hide_future(const Scores& scores, source
   if constexpr (Failed<Scores>) {
     return scores;
   } else if constexpr (Scores::rank < 2) {
-    return failed<why::wrong_rank<typename Scores::tensor>>(where);
+    return failed<why::wrong_rank<typename Scores::tensor>>(where, "hide_future");
   } else if constexpr (!is_floating(Scores::type)) {
-    return failed<why::operand_is_not_floating<typename Scores::tensor>>(where);
+    return failed<why::operand_is_not_floating<typename Scores::tensor>>(where, "hide_future");
   } else {
     const pinned_line line(*scores.owner, where);
     return detail::symbol_like<Scores, typename Scores::tensor>(scores, emit::hide_future(*scores.owner, scores.id));

@@ -50,11 +50,11 @@ constexpr auto cross_entropy_each(const Logits& logits, const Targets& targets,
   if constexpr (Failed<Logits> || Failed<Targets>) {
     return detail::first_failure(logits, targets);
   } else if constexpr (!is_integer(Targets::type)) {
-    return failed<why::indices_are_not_integers<typename Targets::tensor>>(where);
+    return failed<why::indices_are_not_integers<typename Targets::tensor>>(where, "cross_entropy_each");
   } else if constexpr (!is_floating(Logits::type)) {
-    return failed<why::operand_is_not_floating<typename Logits::tensor>>(where);
+    return failed<why::operand_is_not_floating<typename Logits::tensor>>(where, "cross_entropy_each");
   } else if constexpr (!detail::are_targets_of(Targets::shape, Logits::shape)) {
-    return failed<why::shape_mismatch<typename Logits::tensor, typename Targets::tensor>>(where);
+    return failed<why::shape_mismatch<typename Logits::tensor, typename Targets::tensor>>(where, "cross_entropy_each");
   } else {
     builder& b = *logits.owner;
     const pinned_line line(b, where);

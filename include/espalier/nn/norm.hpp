@@ -36,13 +36,16 @@ constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, double
   if constexpr (Failed<X> || Failed<Gain> || Failed<Bias>) {
     return detail::first_failure(x, gain, bias);
   } else if constexpr (X::rank < 1 || Gain::rank != 1 || Bias::rank != 1) {
-    return failed<why::wrong_rank<typename X::tensor, typename Gain::tensor, typename Bias::tensor>>(where);
+    return failed<why::wrong_rank<typename X::tensor, typename Gain::tensor, typename Bias::tensor>>(where,
+                                                                                                     "layer_norm");
   } else if constexpr (!is_floating(X::type)) {
-    return failed<why::operand_is_not_floating<typename X::tensor>>(where);
+    return failed<why::operand_is_not_floating<typename X::tensor>>(where, "layer_norm");
   } else if constexpr (X::extent(-1) != Gain::extent(0) || X::extent(-1) != Bias::extent(0)) {
-    return failed<why::shape_mismatch<typename X::tensor, typename Gain::tensor, typename Bias::tensor>>(where);
+    return failed<why::shape_mismatch<typename X::tensor, typename Gain::tensor, typename Bias::tensor>>(where,
+                                                                                                         "layer_norm");
   } else if constexpr (X::type != Gain::type || X::type != Bias::type) {
-    return failed<why::dtype_mismatch<typename X::tensor, typename Gain::tensor, typename Bias::tensor>>(where);
+    return failed<why::dtype_mismatch<typename X::tensor, typename Gain::tensor, typename Bias::tensor>>(where,
+                                                                                                         "layer_norm");
   } else {
     builder& b = *x.owner;
     const pinned_line line(b, where);
@@ -61,13 +64,13 @@ constexpr auto rms_norm(const X& x, const Gain& gain, double epsilon = norm_epsi
   if constexpr (Failed<X> || Failed<Gain>) {
     return detail::first_failure(x, gain);
   } else if constexpr (X::rank < 1 || Gain::rank != 1) {
-    return failed<why::wrong_rank<typename X::tensor, typename Gain::tensor>>(where);
+    return failed<why::wrong_rank<typename X::tensor, typename Gain::tensor>>(where, "rms_norm");
   } else if constexpr (!is_floating(X::type)) {
-    return failed<why::operand_is_not_floating<typename X::tensor>>(where);
+    return failed<why::operand_is_not_floating<typename X::tensor>>(where, "rms_norm");
   } else if constexpr (X::extent(-1) != Gain::extent(0)) {
-    return failed<why::shape_mismatch<typename X::tensor, typename Gain::tensor>>(where);
+    return failed<why::shape_mismatch<typename X::tensor, typename Gain::tensor>>(where, "rms_norm");
   } else if constexpr (X::type != Gain::type) {
-    return failed<why::dtype_mismatch<typename X::tensor, typename Gain::tensor>>(where);
+    return failed<why::dtype_mismatch<typename X::tensor, typename Gain::tensor>>(where, "rms_norm");
   } else {
     builder& b = *x.owner;
     const pinned_line line(b, where);

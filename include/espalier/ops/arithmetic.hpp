@@ -106,7 +106,7 @@ template <const op_info* Op, class A, class B> constexpr auto arithmetic(const A
   if constexpr (Failed<A> || Failed<B>) {
     return first_failure(a, b);
   } else if constexpr (!Numbers<A, B>) {
-    return operand_is_boolean<A, B>(where);
+    return operand_is_boolean<A, B>(where, Op->name);
   } else {
     return binary<Op, binary_result::same>(a, b, where);
   }
@@ -129,7 +129,7 @@ constexpr auto operate(operator_name<'/'> /*over*/, const A& a, const B& b, sour
 }
 template <class A> constexpr auto operate(operator_name<'-'> /*minus*/, const A& a, source_line where) {
   if constexpr (!Numbers<A>) {
-    return operand_is_boolean<A>(where);
+    return operand_is_boolean<A>(where, ops::negate.name);
   } else {
     a.owner->at(where);
     return symbol_like<A, typename A::tensor>(a, emit::negate(*a.owner, a.id));

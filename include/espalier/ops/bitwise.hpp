@@ -249,7 +249,7 @@ template <dtype Type, Traced A> constexpr auto bit_cast(const A& a, source_line 
   if constexpr (Failed<A>) {
     return a;
   } else if constexpr (A::type == dtype::boolean) {
-    return failed<why::operand_is_boolean<typename A::tensor>>(where);
+    return failed<why::operand_is_boolean<typename A::tensor>>(where, "bit_cast");
   } else if constexpr (size_of(A::type) != size_of(Type) || Type == dtype::boolean) {
     return failed<why::bit_cast_size_mismatch<typename A::tensor, tensor_for<Type, A::shape>>>(where);
   } else {

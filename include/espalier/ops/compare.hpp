@@ -124,7 +124,7 @@ constexpr auto operate(operator_name<'|', '|'> /*or*/, const A& a, const B& b, s
 }
 template <class A> constexpr auto operate(operator_name<'!'> /*not*/, const A& a, source_line where) {
   if constexpr (A::type != dtype::boolean) {
-    return failed<why::condition_is_not_boolean<typename A::tensor>>(where);
+    return failed<why::condition_is_not_boolean<typename A::tensor>>(where, ops::logical_not.name);
   } else {
     a.owner->at(where);
     return symbol_like<A, typename A::tensor>(a, a.owner->append(ops::logical_not, dtype::boolean, A::shape, a.id));
@@ -180,9 +180,10 @@ template <Failed A> constexpr auto operator!(const A& a) { return a; }
 
 namespace detail {
 /// A number as a tensor of the type of `like`.
-template <Symbol Like, class Number> constexpr Like number_like(const Like& like, Number value, source_line where) {
+template <Symbol Like, class Number>
+constexpr Like number_like(const Like& like, Number value, source_line where, const char* op) {
   like.owner->at(where);
-  return Like(*like.owner, number<typename Like::tensor>(*like.owner, value, where));
+  return Like(*like.owner, number<typename Like::tensor>(*like.owner, value, where, op));
 }
 }  // namespace detail
 
@@ -196,20 +197,21 @@ constexpr auto select(const Condition& condition, const Yes& yes, const No& no,
   if constexpr (Failed<Condition> || Failed<Yes> || Failed<No>) {
     return detail::first_failure(condition, yes, no);
   } else if constexpr (Condition::type != dtype::boolean) {
-    return failed<why::condition_is_not_boolean<typename Condition::tensor>>(where);
+    return failed<why::condition_is_not_boolean<typename Condition::tensor>>(where, "select");
   } else if constexpr (detail::loses_fraction<Yes, No>()) {
-    return detail::fraction_lost<Yes, No>(where);
+    return detail::fraction_lost<Yes, No>(where, "select");
   } else if constexpr (Scalar<Yes>) {
-    return select(condition, detail::number_like(no, yes, where), no, where);
+    return select(condition, detail::number_like(no, yes, where, "select"), no, where);
   } else if constexpr (Scalar<No>) {
-    return select(condition, yes, detail::number_like(yes, no, where), where);
+    return select(condition, yes, detail::number_like(yes, no, where, "select"), where);
   } else if constexpr (Yes::type != No::type) {
-    return failed<why::dtype_mismatch<typename Yes::tensor, typename No::tensor>>(where);
+    return failed<why::dtype_mismatch<typename Yes::tensor, typename No::tensor>>(where, "select");
   } else {
     constexpr extents values = detail::broadcast_shape(Yes::shape, No::shape);
     constexpr extents shape = values.rank < 0 ? values : detail::broadcast_shape(Condition::shape, values);
     if constexpr (shape.rank < 0) {
-      return failed<why::shape_mismatch<typename Condition::tensor, typename Yes::tensor, typename No::tensor>>(where);
+      return failed<why::shape_mismatch<typename Condition::tensor, typename Yes::tensor, typename No::tensor>>(
+          where, "select");
     } else {
       builder& b = *condition.owner;
       b.at(where);

@@ -123,11 +123,12 @@ constexpr auto joined(source_line where, const First& first, const Rest&... rest
   if constexpr (Failed<First> || (Failed<Rest> || ...)) {
     return first_failure(first, rest...);
   } else if constexpr (constexpr int along = dimension(Dim, First::rank); along < 0) {
-    return failed<why::no_such_dimension<typename First::tensor, why::dim<Dim>>>(where);
+    return failed<why::no_such_dimension<typename First::tensor, why::dim<Dim>>>(where, ops::concat.name);
   } else if constexpr (!(joinable(First::shape, Rest::shape, along) && ...)) {
-    return failed<why::concat_shape_mismatch<typename First::tensor, typename Rest::tensor...>>(where);
+    return failed<why::concat_shape_mismatch<typename First::tensor, typename Rest::tensor...>>(where,
+                                                                                                ops::concat.name);
   } else if constexpr (!((First::type == Rest::type) && ...)) {
-    return failed<why::dtype_mismatch<typename First::tensor, typename Rest::tensor...>>(where);
+    return failed<why::dtype_mismatch<typename First::tensor, typename Rest::tensor...>>(where, ops::concat.name);
   } else {
     constexpr std::int64_t size = (First::shape[along] + ... + Rest::shape[along]);
     builder& b = *first.owner;

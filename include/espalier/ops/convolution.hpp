@@ -353,13 +353,13 @@ constexpr auto convolution(const X& input, const W& filter, source_line where = 
   if constexpr (Failed<X> || Failed<W>) {
     return detail::first_failure(input, filter);
   } else if constexpr (X::rank < 3 || X::rank > 5 || X::rank != W::rank) {
-    return failed<why::wrong_rank<typename X::tensor, typename W::tensor>>(where);
+    return failed<why::wrong_rank<typename X::tensor, typename W::tensor>>(where, "convolution");
   } else if constexpr (X::type != W::type) {
-    return failed<why::dtype_mismatch<typename X::tensor, typename W::tensor>>(where);
+    return failed<why::dtype_mismatch<typename X::tensor, typename W::tensor>>(where, "convolution");
   } else if constexpr (!detail::Numbers<X, W>) {
-    return detail::operand_is_boolean<X, W>(where);
+    return detail::operand_is_boolean<X, W>(where, "convolution");
   } else if constexpr (constexpr int d = detail::without_step(Settings, X::rank - 2); d >= 0) {
-    return failed<why::step_is_not_positive<typename X::tensor, why::dim<d + 1>>>(where);
+    return failed<why::step_is_not_positive<typename X::tensor, why::dim<d + 1>>>(where, "convolution");
   } else if constexpr (Settings.groups < 1 || X::shape[X::rank - 1] % Settings.groups != 0 ||
                        W::shape[X::rank - 1] % Settings.groups != 0) {
     return failed<why::groups_do_not_divide<why::count<Settings.groups>, typename X::tensor, typename W::tensor>>(
@@ -375,7 +375,8 @@ constexpr auto convolution(const X& input, const W& filter, source_line where = 
   } else {
     constexpr extents shape = detail::convolution_shape(X::shape, W::shape, Settings);
     if constexpr (constexpr int small = detail::too_small_for_windows(shape); small >= 0) {
-      return failed<why::window_is_larger_than_input<why::dim<small>, typename X::tensor, typename W::tensor>>(where);
+      return failed<why::window_is_larger_than_input<why::dim<small>, typename X::tensor, typename W::tensor>>(
+          where, "convolution");
     } else {
       builder& b = *input.owner;
       b.at(where);

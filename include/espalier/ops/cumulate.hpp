@@ -28,6 +28,19 @@ enum class cumulation : std::uint8_t {
   late_recurrence,
 };
 
+/// As a program calls them.
+[[nodiscard]] constexpr const char* name_of(cumulation kind) {
+  switch (kind) {
+    case cumulation::sum: return "cumsum";
+    case cumulation::prod: return "cumprod";
+    case cumulation::max: return "cummax";
+    case cumulation::min: return "cummin";
+    case cumulation::recurrence:
+    case cumulation::late_recurrence: break;
+  }
+  return "linear_recurrence";
+}
+
 struct cumulate_attributes {
   int dim = 0;
   cumulation kind = cumulation::sum;
@@ -330,9 +343,9 @@ template <cumulation Kind, bool Reverse, int Dim, Traced A> constexpr auto cumul
   if constexpr (Failed<A>) {
     return a;
   } else if constexpr (constexpr int along = dimension(Dim, A::rank); along < 0) {
-    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dim>>>(where);
+    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dim>>>(where, name_of(Kind));
   } else if constexpr ((Kind == cumulation::sum || Kind == cumulation::prod) && !Numbers<A>) {
-    return operand_is_boolean<A>(where);
+    return operand_is_boolean<A>(where, name_of(Kind));
   } else {
     a.owner->at(where);
     return symbol_like<A, typename A::tensor>(a, emit::cumulate(*a.owner, a.id, {along, Kind, Reverse, false}));
@@ -344,13 +357,13 @@ constexpr auto linear_recurrence(const A& a, const B& b, source_line where) {
   if constexpr (Failed<A> || Failed<B>) {
     return first_failure(a, b);
   } else if constexpr (!Numbers<A, B>) {
-    return operand_is_boolean<A, B>(where);
+    return operand_is_boolean<A, B>(where, "linear_recurrence");
   } else if constexpr (A::type != B::type) {
-    return failed<why::dtype_mismatch<typename A::tensor, typename B::tensor>>(where);
+    return failed<why::dtype_mismatch<typename A::tensor, typename B::tensor>>(where, "linear_recurrence");
   } else if constexpr (constexpr extents shape = broadcast_shape(A::shape, B::shape); shape.rank < 0) {
-    return failed<why::shape_mismatch<typename A::tensor, typename B::tensor>>(where);
+    return failed<why::shape_mismatch<typename A::tensor, typename B::tensor>>(where, "linear_recurrence");
   } else if constexpr (constexpr int along = dimension(Dim, shape.rank); along < 0) {
-    return failed<why::no_such_dimension<tensor_for<A::type, shape>, why::dim<Dim>>>(where);
+    return failed<why::no_such_dimension<tensor_for<A::type, shape>, why::dim<Dim>>>(where, "linear_recurrence");
   } else {
     builder& to = *a.owner;
     to.at(where);

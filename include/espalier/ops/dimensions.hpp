@@ -46,7 +46,7 @@ template <int... Dims, Traced A> constexpr auto squeeze(const A& a, source_line 
     constexpr std::int64_t ones = detail::dimensions_of_one(A::shape);
     constexpr std::int64_t named = sizeof...(Dims) == 0 ? ones : detail::dimension_set<A::rank, Dims...>();
     if constexpr (named < 0) {
-      return failed<why::no_such_dimension<typename A::tensor, why::dim<Dims>...>>(where);
+      return failed<why::no_such_dimension<typename A::tensor, why::dim<Dims>...>>(where, "squeeze");
     } else if constexpr ((named & ~ones) != 0) {
       return failed<why::dimension_has_more_elements<typename A::tensor, why::dim<Dims>...>>(where);
     } else {
@@ -65,11 +65,11 @@ template <int... Dims, Traced A> constexpr auto expand_dims(const A& a, source_l
   if constexpr (Failed<A>) {
     return a;
   } else if constexpr (constexpr int rank = A::rank + static_cast<int>(sizeof...(Dims)); rank > max_rank) {
-    return failed<why::wrong_rank<typename A::tensor>>(where);
+    return failed<why::wrong_rank<typename A::tensor>>(where, "expand_dims");
   } else if constexpr (constexpr std::int64_t named = detail::dimension_set<rank, Dims...>(); named < 0) {
-    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dims>...>>(where);
+    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dims>...>>(where, "expand_dims");
   } else if constexpr (!detail::named_once<Dims...>(named)) {
-    return failed<why::dimension_named_twice<typename A::tensor, why::dim<Dims>...>>(where);
+    return failed<why::dimension_named_twice<typename A::tensor, why::dim<Dims>...>>(where, "expand_dims");
   } else {
     constexpr extents shape = detail::expanded_shape(A::shape, named, static_cast<int>(sizeof...(Dims)));
     a.owner->at(where);
@@ -87,7 +87,7 @@ constexpr auto broadcast_to(const A& a, source_line where = source_line::current
     using type = typename detail::dtype_row<A::type>::template tensor<Extents...>;
     if constexpr (constexpr extents both = detail::broadcast_shape(A::shape, type::shape);
                   both.rank < 0 || !(both == type::shape)) {
-      return failed<why::shape_mismatch<typename A::tensor, type>>(where);
+      return failed<why::shape_mismatch<typename A::tensor, type>>(where, "broadcast_to");
     } else {
       a.owner->at(where);
       return detail::symbol_like<A, type>(a, emit::broadcast_to(*a.owner, a.id, type::shape));
@@ -102,12 +102,12 @@ template <int Dim, int Index, Traced A> constexpr auto take(const A& a, source_l
   if constexpr (Failed<A>) {
     return a;
   } else if constexpr (constexpr int along = detail::dimension(Dim, A::rank); along < 0) {
-    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dim>>>(where);
+    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dim>>>(where, "take");
   } else {
     constexpr int extent = static_cast<int>(A::shape[along]);
     constexpr int index = Index < 0 ? Index + extent : Index;
     if constexpr (index < 0 || index >= extent) {
-      return failed<why::out_of_bounds<typename A::tensor, why::dim<Dim>, why::extent<Index>>>(where);
+      return failed<why::out_of_bounds<typename A::tensor, why::dim<Dim>, why::extent<Index>>>(where, "take");
     } else {
       constexpr extents shape = detail::reduced_shape(A::shape, std::int64_t{1} << along, false);
       a.owner->at(where);
@@ -125,7 +125,7 @@ template <bool Lower, int Diagonal, Traced A> constexpr auto triangle(const A& a
   if constexpr (Failed<A>) {
     return a;
   } else if constexpr (A::rank < 2) {
-    return failed<why::wrong_rank<typename A::tensor>>(where);
+    return failed<why::wrong_rank<typename A::tensor>>(where, Lower ? "tril" : "triu");
   } else {
     builder& b = *a.owner;
     b.at(where);

@@ -283,7 +283,7 @@ constexpr auto dynamic_slice(const A& a, const Start& start, source_line where =
   if constexpr (Failed<A> || Failed<Start>) {
     return detail::first_failure(a, start);
   } else if constexpr (constexpr int along = detail::dimension(Dim, A::rank); along < 0) {
-    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dim>>>(where);
+    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dim>>>(where, "dynamic_slice");
   } else if constexpr (!detail::is_start<Start>()) {
     return failed<why::start_is_not_an_integer_scalar<typename Start::tensor>>(where);
   } else if constexpr (!detail::is_part(Size, A::shape[along])) {
@@ -315,7 +315,7 @@ constexpr auto dynamic_update_slice(const A& a, const Update& update, const Star
     } else if constexpr (!detail::fits_beside(Update::shape, A::shape, along, -1)) {
       return failed<why::update_does_not_fit<typename A::tensor, typename Update::tensor>>(where);
     } else if constexpr (Update::type != A::type) {
-      return failed<why::dtype_mismatch<typename A::tensor, typename Update::tensor>>(where);
+      return failed<why::dtype_mismatch<typename A::tensor, typename Update::tensor>>(where, "dynamic_update_slice");
     } else {
       builder& b = *a.owner;
       b.at(where);
@@ -344,7 +344,7 @@ constexpr auto dynamic_update_slice(const A& a, const Update& update, const Star
     } else if constexpr (!detail::fits_beside(Update::shape, A::shape, first, second)) {
       return failed<why::update_does_not_fit<typename A::tensor, typename Update::tensor>>(where);
     } else if constexpr (Update::type != A::type) {
-      return failed<why::dtype_mismatch<typename A::tensor, typename Update::tensor>>(where);
+      return failed<why::dtype_mismatch<typename A::tensor, typename Update::tensor>>(where, "dynamic_update_slice");
     } else {
       builder& b = *a.owner;
       b.at(where);

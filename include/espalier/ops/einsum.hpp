@@ -534,9 +534,9 @@ constexpr auto einsum(source_line where, const First& first, const Rest&... rest
                                               why::extent<static_cast<int>(shapes[clash.second][clash.second_dim])>,
                                               typename First::tensor, typename Rest::tensor...>>(where);
     } else if constexpr (!((First::type == Rest::type) && ...)) {
-      return failed<why::dtype_mismatch<typename First::tensor, typename Rest::tensor...>>(where);
+      return failed<why::dtype_mismatch<typename First::tensor, typename Rest::tensor...>>(where, "einsum");
     } else if constexpr (!Numbers<First, Rest...>) {
-      return operand_is_boolean<First, Rest...>(where);
+      return operand_is_boolean<First, Rest...>(where, "einsum");
     } else if constexpr (constexpr einsum_order order = order_of(reading, shapes); !order.found) {
       return failed<why::einsum_too_many_dimensions<typename First::tensor, typename Rest::tensor...>>(where);
     } else {
@@ -604,7 +604,7 @@ constexpr auto matmul(const A& a, const B& b, source_line where = source_line::c
   if constexpr (Failed<A> || Failed<B>) {
     return detail::first_failure(a, b);
   } else if constexpr (A::rank == 0 || B::rank == 0) {
-    return failed<why::wrong_rank<typename A::tensor, typename B::tensor>>(where);
+    return failed<why::wrong_rank<typename A::tensor, typename B::tensor>>(where, "matmul");
   } else if constexpr (A::extent(-1) != B::extent(B::rank == 1 ? 0 : -2)) {
     return failed<why::matmul_size_mismatch<typename A::tensor, typename B::tensor>>(where);
   } else if constexpr (A::rank == 1 && B::rank == 1) {

@@ -59,7 +59,7 @@ template <const op_info* Op, Traced A> constexpr auto unary(const A& a, source_l
   if constexpr (Failed<A>) {
     return a;
   } else if constexpr (!is_floating(A::type)) {
-    return failed<why::operand_is_not_floating<typename A::tensor>>(where);
+    return failed<why::operand_is_not_floating<typename A::tensor>>(where, Op->name);
   } else {
     a.owner->at(where);
     return symbol_like<A, typename A::tensor>(a, a.owner->append(*Op, A::type, A::shape, a.id));
@@ -77,11 +77,11 @@ template <class A, class B> [[nodiscard]] constexpr bool loses_fraction() {
   }
 }
 /// The mistake, of the operands in this order.
-template <class A, class B> constexpr auto fraction_lost(source_line where) {
+template <class A, class B> constexpr auto fraction_lost(source_line where, const char* op) {
   if constexpr (Symbol<A>) {
-    return failed<why::number_is_no_integer<typename A::tensor, B>>(where);
+    return failed<why::number_is_no_integer<typename A::tensor, B>>(where, op);
   } else {
-    return failed<why::number_is_no_integer<typename B::tensor, A>>(where);
+    return failed<why::number_is_no_integer<typename B::tensor, A>>(where, op);
   }
 }
 
@@ -90,11 +90,12 @@ constexpr int integer_constant(builder& b, dtype type, const extents& shape, std
 
 /// A number of any arithmetic type in every element of a tensor of this type. An integer that the type does not have is
 /// a mistake.
-template <TensorType Type, class Number> constexpr int number(builder& b, Number value, source_line where) {
+template <TensorType Type, class Number>
+constexpr int number(builder& b, Number value, source_line where, const char* op) {
   if constexpr (is_integer(Type::type) && std::is_integral_v<Number>) {
     using widest = std::conditional_t<std::is_signed_v<Number>, std::int64_t, std::uint64_t>;
     if (!std::in_range<storage_t<Type::type>>(static_cast<widest>(value))) {
-      b.note(failed<why::number_out_of_range<Type, Number>>(where));
+      b.note(failed<why::number_out_of_range<Type, Number>>(where, op));
       value = Number{};
     }
     return integer_constant(b, Type::type, Type::shape, static_cast<std::int64_t>(value));
@@ -111,21 +112,23 @@ constexpr auto binary(const A& a, const B& b, source_line where) {
   if constexpr (Failed<A> || Failed<B>) {
     return first_failure(a, b);
   } else if constexpr (loses_fraction<A, B>()) {
-    return fraction_lost<A, B>(where);
+    return fraction_lost<A, B>(where, Op->name);
   } else if constexpr (Scalar<A>) {
     b.owner->at(where);
-    const symbol<typename B::mesh, typename B::tensor> left(*b.owner, number<typename B::tensor>(*b.owner, a, where));
+    const symbol<typename B::mesh, typename B::tensor> left(*b.owner,
+                                                            number<typename B::tensor>(*b.owner, a, where, Op->name));
     return binary<Op, Result>(left, b, where);
   } else if constexpr (Scalar<B>) {
     a.owner->at(where);
-    const symbol<typename A::mesh, typename A::tensor> right(*a.owner, number<typename A::tensor>(*a.owner, b, where));
+    const symbol<typename A::mesh, typename A::tensor> right(*a.owner,
+                                                             number<typename A::tensor>(*a.owner, b, where, Op->name));
     return binary<Op, Result>(a, right, where);
   } else if constexpr (A::type != B::type) {
-    return failed<why::dtype_mismatch<typename A::tensor, typename B::tensor>>(where);
+    return failed<why::dtype_mismatch<typename A::tensor, typename B::tensor>>(where, Op->name);
   } else {
     constexpr extents shape = broadcast_shape(A::shape, B::shape);
     if constexpr (shape.rank < 0) {
-      return failed<why::shape_mismatch<typename A::tensor, typename B::tensor>>(where);
+      return failed<why::shape_mismatch<typename A::tensor, typename B::tensor>>(where, Op->name);
     } else {
       builder& emitter = *(a.owner != nullptr ? a.owner : b.owner);
       emitter.at(where);
@@ -154,7 +157,7 @@ constexpr auto unary_of(const A& a, source_line where) {
   if constexpr (Failed<A>) {
     return a;
   } else if constexpr (!Accepts(A::type)) {
-    return failed<Reason<typename A::tensor>>(where);
+    return failed<Reason<typename A::tensor>>(where, Op->name);
   } else {
     a.owner->at(where);
     return symbol_like<A, typename A::tensor>(a, a.owner->append(*Op, A::type, A::shape, a.id));
@@ -166,7 +169,7 @@ constexpr auto binary_of(const A& a, const B& b, source_line where) {
   if constexpr (Failed<A> || Failed<B>) {
     return first_failure(a, b);
   } else if constexpr (!std::is_void_v<refused>) {
-    return failed<Reason<refused>>(where);
+    return failed<Reason<refused>>(where, Op->name);
   } else {
     return binary<Op, binary_result::same>(a, b, where);
   }

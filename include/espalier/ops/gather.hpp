@@ -168,11 +168,11 @@ constexpr auto gather(const Table& table, const Indices& indices, source_line wh
   if constexpr (Failed<Table> || Failed<Indices>) {
     return detail::first_failure(table, indices);
   } else if constexpr (constexpr int along = detail::dimension(Dim, Table::rank); along < 0) {
-    return failed<why::no_such_dimension<typename Table::tensor, why::dim<Dim>>>(where);
+    return failed<why::no_such_dimension<typename Table::tensor, why::dim<Dim>>>(where, "gather");
   } else if constexpr (!is_integer(Indices::type)) {
-    return failed<why::indices_are_not_integers<typename Indices::tensor>>(where);
+    return failed<why::indices_are_not_integers<typename Indices::tensor>>(where, "gather");
   } else if constexpr (Table::rank + Indices::rank - 1 > max_rank) {
-    return failed<why::wrong_rank<typename Table::tensor, typename Indices::tensor>>(where);
+    return failed<why::wrong_rank<typename Table::tensor, typename Indices::tensor>>(where, "gather");
   } else {
     constexpr extents shape = detail::gathered_shape(Table::shape, Indices::shape, along);
     builder& b = *table.owner;
@@ -195,7 +195,7 @@ constexpr auto one_hot(const Indices& indices, source_line where = source_line::
   if constexpr (Failed<Indices>) {
     return indices;
   } else if constexpr (!is_integer(Indices::type)) {
-    return failed<why::indices_are_not_integers<typename Indices::tensor>>(where);
+    return failed<why::indices_are_not_integers<typename Indices::tensor>>(where, "one_hot");
   } else {
     builder& b = *indices.owner;
     const pinned_line line(b, where);

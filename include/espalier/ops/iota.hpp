@@ -47,7 +47,7 @@ constexpr auto iota(const Like& like, source_line where = source_line::current()
   if constexpr (Failed<Like>) {
     return like;
   } else if constexpr (detail::dimension(Dim, Type::rank) < 0) {
-    return failed<why::no_such_dimension<Type, why::dim<Dim>>>(where);
+    return failed<why::no_such_dimension<Type, why::dim<Dim>>>(where, "iota");
   } else {
     like.owner->at(where);
     return detail::symbol_like<Like, Type>(

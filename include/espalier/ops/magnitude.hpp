@@ -76,7 +76,7 @@ template <Traced A> constexpr auto is_finite(const A& a, source_line where = sou
   if constexpr (Failed<A>) {
     return a;
   } else if constexpr (!is_floating(A::type)) {
-    return failed<why::operand_is_not_floating<typename A::tensor>>(where);
+    return failed<why::operand_is_not_floating<typename A::tensor>>(where, "is_finite");
   } else {
     a.owner->at(where);
     return detail::symbol_like<A, tensor_for<dtype::boolean, A::shape>>(
@@ -107,16 +107,17 @@ constexpr auto clamp(const Low& low, const X& x, const High& high, source_line w
   if constexpr (Failed<Low> || Failed<X> || Failed<High>) {
     return detail::first_failure(low, x, high);
   } else if constexpr (X::type == dtype::boolean) {
-    return failed<why::operand_is_boolean<typename X::tensor>>(where);
+    return failed<why::operand_is_boolean<typename X::tensor>>(where, "clamp");
   } else if constexpr (detail::loses_fraction<Low, X>()) {
-    return detail::fraction_lost<Low, X>(where);
+    return detail::fraction_lost<Low, X>(where, "clamp");
   } else if constexpr (detail::loses_fraction<X, High>()) {
-    return detail::fraction_lost<X, High>(where);
+    return detail::fraction_lost<X, High>(where, "clamp");
   } else if constexpr (Scalar<Low> || Scalar<High>) {
     builder& b = detail::builder_of(low, high, x);
     b.at(where);
     const auto bound = [&](auto value) {
-      return symbol<typename X::mesh, typename X::tensor>(b, detail::number<typename X::tensor>(b, value, where));
+      return symbol<typename X::mesh, typename X::tensor>(b,
+                                                          detail::number<typename X::tensor>(b, value, where, "clamp"));
     };
     if constexpr (Scalar<Low>) {
       return clamp(bound(low), x, high, where);
@@ -124,14 +125,15 @@ constexpr auto clamp(const Low& low, const X& x, const High& high, source_line w
       return clamp(low, x, bound(high), where);
     }
   } else if constexpr (X::type != Low::type) {
-    return failed<why::dtype_mismatch<typename Low::tensor, typename X::tensor>>(where);
+    return failed<why::dtype_mismatch<typename Low::tensor, typename X::tensor>>(where, "clamp");
   } else if constexpr (X::type != High::type) {
-    return failed<why::dtype_mismatch<typename X::tensor, typename High::tensor>>(where);
+    return failed<why::dtype_mismatch<typename X::tensor, typename High::tensor>>(where, "clamp");
   } else {
     constexpr extents lower = detail::broadcast_shape(Low::shape, X::shape);
     constexpr extents shape = lower.rank < 0 ? lower : detail::broadcast_shape(lower, High::shape);
     if constexpr (shape.rank < 0) {
-      return failed<why::shape_mismatch<typename Low::tensor, typename X::tensor, typename High::tensor>>(where);
+      return failed<why::shape_mismatch<typename Low::tensor, typename X::tensor, typename High::tensor>>(where,
+                                                                                                          "clamp");
     } else {
       builder& b = detail::builder_of(low, high, x);
       b.at(where);

@@ -243,15 +243,15 @@ template <const op_info* Op, pooling_settings Settings, Traced X> constexpr auto
   if constexpr (Failed<X>) {
     return x;
   } else if constexpr (X::rank < 3 || X::rank > 5) {
-    return failed<why::wrong_rank<typename X::tensor>>(where);
+    return failed<why::wrong_rank<typename X::tensor>>(where, Op->name);
   } else if constexpr (!Numbers<X>) {
-    return operand_is_boolean<X>(where);
+    return operand_is_boolean<X>(where, Op->name);
   } else if constexpr (constexpr int d = without_window(Settings, X::rank - 2); d >= 0) {
-    return failed<why::step_is_not_positive<typename X::tensor, why::dim<d + 1>>>(where);
+    return failed<why::step_is_not_positive<typename X::tensor, why::dim<d + 1>>>(where, Op->name);
   } else {
     constexpr extents shape = pooled_shape(X::shape, Settings);
     if constexpr (constexpr int small = too_small_for_windows(shape); small >= 0) {
-      return failed<why::window_is_larger_than_input<why::dim<small>, typename X::tensor>>(where);
+      return failed<why::window_is_larger_than_input<why::dim<small>, typename X::tensor>>(where, Op->name);
     } else {
       placed_window windows[3]{};
       for (int k = 0; k < X::rank - 2; ++k) {
@@ -284,7 +284,7 @@ constexpr auto mean_pool(const X& x, source_line where = source_line::current())
   if constexpr (Failed<X>) {
     return x;
   } else if constexpr (!is_floating(X::type)) {
-    return failed<why::operand_is_not_floating<typename X::tensor>>(where);
+    return failed<why::operand_is_not_floating<typename X::tensor>>(where, "mean_pool");
   } else {
     double elements = 1;
     for (int d = 0; d < X::rank - 2; ++d) elements *= Settings.size[d];

@@ -181,22 +181,22 @@ template <class Key> inline constexpr bool is_random_key = Key::type == dtype::u
 
 /// Checks the key and emits: `emit(builder, key)` returns the instruction of a tensor of `Type`.
 template <TensorType Type, Traced Key, class Emit>
-constexpr auto random_tensor(const Key& key, source_line where, const Emit& emit) {
+constexpr auto random_tensor(const char* op, const Key& key, source_line where, const Emit& emit) {
   if constexpr (Failed<Key>) {
     return key;
   } else if constexpr (!is_random_key<Key>) {
-    return failed<why::not_a_random_key<typename Key::tensor>>(where);
+    return failed<why::not_a_random_key<typename Key::tensor>>(where, op);
   } else {
     const pinned_line line(*key.owner, where);
     return symbol_like<Key, Type>(key, emit(*key.owner, key.id));
   }
 }
 template <TensorType Type, Traced Key, class Emit>
-constexpr auto random_floats(const Key& key, source_line where, const Emit& emit) {
+constexpr auto random_floats(const char* op, const Key& key, source_line where, const Emit& emit) {
   if constexpr (!Failed<Key> && !is_floating(Type::type)) {
-    return failed<why::operand_is_not_floating<Type>>(where);
+    return failed<why::operand_is_not_floating<Type>>(where, op);
   } else {
-    return random_tensor<Type>(key, where, emit);
+    return random_tensor<Type>(op, key, where, emit);
   }
 }
 
@@ -241,7 +241,7 @@ constexpr auto random_key(const Like& like, std::uint64_t seed, source_line wher
 /// Errors: `not_a_random_key`, `not_one_integer`.
 template <Traced Key, std::integral Number>
 constexpr auto fold_in(const Key& key, Number number, source_line where = source_line::current()) {
-  return detail::random_tensor<u32<2>>(key, where, [&](builder& b, int id) {
+  return detail::random_tensor<u32<2>>("fold_in", key, where, [&](builder& b, int id) {
     const int one = emit::constant(b, dtype::u32, extents{}, static_cast<double>(static_cast<std::uint32_t>(number)));
     return emit::random_bits(b, dtype::u32, u32<2>::shape, id, detail::random_purpose::fold, one);
   });
@@ -253,7 +253,7 @@ constexpr auto fold_in(const Key& key, const Number& number, source_line where =
   } else if constexpr (Number::rank != 0 || (Number::type != dtype::i32 && Number::type != dtype::u32)) {
     return failed<why::not_one_integer<typename Number::tensor>>(where);
   } else {
-    return detail::random_tensor<u32<2>>(key, where, [&](builder& b, int id) {
+    return detail::random_tensor<u32<2>>("fold_in", key, where, [&](builder& b, int id) {
       const int one = emit::bit_cast(b, detail::operand_of(b, number, where), dtype::u32);
       return emit::random_bits(b, dtype::u32, u32<2>::shape, id, detail::random_purpose::fold, one);
     });
@@ -264,7 +264,7 @@ constexpr auto fold_in(const Key& key, const Number& number, source_line where =
 /// Errors: `not_a_random_key`.
 template <int Count, Traced Key> constexpr auto split_key(const Key& key, source_line where = source_line::current()) {
   static_assert(Count >= 1, "split_key: at least one key");
-  return detail::random_tensor<u32<Count, 2>>(key, where, [](builder& b, int id) {
+  return detail::random_tensor<u32<Count, 2>>("split_key", key, where, [](builder& b, int id) {
     return emit::random_bits(b, dtype::u32, u32<Count, 2>::shape, id, detail::random_purpose::split);
   });
 }
@@ -277,8 +277,9 @@ constexpr auto random_bits(const Key& key, source_line where = source_line::curr
   if constexpr (!Failed<Key> && Type::type != dtype::u32 && Type::type != dtype::i32) {
     return failed<why::random_bits_are_words<Type>>(where);
   } else {
-    return detail::random_tensor<Type>(
-        key, where, [](builder& b, int id) { return emit::random_bits(b, Type::type, Type::shape, id); });
+    return detail::random_tensor<Type>("random_bits", key, where, [](builder& b, int id) {
+      return emit::random_bits(b, Type::type, Type::shape, id);
+    });
   }
 }
 
@@ -286,14 +287,14 @@ constexpr auto random_bits(const Key& key, source_line where = source_line::curr
 /// Errors: `not_a_random_key`, `operand_is_not_floating`.
 template <TensorType Type, Traced Key>
 constexpr auto uniform(const Key& key, source_line where = source_line::current()) {
-  return detail::random_floats<Type>(key, where,
+  return detail::random_floats<Type>("uniform", key, where,
                                      [](builder& b, int id) { return emit::uniform(b, Type::type, Type::shape, id); });
 }
 /// low + (high - low) u in [low, high), with u as above, rounded where the type has fewer digits.
 /// Errors: `not_a_random_key`, `operand_is_not_floating`, `range_is_empty` unless low < high.
 template <TensorType Type, Traced Key>
 constexpr auto uniform(const Key& key, double low, double high, source_line where = source_line::current()) {
-  return detail::random_floats<Type>(key, where, [&](builder& b, int id) {
+  return detail::random_floats<Type>("uniform", key, where, [&](builder& b, int id) {
     const int unit = emit::uniform(b, Type::type, Type::shape, id);
     if (!(low < high)) {
       b.note(failed<why::range_is_empty<>>(where));
@@ -312,7 +313,7 @@ constexpr auto uniform(const Key& key, double low, double high, source_line wher
 /// Errors: `not_a_random_key`, `operand_is_not_floating`.
 template <TensorType Type, Traced Key>
 constexpr auto normal(const Key& key, source_line where = source_line::current()) {
-  return detail::random_floats<Type>(key, where,
+  return detail::random_floats<Type>("normal", key, where,
                                      [](builder& b, int id) { return emit::normal(b, Type::type, Type::shape, id); });
 }
 
@@ -320,7 +321,7 @@ constexpr auto normal(const Key& key, source_line where = source_line::current()
 /// another element type than `boolean`, ones and zeros. Errors: `not_a_random_key`, `not_a_probability`.
 template <TensorType Type, Traced Key>
 constexpr auto bernoulli(const Key& key, double p, source_line where = source_line::current()) {
-  return detail::random_tensor<Type>(key, where, [&](builder& b, int id) {
+  return detail::random_tensor<Type>("bernoulli", key, where, [&](builder& b, int id) {
     const int hit = emit::bernoulli(b, Type::shape, id, detail::probability_of(b, p, where));
     return emit::convert(b, hit, Type::type);
   });
@@ -332,11 +333,11 @@ constexpr auto bernoulli(const Key& key, const Probability& p, source_line where
   if constexpr (Failed<Key> || Failed<Probability>) {
     return detail::first_failure(key, p);
   } else if constexpr (!is_floating(Probability::type)) {
-    return failed<why::operand_is_not_floating<typename Probability::tensor>>(where);
+    return failed<why::operand_is_not_floating<typename Probability::tensor>>(where, "bernoulli");
   } else if constexpr (!(detail::broadcast_shape(Probability::shape, Type::shape) == Type::shape)) {
-    return failed<why::shape_mismatch<typename Probability::tensor, Type>>(where);
+    return failed<why::shape_mismatch<typename Probability::tensor, Type>>(where, "bernoulli");
   } else {
-    return detail::random_tensor<Type>(key, where, [&](builder& b, int id) {
+    return detail::random_tensor<Type>("bernoulli", key, where, [&](builder& b, int id) {
       const int unit = emit::uniform(b, Probability::type, Type::shape, id);
       const int below = emit::broadcast_to(b, detail::operand_of(b, p, where), Type::shape);
       return emit::convert(b, emit::compare(b, ops::less, unit, below), Type::type);
@@ -352,13 +353,13 @@ constexpr auto categorical(const Key& key, const Logits& logits, source_line whe
   if constexpr (Failed<Key> || Failed<Logits>) {
     return detail::first_failure(key, logits);
   } else if constexpr (constexpr int along = detail::dimension(Dim, Logits::rank); along < 0) {
-    return failed<why::no_such_dimension<typename Logits::tensor, why::dim<Dim>>>(where);
+    return failed<why::no_such_dimension<typename Logits::tensor, why::dim<Dim>>>(where, "categorical");
   } else if constexpr (!is_floating(Logits::type)) {
-    return failed<why::operand_is_not_floating<typename Logits::tensor>>(where);
+    return failed<why::operand_is_not_floating<typename Logits::tensor>>(where, "categorical");
   } else {
     constexpr std::int64_t dims = std::int64_t{1} << along;
     constexpr extents shape = detail::reduced_shape(Logits::shape, dims, false);
-    return detail::random_tensor<tensor_for<dtype::i32, shape>>(key, where, [&](builder& b, int id) {
+    return detail::random_tensor<tensor_for<dtype::i32, shape>>("categorical", key, where, [&](builder& b, int id) {
       constexpr dtype type = facts_of(Logits::type).accumulate;
       const int from = emit::convert(b, detail::operand_of(b, logits, where), type);
       const int noise = emit::gumbel(b, type, Logits::shape, id);
@@ -381,9 +382,9 @@ constexpr auto dropout(const Key& key, const X& x, double rate, source_line wher
   if constexpr (Failed<Key> || Failed<X>) {
     return detail::first_failure(key, x);
   } else if constexpr (!is_floating(X::type)) {
-    return failed<why::operand_is_not_floating<typename X::tensor>>(where);
+    return failed<why::operand_is_not_floating<typename X::tensor>>(where, "dropout");
   } else {
-    return detail::random_tensor<typename X::tensor>(key, where, [&](builder& b, int id) {
+    return detail::random_tensor<typename X::tensor>("dropout", key, where, [&](builder& b, int id) {
       const int from = detail::operand_of(b, x, where);
       const double kept = 1 - detail::probability_of(b, rate, where);
       if (kept == 1) return from;

@@ -44,7 +44,7 @@ template <int Dim, Traced A> constexpr auto reverse(const A& a, source_line wher
   if constexpr (Failed<A>) {
     return a;
   } else if constexpr (constexpr int along = detail::dimension(Dim, A::rank); along < 0) {
-    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dim>>>(where);
+    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dim>>>(where, "reverse");
   } else {
     a.owner->at(where);
     return detail::symbol_like<A, typename A::tensor>(a, emit::reverse(*a.owner, a.id, along));
@@ -58,11 +58,11 @@ constexpr auto pad(const A& a, double value = 0, source_line where = source_line
   if constexpr (Failed<A>) {
     return a;
   } else if constexpr (constexpr int along = detail::dimension(Dim, A::rank); along < 0) {
-    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dim>>>(where);
+    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dim>>>(where, "pad");
   } else {
     constexpr std::int64_t size = (A::shape[along] - 1) * (Between + 1) + 1 + Low + High;
     if constexpr (size < 1 || Between < 0) {
-      return failed<why::nothing_is_left<typename A::tensor, why::dim<Dim>>>(where);
+      return failed<why::nothing_is_left<typename A::tensor, why::dim<Dim>>>(where, "pad");
     } else {
       builder& b = *a.owner;
       b.at(where);
@@ -93,7 +93,7 @@ template <int Dim, int By, Traced A> constexpr auto shift(const A& a, source_lin
   if constexpr (!Failed<A>) {
     if constexpr (constexpr int along = detail::dimension(Dim, A::rank); along >= 0) {
       if constexpr (By >= A::shape[along] || -By >= A::shape[along]) {
-        return failed<why::nothing_is_left<typename A::tensor, why::dim<Dim>>>(where);
+        return failed<why::nothing_is_left<typename A::tensor, why::dim<Dim>>>(where, "shift");
       } else {
         return pad<Dim, By, -By>(a, 0, where);
       }
@@ -110,7 +110,7 @@ template <int Dim, int Parts, Traced A> constexpr auto split(const A& a, source_
   if constexpr (Failed<A>) {
     return a;
   } else if constexpr (constexpr int along = detail::dimension(Dim, A::rank); along < 0) {
-    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dim>>>(where);
+    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dim>>>(where, "split");
   } else if constexpr (Parts < 1 || A::shape[along] % Parts != 0) {
     return failed<why::parts_do_not_divide<typename A::tensor, why::dim<Dim>, why::count<Parts>>>(where);
   } else {
@@ -142,11 +142,11 @@ constexpr auto stack_along(source_line where, const First& first, const Rest&...
   if constexpr (Failed<First> || (Failed<Rest> || ...)) {
     return first_failure(first, rest...);
   } else if constexpr (constexpr int along = dimension(Dim, First::rank + 1); along < 0 || First::rank >= max_rank) {
-    return failed<why::no_such_dimension<typename First::tensor, why::dim<Dim>>>(where);
+    return failed<why::no_such_dimension<typename First::tensor, why::dim<Dim>>>(where, "stack");
   } else if constexpr (!((First::shape == Rest::shape) && ...)) {
-    return failed<why::concat_shape_mismatch<typename First::tensor, typename Rest::tensor...>>(where);
+    return failed<why::concat_shape_mismatch<typename First::tensor, typename Rest::tensor...>>(where, "stack");
   } else if constexpr (!((First::type == Rest::type) && ...)) {
-    return failed<why::dtype_mismatch<typename First::tensor, typename Rest::tensor...>>(where);
+    return failed<why::dtype_mismatch<typename First::tensor, typename Rest::tensor...>>(where, "stack");
   } else {
     constexpr extents one = with_dimension(First::shape, along);
     builder& b = *first.owner;

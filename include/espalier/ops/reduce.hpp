@@ -94,13 +94,14 @@ inline constexpr keep_dims_t keep_dims{};
 
 namespace detail {
 
-template <reduction Kind, bool Keep, int... Dims, Traced A> constexpr auto reduce(const A& a, source_line where) {
+template <reduction Kind, bool Keep, int... Dims, Traced A>
+constexpr auto reduce(const A& a, source_line where, const char* op) {
   if constexpr (Failed<A>) {
     return a;
   } else if constexpr (constexpr std::int64_t set = dimension_set<A::rank, Dims...>(); set < 0) {
-    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dims>...>>(where);
+    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dims>...>>(where, op);
   } else if constexpr (!Numbers<A> && (Kind == reduction::sum || Kind == reduction::prod)) {
-    return operand_is_boolean<A>(where);
+    return operand_is_boolean<A>(where, op);
   } else {
     constexpr extents shape = reduced_shape(A::shape, set, Keep);
     a.owner->at(where);
@@ -115,32 +116,32 @@ template <reduction Kind, bool Keep, int... Dims, Traced A> constexpr auto reduc
 /// from the end. Of truth values `max` says whether any holds, `min` whether all do; to count them, convert them.
 /// Errors: `no_such_dimension`, `operand_is_boolean` (sums and products).
 template <int... Dims, Traced A> constexpr auto sum(const A& a, source_line where = source_line::current()) {
-  return detail::reduce<reduction::sum, false, Dims...>(a, where);
+  return detail::reduce<reduction::sum, false, Dims...>(a, where, "sum");
 }
 template <int... Dims, Traced A> constexpr auto max(const A& a, source_line where = source_line::current()) {
-  return detail::reduce<reduction::max, false, Dims...>(a, where);
+  return detail::reduce<reduction::max, false, Dims...>(a, where, "max");
 }
 template <int... Dims, Traced A> constexpr auto min(const A& a, source_line where = source_line::current()) {
-  return detail::reduce<reduction::min, false, Dims...>(a, where);
+  return detail::reduce<reduction::min, false, Dims...>(a, where, "min");
 }
 template <int... Dims, Traced A> constexpr auto prod(const A& a, source_line where = source_line::current()) {
-  return detail::reduce<reduction::prod, false, Dims...>(a, where);
+  return detail::reduce<reduction::prod, false, Dims...>(a, where, "prod");
 }
 template <int... Dims, Traced A>
 constexpr auto sum(const A& a, keep_dims_t, source_line where = source_line::current()) {
-  return detail::reduce<reduction::sum, true, Dims...>(a, where);
+  return detail::reduce<reduction::sum, true, Dims...>(a, where, "sum");
 }
 template <int... Dims, Traced A>
 constexpr auto max(const A& a, keep_dims_t, source_line where = source_line::current()) {
-  return detail::reduce<reduction::max, true, Dims...>(a, where);
+  return detail::reduce<reduction::max, true, Dims...>(a, where, "max");
 }
 template <int... Dims, Traced A>
 constexpr auto min(const A& a, keep_dims_t, source_line where = source_line::current()) {
-  return detail::reduce<reduction::min, true, Dims...>(a, where);
+  return detail::reduce<reduction::min, true, Dims...>(a, where, "min");
 }
 template <int... Dims, Traced A>
 constexpr auto prod(const A& a, keep_dims_t, source_line where = source_line::current()) {
-  return detail::reduce<reduction::prod, true, Dims...>(a, where);
+  return detail::reduce<reduction::prod, true, Dims...>(a, where, "prod");
 }
 
 namespace detail {
@@ -148,9 +149,9 @@ template <bool Keep, int... Dims, Traced A> constexpr auto mean(const A& a, sour
   if constexpr (Failed<A>) {
     return a;
   } else if constexpr (!is_floating(A::type)) {
-    return failed<why::operand_is_not_floating<typename A::tensor>>(where);
+    return failed<why::operand_is_not_floating<typename A::tensor>>(where, "mean");
   } else {
-    const auto total = reduce<reduction::sum, Keep, Dims...>(a, where);
+    const auto total = reduce<reduction::sum, Keep, Dims...>(a, where, "mean");
     using total_t = std::remove_cv_t<decltype(total)>;
     if constexpr (Failed<total_t>) {
       return total;

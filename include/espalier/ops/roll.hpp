@@ -85,7 +85,7 @@ template <int Dim, int By, Traced A> constexpr auto roll(const A& a, source_line
   if constexpr (Failed<A>) {
     return a;
   } else if constexpr (constexpr int along = detail::dimension(Dim, A::rank); along < 0) {
-    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dim>>>(where);
+    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dim>>>(where, "roll");
   } else {
     a.owner->at(where);
     return detail::symbol_like<A, typename A::tensor>(a, emit::roll(*a.owner, a.id, along, By));

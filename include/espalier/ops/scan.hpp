@@ -225,7 +225,7 @@ constexpr auto loop(const Carry& carry, const Body& body, source_line where) {
     using out_type = std::remove_cv_t<decltype(out)>;
     using parts = body_parts<Carry, out_type>;
     if constexpr (!std::is_void_v<typename failure_in<out_type>::type>) {
-      return typename failure_in<out_type>::type(failure_line(out));
+      return typename failure_in<out_type>::type(failure_place(out));
     } else if constexpr (!parts::carry_fits) {
       return failed<why::carry_changes_type<Carry, out_type>>(where);
     } else {

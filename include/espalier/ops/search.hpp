@@ -31,7 +31,8 @@ constexpr auto find_extremum(const A& a, source_line where) {
   if constexpr (Failed<A>) {
     return a;
   } else if constexpr (constexpr std::int64_t set = dimension_set<A::rank, Dims...>(); set < 0) {
-    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dims>...>>(where);
+    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dims>...>>(
+        where, Kind == reduction::max ? "argmax" : "argmin");
   } else {
     constexpr std::int64_t count = A::shape.elements() / reduced_shape(A::shape, set, false).elements();
     constexpr dtype type = count <= 0x7fffffff ? dtype::i32 : dtype::i64;
@@ -55,12 +56,13 @@ template <reduction Kind, bool Keep, int... Dims, Traced A> constexpr auto holds
   if constexpr (Failed<A>) {
     return a;
   } else if constexpr (A::type == dtype::boolean) {
-    return reduce<Kind, Keep, Dims...>(a, where);
+    return reduce<Kind, Keep, Dims...>(a, where, Kind == reduction::max ? "any" : "all");
   } else {
     builder& b = *a.owner;
     b.at(where);
     const int nonzero = emit::compare(b, ops::not_equal, a.id, emit::constant_like(b, a.id, 0));
-    return reduce<Kind, Keep, Dims...>(symbol_like<A, tensor_for<dtype::boolean, A::shape>>(a, nonzero), where);
+    return reduce<Kind, Keep, Dims...>(symbol_like<A, tensor_for<dtype::boolean, A::shape>>(a, nonzero), where,
+                                       Kind == reduction::max ? "any" : "all");
   }
 }
 

@@ -140,9 +140,10 @@ constexpr auto slice(const A& a, source_line where = source_line::current()) {
   if constexpr (Failed<A>) {
     return a;
   } else if constexpr (constexpr int along = detail::dimension(Dim, A::rank); along < 0) {
-    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dim>>>(where);
+    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dim>>>(where, "slice");
   } else if constexpr (Start < 0 || Stop > A::shape[along] || Start >= Stop || Step < 1) {
-    return failed<why::out_of_bounds<typename A::tensor, why::dim<Dim>, why::extent<Start>, why::extent<Stop>>>(where);
+    return failed<why::out_of_bounds<typename A::tensor, why::dim<Dim>, why::extent<Start>, why::extent<Stop>>>(
+        where, "slice");
   } else {
     constexpr std::int64_t size = ceil_div(Stop - Start, Step);
     a.owner->at(where);

@@ -121,13 +121,13 @@ constexpr void standardise_gradient(gradient_context& c) {
 }
 
 template <int (*Emit)(builder&, int, std::int64_t), int Dim, Traced A>
-constexpr auto normalised(const A& a, source_line where) {
+constexpr auto normalised(const A& a, source_line where, const char* op) {
   if constexpr (Failed<A>) {
     return a;
   } else if constexpr (dimension(Dim, A::rank) < 0) {
-    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dim>>>(where);
+    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dim>>>(where, op);
   } else if constexpr (!is_floating(A::type)) {
-    return failed<why::operand_is_not_floating<typename A::tensor>>(where);
+    return failed<why::operand_is_not_floating<typename A::tensor>>(where, op);
   } else {
     const pinned_line line(*a.owner, where);
     return symbol_like<A, typename A::tensor>(a, Emit(*a.owner, a.id, std::int64_t{1} << dimension(Dim, A::rank)));
@@ -138,10 +138,10 @@ constexpr auto normalised(const A& a, source_line where) {
 /// Numerically stable along dimension Dim, which may be sharded. Errors: `no_such_dimension`,
 /// `operand_is_not_floating`.
 template <int Dim = -1, Traced A> constexpr auto softmax(const A& a, source_line where = source_line::current()) {
-  return detail::normalised<emit::softmax, Dim>(a, where);
+  return detail::normalised<emit::softmax, Dim>(a, where, "softmax");
 }
 template <int Dim = -1, Traced A> constexpr auto log_softmax(const A& a, source_line where = source_line::current()) {
-  return detail::normalised<emit::log_softmax, Dim>(a, where);
+  return detail::normalised<emit::log_softmax, Dim>(a, where, "log_softmax");
 }
 
 }  // namespace espalier

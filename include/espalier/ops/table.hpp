@@ -172,7 +172,7 @@ constexpr auto constant(const Like& like, source_line where = source_line::curre
                        count != Type::shape.elements()) {
     return failed<why::table_size_mismatch<Type, why::count<static_cast<int>(count)>>>(where);
   } else if constexpr (is_integer(Type::type) && !std::is_integral_v<element>) {
-    return failed<why::number_is_no_integer<Type, element>>(where);
+    return failed<why::number_is_no_integer<Type, element>>(where, "constant");
   } else {
     like.owner->at(where);
     constexpr const op_info& op = ops::table<Table, Type::type>;

@@ -197,7 +197,7 @@ template <int Dim, int Count, Traced A> constexpr auto top_k(const A& a, source_
     return top_elements<A, A>{a, a};
   } else if constexpr (constexpr int along = detail::dimension(Dim, A::rank); along < 0) {
     using reason = failed<why::no_such_dimension<typename A::tensor, why::dim<Dim>>>;
-    return top_elements<reason, reason>{reason(where), reason(where)};
+    return top_elements<reason, reason>{reason(where, "top_k"), reason(where, "top_k")};
   } else if constexpr (Count < 1 || Count > A::shape[along]) {
     using reason = failed<why::top_k_out_of_range<typename A::tensor, why::dim<Dim>, why::count<Count>>>;
     return top_elements<reason, reason>{reason(where), reason(where)};

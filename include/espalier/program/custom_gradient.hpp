@@ -60,7 +60,7 @@ template <class Backward, class Value, class... Arguments> constexpr void user_g
   using wanted = typename cotangent_types<Arguments...>::type;
   using mistake = typename failure_in<given>::type;
   if constexpr (Failed<mistake>) {
-    b.note(mistake(failure_line(back)));
+    b.note(mistake(failure_place(back)));
   } else if constexpr (!std::is_same_v<given, wanted>) {
     b.note(failed<why::gradient_of_another_type<given, wanted>>(where));
   } else {
@@ -144,7 +144,7 @@ template <class Forward, class Stateless, template <class, class...> class Op> s
     static_assert(sizeof...(Arguments) > 0, "custom_gradient, checkpoint: the function needs an argument");
     using mistake = typename failure_in<results<Arguments...>>::type;
     if constexpr (Failed<mistake>) {
-      return mistake(failure_line(results(arguments...)));
+      return mistake(failure_place(results(arguments...)));
     } else if constexpr (!std::is_empty_v<Stateless> || !std::is_default_constructible_v<Stateless>) {
       return failed<why::function_with_captures<Stateless>>(where);
     } else {

@@ -494,7 +494,7 @@ template <class Function, int... Numbers> struct value_and_grad_function {
     using gradient_type = decltype(gradient);
     using given_mistake = typename failure_in<results<gradient_type>>::type;
     if constexpr (Failed<given_mistake>) {
-      const given_mistake made(failure_line(gradient));
+      const given_mistake made(failure_place(gradient));
       return value_and_gradient<given_mistake, given_mistake>{made, made};
     } else {
       builder& b = *owner_of(gradient);
@@ -512,7 +512,7 @@ template <class Function, int... Numbers> struct value_and_grad_function {
         using mistake = typename failure_in<value_type>::type;
         // With a mistake the gradient keeps its type, so that what the caller does with its leaves compiles.
         if constexpr (Failed<mistake>) {
-          b.note(mistake(failure_line(value)));
+          b.note(mistake(failure_place(value)));
           return value_and_gradient<value_type, gradient_type>{value, gradient};
         } else if constexpr (!is_loss<loss_type>()) {
           using reason = failed<why::loss_is_not_scalar<value_type>>;
@@ -568,7 +568,7 @@ template <class Function> struct jvp_function {
   template <class Point, class Tangent> constexpr auto operator()(const Point& point, const Tangent& tangent) const {
     using mistake = typename failure_in<results<Point, Tangent>>::type;
     if constexpr (Failed<mistake>) {
-      const mistake made(failure_line(results(point, tangent)));
+      const mistake made(failure_place(results(point, tangent)));
       return results(made, made);
     } else if constexpr (!std::is_same_v<Point, Tangent>) {
       const failed<why::tangent_of_another_type<Point, Tangent>> made(where);

@@ -47,9 +47,9 @@ template <class Maker> struct frozen {
 
 /// What tracing found, from a single evaluation.
 struct trace_content {
-  source_line failure;
+  mistake_place failure;
   const reason_id* mistake = nullptr;
-  source_line mistake_where;
+  mistake_place mistake_where;
   bool gradient_is_missing = false;
   const char* without_gradient = "";
   source_line without_gradient_line;
@@ -71,11 +71,11 @@ struct trace_content {
 /// The same by its address, and the places in it, for messages.
 template <const trace_content& Found> struct findings_at {
   static constexpr const trace_content& value = Found;
-  struct mistake_line {
-    static constexpr source_line value = Found.mistake_where;
+  struct mistake_place {
+    static constexpr espalier::mistake_place value = Found.mistake_where;
   };
-  struct failure_line {
-    static constexpr source_line value = Found.failure;
+  struct failure_place {
+    static constexpr espalier::mistake_place value = Found.failure;
   };
   struct gradient_line {
     static constexpr source_line value = Found.without_gradient_line;

@@ -133,12 +133,12 @@ template <class T> [[nodiscard]] constexpr bool returns_tensors() {
 /// What tracing yields: the graph, or where a mistake was made.
 struct traced {
   graph program;
-  source_line failure;
+  mistake_place failure;
   int without_gradient = -1;
   source_line without_gradient_line;
   /// A mistake that was noted by value (see `builder::note`), and where.
   const detail::reason_id* mistake = nullptr;
-  source_line mistake_where;
+  mistake_place mistake_where;
 };
 
 namespace detail {
@@ -179,7 +179,7 @@ template <class Mesh, class... Arguments> struct traced_call {
   template <class Out> constexpr traced finish(const Out& out) {
     traced result;
     if constexpr (!std::is_void_v<typename failure_in<Out>::type>) {
-      result.failure = failure_line(out);
+      result.failure = failure_place(out);
     } else if constexpr (returns_tensors<Out>()) {
       int results_made = 0;
       emit_results(b, out, arguments, results_made);

@@ -32,13 +32,18 @@ template <class Reason, class Where>
 using report_of = std::conditional_t<std::is_same_v<Reason, reported>, reported_by_compiler,
                                      report<typename printed_reason<Reason>::type, Where>>;
 
-/// A line, or the program as a whole where none is known.
-template <class Line> struct place_of_line { using type = spelled<Line>; };
-template <class Line>
-  requires(Line::value.line == 0)
-struct place_of_line<Line> {
-  using type = why::program;
-};
+template <class Place> struct op_of_place { static constexpr const char* value = Place::value.op; };
+/// Where a mistake was made, as a type: a line, or the program as a whole where none is known; and the op.
+template <class Place> [[nodiscard]] constexpr auto spelled_place() {
+  if constexpr (Place::value.line == 0) {
+    return why::program{};
+  } else if constexpr (Place::value.op == nullptr) {
+    return spelled<Place>{};
+  } else {
+    return why::in<typename spelled_text<op_of_place<Place>, why::op>::type, spelled<Place>>{};
+  }
+}
+template <class Place> using place_of_mistake = decltype(spelled_place<Place>());
 
 /// An instruction's place in the user's source. Arguments have none: they are declared in the program's own type.
 /// Neither have results: theirs is where the value is made.
@@ -405,11 +410,10 @@ template <class Findings, class Mesh, class Function, class... Arguments> [[nodi
   if constexpr (!requires { typename std::bool_constant<Findings::value.gradient_is_missing>; }) {
     return reported_by_compiler{};
   } else if constexpr (!std::is_void_v<failure>) {
-    return report_of<typename failure::reason, spelled<typename Findings::failure_line>>{};
+    return report_of<typename failure::reason, place_of_mistake<typename Findings::failure_place>>{};
   } else if constexpr (Findings::value.mistake != nullptr) {
     using noted = decltype(reason_of(reason_at<Findings::value.mistake>{}));
-    using place = typename place_of_line<typename Findings::mistake_line>::type;
-    return report_of<typename noted::reason, place>{};
+    return report_of<typename noted::reason, place_of_mistake<typename Findings::mistake_place>>{};
   } else if constexpr (Findings::value.gradient_is_missing) {
     return report<why::op_without_gradient<typename spelled_text<typename Findings::gradient_op, why::op>::type>,
                   spelled<typename Findings::gradient_line>>{};
