@@ -95,6 +95,29 @@ template <class Program> void copies_what_is_donated() {
   CHECK((x == xt::ones<float>({3, 7}) * 8.F));
 }
 
+/// A result in the memory of its donated argument is an argument itself, while the first is given whole again.
+template <class On> struct summed {
+  constexpr auto operator()(auto x, auto y) const { return ep::shard<ep::none, typename On::model>(x) * 0.5 + y; }
+};
+template <class On>
+using summed_program = ep::program<typename On::mesh, summed<On>, ep::donated<ep::f32<3, 7>>, ep::f32<3, 7>>;
+
+template <class Program> void reads_results_as_they_were() {
+  ep::world world(Program::mesh::value);
+  ep::runner<Program> run(world);
+  const auto all = [](float value) { return xt::xtensor<float, 2>(xt::ones<float>({3, 7}) * value); };
+  const auto* y = &run(all(4), all(1));  // 3
+  CHECK((ep::gather_xtensor(world, *y) == all(3)));
+  for (const float expected : {5.F, 7.F, 9.F}) {
+    y = &run(all(4), *y);  // 2 more
+    CHECK((ep::gather_xtensor(world, *y) == all(expected)));
+  }
+  const auto kept = *y;  // a copy shares the memory, which nobody may write to now
+  CHECK((ep::gather_xtensor(world, run(all(4), kept)) == all(11)));
+  CHECK((ep::gather_xtensor(world, run(all(4), kept)) == all(11)));
+  CHECK((ep::gather_xtensor(world, kept) == all(9)));
+}
+
 // --- which elements are converted ------------------------------------------------------------------------------------
 
 template <class From, class Tensor>
@@ -144,6 +167,8 @@ TEST_CASE("xtensor: a runner takes whole arrays, views and expressions, and numb
 TEST_CASE("xtensor: what is donated is a copy of the whole tensor") {
   copies_what_is_donated<decay_program<on<1, 1>>>();
   copies_what_is_donated<decay_program<on<1, 4>>>();
+  reads_results_as_they_were<summed_program<on<1, 1>>>();
+  reads_results_as_they_were<summed_program<on<1, 2>>>();
 }
 
 TEST_CASE("xtensor: elements are converted to a type of the same kind or a later one") {

@@ -7,6 +7,7 @@
 #include <espalier/execute/program_device.hpp>
 #include <espalier/graph/named_leaves.hpp>
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -43,7 +44,8 @@ class program_runner {
   void forget_arguments() { arguments_.clear(); }
   void add_argument(const any_array& array) { arguments_.push_back(&array); }
   void call();
-  /// Of an argument of which only the whole is given, at the number of its leaf: made by the first such call.
+  /// Of an argument of which only the whole is given, at the number of its leaf: an array whose memory is nobody
+  /// else's, as a result's that took its place may be, or null if one has to be made.
   [[nodiscard]] std::shared_ptr<any_array>& own_argument(int leaf);
 
  private:
@@ -76,7 +78,7 @@ class program_runner {
   std::unique_ptr<alias_finder> aliases_;
   std::vector<any_array*> results_;
   std::vector<const any_array*> arguments_;  // of the current call
-  std::vector<std::shared_ptr<any_array>> own_arguments_;
+  std::vector<std::array<std::shared_ptr<any_array>, 2>> own_arguments_;
   /// Where arguments and the results with memory of their own begin, on the first device of this process.
   std::vector<void*> begins_;
   std::vector<void*> own_results_;

@@ -106,7 +106,15 @@ ESPALIER_INLINE void program_runner::make_argument(any_array& array, int index) 
 
 ESPALIER_INLINE std::shared_ptr<any_array>& program_runner::own_argument(int leaf) {
   if (own_arguments_.empty()) own_arguments_.resize(argument_placement_.size());
-  return own_arguments_[static_cast<std::size_t>(leaf)];
+  auto& [first, second] = own_arguments_[static_cast<std::size_t>(leaf)];
+  const auto is_taken = [](const std::shared_ptr<any_array>& one) {
+    if (one == nullptr) return false;
+    const std::vector<shared_buffer>& shards = array_memory::shards(*one);
+    return std::any_of(shards.begin(), shards.end(), std::mem_fn(&shared_buffer::is_shared));
+  };
+  if (is_taken(first)) first.swap(second);
+  if (is_taken(first)) first = nullptr;
+  return first;
 }
 
 ESPALIER_INLINE void program_runner::call() {
