@@ -199,7 +199,8 @@ struct whole_numbers {
   if (op == &ops::ceil) return [](double x) { return std::trunc(x) < x ? std::trunc(x) + 1 : std::trunc(x); };
   if (op == &ops::round) return [](double x) { return std::nearbyint(x); };
   // What only says something to passes: about gradients, layouts and buffers. (Of `match`, operand 1 is a model.)
-  for (const op_info* const one : {&ops::stop_gradient, &ops::copy, &ops::shard, &ops::reshard, &ops::match}) {
+  for (const op_info* const one :
+       {&ops::stop_gradient, &ops::copy, &ops::shard, &ops::reshard, &ops::match, &ops::again}) {
     if (op == one) return same;
   }
   return nullptr;
@@ -541,6 +542,7 @@ class equations {
     if (op == &ops::reduce_sum || op == &ops::reduce) return reduce(id);
     if (op == &ops::einsum) return einsum(id);
     if (op == &ops::slice) return slice(id);
+    if (op == &ops::cumulate) return cumulate(id);
     if (op == &ops::pad) return pad(id);
     if (op == &ops::roll) return roll(id);
     if (op == &ops::concat) return concat(id);
@@ -657,6 +659,53 @@ class equations {
       i[dim] -= shift;
       if (i[dim] < 0) i[dim] += from.shape[dim];
       return element(from, i);
+    });
+  }
+
+  /// Each element from the start again.
+  tensor_value cumulate(int id) {
+    const instruction& self = g_[id];
+    const cumulate_attributes how = attributes_of<cumulate_attributes>(self);
+    const tensor_value& x = operand(id, 0);
+    const tensor_value& terms = self.operand_count == 2 ? operand(id, 1) : x;
+    const std::int64_t extent = self.shape[how.dim];
+    constexpr double most = std::numeric_limits<double>::infinity();
+    return tensor_of(self.shape, [&](const place_in& to) {
+      const std::int64_t before = how.reverse ? extent - 1 - to[how.dim] : to[how.dim];
+      double sum = how.kind == cumulation::prod  ? 1
+                   : how.kind == cumulation::max ? -most
+                   : how.kind == cumulation::min ? most
+                                                 : 0;
+      double size = std::isinf(sum) ? 0 : sum;
+      place_in i = to;
+      for (std::int64_t n = 0; n < before + (how.exclusive ? 0 : 1); ++n) {
+        i[how.dim] = how.reverse ? extent - 1 - n : n;
+        const double factor = element(x, i);
+        const double term = element(terms, i);
+        switch (how.kind) {
+          case cumulation::sum:
+            sum += factor;
+            size += std::abs(factor);
+            break;
+          case cumulation::prod:
+            sum *= factor;
+            size *= std::abs(factor);
+            break;
+          case cumulation::max: sum = larger(sum, factor); break;
+          case cumulation::min: sum = smaller(sum, factor); break;
+          case cumulation::recurrence:
+            sum = factor * sum + term;
+            size = std::abs(factor) * size + std::abs(term);
+            break;
+          case cumulation::late_recurrence:
+            // The factor is for what comes behind this element.
+            sum = (n == before ? 1 : factor) * (sum + term);
+            size = (n == before ? 1 : std::abs(factor)) * (size + std::abs(term));
+            break;
+        }
+      }
+      if (how.kind != cumulation::max && how.kind != cumulation::min) note(self.type, sum, size);
+      return sum;
     });
   }
 

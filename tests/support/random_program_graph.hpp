@@ -49,8 +49,8 @@ enum class numbers : std::uint8_t {
 struct program_options {
   numbers kind = numbers::smooth;
   /// What is drawn grows, and with it the programs of all seeds change. Seeds that once found a mistake keep theirs: in
-  /// edition 1 there is neither `u8` nor `top_k` nor a join of more than five.
-  int edition = 2;
+  /// edition 1 there is neither `u8` nor `top_k` nor a join of more than five; in edition 2 nothing is cumulated.
+  int edition = 3;
   /// How many ops are drawn outside of loops; most are more than one instruction.
   int instructions = 20;
   std::int64_t most_elements = 400;
@@ -530,7 +530,12 @@ class program_generator {
   /// Ops that move or combine elements: of all types.
   constexpr int add_common_op() {
     if (options_.taken_apart > 0 && random_.chance(options_.taken_apart)) return taken_apart(any_value());
-    switch (random_.integer(0, options_.edition == 1 ? 18 : 20)) {
+    switch (random_.integer(0, options_.edition == 1 ? 18 : options_.edition == 2 ? 20 : 22)) {
+      case 22: {
+        const int x = any_value();
+        return bounded_by(emit::again(b_, x), bound(x));
+      }
+      case 21: return cumulated();
       case 19: return largest();
       case 18: return dynamic_slice();
       case 17: return dynamic_update_slice();
@@ -1069,6 +1074,43 @@ class program_generator {
       if (bound(parts[k]) > most) most = bound(parts[k]);
     }
     return bounded_by(emit::concat(b_, &parts[0], count, dim), most);
+  }
+
+  /// Along a dimension, from either end: sums, products, recurrences; of whole numbers, among which there may be equal
+  /// ones, also the largest and the smallest so far.
+  constexpr int cumulated() {
+    const int x = any_that([&](int id) { return is_number(id) && rank_of(id) >= 1; });
+    if (x < 0) return -1;
+    cumulate_attributes how;
+    how.dim = random_.integer(0, rank_of(x) - 1);
+    how.reverse = random_.chance(0.4);
+    const std::int64_t extent = shape_of(x)[how.dim];
+    const double each = bound(x);
+    switch (random_.integer(0, smooth() ? 2 : 4)) {
+      case 0: {
+        const double most = each * static_cast<double>(extent);
+        return holds(x, most) ? made(emit::cumulate(b_, x, how), most) : -1;
+      }
+      case 1: {
+        double most = 1;
+        for (std::int64_t n = 0; n < extent; ++n) most *= each > 1 ? each : 1;
+        if (!holds(x, most) || most > 1e6) return -1;
+        how.kind = cumulation::prod;
+        return made(emit::cumulate(b_, x, how), most);
+      }
+      case 2: {
+        const int term = like(x);
+        double most = 0;
+        for (std::int64_t n = 0; n < extent; ++n) most = each * most + bound(term);
+        if (!holds(x, most) || most > 1e6) return -1;
+        how.kind = cumulation::recurrence;
+        return made(emit::recurrence(b_, x, term, how), most);
+      }
+      default: {
+        how.kind = random_.chance(0.5) ? cumulation::max : cumulation::min;
+        return bounded_by(emit::cumulate(b_, x, how), each);
+      }
+    }
   }
 
   /// Where two elements are equal there is no derivative, so the arguments are drawn from, and where rounding might
