@@ -130,6 +130,8 @@ static_assert(!takes<float, ep::f32<2>> && !takes<float, ep::f32<2, 2, 2>>);
 static_assert(ep::detail::is_whole_tensor<xt::xarray<float>, ep::sharded_array<ep::f32<2, 2>>>);
 static_assert(ep::detail::is_whole_tensor<double, ep::sharded_array<ep::bf16<>>>);
 static_assert(!ep::detail::is_whole_tensor<double, ep::sharded_array<ep::f32<1>>>);
+static_assert(!ep::detail::is_whole_tensor<char, ep::sharded_array<ep::i32<>>>);
+static_assert(ep::detail::is_whole_tensor<signed char, ep::sharded_array<ep::i32<>>>);
 
 template <class On> struct widened {
   constexpr auto operator()(auto a, auto b, auto c, auto d) const { return ep::results(a, b, c, d); }
