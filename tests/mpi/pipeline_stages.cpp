@@ -39,14 +39,13 @@ struct outcome {
 };
 
 outcome run(const pl::execution_plan& plan) {
-  static const model layers(staged::options());
   ep::comm::mpi_options chosen;
   chosen.deadline = std::chrono::seconds(60);
   ep::comm::mpi_communicator ranks(ep::comm::detail::all_ranks(), chosen);
   ep::test::moved_bytes moved;
-  pl::engine engine(std::make_unique<ep::test::counting_transport>(pl::make_transport(ranks),
-                                                                   ep::test::tags_between_stages(plan, layers), moved),
-                    layers, rank_in() == 0 ? std::optional<pl::execution_plan>(plan) : std::nullopt);
+  pl::engine engine(std::make_unique<ep::test::counting_transport>(
+                        pl::make_transport(ranks), ep::test::tags_between_stages(plan, layers()), moved),
+                    layers(), rank_in() == 0 ? std::optional<pl::execution_plan>(plan) : std::nullopt);
   const pipeline_model::step_data data(engine.data_wanted(), plan.samples());
   outcome found;
   for (int step = 0; step < steps; ++step) {

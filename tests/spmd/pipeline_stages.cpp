@@ -37,11 +37,6 @@ namespace {
 using namespace staged;
 using Catch::Contains;
 
-const model& layers() {
-  static const model all(staged::options());
-  return all;
-}
-
 int ranks_of(const pl::execution_plan& plan) {
   int ranks = 0;
   for (const pl::replica_group& group : plan.groups) ranks += static_cast<int>(group.ranks.size());

@@ -120,7 +120,8 @@ inline const std::vector<stage_meshes> two_stages{
 /// By name.
 using tensor_values = std::map<std::string, std::vector<double>>;
 
-inline pl::training_options options() { return pipeline_model::options(); }
+/// The layers, compiled once for all programs of tests (staged_model.cpp).
+[[nodiscard]] const pl::layer_model& layers();
 
 /// What this rank has of gradients and parameters, put into whole tensors.
 inline void add_tensors(pl::engine& engine, tensor_values& whole) {
