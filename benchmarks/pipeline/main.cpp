@@ -194,9 +194,10 @@ class bench {
   pl::step_report report_;
 };
 
-/// A step whose ranks hold two micro-batches each, beside one that holds all: memory, or time.
+/// A step whose ranks hold two micro-batches each, and what a W needs besides until it is done, beside one that holds
+/// all: memory, or time.
 void against_gpipe(bench& all, const std::string& row, bool memory) {
-  const auto ours = all.engine_for(all.equal_stages("auto", 2));
+  const auto ours = all.engine_for(all.equal_stages("auto", 2.1));
   const auto theirs = all.engine_for(all.equal_stages("gpipe"));
   if (!memory) {
     const bench::timed found = all.time({ours.get(), theirs.get()});

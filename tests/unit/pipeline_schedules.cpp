@@ -444,6 +444,29 @@ TEST_CASE("the automatic schedule of small pipelines is the best of all") {
   CHECK(at_bound > 0);
 }
 
+TEST_CASE("backwards are split on those ranks whose memory allows it") {
+  // A B that is split holds 1 % more until its W than the F before it: too much for a rank that holds two
+  // micro-batches, not for the last one, which holds one. What it sends early saves its W at the end: 32 + 8 x 48
+  // against 40 + 8 x 48.
+  costs two = uniform_costs(2);
+  for (stage_costs& one : two.stages) {
+    one.forward_seconds = one.input_gradient_seconds = one.weight_gradient_seconds = 16;
+    one.weight_gradient_bytes = 1.01;
+  }
+  two.memory_bytes = {2, 2};
+  const double merged = simulate(one_f_one_b(8, warm_up_pa(2)), two).makespan;
+  CHECK(merged == Approx(9 * 48.0));
+  const schedule found = automatic(2, 1, 8, two);
+  CHECK(validate(found, two).empty());
+  CHECK(simulate(found, two).makespan == Approx(merged - 16));
+  const auto count = [&](std::size_t rank, action kind) {
+    return std::count_if(found.lists[rank].begin(), found.lists[rank].end(),
+                         [&](const instruction& step) { return step.kind == kind; });
+  };
+  CHECK(count(0, action::backward) >= 6);  // the last one or two, when less is held, may be split
+  CHECK(count(1, action::weight_gradient) > 0);
+}
+
 TEST_CASE("the local search shortens schedules of uneven stages") {
   chance random{std::mt19937(37)};
   int shorter = 0;

@@ -13,6 +13,7 @@
 #include <espalier/pipeline/schedules/interleaved.hpp>
 #include <espalier/pipeline/schedules/one_f_one_b.hpp>
 #include <espalier/pipeline/schedules/safe_greedy.hpp>
+#include <espalier/pipeline/schedules/split_backward.hpp>
 #include <espalier/pipeline/schedules/v_bounded.hpp>
 #include <espalier/pipeline/schedules/zb_heuristic.hpp>
 #include <espalier/pipeline/schedules/zb_v.hpp>
@@ -215,7 +216,7 @@ namespace espalier::pipeline {
                       static_cast<int>(detail::candidates::kept);
     for (auto& one : found.best()) {
       if (done()) return;
-      schedule improved = improve(one.plan, limited, share);
+      schedule improved = improve(detail::split_backwards(one.plan, limited), limited, share);
       const double makespan = quick_makespan(improved, limited);
       if (makespan < one.makespan) one = {makespan, std::move(improved)};
       if (!best || one.makespan < best->makespan) best = std::move(one);
