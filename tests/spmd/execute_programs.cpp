@@ -150,8 +150,7 @@ template <int Devices> struct lstm {
              ep::mean(pairs_out.template get<1>().template get<1>()) + ep::mean(last.hidden * last.cell) +
              ep::mean(states.hidden * states.cell);
     };
-    const auto [value, gradient] = ep::value_and_grad(loss)(p, start);
-    return ep::results(value, gradient);
+    return ep::value_and_grad(loss)(p, start);  // as it is, it is two results
   }
 };
 template <int Devices>

@@ -163,6 +163,9 @@ namespace espalier {
 
 namespace detail {
 
+/// What a program takes for the results when its function returns a T: that, or results that a T converts to.
+template <class T> struct returned_as { using type = T; };
+
 template <class T> inline constexpr bool is_results = false;
 template <class... Parts> inline constexpr bool is_results<results<Parts...>> = true;
 

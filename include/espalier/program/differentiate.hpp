@@ -423,13 +423,19 @@ constexpr int differentiate(builder& b, int loss, const int* wanted, int count, 
   return without_rule;
 }
 
-/// A function's value and its gradient.
+/// A function's value and its gradient. A program that returns this has both as its results.
 template <class Value, class Gradient> struct value_and_gradient {
   Value value;
   Gradient gradient;
+
+  constexpr operator results<Value, Gradient>() const { return results<Value, Gradient>(value, gradient); }  // NOLINT
 };
 
 namespace detail {
+
+template <class Value, class Gradient> struct returned_as<value_and_gradient<Value, Gradient>> {
+  using type = results<Value, Gradient>;
+};
 
 /// Makes values of a tree's tensors that are the same, but nobody else's: the derivative is by these alone, and the
 /// same value reached in another way is a constant.

@@ -144,7 +144,8 @@ struct traced {
 namespace detail {
 
 template <class Mesh, class Function, class... Arguments>
-using traced_result = decltype(std::declval<const Function&>()(std::declval<const traced_t<Mesh, Arguments>&>()...));
+using traced_result = typename returned_as<decltype(std::declval<const Function&>()(
+    std::declval<const traced_t<Mesh, Arguments>&>()...))>::type;
 
 template <class Part, class Pack> constexpr void emit_results(builder& b, const Part& part, Pack& pack, int& index) {
   if constexpr (is_results<Part>) {
@@ -207,7 +208,8 @@ template <class Mesh, class Function, class... Arguments, std::size_t... I>
 constexpr traced trace_indexed(std::index_sequence<I...> /*all*/) {
   traced_call<Mesh, Arguments...> call;
   const Function function{};
-  return call.finish(function(call.arguments.template get<I>()...));
+  return call.template finish<traced_result<Mesh, Function, Arguments...>>(
+      function(call.arguments.template get<I>()...));
 }
 /// Calls the function once, on symbols.
 template <class Mesh, class Function, class... Arguments> constexpr traced trace() {
