@@ -827,6 +827,9 @@ void note_others() {
   ep::emit::loop_stack(code, own);
   const int places = ep::emit::top_k(code, from, 1, 3) + 1;
   ep::emit::put_along(code, ep::emit::take_along(code, from, places, 1), places, 1, 6);
+  ep::instruction part_top = ep::builder::make(ep::ops::part_of_top_k, ep::dtype::f32, ep::f32<4, 3>::shape, from);
+  ep::set_attributes(part_top, ep::along_attributes{.dim = 1});
+  ep::emit::further_result(code, code.append(part_top), 1, ep::dtype::i32, ep::f32<4, 3>::shape);
   ep::emit::normalised(code, ep::ops::standardise, from, from, from, 0b10);
   ep::instruction part = ep::builder::make(ep::ops::part_of_cumulate, ep::dtype::f32, ep::f32<4, 2>::shape, from);
   ep::set_attributes(part, ep::cumulate_attributes{.dim = 1});

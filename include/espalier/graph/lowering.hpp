@@ -30,6 +30,9 @@ class partition_context {
   /// merged: windows say which elements of those a device has.
   constexpr virtual int merge_dimensions(int value, const extents& merged, const sharding& placement,
                                          const placed_windows& windows) = 0;
+  /// What is made for the op's result `number`, 1 or more, where it has several: all of them, each appended directly
+  /// after the instruction that `lower` returns.
+  constexpr virtual void give(int number, int value) = 0;
   /// The elements that windows need of a value, and those alone: what a device lacks comes from others in one exchange.
   /// @param to how the other dimensions are laid out, and which axes split the factors of the windows
   constexpr virtual int read_through(int value, const sharding& to, const placed_windows& windows) = 0;
@@ -40,5 +43,23 @@ class partition_context {
   constexpr partition_context& operator=(const partition_context&) = default;
   constexpr ~partition_context() = default;
 };
+
+namespace detail {
+
+/// The layout in which another dimension than `along` is split by the axes that split that one, if one is long enough.
+[[nodiscard]] constexpr bool split_elsewhere(const mesh_shape& mesh, const extents& shape, int along,
+                                             sharding& placed) {
+  const axis_list axes = placed.dim[along];
+  for (int d = 0; d < shape.rank; ++d) {
+    const axis_list both = placed.dim[d].followed_by(axes);
+    if (d == along || placed.dim[d].size() + axes.size() > max_axes || !divides_evenly(mesh, shape[d], both)) continue;
+    placed.dim[d] = both;
+    placed.dim[along] = {};
+    return true;
+  }
+  return false;
+}
+
+}  // namespace detail
 
 }  // namespace espalier

@@ -248,20 +248,6 @@ constexpr int recurrence(builder& b, int factor, int term, cumulate_attributes h
 
 namespace detail {
 
-/// The layout in which another dimension than `along` is split by the axes that split that one, if one is long enough.
-[[nodiscard]] constexpr bool split_elsewhere(const mesh_shape& mesh, const extents& shape, int along,
-                                             sharding& placed) {
-  const axis_list axes = placed.dim[along];
-  for (int d = 0; d < shape.rank; ++d) {
-    const axis_list both = placed.dim[d].followed_by(axes);
-    if (d == along || placed.dim[d].size() + axes.size() > max_axes || !divides_evenly(mesh, shape[d], both)) continue;
-    placed.dim[d] = both;
-    placed.dim[along] = {};
-    return true;
-  }
-  return false;
-}
-
 [[nodiscard]] constexpr int lower_cumulate(partition_context& context) {
   instruction self = context.op().self();
   const cumulate_attributes how = attributes_of<cumulate_attributes>(self);

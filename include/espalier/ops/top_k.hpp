@@ -2,13 +2,15 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/graph/lowering.hpp>
 #include <espalier/ops/further_result.hpp>
 #include <espalier/ops/reshape.hpp>
 #include <espalier/ops/slice.hpp>
 
-// The largest elements along a dimension, and where they are: two results of one op. A device needs all elements along
-// the dimension; every other dimension may be split. What flows back goes to where the elements were taken from
-// (`put_along`), and the gradient of that takes it from there again (`take_along`).
+// The largest elements along a dimension, and where they are: two results of one op. Where the dimension is split, each
+// device finds the largest of its part, and all devices the largest of those; every other dimension may be split
+// anyhow. What flows back goes to where the elements were taken from (`put_along`), and the gradient of that takes it
+// from there again (`take_along`).
 
 namespace espalier {
 
@@ -51,13 +53,15 @@ template <class F> constexpr void for_each_row(const extents& shape, int along, 
   }
 }
 
-/// Of `size` elements the first `count` in their order: values and places go to where `to` and `places` point.
-/// Elements of a row are `step` apart.
+/// Of `size` elements the first `count` in their order: values and places go to where `to` and `places` point. The
+/// place of an element is its number and `first`; or what `given` says, where a negative one stands for no element at
+/// all. Elements of a row are `step` apart. Returns how many there are, `count` at most.
 template <class Compute, class T, class Index>
-constexpr void select_top(const T* from, std::int64_t size, std::int64_t step, std::int64_t count, T* to,
-                          Index* places) {
+constexpr std::int64_t select_top(const T* from, std::int64_t size, std::int64_t step, std::int64_t count, T* to,
+                                  Index* places, std::int64_t first = 0, const Index* given = nullptr) {
   std::int64_t kept = 0;
   for (std::int64_t n = 0; n < size; ++n) {
+    if (given != nullptr && given[n * step] < 0) continue;
     const T element = from[n * step];
     const auto value = static_cast<Compute>(element);
     if (kept == count && !is_above(value, static_cast<Compute>(to[(count - 1) * step]))) continue;
@@ -67,16 +71,38 @@ constexpr void select_top(const T* from, std::int64_t size, std::int64_t step, s
       places[at * step] = places[(at - 1) * step];
     }
     to[at * step] = element;
-    places[at * step] = static_cast<Index>(n);
+    places[at * step] = given != nullptr ? given[n * step] : static_cast<Index>(first + n);
+  }
+  return kept;
+}
+/// The same of a part of `valid` elements, whose first one has place `first`: what is missing has place -1.
+template <class Compute, class T, class Index>
+constexpr void select_top_of_part(const T* from, std::int64_t valid, std::int64_t step, std::int64_t count, T* to,
+                                  Index* places, std::int64_t first) {
+  for (std::int64_t n = select_top<Compute>(from, valid, step, count, to, places, first); n < count; ++n) {
+    to[n * step] = T{};
+    places[n * step] = Index{-1};
   }
 }
 
 constexpr void evaluate_top_k(const evaluation& e) {
   const int along = attributes_of<along_attributes>(*e.self).dim;
   const std::int64_t size = (*e.operand_shape[0])[along];
+  const bool is_told_places = e.self->operand_count > 1;
   for_each_row(e.self->shape, along, size, [&](std::int64_t from, std::int64_t to, std::int64_t step) {
-    select_top<double>(e.operand[0] + from, size, step, e.self->shape[along], e.result + to, e.further_result[0] + to);
+    const double* const given = is_told_places ? e.operand[1] + from : nullptr;
+    static_cast<void>(select_top<double>(e.operand[0] + from, size, step, e.self->shape[along], e.result + to,
+                                         e.further_result[0] + to, 0, given));
   });
+}
+constexpr void evaluate_part_of_top_k(const evaluation& e) {
+  const int along = attributes_of<along_attributes>(*e.self).dim;
+  const auto& part = e.boxes->operand[0].dim[along];
+  for_each_row(e.self->shape, along, (*e.operand_shape[0])[along],
+               [&](std::int64_t from, std::int64_t to, std::int64_t step) {
+                 select_top_of_part<double>(e.operand[0] + from, part.size, step, e.self->shape[along], e.result + to,
+                                            e.further_result[0] + to, part.start);
+               });
 }
 
 /// Element j of a row is the one at place indices[j] of the operand's row; 0 if there is none.
@@ -111,6 +137,8 @@ constexpr void top_k_gradient(gradient_context& c);
 constexpr void take_along_gradient(gradient_context& c);
 constexpr void put_along_gradient(gradient_context& c);
 
+[[nodiscard]] constexpr int lower_top_k(partition_context& context);
+
 /// Each element is compared once, and those that are selected with a few of the others.
 [[nodiscard]] constexpr std::int64_t top_k_flops(op_view v) { return v.operand(0).shape.elements(); }
 
@@ -118,12 +146,22 @@ constexpr void put_along_gradient(gradient_context& c);
 
 namespace ops {
 /// Result 0 has the largest elements of operand 0 along a dimension, the largest first; result 1, i32, where they are.
+/// On a device that found them in parts of the dimension, behind its operand: the places of its elements.
 inline constexpr op_info top_k{.name = "top_k",
                                .spread = propagation::dimensional,
                                .factors = detail::along_factors,
                                .gradient = detail::top_k_gradient,
                                .evaluate = detail::evaluate_top_k,
-                               .flops = detail::top_k_flops};
+                               .flops = detail::top_k_flops,
+                               .lower = detail::lower_top_k};
+/// The largest elements of a device's part of a dimension, as many for each part, and their places in the whole of it,
+/// -1 where the part has fewer.
+inline constexpr op_info part_of_top_k{.name = "part_of_top_k",
+                                       .spread = propagation::none,
+                                       .factors = detail::along_factors,
+                                       .evaluate = detail::evaluate_part_of_top_k,
+                                       .flops = detail::top_k_flops,
+                                       .positional = true};
 /// Elements of operand 0 from the places along a dimension that operand 1 says.
 /// @pre those of one row are distinct
 inline constexpr op_info take_along{.name = "take_along",
@@ -168,6 +206,53 @@ constexpr int put_along(builder& b, int x, int places, int dim, std::int64_t ext
   return b.append(made);
 }
 }  // namespace emit
+
+/// Where the dimension is split and few elements are wanted: the largest of each part, and their places, go to all
+/// devices, and the largest of these are those of the whole. -1 where less moves if the dimension is made whole, or
+/// split elsewhere.
+[[nodiscard]] constexpr int detail::lower_top_k(partition_context& context) {
+  instruction self = context.op().self();
+  const int along = attributes_of<along_attributes>(self).dim;
+  const extents from = context.op().operand(0).shape;
+  const sharding placed = context.layout_of(context.operand(0)).placement;
+  const mesh_shape& mesh = context.mesh();
+  const std::int64_t parts = mesh.parts(placed.dim[along]);
+  const std::int64_t wanted = self.shape[along];
+  if (parts <= 1 || placed.unreduced != 0) return -1;
+  // Bytes that a device receives, for each row of those that it has.
+  const std::int64_t part = local_extent(mesh, from[along], placed.dim[along]);
+  const std::int64_t pair = size_of(self.type) + size_of(dtype::i32);
+  const std::int64_t of_candidates = (parts - 1) * wanted * pair;
+  std::int64_t otherwise = (from[along] - part) * size_of(self.type);
+  if (sharding elsewhere = placed; split_elsewhere(mesh, from, along, elsewhere)) {
+    bool stays = true;
+    for (int d = 0; d < from.rank; ++d) stays = stays && context.wanted().dim[d].mask() == elsewhere.dim[d].mask();
+    const std::int64_t there = part * size_of(self.type) + (stays ? 0 : wanted * pair);
+    otherwise = there * (parts - 1) / parts;
+  }
+  if (of_candidates >= otherwise) return -1;
+
+  const auto places_of = [&](int value, const extents& shape, const sharding& how) {
+    instruction made = builder::make(ops::further_result, dtype::i32, extents{}, value);
+    set_attributes(made, further_result_attributes{1});
+    return context.append(made, shape, how);
+  };
+  extents candidates = self.shape;
+  candidates[along] = parts * wanted;
+  instruction mine = self;
+  mine.op = &ops::part_of_top_k;
+  mine.operand[0] = context.operand(0);
+  const int values = context.append(mine, candidates, placed);
+  const int places = places_of(values, candidates, placed);
+  sharding whole = placed;
+  whole.dim[along] = {};
+  self.operand[0] = context.reshard(values, whole);
+  self.operand[1] = context.reshard(places, whole);
+  self.operand_count = 2;
+  const int top = context.append(self, self.shape, whole);
+  context.give(1, places_of(top, self.shape, whole));
+  return top;
+}
 
 constexpr void detail::top_k_gradient(gradient_context& c) {
   const int along = attributes_of<along_attributes>(c).dim;

@@ -382,6 +382,7 @@ class partitioner {
                                    const placed_windows& windows) override {
       return owner_.made_.merge_dimensions(value, merged, placement, windows);
     }
+    constexpr void give(int number, int value) override { owner_.value_[id_ + number] = value; }
     constexpr int read_through(int value, const sharding& to, const placed_windows& windows) override {
       return owner_.made_.read_through(value, to, windows);
     }
