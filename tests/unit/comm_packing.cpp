@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 // optimised: yes
+// sanitized: no
 // processors: 1
 // timeout: 300
 #include <espalier/comm/packing/pack.hpp>

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 // optimised: yes
+// sanitized: no
 // processors: 1
 
 // Schedules of all collectives on all topologies and fragments of tests/data/topologies, along the packings that the

@@ -7,6 +7,7 @@
 //
 // processors: 1
 // optimised: yes
+// sanitized: no
 #include <espalier/pipeline/planner.hpp>
 #include <espalier/pipeline/published.hpp>
 #include <espalier/pipeline/schedules/automatic.hpp>

@@ -4,6 +4,7 @@
 // The planner: against every plan of two and three stages, within memory, in time.
 // processors: 1
 // optimised: yes
+// sanitized: no
 #include <espalier/pipeline/cluster.hpp>
 #include <espalier/pipeline/device_sets.hpp>
 #include <espalier/pipeline/planner.hpp>
