@@ -26,6 +26,19 @@ void for_each_row_shared(std::int64_t other, std::int64_t elements, const F& f) 
   });
 }
 
+/// Calls `f(elements, values, places, from)` for all rows of a call that finds the largest elements: with where those
+/// of a row are and go, and the place of the first one in the operand.
+template <kernels::kernel_key Key, class F> void for_each_row_of_top(const kernels::kernel_call& call, const F& f) {
+  using element = storage_t<Key.type>;
+  constexpr int along = attributes_of<along_attributes>(Key).dim;
+  const auto* const x = static_cast<const element*>(call.operand[0]);
+  auto* const values = static_cast<element*>(call.result);
+  auto* const places = static_cast<std::int32_t*>(call.further_results[0].data);
+  for_each_row_shared<Key.shape, along>(
+      Key.operand_shape[0][along], Key.operand_shape[0].elements(),
+      [&](std::int64_t from, std::int64_t to) { f(x + from, values + to, places + to, from); });
+}
+
 }  // namespace espalier::detail
 
 namespace espalier::kernels {
@@ -33,37 +46,25 @@ namespace espalier::kernels {
 template <> struct kernel<&ops::top_k> {
   static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
   template <kernel_key Key> static void run(const kernel_call& call) {
-    using element = storage_t<Key.type>;
     constexpr int along = attributes_of<along_attributes>(Key).dim;
-    constexpr std::int64_t size = Key.operand_shape[0][along];
-    const auto* const x = static_cast<const element*>(call.operand[0]);
-    auto* const values = static_cast<element*>(call.result);
-    auto* const places = static_cast<std::int32_t*>(call.further_results[0].data);
-    detail::for_each_row_shared<Key.shape, along>(
-        size, Key.operand_shape[0].elements(), [&](std::int64_t from, std::int64_t to) {
-          const std::int32_t* given = nullptr;
-          if constexpr (Key.operand_count > 1) given = static_cast<const std::int32_t*>(call.operand[1]) + from;
-          static_cast<void>(detail::select_top<computed_t<element>>(
-              x + from, size, stride_of(Key.shape, along), Key.shape[along], values + to, places + to, 0, given));
-        });
+    detail::for_each_row_of_top<Key>(call, [&](const auto* x, auto* values, auto* places, std::int64_t from) {
+      const std::int32_t* given = nullptr;
+      if constexpr (Key.operand_count > 1) given = static_cast<const std::int32_t*>(call.operand[1]) + from;
+      static_cast<void>(detail::select_top<computed_t<storage_t<Key.type>>>(
+          x, Key.operand_shape[0][along], stride_of(Key.shape, along), Key.shape[along], values, places, 0, given));
+    });
   }
 };
 
 template <> struct kernel<&ops::part_of_top_k> {
   static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
   template <kernel_key Key> static void run(const kernel_call& call) {
-    using element = storage_t<Key.type>;
     constexpr int along = attributes_of<along_attributes>(Key).dim;
-    constexpr std::int64_t size = Key.operand_shape[0][along];
-    const auto* const x = static_cast<const element*>(call.operand[0]);
-    auto* const values = static_cast<element*>(call.result);
-    auto* const places = static_cast<std::int32_t*>(call.further_results[0].data);
     const auto& part = call.boxes->operand[0].dim[along];
-    detail::for_each_row_shared<Key.shape, along>(
-        size, Key.operand_shape[0].elements(), [&](std::int64_t from, std::int64_t to) {
-          detail::select_top_of_part<computed_t<element>>(x + from, part.size, stride_of(Key.shape, along),
-                                                          Key.shape[along], values + to, places + to, part.start);
-        });
+    detail::for_each_row_of_top<Key>(call, [&](const auto* x, auto* values, auto* places, std::int64_t /*from*/) {
+      detail::select_top_of_part<computed_t<storage_t<Key.type>>>(x, part.size, stride_of(Key.shape, along),
+                                                                  Key.shape[along], values, places, part.start);
+    });
   }
 };
 
