@@ -249,8 +249,9 @@ template <class T> class panel_product {
 
   template <int Count> using truth = decltype(lanes<T, Count>{} != 0);
 
-  template <int Count> [[nodiscard]] ESPALIER_ALWAYS_INLINE static truth<Count> nonzero(const T* from) {
-    return load_lanes<T, Count>(from) != 0;
+  /// Not as a result: g++ warns of vectors that are returned, where the processor need not have such wide ones.
+  template <int Count> ESPALIER_ALWAYS_INLINE static void add_nonzero(const T* from, truth<Count>& seen) {
+    seen |= load_lanes<T, Count>(from) != 0;
   }
   template <int Count> [[nodiscard]] ESPALIER_ALWAYS_INLINE static bool none(const truth<Count>& of) {
     auto any = of[0];
@@ -264,7 +265,7 @@ template <class T> class panel_product {
     for (; count + width <= depth_; count += width) {
       const T* const from = a.data + depth_ - count - width;
       truth<width> seen{};
-      for (std::int64_t i = 0; i < rows; ++i) seen |= nonzero<width>(from + i * a.row_stride);
+      for (std::int64_t i = 0; i < rows; ++i) add_nonzero<width>(from + i * a.row_stride, seen);
       if (!none<width>(seen)) break;
     }
     return count;
@@ -280,8 +281,8 @@ template <class T> class panel_product {
       truth<half_rows> seen{};
       truth<rest> more{};
       for (std::int64_t p = 0; p < together; ++p) {
-        seen |= nonzero<half_rows>(from + p * a.column_stride);
-        more |= nonzero<rest>(from + p * a.column_stride + sizes::rows - rest);
+        add_nonzero<half_rows>(from + p * a.column_stride, seen);
+        add_nonzero<rest>(from + p * a.column_stride + sizes::rows - rest, more);
       }
       if (!none<half_rows>(seen) || !none<rest>(more)) break;
     }
