@@ -30,6 +30,9 @@ import shutil
 import subprocess
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from precompiled import flags_with_first_include  # noqa: E402
+
 SKIPPED = 77
 MAX_MESSAGES = 7
 MAX_LINES = 30
@@ -190,8 +193,11 @@ def check(options):
         print(f"control: must compile, and does not {crash}\n{text}")
         return 1
     rows = []
+    flags = options.flags
+    if options.precompiled:
+        flags = flags_with_first_include(options.compiler, flags, file.path, options.precompiled)
     for case in file.cases:
-        code, text, crash = compile_case(options.compiler, options.flags, file.path, case)
+        code, text, crash = compile_case(options.compiler, flags, file.path, case)
         problems, found = [], Diagnostics(text)
         if code == 0:
             problems = ["must not compile, and does"]
@@ -313,6 +319,7 @@ def main():
     parser.add_argument("--compiler", default="g++-12")
     parser.add_argument("--name", help="name in the table; by default that of the file")
     parser.add_argument("--results", help="folder for what was measured")
+    parser.add_argument("--precompiled", help="folder for the headers that the files include first, precompiled")
     parser.add_argument("--show", action="store_true", help="print the diagnostics of cases that are as expected too")
     parser.add_argument("--table", action="store_true", help="only print the table of --results")
     parser.add_argument("--page", help="with --table: docs/mistakes.md, to be compared or written")

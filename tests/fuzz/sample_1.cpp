@@ -6,5 +6,5 @@
 #include <support/sample.hpp>
 
 TEST_CASE("random programs compiled for 1 device compute what they mean", "[fuzz]") {
-  espalier::test::check_samples<espalier::test::grid<1>>();
+  espalier::test::check_samples<espalier::test::grid<1>, 4, 1>();
 }

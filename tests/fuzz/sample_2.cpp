@@ -6,5 +6,5 @@
 #include <support/sample.hpp>
 
 TEST_CASE("random programs compiled for 2 devices compute what they mean", "[fuzz]") {
-  espalier::test::check_samples<espalier::test::grid<2>>();
+  espalier::test::check_samples<espalier::test::grid<2>, 2, 1>();
 }

@@ -142,6 +142,17 @@ def check_closure(options):
     return 0
 
 
+def without_first_includes(headers, root):
+    """The headers without those that another of them includes before all else: those are read alone with it."""
+    covered = set()
+    for header in headers:
+        with open(header) as file:
+            first = next((line for line in file if line.strip() and not line.startswith(("//", "#pragma once"))), "")
+        if found := re.match(r"#include <(.*)>$", first.rstrip()):
+            covered.add(os.path.join(root, found.group(1)))
+    return [header for header in headers if header not in covered]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--compiler", required=True)
@@ -168,10 +179,12 @@ def main():
     if options.headers:
         for folder, _, names in os.walk(options.headers):
             files += [os.path.join(os.path.abspath(folder), name) for name in names if name.endswith(".hpp")]
+    units = ["\n".join(sorted(files))] if options.together else sorted(files)
+    if options.headers and not options.together:
+        units = without_first_includes(units, os.path.abspath(options.headers))
     if not files:
         print("SKIPPED: no files to check")
         return SKIPPED
-    units = ["\n".join(sorted(files))] if options.together else sorted(files)
     checker = Checker(options)
     failed = 0
     asked = 0

@@ -25,7 +25,6 @@ import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 WARNINGS = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wshadow", "-Werror"]
-DEVICES = "-DESPALIER_TEST_DEVICE_COUNTS=1,2,4,8"
 COLUMNS = ["headers", "example", "gpt", "test", "mistake"]
 
 
@@ -75,7 +74,7 @@ def mpi_folders():
 class Trial:
     def __init__(self, compiler, flags, folder):
         self.compiler, self.flags, self.folder = compiler, flags, pathlib.Path(folder)
-        self.common = ["-std=c++20", *flags, "-Iinclude", "-Itests", "-Iexamples", DEVICES]
+        self.common = ["-std=c++20", *flags, "-Iinclude", "-Itests", "-Iexamples"]
         self.failed = ""
 
     def call(self, command):

@@ -35,6 +35,8 @@ import sys
 import tempfile
 import textwrap
 
+from precompiled import flags_with_first_include
+
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 DOCUMENTS = [os.path.join(ROOT, "README.md"), *sorted(glob.glob(os.path.join(ROOT, "docs", "*.md")))]
 COMPILERS = [("g++ 12", "g++-12"), ("clang 19", "clang++-19")]
@@ -42,6 +44,7 @@ ALL_COMPILERS = [COMPILERS[0], ("clang 14", "clang++-14"), COMPILERS[1]]
 OWNED = re.compile(r"(<!-- (source|output|message|mistake): (.*?) -->\n)(?:\n?```(?:cpp|text)\n.*?\n```\n)*", re.DOTALL)
 TABLE = re.compile(r"(<!-- (pairs|reasons): (.*?) -->\n)\n*(?:\|.*\n)*\n*")
 UNOWNED = re.compile(r"(?<! -->\n)^```cpp\n(.*)$", re.MULTILINE)
+PRECOMPILED = tempfile.TemporaryDirectory()
 INCLUDED = re.compile(r"^(?:In file included from |\s+from )")
 
 
@@ -67,8 +70,11 @@ def source(rest):
 
 
 def diagnostics(compiler, path, case=None):
-    command = [compiler, "-std=c++20", "-fsyntax-only", "-fno-color-diagnostics" if "clang" in compiler else
-               "-fdiagnostics-color=never", f"-I{ROOT}/include", *([f"-D{case}"] if case else []), os.path.basename(path)]
+    flags = ["-std=c++20", "-fno-color-diagnostics" if "clang" in compiler else "-fdiagnostics-color=never",
+             f"-I{ROOT}/include"]
+    if case:  # many of them begin with the same header; what is quoted alone is compiled as a user does
+        flags = flags_with_first_include(compiler, flags, path, PRECOMPILED.name)
+    command = [compiler, *flags, "-fsyntax-only", *([f"-D{case}"] if case else []), os.path.basename(path)]
     run = subprocess.run(command, capture_output=True, text=True, cwd=os.path.dirname(path), check=False,
                          env={**os.environ, "LC_ALL": "C"})
     if run.returncode == 0:

@@ -57,16 +57,18 @@ template <class Mesh, std::uint32_t Seed> void check_sample(sample_census& censu
   for (int t = 0; t < dtype_count; ++t) census.of_type[t] += has[t] ? 1 : 0;
 }
 
-template <class Mesh, std::uint32_t... N> void check_samples(std::integer_sequence<std::uint32_t, N...>) {
+template <class Mesh, std::uint32_t First, std::uint32_t... N>
+void check_samples(std::integer_sequence<std::uint32_t, N...> /*programs*/) {
   sample_census census;
-  (check_sample<Mesh, sample[0] + N>(census), ...);
+  (check_sample<Mesh, sample[0] + First + N>(census), ...);
   CHECK(census.gradients >= census.compared / 3);
-  for (const int programs : census.of_type) CHECK(programs >= census.compared / 10);
+  for (const int programs : census.of_type) CHECK(programs >= census.compared / 16);
 }
 
-/// All programs of the sample on one mesh.
-template <class Mesh> void check_samples() {
-  check_samples<Mesh>(std::make_integer_sequence<std::uint32_t, sample[1]>{});
+/// The sample's programs on one mesh, or one of `Parts` equal parts of them: most of what a compiler may do wrong needs
+/// some devices, and few programs go wrong on two counts of devices alone.
+template <class Mesh, std::uint32_t Parts = 1, std::uint32_t Part = 0> void check_samples() {
+  check_samples<Mesh, Part * (sample[1] / Parts)>(std::make_integer_sequence<std::uint32_t, sample[1] / Parts>{});
 }
 
 }  // namespace espalier::test

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // processors: 1
 // timeout: 300
+// sanitized: no
 
 // Several groups at once on one network: joint packings, what they leave to each group, and how they run together.
 
