@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
+// optimised: never
 // ranks: 2 4 5 8
 // timeout: 180
 

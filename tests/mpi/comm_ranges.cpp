@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
+// optimised: never
 
 // Collectives as programs of Boost.MPI call them, against Boost.MPI's own on the same ranks.
 

@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
+// optimised: never
 
 // What the other gpt_*.cpp compare with: one program a file, so that each compiles in little memory.
 #include <support/tiny_gpt.hpp>

@@ -68,7 +68,7 @@ void check_samples(std::integer_sequence<std::uint32_t, N...> /*programs*/) {
 /// The sample's programs on one mesh, or one of `Parts` equal parts of them: most of what a compiler may do wrong needs
 /// some devices, and few programs go wrong on two counts of devices alone.
 template <class Mesh, std::uint32_t Parts = 1, std::uint32_t Part = 0> void check_samples() {
-  check_samples<Mesh, Part * (sample[1] / Parts)>(std::make_integer_sequence<std::uint32_t, sample[1] / Parts>{});
+  check_samples<Mesh, Part*(sample[1] / Parts)>(std::make_integer_sequence<std::uint32_t, sample[1] / Parts>{});
 }
 
 }  // namespace espalier::test
