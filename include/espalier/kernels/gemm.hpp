@@ -249,9 +249,10 @@ template <class T> class panel_product {
 
   template <int Count> using truth = decltype(lanes<T, Count>{} != 0);
 
-  /// Not as a result: g++ warns of vectors that are returned, where the processor need not have such wide ones.
   template <int Count> ESPALIER_ALWAYS_INLINE static void add_nonzero(const T* from, truth<Count>& seen) {
-    seen |= load_lanes<T, Count>(from) != 0;
+    lanes<T, Count> values;
+    read_lanes<T, Count>(from, values);
+    seen |= values != 0;
   }
   template <int Count> [[nodiscard]] ESPALIER_ALWAYS_INLINE static bool none(const truth<Count>& of) {
     auto any = of[0];
@@ -304,7 +305,8 @@ template <class T> class panel_product {
   static constexpr int half_rows = static_cast<int>(std::bit_floor(static_cast<unsigned>(sizes::rows)));
 
   template <int Count> ESPALIER_ALWAYS_INLINE static void copy_lanes(const T* from, T* to) {
-    const auto values = load_lanes<T, Count>(from);
+    lanes<T, Count> values;
+    read_lanes<T, Count>(from, values);
     std::memcpy(to, &values, sizeof(values));
   }
   void copy_by_columns(matrix_view<const T> a, std::int64_t rows) {

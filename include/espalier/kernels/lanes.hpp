@@ -33,25 +33,31 @@ template <class T, int Count> using lanes = typename lane_vector<T, Count>::type
 /// How many lanes fill a register.
 template <class T> inline constexpr int full_lanes = simd_bytes / static_cast<int>(sizeof(T));
 
-/// Neighbouring elements of T as lanes of To, which may be a type that they convert to.
-template <class To, int Count, class T>
-[[nodiscard]] ESPALIER_ALWAYS_INLINE lanes<To, Count> load_lanes(const T* from) {
+/// Neighbouring elements of T become lanes of To, which may be a type that they convert to. `to` is no result: g++
+/// warns of one that is wider than a register.
+template <class To, int Count, class T> ESPALIER_ALWAYS_INLINE void read_lanes(const T* from, lanes<To, Count>& to) {
   if constexpr (!std::is_same_v<T, computed_t<T>>) {
     static_assert(std::is_same_v<To, computed_t<T>>);
     using words = lanes<std::uint32_t, Count>;
     lanes<std::uint16_t, Count> raw;
     std::memcpy(&raw, from, sizeof(raw));
-    return std::bit_cast<lanes<To, Count>>(T::template widened<lanes<To, Count>>(__builtin_convertvector(raw, words)));
+    to = std::bit_cast<lanes<To, Count>>(T::template widened<lanes<To, Count>>(__builtin_convertvector(raw, words)));
   } else if constexpr (std::is_same_v<T, bool>) {
     lanes<std::uint8_t, Count> raw;
     std::memcpy(&raw, from, sizeof(raw));
-    return __builtin_convertvector(raw, lanes<To, Count>);
+    to = __builtin_convertvector(raw, lanes<To, Count>);
   } else {
     static_assert(sizeof(To) == sizeof(T));
-    lanes<To, Count> raw;
-    std::memcpy(&raw, from, sizeof(raw));
-    return raw;
+    std::memcpy(&to, from, sizeof(to));
   }
+}
+
+/// The same for lanes that a register holds.
+template <class To, int Count, class T>
+[[nodiscard]] ESPALIER_ALWAYS_INLINE lanes<To, Count> load_lanes(const T* from) {
+  lanes<To, Count> to;
+  read_lanes<To, Count>(from, to);
+  return to;
 }
 
 /// The lanes of `a` and, after these, of `b` that have these numbers.
