@@ -36,6 +36,11 @@ namespace espalier::comm {
   return detail::first_number(1, 0, "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_NTASKS");
 }
 
+/// Ranks it started on this process's host; 0 without a launcher, or when it does not say.
+[[nodiscard]] inline int launcher_local_size() {
+  return detail::first_number(1, 0, "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE");
+}
+
 /// This process's rank, from the launcher's environment; 0 without a launcher.
 [[nodiscard]] inline int launcher_rank() {
   return detail::first_number(0, 0, "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK",

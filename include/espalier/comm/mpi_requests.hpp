@@ -26,14 +26,15 @@ inline void check_mpi(int code, const char* routine, int rank, const comm::conte
                          std::string(&text[0], static_cast<std::size_t>(length)) + during(where));
 }
 
-/// Whether some host runs more ranks than it has processors: then waiting ranks offer theirs to others at once.
+/// Whether this host runs more ranks than it has processors, those of no communicator but the world's among them: then
+/// waiting ranks offer theirs to others at once.
 [[nodiscard]] inline bool has_more_ranks_than_processors(MPI_Comm communicator) {
   MPI_Comm node{};
   int ranks = 1;
   MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
   MPI_Comm_size(node, &ranks);
   MPI_Comm_free(&node);
-  return ranks > machine_processors();
+  return std::max(ranks, launcher_local_size()) > machine_processors();
 }
 
 /// Memory that grows, is never initialised, and never shrinks.

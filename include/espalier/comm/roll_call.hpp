@@ -74,7 +74,7 @@ class roll_call {
       if (is_here && is_stopped(one.process)) stopped.push_back(one.rank);
     }
     const int all = launcher_size();
-    const int local = first_number(1, 0, "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE");
+    const int local = launcher_local_size();
     const int come = static_cast<int>(seen_.size());
     for (int rank = 0; rank < all && come > 0 && local == all; ++rank) {
       const bool came = std::any_of(seen_.begin(), seen_.end(), [&](const present& one) { return one.rank == rank; });

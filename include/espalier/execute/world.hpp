@@ -6,9 +6,14 @@
 #include <espalier/mesh/mesh.hpp>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace espalier::comm {
@@ -97,6 +102,28 @@ class world {
   /// @pre `rank_of` is a permutation that leaves 0 where it is: the rank that speaks stays the same
   void reorder(const std::vector<int>& rank_of);
 #endif
+  /// Parts with meshes of their own: the first has this world's first devices, each other one those after the part
+  /// before it. Under MPI a rank gets the world of the part that it belongs to, and nothing for the others; without MPI
+  /// this process works for all parts, one at a time or, from threads of its own, at once.
+  ///
+  ///     auto [encoder, decoder] = world.divide(ep::mesh<data>{}, ep::mesh<data, model>{});
+  ///     if (encoder) train_encoder(*encoder);
+  ///     if (decoder) train_decoder(*decoder);
+  ///
+  /// In a part device 0 is the root. This world goes on to work on all devices. Every rank calls it, with the same
+  /// meshes: one that has others ends the job, with words.
+  /// Errors: `launch_error`, unless the meshes have as many devices together as this world.
+  template <class... Meshes>
+    requires(sizeof...(Meshes) > 0 && (std::is_same_v<decltype(Meshes::value), const mesh_shape> && ...))
+  [[nodiscard]] std::array<std::optional<world>, sizeof...(Meshes)> divide(Meshes...) {
+    std::vector<std::optional<world>> parts = divide(std::vector<mesh_shape>{Meshes::value...});
+    return [&]<std::size_t... Part>(std::index_sequence<Part...>) {
+      return std::array<std::optional<world>, sizeof...(Meshes)>{std::move(parts[Part])...};
+    }
+    (std::index_sequence_for<Meshes...>{});
+  }
+  [[nodiscard]] std::vector<std::optional<world>> divide(const std::vector<mesh_shape>& meshes);
+
   /// OpenMP threads for each device's kernels.
   [[nodiscard]] int threads_per_device() const { return threads_per_device_; }
 
@@ -111,8 +138,11 @@ class world {
  private:
   struct state;
 
+  /// Made by `divide`, which fills in the rest.
+  world(const mesh_shape& mesh, int threads_per_device);
+
   void run_on_devices(const detail::device_work& work);
-  void start_threads();
+  void start_threads(int threads_per_device);
   void start_mpi(int& argc, char**& argv, const char* program);
 
   mesh_shape mesh_;

@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -143,7 +144,7 @@ namespace espalier {
 
 struct world::state {
 #if defined(ESPALIER_USE_MPI)
-  std::unique_ptr<comm::detail::mpi_session> session;
+  std::shared_ptr<comm::detail::mpi_session> session;  // also that of the world's parts
   std::unique_ptr<comm::mpi_communicator> mpi;
 
   void use(std::unique_ptr<comm::mpi_communicator> ranks) {
@@ -172,10 +173,14 @@ ESPALIER_INLINE world::world(int& argc, char**& argv, const mesh_shape& mesh) : 
   if (comm::under_mpi_launcher()) {
     start_mpi(argc, argv, program);
   } else {
-    start_threads();
+    start_threads(detail::share_of_threads(mesh_.devices()));
   }
 }
-ESPALIER_INLINE world::world(const mesh_shape& mesh) : mesh_(mesh) { start_threads(); }
+ESPALIER_INLINE world::world(const mesh_shape& mesh) : mesh_(mesh) {
+  start_threads(detail::share_of_threads(mesh_.devices()));
+}
+ESPALIER_INLINE world::world(const mesh_shape& mesh, int threads_per_device)
+    : mesh_(mesh), threads_per_device_(threads_per_device) {}
 ESPALIER_INLINE world::world(world&& other) noexcept = default;
 ESPALIER_INLINE world& world::operator=(world&& other) noexcept = default;
 ESPALIER_INLINE world::~world() = default;
@@ -193,6 +198,54 @@ ESPALIER_INLINE void world::reorder(const std::vector<int>& rank_of) {
   comm::detail::announce_termination(state_->mpi->rank(), state_->mpi->size());
 }
 #endif
+
+ESPALIER_INLINE std::vector<std::optional<world>> world::divide(const std::vector<mesh_shape>& meshes) {
+  int devices = 0;
+  std::string text;
+  for (const mesh_shape& one : meshes) {
+    devices += one.devices();
+    text += (text.empty() ? "" : "; ") + detail::text_of(one);
+  }
+  if (devices != mesh_.devices()) {
+    throw launch_error("divide: the parts (" + (text.empty() ? "none" : text) + ") have " + std::to_string(devices) +
+                       " devices together, and the world (" + detail::text_of(mesh_) + ") has " +
+                       std::to_string(mesh_.devices()) + ". Give each of its devices to one part");
+  }
+  std::vector<std::optional<world>> parts(meshes.size());
+  if (!uses_mpi_) {
+    for (std::size_t k = 0; k < meshes.size(); ++k) {
+      parts[k].emplace(world(meshes[k], threads_per_device_));
+      parts[k]->start_threads(threads_per_device_);
+    }
+    return parts;
+  }
+#if defined(ESPALIER_USE_MPI)
+  // Ranks that disagree would wait for one another in MPI_Comm_split, which has no deadline.
+  on_devices([&](int, comm::any_communicator& ranks) {
+    auto length = static_cast<std::int64_t>(text.size());
+    ranks.broadcast(&length, sizeof(length), 0);
+    std::string first(static_cast<std::size_t>(length), ' ');
+    first.replace(0, std::min(first.size(), text.size()), text, 0, first.size());
+    ranks.broadcast(first.data(), length, 0);
+    if (first != text)
+      throw launch_error("divide: rank 0 divides the world into (" + first + "), this rank into (" + text +
+                         "). Pass the same meshes on all ranks");
+    ranks.barrier();
+  });
+  std::size_t part = 0;
+  int begin = 0;
+  while (first_ >= begin + meshes[part].devices()) begin += meshes[part++].devices();
+  MPI_Comm members{};
+  MPI_Comm_split(state_->mpi->base(), static_cast<int>(part), first_, &members);
+  world& mine = parts[part].emplace(world(meshes[part], threads_per_device_));
+  mine.uses_mpi_ = true;
+  mine.first_ = first_ - begin;
+  mine.state_ = std::make_unique<state>();
+  mine.state_->session = state_->session;
+  mine.state_->use(std::make_unique<comm::mpi_communicator>(comm::mpi_handle::own(members)));
+#endif
+  return parts;
+}
 
 ESPALIER_INLINE void world::run_on_devices(const detail::device_work& work) {
   if (uses_mpi_) {
@@ -214,7 +267,7 @@ ESPALIER_INLINE void world::run_on_devices(const detail::device_work& work) {
   if (state_->group->aborted()) state_->throw_failure();
 }
 
-ESPALIER_INLINE void world::start_threads() {
+ESPALIER_INLINE void world::start_threads(int threads_per_device) {
   state_ = std::make_unique<state>();
   const int devices = mesh_.devices();
   state_->group = std::make_unique<comm::in_process_group>(devices);
@@ -225,7 +278,7 @@ ESPALIER_INLINE void world::start_threads() {
   for (comm::in_process_communicator& one : state_->devices) {
     state_->any.push_back(std::make_unique<comm::communicator_as<comm::in_process_communicator>>(one));
   }
-  threads_per_device_ = detail::share_of_threads(devices);
+  threads_per_device_ = threads_per_device;
   if (devices == 1) return;
   state_->threads = std::make_unique<detail::device_threads>(devices);
   const int share = threads_per_device_;
@@ -241,7 +294,7 @@ ESPALIER_INLINE void world::start_mpi([[maybe_unused]] int& argc, [[maybe_unused
   if (mpi_session::has_ended()) {
     throw launch_error("a world needs MPI, which has been finalised: make it before MPI_Finalize is called");
   }
-  state_->session = std::make_unique<mpi_session>(argc, argv, comm::default_deadline());
+  state_->session = std::make_shared<mpi_session>(argc, argv, comm::default_deadline());
   const comm::mpi_handle everyone(comm::detail::all_ranks());
   uses_mpi_ = true;
   first_ = everyone.rank();
