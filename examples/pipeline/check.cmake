@@ -32,6 +32,7 @@ endif()
 # Stages on meshes of their own, whose weights are tied across them.
 expect(0 "on ranks 0, 1, which share each layer by 2 [|].*step 1  loss ${first}.*step 3  loss ${third}" --ranks 3
        --stages 2,1 --steps 3)
+expect(0 "meshes as is best for each stage: .*step 1  loss ${first}.*step 3  loss ${third}" --ranks 3 --share 0 --steps 3)
 
 expect(0 "--svg FILE" --help)
 expect(2 "^pipeline: --model: there is no model \"mlp\"; there are gpt and reversal; pipeline --help lists the options\n$" --model mlp)

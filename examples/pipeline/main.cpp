@@ -13,6 +13,7 @@
 #include <espalier/pipeline/print_plan.hpp>
 #include <espalier/pipeline/runtime/checkpoint.hpp>
 #include <espalier/pipeline/runtime/choose.hpp>
+#include <espalier/pipeline/runtime/choose_meshes.hpp>
 #include <espalier/pipeline/runtime/engine.hpp>
 #include <espalier/pipeline/runtime/measure.hpp>
 #include <espalier/pipeline/runtime/measured.hpp>
@@ -121,6 +122,17 @@ chosen_plan make_chosen_plan(const task& work, const options& asked, const pl::c
   return chosen;
 }
 
+/// Each stage on the mesh that it is fastest with.
+chosen_plan make_plan_on_meshes(const task& work, const options& asked, const pl::cluster& machine, std::ostream& out) {
+  std::vector<pl::profile> profiles;
+  for (int mesh = 0; mesh < work.model->meshes(); ++mesh) profiles.push_back(measured_profile(work, 1, mesh));
+  pl::planner_options wanted;
+  wanted.global_batch = asked.batch;
+  pl::predicted_plan found = pl::plan_on_meshes(*work.model, profiles, machine, wanted);
+  out << "executed, meshes as is best for each stage: " << text_of(found.plan) << '\n';
+  return {std::move(found.plan), std::move(found.predicted)};
+}
+
 /// Stages by hand, each on a mesh of its own, with about as many layers.
 chosen_plan make_plan_by_hand(const task& work, const options& asked, const pl::cluster& machine, std::ostream& out) {
   const int stages = static_cast<int>(asked.stages.size());
@@ -189,13 +201,15 @@ void train(Communicator& ranks, const task& work, const options& asked, std::ost
   const bool is_root = ranks.rank() == 0;
   std::ostream& out = is_root ? std::cout : quiet;
   std::optional<chosen_plan> chosen;
-  if (ranks.size() % asked.share != 0)
+  const int share = std::max(1, asked.share);
+  if (ranks.size() % share != 0)
     throw std::invalid_argument(std::to_string(ranks.size()) + " ranks cannot share each layer by " +
-                                std::to_string(asked.share) + ": start a multiple of that");
-  const pl::cluster machine = pl::cluster_of_replicas(machine_of(ranks), asked.share);
+                                std::to_string(share) + ": start a multiple of that");
+  const pl::cluster machine = pl::cluster_of_replicas(machine_of(ranks), share);
   if (is_root)
-    chosen = asked.stages.empty() ? make_chosen_plan(work, asked, machine, out)
-                                  : make_plan_by_hand(work, asked, machine, out);
+    chosen = !asked.stages.empty() ? make_plan_by_hand(work, asked, machine, out)
+             : asked.share == 0    ? make_plan_on_meshes(work, asked, machine, out)
+                                   : make_chosen_plan(work, asked, machine, out);
   pl::engine engine(pl::make_transport(ranks), *work.model,
                     chosen ? std::optional<pl::execution_plan>(chosen->plan) : std::nullopt);
   if (!asked.resume.empty()) {

@@ -16,7 +16,7 @@ struct options {
   std::string model = "gpt";
   std::int64_t steps = 30;
   int ranks = 2;            ///< in one process; mpirun says it otherwise
-  int share = 1;            ///< devices that share each layer
+  int share = 1;            ///< devices that share each layer; 0: what each stage is fastest with
   std::vector<int> stages;  ///< the same of each stage, where they differ
   int batch = 16;
   double rate = 2e-3;
@@ -40,8 +40,9 @@ struct options {
       ->check(CLI::Validator(model, ""));
   line.value("--ranks", chosen.ranks, "N", "Devices inside this process; under mpirun, the ranks are")
       ->check(whole(1, 64));
-  line.value("--share", chosen.share, "N", "Devices that share each layer: 1, or 2 with --model gpt")
-      ->check(whole(1, 2));
+  line.value("--share", chosen.share, "N",
+             "Devices that share each layer: 1, or 2 with --model gpt; 0: as is best for each stage")
+      ->check(whole(0, 2));
   line.value("--stages", chosen.stages, "N,N",
              "Stages by hand: of each, the devices that share its layers (--model gpt)")
       ->default_str("none")
