@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-FileCopyrightText: 2026 The Espalier authors
 # SPDX-License-Identifier: BSL-1.0
-"""Makes docs/reference.md of the comments in the headers that users include: `reference.py` writes it, `reference.py
---check` fails if it would change. Functions of tensors have a page of their own (support/op_page.py).
+"""Makes docs/reference.md and its two sisters, for pipelines and collectives, of the comments in the headers that users
+include: `reference.py` writes them, `reference.py --check` fails if one would change. Functions of tensors have a page of
+their own (support/op_page.py).
 
-What has a `///` comment is listed, and of a class its public members that have one; `detail`, `emit` and `ops` are left
-out.
+What has a `///` comment is listed, and of a class its public members that have one, before or behind them; `detail`,
+`emit` and `ops` are left out.
 """
 import argparse
 import difflib
@@ -17,8 +18,7 @@ sys.dont_write_bytecode = True  # no folder of compiled scripts among the source
 from op_page import braces, folded, prose, with_links
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
-PAGE = os.path.join(ROOT, "docs", "reference.md")
-SECTIONS = [
+PROGRAMS = [
     ("Meshes, tensors, layouts", ["mesh/axis.hpp", "mesh/mesh.hpp", "mesh/axis_parts.hpp", "shape/dtype.hpp",
                                   "sharding/annotation.hpp", "sharding/sharding.hpp", "sharding/print.hpp"]),
     ("Programs", ["program/program.hpp", "program/trace.hpp", "program/budget.hpp"]),
@@ -29,17 +29,66 @@ SECTIONS = [
     ("Files", ["io/checkpoint.hpp", "io/safetensors.hpp", "io/error.hpp", "io/xtensor.hpp"]),
     ("Reports and pictures", ["report/explain.hpp", "report/draw_layout.hpp", "report/progress.hpp", "report/table.hpp"]),
 ]
-INTRODUCTION = """# Reference
+PIPELINES = [
+    ("Models and machines", ["pipeline/profile.hpp", "pipeline/layer_graph.hpp", "pipeline/read_profile.hpp",
+                             "pipeline/cluster.hpp", "pipeline/device_sets.hpp", "pipeline/latency.hpp",
+                             "pipeline/published.hpp"]),
+    ("Schedules and the simulator", ["pipeline/instruction.hpp", "pipeline/costs.hpp", "pipeline/schedules/by_name.hpp",
+                                     "pipeline/schedules/improve.hpp", "pipeline/schedules/split_backward.hpp",
+                                     "pipeline/schedules/zb_heuristic.hpp", "pipeline/transfers.hpp",
+                                     "pipeline/validate.hpp", "pipeline/simulate.hpp", "pipeline/bound.hpp",
+                                     "pipeline/durations.hpp", "pipeline/chart.hpp", "pipeline/trace.hpp"]),
+    ("Plans", ["pipeline/plan.hpp", "pipeline/planner.hpp", "pipeline/evaluate.hpp", "pipeline/print_plan.hpp"]),
+    ("Models that run", ["pipeline/runtime/model.hpp", "pipeline/runtime/model_layers.hpp", "pipeline/runtime/named.hpp",
+                         "pipeline/runtime/layer.hpp", "pipeline/runtime/measure.hpp", "pipeline/runtime/estimate.hpp"]),
+    ("Running a plan", ["pipeline/runtime/execution_plan.hpp", "pipeline/runtime/check_plan.hpp",
+                        "pipeline/runtime/choose.hpp", "pipeline/runtime/choose_meshes.hpp",
+                        "pipeline/runtime/probed_cluster.hpp", "pipeline/runtime/predict.hpp",
+                        "pipeline/runtime/stage_bytes.hpp", "pipeline/runtime/transport.hpp",
+                        "pipeline/runtime/transport_in_process.hpp", "pipeline/runtime/transport_mpi.hpp",
+                        "pipeline/runtime/engine.hpp", "pipeline/runtime/measured.hpp",
+                        "pipeline/runtime/checkpoint.hpp"]),
+]
+COLLECTIVES = [
+    ("As Boost.MPI calls them", ["comm/run/ranges.hpp", "comm/run/collectives.hpp"]),
+    ("Networks", ["comm/probe/probe.hpp", "comm/topology/topology.hpp", "comm/network.hpp", "comm/topology/json.hpp",
+                  "comm/topology/merge.hpp", "comm/placement.hpp"]),
+    ("For worlds and programs", ["comm/run/engine.hpp", "comm/communicator.hpp", "comm/any_communicator.hpp",
+                                 "comm/in_process.hpp", "comm/mpi.hpp", "comm/mpi_handle.hpp", "comm/launch.hpp",
+                                 "comm/termination.hpp"]),
+]
+WRITTEN_BY = "<!-- Written by tests/support/reference.py: change the comments in the headers, and run it again. -->"
+PAGES = [
+    ("reference.md", PROGRAMS, f"""# Reference
 
-<!-- Written by tests/support/reference.py: change the comments in the headers, and run it again. -->
+{WRITTEN_BY}
 
 What users of the library name, header by header, in the words of the headers. All is in the namespace `espalier`, or in
-the one that is written before a name. Functions of tensors have a [page of their own](ops.md); collectives for MPI
-programs and pipelines are described in [collectives](collectives.md) and [pipelines](pipelines.md).
+the one that is written before a name. Functions of tensors have a [page of their own](ops.md), and so have
+[collectives for MPI programs](reference_collectives.md) and [pipelines](reference_pipelines.md).
 
 `espalier/core.hpp` includes what is needed to compile and ask, `espalier/espalier.hpp` what is needed to run.
-"""
+"""),
+    ("reference_pipelines.md", PIPELINES, f"""# Reference: pipelines
+
+{WRITTEN_BY}
+
+What is in `espalier::pipeline`, header by header, in the words of the headers; how it belongs together is told in
+[pipelines](pipelines.md). `espalier/pipeline.hpp` includes what plans and simulates; what runs plans is included by name.
+"""),
+    ("reference_collectives.md", COLLECTIVES, f"""# Reference: collectives
+
+{WRITTEN_BY}
+
+What is in `espalier::comm`, header by header, in the words of the headers; how it belongs together is told in
+[collectives](collectives.md). `espalier/comm.hpp` includes what MPI programs need.
+"""),
+]
 NOT_FOR_USERS = {"traced", "dtype_facts", "number_format"}
+LISTED = "\u200b\n"  # ends an entry of a list while a page is made
+MEMBER = "member "  # before what has its comment behind it
+DATA = re.compile(r"^(?!using|static|friend|return|template|typedef|constexpr|enum|struct|class|operator)"
+                  r"(?:std::function<.*?>|[\w:<>,* ]+?) \w+(?:\[\w*\])*(?: = [^;(]*|\{[^;]*\})?;(?: *//.*)?$")
 HIDDEN = ("detail", "emit", "ops", "kernels", "why")
 CLASS = re.compile(r"^(?:class|struct) (\w+)[^;]*\{$")
 
@@ -131,6 +180,10 @@ def entries(header):
         if comment and shown and ((inside is None and indent == 0) or (inside and public and indent == 2)):
             space = "::".join(s for s in spaces if s and s != "literals")
             found.append((space, inside, declaration(lines[n:]), comment, others_behind(lines[n:])))
+        elif shown and inside and public and indent == 2 and DATA.match(stripped):
+            member, _, words = stripped.partition("//")
+            space = "::".join(s for s in spaces if s and s != "literals")
+            found.append((space, inside, MEMBER + member.strip().rstrip(";,"), [words.lstrip("/< ")], []))
         comment = []
         if inside is None and indent == 0:
             started = CLASS.match(re.sub(r"^template <.*> (?=class|struct)", "", line))
@@ -174,11 +227,11 @@ def text_of(comment):
     return out.strip() + "\n"
 
 
-def page():
+def page(introduction, sections):
     with open(os.path.join(ROOT, "include", "espalier", "diagnostics", "reasons.hpp")) as file:
         reasons = set(re.findall(r"struct (\w+) \{\n  template <class Where> struct raise", file.read()))
-    text = INTRODUCTION
-    for title, headers in SECTIONS:
+    text = introduction
+    for title, headers in sections:
         text += f"\n## {title}\n"
         for header in headers:
             listed = entries(header)
@@ -192,6 +245,12 @@ def page():
                 if declared.startswith("namespace"):  # about the header
                     text += "\n" + text_of(comment)
                     continue
+                if declared.startswith(MEMBER):
+                    if owner not in NOT_FOR_USERS:
+                        words = prose(" ".join(comment).strip())
+                        text += "" if text.endswith(LISTED) else "\n"
+                        text += f"* `{declared[len(MEMBER):]}`" + (f": {words}" if words else "") + LISTED
+                    continue
                 name = name_in(declared)
                 if owner in NOT_FOR_USERS or name in NOT_FOR_USERS and not owner:
                     continue
@@ -201,25 +260,29 @@ def page():
                 if declared not in (f"class {name}", f"struct {name}", f"enum class {name}"):
                     text += f" &nbsp; `{declared}`"
                 text += "\n\n" + with_links(text_of(comment), reasons)
-    return text
+    return text.replace(LISTED, "\n")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    after = page()
-    if not options.check:
-        with open(PAGE, "w") as file:
-            file.write(after)
-        return 0
-    with open(PAGE) as file:
-        before = file.read()
-    difference = list(difflib.unified_diff(before.splitlines(True), after.splitlines(True), PAGE, "now"))
-    sys.stdout.writelines(difference)
-    if difference:
-        print("docs/reference.md is not what the headers say: run tests/support/reference.py")
-    return bool(difference)
+    wrong = False
+    for name, sections, introduction in PAGES:
+        path = os.path.join(ROOT, "docs", name)
+        after = page(introduction, sections)
+        if not options.check:
+            with open(path, "w") as file:
+                file.write(after)
+            continue
+        with open(path) as file:
+            before = file.read()
+        difference = list(difflib.unified_diff(before.splitlines(True), after.splitlines(True), path, "now"))
+        sys.stdout.writelines(difference)
+        if difference:
+            print(f"docs/{name} is not what the headers say: run tests/support/reference.py")
+            wrong = True
+    return wrong
 
 
 if __name__ == "__main__":
