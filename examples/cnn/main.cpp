@@ -3,12 +3,17 @@
 #include "resnet.hpp"
 
 #include <espalier/espalier.hpp>
+#include <espalier/io/xtensor.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <iostream>
 #include <string>
+
+#include <xtensor/xmath.hpp>
+#include <xtensor/xsort.hpp>
+#include <xtensor/xtensor.hpp>
 
 // A small residual network learns to tell disks, squares, crosses and rings from one another, on a mesh that splits the
 // images of a batch one way and the rows of each image the other way.
@@ -62,9 +67,18 @@ float pixel(std::int64_t picture, std::int64_t index) {
   return static_cast<float>((inside ? 1.0 : 0.0) + 0.4 * (noise - 0.5));
 }
 
-/// Fills a batch with pictures `first`, `first` + 1, ...
-void load(const ep::sharded_array<images>& x, std::int64_t first) {
-  x.for_each([&](float& p, std::int64_t index) { p = pixel(first + index / (side * side), index % (side * side)); });
+/// A batch of pictures `first`, `first` + 1, ...
+xt::xtensor<float, 4> pictures_from(std::int64_t first) {
+  auto x = xt::xtensor<float, 4>::from_shape({batch, side, side, 1});
+  for (std::int64_t k = 0; k < batch; ++k)
+    for (std::int64_t index = 0; index < side * side; ++index)
+      x(k, index / side, index % side, 0) = pixel(first + k, index);
+  return x;
+}
+xt::xtensor<int, 1> classes_from(std::int64_t first) {
+  auto y = xt::xtensor<int, 1>::from_shape({batch});
+  for (std::int64_t k = 0; k < batch; ++k) y(k) = class_of(first + k);
+  return y;
 }
 
 int main(int argc, char** argv) {
@@ -72,20 +86,14 @@ int main(int argc, char** argv) {
     ep::world world(argc, argv, mesh{});  // mpirun -n 4: four ranks; without it: four threads
     ep::runner<training> train(world);
     auto state = train.argument<0>();
-    const auto x = train.argument<1>();
-    const auto y = train.argument<2>();
-    const auto rate = train.argument<3>();
     ep::nn::initialise(
         state.parameters, 3, [](const ep::nn::leaf_path& path) { return ep::nn::initial_by_name(path, 0.2); },
         [](auto& array, const auto& value) {
           array.for_each(
               [&](float& e, std::int64_t index) { e = static_cast<float>(value(static_cast<std::uint64_t>(index))); });
         });
-    rate.for_each([](float& r, std::int64_t /*index*/) { r = 0.005F; });
     for (std::int64_t step = 0; step < steps; ++step) {
-      load(x, step * batch);
-      y.for_each([&](std::int32_t& label, std::int64_t n) { label = class_of(step * batch + n); });
-      train(state, x, y, rate);
+      train(state, pictures_from(step * batch), classes_from(step * batch), 0.005F);
     }
 
     // Pictures that it has not seen.
@@ -94,13 +102,8 @@ int main(int argc, char** argv) {
     constexpr int batches = 8;
     for (std::int64_t n = 0; n < batches; ++n) {
       const std::int64_t first = 1'000'000 + n * batch;
-      load(x, first);
-      const auto logits = ep::gather(world, infer(state.parameters, x));
-      if (!world.is_root()) continue;
-      for (std::int64_t picture = 0; picture < batch; ++picture) {
-        const auto* of = &logits[static_cast<std::size_t>(picture * resnet::classes)];
-        if (std::max_element(of, of + resnet::classes) - of == class_of(first + picture)) ++right;
-      }
+      const auto logits = ep::gather_xtensor(world, infer(state.parameters, pictures_from(first)));
+      right += xt::sum(xt::equal(xt::argmax(logits, 1), classes_from(first)))();
     }
     if (!world.is_root()) return 0;
     const std::string names[]{"disk", "square", "cross", "ring"};
