@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/comm/communicator.hpp>
+#include <espalier/comm/launch.hpp>
 #include <espalier/comm/mpi_compat.hpp>
 
 #include <algorithm>
