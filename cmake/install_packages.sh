@@ -4,7 +4,7 @@
 #
 # Installs what a purpose needs on Debian 12 and is not there yet:
 #
-#     cmake/install_packages.sh examples|tests|docs|benchmarks... [--list]
+#     cmake/install_packages.sh examples|tests|docs|benchmarks|mpich... [--list]
 #
 # If everything is there, nothing is downloaded and no rights are needed. ESPALIER_NO_INSTALL=1 never installs.
 set -eu
@@ -15,6 +15,9 @@ library="libboost-dev libboost-mpi-dev libopenmpi-dev openmpi-bin libxtensor-dev
 
 # clang-14 needs its OpenMP runtime; clang 19's would remove that one, so clang 19 builds without OpenMP.
 test_tools="catch2 python3 git iproute2 clang-14 libomp-14-dev clang-19 clang-format-14 clang-tidy-14"
+
+# Another MPI beside Open MPI: tests/run --mpich.
+mpich="mpich libmpich-dev xz-utils"
 
 # docs/build makes pages with these.
 pages="python3 mkdocs mkdocs-material"
@@ -28,17 +31,18 @@ for purpose in "$@"; do
   case $purpose in
     examples) packages="$packages $build $library" ;;
     tests) packages="$packages $build $library $test_tools" ;;
+    mpich) packages="$packages $mpich" ;;
     docs) packages="$packages $pages" ;;
     benchmarks) packages="$packages $build $library" ;;
     --list) list_only=yes ;;
     *)
-      echo "usage: $0 examples|tests|docs|benchmarks... [--list]" >&2
+      echo "usage: $0 examples|tests|docs|benchmarks|mpich... [--list]" >&2
       exit 2
       ;;
   esac
 done
 if [ -z "$packages" ]; then
-  echo "usage: $0 examples|tests|docs|benchmarks... [--list]" >&2
+  echo "usage: $0 examples|tests|docs|benchmarks|mpich... [--list]" >&2
   exit 2
 fi
 if [ "$list_only" = yes ]; then

@@ -400,7 +400,7 @@ TEST_CASE("an operation that the library does not know for a type is refused bef
   MPI_Errhandler before{};
   MPI_Comm_get_errhandler(MPI_COMM_WORLD, &before);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-  CHECK_THROWS_WITH(mpi_element(MPI_FLOAT, MPI_LXOR), Catch::Contains("4 bytes each"));
+  CHECK_THROWS_WITH(mpi_element(MPI_FLOAT, MPI_BXOR), Catch::Contains("4 bytes each"));
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, before);
   MPI_Errhandler_free(&before);
   // The user's own operations are for any type, and are not called for nothing.
