@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/program/interpret.hpp>
+#include <support/table_numbers.hpp>
 
 #include <algorithm>
 #include <array>
@@ -474,6 +475,11 @@ class equations {
     if (op == &ops::iota) {
       const int along = attributes_of<index_attributes>(self).dim;
       return tensor_of(self.shape, [&](const place_in& i) { return static_cast<double>(i[along]); });
+    }
+    if (op == &table_of(self.type)) {
+      std::int64_t at = 0;
+      return tensor_of(self.shape,
+                       [&](const place_in&) { return double{1} * table_number(at++, is_unsigned(self.type)); });
     }
     if (op == &ops::random_bits) {
       const tensor_value& key = operand(id, 0);

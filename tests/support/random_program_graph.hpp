@@ -5,6 +5,7 @@
 #include <espalier/nn/norm.hpp>
 #include <espalier/ops/ops.hpp>
 #include <espalier/program/differentiate.hpp>
+#include <support/table_numbers.hpp>
 
 #include <cstdint>
 
@@ -49,8 +50,9 @@ enum class numbers : std::uint8_t {
 struct program_options {
   numbers kind = numbers::smooth;
   /// What is drawn grows, and with it the programs of all seeds change. Seeds that once found a mistake keep theirs: in
-  /// edition 1 there is neither `u8` nor `top_k` nor a join of more than five; in edition 2 nothing is cumulated.
-  int edition = 3;
+  /// edition 1 there is neither `u8` nor `top_k` nor a join of more than five; in edition 2 nothing is cumulated; in
+  /// edition 3 there are no tables.
+  int edition = 4;
   /// How many ops are drawn outside of loops; most are more than one instruction.
   int instructions = 20;
   std::int64_t most_elements = 400;
@@ -1230,6 +1232,7 @@ class program_generator {
     return bounded_by(emit::iota(b_, dtype::i32, shape, dim), static_cast<double>(shape[dim]));
   }
   constexpr int source() {
+    if (options_.edition > 3 && random_.chance(0.3)) return table();
     const extents shape = any_shape(0, 3);
     const dtype type = any_type();
     if (random_.chance(0.4)) return random_numbers(shape, type);
@@ -1240,6 +1243,18 @@ class program_generator {
     const int place = index(shape);
     if (smooth()) return tame(bounded_by(emit::convert(b_, place, type), bound(place)));
     return as_type(place, type);
+  }
+
+  /// The elements of a table in some shape that holds them.
+  constexpr int table() {
+    constexpr int sizes[][4]{{24, 1, 1, 1}, {4, 6, 1, 1}, {2, 3, 4, 1}, {3, 2, 2, 2}, {6, 4, 1, 1}, {2, 12, 1, 1}};
+    const auto& chosen = sizes[random_.integer(0, 5)];
+    extents shape;
+    for (const int size : chosen) {
+      if (size > 1 || random_.chance(0.1)) shape.append(size);
+    }
+    const dtype type = any_type();
+    return bounded_by(b_.append(table_of(type), type, shape), 3);
   }
 
   // --- loops
