@@ -66,22 +66,28 @@ struct train {
 // expect(CASE_assigned): line<24>
 // user_line(CASE_assigned): step::flops
 // budget(CASE_assigned): 5 16
+// kind(CASE_assigned): a mistake behind `x += y`
 // first(CASE_gradient_only): the tensor has no dimension of this number
 // expect(CASE_gradient_only): line<29>
 // user_line(CASE_gradient_only): step::flops
+// kind(CASE_gradient_only): a mistake in what only the gradient reads
 // first(CASE_loss): value_and_grad: the function must return one floating-point scalar
 // expect(CASE_loss): line<36>
 // user_line(CASE_loss): step::flops
+// kind(CASE_loss): a loss that is no scalar, assigned to
 // first(CASE_leaf): reshape: the new shape holds another number of elements
 // expect(CASE_leaf): line<40>
 // user_line(CASE_leaf): step::flops
+// kind(CASE_leaf): a mistake assigned to a leaf
 // first(CASE_other_trace): a tensor does not belong to this program: it comes from the trace of another one
 // expect(CASE_other_trace): tensor_of_another_trace<.*line<47>
 // user_line(CASE_other_trace): step::flops
+// kind(CASE_other_trace): a tensor of another program's trace
 // expect(CASE_in_loop): tensor_of_another_trace<.*line<50>
 // expect(CASE_carry): tensor_of_another_trace<.*line<53>
 // expect(CASE_never_assigned): tensor_of_another_trace<>::raise<espalier::why::program
 // user_line(CASE_never_assigned): step::flops
+// kind(CASE_never_assigned): a tensor that nothing was assigned to
 // clang-format on
 using step = ep::program<mesh, train, layer<ep::spec>, ep::f32<64, 256>>;
 constexpr auto work = step::flops();

@@ -31,18 +31,23 @@ struct function {
 // first(CASE_vector): dynamic_slice, dynamic_update_slice: a start is one integer
 // expect(CASE_vector): start_is_not_an_integer_scalar<espalier::i32<2> ?>
 // user_line(CASE_vector): step::flops
+// kind(CASE_vector): `dynamic_slice`: a start that is a vector
 // first(CASE_float): dynamic_slice, dynamic_update_slice: a start is one integer
 // expect(CASE_float): start_is_not_an_integer_scalar<espalier::f32<> ?>
 // user_line(CASE_float): step::flops
+// kind(CASE_float): `dynamic_slice`: a start that is no integer
 // first(CASE_larger): dynamic_slice, dynamic_update_slice: along this dimension the slice is larger than the tensor
 // expect(CASE_larger): slice_does_not_fit<espalier::f32<4, 16, 8>, espalier::why::dim<1>, espalier::why::extent<17> ?>
 // user_line(CASE_larger): step::flops
+// kind(CASE_larger): `dynamic_slice`: larger than the tensor
 // first(CASE_larger_update): dynamic_slice, dynamic_update_slice: along this dimension the slice is larger than the tensor
 // expect(CASE_larger_update): slice_does_not_fit<espalier::f32<4, 16, 8>, espalier::why::dim<0>, espalier::f32<8, 16, 8> ?>
 // user_line(CASE_larger_update): step::flops
+// kind(CASE_larger_update): `dynamic_update_slice`: larger than the tensor
 // first(CASE_beside): dynamic_update_slice: the update needs the tensor's extents in all dimensions but those
 // expect(CASE_beside): update_does_not_fit<espalier::f32<4, 16, 8>, espalier::f32<1, 1, 8> ?>
 // user_line(CASE_beside): step::flops
+// kind(CASE_beside): `dynamic_update_slice`: other extents beside
 // clang-format on
 using step = ep::program<mesh, function, ep::f32<4, 16, 8>, ep::f32<1, 1, 8>, ep::i32<2>, ep::i32<>>;
 constexpr auto work = step::flops();

@@ -37,14 +37,18 @@ static_assert(ep::program<mesh, decltype([](auto x) { return x + 1; }), ep::f32<
 // first(CASE_mistake): squeeze: this dimension has more than one element
 // expect(CASE_mistake): dimension_has_more_elements<espalier::f32<8>, espalier::why::dim<0> ?>::raise<espalier::why::at<espalier::why::line<13>
 // user_line(CASE_mistake): constexpr auto step
+// kind(CASE_mistake): a mistake in a lambda
 // first(CASE_captures): program: the function has no default constructor
 // expect(CASE_captures): function_without_default<
 // user_line(CASE_captures): constexpr auto step
+// kind(CASE_captures): a lambda that captures
 // first(CASE_arguments): program: the function takes another number of arguments|program: the function cannot be called
 // expect(CASE_arguments): wrong_argument_count<|function_not_callable<
 // user_line(CASE_arguments): constexpr auto step
+// kind(CASE_arguments): a lambda of another number of arguments
 // first(CASE_loss): value_and_grad: the function must return one floating-point scalar
 // expect(CASE_loss): loss_is_not_scalar<espalier::f32<8> ?>::raise<espalier::why::at<espalier::why::line<22>
 // user_line(CASE_loss): constexpr auto step
+// kind(CASE_loss): a lambda's loss is no scalar
 // clang-format on
 constexpr auto work = step.flops();

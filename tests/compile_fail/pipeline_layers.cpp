@@ -60,24 +60,31 @@ using last = pl::named<"distance", distance, pl::reads<wanted>>;
 // first(CASE_wrong_shape): elementwise: these shapes do not broadcast against each other
 // expect(CASE_wrong_shape): shape_mismatch<espalier::f32<2, 8>, espalier::f32<8, 2> ?>::raise<espalier::why::in<espalier::why::op<'a', 'd', 'd' ?>, espalier::why::at<espalier::why::line<20>
 // user_line(CASE_wrong_shape): layers;
+// kind(CASE_wrong_shape): pipeline: shapes in a layer that differ
 // first(CASE_no_rows): model: dimension 0 of what a layer makes is the sample
 // expect(CASE_no_rows): layer_at<
 // user_line(CASE_no_rows): layers;
+// kind(CASE_no_rows): pipeline: a layer without rows
 // first(CASE_unknown_axis): annotation: this axis does not belong to the program's mesh
 // expect(CASE_unknown_axis): unknown_mesh_axis<espalier::submesh<espalier::mesh<>, along>, across, espalier::none
 // user_line(CASE_unknown_axis): layers;
+// kind(CASE_unknown_axis): pipeline: an axis of another mesh
 // first(CASE_unlisted_mesh): model: this mesh is not in the list of meshes that the layers are compiled for
 // expect(CASE_unlisted_mesh): across
 // user_line(CASE_unlisted_mesh): mesh_number
+// kind(CASE_unlisted_mesh): pipeline: a mesh that layers are not compiled for
 // first(CASE_unknown_name): model: inputs<...> and skips<...> name layers that come earlier
 // expect(CASE_unknown_name): Compare the names, and the order of the layers
 // user_line(CASE_unknown_name): layers;
+// kind(CASE_unknown_name): pipeline: a layer reads one that does not exist
 // first(CASE_same_name): model: two layers have the same name
 // expect(CASE_same_name): dense
 // user_line(CASE_same_name): layers;
+// kind(CASE_same_name): pipeline: two layers of one name
 // first(CASE_no_loss): model: dimension 0 of what a layer makes is the sample
 // expect(CASE_no_loss): the last layer makes one number, the sum of its samples' losses
 // user_line(CASE_no_loss): layers;
+// kind(CASE_no_loss): pipeline: the last layer makes no loss
 // clang-format on
 int main() {
   const pl::model<pl::batches<2, 3>, training, pl::named<"dense", dense, pl::reads<features>>, last> layers;

@@ -30,17 +30,21 @@ static_assert(step::result_layout(0).shape[0] == 64);
 // expect(CASE_label): layout_of\(.*"hiden"
 // user_line(CASE_label): the question: label
 // budget(CASE_label): 5 16
+// kind(CASE_label): `layout_of`: a label that no value has
 // expect(CASE_no_label): no_value_has_this_label(<>|.*with Labels = {})
 // user_line(CASE_no_label): the question: no label
 // budget(CASE_no_label): 5 16
+// kind(CASE_no_label): `layout_of` in a program without labels
 // expect(CASE_argument): no_argument_has_this_number(<espalier::why::|.*with Count = )count<3>
 // expect(CASE_argument): argument_layout\(3\)
 // user_line(CASE_argument): the question: argument
 // budget(CASE_argument): 5 16
+// kind(CASE_argument): `argument_layout`: no such argument
 // expect(CASE_result): no_result_has_this_number(<espalier::why::|.*with Count = )count<1>
 // expect(CASE_result): result_layout\(-1\)
 // user_line(CASE_result): the question: result
 // budget(CASE_result): 5 16
+// kind(CASE_result): `result_layout`: no such result
 // A program with a mistake reports that, and answers no questions.
 // first(CASE_mistake): einsum: the same label stands for two different sizes
 // expect(CASE_mistake): queries.cpp:\d+

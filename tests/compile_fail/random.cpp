@@ -35,24 +35,31 @@ struct function {
 // first(CASE_key): a random key is two words, a u32<2>
 // expect(CASE_key): not_a_random_key<espalier::f32<2> ?>
 // user_line(CASE_key): step::flops
+// kind(CASE_key): a random key of another type
 // first(CASE_split): a random key is two words, a u32<2>
 // expect(CASE_split): not_a_random_key<espalier::u32<3, 2> ?>
 // user_line(CASE_split): step::flops
+// kind(CASE_split): several random keys for one
 // first(CASE_words): random_bits: the elements are words, u32 or i32
 // expect(CASE_words): random_bits_are_words<espalier::f32<8> ?>
 // user_line(CASE_words): step::flops
+// kind(CASE_words): random words of another type
 // first(CASE_number): fold_in: the number must be an integer
 // expect(CASE_number): not_one_integer<espalier::f32<2> ?>
 // user_line(CASE_number): step::flops
+// kind(CASE_number): `fold_in`: several numbers
 // first(CASE_type): this op needs a floating-point tensor
 // expect(CASE_type): operand_is_not_floating<espalier::i32<8> ?>
 // user_line(CASE_type): step::flops
+// kind(CASE_type): random numbers of an integer type
 // first(CASE_range): uniform: the lower bound must be less than the upper one
 // expect(CASE_range): range_is_empty<.*line<24>
 // user_line(CASE_range): step::flops
+// kind(CASE_range): `uniform`: an empty range
 // first(CASE_rate): bernoulli, dropout: a probability is a number from 0 to 1
 // expect(CASE_rate): not_a_probability<.*line<26>
 // user_line(CASE_rate): step::flops
+// kind(CASE_rate): `dropout`: no probability
 // clang-format on
 using step = ep::program<mesh, function, ep::u32<2>, ep::f32<2>>;
 constexpr auto work = step::flops();

@@ -62,13 +62,16 @@ struct train_twice {
 // expect(CASE_without_rule): op_without_rule<espalier::why::op<'c', 'u', 'b', 'e'> ?>::raise<espalier::why::at<espalier::why::line<25>, 'r', 'u', 'l', 'e', 's', '.', 'c', 'p', 'p'>
 // user_line(CASE_without_rule): step::flops
 // budget(CASE_without_rule): 5 16
+// kind(CASE_without_rule): an op of one's own without a rule
 // first(CASE_without_gradient): this op has no gradient. Give its op_info the function `gradient`, or put stop_gradient before it
 // expect(CASE_without_gradient): op_without_gradient<espalier::why::op<'c', 'u', 'b', 'e'> ?>::raise<espalier::why::at<espalier::why::line<25>
 // user_line(CASE_without_gradient): step::flops
 // budget(CASE_without_gradient): 5 16
+// kind(CASE_without_gradient): an op of one's own without a gradient
 // first(CASE_second_derivative): this op has no gradient
 // expect(CASE_second_derivative): op_without_gradient<espalier::why::op<'g', 'e', 'l', 'u', '_', 's', 'l', 'o', 'p', 'e'> ?>::raise<espalier::why::at<espalier::why::line<40>
 // user_line(CASE_second_derivative): twice::flops
+// kind(CASE_second_derivative): an op's gradient has none itself
 // clang-format on
 #if defined(CASE_without_rule)
 struct forward {

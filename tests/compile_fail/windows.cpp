@@ -38,27 +38,35 @@ struct function {
 // first(CASE_larger): along this dimension the window is larger than the padded input
 // expect(CASE_larger): window_is_larger_than_input<espalier::why::dim<1>, espalier::f32<2, 8, 8, 4>, espalier::f32<3, 3, 4, 6> ?>
 // user_line(CASE_larger): step::flops
+// kind(CASE_larger): `convolution`: a window larger than its input
 // first(CASE_stride): strides and dilations are at least 1
 // expect(CASE_stride): step_is_not_positive<espalier::f32<2, 8, 8, 4>, espalier::why::dim<2> ?>
 // user_line(CASE_stride): step::flops
+// kind(CASE_stride): a stride of 0
 // first(CASE_groups): convolution: the number of groups must divide
 // expect(CASE_groups): groups_do_not_divide<espalier::why::count<3>, espalier::f32<2, 8, 8, 4>, espalier::f32<3, 3, 4, 6> ?>
 // user_line(CASE_groups): step::flops
+// kind(CASE_groups): groups that do not divide
 // first(CASE_batch_groups): convolution: the number of batch groups must divide the input's batch
 // expect(CASE_batch_groups): batch_groups_do_not_divide<espalier::why::count<4>, espalier::f32<2, 8, 8, 4>, espalier::f32<3, 3, 4, 6> ?>
 // user_line(CASE_batch_groups): step::flops
+// kind(CASE_batch_groups): batch groups that do not divide
 // first(CASE_channels): convolution: the last dimension of the input must be the last but one of the filter times
 // expect(CASE_channels): channels_differ<espalier::why::count<2>, espalier::f32<2, 8, 8, 4>, espalier::f32<3, 3, 4, 6> ?>
 // user_line(CASE_channels): step::flops
+// kind(CASE_channels): `convolution`: channels that differ
 // first(CASE_pool): along this dimension the window is larger than the padded input
 // expect(CASE_pool): window_is_larger_than_input<espalier::why::dim<1>, espalier::f32<2, 8, 8, 4> ?>
 // user_line(CASE_pool): step::flops
+// kind(CASE_pool): pooling: a window larger than its input
 // first(CASE_shift): pad, shift: along this dimension no element is left
 // expect(CASE_shift): nothing_is_left<espalier::f32<2, 8, 8, 4>, espalier::why::dim<1> ?>
 // user_line(CASE_shift): step::flops
+// kind(CASE_shift): `shift`: nothing is left
 // first(CASE_split): split: the number of parts does not divide the dimension
 // expect(CASE_split): parts_do_not_divide<espalier::f32<2, 8, 8, 4>, espalier::why::dim<1>, espalier::why::count<3> ?>
 // user_line(CASE_split): step::flops
+// kind(CASE_split): `split`: parts that do not divide
 // clang-format on
 using step = ep::program<mesh, function, ep::f32<2, 8, 8, 4>, ep::f32<3, 3, 4, 6>>;
 constexpr auto work = step::flops();
