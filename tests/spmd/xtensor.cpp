@@ -48,6 +48,15 @@ template <class Program> void takes_and_gives_whole_tensors() {
   const xt::xarray<double> x = xt::arange<double>(20.).reshape({5, 4});
   const xt::xtensor<std::int64_t, 1> n{1, 2, 3};
   check_layer(ep::gather_xtensor(world, run(p, x, 0.25, n)), x, 0.25);
+  // The tree of parameters whole as well, more than once, and changed between.
+  dense<ep::whole_tensors> whole = ep::gather_xtensor(world, p);
+  check_layer(ep::gather_xtensor(world, run(whole, x, 0.25, n)), x, 0.25);
+  whole.weight *= -3;
+  whole.bias(1) = 7;
+  const auto got = ep::gather_xtensor(world, run(whole, x, 0.5, n));
+  check_layer(got, x, 0.5);
+  CHECK(got.template get<1>().weight == whole.weight);
+  CHECK(got.template get<1>().bias == whole.bias);
   // An expression, and a number of another type.
   check_layer(ep::gather_xtensor(world, run(p, 2. * x - 1., 3, n)), 2. * x - 1., 3);
   // A view into a larger array, and what is stored column by column.

@@ -30,7 +30,7 @@ template <class... Parts> struct data_for<results<Parts...>> {
 };
 
 /// What `run` takes for an array beside an array: the whole tensor, of which it copies each device's part. Here numbers
-/// for scalars; io/xtensor.hpp adds its own.
+/// for scalars; io/xtensor.hpp adds its own, and trees of them.
 template <class Given> struct whole_tensor { template <class Array> static constexpr bool fits = false; };
 template <class Number>
   requires(std::is_arithmetic_v<Number>)
@@ -132,7 +132,8 @@ template <class Program> class runner {
 
   /// Each argument is an array or a tree of arrays as the program wants it; of a tensor also the whole of it, which
   /// every process has and each device takes its part of: a number for a scalar, and with espalier/io/xtensor.hpp any
-  /// array, view or expression of xtensor's. It is copied at every call. Elements are converted as NumPy does by itself
+  /// array, view or expression of xtensor's, and of a tree the tree of `whole_tensors`. It is copied at every call.
+  /// Elements are converted as NumPy does by itself
   /// (`same_kind`): to a type of the same kind or of a later one of bool, natural, integer, floating.
   ///
   /// Errors: `argument_error` if an array is empty, of another world or laid out in another way than the program wants
@@ -170,13 +171,32 @@ template <class Program> class runner {
   }
   template <int I, class Argument> void add_argument(const Argument& given) {
     if constexpr (detail::is_whole_tensor<Argument, argument_type<I>>) {
-      std::shared_ptr<any_array>& own = core_.own_argument(Program::template first_leaf<I>());
-      if (own == nullptr) own = std::make_shared<argument_type<I>>(argument<I>());
-      detail::whole_tensor<Argument>::copy(given, static_cast<const argument_type<I>&>(*own));
-      core_.add_argument(*own);
+      make_own_arguments<I>();
+      int leaf = Program::template first_leaf<I>();
+      const argument_type<I> arrays;  // their types
+      detail::for_each_pair(given, arrays, [&]<class Whole, class Array>(const Whole& whole, const Array& /*type*/) {
+        const any_array& own = *core_.own_argument(leaf++);
+        detail::whole_tensor<Whole>::copy(whole, static_cast<const Array&>(own));
+        core_.add_argument(own);
+      });
     } else {
       detail::for_each_leaf(given, detail::argument_lister{core_});
     }
+  }
+
+  /// Arrays for the leaves of an argument that is given whole, where they have none that is nobody else's.
+  template <int I> void make_own_arguments() {
+    int leaf = Program::template first_leaf<I>();
+    bool is_missing = false;
+    const argument_type<I> arrays;
+    detail::for_each_leaf(arrays, [&](const auto& /*type*/) { is_missing |= core_.own_argument(leaf++) == nullptr; });
+    if (!is_missing) return;
+    const argument_type<I> made = argument<I>();
+    leaf = Program::template first_leaf<I>();
+    detail::for_each_leaf(made, [&]<class Array>(const Array& array) {
+      std::shared_ptr<any_array>& own = core_.own_argument(leaf++);
+      if (own == nullptr) own = std::make_shared<Array>(array);
+    });
   }
 
   template <int... I> static detail::runner_facts facts(std::integer_sequence<int, I...> /*all*/) {

@@ -94,6 +94,10 @@ struct whole_tensor<Values> {
   }
 };
 
+/// And for trees of arrays what `gather_xtensor` makes of them.
+template <class Given, ParameterTree Taken>
+inline constexpr bool is_whole_tensor<Given, Taken> = std::is_same_v<Given, with_leaves<Taken, whole_tensors>>;
+
 template <class T> struct gathered;
 template <class Tensor> struct gathered<sharded_array<Tensor>> { using type = whole_tensors::of<Tensor>; };
 template <ParameterTree Tree> struct gathered<Tree> { using type = with_leaves<Tree, whole_tensors>; };
