@@ -1160,8 +1160,11 @@ class program_generator {
       const int from = any_that([&](int id) { return is_number(id) && rank_of(id) == 0 && !is_floating(type_of(id)); });
       if (from >= 0) return from;
     }
-    const dtype type = any_integer();
+    const dtype drawn = any_integer();
     const int most = static_cast<int>(extent) + 1;
+    constexpr int most_of_bytes = 127;
+    const bool is_held = options_.edition <= 3 || size_of(drawn) > 1 || most <= most_of_bytes;
+    const dtype type = is_held ? drawn : dtype::i32;
     return bounded_by(emit::constant(b_, type, extents{}, random_.integer(is_natural(type) ? 0 : -2, most)), most);
   }
   constexpr int dynamic_slice() {

@@ -156,11 +156,16 @@ class mesh_search {
     }
   }
   if (starts.empty()) throw std::invalid_argument("no plan fits on any mesh of the model: " + reason);
-  const auto faster = [](const predicted_plan& a, const predicted_plan& b) { return a.seconds < b.seconds; };
-  std::stable_sort(starts.begin(), starts.end(), faster);
-  if (starts.size() > most_starts) starts.resize(most_starts);
-  for (predicted_plan& one : starts) one = search.improved(std::move(one));
-  return *std::min_element(starts.begin(), starts.end(), faster);
+  std::vector<std::pair<double, std::size_t>> order;  // of equal ones the first
+  for (std::size_t k = 0; k < starts.size(); ++k) order.emplace_back(starts[k].seconds, k);
+  std::sort(order.begin(), order.end());
+  if (order.size() > most_starts) order.resize(most_starts);
+  std::optional<predicted_plan> best;
+  for (const auto& [seconds, k] : order) {
+    predicted_plan one = search.improved(std::move(starts[k]));
+    if (!best || one.seconds < best->seconds) best = std::move(one);
+  }
+  return std::move(*best);
 }
 
 }  // namespace espalier::pipeline
