@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 // processors: 1
+// sanitized: no
 
 // The meshes that plans put their stages on, against all plans of one to three stages.
 
