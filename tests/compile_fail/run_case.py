@@ -30,6 +30,7 @@ import shutil
 import subprocess
 import sys
 
+sys.dont_write_bytecode = True  # no folder of compiled scripts among the sources
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from precompiled import flags_with_first_include  # noqa: E402
 

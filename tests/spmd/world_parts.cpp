@@ -7,11 +7,23 @@
 
 #include <thread>
 
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
 namespace ep = espalier;
 
 using Catch::Contains;
 
 namespace {
+
+int threads_here() {
+#if defined(_OPENMP)
+  return omp_get_max_threads();
+#else
+  return 1;
+#endif
+}
 
 template <class Program> void check_runs(ep::world& world) {
   const testing::comparison seen = testing::run_and_compare<Program>(world, 2);
@@ -31,6 +43,10 @@ TEST_CASE("parts of a world compute on meshes of their own, the world on all dev
   CHECK(part->local_devices() == 3);
   CHECK(part->device(2) == 2);
   CHECK(part->threads_per_device() == world.threads_per_device());
+  // Also a device that is alone in its part has no more than its share of the threads.
+  int threads = 0;
+  single->on_devices([&](int, auto& /*communicator*/) { threads = threads_here(); });
+  CHECK(threads == world.threads_per_device());
   check_runs<testing::single_program>(*single);
   check_runs<testing::part_program>(*part);
   check_runs<testing::whole_program>(world);

@@ -478,8 +478,8 @@ class equations {
     }
     if (op == &table_of(self.type)) {
       std::int64_t at = 0;
-      return tensor_of(self.shape,
-                       [&](const place_in&) { return double{1} * table_number(at++, is_unsigned(self.type)); });
+      return tensor_of(
+          self.shape, [&](const place_in&) { return static_cast<double>(table_number(at++, is_unsigned(self.type))); });
     }
     if (op == &ops::random_bits) {
       const tensor_value& key = operand(id, 0);

@@ -35,6 +35,7 @@ import sys
 import tempfile
 import textwrap
 
+sys.dont_write_bytecode = True  # no folder of compiled scripts among the sources
 from precompiled import flags_with_first_include
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))

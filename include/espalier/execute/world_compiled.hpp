@@ -279,7 +279,8 @@ ESPALIER_INLINE void world::start_threads(int threads_per_device) {
     state_->any.push_back(std::make_unique<comm::communicator_as<comm::in_process_communicator>>(one));
   }
   threads_per_device_ = threads_per_device;
-  if (devices == 1) return;
+  // A device alone computes in the thread that asks, unless it is a part of a world and has a share of the processors.
+  if (devices == 1 && threads_per_device == detail::share_of_threads(1)) return;
   state_->threads = std::make_unique<detail::device_threads>(devices);
   const int share = threads_per_device_;
   state_->threads->run([share](int) { detail::set_threads(share); });
