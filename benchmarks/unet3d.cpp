@@ -49,12 +49,12 @@ template <class Communicator> class timed_communicator {
   void exchange(const comm::transfer& moves, const void* source, void* target) {
     exchanging_ += seconds([&] { under_.exchange(moves, source, target); });
   }
-  void reduce_exchange(const comm::transfer& moves, const void* source, void* target, reduction kind) {
-    under_.reduce_exchange(moves, source, target, kind);
+  void reduce_exchange(const comm::transfer& moves, const void* source, void* target, const comm::reducer& by) {
+    under_.reduce_exchange(moves, source, target, by);
   }
-  void all_reduce(const comm::transfer_group& group, const void* source, void* target, std::int64_t count, dtype type,
-                  reduction kind) {
-    under_.all_reduce(group, source, target, count, type, kind);
+  void all_reduce(const comm::transfer_group& group, const void* source, void* target, std::int64_t count,
+                  const comm::reducer& by) {
+    under_.all_reduce(group, source, target, count, by);
   }
   void set_context(const comm::context* where) { under_.set_context(where); }
   [[nodiscard]] double exchanging() const { return exchanging_; }

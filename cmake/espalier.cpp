@@ -7,6 +7,7 @@
 #error "compile this with ESPALIER_COMPILED: the target espalier::compiled does"
 #endif
 
+#include <espalier/comm/reducer_compiled.hpp>
 #include <espalier/execute/array_compiled.hpp>
 #include <espalier/execute/gather_compiled.hpp>
 #include <espalier/execute/guard_compiled.hpp>

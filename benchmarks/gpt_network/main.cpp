@@ -42,17 +42,17 @@ class switched_engine : public comm::collective_engine {
   void prepare(const comm::transfer& moves) override {
     for (const auto& one : engines_) one->prepare(moves);
   }
-  sent all_reduce(const comm::transfer_group& group, const void* source, void* target, std::int64_t count, dtype type,
-                  reduction kind, const comm::context* where) override {
-    return noted(count * size_of(type),
-                 [&](auto& one) { return one.all_reduce(group, source, target, count, type, kind, where); });
+  sent all_reduce(const comm::transfer_group& group, const void* source, void* target, std::int64_t count,
+                  const comm::reducer& by, const comm::context* where) override {
+    return noted(count * size_of(by.type),
+                 [&](auto& one) { return one.all_reduce(group, source, target, count, by, where); });
   }
   sent exchange(const comm::transfer& moves, const void* source, void* target, const comm::context* where) override {
     return noted(0, [&](auto& one) { return one.exchange(moves, source, target, where); });
   }
-  sent reduce_exchange(const comm::transfer& moves, const void* source, void* target, reduction kind,
+  sent reduce_exchange(const comm::transfer& moves, const void* source, void* target, const comm::reducer& by,
                        const comm::context* where) override {
-    return noted(0, [&](auto& one) { return one.reduce_exchange(moves, source, target, kind, where); });
+    return noted(0, [&](auto& one) { return one.reduce_exchange(moves, source, target, by, where); });
   }
 
   void use_library(bool yes) {

@@ -89,7 +89,7 @@ TEST_CASE("ranks of very different speed stay in step, past the end of the tag s
     for (int i = 0; i < 9000; ++i) {
       if (i % 3000 == device.rank()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
       double value = i + device.rank();
-      device.all_reduce(world, &value, &value, 1, dtype::f64, reduction::max);
+      device.all_reduce(world, &value, &value, 1, espalier::comm::reducer_of(dtype::f64, reduction::max));
       comm_checks::expect(value == i + device.size() - 1, "wrong maximum in round " + std::to_string(i));
     }
   });
@@ -142,7 +142,8 @@ TEST_CASE("MPI ranks in different collectives take none of each other's data, an
       std::vector<float> data(static_cast<std::size_t>(usual), 1);
       on_all_ranks([&] {
         for (int k = 0; k < 3; ++k) {
-          device.all_reduce(world, data.data(), data.data(), usual, dtype::f32, reduction::max);
+          device.all_reduce(world, data.data(), data.data(), usual,
+                            espalier::comm::reducer_of(dtype::f32, reduction::max));
         }
         std::string text;
         try {

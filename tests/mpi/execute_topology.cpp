@@ -77,11 +77,12 @@ void compare(comm::mpi_communicator& plain, comm::network_engine& engine, const 
     plain.prepare(group);
     engine.prepare(group);
     const auto count = static_cast<std::int64_t>(source.size());
-    plain.all_reduce(group, source.data(), right.data(), count, ep::dtype::f64, ep::reduction::sum);
+    plain.all_reduce(group, source.data(), right.data(), count,
+                     ep::comm::reducer_of(ep::dtype::f64, ep::reduction::sum));
     for (int n = 0; n < times && count > 0; ++n) {
       std::vector<double> made(target, -1);
-      const auto sent =
-          engine.all_reduce(group, source.data(), made.data(), count, ep::dtype::f64, ep::reduction::sum, nullptr);
+      const auto sent = engine.all_reduce(group, source.data(), made.data(), count,
+                                          ep::comm::reducer_of(ep::dtype::f64, ep::reduction::sum), nullptr);
       REQUIRE_ALL(MPI_COMM_WORLD, sent.has_value());
       CHECK(made == right);
       ++seen.of(step.kind);
@@ -94,13 +95,14 @@ void compare(comm::mpi_communicator& plain, comm::network_engine& engine, const 
   plain.prepare(moves);
   engine.prepare(moves);
   if (reduces) {
-    plain.reduce_exchange(moves, source.data(), right.data(), ep::reduction::sum);
+    plain.reduce_exchange(moves, source.data(), right.data(), ep::comm::reducer_of(moves.type, ep::reduction::sum));
   } else {
     plain.exchange(moves, source.data(), right.data());
   }
   for (int n = 0; n < times; ++n) {
     std::vector<double> made(target, -1);
-    const auto sent = reduces ? engine.reduce_exchange(moves, source.data(), made.data(), ep::reduction::sum, nullptr)
+    const auto sent = reduces ? engine.reduce_exchange(moves, source.data(), made.data(),
+                                                       ep::comm::reducer_of(moves.type, ep::reduction::sum), nullptr)
                               : engine.exchange(moves, source.data(), made.data(), nullptr);
     if (!sent) break;  // a permutation, or nothing to do
     CHECK(made == right);

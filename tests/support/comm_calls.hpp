@@ -34,7 +34,8 @@ namespace espalier::test {
   if (kind.library_type < 0) return made;
   const auto type = static_cast<dtype>(kind.library_type);
   for (const reduction how : {reduction::sum, reduction::prod, reduction::max, reduction::min}) {
-    if (!comm::is_reducible(type, how) || comm::combiner_of(type, how).combine != kind.by.combine) continue;
+    if (!comm::is_reducible(type, how) || comm::combiner_of(comm::reducer_of(type, how)).combine != kind.by.combine)
+      continue;
     return comm::element_of(type, how);
   }
   return made;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/comm/reduce.hpp>
+#include <espalier/comm/reducer.hpp>
 #include <espalier/execute/device.hpp>
 #include <espalier/program/interpret_spmd.hpp>
 
@@ -79,6 +79,7 @@ class run_time_plan {
     tables_.steps = fused_.steps.data();
     tables_.step_count = fused_.steps.size();
     tables_.chains = fused_.chains.data();
+    tables_.reducer_of = &comm::reducer_of;
   }
   run_time_plan(const run_time_plan&) = delete;
   run_time_plan& operator=(const run_time_plan&) = delete;
@@ -632,9 +633,9 @@ template <class Kernels> class lockstep_execution {
   }
   static void reduce(dtype type, reduction kind, void* target, const comm::block& box,
                      const std::vector<comm::contribution>& parts) {
-    comm::detail::require_reducible(type, kind, nullptr);
-    comm::detail::reduce_range(type, kind, target, box, 0, box.elements(), parts.data(),
-                               static_cast<int>(parts.size()));
+    const comm::reducer by = comm::reducer_of(type, kind);
+    comm::detail::require_reducible(by, nullptr);
+    comm::detail::reduce_range(by, target, box, 0, box.elements(), parts.data(), static_cast<int>(parts.size()));
   }
 
   const program_tables& t_;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/comm/reducer.hpp>
 #include <espalier/comm/run/combine.hpp>
 #include <espalier/comm/schedule/call.hpp>
 
@@ -65,7 +66,8 @@ template <reduction Kind, class T> void join_values(std::byte* left, const std::
 }
 
 template <reduction Kind, class T> element_kind kind_of(const char* name, dtype type) {
-  return {name, comm::combiner_of(type, Kind), static_cast<int>(type), &make_value<T>, &join_values<Kind, T>};
+  return {name, comm::combiner_of(comm::reducer_of(type, Kind)), static_cast<int>(type), &make_value<T>,
+          &join_values<Kind, T>};
 }
 
 /// (a b; 0 1) modulo 2^32 and how many were multiplied: associative, and not commutative.

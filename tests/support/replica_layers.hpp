@@ -42,7 +42,8 @@ class speaking final : public pl::layer {
   void speak(int count) {
     ++said_;
     std::vector<double> numbers(static_cast<std::size_t>(count), peers_.rank() + 1 + said_);
-    peers_.all_reduce(all_, numbers.data(), numbers.data(), count, espalier::dtype::f64, espalier::reduction::sum);
+    peers_.all_reduce(all_, numbers.data(), numbers.data(), count,
+                      espalier::comm::reducer_of(espalier::dtype::f64, espalier::reduction::sum));
     const int n = peers_.size();
     for (const double sum : numbers)
       if (sum != n * said_ + n * (n + 1) / 2)

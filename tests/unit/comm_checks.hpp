@@ -284,7 +284,7 @@ template <class T, class C> void check_reduce_exchange(C& communicator, dtype ty
       }
       communicator.prepare(moves);
       communicator.reset_counters();
-      communicator.reduce_exchange(moves, source.data(), target.data(), kind);
+      communicator.reduce_exchange(moves, source.data(), target.data(), espalier::comm::reducer_of(type, kind));
       expect(std::memcmp(target.data(), expected.data(), target.size() * sizeof(T)) == 0,
              "reduce_exchange of " + std::string(name_of(type)) + " by " + name_of(kind) + ", seed " +
                  std::to_string(seed) + ": wrong elements on rank " + std::to_string(communicator.rank()));
@@ -327,13 +327,13 @@ template <class T, class C> void check_all_reduce(C& communicator, dtype type, r
       };
       communicator.prepare(group);
       communicator.reset_counters();
-      communicator.all_reduce(group, source.data(), target.data(), count, type, kind);
+      communicator.all_reduce(group, source.data(), target.data(), count, espalier::comm::reducer_of(type, kind));
       const auto bytes = target.size() * sizeof(T);
       expect(bytes == 0 || std::memcmp(target.data(), expected.data(), bytes) == 0, what("out of place"));
       const index sent = espalier::comm::all_reduce_sent_bytes(count, size_of(type),
                                                                static_cast<int>(group.members.size()), group.self);
       expect(counted(communicator, 5) == sent, "all_reduce: wrong byte count");
-      communicator.all_reduce(group, source.data(), source.data(), count, type, kind);
+      communicator.all_reduce(group, source.data(), source.data(), count, espalier::comm::reducer_of(type, kind));
       expect(bytes == 0 || std::memcmp(source.data(), expected.data(), bytes) == 0, what("in place"));
       expect(counted(communicator, 5) == 2 * sent, "all_reduce: counts do not add up");
     }
@@ -378,7 +378,7 @@ template <class C> void check_refuses_bool_sum(C& communicator) {
   const transfer_group group = group_of(groupings(communicator.size())[0], communicator.rank(), 0);
   bool one[4] = {};
   try {
-    communicator.all_reduce(group, one, one, 4, dtype::boolean, reduction::sum);
+    communicator.all_reduce(group, one, one, 4, espalier::comm::reducer_of(dtype::boolean, reduction::sum));
   } catch (const espalier::comm::comm_error& error) {
     expect(std::string(error.what()).find("bool by sum") != std::string::npos, error.what());
     return;

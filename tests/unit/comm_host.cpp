@@ -5,6 +5,7 @@
 #include <espalier/comm/host/shape.hpp>
 #include <espalier/comm/host/staging.hpp>
 #include <espalier/comm/host/threads.hpp>
+#include <espalier/comm/reducer.hpp>
 
 #include <catch2/catch.hpp>
 #include <support/random_calls.hpp>
@@ -93,9 +94,9 @@ template <class T> T test_value(std::mt19937& random) {
 }
 
 template <class T> void check_fold(dtype type, reduction kind, std::mt19937& random) {
-  const host::fold_function fold = host::fold_of(type, kind);
+  const host::fold_function fold = reducer_of(type, kind).fold;
   REQUIRE(fold != nullptr);
-  REQUIRE(host::fold_of(combiner_of(type, kind)) == fold);
+  REQUIRE(combiner_of(reducer_of(type, kind)).fold == fold);
   const auto members = static_cast<std::size_t>(1 + random() % 5);
   const auto copies = static_cast<std::size_t>(1 + random() % 3);
   const std::size_t count = random() % 5 == 0 ? random() % 3000 : random() % 200;
@@ -174,7 +175,7 @@ TEST_CASE("kernels combine any number of parts as the definition says, anywhere 
       }
     }
   }
-  REQUIRE(host::fold_of(dtype::boolean, reduction::sum) == nullptr);
+  REQUIRE(reducer_of(dtype::boolean, reduction::sum).fold == nullptr);
 }
 
 TEST_CASE("a NaN stays visible in maximum and minimum, in every lane", "[host]") {
@@ -187,7 +188,7 @@ TEST_CASE("a NaN stays visible in maximum and minimum, in every lane", "[host]")
         const std::byte* from[]{reinterpret_cast<std::byte*>(parts[0].data()),
                                 reinterpret_cast<std::byte*>(parts[1].data())};
         auto* to = reinterpret_cast<std::byte*>(result.data());
-        host::fold_of(dtype::f32, kind)({&to, 1, &from[0], 2, 40, host::store::cached});
+        reducer_of(dtype::f32, kind).fold({&to, 1, &from[0], 2, 40, host::store::cached});
         for (std::size_t i = 0; i < 40; ++i) REQUIRE(std::isnan(result[i]) == (i == lane));
       }
     }
@@ -205,7 +206,7 @@ TEST_CASE("a target below one of its parts reads what it overwrites first", "[ho
       const std::byte* from[]{reinterpret_cast<std::byte*>(memory.data()) + below,
                               reinterpret_cast<std::byte*>(others.data()), reinterpret_cast<std::byte*>(others.data())};
       auto* to = reinterpret_cast<std::byte*>(memory.data());
-      host::fold_of(dtype::f32, reduction::sum)({&to, 1, &from[0], members, 1700, host::store::cached});
+      reducer_of(dtype::f32, reduction::sum).fold({&to, 1, &from[0], members, 1700, host::store::cached});
       for (std::size_t i = 0; i < 1700; ++i) {
         const float right =
             before[i + static_cast<std::size_t>(below) / 4] + static_cast<float>(members - 1) * others[i];
@@ -330,7 +331,7 @@ TEST_CASE("a rank may run ahead of its readers, and no further than there is roo
   host::sizes how;
   how.region = 1;
   host::thread_group group(3, how);
-  const combiner by = combiner_of(dtype::i32, reduction::sum);
+  const combiner by = combiner_of(reducer_of(dtype::i32, reduction::sum));
   for (const std::int64_t count : {1, 100, 3000, 40000}) {
     const std::vector<std::string> faults =
         on_threads(group, std::chrono::duration<double>(30), [&](thread_collectives& all) {
@@ -372,7 +373,7 @@ TEST_CASE("sums of floats are combined in the order of ranks", "[host]") {
           std::vector<float> sums(count);
           for (const collective what : {collective::all_reduce, collective::reduce}) {
             const collective_call call = uniform_call(what, ranks, count, 2);
-            all.run(call, mine.data(), sums.data(), combiner_of(dtype::f32, reduction::sum));
+            all.run(call, mine.data(), sums.data(), combiner_of(reducer_of(dtype::f32, reduction::sum)));
             if (what == collective::reduce && all.rank() != 2) continue;
             for (std::size_t i = 0; i < count; ++i) {
               float right = values[0][i];
@@ -389,7 +390,7 @@ TEST_CASE("a thread that does not come is named, and the group is unusable after
   for (const std::int64_t count : {1, 2000, 200000}) {
     for (const collective what : {collective::all_reduce, collective::all_gather, collective::reduce_scatter}) {
       host::thread_group group(3);
-      const combiner by = combiner_of(dtype::f32, reduction::sum);
+      const combiner by = combiner_of(reducer_of(dtype::f32, reduction::sum));
       const auto said = on_threads(group, std::chrono::duration<double>(0.1), [&](thread_collectives& all) {
         const collective_call call = uniform_call(what, 3, count);
         const context here{"%7", "model.cpp", 12};
@@ -428,7 +429,7 @@ TEST_CASE("threads in different collectives are told so", "[host]") {
     std::vector<float> data(100, 1);
     std::vector<float> result(100);
     all.run(uniform_call(collective::all_reduce, 2, all.rank() == 0 ? 90 : 100), data.data(), result.data(),
-            combiner_of(dtype::f32, reduction::sum));
+            combiner_of(reducer_of(dtype::f32, reduction::sum)));
   });
   CHECK((said[0].find("different collectives") != std::string::npos ||
          said[1].find("different collectives") != std::string::npos));
@@ -441,7 +442,8 @@ TEST_CASE("an interrupted group waits no longer", "[host]") {
   const auto said = on_threads(group, std::chrono::duration<double>(20), [&](thread_collectives& all) {
     if (all.rank() == 1) return group.interrupt();
     float data = 1;
-    all.run(uniform_call(collective::all_reduce, 2, 1), &data, &data, combiner_of(dtype::f32, reduction::sum));
+    all.run(uniform_call(collective::all_reduce, 2, 1), &data, &data,
+            combiner_of(reducer_of(dtype::f32, reduction::sum)));
   });
   CHECK(said[0].find("interrupted") != std::string::npos);
 }
@@ -460,7 +462,7 @@ TEST_CASE("who comes after a rank has given up reads none of its buffers", "[hos
         while (!gone) std::this_thread::yield();
       }
       try {
-        all.run(call, data.data(), result.data(), combiner_of(dtype::f32, reduction::sum));
+        all.run(call, data.data(), result.data(), combiner_of(reducer_of(dtype::f32, reduction::sum)));
       } catch (const comm_error&) {
         if (all.rank() == 0) gone = true;
         if (all.rank() == 2) untouched = std::count(result.begin(), result.end(), -1.0F) == 3 * count;
@@ -476,7 +478,7 @@ TEST_CASE("who comes after a rank has given up reads none of its buffers", "[hos
 TEST_CASE("a call that contradicts itself is refused before anything is sent", "[host]") {
   host::thread_group group(2);
   const auto said = on_threads(group, std::chrono::duration<double>(5), [&](thread_collectives& all) {
-    const combiner by = combiner_of(dtype::i32, reduction::sum);
+    const combiner by = combiner_of(reducer_of(dtype::i32, reduction::sum));
     std::vector<std::int32_t> data(8, all.rank());
     std::vector<std::int32_t> result(8);
     collective_call uneven = uniform_call(collective::all_to_all, 2, 1);

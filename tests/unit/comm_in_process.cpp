@@ -33,7 +33,7 @@ transfer_group everybody(const in_process_communicator& device) {
 
 void reduce_once(in_process_communicator& device) {
   float value = 1;
-  device.all_reduce(everybody(device), &value, &value, 1, dtype::f32, reduction::sum);
+  device.all_reduce(everybody(device), &value, &value, 1, espalier::comm::reducer_of(dtype::f32, reduction::sum));
   comm_checks::expect(value == static_cast<float>(device.size()), "wrong sum");
 }
 
@@ -246,7 +246,8 @@ TEST_CASE("an instruction that an error names already is not named twice", "[com
     transfer_group all;
     all.members = {0, 1};
     all.self = device.rank();
-    device.all_reduce(all, &truth, &truth, 1, espalier::dtype::boolean, espalier::reduction::sum);
+    device.all_reduce(all, &truth, &truth, 1,
+                      espalier::comm::reducer_of(espalier::dtype::boolean, espalier::reduction::sum));
   };
   REQUIRE_THROWS_WITH(run_devices(group, body), Contains("cannot reduce"));
   const std::string reason = group.abort_reason();
@@ -276,13 +277,14 @@ TEST_CASE("devices in different collectives are told which differs, and in what"
     some.self = device.rank() - 2;
     double values[8] = {};
     for (int k = 0; k < calls_before; ++k) {
-      device.all_reduce(some, values, values, 4, dtype::f32, reduction::sum);
-      device.all_reduce(some, values, values, other.count, other.type, other.kind);
+      device.all_reduce(some, values, values, 4, espalier::comm::reducer_of(dtype::f32, reduction::sum));
+      device.all_reduce(some, values, values, other.count, espalier::comm::reducer_of(other.type, other.kind));
     }
     const bool differs = device.rank() == 4;
     try {
-      device.all_reduce(some, values, values, differs ? other.count : 4, differs ? other.type : dtype::f32,
-                        differs ? other.kind : reduction::sum);
+      device.all_reduce(
+          some, values, values, differs ? other.count : 4,
+          espalier::comm::reducer_of(differs ? other.type : dtype::f32, differs ? other.kind : reduction::sum));
     } catch (const comm_error& error) {
       seen[static_cast<std::size_t>(device.rank())] = error.what();
       throw;

@@ -4,7 +4,7 @@
 #include "comm_checks.hpp"
 
 #include <espalier/comm/layout.hpp>
-#include <espalier/comm/reduce.hpp>
+#include <espalier/comm/reducer.hpp>
 
 #include <catch2/catch.hpp>
 
@@ -131,7 +131,7 @@ TEST_CASE("a NaN on any device stays visible in max and min", "[comm][layout]") 
   const contribution parts[3] = {{values[0], nullptr}, {values[1], nullptr}, {values[2], nullptr}};
   for (const reduction kind : {reduction::max, reduction::min}) {
     float result[3] = {};
-    comm::detail::reduce_range(dtype::f32, kind, result, contiguous_block(3), 0, 3, parts, 3);
+    comm::detail::reduce_range(comm::reducer_of(dtype::f32, kind), result, contiguous_block(3), 0, 3, parts, 3);
     for (const float r : result) REQUIRE(r != r);
   }
 }
@@ -141,7 +141,8 @@ TEST_CASE("bf16 sums are kept in float and rounded once", "[comm][layout]") {
   const contribution parts[4] = {
       {&values[0], nullptr}, {&values[1], nullptr}, {&values[2], nullptr}, {&values[3], nullptr}};
   bfloat16 result;
-  comm::detail::reduce_range(dtype::bf16, reduction::sum, &result, contiguous_block(1), 0, 1, parts, 4);
+  comm::detail::reduce_range(comm::reducer_of(dtype::bf16, reduction::sum), &result, contiguous_block(1), 0, 1, parts,
+                             4);
   REQUIRE(static_cast<float>(result) == 260.0F);  // rounding each step would give 258
 }
 

@@ -154,8 +154,8 @@ TEST_CASE("devices of a replica reduce as threads do") {
       std::vector<float> ours(rows * own);
       std::vector<float> theirs = ours;
       for (const ep::reduction kind : {ep::reduction::sum, ep::reduction::max}) {
-        peers.reduce_exchange(moves, source.data(), ours.data(), kind);
-        threads.reduce_exchange(moves, source.data(), theirs.data(), kind);
+        peers.reduce_exchange(moves, source.data(), ours.data(), ep::comm::reducer_of(moves.type, kind));
+        threads.reduce_exchange(moves, source.data(), theirs.data(), ep::comm::reducer_of(moves.type, kind));
         require(ours == theirs);
       }
       // Little, in one round, and much, in two; in place, and not.
@@ -166,9 +166,12 @@ TEST_CASE("devices of a replica reduce as threads do") {
         std::vector<float> sums(terms.size());
         std::vector<float> in_place = terms;
         std::vector<float> wanted(terms.size());
-        peers.all_reduce(group, terms.data(), sums.data(), count, ep::dtype::f32, ep::reduction::sum);
-        peers.all_reduce(group, in_place.data(), in_place.data(), count, ep::dtype::f32, ep::reduction::sum);
-        threads.all_reduce(group, terms.data(), wanted.data(), count, ep::dtype::f32, ep::reduction::sum);
+        peers.all_reduce(group, terms.data(), sums.data(), count,
+                         ep::comm::reducer_of(ep::dtype::f32, ep::reduction::sum));
+        peers.all_reduce(group, in_place.data(), in_place.data(), count,
+                         ep::comm::reducer_of(ep::dtype::f32, ep::reduction::sum));
+        threads.all_reduce(group, terms.data(), wanted.data(), count,
+                           ep::comm::reducer_of(ep::dtype::f32, ep::reduction::sum));
         require(sums == in_place);
         for (std::size_t k = 0; k < sums.size(); ++k)
           if (std::abs(sums[k] - wanted[k]) > 1e-5F) require(false);

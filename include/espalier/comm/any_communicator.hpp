@@ -26,9 +26,9 @@ class any_communicator {
   virtual void prepare(const transfer& moves) = 0;
   virtual void prepare(const transfer_group& group) = 0;
   virtual void exchange(const transfer& moves, const void* source, void* target) = 0;
-  virtual void reduce_exchange(const transfer& moves, const void* source, void* target, reduction kind) = 0;
-  virtual void all_reduce(const transfer_group& group, const void* source, void* target, std::int64_t count, dtype type,
-                          reduction kind) = 0;
+  virtual void reduce_exchange(const transfer& moves, const void* source, void* target, const reducer& by) = 0;
+  virtual void all_reduce(const transfer_group& group, const void* source, void* target, std::int64_t count,
+                          const reducer& by) = 0;
   virtual void barrier() = 0;
   virtual void broadcast(void* data, std::int64_t bytes, int root) = 0;
   [[nodiscard]] virtual std::span<const std::int64_t> counters() const = 0;
@@ -58,12 +58,12 @@ template <Communicator Kind> class communicator_as final : public any_communicat
   void exchange(const transfer& moves, const void* source, void* target) override {
     communicator_->exchange(moves, source, target);
   }
-  void reduce_exchange(const transfer& moves, const void* source, void* target, reduction kind) override {
-    communicator_->reduce_exchange(moves, source, target, kind);
+  void reduce_exchange(const transfer& moves, const void* source, void* target, const reducer& by) override {
+    communicator_->reduce_exchange(moves, source, target, by);
   }
-  void all_reduce(const transfer_group& group, const void* source, void* target, std::int64_t count, dtype type,
-                  reduction kind) override {
-    communicator_->all_reduce(group, source, target, count, type, kind);
+  void all_reduce(const transfer_group& group, const void* source, void* target, std::int64_t count,
+                  const reducer& by) override {
+    communicator_->all_reduce(group, source, target, count, by);
   }
   void barrier() override { communicator_->barrier(); }
   void broadcast(void* data, std::int64_t bytes, int root) override { communicator_->broadcast(data, bytes, root); }

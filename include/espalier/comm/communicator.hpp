@@ -3,7 +3,7 @@
 #pragma once
 
 #include <espalier/comm/layout.hpp>
-#include <espalier/comm/reduce.hpp>
+#include <espalier/comm/reducer.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -61,9 +61,9 @@ class mismatched_call : public comm_error {
 /// * `prepare(moves)`, `prepare(group)` once, before the first use: later calls then allocate nothing. Not collective.
 /// * `exchange(moves, source, target)`: member k receives `outgoing[k]`; `incoming` is filled. All-gather, all-to-all
 ///   and collective-permute are instances. Source and target do not overlap.
-/// * `reduce_exchange(moves, source, target, kind)`: reduce-scatter. The target box, which all `incoming` share,
+/// * `reduce_exchange(moves, source, target, by)`: reduce-scatter. The target box, which all `incoming` share,
 ///   becomes the combination of the members' boxes in group order: the same bits on every run.
-/// * `all_reduce(group, source, target, count, type, kind)`: `source == target` is allowed; same bits on all members.
+/// * `all_reduce(group, source, target, count, by)`: `source == target` is allowed; same bits on all members.
 ///   Sends `all_reduce_sent_bytes(...)`.
 /// * `barrier()` and `broadcast(data, bytes, root)` involve all ranks, and are not counted: they belong to no channel.
 /// * `counters()`: bytes sent to other devices, by channel, since `reset_counters()`.
@@ -73,15 +73,15 @@ class mismatched_call : public comm_error {
 /// Errors: `comm_error`. Sums and products of bool are refused.
 template <class T>
 concept Communicator = requires(T& c, const T& view, const transfer& moves, const transfer_group& group,
-                                const void* source, void* target, std::int64_t count, dtype type, reduction kind,
+                                const void* source, void* target, std::int64_t count, const reducer& by,
                                 const context* where, const std::string& reason) {
   { view.rank() } -> std::same_as<int>;
   { view.size() } -> std::same_as<int>;
   {c.prepare(moves)};
   {c.prepare(group)};
   {c.exchange(moves, source, target)};
-  {c.reduce_exchange(moves, source, target, kind)};
-  {c.all_reduce(group, source, target, count, type, kind)};
+  {c.reduce_exchange(moves, source, target, by)};
+  {c.all_reduce(group, source, target, count, by)};
   {c.barrier()};
   {c.broadcast(target, count, 0)};
   { view.counters() } -> std::same_as<std::span<const std::int64_t>>;
@@ -135,9 +135,9 @@ namespace espalier::comm::detail {
          during(where) + "\n  to wait longer: set ESPALIER_DEADLINE_SECONDS";
 }
 
-inline void require_reducible(dtype type, reduction kind, const comm::context* where) {
-  if (comm::is_reducible(type, kind)) return;
-  throw comm::comm_error(std::string("cannot reduce ") + name_of(type) + " by " + name_of(kind) +
+inline void require_reducible(const comm::reducer& by, const comm::context* where) {
+  if (comm::is_reducible(by.type, by.kind)) return;
+  throw comm::comm_error(std::string("cannot reduce ") + name_of(by.type) + " by " + name_of(by.kind) +
                          ": use max (or) or min (and), or convert to i32 first" + during(where));
 }
 
@@ -163,8 +163,14 @@ inline void require_consistent(const comm::transfer& moves, int rank, int size) 
   }
 }
 
-/// A reduction combines boxes of one size: the one this rank keeps. Errors: `comm_error`.
-inline void require_one_size(const comm::transfer& moves, const comm::context* where) {
+/// A reduction combines elements of the transfer's type, and boxes of one size: the one this rank keeps.
+/// Errors: `comm_error`.
+inline void require_reducible(const comm::transfer& moves, const comm::reducer& by, const comm::context* where) {
+  require_reducible(by, where);
+  if (moves.type != by.type) {
+    throw comm::comm_error(std::string("a transfer of ") + name_of(moves.type) + " cannot be reduced as " +
+                           name_of(by.type) + during(where));
+  }
   const std::int64_t own = moves.incoming[static_cast<std::size_t>(moves.self)].elements();
   for (std::size_t k = 0; k < moves.incoming.size(); ++k) {
     if (moves.incoming[k].elements() == own) continue;

@@ -157,33 +157,31 @@ class in_process_communicator {
     counters_.add(moves.channel, sent_bytes(moves));
   }
 
-  void reduce_exchange(const transfer& moves, const void* source, void* target, reduction kind) {
-    detail::require_reducible(moves.type, kind, where_);
-    detail::require_one_size(moves, where_);
+  void reduce_exchange(const transfer& moves, const void* source, void* target, const reducer& by) {
+    detail::require_reducible(moves, by, where_);
     reserve_parts(moves.members.size());
     const std::uint64_t what = detail::kind_word(collective::reduce_exchange, detail::class_of(moves.type),
-                                                 detail::operation_of(moves.type, kind), 0);
+                                                 detail::operation_of(moves.type, by.kind), 0);
     meet("reduce_exchange", what, moves, source, [&](const std::vector<lent_memory>& lent) {
-      if (fold(moves, lent, target, kind)) return;
+      if (fold(moves, lent, target, by)) return;
       for (std::size_t k = 0; k < moves.members.size(); ++k) {
         parts_[k] = {lent[k].memory, lent[k].packed ? nullptr : &moves.incoming[k]};
       }
       const block& box = moves.incoming[static_cast<std::size_t>(moves.self)];
-      detail::reduce_range(moves.type, kind, target, box, 0, box.elements(), parts_.data(),
-                           static_cast<int>(moves.members.size()));
+      detail::reduce_range(by, target, box, 0, box.elements(), parts_.data(), static_cast<int>(moves.members.size()));
     });
     counters_.add(moves.channel, sent_bytes(moves));
   }
 
-  void all_reduce(const transfer_group& group, const void* source, void* target, std::int64_t count, dtype type,
-                  reduction kind) {
-    detail::require_reducible(type, kind, where_);
+  void all_reduce(const transfer_group& group, const void* source, void* target, std::int64_t count,
+                  const reducer& by) {
+    detail::require_reducible(by, where_);
     const auto members = static_cast<int>(group.members.size());
     const bool in_place = source == target;
     set_call(collective::all_reduce, members, count, 0, in_place);
     run("all_reduce", group,
-        [&](thread_collectives& all) { all.run(call_, in_place ? nullptr : source, target, type, kind, where_); });
-    counters_.add(group.channel, all_reduce_sent_bytes(count, size_of(type), members, group.self));
+        [&](thread_collectives& all) { all.run(call_, in_place ? nullptr : source, target, combiner_of(by), where_); });
+    counters_.add(group.channel, all_reduce_sent_bytes(count, size_of(by.type), members, group.self));
   }
 
   void barrier() {
@@ -338,7 +336,8 @@ class in_process_communicator {
   }
 
   /// Combines boxes that lie in one piece on all sides; false if these don't.
-  [[nodiscard]] bool fold(const transfer& moves, const std::vector<lent_memory>& lent, void* target, reduction kind) {
+  [[nodiscard]] bool fold(const transfer& moves, const std::vector<lent_memory>& lent, void* target,
+                          const reducer& by) {
     const block& own = moves.incoming[static_cast<std::size_t>(moves.self)];
     const std::int64_t count = own.elements();
     if (count == 0) return true;
@@ -353,8 +352,7 @@ class in_process_communicator {
     std::byte* const result = static_cast<std::byte*>(target) + to * element;
     const auto members = static_cast<int>(moves.members.size());
     const bool large = count * element * members * members >= host::sizes{}.stream_from;
-    host::fold_of(moves.type, kind)(
-        {&result, 1, sources_.data(), members, count, large ? host::store::streaming : host::store::cached});
+    by.fold({&result, 1, sources_.data(), members, count, large ? host::store::streaming : host::store::cached});
     return true;
   }
 

@@ -230,14 +230,36 @@ void unpack_range(T* target, const T* packed, const block& box, std::int64_t fir
   return contiguous_start(box.extent, box.target_stride, box.target_offset, first, count);
 }
 
-/// What an element is copied as: signed and unsigned integers share the copy, as either may read and write the other.
-template <class T> using cell = wrapping_t<T>;
+/// What elements are copied as: all of one size share the copy.
+template <class Word> struct [[gnu::may_alias]] cell { Word bits; };
+
+/// Calls `visit(cell)` with the cell that is as large as an element of `type`.
+template <class Visit> void with_cell(dtype type, const Visit& visit) {
+  switch (size_of(type)) {
+    case 1: return visit(cell<std::uint8_t>{});
+    case 2: return visit(cell<std::uint16_t>{});
+    case 4: return visit(cell<std::uint32_t>{});
+    default: return visit(cell<std::uint64_t>{});
+  }
+}
+static_assert([] {
+  for (const dtype_facts& row : dtype_table)
+    if (row.bytes != 1 && row.bytes != 2 && row.bytes != 4 && row.bytes != 8) return false;
+  return true;
+}());
 
 /// `pack_range` where the element type is known at run time.
 inline void pack_range(dtype type, void* packed, const void* source, const block& box, std::int64_t first,
                        std::int64_t count) {
-  with_storage(type, [&]<class T>(T) {
-    pack_range(static_cast<cell<T>*>(packed), static_cast<const cell<T>*>(source), box, first, count);
+  with_cell(type,
+            [&]<class T>(T) { pack_range(static_cast<T*>(packed), static_cast<const T*>(source), box, first, count); });
+}
+
+/// `unpack_range` where the element type is known at run time.
+inline void unpack_range(dtype type, void* target, const void* packed, const block& box, std::int64_t first,
+                         std::int64_t count) {
+  with_cell(type, [&]<class T>(T) {
+    unpack_range(static_cast<T*>(target), static_cast<const T*>(packed), box, first, count);
   });
 }
 
@@ -267,23 +289,17 @@ template <class T> void unpack(T* target, const T* packed, const block& box) {
 
 /// `copy_block` where the element type is known at run time.
 inline void copy_block(dtype type, void* target, const void* source, const block& box) {
-  with_storage(type, [&]<class T>(T) {
-    copy_block(static_cast<detail::cell<T>*>(target), static_cast<const detail::cell<T>*>(source), box);
-  });
+  detail::with_cell(type, [&]<class T>(T) { copy_block(static_cast<T*>(target), static_cast<const T*>(source), box); });
 }
 
 /// `pack` where the element type is known at run time.
 inline void pack(dtype type, void* packed, const void* source, const block& box) {
-  with_storage(type, [&]<class T>(T) {
-    pack(static_cast<detail::cell<T>*>(packed), static_cast<const detail::cell<T>*>(source), box);
-  });
+  detail::pack_range(type, packed, source, box, 0, box.elements());
 }
 
 /// `unpack` where the element type is known at run time.
 inline void unpack(dtype type, void* target, const void* packed, const block& box) {
-  with_storage(type, [&]<class T>(T) {
-    unpack(static_cast<detail::cell<T>*>(target), static_cast<const detail::cell<T>*>(packed), box);
-  });
+  detail::unpack_range(type, target, packed, box, 0, box.elements());
 }
 
 }  // namespace espalier::comm

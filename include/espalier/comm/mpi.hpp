@@ -53,12 +53,11 @@ class collective_engine {
   virtual void prepare(const transfer_group& group) = 0;
   virtual void prepare(const transfer& moves) = 0;
   virtual std::optional<std::int64_t> all_reduce(const transfer_group& group, const void* source, void* target,
-                                                 std::int64_t count, dtype type, reduction kind,
-                                                 const context* where) = 0;
+                                                 std::int64_t count, const reducer& by, const context* where) = 0;
   virtual std::optional<std::int64_t> exchange(const transfer& moves, const void* source, void* target,
                                                const context* where) = 0;
   virtual std::optional<std::int64_t> reduce_exchange(const transfer& moves, const void* source, void* target,
-                                                      reduction kind, const context* where) = 0;
+                                                      const reducer& by, const context* where) = 0;
 };
 
 /// A device that is an MPI rank.
@@ -142,44 +141,42 @@ class mpi_communicator {
     counters_.add(moves.channel, sent_bytes(moves));
   }
 
-  void reduce_exchange(const transfer& moves, const void* source, void* target, reduction kind) {
-    begin<collective::reduce_exchange>(moves.type, kind);
-    detail::require_reducible(moves.type, kind, where_);
-    detail::require_one_size(moves, where_);
+  void reduce_exchange(const transfer& moves, const void* source, void* target, const reducer& by) {
+    begin<collective::reduce_exchange>(moves.type, by.kind);
+    detail::require_reducible(moves, by, where_);
     if (engine_ != nullptr && moves.members.size() > 1) {
-      if (const auto sent = engine_->reduce_exchange(moves, source, target, kind, where_)) {
+      if (const auto sent = engine_->reduce_exchange(moves, source, target, by, where_)) {
         counters_.add(moves.channel, *sent);
         return;
       }
     }
     guarded(moves, [&] {
-      run_pipeline({&moves, &moves, moves.type, kind, static_cast<const std::byte*>(source),
-                    static_cast<std::byte*>(target), 0});
+      run_pipeline({&moves, &moves, by, static_cast<const std::byte*>(source), static_cast<std::byte*>(target), 0});
     });
     counters_.add(moves.channel, sent_bytes(moves));
   }
 
-  void all_reduce(const transfer_group& group, const void* source, void* target, std::int64_t count, dtype type,
-                  reduction kind) {
-    begin<collective::all_reduce>(type, kind, count);
-    detail::require_reducible(type, kind, where_);
+  void all_reduce(const transfer_group& group, const void* source, void* target, std::int64_t count,
+                  const reducer& by) {
+    begin<collective::all_reduce>(by.type, by.kind, count);
+    detail::require_reducible(by, where_);
     if (engine_ != nullptr && group.members.size() > 1 && count > 0) {
-      if (const auto sent = engine_->all_reduce(group, source, target, count, type, kind, where_)) {
+      if (const auto sent = engine_->all_reduce(group, source, target, count, by, where_)) {
         counters_.add(group.channel, *sent);
         return;
       }
     }
-    const reduce_job job{
-        &group, nullptr, type, kind, static_cast<const std::byte*>(source), static_cast<std::byte*>(target), count};
+    const reduce_job job{&group, nullptr, by, static_cast<const std::byte*>(source), static_cast<std::byte*>(target),
+                         count};
     guarded(group, [&] {
-      if (group.members.size() == 2 && count * size_of(type) <= options_.direct_bytes) {
+      if (group.members.size() == 2 && count * size_of(by.type) <= options_.direct_bytes) {
         swap_and_reduce(job);
       } else {
         run_pipeline(job);
       }
     });
     counters_.add(group.channel,
-                  all_reduce_sent_bytes(count, size_of(type), static_cast<int>(group.members.size()), group.self));
+                  all_reduce_sent_bytes(count, size_of(by.type), static_cast<int>(group.members.size()), group.self));
   }
 
   /// Every rank tells every other one that it is here: more messages than a tree, but an expired wait then knows
@@ -307,8 +304,7 @@ class mpi_communicator {
   struct reduce_job {
     const transfer_group* group;
     const transfer* moves;
-    dtype type;
-    reduction kind;
+    reducer by;
     const std::byte* source;
     std::byte* target;
     std::int64_t count;
@@ -492,7 +488,7 @@ class mpi_communicator {
   // ---- reductions -----------------------------------------------------------------------------------------------
 
   [[nodiscard]] std::int64_t piece_elements(const reduce_job& job) const {
-    return std::max<std::int64_t>(options_.piece_bytes / size_of(job.type), 1);
+    return std::max<std::int64_t>(options_.piece_bytes / size_of(job.by.type), 1);
   }
 
   /// Elements of a share in piece `piece`.
@@ -502,7 +498,7 @@ class mpi_communicator {
   }
 
   [[nodiscard]] std::byte* slot_memory(std::byte* staging, const reduce_job& job, int slot, int k) const {
-    return staging + (std::int64_t{slot} * job.members() + k) * piece_elements(job) * size_of(job.type);
+    return staging + (std::int64_t{slot} * job.members() + k) * piece_elements(job) * size_of(job.by.type);
   }
 
   [[nodiscard]] static std::size_t place_of(const reduce_job& job, int slot, stage what, int k) {
@@ -520,7 +516,7 @@ class mpi_communicator {
   void run_pipeline(const reduce_job& job) {
     const std::int64_t pieces = piece_count(job);
     const std::int64_t slots = std::min<std::int64_t>(options_.window, pieces);
-    const std::int64_t staging = slots * job.members() * piece_elements(job) * size_of(job.type);
+    const std::int64_t staging = slots * job.members() * piece_elements(job) * size_of(job.by.type);
     (void)incoming_staging_.reserve(staging);
     (void)outgoing_staging_.reserve(staging);
     requests_.reset(static_cast<std::size_t>(slots * 4 * job.members()));
@@ -548,7 +544,7 @@ class mpi_communicator {
     for_each_peer(*job.group, [&](std::size_t k, int rank) {
       const int member = static_cast<int>(k);
       receive(place_of(job, slot, contribution_in, member), slot_memory(staging, job, slot, member),
-              length * size_of(job.type), rank, tag(rank, 0, slot));
+              length * size_of(job.by.type), rank, tag(rank, 0, slot));
       ++state.contributions;
       ++state.open;
     });
@@ -556,7 +552,7 @@ class mpi_communicator {
 
   void send_contributions(const reduce_job& job, int slot) {
     pipeline_slot& state = slots_[static_cast<std::size_t>(slot)];
-    const std::int64_t element = size_of(job.type);
+    const std::int64_t element = size_of(job.by.type);
     const std::int64_t first = state.piece * piece_elements(job);
     for_each_peer(*job.group, [&](std::size_t k, int rank) {
       const int member = static_cast<int>(k);
@@ -567,7 +563,7 @@ class mpi_communicator {
       const std::byte* data = job.source + start * element;
       if (start < 0) {
         std::byte* packed = slot_memory(outgoing_staging_.reserve(0), job, slot, member);
-        detail::pack_range(job.type, packed, job.source, share, first, length);
+        detail::pack_range(job.by.type, packed, job.source, share, first, length);
         data = packed;
       }
       send(place_of(job, slot, contribution_out, member), data, length * element, rank, tag(rank, 0, slot));
@@ -578,7 +574,7 @@ class mpi_communicator {
   void reduce_piece(const reduce_job& job, int slot) {
     pipeline_slot& state = slots_[static_cast<std::size_t>(slot)];
     const block own = job.own();
-    const std::int64_t element = size_of(job.type);
+    const std::int64_t element = size_of(job.by.type);
     const std::int64_t first = state.piece * piece_elements(job);
     const std::int64_t length = piece_length(job, own.elements(), state.piece);
     if (length == 0) return;
@@ -588,7 +584,7 @@ class mpi_communicator {
       parts_[static_cast<std::size_t>(k)] = {slot_memory(staging, job, slot, k), nullptr};
     }
     parts_[static_cast<std::size_t>(job.group->self)] = {job.source, &own};
-    detail::reduce_range(job.type, job.kind, job.target, own, first, length, parts_.data(), job.members());
+    detail::reduce_range(job.by, job.target, own, first, length, parts_.data(), job.members());
     if (!job.gathers()) return;
     const std::byte* result = job.target + (own.target_offset + first) * element;
     for_each_peer(*job.group, [&](std::size_t k, int rank) {
@@ -606,8 +602,8 @@ class mpi_communicator {
     const std::int64_t length = piece_length(job, share.elements(), state.piece);
     const std::int64_t first = share.target_offset + state.piece * piece_elements(job);
     const int rank = job.group->members[static_cast<std::size_t>(k)];
-    receive(place_of(job, slot, result_in, k), job.target + first * size_of(job.type), length * size_of(job.type), rank,
-            tag(rank, 1, slot));
+    receive(place_of(job, slot, result_in, k), job.target + first * size_of(job.by.type), length * size_of(job.by.type),
+            rank, tag(rank, 1, slot));
     ++state.open;
   }
 
@@ -625,7 +621,7 @@ class mpi_communicator {
   void swap_and_reduce(const reduce_job& job) {
     const int peer = 1 - job.group->self;
     const int rank = job.group->members[static_cast<std::size_t>(peer)];
-    const std::int64_t bytes = job.count * size_of(job.type);
+    const std::int64_t bytes = job.count * size_of(job.by.type);
     std::byte* staging = incoming_staging_.reserve(bytes);
     if (bytes > 0) {
       receive(requests_.append(), staging, bytes, rank, tag(rank, 0, 0));
@@ -635,7 +631,7 @@ class mpi_communicator {
     std::array<contribution, 2> parts;
     parts[static_cast<std::size_t>(peer)] = {staging, nullptr};
     parts[static_cast<std::size_t>(job.group->self)] = {job.source, nullptr};
-    detail::reduce_range(job.type, job.kind, job.target, contiguous_block(job.count), 0, job.count, parts.data(), 2);
+    detail::reduce_range(job.by, job.target, contiguous_block(job.count), 0, job.count, parts.data(), 2);
   }
 
   mpi_options options_;

@@ -82,76 +82,117 @@ struct contribution {
 
 namespace espalier::comm::detail {
 
+/// What a reduction's elements are kept as: signed and unsigned integers share what adds and multiplies, as either may
+/// read and write the other, and truth values are bytes, as what lies in padding may be none.
+template <reduction Kind, class T>
+using lane_t =
+    std::conditional_t<std::is_same_v<T, bool>, unsigned char,
+                       std::conditional_t<Kind == reduction::sum || Kind == reduction::prod, wrapping_t<T>, T>>;
+
+/// What of a tile's operands and result is a partial result, in `computed_t`; the rest are elements.
+enum class partial_sides : std::uint8_t { none, result, both, left };
+
+using tile_function = void (*)(partial_sides partial, void* out, const void* left, const void* right,
+                               std::int64_t length);
+
+/// `combine_run` on a tile, whose sides are told apart at run time.
+template <reduction Kind, class T>
+void combine_tile(partial_sides partial, void* out, const void* left, const void* right, std::int64_t length) {
+  using wide = computed_t<T>;
+  const auto run = [&]<class Out, class Left>(Out*, Left*) {
+    combine_run<Kind, wide>(static_cast<Out*>(out), static_cast<const Left*>(left), static_cast<const T*>(right),
+                            length);
+  };
+  constexpr T* element = nullptr;
+  if constexpr (std::is_same_v<T, wide>) {
+    run(element, element);
+  } else {
+    constexpr wide* kept = nullptr;
+    switch (partial) {
+      case partial_sides::none: return run(element, element);
+      case partial_sides::result: return run(kept, element);
+      case partial_sides::both: return run(kept, kept);
+      case partial_sides::left: return run(element, kept);
+    }
+  }
+}
+
+}  // namespace espalier::comm::detail
+
+namespace espalier::comm::host {
+
+struct fold_job;  // in host/fold.hpp
+using fold_function = void (*)(const fold_job&);
+
+}  // namespace espalier::comm::host
+
+namespace espalier::comm {
+
+/// What combines messages of elements of one type: `target[i] = own[i] op incoming[i]`, or `incoming[i] op own[i]`.
+/// The target may be `own`; `incoming` is memory of the transport, and may be overwritten.
+using combine_function = void (*)(const void* state, void* target, const void* own, void* incoming, std::int64_t count,
+                                  bool incoming_left);
+
+/// How elements of a type are combined, and the code that does it: who names a reduction brings it along, so that a
+/// program has no code for types and operations that it never reduces. Made by `reducer_of`, in comm/reducer.hpp.
+struct reducer {
+  dtype type = dtype::f32;
+  reduction kind = reduction::sum;
+  // None where `is_reducible` says no.
+  detail::tile_function tile = nullptr;
+  combine_function combine = nullptr;
+  host::fold_function fold = nullptr;
+};
+
+}  // namespace espalier::comm
+
+namespace espalier::comm::detail {
+
 /// Elements reduced at a time: two scratch tiles, an accumulator and the output stay in the first-level cache.
 inline constexpr std::int64_t reduce_tile = 1024;
 
-/// `combine_run` by an operation known at run time: beside a tile, the choice costs nothing, and one loop over tiles
-/// serves all operations. Signed and unsigned integers share what adds and multiplies: either may read and write the
-/// other. @pre not a sum or product of bool
-template <class Wide, class Out, class A, class B>
-void combine_tile(reduction kind, Out* out, const A* a, const B* b, std::int64_t length) {
-  if constexpr (!std::is_same_v<Wide, bool>) {
-    using word = wrapping_t<Wide>;
-    auto* const to = reinterpret_cast<wrapping_t<Out>*>(out);
-    const auto* const left = reinterpret_cast<const wrapping_t<A>*>(a);
-    const auto* const right = reinterpret_cast<const wrapping_t<B>*>(b);
-    if (kind == reduction::sum) return combine_run<reduction::sum, word>(to, left, right, length);
-    if (kind == reduction::prod) return combine_run<reduction::prod, word>(to, left, right, length);
-  }
-  if (kind == reduction::max) return combine_run<reduction::max, Wide>(out, a, b, length);
-  combine_run<reduction::min, Wide>(out, a, b, length);
-}
-
-template <class T>
-const T* contribution_view(const comm::contribution& part, std::int64_t first, std::int64_t done, std::int64_t length,
-                           T* scratch) {
-  const T* data = static_cast<const T*>(part.data);
-  if (part.box == nullptr) return data + done;
+/// Where elements [done, done + length) of a part are: in place if they lie in one piece, otherwise in `scratch`.
+inline const std::byte* contribution_view(dtype type, const comm::contribution& part, std::int64_t first,
+                                          std::int64_t done, std::int64_t length, std::byte* scratch) {
+  const auto* const data = static_cast<const std::byte*>(part.data);
+  if (part.box == nullptr) return data + done * size_of(type);
   const std::int64_t start = contiguous_source(*part.box, first + done, length);
-  if (start >= 0) return data + start;
-  pack_range(scratch, data, *part.box, first + done, length);
+  if (start >= 0) return data + start * size_of(type);
+  pack_range(type, scratch, data, *part.box, first + done, length);
   return scratch;
 }
 
 /// Elements [first, first + count) of the target side of `box` = the parts combined in their order. A part without a
 /// box holds exactly those elements. The target may be the same buffer as one part, in the same places.
-template <class T>
-void reduce_range(reduction kind, T* target, const block& box, std::int64_t first, std::int64_t count,
-                  const comm::contribution* parts, int members) {
-  using partial_type = computed_t<T>;
-  alignas(64) T left_scratch[reduce_tile];
-  alignas(64) T right_scratch[reduce_tile];
-  alignas(64) T out_scratch[reduce_tile];
-  alignas(64) partial_type partial[reduce_tile];
+/// @pre `comm::is_reducible(by.type, by.kind)`
+inline void reduce_range(const reducer& by, void* target, const block& box, std::int64_t first, std::int64_t count,
+                         const comm::contribution* parts, int members) {
+  constexpr std::size_t tile_bytes = reduce_tile * 8;  // of the largest elements and partial results
+  alignas(64) std::byte left_scratch[tile_bytes];
+  alignas(64) std::byte right_scratch[tile_bytes];
+  alignas(64) std::byte out_scratch[tile_bytes];
+  alignas(64) std::byte partial[tile_bytes];
+  const std::int64_t element = size_of(by.type);
   for (std::int64_t done = 0; done < count; done += reduce_tile) {
     const std::int64_t length = std::min(reduce_tile, count - done);
     const std::int64_t start = contiguous_target(box, first + done, length);
-    T* out = start >= 0 ? target + start : out_scratch;
-    const auto view = [&](int k, T* scratch) { return contribution_view(parts[k], first, done, length, scratch); };
-    const T* left = view(0, left_scratch);
+    std::byte* const out = start >= 0 ? static_cast<std::byte*>(target) + start * element : out_scratch;
+    const auto view = [&](int k, std::byte* scratch) {
+      return contribution_view(by.type, parts[k], first, done, length, scratch);
+    };
+    const std::byte* const left = view(0, left_scratch);
     if (members == 1) {
-      if (out != left) std::memcpy(out, left, static_cast<std::size_t>(length) * sizeof(T));
+      if (out != left) std::memcpy(out, left, static_cast<std::size_t>(length * element));
     } else if (members == 2) {
-      combine_tile<partial_type>(kind, out, left, view(1, right_scratch), length);
+      by.tile(partial_sides::none, out, left, view(1, right_scratch), length);
     } else {
-      combine_tile<partial_type>(kind, partial, left, view(1, right_scratch), length);
+      by.tile(partial_sides::result, partial, left, view(1, right_scratch), length);
       for (int k = 2; k + 1 < members; ++k)
-        combine_tile<partial_type>(kind, partial, partial, view(k, right_scratch), length);
-      combine_tile<partial_type>(kind, out, partial, view(members - 1, right_scratch), length);
+        by.tile(partial_sides::both, partial, partial, view(k, right_scratch), length);
+      by.tile(partial_sides::left, out, partial, view(members - 1, right_scratch), length);
     }
-    if (start < 0) unpack_range(target, out_scratch, box, first + done, length);
+    if (start < 0) unpack_range(by.type, target, out_scratch, box, first + done, length);
   }
-}
-
-/// `reduce_range` where type and kind are known at run time.
-/// @pre `comm::is_reducible(type, kind)`
-inline void reduce_range(dtype type, reduction kind, void* target, const block& box, std::int64_t first,
-                         std::int64_t count, const comm::contribution* parts, int members) {
-  with_storage(type, [&]<class T>(T) {
-    // Truth values as bytes: what lies in padding may be none.
-    using element = std::conditional_t<std::is_same_v<T, bool>, unsigned char, T>;
-    reduce_range(kind, static_cast<element*>(target), box, first, count, parts, members);
-  });
 }
 
 }  // namespace espalier::comm::detail

@@ -396,20 +396,15 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   }
 
   void add(int sum, int term) const {
-    const std::int64_t count = t_.code[sum].shape.elements();
-    with_storage(t_.code[sum].type, [&]<class T>(T) {
-      if constexpr (std::is_same_v<T, bool>) {
-        throw std::logic_error("a loop adds up truth values");
-      } else {
-        // Signed and unsigned integers share the loop: either may read and write the other.
-        using same = wrapping_t<T>;
-        add_elements(static_cast<same*>(address(sum)), static_cast<const same*>(address(term)), count);
-      }
-    });
-  }
-  template <class T> static void add_elements(T* sum, const T* term, std::int64_t count) {
+    const instruction& i = t_.code[sum];
+    const std::int64_t count = i.shape.elements();
+    const std::int64_t element = size_of(i.type);
+    const comm::detail::tile_function combine = t_.reducer_of(i.type, reduction::sum).tile;
+    char* const to = static_cast<char*>(address(sum));
+    const char* const from = static_cast<const char*>(address(term));
     parallel_ranges(count, count, [=](std::int64_t first, std::int64_t last) {
-      comm::detail::combine_run<reduction::sum, computed_t<T>>(sum + first, sum + first, term + first, last - first);
+      char* const there = to + first * element;
+      combine(comm::detail::partial_sides::none, there, there, from + first * element, last - first);
     });
   }
 
@@ -432,9 +427,9 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     if (!facts_of(kind).reduces) {
       comm_.exchange(moves, source, target);
     } else if (kind != collective::all_reduce) {
-      comm_.reduce_exchange(moves, source, target, combine);
+      comm_.reduce_exchange(moves, source, target, t_.reducer_of(i.type, combine));
     } else if (count > 0) {
-      comm_.all_reduce(moves, source, target, count, i.type, combine);
+      comm_.all_reduce(moves, source, target, count, t_.reducer_of(i.type, combine));
     }
   }
 

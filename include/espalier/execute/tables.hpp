@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/comm/reducer.hpp>
 #include <espalier/kernels/kernels.hpp>
+#include <espalier/partition/collectives.hpp>
 #include <espalier/partition/kinds.hpp>
 #include <espalier/partition/lower.hpp>
 #include <espalier/program/program.hpp>
@@ -25,6 +27,7 @@ struct program_tables : plan_view {
   const kernels::block_function* block_functions = nullptr;
   const kernel_function* kernel_functions = nullptr;
   std::int64_t kernel_scratch_bytes = 0;
+  comm::reducer (*reducer_of)(dtype type, reduction kind) = nullptr;
   int argument_count = 0;
   int result_count = 0;
 };
@@ -126,6 +129,33 @@ template <class Program, std::size_t... Kind> [[nodiscard]] std::int64_t most_sc
   return most;
 }
 
+/// What a program combines: between devices, and over the iterations of its loops.
+[[nodiscard]] constexpr comm::detail::reducer_set reducers_in(graph_view g) {
+  comm::detail::reducer_set found = 0;
+  const auto add = [&](dtype type, reduction kind) {
+    found |= comm::detail::reducer_set{1} << comm::detail::place_of(type, kind);
+  };
+  for (int id = 0; id < g.size; ++id) {
+    const int place = collective_index(g[id].op);
+    if (part_of(g[id]) == structure::loop_sum) {
+      add(g[id].type, reduction::sum);
+    } else if (place >= 0 && facts_of(static_cast<collective>(place)).reduces) {
+      add(g[id].type, attributes_of<collective_attributes>(g[id]).combine);
+    }
+  }
+  return found;
+}
+
+/// The code that combines is compiled for what a program combines; the compiled part of the library has it for all.
+template <class Program> [[nodiscard]] comm::reducer (*reducers_of())(dtype, reduction) {
+#if defined(ESPALIER_COMPILED)
+  return &comm::reducer_of;
+#else
+  static constexpr comm::detail::reducer_set used = reducers_in(Program::code);
+  return &comm::detail::reducer_among<used>;
+#endif
+}
+
 }  // namespace detail
 
 /// The tables of a program; instantiates its kernels.
@@ -144,6 +174,7 @@ template <class Program> [[nodiscard]] program_tables tables_of() {
   t.block_functions = detail::block_table<Program>(steps);
   t.kernel_functions = detail::kernel_table<Program>(units);
   t.kernel_scratch_bytes = detail::most_scratch<Program>(units);
+  t.reducer_of = detail::reducers_of<Program>();
   t.argument_count = Program::argument_count();
   t.result_count = Program::result_count();
   return t;

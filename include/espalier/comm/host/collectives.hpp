@@ -105,8 +105,7 @@ class host_collectives {
   void run(const collective_call& call, const call_summary& said, std::uint64_t number, const void* input, void* output,
            const element& what, const context* where, private_memory how) {
     space_.use_kernel(how == private_memory::kernel);
-    if (reduces(call.what)) find_kernel(what);
-    engine_.run(call, said, number, input, output, what.by, kernel_, where);
+    engine_.run(call, said, number, input, output, what.by, where);
   }
 
   /// Until all ranks have come here, some tens of nanoseconds apart. `operation`: for the error of a wait in vain.
@@ -136,35 +135,10 @@ class host_collectives {
     return made;
   }
 
-  /// The kernel for what was asked: by the library's names if there are any, else by the combiner.
-  void find_kernel(const element& what) {
-    if (known_ && what.by.combine == combine_ && what.type == type_ && what.operation == operation_) return;
-    known_ = true;
-    combine_ = what.by.combine;
-    type_ = what.type;
-    operation_ = what.operation;
-    kernel_ = host::fold_of(what.by);
-    if (kernel_ != nullptr || type_ == detail::no_type() || operation_ == detail::no_operation()) return;
-    for (const dtype_facts& row : dtype_table) {
-      // The library has several names for one type: int, long, and integers by their size.
-      const bool same = detail::class_of(type_) == detail::class_of(row.type) && what.by.element_bytes == row.bytes;
-      if (!same || detail::library_type(row.type) == detail::no_type()) continue;
-      for (const reduction kind : {reduction::sum, reduction::max, reduction::min, reduction::prod}) {
-        if (!is_reducible(row.type, kind) || detail::library_operation(row.type, kind) != operation_) continue;
-        kernel_ = host::fold_of(row.type, kind);
-      }
-    }
-  }
-
   MPI_Comm communicator_;
   std::chrono::duration<double> deadline_;
   host::process_space space_;
   host::engine<host::process_space> engine_;
-  bool known_ = false;
-  combiner::function combine_ = nullptr;
-  MPI_Datatype type_ = detail::no_type();
-  MPI_Op operation_ = detail::no_operation();
-  host::fold_function kernel_ = nullptr;
 };
 
 }  // namespace espalier::comm

@@ -65,11 +65,11 @@ template <SharedSpace Space> class engine {
   /// ranks' notices, 0: nobody does. Errors: std::invalid_argument before anything is shared; `comm_error` when the
   /// deadline passes or other ranks are in another call: then this rank can make no other.
   void run(const collective_call& call, const call_summary& said, std::uint64_t number, const void* input, void* output,
-           const combiner& by, fold_function kernel, const context* where) {
+           const combiner& by, const context* where) {
     require_whole(where);
     traffic_.set(call, by.element_bytes);
     element_ = by.element_bytes;
-    if (traffic_.folds()) fold_.set(by, kernel);
+    if (traffic_.folds()) fold_.set(by);
     output_ = static_cast<std::byte*>(output);
     source_ = traffic_.in_output() ? output_ : static_cast<const std::byte*>(input);
     if (traffic_.total() == 0) return;

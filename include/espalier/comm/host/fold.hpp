@@ -24,8 +24,6 @@ struct fold_job {
   store how = store::cached;
 };
 
-using fold_function = void (*)(const fold_job&);
-
 }  // namespace espalier::comm::host
 
 namespace espalier::comm::detail {
@@ -45,10 +43,6 @@ template <reduction Kind, class V> ESPALIER_ALWAYS_INLINE void combine_wide(V& a
     a = a * b;
   }
 }
-
-/// Unsigned where sums of signed integers would overflow, so that both share the kernel; comparisons stay signed.
-template <reduction Kind, class T>
-using lane_t = std::conditional_t<Kind == reduction::sum || Kind == reduction::prod, wrapping_t<T>, T>;
 
 template <reduction Kind, class T> [[nodiscard]] inline T folded(const host::fold_job& job, std::int64_t at) {
   const auto value = [&](int k) {
@@ -170,6 +164,7 @@ template <reduction Kind, class T> void fold_tiles(const host::fold_job& job) {
   }
 }
 
+/// One pass over all parts.
 template <reduction Kind, class T> [[nodiscard]] constexpr host::fold_function fold_of() {
   // Products, the extremes of integers, and short integers.
   constexpr bool is_rare =
@@ -177,10 +172,6 @@ template <reduction Kind, class T> [[nodiscard]] constexpr host::fold_function f
       (Kind == reduction::prod || (std::is_integral_v<T> && (sizeof(T) < 4 || Kind != reduction::sum)));
   if constexpr (is_rare || !std::is_same_v<T, computed_t<T>>) {
     return &fold_tiles<Kind, lane_t<Kind, T>>;
-  } else if constexpr (std::is_same_v<T, bool>) {
-    // A bool is 0 or 1: or and and are the maximum and minimum of its byte.
-    if constexpr (Kind == reduction::max || Kind == reduction::min) return &fold_wide<Kind, unsigned char>;
-    return nullptr;
   } else {
     return &fold_wide<Kind, lane_t<Kind, T>>;
   }
@@ -190,41 +181,13 @@ template <reduction Kind, class T> [[nodiscard]] constexpr host::fold_function f
 
 namespace espalier::comm::host {
 
-/// The library's own kernel for a type and an operation: one pass over all parts. None for sums of bool.
-[[nodiscard]] inline fold_function fold_of(dtype type, reduction kind) {
-  fold_function made = nullptr;
-  with_storage(type, [&]<class T>(T) {
-    switch (kind) {
-      case reduction::sum: made = detail::fold_of<reduction::sum, T>(); return;
-      case reduction::prod: made = detail::fold_of<reduction::prod, T>(); return;
-      case reduction::max: made = detail::fold_of<reduction::max, T>(); return;
-      case reduction::min: made = detail::fold_of<reduction::min, T>(); return;
-    }
-  });
-  return made;
-}
-
-/// The kernel that does what a combiner made by `combiner_of` does; none for any other.
-[[nodiscard]] inline fold_function fold_of(const combiner& by) {
-  constexpr reduction kinds[]{reduction::sum, reduction::max, reduction::min, reduction::prod};
-  for (const dtype_facts& row : dtype_table) {
-    for (const reduction kind : kinds) {
-      if (is_reducible(row.type, kind) && combiner_of(row.type, kind).combine == by.combine) {
-        return fold_of(row.type, kind);
-      }
-    }
-  }
-  return nullptr;
-}
-
 /// Combines parts by a kernel, or, where there is none, by any combiner: which may overwrite what arrives, so it is
 /// only given memory of our own as that, and what other ranks may be reading as its own.
 class folder {
  public:
-  void set(const combiner& by, fold_function kernel) {
+  void set(const combiner& by) {
     by_ = by;
-    kernel_ = kernel;
-    if (kernel != nullptr) return;
+    if (by.fold != nullptr) return;
     tile_ = by.element_bytes > 0 ? tile_bytes / by.element_bytes : 1;
     if (tile_ < 1) tile_ = 1;
     const auto needed = static_cast<std::size_t>(2 * tile_ * by.element_bytes);
@@ -232,7 +195,7 @@ class folder {
   }
 
   void operator()(const fold_job& job) {
-    if (kernel_ != nullptr && job.members > 1) return kernel_(job);
+    if (by_.fold != nullptr && job.members > 1) return by_.fold(job);
     if (job.members == 1) {
       for (int c = 0; c < job.copies; ++c) copy_bytes(job.targets[c], job.parts[0], job.count * by_.element_bytes);
       return;
@@ -258,7 +221,6 @@ class folder {
   }
 
   combiner by_;
-  fold_function kernel_ = nullptr;
   std::int64_t tile_ = 1;
   std::vector<std::byte> scratch_;
 };

@@ -115,25 +115,13 @@ class thread_collectives {
   /// Buffers as `collective_call` says.
   void run(const collective_call& call, const void* input, void* output, const combiner& by,
            const context* where = nullptr) {
-    if (reduces(call.what) && by.combine != known_) {
-      known_ = by.combine;
-      kernel_ = host::fold_of(by);
-    }
-    engine_.run(call, detail::summary_of(call, by), 0, input, output, by, kernel_, where);
+    engine_.run(call, detail::summary_of(call, by), 0, input, output, by, where);
   }
-  /// The same for a reduction of a type that the library knows. @pre `is_reducible(type, kind)`
-  void run(const collective_call& call, const void* input, void* output, dtype type, reduction kind,
-           const context* where = nullptr) {
-    // With a kernel nothing asks for the combiner's function: none is compiled for it.
-    const combiner by = described_combiner(type, kind);
-    engine_.run(call, detail::summary_of(call, by), 0, input, output, by, host::fold_of(type, kind), where);
-  }
-
   /// The same for a collective that combines nothing. @pre `!reduces(call.what)`
   void move(const collective_call& call, const void* input, void* output, std::int64_t element_bytes,
             const context* where = nullptr) {
     const combiner by = moves_only(element_bytes);
-    engine_.run(call, detail::summary_of(call, by), 0, input, output, by, nullptr, where);
+    engine_.run(call, detail::summary_of(call, by), 0, input, output, by, where);
   }
 
   /// Until all ranks have come here. `operation`: for the error of a wait in vain.
@@ -151,8 +139,6 @@ class thread_collectives {
  private:
   host::thread_space space_;
   engine engine_;
-  combiner::function known_ = nullptr;
-  host::fold_function kernel_ = nullptr;
 };
 
 }  // namespace espalier::comm

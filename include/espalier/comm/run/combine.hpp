@@ -4,11 +4,7 @@
 
 #include <espalier/comm/reduce.hpp>
 
-#include <cstddef>
 #include <cstdint>
-#include <stdexcept>
-#include <string>
-#include <type_traits>
 
 namespace espalier::comm {
 
@@ -46,17 +42,16 @@ enum class element_operation : std::uint8_t {
   min_place
 };
 
-/// How elements of one type are combined: `target[i] = own[i] op incoming[i]`, or `incoming[i] op own[i]`. The target
-/// may be `own`; `incoming` is memory of the transport, and may be overwritten.
+/// How elements of one type are combined.
 struct combiner {
-  using function = void (*)(const void* state, void* target, const void* own, void* incoming, std::int64_t count,
-                            bool incoming_left);
-  function combine = nullptr;
+  combine_function combine = nullptr;
   const void* state = nullptr;
   std::int64_t element_bytes = 1;
   /// For the other ranks, which compare them: what is unnamed is taken for the same.
   element_class type = element_class::unnamed;
   element_operation operation = element_operation::unnamed;
+  /// A kernel that does the same to all parts in one pass, if there is one.
+  host::fold_function fold = nullptr;
 };
 
 namespace detail {
@@ -83,45 +78,15 @@ namespace detail {
   return element_operation::unnamed;
 }
 
-template <reduction Kind, class T>
-void combine_messages(const void*, void* target, const void* own, void* incoming, std::int64_t count, bool left) {
-  const auto* first = static_cast<const T*>(left ? incoming : own);
-  const auto* second = static_cast<const T*>(left ? own : incoming);
-  combine_run<Kind, computed_t<T>>(static_cast<T*>(target), first, second, count);
-}
-
 }  // namespace detail
 
 /// Elements of a type without an operation: what broadcasts and the like move.
 [[nodiscard]] constexpr combiner moves_only(std::int64_t element_bytes) { return {nullptr, nullptr, element_bytes}; }
 
-/// What other ranks are told of a combiner of the library's types, without the function: for who has a kernel of his
-/// own.
-[[nodiscard]] constexpr combiner described_combiner(dtype type, reduction kind) {
-  combiner made = moves_only(size_of(type));
-  made.type = detail::class_of(type);
-  made.operation = detail::operation_of(type, kind);
-  return made;
-}
-
-/// Errors: std::invalid_argument for sums and products of bool.
-[[nodiscard]] inline combiner combiner_of(dtype type, reduction kind) {
-  combiner made = described_combiner(type, kind);
-  if (!is_reducible(type, kind)) throw std::invalid_argument("bool values have no sum and no product: use max or min");
-  with_storage(type, [&]<class T>(T) {
-    switch (kind) {
-      case reduction::max: made.combine = &detail::combine_messages<reduction::max, T>; return;
-      case reduction::min: made.combine = &detail::combine_messages<reduction::min, T>; return;
-      case reduction::sum:
-        if constexpr (!std::is_same_v<T, bool>) made.combine = &detail::combine_messages<reduction::sum, wrapping_t<T>>;
-        return;
-      case reduction::prod:
-        if constexpr (!std::is_same_v<T, bool>)
-          made.combine = &detail::combine_messages<reduction::prod, wrapping_t<T>>;
-        return;
-    }
-  });
-  return made;
+/// @pre `is_reducible(by.type, by.kind)`
+[[nodiscard]] constexpr combiner combiner_of(const reducer& by) {
+  return {by.combine, nullptr, size_of(by.type), detail::class_of(by.type), detail::operation_of(by.type, by.kind),
+          by.fold};
 }
 
 }  // namespace espalier::comm

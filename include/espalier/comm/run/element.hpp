@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/comm/mpi_compat.hpp>
+#include <espalier/comm/reducer.hpp>
 #include <espalier/comm/run/combine.hpp>
 
 #include <cstddef>
@@ -32,13 +33,16 @@ struct element {
 }
 
 /// Errors: std::invalid_argument for sums and products of bool.
-[[nodiscard]] inline element element_of(dtype type, reduction kind) {
+[[nodiscard]] inline element element_of(const reducer& by) {
+  if (!is_reducible(by.type, by.kind))
+    throw std::invalid_argument("bool values have no sum and no product: use max or min");
   element made;
-  made.by = combiner_of(type, kind);
-  made.type = detail::library_type(type);
-  made.operation = detail::library_operation(type, kind);
+  made.by = combiner_of(by);
+  made.type = detail::library_type(by.type);
+  made.operation = detail::library_operation(by.type, by.kind);
   return made;
 }
+[[nodiscard]] inline element element_of(dtype type, reduction kind) { return element_of(reducer_of(type, kind)); }
 
 namespace detail {
 
@@ -103,6 +107,21 @@ namespace detail {
   return element_operation::unnamed;
 }
 
+/// Whether elements of `type` combined by `kind` are what `by` describes: the library has several names for one type
+/// (int, long, and integers by their size).
+[[nodiscard]] constexpr bool is_same_reduction(const combiner& by, dtype type, reduction kind) {
+  return is_reducible(type, kind) && by.type == class_of(type) && by.element_bytes == size_of(type) &&
+         by.operation == operation_of(type, kind);
+}
+/// The kernel that does what the library's operation does to elements of its type; none for others.
+[[nodiscard]] inline host::fold_function fold_of(const combiner& by) {
+  for (const dtype_facts& row : dtype_table) {
+    for (const reduction kind : {reduction::sum, reduction::max, reduction::min, reduction::prod})
+      if (is_same_reduction(by, row.type, kind)) return reducer_of(row.type, kind).fold;
+  }
+  return nullptr;
+}
+
 }  // namespace detail
 
 /// Any type and operation of MPI's, also the user's own. Elements move with the gaps they have (those of MPI's pairs).
@@ -126,6 +145,7 @@ class mpi_element {
       }
     }
     made_.by = {&combine, this, extent, detail::class_of(type), detail::operation_of(operation)};
+    made_.by.fold = detail::fold_of(made_.by);
     made_.type = type;
     made_.operation = operation;
     made_.commutes = commutes != 0;

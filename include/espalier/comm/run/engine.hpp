@@ -57,15 +57,14 @@ class network_engine : public collective_engine {
   }
 
   std::optional<std::int64_t> all_reduce(const transfer_group& group, const void* source, void* target,
-                                         std::int64_t count, dtype type, reduction kind,
-                                         const context* where) override {
+                                         std::int64_t count, const reducer& by, const context* where) override {
     served_group& served = of(group);
     if (!served.connected) return std::nullopt;
     collectives& all = *served.with(*this, collective::all_reduce);
     collective_call call = uniform_call(collective::all_reduce, all.size(), count);
     call.in_place = source == target;
-    all.run(call, call.in_place ? nullptr : source, target, element_of(type, kind), where);
-    return sent_by(all, all_reduce_sent_bytes(count, size_of(type), all.size(), group.self));
+    all.run(call, call.in_place ? nullptr : source, target, element_of(by), where);
+    return sent_by(all, all_reduce_sent_bytes(count, size_of(by.type), all.size(), group.self));
   }
 
   std::optional<std::int64_t> exchange(const transfer& moves, const void* source, void* target,
@@ -75,9 +74,9 @@ class network_engine : public collective_engine {
     return run(moves, source, target, false, what, where);
   }
 
-  std::optional<std::int64_t> reduce_exchange(const transfer& moves, const void* source, void* target, reduction kind,
-                                              const context* where) override {
-    return run(moves, source, target, true, element_of(moves.type, kind), where);
+  std::optional<std::int64_t> reduce_exchange(const transfer& moves, const void* source, void* target,
+                                              const reducer& by, const context* where) override {
+    return run(moves, source, target, true, element_of(by), where);
   }
 
  private:

@@ -71,6 +71,37 @@ void combine_for_library(void* in, void* in_and_out, int* count, MPI_Datatype* /
   combine_objects<T, Operation>(nullptr, in_and_out, in, in_and_out, *count, false);
 }
 
+/// The library's type that is as `T` is: `long` and `long long` are both i64.
+template <class T> struct like { using type = void; };
+template <class T>
+  requires(std::is_arithmetic_v<T> && (sizeof(T) == 1 || sizeof(T) == 4 || sizeof(T) == 8))
+struct like<T> {
+  template <class One, class Four, class Eight>
+  using sized = std::conditional_t<sizeof(T) == 1, One, std::conditional_t<sizeof(T) == 4, Four, Eight>>;
+  using integer = std::conditional_t<std::is_signed_v<T>, sized<std::int8_t, std::int32_t, std::int64_t>,
+                                     sized<std::uint8_t, std::uint32_t, std::uint64_t>>;
+  using found = std::conditional_t<std::is_floating_point_v<T>, sized<void, float, double>,
+                                   std::conditional_t<std::is_same_v<T, bool>, bool, integer>>;
+  // There is no u64.
+  using type = std::conditional_t<std::is_same_v<found, std::uint64_t>, void, found>;
+};
+
+/// The kernel that does to numbers what `by` says; none for what the library has no type or operation for.
+template <class T> [[nodiscard]] host::fold_function fold_for(const combiner& by) {
+  using number = typename like<T>::type;
+  host::fold_function found = nullptr;
+  if constexpr (!std::is_void_v<number>) {
+    const auto look = [&]<reduction Kind>() {
+      if (is_same_reduction(by, dtype_of<number>, Kind)) found = reducer_of<number, Kind>().fold;
+    };
+    look.template operator()<reduction::sum>();
+    look.template operator()<reduction::max>();
+    look.template operator()<reduction::min>();
+    look.template operator()<reduction::prod>();
+  }
+  return found;
+}
+
 template <class T, class Operation> [[nodiscard]] element make_element() {
   using operation = typename operation_on<Operation, T>::type;
   static_assert(std::is_empty_v<operation> && std::default_initializable<operation>,
@@ -84,6 +115,7 @@ template <class T, class Operation> [[nodiscard]] element make_element() {
   if constexpr (boost::mpi::is_mpi_op<operation, T>::value) {
     made.operation = boost::mpi::is_mpi_op<operation, T>::op();
     made.by.operation = operation_of(made.operation);
+    made.by.fold = fold_for<T>(made.by);
   } else {
     made.commutes = boost::mpi::is_commutative<operation, T>::value;
     MPI_Op_create(&combine_for_library<T, operation>, made.commutes ? 1 : 0, &made.operation);

@@ -144,8 +144,8 @@ class mesh_reduction final : public block_reduction {
       std::byte* const first = shares_.data() + one.begin;
       for (std::size_t r = 0; r < parts_.size(); ++r)
         parts_[r] = {first + static_cast<std::int64_t>(r) * one.count * size_of(one.type), nullptr};
-      comm::detail::reduce_range(one.type, reduction::sum, first, comm::contiguous_block(one.count), 0, one.count,
-                                 parts_.data(), replicas_);
+      comm::detail::reduce_range(comm::reducer_of(one.type, reduction::sum), first, comm::contiguous_block(one.count),
+                                 0, one.count, parts_.data(), replicas_);
     }
   }
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/comm/reduce.hpp>
+#include <espalier/comm/reducer.hpp>
 #include <espalier/pipeline/runtime/execution_plan.hpp>
 #include <espalier/pipeline/runtime/layer.hpp>
 #include <espalier/pipeline/runtime/pool.hpp>
@@ -20,7 +20,8 @@ namespace espalier::pipeline::detail {
 /// target += source, both `count` elements.
 inline void add_elements(dtype type, std::byte* target, const std::byte* source, std::int64_t count) {
   const std::array<comm::contribution, 2> parts{{{target, nullptr}, {source, nullptr}}};
-  comm::detail::reduce_range(type, reduction::sum, target, comm::contiguous_block(count), 0, count, parts.data(), 2);
+  comm::detail::reduce_range(comm::reducer_of(type, reduction::sum), target, comm::contiguous_block(count), 0, count,
+                             parts.data(), 2);
 }
 
 /// The parameters of one layer on this rank, and all that its layers add to them.

@@ -52,44 +52,44 @@ class peer_communicator {
     counters_.add(moves.channel, sent_bytes(moves));
   }
 
-  void reduce_exchange(const comm::transfer& moves, const void* source, void* target, reduction kind) {
-    comm::detail::require_reducible(moves.type, kind, where_);
-    comm::detail::require_one_size(moves, where_);
+  void reduce_exchange(const comm::transfer& moves, const void* source, void* target, const comm::reducer& by) {
+    comm::detail::require_reducible(moves, by, where_);
     start(moves, source, nullptr);
     link_->wait();
     for (std::size_t k = 0; k < moves.members.size(); ++k) parts_[k] = {staged_[k], nullptr};
     const comm::block& own = moves.incoming[self(moves)];
     parts_[self(moves)] = {source, &own};
-    comm::detail::reduce_range(moves.type, kind, target, own, 0, own.elements(), parts_.data(),
+    comm::detail::reduce_range(by, target, own, 0, own.elements(), parts_.data(),
                                static_cast<int>(moves.members.size()));
     counters_.add(moves.channel, sent_bytes(moves));
   }
 
-  void all_reduce(const comm::transfer_group& group, const void* source, void* target, std::int64_t count, dtype type,
-                  reduction kind) {
-    comm::detail::require_reducible(type, kind, where_);
+  void all_reduce(const comm::transfer_group& group, const void* source, void* target, std::int64_t count,
+                  const comm::reducer& by) {
+    comm::detail::require_reducible(by, where_);
     const auto members = static_cast<int>(group.members.size());
-    const std::int64_t bytes = count * size_of(type);
+    const std::int64_t bytes = count * size_of(by.type);
     // Two devices send as much either way, and little is sooner there in one round than in two.
     if (members == 2 || bytes <= small_bytes) {
       const auto all = [&](int) { return comm::element_range{0, count}; };
-      gather_parts(group, source, all, all(0), type);
-      reduce(group, source, target, all(0), type, kind);
+      gather_parts(group, source, all, all(0), by.type);
+      reduce(group, source, target, all(0), by);
       counters_.add(group.channel, bytes * (members - 1));
       return;
     }
     const auto range = [&](int k) { return comm::owned_range(count, members, k); };
     const comm::element_range own = range(group.self);
-    gather_parts(group, source, range, own, type);
-    reduce(group, source, target, own, type, kind);
+    gather_parts(group, source, range, own, by.type);
+    reduce(group, source, target, own, by);
+    const std::int64_t element = size_of(by.type);
     auto* const sums = static_cast<std::byte*>(target);
     for (int k = 0; k < members; ++k) {
       if (k == group.self) continue;
-      receive(group, k, sums + range(k).begin * size_of(type), range(k).size() * size_of(type));
-      send(group, k, sums + own.begin * size_of(type), own.size() * size_of(type));
+      receive(group, k, sums + range(k).begin * element, range(k).size() * element);
+      send(group, k, sums + own.begin * element, own.size() * element);
     }
     link_->wait();
-    counters_.add(group.channel, comm::all_reduce_sent_bytes(count, size_of(type), members, group.self));
+    counters_.add(group.channel, comm::all_reduce_sent_bytes(count, element, members, group.self));
   }
 
   void barrier() {
@@ -186,12 +186,12 @@ class peer_communicator {
   }
   /// In the order of the group, on all members alike.
   void reduce(const comm::transfer_group& group, const void* source, void* target, const comm::element_range& own,
-              dtype type, reduction kind) {
-    const std::int64_t begin = own.begin * size_of(type);
+              const comm::reducer& by) {
+    const std::int64_t begin = own.begin * size_of(by.type);
     for (std::size_t k = 0; k < group.members.size(); ++k) parts_[k] = {staged_[k], nullptr};
     parts_[self(group)] = {static_cast<const std::byte*>(source) + begin, nullptr};
-    comm::detail::reduce_range(type, kind, static_cast<std::byte*>(target) + begin, comm::contiguous_block(own.size()),
-                               0, own.size(), parts_.data(), static_cast<int>(group.members.size()));
+    comm::detail::reduce_range(by, static_cast<std::byte*>(target) + begin, comm::contiguous_block(own.size()), 0,
+                               own.size(), parts_.data(), static_cast<int>(group.members.size()));
   }
 
   replica_link* link_;

@@ -112,8 +112,9 @@ class gradient_reduction final : public block_reduction {
       for (std::size_t k = 0; k < members_.size(); ++k)
         parts_[k] = {k == self_ ? gradients_ + first : slot(k) + (first - begin), nullptr};
       const std::int64_t count = (last - first) / size_of(one.type);
-      comm::detail::reduce_range(one.type, reduction::sum, gradients_ + first, comm::contiguous_block(count), 0, count,
-                                 parts_.data(), static_cast<int>(members_.size()));
+      comm::detail::reduce_range(comm::reducer_of(one.type, reduction::sum), gradients_ + first,
+                                 comm::contiguous_block(count), 0, count, parts_.data(),
+                                 static_cast<int>(members_.size()));
     }
   }
 
