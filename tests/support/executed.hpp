@@ -80,6 +80,7 @@ class run_time_plan {
     tables_.step_count = fused_.steps.size();
     tables_.chains = fused_.chains.data();
     tables_.reducer_of = &comm::reducer_of;
+    tables_.transfers = detail::all_transfers();
   }
   run_time_plan(const run_time_plan&) = delete;
   run_time_plan& operator=(const run_time_plan&) = delete;

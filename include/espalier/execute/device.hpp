@@ -187,9 +187,9 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     if (kind < 0 || i.op->facts.travels_along) return;
     const auto what = static_cast<collective>(kind);
     const int channel = kind * 256 + static_cast<int>(attributes_of<collective_attributes>(i).axes);
-    if (has_messages(id)) {
+    if (has_messages(t_.mesh, t_.code, id)) {
       message_of_[static_cast<std::size_t>(id)] = static_cast<int>(messages_.size());
-      messages_.push_back(make_messages(t_.mesh, t_.code, id, device_, channel));
+      messages_.push_back(t_.transfers.together(t_.mesh, t_.code, id, device_, channel));
       message_table& all = messages_.back();
       for (message_part& part : all.parts) {
         if (t_.where[part.id].is_displaced) leave_in_place(part.id, part.boxes);
@@ -202,25 +202,13 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
       return;
     }
     comm::transfer& moves = moves_[static_cast<std::size_t>(id)];
-    moves = make_transfer_of(t_.mesh, t_.code, id, device_, channel);
+    moves = t_.transfers.one(t_.mesh, t_.code, id, device_, channel);
     if (t_.where[id].is_displaced) leave_in_place(id, moves);
     if (what == collective::all_reduce) {
       comm_.prepare(static_cast<const comm::transfer_group&>(moves));
     } else if (what != collective::local_slice) {
       comm_.prepare(moves);
     }
-  }
-
-  /// Whether a collective's boxes go through messages of their own, on all devices: if others travel with it, or if it
-  /// combines less than whole buffers, where parts are uneven.
-  [[nodiscard]] bool has_messages(int id) const {
-    if (travelling_together(t_.code.code, t_.code.size, id) > 1) return true;
-    if (!is_collective(t_.code[id].op, collective::all_reduce)) return false;
-    const layout& l = t_.code.annotations[t_.code[id].annotation];
-    for (int d = 0; d < l.placement.rank; ++d) {
-      if (!divides_evenly(t_.mesh, l.shape[d], l.placement.dim[d])) return true;
-    }
-    return false;
   }
 
   /// What the device has itself stays where it is.

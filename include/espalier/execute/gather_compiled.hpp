@@ -24,8 +24,8 @@ ESPALIER_INLINE std::vector<shared_buffer> gather_shards(world& where, const any
   constexpr int channel = 0;
   where.on_devices([&](int local, comm::any_communicator& communicator) {
     const auto at = static_cast<std::size_t>(local);
-    const auto moves = make_transfer(array.mesh(), shape, array.type(), placement, to, placement.tiled(),
-                                     collective::all_gather, where.device(local), channel);
+    const auto moves = make_transfer<false>(array.mesh(), shape, array.type(), placement, to, placement.tiled(),
+                                            collective::all_gather, where.device(local), channel);
     communicator.prepare(moves);
     communicator.exchange(moves, shards[at].data(), whole[at].data());
   });

@@ -34,6 +34,38 @@ struct message_table {
   std::int64_t received = 0;
 };
 
+/// The kinds of transfers that need code of their own: a program brings that for those it has.
+struct transfer_kinds {
+  bool windows = false;
+  bool exchanges = false;  ///< of whole layouts
+  bool together = false;   ///< messages: see `has_messages`
+
+  [[nodiscard]] static constexpr transfer_kinds all() { return {true, true, true}; }
+};
+
+/// Whether a collective's boxes go through messages of their own, on all devices: if others travel with it, or if it
+/// combines less than whole buffers, where parts are uneven.
+[[nodiscard]] constexpr bool has_messages(const mesh_shape& mesh, graph_view g, int id) {
+  if (travelling_together(g.code, g.size, id) > 1) return true;
+  if (!is_collective(g[id].op, collective::all_reduce)) return false;
+  const layout& l = g.annotations[g[id].annotation];
+  for (int d = 0; d < l.placement.rank; ++d) {
+    if (!divides_evenly(mesh, l.shape[d], l.placement.dim[d])) return true;
+  }
+  return false;
+}
+
+[[nodiscard]] constexpr transfer_kinds transfer_kinds_in(const mesh_shape& mesh, graph_view g) {
+  transfer_kinds found;
+  for (int id = 0; id < g.size; ++id) {
+    if (collective_index(g[id].op) < 0) continue;
+    found.windows = found.windows || reads_windows(g[id]);
+    found.exchanges = found.exchanges || (is_collective(g[id].op, collective::exchange) && !reads_windows(g[id]));
+    found.together = found.together || has_messages(mesh, g, id);
+  }
+  return found;
+}
+
 /// The real elements of a device's buffer as an all_reduce moves them: the same on both sides and for all members.
 [[nodiscard]] inline comm::transfer make_all_reduce_transfer(const mesh_shape& mesh, graph_view g, int id, int device,
                                                              int channel) {
@@ -49,23 +81,27 @@ struct message_table {
   return made.finish();
 }
 
-/// What `device` sends and receives in one collective.
-[[nodiscard]] inline comm::transfer make_transfer_of(const mesh_shape& mesh, graph_view g, int id, int device,
-                                                     int channel) {
+/// What `device` sends and receives in one collective, of these kinds.
+template <transfer_kinds Kinds>
+[[nodiscard]] comm::transfer make_transfer_of(const mesh_shape& mesh, graph_view g, int id, int device, int channel) {
   const auto kind = static_cast<collective>(collective_index(g[id].op));
-  if (reads_windows(g[id])) return make_window_transfer(mesh, g, id, device, channel);
+  if constexpr (Kinds.windows) {
+    if (reads_windows(g[id])) return make_window_transfer(mesh, g, id, device, channel);
+  }
   if (kind == collective::all_reduce) return make_all_reduce_transfer(mesh, g, id, device, channel);
   const layout& to = g.annotations[g[id].annotation];
   const layout& from = g.annotations[g.operand(id, 0).annotation];
   const axis_mask axes =
       kind == collective::local_slice ? axis_mask{0} : attributes_of<collective_attributes>(g[id]).axes;
-  return make_transfer(mesh, to.shape, g[id].type, from.placement, to.placement, axes, kind, device, channel);
+  return make_transfer<Kinds.exchanges>(mesh, to.shape, g[id].type, from.placement, to.placement, axes, kind, device,
+                                        channel);
 }
 
 /// Adds to `before`, for each member of the group, the elements that it sends in collective `id` to members in front of
 /// this device.
-inline void add_elements_before(const mesh_shape& mesh, graph_view g, int id, const comm::transfer_group& group,
-                                std::vector<std::int64_t>& before) {
+template <transfer_kinds Kinds>
+void add_elements_before(const mesh_shape& mesh, graph_view g, int id, const comm::transfer_group& group,
+                         std::vector<std::int64_t>& before) {
   const instruction& i = g[id];
   const auto kind = static_cast<collective>(collective_index(i.op));
   const axis_mask axes = attributes_of<collective_attributes>(i).axes;
@@ -77,20 +113,22 @@ inline void add_elements_before(const mesh_shape& mesh, graph_view g, int id, co
     if (p.source == receiver && !reduces) return;
     before[static_cast<std::size_t>(mesh.position(p.source, along))] += elements_of(p, to.shape.rank);
   };
-  if (kind == collective::exchange && !reads_windows(i)) {
-    const shared_sending shares(mesh, to.shape, from.placement, to.placement, axes);
-    for (const int sender : group.members) {
-      shares.for_each_sent(sender, [&](int receiver, const piece& p) {
-        if (mesh.position(receiver, along) < group.self) note(receiver, p);
-      });
+  if constexpr (Kinds.exchanges) {
+    if (kind == collective::exchange && !reads_windows(i)) {
+      const shared_sending shares(mesh, to.shape, from.placement, to.placement, axes);
+      for (const int sender : group.members) {
+        shares.for_each_sent(sender, [&](int receiver, const piece& p) {
+          if (mesh.position(receiver, along) < group.self) note(receiver, p);
+        });
+      }
+      return;
     }
-    return;
   }
   for (int k = 0; k < group.self; ++k) {
     const int receiver = group.members[static_cast<std::size_t>(k)];
     const auto received = [&](const piece& p) { note(receiver, p); };
-    if (reads_windows(i)) {
-      for_each_window_piece(mesh, g, id, receiver, received);
+    if (Kinds.windows && reads_windows(i)) {
+      if constexpr (Kinds.windows) for_each_window_piece(mesh, g, id, receiver, received);
     } else if (kind == collective::reduce_scatter) {
       for_each_term(mesh, to.shape, from.placement, to.placement, axes, receiver, received);
     } else {
@@ -101,13 +139,13 @@ inline void add_elements_before(const mesh_shape& mesh, graph_view g, int id, co
 
 /// The messages of collective `id` and those that travel with it.
 /// @post what the device sends to others are `sent_in_messages` bytes
-[[nodiscard]] inline message_table make_messages(const mesh_shape& mesh, graph_view g, int id, int device,
-                                                 int channel) {
+template <transfer_kinds Kinds>
+[[nodiscard]] message_table make_messages(const mesh_shape& mesh, graph_view g, int id, int device, int channel) {
   const auto kind = static_cast<collective>(collective_index(g[id].op));
   const bool reduces = facts_of(kind).reduces;
   message_table made;
   for (int part = id; part < id + travelling_together(g.code, g.size, id); ++part) {
-    made.parts.push_back({part, make_transfer_of(mesh, g, part, device, channel), {}, {}});
+    made.parts.push_back({part, make_transfer_of<Kinds>(mesh, g, part, device, channel), {}, {}});
   }
   comm::transfer& moves = made.moves;
   static_cast<comm::transfer_group&>(moves) = made.parts.front().boxes;
@@ -118,7 +156,7 @@ inline void add_elements_before(const mesh_shape& mesh, graph_view g, int id, co
   for (message_part& part : made.parts) {
     part.sent_at.assign(members, -1);
     part.received_at.assign(members, -1);
-    if (kind != collective::all_reduce) add_elements_before(mesh, g, part.id, moves, before);
+    if (kind != collective::all_reduce) add_elements_before<Kinds>(mesh, g, part.id, moves, before);
   }
   for (std::size_t k = 0; k < members; ++k) {
     const std::int64_t first_sent = made.sent;
@@ -141,4 +179,23 @@ inline void add_elements_before(const mesh_shape& mesh, graph_view g, int id, co
   return made;
 }
 
+/// What makes a program's transfers.
+struct transfer_functions {
+  /// Of a collective without messages.
+  comm::transfer (*one)(const mesh_shape& mesh, graph_view g, int id, int device, int channel);
+  message_table (*together)(const mesh_shape& mesh, graph_view g, int id, int device, int channel);
+};
+template <transfer_kinds Kinds> [[nodiscard]] constexpr transfer_functions transfers_of_kinds() {
+  transfer_functions made{&make_transfer_of<Kinds>, nullptr};
+  if constexpr (Kinds.together) made.together = &make_messages<Kinds>;
+  return made;
+}
+
+/// Of all kinds.
+[[nodiscard]] transfer_functions all_transfers();
+
 }  // namespace espalier::detail
+
+#if !defined(ESPALIER_COMPILED)
+#include <espalier/execute/message_tables_compiled.hpp>
+#endif

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/comm/reducer.hpp>
+#include <espalier/execute/message_tables.hpp>
 #include <espalier/kernels/kernels.hpp>
 #include <espalier/partition/collectives.hpp>
 #include <espalier/partition/kinds.hpp>
@@ -28,6 +29,7 @@ struct program_tables : plan_view {
   const kernel_function* kernel_functions = nullptr;
   std::int64_t kernel_scratch_bytes = 0;
   comm::reducer (*reducer_of)(dtype type, reduction kind) = nullptr;
+  detail::transfer_functions transfers{};
   int argument_count = 0;
   int result_count = 0;
 };
@@ -146,13 +148,17 @@ template <class Program, std::size_t... Kind> [[nodiscard]] std::int64_t most_sc
   return found;
 }
 
-/// The code that combines is compiled for what a program combines; the compiled part of the library has it for all.
-template <class Program> [[nodiscard]] comm::reducer (*reducers_of())(dtype, reduction) {
+/// The code that combines and what makes transfers are compiled for what a program does; the compiled part of the
+/// library has them for all.
+template <class Program> void add_communication(program_tables& t) {
 #if defined(ESPALIER_COMPILED)
-  return &comm::reducer_of;
+  t.reducer_of = &comm::reducer_of;
+  t.transfers = all_transfers();
 #else
-  static constexpr comm::detail::reducer_set used = reducers_in(Program::code);
-  return &comm::detail::reducer_among<used>;
+  constexpr comm::detail::reducer_set combined = reducers_in(Program::code);
+  constexpr transfer_kinds kinds = transfer_kinds_in(Program::device_mesh::value, Program::code);
+  t.reducer_of = &comm::detail::reducer_among<combined>;
+  t.transfers = transfers_of_kinds<kinds>();
 #endif
 }
 
@@ -174,7 +180,7 @@ template <class Program> [[nodiscard]] program_tables tables_of() {
   t.block_functions = detail::block_table<Program>(steps);
   t.kernel_functions = detail::kernel_table<Program>(units);
   t.kernel_scratch_bytes = detail::most_scratch<Program>(units);
-  t.reducer_of = detail::reducers_of<Program>();
+  detail::add_communication<Program>(t);
   t.argument_count = Program::argument_count();
   t.result_count = Program::result_count();
   return t;

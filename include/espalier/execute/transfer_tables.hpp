@@ -95,21 +95,25 @@ template <class Visit>
 }
 
 /// What `device` sends and receives when a tensor changes its layout in one step of this kind along `axes`.
+/// @tparam Exchanges whether `kind` may be an exchange
 /// @pre `kind` is no all_reduce
-[[nodiscard]] inline comm::transfer make_transfer(const mesh_shape& mesh, const extents& shape, dtype type,
-                                                  const sharding& from, const sharding& to, axis_mask axes,
-                                                  collective kind, int device, int channel) {
+template <bool Exchanges = true>
+[[nodiscard]] comm::transfer make_transfer(const mesh_shape& mesh, const extents& shape, dtype type,
+                                           const sharding& from, const sharding& to, axis_mask axes, collective kind,
+                                           int device, int channel) {
   const extents source = local_shape(mesh, shape, from);
   const extents target = local_shape(mesh, shape, to);
-  if (kind == collective::exchange) {
-    transfer_maker made(mesh, type, axes, source, target, device, channel);
-    const shared_sending shares(mesh, shape, from, to, axes);
-    shares.for_each_received(device, [&](const piece& p) {
-      made.receive(p);
-      if (p.source == device) made.send(device, p);
-    });
-    shares.for_each_sent(device, [&](int receiver, const piece& p) { made.send(receiver, p); });
-    return made.finish();
+  if constexpr (Exchanges) {
+    if (kind == collective::exchange) {
+      transfer_maker made(mesh, type, axes, source, target, device, channel);
+      const shared_sending shares(mesh, shape, from, to, axes);
+      shares.for_each_received(device, [&](const piece& p) {
+        made.receive(p);
+        if (p.source == device) made.send(device, p);
+      });
+      shares.for_each_sent(device, [&](int receiver, const piece& p) { made.send(receiver, p); });
+      return made.finish();
+    }
   }
   return make_transfer(mesh, type, axes, source, target, device, channel, [&](int receiver, const auto& f) {
     if (kind == collective::reduce_scatter) {

@@ -1,0 +1,12 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+// The compiled half of message_tables.hpp.
+#include <espalier/execute/message_tables.hpp>
+
+namespace espalier::detail {
+
+ESPALIER_INLINE transfer_functions all_transfers() { return transfers_of_kinds<transfer_kinds::all()>(); }
+
+}  // namespace espalier::detail
