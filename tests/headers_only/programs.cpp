@@ -70,7 +70,8 @@ template <int Devices> struct moved {
     x = ep::shard<line<Devices>, ep::none>(x);
     y = ep::shard<ep::none, line<Devices>>(y);
     const auto whole = ep::reshard<ep::none, ep::none>(x);
-    const auto terms = ep::reshard<line<Devices>, ep::none>(ep::matmul(y, ep::reshard<line<Devices>, ep::none>(y * 2.0)));
+    const auto terms =
+        ep::reshard<line<Devices>, ep::none>(ep::matmul(y, ep::reshard<line<Devices>, ep::none>(y * 2.0)));
     return ep::results(whole, terms, ep::reshard<ep::none, line<Devices>>(x));
   }
 };
@@ -85,13 +86,20 @@ template <int Devices> struct combined {
     halves = ep::shard<line<Devices>, ep::none>(halves);
     numbers = ep::shard<line<Devices>, ep::none>(numbers);
     bytes = ep::shard<line<Devices>, ep::none>(bytes);
-    return ep::results(ep::max<0>(reals), ep::min<0>(reals), ep::sum<0>(halves), ep::sum<0>(numbers),
-                       ep::max<0>(bytes), ep::any<0>(reals > 0.5), ep::all<0>(numbers > 0));
+    return ep::results(ep::max<0>(reals), ep::min<0>(reals), ep::sum<0>(halves), ep::sum<0>(numbers), ep::max<0>(bytes),
+                       ep::any<0>(reals > 0.5), ep::all<0>(numbers > 0));
   }
 };
-using reductions =
-    ep::program<row<4>, combined<4>, ep::f32<9, 3>, ep::bf16<8, 3>, ep::i32<9, 3>, ep::u8<8, 5>>;
+using reductions = ep::program<row<4>, combined<4>, ep::f32<9, 3>, ep::bf16<8, 3>, ep::i32<9, 3>, ep::u8<8, 5>>;
 static_assert(reductions::collectives<ep::all_reduce>() >= 5);
+
+template <class Program>
+constexpr auto kinds = ep::detail::transfer_kinds_in(Program::device_mesh::value, Program::code);
+static_assert(!kinds<summed>.windows && !kinds<summed>.exchanges && !kinds<summed>.together);
+static_assert(kinds<one_window>.windows && !kinds<one_window>.exchanges && !kinds<one_window>.together);
+static_assert(kinds<windows_together>.windows && kinds<windows_together>.together);
+static_assert(!kinds<layouts>.windows && kinds<layouts>.exchanges && !kinds<layouts>.together);
+static_assert(!kinds<changes>.windows && !kinds<changes>.exchanges);
 
 }  // namespace
 
