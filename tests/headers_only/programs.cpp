@@ -55,13 +55,13 @@ template <int Devices> struct shifted_twice {
 using windows_together = ep::program<row<4>, shifted_twice<4>, ep::f64<10, 3>, ep::f64<12, 5>>;
 static_assert(windows_together::collectives() == 1);
 
-/// An exchange between two layouts.
-template <int Devices> struct flattened {
-  constexpr auto operator()(auto x) const {
-    return ep::shard<line<Devices>>(ep::reshape<15>(ep::shard<line<Devices>, ep::none>(x))) * 2.0;
-  }
+/// An exchange between two layouts: of the first there are four copies, and what is lacking is shared out among them.
+struct side : ep::axis<"side", 2> {};
+struct copies : ep::axis<"copies", 4> {};
+struct exchanged {
+  constexpr auto operator()(auto x) const { return ep::reshard<copies, ep::none>(ep::shard<side, ep::none>(x)) * 2.0; }
 };
-using layouts = ep::program<row<4>, flattened<4>, ep::f64<5, 3>>;
+using layouts = ep::program<ep::mesh<side, copies>, exchanged, ep::f64<9, 13>>;
 static_assert(layouts::collectives<ep::exchange>() == 1);
 
 /// Gathered, scattered and transposed over the devices.
