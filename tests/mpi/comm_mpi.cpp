@@ -147,8 +147,8 @@ TEST_CASE("MPI ranks in different collectives take none of each other's data, an
         }
         std::string text;
         try {
-          device.all_reduce(world, data.data(), data.data(), last ? d.count : usual, last ? d.type : dtype::f32,
-                            last ? d.kind : reduction::sum);
+          device.all_reduce(world, data.data(), data.data(), last ? d.count : usual,
+                            espalier::comm::reducer_of(last ? d.type : dtype::f32, last ? d.kind : reduction::sum));
         } catch (const comm_error& error) { text = error.what(); }
         // Whoever meets a message of the other collective; who waits for one that has given up hears of the deadline.
         const bool is_told =

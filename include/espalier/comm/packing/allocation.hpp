@@ -289,7 +289,7 @@ class allocation {
         in.count -= both;
         out.count -= both;
         result.trees.push_back(
-            {out.root, out.parent_arc, in.parent_arc, make_fraction(wide{both} * divisor, values.denominator)});
+            {out.root, out.parent_arc, in.parent_arc, make_fraction(int128{both} * divisor, values.denominator)});
         result.rate = result.rate + result.trees.back().weight;
       }
     return result;

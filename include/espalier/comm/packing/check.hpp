@@ -107,15 +107,15 @@ struct proof {
 
 /// What a unit of the collective's rate costs at least, with these costs of the edges; times the number of ranks where
 /// roots have equal shares. Nothing if the network does not connect the ranks.
-[[nodiscard]] inline std::optional<wide> cheapest_unit(const network& net, collective kind, int root,
-                                                       const std::vector<wide>& costs) {
-  const arborescences<wide> out(net, false);
-  const arborescences<wide> in(net, true);
-  wide cheapest = -1;
+[[nodiscard]] inline std::optional<int128> cheapest_unit(const network& net, collective kind, int root,
+                                                         const std::vector<int128>& costs) {
+  const arborescences<int128> out(net, false);
+  const arborescences<int128> in(net, true);
+  int128 cheapest = -1;
   for (int r = 0; r < net.ranks; ++r) {
     const bool rooted = kind == collective::broadcast || kind == collective::reduce;
     if (rooted && r != root) continue;
-    wide cost = 0;
+    int128 cost = 0;
     if (uses_down(kind)) {
       const auto best = out.cheapest(r, costs);
       if (!best) return std::nullopt;
@@ -136,8 +136,8 @@ struct proof {
 }
 
 /// What all capacities cost; nothing if a price is negative.
-[[nodiscard]] inline std::optional<wide> cost_of_capacities(const network& net, const std::vector<wide>& prices) {
-  wide paid = 0;
+[[nodiscard]] inline std::optional<int128> cost_of_capacities(const network& net, const std::vector<int128>& prices) {
+  int128 paid = 0;
   for (std::size_t r = 0; r < net.resources.size(); ++r) {
     if (prices[r] < 0) return std::nullopt;
     paid += prices[r] * net.resources[r].capacity;
@@ -146,11 +146,11 @@ struct proof {
 }
 
 /// `paid` / `cost` > 0 as a fraction, or a little more where that needs fewer digits.
-[[nodiscard]] inline fraction fraction_above(wide paid, wide cost) {
+[[nodiscard]] inline fraction fraction_above(int128 paid, int128 cost) {
   if (const auto exact = try_fraction(paid, cost)) return *exact;
   // Beyond 64 bits: the next larger fraction with a denominator of 2^20, or whole number. Prices from a search that was
   // stopped early may prove next to nothing: then the largest number there is, which no rate exceeds.
-  for (const wide denominator : {wide{1} << 20, wide{1}}) {
+  for (const int128 denominator : {int128{1} << 20, int128{1}}) {
     if (const auto near = try_fraction((paid * denominator + cost - 1) / cost, denominator)) return *near;
   }
   return {std::numeric_limits<std::int64_t>::max(), 1};
@@ -158,11 +158,11 @@ struct proof {
 
 [[nodiscard]] inline proof bound_of_prices(const network& net, collective kind, int root,
                                            const std::vector<std::int64_t>& prices) {
-  std::vector<wide> wide_prices(prices.begin(), prices.end());
+  std::vector<int128> wide_prices(prices.begin(), prices.end());
   wide_prices.resize(net.resources.size(), 0);
-  const std::optional<wide> paid = cost_of_capacities(net, wide_prices);
+  const std::optional<int128> paid = cost_of_capacities(net, wide_prices);
   if (!paid) return {};
-  const std::optional<wide> cheapest = cheapest_unit(net, kind, root, edge_costs(net, wide_prices));
+  const std::optional<int128> cheapest = cheapest_unit(net, kind, root, edge_costs(net, wide_prices));
   if (!cheapest) return {true, {0, 1}};
   if (*cheapest <= 0 || prices.size() != net.resources.size()) return {};
   return {true, fraction_above(*paid * (has_equal_roots(kind) ? net.ranks : 1), *cheapest)};

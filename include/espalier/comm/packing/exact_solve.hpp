@@ -16,12 +16,12 @@ namespace espalier::comm::detail {
 struct residue {
   static constexpr std::int64_t prime = (std::int64_t{1} << 61) - 1;
 
-  static constexpr std::int64_t of(wide value) {
+  static constexpr std::int64_t of(int128 value) {
     const auto rest = static_cast<std::int64_t>(value % prime);
     return rest < 0 ? rest + prime : rest;
   }
   static constexpr std::int64_t times(std::int64_t a, std::int64_t b) {
-    const wide product = wide{a} * b;
+    const int128 product = int128{a} * b;
     auto sum = static_cast<std::int64_t>(product & prime) + static_cast<std::int64_t>(product >> 61);
     if (sum >= prime) sum -= prime;
     return sum;
@@ -45,13 +45,13 @@ struct whole_system {
 };
 
 /// The fraction that is `value` modulo `modulus`, with both parts below 2^60 (Wang's reconstruction).
-[[nodiscard]] inline std::optional<fraction> fraction_from_residue(wide value, wide modulus) {
-  constexpr wide limit = wide{1} << 60;
-  wide r0 = modulus, r1 = value, t0 = 0, t1 = 1;
+[[nodiscard]] inline std::optional<fraction> fraction_from_residue(int128 value, int128 modulus) {
+  constexpr int128 limit = int128{1} << 60;
+  int128 r0 = modulus, r1 = value, t0 = 0, t1 = 1;
   while (r1 > limit) {
-    const wide q = r0 / r1;
-    const wide r2 = r0 - q * r1;
-    const wide t2 = t0 - q * t1;
+    const int128 q = r0 / r1;
+    const int128 r2 = r0 - q * r1;
+    const int128 t2 = t0 - q * t1;
     r0 = r1, r1 = r2;
     t0 = t1, t1 = t2;
     if (t1 > limit || t1 < -limit) return std::nullopt;
@@ -86,7 +86,7 @@ struct whole_system {
         if (lu[p * n + k] != 0) lu[i * n + k] = residue::minus(lu[i * n + k], residue::times(factor, lu[p * n + k]));
     }
   }
-  const auto solve = [&](const std::vector<wide>& right) {
+  const auto solve = [&](const std::vector<int128>& right) {
     std::vector<std::int64_t> x(n);
     for (std::size_t i = 0; i < n; ++i) {
       x[i] = residue::of(right[row[i]]);
@@ -100,17 +100,17 @@ struct whole_system {
     }
     return x;
   };
-  std::vector<wide> rest(system.right.begin(), system.right.end());
+  std::vector<int128> rest(system.right.begin(), system.right.end());
   const std::vector<std::int64_t> low = solve(rest);
   for (std::size_t i = 0; i < n; ++i) {
-    for (std::size_t k = 0; k < n; ++k) rest[i] -= wide{system.matrix[i * n + k]} * low[k];
+    for (std::size_t k = 0; k < n; ++k) rest[i] -= int128{system.matrix[i * n + k]} * low[k];
     rest[i] /= residue::prime;
   }
   const std::vector<std::int64_t> high = solve(rest);
   std::vector<fraction> result;
   for (std::size_t i = 0; i < n; ++i) {
-    const wide value = wide{low[i]} + wide{high[i]} * residue::prime;
-    const wide modulus = wide{residue::prime} * residue::prime;
+    const int128 value = int128{low[i]} + int128{high[i]} * residue::prime;
+    const int128 modulus = int128{residue::prime} * residue::prime;
     // Near the modulus stands a negative number.
     auto simple = fraction_from_residue(value, modulus);
     if (!simple) {

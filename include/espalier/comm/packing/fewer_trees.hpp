@@ -28,7 +28,8 @@ class whole_multiples {
  public:
   /// @pre one group; prices of the rows, such that every tree costs at least `least`
   whole_multiples(const std::vector<tree_column>& columns, std::vector<std::int64_t> capacities,
-                  std::vector<std::int64_t> prices, wide least, std::int64_t wanted, packing_clock::time_point deadline)
+                  std::vector<std::int64_t> prices, int128 least, std::int64_t wanted,
+                  packing_clock::time_point deadline)
       : columns_(columns),
         left_(std::move(capacities)),
         prices_(std::move(prices)),
@@ -36,7 +37,7 @@ class whole_multiples {
         wanted_(wanted),
         deadline_(deadline),
         counts_(columns.size(), 0) {
-    for (std::size_t r = 0; r < left_.size(); ++r) worth_ += wide{prices_[r]} * left_[r];
+    for (std::size_t r = 0; r < left_.size(); ++r) worth_ += int128{prices_[r]} * left_[r];
     best_trees_ = columns.size() + 1;
     descend(0, 0, 0);
   }
@@ -67,15 +68,15 @@ class whole_multiples {
   void take(std::size_t j, std::int64_t n) {
     for (const auto& [row, count] : columns_[j].uses) {
       left_[static_cast<std::size_t>(row)] -= n * count;
-      worth_ -= wide{prices_[static_cast<std::size_t>(row)]} * n * count;
+      worth_ -= int128{prices_[static_cast<std::size_t>(row)]} * n * count;
     }
   }
 
   const std::vector<tree_column>& columns_;
   std::vector<std::int64_t> left_;
   std::vector<std::int64_t> prices_;
-  wide least_;
-  wide worth_ = 0;  ///< what the capacity that is left costs
+  int128 least_;
+  int128 worth_ = 0;  ///< what the capacity that is left costs
   std::int64_t wanted_;
   packing_clock::time_point deadline_;
   std::vector<std::int64_t> counts_;
@@ -185,9 +186,9 @@ namespace espalier::comm {
   for (const std::int64_t c : source.capacities()) unit = std::gcd(unit, c);
   // At the packing's prices every tree costs at least what all capacities cost / the bound.
   const std::vector<std::int64_t> prices = source.row_prices(trees.prices);
-  detail::wide paid = 0;
-  for (std::size_t r = 0; r < prices.size(); ++r) paid += detail::wide{prices[r]} * source.capacities()[r];
-  const detail::wide least = paid * trees.bound.denominator / std::max<std::int64_t>(1, trees.bound.numerator);
+  detail::int128 paid = 0;
+  for (std::size_t r = 0; r < prices.size(); ++r) paid += detail::int128{prices[r]} * source.capacities()[r];
+  const detail::int128 least = paid * trees.bound.denominator / std::max<std::int64_t>(1, trees.bound.numerator);
   for (std::int64_t divisor = 1; divisor <= 4; ++divisor) {
     std::vector<std::int64_t> scaled;
     for (const std::int64_t c : source.capacities()) scaled.push_back(c / unit * divisor);
@@ -201,7 +202,7 @@ namespace espalier::comm {
     for (std::size_t j = 0; j < heavy.size(); ++j) {
       if (multiples.best()[j] == 0) continue;
       tree t = heavy[j].shape;
-      t.weight = detail::make_fraction(detail::wide{multiples.best()[j]} * unit, divisor);
+      t.weight = detail::make_fraction(detail::int128{multiples.best()[j]} * unit, divisor);
       whole.rate = whole.rate + t.weight;
       whole.trees.push_back(std::move(t));
     }

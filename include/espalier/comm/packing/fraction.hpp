@@ -13,18 +13,18 @@
 namespace espalier::comm::detail {
 
 /// Products of two capacities must not overflow.
-__extension__ using wide = __int128;
+__extension__ using int128 = __int128;
 
-[[nodiscard]] constexpr wide greatest_common_divisor(wide a, wide b) {
+[[nodiscard]] constexpr int128 greatest_common_divisor(int128 a, int128 b) {
   while (b != 0) {
-    const wide rest = a % b;
+    const int128 rest = a % b;
     a = b;
     b = rest;
   }
   return a < 0 ? -a : a;
 }
 
-[[nodiscard]] constexpr bool fits(wide value) {
+[[nodiscard]] constexpr bool fits(int128 value) {
   return value <= std::numeric_limits<std::int64_t>::max() && value >= std::numeric_limits<std::int64_t>::min();
 }
 
@@ -44,16 +44,16 @@ struct fraction {
 
 namespace espalier::comm::detail {
 
-[[nodiscard]] constexpr std::optional<fraction> try_fraction(wide numerator, wide denominator) {
+[[nodiscard]] constexpr std::optional<fraction> try_fraction(int128 numerator, int128 denominator) {
   if (denominator == 0) return std::nullopt;
-  const wide divisor = greatest_common_divisor(numerator, denominator);
+  const int128 divisor = greatest_common_divisor(numerator, denominator);
   numerator /= divisor;
   denominator /= divisor;
   if (!fits(numerator) || !fits(denominator)) return std::nullopt;
   return fraction{static_cast<std::int64_t>(numerator), static_cast<std::int64_t>(denominator)};
 }
 
-[[nodiscard]] constexpr fraction make_fraction(wide numerator, wide denominator) {
+[[nodiscard]] constexpr fraction make_fraction(int128 numerator, int128 denominator) {
   const auto value = try_fraction(numerator, denominator);
   if (!value) throw std::overflow_error("a fraction beyond 64 bits: scale the capacities down");
   return *value;
@@ -64,12 +64,12 @@ namespace espalier::comm::detail {
 namespace espalier::comm {
 
 [[nodiscard]] constexpr fraction operator+(const fraction& a, const fraction& b) {
-  using detail::wide;
+  using detail::int128;
   // Over the least common multiple: sums of equal denominators must not overflow.
   const std::int64_t common = std::gcd(a.denominator, b.denominator);
   return detail::make_fraction(
-      wide{a.numerator} * (b.denominator / common) + wide{b.numerator} * (a.denominator / common),
-      wide{a.denominator / common} * b.denominator);
+      int128{a.numerator} * (b.denominator / common) + int128{b.numerator} * (a.denominator / common),
+      int128{a.denominator / common} * b.denominator);
 }
 
 /// @pre a >= b
@@ -81,8 +81,8 @@ namespace espalier::comm {
   // Cross-wise in lowest terms first, so that products overflow only if the result does.
   const fraction left = detail::make_fraction(a.numerator, b.denominator);
   const fraction right = detail::make_fraction(b.numerator, a.denominator);
-  return detail::make_fraction(detail::wide{left.numerator} * right.numerator,
-                               detail::wide{left.denominator} * right.denominator);
+  return detail::make_fraction(detail::int128{left.numerator} * right.numerator,
+                               detail::int128{left.denominator} * right.denominator);
 }
 
 /// @pre b > 0
@@ -91,8 +91,8 @@ namespace espalier::comm {
 }
 
 [[nodiscard]] constexpr std::strong_ordering operator<=>(const fraction& a, const fraction& b) {
-  const detail::wide left = detail::wide{a.numerator} * b.denominator;
-  const detail::wide right = detail::wide{b.numerator} * a.denominator;
+  const detail::int128 left = detail::int128{a.numerator} * b.denominator;
+  const detail::int128 right = detail::int128{b.numerator} * a.denominator;
   return left < right   ? std::strong_ordering::less
          : left > right ? std::strong_ordering::greater
                         : std::strong_ordering::equal;
@@ -111,10 +111,10 @@ namespace espalier::comm {
 /// The largest fraction that divides both: `a` and `b` are whole multiples of it.
 /// @pre one of them > 0
 [[nodiscard]] constexpr fraction common_divisor(const fraction& a, const fraction& b) {
-  using detail::wide;
+  using detail::int128;
   return detail::make_fraction(
-      detail::greatest_common_divisor(wide{a.numerator} * b.denominator, wide{b.numerator} * a.denominator),
-      wide{a.denominator} * b.denominator);
+      detail::greatest_common_divisor(int128{a.numerator} * b.denominator, int128{b.numerator} * a.denominator),
+      int128{a.denominator} * b.denominator);
 }
 
 }  // namespace espalier::comm

@@ -131,10 +131,10 @@ class joint_source : public column_source {
 
 /// `rate` / `size`, or a little less where that has too many digits.
 [[nodiscard]] inline fraction part_of_rate(const fraction& rate, std::int64_t size) {
-  const wide denominator = wide{rate.denominator} * size;
+  const int128 denominator = int128{rate.denominator} * size;
   if (const auto exact = try_fraction(rate.numerator, denominator)) return *exact;
   for (int bits = 50;; bits -= 10)
-    if (const auto near = try_fraction((wide{rate.numerator} << bits) / denominator, wide{1} << bits)) return *near;
+    if (const auto near = try_fraction((int128{rate.numerator} << bits) / denominator, int128{1} << bits)) return *near;
 }
 
 /// The rate that all groups have.
@@ -164,7 +164,7 @@ inline void set_joint_rate(const std::vector<joint_group>& groups, joint_packing
     if (weights.numerators[j] == 0) continue;
     const std::size_t g = source.owner(rough.columns[j]);
     tree t = rough.columns[j].shape;
-    t.weight = make_fraction(wide{weights.numerators[j]} * source.multiple(g), weights.denominator);
+    t.weight = make_fraction(int128{weights.numerators[j]} * source.multiple(g), weights.denominator);
     packing& mine = result.groups[g];
     mine.rate = mine.rate + t.weight;
     mine.trees.push_back(std::move(t));
@@ -268,7 +268,7 @@ namespace espalier::comm {
     if (set.size() == 1) {
       const joint_group& group = connected[set.front()];
       packing mine = pack(restricted(net, group.members), kind, group.root, options);
-      limit(detail::fraction_above(mine.bound.numerator, detail::wide{mine.bound.denominator} * group.size),
+      limit(detail::fraction_above(mine.bound.numerator, detail::int128{mine.bound.denominator} * group.size),
             mine.prices);
       result.groups[place[set.front()]] = std::move(mine);
       continue;

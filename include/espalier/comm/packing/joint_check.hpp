@@ -81,9 +81,9 @@ inline void require_disjoint(const network& net, const std::vector<joint_group>&
 /// What prices prove about all joint packings. Not valid where they cost nothing that any group needs.
 [[nodiscard]] inline proof joint_bound(const network& net, collective kind, const std::vector<joint_group>& groups,
                                        const std::vector<std::int64_t>& prices) {
-  std::vector<wide> wide_prices(prices.begin(), prices.end());
+  std::vector<int128> wide_prices(prices.begin(), prices.end());
   wide_prices.resize(net.resources.size(), 0);
-  const std::optional<wide> paid = cost_of_capacities(net, wide_prices);
+  const std::optional<int128> paid = cost_of_capacities(net, wide_prices);
   if (!paid) return {};
   std::int64_t common_size = 0;
   std::int64_t shares = 1;  // a multiple of the groups' ranks
@@ -91,11 +91,11 @@ inline void require_disjoint(const network& net, const std::vector<joint_group>&
     common_size = std::gcd(common_size, group.size);
     if (has_equal_roots(kind)) shares = std::lcm(shares, static_cast<std::int64_t>(group.members.size()));
   }
-  wide cost = 0;
+  int128 cost = 0;
   for (const joint_group& group : groups) {
     if (group.members.size() < 2) continue;
     const network part = restricted(net, group.members);
-    const std::optional<wide> unit = cheapest_unit(part, kind, group.root, edge_costs(part, wide_prices));
+    const std::optional<int128> unit = cheapest_unit(part, kind, group.root, edge_costs(part, wide_prices));
     if (!unit) return {true, {0, 1}};
     const std::int64_t times = has_equal_roots(kind) ? shares / part.ranks : 1;
     cost += *unit * times * (group.size / common_size);
@@ -139,7 +139,7 @@ namespace espalier::comm {
     if (groups[g].members.size() < 2) continue;
     alone = false;
     const auto wanted =
-        detail::try_fraction(detail::wide{trees.rate.numerator} * groups[g].size, trees.rate.denominator);
+        detail::try_fraction(detail::int128{trees.rate.numerator} * groups[g].size, trees.rate.denominator);
     const double nearly = to_double(trees.rate) * static_cast<double>(groups[g].size) * (1 - 1e-12);
     if (wanted ? one.rate < *wanted : to_double(one.rate) < nearly)
       mistake(name + " has rate " + to_string(one.rate) + ", less than its size " + std::to_string(groups[g].size) +

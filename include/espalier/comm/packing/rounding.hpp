@@ -30,18 +30,18 @@ struct whole_weights {
 /// program that is stopped early may be at weights whose common denominator has 60 bits.
 [[nodiscard]] inline bool fit(const column_source& source, const std::vector<tree_column>& columns,
                               const whole_weights& weights) {
-  std::vector<wide> load(source.capacities().size(), 0);
-  std::vector<wide> share(static_cast<std::size_t>(source.groups()), 0);
+  std::vector<int128> load(source.capacities().size(), 0);
+  std::vector<int128> share(static_cast<std::size_t>(source.groups()), 0);
   for (std::size_t j = 0; j < columns.size(); ++j) {
     for (const auto& [row, count] : columns[j].uses)
-      load[static_cast<std::size_t>(row)] += wide{weights.numerators[j]} * count;
+      load[static_cast<std::size_t>(row)] += int128{weights.numerators[j]} * count;
     share[static_cast<std::size_t>(columns[j].group)] += weights.numerators[j];
   }
-  constexpr wide longest = wide{1} << 62;
+  constexpr int128 longest = int128{1} << 62;
   for (std::size_t r = 0; r < load.size(); ++r)
-    if (load[r] > std::min(longest, wide{source.capacities()[r]} * weights.denominator)) return false;
-  if (std::accumulate(share.begin(), share.end(), wide{0}) > longest) return false;
-  return std::all_of(share.begin(), share.end(), [&](wide s) { return s == share[0]; });
+    if (load[r] > std::min(longest, int128{source.capacities()[r]} * weights.denominator)) return false;
+  if (std::accumulate(share.begin(), share.end(), int128{0}) > longest) return false;
+  return std::all_of(share.begin(), share.end(), [&](int128 s) { return s == share[0]; });
 }
 
 /// Fractions over one denominator; nothing if one is negative or the numbers become too long.
@@ -54,8 +54,8 @@ struct whole_weights {
     result.denominator *= factor;
   }
   for (const fraction& value : values) {
-    const wide numerator = wide{value.numerator} * (result.denominator / value.denominator);
-    if (numerator > (wide{1} << 60)) return std::nullopt;
+    const int128 numerator = int128{value.numerator} * (result.denominator / value.denominator);
+    if (numerator > (int128{1} << 60)) return std::nullopt;
     result.numerators.push_back(static_cast<std::int64_t>(numerator));
   }
   return result;
