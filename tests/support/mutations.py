@@ -129,7 +129,7 @@ MUTATIONS = [
     (WINDOW, "if (o >= part.start && o < part.start + part.size) return true;", "return true;"),
     (PARTITION, "if (pending != 0 && combine == reduction::sum) unsettled_[id] = value;", "if (pending != 0) unsettled_[id] = value;"),
     (MESSAGES, "    if (p.source == receiver && !reduces) return;\n", ""),
-    (MESSAGES, "add_elements_before(mesh, g, part.id, moves, before);", "add_elements_before(mesh, g, id, moves, before);"),
+    (MESSAGES, "add_elements_before<Kinds>(mesh, g, part.id, moves, before);", "add_elements_before<Kinds>(mesh, g, id, moves, before);"),
     (MESSAGES, "part.received_at[k] = made.received;", "part.received_at[k] = first_received;"),
     (MESSAGES, "all.extent[d] = held.dim[d].size;", "all.extent[d] = shape[d];"),
     (DEVICE, "comm::copy_block(type, target, address(t_.code[part.id].operand[0]), part.boxes.incoming[self]);", ""),

@@ -54,6 +54,7 @@ COLLECTIVES = [
     ("Networks", ["comm/probe/probe.hpp", "comm/topology/topology.hpp", "comm/network.hpp", "comm/topology/json.hpp",
                   "comm/topology/merge.hpp", "comm/placement.hpp"]),
     ("For worlds and programs", ["comm/run/engine.hpp", "comm/communicator.hpp", "comm/any_communicator.hpp",
+                                 "comm/reduce.hpp", "comm/reducer.hpp",
                                  "comm/in_process.hpp", "comm/mpi.hpp", "comm/mpi_handle.hpp", "comm/launch.hpp",
                                  "comm/termination.hpp"]),
 ]
@@ -216,6 +217,9 @@ def text_of(comment):
         line = line.strip()
         if not line:
             end()
+        elif line.startswith("* "):  # an entry of a list
+            end()
+            paragraph = line
         elif line.startswith("@"):
             end()
             kind, _, rest = line[1:].partition(" ")
