@@ -6,6 +6,7 @@
 #include <espalier/comm/reduce.hpp>
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -15,8 +16,13 @@ namespace espalier::comm {
 /// How elements of type T are combined by `Kind`; without code where they cannot be (sums of truth values).
 template <class T, reduction Kind> [[nodiscard]] constexpr reducer reducer_of();
 
+#if defined(ESPALIER_COMPILED)
 /// The same where both are known at run time only: brings the code for all.
 [[nodiscard]] reducer reducer_of(dtype type, reduction kind);
+#else
+// A template: a function would have the compiler read the code for all even where nobody calls it.
+template <std::same_as<dtype> Type> [[nodiscard]] reducer reducer_of(Type type, reduction kind);
+#endif
 
 }  // namespace espalier::comm
 
@@ -76,8 +82,10 @@ template <class T, reduction Kind> [[nodiscard]] constexpr reducer reducer_of() 
   }
 }
 
-}  // namespace espalier::comm
-
 #if !defined(ESPALIER_COMPILED)
-#include <espalier/comm/reducer_compiled.hpp>
+template <std::same_as<dtype> Type> [[nodiscard]] reducer reducer_of(Type type, reduction kind) {
+  return detail::reducer_among<detail::all_reducers>(type, kind);
+}
 #endif
+
+}  // namespace espalier::comm

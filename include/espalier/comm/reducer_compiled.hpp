@@ -5,6 +5,8 @@
 // The compiled half of reducer.hpp.
 #include <espalier/comm/reducer.hpp>
 
+#if defined(ESPALIER_COMPILED)
+
 namespace espalier::comm {
 
 ESPALIER_INLINE reducer reducer_of(dtype type, reduction kind) {
@@ -12,3 +14,5 @@ ESPALIER_INLINE reducer reducer_of(dtype type, reduction kind) {
 }
 
 }  // namespace espalier::comm
+
+#endif

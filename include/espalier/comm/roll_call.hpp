@@ -4,6 +4,7 @@
 
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/launch.hpp>
+#include <espalier/detail/sort_few.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -57,7 +58,7 @@ class roll_call {
           std::any_of(seen_.begin(), seen_.end(), [&](const present& other) { return other.rank == one.rank; });
       if (!known) seen_.push_back(one);
     }
-    std::sort(seen_.begin(), seen_.end(), [](const present& a, const present& b) { return a.rank < b.rank; });
+    espalier::detail::sort_few(seen_, &is_before);
   }
 
   /// Which ranks are missing, stopped or gone, as far as this host shows.
@@ -104,6 +105,7 @@ class roll_call {
     int rank;
     int process;
   };
+  static bool is_before(const present& a, const present& b) { return a.rank < b.rank; }
 
   /// The launcher's number of this run, the same for all of its ranks.
   [[nodiscard]] static std::string job() {
@@ -130,7 +132,7 @@ class roll_call {
         found.push_back(one);
       }
     }
-    std::sort(found.begin(), found.end(), [](const present& a, const present& b) { return a.rank < b.rank; });
+    espalier::detail::sort_few(found, &is_before);
     return found;
   }
 

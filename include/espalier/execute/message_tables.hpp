@@ -192,10 +192,13 @@ template <transfer_kinds Kinds> [[nodiscard]] constexpr transfer_functions trans
 }
 
 /// Of all kinds.
+#if defined(ESPALIER_COMPILED)
 [[nodiscard]] transfer_functions all_transfers();
+#else
+// A template: a function would have the compiler read the code for all even where nobody calls it.
+template <transfer_kinds Kinds = transfer_kinds::all()> [[nodiscard]] transfer_functions all_transfers() {
+  return transfers_of_kinds<Kinds>();
+}
+#endif
 
 }  // namespace espalier::detail
-
-#if !defined(ESPALIER_COMPILED)
-#include <espalier/execute/message_tables_compiled.hpp>
-#endif

@@ -5,8 +5,12 @@
 // The compiled half of message_tables.hpp.
 #include <espalier/execute/message_tables.hpp>
 
+#if defined(ESPALIER_COMPILED)
+
 namespace espalier::detail {
 
 ESPALIER_INLINE transfer_functions all_transfers() { return transfers_of_kinds<transfer_kinds::all()>(); }
 
 }  // namespace espalier::detail
+
+#endif

@@ -6,6 +6,7 @@
 #include <espalier/comm/run/combine.hpp>
 #include <espalier/comm/schedule/call.hpp>
 #include <espalier/config.hpp>
+#include <espalier/detail/sort_few.hpp>
 
 #include <algorithm>
 #include <array>
@@ -221,7 +222,7 @@ class spelled_call {
   std::string rule =
       "all ranks must call the same collectives in the same order, with the same counts, roots, types and operations";
   if (said.empty()) return rule;
-  std::sort(said.begin(), said.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  espalier::detail::sort_few(said, [](const auto& a, const auto& b) { return a.first < b.first; });
   using group = std::pair<call_summary, std::vector<int>>;
   std::vector<group> groups;
   const auto gather = [&](const auto& same) {
@@ -236,7 +237,7 @@ class spelled_call {
   gather(same_for_all);
   if (groups.size() == 1) gather(std::equal_to<>());
   // Most first; where there are as many, the one with the lowest rank.
-  std::sort(groups.begin(), groups.end(), [](const group& a, const group& b) {
+  espalier::detail::sort_few(groups, [](const group& a, const group& b) {
     if (a.second.size() != b.second.size()) return a.second.size() > b.second.size();
     return a.second.front() < b.second.front();
   });
