@@ -185,7 +185,7 @@ TEST_CASE("ranks that wait for long leave their processors to others") {
   (void)here.pipe.step(data.pointers());
   const double used = static_cast<double>(std::clock() - used_before) / CLOCKS_PER_SEC;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  CHECK(seconds > 0.6);
+  CHECK(seconds > 0.5);  // four times 0.15, less what a rank leaves the barrier later than others
   REQUIRE_ALL(MPI_COMM_WORLD, used < 0.3 * seconds);
 }
 
