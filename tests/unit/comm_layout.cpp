@@ -87,9 +87,9 @@ TEST_CASE("a box of eight strided dimensions copies, packs and unpacks its eleme
   copy_block(copied.data(), source.data(), box_of_eight);
   CHECK(copied == expected);
   std::vector<int> packed(256);
-  pack(packed.data(), source.data(), box_of_eight);
+  pack(dtype::i32, packed.data(), source.data(), box_of_eight);
   CHECK(packed == in_order);
-  unpack(unpacked.data(), packed.data(), box_of_eight);
+  unpack(dtype::i32, unpacked.data(), packed.data(), box_of_eight);
   CHECK(unpacked == expected);
 }
 
@@ -107,9 +107,9 @@ TEST_CASE("a box copies, packs, unpacks and reduces the same elements, collapsed
       copy_block(target.data(), source.data(), box);
       REQUIRE(target == expected);
       std::vector<int> packed(static_cast<std::size_t>(box.elements()));
-      pack(packed.data(), source.data(), box);
+      pack(dtype::i32, packed.data(), source.data(), box);
       std::vector<int> unpacked(source.size(), -1);
-      unpack(unpacked.data(), packed.data(), box);
+      unpack(dtype::i32, unpacked.data(), packed.data(), box);
       REQUIRE(unpacked == expected);
       reduce_block<reduction::sum>(target.data(), source.data(), box);
       for (std::size_t i = 0; i < target.size(); ++i) REQUIRE(target[i] == (expected[i] == -1 ? -1 : 2 * expected[i]));

@@ -277,27 +277,17 @@ template <class T> void copy_block(T* target, const T* source, const block& box)
   });
 }
 
-/// Source side of the box into `packed`, `box.elements()` elements in packed order.
-template <class T> void pack(T* packed, const T* source, const block& box) {
-  detail::pack_range(packed, source, box, 0, box.elements());
-}
-
-/// `packed`, `box.elements()` elements in packed order, to the target side of the box.
-template <class T> void unpack(T* target, const T* packed, const block& box) {
-  detail::unpack_range(target, packed, box, 0, box.elements());
-}
-
 /// `copy_block` where the element type is known at run time.
 inline void copy_block(dtype type, void* target, const void* source, const block& box) {
   detail::with_cell(type, [&]<class T>(T) { copy_block(static_cast<T*>(target), static_cast<const T*>(source), box); });
 }
 
-/// `pack` where the element type is known at run time.
+/// Source side of the box into `packed`, `box.elements()` elements in packed order.
 inline void pack(dtype type, void* packed, const void* source, const block& box) {
   detail::pack_range(type, packed, source, box, 0, box.elements());
 }
 
-/// `unpack` where the element type is known at run time.
+/// `packed`, `box.elements()` elements in packed order, to the target side of the box.
 inline void unpack(dtype type, void* target, const void* packed, const block& box) {
   detail::unpack_range(type, target, packed, box, 0, box.elements());
 }

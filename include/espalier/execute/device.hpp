@@ -14,8 +14,6 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
-#include <stdexcept>
-#include <type_traits>
 #include <utility>
 #include <vector>
 

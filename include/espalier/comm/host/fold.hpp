@@ -141,7 +141,7 @@ template <reduction Kind, class T> void fold_wide(const host::fold_job& job) {
 }
 
 /// What is for storage only is added up in float32 and rounded once. Tiles, so that the conversions are vectorised.
-/// Also what is rare: less code than `fold_wide`, which is compiled into every program for every type.
+/// Also what is rare: less code than `fold_wide`.
 template <reduction Kind, class T> void fold_tiles(const host::fold_job& job) {
   constexpr std::int64_t tile = 256;
   computed_t<T> sum[tile];
