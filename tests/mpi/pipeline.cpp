@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
+// lab([lab_pipeline]): star "400mbit 400mbit"
 
 #include <support/pipeline_steps.hpp>
 #include <support/replica_layers.hpp>
@@ -14,8 +15,10 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <ctime>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -104,6 +107,93 @@ TEST_CASE("messages that are not sent at once are the same") {
   REQUIRE_ALL(here.ranks.base(), distance_from_loop(run, data) < 1e-10);
   const pl::measured_run measured = here.pipe.measured();
   if (rank_in() == 0) CHECK(measured.timeline[1].size() == plan.order.lists[0].size());
+}
+
+namespace {
+
+/// Waits for a request; `turns`: how often this rank may look.
+bool comes(pl::transport& ranks, int request, std::int64_t turns) {
+  while (!ranks.finished(request)) {
+    if (turns-- == 0) return false;
+    ranks.progress(true);
+  }
+  return true;
+}
+constexpr std::int64_t patiently = 1 << 20;
+
+std::vector<std::byte> numbered(std::int64_t bytes, int seed) {
+  std::vector<std::byte> made(static_cast<std::size_t>(bytes));
+  for (std::size_t i = 0; i < made.size(); ++i)
+    made[i] = static_cast<std::byte>((i * 2654435761U + static_cast<std::size_t>(seed)) >> 7U);
+  return made;
+}
+
+}  // namespace
+
+TEST_CASE("messages between hosts arrive whole, in pieces or not", "[.][lab_pipeline]") {
+  REQUIRE(size_of() == 2);
+  ep::comm::mpi_communicator base(ep::comm::detail::all_ranks(), pipeline::options(60));
+  const std::unique_ptr<pl::transport> ranks = pl::make_transport(base);
+  const int other = 1 - rank_in();
+  const std::int64_t piece = 48 << 10;
+  std::vector<std::int64_t> sizes{0,         1,          piece - 1,      piece,      piece + 1,
+                                  3 * piece, 64 * piece, 64 * piece + 1, 100 * piece};
+  std::vector<std::vector<std::byte>> out, in;
+  std::vector<int> requests;
+  for (const std::int64_t bytes : sizes) {
+    out.push_back(numbered(bytes, rank_in()));
+    in.emplace_back(static_cast<std::size_t>(bytes));
+  }
+  // All of one tag, both ways at once: they keep their order.
+  for (std::size_t k = 0; k < sizes.size(); ++k) {
+    requests.push_back(ranks->receive(other, pl::transport::first_tag, in[k].data(), sizes[k]));
+    requests.push_back(ranks->send(other, pl::transport::first_tag, out[k].data(), sizes[k]));
+  }
+  bool all = true;
+  for (const int request : requests) all = comes(*ranks, request, patiently) && all;
+  for (std::size_t k = 0; k < sizes.size(); ++k) all = in[k] == numbered(sizes[k], other) && all;
+  REQUIRE_ALL(MPI_COMM_WORLD, all);
+}
+
+TEST_CASE("messages between hosts arrive while their sender computes", "[.][lab_pipeline]") {
+  REQUIRE(size_of() == 2);
+  ep::comm::mpi_communicator base(ep::comm::detail::all_ranks(), pipeline::options(60));
+  const std::unique_ptr<pl::transport> ranks = pl::make_transport(base);
+  const int tag = pl::transport::first_tag;
+  std::vector<std::byte> memory = numbered(5 * (48 << 10) + 100, rank_in());
+  const auto bytes = static_cast<std::int64_t>(memory.size());
+  for (int n = 0; n < 20; ++n)  // until the network's buffers have grown
+    REQUIRE(
+        comes(*ranks,
+              rank_in() == 0 ? ranks->send(1, tag, memory.data(), bytes) : ranks->receive(0, tag, memory.data(), bytes),
+              patiently));
+  MPI_Barrier(MPI_COMM_WORLD);
+  const auto compute = [](int milliseconds) { std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds)); };
+  bool in_time = true;
+  if (rank_in() == 0) {
+    const int request = ranks->send(1, tag, memory.data(), bytes);
+    compute(1500);
+    in_time = comes(*ranks, request, patiently);
+  } else {
+    const int request = ranks->receive(0, tag, memory.data(), bytes);
+    ranks->progress(false);
+    compute(500);  // a hundred times what the bytes take
+    for (int n = 0; n < 20; ++n) ranks->progress(false);
+    in_time = ranks->finished(request) && memory == numbered(bytes, 0);
+    if (!in_time) (void)comes(*ranks, request, patiently);
+  }
+  REQUIRE_ALL(MPI_COMM_WORLD, in_time);
+}
+
+TEST_CASE("schedules between hosts are the single-device step", "[.][lab_pipeline]") {
+  // Rows of 32 bytes: messages of several pieces.
+  const model layers(6000);
+  const auto order = scheduled("zb_h1", 2, 1, 4, false);
+  const auto plan = pl::make_execution_plan(order, cut(2), model::count, {{{1}, {}}, {{0}, {}}}, 4 * 6000);
+  const batch data(4 * 6000);
+  pipeline here(layers, plan);
+  const outcome run = run_steps(here.pipe, data, 2);
+  REQUIRE_ALL(here.ranks.base(), distance_from_loop(run, data) < 1e-10);
 }
 
 TEST_CASE("peaks over MPI are the simulator's") {

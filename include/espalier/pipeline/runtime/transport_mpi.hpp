@@ -28,9 +28,9 @@ class mpi_transport final : public transport {
   explicit mpi_transport(MPI_Comm base, std::chrono::duration<double> deadline)
       : communicator_(comm::mpi_handle::duplicate_of(base)),
         deadline_(deadline),
-        patience_(comm::detail::has_more_ranks_than_processors(communicator_) ? 0 : 2000),
         rank_(communicator_.rank()),
         size_(communicator_.size()),
+        near_(comm::detail::ranks_of_this_host(communicator_)),
         seen_(rank_, size_),
         places_(static_cast<std::size_t>(size_)) {
     MPI_Comm_set_errhandler(communicator_, comm::detail::errors_return());
@@ -71,7 +71,7 @@ class mpi_transport final : public transport {
 
   [[nodiscard]] int send(int to, int tag, const void* data, std::int64_t bytes) override {
     const int logical = fresh();
-    pieces(bytes, [&](std::int64_t done, int count) {
+    pieces(to, bytes, [&](std::int64_t done, int count) {
       MPI_Request* request = add(logical, false);
       check(MPI_Isend(static_cast<const std::byte*>(data) + done, count, comm::detail::bytes_type(), to, tag,
                       communicator_, request),
@@ -81,7 +81,7 @@ class mpi_transport final : public transport {
   }
   [[nodiscard]] int receive(int from, int tag, void* data, std::int64_t bytes) override {
     const int logical = fresh();
-    pieces(bytes, [&](std::int64_t done, int count) {
+    pieces(from, bytes, [&](std::int64_t done, int count) {
       MPI_Request* request = add(logical, true);
       check(MPI_Irecv(static_cast<std::byte*>(data) + done, count, comm::detail::bytes_type(), from, tag, communicator_,
                       request),
@@ -106,9 +106,11 @@ class mpi_transport final : public transport {
     if (count > 0) {
       std::sort(ended_places_.begin(), ended_places_.begin() + count);
       while (count > 0) remove(static_cast<std::size_t>(ended_places_[static_cast<std::size_t>(--count)]));
-      idle_turns_ = 0;
+      idle_ = false;
     } else if (idle) {
       give_way();
+    } else {
+      idle_ = false;
     }
     hear();
     if (!failure_.empty()) throw comm::comm_error(failure_ + "\n  noticed by rank " + std::to_string(rank_));
@@ -162,19 +164,24 @@ class mpi_transport final : public transport {
     MPI_Request request{};
   };
   static constexpr int note_tag = 0;
-  static constexpr std::int64_t piece_bytes = std::int64_t{1} << 30;
+  /// MPI counts bytes in an int.
+  static constexpr std::int64_t largest_piece = std::int64_t{1} << 30;
+  /// What MPI sends to another host without asking first: Open MPI 64 KiB with its own header (btl_tcp_eager_limit).
+  static constexpr std::int64_t unasked_piece = 48 << 10;
+  static constexpr std::int64_t most_unasked_pieces = 64;
 
-  /// Nothing has come in this turn of a wait. Who is waited for may need this processor, and ranks that count as hosts
-  /// of their own may share it with others all the same. A processor that is only yielded comes back while others still
-  /// compute, so long waits become naps, each short against the wait so far.
+  /// Nothing has come in this turn of a wait. Who is waited for may need this processor, even where ranks count as
+  /// hosts of their own. A processor that is only yielded comes back while others still compute, and takes a part of
+  /// their time: all waits but the shortest become naps, each short against the wait so far.
   void give_way() {
-    constexpr std::chrono::steady_clock::duration long_wait = std::chrono::milliseconds(2);
+    constexpr std::chrono::steady_clock::duration short_wait = std::chrono::microseconds(200);
     constexpr std::chrono::steady_clock::duration longest_nap = std::chrono::microseconds(200);
-    if (idle_turns_ == 0) idle_since_ = std::chrono::steady_clock::now();
-    if (++idle_turns_ <= patience_) return;
-    const auto waited = std::chrono::steady_clock::now() - idle_since_;
-    if (waited > long_wait) {
-      std::this_thread::sleep_for(std::min(waited / 32, longest_nap));
+    const auto now = std::chrono::steady_clock::now();
+    if (!idle_) idle_since_ = now;
+    idle_ = true;
+    const auto waited = now - idle_since_;
+    if (waited > short_wait) {
+      std::this_thread::sleep_for(std::min(waited / 16, longest_nap));
     } else {
       std::this_thread::yield();
     }
@@ -182,9 +189,14 @@ class mpi_transport final : public transport {
 
   void check(int code, const char* routine) const { comm::detail::check_mpi(code, routine, rank_, nullptr); }
 
-  template <class Visit> static void pieces(std::int64_t bytes, Visit visit) {
-    for (std::int64_t done = 0; done < bytes; done += piece_bytes)
-      visit(done, static_cast<int>(std::min(piece_bytes, bytes - done)));
+  /// Both ends cut a message alike. To another host it goes in pieces that wait in the network's buffers while both
+  /// ranks compute. For a message in one piece MPI would ask the receiver, which looks between two layers, and then
+  /// hear of the answer between two layers of the sender: in a pipeline over TCP that takes longer than the bytes.
+  template <class Visit> void pieces(int other, std::int64_t bytes, Visit visit) const {
+    const bool unasked = !near_[static_cast<std::size_t>(other)] && bytes <= most_unasked_pieces * unasked_piece;
+    const std::int64_t piece = unasked ? unasked_piece : largest_piece;
+    for (std::int64_t done = 0; done < bytes; done += piece)
+      visit(done, static_cast<int>(std::min(piece, bytes - done)));
   }
   [[nodiscard]] int fresh() {
     if (free_.empty()) {
@@ -258,9 +270,9 @@ class mpi_transport final : public transport {
 
   comm::mpi_handle communicator_;
   std::chrono::duration<double> deadline_;
-  int patience_;
   int rank_;
   int size_;
+  std::vector<bool> near_;  // by rank: on this one's host
   int last_tag_ = 32767;
   // The requests of MPI that have not ended, and to which of ours each belongs.
   std::vector<MPI_Request> requests_;
@@ -268,7 +280,7 @@ class mpi_transport final : public transport {
   std::vector<char> incoming_;
   std::vector<int> open_, free_;  // by request of ours: parts that have not ended; numbers that are free
   std::int64_t ended_ = 0;
-  int idle_turns_ = 0;  // of a wait, since something came
+  bool idle_ = false;  // in a wait in which nothing has come yet
   std::chrono::steady_clock::time_point idle_since_;
   const std::vector<std::string>* texts_ = nullptr;
   int place_ = -1;
