@@ -213,8 +213,8 @@ void against_gpipe(bench& all, const std::string& row, bool memory) {
   }
 }
 
-/// Memory is not short: a rank may hold the micro-batches that a schedule without a bubble needs, twice as many as there
-/// are stages.
+/// Memory is not short: a rank may hold the micro-batches that a schedule without a bubble needs, twice as many as
+/// there are stages.
 void against_peer(bench& all, const std::string& row) {
   const auto engine = all.engine_for(all.equal_stages("auto", 2.1 * all.ranks()));
   const bench::timed found = all.time({engine.get()});

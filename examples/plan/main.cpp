@@ -34,12 +34,22 @@ pipeline::profile model_of(const plan_example::options& chosen) {
 void describe(const pipeline::profile& model, const plan_example::options& chosen) {
   const pipeline::profile_sums sums(model);
   const pipeline::cluster& machines = chosen.machines;
+  double slowest = machines.across.bytes_per_second;
+  double fastest = slowest;
+  for (int a = 0; a < machines.hosts(); ++a)
+    for (int b = 0; b < machines.hosts(); ++b) {
+      if (a == b) continue;
+      slowest = std::min(slowest, machines.rate(a, b).bytes_per_second);
+      fastest = std::max(fastest, machines.rate(a, b).bytes_per_second);
+    }
   std::cout << model.name << ": " << model.size() << " layers, "
             << espalier::report::format_scaled(sums.parameter(0, model.size()) / chosen.asked.bytes_per_parameter)
             << " parameters, " << espalier::report::format_duration(sums.seconds(0, model.size()) / model.batch)
             << " a sample on one device\n"
             << pipeline::to_string(machines.devices_of) << " devices; " << machines.inside.bytes_per_second / 1e9
-            << " GB/s inside a host, " << machines.across.bytes_per_second / 1e9 << " GB/s between hosts; ";
+            << " GB/s inside a host, " << slowest / 1e9;
+  if (fastest > slowest) std::cout << " to " << fastest / 1e9;
+  std::cout << " GB/s between hosts; ";
   if (machines.memory_bytes < 1e300)
     std::cout << machines.memory_bytes / 1e9 << " GB each";
   else

@@ -118,6 +118,10 @@ struct options {
   pair("--latency", chosen.machines.inside.latency_seconds, chosen.machines.across.latency_seconds, 1e-6,
        "Microseconds, the same", "0,0")
       ->check(two_numbers(true));
+  std::string links;
+  line.value("--links", links, "A-B:RATE,...",
+             "Pairs of hosts, numbered from 0, that have another rate than the rest, in GB/s: 0-1:50,1-2:12.5")
+      ->default_str("");
   line.value("--stages", chosen.asked.most_stages, "N", "No more stages than that")
       ->default_str("")
       ->check(whole(1, 1 << 30));
@@ -136,6 +140,7 @@ struct options {
     if (!chosen.file.empty() && batch->empty())
       throw CLI::ValidationError("--batch is missing: how many samples has a step?");
   });
+  if (!links.empty()) espalier::pipeline::set_links(chosen.machines, links, 1e9);
   if (chosen.profile_batch == 0) chosen.profile_batch = batch_in_name(chosen.file);
   chosen.asked.least_share = chosen.micro_batch;
   return over;

@@ -344,6 +344,41 @@ TEST_CASE("what a probed network says of hosts is what the planner is told") {
   CHECK_THROWS_WITH(pl::cluster_of(net, assumed), Contains("nothing connects rank 0 to rank 2"));
 }
 
+TEST_CASE("hosts of a probed network that are connected otherwise have rates of their own") {
+  ep::comm::network net;
+  net.ranks = 4;
+  net.unit = 1e6;
+  net.host = {7, 7, 2, 5};
+  net.resources = {{"7 and 2", 100}, {"2 and 5", 400}, {"7 and 5", 105}};
+  const auto connect = [&](int a, int b, int resource) {
+    net.edges.push_back({a, b, {resource}, 1e-4});
+    net.edges.push_back({b, a, {resource}, 2e-4});
+  };
+  for (const int a : {0, 1}) {
+    connect(a, 2, 0);
+    connect(a, 3, 2);
+  }
+  connect(2, 3, 1);
+  const pl::transfer_rate assumed{5e9, 1e-6};
+  const pl::cluster machines = pl::cluster_of(net, assumed);
+  CHECK(machines.across.bytes_per_second == 100e6);
+  CHECK(machines.rate(0, 1).bytes_per_second == 100e6);
+  CHECK(machines.rate(1, 2).bytes_per_second == 400e6);
+  CHECK(machines.rate(2, 0).bytes_per_second == 105e6);
+  CHECK(machines.rate(0, 1).latency_seconds == 1e-4);
+  CHECK(machines.rate(1, 0).latency_seconds == 2e-4);
+  // The slowest pair of ranks of two hosts counts.
+  net.resources.push_back({"1 and 5 alone", 20});
+  net.edges[4].resources.push_back(3);
+  REQUIRE((net.edges[4].from == 1 && net.edges[4].to == 2));
+  CHECK(pl::cluster_of(net, assumed).rate(0, 1).bytes_per_second == 20e6);
+  net.edges[4].resources.pop_back();
+  // Differences of less than a tenth are those of a measurement.
+  net.resources[1].capacity = 109;
+  CHECK(pl::cluster_of(net, assumed).between.empty());
+  CHECK(pl::cluster_of(net, assumed).rate(1, 2).bytes_per_second == 100e6);
+}
+
 TEST_CASE("layers that do not say what they do cannot be estimated") {
   CHECK_THROWS_WITH(pl::estimate(model(), "ten layers", 1, {1, 1}), Contains("does not say what it does: measure it"));
 }

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <cstddef>
+#include <cstdlib>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -21,17 +22,26 @@ struct transfer_rate {
   double latency_seconds = 0;
 };
 
-/// The machines that a plan is for: hosts that are connected alike, with devices that are all equal.
+/// The machines that a plan is for: hosts with devices that are all equal.
 ///
 /// A device sends and receives at `inside` at the same time; what crosses hosts shares the one network card of each,
-/// which sends and receives at `across` at the same time. Devices count from 0 through the hosts.
+/// which sends and receives at `across` at the same time, or, where pairs of hosts differ, at the rate of its fastest
+/// pair. Devices count from 0 through the hosts.
 struct cluster {
   std::vector<int> devices_of;                                    ///< by host
   transfer_rate inside;                                           ///< of each device, to devices of its host
   transfer_rate across;                                           ///< of each host, to other hosts
   double memory_bytes = std::numeric_limits<double>::infinity();  ///< of each device
+  /// Where pairs of hosts differ: of each host to each, row by row; what a host has with itself does not count. Empty:
+  /// all pairs are connected at `across`.
+  std::vector<transfer_rate> between = {};
 
   [[nodiscard]] int hosts() const { return static_cast<int>(devices_of.size()); }
+  /// From one host to another one.
+  [[nodiscard]] const transfer_rate& rate(int from, int to) const {
+    if (between.empty()) return across;
+    return between[static_cast<std::size_t>(from) * devices_of.size() + static_cast<std::size_t>(to)];
+  }
   [[nodiscard]] int devices() const {
     int sum = 0;
     for (const int count : devices_of) sum += count;
@@ -57,6 +67,15 @@ inline void require_usable(const cluster& machines) {
   };
   rate(machines.inside, "inside");
   rate(machines.across, "across");
+  const std::size_t pairs = machines.devices_of.size() * machines.devices_of.size();
+  if (!machines.between.empty() && machines.between.size() != pairs)
+    throw std::invalid_argument(
+        "rates of " + std::to_string(machines.between.size()) + " pairs of hosts: " + std::to_string(machines.hosts()) +
+        " hosts have " + std::to_string(pairs) + ", each with itself among them; leave them out where all are alike");
+  for (int a = 0; !machines.between.empty() && a < machines.hosts(); ++a)
+    for (int b = 0; b < machines.hosts(); ++b)
+      if (a != b)
+        rate(machines.rate(a, b), ("from host " + std::to_string(a) + " to " + std::to_string(b) + " of the").c_str());
   if (!(machines.memory_bytes > 0))
     throw std::invalid_argument("the memory of a device is " + std::to_string(machines.memory_bytes) +
                                 " bytes: give a positive number");
@@ -74,6 +93,7 @@ inline void require_usable(const cluster& machines) {
     machines.devices_of[h] /= devices;
   }
   machines.across.bytes_per_second /= devices;
+  for (transfer_rate& pair : machines.between) pair.bytes_per_second /= devices;
   return machines;
 }
 
@@ -109,6 +129,47 @@ inline void require_usable(const cluster& machines) {
   }
 }
 
+/// Gives the pairs of hosts that a text names rates of their own, both ways: "0-1:50,1-2:12.5", in units of so many
+/// bytes per second. The other pairs, and all latencies, stay as they are. Throws std::invalid_argument, with the text,
+/// for any other form, and for hosts that there are not.
+inline void set_links(cluster& machines, std::string_view text, double unit) {
+  const auto fail = [&](const std::string& what) {
+    return std::invalid_argument("links are \"" + std::string(text) + "\": " + what +
+                                 "; write 0-1:50,1-2:12.5 for two pairs of hosts, numbered from 0");
+  };
+  const auto number = [&](std::string_view part) {
+    int value = -1;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    if (error != std::errc{} || end != part.data() + part.size() || value < 0)
+      throw fail("\"" + std::string(part) + "\" is no host");
+    if (value >= machines.hosts())
+      throw fail("there are " + std::to_string(machines.hosts()) + " hosts, and none is " + std::to_string(value));
+    return static_cast<std::size_t>(value);
+  };
+  const auto hosts = static_cast<std::size_t>(machines.hosts());
+  if (machines.between.empty()) machines.between.assign(hosts * hosts, machines.across);
+  for (std::string_view rest = text; true;) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view one = rest.substr(0, comma);
+    const std::size_t dash = one.find('-');
+    const std::size_t colon = one.find(':');
+    if (dash == std::string_view::npos || colon == std::string_view::npos || colon < dash)
+      throw fail("\"" + std::string(one) + "\" is no pair with a rate");
+    const std::size_t a = number(one.substr(0, dash));
+    const std::size_t b = number(one.substr(dash + 1, colon - dash - 1));
+    if (a == b) throw fail("a host has no link to itself");
+    char* end = nullptr;
+    const std::string rate(one.substr(colon + 1));
+    const double value = std::strtod(rate.c_str(), &end);
+    if (rate.empty() || *end != '\0' || !(value > 0) || !std::isfinite(value))
+      throw fail("\"" + rate + "\" is no positive rate");
+    for (const std::size_t pair : {a * hosts + b, b * hosts + a})
+      machines.between[pair].bytes_per_second = value * unit;
+    if (comma == std::string_view::npos) return;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
 /// "4 x 8" for equal hosts, "8 + 4 + 4" for others.
 [[nodiscard]] inline std::string to_string(const std::vector<int>& devices_of) {
   if (std::equal(devices_of.begin() + 1, devices_of.end(), devices_of.begin()))
@@ -125,6 +186,37 @@ struct seconds_for_bytes {
 
   [[nodiscard]] double operator()(double bytes) const { return fixed + per_byte * bytes; }
 };
+
+/// What each link of a ring through some hosts can do: the slowest of them, in the order in which the nearest host that
+/// is left follows, from whichever host is best to begin with.
+/// @pre `taken` holds a number for each host, at least two of them positive
+[[nodiscard]] inline transfer_rate ring_across(const cluster& machines, const std::vector<int>& taken) {
+  if (machines.between.empty()) return machines.across;
+  transfer_rate best{0, 0};
+  for (int start = 0; start < machines.hosts(); ++start) {
+    if (taken[static_cast<std::size_t>(start)] == 0) continue;
+    std::vector<int> left;
+    for (int h = 0; h < machines.hosts(); ++h)
+      if (h != start && taken[static_cast<std::size_t>(h)] > 0) left.push_back(h);
+    transfer_rate slowest{std::numeric_limits<double>::infinity(), 0};
+    const auto pass = [&](int from, int to) {
+      slowest.bytes_per_second = std::min(slowest.bytes_per_second, machines.rate(from, to).bytes_per_second);
+      slowest.latency_seconds = std::max(slowest.latency_seconds, machines.rate(from, to).latency_seconds);
+    };
+    int at = start;
+    while (!left.empty()) {
+      const auto nearest = std::max_element(left.begin(), left.end(), [&](int a, int b) {
+        return machines.rate(at, a).bytes_per_second < machines.rate(at, b).bytes_per_second;
+      });
+      pass(at, *nearest);
+      at = *nearest;
+      left.erase(nearest);
+    }
+    pass(at, start);
+    if (slowest.bytes_per_second > best.bytes_per_second) best = slowest;
+  }
+  return best;
+}
 
 /// An all-reduce over the devices that a stage has on each host, of what every one of them holds.
 ///
@@ -144,13 +236,14 @@ struct seconds_for_bytes {
   const auto steps = [](double n) { return 2 * (n - 1); };
   if (devices <= 1) return {};
   const double inside = 1 / machines.inside.bytes_per_second;
-  const double across = 1 / machines.across.bytes_per_second;
   if (hosts <= 1) return {steps(devices) * machines.inside.latency_seconds, part(devices) * inside};
+  const transfer_rate between_hosts = ring_across(machines, taken);
+  const double across = 1 / between_hosts.bytes_per_second;
   const seconds_for_bytes ring{
-      steps(devices) * std::max(machines.inside.latency_seconds, machines.across.latency_seconds),
+      steps(devices) * std::max(machines.inside.latency_seconds, between_hosts.latency_seconds),
       part(devices) * std::max(inside, across)};
   const seconds_for_bytes in_levels{
-      steps(most) * machines.inside.latency_seconds + steps(hosts) * machines.across.latency_seconds,
+      steps(most) * machines.inside.latency_seconds + steps(hosts) * between_hosts.latency_seconds,
       part(most) * inside + part(hosts) * across};
   // Which is faster depends on the bytes; gradients are large, so that the part for each byte decides.
   return ring.per_byte < in_levels.per_byte ? ring : in_levels;
@@ -159,22 +252,24 @@ struct seconds_for_bytes {
 /// A batch of samples that is divided evenly over the devices of one stage and, after it, over those of the next one.
 ///
 /// Shares stay on their host as far as possible: only the difference between what a host holds and what it needs
-/// crosses. Transfers inside and across hosts go on at the same time.
+/// crosses, and hosts that need more get of each that holds more in proportion. Transfers inside and across hosts go on
+/// at the same time.
 /// @pre both hold a number for each host, at least one of them positive
 [[nodiscard]] inline seconds_for_bytes transfer_seconds(const cluster& machines, const std::vector<int>& from,
                                                         const std::vector<int>& to) {
+  constexpr double rounding = 1e-12;
   double senders = 0;
   double receivers = 0;
   for (std::size_t h = 0; h < from.size(); ++h) {
     senders += from[h];
     receivers += to[h];
   }
-  double crossing = 0;  // the largest share that one host sends or receives
+  std::vector<double> more(from.size());  // what a host holds beyond what it needs
+  double moved = 0;
   bool stays = false;
   for (std::size_t h = 0; h < from.size(); ++h) {
-    const double held = from[h] / senders;
-    const double needed = to[h] / receivers;
-    crossing = std::max(crossing, std::abs(held - needed));
+    more[h] = from[h] / senders - to[h] / receivers;
+    moved += std::max(more[h], 0.0);
     stays = stays || (from[h] > 0 && to[h] > 0);
   }
   seconds_for_bytes time;
@@ -182,9 +277,20 @@ struct seconds_for_bytes {
     time.fixed = machines.inside.latency_seconds;
     time.per_byte = std::max(1 / senders, 1 / receivers) / machines.inside.bytes_per_second;
   }
-  if (crossing > 1e-12) {
-    time.fixed = std::max(time.fixed, machines.across.latency_seconds);
-    time.per_byte = std::max(time.per_byte, crossing / machines.across.bytes_per_second);
+  for (int a = 0; a < machines.hosts(); ++a) {
+    const double here = more[static_cast<std::size_t>(a)];
+    if (std::abs(here) <= rounding) continue;
+    double fastest = 0;  // of the pairs of this host that something goes between
+    for (int b = 0; b < machines.hosts(); ++b) {
+      const double there = more[static_cast<std::size_t>(b)];
+      if (std::abs(there) <= rounding || (here > 0) == (there > 0)) continue;
+      const transfer_rate& link = here > 0 ? machines.rate(a, b) : machines.rate(b, a);
+      const double share = std::abs(here) * std::abs(there) / moved;
+      fastest = std::max(fastest, link.bytes_per_second);
+      time.fixed = std::max(time.fixed, link.latency_seconds);
+      time.per_byte = std::max(time.per_byte, share / link.bytes_per_second);
+    }
+    if (fastest > 0) time.per_byte = std::max(time.per_byte, std::abs(here) / fastest);
   }
   return time;
 }

@@ -2,10 +2,13 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/pipeline/cluster.hpp>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -79,6 +82,54 @@ class free_devices {
   std::vector<int> latest_;
 };
 
+/// Which hosts can be exchanged, and which are near each other. Where hosts have as many devices each and all pairs are
+/// connected alike, all can, and are taken in the order of their numbers.
+class host_order {
+ public:
+  host_order() = default;
+  explicit host_order(const cluster& machines) {
+    const int hosts = machines.hosts();
+    const auto as_first = [&](int devices) { return devices == machines.devices_of.front(); };
+    if (machines.between.empty() && std::all_of(machines.devices_of.begin(), machines.devices_of.end(), as_first))
+      return;
+    for (int h = 0; h < hosts; ++h) {
+      int kind = h;
+      for (int other = 0; other < h && kind == h; ++other)
+        if (can_be_exchanged(machines, h, other)) kind = kind_[static_cast<std::size_t>(other)];
+      kind_.push_back(kind);
+      std::vector<int> near(static_cast<std::size_t>(hosts));
+      std::iota(near.begin(), near.end(), 0);
+      std::stable_sort(near.begin(), near.end(), [&](int a, int b) {
+        if (a == h || b == h) return a == h && b != h;
+        return machines.rate(h, a).bytes_per_second > machines.rate(h, b).bytes_per_second;
+      });
+      from_.push_back(std::move(near));
+    }
+  }
+
+  [[nodiscard]] bool alike() const { return kind_.empty(); }
+  /// Hosts of one kind can be exchanged if they have as many devices.
+  [[nodiscard]] int kind(int host) const { return alike() ? 0 : kind_[static_cast<std::size_t>(host)]; }
+  /// A host and all others, the nearest first. @pre not alike()
+  [[nodiscard]] const std::vector<int>& from(int host) const { return from_[static_cast<std::size_t>(host)]; }
+
+ private:
+  [[nodiscard]] static bool can_be_exchanged(const cluster& machines, int a, int b) {
+    const auto equal = [](const transfer_rate& one, const transfer_rate& other) {
+      return one.bytes_per_second == other.bytes_per_second && one.latency_seconds == other.latency_seconds;
+    };
+    if (!equal(machines.rate(a, b), machines.rate(b, a))) return false;
+    for (int h = 0; h < machines.hosts(); ++h)
+      if (h != a && h != b &&
+          !(equal(machines.rate(a, h), machines.rate(b, h)) && equal(machines.rate(h, a), machines.rate(h, b))))
+        return false;
+    return true;
+  }
+
+  std::vector<int> kind_;
+  std::vector<std::vector<int>> from_;
+};
+
 /// Devices for one stage: how many of each host, and the policy that says so.
 struct placement {
   placement_policy policy = placement_policy::fresh_first;
@@ -105,16 +156,52 @@ inline int take_from(const free_devices& free, const std::vector<int>& hosts, in
   return count;
 }
 
+/// The orders in which placements of the next stage take hosts that are not alike. Of few hosts, any of them
+/// before any others. Of many, those begin that are nearest to the host which has most of the stage before, for the
+/// first stage more of them, of those that can be exchanged one; each goes on to the hosts that are nearest to it.
+[[nodiscard]] inline std::vector<std::vector<int>> host_orders(const free_devices& free, const host_order& hosts) {
+  constexpr int few = 5;
+  constexpr std::size_t most_later = 4;
+  constexpr std::size_t most_at_first = 16;
+  std::vector<std::vector<int>> orders;
+  int before = 0;
+  for (int h = 1; h < free.hosts(); ++h)
+    if (free.latest(h) > free.latest(before)) before = h;
+  if (free.hosts() <= few) {
+    for (unsigned first = 1; first < 1U << static_cast<unsigned>(free.hosts()); ++first) {
+      std::vector<int> order = hosts.from(before);
+      std::stable_partition(order.begin(), order.end(),
+                            [&](int h) { return (first >> static_cast<unsigned>(h) & 1U) != 0; });
+      orders.push_back(std::move(order));
+    }
+    return orders;
+  }
+  const std::size_t most = free.latest(before) == 0 ? most_at_first : most_later;
+  const auto equal = [&](int a, int b) {
+    return hosts.kind(a) == hosts.kind(b) && free.devices(a) == free.devices(b) && free.taken(a) == free.taken(b) &&
+           free.latest(a) == free.latest(b);
+  };
+  for (const int h : hosts.from(before)) {
+    if (free.left(h) == 0 || orders.size() == most) continue;
+    if (std::any_of(orders.begin(), orders.end(), [&](const auto& other) { return equal(h, other.front()); })) continue;
+    orders.push_back(hosts.from(h));
+  }
+  return orders;
+}
+
 }  // namespace espalier::pipeline::detail
 
 namespace espalier::pipeline {
 
 /// What `policy` gives a stage of `count` devices: a number for each host, or nothing where the policy cannot.
+/// `order`: of hosts; empty: of their numbers.
 /// @pre count is positive
-[[nodiscard]] inline std::vector<int> devices_by(placement_policy policy, const free_devices& free, int count) {
+[[nodiscard]] inline std::vector<int> devices_by(placement_policy policy, const free_devices& free, int count,
+                                                 const std::vector<int>& order = {}) {
   std::vector<int> fresh;
   std::vector<int> begun;
-  for (int h = 0; h < free.hosts(); ++h) {
+  for (int k = 0; k < free.hosts(); ++k) {
+    const int h = order.empty() ? k : order[static_cast<std::size_t>(k)];
     if (free.left(h) == 0) continue;
     (free.taken(h) == 0 ? fresh : begun).push_back(h);
   }
@@ -128,11 +215,9 @@ namespace espalier::pipeline {
       break;
     }
     case placement_policy::gaps_first: {
-      const auto fewer_left = [&](int a, int b) {
-        return free.left(a) != free.left(b) ? free.left(a) < free.left(b) : a < b;
-      };
-      std::sort(begun.begin(), begun.end(), fewer_left);
-      std::sort(fresh.begin(), fresh.end(), fewer_left);
+      const auto fewer_left = [&](int a, int b) { return free.left(a) < free.left(b); };
+      std::stable_sort(begun.begin(), begun.end(), fewer_left);
+      std::stable_sort(fresh.begin(), fresh.end(), fewer_left);
       missing = detail::take_from(free, begun, missing, false, taken);
       if (missing > 0) missing = detail::take_from(free, fresh, missing, false, taken);
       break;
@@ -142,24 +227,33 @@ namespace espalier::pipeline {
   return taken;
 }
 
-/// The placements that the policies offer a stage of `count` devices, each once. Hosts with as many devices, as many of
-/// them taken, and as many by the stage before, can be exchanged: placements that differ only by that are one.
+/// The placements that the policies offer a stage of `count` devices, each once. Hosts of one kind with as many
+/// devices, as many of them taken, and as many by the stage before, can be exchanged: placements that differ only by
+/// that are one. Where hosts are not connected alike, policies take them in other orders than that of their numbers,
+/// too.
 /// @pre count is positive and no more than is left
-[[nodiscard]] inline std::vector<placement> placements(const free_devices& free, int count) {
-  using signature = std::vector<std::array<int, 4>>;
+[[nodiscard]] inline std::vector<placement> placements(const free_devices& free, int count,
+                                                       const host_order& hosts = {}) {
+  using signature = std::vector<std::array<int, 5>>;
   std::vector<placement> offered;
   std::vector<signature> seen;
-  for (const placement_policy policy : {placement_policy::fresh_first, placement_policy::append_first,
-                                        placement_policy::scatter_first, placement_policy::gaps_first}) {
-    std::vector<int> taken = devices_by(policy, free, count);
-    if (taken.empty()) continue;
+  const auto offer = [&](placement_policy policy, const std::vector<int>& order) {
+    std::vector<int> taken = devices_by(policy, free, count, order);
+    if (taken.empty()) return;
     signature kinds;
     for (int h = 0; h < free.hosts(); ++h)
-      kinds.push_back({free.devices(h), free.taken(h), free.latest(h), taken[static_cast<std::size_t>(h)]});
+      kinds.push_back(
+          {hosts.kind(h), free.devices(h), free.taken(h), free.latest(h), taken[static_cast<std::size_t>(h)]});
     std::sort(kinds.begin(), kinds.end());
-    if (std::find(seen.begin(), seen.end(), kinds) != seen.end()) continue;
+    if (std::find(seen.begin(), seen.end(), kinds) != seen.end()) return;
     seen.push_back(std::move(kinds));
     offered.push_back({policy, std::move(taken)});
+  };
+  const std::vector<std::vector<int>> orders =
+      hosts.alike() ? std::vector<std::vector<int>>(1) : detail::host_orders(free, hosts);
+  for (const placement_policy policy : {placement_policy::fresh_first, placement_policy::append_first,
+                                        placement_policy::scatter_first, placement_policy::gaps_first}) {
+    for (const std::vector<int>& order : orders) offer(policy, order);
   }
   return offered;
 }

@@ -20,7 +20,11 @@ namespace espalier::pipeline::detail {
 class beam_search {
  public:
   beam_search(const planning_problem& problem, device_tree& tree, partition_evaluator& evaluate, families& found)
-      : problem_(problem), tree_(tree), evaluate_(evaluate), found_(found) {}
+      : problem_(problem),
+        tree_(tree),
+        evaluate_(evaluate),
+        found_(found),
+        width_(problem.machines().between.empty() ? 1 : 8) {}
 
   /// From `least` to `most` stages; ends when a few more stages have brought nothing.
   void run(int least, int most, int micro_batches) {
@@ -110,9 +114,9 @@ class beam_search {
     levels_.push_back(std::move(level));
   }
 
-  static void keep(std::vector<beginning>& some, const beginning& next) {
-    if (some.size() == kept_alike && !(next.estimate < some.back().estimate)) return;
-    if (some.size() == kept_alike) some.pop_back();
+  void keep(std::vector<beginning>& some, const beginning& next) const {
+    if (some.size() == width_ * kept_alike && !(next.estimate < some.back().estimate)) return;
+    if (some.size() == width_ * kept_alike) some.pop_back();
     const auto better = [](const beginning& a, const beginning& b) { return a.estimate < b.estimate; };
     some.insert(std::upper_bound(some.begin(), some.end(), next, better), next);
   }
@@ -127,7 +131,7 @@ class beam_search {
         if (last.estimate < std::numeric_limits<double>::infinity()) whole.push_back(last);
       }
     const auto better = [](const beginning& a, const beginning& b) { return a.estimate < b.estimate; };
-    const std::size_t some = std::min(completed, whole.size());
+    const std::size_t some = std::min(width_ * completed, whole.size());
     std::partial_sort(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(some), whole.end(), better);
     for (std::size_t k = 0; k < some; ++k) found_.offer(evaluate_, partition(whole[k], stages));
   }
@@ -149,6 +153,7 @@ class beam_search {
   device_tree& tree_;
   partition_evaluator& evaluate_;
   families& found_;
+  std::size_t width_;  // which devices are left matters more where hosts are not connected alike
   int micro_batches_ = 1;
   std::vector<std::vector<beginning>> levels_;
   long long partitions_ = 0;

@@ -23,7 +23,7 @@ class device_tree {
     int next = 0;  ///< state
   };
 
-  explicit device_tree(const cluster& machines) : machines_(machines) {
+  explicit device_tree(const cluster& machines) : machines_(machines), hosts_(machines) {
     (void)number(free_devices(machines.devices_of));
   }
 
@@ -38,7 +38,8 @@ class device_tree {
     auto& known = states_[static_cast<std::size_t>(state)].steps[static_cast<std::size_t>(count) - 1];
     if (known.empty()) {
       const free_devices free = states_[static_cast<std::size_t>(state)].free;
-      for (placement& offered : placements(free, count)) known.push_back(follow(free, std::move(offered), count));
+      for (placement& offered : placements(free, count, hosts_))
+        known.push_back(follow(free, std::move(offered), count));
     }
     return known;
   }
@@ -93,6 +94,7 @@ class device_tree {
   }
 
   cluster machines_;
+  host_order hosts_;
   std::deque<occupancy> states_;
   std::map<free_devices, int> numbers_;
   std::deque<step> others_;

@@ -15,9 +15,9 @@
 
 namespace espalier::pipeline {
 
-/// The machines of a network that was probed (`comm::network_of(comm::probe(...))`), for the planner. It takes hosts to
-/// be connected alike: the slowest pair of hosts counts, and inside the slowest pair of ranks; `inside` where the
-/// network says nothing of the ranks of a host, which share memory.
+/// The machines of a network that was probed (`comm::network_of(comm::probe(...))`), for the planner. Of two hosts the
+/// slowest pair of ranks counts, and inside of hosts the slowest of all; `inside` where the network says nothing of the
+/// ranks of a host, which share memory. Hosts are connected alike where no pair is a tenth faster than the slowest one.
 /// Errors: std::invalid_argument unless each host's ranks follow one another, and all pairs are connected.
 [[nodiscard]] inline cluster cluster_of(const comm::network& net, const transfer_rate& inside) {
   if (net.ranks < 1 || net.host.size() != static_cast<std::size_t>(net.ranks))
@@ -50,24 +50,40 @@ namespace espalier::pipeline {
     if (rate > pair.bytes_per_second) pair = {rate, one.latency};
   }
   const double unknown = std::numeric_limits<double>::infinity();
+  const auto hosts = static_cast<std::size_t>(made.hosts());
+  std::vector<transfer_rate> slowest(hosts * hosts, transfer_rate{unknown, 0});
   transfer_rate within{unknown, 0};
-  transfer_rate across{unknown, 0};
-  for (int from = 0; from < net.ranks; ++from)
-    for (int to = 0; to < net.ranks; ++to) {
+  const auto include = [](transfer_rate& all, const transfer_rate& one) {
+    all.bytes_per_second = std::min(all.bytes_per_second, one.bytes_per_second);
+    all.latency_seconds = std::max(all.latency_seconds, one.latency_seconds);
+  };
+  std::vector<std::size_t> place;  // of each rank's host
+  for (std::size_t h = 0; h < hosts; ++h) place.insert(place.end(), static_cast<std::size_t>(made.devices_of[h]), h);
+  for (std::size_t from = 0; from < n; ++from)
+    for (std::size_t to = 0; to < n; ++to) {
       if (from == to) continue;
-      const transfer_rate& pair = best[static_cast<std::size_t>(from) * n + static_cast<std::size_t>(to)];
-      const bool same = host(from) == host(to);
+      const transfer_rate& pair = best[from * n + to];
+      const bool same = place[from] == place[to];
       if (pair.bytes_per_second <= 0) {
         if (same) continue;
         throw std::invalid_argument("nothing connects rank " + std::to_string(from) + " to rank " + std::to_string(to) +
                                     " of another host: a pipeline may need any pair");
       }
-      transfer_rate& slowest = same ? within : across;
-      slowest.bytes_per_second = std::min(slowest.bytes_per_second, pair.bytes_per_second);
-      slowest.latency_seconds = std::max(slowest.latency_seconds, pair.latency_seconds);
+      include(same ? within : slowest[place[from] * hosts + place[to]], pair);
     }
   made.inside = within.bytes_per_second < unknown ? within : inside;
-  made.across = across.bytes_per_second < unknown ? across : made.inside;
+  transfer_rate across{unknown, 0};
+  double fastest = 0;
+  for (const transfer_rate& pair : slowest) {
+    if (pair.bytes_per_second == unknown) continue;  // a host with itself
+    include(across, pair);
+    fastest = std::max(fastest, pair.bytes_per_second);
+  }
+  made.across = hosts > 1 ? across : made.inside;
+  if (fastest > 1.1 * across.bytes_per_second) {
+    for (std::size_t h = 0; h < hosts; ++h) slowest[h * hosts + h] = made.inside;
+    made.between = std::move(slowest);
+  }
   return made;
 }
 
