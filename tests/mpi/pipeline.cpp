@@ -1,10 +1,12 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 // lab([lab_pipeline]): star "400mbit 400mbit"
+// dies([killed_in_pipeline]): 4 rank [0-2] of 4 was ended after [a-zA-Z ]+ of stage [0-2] .*micro-batch [0-3]
 
 #include <support/pipeline_steps.hpp>
 #include <support/replica_layers.hpp>
 
+#include <espalier/execute/world.hpp>
 #include <espalier/pipeline/runtime/checkpoint.hpp>
 #include <espalier/pipeline/runtime/transport_mpi.hpp>
 
@@ -14,6 +16,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <csignal>
 #include <cstddef>
 #include <cstdint>
 #include <ctime>
@@ -257,6 +260,28 @@ TEST_CASE("a rank that does nothing is named within the deadline") {
     CHECK(seconds < 2.5);
   }
   REQUIRE_ALL(MPI_COMM_WORLD, !text.empty());
+}
+
+// The job ends: run by `dies` above; the launcher names the rank that died.
+TEST_CASE("when a rank is killed in mid-pipeline, the others say where they were", "[.][killed_in_pipeline]") {
+  REQUIRE(size_of() == 4);
+  std::signal(SIGTERM, SIG_DFL);  // the test's own main has a handler
+  int calls = 0;
+  const model layers(12, [&](int layer, pl::part kind) {
+    if (layer == 9 && kind == pl::part::forward && ++calls == 3) std::raise(SIGKILL);
+  });
+  ep::mesh_shape mesh;
+  mesh.rank = 1;
+  mesh.size[0] = size_of();
+  mesh.name[0] = "rank";
+  int argc = 0;
+  char** argv = nullptr;
+  ep::world world(argc, argv, mesh);
+  const auto plan = pl::make_execution_plan(scheduled("1f1b", 4, 1, 4, false), cut(4), model::count, single(4), 8);
+  pl::engine pipe(pl::make_transport(*world.ranks()), layers,
+                  rank_in() == 0 ? std::optional<pl::execution_plan>(plan) : std::nullopt);
+  const batch data(8);
+  (void)pipe.step(data.pointers());
 }
 
 TEST_CASE("ranks that wait for long leave their processors to others") {
