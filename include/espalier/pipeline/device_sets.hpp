@@ -99,9 +99,11 @@ class host_order {
       kind_.push_back(kind);
       std::vector<int> near(static_cast<std::size_t>(hosts));
       std::iota(near.begin(), near.end(), 0);
-      std::stable_sort(near.begin(), near.end(), [&](int a, int b) {
+      std::sort(near.begin(), near.end(), [&](int a, int b) {
         if (a == h || b == h) return a == h && b != h;
-        return machines.rate(h, a).bytes_per_second > machines.rate(h, b).bytes_per_second;
+        const double to_a = machines.rate(h, a).bytes_per_second;
+        const double to_b = machines.rate(h, b).bytes_per_second;
+        return to_a != to_b ? to_a > to_b : a < b;
       });
       from_.push_back(std::move(near));
     }
@@ -169,9 +171,10 @@ inline int take_from(const free_devices& free, const std::vector<int>& hosts, in
     if (free.latest(h) > free.latest(before)) before = h;
   if (free.hosts() <= few) {
     for (unsigned first = 1; first < 1U << static_cast<unsigned>(free.hosts()); ++first) {
-      std::vector<int> order = hosts.from(before);
-      std::stable_partition(order.begin(), order.end(),
-                            [&](int h) { return (first >> static_cast<unsigned>(h) & 1U) != 0; });
+      std::vector<int> order;
+      for (const bool among_first : {true, false})
+        for (const int h : hosts.from(before))
+          if (((first >> static_cast<unsigned>(h) & 1U) != 0) == among_first) order.push_back(h);
       orders.push_back(std::move(order));
     }
     return orders;
@@ -215,9 +218,15 @@ namespace espalier::pipeline {
       break;
     }
     case placement_policy::gaps_first: {
-      const auto fewer_left = [&](int a, int b) { return free.left(a) < free.left(b); };
-      std::stable_sort(begun.begin(), begun.end(), fewer_left);
-      std::stable_sort(fresh.begin(), fresh.end(), fewer_left);
+      std::vector<int> place(static_cast<std::size_t>(free.hosts()));
+      for (std::size_t k = 0; k < place.size(); ++k)
+        place[order.empty() ? k : static_cast<std::size_t>(order[k])] = static_cast<int>(k);
+      const auto fewer_left = [&](int a, int b) {
+        if (free.left(a) != free.left(b)) return free.left(a) < free.left(b);
+        return place[static_cast<std::size_t>(a)] < place[static_cast<std::size_t>(b)];
+      };
+      std::sort(begun.begin(), begun.end(), fewer_left);
+      std::sort(fresh.begin(), fresh.end(), fewer_left);
       missing = detail::take_from(free, begun, missing, false, taken);
       if (missing > 0) missing = detail::take_from(free, fresh, missing, false, taken);
       break;
