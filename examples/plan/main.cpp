@@ -34,7 +34,7 @@ pipeline::profile model_of(const plan_example::options& chosen) {
 void describe(const pipeline::profile& model, const plan_example::options& chosen) {
   const pipeline::profile_sums sums(model);
   const pipeline::cluster& machines = chosen.machines;
-  double slowest = machines.across.bytes_per_second;
+  double slowest = machines.hosts() > 1 ? machines.rate(0, 1).bytes_per_second : machines.across.bytes_per_second;
   double fastest = slowest;
   for (int a = 0; a < machines.hosts(); ++a)
     for (int b = 0; b < machines.hosts(); ++b) {

@@ -104,6 +104,15 @@ class brute_force {
   double best_ = infinite;
 };
 
+/// Hosts of one device, each pair of them, and each way, at one of four rates.
+cluster random_links(std::mt19937& random, int hosts) {
+  cluster made{std::vector<int>(static_cast<std::size_t>(hosts), 1), {1e10, 1e-6}, {1e8, 1e-5}, infinite};
+  made.between.assign(static_cast<std::size_t>(hosts * hosts), made.across);
+  for (transfer_rate& pair : made.between)
+    pair.bytes_per_second = std::vector<double>{5e7, 1e8, 4e8, 1.6e9}[random() % 4];
+  return made;
+}
+
 }  // namespace
 
 TEST_CASE("what operations take between hosts that differ") {
@@ -156,15 +165,15 @@ TEST_CASE("placements of a stage go on where links are fast") {
   CHECK(next == std::vector<std::vector<int>>{{0, 0, 0, 1}, {0, 1, 0, 0}, {1, 0, 0, 0}});
   // Two at a time: any two of so few.
   CHECK(placements(free_devices({1, 1, 1, 1}), 2, hosts).size() == 6);
-  // Of many, those that are near each other: neighbours in a ring, from each beginning, of two that are as near the
-  // first.
-  const host_order ring(machines_of({1, 1, 1, 1, 1, 1}, "0-1:4,1-2:4,2-3:4,3-4:4,4-5:4,5-0:4"));
+  // Of many, those that are near each other: neighbours in a ring, for the first stage from four beginnings, which are
+  // the nearest to the first host; of two hosts that are as near, to the first one.
+  const std::vector<int> seven(7, 1);
+  const host_order ring(machines_of(seven, "0-1:4,1-2:4,2-3:4,3-4:4,4-5:4,5-6:4,6-0:4"));
+  CHECK_FALSE(ring.are_few());
   next.clear();
-  for (const placement& one : placements(free_devices({1, 1, 1, 1, 1, 1}), 2, ring)) next.push_back(one.count);
+  for (const placement& one : placements(free_devices(seven), 2, ring)) next.push_back(one.count);
   std::sort(next.begin(), next.end());
-  CHECK(next ==
-        std::vector<std::vector<int>>{
-            {0, 0, 0, 1, 1, 0}, {0, 0, 1, 1, 0, 0}, {0, 1, 1, 0, 0, 0}, {1, 0, 0, 0, 0, 1}, {1, 1, 0, 0, 0, 0}});
+  CHECK(next == std::vector<std::vector<int>>{{0, 1, 1, 0, 0, 0, 0}, {1, 0, 0, 0, 0, 0, 1}, {1, 1, 0, 0, 0, 0, 0}});
   // Where one host's links are slow, the others can be exchanged.
   const host_order slow(machines_of({1, 1, 1, 1}, "0-2:0.1,1-2:0.1,3-2:0.1"));
   CHECK(slow.kind(0) == slow.kind(1));
@@ -181,7 +190,7 @@ TEST_CASE("hosts with other numbers of devices are taken in any order") {
   std::vector<std::vector<int>> counts;
   for (const placement& one : placements(free_devices(machines.devices_of), 2, hosts)) counts.push_back(one.count);
   std::sort(counts.begin(), counts.end());
-  CHECK(counts == std::vector<std::vector<int>>{{1, 0, 1, 0}, {1, 1, 0, 0}, {2, 0, 0, 0}});
+  CHECK(counts == std::vector<std::vector<int>>{{0, 1, 1, 0}, {1, 0, 1, 0}, {2, 0, 0, 0}});
 }
 
 TEST_CASE("plans do not depend on the numbers of hosts") {
@@ -196,29 +205,29 @@ TEST_CASE("plans do not depend on the numbers of hosts") {
   }
 }
 
-TEST_CASE("plans for hosts that differ are as good as the best of all") {
+TEST_CASE("plans for few hosts that differ are as good as the best of all") {
   std::mt19937 random(5);
-  int worse = 0;
-  constexpr int cases = 60;
-  for (int repeat = 0; repeat < cases; ++repeat) {
+  for (int repeat = 0; repeat < 80; ++repeat) {
     const profile model = profile_data::random_profile(random, 3 + static_cast<int>(random() % 4));
-    const int hosts = 3 + static_cast<int>(random() % 2);
-    cluster machines{std::vector<int>(static_cast<std::size_t>(hosts), 1), {1e10, 1e-6}, {1e8, 1e-5}, infinite};
-    machines.between.assign(static_cast<std::size_t>(hosts * hosts), machines.across);
-    for (int a = 0; a < hosts; ++a)
-      for (int b = a + 1; b < hosts; ++b)
-        for (const int pair : {a * hosts + b, b * hosts + a})
-          machines.between[static_cast<std::size_t>(pair)].bytes_per_second =
-              std::vector<double>{5e7, 1e8, 4e8, 1.6e9}[random() % 4];
-    const planner_options wanted = asked(12);
-    const double best = brute_force(model, machines, wanted).best();
-    const double found = make_plan(model, machines, wanted).best.times.step;
+    const cluster machines = random_links(random, 3 + repeat % 4);
+    const double best = brute_force(model, machines, asked(12)).best();
+    const double found = make_plan(model, machines, asked(12)).best.times.step;
     INFO("repeat " << repeat << ": " << found << " s, the best " << best << " s");
-    CHECK(found <= best * 1.05);
-    worse += found > best * (1 + 1e-9) ? 1 : 0;
+    CHECK(found <= best * (1 + 1e-9));
   }
-  INFO(worse << " of " << cases << " are not the best");
-  CHECK(worse <= cases / 20);
+}
+
+TEST_CASE("plans for more hosts that differ are not far from the best of all") {
+  std::mt19937 random(6);
+  double sum = 0;
+  constexpr int cases = 20;
+  for (int repeat = 0; repeat < cases; ++repeat) {
+    const profile model = profile_data::random_profile(random, 3);
+    const cluster machines = random_links(random, 7);
+    sum += make_plan(model, machines, asked(12)).best.times.step / brute_force(model, machines, asked(12)).best();
+  }
+  INFO("on average " << sum / cases << " of the best");
+  CHECK(sum / cases < 1.05);
 }
 
 TEST_CASE("links that cannot be are refused with the values") {
@@ -241,5 +250,5 @@ TEST_CASE("links that cannot be are refused with the values") {
   machines = machines_of({1, 1}, "0-1:1");
   machines.between[2].bytes_per_second = -1;
   CHECK_THROWS_WITH(make_plan(model, machines, asked(32)),
-                    Catch::Contains("from host 1 to 0") && Catch::Contains("-1"));
+                    Catch::Contains("from host 1 to host 0 is") && Catch::Contains("-1"));
 }

@@ -57,16 +57,16 @@ inline void require_usable(const cluster& machines) {
     if (machines.devices_of[h] < 1)
       throw std::invalid_argument("host " + std::to_string(h) + " has " + std::to_string(machines.devices_of[h]) +
                                   " devices: each host needs at least one");
-  const auto rate = [](const transfer_rate& one, const char* where) {
+  const auto rate = [](const transfer_rate& one, const std::string& where) {
     if (!(one.bytes_per_second > 0))
-      throw std::invalid_argument(std::string("the bandwidth ") + where + " hosts is " +
-                                  std::to_string(one.bytes_per_second) + " bytes/s: give a positive number");
+      throw std::invalid_argument("the bandwidth " + where + " is " + std::to_string(one.bytes_per_second) +
+                                  " bytes/s: give a positive number");
     if (!(one.latency_seconds >= 0) || !std::isfinite(one.latency_seconds))
-      throw std::invalid_argument(std::string("the latency ") + where + " hosts is " +
-                                  std::to_string(one.latency_seconds) + " s: give a finite number, 0 or more");
+      throw std::invalid_argument("the latency " + where + " is " + std::to_string(one.latency_seconds) +
+                                  " s: give a finite number, 0 or more");
   };
-  rate(machines.inside, "inside");
-  rate(machines.across, "across");
+  rate(machines.inside, "inside hosts");
+  rate(machines.across, "across hosts");
   const std::size_t pairs = machines.devices_of.size() * machines.devices_of.size();
   if (!machines.between.empty() && machines.between.size() != pairs)
     throw std::invalid_argument(
@@ -74,8 +74,7 @@ inline void require_usable(const cluster& machines) {
         " hosts have " + std::to_string(pairs) + ", each with itself among them; leave them out where all are alike");
   for (int a = 0; !machines.between.empty() && a < machines.hosts(); ++a)
     for (int b = 0; b < machines.hosts(); ++b)
-      if (a != b)
-        rate(machines.rate(a, b), ("from host " + std::to_string(a) + " to " + std::to_string(b) + " of the").c_str());
+      if (a != b) rate(machines.rate(a, b), "from host " + std::to_string(a) + " to host " + std::to_string(b));
   if (!(machines.memory_bytes > 0))
     throw std::invalid_argument("the memory of a device is " + std::to_string(machines.memory_bytes) +
                                 " bytes: give a positive number");

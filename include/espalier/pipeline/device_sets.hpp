@@ -89,6 +89,9 @@ class host_order {
   host_order() = default;
   explicit host_order(const cluster& machines) {
     const int hosts = machines.hosts();
+    double occupancies = 1;  // how much of each host may be taken
+    for (const int devices : machines.devices_of) occupancies *= devices + 1;
+    few_ = hosts <= 6 && occupancies <= 729;
     const auto as_first = [&](int devices) { return devices == machines.devices_of.front(); };
     if (machines.between.empty() && std::all_of(machines.devices_of.begin(), machines.devices_of.end(), as_first))
       return;
@@ -110,6 +113,8 @@ class host_order {
   }
 
   [[nodiscard]] bool alike() const { return kind_.empty(); }
+  /// Few hosts and devices: there is time to try them in any order.
+  [[nodiscard]] bool are_few() const { return few_; }
   /// Hosts of one kind can be exchanged if they have as many devices.
   [[nodiscard]] int kind(int host) const { return alike() ? 0 : kind_[static_cast<std::size_t>(host)]; }
   /// A host and all others, the nearest first. @pre not alike()
@@ -128,6 +133,7 @@ class host_order {
     return true;
   }
 
+  bool few_ = true;
   std::vector<int> kind_;
   std::vector<std::vector<int>> from_;
 };
@@ -158,23 +164,30 @@ inline int take_from(const free_devices& free, const std::vector<int>& hosts, in
   return count;
 }
 
-/// The orders in which placements of the next stage take hosts that are not alike. Of few hosts, any of them
-/// before any others. Of many, those begin that are nearest to the host which has most of the stage before, for the
-/// first stage more of them, of those that can be exchanged one; each goes on to the hosts that are nearest to it.
-[[nodiscard]] inline std::vector<std::vector<int>> host_orders(const free_devices& free, const host_order& hosts) {
-  constexpr int few = 5;
-  constexpr std::size_t most_later = 4;
-  constexpr std::size_t most_at_first = 16;
+/// The orders in which placements of the next stage take hosts that are not alike. Of few hosts and devices, any hosts
+/// before any others. Of more, whose placements are too many, those begin that are nearest to the host which has most
+/// of the stage before, for the first stage more of them, of those that can be exchanged one; each goes on to the hosts
+/// that are nearest to it.
+[[nodiscard]] inline std::vector<std::vector<int>> host_orders(const free_devices& free, int count,
+                                                               const host_order& hosts) {
+  constexpr std::size_t most_later = 2;
+  constexpr std::size_t most_at_first = 4;
   std::vector<std::vector<int>> orders;
   int before = 0;
   for (int h = 1; h < free.hosts(); ++h)
     if (free.latest(h) > free.latest(before)) before = h;
-  if (free.hosts() <= few) {
+  if (hosts.are_few()) {
     for (unsigned first = 1; first < 1U << static_cast<unsigned>(free.hosts()); ++first) {
       std::vector<int> order;
-      for (const bool among_first : {true, false})
-        for (const int h : hosts.from(before))
-          if (((first >> static_cast<unsigned>(h) & 1U) != 0) == among_first) order.push_back(h);
+      std::vector<int> behind;
+      int left = 0;
+      for (const int h : hosts.from(before)) {
+        const bool is_first = (first >> static_cast<unsigned>(h) & 1U) != 0;
+        (is_first ? order : behind).push_back(h);
+        left += is_first ? free.left(h) : 0;
+      }
+      if (left < count || static_cast<int>(order.size()) > count) continue;
+      order.insert(order.end(), behind.begin(), behind.end());
       orders.push_back(std::move(order));
     }
     return orders;
@@ -259,7 +272,7 @@ namespace espalier::pipeline {
     offered.push_back({policy, std::move(taken)});
   };
   const std::vector<std::vector<int>> orders =
-      hosts.alike() ? std::vector<std::vector<int>>(1) : detail::host_orders(free, hosts);
+      hosts.alike() ? std::vector<std::vector<int>>(1) : detail::host_orders(free, count, hosts);
   for (const placement_policy policy : {placement_policy::fresh_first, placement_policy::append_first,
                                         placement_policy::scatter_first, placement_policy::gaps_first}) {
     for (const std::vector<int>& order : orders) offer(policy, order);

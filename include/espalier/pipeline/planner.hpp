@@ -8,6 +8,7 @@
 #include <espalier/pipeline/planner/beam.hpp>
 #include <espalier/pipeline/planner/candidate.hpp>
 #include <espalier/pipeline/planner/devices.hpp>
+#include <espalier/pipeline/planner/exchange.hpp>
 #include <espalier/pipeline/planner/exhaustive.hpp>
 #include <espalier/pipeline/planner/families.hpp>
 #include <espalier/pipeline/planner/orders.hpp>
@@ -114,8 +115,11 @@ class planner {
     for (const auto& [stages, kept] : found_.all()) {
       if (kept.back().seconds > limit && stages > exhaustive_stages) continue;
       for (std::size_t k = 0; k < kept.size(); ++k) {
-        const candidate partition = unmerged(kept[k].partition, ends_);
-        if ((merged || stages > exhaustive_stages) && k + 1 == kept.size())
+        candidate partition = unmerged(kept[k].partition, ends_);
+        if (!tree_.hosts().alike()) {
+          partition = device_exchange(std::move(partition), problem_.machines(), tree_, evaluate_).run();
+          move_cuts(partition, merged ? 2 * reach : 1, evaluate_, refined_);
+        } else if ((merged || stages > exhaustive_stages) && k + 1 == kept.size())
           move_cuts(partition, merged ? 2 * reach : 1, evaluate_, refined_);
         else
           refined_.offer(evaluate_, partition);

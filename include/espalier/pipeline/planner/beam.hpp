@@ -20,11 +20,7 @@ namespace espalier::pipeline::detail {
 class beam_search {
  public:
   beam_search(const planning_problem& problem, device_tree& tree, partition_evaluator& evaluate, families& found)
-      : problem_(problem),
-        tree_(tree),
-        evaluate_(evaluate),
-        found_(found),
-        width_(problem.machines().between.empty() ? 1 : 8) {}
+      : problem_(problem), tree_(tree), evaluate_(evaluate), found_(found), width_(width_for(tree.hosts())) {}
 
   /// From `least` to `most` stages; ends when a few more stages have brought nothing.
   void run(int least, int most, int micro_batches) {
@@ -47,6 +43,12 @@ class beam_search {
   [[nodiscard]] long long partitions() const { return partitions_; }
 
  private:
+  /// How many times as many beginnings are kept: where hosts are not alike, it also matters which devices are left.
+  [[nodiscard]] static std::size_t width_for(const host_order& hosts) {
+    if (hosts.alike()) return 1;
+    return hosts.are_few() ? 8 : 2;
+  }
+
   static constexpr std::size_t kept_alike = 3;
   static constexpr std::size_t completed = 6;
   static constexpr int patience = 3;
@@ -153,7 +155,7 @@ class beam_search {
   device_tree& tree_;
   partition_evaluator& evaluate_;
   families& found_;
-  std::size_t width_;  // which devices are left matters more where hosts are not connected alike
+  std::size_t width_;
   int micro_batches_ = 1;
   std::vector<std::vector<beginning>> levels_;
   long long partitions_ = 0;

@@ -30,16 +30,16 @@ class device_tree {
   /// The state in which all devices are free.
   static constexpr int start = 0;
 
+  [[nodiscard]] const host_order& hosts() const { return hosts_; }
   [[nodiscard]] int left(int state) const { return states_[static_cast<std::size_t>(state)].left; }
 
   /// The placements of a stage of `count` devices. They stay where they are as long as the tree does.
   /// @pre count is positive and no more than is left
-  [[nodiscard]] const std::deque<step>& steps(int state, int count) {
+  [[nodiscard]] const std::vector<step>& steps(int state, int count) {
     auto& known = states_[static_cast<std::size_t>(state)].steps[static_cast<std::size_t>(count) - 1];
     if (known.empty()) {
       const free_devices free = states_[static_cast<std::size_t>(state)].free;
-      for (placement& offered : placements(free, count, hosts_))
-        known.push_back(follow(free, std::move(offered), count));
+      for (placement& offered : placements(free, count, hosts_)) known.push_back(follow(free, std::move(offered)));
     }
     return known;
   }
@@ -49,8 +49,23 @@ class device_tree {
     const free_devices& free = states_[static_cast<std::size_t>(state)].free;
     std::vector<int> taken = devices_by(policy, free, count);
     if (taken.empty()) return nullptr;
-    others_.push_back(follow(free_devices(free), {policy, std::move(taken)}, count));
+    others_.push_back(follow(free_devices(free), {policy, std::move(taken)}));
     return &others_.back();
+  }
+
+  /// What devices take, behind a stage that has `before` of each host; empty: as the first stage.
+  [[nodiscard]] stage_devices devices_behind(const std::vector<int>& before, placement chosen) const {
+    stage_devices made;
+    for (const int here : chosen.count) made.count += here;
+    made.all_reduce = all_reduce_seconds(machines_, chosen.count);
+    if (!before.empty()) made.transfer = transfer_seconds(machines_, before, chosen.count);
+    made.chosen = std::move(chosen);
+    return made;
+  }
+  /// Keeps devices as long as the tree.
+  [[nodiscard]] const stage_devices* kept(stage_devices devices) {
+    others_.push_back({std::move(devices), start});
+    return &others_.back().devices;
   }
 
   /// The devices' numbers.
@@ -68,18 +83,16 @@ class device_tree {
   struct occupancy {
     free_devices free;
     int left = 0;
-    std::vector<std::deque<step>> steps;  ///< by number of devices, from 1
+    std::vector<std::vector<step>> steps;  ///< by number of devices, from 1
   };
 
-  step follow(free_devices free, placement offered, int count) {
-    step made;
-    made.devices.count = count;
-    made.devices.all_reduce = all_reduce_seconds(machines_, offered.count);
+  step follow(free_devices free, placement offered) {
     std::vector<int> before;
-    for (int h = 0; h < free.hosts(); ++h) before.push_back(free.latest(h));
-    if (free.left() < machines_.devices()) made.devices.transfer = transfer_seconds(machines_, before, offered.count);
+    if (free.left() < machines_.devices())
+      for (int h = 0; h < free.hosts(); ++h) before.push_back(free.latest(h));
+    step made;
     free.take(offered.count);
-    made.devices.chosen = std::move(offered);
+    made.devices = devices_behind(before, std::move(offered));
     made.next = number(free);
     return made;
   }
@@ -88,7 +101,7 @@ class device_tree {
     const auto [place, added] = numbers_.emplace(free, static_cast<int>(states_.size()));
     if (added) {
       const int left = free.left();
-      states_.push_back({free, left, std::vector<std::deque<step>>(static_cast<std::size_t>(left))});
+      states_.push_back({free, left, std::vector<std::vector<step>>(static_cast<std::size_t>(left))});
     }
     return place->second;
   }
