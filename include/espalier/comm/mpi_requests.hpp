@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -37,28 +36,6 @@ inline void check_mpi(int code, const char* routine, int rank, const comm::conte
   MPI_Comm_size(node, &ranks);
   MPI_Comm_free(&node);
   return std::max(ranks, launcher_local_size()) > machine_processors();
-}
-
-/// By rank of the communicator: whether it is on this rank's host, as this rank itself is. Collective.
-[[nodiscard]] inline std::vector<bool> ranks_of_this_host(MPI_Comm communicator) {
-  MPI_Comm node{};
-  MPI_Comm_split_type(communicator, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
-  MPI_Group all{};
-  MPI_Group here{};
-  MPI_Comm_group(communicator, &all);
-  MPI_Comm_group(node, &here);
-  int size = 0;
-  MPI_Comm_size(communicator, &size);
-  std::vector<int> ranks(static_cast<std::size_t>(size));
-  std::iota(ranks.begin(), ranks.end(), 0);
-  std::vector<int> found(ranks.size());
-  MPI_Group_translate_ranks(all, size, ranks.data(), here, found.data());
-  MPI_Group_free(&all);
-  MPI_Group_free(&here);
-  MPI_Comm_free(&node);
-  std::vector<bool> made(ranks.size());
-  for (std::size_t k = 0; k < made.size(); ++k) made[k] = found[k] != MPI_UNDEFINED;
-  return made;
 }
 
 /// Memory that grows, is never initialised, and never shrinks.

@@ -6,6 +6,7 @@
 #include <espalier/comm/host/space.hpp>
 #include <espalier/comm/host/window.hpp>
 #include <espalier/comm/mpi_compat.hpp>
+#include <espalier/comm/mpi_ranks.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -38,16 +39,7 @@ class arrival_list {
     MPI_Comm_size(everyone, &all);
     MPI_Comm_size(host, &here);
     MPI_Comm_rank(host, &rank);
-    MPI_Group whole{};
-    MPI_Group part{};
-    MPI_Comm_group(everyone, &whole);
-    MPI_Comm_group(host, &part);
-    std::vector<int> places(static_cast<std::size_t>(here));
-    for (int k = 0; k < here; ++k) places[static_cast<std::size_t>(k)] = k;
-    std::vector<int> ranks(places.size());
-    MPI_Group_translate_ranks(part, here, places.data(), whole, ranks.data());
-    MPI_Group_free(&part);
-    MPI_Group_free(&whole);
+    const std::vector<int> ranks = ranks_in(host, everyone);
     for (int r = 0; r < all; ++r) {
       if (std::find(ranks.begin(), ranks.end(), r) == ranks.end()) elsewhere_.push_back(r);
     }

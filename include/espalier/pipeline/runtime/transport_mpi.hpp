@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/comm/mpi.hpp>
+#include <espalier/comm/mpi_ranks.hpp>
 #include <espalier/pipeline/runtime/host_places.hpp>
 #include <espalier/pipeline/runtime/transport.hpp>
 
