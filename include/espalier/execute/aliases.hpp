@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
-#include <tuple>
-#include <utility>
 #include <vector>
 
 namespace espalier::detail {
@@ -15,30 +13,32 @@ namespace espalier::detail {
 /// read as it was when the program was called. A program is compiled for arguments and results that lie apart.
 class alias_finder {
  public:
-  /// `changed[a]`: a result takes the place of argument a.
-  alias_finder(std::vector<char> changed, int results) : changed_(std::move(changed)) {
-    const std::size_t all = changed_.size() + static_cast<std::size_t>(results);
-    uses_.reserve(all);
-    copied_.reserve(all);
-    renewed_.reserve(all);
+  /// For at most so many arguments and results; nothing allocates after this.
+  explicit alias_finder(int most) {
+    uses_.reserve(static_cast<std::size_t>(most));
+    copied_.reserve(static_cast<std::size_t>(most));
+    renewed_.reserve(static_cast<std::size_t>(most));
   }
 
-  /// `arguments[a]`: where argument a begins. `results[r]`: where result r does, null if it takes an argument's place.
-  /// Allocates nothing.
-  void find(const std::vector<void*>& arguments, const std::vector<void*>& results) {
+  /// What a call does with memory, in this order among those in the same memory.
+  enum class role : char {
+    changed,  ///< an argument whose place a result takes
+    read,     ///< any other argument
+    result    ///< a result with memory of its own
+  };
+
+  /// The next call: each of its arguments, and of its results those with memory of their own; then `find`.
+  void begin() {
     uses_.clear();
     copied_.clear();
     renewed_.clear();
     clash_ = {-1, -1};
-    for (std::size_t a = 0; a < arguments.size(); ++a) {
-      uses_.push_back({arguments[a], changed_[a] != 0 ? role::changed : role::read, static_cast<int>(a)});
-    }
-    for (std::size_t r = 0; r < results.size(); ++r) {
-      if (results[r] != nullptr) uses_.push_back({results[r], role::result, static_cast<int>(r)});
-    }
+  }
+  void add(void* memory, role as, int index) { uses_.push_back({memory, as, index}); }
+  void find() {
     std::sort(uses_.begin(), uses_.end(), [](const use& x, const use& y) {
       if (x.memory != y.memory) return std::less<void*>()(x.memory, y.memory);
-      return std::tie(x.as, x.index) < std::tie(y.as, y.index);
+      return x.as != y.as ? x.as < y.as : x.index < y.index;
     });
     for (std::size_t first = 0, end = 0; first < uses_.size(); first = end) {
       for (end = first + 1; end < uses_.size() && uses_[end].memory == uses_[first].memory;) ++end;
@@ -58,7 +58,6 @@ class alias_finder {
   [[nodiscard]] pair clash() const { return clash_; }
 
  private:
-  enum class role : char { changed, read, result };  // in this order among those in the same memory
   struct use {
     void* memory;
     role as;
@@ -78,7 +77,6 @@ class alias_finder {
     }
   }
 
-  std::vector<char> changed_;
   std::vector<use> uses_;
   std::vector<int> copied_;
   std::vector<int> renewed_;

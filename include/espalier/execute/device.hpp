@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
 #include <utility>
 #include <vector>
 
@@ -70,6 +69,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
       group_at_[static_cast<std::size_t>(steps_.first_of(groups_[g].first))] = static_cast<int>(g);
     }
     locals_ = shared_buffer(local_bytes * chains_.threads());
+    give_places();
     for (int id = 0; id < t.code.size; ++id) {
       if (part_of(t.code[id]) == structure::loop_begin) iteration(id) = first_iteration(id);
       prepare(id);
@@ -165,19 +165,39 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   }
 
  private:
+  /// Where the boxes, messages and further results of each instruction are.
+  void give_places() {
+    int boxes = 0;
+    int messages = 0;
+    int results = 0;
+    for (int id = 0; id < t_.code.size; ++id) {
+      const op_info& op = *t_.code[id].op;
+      const auto at = static_cast<std::size_t>(id);
+      if (op.positional) boxes_at_[at] = boxes++;
+      // Those that travel along are in the messages of the one that they travel with.
+      const bool begins_messages = collective_index(&op) >= 0 && !op.facts.travels_along;
+      if (begins_messages && has_messages(t_.mesh, t_.code, id)) message_of_[at] = messages++;
+      const int further = further_results(t_.code.code, t_.code.size, id);
+      if (further > 0) first_result_[at] = results;
+      results += further;
+    }
+    boxes_ = std::vector<instruction_boxes>(static_cast<std::size_t>(boxes));
+    messages_ = std::vector<message_table>(static_cast<std::size_t>(messages));
+    results_beyond_ = std::vector<kernels::further_result>(static_cast<std::size_t>(results));
+  }
+
   void prepare(int id) {
     const instruction& i = t_.code[id];
-    if (i.op->positional) {
-      boxes_at_[static_cast<std::size_t>(id)] = static_cast<int>(boxes_.size());
-      boxes_.push_back(boxes_of(t_.mesh, t_.code, id, device_));
+    if (const int at = boxes_at_[static_cast<std::size_t>(id)]; at >= 0) {
+      boxes_[static_cast<std::size_t>(at)] = boxes_of(t_.mesh, t_.code, id, device_);
     }
     for (int k = inline_operands; k < i.operand_count; ++k) {
       const instruction& operand = t_.code.operand(id, k);
       further_[static_cast<std::size_t>(i.further + k - inline_operands)] = {nullptr, operand.type, operand.shape};
     }
     for (int n = 1; n <= further_results(t_.code.code, t_.code.size, id); ++n) {
-      if (n == 1) first_result_[static_cast<std::size_t>(id)] = static_cast<int>(results_beyond_.size());
-      results_beyond_.push_back({nullptr, t_.code[id + n].type, t_.code[id + n].shape});
+      const int at = first_result_[static_cast<std::size_t>(id)] + n - 1;
+      results_beyond_[static_cast<std::size_t>(at)] = {nullptr, t_.code[id + n].type, t_.code[id + n].shape};
     }
     contexts_[static_cast<std::size_t>(id)] = {i.op->name, i.where.file, i.where.line};
     const int kind = collective_index(i.op);
@@ -185,10 +205,9 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     if (kind < 0 || i.op->facts.travels_along) return;
     const auto what = static_cast<collective>(kind);
     const int channel = kind * 256 + static_cast<int>(attributes_of<collective_attributes>(i).axes);
-    if (has_messages(t_.mesh, t_.code, id)) {
-      message_of_[static_cast<std::size_t>(id)] = static_cast<int>(messages_.size());
-      messages_.push_back(t_.transfers.together(t_.mesh, t_.code, id, device_, channel));
-      message_table& all = messages_.back();
+    if (const int at = message_of_[static_cast<std::size_t>(id)]; at >= 0) {
+      message_table& all = messages_[static_cast<std::size_t>(at)];
+      all = t_.transfers.together(t_.mesh, t_.code, id, device_, channel);
       for (message_part& part : all.parts) {
         if (t_.where[part.id].is_displaced) leave_in_place(part.id, part.boxes);
       }
@@ -448,7 +467,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   std::vector<comm::transfer> moves_;
   /// Of collectives that travel together; by instruction, which of these are its own; and the memory of those that are
   /// under way.
-  std::deque<message_table> messages_;  // they stay where they were prepared
+  std::vector<message_table> messages_;  // they stay where they were prepared
   std::vector<int> message_of_;
   shared_buffer message_memory_;
   std::vector<comm::context> contexts_;

@@ -7,7 +7,7 @@
 #include <espalier/execute/program_device.hpp>
 #include <espalier/graph/named_leaves.hpp>
 
-#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -34,22 +34,45 @@ class program_runner {
   program_runner& operator=(const program_runner&) = delete;
 
   /// The results' arrays, in order, which outlive this; then `start`.
-  void add_result(any_array& array) { results_.push_back(&array); }
+  void add_result(any_array& array) { results_[static_cast<std::size_t>(added_++)].array = &array; }
   void start();
 
   /// Zeros, laid out as the program wants leaf `index`.
   void make_argument(any_array& array, int index) const;
 
   /// A call: the arguments' arrays, in order, and what `runner` says of a call.
-  void forget_arguments() { arguments_.clear(); }
-  void add_argument(const any_array& array) { arguments_.push_back(&array); }
+  void forget_arguments() { given_ = 0; }
+  void add_argument(const any_array& array) { arguments_[static_cast<std::size_t>(given_++)].array = &array; }
   void call();
   /// Of an argument of which only the whole is given, at the number of its leaf: an array whose memory is nobody
   /// else's, as a result's that took its place may be, or null if one has to be made.
   [[nodiscard]] std::shared_ptr<any_array>& own_argument(int leaf);
 
  private:
+  using buffers = std::vector<shared_buffer>;  // one for each device of this process
+
+  /// A leaf of an argument.
+  struct argument_leaf {
+    const sharding* placement = nullptr;
+    int result = -1;  // that takes its place
+    // In the current call, and then the last one:
+    const any_array* array = nullptr;
+    void* begin = nullptr;  // on the first device of this process
+    buffers private_copy;   // what is read in its place, if that is changed
+    buffers donated;        // during a call: the memory that its result takes
+    /// Arrays of which only the whole is given: the second is there for calls that make the first one a result.
+    std::shared_ptr<any_array> own[2];
+  };
+  struct result_leaf {
+    any_array* array = nullptr;
+    const sharding* placement = nullptr;
+    int source = -1;        // the argument whose place it takes
+    void* begin = nullptr;  // of memory of its own, on the first device of this process
+    buffers former;         // memory that it does not use at present
+  };
+  /// Made on a device before that runs.
   struct copy {
+    int local;
     void* to;
     const void* from;
     std::int64_t bytes;
@@ -57,12 +80,15 @@ class program_runner {
     void make() const;
   };
 
+  [[nodiscard]] argument_leaf& argument_of(int leaf) { return arguments_[static_cast<std::size_t>(leaf)]; }
+  [[nodiscard]] const argument_leaf& argument_of(int leaf) const { return arguments_[static_cast<std::size_t>(leaf)]; }
+
   void find_borders();
   void make_results();
-  void set_result(int index, const std::vector<shared_buffer>& shards);
-  void check(int index) const;
+  void set_result(int index, const buffers& shards);
+  void check(int leaf) const;
   void find_aliases();
-  void bind(int index, bool as_before);
+  void bind(int leaf, bool as_before);
   void place_results();
   void forget_former();
   [[nodiscard]] std::string name_of(int leaf) const;
@@ -71,25 +97,14 @@ class program_runner {
   world& world_;
   program_tables tables_;
   runner_facts facts_;
-  std::vector<const sharding*> argument_placement_;
-  std::vector<const sharding*> result_placement_;
-  std::vector<int> donated_;    // by result: the argument whose place it takes, or -1
-  std::vector<int> result_in_;  // by argument: the result that takes its place, or -1
-  std::unique_ptr<alias_finder> aliases_;
-  std::vector<any_array*> results_;
-  std::vector<const any_array*> arguments_;  // of the current call
-  std::vector<std::array<std::shared_ptr<any_array>, 2>> own_arguments_;
-  /// Where arguments and the results with memory of their own begin, on the first device of this process.
-  std::vector<void*> begins_;
-  std::vector<void*> own_results_;
+  std::vector<argument_leaf> arguments_;
+  std::vector<result_leaf> results_;
+  int given_ = 0;  // arguments of the current call
+  int added_ = 0;  // results
+  alias_finder aliases_;
   /// The last call had these arguments, and nothing had to be done about them.
   bool settled_ = false;
-  /// By argument: what a copy is made into; and during a call the memory that a result takes.
-  std::vector<std::vector<shared_buffer>> private_;
-  std::vector<std::vector<shared_buffer>> donations_;
-  /// By result: the memory it does not use at present.
-  std::vector<std::vector<shared_buffer>> former_;
-  std::vector<std::vector<copy>> copies_;  // by device: before it runs
+  std::vector<copy> copies_;
   std::vector<std::unique_ptr<program_device>> devices_;
 };
 

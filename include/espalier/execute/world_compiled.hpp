@@ -143,6 +143,10 @@ inline void set_threads([[maybe_unused]] int count) {
 namespace espalier {
 
 struct world::state {
+  template <class Kind> void add(Kind& communicator) {
+    // Not `make_unique`: every type of pointer costs 200 instantiations.
+    any.push_back(std::unique_ptr<comm::any_communicator>(new comm::communicator_as<Kind>(communicator)));
+  }
 #if defined(ESPALIER_USE_MPI)
   std::shared_ptr<comm::detail::mpi_session> session;  // also that of the world's parts
   std::unique_ptr<comm::mpi_communicator> mpi;
@@ -150,13 +154,13 @@ struct world::state {
   void use(std::unique_ptr<comm::mpi_communicator> ranks) {
     any.clear();
     mpi = std::move(ranks);
-    any.push_back(std::make_unique<comm::communicator_as<comm::mpi_communicator>>(*mpi));
+    add(*mpi);
   }
 #endif
-  std::unique_ptr<comm::in_process_group> group;
+  std::optional<comm::in_process_group> group;
   std::vector<comm::in_process_communicator> devices;
   std::vector<std::unique_ptr<comm::any_communicator>> any;  // this process's, by local device
-  std::unique_ptr<detail::device_threads> threads;
+  std::optional<detail::device_threads> threads;
 
   [[noreturn]] void throw_failure() const {
     if (!group->abort_exception()) throw device_error(group->abort_reason());
@@ -270,18 +274,16 @@ ESPALIER_INLINE void world::run_on_devices(const detail::device_work& work) {
 ESPALIER_INLINE void world::start_threads(int threads_per_device) {
   state_ = std::make_unique<state>();
   const int devices = mesh_.devices();
-  state_->group = std::make_unique<comm::in_process_group>(devices);
+  state_->group.emplace(devices);
   std::vector<std::string> places;
   for (int k = 0; k < devices; ++k) places.push_back(detail::place_on_mesh(mesh_, k));
   state_->group->set_places(std::move(places));
   for (int k = 0; k < devices; ++k) state_->devices.push_back(state_->group->device(k));
-  for (comm::in_process_communicator& one : state_->devices) {
-    state_->any.push_back(std::make_unique<comm::communicator_as<comm::in_process_communicator>>(one));
-  }
+  for (comm::in_process_communicator& one : state_->devices) state_->add(one);
   threads_per_device_ = threads_per_device;
   // A device alone computes in the thread that asks, unless it is a part of a world and has a share of the processors.
   if (devices == 1 && threads_per_device == detail::share_of_threads(1)) return;
-  state_->threads = std::make_unique<detail::device_threads>(devices);
+  state_->threads.emplace(devices);
   const int share = threads_per_device_;
   state_->threads->run([share](int) { detail::set_threads(share); });
 }
