@@ -14,6 +14,7 @@
 #include <espalier/comm/schedule/three_phase.hpp>
 #include <espalier/comm/schedule/validate.hpp>
 
+#include <support/instrumented.hpp>
 #include <unit/comm_schedule_networks.hpp>
 #include <unit/comm_schedule_run.hpp>
 
@@ -158,7 +159,7 @@ const std::string no_faults;
 
 TEST_CASE("random schedules are valid, end, and compute what the collective is defined to", "[schedule]") {
   const auto base = static_cast<std::uint32_t>(from_environment("ESPALIER_FUZZ_SEED", 1));
-  const long cases = from_environment("ESPALIER_FUZZ_CASES", 4000);
+  const long cases = from_environment("ESPALIER_FUZZ_CASES", tried_cases(4000));
   int failures = 0;
   for (long i = 0; i < cases && failures < 5; ++i) {
     const std::uint32_t seed = base + static_cast<std::uint32_t>(i);

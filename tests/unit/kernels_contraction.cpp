@@ -5,6 +5,8 @@
 
 #include <espalier/kernels/contraction.hpp>
 
+#include <support/instrumented.hpp>
+
 #include <catch2/catch.hpp>
 
 #include <algorithm>
@@ -139,9 +141,11 @@ TEST_CASE("matrix products of two-dimensional operands", "[kernels][contraction]
 
 TEST_CASE("products of several panels and strips, with remainders", "[kernels][contraction]") {
   ESPALIER_CHECK("ij,jk->ik", SHAPE(47, 300), SHAPE(300, 1060));
-  ESPALIER_CHECK("ij,kj->ik", SHAPE(47, 300), SHAPE(1060, 300));
+  if constexpr (!espalier::test::is_instrumented) {
+    ESPALIER_CHECK("ij,kj->ik", SHAPE(47, 300), SHAPE(1060, 300));
+    ESPALIER_CHECK("ji,kj->ik", SHAPE(300, 47), SHAPE(570, 300));
+  }
   ESPALIER_CHECK("ji,jk->ik", SHAPE(600, 47), SHAPE(600, 570));
-  ESPALIER_CHECK("ji,kj->ik", SHAPE(300, 47), SHAPE(570, 300));
   ESPALIER_CHECK("ji,jk->ik", SHAPE(300, 23), SHAPE(300, 64));  // a strip is used where it lies
   ESPALIER_CHECK("ij,jk->ik", SHAPE(23, 300), SHAPE(300, 33));
 }

@@ -1,5 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
+// processors: 1
+
+#include <support/instrumented.hpp>
 #include <unit/kernels_ops_checks.hpp>
 
 #include <algorithm>
@@ -280,7 +283,7 @@ TEST_CASE("kernels: random convolutions and their gradients are the sum of their
 }
 
 TEST_CASE("kernels: random stencils and their gradients are the sum of their terms", "[kernels]") {
-  constexpr unsigned count = 400;
+  constexpr unsigned count = test::tried_cases(400);
   for (unsigned seed = 0; seed < count; ++seed) check_any(convolution_draw(seed).plane(), seed);
 }
 

@@ -1,5 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
+// processors: 1
+// sanitized: no
 
 // Plans for hosts that are not connected alike.
 
