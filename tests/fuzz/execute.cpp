@@ -4,6 +4,7 @@
 // optimised: yes
 
 #include <support/executed.hpp>
+#include <support/instrumented.hpp>
 #include <support/naive.hpp>
 #include <support/random_graph.hpp>
 #include <support/random_program_graph.hpp>
@@ -32,11 +33,7 @@ namespace {
 using namespace espalier;
 using namespace espalier::test;
 
-#if defined(__SANITIZE_ADDRESS__)
-constexpr long usual_cases = 1000;
-#else
-constexpr long usual_cases = 20000;
-#endif
+constexpr long usual_cases = is_instrumented ? 1000 : 20000;
 
 long from_environment(const char* name, long otherwise) {
   const char* const text = std::getenv(name);
@@ -303,9 +300,10 @@ TEST_CASE("a chain reads through broadcasts only what is there", "[fuzz]") {
 
 TEST_CASE("what random programs have found stays mended", "[fuzz]") {
   // The gradient of a maximum whose windows' results were there in another layout; exchanges along two dimensions
-  // around one value; a maximum that is said to be a pending sum.
-  for (const std::uint32_t seed : {41349121U, 41929238U, 77848235U}) {
-    const outcome now = check(seed, false, 1);
+  // around one value; a maximum that is said to be a pending sum; a program that is given up in a loop, whose rest read
+  // what had not been made (only sanitizers saw that).
+  for (const std::uint32_t seed : {41349121U, 41929238U, 77848235U, 13641U}) {
+    const outcome now = check(seed, false, seed == 13641U ? program_options{}.edition : 1);
     INFO("seed " << seed << ": " << now.text);
     CHECK((now.what == verdict::right || now.what == verdict::unfounded));
   }

@@ -241,6 +241,7 @@ inline void list_collectives(spmd_program& made) {
 [[nodiscard]] inline spmd_program partitioned_on(const mesh_shape& mesh, graph_view g, bool cuts) {
   spmd_program made = completed_program(mesh, g, cuts);
   made.parts = partition(made.mesh, made.traced, made.rules.data(), made.of.data());
+  if (made.parts.fault != partition_fault::nothing) return made;  // no pass runs on what was given up
   made.parts.program = run_passes(passes_on_buffers, made.mesh, made.parts.program, length_of(passes_on_buffers) - 1);
   list_collectives(made);
   return made;
@@ -248,6 +249,7 @@ inline void list_collectives(spmd_program& made) {
 
 /// The last pass: collectives that wait together become one.
 [[nodiscard]] inline spmd_program merged_program(spmd_program made) {
+  if (made.parts.fault != partition_fault::nothing) return made;
   const pass& last = passes_on_buffers[length_of(passes_on_buffers) - 1];
   made.parts.program = last.run(made.mesh, made.parts.program);
   list_collectives(made);

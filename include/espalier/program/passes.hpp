@@ -258,17 +258,21 @@ template <class Mesh, class Source> struct partitioned_graph {
   }
 };
 
+/// Whether the partitioner gave the program up that is completed on these parts; what it made until then may read
+/// values that never were, and no pass runs on it.
+template <class OnParts>
+inline constexpr bool is_given_up =
+    partitioned_graph<typename OnParts::mesh, typename OnParts::source>::found.fault != partition_fault::nothing;
+
 /// What a run of a graph costs that is completed on these parts.
-template <class OnParts> struct price_on_parts {
+template <class OnParts, bool IsGivenUp = is_given_up<OnParts>> struct price_on_parts {
   using partition_pass = partitioned_graph<typename OnParts::mesh, typename OnParts::source>;
   using device_program = device_graph<typename OnParts::mesh, partition_pass>;
   static constexpr const auto& code = frozen<device_program>::value;
-  static constexpr bool is_faulty = partition_pass::found.fault != partition_fault::nothing;
 
   // Each device in an evaluation of its own, as in the function of the same name that knows them all.
   static constexpr int step = step_between_asked(OnParts::mesh::devices);
-  static constexpr int asked =
-      is_faulty || all_even(OnParts::mesh::value, code) ? 0 : (OnParts::mesh::devices + step - 1) / step;
+  static constexpr int asked = all_even(OnParts::mesh::value, code) ? 0 : (OnParts::mesh::devices + step - 1) / step;
   template <int N> struct bytes_sent {
     static constexpr std::int64_t value = bytes_sent_by(OnParts::mesh::value, code, N* step);
   };
@@ -278,8 +282,9 @@ template <class OnParts> struct price_on_parts {
     return most;
   }
   static constexpr run_price value =
-      price_of_run(OnParts::mesh::value, code, is_faulty, most_of(std::make_integer_sequence<int, asked>{}));
+      price_of_run(OnParts::mesh::value, code, false, most_of(std::make_integer_sequence<int, asked>{}));
 };
+template <class OnParts> struct price_on_parts<OnParts, true> { static constexpr run_price value{.is_faulty = true}; };
 /// Whether a program is to have these parts. No single op knows what a cut costs later: with whole axes a tensor may be
 /// gathered once, and nothing that is computed from it communicates; with parts it stays split, and each op that reads
 /// it sums up or gathers its own. So a program that still moves something with its axes cut is partitioned with whole
