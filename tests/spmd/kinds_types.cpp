@@ -23,7 +23,7 @@ template <class On> struct integers {
     const auto grown = ep::einsum<"ij,jk->ik">(split, ep::shard<typename On::model, ep::none>(c));
     return ep::results(split + b, split * b, b - split, -split, split / b, grown, ep::sum<0>(split), ep::sum(split),
                        ep::prod<1>(split), ep::max<0>(split), ep::min(split), total, split < b,
-                       ep::select(ep::equal(split, b), split, ep::maximum(split, b)));
+                       ep::select(split != b, ep::maximum(split, b), split));
   }
 };
 template <class On, template <int...> class Tensor>

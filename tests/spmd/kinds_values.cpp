@@ -35,7 +35,7 @@ template <class On> struct ties {
     // Where the largest of a row stands first.
     const auto top = x >= ep::max<1>(x, ep::keep_dims);
     const auto first = ep::min<1>(ep::select(top, ep::iota<ep::i32<8, 6>, 1>(x), 6));
-    return ep::results(value, gradient, first, ep::sum<0>(ep::convert<ep::dtype::i32>(top)), ep::equal(x, y) | !top);
+    return ep::results(value, gradient, first, ep::sum<0>(ep::convert<ep::dtype::i32>(top)), (x == y) | !top);
   }
 };
 template <class On> using ties_program = ep::program<typename On::mesh, ties<On>, ep::f64<8, 6>, ep::f64<8, 6>>;
@@ -165,7 +165,7 @@ template <class On> struct life {
       const auto alive = ep::convert<ep::dtype::i32>(board);
       const auto three = up(alive) + alive + down(alive);
       const auto neighbours = left(three) + three + right(three) - alive;
-      board = ep::equal(neighbours, 3) | (board & ep::equal(neighbours, 2));
+      board = (neighbours == 3) | (board & (2 == neighbours));
     }
     return ep::results(board, ep::sum(ep::convert<ep::dtype::i32>(board)));
   }

@@ -58,8 +58,8 @@ struct jax {
     use(ep::matmul(x, w));
     // JAX: `x + 1`, `x * y`, `-x`, `x > 0`, `mask & mask`
     use(x + 1, x * y, -x, x > 0, mask & mask);
-    // JAX: `x == y`
-    use(ep::equal(x, y));
+    // JAX: `x == y`, `x != 2`
+    use(x == y, x != 2);
     // JAX: `jnp.where(mask, x, 0)`
     use(ep::select(mask, x, 0));
     // JAX: `jnp.sum(x, axis=1, keepdims=True)`

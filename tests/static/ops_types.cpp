@@ -90,6 +90,8 @@ constexpr bool elementwise() {
   ok &= gives<ep::boolean<64, 256>, x2, ep::f32<256>>([](auto a, auto b) { return a < b; });
   ok &= gives<ep::boolean<64, 256>, x2, ep::f32<256>>([](auto a, auto b) { return (!(a >= b)) | ep::equal(a, b); });
   ok &= gives<ep::boolean<64>, ep::i32<64>>([](auto a) { return ep::not_equal(a, 3); });
+  ok &= gives<ep::boolean<64>, ep::i32<64>>([](auto a) { return (a == 3) | (3 == a) | (a != 3) | (3 != a); });
+  ok &= gives<ep::boolean<64, 256>, x2, ep::f32<256>>([](auto a, auto b) { return (a == b) | (b != a) | (a == a); });
   ok &= gives<x2, x2, x2>([](auto a, auto b) { return ep::maximum(a, b); });
   ok &= gives<x2, ep::boolean<64, 1>, x2>([](auto c, auto a) { return ep::select(c, a, 0); });
   ok &= gives<x2, ep::boolean<256>, ep::f32<64, 1>, ep::f32<>>(

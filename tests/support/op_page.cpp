@@ -502,6 +502,8 @@ void operators() {
   call("operators", "a + row", with(a, in<6>{"row"}), [](auto, auto p, auto q) { return p + q; });
   call("operators", "a < b", with(a, b), [](auto, auto p, auto q) { return p < q; });
   call("operators", "a <= b", with(a, b), [](auto, auto p, auto q) { return p <= q; });
+  call("operators", "a == b", with(a, b), [](auto, auto p, auto q) { return p == q; });
+  call("operators", "a != b", with(a, b), [](auto, auto p, auto q) { return p != q; });
   call("operators", "a > b", with(a, b), [](auto, auto p, auto q) { return p > q; });
   call("operators", "a >= b", with(a, b), [](auto, auto p, auto q) { return p >= q; });
   call("operators", "a % b", with(a, b), [](auto, auto p, auto q) { return p % q; });

@@ -26,8 +26,8 @@ OP = re.compile(r"((?:^///.*\n)*)^(?:template <.*>\n)?inline constexpr op_info (
 OPERATORS = """Operands broadcast as NumPy's do, and one of the two may be a number: counted from the right, two dimensions
 are equal, or one of them is 1, or missing. Element types are never converted silently. Integers wrap around, and divide
 towards zero and by 0 to 0; `%` has the sign of the first. `& | ^ ~ << >>` work on bits, `>>` with the sign where there
-is one. Comparisons give truth values; of `&&` and `||` both operands are computed. `==` and `!=` are called `equal` and
-`not_equal`. `a += b` is `a = a + b`, and so on. Numbers are of any arithmetic type, and exact beside integers.
+is one. Comparisons give truth values; of `&&` and `||` both operands are computed. `a += b` is `a = a + b`,
+and so on. Numbers are of any arithmetic type, and exact beside integers.
 Errors: `shape_mismatch`, `dtype_mismatch`, `operand_is_boolean` (arithmetic), `operand_is_not_integer` (bits),
 `condition_is_not_boolean` (`!`, `&&`, `||`), `number_is_no_integer`, `number_out_of_range`."""
 INTRODUCTION = """# Ops

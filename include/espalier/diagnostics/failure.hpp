@@ -13,7 +13,12 @@
 namespace espalier {
 
 namespace detail {
+/// `==` and `!=` of symbols, and of what stands for them, are in the namespace of their tags, where nothing else finds
+/// them: the passes compare much, for which no compiler has to look at these.
+namespace equality {
 struct failure_tag {};
+}  // namespace equality
+using equality::failure_tag;
 
 // A member function's body is made on the line that needs it; by g++ later, but what its noexcept asks is made there.
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__EDG__)

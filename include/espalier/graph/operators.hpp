@@ -19,7 +19,10 @@ concept Scalar = std::is_arithmetic_v<T>;
 
 namespace detail {
 
+namespace equality {
 struct symbol_tag {};
+}  // namespace equality
+using equality::symbol_tag;
 
 /// What a symbol is but for its name, and the base by which an operator takes it: by value, so that the operand,
 /// whether it has a name or not, is copied where the operator stands, which notes the line. An operator has no room for
@@ -168,6 +171,28 @@ template <class Mesh, class Type, AnyOperand B> constexpr auto operator||(operan
 template <OtherOperand A, class Mesh, class Type> constexpr auto operator||(const A& a, operand<Mesh, Type> b) {
   return operate(operator_name<'|', '|'>{}, a, b.value(), b.seen);
 }
+// The language itself tries `==` with its sides exchanged: of two symbols both are taken by value, so that neither way
+// is better than the other, which decides for the one that was written.
+namespace equality {
+template <class Mesh, class A, class B> constexpr auto operator==(operand<Mesh, A> a, operand<Mesh, B> b) {
+  return operate(operator_name<'=', '='>{}, a.value(), b.value(), a.seen);
+}
+template <class Mesh, class Type, OtherOperand B> constexpr auto operator==(operand<Mesh, Type> a, const B& b) {
+  return operate(operator_name<'=', '='>{}, a.value(), b, a.seen);
+}
+template <OtherOperand A, class Mesh, class Type> constexpr auto operator==(const A& a, operand<Mesh, Type> b) {
+  return operate(operator_name<'=', '='>{}, a, b.value(), b.seen);
+}
+template <class Mesh, class A, class B> constexpr auto operator!=(operand<Mesh, A> a, operand<Mesh, B> b) {
+  return operate(operator_name<'!', '='>{}, a.value(), b.value(), a.seen);
+}
+template <class Mesh, class Type, OtherOperand B> constexpr auto operator!=(operand<Mesh, Type> a, const B& b) {
+  return operate(operator_name<'!', '='>{}, a.value(), b, a.seen);
+}
+template <OtherOperand A, class Mesh, class Type> constexpr auto operator!=(const A& a, operand<Mesh, Type> b) {
+  return operate(operator_name<'!', '='>{}, a, b.value(), b.seen);
+}
+}  // namespace equality
 template <class Mesh, class Type> constexpr auto operator-(operand<Mesh, Type> a) {
   return operate(operator_name<'-'>{}, a.value(), a.seen);
 }

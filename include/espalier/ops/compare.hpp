@@ -90,8 +90,7 @@ constexpr void detail::minimum_gradient(gradient_context& c) {
   c.give(1, emit::drop_where(c.emit, first, c.cotangent));
 }
 
-// Elementwise comparisons: a boolean tensor of the broadcast shape. `&&` and `||` are of truth values. `==` and `!=`
-// are `equal` and `not_equal`, so that symbols stay comparable as C++ values.
+// Elementwise comparisons: a boolean tensor of the broadcast shape. `&&` and `||` are of truth values.
 namespace detail {
 [[nodiscard]] constexpr bool is_boolean(dtype type) { return type == dtype::boolean; }
 template <class A, class B>
@@ -109,6 +108,14 @@ constexpr auto operate(operator_name<'>'> /*sign*/, const A& a, const B& b, sour
 template <class A, class B>
 constexpr auto operate(operator_name<'>', '='> /*sign*/, const A& a, const B& b, source_line where) {
   return binary<&ops::less_equal, binary_result::boolean>(b, a, where);
+}
+template <class A, class B>
+constexpr auto operate(operator_name<'=', '='> /*sign*/, const A& a, const B& b, source_line where) {
+  return binary<&ops::equal, binary_result::boolean>(a, b, where);
+}
+template <class A, class B>
+constexpr auto operate(operator_name<'!', '='> /*sign*/, const A& a, const B& b, source_line where) {
+  return binary<&ops::not_equal, binary_result::boolean>(a, b, where);
 }
 /// Of truth values alone.
 template <const op_info* Op, class A, class B> constexpr auto logical(const A& a, const B& b, source_line where) {
@@ -143,6 +150,14 @@ constexpr auto operator>(const A& a, const B& b) { return detail::first_failure(
 template <class A, class B>
   requires detail::FailedOperands<A, B>
 constexpr auto operator>=(const A& a, const B& b) { return detail::first_failure(a, b); }
+namespace detail::equality {
+template <class A, class B>
+  requires FailedOperands<A, B>
+constexpr auto operator==(const A& a, const B& b) { return first_failure(a, b); }
+template <class A, class B>
+  requires FailedOperands<A, B>
+constexpr auto operator!=(const A& a, const B& b) { return first_failure(a, b); }
+}  // namespace detail::equality
 template <class A, class B>
   requires detail::FailedOperands<A, B>
 constexpr auto operator&&(const A& a, const B& b) { return detail::first_failure(a, b); }
@@ -150,8 +165,8 @@ template <class A, class B>
   requires detail::FailedOperands<A, B>
 constexpr auto operator||(const A& a, const B& b) { return detail::first_failure(a, b); }
 
-/// Whether elements are equal, or not: a boolean tensor. A NaN equals nothing, itself included. Either operand may be a
-/// number; they broadcast. Errors: `shape_mismatch`, `dtype_mismatch`, `number_is_no_integer`.
+/// Whether elements are equal, or not, as `==` and `!=`: a boolean tensor. A NaN equals nothing, itself included.
+/// Either operand may be a number; they broadcast. Errors: `shape_mismatch`, `dtype_mismatch`, `number_is_no_integer`.
 template <class A, class B>
   requires detail::OperatorArguments<A, B>
 constexpr auto equal(const A& a, const B& b, source_line where = source_line::current()) {
