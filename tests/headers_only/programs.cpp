@@ -8,6 +8,8 @@
 #include <catch2/catch.hpp>
 #include <support/run_program.hpp>
 
+#include <string>
+
 /// Programs without the library's compiled part: each brings along the code of the reductions and transfers that it
 /// makes (execute/tables.hpp), and has to have them all.
 namespace ep = espalier;
@@ -110,4 +112,24 @@ TEST_CASE("programs of headers alone have the code of all that they do") {
   agrees<layouts>();
   agrees<changes>();
   agrees<reductions>(1e-2);
+}
+
+TEST_CASE("programs hold their ops without the rules, which are the compiler's") {
+  const ep::graph_view kept = ep::tables_of<summed>().code;
+  const ep::graph_view whole = summed::code;
+  REQUIRE(kept.size == whole.size);
+  int without = 0;
+  for (int id = 0; id < kept.size; ++id) {
+    CAPTURE(id);
+    const ep::op_info& op = *whole[id].op;
+    CHECK(std::string(kept[id].op->name) == op.name);
+    CHECK(kept[id].op->fuse == op.fuse);
+    CHECK(kept[id].op->positional == op.positional);
+    CHECK(kept[id].op->facts.part == op.facts.part);
+    CHECK((kept[id].op->flops == nullptr) == (op.flops == nullptr));
+    if (op.flops == nullptr) continue;
+    ++without;
+    CHECK_THROWS_WITH(kept[id].op->flops(kept.view(id)), Catch::Contains("no rules of ops: ask Program::code"));
+  }
+  CHECK(without > 3);
 }

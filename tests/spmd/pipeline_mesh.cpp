@@ -70,6 +70,21 @@ using model_on =
               pl::named<"narrowing", narrowing, pl::skips<"embedding">>, pl::named<"standardising", standardising>,  //
               pl::named<"head", head, pl::tied<"embedding">, pl::reads<targets>>>;
 
+/// A product that is large enough to be work, its columns split.
+struct features : pl::field<"features", ep::f64<256>> {};
+template <class Columns> struct product {
+  template <class Leaf> struct parameters {
+    BOOST_HANA_DEFINE_STRUCT(parameters, (ep::leaf<Leaf, ep::sharded<ep::f64<256, 256>, ep::none, Columns>>, weight));
+  };
+  constexpr auto operator()(const auto& p, const auto& x) const { return ep::matmul(x, p.weight); }
+};
+struct squares {
+  constexpr auto operator()(const auto& x) const { return ep::sum(x * x); }
+};
+template <class Mesh, class Columns>
+using product_on = pl::model<pl::batches<64>, training_on<Mesh>,
+                             pl::named<"product", product<Columns>, pl::reads<features>>, pl::named<"loss", squares>>;
+
 using rows = pl::batches<1, 2, 3>;
 using one_device = model_on<ep::mesh<>, embedding, attention, widening, rows>;
 using two_devices = model_on<ep::mesh<model_axis>, split_embedding, split_attention, split_widening, rows>;
@@ -178,6 +193,18 @@ TEST_CASE("A replica of two devices is measured", "[pipeline_mesh]") {
   REQUIRE(found.layers.size() == 6);
   for (const pl::layer_profile& one : found.layers) CHECK(one.forward_seconds > 0);
   CHECK(found.layers[2].output_bytes == 2 * context * wide / 2 * 8);
+}
+
+TEST_CASE("The work of a layer is that of each of its devices", "[pipeline_mesh]") {
+  const product_on<ep::mesh<>, ep::none> whole(options());
+  const product_on<ep::mesh<model_axis>, model_axis> split(options());
+  const auto operations = [](const pl::layer_model& model, pl::part which) {
+    return model.facts(0).work[0][static_cast<std::size_t>(which)].operations;
+  };
+  for (const pl::part which : {pl::part::forward, pl::part::weight_gradient}) {
+    CHECK(operations(whole, which) == 2.0 * 64 * 256 * 256);
+    CHECK(operations(split, which) == 2.0 * 64 * 256 * 128);
+  }
 }
 
 TEST_CASE("Plans for another mesh are refused", "[pipeline_mesh]") {

@@ -14,6 +14,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -55,10 +56,10 @@ class run_time_plan {
       if (outline.root[id] < 0) at = {};
       if (at.space == memory_space::arena) at.offset += base[static_cast<std::size_t>(outline.root[id])];
       where_.push_back(at);
-      if (g[id].op == &ops::argument) {
+      if (part_of(g[id]) == structure::argument) {
         tables_.argument_count = std::max(tables_.argument_count, attributes_of<border_attributes>(g[id]).number + 1);
       }
-      if (g[id].op == &ops::result) ++tables_.result_count;
+      if (part_of(g[id]) == structure::result) ++tables_.result_count;
     }
     root_ = std::move(outline.root);
     copied_ = std::move(outline.copied);
@@ -203,9 +204,9 @@ class evaluated_kernels {
     block_function(const instruction& self, const fused_step& step) : self_(&self), step_(&step) {}
 
     void operator()(const kernels::block_call& call) const {
-      if (step_->op->fuse == fusion::source) {
+      if (self_->op->fuse == fusion::source) {
         count(call);
-      } else if (step_->op->fuse == fusion::reduction) {
+      } else if (self_->op->fuse == fusion::reduction) {
         reduce(call);
       } else {
         map(call);
@@ -235,7 +236,7 @@ class evaluated_kernels {
           e.operand_shape[k] = &self.shape;
           e.operand_type[k] = step_->operand_type[k];
         }
-        step_->op->evaluate(e);
+        self_->op->evaluate(e);
         for (std::int64_t c = 0; c < columns; ++c) {
           save(step_->type, call.result.data, r * call.result.row + c, result[static_cast<std::size_t>(c)]);
         }
@@ -354,8 +355,8 @@ template <class Kernels> class lockstep_execution {
     argument_.assign(static_cast<std::size_t>(t.argument_count), -1);
     result_.assign(static_cast<std::size_t>(t.result_count), -1);
     for (int id = 0; id < g.size; ++id) {
-      if (g[id].op == &ops::argument) argument_[number_of(g[id])] = id;
-      if (g[id].op == &ops::result) result_.at(number_of(g[id])) = id;
+      if (part_of(g[id]) == structure::argument) argument_[number_of(g[id])] = id;
+      if (part_of(g[id]) == structure::result) result_.at(number_of(g[id])) = id;
     }
     for (int device = 0; device < mesh.devices(); ++device) {
       devices_.push_back(std::make_unique<executor>(t, device, nobody_, Kernels(t)));
@@ -527,7 +528,7 @@ template <class Kernels> class lockstep_execution {
   /// What a kernel leaves in padding is nobody's business, except where a mask was made for the next instruction.
   void poison_padding(const detail::device_step& now, int device) const {
     if (now.kind == detail::step_kind::kernel) {
-      if (g_[now.target].op != &ops::mask) poison_padding(now.target, device);
+      if (std::string_view(g_[now.target].op->name) != ops::mask.name) poison_padding(now.target, device);
     } else if (now.kind == detail::step_kind::chain) {
       const unit& what = t_.units[now.unit];
       for (int n = what.first; n < what.first + what.count; ++n) {

@@ -81,10 +81,10 @@ class causal_finder {
       const fused_step& step = t_.steps[s];
       const content made = result_of(c, u, step);
       hidden(step.instruction) = made;
-      if (made == content::low && step.op->fuse == fusion::reduction) {
+      if (made == content::low && op_of(step).fuse == fusion::reduction) {
         least_[static_cast<std::size_t>(s)] = low_[static_cast<std::size_t>(step.instruction)] + no_exponential;
       }
-      if (step.op->fuse == fusion::reduction) {
+      if (op_of(step).fuse == fusion::reduction) {
         // A sum over zeros, or a maximum, is the same without them.
         suits = suits && !step.accumulates && (made == content::low || operand(c, u, step, 0) == content::zero);
         suits = suits && (made == content::low || kind_of(step) == reduction::sum);
@@ -95,13 +95,14 @@ class causal_finder {
     return suits ? c.columns : 0;
   }
 
+  [[nodiscard]] const op_info& op_of(const fused_step& step) const { return *t_.code[step.instruction].op; }
   [[nodiscard]] static reduction kind_of(const fused_step& step) {
     return attributes_of<fused_reduction_attributes>(step).kind;
   }
 
   [[nodiscard]] content result_of(const fused_chain& c, int u, const fused_step& step) {
     const auto is = [&](int k, content what) { return operand(c, u, step, k) == what; };
-    if (step.op->facts.masks == masking::choice) {
+    if (op_of(step).facts.masks == masking::choice) {
       const fused_source& otherwise = step.operand[2];
       if (otherwise.kind != source_kind::constant || !is_causal(c, step)) return content::any;
       const double stored = stored_as(step.type, otherwise.number);
@@ -110,7 +111,7 @@ class causal_finder {
       const bool is_held = stored > -std::numeric_limits<double>::infinity() || otherwise.number == stored;
       return otherwise.number == 0 ? content::zero : otherwise.number <= -1e30 && is_held ? content::low : content::any;
     }
-    if (step.op->fuse == fusion::reduction) {
+    if (op_of(step).fuse == fusion::reduction) {
       if (kind_of(step) != reduction::max || !is(0, content::low)) return content::any;
       // How low, only the mask itself says.
       const int from = stacked(step.operand[0].value);
@@ -119,7 +120,7 @@ class causal_finder {
       return content::low;
     }
     if (!step.result_wide) return content::any;
-    const op_facts& facts = step.op->facts;
+    const op_facts& facts = op_of(step).facts;
     if (facts.masks == masking::difference) {
       return is(0, content::low) && is_maximum(u, step, 1) ? content::low : content::any;
     }
@@ -170,7 +171,7 @@ class causal_finder {
     const fused_source& from = step.operand[0];
     if (from.kind != source_kind::memory || !step.wide[0] || !maps(from.rows, c.columns, c.columns)) return false;
     const instruction& seen = t_.code[from.value];
-    return seen.op == &ops::less_equal && seen.shape.rank == 2 && seen.shape[0] == c.columns &&
+    return seen.op->facts.masks == masking::order && seen.shape.rank == 2 && seen.shape[0] == c.columns &&
            seen.shape[1] == c.columns && counts(seen.operand[0], 1) && counts(seen.operand[1], 0);
   }
   /// Whether a value is each element's own index along `dim`, from 0 on every device.

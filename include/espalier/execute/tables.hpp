@@ -9,6 +9,7 @@
 #include <espalier/partition/kinds.hpp>
 #include <espalier/partition/lower.hpp>
 #include <espalier/program/program.hpp>
+#include <espalier/program/without_rules.hpp>
 
 #include <cstddef>
 #include <utility>
@@ -76,8 +77,8 @@ template <class Program> struct kernel_kinds {
   static constexpr int units = lowered<Program>::units;
   static constexpr const fused_step* step = &lowered<Program>::value.steps[0];
   static constexpr kind_table<steps> of_steps =
-      sort_into_kinds<steps>([](int) { return true; }, [](int s) { return kernel_hash(step[s]); },
-                             [](int a, int b) { return same_kernel(step[a], step[b]); });
+      sort_into_kinds<steps>([](int) { return true; }, [](int s) { return kernel_hash(Program::code, step[s]); },
+                             [](int a, int b) { return same_kernel(Program::code, step[a], step[b]); });
   [[nodiscard]] static constexpr int instruction_of(int unit) {
     return Program::plan.order[Program::plan.units[unit].first];
   }
@@ -90,8 +91,9 @@ template <class Program> struct kernel_kinds {
 /// Static attributes become template arguments again: equal keys share one kernel.
 template <class Program, int Kind> struct lifted_step {
   static constexpr const fused_step& step = kernel_kinds<Program>::step[kernel_kinds<Program>::of_steps.first[Kind]];
+  static constexpr const op_info* op = Program::code.code[step.instruction].op;
   static constexpr kernels::block_key key = key_of(step);
-  static constexpr kernels::block_function function = &kernels::block_kernel<step.op>::template run<key>;
+  static constexpr kernels::block_function function = &kernels::block_kernel<op>::template run<key>;
 };
 template <class Program, int Kind> struct lifted_unit {
   static constexpr int id = kernel_kinds<Program>::instruction_of(kernel_kinds<Program>::of_units.first[Kind]);
@@ -173,7 +175,7 @@ template <class Program> [[nodiscard]] program_tables tables_of() {
   program_tables t;
   static_cast<plan_view&>(t) = Program::plan;
   t.mesh = Program::device_mesh::value;
-  t.code = Program::code;
+  t.code = detail::without_rules<Program::code>::value;
   t.steps = &lowered::value.steps[0];
   t.step_count = lowered::steps;
   t.chains = &lowered::value.chains[0];

@@ -4,6 +4,8 @@
 
 #include <espalier/comm/placement_traffic.hpp>
 #include <espalier/program/program.hpp>
+#include <espalier/program/sent_bytes.hpp>
+#include <espalier/program/without_rules.hpp>
 
 #include <cstdint>
 
@@ -14,14 +16,14 @@ template <class Program> [[nodiscard]] comm::mesh_traffic traffic_of() {
   comm::mesh_traffic all;
   const mesh_shape mesh = Program::device_mesh::value;
   for (int a = 0; a < mesh.rank; ++a) all.sizes.push_back(mesh.size[a]);
-  const graph_view code = Program::code;
+  const graph_view code = detail::without_rules<Program::code>::value;
   for (int id = 0; id < code.size; ++id) {
     if (!starts_collective(code[id])) continue;
     comm::axis_traffic item;
     item.what = static_cast<collective>(detail::collective_index(code[id].op));
     item.axes = attributes_of<collective_attributes>(code[id]).axes;
     item.calls = detail::repetitions(code, id);
-    item.bytes = static_cast<double>(item.calls) * static_cast<double>(Program::sent_bytes_of(id));
+    item.bytes = static_cast<double>(item.calls) * static_cast<double>(detail::sent_bytes_table<Program>::value.of[id]);
     bool known = false;
     for (comm::axis_traffic& other : all.items) {
       if (other.what != item.what || other.axes != item.axes) continue;

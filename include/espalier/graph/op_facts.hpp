@@ -80,6 +80,8 @@ struct index_attributes {
 /// What becomes of values that a mask has set to a very low number, or to zero (execute/causal.hpp).
 enum class masking : std::uint8_t {
   none,
+  /// Whether operand 0 is at most operand 1: between indices, where a causal mask lets values through.
+  order,
   /// Operand 2 where operand 0 is false: makes them.
   choice,
   /// Less another value they are as low as before.

@@ -34,7 +34,7 @@ inline constexpr op_info less = detail::elementwise_op("less", detail::evaluate_
                                                        detail::no_gradient, linearity::none, {.cheap_to_repeat = true});
 inline constexpr op_info less_equal =
     detail::elementwise_op("less_equal", detail::evaluate_binary<detail::less_equal_scalars>, detail::no_gradient,
-                           linearity::none, {.cheap_to_repeat = true});
+                           linearity::none, {.masks = masking::order, .cheap_to_repeat = true});
 inline constexpr op_info equal =
     detail::elementwise_op("equal", detail::evaluate_binary<detail::equal_scalars>, detail::no_gradient,
                            linearity::none, {.cheap_to_repeat = true});

@@ -76,8 +76,8 @@ template <int Count, class HasOne, class Hash, class Same>
 }
 
 /// The same for steps of fused chains.
-[[nodiscard]] constexpr bool same_kernel(const fused_step& one, const fused_step& other) {
-  if (one.op != other.op || one.type != other.type || one.columns != other.columns) return false;
+[[nodiscard]] constexpr bool same_kernel(graph_view g, const fused_step& one, const fused_step& other) {
+  if (g[one.instruction].op != g[other.instruction].op || one.type != other.type || one.columns != other.columns) return false;
   if (one.operand_count != other.operand_count || one.result_wide != other.result_wide) return false;
   for (int k = 0; k < max_attributes; ++k) {
     if (one.attribute[k] != other.attribute[k]) return false;
@@ -87,8 +87,8 @@ template <int Count, class HasOne, class Hash, class Same>
   }
   return true;
 }
-[[nodiscard]] constexpr std::uint64_t kernel_hash(const fused_step& step) {
-  std::uint64_t h = mixed_in(hash_of(*step.op), step.columns);
+[[nodiscard]] constexpr std::uint64_t kernel_hash(graph_view g, const fused_step& step) {
+  std::uint64_t h = mixed_in(hash_of(*g[step.instruction].op), step.columns);
   for (const std::int64_t a : step.attribute) h = mixed_in(h, a);
   for (int k = 0; k < step.operand_count; ++k) h = mixed_in(h, step.wide[k] ? 1 : 0);
   return h;

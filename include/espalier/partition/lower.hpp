@@ -44,7 +44,7 @@ struct fused_source {
 
 /// One micro-operation of a fused chain. The flags of a `kernels::block_key` in a form that needs no kernel header.
 struct fused_step {
-  const op_info* op = nullptr;
+  /// Whose op it carries out.
   int instruction = -1;
   /// The chain's, or 0 if its rows are long.
   std::int64_t columns = 1;
@@ -139,7 +139,6 @@ class fuser {
   constexpr void add(int id, int n) {
     const instruction& i = g_[id];
     fused_step step;
-    step.op = i.op;
     step.instruction = id;
     step.type = i.type;
     step.operand_count = i.operand_count;
@@ -299,7 +298,6 @@ class fuser {
     const int along = attributes_of<index_attributes>(i).dim;
     wide = wide_context && along == i.shape.rank - 1;
     fused_step step;
-    step.op = i.op;
     step.instruction = o;
     step.type = i.type;
     step.result_wide = wide;

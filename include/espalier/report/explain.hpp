@@ -3,6 +3,8 @@
 #pragma once
 
 #include <espalier/program/program.hpp>
+#include <espalier/program/sent_bytes.hpp>
+#include <espalier/program/without_rules.hpp>
 #include <espalier/report/table.hpp>
 #include <espalier/sharding/print.hpp>
 
@@ -46,8 +48,8 @@ inline constexpr explained collectives_only = explained::collectives;
 /// that one's, which names the bytes of all. `explain<step>(std::cout, collectives_only)` is the short form.
 template <class Program> void explain(std::ostream& out, explained shown = explained::everything) {
   const mesh_shape& mesh = Program::mesh::value;
-  const graph_view code = Program::code;
-  const graph_view traced = Program::traced;
+  const graph_view code = detail::without_rules<Program::code>::value;
+  const graph_view traced = detail::without_rules<Program::traced>::value;
   const auto& completion = Program::completion_pass::value;
   report::table rows({{"line", "", report::align::left},
                       {"op", "", report::align::left},
@@ -82,7 +84,7 @@ template <class Program> void explain(std::ostream& out, explained shown = expla
     const layout& placed = code.annotations[i.annotation];
     r.result = to_string(mesh, Program::parts, i.type, placed.shape, placed.placement);
     r.times = detail::repetitions(code, id);
-    if (moves) r.bytes = r.times * Program::sent_bytes_of(id);
+    if (moves) r.bytes = r.times * detail::sent_bytes_table<Program>::value.of[id];
     const int origin = i.origin;
     const int cause = detail::annotation_behind(traced, &completion.cause[0], origin);
     if (cause >= 0) {

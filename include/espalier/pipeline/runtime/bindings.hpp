@@ -22,6 +22,8 @@ struct compiled_part {
   program_tables (*tables)() = nullptr;
   /// W: the gradients that its results are added to follow its arguments.
   bool adds = false;
+  /// Of each device.
+  work_facts work;
 };
 
 /// Bytes of a device's buffer for what crosses the border of a part.
@@ -31,13 +33,12 @@ struct compiled_part {
   return local_shape(mesh, i.shape, code.annotations[i.annotation].placement).elements() * size_of(i.type);
 }
 
-/// What it does on each device; gradients that it adds to are read and written.
-[[nodiscard]] inline work_facts work_of_part(const mesh_shape& mesh, const compiled_part& part) {
-  const bool alone = mesh.devices() == 1 || part.tables == nullptr;
-  work_facts work = alone ? work_of(part.code) : work_of(part.tables().code);
-  for (int id = 0; alone && part.adds && id < part.code.size; ++id)
-    if (hands_out(part.code, id, true))
-      work.bytes += 2.0 * static_cast<double>(part.code[id].shape.elements() * size_of(part.code[id].type));
+/// What a part does on a device alone; gradients that it adds to are read and written.
+[[nodiscard]] constexpr work_facts work_of_part(graph_view code, bool adds) {
+  work_facts work = work_of(code);
+  for (int id = 0; adds && id < code.size; ++id)
+    if (hands_out(code, id, true))
+      work.bytes += 2.0 * static_cast<double>(code[id].shape.elements() * size_of(code[id].type));
   return work;
 }
 

@@ -6,6 +6,7 @@
 #include <espalier/pipeline/runtime/model_layers.hpp>
 #include <espalier/pipeline/runtime/named.hpp>
 #include <espalier/pipeline/runtime/program_layer.hpp>
+#include <espalier/program/without_rules.hpp>
 
 #include <algorithm>
 #include <memory>
@@ -35,14 +36,20 @@ template <class Program, class Border> [[nodiscard]] constexpr bool lies_as_cut(
 template <class Mesh, class Source, bool Adds> [[nodiscard]] compiled_part compile_part() {
   using border = part_border<Source, Adds>;
   compiled_part made;
-  made.code = frozen<Source>::value;
+  made.code = espalier::detail::without_rules<frozen<Source>::value>::value;
   made.adds = Adds;
+  constexpr work_facts alone = work_of_part(frozen<Source>::value, Adds);
+  made.work = alone;
   if constexpr (border::value.results > 0) {
     static_assert(border::value.arguments > 0, "model: a layer's output does not depend on what it reads.");
     using program = typename part_program<Mesh, Source, Adds>::type;
     static_assert(Mesh::devices == 1 || lies_as_cut<program, border>(),
                   "a part of a layer is not laid out as it was cut");
     made.tables = &tables_of<program>;
+    if constexpr (Mesh::devices > 1) {
+      constexpr work_facts of_each = work_of(program::code);
+      made.work = of_each;
+    }
   }
   return made;
 }
@@ -230,9 +237,8 @@ class model<batches<Rows...>, Training, Layers...> final : public layer_model {
     for (const detail::compiled_batch& one : d.batches) {
       d.places.push_back(detail::places_of(Mesh::value, one, border));
       d.facts.kept.push_back(d.places.back().kept);
-      d.facts.work.push_back({detail::work_of_part(Mesh::value, one[part::forward]),
-                              detail::work_of_part(Mesh::value, one[part::input_gradient]),
-                              detail::work_of_part(Mesh::value, one[part::weight_gradient])});
+      d.facts.work.push_back(
+          {one[part::forward].work, one[part::input_gradient].work, one[part::weight_gradient].work});
     }
     described_.back().push_back(std::move(made));
   }

@@ -2,20 +2,17 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/list.hpp>
 #include <espalier/graph/graph.hpp>
 #include <espalier/graph/op.hpp>
 #include <espalier/partition/machine.hpp>
 #include <espalier/pipeline/runtime/layer.hpp>
 
-#include <cstddef>
-#include <vector>
-
 namespace espalier::pipeline {
 
 /// The work of a graph's instructions. Ops that can pass over rows together read and write only what others of them do
 /// not hand on; views, constants and what is there already cost nothing.
-[[nodiscard]] inline work_facts work_of(graph_view g) {
-  const auto at = [](int id) { return static_cast<std::size_t>(id); };
+[[nodiscard]] constexpr work_facts work_of(graph_view g) {
   const auto passes = [&](int id) { return g[id].op->fuse != fusion::alone; };
   const auto costs_nothing = [&](int id) {
     const op_facts& facts = g[id].op->facts;
@@ -24,11 +21,10 @@ namespace espalier::pipeline {
   const auto bytes_of = [&](int id) {
     return static_cast<double>(g[id].shape.elements()) * static_cast<double>(size_of(g[id].type));
   };
-  std::vector<bool> is_stored(at(g.size), false);  // somebody outside its chain reads it
+  espalier::detail::list<bool> is_stored(g.size, false);  // somebody outside its chain reads it
   for (int id = 0; id < g.size; ++id)
     for (int k = 0; k < g[id].operand_count; ++k)
-      if (costs_nothing(id) || !passes(id) || !passes(g.operand_at(g[id], k)))
-        is_stored[at(g.operand_at(g[id], k))] = true;
+      if (costs_nothing(id) || !passes(id) || !passes(g.operand_at(g[id], k))) is_stored[g.operand_at(g[id], k)] = true;
   work_facts sum;
   for (int id = 0; id < g.size; ++id) {
     if (costs_nothing(id)) continue;
@@ -38,11 +34,11 @@ namespace espalier::pipeline {
     const op_info& op = *g[id].op;
     const double operations = op.flops == nullptr ? 0 : static_cast<double>(op.flops(g.view(id)));
     double elements = static_cast<double>(g[id].shape.elements());
-    double moved = is_stored[at(id)] || !passes(id) ? bytes_of(id) : 0;
+    double moved = is_stored[id] || !passes(id) ? bytes_of(id) : 0;
     for (int k = 0; k < g[id].operand_count; ++k) {
       const int from = g.operand_at(g[id], k);
       elements += static_cast<double>(g[from].shape.elements());
-      if (g[from].op->facts.values == pattern::none && (is_stored[at(from)] || !passes(from))) moved += bytes_of(from);
+      if (g[from].op->facts.values == pattern::none && (is_stored[from] || !passes(from))) moved += bytes_of(from);
     }
     if (operations < static_cast<double>(bound_by_memory_below) * elements) {
       sum.bytes += times * moved;

@@ -1,0 +1,72 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/graph/graph.hpp>
+#include <espalier/graph/op.hpp>
+#include <espalier/partition/kinds.hpp>
+
+#include <cstddef>
+#include <exception>
+#include <utility>
+
+namespace espalier::detail {
+
+/// Raised where a rule is asked of an op that has been left without: only its facts are there at run time.
+class no_rule_at_run_time : public std::exception {
+ public:
+  [[nodiscard]] const char* what() const noexcept override {
+    return "what a program holds of itself at run time has no rules of ops: ask Program::code, in a constant";
+  }
+};
+template <class Rule> struct absent_rule;
+template <class Result, class... Given> struct absent_rule<Result (*)(Given...)> {
+  [[noreturn]] static Result call(Given... /*given*/) { throw no_rule_at_run_time(); }
+};
+template <class Rule> [[nodiscard]] constexpr Rule absent(Rule rule) {
+  return rule == nullptr ? nullptr : &absent_rule<Rule>::call;
+}
+
+[[nodiscard]] constexpr op_info stripped(const op_info& op) {
+  op_info bare = op;
+  bare.factors = absent(op.factors);
+  bare.gradient = absent(op.gradient);
+  bare.evaluate = absent(op.evaluate);
+  bare.flops = absent(op.flops);
+  bare.windows = absent(op.windows);
+  bare.lower = absent(op.lower);
+  bare.identity = absent(op.identity);
+  bare.fill = absent(op.fill);
+  bare.facts.is_operand = absent(op.facts.is_operand);
+  return bare;
+}
+/// Whether an op has rules at all.
+[[nodiscard]] constexpr bool has_rules(const op_info& op) {
+  return op.factors != nullptr || op.gradient != nullptr || op.evaluate != nullptr || op.flops != nullptr ||
+         op.windows != nullptr || op.lower != nullptr || op.identity != nullptr || op.fill != nullptr ||
+         op.facts.is_operand != nullptr;
+}
+template <const op_info* Op> inline constexpr op_info op_without_rules = stripped(*Op);
+
+/// A frozen graph for use at run time. Its instructions point to ops without rules: those that point to the rules would
+/// take them, and all that they call, the partitioner included, into every program that is built.
+template <const auto& Graph> class without_rules {
+  static constexpr kind_table<Graph.size> ops =
+      sort_into_kinds<Graph.size>([](int id) { return has_rules(*Graph.code[id].op); },
+                                  [](int id) { return hash_of(*Graph.code[id].op); },
+                                  [](int a, int b) { return Graph.code[a].op == Graph.code[b].op; });
+
+  template <std::size_t... Kind> [[nodiscard]] static constexpr auto make(std::index_sequence<Kind...> /*kinds*/) {
+    const op_info* const bare[]{&op_without_rules<Graph.code[ops.first[Kind]].op>..., nullptr};
+    auto result = Graph;
+    for (int id = 0; id < Graph.size; ++id) {
+      if (ops.of[id] >= 0) result.code[id].op = bare[ops.of[id]];
+    }
+    return result;
+  }
+
+ public:
+  static constexpr auto value = make(std::make_index_sequence<static_cast<std::size_t>(ops.count)>{});
+};
+
+}  // namespace espalier::detail
