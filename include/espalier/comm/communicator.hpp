@@ -4,6 +4,7 @@
 
 #include <espalier/comm/layout.hpp>
 #include <espalier/comm/reducer.hpp>
+#include <espalier/detail/joined.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -49,8 +50,8 @@ class mismatched_call : public comm_error {
   char* end = nullptr;
   const double seconds = std::strtod(text, &end);
   if (end == text || *end != '\0' || !(seconds > 0.0) || seconds > 1e9) {
-    throw std::invalid_argument(std::string("espalier: ESPALIER_DEADLINE_SECONDS is \"") + text +
-                                "\", expected a positive number of seconds");
+    throw std::invalid_argument(espalier::detail::joined(
+        {"espalier: ESPALIER_DEADLINE_SECONDS is \"", text, "\", expected a positive number of seconds"}));
   }
   return std::chrono::duration<double>(seconds);
 }
@@ -107,22 +108,25 @@ template <Communicator Comm, class Body> decltype(auto) run_guarded(Comm& commun
 
 namespace espalier::comm::detail {
 
+using espalier::detail::append_text;
+using espalier::detail::joined;
+
 /// "%12 all_reduce (model.cpp:40)"; empty when nothing is known.
 [[nodiscard]] inline std::string describe(const comm::context* where) {
   if (where == nullptr) return "";
   std::string text = where->name;
-  if (where->file[0] != '\0') text += std::string(" (") + where->file + ":" + std::to_string(where->line) + ")";
+  if (where->file[0] != '\0') append_text(text, {" (", where->file, ":", where->line, ")"});
   return text;
 }
 
 [[nodiscard]] inline std::string during(const comm::context* where) {
-  return where == nullptr ? "" : "\n  instruction: " + describe(where);
+  return where == nullptr ? "" : joined({"\n  instruction: ", describe(where)});
 }
 
 /// "rank 3", "ranks 1, 2".
 [[nodiscard]] inline std::string list_ranks(const std::vector<int>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t i = 0; i < ranks.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+  for (std::size_t i = 0; i < ranks.size(); ++i) append_text(text, {i == 0 ? "" : ", ", ranks[i]});
   return text;
 }
 
@@ -131,14 +135,14 @@ namespace espalier::comm::detail {
   std::string seconds = std::to_string(deadline.count());
   seconds.erase(seconds.find_last_not_of('0') + 1);
   if (seconds.back() == '.') seconds.pop_back();
-  return "rank " + std::to_string(rank) + " waited " + seconds + " s in " + operation + " for " + list_ranks(missing) +
-         during(where) + "\n  to wait longer: set ESPALIER_DEADLINE_SECONDS";
+  return joined({"rank ", rank, " waited ", seconds, " s in ", operation, " for ", list_ranks(missing), during(where),
+                 "\n  to wait longer: set ESPALIER_DEADLINE_SECONDS"});
 }
 
 inline void require_reducible(const comm::reducer& by, const comm::context* where) {
   if (comm::is_reducible(by.type, by.kind)) return;
-  throw comm::comm_error(std::string("cannot reduce ") + name_of(by.type) + " by " + name_of(by.kind) +
-                         ": use max (or) or min (and), or convert to i32 first" + during(where));
+  throw comm::comm_error(joined({"cannot reduce ", name_of(by.type), " by ", name_of(by.kind),
+                                 ": use max (or) or min (and), or convert to i32 first", during(where)}));
 }
 
 /// Refuses tables that would read or write out of place. Errors: `comm_error`.
@@ -147,9 +151,8 @@ inline void require_consistent(const comm::transfer_group& group, int rank, int 
   bool good = self < group.members.size() && group.members[self] == rank && group.channel >= 0;
   for (const int member : group.members) good = good && member >= 0 && member < size;
   if (!good) {
-    throw comm::comm_error("rank " + std::to_string(rank) + " was given a group it is not at place " +
-                           std::to_string(group.self) + " of: members are " + list_ranks(group.members) + " of " +
-                           std::to_string(size));
+    throw comm::comm_error(joined({"rank ", rank, " was given a group it is not at place ", group.self,
+                                   " of: members are ", list_ranks(group.members), " of ", size}));
   }
 }
 
@@ -157,9 +160,8 @@ inline void require_consistent(const comm::transfer& moves, int rank, int size) 
   require_consistent(static_cast<const comm::transfer_group&>(moves), rank, size);
   const std::size_t members = moves.members.size();
   if (moves.outgoing.size() != members || moves.incoming.size() != members) {
-    throw comm::comm_error("a transfer among " + std::to_string(members) + " members has " +
-                           std::to_string(moves.outgoing.size()) + " outgoing and " +
-                           std::to_string(moves.incoming.size()) + " incoming boxes");
+    throw comm::comm_error(joined({"a transfer among ", members, " members has ", moves.outgoing.size(),
+                                   " outgoing and ", moves.incoming.size(), " incoming boxes"}));
   }
 }
 
@@ -168,15 +170,14 @@ inline void require_consistent(const comm::transfer& moves, int rank, int size) 
 inline void require_reducible(const comm::transfer& moves, const comm::reducer& by, const comm::context* where) {
   require_reducible(by, where);
   if (moves.type != by.type) {
-    throw comm::comm_error(std::string("a transfer of ") + name_of(moves.type) + " cannot be reduced as " +
-                           name_of(by.type) + during(where));
+    throw comm::comm_error(
+        joined({"a transfer of ", name_of(moves.type), " cannot be reduced as ", name_of(by.type), during(where)}));
   }
   const std::int64_t own = moves.incoming[static_cast<std::size_t>(moves.self)].elements();
   for (std::size_t k = 0; k < moves.incoming.size(); ++k) {
     if (moves.incoming[k].elements() == own) continue;
-    throw comm::comm_error("a reduction of " + std::to_string(own) + " elements was given " +
-                           std::to_string(moves.incoming[k].elements()) + " by " + list_ranks({moves.members[k]}) +
-                           during(where));
+    throw comm::comm_error(joined({"a reduction of ", own, " elements was given ", moves.incoming[k].elements(),
+                                   " by rank ", moves.members[k], during(where)}));
   }
 }
 

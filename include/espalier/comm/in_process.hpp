@@ -37,7 +37,7 @@ class in_process_group {
   [[nodiscard]] std::string name_of(int rank) const {
     const auto k = static_cast<std::size_t>(rank);
     const bool placed = k < places_.size() && !places_[k].empty();
-    return "rank " + std::to_string(rank) + (placed ? " (" + places_[k] + ")" : "");
+    return placed ? detail::joined({"rank ", rank, " (", places_[k], ")"}) : detail::joined({"rank ", rank});
   }
 
   /// Device `rank`'s own communicator, for one thread.
@@ -48,7 +48,7 @@ class in_process_group {
   void abort(int rank, const std::string& reason, const std::exception_ptr& what = std::current_exception()) {
     const std::lock_guard lock(mutex_);
     if (aborted_.load()) return;
-    reason_ = name_of(rank) + " failed: " + reason;
+    reason_ = detail::joined({name_of(rank), " failed: ", reason});
     exception_ = what;
     aborted_.store(true);
     for (const auto& group : groups_) group->threads.interrupt();
@@ -113,7 +113,7 @@ class in_process_communicator {
  public:
   in_process_communicator(in_process_group& group, int rank) : group_(&group), rank_(rank) {
     if (rank < 0 || rank >= group.size()) {
-      throw comm_error("there is no device " + std::to_string(rank) + " of " + std::to_string(group.size()));
+      throw comm_error(detail::joined({"there is no device ", rank, " of ", group.size()}));
     }
     world_.members.resize(static_cast<std::size_t>(group.size()));
     for (int k = 0; k < group.size(); ++k) world_.members[static_cast<std::size_t>(k)] = k;
@@ -285,12 +285,12 @@ class in_process_communicator {
 
   /// `said`: by the places of ranks in the group.
   [[noreturn]] void disagree(const char* operation, const transfer_group& group, said_by_ranks said) const {
-    std::string text = "rank " + std::to_string(rank_) + " and its group are not in the same collective: it is in " +
-                       operation + detail::during(where_);
+    std::string text = detail::joined({"rank ", rank_, " and its group are not in the same collective: it is in ",
+                                       operation, detail::during(where_)});
     for (auto& [rank, call] : said) rank = group.members[static_cast<std::size_t>(rank)];
-    if (!said.empty()) text += "\n  " + detail::mismatch_text(std::move(said));
+    if (!said.empty()) detail::append_text(text, {"\n  ", detail::mismatch_text(std::move(said))});
     for (const int member : group.members) {
-      if (member != rank_) text += "\n  " + group_->name_of(member) + doing(member);
+      if (member != rank_) add_doing(text, member);
     }
     throw comm_error(text);
   }
@@ -299,21 +299,24 @@ class in_process_communicator {
   [[noreturn]] void expire(const char* operation, const transfer_group& group, std::vector<int> missing) const {
     for (int& member : missing) member = group.members[static_cast<std::size_t>(member)];
     std::string text = detail::expired_text(rank_, operation, group_->deadline(), missing, where_);
-    for (const int member : missing) text += "\n  " + group_->name_of(member) + doing(member);
+    for (const int member : missing) add_doing(text, member);
     const comm_error error(text);
     group_->abort(rank_, text, std::make_exception_ptr(error));
     throw error;
   }
 
-  [[nodiscard]] std::string doing(int member) const {
+  void add_doing(std::string& text, int member) const {
     const context* where = group_->contexts_[static_cast<std::size_t>(member)].load(std::memory_order_acquire);
-    return where == nullptr ? " has named no instruction" : " was last seen in " + detail::describe(where);
+    detail::append_text(
+        text, {"\n  ", group_->name_of(member), where == nullptr ? " has named no instruction" : " was last seen in ",
+               detail::describe(where)});
   }
 
   [[noreturn]] void fail() const {
     // Whoever failed says why right after it.
     for (int i = 0; i < 10000 && !group_->aborted(); ++i) std::this_thread::sleep_for(std::chrono::microseconds(100));
-    throw comm_error(group_->abort_reason() + "\n  noticed by " + group_->name_of(rank_) + detail::during(where_));
+    throw comm_error(
+        detail::joined({group_->abort_reason(), "\n  noticed by ", group_->name_of(rank_), detail::during(where_)}));
   }
 
   /// What is larger than the caches is written past them.
@@ -387,7 +390,7 @@ template <class Body> void run_devices(in_process_group& group, const Body& body
   try {
     for (int rank = 0; rank < group.size(); ++rank) threads.emplace_back(device, rank);
   } catch (const std::exception& error) {
-    group.abort(static_cast<int>(threads.size()), std::string("its thread did not start: ") + error.what());
+    group.abort(static_cast<int>(threads.size()), detail::joined({"its thread did not start: ", error.what()}));
   }
   for (std::thread& thread : threads) thread.join();
   if (group.abort_exception()) std::rethrow_exception(group.abort_exception());

@@ -181,24 +181,34 @@ void copy_run(T* target, std::int64_t target_step, const T* source, std::int64_t
   for (std::int64_t i = 0; i < length; ++i) target[i * target_step] = source[i * source_step];
 }
 
+/// Which side of a box is a message instead, with elements one behind the other.
+enum class packed_side : std::uint8_t { none, source, target };
+
+/// Packed elements [first, first + count) of a box. All three kinds of copies are this one, so that a program has them
+/// once for each size of elements.
+template <class T>
+void copy_range(T* target, const T* source, const block& box, std::int64_t first, std::int64_t count,
+                packed_side packed) {
+  const std::int64_t from = packed == packed_side::source ? 1 : box.source_stride[block_rank - 1];
+  const std::int64_t to = packed == packed_side::target ? 1 : box.target_stride[block_rank - 1];
+  for_each_run(box, first, count, [&](std::int64_t s, std::int64_t t, std::int64_t length) {
+    copy_run(packed == packed_side::target ? target : target + t, to,
+             packed == packed_side::source ? source : source + s, from, length);
+    if (packed == packed_side::target) target += length;
+    if (packed == packed_side::source) source += length;
+  });
+}
+
 /// Source side of packed elements [first, first + count) into contiguous `packed`.
 template <class T>
 void pack_range(T* packed, const T* source, const block& box, std::int64_t first, std::int64_t count) {
-  const std::int64_t step = box.source_stride[block_rank - 1];
-  for_each_run(box, first, count, [&](std::int64_t from, std::int64_t, std::int64_t length) {
-    copy_run(packed, 1, source + from, step, length);
-    packed += length;
-  });
+  copy_range(packed, source, box, first, count, packed_side::target);
 }
 
 /// Contiguous `packed` to the target side of packed elements [first, first + count).
 template <class T>
 void unpack_range(T* target, const T* packed, const block& box, std::int64_t first, std::int64_t count) {
-  const std::int64_t step = box.target_stride[block_rank - 1];
-  for_each_run(box, first, count, [&](std::int64_t, std::int64_t to, std::int64_t length) {
-    copy_run(target + to, step, packed, 1, length);
-    packed += length;
-  });
+  copy_range(target, packed, box, first, count, packed_side::source);
 }
 
 /// Where packed elements [first, first + count) start if they lie contiguously on one side, else -1.
@@ -248,19 +258,24 @@ static_assert([] {
   return true;
 }());
 
+/// `copy_range` where the element type is known at run time.
+inline void copy_range(dtype type, void* target, const void* source, const block& box, std::int64_t first,
+                       std::int64_t count, packed_side packed) {
+  with_cell(type, [&]<class T>(T) {
+    copy_range(static_cast<T*>(target), static_cast<const T*>(source), box, first, count, packed);
+  });
+}
+
 /// `pack_range` where the element type is known at run time.
 inline void pack_range(dtype type, void* packed, const void* source, const block& box, std::int64_t first,
                        std::int64_t count) {
-  with_cell(type,
-            [&]<class T>(T) { pack_range(static_cast<T*>(packed), static_cast<const T*>(source), box, first, count); });
+  copy_range(type, packed, source, box, first, count, packed_side::target);
 }
 
 /// `unpack_range` where the element type is known at run time.
 inline void unpack_range(dtype type, void* target, const void* packed, const block& box, std::int64_t first,
                          std::int64_t count) {
-  with_cell(type, [&]<class T>(T) {
-    unpack_range(static_cast<T*>(target), static_cast<const T*>(packed), box, first, count);
-  });
+  copy_range(type, target, packed, box, first, count, packed_side::source);
 }
 
 }  // namespace espalier::comm::detail
@@ -270,16 +285,12 @@ namespace espalier::comm {
 /// Copies the box from `source` to `target`.
 /// @pre the two sides do not overlap
 template <class T> void copy_block(T* target, const T* source, const block& box) {
-  const std::int64_t from = box.source_stride[block_rank - 1];
-  const std::int64_t to = box.target_stride[block_rank - 1];
-  detail::for_each_run(box, 0, box.elements(), [&](std::int64_t s, std::int64_t t, std::int64_t length) {
-    detail::copy_run(target + t, to, source + s, from, length);
-  });
+  detail::copy_range(target, source, box, 0, box.elements(), detail::packed_side::none);
 }
 
 /// `copy_block` where the element type is known at run time.
 inline void copy_block(dtype type, void* target, const void* source, const block& box) {
-  detail::with_cell(type, [&]<class T>(T) { copy_block(static_cast<T*>(target), static_cast<const T*>(source), box); });
+  detail::copy_range(type, target, source, box, 0, box.elements(), detail::packed_side::none);
 }
 
 /// Source side of the box into `packed`, `box.elements()` elements in packed order.

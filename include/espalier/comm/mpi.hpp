@@ -6,6 +6,7 @@
 #include <espalier/comm/mpi_handle.hpp>
 #include <espalier/comm/mpi_requests.hpp>
 #include <espalier/comm/termination.hpp>
+#include <espalier/detail/place_in.hpp>
 #include <espalier/shape/collective.hpp>
 
 #include <algorithm>
@@ -220,10 +221,9 @@ class mpi_communicator {
 
   /// Writes one message to stderr and ends all ranks with a non-zero code. Does not return.
   [[noreturn]] void abort(const std::string& reason) {
-    std::string text = "espalier: rank " + std::to_string(rank_) + " of " + std::to_string(size_) + " stopped: ";
-    text += reason;
-    if (reason.find("instruction: ") == std::string::npos) text += detail::during(where_);
-    text += '\n';
+    const bool says_where = reason.find("instruction: ") != std::string::npos;
+    const std::string text = detail::joined({"espalier: rank ", rank_, " of ", size_, " stopped: ", reason,
+                                             detail::during(says_where ? nullptr : where_), "\n"});
     // One write: the lines of several ranks stay whole.
     std::fwrite(text.data(), 1, text.size(), stderr);
     std::fflush(stderr);
@@ -266,9 +266,9 @@ class mpi_communicator {
     const bool combines = what == collective::reduce_exchange || what == collective::all_reduce;
     std::string text = name_of(what);
     if (combines || what == collective::exchange) {
-      text += std::string(" of ") + name_of(static_cast<dtype>(names / reductions % dtype_count));
+      detail::append_text(text, {" of ", name_of(static_cast<dtype>(names / reductions % dtype_count))});
     }
-    if (combines) text += std::string(", ") + name_of(static_cast<reduction>(names % reductions));
+    if (combines) detail::append_text(text, {", ", name_of(static_cast<reduction>(names % reductions))});
     return text;
   }
 
@@ -287,15 +287,11 @@ class mpi_communicator {
       }
       const std::string here = describe_label(mine);
       const std::string there = describe_label(status.MPI_TAG);
-      std::string text = "rank " + std::to_string(rank_);
-      text.append(" and rank ").append(std::to_string(rank)).append(" are in different collectives: rank ");
-      text.append(std::to_string(rank)).append(" is in ").append(there).append(", rank ");
-      text.append(std::to_string(rank_)).append(" in ").append(here);
-      if (here == there) text += " of another count or root";
-      text += detail::during(where_);
-      throw comm_error(text +
-                       "\n  all ranks must call the same collectives in the same order, with the same counts, roots, "
-                       "types and operations");
+      throw comm_error(detail::joined(
+          {"rank ", rank_, " and rank ", rank, " are in different collectives: rank ", rank, " is in ", there,
+           ", rank ", rank_, " in ", here, here == there ? " of another count or root" : "", detail::during(where_),
+           "\n  all ranks must call the same collectives in the same order, with the same counts, roots, ",
+           "types and operations"}));
     }
   }
   static constexpr std::int64_t staging_alignment = 64;
@@ -358,11 +354,7 @@ class mpi_communicator {
 
   /// Runs one operation of `group`; afterwards its pairs of ranks count one operation more, whoever sent anything.
   template <class Operation> void guarded(const transfer_group& group, Operation operation) {
-    if (broken_) {
-      throw comm_error("rank " + std::to_string(rank_) + ": an earlier operation of this communicator failed" +
-                       detail::during(where_));
-    }
-    requests_.reset(0);
+    begin_operation();
     try {
       operation();
     } catch (...) {
@@ -370,6 +362,16 @@ class mpi_communicator {
       requests_.abandon();
       throw;
     }
+    count_operation(group);
+  }
+  void begin_operation() {
+    if (broken_) {
+      throw comm_error(detail::joined(
+          {"rank ", rank_, ": an earlier operation of this communicator failed", detail::during(where_)}));
+    }
+    requests_.reset(0);
+  }
+  void count_operation(const transfer_group& group) {
     for (const int member : group.members) ++operations_[static_cast<std::size_t>(member)];
   }
 
@@ -479,8 +481,7 @@ class mpi_communicator {
   void unpack_arrived(const transfer& moves, void* target, std::size_t place) {
     const detail::request_table::entry& ended = requests_.at(place);
     if (!ended.incoming) return;
-    const auto found = std::find(moves.members.begin(), moves.members.end(), ended.rank);
-    const auto k = static_cast<std::size_t>(found - moves.members.begin());
+    const auto k = static_cast<std::size_t>(espalier::detail::place_in(moves.members, ended.rank));
     staged_box& box = staged_[k];
     if (--box.messages == 0 && box.memory != nullptr) unpack(moves.type, target, box.memory, moves.incoming[k]);
   }

@@ -5,11 +5,13 @@
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/launch.hpp>
 #include <espalier/comm/mpi_compat.hpp>
+#include <espalier/detail/sort_few.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -23,8 +25,7 @@ inline void check_mpi(int code, const char* routine, int rank, const comm::conte
   char text[MPI_MAX_ERROR_STRING];
   int length = 0;
   MPI_Error_string(code, &text[0], &length);
-  throw comm::comm_error("rank " + std::to_string(rank) + ": " + routine + ": " +
-                         std::string(&text[0], static_cast<std::size_t>(length)) + during(where));
+  throw comm::comm_error(joined({"rank ", rank, ": ", routine, ": ", &text[0], during(where)}));
 }
 
 /// Whether this host runs more ranks than it has processors, those of no communicator but the world's among them: then
@@ -136,7 +137,7 @@ class request_table {
     for (std::size_t i = 0; i < requests_.size(); ++i) {
       if (requests_[i] != no_request()) ranks.push_back(entries_[i].rank);
     }
-    std::sort(ranks.begin(), ranks.end());
+    espalier::detail::sort_few(ranks, std::less<>());
     ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
     return ranks;
   }

@@ -54,11 +54,11 @@ class start_watch {
     const roll_call::findings found = present_.report();
     // Who ends first ends the others: one message is enough.
     if (!found.speaks_first) std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    end_process("espalier: rank " + std::to_string(launcher_rank()) + " of " + std::to_string(launcher_size()) +
-                " waited " + seconds_text(deadline_) + " s in " + call_.load(std::memory_order_relaxed) +
-                ", where a world begins: " + found.text +
-                "\n  to fix: see whether that rank runs and comes to the same place"
-                "; to wait longer: set ESPALIER_DEADLINE_SECONDS\n");
+    end_process(
+        joined({"espalier: rank ", launcher_rank(), " of ", launcher_size(), " waited ", seconds_text(deadline_),
+                " s in ", call_.load(std::memory_order_relaxed), ", where a world begins: ", found.text,
+                "\n  to fix: see whether that rank runs and comes to the same place",
+                "; to wait longer: set ESPALIER_DEADLINE_SECONDS\n"}));
   }
 
   roll_call& present_;

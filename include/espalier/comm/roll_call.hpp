@@ -4,14 +4,15 @@
 
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/launch.hpp>
+#include <espalier/detail/joined.hpp>
 #include <espalier/detail/sort_few.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -33,9 +34,9 @@ class roll_call {
   };
 
   /// This rank is here, for as long as this exists. `number`: of the place.
-  explicit roll_call(int number) : prefix_("espalier-" + job() + '-' + std::to_string(number) + '-') {
+  explicit roll_call(int number) : prefix_(espalier::detail::joined({"espalier-", job(), "-", number, "-"})) {
 #if defined(__linux__)
-    const std::string name = prefix_ + std::to_string(launcher_rank()) + '-' + std::to_string(::getpid());
+    const std::string name = espalier::detail::joined({prefix_, launcher_rank(), "-", ::getpid()});
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     if (name.size() + 1 > sizeof address.sun_path) return;
@@ -54,9 +55,7 @@ class roll_call {
   /// Remembers who is here now.
   void look() {
     for (const present& one : everybody()) {
-      const bool known =
-          std::any_of(seen_.begin(), seen_.end(), [&](const present& other) { return other.rank == one.rank; });
-      if (!known) seen_.push_back(one);
+      if (!has(seen_, one.rank)) seen_.push_back(one);
     }
     espalier::detail::sort_few(seen_, &is_before);
   }
@@ -69,8 +68,7 @@ class roll_call {
     std::vector<int> stopped;
     std::vector<int> gone;
     for (const present& one : seen_) {
-      const bool is_here =
-          std::any_of(here.begin(), here.end(), [&](const present& other) { return other.rank == one.rank; });
+      const bool is_here = has(here, one.rank);
       if (!is_here) gone.push_back(one.rank);
       if (is_here && is_stopped(one.process)) stopped.push_back(one.rank);
     }
@@ -78,25 +76,28 @@ class roll_call {
     const int local = launcher_local_size();
     const int come = static_cast<int>(seen_.size());
     for (int rank = 0; rank < all && come > 0 && local == all; ++rank) {
-      const bool came = std::any_of(seen_.begin(), seen_.end(), [&](const present& one) { return one.rank == rank; });
-      if (!came) missing.push_back(rank);
+      if (!has(seen_, rank)) missing.push_back(rank);
     }
 
     findings found;
     found.speaks_first = here.empty() || here.front().rank == launcher_rank();
-    const auto add = [&](const std::string& reason) { found.text += (found.text.empty() ? "" : "; ") + reason; };
+    const auto add = [&](std::initializer_list<espalier::detail::text_piece> reason) {
+      if (!found.text.empty()) found.text += "; ";
+      espalier::detail::append_text(found.text, reason);
+    };
     const auto list = [&](const std::vector<int>& ranks, const char* one, const char* several) {
-      if (!ranks.empty()) add(list_ranks(ranks) + (ranks.size() == 1 ? one : several));
+      if (!ranks.empty()) add({list_ranks(ranks), ranks.size() == 1 ? one : several});
     };
     list(missing, " has not come", " have not come");
     list(stopped, " came, but is stopped", " came, but are stopped");
     list(gone, " came, but has ended", " came, but have ended");
     if (come > 0 && local > come && local != all) {
-      add(std::to_string(local - come) + " of the " + std::to_string(local) + " ranks on this host have not come");
+      add({local - come, " of the ", local, " ranks on this host have not come"});
     }
-    if (found.text.empty() && come > 0 && local == all) add("all ranks have come, but the MPI library does not go on");
-    if (found.text.empty() && come > 0 && local == come) add("all ranks on this host have come, some other has not");
-    if (found.text.empty()) add("some rank has not come (which, cannot be seen from here)");
+    if (found.text.empty() && come > 0 && local == all)
+      add({"all ranks have come, but the MPI library does not go on"});
+    if (found.text.empty() && come > 0 && local == come) add({"all ranks on this host have come, some other has not"});
+    if (found.text.empty()) add({"some rank has not come (which, cannot be seen from here)"});
     return found;
   }
 
@@ -106,6 +107,12 @@ class roll_call {
     int process;
   };
   static bool is_before(const present& a, const present& b) { return a.rank < b.rank; }
+  static bool has(const std::vector<present>& some, int rank) {
+    for (const present& one : some) {
+      if (one.rank == rank) return true;
+    }
+    return false;
+  }
 
   /// The launcher's number of this run, the same for all of its ranks.
   [[nodiscard]] static std::string job() {
@@ -114,7 +121,7 @@ class roll_call {
       if (text != nullptr && *text != '\0') return std::string(text).substr(0, 60);
     }
 #if defined(__linux__)
-    return "of-" + std::to_string(::getppid());
+    return espalier::detail::joined({"of-", ::getppid()});
 #else
     return "";
 #endif

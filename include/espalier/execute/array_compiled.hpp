@@ -3,6 +3,7 @@
 #pragma once
 
 // What is the same for arrays of all types: the compiled half of array.hpp.
+#include <espalier/detail/joined.hpp>
 #include <espalier/execute/array.hpp>
 #include <espalier/sharding/print.hpp>
 
@@ -18,7 +19,7 @@ namespace detail {
   std::string text = text_of(mesh);
   if (static_cast<int>(devices.size()) == mesh.devices()) return text;
   for (std::size_t k = 0; k < devices.size(); ++k) {
-    text += (k == 0 ? ", of which this process has device " : ", ") + std::to_string(devices[k]);
+    append_text(text, {k == 0 ? ", of which this process has device " : ", ", devices[k]});
   }
   return text;
 }
@@ -79,14 +80,13 @@ ESPALIER_INLINE std::string array_memory::devices_of(const world& where) {
 
 ESPALIER_INLINE void require_in_world(const world& where, const any_array& array, const char* what) {
   if (array.empty()) {
-    throw argument_error(std::string(what) +
-                         " is an empty array. Make it with runner::argument<I>(), or with sharded_array(world, "
-                         "placement).");
+    throw argument_error(joined({what, " is an empty array. Make it with runner::argument<I>(), or with ",
+                                 "sharded_array(world, placement)."}));
   }
   if (array.lies_in(where)) return;
-  throw argument_error(std::string(what) + " is an array of another world: it lies on " +
-                       array_memory::devices_of(array) + ", this world on " + array_memory::devices_of(where) +
-                       ". Give it an array that was made for this world.");
+  throw argument_error(
+      joined({what, " is an array of another world: it lies on ", array_memory::devices_of(array), ", this world on ",
+              array_memory::devices_of(where), ". Give it an array that was made for this world."}));
 }
 
 }  // namespace detail

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/place_in.hpp>
 #include <espalier/execute/tables.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -148,7 +148,7 @@ class causal_finder {
   void rely(int u, int other) {
     std::vector<int>& units = relies_on_[static_cast<std::size_t>(u)];
     const auto add = [&](int one) {
-      if (std::find(units.begin(), units.end(), one) == units.end()) units.push_back(one);
+      if (place_in(units, one) < 0) units.push_back(one);
     };
     add(other);
     for (const int one : relies_on(other)) add(one);

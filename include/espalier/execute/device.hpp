@@ -376,8 +376,8 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     for (int k = 0; k < t_.code[id].operand_count; ++k) call.operand[k] = at(t_.code[id].operand[k]);
     call.result = at(id);
     call.part = part;
-    call.lower_triangle = m.lower_triangle && std::all_of(m.readers.begin(), m.readers.end(),
-                                                          [this](int u) { return chains_.side(u) > 0; });
+    call.lower_triangle = m.lower_triangle;
+    for (const int reader : m.readers) call.lower_triangle = call.lower_triangle && chains_.side(reader) > 0;
     kernels_.run(m.unit, call);
   }
 

@@ -4,6 +4,7 @@
 
 // How a program ends that cannot go on: the compiled half of guard.hpp.
 #include <espalier/comm/launch.hpp>
+#include <espalier/detail/joined.hpp>
 #include <espalier/execute/guard.hpp>
 #if defined(ESPALIER_USE_MPI)
 #include <espalier/comm/mpi_compat.hpp>
@@ -40,7 +41,7 @@ inline void write_message(const std::string& text) {
 }
 
 ESPALIER_INLINE int leave_together(const std::string& program, const char* what) {
-  if (comm::launcher_rank() == 0) write_message(program + ": " + what + '\n');
+  if (comm::launcher_rank() == 0) write_message(joined({program, ": ", what, "\n"}));
 #if defined(ESPALIER_USE_MPI)
   if (mpi_is_running()) MPI_Finalize();
 #endif
@@ -49,12 +50,12 @@ ESPALIER_INLINE int leave_together(const std::string& program, const char* what)
 
 ESPALIER_INLINE int leave_alone(const std::string& program, const char* what) {
   if (!comm::under_mpi_launcher()) {
-    write_message(program + ": " + what + '\n');
+    write_message(joined({program, ": ", what, "\n"}));
     return exit_failure;
   }
   // A mistake that all ranks make alike is told once: the root speaks first, and ends the others before they do.
   if (comm::launcher_rank() != 0) std::this_thread::sleep_for(std::chrono::seconds(1));
-  write_message(program + ": rank " + std::to_string(comm::launcher_rank()) + " stopped: " + what + '\n');
+  write_message(joined({program, ": rank ", comm::launcher_rank(), " stopped: ", what, "\n"}));
 #if defined(ESPALIER_USE_MPI)
   if (mpi_is_running()) MPI_Abort(MPI_COMM_WORLD, exit_failure);
 #endif

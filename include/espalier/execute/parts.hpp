@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/place_in.hpp>
 #include <espalier/execute/causal.hpp>
 #include <espalier/execute/tables.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -267,7 +267,7 @@ class part_finder {
     std::vector<int> seen;
     for (const member& m : group.members) {
       for (const part_access& a : m.accesses) {
-        if (m.whole || std::find(seen.begin(), seen.end(), a.value) != seen.end()) continue;
+        if (m.whole || place_in(seen, a.value) >= 0) continue;
         seen.push_back(a.value);
         bytes += a.chunk;
       }
@@ -291,8 +291,8 @@ class part_finder {
       if (id != value && t_.root[id] == value) return false;
       for (int k = 0; k < t_.code[id].operand_count; ++k) {
         if (t_.code.operand_at(t_.code[id], k) != value) continue;
-        const bool inside = std::any_of(group.members.begin(), group.members.end(),
-                                        [&](const member& m) { return !m.whole && m.unit == t_.unit_of[id]; });
+        bool inside = false;
+        for (const member& m : group.members) inside = inside || (!m.whole && m.unit == t_.unit_of[id]);
         if (!inside) return false;
       }
     }

@@ -3,13 +3,13 @@
 #pragma once
 
 // How a program is run on arrays: the compiled half of program_runner.hpp.
+#include <espalier/detail/joined.hpp>
+#include <espalier/detail/place_in.hpp>
 #include <espalier/execute/program_runner.hpp>
 #include <espalier/sharding/print.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <functional>
 #include <iostream>
 #include <memory>
 #include <string>
@@ -26,14 +26,15 @@ ESPALIER_INLINE program_runner::program_runner(world& where, const program_table
       results_(static_cast<std::size_t>(tables.result_count)),
       aliases_(tables.argument_count + tables.result_count) {
   if (!same_grid(where.mesh_value(), *facts.mesh)) {
-    throw launch_error("the program is compiled for " + text_of(*facts.mesh) + ", but the world it is to run on has " +
-                       text_of(where.mesh_value()) + ": make the world with the program's mesh");
+    throw launch_error(
+        joined({"the program is compiled for ", text_of(*facts.mesh), ", but the world it is to run on has ",
+                text_of(where.mesh_value()), ": make the world with the program's mesh"}));
   }
 }
 
 ESPALIER_INLINE void refuse_element(const std::string& value, dtype type) {
-  throw argument_error("an element is " + value + ", which " + name_of(type) +
-                       " cannot hold: give values that fit, or declare the argument with a wider type");
+  throw argument_error(joined({"an element is ", value, ", which ", name_of(type),
+                               " cannot hold: give values that fit, or declare the argument with a wider type"}));
 }
 
 /// One of BLAS that is slow, once.
@@ -94,7 +95,10 @@ ESPALIER_INLINE void program_runner::make_argument(any_array& array, int index) 
 
 /// Whether some of these are other arrays' as well.
 [[nodiscard]] inline bool are_shared(const std::vector<shared_buffer>& shards) {
-  return std::any_of(shards.begin(), shards.end(), std::mem_fn(&shared_buffer::is_shared));
+  for (const shared_buffer& shard : shards) {
+    if (shard.is_shared()) return true;
+  }
+  return false;
 }
 
 ESPALIER_INLINE std::shared_ptr<any_array>& program_runner::own_argument(int leaf) {
@@ -139,16 +143,16 @@ ESPALIER_INLINE void program_runner::check(int leaf) const {
   const sharding& wanted = *argument_of(leaf).placement;
   const bool is_here = !array.empty() && array.lies_in(world_);
   if (is_here && array.lies_as(tables_.mesh, wanted)) return;
-  const std::string name = "argument " + name_of(leaf) + " of the program";
-  const std::string remedy = ". Make it with " + maker_of(leaf) + " of this runner";
+  const std::string name = joined({"argument ", name_of(leaf), " of the program"});
+  const std::string remedy = joined({". Make it with ", maker_of(leaf), " of this runner"});
   if (!array.empty() && !is_here) {
-    throw argument_error(name + " is an array of another world: it lies on " + array_memory::devices_of(array) +
-                         ", the runner's world on " + array_memory::devices_of(world_) + remedy + '.');
+    throw argument_error(joined({name, " is an array of another world: it lies on ", array_memory::devices_of(array),
+                                 ", the runner's world on ", array_memory::devices_of(world_), remedy, "."}));
   }
-  throw argument_error(name + " is laid out as " +
-                       to_string(world_.mesh_value(), *facts_.parts, array.type(), array.shape(), wanted) +
-                       ", but was given " + (array.empty() ? std::string("an empty array") : array.text()) + remedy +
-                       ", or declare the argument as sharded<...>.");
+  throw argument_error(
+      joined({name, " is laid out as ",
+              to_string(world_.mesh_value(), *facts_.parts, array.type(), array.shape(), wanted), ", but was given ",
+              array.empty() ? "an empty array" : array.text(), remedy, ", or declare the argument as sharded<...>."}));
 }
 
 ESPALIER_INLINE void program_runner::find_aliases() {
@@ -163,9 +167,9 @@ ESPALIER_INLINE void program_runner::find_aliases() {
   }
   aliases_.find();
   if (const auto [first, second] = aliases_.clash(); first >= 0) {
-    throw argument_error("arguments " + name_of(first) + " and " + name_of(second) +
-                         " are the same array, but each is donated, for a result of its own. Make the second with " +
-                         maker_of(second) + " of this runner, and copy the elements.");
+    throw argument_error(joined({"arguments ", name_of(first), " and ", name_of(second),
+                                 " are the same array, but each is donated, for a result of its own. Make the second ",
+                                 "with ", maker_of(second), " of this runner, and copy the elements."}));
   }
 }
 
@@ -174,18 +178,18 @@ ESPALIER_INLINE std::string program_runner::name_of(int leaf) const {
   int argument = 0;
   while (facts_.first_leaf[argument + 1] <= leaf) ++argument;
   const std::string inside = facts_.leaf_name == nullptr ? std::string() : facts_.leaf_name(leaf);
-  return std::to_string(argument) + (inside.empty() ? "" : ".") + inside;
+  return joined({argument, inside.empty() ? "" : ".", inside});
 }
 ESPALIER_INLINE std::string program_runner::maker_of(int leaf) const {
   int argument = 0;
   while (facts_.first_leaf[argument + 1] <= leaf) ++argument;
-  return "argument<" + std::to_string(argument) + ">()";
+  return joined({"argument<", argument, ">()"});
 }
 
 ESPALIER_INLINE void program_runner::bind(int leaf, bool as_before) {
   argument_leaf& one = argument_of(leaf);
   const auto& copied = aliases_.copied();
-  const bool apart = !as_before && std::find(copied.begin(), copied.end(), leaf) != copied.end();
+  const bool apart = !as_before && place_in(copied, leaf) >= 0;
   const buffers& shards = array_memory::shards(*one.array);
   if (apart && one.private_copy.empty()) {
     for (const shared_buffer& shard : shards) one.private_copy.emplace_back(shard.bytes());
@@ -209,7 +213,7 @@ ESPALIER_INLINE void program_runner::place_results() {
     if (one.source >= 0) {
       one.former.swap(shards);
       shards = argument_of(one.source).donated;
-    } else if (std::find(renewed.begin(), renewed.end(), static_cast<int>(r)) != renewed.end()) {
+    } else if (place_in(renewed, static_cast<int>(r)) >= 0) {
       if (one.former.empty() || are_shared(one.former)) {
         one.former.clear();
         for (const shared_buffer& shard : shards) one.former.emplace_back(shard.bytes());

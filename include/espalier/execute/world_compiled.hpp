@@ -5,6 +5,8 @@
 // What a world is made of: the compiled half of world.hpp.
 #include <espalier/comm/in_process.hpp>
 #include <espalier/comm/launch.hpp>
+#include <espalier/detail/joined.hpp>
+#include <espalier/detail/place_in.hpp>
 #include <espalier/execute/world.hpp>
 
 #include <algorithm>
@@ -31,12 +33,15 @@
 
 namespace espalier::detail {
 
+[[nodiscard]] inline const char* axis_name(const mesh_shape& mesh, int axis) {
+  return mesh.name[axis] == nullptr ? "axis" : mesh.name[axis];
+}
+
 ESPALIER_INLINE std::string text_of(const mesh_shape& mesh) {
   if (mesh.rank == 0) return "one device";
   std::string text;
   for (int axis = 0; axis < mesh.rank; ++axis) {
-    text += (axis == 0 ? "" : ", ") + std::string(mesh.name[axis] == nullptr ? "axis" : mesh.name[axis]) + ' ' +
-            std::to_string(mesh.size[axis]);
+    append_text(text, {axis == 0 ? "" : ", ", axis_name(mesh, axis), " ", mesh.size[axis]});
   }
   return text;
 }
@@ -44,8 +49,7 @@ ESPALIER_INLINE std::string text_of(const mesh_shape& mesh) {
 ESPALIER_INLINE std::string place_on_mesh(const mesh_shape& mesh, int device) {
   std::string text;
   for (int axis = 0; axis < mesh.rank; ++axis) {
-    text += (axis == 0 ? "" : ", ") + std::string(mesh.name[axis] == nullptr ? "axis" : mesh.name[axis]) + ' ' +
-            std::to_string(mesh.coordinate(device, axis));
+    append_text(text, {axis == 0 ? "" : ", ", axis_name(mesh, axis), " ", mesh.coordinate(device, axis)});
   }
   return text;
 }
@@ -194,9 +198,9 @@ ESPALIER_INLINE comm::mpi_communicator* world::ranks() { return state_->mpi.get(
 
 ESPALIER_INLINE void world::reorder(const std::vector<int>& rank_of) {
   if (!uses_mpi_) return;
-  const auto device = std::find(rank_of.begin(), rank_of.end(), first_) - rank_of.begin();
+  const int device = detail::place_in(rank_of, first_);
   MPI_Comm placed{};
-  MPI_Comm_split(state_->mpi->base(), 0, static_cast<int>(device), &placed);
+  MPI_Comm_split(state_->mpi->base(), 0, device, &placed);
   state_->use(std::make_unique<comm::mpi_communicator>(comm::mpi_handle::own(placed)));
   first_ = state_->mpi->rank();
   comm::detail::announce_termination(state_->mpi->rank(), state_->mpi->size());
@@ -208,12 +212,12 @@ ESPALIER_INLINE std::vector<std::optional<world>> world::divide(const std::vecto
   std::string text;
   for (const mesh_shape& one : meshes) {
     devices += one.devices();
-    text += (text.empty() ? "" : "; ") + detail::text_of(one);
+    detail::append_text(text, {text.empty() ? "" : "; ", detail::text_of(one)});
   }
   if (devices != mesh_.devices()) {
-    throw launch_error("divide: the parts (" + (text.empty() ? "none" : text) + ") have " + std::to_string(devices) +
-                       " devices together, and the world (" + detail::text_of(mesh_) + ") has " +
-                       std::to_string(mesh_.devices()) + ". Give each of its devices to one part");
+    throw launch_error(detail::joined({"divide: the parts (", text.empty() ? "none" : text, ") have ", devices,
+                                       " devices together, and the world (", detail::text_of(mesh_), ") has ",
+                                       mesh_.devices(), ". Give each of its devices to one part"}));
   }
   std::vector<std::optional<world>> parts(meshes.size());
   if (!uses_mpi_) {
@@ -232,8 +236,8 @@ ESPALIER_INLINE std::vector<std::optional<world>> world::divide(const std::vecto
     first.replace(0, std::min(first.size(), text.size()), text, 0, first.size());
     ranks.broadcast(first.data(), length, 0);
     if (first != text)
-      throw launch_error("divide: rank 0 divides the world into (" + first + "), this rank into (" + text +
-                         "). Pass the same meshes on all ranks");
+      throw launch_error(detail::joined({"divide: rank 0 divides the world into (", first, "), this rank into (", text,
+                                         "). Pass the same meshes on all ranks"}));
     ranks.barrier();
   });
   std::size_t part = 0;
@@ -289,8 +293,7 @@ ESPALIER_INLINE void world::start_threads(int threads_per_device) {
 }
 
 ESPALIER_INLINE void world::start_mpi([[maybe_unused]] int& argc, [[maybe_unused]] char**& argv, const char* program) {
-  const std::string command =
-      "mpirun -n " + std::to_string(mesh_.devices()) + " --oversubscribe " + std::string(program);
+  const std::string command = detail::joined({"mpirun -n ", mesh_.devices(), " --oversubscribe ", program});
 #if defined(ESPALIER_USE_MPI)
   state_ = std::make_unique<state>();
   using comm::detail::mpi_session;
@@ -303,8 +306,8 @@ ESPALIER_INLINE void world::start_mpi([[maybe_unused]] int& argc, [[maybe_unused
   first_ = everyone.rank();
   if (everyone.size() != mesh_.devices()) {
     // Every rank sees the same numbers, so all stop here together; one speaks.
-    const std::string text = "the mesh has " + std::to_string(mesh_.devices()) + " devices, but " +
-                             std::to_string(everyone.size()) + " ranks were started. Run it as: " + command;
+    const std::string text = detail::joined({"the mesh has ", mesh_.devices(), " devices, but ", everyone.size(),
+                                             " ranks were started. Run it as: ", command});
     state_->session.reset();
     throw launch_error(text);
   }
@@ -314,8 +317,9 @@ ESPALIER_INLINE void world::start_mpi([[maybe_unused]] int& argc, [[maybe_unused
   detail::set_threads(threads_per_device_);
   state_->session->has_begun();
 #else
-  throw launch_error("this program was built without MPI but started by an MPI launcher. Link espalier::mpi, or run " +
-                     std::string(program) + " without mpirun; with MPI the command is: " + command);
+  throw launch_error(
+      detail::joined({"this program was built without MPI but started by an MPI launcher. Link espalier::mpi, or run ",
+                      program, " without mpirun; with MPI the command is: ", command}));
 #endif
 }
 

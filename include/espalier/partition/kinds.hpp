@@ -77,7 +77,8 @@ template <int Count, class HasOne, class Hash, class Same>
 
 /// The same for steps of fused chains.
 [[nodiscard]] constexpr bool same_kernel(graph_view g, const fused_step& one, const fused_step& other) {
-  if (g[one.instruction].op != g[other.instruction].op || one.type != other.type || one.columns != other.columns) return false;
+  if (g[one.instruction].op != g[other.instruction].op || one.type != other.type || one.columns != other.columns)
+    return false;
   if (one.operand_count != other.operand_count || one.result_wide != other.result_wide) return false;
   for (int k = 0; k < max_attributes; ++k) {
     if (one.attribute[k] != other.attribute[k]) return false;

@@ -51,10 +51,9 @@ template <const op_info* Op> inline constexpr op_info op_without_rules = strippe
 /// A frozen graph for use at run time. Its instructions point to ops without rules: those that point to the rules would
 /// take them, and all that they call, the partitioner included, into every program that is built.
 template <const auto& Graph> class without_rules {
-  static constexpr kind_table<Graph.size> ops =
-      sort_into_kinds<Graph.size>([](int id) { return has_rules(*Graph.code[id].op); },
-                                  [](int id) { return hash_of(*Graph.code[id].op); },
-                                  [](int a, int b) { return Graph.code[a].op == Graph.code[b].op; });
+  static constexpr kind_table<Graph.size> ops = sort_into_kinds<Graph.size>(
+      [](int id) { return has_rules(*Graph.code[id].op); }, [](int id) { return hash_of(*Graph.code[id].op); },
+      [](int a, int b) { return Graph.code[a].op == Graph.code[b].op; });
 
   template <std::size_t... Kind> [[nodiscard]] static constexpr auto make(std::index_sequence<Kind...> /*kinds*/) {
     const op_info* const bare[]{&op_without_rules<Graph.code[ops.first[Kind]].op>..., nullptr};

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/joined.hpp>
 #include <espalier/program/program.hpp>
 #include <espalier/program/sent_bytes.hpp>
 #include <espalier/program/without_rules.hpp>
@@ -11,6 +12,7 @@
 #include <cstdint>
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace espalier {
@@ -23,17 +25,7 @@ namespace detail {
   std::string file = where.file;
   const std::size_t slash = file.rfind('/');
   if (slash != std::string::npos) file = file.substr(slash + 1);
-  return file + ':' + std::to_string(where.line);
-}
-
-/// The annotation that completion followed to a value: causes are followed back until one that was written by hand.
-[[nodiscard]] inline int annotation_behind(const graph_view& g, const int* cause, int id) {
-  for (int steps = 0; steps < g.size && id >= 0; ++steps) {
-    if (g[id].annotation >= 0) return id;
-    if (cause[id] == id) return id;
-    id = cause[id];
-  }
-  return -1;
+  return joined({file, ":", where.line});
 }
 
 }  // namespace detail
@@ -42,79 +34,144 @@ namespace detail {
 enum class explained : std::uint8_t { everything, collectives };
 inline constexpr explained collectives_only = explained::collectives;
 
+namespace detail {
+
+/// What `explain` reads of a program.
+struct program_facts {
+  const mesh_shape& mesh;
+  const axis_parts& parts;
+  graph_view code;
+  /// The program of one device, and for each of its values the one that its layout was taken from.
+  graph_view traced;
+  const int* cause = nullptr;
+  /// By instruction: the bytes that the device which sends most sends for it, once.
+  const std::int64_t* sent = nullptr;
+  std::int64_t collectives = 0;
+  std::int64_t peak_bytes = 0;
+  std::int64_t argument_bytes = 0;
+  std::int64_t result_bytes = 0;
+  std::int64_t arena_bytes = 0;
+};
+
+class explanation {
+ public:
+  explicit explanation(const program_facts& of) : of_(of) {}
+
+  void write(std::ostream& out, explained shown) {
+    for (int id = 0; id < of_.code.size; ++id) {
+      if (is_shown(of_.code[id], shown)) add(id);
+    }
+    espalier::report::table table({{"line", "", espalier::report::align::left},
+                                   {"op", "", espalier::report::align::left},
+                                   {"result", "", espalier::report::align::left},
+                                   {"times", "", espalier::report::align::right},
+                                   {"sent", "", espalier::report::align::right},
+                                   {"because of", "", espalier::report::align::left}});
+    std::int64_t total = 0;
+    for (row& one : rows_) {
+      total += one.bytes;
+      one.cell[times] = joined({one.times});
+      if (one.bytes > 0) one.cell[sent] = espalier::report::format_bytes(one.bytes);
+      table.add(std::move(one.cell));
+    }
+    table.print(out);
+    out << joined({"each device sends ", espalier::report::format_bytes(total), " in ", of_.collectives,
+                   of_.collectives == 1 ? " collective" : " collectives", ", and needs ",
+                   espalier::report::format_bytes(of_.peak_bytes),
+                   " of memory: ", espalier::report::format_bytes(of_.argument_bytes), " arguments, ",
+                   espalier::report::format_bytes(of_.result_bytes), " results, ",
+                   espalier::report::format_bytes(of_.arena_bytes), " on the way\n"});
+  }
+
+ private:
+  enum cell_number : std::uint8_t { line, op, result, times, sent, because_of, cells };
+  struct row {
+    std::vector<std::string> cell;
+    std::int64_t times = 0;
+    std::int64_t bytes = 0;
+  };
+
+  [[nodiscard]] static bool is_shown(const instruction& i, explained shown) {
+    if (shown == explained::collectives) return communicates(i);
+    // Of loops, what they hand out is worth a line.
+    const structure part = part_of(i);
+    return (part < structure::loop_begin || collects(part)) && i.op->facts.values != pattern::uniform &&
+           i.op->fuse != fusion::broadcast;
+  }
+
+  /// Adds to the last row, if that says the same.
+  void add(int id) {
+    const instruction& i = of_.code[id];
+    std::vector<std::string> cell(cells);
+    cell[line] = line_text(i.where);
+    cell[op] = op_text(id);
+    cell[result] = layout_text(i, of_.code.annotations[i.annotation]);
+    const bool again = !rows_.empty() && rows_.back().cell[line] == cell[line] && rows_.back().cell[op] == cell[op] &&
+                       rows_.back().cell[result] == cell[result];
+    if (!again) {
+      cell[because_of] = cause_text(i.origin);
+      rows_.emplace_back().cell = std::move(cell);
+    }
+    const std::int64_t repeated = repetitions(of_.code, id);
+    rows_.back().times += repeated;
+    rows_.back().bytes += repeated * of_.sent[id];
+  }
+
+  [[nodiscard]] std::string op_text(int id) const {
+    const instruction& i = of_.code[id];
+    std::string text = i.op->name;
+    if (i.op->facts.travels_along) {
+      text = joined({"with the ", text, " above"});
+    } else if (communicates(i)) {
+      const axis_list axes = list_of(attributes_of<collective_attributes>(i).axes);
+      append_text(text, {" over ", names_of(of_.mesh, of_.parts, axes)});
+    }
+    if (travelling_together(of_.code.code, of_.code.size, id) > 1) text += ", with others";
+    return text;
+  }
+  [[nodiscard]] std::string layout_text(const instruction& i, const layout& placed) const {
+    return to_string(of_.mesh, of_.parts, i.type, placed.shape, placed.placement);
+  }
+
+  /// The annotation that completion followed to a traced value: causes are followed back until one written by hand.
+  [[nodiscard]] std::string cause_text(int id) const {
+    for (int steps = 0; steps < of_.traced.size && id >= 0; ++steps) {
+      if (of_.traced[id].annotation >= 0 || of_.cause[id] == id) break;
+      id = of_.cause[id];
+    }
+    if (id < 0 || of_.traced[id].annotation < 0) return "";
+    const instruction& i = of_.traced[id];
+    const std::string where = part_of(i) == structure::argument
+                                  ? joined({"argument ", attributes_of<border_attributes>(i).number})
+                                  : line_text(i.where);
+    return joined({where, " ", layout_text(i, of_.traced.annotations[i.annotation])});
+  }
+
+  const program_facts& of_;
+  std::vector<row> rows_;
+};
+
+}  // namespace detail
+
 /// Writes what a program does, in the order of execution: one row for each line of source and kind of collective or
 /// computation, with the layout of what it makes, how often it runs, the bytes each device sends for it, and the
 /// annotation that led to the layout. What travels in the messages of another collective has rows of its own below
 /// that one's, which names the bytes of all. `explain<step>(std::cout, collectives_only)` is the short form.
 template <class Program> void explain(std::ostream& out, explained shown = explained::everything) {
-  const mesh_shape& mesh = Program::mesh::value;
-  const graph_view code = detail::without_rules<Program::code>::value;
-  const graph_view traced = detail::without_rules<Program::traced>::value;
-  const auto& completion = Program::completion_pass::value;
-  report::table rows({{"line", "", report::align::left},
-                      {"op", "", report::align::left},
-                      {"result", "", report::align::left},
-                      {"times", "", report::align::right},
-                      {"sent", "", report::align::right},
-                      {"because of", "", report::align::left}});
-  struct row {
-    std::string line;
-    std::string op;
-    std::string result;
-    std::int64_t times = 0;
-    std::int64_t bytes = 0;
-    std::string cause;
-  };
-  std::vector<row> lines;
-  for (int id = 0; id < code.size; ++id) {
-    const instruction& i = code[id];
-    // Of loops, what they hand out is worth a line.
-    const op_facts& facts = i.op->facts;
-    const bool structural = (facts.part >= structure::loop_begin && !collects(facts.part)) ||
-                            facts.values == pattern::uniform || i.op->fuse == fusion::broadcast;
-    if (structural) continue;
-    row r;
-    r.line = detail::line_text(i.where);
-    r.op = i.op->name;
-    const bool moves = communicates(i);
-    if (!moves && shown == explained::collectives) continue;
-    if (moves) r.op += " over " + names_of(mesh, Program::parts, list_of(attributes_of<collective_attributes>(i).axes));
-    if (facts.travels_along) r.op = std::string("with the ") + i.op->name + " above";
-    if (detail::travelling_together(code.code, code.size, id) > 1) r.op += ", with others";
-    const layout& placed = code.annotations[i.annotation];
-    r.result = to_string(mesh, Program::parts, i.type, placed.shape, placed.placement);
-    r.times = detail::repetitions(code, id);
-    if (moves) r.bytes = r.times * detail::sent_bytes_table<Program>::value.of[id];
-    const int origin = i.origin;
-    const int cause = detail::annotation_behind(traced, &completion.cause[0], origin);
-    if (cause >= 0) {
-      const instruction& a = traced[cause];
-      r.cause =
-          (part_of(a) == structure::argument ? "argument " + std::to_string(attributes_of<border_attributes>(a).number)
-                                             : detail::line_text(a.where)) +
-          " " + to_string(mesh, Program::parts, a.type, a.shape, traced.annotations[a.annotation].placement);
-    }
-    if (!lines.empty() && lines.back().line == r.line && lines.back().op == r.op && lines.back().result == r.result) {
-      lines.back().times += r.times;
-      lines.back().bytes += r.bytes;
-      continue;
-    }
-    lines.push_back(r);
+  if constexpr (Program::is_sound) {  // otherwise its mistake has been reported
+    const detail::program_facts facts{Program::mesh::value,
+                                      Program::parts,
+                                      detail::without_rules<Program::code>::value,
+                                      detail::without_rules<Program::traced>::value,
+                                      &Program::completion_pass::value.cause[0],
+                                      &detail::sent_bytes_table<Program>::value.of[0],
+                                      Program::collectives(),
+                                      Program::peak_bytes_per_device(),
+                                      Program::argument_bytes(),
+                                      Program::result_bytes(),
+                                      Program::arena_bytes()};
+    detail::explanation(facts).write(out, shown);
   }
-  std::int64_t total = 0;
-  for (const row& r : lines) {
-    rows.row(r.line, r.op, r.result, std::to_string(r.times),
-             r.bytes > 0 ? report::format_bytes(r.bytes) : std::string(), r.cause);
-    total += r.bytes;
-  }
-  rows.print(out);
-  const auto count = Program::collectives();
-  out << "each device sends " << report::format_bytes(total) << " in " << count
-      << (count == 1 ? " collective" : " collectives") << ", and needs "
-      << report::format_bytes(Program::peak_bytes_per_device())
-      << " of memory: " << report::format_bytes(Program::argument_bytes()) << " arguments, "
-      << report::format_bytes(Program::result_bytes()) << " results, " << report::format_bytes(Program::arena_bytes())
-      << " on the way\n";
 }
 
 /// The same of a program that `compile` returned: `explain(std::cout, step)`.

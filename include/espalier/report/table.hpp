@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/config.hpp>
+#include <espalier/detail/joined.hpp>
 
 #include <algorithm>
 #include <array>
@@ -63,11 +64,11 @@ namespace espalier::report {
 /// "512 B", "1.50 KiB", "12.0 MiB", "3.25 GiB": bytes in powers of 1024.
 [[nodiscard]] inline std::string format_bytes(std::int64_t bytes) {
   constexpr std::array<const char*, 6> units{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  if (bytes > -1024 && bytes < 1024) return std::to_string(bytes) + " B";
+  if (bytes > -1024 && bytes < 1024) return detail::joined({bytes, " B"});
   double value = static_cast<double>(bytes) / 1024;
   std::size_t unit = 0;
   while (std::abs(value) >= 1023.5 && unit + 1 < units.size()) value /= 1024, ++unit;
-  return detail::three_digits(value) + " " + units[unit];
+  return detail::joined({detail::three_digits(value), " ", units[unit]});
 }
 
 /// "1.50 M", "12.3 GFLOP/s", "0.250": three digits and a decimal prefix before `unit`.
@@ -129,8 +130,8 @@ class table {
   /// As `row`, for a number of columns that is known at run time only.
   table& add(std::vector<std::string> cells) {
     if (cells.size() != columns_.size())
-      throw std::invalid_argument("a table row of " + std::to_string(cells.size()) + " cells, but the table has " +
-                                  std::to_string(columns_.size()) + " columns");
+      throw std::invalid_argument(
+          detail::joined({"a table row of ", cells.size(), " cells, but the table has ", columns_.size(), " columns"}));
     rows_.push_back(std::move(cells));
     return *this;
   }
@@ -143,7 +144,8 @@ class table {
     std::vector<std::size_t> widths;
     std::vector<bool> right;
     for (std::size_t c = 0; c < columns_.size(); ++c) {
-      heads.push_back(columns_[c].name + (columns_[c].unit.empty() ? "" : " [" + columns_[c].unit + "]"));
+      const column& head = columns_[c];
+      heads.push_back(head.unit.empty() ? head.name : detail::joined({head.name, " [", head.unit, "]"}));
       std::size_t width = heads.back().size();
       for (const auto& cells : rows_) width = std::max(width, cells[c].size());
       widths.push_back(width);
@@ -190,7 +192,7 @@ class table {
     std::string line(indent);
     for (std::size_t c = 0; c < cells.size(); ++c) {
       const std::string space(widths[c] - cells[c].size(), ' ');
-      line += (c == 0 ? "" : "  ") + (right[c] ? space + cells[c] : cells[c] + space);
+      detail::append_text(line, {c == 0 ? "" : "  ", right[c] ? space : cells[c], right[c] ? cells[c] : space});
     }
     line.erase(line.find_last_not_of(' ') + 1);
     out << line << '\n';

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/joined.hpp>
 #include <espalier/mesh/axis_parts.hpp>
 #include <espalier/shape/dtype.hpp>
 #include <espalier/sharding/sharding.hpp>
@@ -20,7 +21,7 @@ namespace espalier {
     if (n > 0) text += between;
     text += mesh.name[parts.axis[part]];
     const int all = parts.whole_axis_at(axes, n);
-    if (all == 0) text += ":(" + std::to_string(parts.majors[part]) + ')' + std::to_string(parts.size[part]);
+    if (all == 0) detail::append_text(text, {":(", parts.majors[part], ")", parts.size[part]});
     n += all == 0 ? 1 : all;
   }
   return text;
@@ -34,12 +35,12 @@ namespace espalier {
   std::string text = name_of(type);
   text += '[';
   for (int d = 0; d < shape.rank; ++d) {
-    if (d > 0) text += ", ";
-    text += std::to_string(shape[d]);
-    if (!placement.dim[d].empty()) text += '@' + names_of(mesh, parts, placement.dim[d]);
+    detail::append_text(text, {d > 0 ? ", " : "", shape[d]});
+    if (!placement.dim[d].empty()) detail::append_text(text, {"@", names_of(mesh, parts, placement.dim[d])});
   }
   text += ']';
-  if (placement.unreduced != 0) text += " sum@" + names_of(mesh, parts, list_of(placement.unreduced));
+  if (placement.unreduced != 0)
+    detail::append_text(text, {" sum@", names_of(mesh, parts, list_of(placement.unreduced))});
   return text;
 }
 /// The same on a mesh without cuts.

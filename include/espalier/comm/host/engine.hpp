@@ -132,7 +132,7 @@ template <SharedSpace Space> class engine {
 
   void require_whole(const context* where) const {
     if (!broken_) return;
-    throw comm_error("rank " + std::to_string(rank_) + ": an earlier collective failed" + detail::during(where));
+    throw comm_error(detail::joined({"rank ", rank_, ": an earlier collective failed", detail::during(where)}));
   }
   template <class Body> void guarded(const Body& body) {
     try {
@@ -433,8 +433,8 @@ template <SharedSpace Space> class engine {
 
   void fetch(int source, std::int64_t begin, std::byte* to, std::int64_t bytes) {
     if (space_->fetch(source, inputs_[static_cast<std::size_t>(source)], begin, to, bytes)) return;
-    throw comm_error("rank " + std::to_string(rank_) + ", in " + name_of(traffic_.what()) +
-                     ", could not read the memory of rank " + std::to_string(source) + ": it has ended");
+    throw comm_error(detail::joined({"rank ", rank_, ", in ", name_of(traffic_.what()),
+                                     ", could not read the memory of rank ", source, ": it has ended"}));
   }
 
   void copy_chunk(int source, std::int64_t round, std::int64_t slot, std::int64_t begin) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/comm/schedule/call.hpp>
+#include <espalier/detail/joined.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -73,8 +74,8 @@ class traffic {
  private:
   void require_sound(const collective_call& call) const {
     if (call.ranks != ranks_) {
-      throw std::invalid_argument("a call for " + std::to_string(call.ranks) + " ranks on a communicator of " +
-                                  std::to_string(ranks_));
+      throw std::invalid_argument(
+          espalier::detail::joined({"a call for ", call.ranks, " ranks on a communicator of ", ranks_}));
     }
     if (!has_schedules(call.what)) throw std::invalid_argument("this kind of collective has no schedules");
     if (has_root(call.what) && (call.root < 0 || call.root >= ranks_)) {

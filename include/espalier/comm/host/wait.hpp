@@ -4,11 +4,13 @@
 
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/host/space.hpp>
+#include <espalier/detail/joined.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -70,7 +72,7 @@ template <SharedSpace Space> class watch {
       // Only `shut` can have come in between.
       if ((before & shut) == 0 && begun.compare_exchange_strong(before, word_)) return;
       look_around();
-      throw wait_error(wait_error::cause::failed, prefix() + "came after another rank had given up" + during());
+      fail({"came after another rank had given up", during()});
     } else {
       begun.store(word_, std::memory_order_relaxed);
     }
@@ -97,12 +99,13 @@ template <SharedSpace Space> class watch {
     const std::uint64_t number = state_of(space_->region(space_->rank())).notice.number();
     said_by_ranks said = hear_all(number, space_->size(),
                                   [&](int r) -> const call_notice& { return state_of(space_->region(r)).notice; });
-    const bool heard = std::any_of(said.begin(), said.end(), [&](const auto& one) { return one.first == rank; });
+    bool heard = false;
+    for (const auto& one : said) heard = heard || one.first == rank;
     // A rank that only sends may have gone on, and one that only meets the others says nothing.
     if (!heard) said.clear();
     throw wait_error(wait_error::cause::different,
-                     prefix() + "and rank " + std::to_string(rank) +
-                         " are in different collectives: " + detail::mismatch_text(said) + during(),
+                     detail::joined({prefix(), "and rank ", rank,
+                                     " are in different collectives: ", detail::mismatch_text(said), during()}),
                      {rank}, said);
   }
 
@@ -163,15 +166,12 @@ template <SharedSpace Space> class watch {
 
   /// Whether somebody failed, or is in another call.
   void look_around() const {
-    if (space_->interrupted()) {
-      throw wait_error(wait_error::cause::failed, prefix() + "was interrupted: another rank failed" + during());
-    }
+    if (space_->interrupted()) { fail({"was interrupted: another rank failed", during()}); }
     for (int r = 0; r < space_->size(); ++r) {
       if (r == space_->rank()) continue;
       const rank_state& other = state_of(space_->region(r));
       if (other.broken.load(std::memory_order_acquire) != 0) {
-        throw wait_error(wait_error::cause::failed, prefix() + "could not go on, since rank " + std::to_string(r) +
-                                                        " gave up: " + other.reason.data());
+        fail({"could not go on, since rank ", r, " gave up: ", other.reason.data()});
       }
       const std::uint64_t there = begun_by(other, std::memory_order_relaxed);
       if (there >> hash_bits == word_ >> hash_bits && there != word_) differ(r);
@@ -195,15 +195,20 @@ template <SharedSpace Space> class watch {
     }
     // All came, but one stopped in the middle.
     if (missing.empty()) missing.push_back(of.rank);
-    const std::string text = detail::expired_text(space_->rank(), operation_, deadline_, missing, where_) +
-                             "\n  pending: " + of.what + ", chunk " + std::to_string(of.chunk) + " of " +
-                             std::to_string(of.chunks) + ", from rank " + std::to_string(of.rank) +
-                             ", over shared memory";
+    const std::string text = detail::joined(
+        {detail::expired_text(space_->rank(), operation_, deadline_, missing, where_), "\n  pending: ", of.what,
+         ", chunk ", of.chunk, " of ", of.chunks, ", from rank ", of.rank, ", over shared memory"});
     throw wait_error(wait_error::cause::expired, text, std::move(missing));
   }
 
+  [[noreturn]] void fail(std::initializer_list<espalier::detail::text_piece> how) const {
+    std::string text = prefix();
+    detail::append_text(text, how);
+    throw wait_error(wait_error::cause::failed, text);
+  }
+
   [[nodiscard]] std::string prefix() const {
-    return "rank " + std::to_string(space_->rank()) + ", in " + operation_ + ", ";
+    return detail::joined({"rank ", space_->rank(), ", in ", operation_, ", "});
   }
   [[nodiscard]] std::string during() const { return detail::during(where_); }
 

@@ -135,38 +135,38 @@ class spelled_call {
  public:
   explicit spelled_call(const call_summary& said) : said_(said) {}
 
-  [[nodiscard]] std::string name() const { return name_of(what()); }
+  [[nodiscard]] const char* name() const { return name_of(what()); }
   /// "f32", "u64", "elements of 12 bytes"
   [[nodiscard]] std::string type() const {
-    const std::string bits = std::to_string(said_.element_bytes * 8);
-    const std::string pair = "pair of an int and ";
+    const auto of_bits = [this](const char* kind) { return joined({kind, said_.element_bytes * 8}); };
     switch (static_cast<element_class>(said_.kind >> type_at & 15U)) {
       case element_class::unnamed: break;
-      case element_class::floating: return "f" + bits;
-      case element_class::brain_floating: return "bf" + bits;
-      case element_class::complex: return "complex" + bits;
-      case element_class::integer: return "i" + bits;
-      case element_class::natural: return "u" + bits;
+      case element_class::floating: return of_bits("f");
+      case element_class::brain_floating: return of_bits("bf");
+      case element_class::complex: return of_bits("complex");
+      case element_class::integer: return of_bits("i");
+      case element_class::natural: return of_bits("u");
       case element_class::boolean: return "bool";
-      case element_class::pair_of_float: return pair + "a float";
-      case element_class::pair_of_double: return pair + "a double";
-      case element_class::pair_of_long_double: return pair + "a long double";
-      case element_class::pair_of_int: return pair + "an int";
-      case element_class::pair_of_long: return pair + "a long";
-      case element_class::pair_of_short: return pair + "a short";
+      case element_class::pair_of_float: return "pair of an int and a float";
+      case element_class::pair_of_double: return "pair of an int and a double";
+      case element_class::pair_of_long_double: return "pair of an int and a long double";
+      case element_class::pair_of_int: return "pair of an int and an int";
+      case element_class::pair_of_long: return "pair of an int and a long";
+      case element_class::pair_of_short: return "pair of an int and a short";
     }
-    return "elements of " + std::to_string(said_.element_bytes) + (said_.element_bytes == 1 ? " byte" : " bytes");
+    return joined({"elements of ", said_.element_bytes, said_.element_bytes == 1 ? " byte" : " bytes"});
   }
-  [[nodiscard]] std::string operation_name() const {
+  [[nodiscard]] const char* operation_name() const {
     constexpr std::array<const char*, 13> names{
         "the caller's own", "sum",     "prod",   "max",     "min",           "logical and",  "logical or",
         "logical xor",      "bit and", "bit or", "bit xor", "max and place", "min and place"};
     return names[std::min<std::size_t>(said_.kind >> operation_at & 15U, names.size() - 1)];
   }
-  [[nodiscard]] std::string root() const { return "rank " + std::to_string(said_.kind >> root_at); }
+  [[nodiscard]] std::string root() const { return joined({"rank ", said_.kind >> root_at}); }
   [[nodiscard]] std::string count() const {
-    if ((said_.size & blocks_differ) == 0) return std::to_string(said_.size);
-    return std::to_string(said_.size & ((std::uint64_t{1} << blocks_at) - 1)) + " in blocks of different sizes";
+    const bool differ = (said_.size & blocks_differ) != 0;
+    return joined({differ ? said_.size & ((std::uint64_t{1} << blocks_at) - 1) : said_.size,
+                   differ ? " in blocks of different sizes" : ""});
   }
   /// Whether boxes are sent, over a channel, instead of so many elements.
   [[nodiscard]] bool is_transfer() const { return !has_schedules(what()); }
@@ -175,9 +175,11 @@ class spelled_call {
 
   /// "all_reduce of 100 f32, sum"; "broadcast of 7 elements of 3 bytes, root rank 2"
   [[nodiscard]] std::string text() const {
-    std::string made = name() + " of " + (is_transfer() ? "" : count() + " ") + type();
-    if (reduces()) made += ", " + operation_name();
-    if (has_root()) made += ", root " + root();
+    std::string made = joined({name(), " of "});
+    if (!is_transfer()) append_text(made, {count(), " "});
+    made += type();
+    if (reduces()) append_text(made, {", ", operation_name()});
+    if (has_root()) append_text(made, {", root ", root()});
     return made;
   }
 
@@ -192,10 +194,11 @@ class spelled_call {
 [[nodiscard]] inline std::string difference_text(const call_summary& one, const call_summary& other) {
   const spelled_call here(one);
   const spelled_call there(other);
-  if (here.name() != there.name()) { return "the collective (" + here.name() + ", not " + there.name() + ")"; }
+  const bool is_other = collective_of(one) != collective_of(other);
+  if (is_other) return joined({"the collective (", here.name(), ", not ", there.name(), ")"});
   std::vector<std::string> found;
   const auto note = [&](const char* name, const std::string& mine, const std::string& theirs) {
-    if (mine != theirs) found.push_back(std::string(name) + " (" + mine + ", not " + theirs + ")");
+    if (mine != theirs) found.push_back(joined({name, " (", mine, ", not ", theirs, ")"}));
   };
   note("the operation", here.operation_name(), there.operation_name());
   note("the type", here.type(), there.type());
@@ -212,14 +215,14 @@ class spelled_call {
   if (found.empty() && (flags & exposed_flag) != 0) found.emplace_back("how memory is read");
   if (found.empty()) found.emplace_back("whether type and operation have names of the MPI library's");
   std::string text = found.front();
-  for (std::size_t n = 1; n < found.size(); ++n) text += (n + 1 == found.size() ? " and " : ", ") + found[n];
+  for (std::size_t n = 1; n < found.size(); ++n) append_text(text, {n + 1 == found.size() ? " and " : ", ", found[n]});
   return text;
 }
 
 /// Which ranks make another call than most, and in what it differs. `said`: what ranks make, not all the same; or
 /// nothing, if that is not known.
 [[nodiscard]] inline std::string mismatch_text(said_by_ranks said) {
-  std::string rule =
+  const char* const rule =
       "all ranks must call the same collectives in the same order, with the same counts, roots, types and operations";
   if (said.empty()) return rule;
   espalier::detail::sort_few(said, [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -228,10 +231,10 @@ class spelled_call {
   const auto gather = [&](const auto& same) {
     groups.clear();
     for (const auto& one : said) {
-      auto found =
-          std::find_if(groups.begin(), groups.end(), [&](const group& g) { return same(g.first, one.second); });
-      if (found == groups.end()) found = groups.insert(found, {one.second, {}});
-      found->second.push_back(one.first);
+      std::size_t g = 0;
+      while (g < groups.size() && !same(groups[g].first, one.second)) ++g;
+      if (g == groups.size()) groups.emplace_back(one.second, std::vector<int>());
+      groups[g].second.push_back(one.first);
     }
   };
   gather(same_for_all);
@@ -244,13 +247,14 @@ class spelled_call {
   std::string text;
   for (std::size_t g = 1; g < groups.size(); ++g) {
     const std::vector<int>& ranks = groups[g].second;
-    text += (g == 1 ? "" : "; ") + list_ranks(ranks) + (ranks.size() == 1 ? " differs" : " differ") + " from " +
-            list_ranks(groups[0].second) + " in " + difference_text(groups[g].first, groups[0].first);
+    append_text(text, {g == 1 ? "" : "; ", list_ranks(ranks), ranks.size() == 1 ? " differs from " : " differ from ",
+                       list_ranks(groups[0].second), " in ", difference_text(groups[g].first, groups[0].first)});
   }
   for (const auto& [call, ranks] : groups) {
-    text += "\n  " + list_ranks(ranks) + (ranks.size() == 1 ? " calls " : " call ") + spelled_call(call).text();
+    append_text(text, {"\n  ", list_ranks(ranks), ranks.size() == 1 ? " calls " : " call ", spelled_call(call).text()});
   }
-  return text + "\n  " + rule;
+  append_text(text, {"\n  ", rule});
+  return text;
 }
 
 }  // namespace espalier::comm::detail

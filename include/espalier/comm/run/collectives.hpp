@@ -411,7 +411,7 @@ class collectives {
       arrivals_->enter(number_, noted);
     }
     const std::uint64_t mine = detail::long_fingerprint(said_) + by_library_;
-    if (guarded([&] { return together_.are_equal(mine, detail::spelled_call(said_).name().c_str()); })) {
+    if (guarded([&] { return together_.are_equal(mine, detail::spelled_call(said_).name()); })) {
       compared_ = number_;
       unchecked_ = 0;
       return;

@@ -1,0 +1,18 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+namespace espalier::detail {
+
+/// Where a number stands first in a list, or -1. (`std::find` is four copies of its loop wherever it is called.)
+[[nodiscard]] inline int place_in(const std::vector<int>& list, int number) {
+  for (std::size_t k = 0; k < list.size(); ++k) {
+    if (list[k] == number) return static_cast<int>(k);
+  }
+  return -1;
+}
+
+}  // namespace espalier::detail
