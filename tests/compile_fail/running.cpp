@@ -33,9 +33,12 @@ void run_it(ep::world& world) {
 #else
   const auto& y = run(x, w, n);
 #endif
-  const auto all = ep::gather(world, y.get<0>());
+  const auto& [products, rows, total] = y;
+  const auto all = ep::gather(world, products);
   y.get<2>().for_each([](float& element, std::int64_t /*index*/) { element = 0; });
   static_cast<void>(all);
+  static_cast<void>(rows);
+  static_cast<void>(total);
 }
 
 // clang-format off

@@ -66,25 +66,26 @@ template <int Index, class First, class... Rest> [[nodiscard]] constexpr auto fi
 
 /// What stands for arrays of a program with a mistake: nothing that is asked of them adds an error to the one that
 /// counts.
-class no_array : public sharded_array<f32<>> {
+template <std::size_t Parts = 2> class no_array : public sharded_array<f32<>> {
  public:
-  template <int I> [[nodiscard]] const no_array& get() const { return *this; }
+  template <std::size_t I> [[nodiscard]] const no_array& get() const { return *this; }
   template <class F> void for_each(const F& /*f*/) const {}
 };
-template <class Argument> struct argument_data { using type = no_array; };
+template <class Argument> struct argument_data { using type = no_array<>; };
 template <class Argument>
   requires requires { typename data_for<Argument>::type; }
 struct argument_data<Argument> : data_for<Argument> {};
 
-template <> struct data_for<no_result> { using type = no_array; };
+template <std::size_t Parts> struct data_for<no_result<Parts>> { using type = no_array<Parts>; };
 
 }  // namespace detail
 
 }  // namespace espalier
 
-template <> struct std::tuple_size<espalier::detail::no_array> : std::integral_constant<std::size_t, 2> {};
-template <std::size_t I> struct std::tuple_element<I, espalier::detail::no_array> {
-  using type = const espalier::detail::no_array;
+template <std::size_t Parts>
+struct std::tuple_size<espalier::detail::no_array<Parts>> : std::integral_constant<std::size_t, Parts> {};
+template <std::size_t I, std::size_t Parts> struct std::tuple_element<I, espalier::detail::no_array<Parts>> {
+  using type = const espalier::detail::no_array<Parts>;
 };
 
 namespace espalier {

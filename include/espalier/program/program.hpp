@@ -119,7 +119,7 @@ template <class Mesh, class Function, class... Arguments> class program {
   using finding = decltype(detail::verify_after<called, findings, Mesh, Function, Arguments...>());
   // Reports a mistake, from here: nothing stands between the reason and the user's line in the message.
   static_assert(sizeof(typename finding::raised) > 0);
-  using accepted = detail::accepted<!finding::is_mistake, Mesh, Function, Arguments...>;
+  using accepted = detail::accepted<!finding::is_mistake, !called::is_mistake, Mesh, Function, Arguments...>;
   using on_parts = detail::on_wanted_parts<Mesh, detail::simplified_graph<Mesh, typename accepted::source>>;
   using source = typename on_parts::source;
 

@@ -499,17 +499,24 @@ struct stand_in_graph {
   }
 };
 
-/// What a program with a mistake returns: nothing that is asked of it is one more mistake.
-struct no_result {};
+/// What a program with a mistake returns: nothing that is asked of it is one more mistake. `Parts` are as many as a
+/// structured binding has names for, as far as that is known.
+template <std::size_t Parts = 2> struct no_result {};
 
-/// What a program goes on with.
-template <bool Sound, class Mesh, class Function, class... Arguments> struct accepted {
+/// What a program goes on with. `Called`: its function could be called, whatever was found then.
+template <bool Sound, bool Called, class Mesh, class Function, class... Arguments> struct accepted {
   using source = traced_graph<Mesh, Function, Arguments...>;
   using result_type = traced_result<Mesh, Function, Arguments...>;
 };
-template <class Mesh, class Function, class... Arguments> struct accepted<false, Mesh, Function, Arguments...> {
+template <class Mesh, class Function, class... Arguments> struct accepted<false, false, Mesh, Function, Arguments...> {
   using source = stand_in_graph;
-  using result_type = no_result;
+  using result_type = no_result<>;
+};
+template <class Mesh, class Function, class... Arguments> struct accepted<false, true, Mesh, Function, Arguments...> {
+  using source = stand_in_graph;
+  template <class Returned> struct parts_of { using type = no_result<>; };
+  template <class... Part> struct parts_of<results<Part...>> { using type = no_result<sizeof...(Part)>; };
+  using result_type = typename parts_of<traced_result<Mesh, Function, Arguments...>>::type;
 };
 
 }  // namespace espalier::detail
