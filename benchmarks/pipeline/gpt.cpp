@@ -7,6 +7,8 @@
 
 #include <espalier/pipeline/runtime/model.hpp>
 
+#include <boost/hana/define_struct.hpp>
+
 #include <string_view>
 #include <utility>
 

@@ -6,6 +6,8 @@
 #include <espalier/core.hpp>
 #include <espalier/pipeline/runtime/model.hpp>
 
+#include <boost/hana/define_struct.hpp>
+
 #include <utility>
 
 namespace espalier::benchmarks {

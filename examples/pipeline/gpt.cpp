@@ -7,6 +7,8 @@
 
 #include <espalier/pipeline/runtime/model.hpp>
 
+#include <boost/hana/define_struct.hpp>
+
 #include <cmath>
 #include <cstdint>
 #include <memory>

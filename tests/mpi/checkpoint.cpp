@@ -5,6 +5,7 @@
 #include <espalier/io/checkpoint.hpp>
 #include <support/mpi_require.hpp>
 
+#include <boost/hana/define_struct.hpp>
 #include <catch2/catch.hpp>
 
 #include <cstdint>

@@ -7,6 +7,7 @@
 #include <espalier/ops/ops.hpp>
 #include <espalier/program/program.hpp>
 
+#include <boost/hana/define_struct.hpp>
 #include <catch2/catch.hpp>
 
 #include <cstddef>

@@ -4,6 +4,7 @@
 
 #include <espalier/io/checkpoint.hpp>
 
+#include <boost/hana/define_struct.hpp>
 #include <catch2/catch.hpp>
 
 #include <cstdint>

@@ -6,6 +6,7 @@
 
 #include <espalier/program/program.hpp>
 
+#include <boost/hana/define_struct.hpp>
 #include <catch2/catch.hpp>
 #include <support/run_program.hpp>
 

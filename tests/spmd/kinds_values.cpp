@@ -7,6 +7,8 @@
 #include <espalier/io/xtensor.hpp>
 #include <support/kinds.hpp>
 
+#include <boost/hana/define_struct.hpp>
+
 #include <bit>
 #include <cstdlib>
 #include <filesystem>

@@ -12,6 +12,7 @@
 #include <espalier/pipeline/runtime/transport_in_process.hpp>
 #include <espalier/pipeline/schedules/by_name.hpp>
 
+#include <boost/hana/define_struct.hpp>
 #include <catch2/catch.hpp>
 
 #include <algorithm>

@@ -5,6 +5,8 @@
 #include <support/kinds.hpp>
 #include <xtensor/xview.hpp>
 
+#include <boost/hana/define_struct.hpp>
+
 namespace ep = espalier;
 using namespace testing::kinds;
 

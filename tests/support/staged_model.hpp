@@ -8,6 +8,8 @@
 #include <espalier/pipeline/schedules/by_name.hpp>
 #include <support/pipeline_model.hpp>
 
+#include <boost/hana/define_struct.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>

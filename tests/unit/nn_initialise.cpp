@@ -4,6 +4,7 @@
 #include <espalier/nn/constant_math.hpp>
 #include <espalier/nn/initialise.hpp>
 
+#include <boost/hana/define_struct.hpp>
 #include <catch2/catch.hpp>
 
 #include <cmath>

@@ -4,6 +4,8 @@
 
 #include "nn_check.hpp"
 
+#include <boost/hana/define_struct.hpp>
+
 #include <cmath>
 #include <type_traits>
 

@@ -4,7 +4,7 @@
 
 #include <espalier/graph/tree.hpp>
 
-#include <boost/hana/string.hpp>
+#include <boost/hana/fwd/string.hpp>
 
 #include <type_traits>
 #include <utility>

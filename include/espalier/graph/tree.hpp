@@ -5,11 +5,12 @@
 #include <espalier/graph/symbol.hpp>
 #include <espalier/sharding/annotation.hpp>
 
-#include <boost/hana/accessors.hpp>
-#include <boost/hana/define_struct.hpp>
-#include <boost/hana/first.hpp>
-#include <boost/hana/second.hpp>
-#include <boost/hana/unpack.hpp>
+// Declarations: what defines a Hana struct (<boost/hana/define_struct.hpp>) brings the rest, and 50 ms with it.
+#include <boost/hana/concept/struct.hpp>
+#include <boost/hana/fwd/accessors.hpp>
+#include <boost/hana/fwd/first.hpp>
+#include <boost/hana/fwd/second.hpp>
+#include <boost/hana/fwd/unpack.hpp>
 
 #include <concepts>
 #include <cstddef>

@@ -7,6 +7,8 @@
 #include <espalier/nn/leaves.hpp>
 #include <espalier/ops/ops.hpp>
 
+#include <boost/hana/define_struct.hpp>
+
 #include <type_traits>
 
 namespace espalier {
