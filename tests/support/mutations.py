@@ -182,13 +182,15 @@ def require_that_all_fit():
 
 
 def main():
-    if len(sys.argv) < 2:
+    if len(sys.argv) < 2 or sys.argv[1] in ("-h", "--help"):
         sys.exit(__doc__)
     require_that_all_fit()
     if sys.argv[1] == "--check":
         print("all %d mutations fit" % len(MUTATIONS))
         return
     build = pathlib.Path(sys.argv[1]).resolve()
+    if not (build / "compile_commands.json").exists():
+        sys.exit(f"{build} is no build folder: configure one with the preset `default`")
     chosen = [int(n) for n in sys.argv[2:]] or range(1, len(MUTATIONS) + 1)
     work = build / "mutations"
     survivors = []
