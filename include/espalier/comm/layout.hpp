@@ -199,18 +199,6 @@ void copy_range(T* target, const T* source, const block& box, std::int64_t first
   });
 }
 
-/// Source side of packed elements [first, first + count) into contiguous `packed`.
-template <class T>
-void pack_range(T* packed, const T* source, const block& box, std::int64_t first, std::int64_t count) {
-  copy_range(packed, source, box, first, count, packed_side::target);
-}
-
-/// Contiguous `packed` to the target side of packed elements [first, first + count).
-template <class T>
-void unpack_range(T* target, const T* packed, const block& box, std::int64_t first, std::int64_t count) {
-  copy_range(target, packed, box, first, count, packed_side::source);
-}
-
 /// Where packed elements [first, first + count) start if they lie contiguously on one side, else -1.
 [[nodiscard]] constexpr std::int64_t contiguous_start(const std::int64_t (&extent)[block_rank],
                                                       const std::int64_t (&stride)[block_rank], std::int64_t offset,
@@ -266,13 +254,13 @@ inline void copy_range(dtype type, void* target, const void* source, const block
   });
 }
 
-/// `pack_range` where the element type is known at run time.
+/// Source side of packed elements [first, first + count) into contiguous `packed`.
 inline void pack_range(dtype type, void* packed, const void* source, const block& box, std::int64_t first,
                        std::int64_t count) {
   copy_range(type, packed, source, box, first, count, packed_side::target);
 }
 
-/// `unpack_range` where the element type is known at run time.
+/// Contiguous `packed` to the target side of packed elements [first, first + count).
 inline void unpack_range(dtype type, void* target, const void* packed, const block& box, std::int64_t first,
                          std::int64_t count) {
   copy_range(type, target, packed, box, first, count, packed_side::source);

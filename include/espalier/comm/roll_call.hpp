@@ -34,9 +34,9 @@ class roll_call {
   };
 
   /// This rank is here, for as long as this exists. `number`: of the place.
-  explicit roll_call(int number) : prefix_(espalier::detail::joined({"espalier-", job(), "-", number, "-"})) {
+  explicit roll_call(int number) : prefix_(joined({"espalier-", job(), "-", number, "-"})) {
 #if defined(__linux__)
-    const std::string name = espalier::detail::joined({prefix_, launcher_rank(), "-", ::getpid()});
+    const std::string name = joined({prefix_, launcher_rank(), "-", ::getpid()});
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
     if (name.size() + 1 > sizeof address.sun_path) return;
@@ -83,7 +83,7 @@ class roll_call {
     found.speaks_first = here.empty() || here.front().rank == launcher_rank();
     const auto add = [&](std::initializer_list<espalier::detail::text_piece> reason) {
       if (!found.text.empty()) found.text += "; ";
-      espalier::detail::append_text(found.text, reason);
+      append_text(found.text, reason);
     };
     const auto list = [&](const std::vector<int>& ranks, const char* one, const char* several) {
       if (!ranks.empty()) add({list_ranks(ranks), ranks.size() == 1 ? one : several});
@@ -121,7 +121,7 @@ class roll_call {
       if (text != nullptr && *text != '\0') return std::string(text).substr(0, 60);
     }
 #if defined(__linux__)
-    return espalier::detail::joined({"of-", ::getppid()});
+    return joined({"of-", ::getppid()});
 #else
     return "";
 #endif

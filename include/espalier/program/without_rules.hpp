@@ -27,24 +27,27 @@ template <class Rule> [[nodiscard]] constexpr Rule absent(Rule rule) {
   return rule == nullptr ? nullptr : &absent_rule<Rule>::call;
 }
 
-[[nodiscard]] constexpr op_info stripped(const op_info& op) {
-  op_info bare = op;
-  bare.factors = absent(op.factors);
-  bare.gradient = absent(op.gradient);
-  bare.evaluate = absent(op.evaluate);
-  bare.flops = absent(op.flops);
-  bare.windows = absent(op.windows);
-  bare.lower = absent(op.lower);
-  bare.identity = absent(op.identity);
-  bare.fill = absent(op.fill);
-  bare.facts.is_operand = absent(op.facts.is_operand);
-  return bare;
+/// Calls f on each rule of an op.
+template <class Op, class F> constexpr void for_each_rule(Op& op, const F& f) {
+  f(op.factors);
+  f(op.gradient);
+  f(op.evaluate);
+  f(op.flops);
+  f(op.windows);
+  f(op.lower);
+  f(op.identity);
+  f(op.fill);
+  f(op.facts.is_operand);
 }
-/// Whether an op has rules at all.
+[[nodiscard]] constexpr op_info stripped(op_info op) {
+  for_each_rule(op, [](auto& rule) { rule = absent(rule); });
+  return op;
+}
+/// Whether an op has rules at all. Those that are elements of an array, which no template argument can name, have none.
 [[nodiscard]] constexpr bool has_rules(const op_info& op) {
-  return op.factors != nullptr || op.gradient != nullptr || op.evaluate != nullptr || op.flops != nullptr ||
-         op.windows != nullptr || op.lower != nullptr || op.identity != nullptr || op.fill != nullptr ||
-         op.facts.is_operand != nullptr;
+  bool found = false;
+  for_each_rule(op, [&](const auto& rule) { found = found || rule != nullptr; });
+  return found;
 }
 template <const op_info* Op> inline constexpr op_info op_without_rules = stripped(*Op);
 
