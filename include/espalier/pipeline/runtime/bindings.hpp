@@ -34,7 +34,7 @@ struct compiled_part {
 }
 
 /// What a part does on a device alone; gradients that it adds to are read and written.
-[[nodiscard]] constexpr work_facts work_of_part(graph_view code, bool adds) {
+[[nodiscard]] constexpr work_facts work_alone(graph_view code, bool adds) {
   work_facts work = work_of(code);
   for (int id = 0; adds && id < code.size; ++id)
     if (hands_out(code, id, true))

@@ -33,23 +33,28 @@ template <class Program, class Border> [[nodiscard]] constexpr bool lies_as_cut(
   return true;
 }
 
+/// What a part does on each device.
+template <class Mesh, class Source, bool Adds> [[nodiscard]] constexpr work_facts work_of_part() {
+  if constexpr (Mesh::devices > 1 && part_border<Source, Adds>::value.results > 0) {
+    return work_of(part_program<Mesh, Source, Adds>::type::code);
+  } else {
+    return work_alone(frozen<Source>::value, Adds);
+  }
+}
+
 template <class Mesh, class Source, bool Adds> [[nodiscard]] compiled_part compile_part() {
   using border = part_border<Source, Adds>;
   compiled_part made;
   made.code = espalier::detail::without_rules<frozen<Source>::value>::value;
   made.adds = Adds;
-  constexpr work_facts alone = work_of_part(frozen<Source>::value, Adds);
-  made.work = alone;
+  constexpr work_facts work = work_of_part<Mesh, Source, Adds>();
+  made.work = work;
   if constexpr (border::value.results > 0) {
     static_assert(border::value.arguments > 0, "model: a layer's output does not depend on what it reads.");
     using program = typename part_program<Mesh, Source, Adds>::type;
     static_assert(Mesh::devices == 1 || lies_as_cut<program, border>(),
                   "a part of a layer is not laid out as it was cut");
     made.tables = &tables_of<program>;
-    if constexpr (Mesh::devices > 1) {
-      constexpr work_facts of_each = work_of(program::code);
-      made.work = of_each;
-    }
   }
   return made;
 }

@@ -7,8 +7,6 @@
 #include <espalier/mesh/mesh.hpp>
 #include <espalier/shape/tensor.hpp>
 
-#include <boost/hana/define_struct.hpp>
-
 #include <cstdint>
 #include <type_traits>
 
