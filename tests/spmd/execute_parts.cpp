@@ -3,11 +3,12 @@
 // timeout: 300
 
 #include <catch2/catch.hpp>
-#include <espalier/execute/parts.hpp>
+#include <espalier/execute/part_executor.hpp>
 #include <espalier/nn/nn.hpp>
 #include <support/run_program.hpp>
 
 #include <cstdlib>
+#include <type_traits>
 
 namespace ep = espalier;
 
@@ -139,9 +140,24 @@ template <class Program> void agrees() {
   CHECK(seen.worst < 1e-11);
 }
 
+/// A product without a batch is in one piece.
+struct layer {
+  constexpr auto operator()(auto x, auto w, auto v) const {
+    return ep::einsum<"bh,hm->bm">(ep::relu(ep::einsum<"bm,mh->bh">(x, w)), v);
+  }
+};
+using layer_program = ep::program<ep::mesh<>, layer, ep::f64<8, 8>, ep::f64<8, 8>, ep::f64<8, 8>>;
+
+/// Whether a program of headers alone is compiled with what looks for parts.
+template <class Program>
+constexpr bool looks_for_parts = std::is_same_v<ep::detail::executor_of<Program, ep::comm::any_communicator>,
+                                                ep::detail::part_executor<ep::comm::any_communicator>>;
+
 template <class Program> std::vector<ep::detail::part_group> groups_of() {
   const ep::program_tables tables = ep::tables_of<Program>();
-  return ep::detail::part_finder(tables, ep::detail::causal_finder(tables)).run();
+  std::vector<ep::detail::part_group> groups = ep::detail::part_finder(tables, ep::detail::causal_finder(tables)).run();
+  CHECK((groups.empty() || looks_for_parts<Program>));
+  return groups;
 }
 
 /// How many chains and products leave out what a causal mask hides.
@@ -176,6 +192,15 @@ TEST_CASE("attention runs head by head, and its scores are never stored as a who
   const auto split = groups_of<attention_program<on<2, 3>, true>>();
   REQUIRE(!split.empty());
   CHECK(split.front().parts == 2 * 2);
+}
+
+TEST_CASE("only a program whose products have parts is compiled with what looks for them", "[execute]") {
+  STATIC_REQUIRE(looks_for_parts<attention_program<on<1, 1>, true>>);
+  STATIC_REQUIRE(looks_for_parts<attention_program<on<2, 3>, false>>);
+  STATIC_REQUIRE(looks_for_parts<across_program>);
+  STATIC_REQUIRE_FALSE(looks_for_parts<layer_program>);
+  CHECK(groups_of<layer_program>().empty());
+  agrees<layer_program>();
 }
 
 TEST_CASE("of scores that a causal mask hides, neither products nor softmax compute more than they must", "[execute]") {

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <espalier/comm/reducer.hpp>
-#include <espalier/execute/device.hpp>
+#include <espalier/execute/part_executor.hpp>
 #include <espalier/program/interpret_spmd.hpp>
 
 #include <algorithm>
@@ -391,7 +391,7 @@ template <class Kernels> class lockstep_execution {
   }
 
  private:
-  using executor = detail::device_executor<no_communicator, Kernels>;
+  using executor = detail::part_executor<no_communicator, Kernels>;
 
   [[nodiscard]] const layout& layout_of(int id) const { return g_.annotations[g_[id].annotation]; }
 

@@ -7,7 +7,6 @@
 #include <espalier/execute/causal.hpp>
 #include <espalier/execute/chain.hpp>
 #include <espalier/execute/message_tables.hpp>
-#include <espalier/execute/parts.hpp>
 #include <espalier/execute/steps.hpp>
 #include <espalier/partition/boxes.hpp>
 
@@ -32,8 +31,8 @@ class compiled_kernels {
   const kernels::block_function* blocks_;
 };
 
-/// One device at work: its memory, its part of every collective, and the walk over the steps. Everything is allocated
-/// when it is made; a run allocates nothing.
+/// One device at work: its memory, its part of every collective, and the walk over the steps, one unit after the other;
+/// `part_executor` also takes units part by part. Everything is allocated when it is made; a run allocates nothing.
 ///
 /// `Kernels` computes what a unit or a step of a fused chain computes; all else is the same for every program, whether
 /// it was compiled or made at run time.
@@ -49,8 +48,6 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
         steps_(t_),
         causal_(t_),
         chains_(t_, causal_, kernels_),
-        groups_(part_finder(t_, causal_).run()),
-        group_at_(static_cast<std::size_t>(steps_.size()), -1),
         arena_(t.arena_bytes),
         scratch_(aligned(t.kernel_scratch_bytes) + chains_.scratch_bytes()),
         iteration_(static_cast<std::size_t>(t.code.size), 0),
@@ -63,12 +60,6 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
         first_result_(static_cast<std::size_t>(t.code.size), -1),
         arguments_(static_cast<std::size_t>(t.argument_count)),
         results_(static_cast<std::size_t>(t.result_count)) {
-    std::int64_t local_bytes = 0;
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      local_bytes = std::max(local_bytes, groups_[g].local_bytes);
-      group_at_[static_cast<std::size_t>(steps_.first_of(groups_[g].first))] = static_cast<int>(g);
-    }
-    locals_ = shared_buffer(local_bytes * chains_.threads());
     give_places();
     for (int id = 0; id < t.code.size; ++id) {
       if (part_of(t.code[id]) == structure::loop_begin) iteration(id) = first_iteration(id);
@@ -83,6 +74,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   }
   device_executor(const device_executor&) = delete;
   device_executor& operator=(const device_executor&) = delete;
+  virtual ~device_executor() = default;
 
   void set_argument(int index, void* data) { arguments_[static_cast<std::size_t>(index)] = data; }
   void set_result(int index, void* data) { results_[static_cast<std::size_t>(index)] = data; }
@@ -100,15 +92,8 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   }
   /// The next step, or null at the end.
   [[nodiscard]] const device_step* next() const { return position_ < steps_.size() ? &steps_[position_] : nullptr; }
-  /// Executes it, and possibly those that follow up to some unit: units that share parts run together.
-  void step() {
-    const int group = group_at_[static_cast<std::size_t>(position_)];
-    if (group >= 0 && run_parts(groups_[static_cast<std::size_t>(group)])) {
-      position_ = steps_.first_of(groups_[static_cast<std::size_t>(group)].last + 1);
-    } else {
-      position_ = execute(position_);
-    }
-  }
+  /// Executes it, and possibly those that follow up to some unit.
+  virtual void step() { position_ = execute(position_); }
   /// Goes on behind a collective that the caller has carried out.
   void pass() { ++position_; }
   [[nodiscard]] const comm::transfer& moves_of(int id) const { return moves_[static_cast<std::size_t>(id)]; }
@@ -163,6 +148,63 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     const auto iteration = [this](int loop) { return iteration_[static_cast<std::size_t>(loop)]; };
     return base + w.offset + displaced_by_[static_cast<std::size_t>(id)] + moved_by(w, where, iteration);
   }
+
+ protected:
+  /// Executes step `n` and returns the one to go on with.
+  int execute(int n) {
+    const device_step& s = steps_[n];
+    switch (s.kind) {
+      case step_kind::kernel: call_kernel(s.unit, s.target); break;
+      case step_kind::chain: run_chain(s.unit); break;
+      case step_kind::copy: copy(address(s.target), address(s.source), s.target); break;
+      case step_kind::save: copy(saved(s.target), address(s.source), s.target); break;
+      case step_kind::copy_saved: copy(address(s.target), saved(s.target), s.target); break;
+      case step_kind::clear: clear(s.target); break;
+      case step_kind::add: add(s.target, s.source); break;
+      case step_kind::stack: {
+        const std::int64_t offset = iteration(s.loop) * bytes_of(t_.code[s.source]);
+        copy(static_cast<char*>(address(s.target)) + offset, address(s.source), s.source);
+        break;
+      }
+      case step_kind::local_slice:
+        comm::copy_block(t_.code[s.target].type, address(s.target), address(s.source), moves_of(s.target).incoming[0]);
+        break;
+      case step_kind::move: communicate(s.target); break;
+      case step_kind::loop_begin: {
+        iteration(s.loop) = first_iteration(s.loop);
+        return attributes_of<loop_attributes>(t_.code[s.loop]).iterations > 0 ? n + 1 : s.jump;
+      }
+      case step_kind::loop_end: {
+        const loop_attributes loop = attributes_of<loop_attributes>(t_.code[s.loop]);
+        const std::int64_t next = iteration(s.loop) + (loop.reverse ? -1 : 1);
+        const bool is_over = next < 0 || next >= loop.iterations;
+        // When it begins again, its carries are set before it does.
+        iteration(s.loop) = is_over ? first_iteration(s.loop) : next;
+        if (is_over) break;
+        return s.jump;
+      }
+    }
+    return n + 1;
+  }
+
+  /// Null if the op is not positional.
+  [[nodiscard]] const instruction_boxes* boxes(int id) const {
+    const int at = boxes_at_[static_cast<std::size_t>(id)];
+    return at < 0 ? nullptr : &boxes_[static_cast<std::size_t>(at)];
+  }
+
+  [[nodiscard]] char* chain_scratch() const {
+    return static_cast<char*>(scratch_.data()) + aligned(t_.kernel_scratch_bytes);
+  }
+
+  const program_tables& t_;
+  Kernels kernels_;
+  int device_;
+  Communicator& comm_;
+  step_list steps_;
+  int position_ = 0;
+  causal_finder causal_;
+  chain_runner<Kernels> chains_;
 
  private:
   /// Where the boxes, messages and further results of each instruction are.
@@ -237,52 +279,9 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     moves.outgoing[static_cast<std::size_t>(moves.self)] = comm::empty_block();
   }
 
-  /// Executes step `n` and returns the one to go on with.
-  int execute(int n) {
-    const device_step& s = steps_[n];
-    switch (s.kind) {
-      case step_kind::kernel: call_kernel(s.unit, s.target); break;
-      case step_kind::chain: run_chain(s.unit); break;
-      case step_kind::copy: copy(address(s.target), address(s.source), s.target); break;
-      case step_kind::save: copy(saved(s.target), address(s.source), s.target); break;
-      case step_kind::copy_saved: copy(address(s.target), saved(s.target), s.target); break;
-      case step_kind::clear: clear(s.target); break;
-      case step_kind::add: add(s.target, s.source); break;
-      case step_kind::stack: {
-        const std::int64_t offset = iteration(s.loop) * bytes_of(t_.code[s.source]);
-        copy(static_cast<char*>(address(s.target)) + offset, address(s.source), s.source);
-        break;
-      }
-      case step_kind::local_slice:
-        comm::copy_block(t_.code[s.target].type, address(s.target), address(s.source), moves_of(s.target).incoming[0]);
-        break;
-      case step_kind::move: communicate(s.target); break;
-      case step_kind::loop_begin: {
-        iteration(s.loop) = first_iteration(s.loop);
-        return attributes_of<loop_attributes>(t_.code[s.loop]).iterations > 0 ? n + 1 : s.jump;
-      }
-      case step_kind::loop_end: {
-        const loop_attributes loop = attributes_of<loop_attributes>(t_.code[s.loop]);
-        const std::int64_t next = iteration(s.loop) + (loop.reverse ? -1 : 1);
-        const bool is_over = next < 0 || next >= loop.iterations;
-        // When it begins again, its carries are set before it does.
-        iteration(s.loop) = is_over ? first_iteration(s.loop) : next;
-        if (is_over) break;
-        return s.jump;
-      }
-    }
-    return n + 1;
-  }
-
   void run_chain(int u) {
     chains_.run(
-        u, static_cast<char*>(scratch_.data()) + aligned(t_.kernel_scratch_bytes),
-        [this](int value) { return address(value); }, [this](int value) { return boxes(value); });
-  }
-  /// Null if the op is not positional.
-  [[nodiscard]] const instruction_boxes* boxes(int id) const {
-    const int at = boxes_at_[static_cast<std::size_t>(id)];
-    return at < 0 ? nullptr : &boxes_[static_cast<std::size_t>(at)];
+        u, chain_scratch(), [this](int value) { return address(value); }, [this](int value) { return boxes(value); });
   }
 
   void call_kernel(int u, int id) {
@@ -314,71 +313,6 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
         &results_beyond_[static_cast<std::size_t>(first_result_[static_cast<std::size_t>(id)])];
     for (int n = further_results(t_.code.code, t_.code.size, id); n > 0; --n) all[n - 1].data = address(id + n);
     return all;
-  }
-
-  // --- parts ----------------------------------------------------------------------------------------------------
-
-  /// Runs a group's units part by part; false if where values lie now does not allow it.
-  [[nodiscard]] bool run_parts(const part_group& group) {
-    if (!parts_are_independent(t_, group, [this](int value) { return address(value); })) return false;
-    for (const part_group::member& m : group.members) {
-      if (!m.whole) continue;
-      for (int n = steps_.first_of(m.unit); n < steps_.first_of(m.unit + 1); ++n) (void)execute(n);
-    }
-    const auto threads = static_cast<int>(std::min<std::int64_t>(available_threads(), group.parts));
-    if (threads == 1) {
-      run_parts(group, 0, 0, group.parts);
-      return true;
-    }
-    ESPALIER_OMP(parallel for num_threads(threads) schedule(static))
-    for (int t = 0; t < threads; ++t) {
-      run_parts(group, t, group.parts * t / threads, group.parts * (t + 1) / threads);
-    }
-    return true;
-  }
-
-  void run_parts(const part_group& group, int thread, std::int64_t first, std::int64_t last) {
-    char* const room = static_cast<char*>(locals_.data()) + thread * group.local_bytes;
-    char* const scratch = static_cast<char*>(scratch_.data()) + aligned(t_.kernel_scratch_bytes);
-    for (std::int64_t part = first; part < last; ++part) {
-      const auto at = [&](int value) -> void* {
-        const part_local* const local = group.local(value);
-        // Where the value would start if all of its parts existed.
-        return local == nullptr ? address(value) : room + local->offset - part * local->chunk;
-      };
-      for (std::size_t n = 0; n < group.members.size(); ++n) {
-        const part_group::member& m = group.members[n];
-        if (m.whole) continue;
-        if (!t_.units[m.unit].fused) {
-          multiply_part(m, part, at);
-        } else if (!run_part(group, m.unit, part, thread, scratch, at)) {
-          // A row that is hidden entirely: with what products have left out for this chain.
-          for (std::size_t before = 0; before < n; ++before) {
-            if (group.members[before].lower_triangle) multiply_part(group.members[before], part, at);
-          }
-          (void)run_part(group, m.unit, part, thread, scratch, at);
-        }
-      }
-    }
-  }
-
-  template <class Address>
-  [[nodiscard]] bool run_part(const part_group& group, int u, std::int64_t part, int thread, char* scratch,
-                              const Address& at) {
-    const std::int64_t rows = t_.chains[u].rows / group.parts;
-    return chains_.run_rows(u, part * rows, (part + 1) * rows, thread, scratch, at,
-                            [this](int value) { return boxes(value); });
-  }
-
-  template <class Address> void multiply_part(const part_group::member& m, std::int64_t part, const Address& at) const {
-    const int id = t_.order[t_.units[m.unit].first];
-    kernels::kernel_call call;
-    for (int k = 0; k < t_.code[id].operand_count; ++k) call.operand[k] = at(t_.code[id].operand[k]);
-    call.result = at(id);
-    call.part = part;
-    call.lower_triangle = m.lower_triangle;
-    for (const int reader : m.readers) call.lower_triangle = call.lower_triangle && chains_.side(reader) > 0;
-    kernels_.run(m.unit, call);
   }
 
   /// As many bytes as value `like` has.
@@ -444,18 +378,6 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   }
   [[nodiscard]] std::int64_t& iteration(int loop) { return iteration_[static_cast<std::size_t>(loop)]; }
 
-  const program_tables& t_;
-  Kernels kernels_;
-  int device_;
-  Communicator& comm_;
-  step_list steps_;
-  int position_ = 0;
-  causal_finder causal_;
-  chain_runner<Kernels> chains_;
-  std::vector<part_group> groups_;
-  /// By step: the group that begins there, or -1.
-  std::vector<int> group_at_;
-  shared_buffer locals_;
   shared_buffer arena_;
   shared_buffer scratch_;
   std::vector<std::int64_t> iteration_;

@@ -62,6 +62,9 @@ class part_finder {
  public:
   part_finder(const program_tables& t, const causal_finder& causal) : t_(t), causal_(causal) {}
 
+  /// Fewer, and the first product of a group has too few parts.
+  static constexpr std::int64_t fewest_parts = 4;
+
   [[nodiscard]] std::vector<part_group> run() {
     std::vector<part_group> groups;
     for (int u = 0; u < t_.unit_count; ++u) {
@@ -78,7 +81,6 @@ class part_finder {
 
   /// More than this, and a part does not stay in the second-level cache anyway.
   static constexpr std::int64_t most_bytes = 1 << 20;
-  static constexpr std::int64_t fewest_parts = 4;
 
   [[nodiscard]] int instruction_of(int u) const { return t_.order[t_.units[u].first]; }
   [[nodiscard]] bool is_product(int u) const {
@@ -383,6 +385,18 @@ template <class Address>
     }
   }
   return true;
+}
+
+/// The parts of a compiled program's unit of kind `Kind` that is a product: what the finder asks for it; 0 if it is
+/// none.
+template <class Program, int Kind> [[nodiscard]] constexpr std::int64_t parts_of_product() {
+  using product = lifted_unit<Program, Kind>;
+  constexpr kernels::kernel_key key = product::key;
+  if constexpr (product::op->facts.contracts && is_floating(key.type)) {
+    return static_plan<contraction_for(key), key.operand_type[0], key.operand_type[1], key.type>.iterations;
+  } else {
+    return 0;
+  }
 }
 
 }  // namespace espalier::detail

@@ -22,9 +22,17 @@ class program_device {
   virtual void run() = 0;
 };
 
-/// Device `device` of the mesh, with all the memory that the program needs. `tables` and `communicator` outlive it.
+/// Makes device `device` of the mesh, with all the memory that the program needs. `tables` and `communicator` outlive
+/// it.
+using device_maker = std::unique_ptr<program_device> (*)(const program_tables& tables, int device,
+                                                         comm::any_communicator& communicator);
+
+#if defined(ESPALIER_COMPILED)
+/// For all programs.
 [[nodiscard]] std::unique_ptr<program_device> make_device(const program_tables& tables, int device,
                                                           comm::any_communicator& communicator);
+template <class Program> [[nodiscard]] device_maker device_maker_of() { return &make_device; }
+#endif
 
 }  // namespace espalier::detail
 

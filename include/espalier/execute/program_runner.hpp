@@ -21,6 +21,7 @@ struct runner_facts {
   const axis_parts* parts;  ///< of its axes
   const int* first_leaf;    ///< by argument, and how many leaves there are
   int arity;
+  device_maker make_device;
   /// Of a leaf of an argument that is a tree, "blocks.up.weight". Null where no argument is one.
   std::string (*leaf_name)(int leaf);
 };

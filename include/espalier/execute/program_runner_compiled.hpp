@@ -53,7 +53,7 @@ ESPALIER_INLINE void program_runner::start() {
   make_results();
   devices_.resize(static_cast<std::size_t>(world_.local_devices()));
   world_.on_devices([this](int local, comm::any_communicator& communicator) {
-    devices_[static_cast<std::size_t>(local)] = make_device(tables_, world_.device(local), communicator);
+    devices_[static_cast<std::size_t>(local)] = facts_.make_device(tables_, world_.device(local), communicator);
   });
   for (std::size_t r = 0; r < results_.size(); ++r) {
     set_result(static_cast<int>(r), array_memory::shards(*results_[r].array));

@@ -202,8 +202,9 @@ template <class Program> class runner {
 
   template <int... I> static detail::runner_facts facts(std::integer_sequence<int, I...> /*all*/) {
     static constexpr int first_leaf[]{Program::template first_leaf<I>()...};
-    detail::runner_facts made{&Program::mesh::value, &Program::parts, &first_leaf[0], arity, nullptr};
+    detail::runner_facts made{&Program::mesh::value, &Program::parts, &first_leaf[0], arity, nullptr, nullptr};
     if constexpr (Program::is_sound) {
+      made.make_device = detail::device_maker_of<Program>();
       if constexpr (first_leaf[arity] != arity) made.leaf_name = &name_of<I...>;
     }
     return made;

@@ -100,11 +100,13 @@ template <> struct kernel<&ops::einsum> {
     const auto* b = static_cast<const right*>(call.operand[1]);
     auto* c = static_cast<element*>(call.result);
     if constexpr (is_floating(Key.type)) {
-      if (call.part < 0) {
-        contract<plan>(a, b, c, 1, 0, call.scratch);
-      } else {
-        contract_part<plan>(a, b, c, call.part, call.lower_triangle);
+      // Most products are all in one piece.
+      constexpr bool has_parts =
+          detail::static_plan<plan, Key.operand_type[0], Key.operand_type[1], Key.type>.iterations > 1;
+      if constexpr (has_parts) {
+        if (call.part >= 0) return contract_part<plan>(a, b, c, call.part, call.lower_triangle);
       }
+      contract<plan>(a, b, c, 1, 0, call.scratch);
     } else {
       static constexpr detail::exact_plan exact = detail::plan_exact(plan);
       detail::contract_exactly(exact, a, b, c);

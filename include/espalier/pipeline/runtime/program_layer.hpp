@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/execute/device.hpp>
+#include <espalier/execute/part_executor.hpp>
 #include <espalier/nn/initialise.hpp>
 #include <espalier/pipeline/runtime/bindings.hpp>
 #include <espalier/pipeline/runtime/layer.hpp>
@@ -53,7 +53,7 @@ class bound_program {
 
  private:
   program_tables tables_;
-  espalier::detail::device_executor<peer_communicator> executor_;
+  espalier::detail::part_executor<peer_communicator> executor_;
 };
 
 /// The optimizer of a layer: (parameters, state, gradients, rate), the first two changed where they are.
