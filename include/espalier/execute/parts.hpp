@@ -62,7 +62,7 @@ class part_finder {
  public:
   part_finder(const program_tables& t, const causal_finder& causal) : t_(t), causal_(causal) {}
 
-  /// Fewer, and the first product of a group has too few parts.
+  /// A product of fewer parts begins no group.
   static constexpr std::int64_t fewest_parts = 4;
 
   [[nodiscard]] std::vector<part_group> run() {
