@@ -7,8 +7,10 @@
 #include <espalier/nn/nn.hpp>
 #include <support/run_program.hpp>
 
+#include <atomic>
 #include <cstdlib>
 #include <type_traits>
+#include <vector>
 
 namespace ep = espalier;
 
@@ -160,6 +162,19 @@ template <class Program> std::vector<ep::detail::part_group> groups_of() {
   return groups;
 }
 
+/// Counts the products that are asked for one of their parts.
+class counting_kernels : public ep::detail::compiled_kernels {
+ public:
+  counting_kernels(const ep::program_tables& t, std::atomic<int>& parts) : compiled_kernels(t), parts_(&parts) {}
+  void run(int unit, const ep::kernels::kernel_call& call) const {
+    if (call.part >= 0) ++*parts_;
+    compiled_kernels::run(unit, call);
+  }
+
+ private:
+  std::atomic<int>* parts_;
+};
+
 /// How many chains and products leave out what a causal mask hides.
 struct triangles {
   int chains = 0;
@@ -192,6 +207,46 @@ TEST_CASE("attention runs head by head, and its scores are never stored as a who
   const auto split = groups_of<attention_program<on<2, 3>, true>>();
   REQUIRE(!split.empty());
   CHECK(split.front().parts == 2 * 2);
+}
+
+TEST_CASE("the products of a group are executed part by part", "[execute]") {
+  using program = attention_program<on<1, 1>, true>;
+  int parts = 0;
+  for (const ep::detail::part_group& group : groups_of<program>()) {
+    for (const auto& member : group.members) {
+      const bool multiplies = !member.whole && !ep::tables_of<program>().units[member.unit].fused;
+      if (multiplies) parts += static_cast<int>(group.parts);
+    }
+  }
+  REQUIRE(parts > 0);
+  const ep::program_tables tables = ep::tables_of<program>();
+  std::vector<std::vector<double>> memory;
+  for (int id = 0; id < tables.code.size; ++id) {
+    const auto part = ep::part_of(tables.code[id]);
+    if (part != ep::structure::argument && part != ep::structure::result) continue;
+    memory.emplace_back(static_cast<std::size_t>(tables.code[id].shape.elements()), 0.5);
+  }
+  std::atomic<int> executed = 0;
+  ep::world world(program::mesh::value);
+  world.on_devices([&](int local, ep::comm::any_communicator& communicator) {
+    ep::detail::part_executor<ep::comm::any_communicator, counting_kernels> device(
+        tables, world.device(local), communicator, counting_kernels(tables, executed));
+    std::size_t next = 0;
+    for (int id = 0; id < tables.code.size; ++id) {
+      const ep::instruction& i = tables.code[id];
+      const auto part = ep::part_of(i);
+      if (part != ep::structure::argument && part != ep::structure::result) continue;
+      const int number = ep::attributes_of<ep::border_attributes>(i).number;
+      void* const data = memory[next++].data();
+      if (part == ep::structure::argument) {
+        device.set_argument(number, data);
+      } else {
+        device.set_result(number, data);
+      }
+    }
+    device.run();
+  });
+  CHECK(executed == parts);
 }
 
 TEST_CASE("only a program whose products have parts is compiled with what looks for them", "[execute]") {
