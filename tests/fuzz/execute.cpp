@@ -289,7 +289,13 @@ TEST_CASE("a chain reads through broadcasts only what is there", "[fuzz]") {
   emit::result(donated, emit::subtract(donated, product, emit::broadcast_along(donated, total, extents{2, {4, 8}}, 2)),
                1);
 
-  for (const builder* const made : {&columns, &donated}) {
+  // Rows that come again after 600, which are no whole number of blocks: one ends where they begin anew.
+  builder periodic;
+  const int all = emit::argument(periodic, dtype::f64, extents{3, {2, 600, 3}}, 0);
+  const int again = emit::argument(periodic, dtype::f64, extents{2, {600, 3}}, 1);
+  emit::result(periodic, emit::add(periodic, all, emit::broadcast_to(periodic, again, extents{3, {2, 600, 3}})), 0);
+
+  for (const builder* const made : {&columns, &donated, &periodic}) {
     const graph_view raw = made->result();
     const std::vector<tensor_value> arguments = random_program_arguments(raw, 7, numbers::smooth);
     const spmd_program program = merged_program(partitioned_program(mesh_of({1}), raw));

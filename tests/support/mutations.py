@@ -22,6 +22,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CASES = "20000"
 TESTS = ["fuzz/execute", "fuzz/windows", "unit/partitioner_cases", "unit/partition_around", "unit/windows",
+         "unit/partition_rules", "unit/partition_memory", "unit/gradients_scan", "unit/random_programs",
          "spmd/travelling_together"]
 
 SCHEDULER = "partition/scheduler.hpp"
@@ -74,7 +75,7 @@ MUTATIONS = [
     (LOWER, "if (inner > 1) limit_ = greatest_common_divisor(limit_, inner);", ""),
     (LOWER, "if (from.shape[d] == 1) continue;", ""),
     (LOWER, "index.repeat = i.shape.product(along + 1, row_dims);", "index.repeat = i.shape.product(along, row_dims);"),
-    (LOWER, "if (!step.result_wide) dense_ = false;", ""),
+    (LOWER, "    dense_ = false;\n    fused_source source;\n    source.value = inner;", "    fused_source source;\n    source.value = inner;"),
     (LOWER, "while (limit_ % rows != 0) --rows;", ""),
     (STEPS, "    add_copies();\n    const int begin = at(loop).begin;", "    const int begin = at(loop).begin;"),
     (STEPS, "      if (part_of(t_.code[id]) == structure::loop_sum) add(step_kind::clear, id);\n", ""),

@@ -86,3 +86,21 @@ TEST_CASE("an exchange has a buffer of its own where rows are no neighbours, or 
   halo one_left({2, 8, 5, 3}, "y,x,_,_", negated);
   CHECK(plan_of({2, 2}, one_left).of_exchange.is_displaced);
 }
+
+TEST_CASE("of exchanges along two dimensions around one value, one is left where it is", "[partition]") {
+  // A device has one row of one column, so that the neighbours of both dimensions would come directly behind it.
+  model m;
+  const int value = negated(m, m.argument({2, 2, 3}, "x,y,_"));
+  const int below[]{value, m.argument({1, 2, 3})};
+  const int beside[]{value, m.argument({2, 1, 3})};
+  m.result(m.shard(emit::concat(m.b, &below[0], 2, 0), "x,y,_"));
+  m.result(m.shard(emit::concat(m.b, &beside[0], 2, 1), "x,y,_"));
+  const spmd_program program = run_merged_on({2, 2}, m);
+  const graph& code = program.parts.program;
+  const run_time_plan plan(mesh_of({2, 2}), code);
+  int displaced = 0;
+  for (int id = 0; id < code.code.size(); ++id) displaced += plan.tables().where[id].is_displaced ? 1 : 0;
+  CHECK(displaced == 1);
+  const std::vector<tensor_value> made = execute(mesh_of({2, 2}), code, m.arguments);
+  CHECK(difference(made, interpret(m.b.result(), m.arguments), 1e-5) == "");
+}

@@ -1,7 +1,11 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 
+#include <espalier/execute/steps.hpp>
 #include <espalier/partition/memory.hpp>
+
+#include <support/executed.hpp>
+#include <support/spmd_model.hpp>
 
 #include <catch2/catch.hpp>
 
@@ -77,5 +81,27 @@ TEST_CASE("buffers go into the tightest gap beside those they live with, in howe
     }
     REQUIRE(size == end);
     REQUIRE(size >= live_bytes(buffers.data(), count, units));
+  }
+}
+
+TEST_CASE("what is stacked is computed in its place, and copied only where it lives elsewhere", "[partition]") {
+  using namespace espalier::test;
+  for (const bool is_carry : {false, true}) {
+    CAPTURE(is_carry);
+    model m;
+    const int state = m.argument({4, 3});
+    emit::loop_begin(m.b, 5, false, false);
+    const int carry = emit::loop_carry(m.b, state);
+    const int value = m.unary(ops::tanh, carry);
+    const int next = emit::loop_next(m.b, carry, m.multiply(value, value));
+    emit::loop_end(m.b);
+    m.result(emit::loop_result(m.b, next));
+    m.result(emit::loop_stack(m.b, is_carry ? carry : value));
+    const spmd_program program = run_merged_on({1}, m);
+    const run_time_plan plan(mesh_of({1}), program.parts.program);
+    const detail::step_list steps(plan.tables());
+    int copies = 0;
+    for (int n = 0; n < steps.size(); ++n) copies += steps[n].kind == detail::step_kind::stack ? 1 : 0;
+    CHECK(copies == (is_carry ? 1 : 0));
   }
 }

@@ -579,6 +579,18 @@ TEST_CASE("small all_reduces wait for a loop that does not read them, and move a
   }
 }
 
+TEST_CASE("a sum that only a loop's body reads is reduced once, before the loop") {
+  model m;
+  const int sum = m.sum(m.argument({8, 3}, "x,_"), 1);
+  const int state = m.argument({3});
+  emit::loop_begin(m.b, 4, false, false);
+  const int carry = emit::loop_carry(m.b, state);
+  const int next = emit::loop_next(m.b, carry, m.unary(ops::tanh, m.multiply(sum, carry)));
+  emit::loop_end(m.b);
+  m.result(emit::loop_result(m.b, next));
+  CHECK(run_on({2}, m).count(collective::all_reduce) == 1);
+}
+
 TEST_CASE("the gradient of what a loop's body slices is reduced once, behind the loop") {
   // With a factor that changes the pieces cannot leave the loop, but their pending sums can.
   for (const bool changing : {false, true}) {

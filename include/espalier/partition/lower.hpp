@@ -154,7 +154,6 @@ class fuser {
       dense_ = false;
     }
     step.result_wide = role_[id] != fused_role::narrow;
-    if (!step.result_wide) dense_ = false;
     // Operands read for the last time here leave their slots to the result: micro-operations work in place, as long
     // as an element of the result is not larger than what has been read.
     for (int k = 0; k < i.operand_count; ++k) {
