@@ -13,7 +13,7 @@ namespace espalier {
 
 /// What one run of a partitioned program costs a device: what two ways to partition the same program are compared by.
 struct run_price {
-  /// What the device sends that sends most, as `program::bytes` counts it, and how many collectives send it.
+  /// What the device sends that sends most, and how many collectives send it.
   std::int64_t bytes = 0;
   std::int64_t starts = 0;
   /// Floating-point operations.
@@ -49,7 +49,15 @@ namespace detail {
   return true;
 }
 
-/// The devices that are asked what they send where parts are uneven: all of sixteen, and sixteen or a few more of many,
+/// Whether all devices send as many bytes. What sends most in one exchange need not be what sends most in the next.
+[[nodiscard]] constexpr bool all_send_alike(const mesh_shape& mesh, graph_view g) {
+  for (int id = 0; id < g.size; ++id) {
+    if (is_collective(g[id].op, collective::exchange)) return false;
+  }
+  return all_even(mesh, g);
+}
+
+/// The devices that are asked what they send where that differs: all of sixteen, and sixteen or a few more of many,
 /// so that it takes no longer on a larger mesh.
 inline constexpr int most_devices_asked = 16;
 [[nodiscard]] constexpr int step_between_asked(int devices) {
@@ -66,7 +74,7 @@ inline constexpr int most_devices_asked = 16;
 }
 
 /// The price of a run on a device that sends `bytes`, or, if these are negative, the most that any device sends where
-/// parts are even.
+/// all send alike.
 /// @param g the program of one device, as it is scheduled; `is_faulty` if the partitioner gave it up
 [[nodiscard]] constexpr run_price price_of_run(const mesh_shape& mesh, graph_view g, bool is_faulty,
                                                std::int64_t bytes) {
@@ -92,7 +100,7 @@ inline constexpr int most_devices_asked = 16;
 /// The price of a run of a program of one device, as it is scheduled; `is_faulty` if the partitioner gave it up.
 [[nodiscard]] constexpr run_price price_of_run(const mesh_shape& mesh, graph_view g, bool is_faulty) {
   std::int64_t most = -1;
-  if (!is_faulty && !detail::all_even(mesh, g)) {
+  if (!is_faulty && !detail::all_send_alike(mesh, g)) {
     for (int device = 0; device < mesh.devices(); device += detail::step_between_asked(mesh.devices()))
       most = detail::larger_of(most, detail::bytes_sent_by(mesh, g, device));
   }

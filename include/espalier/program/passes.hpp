@@ -272,7 +272,8 @@ template <class OnParts, bool IsGivenUp = is_given_up<OnParts>> struct price_on_
 
   // Each device in an evaluation of its own, as in the function of the same name that knows them all.
   static constexpr int step = step_between_asked(OnParts::mesh::devices);
-  static constexpr int asked = all_even(OnParts::mesh::value, code) ? 0 : (OnParts::mesh::devices + step - 1) / step;
+  static constexpr int asked =
+      all_send_alike(OnParts::mesh::value, code) ? 0 : (OnParts::mesh::devices + step - 1) / step;
   template <int N> struct bytes_sent {
     static constexpr std::int64_t value = bytes_sent_by(OnParts::mesh::value, code, N* step);
   };
