@@ -163,7 +163,8 @@ template <class Mesh, class Function, class... Arguments> class program {
       return count;
     });
   }
-  /// Bytes a device sends per run in collectives of a kind (the most of all devices, where shards are uneven).
+  /// Bytes a device sends per run in collectives of a kind: the most of all devices where shards are uneven, else the
+  /// most of each collective, added up.
   template <CollectiveKind Kind, MeshAxis... Axes> [[nodiscard]] static constexpr number bytes() {
     return answer([] {
       std::int64_t most = 0;
