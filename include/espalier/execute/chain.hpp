@@ -216,29 +216,92 @@ template <class Kernels> class chain_runner {
     }
   }
 
-  /// Starts to fetch what the block of rows from `row` on reads or writes: blocks are too short for the hardware to
-  /// find out by itself, unless a row is long.
-  static void prefetch_block(const fused_chain& c, std::int64_t side, const placed_step* steps, std::int64_t row) {
-    if (c.columns > 4 * block_elements) return;
-    const std::int64_t columns = seen_columns(c, side, row);
+  /// Fetches what a block of rows reads and writes while the one before it is computed, a share with each step: blocks
+  /// are too short for the hardware to find out by itself, unless a row is long, and all of it at once would have to
+  /// wait for the memory before anything is computed.
+  class block_fetcher {
+   public:
+    block_fetcher() = default;
+    /// The block from `row` on, of whose rows `columns` count.
+    block_fetcher(const fused_chain& c, const placed_step* steps, std::int64_t row, std::int64_t columns)
+        : chain_(&c), steps_(steps), row_(row), columns_(columns), rows_(std::min(c.block_rows, c.rows - row)) {}
+
+    /// Fetches the next `lines` cache lines.
+    void fetch(std::int64_t lines) {
+      while (lines > 0 && (left_ > 0 || next_run())) {
+        const std::int64_t count = std::min(lines, left_);
+        if (writes_) {
+          for (std::int64_t i = 0; i < count; ++i) __builtin_prefetch(from_ + i * line, 1, 2);
+        } else {
+          for (std::int64_t i = 0; i < count; ++i) __builtin_prefetch(from_ + i * line, 0, 2);
+        }
+        from_ += count * line;
+        left_ -= count;
+        lines -= count;
+      }
+    }
+
+   private:
+    /// The next part of a stream without a gap, if there is one.
+    [[nodiscard]] bool next_run() {
+      if (chain_ == nullptr) return false;
+      if (++run_ < runs_) {
+        from_ = start_ + run_ * chain_->columns * size_;
+        left_ = lines_of_run_;
+        return true;
+      }
+      while (step_ < chain_->step_count) {
+        const placed_step& step = steps_[step_];
+        const bool writes = operand_ == step.operand_count;
+        const row_cursor& stream = writes ? step.result : step.operand[operand_];
+        if (writes) {
+          ++step_;
+          operand_ = 0;
+        } else {
+          ++operand_;
+        }
+        if (!stream.is_stream) continue;
+        // What is written is written whole.
+        const bool whole = writes || columns_ == chain_->columns;
+        run_ = 0;
+        runs_ = whole ? 1 : rows_;
+        size_ = stream.size;
+        start_ = from_ = stream.at(row_);
+        lines_of_run_ = left_ = ((whole ? rows_ * chain_->columns : columns_) * size_ + line - 1) / line;
+        writes_ = writes;
+        return true;
+      }
+      return false;
+    }
+
+    const fused_chain* chain_ = nullptr;
+    const placed_step* steps_ = nullptr;
+    std::int64_t row_ = 0;
+    std::int64_t columns_ = 0;
+    std::int64_t rows_ = 0;
+    int step_ = 0;  // where the next stream is looked for
+    int operand_ = 0;
+    std::int64_t run_ = 0;
+    std::int64_t runs_ = 0;
+    std::int64_t size_ = 0;
+    const char* start_ = nullptr;
+    std::int64_t lines_of_run_ = 0;
+    const char* from_ = nullptr;
+    std::int64_t left_ = 0;  // lines of the run
+    bool writes_ = false;
+  };
+  static constexpr std::int64_t line = 64;
+
+  /// Cache lines of a block to be fetched with each step; 0 where rows are so long that the hardware does it.
+  [[nodiscard]] static std::int64_t lines_of_step(const fused_chain& c, const placed_step* steps) {
+    if (c.columns > 4 * block_elements) return 0;
+    std::int64_t bytes = 0;
     for (int n = 0; n < c.step_count; ++n) {
       const placed_step& step = steps[n];
-      for (int k = 0; k < step.operand_count; ++k) {
-        if (step.operand[k].is_stream) prefetch_rows<0>(c, columns, step.operand[k], row);
-      }
-      if (step.result.is_stream) prefetch_rows<1>(c, c.columns, step.result, row);
+      for (int k = 0; k < step.operand_count; ++k) bytes += step.operand[k].is_stream ? step.operand[k].size : 0;
+      bytes += step.result.is_stream ? step.result.size : 0;
     }
-  }
-  template <int Write>
-  static void prefetch_rows(const fused_chain& c, std::int64_t columns, const row_cursor& cursor, std::int64_t row) {
-    constexpr std::int64_t line = 64;
-    const char* from = cursor.at(row);
-    const std::int64_t rows = std::min(c.block_rows, c.rows - row);
-    const bool whole = columns == c.columns;
-    const std::int64_t bytes = (whole ? rows * columns : columns) * cursor.size;
-    for (std::int64_t r = 0; r < (whole ? 1 : rows); ++r, from += c.columns * cursor.size) {
-      for (std::int64_t at = 0; at < bytes; at += line) __builtin_prefetch(from + at, Write, 2);
-    }
+    return (c.block_rows * c.columns * bytes / line + c.step_count - 1) / c.step_count;
   }
 
   /// Sets the elements of a block's rows that stand behind its columns to zero: a multiple of 16 (see `is_long_row`).
@@ -285,9 +348,14 @@ template <class Kernels> class chain_runner {
         std::fill(sums, sums + c.columns * element_bytes, '\0');
       }
     }
+    const std::int64_t lines = lines_of_step(c, steps);
     for (std::int64_t b = first; b < last; ++b) {
       const std::int64_t row = b * c.block_rows;
-      if (b + 1 < last) prefetch_block(c, side, steps, row + c.block_rows);
+      block_fetcher following;
+      if (lines > 0 && b + 1 < last) {
+        const std::int64_t next = row + c.block_rows;
+        following = block_fetcher(c, steps, next, seen_columns(c, side, next));
+      }
       kernels::block_call call;
       call.rows = std::min(c.block_rows, c.rows - row);
       call.columns = seen_columns(c, side, row);
@@ -297,6 +365,7 @@ template <class Kernels> class chain_runner {
         for (int k = 0; k < step.operand_count; ++k) call.operand[k] = step.operand[k].block(row, scratch);
         call.result = step.result.block(row, scratch);
         call.boxes = step.boxes;
+        following.fetch(lines);
         step.function(call);
         if (side > 0 && step.is_looked_at && !are_seen(call, step.type, causal_.least(c.first_step + n))) {
           spreads_[static_cast<std::size_t>(u)].store(true, std::memory_order_relaxed);

@@ -71,9 +71,20 @@ template <strip_layout Layout, class T>
   return base[i / 3][i % 3 * step];
 }
 
-/// C's tile = alpha A B + keep C; with keep = 0, C is not read.
+/// Cache lines to be fetched while a tile is multiplied, two with each portion of the work: the next portion's are
+/// `step` elements on. There are as many portions as the tile has rows, or a few more; all lines at once would fill the
+/// buffers that every load has to pass.
+template <class T> struct fetched_lines {
+  const T* first;
+  const T* second;
+  std::int64_t step;
+};
+
+/// C's tile = alpha A B + keep C; with keep = 0, C is not read. Meanwhile the tile's own lines are fetched, and `next`
+/// unless the strip is read by rows: their addresses leave no registers for more.
 template <class T, int Rows, strip_layout Layout, bool Packs>
-void multiply_tile(std::int64_t depth, const tile_factors<T>& of, T alpha, T keep, T* c, std::int64_t ldc) {
+[[gnu::noinline]] void multiply_tile(std::int64_t depth, const tile_factors<T>& of, const fetched_lines<T>& next,
+                                     T alpha, T keep, T* c, std::int64_t ldc) {
   using sizes = tile_sizes<T>;
   constexpr int width = sizes::lanes;
   using vector = lanes<T, width>;
@@ -87,11 +98,24 @@ void multiply_tile(std::int64_t depth, const tile_factors<T>& of, T alpha, T kee
   const T* b = of.b;
   T* panel = of.panel;
   vector sum[Rows][2] = {};
-  for (int i = 0; i < Rows; ++i) {
-    __builtin_prefetch(c + i * ldc, 1);
-    __builtin_prefetch(c + i * ldc + width, 1);
-  }
+  const auto rows_each = static_cast<std::uint64_t>(std::max<std::int64_t>(1, depth / sizes::rows));
+  const std::int64_t between = static_cast<std::int64_t>(std::bit_floor(rows_each)) - 1;
+  const T* output = c;
+  const T* first = next.first;
+  const T* second = next.second;
   for (std::int64_t p = 0; p < depth; ++p) {
+    if ((p & between) == 0) {
+      // These, like B's below, may be past the end: a hint does no harm.
+      __builtin_prefetch(output, 1);
+      __builtin_prefetch(output + width, 1);
+      output += ldc;
+      if constexpr (Layout != strip_layout::rows) {
+        __builtin_prefetch(first, 0, 2);
+        __builtin_prefetch(second, 0, 2);
+        first += next.step;
+        second += next.step;
+      }
+    }
     const vector left = read(b);
     const vector right = read(b + width);
     if constexpr (Packs) {
@@ -125,50 +149,73 @@ void multiply_tile(std::int64_t depth, const tile_factors<T>& of, T alpha, T kee
   }
 }
 
-/// Strips of A lie many rows apart: the next is fetched while one is multiplied, a few lines for each tile. All at once
-/// they would fill the buffers that every load has to pass.
+/// What is fetched while a strip is multiplied, a share with each tile: strips of A, and rows of B, lie far apart,
+/// where no hardware prefetcher follows.
 template <class T> class strip_prefetcher {
  public:
   strip_prefetcher() = default;
   strip_prefetcher(matrix_view<const T> a, std::int64_t rows, std::int64_t depth, std::int64_t tiles) {
-    constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(T));
     if (a.column_stride == 1) {
-      row_ = a.data;
-      row_step_ = a.row_stride;
-      line_step_ = line;
-      lines_of_row_ = (depth + line - 1) / line;
-      left_ = rows * lines_of_row_;
+      left_ = (depth + line - 1) / line;
+      from_ = a.data;
+      step_ = a.row_stride;
+      rows_ = rows;
+      tile_step_ = line;
     } else {
-      row_ = a.data + rows - 1;
-      line_step_ = a.column_stride;
-      lines_of_row_ = depth;
+      // The last row's: those above it are mostly in the line that the strip before has read.
       left_ = depth;
+      from_ = a.data + rows - 1;
+      step_ = a.column_stride;
+      tile_step_ = step_;
     }
     share_ = (left_ + tiles - 1) / tiles;
   }
 
-  /// One tile's share.
-  ESPALIER_ALWAYS_INLINE void next() {
-    std::int64_t count = std::min(share_, left_);
-    left_ -= count;
-    while (count > 0) {
-      const std::int64_t taken = std::min(count, lines_of_row_ - line_);
-      const T* const from = row_ + line_ * line_step_;
-      for (std::int64_t i = 0; i < taken; ++i) __builtin_prefetch(from + i * line_step_, 0, 2);
-      count -= taken;
-      line_ += taken;
-      if (line_ < lines_of_row_) continue;
-      line_ = 0;
-      row_ += row_step_;
-    }
+  /// A tile's share, at once.
+  ESPALIER_ALWAYS_INLINE void fetch() {
+    if (left_ > 0) fetch_block(0, 0, take());
+  }
+
+  /// A tile's share, to be fetched by the tile; what does not fit into two lines a portion, at once. Without a share
+  /// it is `idle`, which is in the cache.
+  [[nodiscard]] ESPALIER_ALWAYS_INLINE fetched_lines<T> spread(const T* idle) {
+    if (left_ <= 0) return {idle, idle, 0};
+    const block of = take();
+    const bool wide = of.lines > 1;
+    const std::int64_t rows = wide ? portions : 2 * portions;
+    fetch_block(rows, 0, of);
+    fetch_block(0, 2, {of.from, std::min(of.rows, rows), of.lines});
+    return {of.from, of.from + (wide ? line : of.rows > portions ? portions * step_ : 0), step_};
   }
 
  private:
-  const T* row_ = nullptr;
-  std::int64_t row_step_ = 0;
-  std::int64_t line_ = 0;
-  std::int64_t line_step_ = 0;
-  std::int64_t lines_of_row_ = 0;
+  static constexpr std::int64_t line = 64 / static_cast<std::int64_t>(sizeof(T));
+  static constexpr std::int64_t portions = tile_sizes<T>::rows;
+
+  /// Rows `step_` apart, of each so many lines.
+  struct block {
+    const T* from;
+    std::int64_t rows;
+    std::int64_t lines;
+  };
+
+  [[nodiscard]] block take() {
+    const std::int64_t count = std::min(share_, left_);
+    const block taken = rows_ > 0 ? block{from_, rows_, count} : block{from_, count, 1};
+    from_ += count * tile_step_;
+    left_ -= count;
+    return taken;
+  }
+  void fetch_block(std::int64_t row, std::int64_t at_line, const block& of) const {
+    for (std::int64_t i = row; i < of.rows; ++i) {
+      for (std::int64_t x = at_line; x < of.lines; ++x) __builtin_prefetch(of.from + i * step_ + x * line, 0, 2);
+    }
+  }
+
+  const T* from_ = nullptr;
+  std::int64_t step_ = 0;
+  std::int64_t rows_ = 0;  // 0: columns are shared out
+  std::int64_t tile_step_ = 0;
   std::int64_t left_ = 0;
   std::int64_t share_ = 0;
 };
@@ -363,21 +410,26 @@ template <class T> class panel_product {
     std::int64_t j = 0;
     for (; j + sizes::columns <= width_; j += sizes::columns) {
       T* const panel = panel_ + j * depth_;
-      ahead_.next();
-      beside_.next();
+      fetched_lines<T> next{a, a, 0};
+      if constexpr (Layout == strip_layout::rows) {
+        ahead_.fetch();
+      } else {
+        next = ahead_.spread(a);
+      }
+      beside_.fetch();
       if (packs) {
-        multiply_tile<T, Rows, Layout, true>(depth, {a, step, b_.data + j, b_.row_stride, panel}, alpha, keep, c + j,
-                                             ldc);
+        multiply_tile<T, Rows, Layout, true>(depth, {a, step, b_.data + j, b_.row_stride, panel}, next, alpha, keep,
+                                             c + j, ldc);
       } else {
         multiply_tile<T, Rows, Layout, false>(
-            depth, {a, step, panel + first_ * sizes::columns, sizes::columns, nullptr}, alpha, keep, c + j, ldc);
+            depth, {a, step, panel + first_ * sizes::columns, sizes::columns, nullptr}, next, alpha, keep, c + j, ldc);
       }
     }
     if (j == width_) return;
     alignas(64) T tile[Rows * sizes::columns];
     const T* const panel = panel_ + j * depth_ + first_ * sizes::columns;
-    multiply_tile<T, Rows, Layout, false>(depth, {a, step, panel, sizes::columns, nullptr}, alpha, T(0), &tile[0],
-                                          sizes::columns);
+    multiply_tile<T, Rows, Layout, false>(depth, {a, step, panel, sizes::columns, nullptr}, {a, a, 0}, alpha, T(0),
+                                          &tile[0], sizes::columns);
     for (std::int64_t i = 0; i < Rows; ++i) {
       T* const out = c + i * ldc + j;
       for (std::int64_t x = 0; x < width_ - j; ++x) {
@@ -418,6 +470,35 @@ template <class T> class panel_product {
   bool complete_ = false;  // whether all of B's panel has been copied
 };
 
+/// The panel that is multiplied next, fetched into the second-level cache while this one is: rows of B, or columns of a
+/// transposed one, some with each strip.
+template <class T> class panel_prefetcher {
+ public:
+  /// `panel` has depth x width elements; its turn is after `strips` strips.
+  panel_prefetcher(matrix_view<const T> panel, std::int64_t depth, std::int64_t width, std::int64_t strips)
+      : rows_(panel), count_(depth), length_(width), strips_(strips) {
+    if (panel.row_stride == 1 && panel.column_stride != 1) {
+      std::swap(rows_.row_stride, rows_.column_stride);
+      std::swap(count_, length_);
+    }
+    // A few strips are over before so much is fetched.
+    if (rows_.column_stride != 1 || strips < fewest_strips) count_ = 0;
+  }
+
+  void announce(std::int64_t strip, panel_product<T>& to) const {
+    const std::int64_t from = count_ * strip / strips_;
+    to.announce_more(rows_.at(from, 0), count_ * (strip + 1) / strips_ - from, length_);
+  }
+
+ private:
+  static constexpr std::int64_t fewest_strips = 8;
+
+  matrix_view<const T> rows_;
+  std::int64_t count_;
+  std::int64_t length_;
+  std::int64_t strips_;
+};
+
 /// C = alpha A B + beta C on one thread; A is m x k, B is k x n, C is m x n with unit column stride; any strides for A
 /// and B. With beta = 0, C is written without being read. Each element's sum has the same order whatever m and n are.
 template <class T>
@@ -426,15 +507,20 @@ void blocked_gemm(std::int64_t m, std::int64_t n, std::int64_t k, T alpha, matri
   using sizes = tile_sizes<T>;
   alignas(64) T panel[sizes::depth * sizes::width];
   alignas(64) T strip[sizes::rows * sizes::depth];
+  const auto depth_at = [=](std::int64_t p) { return std::min<std::int64_t>(sizes::depth, k - p); };
+  const auto width_at = [=](std::int64_t j) { return std::clamp<std::int64_t>(n - j, 0, sizes::width); };
   for (std::int64_t j = 0; j < n; j += sizes::width) {
-    const std::int64_t width = std::min<std::int64_t>(sizes::width, n - j);
     for (std::int64_t p = 0; p < k; p += sizes::depth) {
-      const std::int64_t depth = std::min<std::int64_t>(sizes::depth, k - p);
-      panel_product<T> product(depth, width, b.at(p, j), &panel[0], &strip[0]);
+      const std::int64_t next_p = p + sizes::depth < k ? p + sizes::depth : 0;
+      const std::int64_t next_j = next_p > 0 ? j : j + sizes::width;
+      const panel_prefetcher<T> following(next_j < n ? b.at(next_p, next_j) : b, depth_at(next_p), width_at(next_j),
+                                          (m + sizes::rows - 1) / sizes::rows);
+      panel_product<T> product(depth_at(p), width_at(j), b.at(p, j), &panel[0], &strip[0]);
       for (std::int64_t i = 0; i < m; i += sizes::rows) {
         const std::int64_t rows = std::min<std::int64_t>(sizes::rows, m - i);
         const std::int64_t next = std::min<std::int64_t>(sizes::rows, m - i - rows);
         if (next > 0) product.announce(a.at(i + rows, p), next);
+        following.announce(i / sizes::rows, product);
         product.multiply(a.at(i, p), rows, alpha, p == 0 ? beta : T(1), c + i * ldc + j, ldc);
       }
     }
