@@ -274,20 +274,21 @@ template <class Kernels> class chain_runner {
       return false;
     }
 
-    const fused_chain* chain_ = nullptr;
+    const fused_chain* chain_ = nullptr;  // null: there is no block
     const placed_step* steps_ = nullptr;
     std::int64_t row_ = 0;
     std::int64_t columns_ = 0;
     std::int64_t rows_ = 0;
     int step_ = 0;  // where the next stream is looked for
     int operand_ = 0;
+    // Of the stream: it is one run, or one a row.
     std::int64_t run_ = 0;
     std::int64_t runs_ = 0;
-    std::int64_t size_ = 0;
-    const char* start_ = nullptr;
     std::int64_t lines_of_run_ = 0;
-    const char* from_ = nullptr;
-    std::int64_t left_ = 0;  // lines of the run
+    std::int64_t size_ = 0;  // of an element
+    const char* start_ = nullptr;
+    const char* from_ = nullptr;  // what is next
+    std::int64_t left_ = 0;       // lines of the run
     bool writes_ = false;
   };
   static constexpr std::int64_t line = 64;

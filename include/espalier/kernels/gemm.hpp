@@ -155,6 +155,8 @@ template <class T> class strip_prefetcher {
  public:
   strip_prefetcher() = default;
   strip_prefetcher(matrix_view<const T> a, std::int64_t rows, std::int64_t depth, std::int64_t tiles) {
+    // A share of a panel may have no rows.
+    if (rows == 0) return;
     if (a.column_stride == 1) {
       left_ = (depth + line - 1) / line;
       from_ = a.data;
