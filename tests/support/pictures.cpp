@@ -73,17 +73,24 @@ struct sweep_column {
   std::vector<std::string> cells;
 };
 
-/// The states of the compiler's own completion, as far as they differ.
-template <class Completed, int Sweep = 0> void list_sweeps(std::vector<sweep_column>& columns) {
-  const auto& state = Completed::template state<Sweep>::value;
+/// The states of completion, by the compiler's own sweeps, as far as they differ.
+template <class Completed> std::vector<sweep_column> list_sweeps() {
   const ep::graph_view g = Completed::program;
-  sweep_column column;
-  for (int id = 0; id < g.size; ++id) column.cells.push_back(known_layout(g[id].shape, state.of[id]));
-  if (columns.empty() || columns.back().cells != column.cells) {
+  auto state = ep::detail::started_completion(g, Completed::readers);
+  const ep::completion_view arrays = ep::detail::view_of(state, Completed::readers);
+  std::vector<sweep_column> columns;
+  const auto add_column = [&] {
+    sweep_column column;
+    for (int id = 0; id < g.size; ++id) column.cells.push_back(known_layout(g[id].shape, state.of[id]));
+    if (!columns.empty() && columns.back().cells == column.cells) return;
     column.title = columns.empty() ? "annotations" : "sweep " + std::to_string(columns.size());
     columns.push_back(column);
+  };
+  add_column();
+  for (int level = 0; level <= ep::detail::last_level; ++level) {
+    while (ep::sweep_completion(mesh::value, g, &Completed::rules.of[0], arrays, level).changed) add_column();
   }
-  if constexpr (!Completed::template state<Sweep>::value.done) list_sweeps<Completed, Sweep + 1>(columns);
+  return columns;
 }
 
 std::string svg_text(double x, double y, const std::string& words, const char* more = "") {
@@ -93,8 +100,7 @@ std::string svg_text(double x, double y, const std::string& words, const char* m
 
 std::string completion_picture() {
   using completed = mlp_step::completion_pass;
-  std::vector<sweep_column> columns;
-  list_sweeps<completed>(columns);
+  const std::vector<sweep_column> columns = list_sweeps<completed>();
   const ep::graph_view g = completed::program;
   const auto rows = static_cast<std::size_t>(g.size);
   constexpr double first = 150;

@@ -8,34 +8,62 @@
 
 namespace espalier {
 
+/// Which instructions read each value: `first[value]` is where in `reader` and `next` they begin, a list that ends at
+/// -1.
+template <int Size, int Operands> struct reader_table {
+  int first[Size > 0 ? Size : 1]{};
+  int reader[Operands > 0 ? Operands : 1]{};
+  int next[Operands > 0 ? Operands : 1]{};
+};
+
 /// The state of completion: what is known so far of every value's sharding, and whence.
 template <int Size> struct completion {
-  sharding of[Size > 0 ? Size : 1]{};
+  static constexpr int room = Size > 0 ? Size : 1;
+
+  sharding of[room]{};
   /// The value whose sharding led to this one's (itself when annotated), or -1.
-  int cause[Size > 0 ? Size : 1]{};
-  /// The sweep in which it last changed.
-  int changed_in[Size > 0 ? Size : 1]{};
-  int sweep = 0;
+  int cause[room]{};
+  /// Whether an op's tensors have changed since it last passed them on, in each direction.
+  bool forward[room]{};
+  bool backward[room]{};
   int level = 0;
-  bool level_is_new = true;
   bool done = false;
+};
+
+/// The same as arrays, of any length, and who reads what.
+struct completion_view {
+  sharding* of = nullptr;
+  int* cause = nullptr;
+  bool* forward = nullptr;
+  bool* backward = nullptr;
+  const int* first = nullptr;
+  const int* reader = nullptr;
+  const int* next = nullptr;
+
+  /// The op that makes a value and those that read it are to be visited.
+  constexpr void has_changed(int value) const {
+    forward[value] = backward[value] = true;
+    for (int at = first[value]; at >= 0; at = next[at]) forward[reader[at]] = backward[reader[at]] = true;
+  }
 };
 
 namespace detail {
 
 inline constexpr int last_level = 3;
 
-/// One op's step of completion. `Of` and `Cause` are arrays over all values.
+/// One op's step of completion.
 class propagation_step {
  public:
-  constexpr propagation_step(const mesh_shape& mesh, graph_view g, sharding* of, int* cause, int* changed_in, int sweep)
-      : mesh_(mesh), g_(g), of_(of), cause_(cause), changed_in_(changed_in), sweep_(sweep) {}
+  constexpr propagation_step(const mesh_shape& mesh, graph_view g, const completion_view& state)
+      : mesh_(mesh), g_(g), state_(state), of_(state.of) {}
 
   /// Updates the result (forward) or the operands (backward) of instruction `id`; true if something changed.
   constexpr bool run(int id, const factor_rule& rule, bool forward, int level) {
     const instruction& i = g_[id];
-    if (i.operand_count == 0 || level < first_level(*i.op, forward)) return false;
-    if (i.operand_count == 2 && (requests_of(i) == layout_request::as_operand || part_of(i) == structure::result)) {
+    if (level < first_level(*i.op, forward)) return false;
+    (forward ? state_.forward : state_.backward)[id] = false;
+    if (i.operand_count == 0) return false;
+    if (copies_layout(i)) {
       if (forward) return copy(id, i.operand[1]);
       return copy_open(i.operand[0], id);
     }
@@ -45,6 +73,11 @@ class propagation_step {
     for (int k = 0; k < i.operand_count; ++k)
       changed = refine(g_.operand_at(i, k), rule.dims_of(k), rule, id) || changed;
     return changed;
+  }
+
+  /// Whether an instruction's result is to be laid out as its second operand is.
+  [[nodiscard]] static constexpr bool copies_layout(const instruction& i) {
+    return i.operand_count == 2 && (requests_of(i) == layout_request::as_operand || part_of(i) == structure::result);
   }
 
   /// The level from which on shardings pass through an op.
@@ -119,12 +152,14 @@ class propagation_step {
   }
 
   constexpr bool refine(int who, const factor_list* dims, const factor_rule& rule, int id) {
+    const sharding& s = of_[who];
     bool changed = false;
-    for (int d = 0; d < of_[who].rank; ++d) {
-      if (dims[d].empty() || !of_[who].is_open(d)) continue;
-      const bool is_uneven = splits_major_unevenly(mesh_, rule, dims[d], merged_[dims[d][0]]);
-      const axis_list wanted = is_uneven ? merged_[dims[d][0]] : write_dimension(mesh_, rule, dims[d], merged_);
-      if (wanted == of_[who].dim[d] || wanted.size() <= of_[who].dim[d].size()) continue;
+    for (int d = 0; d < s.rank; ++d) {
+      if (dims[d].empty() || !s.is_open(d)) continue;
+      const axis_list major = merged_[dims[d][0]];
+      const bool is_as_major = dims[d].code() < 16U || splits_major_unevenly(mesh_, rule, dims[d], major);
+      const axis_list wanted = is_as_major ? major : write_dimension(mesh_, rule, dims[d], merged_);
+      if (wanted.empty() || wanted.size() <= s.dim[d].size()) continue;
       int source = source_[dims[d][0]];
       if (source == who) source = id;
       changed = extend(who, d, wanted, source) || changed;
@@ -150,65 +185,95 @@ class propagation_step {
   }
 
   constexpr void note(int who, int source) {
-    if (cause_[who] < 0) cause_[who] = source;
-    changed_in_[who] = sweep_;
+    if (state_.cause[who] < 0) state_.cause[who] = source;
+    state_.has_changed(who);
   }
 
   const mesh_shape& mesh_;
   graph_view g_;
+  completion_view state_;
   sharding* of_;
-  int* cause_;
-  int* changed_in_;
-  int sweep_;
   factor_axes merged_;
   int source_[max_factors]{};
 };
 
 }  // namespace detail
 
-/// Before any sweep: what the annotations say, and everything else open.
-constexpr void start_completion(graph_view g, sharding* of, int* cause, int* changed_in) {
+/// How many operands the instructions of a graph have between them.
+[[nodiscard]] constexpr int count_operands(graph_view g) {
+  int count = 0;
+  for (int id = 0; id < g.size; ++id) count += g[id].operand_count;
+  return count;
+}
+/// Writes a `reader_table`.
+constexpr void list_readers(graph_view g, int* first, int* reader, int* next) {
+  for (int id = 0; id < g.size; ++id) first[id] = -1;
+  int at = 0;
   for (int id = 0; id < g.size; ++id) {
-    const bool annotated = g[id].annotation >= 0;
-    of[id] = annotated ? g.annotations[g[id].annotation].placement : sharding::all_open(g[id].shape.rank);
-    cause[id] = annotated ? id : -1;
-    changed_in[id] = 0;
+    const instruction& i = g[id];
+    for (int k = 0; k < i.operand_count; ++k, ++at) {
+      const int value = k < inline_operands ? i.operand[k] : g.operand_at(i, k);
+      reader[at] = id;
+      next[at] = first[value];
+      first[value] = at;
+    }
   }
 }
 
-/// One forward and one backward sweep at `level` (GSPMD section 3.5). Returns whether anything changed. An op is
-/// visited only if one of its tensors changed in this sweep or the one before, or if the level has just risen to the
-/// first at which anything passes through it.
-constexpr bool sweep_completion(const mesh_shape& mesh, graph_view g, const factor_rule* rules, sharding* of,
-                                int* cause, int* changed_in, int sweep, int level, bool level_is_new) {
-  detail::propagation_step step(mesh, g, of, cause, changed_in, sweep);
-  bool changed = false;
-  const auto fresh = [&](int id, bool forward) {
-    if (changed_in[id] >= sweep - 1) return true;
-    const instruction& i = g[id];
-    if (level_is_new && detail::propagation_step::first_level(*i.op, forward) == level) return true;
-    for (int k = 0; k < i.operand_count; ++k) {
-      if (changed_in[k < inline_operands ? i.operand[k] : g.operand_at(i, k)] >= sweep - 1) return true;
-    }
-    return false;
-  };
+/// Before any sweep: what the annotations say, and everything else open. Only who has something to pass on is to be
+/// visited.
+constexpr void start_completion(graph_view g, const completion_view& state) {
   for (int id = 0; id < g.size; ++id) {
-    if (fresh(id, true)) changed = step.run(id, rules[id], true, level) || changed;
+    const bool annotated = g[id].annotation >= 0;
+    state.of[id] = annotated ? g.annotations[g[id].annotation].placement : sharding::all_open(g[id].shape.rank);
+    state.cause[id] = annotated ? id : -1;
+    state.forward[id] = state.backward[id] = detail::propagation_step::copies_layout(g[id]);
+  }
+  for (int id = 0; id < g.size; ++id) {
+    if (g[id].annotation >= 0) state.has_changed(id);
+  }
+}
+
+/// What a sweep did.
+struct completion_sweep {
+  bool changed = false;
+  /// How many ops it looked at, in either direction.
+  int visited = 0;
+};
+
+/// One forward and one backward sweep at `level` (GSPMD section 3.5). An op is visited only if one of its tensors
+/// changed since it was visited last in that direction.
+constexpr completion_sweep sweep_completion(const mesh_shape& mesh, graph_view g, const factor_rule* rules,
+                                            const completion_view& state, int level) {
+  detail::propagation_step step(mesh, g, state);
+  completion_sweep done;
+  for (int id = 0; id < g.size; ++id) {
+    if (!state.forward[id]) continue;
+    done.changed = step.run(id, rules[id], true, level) || done.changed;
+    ++done.visited;
   }
   for (int id = g.size - 1; id >= 0; --id) {
-    if (fresh(id, false)) changed = step.run(id, rules[id], false, level) || changed;
+    if (!state.backward[id]) continue;
+    done.changed = step.run(id, rules[id], false, level) || done.changed;
+    ++done.visited;
   }
-  return changed;
+  return done;
 }
 
 /// One sweep after another until nothing changes at the last level; for graphs made at run time.
 constexpr void complete(const mesh_shape& mesh, graph_view g, const factor_rule* rules, sharding* of, int* cause) {
-  detail::list<int> changed_in(g.size);
-  start_completion(g, of, cause, changed_in.data());
-  int sweep = 1;
+  const int operands = count_operands(g);
+  detail::list<bool> forward(g.size);
+  detail::list<bool> backward(g.size);
+  detail::list<int> first(g.size);
+  detail::list<int> reader(operands);
+  detail::list<int> next(operands);
+  list_readers(g, first.data(), reader.data(), next.data());
+  completion_view state{of, nullptr, forward.data(), backward.data(), first.data(), reader.data(), next.data()};
+  state.cause = cause;
+  start_completion(g, state);
   for (int level = 0; level <= detail::last_level; ++level) {
-    bool first = true;
-    while (sweep_completion(mesh, g, rules, of, cause, changed_in.data(), sweep++, level, first)) first = false;
+    while (sweep_completion(mesh, g, rules, state, level).changed) continue;
   }
 }
 

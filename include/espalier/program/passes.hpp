@@ -131,25 +131,37 @@ template <int Size> [[nodiscard]] constexpr rule_table<Size> rules_of(graph_view
   return table;
 }
 
-template <int Size> [[nodiscard]] constexpr completion<Size> started_completion(graph_view g) {
+template <int Size, int Operands>
+[[nodiscard]] constexpr completion_view view_of(completion<Size>& state, const reader_table<Size, Operands>& readers) {
+  return {&state.of[0],      &state.cause[0],    &state.forward[0], &state.backward[0],
+          &readers.first[0], &readers.reader[0], &readers.next[0]};
+}
+template <int Size, int Operands> [[nodiscard]] constexpr reader_table<Size, Operands> readers_of(graph_view g) {
+  reader_table<Size, Operands> table;
+  list_readers(g, &table.first[0], &table.reader[0], &table.next[0]);
+  return table;
+}
+
+template <int Size, int Operands>
+[[nodiscard]] constexpr completion<Size> started_completion(graph_view g, const reader_table<Size, Operands>& readers) {
   completion<Size> state;
-  start_completion(g, &state.of[0], &state.cause[0], &state.changed_in[0]);
+  start_completion(g, view_of(state, readers));
   for (sharding& one : state.of) write_each(&one.dim[0], max_rank);
   return state;
 }
 
-/// One more sweep; when it changes nothing, the next level, and behind the last level the end.
-template <int Size>
+/// After so many visits of ops a constant evaluation ends with its sweep: clang's limit on steps is some thousand
+/// visits.
+inline constexpr int visits_in_evaluation = 512;
+
+/// Further sweeps; when one changes nothing, the next level, and behind the last level the end.
+template <int Size, int Operands>
 [[nodiscard]] constexpr completion<Size> swept(const mesh_shape& mesh, graph_view g, const rule_table<Size>& rules,
-                                               completion<Size> state) {
-  const bool level_is_new = state.level_is_new;
-  state.level_is_new = false;
-  ++state.sweep;
-  if (!sweep_completion(mesh, g, &rules.of[0], &state.of[0], &state.cause[0], &state.changed_in[0], state.sweep,
-                        state.level, level_is_new)) {
-    state.done = state.level == last_level;
-    ++state.level;
-    state.level_is_new = true;
+                                               const reader_table<Size, Operands>& readers, completion<Size> state) {
+  for (int spent = 0; !state.done && spent < visits_in_evaluation;) {
+    const completion_sweep sweep = sweep_completion(mesh, g, &rules.of[0], view_of(state, readers), state.level);
+    if (!sweep.changed) state.done = state.level++ == last_level;
+    spent += sweep.visited + Size / 16;  // a look at whether to visit is a part of a visit
   }
   return state;
 }
@@ -161,20 +173,21 @@ template <class Mesh, class Source> struct completed {
   static constexpr annotation_conflict conflict = find_conflict(program);
   static constexpr int without_rule = first_without_rule(program);
   static constexpr rule_table<size> rules = rules_of<size>(program);
+  static constexpr auto readers = readers_of<size, count_operands(program)>(program);
 
-  template <int Sweep> struct state {
-    static constexpr completion<size> value = swept<size>(Mesh::value, program, rules, state<Sweep - 1>::value);
+  template <int Part> struct state {
+    static constexpr completion<size> value = swept(Mesh::value, program, rules, readers, state<Part - 1>::value);
   };
-  template <int Sweep>
-    requires(Sweep == 0)
-  struct state<Sweep> {
-    static constexpr completion<size> value = started_completion<size>(program);
+  template <int Part>
+    requires(Part == 0)
+  struct state<Part> {
+    static constexpr completion<size> value = started_completion(program, readers);
   };
-  template <int Sweep> static constexpr const completion<size>& last() {
-    if constexpr (state<Sweep>::value.done) {
-      return state<Sweep>::value;
+  template <int Part> static constexpr const completion<size>& last() {
+    if constexpr (state<Part>::value.done) {
+      return state<Part>::value;
     } else {
-      return last<Sweep + 1>();
+      return last<Part + 1>();
     }
   }
   static constexpr const completion<size>& value = last<0>();
