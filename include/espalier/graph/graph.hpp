@@ -26,14 +26,17 @@ template <int Size, int Annotations, int Windows = 0, int Further = 0> struct fi
   placed_window windows[Windows > 0 ? Windows : 1]{};
   int further[Further > 0 ? Further : 1]{};
   static constexpr int size = Size;
+  static constexpr int annotation_count = Annotations;
+  static constexpr int window_count = Windows;
+  static constexpr int further_count = Further;
 };
 
-/// A graph in arrays that are large enough for it, for a pass that is too dear to run once for the size alone.
-template <int Room> struct roomy_graph {
-  instruction code[Room]{};
-  layout annotations[Room]{};
-  placed_window windows[Room]{};
-  int further[Room]{};
+/// A graph in arrays that are large enough for it, so that no pass has to run once for the size alone.
+template <int Size, int Annotations, int Windows, int Further> struct roomy_graph {
+  instruction code[Size > 0 ? Size : 1]{};
+  layout annotations[Annotations > 0 ? Annotations : 1]{};
+  placed_window windows[Windows > 0 ? Windows : 1]{};
+  int further[Further > 0 ? Further : 1]{};
   int size = 0;
   int annotation_count = 0;
   int window_count = 0;
@@ -74,8 +77,9 @@ struct graph_view {
         window_count(Windows),
         further(&from.further[0]),
         further_count(Further) {}
-  template <int Room>
-  constexpr graph_view(const roomy_graph<Room>& source)  // NOLINT(google-explicit-constructor): a view
+  template <int Size, int Annotations, int Windows, int Further>
+  // NOLINTNEXTLINE(google-explicit-constructor): a view
+  constexpr graph_view(const roomy_graph<Size, Annotations, Windows, Further>& source)
       : code(&source.code[0]),
         size(source.size),
         annotations(&source.annotations[0]),
@@ -108,36 +112,37 @@ constexpr void copy_tables(graph& to, graph_view from) {
 }
 }  // namespace detail
 
+namespace detail {
+/// Copies a graph into arrays that have room for it.
+template <class Arrays> constexpr void copy_graph(Arrays& to, graph_view from) {
+  for (int i = 0; i < from.further_count; ++i) to.further[i] = from.further[i];
+  for (int i = 0; i < from.window_count; ++i) to.windows[i] = from.windows[i];
+  for (int i = 0; i < from.size; ++i) to.code[i] = from.code[i];
+  for (int i = 0; i < from.annotation_count; ++i) {
+    to.annotations[i] = from.annotations[i];
+    write_each(&to.annotations[i].placement.dim[0], max_rank);
+  }
+}
+}  // namespace detail
+
 /// Copies a graph into arrays of its own size: `freeze<make().code.size(), make().annotations.size()>(make())`.
 template <int Size, int Annotations, int Windows = 0, int Further = 0>
-constexpr fixed_graph<Size, Annotations, Windows, Further> freeze(const graph& source) {
+constexpr fixed_graph<Size, Annotations, Windows, Further> freeze(graph_view source) {
   fixed_graph<Size, Annotations, Windows, Further> result;
-  for (int i = 0; i < Further; ++i) result.further[i] = source.further[i];
-  for (int i = 0; i < Windows; ++i) result.windows[i] = source.windows[i];
-  for (int i = 0; i < Size; ++i) result.code[i] = source.code[i];
-  for (int i = 0; i < Annotations; ++i) {
-    result.annotations[i] = source.annotations[i];
-    detail::write_each(&result.annotations[i].placement.dim[0], max_rank);
-  }
+  detail::copy_graph(result, source);
   return result;
 }
 
-template <int Room> constexpr roomy_graph<Room> freeze_roomily(const graph& source) {
-  roomy_graph<Room> result;
-  result.size = source.code.size();
-  result.annotation_count = source.annotations.size();
-  result.window_count = source.windows.size();
-  result.further_count = source.further.size();
-  result.fits = result.size <= Room && result.annotation_count <= Room && result.window_count <= Room &&
-                result.further_count <= Room;
-  if (!result.fits) return result;
-  for (int i = 0; i < result.further_count; ++i) result.further[i] = source.further[i];
-  for (int i = 0; i < result.window_count; ++i) result.windows[i] = source.windows[i];
-  for (int i = 0; i < result.size; ++i) result.code[i] = source.code[i];
-  for (int i = 0; i < result.annotation_count; ++i) {
-    result.annotations[i] = source.annotations[i];
-    detail::write_each(&result.annotations[i].placement.dim[0], max_rank);
-  }
+template <int Size, int Annotations, int Windows, int Further>
+constexpr roomy_graph<Size, Annotations, Windows, Further> freeze_roomily(graph_view source) {
+  roomy_graph<Size, Annotations, Windows, Further> result;
+  result.size = source.size;
+  result.annotation_count = source.annotation_count;
+  result.window_count = source.window_count;
+  result.further_count = source.further_count;
+  result.fits = source.size <= Size && source.annotation_count <= Annotations && source.window_count <= Windows &&
+                source.further_count <= Further;
+  if (result.fits) detail::copy_graph(result, source);
   return result;
 }
 

@@ -188,7 +188,7 @@ class local_program {
     origin = static_cast<list<int>&&>(origin_);
   }
   template <int Size, int Room> constexpr void save(partition_progress<Size, Room>& to) const {
-    to.made = freeze_roomily<Room>(out_.result());
+    to.made = freeze_roomily<Room, Room, Room, Room>(out_.result());
     if (!to.made.fits) return;
     to.loop = out_.loop;
     to.hoisted = hoisted_;

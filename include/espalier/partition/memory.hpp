@@ -721,18 +721,24 @@ class arena_occupancy {
   constexpr int add(int& first, int from, std::int64_t begin, std::int64_t end) {
     int before = from;
     int at = from == 0 ? first : spans_[from].next;
-    while (at != 0 && spans_[at].end < begin) {
+    while (at != 0) {
+      const span& met = spans_[at];
+      if (met.end >= begin) {
+        if (met.begin <= begin && end <= met.end) return before;
+        break;
+      }
       before = at;
-      at = spans_[at].next;
+      at = met.next;
     }
-    if (at != 0 && spans_[at].begin <= begin && end <= spans_[at].end) return before;
-    while (at != 0 && spans_[at].begin <= end) {
-      begin = spans_[at].begin < begin ? spans_[at].begin : begin;
-      end = spans_[at].end > end ? spans_[at].end : end;
+    while (at != 0) {
+      span& met = spans_[at];
+      if (met.begin > end) break;
+      begin = met.begin < begin ? met.begin : begin;
+      end = met.end > end ? met.end : end;
       const int swallowed = at;
-      at = spans_[at].next;
-      spans_[swallowed].next = 0;
-      release(swallowed);
+      at = met.next;
+      met.next = free_;
+      free_ = swallowed;
     }
     const int grown = made_span({begin, end, at});
     (before == 0 ? first : spans_[before].next) = grown;

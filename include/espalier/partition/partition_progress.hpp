@@ -31,7 +31,7 @@ struct value_variant {
 template <int Size, int Room> struct partition_progress {
   static constexpr int size = Size > 0 ? Size : 1;
 
-  roomy_graph<Room> made;
+  roomy_graph<Room, Room, Room, Room> made;
   int origin[Room]{};
   int first_variant[Room]{};
   value_variant variants[Room]{};

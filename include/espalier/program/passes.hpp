@@ -26,23 +26,44 @@ struct graph_size {
 }
 
 /// The passes as constants, each in variables of its own: a compiler's limit on the steps of a constant evaluation
-/// holds for each of them alone. `Maker::make()` returns a graph; no compiler lets its lists outlive the evaluation,
-/// so it runs once for the size and once for the content. `Maker::counted` is that size, if the maker knows it anyway.
-template <class Maker> [[nodiscard]] constexpr graph_size counted_size() {
-  if constexpr (requires { Maker::counted; }) {
-    return Maker::counted;
-  } else {
-    return graph_size_of(Maker::make());
-  }
-}
+/// holds for each of them alone. `Maker::make()` returns a graph, and no compiler lets its lists outlive the
+/// evaluation: its size has to be known before. `Maker::counted` is that size, if the maker knows it; `Maker::room` is
+/// what it most likely does not exceed, and where it does, or for a maker that knows nothing, the evaluation is made
+/// twice.
 template <class Maker> struct frozen {
-  static constexpr graph_size counted = counted_size<Maker>();
+  static constexpr graph_size counted = graph_size_of(Maker::make());
   static constexpr int size = counted.code;
-  static constexpr int annotations = counted.annotations;
-  static constexpr int windows = counted.windows;
-  static constexpr int further = counted.further;
-  static constexpr fixed_graph<size, annotations, windows, further> value =
-      freeze<size, annotations, windows, further>(Maker::make());
+  static constexpr auto value =
+      freeze<counted.code, counted.annotations, counted.windows, counted.further>(Maker::make());
+};
+template <class Maker>
+  requires requires { Maker::counted; }
+struct frozen<Maker> {
+  static constexpr graph_size counted = Maker::counted;
+  static constexpr int size = counted.code;
+  static constexpr auto value =
+      freeze<counted.code, counted.annotations, counted.windows, counted.further>(Maker::make());
+};
+template <class Maker>
+  requires requires { Maker::room; }
+class frozen<Maker> {
+  template <graph_size Room> [[nodiscard]] static constexpr auto make() {
+    return freeze_roomily<Room.code, Room.annotations, Room.windows, Room.further>(Maker::make());
+  }
+  static constexpr auto first = make<Maker::room>();
+  template <graph_size Room> struct again { static constexpr auto value = make<Room>(); };
+
+ public:
+  static constexpr graph_size counted{first.size, first.annotation_count, first.window_count, first.further_count};
+  static constexpr int size = counted.code;
+  [[nodiscard]] static constexpr const auto& found() {
+    if constexpr (first.fits) {
+      return first;
+    } else {
+      return again<counted>::value;
+    }
+  }
+  static constexpr const auto& value = found();
 };
 
 /// What tracing found, from a single evaluation.
@@ -68,8 +89,15 @@ struct trace_content {
   }
   return c;
 }
+/// That and the graph, if it is as small as most are.
+template <int Room> struct trace_content_and_graph : trace_content {
+  roomy_graph<Room, Room / 2, Room / 8, Room / 8> program;
+};
+/// How many instructions most functions of so many tensors do not exceed.
+[[nodiscard]] constexpr int room_for_trace(int arguments) { return 160 + 16 * arguments; }
+
 /// The same by its address, and the places in it, for messages.
-template <const trace_content& Found> struct findings_at {
+template <const auto& Found> struct findings_at {
   static constexpr const trace_content& value = Found;
   struct mistake_place {
     static constexpr espalier::mistake_place value = Found.mistake_where;
@@ -85,27 +113,39 @@ template <const trace_content& Found> struct findings_at {
   };
 };
 /// g++ remembers what this function returned; asked again, as every program does, it costs nothing.
-template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr trace_content find_by_tracing() {
-  return content_of(trace<Mesh, Function, Arguments...>());
+template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr auto find_by_tracing() {
+  constexpr int room = room_for_trace((leaf_count<Arguments>() + ... + 0));
+  const traced made = trace<Mesh, Function, Arguments...>();
+  return trace_content_and_graph<room>{content_of(made),
+                                       freeze_roomily<room, room / 2, room / 8, room / 8>(made.program)};
 }
 template <class Mesh, class Function, class... Arguments> struct found_by_tracing {
-  static constexpr trace_content value = find_by_tracing<Mesh, Function, Arguments...>();
+  static constexpr auto value = find_by_tracing<Mesh, Function, Arguments...>();
 };
 template <class Mesh, class Function, class... Arguments>
 using trace_findings = findings_at<found_by_tracing<Mesh, Function, Arguments...>::value>;
 
 template <class Mesh, class Function, class... Arguments> struct traced_graph {
-  static constexpr graph make() { return trace<Mesh, Function, Arguments...>().program; }
-  static constexpr graph_size counted = trace_findings<Mesh, Function, Arguments...>::value.made;
+  using found = found_by_tracing<Mesh, Function, Arguments...>;
+  static constexpr graph_size counted = found::value.made;
+  [[nodiscard]] static constexpr auto make() {
+    if constexpr (found::value.program.fits) {
+      return graph_view(found::value.program);
+    } else {
+      return trace<Mesh, Function, Arguments...>().program;
+    }
+  }
 };
 /// A graph after the first `Count` of `passes_on_tensors`.
 template <class Mesh, class Source, int Count = length_of(passes_on_tensors)> struct simplified_graph {
   using before = std::conditional_t<Count == 1, Source, simplified_graph<Mesh, Source, Count - 1>>;
+  static constexpr graph_size room = frozen<before>::counted;
   static constexpr graph make() { return passes_on_tensors[Count - 1].run(Mesh::value, frozen<before>::value); }
 };
 /// The same of `passes_on_buffers`.
 template <class Mesh, class Source, int Count = length_of(passes_on_buffers)> struct device_graph {
   using before = std::conditional_t<Count == 1, Source, device_graph<Mesh, Source, Count - 1>>;
+  static constexpr graph_size room = frozen<before>::counted;
   static constexpr graph make() { return passes_on_buffers[Count - 1].run(Mesh::value, frozen<before>::value); }
 };
 

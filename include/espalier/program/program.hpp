@@ -72,18 +72,6 @@ template <const auto& Program> struct program_labels {
 template <int I, class First, class... Rest> struct nth_type : nth_type<I - 1, Rest...> {};
 template <class First, class... Rest> struct nth_type<0, First, Rest...> { using type = First; };
 
-template <class Argument> [[nodiscard]] constexpr int leaf_count() {
-  using declared = typename argument_traits<Argument>::type;
-  if constexpr (ParameterTree<declared>) {
-    int count = 0;
-    const declared specs{};
-    for_each_leaf(specs, [&](const auto&) { ++count; });
-    return count;
-  } else {
-    return 1;
-  }
-}
-
 struct as_value {};
 
 }  // namespace detail

@@ -167,6 +167,19 @@ template <class Part, class Pack> constexpr void emit_results(builder& b, const 
   }
 }
 
+/// How many tensors an argument of a program is: a tree counts by its leaves.
+template <class Argument> [[nodiscard]] constexpr int leaf_count() {
+  using declared = typename argument_traits<Argument>::type;
+  if constexpr (ParameterTree<declared>) {
+    int count = 0;
+    const declared specs{};
+    for_each_leaf(specs, [&](const auto&) { ++count; });
+    return count;
+  } else {
+    return 1;
+  }
+}
+
 /// A call of the function on symbols.
 template <class Mesh, class... Arguments> struct traced_call {
   builder b;

@@ -60,7 +60,7 @@ template <const auto& Graph> class without_rules {
 
   template <std::size_t... Kind> [[nodiscard]] static constexpr auto make(std::index_sequence<Kind...> /*kinds*/) {
     const op_info* const bare[]{&op_without_rules<Graph.code[ops.first[Kind]].op>..., nullptr};
-    auto result = Graph;
+    auto result = freeze<Graph.size, Graph.annotation_count, Graph.window_count, Graph.further_count>(Graph);
     for (int id = 0; id < Graph.size; ++id) {
       if (ops.of[id] >= 0) result.code[id].op = bare[ops.of[id]];
     }

@@ -109,19 +109,30 @@ template <class Mesh, class Layer, class Layouts, class... Arguments> struct com
   }
 };
 
+/// Whether completion alone says how a value is laid out; what is in a loop is left to it.
+[[nodiscard]] constexpr bool wants_annotation(const espalier::instruction& i) {
+  const bool in_loop = i.loop >= 0 || part_of(i) == structure::loop_begin || part_of(i) == structure::loop_end;
+  return i.annotation < 0 && !in_loop;
+}
+
 /// A graph in which every value outside of loops says how it was completed, so that what is cut out of it is completed
 /// alike.
 template <class Mesh, class Source> struct arranged_graph {
   using found = espalier::detail::completed<Mesh, Source>;
 
+  static constexpr espalier::detail::graph_size counted = [] {
+    const graph_view g = frozen<Source>::value;
+    espalier::detail::graph_size size = frozen<Source>::counted;
+    for (int id = 0; id < g.size; ++id) size.annotations += wants_annotation(g[id]) ? 1 : 0;
+    return size;
+  }();
   [[nodiscard]] static constexpr graph make() {
     const graph_view g = frozen<Source>::value;
     graph made;
     espalier::detail::copy_tables(made, g);
     for (int id = 0; id < g.size; ++id) {
       espalier::instruction i = g[id];
-      const bool in_loop = i.loop >= 0 || part_of(i) == structure::loop_begin || part_of(i) == structure::loop_end;
-      if (i.annotation < 0 && !in_loop) i.annotation = made.annotations.push_back({i.shape, found::value.of[id]});
+      if (wants_annotation(i)) i.annotation = made.annotations.push_back({i.shape, found::value.of[id]});
       made.code.push_back(i);
     }
     return made;

@@ -155,9 +155,11 @@ template <class Mesh, class Layer, int Data, class Layouts, class... Arguments> 
     return cut(g, parts_by_results(g, part_of_result), 0, {arguments, results, 1});
   }
   struct forward {
+    static constexpr espalier::detail::graph_size room = frozen<whole>::counted;
     static constexpr graph make() { return cut_behind_forward().early; }
   };
   struct backward {
+    static constexpr espalier::detail::graph_size room = frozen<whole>::counted;
     static constexpr graph make() { return cut_behind_forward().late; }
   };
   [[nodiscard]] static constexpr cut_graph cut_behind_input_gradient() {
@@ -166,9 +168,11 @@ template <class Mesh, class Layer, int Data, class Layouts, class... Arguments> 
     return cut(g, parts_by_results(g, part_of_result), 1, {arguments, next, 1});
   }
   struct input_gradient {
+    static constexpr espalier::detail::graph_size room = frozen<backward>::counted;
     static constexpr graph make() { return cut_behind_input_gradient().early; }
   };
   struct weight_gradient {
+    static constexpr espalier::detail::graph_size room = frozen<backward>::counted;
     static constexpr graph make() { return cut_behind_input_gradient().late; }
   };
 };
