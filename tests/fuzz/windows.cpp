@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 // timeout: 300
+// optimised: yes
 // built: once
 
 #include <support/executed.hpp>

@@ -8,6 +8,7 @@
 #include <espalier/comm/reducer.hpp>
 
 #include <catch2/catch.hpp>
+#include <support/instrumented.hpp>
 #include <support/random_calls.hpp>
 
 #include <algorithm>
@@ -305,7 +306,7 @@ TEST_CASE("chunks go past the caches where writing into these takes long, and ba
 
 TEST_CASE("random collectives among threads equal their definitions", "[host]") {
   const auto seed = static_cast<unsigned>(espalier::test::fuzz_random()());
-  const long count = espalier::test::fuzz_cases(400);
+  const long count = espalier::test::fuzz_cases(espalier::test::tried_cases(400));
   host::sizes narrow;  // many rounds, rooms used again at once
   narrow.region = 1;
   narrow.chunk = 2048;

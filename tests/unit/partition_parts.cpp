@@ -4,6 +4,7 @@
 
 #include <espalier/partition/scheduler.hpp>
 
+#include <support/instrumented.hpp>
 #include <support/spmd_check.hpp>
 
 #include <catch2/catch.hpp>
@@ -56,7 +57,7 @@ spmd_program completed_case(std::uint32_t seed) {
 }  // namespace
 
 TEST_CASE("a graph partitioned in parts comes out as in one go", "[partition]") {
-  const auto seed = static_cast<std::uint32_t>(GENERATE(range(1, 40)));
+  const auto seed = static_cast<std::uint32_t>(GENERATE(range(1, espalier::test::tried_cases(40))));
   const spmd_program made = completed_case(seed);
   const graph_view g = made.traced;
   REQUIRE(g.size <= most);
@@ -94,7 +95,7 @@ TEST_CASE("too little room for a part is noticed, and the size needed is told", 
 }
 
 TEST_CASE("a schedule made in parts comes out as in one go", "[partition]") {
-  const auto seed = static_cast<std::uint32_t>(GENERATE(range(1, 40)));
+  const auto seed = static_cast<std::uint32_t>(GENERATE(range(1, espalier::test::tried_cases(40))));
   const spmd_program made = merged_program(partitioned_program(completed_case(seed).mesh, completed_case(seed).traced));
   const graph_view g = made.parts.program;
   REQUIRE(g.size <= most);

@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 
+#include <support/instrumented.hpp>
 #include <support/pipeline_steps.hpp>
 
 #include <espalier/pipeline/planner.hpp>
@@ -160,7 +161,7 @@ TEST_CASE("replicas of unequal numbers and shares are the single-device step") {
 TEST_CASE("random plans are the single-device step, again and again") {
   std::mt19937 random(15);
   const auto draw = [&](int least, int most) { return std::uniform_int_distribution<int>(least, most)(random); };
-  for (int trial = 0; trial < 120; ++trial) {
+  for (int trial = 0; trial < espalier::test::tried_cases(120); ++trial) {
     const pl::known_schedule& kind =
         pl::known_schedules[static_cast<std::size_t>(draw(0, static_cast<int>(pl::known_schedules.size()) - 1))];
     const int width = draw(1, 4);
