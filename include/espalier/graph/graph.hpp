@@ -110,9 +110,7 @@ constexpr void copy_tables(graph& to, graph_view from) {
   for (int i = 0; i < from.window_count; ++i) to.windows.push_back(from.windows[i]);
   for (int i = 0; i < from.further_count; ++i) to.further.push_back(from.further[i]);
 }
-}  // namespace detail
 
-namespace detail {
 /// Copies a graph into arrays that have room for it.
 template <class Arrays> constexpr void copy_graph(Arrays& to, graph_view from) {
   for (int i = 0; i < from.further_count; ++i) to.further[i] = from.further[i];

@@ -30,16 +30,15 @@ struct graph_size {
 /// evaluation: its size has to be known before. `Maker::counted` is that size, if the maker knows it; `Maker::room` is
 /// what it most likely does not exceed, and where it does, or for a maker that knows nothing, the evaluation is made
 /// twice.
+template <class Maker> [[nodiscard]] constexpr graph_size counted_size() {
+  if constexpr (requires { Maker::counted; }) {
+    return Maker::counted;
+  } else {
+    return graph_size_of(Maker::make());
+  }
+}
 template <class Maker> struct frozen {
-  static constexpr graph_size counted = graph_size_of(Maker::make());
-  static constexpr int size = counted.code;
-  static constexpr auto value =
-      freeze<counted.code, counted.annotations, counted.windows, counted.further>(Maker::make());
-};
-template <class Maker>
-  requires requires { Maker::counted; }
-struct frozen<Maker> {
-  static constexpr graph_size counted = Maker::counted;
+  static constexpr graph_size counted = counted_size<Maker>();
   static constexpr int size = counted.code;
   static constexpr auto value =
       freeze<counted.code, counted.annotations, counted.windows, counted.further>(Maker::make());
