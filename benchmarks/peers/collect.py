@@ -166,7 +166,7 @@ def judge(spec, ours, peer, unit):
     if "at_most_ratio" in spec:
         met = ratio is not None and ratio <= spec["at_most_ratio"]
         if spec.get("within") is None:
-            return ratio, f"<= {spec['at_most_ratio']:.2f}", met
+            return ratio, f"<= {spec['at_most_ratio']:.2f}" + (f" ({spec['note']})" if "note" in spec else ""), met
         near = ratio is not None and abs(ours - peer) <= spec["within"]
         return ratio, f"<= {spec['at_most_ratio']:.2f} or {spec['within']:g} {unit}", met or near
     if "apart" in spec:

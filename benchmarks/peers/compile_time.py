@@ -11,7 +11,8 @@ constexpr_steps  the longest constant evaluation of the GPT step: the smallest -
 unet3d           seconds for the training step of examples/unet3d on two devices, -O2
 readme_WHAT      CPU seconds of g++ for README's program with MPI: WHAT is checked (-fsyntax-only), O1, O2, or compiled_checked,
                  compiled_O1, compiled_O2 with what the target espalier::compiled gives it (the compiled part, which is left
-                 to the linker, and the precompiled header); readme_memory: the most MB of these
+                 to the linker, and the precompiled header); peer: the same way, checked, O1 or O2, with the library as it was
+                 before anybody worked on its weight, in turn; readme_memory: the most MB of these
 long_programs    seconds for 500 instructions with default limits and half of clang's, for 5,000 with espalier::large_programs
 """
 import functools
@@ -32,6 +33,10 @@ MESHES = [(2, 2), (16, 16), (64, 32)]
 CLANG_DEFAULT_STEPS = 1 << 20
 # Layers and tail of unrolled.cpp that give 500 and 5,000 traced instructions; it says how many it has when it runs.
 LENGTHS = {500: ["-DLAYERS=3", "-DTAIL=8"], 5000: ["-DLAYERS=34", "-DTAIL=1"]}
+# The commit before anybody worked on what README's program weighs. It took 6.0 s checked, 14 at -O1 and 24 at -O2 where its
+# floors were set: 3.5, 9 and 15 s, and 1.5, 3 and 5 s with the compiled part. Seconds differ by half between machines, and
+# ratios of two compilations in turn do not, so floors.json has them as shares of what this commit takes.
+BEFORE = "dc502b1"
 LARGE_PROGRAMS = {"clang": ["-fconstexpr-steps=200000000", "-fbracket-depth=4096"],
                   "g++": ["-fconstexpr-ops-limit=2000000000", "-fconstexpr-loop-limit=16777216",
                           "--param=ggc-min-expand=10000"]}
@@ -47,11 +52,11 @@ def compile_once(compiler, source, *flags):
     return seconds, megabytes
 
 
-def compile_measured(compiler, source, *flags):
-    """Seconds, CPU seconds and the largest resident set in MB."""
+def compile_measured(compiler, source, *flags, root=ROOT):
+    """Seconds, CPU seconds and the largest resident set in MB, with the library at `root`."""
     command = [compiler, "-std=c++20", "-Iinclude", *map(str, flags), str(source)]
     begin = time.perf_counter()
-    process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, env={**os.environ, "CCACHE_DISABLE": "1"})
+    process = subprocess.Popen(command, cwd=root, stderr=subprocess.PIPE, text=True, env={**os.environ, "CCACHE_DISABLE": "1"})
     errors = process.stderr.read()
     _, status, usage = os.wait4(process.pid, 0)
     if status:
@@ -137,8 +142,20 @@ def count_instantiations(folder, compiler, mesh, layers):
     return sum(e["name"] in ("InstantiateClass", "InstantiateFunction") for e in events if e["ph"] == "X")
 
 
+def tree_before(folder):
+    """The library and README's program as they were at BEFORE, or None where git does not have it."""
+    archive = subprocess.run(["git", "archive", BEFORE, "include", "examples/mlp.cpp"], cwd=ROOT, capture_output=True)
+    if archive.returncode:
+        say(f"the peer is missing: git does not have {BEFORE} here ({archive.stderr.decode().strip()})")
+        return None
+    tree = folder / "before"
+    tree.mkdir()
+    subprocess.run(["tar", "-x", "-C", tree], input=archive.stdout, check=True)
+    return tree
+
+
 def readme(folder, kind, memory=False):
-    """README's program, as `kind` says: [compiled_]checked, O1 or O2. Medians of three."""
+    """README's program, as `kind` says: [compiled_]checked, O1 or O2; and with the library as it was, in turn three times."""
     compiler = next((c for c in ("g++-12", "g++") if shutil.which(c)), None)
     wrapper = shutil.which("mpicxx.openmpi") or shutil.which("mpicxx")
     if compiler is None or wrapper is None:
@@ -147,19 +164,25 @@ def readme(folder, kind, memory=False):
     flags = ["-fopenmp", "-fno-math-errno", "-DESPALIER_USE_MPI=1", "-DESPALIER_USE_CBLAS=1", "-DESPALIER_USE_OPENBLAS=1",
              *(flag.replace("-I", "-isystem", 1) if flag.startswith("-I") else flag for flag in mpi)]
     way = kind.split("_")[-1]
-    flags += {"checked": [], "O1": ["-O1"], "O2": ["-O2"]}[way]
+    flags += {"checked": ["-fsyntax-only"], "O1": ["-O1", "-c", "-o", folder / "one.o"], "O2": ["-O2", "-c", "-o", folder / "one.o"]}[way]
+    as_before = list(flags)
     if kind.startswith("compiled_"):
         flags += ["-DESPALIER_COMPILED=1"]
         header = folder / "ready.hpp"
         header.write_text("#include <espalier/espalier.hpp>\n")
-        compile_once(compiler, header, *flags, "-x", "c++-header", "-o", f"{header}.gch")
+        optimised = [flag for flag in flags if flag not in ("-fsyntax-only", "-c", "-o", folder / "one.o")]
+        compile_once(compiler, header, *optimised, "-x", "c++-header", "-o", f"{header}.gch")
         flags += ["-include", header, "-Winvalid-pch", "-Werror=invalid-pch"]
-    flags += ["-fsyntax-only"] if way == "checked" else ["-c", "-o", folder / "one.o"]
-    runs = [compile_measured(compiler, ROOT / "examples" / "mlp.cpp", *flags) for _ in range(3)]
-    if memory:
-        return max(megabytes for _, _, megabytes in runs)
-    report(f"readme_{kind}", statistics.median(seconds for _, seconds, _ in runs), "s")
-    return None
+    before = None if memory else tree_before(folder)
+    most = 0
+    for _ in range(3):
+        _, seconds, megabytes = compile_measured(compiler, ROOT / "examples" / "mlp.cpp", *flags)
+        most = max(most, megabytes)
+        if not memory:
+            report(f"readme_{kind}", seconds, "s")
+        if before is not None:
+            report(f"readme_{kind}", compile_measured(compiler, "examples/mlp.cpp", *as_before, root=before)[1], "s", BEFORE)
+    return most
 
 
 def readme_memory(folder):

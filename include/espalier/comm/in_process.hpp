@@ -4,6 +4,8 @@
 
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/host/threads.hpp>
+#include <espalier/detail/function_ref.hpp>
+#include <espalier/detail/plain_vector.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -140,7 +142,7 @@ class in_process_communicator {
   void exchange(const transfer& moves, const void* source, void* target) {
     const std::uint64_t kind =
         detail::kind_word(collective::exchange, detail::class_of(moves.type), element_operation::unnamed, 0);
-    meet("exchange", kind, moves, source, [&](const std::vector<lent_memory>& lent) {
+    meet("exchange", kind, moves, source, [&](const lent_list& lent) {
       const int members = static_cast<int>(moves.members.size());
       const host::store how = store_of(moves);
       // Each member starts with itself and goes on from there: not everybody reads the same peer at once.
@@ -162,7 +164,7 @@ class in_process_communicator {
     reserve_parts(moves.members.size());
     const std::uint64_t what = detail::kind_word(collective::reduce_exchange, detail::class_of(moves.type),
                                                  detail::operation_of(moves.type, by.kind), 0);
-    meet("reduce_exchange", what, moves, source, [&](const std::vector<lent_memory>& lent) {
+    meet("reduce_exchange", what, moves, source, [&](const lent_list& lent) {
       if (fold(moves, lent, target, by)) return;
       for (std::size_t k = 0; k < moves.members.size(); ++k) {
         parts_[k] = {lent[k].memory, lent[k].packed ? nullptr : &moves.incoming[k]};
@@ -208,7 +210,7 @@ class in_process_communicator {
   void abort(const std::string& reason) { group_->abort(rank_, reason + place_of_failure(reason)); }
 
  private:
-  using lent_memory = thread_collectives::engine::lent_memory;
+  using lent_list = thread_collectives::engine::lent_list;
   using cause = host::wait_error::cause;
 
   /// This device's end of a group.
@@ -248,7 +250,8 @@ class in_process_communicator {
   }
 
   /// `body(collectives of the group)`. What goes wrong is said in terms of this group's devices.
-  template <class Body> void run(const char* operation, const transfer_group& group, const Body& body) {
+  void run(const char* operation, const transfer_group& group,
+           espalier::detail::function_ref<void(thread_collectives&)> body) {
     thread_collectives& all = among(group);
     if (group_->aborted()) fail();
     inside_ = true;
@@ -265,8 +268,8 @@ class in_process_communicator {
   }
 
   /// `work(lent)` while all members lend their sources, or have packed what little they send.
-  template <class Work>
-  void meet(const char* operation, std::uint64_t kind, const transfer& moves, const void* source, const Work& work) {
+  void meet(const char* operation, std::uint64_t kind, const transfer& moves, const void* source,
+            thread_collectives::engine::lent_reader work) {
     const std::int64_t element = size_of(moves.type);
     bool packs = true;
     for (std::size_t k = 0; k < moves.outgoing.size(); ++k) {
@@ -287,7 +290,7 @@ class in_process_communicator {
   [[noreturn]] void disagree(const char* operation, const transfer_group& group, said_by_ranks said) const {
     std::string text = detail::joined({"rank ", rank_, " and its group are not in the same collective: it is in ",
                                        operation, detail::during(where_)});
-    for (auto& [rank, call] : said) rank = group.members[static_cast<std::size_t>(rank)];
+    for (auto& one : said) one.rank = group.members[static_cast<std::size_t>(one.rank)];
     if (!said.empty()) detail::append_text(text, {"\n  ", detail::mismatch_text(std::move(said))});
     for (const int member : group.members) {
       if (member != rank_) add_doing(text, member);
@@ -339,8 +342,7 @@ class in_process_communicator {
   }
 
   /// Combines boxes that lie in one piece on all sides; false if these don't.
-  [[nodiscard]] bool fold(const transfer& moves, const std::vector<lent_memory>& lent, void* target,
-                          const reducer& by) {
+  [[nodiscard]] bool fold(const transfer& moves, const lent_list& lent, void* target, const reducer& by) {
     const block& own = moves.incoming[static_cast<std::size_t>(moves.self)];
     const std::int64_t count = own.elements();
     if (count == 0) return true;
@@ -366,8 +368,8 @@ class in_process_communicator {
   /// A collective has begun and not ended well.
   bool inside_ = false;
   std::vector<known_group> known_groups_;
-  std::vector<contribution> parts_;
-  std::vector<const std::byte*> sources_;
+  espalier::detail::plain_vector<contribution> parts_;
+  espalier::detail::plain_vector<const std::byte*> sources_;
   collective_call call_;
   detail::byte_counters counters_;
 };

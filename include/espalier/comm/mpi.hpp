@@ -6,7 +6,9 @@
 #include <espalier/comm/mpi_handle.hpp>
 #include <espalier/comm/mpi_requests.hpp>
 #include <espalier/comm/termination.hpp>
+#include <espalier/detail/function_ref.hpp>
 #include <espalier/detail/place_in.hpp>
+#include <espalier/detail/plain_vector.hpp>
 #include <espalier/shape/collective.hpp>
 
 #include <algorithm>
@@ -353,7 +355,7 @@ class mpi_communicator {
   void check(int code, const char* routine) const { detail::check_mpi(code, routine, rank_, where_); }
 
   /// Runs one operation of `group`; afterwards its pairs of ranks count one operation more, whoever sent anything.
-  template <class Operation> void guarded(const transfer_group& group, Operation operation) {
+  void guarded(const transfer_group& group, espalier::detail::function_ref<void()> operation) {
     begin_operation();
     try {
       operation();
@@ -375,7 +377,7 @@ class mpi_communicator {
     for (const int member : group.members) ++operations_[static_cast<std::size_t>(member)];
   }
 
-  template <class Finished> void drain(Finished finished) {
+  void drain(espalier::detail::function_ref<void(std::size_t)> finished) {
     const auto result = requests_.drain(
         finished, [this](int code) { check(code, "MPI_Testsome"); }, [this] { look_for_other_calls(); });
     if (result == detail::request_table::outcome::all_done) return;
@@ -649,8 +651,8 @@ class mpi_communicator {
   bool broken_ = false;
   detail::staging_buffer incoming_staging_;
   detail::staging_buffer outgoing_staging_;
-  std::vector<staged_box> staged_;
-  std::vector<contribution> parts_;
+  espalier::detail::plain_vector<staged_box> staged_;
+  espalier::detail::plain_vector<contribution> parts_;
   std::array<pipeline_slot, max_window> slots_;
   detail::byte_counters counters_;
   std::unique_ptr<collective_engine> engine_;

@@ -5,13 +5,14 @@
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/launch.hpp>
 #include <espalier/comm/mpi_compat.hpp>
+#include <espalier/detail/function_ref.hpp>
+#include <espalier/detail/plain_vector.hpp>
 #include <espalier/detail/sort_few.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -101,7 +102,8 @@ class request_table {
   /// Calls `finished(place)` for each request that ends, in any order, until none is left; `finished` may start more.
   /// The deadline runs anew whenever something arrives: a slow link is not a dead rank. `look()` is called now and then
   /// in a long wait; it may throw.
-  template <class Finished, class Check, class Look> outcome drain(Finished finished, Check check, Look look) {
+  outcome drain(espalier::detail::function_ref<void(std::size_t)> finished,
+                espalier::detail::function_ref<void(int)> check, espalier::detail::function_ref<void()> look) {
     constexpr std::chrono::milliseconds between_looks{20};
     const auto allowed = std::chrono::duration_cast<clock::duration>(deadline_);
     auto last_progress = clock::time_point{};
@@ -137,7 +139,7 @@ class request_table {
     for (std::size_t i = 0; i < requests_.size(); ++i) {
       if (requests_[i] != no_request()) ranks.push_back(entries_[i].rank);
     }
-    espalier::detail::sort_few(ranks, std::less<>());
+    espalier::detail::sort_few(ranks, [](int a, int b) { return a < b; });
     ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
     return ranks;
   }
@@ -156,8 +158,8 @@ class request_table {
 
   std::chrono::duration<double> deadline_;
   int patience_;  // idle polls before the processor is offered to others
-  std::vector<MPI_Request> requests_;
-  std::vector<entry> entries_;
+  espalier::detail::plain_vector<MPI_Request> requests_;
+  espalier::detail::plain_vector<entry> entries_;
   std::vector<int> finished_;
 };
 

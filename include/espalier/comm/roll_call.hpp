@@ -5,13 +5,13 @@
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/launch.hpp>
 #include <espalier/detail/joined.hpp>
+#include <espalier/detail/plain_vector.hpp>
 #include <espalier/detail/sort_few.hpp>
 
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -62,7 +62,7 @@ class roll_call {
 
   /// Which ranks are missing, stopped or gone, as far as this host shows.
   [[nodiscard]] findings report() {
-    const std::vector<present> here = everybody();
+    const espalier::detail::plain_vector<present> here = everybody();
     look();
     std::vector<int> missing;
     std::vector<int> stopped;
@@ -107,7 +107,7 @@ class roll_call {
     int process;
   };
   static bool is_before(const present& a, const present& b) { return a.rank < b.rank; }
-  static bool has(const std::vector<present>& some, int rank) {
+  static bool has(const espalier::detail::plain_vector<present>& some, int rank) {
     for (const present& one : some) {
       if (one.rank == rank) return true;
     }
@@ -128,28 +128,31 @@ class roll_call {
   }
 
   /// Those of this host who are here, by rank. None where it cannot be seen.
-  [[nodiscard]] std::vector<present> everybody() const {
-    std::vector<present> found;
-    std::ifstream sockets("/proc/net/unix");
-    for (std::string line; std::getline(sockets, line);) {
-      const std::size_t at = line.find('@' + prefix_);
+  [[nodiscard]] espalier::detail::plain_vector<present> everybody() const {
+    espalier::detail::plain_vector<present> found;
+    std::FILE* const sockets = std::fopen("/proc/net/unix", "r");
+    if (sockets == nullptr) return found;
+    const std::string name = '@' + prefix_;
+    char line[512];  // of which the name is at most 108
+    while (std::fgets(line, sizeof line, sockets) != nullptr) {
+      const char* const at = std::strstr(line, name.c_str());
       present one{};
-      if (at == std::string::npos) continue;
-      if (std::sscanf(line.c_str() + at + 1 + prefix_.size(), "%d-%d", &one.rank, &one.process) == 2) {
-        found.push_back(one);
-      }
+      if (at != nullptr && std::sscanf(at + name.size(), "%d-%d", &one.rank, &one.process) == 2) found.push_back(one);
     }
+    std::fclose(sockets);
     espalier::detail::sort_few(found, &is_before);
     return found;
   }
 
   [[nodiscard]] static bool is_stopped(int process) {
-    std::ifstream status("/proc/" + std::to_string(process) + "/stat");
-    std::string text;
-    std::getline(status, text);
-    const std::size_t name_end = text.rfind(')');  // the state follows the name, which may hold anything
-    return name_end != std::string::npos && name_end + 2 < text.size() &&
-           (text[name_end + 2] == 'T' || text[name_end + 2] == 't');
+    std::FILE* const status = std::fopen(joined({"/proc/", process, "/stat"}).c_str(), "r");
+    if (status == nullptr) return false;
+    char text[512] = "";
+    const bool is_read = std::fgets(text, sizeof text, status) != nullptr;
+    std::fclose(status);
+    const char* const name_end = is_read ? std::strrchr(text, ')') : nullptr;  // of a name that may hold anything
+    char state = ' ';
+    return name_end != nullptr && std::sscanf(name_end, ") %c", &state) == 1 && (state == 'T' || state == 't');
   }
 
   void leave() {
@@ -161,7 +164,7 @@ class roll_call {
 
   std::string prefix_;
   int socket_ = -1;
-  std::vector<present> seen_;
+  espalier::detail::plain_vector<present> seen_;
 };
 
 }  // namespace espalier::comm::detail

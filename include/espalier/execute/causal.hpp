@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/detail/place_in.hpp>
+#include <espalier/detail/plain_vector.hpp>
 #include <espalier/execute/tables.hpp>
 
 #include <cstddef>
@@ -187,10 +188,10 @@ class causal_finder {
   const program_tables& t_;
   std::vector<std::int64_t> side_;
   std::vector<std::vector<int>> relies_on_;
-  std::vector<double> least_;  // by step
-  std::vector<content> hidden_;
+  plain_vector<double> least_;  // by step
+  plain_vector<content> hidden_;
   /// The number that a mask, or a maximum under one, has where keys are hidden.
-  std::vector<double> low_;
+  plain_vector<double> low_;
 };
 
 }  // namespace espalier::detail

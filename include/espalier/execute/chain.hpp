@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/comm/layout.hpp>
+#include <espalier/detail/plain_vector.hpp>
 #include <espalier/execute/causal.hpp>
 #include <espalier/execute/tables.hpp>
 
@@ -404,8 +405,8 @@ template <class Kernels> class chain_runner {
   int threads_ = 1;
   std::int64_t per_thread_ = 0;
   int most_steps_ = 0;
-  std::vector<placed_step> placed_;  // for each thread
-  std::vector<double> numbers_;
+  plain_vector<placed_step> placed_;  // for each thread
+  plain_vector<double> numbers_;
   /// By unit: it has met a row that is hidden entirely, in this run.
   std::vector<std::atomic<bool>> spreads_;
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/comm/communicator.hpp>
+#include <espalier/detail/plain_vector.hpp>
 #include <espalier/execute/buffer.hpp>
 #include <espalier/execute/causal.hpp>
 #include <espalier/execute/chain.hpp>
@@ -225,7 +226,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     }
     boxes_ = std::vector<instruction_boxes>(static_cast<std::size_t>(boxes));
     messages_ = std::vector<message_table>(static_cast<std::size_t>(messages));
-    results_beyond_ = std::vector<kernels::further_result>(static_cast<std::size_t>(results));
+    results_beyond_ = plain_vector<kernels::further_result>(static_cast<std::size_t>(results));
   }
 
   void prepare(int id) {
@@ -394,12 +395,12 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   shared_buffer message_memory_;
   std::vector<comm::context> contexts_;
   /// Beside the graph's table of further operands.
-  std::vector<kernels::further_operand> further_;
+  plain_vector<kernels::further_operand> further_;
   /// Results after the first, and by instruction which of these are its own.
   std::vector<int> first_result_;
-  std::vector<kernels::further_result> results_beyond_;
-  std::vector<void*> arguments_;
-  std::vector<void*> results_;
+  plain_vector<kernels::further_result> results_beyond_;
+  plain_vector<void*> arguments_;
+  plain_vector<void*> results_;
 };
 
 }  // namespace espalier::detail

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/detail/place_in.hpp>
+#include <espalier/detail/plain_vector.hpp>
 #include <espalier/execute/causal.hpp>
 #include <espalier/execute/tables.hpp>
 
@@ -40,13 +41,13 @@ struct part_group {
     /// A product of which nobody reads more than the lower triangle: these chains do.
     bool lower_triangle = false;
     std::vector<int> readers;
-    std::vector<part_access> accesses;
+    plain_vector<part_access> accesses;
   };
   int first = -1;
   int last = -1;
   std::int64_t parts = 0;
   std::vector<member> members;
-  std::vector<part_local> locals;
+  plain_vector<part_local> locals;
   std::int64_t local_bytes = 0;
 
   [[nodiscard]] const part_local* local(int value) const {

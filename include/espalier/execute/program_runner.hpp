@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/plain_vector.hpp>
 #include <espalier/execute/aliases.hpp>
 #include <espalier/execute/array.hpp>
 #include <espalier/execute/program_device.hpp>
@@ -105,7 +106,7 @@ class program_runner {
   alias_finder aliases_;
   /// The last call had these arguments, and nothing had to be done about them.
   bool settled_ = false;
-  std::vector<copy> copies_;
+  plain_vector<copy> copies_;
   std::vector<std::unique_ptr<program_device>> devices_;
 };
 

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/plain_vector.hpp>
 #include <espalier/execute/tables.hpp>
 
 #include <cstddef>
@@ -73,7 +74,7 @@ class step_list {
   };
 
   void find_loops() {
-    loop_.resize(static_cast<std::size_t>(t_.code.size));
+    loop_ = std::vector<loop_content>(static_cast<std::size_t>(t_.code.size));
     for (int id = 0; id < t_.code.size; ++id) {
       const instruction& i = t_.code[id];
       if (part_of(i) == structure::loop_carry) at(i.loop).carries.push_back(id);
@@ -151,7 +152,7 @@ class step_list {
   }
 
   const program_tables& t_;
-  std::vector<device_step> steps_;
+  plain_vector<device_step> steps_;
   std::vector<int> first_;
   std::vector<loop_content> loop_;
   int unit_ = 0;

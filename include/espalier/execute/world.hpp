@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/comm/any_communicator.hpp>
+#include <espalier/detail/function_ref.hpp>
 #include <espalier/mesh/mesh.hpp>
 
 #include <algorithm>
@@ -50,20 +51,8 @@ namespace detail {
 /// "data 1, model 0"
 [[nodiscard]] std::string place_on_mesh(const mesh_shape& mesh, int device);
 
-/// What a world does on its devices, a reference to it.
-class device_work {
- public:
-  template <class Work>
-  explicit device_work(const Work& work)
-      : work_(&work), call_([](const void* here, int local, comm::any_communicator& communicator) {
-          (*static_cast<const Work*>(here))(local, communicator);
-        }) {}
-  void operator()(int local, comm::any_communicator& communicator) const { call_(work_, local, communicator); }
-
- private:
-  const void* work_;
-  void (*call_)(const void*, int, comm::any_communicator&);
-};
+/// What a world does on its devices.
+using device_work = function_ref<void(int local, comm::any_communicator&)>;
 
 }  // namespace detail
 
@@ -133,7 +122,7 @@ class world {
   ///
   /// Errors: where several devices share this process, `device_error` with what the first one threw nested in it
   /// (that itself, if it is `known_to_all_ranks`); otherwise what `work` threw.
-  template <class Work> void on_devices(const Work& work) { run_on_devices(detail::device_work(work)); }
+  template <class Work> void on_devices(const Work& work) { run_on_devices(work); }
 
  private:
   struct state;
@@ -141,7 +130,7 @@ class world {
   /// Made by `divide`, which fills in the rest.
   world(const mesh_shape& mesh, int threads_per_device);
 
-  void run_on_devices(const detail::device_work& work);
+  void run_on_devices(detail::device_work work);
   void start_threads(int threads_per_device);
   void start_mpi(int& argc, char**& argv, const char* program);
 

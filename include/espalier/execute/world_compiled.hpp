@@ -5,16 +5,17 @@
 // What a world is made of: the compiled half of world.hpp.
 #include <espalier/comm/in_process.hpp>
 #include <espalier/comm/launch.hpp>
+#include <espalier/detail/function_ref.hpp>
 #include <espalier/detail/joined.hpp>
 #include <espalier/detail/place_in.hpp>
 #include <espalier/execute/world.hpp>
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -57,8 +58,8 @@ ESPALIER_INLINE std::string place_on_mesh(const mesh_shape& mesh, int device) {
 /// Threads that stay: thread k always works for device k, so that its OpenMP team and its caches stay with it.
 class device_threads {
  public:
-  explicit device_threads(int count) {
-    for (int k = 0; k < count; ++k) threads_.emplace_back([this, k] { serve(k); });
+  explicit device_threads(int count) : threads_(static_cast<std::size_t>(count)) {
+    for (int k = 0; k < count; ++k) threads_[static_cast<std::size_t>(k)] = std::thread([this, k] { serve(k); });
   }
   ~device_threads() {
     {
@@ -73,7 +74,7 @@ class device_threads {
   device_threads& operator=(const device_threads&) = delete;
 
   /// Runs work(k) on every thread and returns when all are done. `work` does not throw.
-  void run(const std::function<void(int)>& work) {
+  void run(function_ref<void(int)> work) {
     std::unique_lock lock(mutex_);
     work_ = &work;
     pending_ = static_cast<int>(threads_.size());
@@ -85,7 +86,7 @@ class device_threads {
  private:
   void serve(int k) {
     for (std::uint64_t seen = 0;;) {
-      const std::function<void(int)>* work = nullptr;
+      const function_ref<void(int)>* work = nullptr;
       {
         std::unique_lock lock(mutex_);
         wake_.wait(lock, [&] { return round_ != seen; });
@@ -102,7 +103,7 @@ class device_threads {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::condition_variable done_;
-  const std::function<void(int)>* work_ = nullptr;
+  const function_ref<void(int)>* work_ = nullptr;
   std::uint64_t round_ = 0;
   int pending_ = 0;
   bool stop_ = false;
@@ -255,7 +256,7 @@ ESPALIER_INLINE std::vector<std::optional<world>> world::divide(const std::vecto
   return parts;
 }
 
-ESPALIER_INLINE void world::run_on_devices(const detail::device_work& work) {
+ESPALIER_INLINE void world::run_on_devices(detail::device_work work) {
   if (uses_mpi_) {
     comm::any_communicator& communicator = *state_->any.front();
     comm::run_guarded(communicator, [&] { work(0, communicator); });

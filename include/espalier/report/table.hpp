@@ -4,6 +4,7 @@
 
 #include <espalier/config.hpp>
 #include <espalier/detail/joined.hpp>
+#include <espalier/detail/plain_vector.hpp>
 
 #include <algorithm>
 #include <array>
@@ -141,21 +142,19 @@ class table {
   /// Writes the heads, a rule and the rows, two spaces between columns and none at the end of a line.
   void print(std::ostream& out, std::string_view indent = "") const {
     std::vector<std::string> heads;
-    std::vector<std::size_t> widths;
-    std::vector<bool> right;
+    detail::plain_vector<placed> places;
     for (std::size_t c = 0; c < columns_.size(); ++c) {
       const column& head = columns_[c];
       heads.push_back(head.unit.empty() ? head.name : detail::joined({head.name, " [", head.unit, "]"}));
       std::size_t width = heads.back().size();
       for (const auto& cells : rows_) width = std::max(width, cells[c].size());
-      widths.push_back(width);
-      right.push_back(stands_right(c));
+      places.push_back({width, stands_right(c)});
     }
     std::vector<std::string> rules;
-    for (const std::size_t width : widths) rules.emplace_back(width, '-');
-    write(out, indent, heads, widths, right);
-    write(out, indent, rules, widths, right);
-    for (const auto& cells : rows_) write(out, indent, cells, widths, right);
+    for (const placed& place : places) rules.push_back(std::string(place.width, '-'));
+    write(out, indent, heads, places);
+    write(out, indent, rules, places);
+    for (const auto& cells : rows_) write(out, indent, cells, places);
   }
 
   friend std::ostream& operator<<(std::ostream& out, const table& printed) {
@@ -164,6 +163,11 @@ class table {
   }
 
  private:
+  struct placed {
+    std::size_t width;
+    bool right;
+  };
+
   template <class Cell> [[nodiscard]] static std::string cell(const Cell& value) {
     if constexpr (std::convertible_to<const Cell&, std::string_view>)
       return std::string(std::string_view(value));
@@ -188,11 +192,12 @@ class table {
   }
 
   static void write(std::ostream& out, std::string_view indent, const std::vector<std::string>& cells,
-                    const std::vector<std::size_t>& widths, const std::vector<bool>& right) {
+                    const detail::plain_vector<placed>& places) {
     std::string line(indent);
     for (std::size_t c = 0; c < cells.size(); ++c) {
-      const std::string space(widths[c] - cells[c].size(), ' ');
-      detail::append_text(line, {c == 0 ? "" : "  ", right[c] ? space : cells[c], right[c] ? cells[c] : space});
+      const std::string space(places[c].width - cells[c].size(), ' ');
+      const bool right = places[c].right;
+      detail::append_text(line, {c == 0 ? "" : "  ", right ? space : cells[c], right ? cells[c] : space});
     }
     line.erase(line.find_last_not_of(' ') + 1);
     out << line << '\n';

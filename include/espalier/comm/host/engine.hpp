@@ -9,6 +9,8 @@
 #include <espalier/comm/host/traffic.hpp>
 #include <espalier/comm/host/wait.hpp>
 #include <espalier/comm/schedule/call.hpp>
+#include <espalier/detail/function_ref.hpp>
+#include <espalier/detail/plain_vector.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -18,7 +20,6 @@
 #include <cstring>
 #include <limits>
 #include <string>
-#include <vector>
 
 namespace espalier::comm::host {
 
@@ -99,26 +100,28 @@ template <SharedSpace Space> class engine {
     const std::byte* memory = nullptr;
     bool packed = false;
   };
+  using lent_list = espalier::detail::plain_vector<lent_memory>;
   /// What a rank lends: its source; or nothing, since it packs what the others need: at most `packed_room` bytes each.
   struct lender {
     const void* source = nullptr;
     bool packs = true;
   };
   static constexpr std::int64_t packed_room = 1024;
+  using packer = espalier::detail::function_ref<void(int rank, std::byte* room)>;
+  using lent_reader = espalier::detail::function_ref<void(const lent_list&)>;
 
   /// All ranks meet, and `work(lent)` reads what all of them have for this one: what is not laid out as a
   /// `collective_call` says. Sources may be read until this returns, which it does when nobody does any more; without
   /// waiting, if all ranks pack. `pack(rank, room)` writes what a rank is to get. `said`: the same on all ranks, which
   /// is verified. Errors: as above; `pack` and `work` throw nothing.
-  template <class Pack, class Work>
-  void meet(const char* operation, const call_summary& said, const lender& mine, const context* where, const Pack& pack,
-            const Work& work) requires Space::lends {
+  void meet(const char* operation, const call_summary& said, const lender& mine, const context* where, packer pack,
+            lent_reader work) requires Space::lends {
     require_whole(where);
     guarded([&] {
       note(said, 0);
       begin_call(detail::short_fingerprint(said), true, operation, where);
       const bool all_pack = exchange_sources(said, mine, pack);
-      work(static_cast<const std::vector<lent_memory>&>(lent_));
+      work(lent_);
       finish_streaming();
       end_call(!all_pack);
     });
@@ -134,7 +137,7 @@ template <SharedSpace Space> class engine {
     if (!broken_) return;
     throw comm_error(detail::joined({"rank ", rank_, ": an earlier collective failed", detail::during(where)}));
   }
-  template <class Body> void guarded(const Body& body) {
+  void guarded(espalier::detail::function_ref<void()> body) {
     try {
       body();
     } catch (const std::exception& error) {
@@ -512,8 +515,7 @@ template <SharedSpace Space> class engine {
   }
 
   /// Returns whether all ranks pack.
-  template <class Pack>
-  [[nodiscard]] bool exchange_sources(const call_summary& said, const lender& mine, const Pack& pack) {
+  [[nodiscard]] bool exchange_sources(const call_summary& said, const lender& mine, packer pack) {
     struct words {
       call_summary said;
       const void* source;
@@ -658,16 +660,16 @@ template <SharedSpace Space> class engine {
   watch<Space> watch_;
   traffic traffic_;
   folder fold_;
-  std::vector<const std::byte*> parts_;
-  std::vector<std::byte*> targets_;
-  std::vector<exposed> inputs_;
-  std::vector<exposed> outputs_;
-  std::vector<char> in_place_;
-  std::vector<lent_memory> lent_;
-  std::vector<std::byte> tiles_;
+  espalier::detail::plain_vector<const std::byte*> parts_;
+  espalier::detail::plain_vector<std::byte*> targets_;
+  espalier::detail::plain_vector<exposed> inputs_;
+  espalier::detail::plain_vector<exposed> outputs_;
+  espalier::detail::plain_vector<char> in_place_;
+  lent_list lent_;
+  espalier::detail::plain_vector<std::byte> tiles_;
   std::int64_t tile_bytes_ = 0;
-  std::vector<std::uint64_t> known_;  // calls that each rank was seen to have finished
-  std::uint64_t free_before_ = 0;     // the least of these
+  espalier::detail::plain_vector<std::uint64_t> known_;  // calls that each rank was seen to have finished
+  std::uint64_t free_before_ = 0;                        // the least of these
   staging staging_;
   int rank_;
   int size_;

@@ -4,12 +4,12 @@
 
 #include <espalier/comm/host/copy.hpp>
 #include <espalier/comm/run/combine.hpp>
+#include <espalier/detail/plain_vector.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
-#include <vector>
 
 namespace espalier::comm::host {
 
@@ -222,7 +222,7 @@ class folder {
 
   combiner by_;
   std::int64_t tile_ = 1;
-  std::vector<std::byte> scratch_;
+  espalier::detail::plain_vector<std::byte> scratch_;
 };
 
 }  // namespace espalier::comm::host

@@ -65,7 +65,7 @@ template <class NoticeOf>
     for (int k = 0; k < ranks; ++k) {
       call_summary there;
       if (notice_of(k).read(number, there)) {
-        said.emplace_back(k, there);
+        said.push_back({k, there});
       } else {
         all_came = all_came && notice_of(k).number() > number;
       }

@@ -4,6 +4,7 @@
 
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/host/engine.hpp>
+#include <espalier/detail/function_ref.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -130,9 +131,8 @@ class thread_collectives {
   using engine = host::engine<host::thread_space>;
   /// All ranks lend each other memory while `work(lent)` goes on in each, for what no `collective_call` describes: see
   /// `host::engine::meet`.
-  template <class Pack, class Work>
   void meet(const char* operation, const call_summary& said, const engine::lender& mine, const context* where,
-            const Pack& pack, const Work& work) {
+            engine::packer pack, engine::lent_reader work) {
     engine_.meet(operation, said, mine, where, pack, work);
   }
 

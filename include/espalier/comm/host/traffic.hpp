@@ -4,13 +4,13 @@
 
 #include <espalier/comm/schedule/call.hpp>
 #include <espalier/detail/joined.hpp>
+#include <espalier/detail/plain_vector.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
 namespace espalier::comm::host {
 
@@ -204,8 +204,8 @@ class traffic {
   std::int64_t total_ = 0;
   flow own_;
   std::int64_t own_target_ = 0;
-  std::vector<flow> to_;
-  std::vector<flow> from_;
+  espalier::detail::plain_vector<flow> to_;
+  espalier::detail::plain_vector<flow> from_;
 };
 
 }  // namespace espalier::comm::host

@@ -100,7 +100,7 @@ template <SharedSpace Space> class watch {
     said_by_ranks said = hear_all(number, space_->size(),
                                   [&](int r) -> const call_notice& { return state_of(space_->region(r)).notice; });
     bool heard = false;
-    for (const auto& one : said) heard = heard || one.first == rank;
+    for (const auto& one : said) heard = heard || one.rank == rank;
     // A rank that only sends may have gone on, and one that only meets the others says nothing.
     if (!heard) said.clear();
     throw wait_error(wait_error::cause::different,

@@ -87,7 +87,7 @@ class arrival_list {
       said_by_ranks said = host::hear_all(call, static_cast<int>(seats_.size()), [&](int k) -> const notice& {
         return *seats_[static_cast<std::size_t>(k)].last;
       });
-      for (auto& [place, what] : said) place = seats_[static_cast<std::size_t>(place)].rank;
+      for (auto& one : said) one.rank = seats_[static_cast<std::size_t>(one.rank)].rank;
       return mismatch_text(std::move(said));
     }
     return {};

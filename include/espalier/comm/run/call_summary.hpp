@@ -6,15 +6,14 @@
 #include <espalier/comm/run/combine.hpp>
 #include <espalier/comm/schedule/call.hpp>
 #include <espalier/config.hpp>
+#include <espalier/detail/plain_vector.hpp>
 #include <espalier/detail/sort_few.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace espalier::comm {
@@ -30,7 +29,11 @@ struct call_summary {
 };
 
 /// Ranks, and what they are in.
-using said_by_ranks = std::vector<std::pair<int, call_summary>>;
+struct said_by_rank {
+  int rank;
+  call_summary call;
+};
+using said_by_ranks = espalier::detail::plain_vector<said_by_rank>;
 
 }  // namespace espalier::comm
 
@@ -196,27 +199,30 @@ class spelled_call {
   const spelled_call there(other);
   const bool is_other = collective_of(one) != collective_of(other);
   if (is_other) return joined({"the collective (", here.name(), ", not ", there.name(), ")"});
-  std::vector<std::string> found;
+  std::string text;
+  std::string last;
+  const auto found = [&](const std::string& difference) {
+    if (!last.empty()) append_text(text, {text.empty() ? "" : ", ", last});
+    last = difference;
+  };
   const auto note = [&](const char* name, const std::string& mine, const std::string& theirs) {
-    if (mine != theirs) found.push_back(joined({name, " (", mine, ", not ", theirs, ")"}));
+    if (mine != theirs) found(joined({name, " (", mine, ", not ", theirs, ")"}));
   };
   note("the operation", here.operation_name(), there.operation_name());
   note("the type", here.type(), there.type());
   note(here.is_transfer() ? "the channel" : "the count", here.count(), there.count());
   if (here.has_root()) note("the root", here.root(), there.root());
-  if (found.empty() && one.size != other.size) found.emplace_back("the sizes of blocks");
+  if (!text.empty()) return joined({text, " and ", last});
+  if (!last.empty()) return last;
+  if (one.size != other.size) return "the sizes of blocks";
   const std::uint64_t flags = (one.kind ^ other.kind) >> flags_at;
-  if (found.empty() && (flags & in_place_flag) != 0) {
-    const bool here_in_place = (one.kind >> flags_at & in_place_flag) != 0;
-    found.emplace_back(here_in_place ? "the place of the input (in the output, not apart from it)"
-                                     : "the place of the input (apart from the output, not in it)");
+  if ((flags & in_place_flag) != 0) {
+    return (one.kind >> flags_at & in_place_flag) != 0 ? "the place of the input (in the output, not apart from it)"
+                                                       : "the place of the input (apart from the output, not in it)";
   }
-  if (found.empty() && (flags & ordered_flag) != 0) found.emplace_back("whether the order of ranks is kept");
-  if (found.empty() && (flags & exposed_flag) != 0) found.emplace_back("how memory is read");
-  if (found.empty()) found.emplace_back("whether type and operation have names of the MPI library's");
-  std::string text = found.front();
-  for (std::size_t n = 1; n < found.size(); ++n) append_text(text, {n + 1 == found.size() ? " and " : ", ", found[n]});
-  return text;
+  if ((flags & ordered_flag) != 0) return "whether the order of ranks is kept";
+  if ((flags & exposed_flag) != 0) return "how memory is read";
+  return "whether type and operation have names of the MPI library's";
 }
 
 /// Which ranks make another call than most, and in what it differs. `said`: what ranks make, not all the same; or
@@ -225,33 +231,51 @@ class spelled_call {
   const char* const rule =
       "all ranks must call the same collectives in the same order, with the same counts, roots, types and operations";
   if (said.empty()) return rule;
-  espalier::detail::sort_few(said, [](const auto& a, const auto& b) { return a.first < b.first; });
-  using group = std::pair<call_summary, std::vector<int>>;
-  std::vector<group> groups;
-  const auto gather = [&](const auto& same) {
+  espalier::detail::sort_few(said, [](const said_by_rank& a, const said_by_rank& b) { return a.rank < b.rank; });
+  struct group {
+    std::size_t first;  // that makes the call, in `said`
+    std::size_t ranks;
+  };
+  espalier::detail::plain_vector<group> groups;
+  bool flags_count = false;
+  const auto is_in = [&](const group& g, const said_by_rank& one) {
+    const call_summary& call = said[g.first].call;
+    return flags_count ? call == one.call : same_for_all(call, one.call);
+  };
+  const auto gather = [&] {
     groups.clear();
-    for (const auto& one : said) {
+    for (std::size_t i = 0; i < said.size(); ++i) {
       std::size_t g = 0;
-      while (g < groups.size() && !same(groups[g].first, one.second)) ++g;
-      if (g == groups.size()) groups.emplace_back(one.second, std::vector<int>());
-      groups[g].second.push_back(one.first);
+      while (g < groups.size() && !is_in(groups[g], said[i])) ++g;
+      if (g == groups.size()) groups.push_back({i, 0});
+      ++groups[g].ranks;
     }
   };
-  gather(same_for_all);
-  if (groups.size() == 1) gather(std::equal_to<>());
+  gather();
+  if (groups.size() == 1) {
+    flags_count = true;
+    gather();
+  }
   // Most first; where there are as many, the one with the lowest rank.
   espalier::detail::sort_few(groups, [](const group& a, const group& b) {
-    if (a.second.size() != b.second.size()) return a.second.size() > b.second.size();
-    return a.second.front() < b.second.front();
+    return a.ranks != b.ranks ? a.ranks > b.ranks : a.first < b.first;
   });
+  const auto ranks_of = [&](const group& g) {
+    std::vector<int> ranks;
+    for (const said_by_rank& one : said) {
+      if (is_in(g, one)) ranks.push_back(one.rank);
+    }
+    return list_ranks(ranks);
+  };
   std::string text;
   for (std::size_t g = 1; g < groups.size(); ++g) {
-    const std::vector<int>& ranks = groups[g].second;
-    append_text(text, {g == 1 ? "" : "; ", list_ranks(ranks), ranks.size() == 1 ? " differs from " : " differ from ",
-                       list_ranks(groups[0].second), " in ", difference_text(groups[g].first, groups[0].first)});
+    append_text(text,
+                {g == 1 ? "" : "; ", ranks_of(groups[g]), groups[g].ranks == 1 ? " differs from " : " differ from ",
+                 ranks_of(groups[0]), " in ", difference_text(said[groups[g].first].call, said[groups[0].first].call)});
   }
-  for (const auto& [call, ranks] : groups) {
-    append_text(text, {"\n  ", list_ranks(ranks), ranks.size() == 1 ? " calls " : " call ", spelled_call(call).text()});
+  for (const group& g : groups) {
+    append_text(text,
+                {"\n  ", ranks_of(g), g.ranks == 1 ? " calls " : " call ", spelled_call(said[g.first].call).text()});
   }
   append_text(text, {"\n  ", rule});
   return text;

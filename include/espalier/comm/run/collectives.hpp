@@ -419,7 +419,7 @@ class collectives {
     const std::vector<call_summary> all = guarded([&] { return said_by_all(); });
     if (std::equal(all.begin() + 1, all.end(), all.begin())) guarded([&] { fail_by_library(); });
     said_by_ranks said;
-    for (const call_summary& one : all) said.emplace_back(static_cast<int>(said.size()), one);
+    for (const call_summary& one : all) said.push_back({static_cast<int>(said.size()), one});
     throw mismatched_call("the ranks call different collectives: " + detail::mismatch_text(said));
   }
   [[nodiscard]] std::vector<call_summary> said_by_all() {
