@@ -51,6 +51,16 @@ struct train {
 #elif defined(CASE_stacked)
     const auto both = ep::results(layers, others);
     const auto out = ep::scan([](auto h, auto parts) { return h * parts.template get<0>(); }, w, both);  // stacked
+#elif defined(CASE_exchanged)
+    const auto out = ep::repeat<3>(w, [](auto h) { return h * 2; });  // exchanged
+#elif defined(CASE_carry_number)
+    const auto out = ep::scan([](auto h, auto layer) { return h + ep::sum(layer); }, 0.5, layers);  // carry_number
+#elif defined(CASE_layers_exchanged)
+    const auto out = ep::scan(w, layers, [](auto h, auto layer) { return h * layer; });  // layers_exchanged
+#elif defined(CASE_body_of_one)
+    const auto out = ep::scan([](auto h) { return h * 2; }, w, layers);  // body_of_one
+#elif defined(CASE_body_of_three)
+    const auto out = ep::repeat<3>([](auto h, auto n, auto m) { return h * n * m; }, w);  // body_of_three
 #else
     const auto both = ep::results(layers, layers * 2);
     const auto out = ep::scan([](auto h, auto parts) { return h * parts.template get<0>(); }, w, both);
@@ -106,6 +116,24 @@ using w_out = ep::f32<1024, 256>;
 // first(CASE_stacked): scan: all stacked tensors need the same first dimension, the number of iterations
 // expect(CASE_stacked): stacked_sizes_differ<espalier::results<espalier::f32<4, 64>, espalier::f32<3, 64> ?> ?>::raise<espalier::why::at<espalier::why::line<53>
 // user_line(CASE_stacked): training::flops
+// kind(CASE_exchanged): `repeat`: the carry before the body
+// first(CASE_exchanged): scan, repeat: the body comes first, then the carry, then scan's layers
+// expect(CASE_exchanged): loop_value_is_not_a_tensor<>::raise<espalier::why::at<espalier::why::line<55>
+// user_line(CASE_exchanged): training::flops
+// kind(CASE_carry_number): `scan`: a number as the carry
+// first(CASE_carry_number): scan, repeat: the body comes first, then the carry, then scan's layers
+// expect(CASE_carry_number): loop_value_is_not_a_tensor<double>::raise<espalier::why::at<espalier::why::line<57>
+// user_line(CASE_carry_number): training::flops
+// first(CASE_layers_exchanged): scan, repeat: the body comes first, then the carry, then scan's layers
+// expect(CASE_layers_exchanged): loop_value_is_not_a_tensor<>::raise<espalier::why::at<espalier::why::line<59>
+// user_line(CASE_layers_exchanged): training::flops
+// kind(CASE_body_of_one): `scan`: a body of another number of arguments
+// first(CASE_body_of_one): scan, repeat: the body cannot be called with these. scan calls body
+// expect(CASE_body_of_one): body_not_callable<espalier::f32<64>, espalier::f32<64> ?>::raise<espalier::why::at<espalier::why::line<61>
+// user_line(CASE_body_of_one): training::flops
+// first(CASE_body_of_three): scan, repeat: the body cannot be called with these
+// expect(CASE_body_of_three): body_not_callable<espalier::f32<64> ?>::raise<espalier::why::at<espalier::why::line<63>
+// user_line(CASE_body_of_three): training::flops
 // clang-format on
 #if defined(CASE_too_few)
 using step = ep::program<mesh, mlp, x>;

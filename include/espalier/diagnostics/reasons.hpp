@@ -441,6 +441,23 @@ template <class... Details> struct carry_changes_type {
                   "what it returns.");
   };
 };
+template <class... Details> struct loop_value_is_not_a_tensor {
+  template <class Where> struct raise {
+    static_assert(
+        Where::ok,
+        "scan, repeat: the body comes first, then the carry, then scan's layers: each of these a tensor, a "
+        "parameter tree, or results(...) of these. Of a number, constant<f32<>>(x, number) makes one, for any "
+        "tensor x.");
+  };
+};
+template <class... Details> struct body_not_callable {
+  template <class Where> struct raise {
+    static_assert(
+        Where::ok,
+        "scan, repeat: the body cannot be called with these. scan calls body(carry, layer), repeat body(carry) "
+        "or body(carry, step): take as many, of any type or of these.");
+  };
+};
 template <class... Details> struct tensor_of_another_trace {
   template <class Where> struct raise {
     static_assert(Where::ok,

@@ -210,6 +210,15 @@ template <class Mesh> struct mesh_of<symbols<Mesh>> { using type = Mesh; };
 template <ParameterTree Tree> struct mesh_of<Tree> : mesh_of<typename stacking<kind_of<Tree>>::leaves> {};
 template <class First, class... Rest> struct mesh_of<results<First, Rest...>> : mesh_of<First> {};
 
+/// What a loop may carry, or take a layer of: tensors, trees of them and `results`.
+template <class T>
+concept LoopValue = requires {
+  typename mesh_of<T>::type;
+};
+/// A type to show of what is none: the type of a function would be a screen of noise.
+template <class T> struct shown_loop_value { using reason = why::loop_value_is_not_a_tensor<>; };
+template <Scalar T> struct shown_loop_value<T> { using reason = why::loop_value_is_not_a_tensor<T>; };
+
 /// A loop of Count iterations around `body`, which is called with the builder and the carry.
 template <bool Recompute, int Count, class Carry, class Body>
 constexpr auto loop(const Carry& carry, const Body& body, source_line where) {
@@ -259,8 +268,14 @@ template <bool Recompute, class Body, class Carry, class Stacked>
 constexpr auto scan(const Body& body, const Carry& carry, const Stacked& layers, source_line where) {
   if constexpr (Failed<Carry> || Failed<Stacked>) {
     return first_failure(carry, layers);
+  } else if constexpr (!LoopValue<Carry>) {
+    return failed<typename shown_loop_value<Carry>::reason>(where);
+  } else if constexpr (!LoopValue<Stacked>) {
+    return failed<typename shown_loop_value<Stacked>::reason>(where);
   } else if constexpr (inside_loop<Stacked>::count < 0) {
     return failed<why::stacked_sizes_differ<Stacked>>(where);
+  } else if constexpr (!requires(typename inside_loop<Stacked>::type layer) { body(carry, layer); }) {
+    return failed<why::body_not_callable<Carry, typename inside_loop<Stacked>::type>>(where);
   } else {
     const auto with_slices = [&](builder& b, const Carry& inside) {
       typename inside_loop<Stacked>::type slices{};
@@ -279,6 +294,8 @@ constexpr auto repeat(const Body& body, const Carry& carry, source_line where) {
   static_assert(Count >= 1, "repeat: a loop needs at least one step");
   if constexpr (Failed<Carry>) {
     return carry;
+  } else if constexpr (!LoopValue<Carry>) {
+    return failed<typename shown_loop_value<Carry>::reason>(where);
   } else {
     using index_type = symbol<typename mesh_of<Carry>::type, i32<>>;
     if constexpr (requires(const index_type& index) { body(carry, index); }) {
@@ -289,6 +306,8 @@ constexpr auto repeat(const Body& body, const Carry& carry, source_line where) {
         return body(inside, index_type(b, emit::loop_slice(b, indices)));
       };
       return loop<Recompute, Count>(carry, with_index, where);
+    } else if constexpr (!requires { body(carry); }) {
+      return failed<why::body_not_callable<Carry>>(where);
     } else {
       return loop<Recompute, Count>(
           carry, [&](builder&, const Carry& inside) { return body(inside); }, where);
@@ -302,7 +321,8 @@ constexpr auto repeat(const Body& body, const Carry& carry, source_line where) {
 /// dimension. The body returns the next carry, or results(next carry, output); scan returns the last carry, or
 /// results(last carry, stacked outputs). Carry and output are tensors, trees or results<...> of these. The body is
 /// traced once, however many layers there are.
-/// Errors: `carry_changes_type`, `stacked_sizes_differ`, and whatever the body does wrong.
+/// Errors: `carry_changes_type`, `stacked_sizes_differ`, `loop_value_is_not_a_tensor`, `body_not_callable`, and
+/// whatever the body does wrong.
 template <class Body, class Carry, class Stacked>
 constexpr auto scan(const Body& body, const Carry& carry, const Stacked& layers,
                     source_line where = source_line::current()) {
@@ -315,7 +335,8 @@ constexpr auto scan(const Body& body, const Carry& carry, const Stacked& layers,
 }
 
 /// Runs `body(carry)`, or `body(carry, step)` with the number of the step as an i32<>, counted from 0, Steps times.
-/// What the body and `repeat` return is as for `scan`. Errors: `carry_changes_type`, and whatever the body does wrong.
+/// What the body and `repeat` return is as for `scan`. Errors: `carry_changes_type`, `loop_value_is_not_a_tensor`,
+/// `body_not_callable`, and whatever the body does wrong.
 template <int Steps, class Body, class Carry>
 constexpr auto repeat(const Body& body, const Carry& carry, source_line where = source_line::current()) {
   return detail::repeat<false, Steps>(body, carry, where);
