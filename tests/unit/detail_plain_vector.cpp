@@ -90,6 +90,19 @@ TEST_CASE("plain_vector does as std::vector, in any order") {
   CHECK(same(plain_vector<marked>(3), std::vector<marked>(3)));
 }
 
+TEST_CASE("plain_vector gives up what was moved from it, and grows by an element of its own") {
+  for (std::size_t size = 1; size < 70; ++size) {
+    plain_vector<marked> some(size, {5, 6});
+    plain_vector<marked> moved = std::move(some);
+    CHECK(some.empty());  // NOLINT(bugprone-use-after-move): it says so
+    CHECK(some.begin() == some.end());
+    some.push_back({1, 2});
+    CHECK(some.size() == 1);
+    for (std::size_t n = 0; n < 2 * size; ++n) moved.push_back(moved[0]);  // it moves meanwhile, once at least
+    CHECK(same(moved, std::vector<marked>(3 * size, {5, 6})));
+  }
+}
+
 TEST_CASE("plain_vector assigned to itself stays, and one too long for memory keeps what it has") {
   plain_vector<marked> some(5, {3, 4});
   const plain_vector<marked>& itself = some;
