@@ -455,7 +455,8 @@ template <class... Details> struct body_not_callable {
     static_assert(
         Where::ok,
         "scan, repeat: the body cannot be called with these. scan calls body(carry, layer), repeat body(carry) "
-        "or body(carry, step): take as many, of any type or of these.");
+        "or body(carry, step): take as many, of any type or of these. Where the compiler found an error in the body "
+        "before, mend that one first.");
   };
 };
 template <class... Details> struct tensor_of_another_trace {
