@@ -4,7 +4,6 @@
 
 #include <espalier/detail/plain_vector.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

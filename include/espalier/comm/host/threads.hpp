@@ -4,7 +4,6 @@
 
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/host/engine.hpp>
-#include <espalier/detail/function_ref.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -16,8 +15,6 @@
 #include <new>
 #include <stdexcept>
 #include <thread>
-#include <utility>
-#include <vector>
 
 namespace espalier::comm {
 
