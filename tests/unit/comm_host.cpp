@@ -16,6 +16,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <functional>
 #include <limits>
@@ -350,6 +351,56 @@ TEST_CASE("a rank may run ahead of its readers, and no further than there is roo
           }
         });
     for (const std::string& fault : faults) CHECK(fault.empty());
+  }
+}
+
+TEST_CASE("who waits for nothing from a late reader does not write over what that one still has to read", "[host]") {
+  host::sizes how;
+  how.region = 1;
+  how.chunk = 4096;
+  how.expose_from = std::numeric_limits<std::int64_t>::max();
+  host::thread_group group(3, how);
+  const combiner by = combiner_of(reducer_of(dtype::i32, reduction::sum));
+  constexpr std::int64_t count = 60000;
+  collective_call call = uniform_call(collective::all_gather, 3, count);
+  call.counts = {count, count, 0};
+  for (int k = 0; k < 20; ++k) {
+    const std::vector<std::string> faults =
+        on_threads(group, std::chrono::duration<double>(30), [&](thread_collectives& all) {
+          std::vector<std::int32_t> mine(count);
+          for (std::size_t i = 0; i < count; ++i) mine[i] = all.rank() * count + static_cast<std::int32_t>(i) + k;
+          std::vector<std::int32_t> gathered(std::size_t{2} * count);
+          if (all.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+          all.run(call, mine.data(), gathered.data(), by);
+          for (std::size_t i = 0; i < gathered.size(); ++i) {
+            if (gathered[i] != static_cast<std::int32_t>(i) + k)
+              throw std::runtime_error("element " + std::to_string(i));
+          }
+        });
+    for (const std::string& fault : faults) CHECK(fault == "");
+  }
+}
+
+TEST_CASE("a result may begin at any byte", "[host]") {
+  host::sizes how;
+  how.expose_from = std::numeric_limits<std::int64_t>::max();
+  host::thread_group group(2, how);
+  constexpr std::size_t count = 40000;
+  for (std::size_t off = 0; off < 64; off += 3) {
+    const std::vector<std::string> faults =
+        on_threads(group, std::chrono::duration<double>(30), [&](thread_collectives& all) {
+          std::vector<float> mine(count);
+          for (std::size_t i = 0; i < count; ++i) mine[i] = static_cast<float>(i) * static_cast<float>(all.rank() + 1);
+          std::vector<std::byte> sums(count * sizeof(float) + 64);
+          all.run(uniform_call(collective::all_reduce, 2, count), mine.data(), sums.data() + off,
+                  combiner_of(reducer_of(dtype::f32, reduction::sum)));
+          for (std::size_t i = 0; i < count; ++i) {
+            float sum = 0;
+            std::memcpy(&sum, sums.data() + off + i * sizeof(float), sizeof(float));
+            if (sum != static_cast<float>(3 * i)) throw std::runtime_error("element " + std::to_string(i));
+          }
+        });
+    for (const std::string& fault : faults) CHECK(fault == "");
   }
 }
 

@@ -53,6 +53,16 @@ ESPALIER_ALWAYS_INLINE void stream_line(void* to, const void* from) {
 #endif
 }
 
+/// Asks for the line of an address as who writes it needs it: from whatever processor has read it last.
+ESPALIER_ALWAYS_INLINE void prefetch_to_write(const void* address) {
+#if defined(__x86_64__)
+  // The built-in means this instruction only where a flag allows it; where a processor lacks it, it does nothing.
+  asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(address)));
+#else
+  __builtin_prefetch(address, 1);
+#endif
+}
+
 /// Bytes up to the next multiple of 64, at most `bytes`.
 [[nodiscard]] inline std::int64_t to_next_line(const void* address, std::int64_t bytes) {
   const auto past = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address) % 64);  // NOLINT: alignment

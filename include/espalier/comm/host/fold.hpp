@@ -194,6 +194,9 @@ class folder {
     if (scratch_.size() < needed) scratch_.resize(needed);
   }
 
+  /// Made for this operation and type: short jobs cost no more than one long one.
+  [[nodiscard]] bool has_kernel() const { return by_.fold != nullptr; }
+
   void operator()(const fold_job& job) {
     if (by_.fold != nullptr && job.members > 1) return by_.fold(job);
     if (job.members == 1) {

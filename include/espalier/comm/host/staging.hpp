@@ -47,6 +47,8 @@ class staging {
   [[nodiscard]] bool times(std::int64_t round) const {
     return trial_ >= 0 && trial_ - 1 <= round && round <= trial_ + 1;
   }
+  /// Whether it may be written piece by piece, beside other work: as usual, and nobody looks how long it takes.
+  [[nodiscard]] bool in_pieces(std::int64_t round) const { return how_ == store::cached && !times(round); }
   void note(std::int64_t round, double seconds) { seconds_[static_cast<std::size_t>(round - trial_ + 1)] += seconds; }
 
   /// Writes a chunk.
