@@ -4,12 +4,12 @@
 
 namespace espalier::test {
 
-/// Whether sanitizers watch: a case takes five times as long then. What goes wrong in memory goes wrong in a few cases
-/// of each kind; results are compared in all cases, by the usual build.
-#if defined(__SANITIZE_ADDRESS__)
+/// Whether sanitizers watch: a case takes five times as long then, and more. What goes wrong in memory, or between
+/// threads, goes wrong in a few cases of each kind; results are compared in all cases, by the usual build.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr bool is_instrumented = true;
 #elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 inline constexpr bool is_instrumented = true;
 #else
 inline constexpr bool is_instrumented = false;

@@ -20,6 +20,7 @@
 #include <exception>
 #include <functional>
 #include <limits>
+#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>
@@ -361,14 +362,14 @@ TEST_CASE("who waits for nothing from a late reader does not write over what tha
   how.expose_from = std::numeric_limits<std::int64_t>::max();
   host::thread_group group(3, how);
   const combiner by = combiner_of(reducer_of(dtype::i32, reduction::sum));
-  constexpr std::int64_t count = 60000;
+  constexpr std::int32_t count = 60000;
   collective_call call = uniform_call(collective::all_gather, 3, count);
   call.counts = {count, count, 0};
   for (int k = 0; k < 20; ++k) {
     const std::vector<std::string> faults =
         on_threads(group, std::chrono::duration<double>(30), [&](thread_collectives& all) {
           std::vector<std::int32_t> mine(count);
-          for (std::size_t i = 0; i < count; ++i) mine[i] = all.rank() * count + static_cast<std::int32_t>(i) + k;
+          std::iota(mine.begin(), mine.end(), all.rank() * count + k);
           std::vector<std::int32_t> gathered(std::size_t{2} * count);
           if (all.rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(5));
           all.run(call, mine.data(), gathered.data(), by);
