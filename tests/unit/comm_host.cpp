@@ -225,12 +225,14 @@ TEST_CASE("chunks fit into their rooms, and parts cover a chunk", "[host]") {
     const int ranks = 1 + static_cast<int>(random() % 40);
     host::sizes how;
     how.region = static_cast<std::int64_t>(random() % (1 << 20));
+    if (random() % 4 == 0) how.least_chunk = 64 << 10;
+    const bool both_ways = random() % 2 == 0;
     const host::region_layout layout(ranks, how.region);
     const int fan = random() % 2 == 0 ? 1 : std::max(1, ranks - 1);
     const auto unit = static_cast<std::int64_t>(random() % 3 == 0 ? 1 + random() % 200 : 1U << random() % 4);
     const std::int64_t most = unit * static_cast<std::int64_t>(random() % (1U << random() % 22));
-    const host::shape s = host::shape_of(layout, how, most, fan, unit);
-    CAPTURE(ranks, how.region, fan, unit, most, s.chunk, s.rounds, s.in_flight, s.stride);
+    const host::shape s = host::shape_of(layout, how, most, fan, unit, both_ways);
+    CAPTURE(ranks, how.region, how.least_chunk, both_ways, fan, unit, most, s.chunk, s.rounds, s.in_flight, s.stride);
     REQUIRE(s.chunk % unit == (most <= host::flag_line::room ? s.chunk % unit : 0));
     REQUIRE(s.rounds * s.chunk >= most);
     REQUIRE((s.rounds - 1) * s.chunk <= most);

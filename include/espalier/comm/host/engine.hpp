@@ -302,7 +302,9 @@ template <SharedSpace Space> class engine {
   }
 
   void chunks() {
-    shape_ = shape_of(layout_, how_, traffic_.most(), traffic_.fan(), traffic_.folds() ? element_ : 1);
+    // The same on all ranks.
+    const bool both_ways = !has_root(traffic_.what()) && traffic_.fan() == 1;
+    shape_ = shape_of(layout_, how_, traffic_.most(), traffic_.fan(), traffic_.folds() ? element_ : 1, both_ways);
     area_ = area();
     if (traffic_.sends()) await_room();
     // Beside the flag there is no room for both the bytes and where they are.
@@ -310,7 +312,7 @@ template <SharedSpace Space> class engine {
     if (headers_ && offers_) offer();
     const bool stages = traffic_.sends() && !offered_;
     if (stages) staging_.begin(shape_.rounds);
-    interleaves_ = stages && traffic_.receives() && traffic_.fan() == 1 && (!traffic_.folds() || fold_.has_kernel());
+    interleaves_ = stages && both_ways && (!traffic_.folds() || fold_.has_kernel());
     shown_ = 0;
     std::int64_t slot = 0;  // of the round, in units of the fan
     for (std::int64_t round = 0; round < shape_.rounds; ++round) {
