@@ -459,7 +459,11 @@ template <SharedSpace Space> class engine {
     if (bytes <= 0) return;
     const std::byte* const from = view(source, round, slot, begin);
     std::byte* const to = output_ + f.at + begin;
-    if (from == nullptr) return fetch(source, begin, to, bytes);
+    if (from == nullptr) {
+      // It is all there, and to ask the operating system costs as much as to copy some KiB.
+      if (round == 0) fetch(source, 0, to, f.bytes);
+      return;
+    }
     if (shape_.beside) {
       copy_beside(to, from, bytes);
       return take(source, round);
