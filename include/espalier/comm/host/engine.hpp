@@ -130,7 +130,7 @@ template <SharedSpace Space> class engine {
  private:
   static constexpr unsigned round_bits = 12;
   static constexpr unsigned taken_bits = 24;
-  static constexpr std::int64_t piece_bytes = 1024;  // what is worked on, and what is written, before the other
+  static constexpr std::int64_t piece_bytes = 1024;  // of a chunk and of the next one, in turn
 
   void alone() { copy_bytes(output_ + traffic_.own_target(), source_ + traffic_.own().at, traffic_.own().bytes); }
 
