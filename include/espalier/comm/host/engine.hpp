@@ -482,13 +482,8 @@ template <SharedSpace Space> class engine {
         parts_[static_cast<std::size_t>(s)] = source_ + traffic_.own().at + begin;
         continue;
       }
-      const std::byte* part = view(s, round, slot, begin);
-      if (part == nullptr) {
-        std::byte* const here = tile(s, bytes);
-        fetch(s, begin, here, bytes);
-        part = here;
-      }
-      parts_[static_cast<std::size_t>(s)] = part;
+      const std::byte* const there = view(s, round, slot, begin);
+      parts_[static_cast<std::size_t>(s)] = there != nullptr ? there : fetched(s, round, begin);
     }
     std::byte* target = output_ + traffic_.own_target() + begin;
     next_chunk next = chunk_after(round, slot);
@@ -501,6 +496,16 @@ template <SharedSpace Space> class engine {
       if (s != rank_) take(s, round);
     }
     show_next(next, round);
+  }
+
+  /// A source's chunk, in memory of this rank. Asked for with the chunks after it, as far as they fit into the nearer
+  /// caches together: to ask the operating system costs as much as to copy some KiB.
+  const std::byte* fetched(int source, std::int64_t round, std::int64_t begin) {
+    const std::int64_t rounds = std::max<std::int64_t>(1, how_.chunk / shape_.chunk);
+    const std::int64_t done = round % rounds * shape_.chunk;
+    std::byte* const room = tile(source, rounds * shape_.chunk);
+    if (done == 0) fetch(source, begin, room, std::min(rounds * shape_.chunk, traffic_.own().bytes - begin));
+    return room + done;
   }
 
   /// Room for what the operating system copies of a source's chunk.

@@ -95,15 +95,17 @@ void fold_pair(std::byte* target, const std::byte* first, const std::byte* secon
   for (std::int64_t at = 0; at < bytes; at += 128) {
     vector a[2];
     vector b[2];
-    std::memcpy(&a[0], first + at, 128);
-    std::memcpy(&b[0], second + at, 128);
-    combine_wide<Kind>(a[0], b[0]);
-    combine_wide<Kind>(a[1], b[1]);
-    if constexpr (How == host::store::streaming) {
-      host::stream_line(target + at, &a[0]);
-      host::stream_line(target + at + 64, &a[1]);
-    } else {
-      std::memcpy(target + at, &a[0], 128);
+    for (int l = 0; l < 2; ++l) {
+      std::memcpy(&a[l], first + at + 64 * l, 64);
+      std::memcpy(&b[l], second + at + 64 * l, 64);
+      combine_wide<Kind>(a[l], b[l]);
+    }
+    for (int l = 0; l < 2; ++l) {
+      if constexpr (How == host::store::streaming) {
+        host::stream_line(target + at + 64 * l, &a[l]);
+      } else {
+        std::memcpy(target + at + 64 * l, &a[l], 64);
+      }
     }
   }
 }
