@@ -216,7 +216,7 @@ class handover {
   std::uint32_t next_ = 0;
 };
 
-/// How the calls of one candidate are started.
+/// How calls are started: at the same intervals, whichever candidate makes them.
 struct pace {
   /// Longer calls don't notice who goes first.
   static constexpr double longest = 1e-4;
@@ -227,17 +227,16 @@ struct pace {
   static constexpr int tries = 5;  ///< batches in a row in which ranks were late, until the window is too short
   double window = 0;               ///< 0: after a barrier
 
-  void fit(double seconds) {
-    for (window = least; window < 3 * seconds;) window *= 2;
+  /// `slowest`: seconds of a call of the slowest candidate.
+  void fit(double slowest) {
+    for (window = least; window < 3 * slowest;) window *= 2;
   }
 
   template <class Body> double batch(int calls, Body& body, MPI_Comm communicator) {
     for (; window > 0 && window < 50 * longest; window *= 2) {
       for (int attempt = 0; attempt < tries; ++attempt) {
         const std::optional<double> taken = window_seconds(calls, window, body, communicator);
-        if (!taken) continue;
-        fit(*taken);
-        return *taken;
+        if (taken) return *taken;
       }
     }
     window = 0;
@@ -280,27 +279,35 @@ inline measured measure(const std::vector<std::function<void()>>& candidates, co
     if (first > 0.1) samples[c].push_back(first);
   }
   const double best = *std::min_element(once.begin(), once.end());
+  const auto is_hopeless = [&](std::size_t c) { return once[c] > how.hopeless * best; };
+  std::vector<double> last = once;
+  pace common;
+  const auto fit = [&] {
+    double slowest = 0;
+    for (std::size_t c = 0; c < candidates.size(); ++c) slowest = std::max(slowest, is_hopeless(c) ? 0 : last[c]);
+    common.fit(slowest);
+  };
+  bool by_clock = best < pace::longest && can_start_by_clock(communicator);
+  if (by_clock) fit();
   std::vector<int> calls;
-  std::vector<pace> paces(candidates.size());
-  const bool by_clock = can_start_by_clock(communicator);
-  for (std::size_t c = 0; c < candidates.size(); ++c) {
-    if (by_clock && once[c] < pace::longest) paces[c].fit(once[c]);
-  }
   int rounds = how.most;
   for (std::size_t c = 0; c < candidates.size(); ++c) {
-    const double each = std::max(once[c], paces[c].window);
+    const double each = std::max(once[c], common.window);
     calls.push_back(std::clamp(static_cast<int>(how.batch / each), 1, 2000));
-    if (once[c] > how.hopeless * best) continue;
+    if (is_hopeless(c)) continue;
     rounds = std::min(rounds, std::max(how.least, static_cast<int>(how.all / (each * calls.back()))));
   }
   handover between(communicator);
   std::vector<double> apart;
   for (int round = 0; round < rounds; ++round) {
     apart.push_back(between.seconds());
+    if (by_clock) fit();
     for (std::size_t c = 0; c < candidates.size(); ++c) {
-      if (once[c] > how.hopeless * best && samples[c].size() >= 2) continue;
-      samples[c].push_back(paces[c].batch(calls[c], candidates[c], communicator));
+      if (is_hopeless(c) && samples[c].size() >= 2) continue;
+      last[c] = common.batch(calls[c], candidates[c], communicator);
+      samples[c].push_back(last[c]);
     }
+    by_clock = by_clock && common.window > 0;
   }
   measured found;
   for (const std::vector<double>& all : samples) found.seconds.push_back(median(all));
