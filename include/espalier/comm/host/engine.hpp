@@ -477,13 +477,19 @@ template <SharedSpace Space> class engine {
   void fold_chunk(std::int64_t round, std::int64_t slot, std::int64_t begin) {
     const std::int64_t bytes = length(traffic_.own(), begin);
     if (bytes <= 0) return;
+    // Where results are to be there is room for one contribution, unless this rank's own is there.
+    std::byte* room = traffic_.in_output() ? nullptr : output_ + traffic_.own_target() + begin;
     for (int s = 0; s < size_; ++s) {
       if (s == rank_) {
         parts_[static_cast<std::size_t>(s)] = source_ + traffic_.own().at + begin;
         continue;
       }
-      const std::byte* const there = view(s, round, slot, begin);
-      parts_[static_cast<std::size_t>(s)] = there != nullptr ? there : fetched(s, round, begin);
+      const std::byte* part = view(s, round, slot, begin);
+      if (part == nullptr) {
+        part = fetched(s, round, begin, room);
+        room = nullptr;
+      }
+      parts_[static_cast<std::size_t>(s)] = part;
     }
     std::byte* target = output_ + traffic_.own_target() + begin;
     next_chunk next = chunk_after(round, slot);
@@ -498,14 +504,14 @@ template <SharedSpace Space> class engine {
     show_next(next, round);
   }
 
-  /// A source's chunk, in memory of this rank. Asked for with the chunks after it, as far as they fit into the nearer
-  /// caches together: to ask the operating system costs as much as to copy some KiB.
-  const std::byte* fetched(int source, std::int64_t round, std::int64_t begin) {
+  /// A source's chunk, in memory of this rank: at `room`, if that is given. It is asked for with the chunks after it,
+  /// as far as they fit into the nearer caches together: to ask the operating system costs as much as to copy some KiB.
+  const std::byte* fetched(int source, std::int64_t round, std::int64_t begin, std::byte* room) {
     const std::int64_t rounds = std::max<std::int64_t>(1, how_.chunk / shape_.chunk);
     const std::int64_t done = round % rounds * shape_.chunk;
-    std::byte* const room = tile(source, rounds * shape_.chunk);
+    if (room == nullptr) room = tile(source, rounds * shape_.chunk) + done;
     if (done == 0) fetch(source, begin, room, std::min(rounds * shape_.chunk, traffic_.own().bytes - begin));
-    return room + done;
+    return room;
   }
 
   /// Room for what the operating system copies of a source's chunk.
