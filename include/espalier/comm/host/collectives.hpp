@@ -110,6 +110,10 @@ class host_collectives {
 
   /// Until all ranks have come here, some tens of nanoseconds apart. `operation`: for the error of a wait in vain.
   void meet(const char* operation, const context* where = nullptr) { engine_.meet(operation, where); }
+  /// The largest of the numbers that all ranks bring, on all. As `meet`.
+  [[nodiscard]] double largest(double mine, const char* operation, const context* where = nullptr) {
+    return engine_.largest(mine, operation, where);
+  }
 
   /// Memory that the other ranks read and write in place, on a line of its own. Collective; each rank says how much it
   /// wants. Zero at first; kept until `deallocate` or the end of this object.

@@ -79,20 +79,22 @@ template <SharedSpace Space> class engine {
   }
 
   /// Until all ranks have come here. `operation`: for the error of a rank that waits in vain; else as `run`.
-  void meet(const char* operation, const context* where) {
+  void meet(const char* operation, const context* where) { static_cast<void>(largest(0, operation, where)); }
+
+  /// The largest of the numbers that all ranks bring, on all. As `meet`.
+  [[nodiscard]] double largest(double mine, const char* operation, const context* where) {
     require_whole(where);
-    if (size_ == 1) return;
+    if (size_ == 1) return mine;
+    double found = mine;
     guarded([&] {
       begin_call(~std::uint64_t{0} >> (64 - hash_bits), false, operation, where);
-      shape_ = shape_of(layout_, how_, 1, 1, 1);
+      shape_ = shape_of(layout_, how_, sizeof mine, 1, 1);
       area_ = area();
       await_room();
-      line(rank_, 0).flag.store(tag(0), std::memory_order_release);
-      for (int r = 0; r < size_; ++r) {
-        if (r != rank_) await(line(r, 0), 0, r, "its coming");
-      }
+      swap_words(mine, "its coming", [&](int, double theirs) { found = std::max(found, theirs); });
       end_call(false);
     });
+    return found;
   }
 
   /// What another rank has for this one: its source, where it stands, or what it packed of it for this rank.
@@ -591,8 +593,8 @@ template <SharedSpace Space> class engine {
     area_ = area();
     await_room();
   }
-  /// All ranks tell each other a few words: `take(rank, words)` gets everybody's.
-  template <class Words, class Take> void swap_words(const Words& mine, const Take& take) {
+  /// All ranks tell each other a few words: `take(rank, words)` gets everybody's. `what`: for a wait in vain.
+  template <class Words, class Take> void swap_words(const Words& mine, const char* what, const Take& take) {
     static_assert(sizeof(Words) <= static_cast<std::size_t>(flag_line::room));
     flag_line& l = line(rank_, 0);
     std::memcpy(&l.beside[0], &mine, sizeof mine);
@@ -601,7 +603,7 @@ template <SharedSpace Space> class engine {
       Words there = mine;
       if (r != rank_) {
         const flag_line& other = line(r, 0);
-        await(other, 0, r, "places of buffers");
+        await(other, 0, r, what);
         std::memcpy(&there, &other.beside[0], sizeof there);
       }
       take(r, there);
@@ -624,7 +626,7 @@ template <SharedSpace Space> class engine {
     }
     lent_.resize(static_cast<std::size_t>(size_));
     bool all_pack = true;
-    swap_words(words{said, mine.source, mine.packs ? 1U : 0U}, [&](int r, const words& there) {
+    swap_words(words{said, mine.source, mine.packs ? 1U : 0U}, "places of buffers", [&](int r, const words& there) {
       if (there.said != said) watch_.differ(r);
       all_pack = all_pack && there.packs != 0;
       const bool packed = r != rank_ && there.packs != 0;
@@ -649,7 +651,7 @@ template <SharedSpace Space> class engine {
     in_place_.resize(static_cast<std::size_t>(size_));
     // The smallest tier's lines: no call that comes here has its chunks there.
     begin_words(0);
-    swap_words(mine, [&](int r, const places& there) {
+    swap_words(mine, "places of buffers", [&](int r, const places& there) {
       const auto k = static_cast<std::size_t>(r);
       inputs_[k] = there.input;
       outputs_[k] = there.output;

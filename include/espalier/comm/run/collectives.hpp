@@ -464,7 +464,7 @@ class collectives {
     } else {
       const clock::time_point start = clock::now();
       carry_out(known, known.settled->how, known.settled_way, input, output, what, where);
-      if (known.watch.note(since(start))) guarded([&] { judge(known); });
+      if (known.watch.note(since(start))) guarded([&] { judge(known, where); });
     }
   }
 
@@ -582,12 +582,10 @@ class collectives {
   }
 
   /// The end of a window of calls, on all ranks alike: has this one become slow?
-  void judge(known_call& known) {
+  void judge(known_call& known, const context* where) {
     // Where all wait for all, who comes last measures the network alone, and the others their waiting too.
-    const bool all_wait = !has_root(known.call.what);
-    const double mine = known.watch.ratio();
-    const double ratio = all_wait ? together_.least(mine, "for the times of all ranks")
-                                  : together_.largest(mine, "for the times of all ranks");
+    const double sign = has_root(known.call.what) ? 1 : -1;
+    const double ratio = sign * largest_after(known, sign * known.watch.ratio(), where);
     if (!known.watch.judge(ratio)) return;
     const detail::plan_words said = together_.from_root(
         "for what rank 0 decides", [&] { return detail::plan_words{cool_down_.allows(since(made_)) ? 1 : 0}; });
@@ -602,6 +600,14 @@ class collectives {
       cool_down_.done(since(made_), true);
       known.watch.forget();
     }
+  }
+
+  /// The largest of all ranks' numbers, after a call. By shared memory where nothing is under way on any rank, as
+  /// after all but schedules: by messages it takes tens of microseconds.
+  [[nodiscard]] double largest_after(const known_call& known, double mine, const context* where) {
+    const char* const what = "for the times of all ranks";
+    if (host_ == nullptr || is_schedule(known.settled->how)) return together_.largest(mine, what);
+    return host_->largest(mine, name_of(known.call.what), where);
   }
 
   void probe_again(known_call& known) {
