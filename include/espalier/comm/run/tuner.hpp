@@ -24,22 +24,27 @@ struct tuning_limits {
   /// Seconds. Of what takes less, one call tells nothing: the clock, and how far apart ranks leave the meeting before
   /// it, take as long, and that meeting leaves the transport's memory in the caches and not that of others.
   double short_call = 5e-6;
-  int short_rounds = 2;  ///< single calls of each candidate until that is known
+  int short_rounds = 2;  ///< tries of each candidate until that is known
   int batch = 8;         ///< calls in a row that are one try, then
   int batch_rounds = 3;  ///< such tries of every candidate that is not far behind
   /// Shared memory counts with this share of its time there: in its first calls no copy of a tier is in a cache yet,
   /// and a machine whose processors change places between two tries makes more noise than that.
   double favour_shared = 0.75;
-  int finalists = 3;           ///< ways that are tried once more before one is settled on
+  int finalists = 4;           ///< ways that are tried once more before one is settled on
   int final_calls = 3;         ///< in a row that are one try of theirs, the first not counted
   int least_final_rounds = 3;  ///< such tries of each
   int most_final_rounds = 9;
   double final_seconds = 0.1;  ///< that more than the least number of rounds may take
-  double close = 1.5;          ///< times the least time: what took more is no finalist
+  /// Times the least time: what took more is no finalist. Single calls differ by as much where the caches do not hold
+  /// all data: what the operating system copied of 1 MiB took 50 or 90 us from one call to the next (Xeon).
+  double close = 2;
   double favour_final = 0.98;  ///< `favour` among finalists, where there is less noise
   double beaten = 0.92;        ///< of one's time is what another takes in every round: it is out
   double long_call = 0.1;      ///< seconds: of what takes longer, one try tells more, and each costs more
-  double close_long = 1.1;     ///< `close` of long calls
+  /// Seconds: what takes less is called twice for one try, from the second on, and the first call warms up: what the
+  /// candidate before it left in the caches, or pushed from there, would count for as much as the candidate itself.
+  double warmed_up = 0.01;
+  double close_long = 1.1;  ///< `close` of long calls
   /// Of chunk sizes that take as long but for this share, the largest is settled on: fewer messages leave the processor
   /// to others.
   double alike = 0.02;
@@ -76,6 +81,7 @@ class tuner {
     if (stage_ == stage::candidates) {
       do { at_ = (at_ + 1) % tries_.size(); } while (is_hopeless(tries_[at_]));
       const int rounds = tries_[at_].count;
+      if (rounds > 0 && tries_[best()].least < limits_.warmed_up) calls_ = 2;
       if (rounds >= limits_.short_rounds && tries_[best()].least < limits_.short_call) {
         begin_batches();
       } else if (rounds >= limits_.rounds) {
