@@ -5,6 +5,10 @@
 //
 //     mpirun -n N bench_collectives ROW all|OPERATION,... BYTES,... [bound,default,best]
 //
+//     bench_collectives ROW combine BYTES,...
+//
+// The second: what a rank does with another's contribution to a sum, without any communication.
+//
 // Rows are ROW/OPERATION/BYTES, or with the last argument ROW/OPERATION/BYTES/bound ...: beside the time that the
 // probed rates allow at least, the library's own choice, and the best of all of its algorithms when forced. What is
 // measured, and how: peers/collectives/cells.hpp. Every result is compared with the library's.
@@ -15,6 +19,8 @@
 #include <espalier/comm.hpp>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -160,10 +166,35 @@ void measure_cell(collectives& all, cell& now, const std::string& row, const ask
   }
 }
 
+/// Sums of two arrays, in place of the second: our kernel for shared memory and the library's.
+void measure_combining(const std::string& row, long long bytes) {
+  const auto count = static_cast<int>(bytes / 4);
+  cell now(kind::reduce, bytes, MPI_COMM_SELF);
+  const host::fold_function fold = element_of(dtype::f32, reduction::sum).by.fold;
+  std::vector<float> ours_sum(now.input);
+  std::vector<float> library_sum(now.input);
+  const std::array<const std::byte*, 2> parts{reinterpret_cast<const std::byte*>(now.input.data()),
+                                              reinterpret_cast<const std::byte*>(ours_sum.data())};
+  std::byte* const target = reinterpret_cast<std::byte*>(ours_sum.data());
+  const auto ours = [&] { fold({&target, 1, parts.data(), 2, count, host::store::cached}); };
+  const auto library = [&] { MPI_Reduce_local(now.input.data(), library_sum.data(), count, MPI_FLOAT, MPI_SUM); };
+  ours();
+  library();
+  if (ours_sum != library_sum) throw std::runtime_error("a sum of two arrays is not the MPI library's");
+  const collective_cells::measured found = collective_cells::measure({ours, library}, {}, MPI_COMM_SELF);
+  report(row, "ours", found.seconds[0]);
+  report(row, "Open MPI", found.seconds[1]);
+}
+
 int run(int argc, char** argv) {
   if (argc < 4)
     throw std::invalid_argument("usage: bench_collectives ROW all|OPERATION,... BYTES,... [bound,default,best]");
   const std::string row = argv[1];
+  if (std::strcmp(argv[2], "combine") == 0) {
+    for (const std::string& bytes : parts_of(argv[3]))
+      measure_combining(row + "/combine/" + bytes, std::atoll(bytes.c_str()));
+    return EXIT_SUCCESS;
+  }
   asked beside;
   for (const std::string& word : parts_of(argc > 4 ? argv[4] : "")) {
     beside.bound = beside.bound || word == "bound";
