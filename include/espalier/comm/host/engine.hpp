@@ -168,8 +168,10 @@ template <SharedSpace Space> class engine {
     watch_.begin(word, noted, operation, where);
     watch_.enter();
   }
+  /// This rank reads nothing of others any more.
+  void tell_finished() { state_of(space_->region(rank_)).finished.store(epoch_, std::memory_order_release); }
   void end_call(bool wait_for_all) {
-    state_of(space_->region(rank_)).finished.store(epoch_, std::memory_order_release);
+    tell_finished();
     if (!wait_for_all) return;
     // Others may still be reading (or writing) this rank's buffers.
     for (int r = 0; r < size_; ++r) {
@@ -316,6 +318,9 @@ template <SharedSpace Space> class engine {
     if (stages) staging_.begin(shape_.rounds);
     interleaves_ = stages && both_ways && (!traffic_.folds() || fold_.has_kernel());
     shown_ = 0;
+    // What stays here is copied while others write, or while they wait for this rank's source: then it comes last, so
+    // that they need not wait for that, too.
+    const bool own_last = offered_ && !traffic_.folds();
     std::int64_t slot = 0;  // of the round, in units of the fan
     for (std::int64_t round = 0; round < shape_.rounds; ++round) {
       const std::int64_t begin = round * shape_.chunk;
@@ -324,17 +329,20 @@ template <SharedSpace Space> class engine {
         if (traffic_.folds()) {
           fold_chunk(round, slot, begin);
         } else {
-          copy_own(begin);
+          if (!own_last) copy_own(begin, shape_.chunk);
           for (int k = 1; k < size_; ++k) {
             const int s = rank_ + k < size_ ? rank_ + k : rank_ + k - size_;
             copy_chunk(s, round, slot, begin);
           }
         }
-      } else {
-        copy_own(begin);
+      } else if (!own_last) {
+        copy_own(begin, shape_.chunk);
       }
       slot = slot_after(slot);
     }
+    if (!own_last) return;
+    tell_finished();
+    copy_own(0, traffic_.own().bytes);
   }
 
   [[nodiscard]] std::int64_t slot_after(std::int64_t slot) const { return slot + 1 == shape_.in_flight ? 0 : slot + 1; }
@@ -343,8 +351,8 @@ template <SharedSpace Space> class engine {
     return std::min(shape_.chunk, f.bytes - begin);
   }
 
-  void copy_own(std::int64_t begin) {
-    const std::int64_t bytes = length(traffic_.own(), begin);
+  void copy_own(std::int64_t begin, std::int64_t most) {
+    const std::int64_t bytes = std::min(most, traffic_.own().bytes - begin);
     if (bytes <= 0 || output_ == nullptr) return;
     copy_bytes(output_ + traffic_.own_target() + begin, source_ + traffic_.own().at + begin, bytes, stores_);
   }
