@@ -92,8 +92,8 @@ class tuner {
       if (tries_[at_].count >= limits_.batch_rounds) stage_ = stage::settled;
     } else if (stage_ == stage::finals) {
       now.finals.push_back(seconds);
-      at_ = (at_ + 1) % tries_.size();
-      if (at_ == 0) end_final_round();
+      if (++turn_ == tries_.size()) return end_final_round();
+      at_ = order_[turn_];
     } else if (now.count >= limits_.chunk_rounds) {
       next_chunk();
     }
@@ -241,6 +241,20 @@ class tuner {
     const auto wanted = static_cast<int>(std::min(limits_.final_seconds / round, 1e6));
     final_rounds_ = std::clamp(wanted, limits_.least_final_rounds, limits_.most_final_rounds);
     stage_ = stage::finals;
+    begin_final_round();
+  }
+  /// In another order each time: what comes after shared memory is slower for some calls (all-to-all of 8 MiB: a
+  /// fifth).
+  void begin_final_round() {
+    order_.resize(tries_.size());
+    for (std::size_t i = 0; i < order_.size(); ++i) {
+      random_ = random_ * 6364136223846793005U + 1442695040888963407U;  // Knuth's MMIX
+      const auto other = static_cast<std::size_t>((random_ >> 33U) % (i + 1));
+      order_[i] = order_[other];
+      order_[other] = i;
+    }
+    turn_ = 0;
+    at_ = order_[0];
   }
   void end_final_round() {
     if (tries_[0].count >= limits_.least_final_rounds) {
@@ -249,7 +263,8 @@ class tuner {
         return std::any_of(all.begin(), all.end(), [&](const attempt& other) { return beats(other, a); });
       });
     }
-    if (tries_.size() == 1 || tries_[0].count >= final_rounds_) decide();
+    if (tries_.size() == 1 || tries_[0].count >= final_rounds_) return decide();
+    begin_final_round();
   }
   /// In every round, and clearly: more rounds would tell the same.
   [[nodiscard]] bool beats(const attempt& a, const attempt& other) const {
@@ -298,6 +313,9 @@ class tuner {
   stage stage_ = stage::candidates;
   int calls_ = 1;  // in a row that are one try
   int final_rounds_ = 0;
+  std::vector<std::size_t> order_;  // of the finalists, in this round
+  std::size_t turn_ = 0;            // in that order
+  std::uint64_t random_ = 1;
   bool short_ = false;  // calls are, and have been tried in batches
   choice pattern_;      // the trees whose chunks are tried
   std::int64_t chunk_ = 0;
