@@ -28,8 +28,17 @@ struct fold_job {
 
 namespace espalier::comm::detail {
 
-/// 64 bytes of elements: one register where the processor has AVX-512, several elsewhere.
-template <class T> struct wide_vector { using type [[gnu::vector_size(64), gnu::may_alias]] = T; };
+#if defined(__AVX512F__)
+inline constexpr int register_bytes = 64;
+#elif defined(__AVX2__)
+inline constexpr int register_bytes = 32;
+#else
+inline constexpr int register_bytes = 16;
+#endif
+
+/// A register of elements. g++ 12 keeps wider vectors than the processor's in memory, and combines some one element
+/// after the other: eight parts take five times as long, maxima up to twenty times.
+template <class T> struct wide_vector { using type [[gnu::vector_size(register_bytes), gnu::may_alias]] = T; };
 template <class T> using wide_t = typename wide_vector<T>::type;
 
 template <reduction Kind, class V> ESPALIER_ALWAYS_INLINE void combine_wide(V& a, const V& b) {
@@ -63,70 +72,74 @@ template <reduction Kind, class T> void fold_singly(const host::fold_job& job, s
   }
 }
 
-template <reduction Kind, class T, int Lines>
-ESPALIER_ALWAYS_INLINE void fold_lines(const host::fold_job& job, std::int64_t at) {
-  using vector = wide_t<T>;
-  vector sum[Lines];
-  vector next;
-  for (int l = 0; l < Lines; ++l) std::memcpy(&sum[l], job.parts[0] + at + 64 * l, 64);
-  for (int k = 1; k < job.members; ++k) {
-    const std::byte* const part = job.parts[k] + at;
-    for (int l = 0; l < Lines; ++l) {
-      std::memcpy(&next, part + 64 * l, 64);
-      combine_wide<Kind>(sum[l], next);
-    }
+/// Elements in so many registers. No array, which g++ 12 would keep in memory: `fold_pair` took six times as long.
+template <class T, int Registers> struct registers {
+  wide_t<T> first;
+  registers<T, Registers - 1> rest;
+
+  ESPALIER_ALWAYS_INLINE void load(const std::byte* from) {
+    std::memcpy(&first, from, register_bytes);
+    if constexpr (Registers > 1) rest.load(from + register_bytes);
   }
-  for (int c = 0; c < job.copies; ++c) {
-    std::byte* const target = job.targets[c] + at;
-    for (int l = 0; l < Lines; ++l) {
-      if (job.how == host::store::streaming) {
-        host::stream_line(target + 64 * l, &sum[l]);
-      } else {
-        std::memcpy(target + 64 * l, &sum[l], 64);
-      }
-    }
+  template <reduction Kind> ESPALIER_ALWAYS_INLINE void combine(const std::byte* with) {
+    wide_t<T> next;
+    std::memcpy(&next, with, register_bytes);
+    combine_wide<Kind>(first, next);
+    if constexpr (Registers > 1) rest.template combine<Kind>(with + register_bytes);
   }
+  ESPALIER_ALWAYS_INLINE void put(std::byte* to) const {
+    std::memcpy(to, &first, register_bytes);
+    if constexpr (Registers > 1) rest.put(to + register_bytes);
+  }
+};
+template <class T> struct registers<T, 0> {};
+template <class T, int Lines> using lines = registers<T, Lines * 64 / register_bytes>;
+
+template <int Lines, class T, int Registers>
+ESPALIER_ALWAYS_INLINE void put_lines(std::byte* to, const registers<T, Registers>& from, host::store how) {
+  if (how == host::store::cached) return from.put(to);
+  alignas(64) std::byte together[64 * Lines];
+  from.put(&together[0]);
+  for (int l = 0; l < Lines; ++l) host::stream_line(to + 64 * l, &together[64 * l]);
 }
 
-/// The combination of two parts' 64 bytes from `at`. By value: g++ 12 keeps an array of vectors in memory, which makes
-/// `fold_pair` six times slower.
-template <reduction Kind, class T>
-ESPALIER_ALWAYS_INLINE wide_t<T> folded_line(const std::byte* first, const std::byte* second, std::int64_t at) {
-  wide_t<T> sum;
-  wide_t<T> next;
-  std::memcpy(&sum, first + at, 64);
-  std::memcpy(&next, second + at, 64);
-  combine_wide<Kind>(sum, next);
-  return sum;
-}
-template <host::store How, class V> ESPALIER_ALWAYS_INLINE void put_line(std::byte* to, const V& line) {
-  if constexpr (How == host::store::streaming) {
-    host::stream_line(to, &line);
-  } else {
-    std::memcpy(to, &line, 64);
-  }
+template <reduction Kind, class T, int Lines>
+ESPALIER_ALWAYS_INLINE void fold_lines(const host::fold_job& job, std::int64_t at) {
+  lines<T, Lines> sum;
+  sum.load(job.parts[0] + at);
+  for (int k = 1; k < job.members; ++k) sum.template combine<Kind>(job.parts[k] + at);
+  for (int c = 0; c < job.copies; ++c) put_lines<Lines>(job.targets[c] + at, sum, job.how);
 }
 
 /// Two parts and one target, which is nearly always the case: at least 64 bytes. What is written is whole lines of the
 /// target, since to write across two costs twice as much; before and after these, 64 bytes that overlap with them.
 template <reduction Kind, class T, host::store How>
 void fold_pair(std::byte* target, const std::byte* first, const std::byte* second, std::int64_t bytes) {
+  const auto fold = [&](auto& sum, std::int64_t at) {
+    sum.load(first + at);
+    sum.template combine<Kind>(second + at);
+  };
   std::int64_t at =
       host::to_next_line(target, bytes) / static_cast<std::int64_t>(sizeof(T)) * static_cast<std::int64_t>(sizeof(T));
   const bool has_head = at > 0;
   const bool has_tail = (bytes - at) % 64 != 0;
   // Read before anything is written: the target may be one of the parts.
-  const wide_t<T> head = folded_line<Kind, T>(first, second, 0);
-  const wide_t<T> tail = folded_line<Kind, T>(first, second, bytes - 64);
+  lines<T, 1> head;
+  lines<T, 1> tail;
+  fold(head, 0);
+  fold(tail, bytes - 64);
   for (; at + 128 <= bytes; at += 128) {
-    const wide_t<T> one = folded_line<Kind, T>(first, second, at);
-    const wide_t<T> other = folded_line<Kind, T>(first, second, at + 64);
-    put_line<How>(target + at, one);
-    put_line<How>(target + at + 64, other);
+    lines<T, 2> sum;
+    fold(sum, at);
+    put_lines<2>(target + at, sum, How);
   }
-  if (at + 64 <= bytes) put_line<How>(target + at, folded_line<Kind, T>(first, second, at));
-  if (has_head) put_line<host::store::cached>(target, head);
-  if (has_tail) put_line<host::store::cached>(target + bytes - 64, tail);
+  if (at + 64 <= bytes) {
+    lines<T, 1> sum;
+    fold(sum, at);
+    put_lines<1>(target + at, sum, How);
+  }
+  if (has_head) head.put(target);
+  if (has_tail) tail.put(target + bytes - 64);
 }
 
 template <reduction Kind, class T> void fold_wide(const host::fold_job& job) {
