@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/config.hpp>
+#include <espalier/detail/simd.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -33,11 +34,7 @@ inline void finish_streaming() {
 /// 64 bytes, to an address that is a multiple of 64.
 ESPALIER_ALWAYS_INLINE void stream_line(void* to, const void* from) {
 #if defined(__AVX__)
-#if defined(__AVX512F__)
-  constexpr std::size_t width = 64;
-#else
-  constexpr std::size_t width = 32;
-#endif
+  constexpr auto width = static_cast<std::size_t>(simd_bytes);
   using wide [[gnu::vector_size(width), gnu::may_alias]] = long long;
   for (std::size_t k = 0; k < static_cast<std::size_t>(line_bytes) / width; ++k) {
     wide part;

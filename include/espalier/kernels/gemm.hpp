@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/simd.hpp>
 #include <espalier/kernels/square.hpp>
 
 #include <algorithm>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/config.hpp>
+#include <espalier/detail/simd.hpp>
 #include <espalier/shape/dtype.hpp>
 
 #include <bit>
@@ -16,16 +17,6 @@
 // partial sums (it must keep the order of floating-point additions) and the transposition of a tile in registers.
 
 namespace espalier::detail {
-
-#if defined(__GNUC__)
-#if defined(__AVX512F__)
-inline constexpr int simd_bytes = 64;
-#elif defined(__AVX__)
-inline constexpr int simd_bytes = 32;
-#else
-inline constexpr int simd_bytes = 16;
-#endif
-#endif
 
 template <class T, int Count> struct lane_vector { using type [[gnu::vector_size(Count * sizeof(T))]] = T; };
 template <class T, int Count> using lanes = typename lane_vector<T, Count>::type;

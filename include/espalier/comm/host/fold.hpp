@@ -5,6 +5,7 @@
 #include <espalier/comm/host/copy.hpp>
 #include <espalier/comm/run/combine.hpp>
 #include <espalier/detail/plain_vector.hpp>
+#include <espalier/detail/simd.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -28,16 +29,10 @@ struct fold_job {
 
 namespace espalier::comm::detail {
 
-#if defined(__AVX512F__)
-inline constexpr int register_bytes = 64;
-#elif defined(__AVX2__)
-inline constexpr int register_bytes = 32;
-#else
-inline constexpr int register_bytes = 16;
-#endif
+inline constexpr int register_bytes = espalier::detail::simd_bytes;
 
-/// A register of elements. g++ 12 keeps wider vectors than the processor's in memory, and combines some one element
-/// after the other: eight parts take five times as long, maxima up to twenty times.
+/// A register of elements: with wider vectors g++ 12 takes five times as long for sums of eight parts, and up to twenty
+/// times for maxima.
 template <class T> struct wide_vector { using type [[gnu::vector_size(register_bytes), gnu::may_alias]] = T; };
 template <class T> using wide_t = typename wide_vector<T>::type;
 

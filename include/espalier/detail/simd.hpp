@@ -1,0 +1,17 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+namespace espalier::detail {
+
+/// Bytes of the widest register that the compiler may use. Vectors of the language are best as wide as this: wider ones
+/// g++ 12 keeps in memory, and does some operations on them one element after the other.
+#if defined(__AVX512F__)
+inline constexpr int simd_bytes = 64;
+#elif defined(__AVX__)
+inline constexpr int simd_bytes = 32;
+#else
+inline constexpr int simd_bytes = 16;
+#endif
+
+}  // namespace espalier::detail
