@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/simd.hpp>
 #include <espalier/detail/streaming.hpp>
 #include <espalier/kernels/kernel.hpp>
 #include <espalier/kernels/lanes.hpp>
@@ -28,13 +29,7 @@ struct random_stream {
 // not count, and is left there: so a round is six instructions for as many blocks as there are lanes. (A plain loop
 // over words of 32 bits, as compilers vectorise it, takes twice the time.)
 
-#if defined(__AVX512F__)
-inline constexpr int block_lanes = 8;
-#elif defined(__AVX2__)
-inline constexpr int block_lanes = 4;
-#else
-inline constexpr int block_lanes = 2;
-#endif
+inline constexpr int block_lanes = integer_simd_bytes / static_cast<int>(sizeof(std::uint64_t));
 using word_lanes = lanes<std::uint64_t, block_lanes>;
 
 [[nodiscard]] ESPALIER_ALWAYS_INLINE word_lanes all_lanes(std::uint64_t value) { return word_lanes{} + value; }

@@ -29,11 +29,13 @@ struct fold_job {
 
 namespace espalier::comm::detail {
 
-inline constexpr int register_bytes = espalier::detail::simd_bytes;
+template <class T>
+inline constexpr int register_bytes =
+    std::is_integral_v<T> ? espalier::detail::integer_simd_bytes : espalier::detail::simd_bytes;
 
 /// A register of elements: with wider vectors g++ 12 takes five times as long for sums of eight parts, and up to twenty
 /// times for maxima.
-template <class T> struct wide_vector { using type [[gnu::vector_size(register_bytes), gnu::may_alias]] = T; };
+template <class T> struct wide_vector { using type [[gnu::vector_size(register_bytes<T>), gnu::may_alias]] = T; };
 template <class T> using wide_t = typename wide_vector<T>::type;
 
 template <reduction Kind, class V> ESPALIER_ALWAYS_INLINE void combine_wide(V& a, const V& b) {
@@ -73,22 +75,22 @@ template <class T, int Registers> struct registers {
   registers<T, Registers - 1> rest;
 
   ESPALIER_ALWAYS_INLINE void load(const std::byte* from) {
-    std::memcpy(&first, from, register_bytes);
-    if constexpr (Registers > 1) rest.load(from + register_bytes);
+    std::memcpy(&first, from, register_bytes<T>);
+    if constexpr (Registers > 1) rest.load(from + register_bytes<T>);
   }
   template <reduction Kind> ESPALIER_ALWAYS_INLINE void combine(const std::byte* with) {
     wide_t<T> next;
-    std::memcpy(&next, with, register_bytes);
+    std::memcpy(&next, with, register_bytes<T>);
     combine_wide<Kind>(first, next);
-    if constexpr (Registers > 1) rest.template combine<Kind>(with + register_bytes);
+    if constexpr (Registers > 1) rest.template combine<Kind>(with + register_bytes<T>);
   }
   ESPALIER_ALWAYS_INLINE void put(std::byte* to) const {
-    std::memcpy(to, &first, register_bytes);
-    if constexpr (Registers > 1) rest.put(to + register_bytes);
+    std::memcpy(to, &first, register_bytes<T>);
+    if constexpr (Registers > 1) rest.put(to + register_bytes<T>);
   }
 };
 template <class T> struct registers<T, 0> {};
-template <class T, int Lines> using lines = registers<T, Lines * 64 / register_bytes>;
+template <class T, int Lines> using lines = registers<T, Lines * 64 / register_bytes<T>>;
 
 template <int Lines, class T, int Registers>
 ESPALIER_ALWAYS_INLINE void put_lines(std::byte* to, const registers<T, Registers>& from, host::store how) {
