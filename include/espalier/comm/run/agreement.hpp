@@ -79,7 +79,6 @@ class agreement {
     complete(request, what);
     return found;
   }
-  [[nodiscard]] double least(double mine, const char* what) { return -largest(-mine, what); }
 
   /// Until all ranks have come here.
   void meet(const char* what) { (void)largest(0, what); }
