@@ -41,10 +41,10 @@ struct tuning_limits {
   double favour_final = 0.98;  ///< `favour` among finalists, where there is less noise
   double beaten = 0.92;        ///< of one's time is what another takes in every round: it is out
   double long_call = 0.1;      ///< seconds: of what takes longer, one try tells more, and each costs more
+  double close_long = 1.1;     ///< `close` of long calls
   /// Seconds: what takes less is called twice for one try, from the second on, and the first call warms up: what the
   /// candidate before it left in the caches, or pushed from there, would count for as much as the candidate itself.
   double warmed_up = 0.01;
-  double close_long = 1.1;  ///< `close` of long calls
   /// Of chunk sizes that take as long but for this share, the largest is settled on: fewer messages leave the processor
   /// to others.
   double alike = 0.02;
