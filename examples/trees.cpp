@@ -135,11 +135,11 @@ result plan(collective what, const options& chosen, const comm::network& net, do
             std::optional<comm::packing>& picture) {
   result r;
   r.what = what;
-  const bool by_block = comm::has_blocks(what);
-  const std::int64_t pairs = what == collective::all_to_all ? std::int64_t{net.ranks} * net.ranks : net.ranks;
-  const auto call =
-      comm::uniform_call(what, net.ranks, by_block ? std::max<std::int64_t>(1, chosen.size / pairs) : chosen.size,
-                         comm::has_root(what) ? chosen.root : 0);
+  // `--size` is that of the whole array, `uniform_call` takes the size of one block.
+  const std::int64_t ranks = net.ranks;
+  const std::int64_t blocks = comm::has_cells(what) ? ranks * ranks : comm::has_blocks(what) ? ranks : 1;
+  const auto call = comm::uniform_call(what, net.ranks, std::max<std::int64_t>(1, chosen.size / blocks),
+                                       comm::has_root(what) ? chosen.root : 0);
   const auto start = std::chrono::steady_clock::now();
   if (comm::has_trees(what)) {
     comm::packing packing = comm::pack(net, what, call.root);

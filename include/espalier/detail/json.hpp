@@ -16,6 +16,11 @@
 
 namespace espalier::detail {
 
+/// Where a value begins, in bytes. Its line and column are counted only for an error (`json_reader::place_of`).
+struct json_mark {
+  std::size_t byte = 0;
+};
+
 /// A byte of a text; lines and columns count from 1.
 struct json_place {
   std::size_t byte = 0;
@@ -29,8 +34,6 @@ struct json_place {
 /// Where the text does not fit, it throws what `Error` makes of the place, what was found and what was expected.
 template <class Error> class json_reader {
  public:
-  using place = json_place;
-
   json_reader(std::string_view text, Error error) : text_(text), error_(std::move(error)) {}
 
   /// Calls `member(key)` for each member, positioned at its value.
@@ -166,10 +169,16 @@ template <class Error> class json_reader {
     if (!at_end()) fail(here(), "nothing more");
   }
 
-  [[nodiscard]] place where() {
+  /// Where the next value begins.
+  [[nodiscard]] json_mark where() {
     skip_space();
-    place p{at_, 1, 1};
-    for (const char c : text_.substr(0, at_)) {
+    return {at_};
+  }
+
+  /// Counts lines and columns from the start of the text.
+  [[nodiscard]] json_place place_of(json_mark mark) const {
+    json_place p{mark.byte, 1, 1};
+    for (const char c : text_.substr(0, mark.byte)) {
       if (c == '\n') {
         ++p.line;
         p.column = 1;
@@ -193,10 +202,10 @@ template <class Error> class json_reader {
     return "'" + std::string(text_.substr(at_, length)) + "'";
   }
 
-  [[nodiscard]] const Error& error() const { return error_; }
-
-  [[noreturn]] void fail(const std::string& found, const std::string& expected) {
-    throw error_(where(), found, expected);
+  [[noreturn]] void fail(const std::string& found, const std::string& expected) { fail(where(), found, expected); }
+  /// The same for what was read before.
+  [[noreturn]] void fail(json_mark at, const std::string& found, const std::string& expected) const {
+    throw error_(place_of(at), found, expected);
   }
 
  private:

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <fstream>
 #include <iterator>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -39,6 +40,7 @@ class topology_error : public std::runtime_error {
 
 namespace espalier::comm::detail {
 
+using espalier::detail::json_mark;
 using espalier::detail::json_number;
 using espalier::detail::json_place;
 using espalier::detail::json_string;
@@ -49,9 +51,9 @@ class topology_parser {
   topology_parser(std::string_view text, const std::string& name) : json_(text, make_error{name}) {}
 
   [[nodiscard]] topology parse() {
-    const json_place start = json_.where();
+    const json_mark start = json_.where();
     json_.object([&](const std::string& key) {
-      const json_place at = json_.where();
+      const json_mark at = json_.where();
       if (key == "adjacency") {
         once(has_adjacency_, at, key);
         adjacency();
@@ -110,11 +112,11 @@ class topology_parser {
     }
   };
   struct placed_index {
-    json_place at;
+    json_mark at;
     int value;
   };
   struct resource_text {
-    json_place at;
+    json_mark at;
     std::string name;
     double bandwidth = 0;
     std::vector<placed_index> links;                           ///< by number
@@ -124,15 +126,11 @@ class topology_parser {
     bool inner = false;
   };
 
-  [[noreturn]] void fail(const json_place& at, const std::string& found, const std::string& expected) const {
-    throw error_at(at, found, expected);
-  }
-  [[nodiscard]] topology_error error_at(const json_place& at, const std::string& found,
-                                        const std::string& expected) const {
-    return json_.error()(at, found, expected);
+  [[noreturn]] void fail(json_mark at, const std::string& found, const std::string& expected) const {
+    json_.fail(at, found, expected);
   }
 
-  void once(bool& seen, const json_place& at, const std::string& key) const {
+  void once(bool& seen, json_mark at, const std::string& key) const {
     if (seen) fail(at, "a second " + json_string(key), "each key once");
     seen = true;
   }
@@ -145,7 +143,7 @@ class topology_parser {
 
   /// More than 0: from `least_rate` to `most`.
   [[nodiscard]] double positive(const char* expected, double most = most_bandwidth) {
-    const json_place at = json_.where();
+    const json_mark at = json_.where();
     const double value = json_.number(expected);
     if (!(value > 0)) fail(at, json_number(value), expected);
     require_within(at, value, least_rate, most, expected);
@@ -153,13 +151,13 @@ class topology_parser {
   }
   /// 0, or as above.
   [[nodiscard]] double not_negative(const char* expected, double smallest, double most) {
-    const json_place at = json_.where();
+    const json_mark at = json_.where();
     const double value = json_.number(expected);
     if (!(value >= 0)) fail(at, json_number(value), expected);
     if (value > 0) require_within(at, value, smallest, most, expected);
     return value;
   }
-  void require_within(const json_place& at, double value, double smallest, double largest, const char* expected) const {
+  void require_within(json_mark at, double value, double smallest, double largest, const char* expected) const {
     if (value >= smallest && value <= largest) return;
     fail(at, json_number(value),
          std::string(expected) +
@@ -167,7 +165,7 @@ class topology_parser {
   }
   [[nodiscard]] double seconds() { return not_negative("seconds, 0 or more", 0, most_latency); }
   [[nodiscard]] placed_index index(const char* expected, int least = 0) {
-    const json_place at = json_.where();
+    const json_mark at = json_.where();
     const std::int64_t value = json_.whole_number(expected);
     if (value < least || value > 1000000) fail(at, std::to_string(value), expected);
     return {at, static_cast<int>(value)};
@@ -175,10 +173,10 @@ class topology_parser {
 
   void adjacency() {
     json_.array([&](std::size_t row) {
-      const json_place at = json_.where();
+      const json_mark at = json_.where();
       std::vector<double> values;
       json_.array([&](std::size_t column) {
-        const json_place here = json_.where();
+        const json_mark here = json_.where();
         values.push_back(not_negative("a bandwidth, 0 or more", least_rate, most_bandwidth));
         if (column == row && values.back() != 0)
           fail(here, json_number(values.back()),
@@ -209,7 +207,7 @@ class topology_parser {
     topology::vertex v;
     v.name = std::to_string(machine_.vertices.size());
     json_.object([&](const std::string& key) {
-      const json_place at = json_.where();
+      const json_mark at = json_.where();
       if (key == "name") {
         v.name = json_.string();
       } else if (key == "kind") {
@@ -226,12 +224,12 @@ class topology_parser {
   }
 
   void link() {
-    const json_place start = json_.where();
+    const json_mark start = json_.where();
     topology::link l;
     bool has_from = false;
     bool has_to = false;
     json_.object([&](const std::string& key) {
-      const json_place at = json_.where();
+      const json_mark at = json_.where();
       if (key == "from") {
         once(has_from, at, key);
         l.from = index("the number of a vertex").value;
@@ -259,7 +257,7 @@ class topology_parser {
     resource_text r;
     r.at = json_.where();
     json_.object([&](const std::string& key) {
-      const json_place at = json_.where();
+      const json_mark at = json_.where();
       if (key == "name") {
         r.name = json_.string();
       } else if (key == "bandwidth" || key == "capacity") {
@@ -270,7 +268,7 @@ class topology_parser {
             r.links.push_back(index("the number of a link, or [from, to]"));
             return;
           }
-          const json_place pair_at = json_.where();
+          const json_mark pair_at = json_.where();
           std::vector<placed_index> ends;
           json_.array([&](std::size_t) { ends.push_back(index("the number of a vertex")); });
           if (ends.size() != 2) fail(pair_at, std::to_string(ends.size()) + " numbers", "[from, to]");
@@ -294,7 +292,7 @@ class topology_parser {
     resources_.push_back(std::move(r));
   }
 
-  void require_vertex(const json_place& at, int v) const {
+  void require_vertex(json_mark at, int v) const {
     if (v >= static_cast<int>(machine_.vertices.size()))
       fail(at, "vertex " + std::to_string(v),
            "one of 0 to " + std::to_string(static_cast<int>(machine_.vertices.size()) - 1));
@@ -309,7 +307,7 @@ class topology_parser {
       if (!v.is_switch) fail(node.at, std::to_string(node.value) + " twice", "each compute node once");
       v.is_switch = false;
     }
-    const auto per_vertex = [&](const auto& list, const json_place& at, const char* what) {
+    const auto per_vertex = [&](const auto& list, json_mark at, const char* what) {
       if (!list.empty() && list.size() != count)
         fail(at, std::to_string(list.size()) + " " + what, std::to_string(count) + ", one of each vertex");
     };
@@ -327,13 +325,25 @@ class topology_parser {
   }
 
   void build_resources() {
+    if (resources_.empty()) return;
+    const links_by_vertex links(machine_);
+    std::vector<int> by_ends;  // links by number, in the order of their ends
+    const auto ends = [&](int l) {
+      const topology::link& one = machine_.links[static_cast<std::size_t>(l)];
+      return std::pair(one.from, one.to);
+    };
+    if (std::any_of(resources_.begin(), resources_.end(), [](const resource_text& r) { return !r.pairs.empty(); })) {
+      by_ends.resize(machine_.links.size());
+      std::iota(by_ends.begin(), by_ends.end(), 0);
+      std::sort(by_ends.begin(), by_ends.end(), [&](int a, int b) { return ends(a) < ends(b); });
+    }
     for (const resource_text& r : resources_) {
       std::vector<int> vertices;
       for (const auto& v : r.vertices) {
         require_vertex(v.at, v.value);
         vertices.push_back(v.value);
       }
-      share(machine_, r.name, r.bandwidth, vertices, r.way, r.inner);
+      share(machine_, r.name, r.bandwidth, vertices, r.way, r.inner, links);
       std::vector<int>& used = machine_.resources.back().links;
       for (const auto& l : r.links) {
         if (l.value >= static_cast<int>(machine_.links.size()))
@@ -344,11 +354,12 @@ class topology_parser {
       for (const auto& [from, to] : r.pairs) {
         require_vertex(from.at, from.value);
         require_vertex(to.at, to.value);
-        const std::size_t before = used.size();
-        for (std::size_t l = 0; l < machine_.links.size(); ++l)
-          if (machine_.links[l].from == from.value && machine_.links[l].to == to.value)
-            used.push_back(static_cast<int>(l));
-        if (used.size() == before)
+        const std::pair asked(from.value, to.value);
+        auto l = std::lower_bound(by_ends.begin(), by_ends.end(), asked,
+                                  [&](int one, const std::pair<int, int>& what) { return ends(one) < what; });
+        const bool any = l != by_ends.end() && ends(*l) == asked;
+        for (; l != by_ends.end() && ends(*l) == asked; ++l) used.push_back(*l);
+        if (!any)
           fail(from.at,
                "[" + std::to_string(from.value) + ", " + std::to_string(to.value) + "], between which there is no link",
                "the ends of a link");
@@ -364,14 +375,14 @@ class topology_parser {
   bool has_vertices_ = false;
   bool has_links_ = false;
   bool has_compute_nodes_ = false;
-  std::vector<std::pair<json_place, std::vector<double>>> rows_;
+  std::vector<std::pair<json_mark, std::vector<double>>> rows_;
   std::vector<placed_index> compute_nodes_;
-  std::vector<std::pair<json_place, std::string>> names_;
+  std::vector<std::pair<json_mark, std::string>> names_;
   std::vector<placed_index> hosts_;
   double common_latency_ = 0;
-  json_place latency_at_;
+  json_mark latency_at_;
   std::vector<std::vector<double>> latencies_;
-  std::vector<std::pair<json_place, topology::link>> links_;
+  std::vector<std::pair<json_mark, topology::link>> links_;
   std::vector<resource_text> resources_;
 };
 

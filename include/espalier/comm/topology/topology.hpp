@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <stdexcept>
 #include <string>
@@ -103,21 +104,52 @@ inline void require_consistent(const topology& machine) {
 /// The links into, out of, or at a vertex.
 enum class side { in, out, both };
 
+/// The links at each vertex, by number. Made once for a topology with many resources, which would otherwise all read all
+/// of its links: 1,024 ranks have a million.
+class links_by_vertex {
+ public:
+  explicit links_by_vertex(const topology& machine) : out_(machine.vertices.size()), in_(machine.vertices.size()) {
+    for (std::size_t l = 0; l < machine.links.size(); ++l) {
+      out_.at(static_cast<std::size_t>(machine.links[l].from)).push_back(static_cast<int>(l));
+      in_.at(static_cast<std::size_t>(machine.links[l].to)).push_back(static_cast<int>(l));
+    }
+  }
+
+  [[nodiscard]] const std::vector<int>& out_of(int vertex) const { return out_.at(static_cast<std::size_t>(vertex)); }
+  [[nodiscard]] const std::vector<int>& into(int vertex) const { return in_.at(static_cast<std::size_t>(vertex)); }
+
+ private:
+  std::vector<std::vector<int>> out_;
+  std::vector<std::vector<int>> in_;
+};
+
 /// Adds a resource shared by all links at the given vertices: a card that sends for all ranks of a host is
 /// `share(machine, "card out", 10, {0, 1, 2, 3}, side::out)`. Links between the vertices themselves stay out of
-/// it unless `inner`.
+/// it unless `inner`. `links` are those of `machine`.
 inline void share(topology& machine, std::string name, double bandwidth, const std::vector<int>& vertices, side way,
-                  bool inner = false) {
+                  bool inner, const links_by_vertex& links) {
   std::vector<bool> chosen(machine.vertices.size(), false);
   for (const int v : vertices) chosen.at(static_cast<std::size_t>(v)) = true;
+  const auto is_inner = [&](int l) {
+    const topology::link& one = machine.links[static_cast<std::size_t>(l)];
+    return chosen[static_cast<std::size_t>(one.from)] && chosen[static_cast<std::size_t>(one.to)];
+  };
   topology::resource shared{std::move(name), bandwidth, {}};
-  for (std::size_t l = 0; l < machine.links.size(); ++l) {
-    const bool out = chosen[static_cast<std::size_t>(machine.links[l].from)];
-    const bool in = chosen[static_cast<std::size_t>(machine.links[l].to)];
-    if (out && in && !inner && vertices.size() > 1) continue;
-    if ((out && way != side::in) || (in && way != side::out)) shared.links.push_back(static_cast<int>(l));
+  const auto add = [&](const std::vector<int>& some) {
+    for (const int l : some)
+      if (inner || vertices.size() <= 1 || !is_inner(l)) shared.links.push_back(l);
+  };
+  for (const int v : vertices) {
+    if (way != side::in) add(links.out_of(v));
+    if (way != side::out) add(links.into(v));
   }
+  std::sort(shared.links.begin(), shared.links.end());
+  shared.links.erase(std::unique(shared.links.begin(), shared.links.end()), shared.links.end());
   machine.resources.push_back(std::move(shared));
+}
+inline void share(topology& machine, std::string name, double bandwidth, const std::vector<int>& vertices, side way,
+                  bool inner = false) {
+  share(machine, std::move(name), bandwidth, vertices, way, inner, links_by_vertex(machine));
 }
 
 }  // namespace espalier::comm
