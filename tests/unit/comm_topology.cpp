@@ -66,7 +66,8 @@ TEST_CASE("a topology is dumped and loaded without a difference") {
 }
 
 TEST_CASE("a topology of 256 ranks is read in one pass") {
-  // 65,536 numbers on as many lines: counting lines at each of them took 14 s, a pass takes 0.01 s (0.2 s instrumented).
+  // 65,536 numbers on as many lines: counting lines at each of them took 14 s, a pass takes 0.01 s (0.2 s
+  // instrumented).
   constexpr int ranks = 256;
   std::string text = "{\"adjacency\": [";
   for (int from = 0; from < ranks; ++from) {

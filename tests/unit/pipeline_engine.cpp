@@ -422,6 +422,49 @@ TEST_CASE("a plan's step is predicted from the layers' profile and the machines'
   CHECK(found.hops[0].bytes_per_second == Approx(10));
 }
 
+TEST_CASE("a value that several stages read crosses each cut once") {
+  // Layers 1 and 4 read layer 0, layers 3 and 7 layer 2; otherwise each reads the one before it.
+  const model layers;
+  const auto moved = [&](const std::vector<int>& cuts) {
+    const int stages = static_cast<int>(cuts.size());
+    const pl::schedule order = pl::make_schedule("1f1b", stages, 1, 1, pl::uniform_costs(stages));
+    const pl::execution_plan plan = pl::make_execution_plan(order, cuts, model::count, single(stages), 1);
+    std::vector<std::vector<std::int64_t>> bytes(static_cast<std::size_t>(stages),
+                                                 std::vector<std::int64_t>(static_cast<std::size_t>(stages), 0));
+    const pl::detail::routes ways(plan, layers);
+    for (const pl::detail::message& one : ways.messages())
+      bytes[static_cast<std::size_t>(one.from)][static_cast<std::size_t>(one.to)] += ways.bytes(one);
+    pl::profile measured{"model", 1, std::vector<pl::layer_profile>(model::count)};
+    pl::cluster machines;
+    machines.devices_of.assign(static_cast<std::size_t>(stages), 1);
+    const pl::costs priced = pl::predicted_costs(plan, layers, measured, machines);
+    for (std::size_t cut = 1; cut < static_cast<std::size_t>(stages); ++cut) {
+      std::int64_t crossing = 0;  // what ranks before the cut send ranks behind it
+      for (std::size_t from = 0; from < cut; ++from)
+        for (std::size_t to = cut; to < static_cast<std::size_t>(stages); ++to) crossing += bytes[from][to];
+      CHECK(crossing == pl::detail::crossing_bytes(layers, cuts[cut] - 1, 0, 1));
+      CHECK(static_cast<double>(crossing) == priced.hops[cut - 1].activation_bytes);
+    }
+    return bytes;
+  };
+  constexpr std::int64_t value = 4 * 8;
+  using table = std::vector<std::vector<std::int64_t>>;
+  // Rank 0 sends its layer's output once; rank 1 hands it on. Gradients take the same way back.
+  CHECK(moved({0, 1, 4}) == table{{0, value, 0}, {value, 0, 3 * value}, {0, 3 * value, 0}});
+  // Layer 2 goes from rank 0 to rank 1, which reads it, and from there past rank 2 to rank 3.
+  CHECK(moved({0, 3, 5, 7}) ==
+        table{{0, 2 * value, 0, 0}, {2 * value, 0, value, value}, {0, value, 0, value}, {0, value, value, 0}});
+
+  // And both train as one device does.
+  for (const std::vector<int>& cuts : {std::vector<int>{0, 1, 4}, std::vector<int>{0, 3, 5, 7}})
+    for (const char* name : {"gpipe", "1f1b", "zb_h1"}) {
+      const int stages = static_cast<int>(cuts.size());
+      INFO(name << " of " << stages);
+      require_equal_to_loop(
+          pl::make_execution_plan(scheduled(name, stages, 1, 4, false), cuts, model::count, single(stages), 8));
+    }
+}
+
 TEST_CASE("losses are computed between steps, and nothing is learned of them") {
   const auto shared = std::vector<pl::replica_group>{{{0, 1}, {}}, {{2}, {}}};
   const std::vector<pl::execution_plan> plans{

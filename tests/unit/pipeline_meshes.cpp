@@ -56,7 +56,7 @@ std::vector<pl::profile> random_profiles(const model_on_meshes& layers, bool lar
     one.input_gradient_seconds = times * seconds(random);
     one.weight_gradient_seconds = times * seconds(random);
     one.activation_bytes = static_cast<double>(pl::detail::activation_bytes(layers, l, 0, 1));
-    one.output_bytes = static_cast<double>(pl::detail::output_bytes(layers, l, 0, 1));
+    one.output_bytes = static_cast<double>(pl::detail::crossing_bytes(layers, l, 0, 1));
     one.parameter_bytes = large ? 3e7 : static_cast<double>(layers.facts(l).parameter_bytes);
   }
   std::vector<pl::profile> all;

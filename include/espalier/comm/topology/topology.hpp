@@ -104,8 +104,8 @@ inline void require_consistent(const topology& machine) {
 /// The links into, out of, or at a vertex.
 enum class side { in, out, both };
 
-/// The links at each vertex, by number. Made once for a topology with many resources, which would otherwise all read all
-/// of its links: 1,024 ranks have a million.
+/// The links at each vertex, by number. Made once for a topology with many resources, which would otherwise all read
+/// all of its links: 1,024 ranks have a million.
 class links_by_vertex {
  public:
   explicit links_by_vertex(const topology& machine) : out_(machine.vertices.size()), in_(machine.vertices.size()) {

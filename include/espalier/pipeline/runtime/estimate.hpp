@@ -50,7 +50,7 @@ struct device_rates {
     one.weight_gradient_seconds = seconds(part::weight_gradient);
     one.activation_bytes = static_cast<double>(detail::activation_bytes(model, k, mesh, rows));
     one.parameter_bytes = static_cast<double>(facts.parameter_bytes);
-    one.output_bytes = static_cast<double>(detail::output_bytes(model, k, mesh, rows));
+    one.output_bytes = static_cast<double>(detail::crossing_bytes(model, k, mesh, rows));
     one.optimizer_seconds =
         static_cast<double>(3 * facts.parameter_bytes + 2 * facts.state_bytes) / device.bytes_per_second;
     made.layers.push_back(std::move(one));

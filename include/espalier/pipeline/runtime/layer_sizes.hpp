@@ -83,4 +83,17 @@ inline void require_mesh(const layer_model& model, int mesh, const char* who) {
   return kept.kept_bytes + kept.kept_through_bytes + (is_held ? output_bytes(model, layer, mesh, rows) : 0);
 }
 
+/// Bytes that cross to other stages where the model is cut after a layer: the outputs up to there that some later layer
+/// reads, each once however many read it. Nothing crosses after the last layer.
+[[nodiscard]] inline std::int64_t crossing_bytes(const layer_model& model, int layer, int mesh, int rows) {
+  std::vector<bool> crosses(static_cast<std::size_t>(layer) + 1, false);
+  for (int reader = layer + 1; reader < model.layers(); ++reader)
+    for (const input_facts& input : model.facts(reader, mesh).inputs)
+      if (input.layer <= layer) crosses[static_cast<std::size_t>(input.layer)] = true;
+  std::int64_t bytes = 0;
+  for (int l = 0; l <= layer; ++l)
+    if (crosses[static_cast<std::size_t>(l)]) bytes += output_bytes(model, l, mesh, rows);
+  return bytes;
+}
+
 }  // namespace espalier::pipeline::detail

@@ -261,7 +261,7 @@ struct layer_seconds {
     one.weight_gradient_seconds = of(part::weight_gradient);
     one.activation_bytes = static_cast<double>(detail::activation_bytes(model, k, options.mesh, options.rows));
     one.parameter_bytes = static_cast<double>(model.facts(k, options.mesh).parameter_bytes);
-    one.output_bytes = static_cast<double>(detail::output_bytes(model, k, options.mesh, options.rows));
+    one.output_bytes = static_cast<double>(detail::crossing_bytes(model, k, options.mesh, options.rows));
     one.optimizer_seconds = seconds.optimizer[detail::as_index(k)];
     made.layers.push_back(std::move(one));
   }

@@ -119,13 +119,12 @@ class message_traffic {
     return text;
   }
 
-  /// After F: the outputs that other stages read go to them, at once or with `start`.
+  /// After F: the outputs that other stages read go to them, and so does what this stage read and hands on, at once or
+  /// with `start`.
   void hand_on_outputs(int stage, int m) {
     stage_worker& from = worker(stage);
     if (from.rows(m).count() == 0) return;
-    const auto output = [&](int route) {
-      return from.blocks(m).outputs[as_index(ways_->value(route).layer - from.layers().first)];
-    };
+    const auto output = [&](int route) { return from.held_block(m, ways_->value(route).layer); };
     for (const int r : ways_->out_of(stage)) {
       const value_route& route = ways_->value(r);
       if (!route.local) continue;
@@ -233,7 +232,7 @@ class message_traffic {
       const value_route& route = ways_->value(ways[k]);
       if (route.local || (gradient && !route.has_gradient)) continue;
       int& block = (gradient ? to.blocks(m).arrived : to.blocks(m).incoming)[k];
-      block = to.take(gradient ? to.output_size(route.layer) : to.incoming_size(k));
+      block = to.take(gradient ? to.held_size(route.layer) : to.incoming_size(k));
       receive(ways[k], stage, m, gradient, block);
     }
   }

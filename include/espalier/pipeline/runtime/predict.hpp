@@ -35,8 +35,8 @@ namespace detail {
 
 /// What the simulator needs to know to predict the step of a plan: bytes from the model, seconds from profiles, one for
 /// each of the model's meshes, for the replica that has most rows, and from the machines' rates. A hop carries what a
-/// device of the next stage reads of the one before it; what skips over a stage is not counted. An all-reduce begins
-/// with a stage's last gradient.
+/// device of a stage behind it reads of a stage before it, once for all of its readers, as `routes` has it: what skips
+/// over stages is counted at each hop on its way. An all-reduce begins with a stage's last gradient.
 /// @pre check(plan, model, ranks) passes; the profiles are of this model; device d of the machines is rank d or, where
 ///      all replicas have n ranks, the replica that begins with rank d * n
 [[nodiscard]] inline costs predicted_costs(const execution_plan& plan, const layer_model& model,
@@ -70,10 +70,10 @@ namespace detail {
     if (replicas.size() > 1) stage.all_reduce_seconds = all_reduce_seconds(machines, here)(sums.parameter(first, last));
     if (s > 0) {
       hop_costs hop;
-      for (const int r : ways.into(s)) {
-        const detail::value_route& value = ways.value(r);
-        if (value.from_stage != s - 1 || value.local) continue;
-        const auto bytes = static_cast<double>(ways.incoming_bytes(r, micro_batch));
+      for (std::size_t r = 0; r < ways.values().size(); ++r) {
+        const detail::value_route& value = ways.values()[r];
+        if (value.local || value.from_stage >= s || value.to_stage < s) continue;
+        const auto bytes = static_cast<double>(ways.incoming_bytes(static_cast<int>(r), micro_batch));
         hop.activation_bytes += bytes;
         if (value.has_gradient) hop.gradient_bytes += bytes;
       }

@@ -18,10 +18,12 @@
 
 namespace espalier::pipeline::detail {
 
-/// An activation that one stage makes and a later one reads: straight from there, whatever lies between.
+/// An activation that a stage reads and does not make. It comes from the last stage before it that has it, which may be
+/// a reader as well: of a value that many stages read, one copy crosses to the next host and goes on from there. Its
+/// gradient takes the same steps back, and each reader adds its own to what comes from the readers after it.
 struct value_route {
-  int layer = 0;  ///< whose output
-  int from_stage = 0;
+  int layer = 0;       ///< whose output
+  int from_stage = 0;  ///< the layer's own stage, or an earlier reader
   int to_stage = 0;
   bool local = false;  ///< the same ranks have both: nothing moves
   bool has_gradient = false;
@@ -86,6 +88,7 @@ class routes {
   }
 
   void find_routes() {
+    std::map<int, std::vector<int>> stages_with;  // by layer: its own stage, then those that read it so far
     std::vector<int> stage_of(as_index(model_->layers()), 0);
     for (std::size_t s = 0; s < plan_->stages.size(); ++s)
       for (int l = plan_->stages[s].first; l < plan_->stages[s].last; ++l) stage_of[as_index(l)] = static_cast<int>(s);
@@ -94,23 +97,33 @@ class routes {
       for (int l = plan_->stages[as_index(s)].first; l < plan_->stages[as_index(s)].last; ++l) {
         const layer_facts& facts = model_->facts(l, plan_->mesh_of(s));
         for (const input_facts& input : facts.inputs) {
-          const int from = stage_of[as_index(input.layer)];
-          if (from == s) continue;
+          const int own = stage_of[as_index(input.layer)];
+          if (own == s) continue;
           value_route& route = read[input.layer];
           route.layer = input.layer;
-          route.from_stage = from;
           route.to_stage = s;
-          route.local = plan_->group_of(from) == plan_->group_of(s);
           route.has_gradient = route.has_gradient || (plan_->trains && input.has_gradient);
           if (plan_->trains) route.needed = std::max(route.needed, last_part(facts, input.needed));
           route.type = model_->facts(input.layer).output.type;
         }
       }
-      for (const auto& [layer, route] : read) {
+      for (auto& [layer, route] : read) {
+        std::vector<int>& holders = stages_with[layer];
+        if (holders.empty()) holders.push_back(stage_of[as_index(layer)]);
+        const auto here = std::find_if(holders.rbegin(), holders.rend(),
+                                       [&](int holder) { return plan_->group_of(holder) == plan_->group_of(s); });
+        route.local = here != holders.rend();
+        route.from_stage = route.local ? *here : holders.back();
+        holders.push_back(s);
         into_[as_index(s)].push_back(static_cast<int>(values_.size()));
         values_.push_back(route);
       }
     }
+    // What a reader hands on has a gradient where it comes back with one.
+    for (std::size_t r = values_.size(); r-- > 0;)
+      for (value_route& before : values_)
+        if (before.layer == values_[r].layer && before.to_stage == values_[r].from_stage)
+          before.has_gradient = before.has_gradient || values_[r].has_gradient;
     for (std::size_t r = 0; r < values_.size(); ++r)
       out_of_[as_index(values_[r].from_stage)].push_back(static_cast<int>(r));
   }

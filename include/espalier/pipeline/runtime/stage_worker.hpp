@@ -64,7 +64,13 @@ class stage_worker {
   [[nodiscard]] const row_interval& rows(int m) const { return rows_[as_index(m)]; }
   [[nodiscard]] micro_batch_blocks& blocks(int m) { return blocks_[as_index(m)]; }
   [[nodiscard]] int incoming_size(std::size_t k) const { return incoming_size_[k]; }
-  [[nodiscard]] int output_size(int l) { return at(l).output_size; }
+  /// The block of a value that the stage has, its own or one that it read.
+  [[nodiscard]] int held_block(int m, int layer) {
+    return is_own(layer) ? blocks(m).outputs[place(layer)] : blocks(m).incoming[route_into(layer)];
+  }
+  [[nodiscard]] int held_size(int layer) {
+    return is_own(layer) ? at(layer).output_size : incoming_size_[route_into(layer)];
+  }
   [[nodiscard]] int take(int size) { return host_->take(size); }
   [[nodiscard]] double layer_seconds() const { return layer_seconds_; }
   [[nodiscard]] layer* object(int l) { return at(l).object.get(); }
@@ -117,8 +123,9 @@ class stage_worker {
     for (std::size_t k = 0; k < mine.arrived.size(); ++k) {
       const value_route& route = ways_->value(ways_->out_of(stage_)[k]);
       if (!route.has_gradient) continue;
-      held_layer& made = at(route.layer);
-      join(mine.output_gradients[place(route.layer)], mine.arrived[k], made, rows(m).count());
+      int& sum = is_own(route.layer) ? mine.output_gradients[place(route.layer)]
+                                     : mine.incoming_gradients[route_into(route.layer)];
+      join(sum, mine.arrived[k], route.layer, rows(m).count());
     }
     for (int l = run_.last; l-- > run_.first;) backward(m, at(l), with_weights);
     for (std::size_t k = 0; k < mine.incoming.size(); ++k)
@@ -149,6 +156,14 @@ class stage_worker {
 
   [[nodiscard]] held_layer& at(int l) { return layers_[place(l)]; }
   [[nodiscard]] std::size_t place(int l) const { return as_index(l - run_.first); }
+  [[nodiscard]] bool is_own(int l) const { return l >= run_.first && l < run_.last; }
+  /// Which of the values that come into the stage is that layer's output. @pre one of them is
+  [[nodiscard]] std::size_t route_into(int layer) const {
+    const std::vector<int>& into = ways_->into(stage_);
+    std::size_t k = 0;
+    while (ways_->value(into[k]).layer != layer) ++k;
+    return k;
+  }
   [[nodiscard]] bool recomputed() const { return plan_->order.recomputes(stage_); }
   /// Whether F leaves something for B and W.
   [[nodiscard]] bool keeps() const { return plan_->trains && !recomputed(); }
@@ -235,15 +250,15 @@ class stage_worker {
   }
 
   /// sum += addend, whose block is given up; the first addend becomes the sum.
-  void join(int& sum, int& addend, const held_layer& made, int rows) {
+  void join(int& sum, int& addend, int layer, int rows) {
     if (sum == block_pool::none) {
       sum = addend;
       addend = block_pool::none;
       return;
     }
     if (!dry_)
-      add_elements(model_->facts(made.index).output.type, pool_->memory(sum), pool_->memory(addend),
-                   elements_of(made.index, rows));
+      add_elements(model_->facts(layer).output.type, pool_->memory(sum), pool_->memory(addend),
+                   elements_of(layer, rows));
     pool_->drop(addend);
   }
 
