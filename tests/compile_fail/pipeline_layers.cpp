@@ -22,6 +22,9 @@ struct dense {
     return ep::einsum<"bi,ij->jb">(x, p.weight);
 #elif defined(CASE_unknown_axis)
     return ep::shard<across, ep::none>(ep::einsum<"bi,ij->bj">(x, p.weight));
+#elif defined(CASE_batch_statistics)
+    const auto h = ep::einsum<"bi,ij->bj">(x, p.weight);
+    return h - ep::mean<0>(h);  // batch_statistics
 #else
     return ep::tanh(ep::einsum<"bi,ij->bj">(x, p.weight));
 #endif
@@ -35,6 +38,8 @@ struct distance {
     const auto error = ep::einsum<"bi,ij->bj">(x, p.weight) - goal;
 #if defined(CASE_no_loss)
     return error * error;
+#elif defined(CASE_no_sum)
+    return ep::sqrt(ep::sum(error * error));  // no_sum
 #else
     return ep::sum(error * error);
 #endif
@@ -85,6 +90,14 @@ using last = pl::named<"distance", distance, pl::reads<wanted>>;
 // expect(CASE_no_loss): the last layer makes one number, the sum of its samples' losses
 // user_line(CASE_no_loss): layers;
 // kind(CASE_no_loss): pipeline: the last layer makes no loss
+// first(CASE_batch_statistics): pipeline: one sample of this layer's output depends on the other samples
+// expect(CASE_batch_statistics): samples_are_mixed<espalier::why::op<[^>]*> ?>::raise<espalier::why::at<espalier::why::line<27>
+// user_line(CASE_batch_statistics): layers;
+// kind(CASE_batch_statistics): pipeline: statistics over the samples of a micro-batch
+// first(CASE_no_sum): pipeline: the loss is no sum over samples
+// expect(CASE_no_sum): loss_is_no_sum<espalier::why::op<[^>]*> ?>::raise<espalier::why::at<espalier::why::line<42>
+// user_line(CASE_no_sum): layers;
+// kind(CASE_no_sum): pipeline: a loss that is no sum over samples
 // clang-format on
 int main() {
   const pl::model<pl::batches<2, 3>, training, pl::named<"dense", dense, pl::reads<features>>, last> layers;

@@ -82,6 +82,9 @@ namespace detail {
   }
   return rule;
 }
+[[nodiscard]] constexpr std::uint32_t cumulate_carries_along(op_view v) {
+  return 1U << static_cast<unsigned>(attributes_of<cumulate_attributes>(v).dim);
+}
 [[nodiscard]] constexpr factor_rule part_of_cumulate_factors(op_view v) {
   factor_rule rule = same_dimensions(v);
   const int along = attributes_of<cumulate_attributes>(v).dim;
@@ -223,7 +226,8 @@ inline constexpr op_info cumulate{.name = "cumulate",
                                   .evaluate = detail::evaluate_cumulate,
                                   .flops = detail::cumulate_flops,
                                   .lower = detail::lower_cumulate,
-                                  .positional = true};
+                                  .positional = true,
+                                  .carries_along = detail::cumulate_carries_along};
 /// What a device's part of the operands carries on to the next one.
 inline constexpr op_info part_of_cumulate{.name = "part_of_cumulate",
                                           .spread = propagation::none,

@@ -6,6 +6,7 @@
 #include <espalier/pipeline/runtime/model_layers.hpp>
 #include <espalier/pipeline/runtime/named.hpp>
 #include <espalier/pipeline/runtime/program_layer.hpp>
+#include <espalier/pipeline/runtime/sample_rows.hpp>
 #include <espalier/program/without_rules.hpp>
 
 #include <algorithm>
@@ -174,6 +175,7 @@ class model<batches<Rows...>, Training, Layers...> final : public layer_model {
     static_assert(((sizeof(typename place_of<Layers, any_rows, any_mesh>::finding::raised) > 0) && ...));
     static_assert(((sizeof(reported<Layers, any_rows, any_mesh>) > 0) && ...));
     static_assert((are_reported<Rows, any_mesh> && ...));
+    static_assert(((sizeof(typename samples_of<Layers>::raised) > 0) && ...));
     describe_all(mesh_list{});
   }
 
@@ -200,6 +202,18 @@ class model<batches<Rows...>, Training, Layers...> final : public layer_model {
   using reported =
       std::conditional_t<(RowCount == any_rows && std::is_same_v<Mesh, any_mesh>) || are_sound<any_rows, any_mesh>,
                          detail::report_layer<place_of<Layer, RowCount, Mesh>>, nothing>;
+  /// Whether samples stay apart: the same for all numbers of rows but one, where it cannot be told.
+  template <class Layer> [[nodiscard]] static constexpr auto find_samples() {
+    constexpr int most = std::max({Rows...});
+    if constexpr (most == 1 || !are_sound<most, any_mesh> || detail::entry_facts<Layer>::mixes_samples) {
+      return espalier::detail::nothing_to_report{};
+    } else {
+      constexpr int number = table::find(Layer::name);
+      return
+          typename detail::sample_findings<traced<number, most, any_mesh>, most, number + 1 == table::count>::finding{};
+    }
+  }
+  template <class Layer> using samples_of = decltype(find_samples<Layer>());
   template <int RowCount, class Mesh>
   static constexpr bool are_reported = ((sizeof(reported<Layers, RowCount, Mesh>) > 0) && ...);
   /// Devices keep their parts of the parameters whatever the number of rows.

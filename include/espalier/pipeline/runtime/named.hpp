@@ -41,7 +41,7 @@ template <espalier::detail::fixed_string Name, TensorType Row> struct field {
 
 namespace detail {
 
-enum class option : std::uint8_t { inputs, skips, tied, reads };
+enum class option : std::uint8_t { inputs, skips, tied, reads, statistics_per_micro_batch };
 
 template <class... Axes> struct axis_pack {};
 template <class Mesh, class Pack, class Axis> struct with_foreign;
@@ -104,6 +104,12 @@ template <espalier::detail::fixed_string... Names> struct tied : detail::name_li
 /// It reads these fields.
 template <class... Fields> struct reads { static constexpr detail::option kind = detail::option::reads; };
 
+/// Samples of a micro-batch may depend on each other in this layer, as in batch normalisation: what the model computes
+/// then changes with the number of micro-batches. Layers without this option in which they do are refused.
+struct statistics_per_micro_batch {
+  static constexpr detail::option kind = detail::option::statistics_per_micro_batch;
+};
+
 /// A layer in its place in a model: `named<"head", head, tied<"embedding">, reads<targets>>`.
 template <espalier::detail::fixed_string Name, class Layer, class... Options> struct named {
   using layer = Layer;
@@ -151,6 +157,7 @@ struct entry_facts<named<Name, Layer, Options...>> {
   static constexpr const char* const* inputs = option_names<option::inputs, Options...>::value;
   static constexpr const char* const* skips = option_names<option::skips, Options...>::value;
   static constexpr const char* const* tied = option_names<option::tied, Options...>::value;
+  static constexpr bool mixes_samples = ((Options::kind == option::statistics_per_micro_batch) || ...);
 };
 
 template <int I, class First, class... Rest> struct nth_layer : nth_layer<I - 1, Rest...> {};
