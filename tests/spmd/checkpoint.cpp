@@ -57,12 +57,15 @@ template <template <class> class Tree> Tree<arrays> place(const world& where, co
   return tree;
 }
 
+template <class Element> Element number(double first, std::int64_t index) {
+  return static_cast<Element>(static_cast<computed_t<Element>>(first + 3 * static_cast<double>(index)));
+}
+
 template <class Tree> void fill(const Tree& tree, double first) {
   double leaf_value = first;
   detail::for_each_leaf(tree, [&](const auto& array) {
     using element = typename std::remove_cvref_t<decltype(array)>::value_type;
-    array.for_each(
-        [&](element& e, std::int64_t index) { e = static_cast<element>(leaf_value + 3 * static_cast<double>(index)); });
+    array.for_each([&](element& e, std::int64_t index) { e = number<element>(leaf_value, index); });
     leaf_value += 1000;
   });
 }
@@ -74,7 +77,7 @@ template <class Tree> std::int64_t wrong(const Tree& tree, double first) {
   detail::for_each_leaf(tree, [&](const auto& array) {
     using element = typename std::remove_cvref_t<decltype(array)>::value_type;
     array.for_each([&](const element& e, std::int64_t index) {
-      if (e != static_cast<element>(leaf_value + 3 * static_cast<double>(index))) ++count;
+      if (e != number<element>(leaf_value, index)) ++count;
     });
     leaf_value += 1000;
   });
@@ -209,6 +212,112 @@ TEST_CASE("a checkpoint that cannot be written leaves the old one") {
   fill(tree, 3);
   (void)load_checkpoint(four, tree, file);
   CHECK(wrong(tree, 1) == 0);
+}
+
+template <class Leaf> struct old_network {
+  BOOST_HANA_DEFINE_STRUCT(old_network, (dense<Leaf>, body), (leaf<Leaf, f32<5, 7>>, head), (leaf<Leaf, i32<>>, step));
+};
+template <class Leaf> struct new_network {
+  BOOST_HANA_DEFINE_STRUCT(new_network, (dense<Leaf>, body), (leaf<Leaf, f32<5, 2>>, head));
+};
+template <class Leaf> struct half_dense {
+  BOOST_HANA_DEFINE_STRUCT(half_dense, (leaf<Leaf, bf16<6, 5>>, weight), (leaf<Leaf, f32<5>>, bias));
+};
+template <class Leaf> struct small_numbers {
+  BOOST_HANA_DEFINE_STRUCT(small_numbers, (leaf<Leaf, f16<6, 5>>, weight), (leaf<Leaf, f64<5>>, bias));
+};
+template <class Leaf> struct renamed_network {
+  BOOST_HANA_DEFINE_STRUCT(renamed_network, (dense<Leaf>, encoder), (leaf<Leaf, f32<5, 7>>, out));
+};
+
+TEST_CASE("a part of a checkpoint is loaded when it is asked for by name") {
+  const scratch place_for_files;
+  const std::filesystem::path file = place_for_files.folder / "model.safetensors";
+  world four(square::value);
+  const auto saved = place<old_network>(four, {0, 1});
+  fill(saved, 1);
+  save_checkpoint(four, saved, file, {{"step", "7"}});
+  const auto after = [&](auto&& tree, const io::load_options& options) {
+    fill(tree, 50);
+    try {
+      (void)load_checkpoint(four, tree, file, options);
+    } catch (const io::checkpoint_error& error) {
+      CHECK(wrong(tree, 50) == 0);
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+
+  SECTION("a subtree") {
+    const auto net = place<new_network>(four, {1, 0});
+    fill(net, 50);
+    CHECK(load_checkpoint(four, net.body, file, {.subtree = "body"}).at("step") == "7");
+    CHECK(wrong(net.body, 1) == 0);
+    CHECK(after(place<new_network>(four, {1}), {.subtree = "body"}) != "");
+    CHECK_THAT(after(place<dense>(four, {1}), {}), Contains("2 missing") && Contains("4 unexpected"));
+    CHECK_THAT(after(place<dense>(four, {1}), {.subtree = "head"}),
+               Contains("\"weight\" (in the file \"head.weight\")"));
+  }
+  SECTION("only some leaves; the others keep their values") {
+    const auto net = place<new_network>(four, {-1, 0});
+    CHECK(after(net, {.only = {"body"}}).empty());
+    CHECK(wrong(net.body, 1) == 0);
+    net.head.for_each([](float& e, std::int64_t index) { CHECK(e == 2050 + 3 * static_cast<float>(index)); });
+    CHECK(after(net, {.only = {"body.bias"}}).empty());
+    CHECK(wrong(net.body, 50) == wrong(net.body.bias, 1050));  // the weight keeps its values
+    CHECK_THAT(after(net, {}), Contains("1 unexpected") && Contains("\"step\"") && Contains("1 different") &&
+                                   Contains("F32 [5, 7]") && Contains("F32 [5, 2]"));
+    CHECK_THAT(after(net, {.keep = {"head"}}), Contains("1 unexpected") && Contains("\"step\""));
+    CHECK_THAT(after(net, {.ignore = {"step"}}), Contains("1 different"));
+    CHECK(after(net, {.keep = {"head"}, .ignore = {"step"}}).empty());
+    CHECK(wrong(net.body, 1) == 0);
+  }
+  SECTION("leaves with other names") {
+    const auto net = place<renamed_network>(four, {0});
+    CHECK(after(net, {.rename = {{"encoder", "body"}, {"out", "head"}}, .ignore = {"step"}}).empty());
+    CHECK(wrong(net, 1) == 0);
+    CHECK_THAT(after(net, {.rename = {{"encoder", "body"}}, .ignore = {"step"}}),
+               Contains("1 missing") && Contains("\"out\"") && Contains("1 unexpected") && Contains("\"head\""));
+  }
+  SECTION("names that nothing has") {
+    const auto net = place<new_network>(four, {0});
+    CHECK_THAT(after(net, {.only = {"bdy"}}), Contains("only names \"bdy\""));
+    CHECK_THAT(after(net, {.keep = {"head", "bod"}}), Contains("keep names \"bod\""));
+    CHECK_THAT(after(net, {.rename = {{"boy", "body"}}}), Contains("rename names \"boy\""));
+    CHECK_THAT(after(net, {.ignore = {"steps"}}), Contains("ignore names \"steps\""));
+  }
+  SECTION("types are converted when asked") {
+    const auto half = place<half_dense>(four, {1, 0});
+    CHECK_THAT(after(half, {.subtree = "body"}), Contains("2 different") && Contains(".convert = true"));
+    CHECK(after(half, {.subtree = "body", .convert = true}).empty());
+    CHECK(wrong(half, 1) == 0);
+    // 1001 + 3 index in f16: exact below 2048. A bias of 1e300 is no f32, a weight of 70000 no f16.
+    saved.body.weight.for_each([](float& e, std::int64_t index) { e = index == 29 ? 70000.0F : 1.0F; });
+    saved.body.bias.for_each([](double& e, std::int64_t index) { e = index == 4 ? 1e300 : 1.0; });
+    save_checkpoint(four, saved, file);
+    CHECK_THAT(after(place<small_numbers>(four, {1, 0}), {.subtree = "body", .convert = true}),
+               Contains("the element 70000 in tensor \"body.weight\"") && Contains("range of f16"));
+    CHECK_THAT(after(half, {.subtree = "body", .convert = true}),
+               Contains("the element 1e+300 in tensor \"body.bias\"") && Contains("range of f32"));
+  }
+}
+
+TEST_CASE("elements are rounded once to the nearest of the other type") {
+  const auto to_bf16 = [](double value) { return static_cast<float>(detail::rounded_once<bfloat16>(value)); };
+  CHECK(to_bf16(1.0 + 1.0 / 256) == 1.0F);  // halfway: to even
+  CHECK(to_bf16(1.0 + 1.0 / 256 + 1e-12) == 1.0F + 1.0F / 128);
+  CHECK(to_bf16(1.0 + 3.0 / 256 - 1e-12) == 1.0F + 1.0F / 128);
+  CHECK(static_cast<float>(detail::rounded_once<float16>(std::int32_t{2049})) == 2048.0F);
+  CHECK(detail::rounded_once<double>(0.1F) == static_cast<double>(0.1F));
+  CHECK(detail::converts(dtype::i8, dtype::f32));
+  CHECK(detail::converts(dtype::i64, dtype::i8));
+  CHECK_FALSE(detail::converts(dtype::f32, dtype::i32));
+  CHECK_FALSE(detail::converts(dtype::i32, dtype::boolean));
+  const std::int64_t numbers[]{7, -128, 128};
+  std::int8_t small[3]{};
+  CHECK(detail::convert_elements(dtype::i64, reinterpret_cast<const std::byte*>(numbers), dtype::i8,
+                                 reinterpret_cast<std::byte*>(small), 1, 3) == "128");
+  CHECK(small[1] == -128);
 }
 
 }  // namespace

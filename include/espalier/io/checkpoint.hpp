@@ -5,9 +5,12 @@
 #include <espalier/execute/array.hpp>
 #include <espalier/execute/together.hpp>
 #include <espalier/graph/named_leaves.hpp>
+#include <espalier/io/load_options.hpp>
 #include <espalier/io/safetensors.hpp>
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -116,25 +119,54 @@ void save_checkpoint(world& where, const Tree& tree, const std::filesystem::path
 /// Fills a tree of sharded arrays from a file that `save_checkpoint` wrote, on whatever mesh: each process reads the
 /// boxes its devices hold. Returns what was saved beside the tensors. Collective.
 ///
-/// A file that is damaged, or of a model with other names, types or shapes, is refused before any array changes.
+/// A file that is damaged, or of a model with other names, types or shapes, is refused before any array changes, unless
+/// `options` asks for a part of it, for other names or for conversion (`io::load_options`).
 /// Errors: as `save_checkpoint`.
 template <class Tree>
-io::metadata_map load_checkpoint(world& where, const Tree& tree, const std::filesystem::path& path) {
+io::metadata_map load_checkpoint(world& where, const Tree& tree, const std::filesystem::path& path,
+                                 const io::load_options& options = {}) {
   std::optional<io::safetensors_reader> reader;
+  std::vector<io::tensor_spec> specs;
+  std::vector<const io::tensor_info*> sources;
+  // Calls f(type of the leaf, its tensor in the file, box ...) for every box of a leaf that is filled.
+  const auto for_each_filled_box = [&](bool owned, const auto& f) {
+    std::size_t leaf = 0;
+    for_each_named_leaf(tree, [&](const auto& array, const leaf_path&) {
+      const io::tensor_info* const info = sources[leaf];
+      if (info != nullptr) {
+        detail::for_each_box(array, owned,
+                             [&](const std::string&, auto starts, auto sizes, void* memory, auto strides) {
+                               f(specs[leaf].type, *info, starts, sizes, memory, strides);
+                             });
+      }
+      ++leaf;
+    });
+  };
   together(where, [&] {
-    const std::vector<io::tensor_spec> specs = detail::checkpoint_specs(where, tree, path);
+    specs = detail::checkpoint_specs(where, tree, path);
     reader.emplace(path);
-    io::check_matches(*reader, specs);
+    if (options == io::load_options{}) io::check_matches(*reader, specs);
+    sources = detail::sources_of_leaves(*reader, specs, options);
     // Each element is looked at by one process, and what one finds all know.
-    detail::for_each_box(tree, true, [&](const std::string& name, auto starts, auto sizes, void*, auto) {
-      reader->check_box(name, starts, sizes);
+    for_each_filled_box(true, [&](dtype type, const io::tensor_info& info, auto starts, auto sizes, void*, auto) {
+      if (info.type == type) {
+        reader->check_box(info.name, starts, sizes);
+      } else {
+        detail::read_box_as(type, *reader, info, {starts.begin(), starts.end()}, {sizes.begin(), sizes.end()}, nullptr,
+                            {});
+      }
     });
   });
   together(where, [&] {
-    detail::for_each_box(tree, false,
-                         [&](const std::string& name, auto starts, auto sizes, void* memory, auto strides) {
-                           reader->read_box(name, starts, sizes, memory, strides);
-                         });
+    for_each_filled_box(
+        false, [&](dtype type, const io::tensor_info& info, auto starts, auto sizes, void* memory, auto strides) {
+          if (info.type == type) {
+            reader->read_box(info.name, starts, sizes, memory, strides);
+          } else {
+            detail::read_box_as(type, *reader, info, {starts.begin(), starts.end()}, {sizes.begin(), sizes.end()},
+                                static_cast<std::byte*>(memory), strides);
+          }
+        });
   });
   return reader->metadata();
 }

@@ -79,6 +79,24 @@ class tensor_table {
   std::map<std::string, std::size_t, std::less<>> by_name_;
 };
 
+/// The lines of a refused checkpoint: what is missing, unexpected and different, of long lists the first 20.
+[[nodiscard]] inline std::string list_of_differences(std::vector<std::string> missing,
+                                                     std::vector<std::string> unexpected,
+                                                     std::vector<std::string> different) {
+  std::string found;
+  const auto list = [&](const std::string& title, std::vector<std::string>& lines) {
+    if (lines.empty()) return;
+    std::sort(lines.begin(), lines.end());
+    found += "\n    " + std::to_string(lines.size()) + " " + title;
+    for (std::size_t i = 0; i < std::min<std::size_t>(lines.size(), 20); ++i) found += "\n      " + lines[i];
+    if (lines.size() > 20) found += "\n      and " + std::to_string(lines.size() - 20) + " more";
+  };
+  list("missing", missing);
+  list("unexpected", unexpected);
+  list("different", different);
+  return found;
+}
+
 /// What a file that is not safetensors seems to be, from its first bytes.
 [[nodiscard]] inline std::string guess_format(std::string_view first) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 5> known{
@@ -405,17 +423,9 @@ inline void check_matches(const safetensors_reader& reader, std::span<const tens
       unexpected.push_back(detail::json_string(info.name) + ": the file has " + detail::describe(info));
   if (missing.empty() && unexpected.empty() && differing.empty()) return;
 
-  std::string found = "a checkpoint of another model";
-  const auto list = [&](const std::string& title, std::vector<std::string>& lines) {
-    if (lines.empty()) return;
-    std::sort(lines.begin(), lines.end());
-    found += "\n    " + std::to_string(lines.size()) + " " + title;
-    for (std::size_t i = 0; i < std::min<std::size_t>(lines.size(), 20); ++i) found += "\n      " + lines[i];
-    if (lines.size() > 20) found += "\n      and " + std::to_string(lines.size() - 20) + " more";
-  };
-  list("missing", missing);
-  list("unexpected", unexpected);
-  list("different", differing);
+  const std::string found =
+      "a checkpoint of another model" +
+      detail::list_of_differences(std::move(missing), std::move(unexpected), std::move(differing));
   throw checkpoint_error(reader.path(), found, "the model's " + std::to_string(specs.size()) + " tensors and no others",
                          "load a checkpoint of this model, or build the model with that file's sizes");
 }
