@@ -8,12 +8,14 @@
 #include <boost/hana/define_struct.hpp>
 #include <catch2/catch.hpp>
 
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <stdexcept>
 #include <string>
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 namespace {
@@ -113,6 +115,113 @@ TEST_CASE("ranks write one checkpoint and restore it; a failure of one is everyb
   masked.split.for_each([&](const float& e, std::int64_t) { changed += e != 9.0F; });
   REQUIRE_ALL(MPI_COMM_WORLD, changed == 0);
   if (where.is_root()) std::filesystem::remove(file);
+}
+
+using large = f32<1021, 1361>;  // 5.6 MB, and uneven over two and over four devices
+
+template <class Leaf> struct large_tree {
+  BOOST_HANA_DEFINE_STRUCT(large_tree, (leaf<Leaf, large>, columns), (leaf<Leaf, large>, both),
+                           (leaf<Leaf, large>, rows), (leaf<Leaf, large>, copied), (leaf<Leaf, f16<7, 3>>, small),
+                           (leaf<Leaf, i32<>>, step));
+};
+
+template <class Tree, class F> void for_each_array(const Tree& tree, const F& f) {
+  float first = 0;
+  detail::for_each_leaf(tree, [&](const auto& array) { f(array, first += 1000); });
+}
+template <class Element> Element number(float first, std::int64_t index) {
+  return static_cast<Element>(static_cast<computed_t<Element>>(first + static_cast<float>(index % 509)));
+}
+int changed(const large_tree<arrays>& tree) {
+  int count = 0;
+  for_each_array(tree, [&](const auto& array, float first) {
+    array.for_each([&]<class E>(const E& e, std::int64_t index) { count += e != number<E>(first, index); });
+  });
+  return count;
+}
+
+TEST_CASE("a checkpoint of 22 MB is written in a few calls, however its arrays are split") {
+  char name[] = "checkpoint";
+  char* arguments[] = {&name[0], nullptr};
+  int count = 1;
+  char** values = &arguments[0];
+  // Of all four ranks, and of two of them.
+  world all(count, values, mesh<data, model>{});
+  auto [pair, others] = all.divide(mesh<model>{}, mesh<data>{});
+  for (const bool four : {true, false}) {
+    world* const where = four ? &all : pair ? &*pair : nullptr;
+    if (where == nullptr) continue;
+    const int last = four ? 1 : 0;
+    sharding columns = sharding::whole(2);
+    columns.dim[1] = axis_list(last);
+    sharding rows = sharding::whole(2);
+    rows.dim[0] = axis_list(0);
+    sharding both = columns;
+    if (four) both.dim[0] = axis_list(0);
+    const auto make_tree = [&](const sharding& small) {
+      return large_tree<arrays>{
+          sharded_array<large>(*where, columns),   sharded_array<large>(*where, both),
+          sharded_array<large>(*where, rows),      sharded_array<large>(*where, sharding::whole(2)),
+          sharded_array<f16<7, 3>>(*where, small), sharded_array<i32<>>(*where, sharding::whole(0))};
+    };
+    const large_tree<arrays> tree = make_tree(rows);
+    for_each_array(tree, [&](const auto& array, float first) {
+      array.for_each([&]<class E>(E& e, std::int64_t index) { e = number<E>(first, index); });
+    });
+    std::int64_t job = 0;
+    together(*where, [&] { job = static_cast<std::int64_t>(::getppid()); });
+    const std::filesystem::path file =
+        std::filesystem::temp_directory_path() / ("espalier_mpi_22_" + std::to_string(job) + ".safetensors");
+
+    const std::int64_t writes = detail::file_calls::writes;
+    save_checkpoint(*where, tree, file);
+    // A window a rank in each of three rounds, of which the last may be empty; the root writes the header, too.
+    const std::int64_t calls = detail::file_calls::writes - writes;
+    CHECK(calls >= 2);
+    CHECK(calls <= (where->is_root() ? 4 : 3));
+
+    const large_tree<arrays> loaded = make_tree(columns);
+    const std::int64_t reads = detail::file_calls::reads;
+    (void)load_checkpoint(*where, loaded, file);
+    CHECK(detail::file_calls::reads - reads <= 100);
+    CHECK(changed(loaded) == 0);
+    if (where->is_root()) {
+      world alone(mesh<>::value);
+      const large_tree<arrays> whole{
+          sharded_array<large>(alone, sharding::whole(2)),     sharded_array<large>(alone, sharding::whole(2)),
+          sharded_array<large>(alone, sharding::whole(2)),     sharded_array<large>(alone, sharding::whole(2)),
+          sharded_array<f16<7, 3>>(alone, sharding::whole(2)), sharded_array<i32<>>(alone, sharding::whole(0))};
+      (void)load_checkpoint(alone, whole, file);
+      CHECK(changed(whole) == 0);
+      CHECK(std::filesystem::file_size(file) >= 4 * 1021 * 1361 * 4 + 7 * 3 * 2 + 4);
+    }
+
+    // One rank may write no more than 4 KiB to a file: all are told, none waits, and the old file stays.
+    ::rlimit before{};
+    ::getrlimit(RLIMIT_FSIZE, &before);
+    const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+    const bool is_limited = where->device(0) == where->mesh_value().devices() - 1;
+    if (is_limited) {
+      ::rlimit small = before;
+      small.rlim_cur = 4096;
+      ::setrlimit(RLIMIT_FSIZE, &small);
+    }
+    std::string text;
+    tree.step.for_each([](std::int32_t& e, std::int64_t) { e = 7; });
+    try {
+      save_checkpoint(*where, tree, file);
+    } catch (const error_on_all_ranks& error) { text = error.what(); }
+    if (is_limited) ::setrlimit(RLIMIT_FSIZE, &before);
+    std::signal(SIGXFSZ, handler);
+    CHECK(text.find("cannot write it") != std::string::npos);
+    CHECK(text.find("rank " + std::to_string(where->mesh_value().devices() - 1)) == 0);
+    (void)load_checkpoint(*where, loaded, file);
+    CHECK(changed(loaded) == 0);
+    together(*where, [&] {
+      if (where->is_root()) std::filesystem::remove(file);
+    });
+  }
+  REQUIRE_ALL(MPI_COMM_WORLD, true);
 }
 
 }  // namespace

@@ -95,13 +95,94 @@ inline void copy_strided(std::byte* target, std::int64_t target_stride, const st
   }
 }
 
-/// Moves a box between a file and memory in runs that are contiguous in the file.
+/// Reads a box of a file into memory, `direct(file_element, memory, elements)` at a time.
 ///
-/// `direct(file_element, memory, elements)` transfers a run that is contiguous on both sides. A run that is not
-/// contiguous in memory goes through a buffer of at most 1 MiB: `Reading` fills it with `direct` and scatters it,
-/// otherwise it is gathered first.
-template <bool Reading, class Byte, class Direct>
-void transfer_box(const box_walk& box, Byte* memory, std::int64_t size, Direct&& direct) {
+/// Long runs that are contiguous on both sides are read in place. Others are read in spans of up to 4 MiB with the
+/// holes between them, and picked from there, as long as a hole takes no longer to read than another call does.
+template <class Direct> void read_spans(const box_walk& box, std::byte* memory, std::int64_t size, Direct&& direct) {
+  if (box.elements == 0) return;
+  const std::span<const box_dimension> all(box.dimensions);
+  if (all.empty()) return direct(box.file_start, memory, std::int64_t{1});
+  const box_dimension& last = all.back();
+  const bool in_place = last.file_stride == 1 && last.memory_stride == 1;
+  if (in_place && (all.size() == 1 || last.extent * size >= (std::int64_t{1} << 16))) {
+    for_each_index(all.first(all.size() - 1), box.file_start, 0,
+                   [&](std::int64_t file, std::int64_t at) { direct(file, memory + at * size, last.extent); });
+    return;
+  }
+
+  const std::int64_t room = (std::int64_t{1} << 22) / size;
+  const std::int64_t hole = (std::int64_t{1} << 14) / size;
+  // The dimensions from `first` on lie in one span; of the one before it, `several` indices.
+  std::size_t first = all.size();
+  std::int64_t span = 1;
+  std::int64_t several = 1;
+  while (first > 0) {
+    const box_dimension& d = all[first - 1];
+    if (d.file_stride - span > std::max(hole, span)) break;
+    const std::int64_t whole = (d.extent - 1) * d.file_stride + span;
+    if (whole > room) {
+      several = std::max<std::int64_t>(1, (room - span) / d.file_stride + 1);
+      break;
+    }
+    span = whole;
+    --first;
+  }
+
+  std::vector<std::byte> buffer;
+  std::vector<box_dimension> inner(all.begin() + static_cast<std::ptrdiff_t>(first), all.end());
+  inner.insert(inner.begin(), first > 0 ? all[first - 1] : box_dimension{1, 1, 1});
+  const std::int64_t indices = inner.front().extent;
+  for_each_index(all.first(first > 0 ? first - 1 : 0), box.file_start, 0, [&](std::int64_t file, std::int64_t at) {
+    for (std::int64_t i = 0; i < indices; i += several) {
+      inner.front().extent = std::min(several, indices - i);
+      const std::int64_t elements = (inner.front().extent - 1) * inner.front().file_stride + span;
+      buffer.resize(static_cast<std::size_t>(elements * size));
+      direct(file + i * inner.front().file_stride, buffer.data(), elements);
+      const box_dimension& row = inner.back();
+      for_each_index(std::span<const box_dimension>(inner).first(inner.size() - 1), 0,
+                     at + i * inner.front().memory_stride, [&](std::int64_t from, std::int64_t to) {
+                       copy_strided(memory + to * size, row.memory_stride, buffer.data() + from * size, row.file_stride,
+                                    row.extent, size);
+                     });
+    }
+  });
+}
+
+/// Calls `visit(file_element, memory_element, elements)` for the runs of the box that lie in elements [first, last) of
+/// the tensor, in row-major order of their elements.
+template <class Visit>
+void for_each_run_within(const box_walk& box, std::int64_t first, std::int64_t last, const Visit& visit) {
+  if (box.elements == 0) return;
+  const std::span<const box_dimension> all(box.dimensions);
+  std::vector<std::int64_t> spans(all.size() + 1, 1);  // of the dimensions from d on
+  for (std::size_t d = all.size(); d-- > 0;) spans[d] = spans[d + 1] + (all[d].extent - 1) * all[d].file_stride;
+  const auto walk = [&](const auto& self, std::size_t d, std::int64_t file, std::int64_t memory) -> void {
+    if (d == all.size()) {
+      if (file >= first && file < last) visit(file, memory, std::int64_t{1});
+      return;
+    }
+    const box_dimension& one = all[d];
+    // Index i holds elements [file + i stride, file + i stride + spans[d + 1]).
+    const std::int64_t before = first - file - spans[d + 1];
+    const std::int64_t begin = before < 0 ? 0 : before / one.file_stride + 1;
+    const std::int64_t end =
+        last <= file ? 0 : std::min(one.extent, (last - file + one.file_stride - 1) / one.file_stride);
+    if (begin >= end) return;
+    if (d + 1 == all.size() && one.file_stride == 1 && one.memory_stride == 1)
+      return visit(file + begin, memory + begin, end - begin);
+    for (std::int64_t i = begin; i < end; ++i)
+      self(self, d + 1, file + i * one.file_stride, memory + i * one.memory_stride);
+  };
+  walk(walk, 0, box.file_start, 0);
+}
+
+/// Writes a box to a file in runs that are contiguous there.
+///
+/// `direct(file_element, memory, elements)` writes a run that is contiguous on both sides. A run that is not contiguous
+/// in memory is gathered first, in a buffer of at most 1 MiB.
+template <class Direct>
+void write_runs(const box_walk& box, const std::byte* memory, std::int64_t size, Direct&& direct) {
   if (box.elements == 0) return;
   const std::span<const box_dimension> all(box.dimensions);
   if (all.empty()) return direct(box.file_start, memory, std::int64_t{1});
@@ -126,17 +207,13 @@ void transfer_box(const box_walk& box, Byte* memory, std::int64_t size, Direct&&
   const auto staged = [&](std::span<const box_dimension> inner, std::int64_t file, std::int64_t at,
                           std::int64_t elements) {
     buffer.resize(static_cast<std::size_t>(elements * size));
-    if constexpr (Reading) direct(file, buffer.data(), elements);
     const box_dimension& row = inner.back();
     std::byte* packed = buffer.data();
     for_each_index(inner.first(inner.size() - 1), 0, at, [&](std::int64_t, std::int64_t from) {
-      if constexpr (Reading)
-        copy_strided(memory + from * size, row.memory_stride, packed, 1, row.extent, size);
-      else
-        copy_strided(packed, 1, memory + from * size, row.memory_stride, row.extent, size);
+      copy_strided(packed, 1, memory + from * size, row.memory_stride, row.extent, size);
       packed += row.extent * size;
     });
-    if constexpr (!Reading) direct(file, buffer.data(), elements);
+    direct(file, buffer.data(), elements);
   };
 
   if (run > 1) {

@@ -7,15 +7,19 @@
 #include <espalier/graph/named_leaves.hpp>
 #include <espalier/io/load_options.hpp>
 #include <espalier/io/safetensors.hpp>
+#include <espalier/io/save_windows.hpp>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <vector>
 
@@ -46,6 +50,19 @@ template <class Tree>
     specs.push_back(std::move(spec));
   });
   return specs;
+}
+
+/// A tree's arrays with their places in a file, in the order of the file.
+template <class Tree>
+[[nodiscard]] std::vector<saved_array> arrays_in_file(const Tree& tree, const io::safetensors_writer& writer) {
+  std::map<std::string_view, const any_array*> by_name;
+  std::vector<std::string> names;  // keeps the keys
+  names.reserve(writer.tensors().size());
+  for_each_named_leaf(
+      tree, [&](const auto& array, const leaf_path& path) { by_name.emplace(names.emplace_back(path.str()), &array); });
+  std::vector<saved_array> arrays;
+  for (const io::tensor_info& tensor : writer.tensors()) arrays.push_back({by_name.at(tensor.name), tensor.begin});
+  return arrays;
 }
 
 /// Calls f(name, starts, extents, memory, strides) for every shard of this process that holds elements. `owned` leaves
@@ -86,7 +103,9 @@ template <class Tree, class F> void for_each_box(const Tree& tree, bool owned, c
 }  // namespace detail
 
 /// Writes a tree of sharded arrays as a safetensors file, named by the tree's members (`parameters.blocks.up.weight`).
-/// Each process writes the elements its devices hold, each element once, whatever is replicated. Collective.
+/// Each process writes a part of the file in few large pieces, each element once, whatever is replicated and however
+/// arrays are split; for this the processes send one another what lies in the others' pieces, over buffers of 12 MiB at
+/// most. Collective.
 ///
 /// `path` shows the new file when it is complete, and the old one until then. Errors: `io::checkpoint_error`; under MPI
 /// `error_on_all_ranks` with its text, on every rank.
@@ -101,12 +120,25 @@ void save_checkpoint(world& where, const Tree& tree, const std::filesystem::path
   together(where, [&] {
     if (where.is_root()) open(io::writer_role::create);
   });
+  std::optional<detail::window_writer> windows;
   together(where, [&] {
     if (!where.is_root()) open(io::writer_role::attach);
-    detail::for_each_box(tree, true,
-                         [&](const std::string& name, auto starts, auto sizes, const void* memory, auto strides) {
-                           writer->write_box(name, starts, sizes, memory, strides);
-                         });
+    windows.emplace(detail::arrays_in_file(tree, *writer), where.uses_mpi() ? where.mesh_value().devices() : 1);
+  });
+  std::exception_ptr failure;
+  if (!where.uses_mpi()) {
+    windows->write_alone(*writer, where.mesh_value().devices());
+  } else {
+#if defined(ESPALIER_USE_MPI)
+    where.on_devices([&](int, comm::any_communicator&) {
+      try {
+        windows->write_with_others(*writer, *where.ranks());
+      } catch (const io::checkpoint_error&) { failure = std::current_exception(); }
+    });
+#endif
+  }
+  together(where, [&] {
+    if (failure) std::rethrow_exception(failure);
     writer->flush();
   });
   std::int64_t written = 0;

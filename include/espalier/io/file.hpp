@@ -5,6 +5,7 @@
 #include <espalier/io/error.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -18,6 +19,12 @@
 #include <unistd.h>
 
 namespace espalier::detail {
+
+/// How often this process has asked the system to read from its files and to write to them, for tests and benchmarks.
+struct file_calls {
+  inline static std::atomic<std::int64_t> reads{0};
+  inline static std::atomic<std::int64_t> writes{0};
+};
 
 /// An open file descriptor that closes itself; positioned reads and writes, so that threads need no lock.
 class file_handle {
@@ -65,6 +72,7 @@ class file_handle {
   void read_at(void* target, std::int64_t bytes, std::int64_t offset) const {
     auto* next = static_cast<std::byte*>(target);
     while (bytes > 0) {
+      ++file_calls::reads;
       const ::ssize_t got = ::pread(descriptor_, next, piece(bytes), static_cast<::off_t>(offset));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) fail("read", "readable data at byte " + std::to_string(offset));
@@ -83,6 +91,7 @@ class file_handle {
   void write_at(const void* source, std::int64_t bytes, std::int64_t offset) const {
     const auto* next = static_cast<const std::byte*>(source);
     while (bytes > 0) {
+      ++file_calls::writes;
       const ::ssize_t put = ::pwrite(descriptor_, next, piece(bytes), static_cast<::off_t>(offset));
       if (put < 0 && errno == EINTR) continue;
       if (put <= 0) fail("write", "room for " + std::to_string(bytes) + " bytes at byte " + std::to_string(offset));

@@ -202,7 +202,7 @@ class safetensors_reader {
  private:
   void transfer(const tensor_info& info, const detail::box_walk& box, std::byte* target) const {
     const std::int64_t size = size_of(info.type);
-    detail::transfer_box<true>(box, target, size, [&](std::int64_t element, std::byte* memory, std::int64_t elements) {
+    detail::read_spans(box, target, size, [&](std::int64_t element, std::byte* memory, std::int64_t elements) {
       file_.read_at(memory, elements * size, data_start_ + info.begin + element * size);
       if (info.type == dtype::boolean) check_booleans(info, memory, elements);
     });
@@ -280,11 +280,22 @@ class safetensors_writer {
     const tensor_info& info = table_.at(path_, name);
     const detail::box_walk box = detail::tensor_table::walk(path_, info, starts, extents, strides);
     const std::int64_t size = size_of(info.type);
-    detail::transfer_box<false>(box, static_cast<const std::byte*>(source), size,
-                                [&](std::int64_t element, const std::byte* memory, std::int64_t elements) {
-                                  file_.write_at(memory, elements * size, data_start_ + info.begin + element * size);
-                                });
+    detail::write_runs(box, static_cast<const std::byte*>(source), size,
+                       [&](std::int64_t element, const std::byte* memory, std::int64_t elements) {
+                         file_.write_at(memory, elements * size, data_start_ + info.begin + element * size);
+                       });
     written_ += box.elements * size;
+  }
+
+  /// Writes bytes [begin, begin + bytes) of the file's data part, as `tensors()` lays it out. Threads and ranks may
+  /// write disjoint ranges concurrently.
+  void write_range(std::int64_t begin, const void* source, std::int64_t bytes) {
+    if (begin < 0 || bytes < 0 || bytes > data_bytes_ - begin)
+      throw checkpoint_error(path_, "bytes [" + std::to_string(begin) + ", " + std::to_string(begin + bytes) + ")",
+                             "a range within the " + std::to_string(data_bytes_) + " bytes of data",
+                             "compute it from tensors() and data_bytes()");
+    file_.write_at(source, bytes, data_start_ + begin);
+    written_ += bytes;
   }
 
   /// Writes a whole tensor, row-major.
