@@ -7,6 +7,10 @@
 ///
 /// Files (`espalier/io/checkpoint.hpp`), xtensor (`espalier/io/xtensor.hpp`), collectives for any MPI program
 /// (`espalier/comm.hpp`) and pipelines (`espalier/pipeline.hpp`) have headers of their own.
+// First, so that a message about a mistake need not list the way here.
+#include <espalier/diagnostics/other_spellings.hpp>
+#include <espalier/graph/tree.hpp>
+
 #include <espalier/core.hpp>
 #include <espalier/diagnostics/not_included.hpp>
 #include <espalier/execute/gather.hpp>

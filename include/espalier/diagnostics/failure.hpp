@@ -12,13 +12,17 @@
 
 namespace espalier {
 
+template <class Reason> struct failed;
+
 namespace detail {
 /// `==` and `!=` of symbols, and of what stands for them, are in the namespace of their tags, where nothing else finds
 /// them: the passes compare much, for which no compiler has to look at these.
 namespace equality {
 struct failure_tag {};
+struct symbol_tag {};
 }  // namespace equality
 using equality::failure_tag;
+using equality::symbol_tag;
 
 // A member function's body is made on the line that needs it; by g++ later, but what its noexcept asks is made there.
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__EDG__)
@@ -26,6 +30,25 @@ using equality::failure_tag;
 #else
 #define ESPALIER_ASSERTED_BEFORE_BODY 0
 #endif
+
+/// The reason of a mistake of which the compiler has spoken already, on the user's line.
+struct reported {};
+
+/// Both ends of no rows of a tensor.
+template <class Tensor> struct no_rows {
+  template <class Reason = reported> constexpr auto operator*() const { return failed<Reason>{}; }
+  constexpr no_rows& operator++() { return *this; }
+  constexpr bool operator!=(const no_rows& /*end*/) const { return false; }
+};
+}  // namespace detail
+
+// Of what has been reported nothing more is said.
+template <class As> struct why::value_of<detail::reported, As> {
+  static constexpr bool is_known_while_compiling = true;
+};
+template <> struct why::rows_of<detail::reported> { static constexpr bool are_known_while_compiling = true; };
+
+namespace detail {
 
 /// What a tensor holds is not known while a program is compiled: `if (x > 0)` and `float(x)` are mistakes. The compiler
 /// says so on the user's line, and nothing follows. Only what converts explicitly comes here, nothing of ours does.
@@ -50,6 +73,16 @@ template <class Self, class Tensor> struct without_value {
     static_cast<const Self&>(*this).note_use_as_value();
     return Value{};
   }
+
+  /// `for (auto row : x)`: a mistake, too. The rows are none, of the type of a mistake that has been reported.
+  template <class Rows = Tensor> constexpr auto begin() const {
+    static_assert(why::rows_of<Rows>::are_known_while_compiling,
+                  "for (auto row : x): a tensor has no rows to walk over while a program is compiled. Use "
+                  "scan(body, carry, x) for each row in turn, or take<0, 3>(x) for one; most operators work on all at "
+                  "once.");
+    return no_rows<Tensor>{};
+  }
+  [[nodiscard]] constexpr auto end() const { return no_rows<Tensor>{}; }
 };
 #undef ESPALIER_ASSERTED_BEFORE_BODY
 }  // namespace detail
@@ -98,9 +131,6 @@ namespace espalier {
 
 namespace detail {
 
-/// The reason of a mistake of which the compiler has spoken already, on the user's line.
-struct reported {};
-
 /// A reason as a value: the address of its `id`. `reason_of(reason_at<address>{})` gives the type back.
 struct reason_id {};
 #if defined(__GNUC__) && !defined(__clang__)
@@ -115,6 +145,9 @@ template <class Reason> struct noted_reason {
   static constexpr reason_id id{};
   friend constexpr auto reason_of(reason_at<&noted_reason::id>) { return failed<Reason>{}; }
 };
+
+/// For what there is none of, as the compiler has said.
+inline constexpr failed<reported> no_part{};
 
 /// The first mistake among the arguments of an op.
 template <class First, class... Rest> constexpr auto first_failure(const First& first, const Rest&... rest) {

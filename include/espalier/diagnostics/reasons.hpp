@@ -54,6 +54,8 @@ struct program {
 
 // What is asserted where a tensor stands in the place of a C++ value; the sentence is there.
 template <class Tensor, class As> struct value_of { static constexpr bool is_known_while_compiling = false; };
+template <class Program> struct is_made_of { static constexpr bool this_program = false; };
+template <class Tensor> struct rows_of { static constexpr bool are_known_while_compiling = false; };
 
 // Products.
 template <class... Details> struct einsum_size_mismatch {
@@ -258,6 +260,20 @@ template <class... Details> struct reshape_size_mismatch {
     static_assert(Where::ok,
                   "reshape: the new shape holds another number of elements. Choose extents with the same "
                   "product.");
+  };
+};
+template <class... Details> struct reshape_infers_several {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "reshape: -1 is there several times, and only one extent can follow from the others. Write the "
+                  "others as numbers: reshape<-1, 8>(x).");
+  };
+};
+template <class... Details> struct reshape_does_not_divide {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "reshape: the product of the other extents does not divide the number of elements, so that -1 stands "
+                  "for no whole number. Choose extents that divide it.");
   };
 };
 template <class... Details> struct bad_permutation {
@@ -503,9 +519,10 @@ template <class... Details> struct wrong_argument_count {
 };
 template <class... Details> struct function_not_callable {
   template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "program: the function cannot be called with these arguments. Change their types or their "
-                  "number, or the function's parameters.");
+    static_assert(
+        Where::ok,
+        "program: the function cannot be called with these arguments. Take its parameters as auto, as many as "
+        "there are arguments: tensors of a trace are not of the types that describe them, f32<8, 6> x.");
   };
 };
 template <class... Details> struct results_in_another_class {
@@ -549,6 +566,27 @@ template <class... Details> struct argument_is_not_a_tensor {
     static_assert(Where::ok,
                   "program: an argument must be a tensor type, sharded<...>, a parameter tree of these, "
                   "or donated<...>: for example f32<64, 256>.");
+  };
+};
+template <class... Details> struct extent_is_not_positive {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "program: the extents of a tensor are numbers from 1 on, since it is compiled for them. Write "
+                  "f32<64, 6> for f32<-1, 6>, and pad a batch that varies to one size. (-1 is for reshape<-1, 6>(x).)");
+  };
+};
+template <class... Details> struct parameter_is_a_tensor_type {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "program: the function's parameters are tensors of a trace, not of the types that describe them. "
+                  "Write auto: constexpr auto operator()(auto x, auto w) const. The types stand in program<...> only.");
+  };
+};
+template <class... Details> struct member_is_no_leaf {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "a parameter tree: this member is the same whatever the leaves are, so that it is no tensor of a "
+                  "trace and no array. Write leaf<Leaf, f32<8, 6>> for f32<8, 6>, and part<Leaf> for a tree in it.");
   };
 };
 template <class... Details> struct run_takes_other_arguments {

@@ -73,7 +73,8 @@ template <std::size_t Parts = 2> class no_array : public sharded_array<f32<>> {
 };
 template <class Argument> struct argument_data { using type = no_array<>; };
 template <class Argument>
-  requires requires { typename data_for<Argument>::type; }
+  requires(has_data<Argument>())
+&&requires { typename data_for<Argument>::type; }
 struct argument_data<Argument> : data_for<Argument> {};
 
 template <std::size_t Parts> struct data_for<no_result<Parts>> { using type = no_array<Parts>; };
@@ -103,7 +104,7 @@ namespace espalier {
 /// allocates. So is an array given twice, once of it donated: it is copied for each call.
 template <class Program> class runner {
   // Before the program itself is made from here.
-  static_assert(sizeof(typename detail::mistake_in_types<Program>::type::raised) > 0);
+  static_assert(sizeof(typename decltype(detail::verify_types(static_cast<const Program*>(nullptr)))::raised) > 0);
 
  public:
   using result_type = typename detail::data_for<typename Program::result_type>::type;

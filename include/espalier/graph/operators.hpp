@@ -19,11 +19,6 @@ concept Scalar = std::is_arithmetic_v<T>;
 
 namespace detail {
 
-namespace equality {
-struct symbol_tag {};
-}  // namespace equality
-using equality::symbol_tag;
-
 /// What a symbol is but for its name, and the base by which an operator takes it: by value, so that the operand,
 /// whether it has a name or not, is copied where the operator stands, which notes the line. An operator has no room for
 /// a default argument that would ask for it, but a copy has.

@@ -133,14 +133,26 @@ template <class First, class... Rest> struct results<First, Rest...> {
 
   /// Part I.
   template <int I> [[nodiscard]] constexpr const auto& get() const {
-    if constexpr (I == 0) {
+    constexpr bool is_part = I >= 0 && I <= static_cast<int>(sizeof...(Rest));
+    static_assert(
+        is_part,
+        "results: there is no part of this number. They count from 0: results(a, b) has get<0>() and get<1>().");
+    if constexpr (!is_part) {
+      return detail::no_part;
+    } else if constexpr (I == 0) {
       return first;
     } else {
       return rest.template get<I - 1>();
     }
   }
   template <int I> [[nodiscard]] constexpr auto& get() {
-    if constexpr (I == 0) {
+    constexpr bool is_part = I >= 0 && I <= static_cast<int>(sizeof...(Rest));
+    static_assert(
+        is_part,
+        "results: there is no part of this number. They count from 0: results(a, b) has get<0>() and get<1>().");
+    if constexpr (!is_part) {
+      return detail::no_part;
+    } else if constexpr (I == 0) {
       return first;
     } else {
       return rest.template get<I - 1>();

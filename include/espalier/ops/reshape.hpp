@@ -271,11 +271,38 @@ constexpr void detail::reshape_gradient(gradient_context& c) {
   c.give(0, emit::reshape(c.emit, c.cotangent, c.emit[c.operand(0)].shape));
 }
 
-/// The same elements, in row-major order, with these extents: dimensions split or merge.
-/// Errors: `reshape_size_mismatch`.
+namespace detail {
+
+/// What a reshape with an extent -1 comes to.
+struct inferred_extent {
+  int unknown = 0;
+  std::int64_t known = 1;
+  std::int64_t value = 0;
+};
+template <int... Extents> [[nodiscard]] constexpr inferred_extent infer_extent(std::int64_t elements) {
+  inferred_extent result;
+  ((Extents == -1 ? result.unknown += 1 : result.known *= Extents), ...);
+  if (result.unknown == 1 && result.known > 0 && elements % result.known == 0) result.value = elements / result.known;
+  return result;
+}
+
+}  // namespace detail
+
+/// The same elements, in row-major order, with these extents: dimensions split or merge. One extent may be -1: it
+/// follows from the others. Of an f32<8, 6>, reshape<-1, 2> is an f32<24, 2>.
+/// Errors: `reshape_size_mismatch`, `reshape_infers_several`, `reshape_does_not_divide`.
 template <int... Extents, Traced A> constexpr auto reshape(const A& a, source_line where = source_line::current()) {
   if constexpr (Failed<A>) {
     return a;
+  } else if constexpr (((Extents == -1) || ...)) {
+    constexpr detail::inferred_extent inferred = detail::infer_extent<Extents...>(A::shape.elements());
+    if constexpr (inferred.unknown > 1) {
+      return failed<why::reshape_infers_several<typename A::tensor, why::extent<Extents>...>>(where);
+    } else if constexpr (inferred.value == 0) {
+      return failed<why::reshape_does_not_divide<typename A::tensor, why::extent<Extents>...>>(where);
+    } else {
+      return reshape<(Extents == -1 ? static_cast<int>(inferred.value) : Extents)...>(a, where);
+    }
   } else {
     using type = typename detail::dtype_row<A::type>::template tensor<Extents...>;
     if constexpr (type::shape.elements() != A::shape.elements()) {

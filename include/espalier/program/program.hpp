@@ -3,7 +3,9 @@
 #pragma once
 
 // First, so that a message about a mistake need not list the way here.
+#include <espalier/diagnostics/other_spellings.hpp>
 #include <espalier/diagnostics/report.hpp>
+#include <espalier/graph/tree.hpp>
 
 #include <espalier/diagnostics/missing.hpp>
 #include <espalier/partition/messages.hpp>
@@ -98,7 +100,14 @@ template <class Mesh, class Function, class... Arguments> class program {
  public:
   // For g++, which explains a constant here in fewer messages than of a variable.
   explicit(detail::explained_call<called, Mesh, Function, Arguments...>::explain(
-      std::index_sequence_for<Arguments...>{})) program() = delete;
+      std::index_sequence_for<Arguments...>{})) program(detail::as_value /*tag*/, detail::as_value /*tag*/) = delete;
+  /// A mistake: a program is a type.
+  template <class Program = program> constexpr program() {
+    static_assert(
+        why::is_made_of<Program>::this_program,
+        "program: is a type, and nothing is made of it. Ask step::flops(), where step is the program, and "
+        "run it with runner<step> run(world); run(x, w). A program as a value is what compile<...>(f) gives.");
+  }
   // A program as a value: what `compile` returns.
   constexpr explicit program(detail::as_value /*tag*/) {}
 
@@ -136,9 +145,11 @@ template <class Mesh, class Function, class... Arguments> class program {
   static constexpr int arity = static_cast<int>(sizeof...(Arguments));
   template <int I> using argument_at = typename detail::nth_type<I, Arguments...>::type;
   template <int I> [[nodiscard]] static constexpr int first_leaf() {
-    constexpr int leaves[]{detail::leaf_count<Arguments>()..., 0};
     int count = 0;
-    for (int k = 0; k < I; ++k) count += leaves[k];
+    if constexpr (is_sound) {
+      constexpr int leaves[]{detail::leaf_count<Arguments>()..., 0};
+      for (int k = 0; k < I; ++k) count += leaves[k];
+    }
     return count;
   }
 
@@ -299,13 +310,6 @@ template <class Mesh, class Function, class... Arguments> class program {
     return -1;
   }
 };
-
-namespace detail {
-template <class Mesh, class Function, class... Arguments>
-struct mistake_in_types<program<Mesh, Function, Arguments...>> {
-  using type = decltype(verify_types<Mesh, Function, Arguments...>());
-};
-}  // namespace detail
 
 /// The program of a function that has no name, a lambda without captures:
 /// `constexpr auto step = compile<mesh, f32<64, 256>, f32<256>>([](auto x, auto b) { return relu(x + b); });`

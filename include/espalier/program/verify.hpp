@@ -9,6 +9,10 @@
 #include <type_traits>
 #include <utility>
 
+namespace espalier {
+template <class Mesh, class Function, class... Arguments> class program;
+}
+
 /// Everything that can be wrong with a program, looked for in the order of the passes.
 namespace espalier::detail {
 
@@ -157,14 +161,53 @@ template <class Mesh, class Tree> struct tree_mistake {
   using type = typename decltype(boost::hana::unpack(boost::hana::accessors<Tree>(), search))::type;
 };
 
+/// The first member of a tree that is no leaf, though it should be one, or void: of a tree whose leaves are symbols,
+/// something that is neither a symbol nor a tree.
+template <class Tree> struct loose_member;
+template <class Member> struct loose_part { using type = std::conditional_t<Symbol<Member>, void, Member>; };
+template <ParameterTree Member> struct loose_part<Member> : loose_member<Member> {};
+template <class Tree> struct loose_member {
+  static constexpr auto search = [](const auto&... member) {
+    return first_found<typename loose_part<
+        std::remove_cvref_t<decltype(boost::hana::second(member)(std::declval<Tree&>()))>>::type...>{};
+  };
+  using type = typename decltype(boost::hana::unpack(boost::hana::accessors<Tree>(), search))::type;
+};
+template <class Mesh, class Argument> struct member_mistake { using type = void; };
+template <class Mesh, ParameterTree Tree>
+struct member_mistake<Mesh, Tree> : loose_member<with_leaves<Tree, symbols<Mesh>>> {};
+
+/// Whether a tensor type has an extent below 1, read from its name: the type itself would be an error.
+template <class Argument> inline constexpr bool has_impossible_extent = false;
+template <template <int...> class Tensor, int... Extents>
+inline constexpr bool has_impossible_extent<Tensor<Extents...>> = ((Extents < 1) || ...);
+template <class Tensor, class... Entries>
+inline constexpr bool has_impossible_extent<sharded<Tensor, Entries...>> = has_impossible_extent<Tensor>;
+template <class Argument>
+inline constexpr bool has_impossible_extent<donated<Argument>> = has_impossible_extent<Argument>;
+
+/// Whether arrays can be made for an argument, as far as its type tells.
+template <class Argument> [[nodiscard]] constexpr bool has_data() {
+  if constexpr (has_impossible_extent<Argument>) {
+    return false;
+  } else {
+    return std::is_void_v<typename member_mistake<mesh<>, typename argument_traits<Argument>::type>::type>;
+  }
+}
+
 /// The first mistake among the arguments: `Index` is the number of the first of them.
 template <class Mesh, int Index> [[nodiscard]] constexpr auto check_arguments() { return nothing_to_report{}; }
 template <class Mesh, int Index, class First, class... Rest> [[nodiscard]] constexpr auto check_arguments() {
   using declared = typename argument_traits<First>::type;
-  if constexpr (!is_argument<First>()) {
+  if constexpr (has_impossible_extent<declared>) {
+    return report<why::extent_is_not_positive<declared>, why::argument<Index>>{};
+  } else if constexpr (!is_argument<First>()) {
     return report<why::argument_is_not_a_tensor<declared>, why::argument<Index>>{};
   } else if constexpr (!std::is_void_v<part_mistake<Mesh, declared>>) {
     return report<part_mistake<Mesh, declared>, why::argument<Index>>{};
+  } else if constexpr (!std::is_void_v<typename member_mistake<Mesh, declared>::type>) {
+    return report<why::member_is_no_leaf<declared, typename member_mistake<Mesh, declared>::type>,
+                  why::argument<Index>>{};
   } else {
     return check_arguments<Mesh, Index + 1, Rest...>();
   }
@@ -255,12 +298,24 @@ template <class Function, class... Arguments> [[nodiscard]] constexpr bool fits(
   }
 }
 
+/// Whether a function takes the types that describe tensors, where it should take tensors of a trace. (Of a template it
+/// cannot be asked without making its body.)
+template <class Function, class... Arguments> [[nodiscard]] constexpr bool takes_tensor_types() {
+  if constexpr (requires { &Function::operator(); }) {
+    return std::is_invocable_v<const Function&, plain<typename argument_traits<Arguments>::type>...>;
+  } else {
+    return false;
+  }
+}
+
 /// For a function that cannot be called with these arguments.
 template <class Function, class... Arguments> [[nodiscard]] constexpr auto explain_call() {
   constexpr int given = static_cast<int>(sizeof...(Arguments));
   constexpr int arity = arity_of<Function>();
   if constexpr (arity >= 0 && arity != given) {
     return report<why::wrong_argument_count<Function, why::takes<arity>, why::given<given>>, why::program>{};
+  } else if constexpr (takes_tensor_types<Function, Arguments...>()) {
+    return report<why::parameter_is_a_tensor_type<Function, Arguments...>, why::program>{};
   } else {
     return report<why::function_not_callable<Function, Arguments...>, why::program>{};
   }
@@ -432,8 +487,10 @@ template <class Called, class Findings, class Mesh, class Function, class... Arg
   }
 }
 /// The mistakes that types alone tell, before anything is evaluated. Whoever instantiates a program for somebody else
-/// reports these itself, so that the user's line comes one message sooner.
-template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr auto verify_types() {
+/// reports these itself, so that the user's line comes one message sooner: for this the program is an argument, null,
+/// and needs no class between.
+template <class Mesh, class Function, class... Arguments>
+[[nodiscard]] constexpr auto verify_types(const program<Mesh, Function, Arguments...>* /*program*/) {
   using checked = decltype(check_arguments<Mesh, 0, Arguments...>());
   using called = decltype(verify_call<checked,
                                       requires(const function_for<checked, Function>& f,
@@ -447,11 +504,11 @@ template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexp
     return verify_trace<trace_findings<Mesh, Function, Arguments...>, Mesh, Function, Arguments...>();
   }
 }
-template <class Program> struct mistake_in_types { using type = nothing_to_report; };
+[[nodiscard]] constexpr auto verify_types(const void* /*no program*/) { return nothing_to_report{}; }
 
 /// All mistakes.
 template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr auto verify() {
-  using found = decltype(verify_types<Mesh, Function, Arguments...>());
+  using found = decltype(verify_types(static_cast<const program<Mesh, Function, Arguments...>*>(nullptr)));
   if constexpr (found::is_mistake) {
     return found{};
   } else {

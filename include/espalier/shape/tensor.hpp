@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/diagnostics/failure.hpp>
 #include <espalier/shape/dtype.hpp>
 #include <espalier/shape/extents.hpp>
 
@@ -11,13 +12,17 @@ namespace espalier {
 
 namespace detail {
 
-/// What the tensor types of shape/dtype.hpp are.
-template <dtype Type, int... Extents> struct tensor_type {
+/// What the tensor types of shape/dtype.hpp are. A value of one takes part in nothing: operators pass it on as they do
+/// a mistake, so that of a function with a parameter `f32<8, 6> x` the program says what is wrong, and only that.
+template <dtype Type, int... Extents> struct tensor_type : failure_tag {
   static_assert(sizeof...(Extents) <= max_rank, "a tensor has at most eight dimensions");
-  static_assert(((Extents >= 1) && ...), "every dimension needs at least one element");
+  static_assert(
+      ((Extents >= 1) && ...),
+      "the extents of a tensor are numbers from 1 on: f32<64, 6>. (-1 is for reshape<-1, 6>(x), which works it "
+      "out; a batch that varies is padded to one size.)");
   static constexpr dtype type = Type;
   static constexpr int rank = static_cast<int>(sizeof...(Extents));
-  static constexpr extents shape{rank, {Extents...}};
+  static constexpr extents shape{rank, {(Extents >= 1 ? Extents : 1)...}};
 };
 
 }  // namespace detail
