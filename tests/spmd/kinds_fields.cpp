@@ -92,11 +92,11 @@ template <class On> struct sentences {
   constexpr auto operator()(auto words, auto table, auto mix, auto weight) const {
     const auto loss = [&](const auto& p) {
       const auto of_sentences = ep::shard<typename On::data, ep::none>(words);          // i32[7@data, 5]
-      const auto flat = ep::reshape<35>(of_sentences);                                  // i32[35@data]
+      const auto flat = ep::reshape<-1>(of_sentences);                                  // i32[35@data]
       const auto seen = ep::gather<0>(p.template get<0>(), flat);                       // f64[35@data, 6]
       const auto mixed = ep::tanh(ep::einsum<"nc,cd->nd">(seen, p.template get<1>()));  // f64[35@data, 4]
-      const auto shifted = ep::roll<0, 1>(mixed) + ep::reshape<35, 4>(ep::roll<0, -2>(ep::reshape<7, 5, 4>(mixed)));
-      const auto reordered = ep::reshape<10, 14>(shifted);  // neither divides the other
+      const auto shifted = ep::roll<0, 1>(mixed) + ep::reshape<-1, 4>(ep::roll<0, -2>(ep::reshape<7, 5, 4>(mixed)));
+      const auto reordered = ep::reshape<10, -1>(shifted);  // neither divides the other
       return ep::sum(ep::reshape<5, 28>(reordered) * weight);
     };
     const auto [value, gradient] = ep::value_and_grad(loss)(ep::results(table, mix));

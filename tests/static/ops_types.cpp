@@ -277,6 +277,10 @@ constexpr bool shapes() {
   bool ok = true;
   using x = ep::f32<2, 3, 4>;
   ok &= gives<ep::f32<6, 4>, x>([](auto a) { return ep::reshape<6, 4>(a); });
+  ok &= gives<ep::f32<12, 2>, x>([](auto a) { return ep::reshape<-1, 2>(a); });
+  ok &= gives<ep::f32<3, 8, 1>, x>([](auto a) { return ep::reshape<3, -1, 1>(a); });
+  ok &= gives<ep::bf16<35>, ep::bf16<7, 5>>([](auto a) { return ep::reshape<-1>(a); });
+  ok &= gives<ep::f32<1>, ep::f32<>>([](auto a) { return ep::reshape<-1>(a); });
   ok &= gives<ep::f32<4, 2, 3>, x>([](auto a) { return ep::transpose<2, 0, 1>(a); });
   ok &= gives<ep::f32<2, 2, 4>, x>([](auto a) { return ep::slice<1, 0, 3, 2>(a); });
   ok &= gives<ep::f32<2, 3, 1>, x>([](auto a) { return ep::slice<-1, 3, 4>(a); });
@@ -293,6 +297,9 @@ constexpr bool shapes() {
   ok &= gives<ep::i32<2, 3>, x>([](auto a) { return ep::iota<ep::i32<2, 3>, -1>(a); });
   ok &= gives<ep::f64<2>, x>([](auto a) { return ep::constant<ep::f64<2>>(a, 3); });
   ok &= fails<ep::why::reshape_size_mismatch, x>([](auto a) { return ep::reshape<5, 5>(a); });
+  ok &= fails<ep::why::reshape_does_not_divide, x>([](auto a) { return ep::reshape<-1, 5>(a); });
+  ok &= fails<ep::why::reshape_does_not_divide, x>([](auto a) { return ep::reshape<-1, 48>(a); });
+  ok &= fails<ep::why::reshape_infers_several, x>([](auto a) { return ep::reshape<-1, 2, -1>(a); });
   ok &= fails<ep::why::bad_permutation, x>([](auto a) { return ep::transpose<0, 0, 1>(a); });
   ok &= fails<ep::why::out_of_bounds, x>([](auto a) { return ep::slice<1, 0, 4>(a); });
   ok &= fails<ep::why::concat_shape_mismatch, x, ep::f32<2, 3, 5>>([](auto a, auto b) { return ep::concat<0>(a, b); });

@@ -6,7 +6,8 @@
 /// with one sentence that the compiler prints on the user's line.
 ///
 /// Three habits keep the messages short. This header stands before all others, because compilers list every file on the
-/// way to a message. Each assertion is in the function that the user calls. And nothing follows a message: a mistake
+/// way to a message. Each assertion is in the function that the user calls,
+/// which returns auto, for g++ to make its body at the call. And nothing follows a message: a mistake
 /// of which the compiler has spoken takes the place of the result.
 ///
 /// A call that is right costs nothing here: its template arguments or the number of its arguments fit none of these.
@@ -254,7 +255,7 @@ template <detail::TensorOrMistake A, std::integral Count> constexpr auto one_hot
                 "one_hot<10>(labels).");
   return detail::spoken_of(a);
 }
-template <detail::TensorOrMistake A> constexpr int len(const A& /*a*/) {
+template <detail::TensorOrMistake A> constexpr auto len(const A& /*a*/) {
   static_assert(why::is_called_so<A>,
                 "len: the extent of a dimension is part of the tensor's type. Write x.extent(0).");
   return A::extent(0);
@@ -364,11 +365,11 @@ concept OutputStream = requires(T& out) {
 
 // Found in the namespace of a symbol's bases.
 template <OutputStream Stream, std::derived_from<symbol_tag> A>
-constexpr nothing_printed operator<<(Stream& /*out*/, const A& /*a*/) {
+constexpr auto operator<<(Stream& /*out*/, const A& /*a*/) {
   static_assert(why::is_called_so<A>,
                 "<<: a tensor has no elements while a program is compiled. Return it, and print "
                 "what gather(world, run(x)) gives when the program has run.");
-  return {};
+  return nothing_printed{};
 }
 
 }  // namespace detail
