@@ -9,9 +9,11 @@
 
 #include <espalier/comm/reducer_compiled.hpp>
 #include <espalier/execute/array_compiled.hpp>
+#include <espalier/execute/finite_check_compiled.hpp>
 #include <espalier/execute/gather_compiled.hpp>
 #include <espalier/execute/guard_compiled.hpp>
 #include <espalier/execute/message_tables_compiled.hpp>
 #include <espalier/execute/program_device_compiled.hpp>
 #include <espalier/execute/program_runner_compiled.hpp>
 #include <espalier/execute/world_compiled.hpp>
+#include <espalier/kernels/look_compiled.hpp>

@@ -5,6 +5,7 @@
 #include <espalier/comm/layout.hpp>
 #include <espalier/detail/plain_vector.hpp>
 #include <espalier/execute/causal.hpp>
+#include <espalier/execute/finite_check.hpp>
 #include <espalier/execute/tables.hpp>
 
 #include <algorithm>
@@ -22,9 +23,9 @@ namespace espalier::detail {
 /// to each other stays in the first-level cache.
 template <class Kernels> class chain_runner {
  public:
-  /// `causal` and `kernels`: of the same program; kept.
-  chain_runner(const program_tables& t, const causal_finder& causal, const Kernels& kernels)
-      : t_(t), causal_(causal), kernels_(kernels) {
+  /// `causal`, `kernels` and `finite`: of the same program; kept.
+  chain_runner(const program_tables& t, const causal_finder& causal, const Kernels& kernels, finite_check& finite)
+      : t_(t), causal_(causal), kernels_(kernels), finite_(finite) {
     threads_ = 1;
 #if defined(_OPENMP)
     threads_ = omp_get_max_threads();
@@ -84,7 +85,9 @@ template <class Kernels> class chain_runner {
     }
     for (int n = 0; n < chain.step_count; ++n) {
       const fused_step& step = t_.steps[chain.first_step + n];
-      if (step.accumulates) combine(step, chain, scratch, threads, address(step.instruction));
+      if (!step.accumulates) continue;
+      combine(step, chain, scratch, threads, address(step.instruction));
+      if (finite_.is_on()) finite_.look_at(step.instruction, address(step.instruction));
     }
   }
 
@@ -351,6 +354,7 @@ template <class Kernels> class chain_runner {
       }
     }
     const std::int64_t lines = lines_of_step(c, steps);
+    const bool checks = finite_.is_on();
     for (std::int64_t b = first; b < last; ++b) {
       const std::int64_t row = b * c.block_rows;
       block_fetcher following;
@@ -369,6 +373,7 @@ template <class Kernels> class chain_runner {
         call.boxes = step.boxes;
         following.fetch(lines);
         step.function(call);
+        if (checks) check_block(call, t_.steps[c.first_step + n], c);
         if (side > 0 && step.is_looked_at && !are_seen(call, step.type, causal_.least(c.first_step + n))) {
           spreads_[static_cast<std::size_t>(u)].store(true, std::memory_order_relaxed);
           return false;
@@ -377,6 +382,17 @@ template <class Kernels> class chain_runner {
       }
     }
     return true;
+  }
+
+  /// Looks at the rows that a step has made.
+  void check_block(const kernels::block_call& call, const fused_step& step, const fused_chain& c) const {
+    const std::int64_t columns = step.result_wide ? c.columns : 1;
+    const instruction& i = t_.code[step.instruction];
+    if (step.accumulates || i.shape.elements() != c.rows * columns) return;
+    const char* row = static_cast<const char*>(call.result.data);
+    for (std::int64_t r = 0; r < call.rows; ++r, row += call.result.row * size_of(i.type)) {
+      finite_.look_at(step.instruction, row, (call.first_row + r) * columns, step.result_wide ? call.columns : 1);
+    }
   }
 
   /// Adds up what the threads summed, in the order of the rows they worked on.
@@ -402,6 +418,7 @@ template <class Kernels> class chain_runner {
   const program_tables& t_;
   const causal_finder& causal_;
   const Kernels& kernels_;
+  finite_check& finite_;
   int threads_ = 1;
   std::int64_t per_thread_ = 0;
   int most_steps_ = 0;

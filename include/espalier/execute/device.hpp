@@ -7,6 +7,7 @@
 #include <espalier/execute/buffer.hpp>
 #include <espalier/execute/causal.hpp>
 #include <espalier/execute/chain.hpp>
+#include <espalier/execute/finite_check.hpp>
 #include <espalier/execute/message_tables.hpp>
 #include <espalier/execute/steps.hpp>
 #include <espalier/partition/boxes.hpp>
@@ -48,7 +49,8 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
         comm_(comm),
         steps_(t_),
         causal_(t_),
-        chains_(t_, causal_, kernels_),
+        finite_(t_, device),
+        chains_(t_, causal_, kernels_, finite_),
         arena_(t.arena_bytes),
         scratch_(aligned(t.kernel_scratch_bytes) + chains_.scratch_bytes()),
         iteration_(static_cast<std::size_t>(t.code.size), 0),
@@ -90,6 +92,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   void start() {
     position_ = 0;
     chains_.forget_rows();
+    if (finite_.is_on()) check_arguments();
   }
   /// The next step, or null at the end.
   [[nodiscard]] const device_step* next() const { return position_ < steps_.size() ? &steps_[position_] : nullptr; }
@@ -153,6 +156,38 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
  protected:
   /// Executes step `n` and returns the one to go on with.
   int execute(int n) {
+    const int next = execute_unchecked(n);
+    if (finite_.is_on()) check_step(steps_[n]);
+    return next;
+  }
+
+  /// Throws if a value that was looked at is not finite.
+  void report_not_finite() const {
+    if (finite_.found() >= 0) finite_.report(site_of(finite_.found()));
+  }
+
+  /// Null if the op is not positional.
+  [[nodiscard]] const instruction_boxes* boxes(int id) const {
+    const int at = boxes_at_[static_cast<std::size_t>(id)];
+    return at < 0 ? nullptr : &boxes_[static_cast<std::size_t>(at)];
+  }
+
+  [[nodiscard]] char* chain_scratch() const {
+    return static_cast<char*>(scratch_.data()) + aligned(t_.kernel_scratch_bytes);
+  }
+
+  const program_tables& t_;
+  Kernels kernels_;
+  int device_;
+  Communicator& comm_;
+  step_list steps_;
+  int position_ = 0;
+  causal_finder causal_;
+  finite_check finite_;
+  chain_runner<Kernels> chains_;
+
+ private:
+  int execute_unchecked(int n) {
     const device_step& s = steps_[n];
     switch (s.kind) {
       case step_kind::kernel: call_kernel(s.unit, s.target); break;
@@ -188,26 +223,27 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     return n + 1;
   }
 
-  /// Null if the op is not positional.
-  [[nodiscard]] const instruction_boxes* boxes(int id) const {
-    const int at = boxes_at_[static_cast<std::size_t>(id)];
-    return at < 0 ? nullptr : &boxes_[static_cast<std::size_t>(at)];
+  void check_arguments() {
+    for (int id = 0; id < t_.code.size; ++id) {
+      if (part_of(t_.code[id]) == structure::argument) finite_.look_at(id, address(id));
+    }
+    finite_.begin();
+  }
+  /// Looks at what a step has computed, or received. Chains look at what they do themselves.
+  void check_step(const device_step& s) {
+    if (s.kind == step_kind::kernel || s.kind == step_kind::add) {
+      const int last = s.target + further_results(t_.code.code, t_.code.size, s.target);
+      for (int id = s.target; id <= last; ++id) finite_.look_at(id, address(id));
+    } else if (s.kind == step_kind::move) {
+      int id = s.target;
+      do {
+        finite_.look_at(id, address(id));
+        ++id;
+      } while (id < t_.code.size && t_.code[id].op->facts.travels_along);
+    }
+    report_not_finite();
   }
 
-  [[nodiscard]] char* chain_scratch() const {
-    return static_cast<char*>(scratch_.data()) + aligned(t_.kernel_scratch_bytes);
-  }
-
-  const program_tables& t_;
-  Kernels kernels_;
-  int device_;
-  Communicator& comm_;
-  step_list steps_;
-  int position_ = 0;
-  causal_finder causal_;
-  chain_runner<Kernels> chains_;
-
- private:
   /// Where the boxes, messages and further results of each instruction are.
   void give_places() {
     int boxes = 0;
@@ -296,7 +332,20 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     call.boxes = boxes(id);
     call.windows = t_.code.windows;
     call.scratch = scratch_.data();
+    kernels::look_site site;
+    if (i.op->facts.looks) {
+      site = site_of(id);
+      call.site = &site;
+    }
     kernels_.run(u, call);
+  }
+  [[nodiscard]] kernels::look_site site_of(int id) const {
+    const instruction& i = t_.code[id];
+    kernels::look_site site{&i, &t_.mesh, &t_.code.annotations[i.annotation].placement, device_, 0, {}};
+    for (int loop = i.loop; loop >= 0 && site.loops < 4; loop = t_.code[loop].loop) {
+      site.iteration[site.loops++] = iteration_[static_cast<std::size_t>(loop)];
+    }
+    return site;
   }
 
   /// Where the operands beyond the first few are now.

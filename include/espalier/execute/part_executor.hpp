@@ -18,7 +18,7 @@ namespace espalier::detail {
 template <class Communicator, class Kernels = compiled_kernels>
 class part_executor final : public device_executor<Communicator, Kernels> {
   using base = device_executor<Communicator, Kernels>;
-  using base::causal_, base::chains_, base::kernels_, base::position_, base::steps_, base::t_;
+  using base::causal_, base::chains_, base::finite_, base::kernels_, base::position_, base::steps_, base::t_;
 
  public:
   part_executor(const program_tables& t, int device, Communicator& comm) : part_executor(t, device, comm, Kernels(t)) {}
@@ -38,6 +38,7 @@ class part_executor final : public device_executor<Communicator, Kernels> {
     const int group = group_at_[static_cast<std::size_t>(position_)];
     if (group >= 0 && run_parts(groups_[static_cast<std::size_t>(group)])) {
       position_ = steps_.first_of(groups_[static_cast<std::size_t>(group)].last + 1);
+      if (finite_.is_on()) this->report_not_finite();
     } else {
       base::step();
     }
@@ -77,6 +78,7 @@ class part_executor final : public device_executor<Communicator, Kernels> {
         if (m.whole) continue;
         if (!t_.units[m.unit].fused) {
           multiply_part(m, part, at);
+          if (finite_.is_on()) check_part(group, m, part, at);
         } else if (!run_part(group, m.unit, part, thread, scratch, at)) {
           // A row that is hidden entirely: with what products have left out for this chain.
           for (std::size_t before = 0; before < n; ++before) {
@@ -105,6 +107,19 @@ class part_executor final : public device_executor<Communicator, Kernels> {
     call.lower_triangle = m.lower_triangle;
     for (const int reader : m.readers) call.lower_triangle = call.lower_triangle && chains_.side(reader) > 0;
     kernels_.run(m.unit, call);
+  }
+
+  template <class Address>
+  void check_part(const part_group& group, const part_group::member& m, std::int64_t part, const Address& at) {
+    const int id = t_.order[t_.units[m.unit].first];
+    const std::int64_t elements = t_.code[id].shape.elements() / group.parts;
+    const std::int64_t columns = stride_of(t_.code[id].shape, t_.code[id].shape.rank - 2);
+    const std::int64_t size = size_of(t_.code[id].type);
+    const char* row = static_cast<const char*>(at(id)) + part * elements * size;
+    for (std::int64_t first = 0; first < elements; first += columns, row += columns * size) {
+      // Of a lower triangle, nothing else has been computed.
+      finite_.look_at(id, row, part * elements + first, m.lower_triangle ? first / columns + 1 : columns);
+    }
   }
 
   std::vector<part_group> groups_;

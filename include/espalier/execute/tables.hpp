@@ -40,6 +40,7 @@ namespace detail {
 /// Instructions that the executor carries out itself; all others have a kernel.
 [[nodiscard]] constexpr bool has_kernel(const instruction& i) {
   const op_facts& facts = i.op->facts;
+  if (facts.looks) return true;
   return facts.part == structure::none && !facts.shares_operand && facts.moves < 0 && !facts.is_further_result;
 }
 

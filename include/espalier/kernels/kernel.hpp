@@ -42,6 +42,18 @@ struct further_result {
   extents shape;
 };
 
+/// Where a program is when it looks at a value (`op_facts::looks`).
+struct look_site {
+  const instruction* self = nullptr;
+  const mesh_shape* mesh = nullptr;
+  /// Of the value.
+  const sharding* placement = nullptr;
+  int device = 0;
+  /// Of the enclosing loops, the innermost first; the others are not told.
+  int loops = 0;
+  std::int64_t iteration[4]{};
+};
+
 /// What a kernel is called with. All tensors are dense and row-major.
 struct kernel_call {
   const void* operand[inline_operands]{};
@@ -54,6 +66,8 @@ struct kernel_call {
   const instruction_boxes* boxes = nullptr;
   /// The graph's table (`builder::add_windows`).
   const placed_window* windows = nullptr;
+  /// If the op looks at a value.
+  const look_site* site = nullptr;
   /// At least `kernel<Op>::scratch_bytes(key)` bytes, aligned to 64.
   void* scratch = nullptr;
   /// If not negative, an einsum computes this one of its batched products alone (`gemm_plan::iterations`).

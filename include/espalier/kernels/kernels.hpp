@@ -20,6 +20,7 @@
 #include <espalier/kernels/exponential.hpp>
 #include <espalier/kernels/gather.hpp>
 #include <espalier/kernels/iota.hpp>
+#include <espalier/kernels/look.hpp>
 #include <espalier/kernels/magnitude.hpp>
 #include <espalier/kernels/mask.hpp>
 #include <espalier/kernels/pooling.hpp>

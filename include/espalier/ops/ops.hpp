@@ -21,6 +21,7 @@
 #include <espalier/ops/further_result.hpp>
 #include <espalier/ops/gather.hpp>
 #include <espalier/ops/iota.hpp>
+#include <espalier/ops/look.hpp>
 #include <espalier/ops/magnitude.hpp>
 #include <espalier/ops/pooling.hpp>
 #include <espalier/ops/random.hpp>

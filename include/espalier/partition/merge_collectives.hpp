@@ -66,6 +66,7 @@ class collective_merger {
     find_late();
     for (int id = 0; id < g_.size; ++id) {
       if (number_[id] != unplaced) continue;
+      if (!is_further_result(g_[id])) look();
       if (is_late_[id] && gains_by_delay(id)) {
         number_[id] = delayed;
         delayed_.push_back(id);
@@ -78,6 +79,7 @@ class collective_merger {
       if (number_[id] == unplaced) visit(id);
     }
     close_all(-1);
+    look();
     // Nothing reads a result: it can wait for all the others.
     for (int id = 0; id < g_.size; ++id) {
       if (part_of(g_[id]) == structure::result) place(id);
@@ -147,7 +149,8 @@ class collective_merger {
   constexpr void classify() {
     for (int id = 0; id < g_.size; ++id) {
       const instruction& i = g_[id];
-      for (int k = 0; k < i.operand_count; ++k) ++readers_[g_.operand_at(i, k)];
+      for (int k = 0; k < i.operand_count && !i.op->facts.looks; ++k) ++readers_[g_.operand_at(i, k)];
+      if (i.op->facts.looks) looks_.push_back(id);
       if (may_wait(id)) join_class(id);
       if (i.loop < 0 || reads_loop(part_of(i))) continue;
       for (int k = 0; k < i.operand_count; ++k) {
@@ -181,7 +184,7 @@ class collective_merger {
     for (int id = g_.size - 1; id >= 0; --id) {
       const instruction& i = g_[id];
       bool& late = is_late_[id];
-      if (part_of(i) == structure::result) {
+      if (part_of(i) == structure::result || (i.op->facts.looks && i.loop < 0)) {
         late = false;
         continue;
       }
@@ -208,9 +211,9 @@ class collective_merger {
 
   constexpr void visit(int id) {
     const instruction& i = g_[id];
-    if (part_of(i) == structure::result) return;
+    if (part_of(i) == structure::result || i.op->facts.looks) return;
     if (part_of(i) == structure::loop_next) {
-      // They stay together at the end of the body, behind every collective that one of them needs.
+      // They stay together at the end of the body, after every collective that one of them needs.
       passed_on_.push_back(id);
       return;
     }
@@ -224,11 +227,14 @@ class collective_merger {
       close_all(begin);
       int first = passed_on_.size();
       while (first > 0 && g_[passed_on_[first - 1]].loop == begin) --first;
+      look();
+      open_loop_ = g_[begin].loop;
       for (int n = first; n < passed_on_.size(); ++n) place(passed_on_[n]);
       passed_on_.resize(first);
     }
     if (class_of_[id] < 0) {
       place(id);
+      if (part_of(i) == structure::loop_begin) open_loop_ = id;
     } else {
       if (!has_room(classes_[class_of_[id]], id)) close(class_of_[id]);
       join(id);
@@ -366,6 +372,19 @@ class collective_merger {
     if (i.loop >= 0) i.loop = number_[i.loop];
     return i;
   }
+  /// Places what looks at values of the open loop that are there by now: as early as can be, but nothing else moves.
+  constexpr void look() {
+    int left = 0;
+    for (int n = 0; n < looks_.size(); ++n) {
+      const int id = looks_[n];
+      if (g_[id].loop == open_loop_ && number_[g_[id].operand[0]] >= 0) {
+        place(id);
+      } else {
+        looks_[left++] = id;
+      }
+    }
+    looks_.resize(left);
+  }
   constexpr void place(int id) { number_[id] = result_.code.push_back(renumbered(id)); }
 
   const mesh_shape& mesh_;
@@ -389,6 +408,9 @@ class collective_merger {
   /// The `loop_next`s of all open loops.
   list<int> passed_on_;
   list<int> gathered_;
+  /// What looks at values and has no place yet, and the innermost open loop.
+  list<int> looks_;
+  int open_loop_ = -1;
   graph result_;
 };
 

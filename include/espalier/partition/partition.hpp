@@ -90,7 +90,7 @@ class partitioner {
     int* const reader = reader_.data();
     for (int id = 0; id < g_.size; ++id) {
       const instruction& i = g_.code[id];
-      for (int k = 0; k < i.operand_count; ++k) {
+      for (int k = 0; k < i.operand_count && !i.op->facts.looks; ++k) {
         ++readers[g_.operand_at(i, k)];
         reader[g_.operand_at(i, k)] = id;
       }
@@ -132,6 +132,8 @@ class partitioner {
       visit_result(id);
     } else if (part != structure::none) {
       visit_loop(id, part);
+    } else if (i.op->facts.looks) {
+      visit_look(id);
     } else if (requests_of(i) != layout_request::none) {
       value_[id] = visit_annotation(id);
     } else if (is_further_result(i)) {
@@ -140,6 +142,18 @@ class partitioner {
       visit_op(id);
     }
     if (i.label != nullptr && value_[id] >= 0) made_.label(value_[id], i.label);
+  }
+
+  /// Looks at a value as it is by now: nothing moves for it.
+  constexpr void visit_look(int id) {
+    const int operand = g_[id].operand[0];
+    int value = value_[operand];
+    // A sum may have been carried out in a loop that is over.
+    if (!made_.in_scope(made_[value].loop) && unsettled_[operand] >= 0) value = unsettled_[operand];
+    const sharding as_it_is = made_.layout_of(value).placement;
+    instruction made = g_[id];
+    made.operand[0] = value;
+    value_[id] = made_.append(made, g_[id].shape, as_it_is);
   }
 
   constexpr int visit_annotation(int id) {
@@ -491,6 +505,7 @@ class partitioner {
     bool is_first = true;
     for (int reader = id + 1; reader <= reader_[id]; ++reader) {
       const instruction& i = g_[reader];
+      if (i.op->facts.looks) continue;
       for (int k = 0; k < i.operand_count; ++k) {
         if (g_.operand_at(i, k) != id) continue;
         const bool computes = part_of(i) == structure::none && requests_of(i) == layout_request::none;

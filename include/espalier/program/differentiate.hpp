@@ -321,7 +321,7 @@ class reverse_sweep {
       reversal.recompute = true;
     }
     for (int id = begin + 1; id < end; ++id) {
-      if (b_[id].loop != begin || part_of(b_[id]) == structure::loop_next) continue;
+      if (b_[id].loop != begin || part_of(b_[id]) == structure::loop_next || b_[id].op->facts.looks) continue;
       if (part_of(b_[id]) == structure::loop_begin) {
         id = repeat_loop(id, reversal);
       } else {
@@ -336,7 +336,7 @@ class reverse_sweep {
       instruction i = b_[id];
       // What stands here but belongs to a loop further out has been computed there, and is not repeated.
       const bool belongs = i.loop == reversal.forward || (i.loop >= 0 && reversal.find(i.loop) >= 0);
-      if (reads_loop(part_of(i)) || !belongs) continue;
+      if (reads_loop(part_of(i)) || !belongs || i.op->facts.looks) continue;
       list<int> operands;
       for (int k = 0; k < i.operand_count; ++k) {
         int operand = b_.operand_at(i, k);

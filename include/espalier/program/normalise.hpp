@@ -35,6 +35,7 @@ class normalisation {
     result_.code.reserve(g_.size);
     int cursor = head_[g_.size];
     emit_region(cursor, g_.size);
+    emit_looks(-1);
     return static_cast<graph&&>(result_);
   }
 
@@ -119,12 +120,13 @@ class normalisation {
     work_.push_back(id);
   }
 
-  /// The arguments, which the caller gives by number whether they are used or not, and everything that a result
-  /// depends on. A carry needs what is passed on to it, a body its loop, and an op's results each other.
+  /// The arguments, which the caller gives by number whether they are used or not, and everything that a result or a
+  /// look at a value depends on. A carry needs what is passed on to it, a body its loop, and an op's results each other.
   constexpr void mark() {
     work_.reserve(g_.size);
     for (int id = 0; id < g_.size; ++id) {
-      if (part_of(code_[id]) == structure::result || part_of(code_[id]) == structure::argument) want(id);
+      const structure part = part_of(code_[id]);
+      if (part == structure::result || part == structure::argument || code_[id].op->facts.looks) want(id);
     }
     while (!work_.empty()) {
       const int id = work_.back();
@@ -156,10 +158,16 @@ class normalisation {
 
   /// Emits what belongs to one loop, from `cursor` up to position `last`, and moves the cursor on. What stands inside
   /// an inner loop without belonging to it comes first: the inner loop may use it, and it cannot use the inner loop.
+  /// Looks at values come when all of the region's are there.
   constexpr void emit_region(int& cursor, int last) {
     while (cursor >= 0 && cursor < last) {
       const int id = cursor;
       cursor = following_[id];
+      if (code_[id].op->facts.looks) {
+        looks_.push_back(id);
+        continue;
+      }
+      if (part_of(code_[id]) == structure::result) emit_looks(-1);
       if (part_of(code_[id]) != structure::loop_begin) {
         emit(id);
         continue;
@@ -168,9 +176,18 @@ class normalisation {
       emit(id);
       int body = head_[id];
       emit_region(body, g_.size);
+      emit_looks(id);
       emit(end_of_[id]);
       for (int c = collected_[id]; c >= 0; c = following_[c]) emit(c);
     }
+  }
+
+  /// The last of those listed, which are those of this loop.
+  constexpr void emit_looks(int loop) {
+    int first = looks_.size();
+    while (first > 0 && code_[looks_[first - 1]].loop == loop) --first;
+    for (int n = first; n < looks_.size(); ++n) emit(looks_[n]);
+    looks_.resize(first);
   }
 
   constexpr void emit(int id) {
@@ -196,6 +213,8 @@ class normalisation {
   list<int> collected_;
   list<int> following_;
   list<int> number_;
+  /// What looks at values of the regions that are being emitted.
+  list<int> looks_;
   graph result_;
 };
 

@@ -58,7 +58,7 @@ template <const auto& Program> struct program_labels {
     table found;
     for (int id = 0; id < Program.size && found.count < most; ++id) {
       const char* const label = Program.code[id].label;
-      bool is_new = label != nullptr;
+      bool is_new = label != nullptr && !Program.code[id].op->facts.looks;
       for (int n = 0; n < found.count && is_new; ++n) is_new = !same_text(Program.code[found.id[n]].label, label);
       if (is_new) found.id[found.count++] = id;
     }
@@ -305,7 +305,7 @@ template <class Mesh, class Function, class... Arguments> class program {
   /// The last one, should several have the label.
   [[nodiscard]] static constexpr int labelled_value(const char* label) {
     for (int id = code.size - 1; id >= 0 && label != nullptr; --id) {
-      if (detail::same_text(code.code[id].label, label)) return id;
+      if (detail::same_text(code.code[id].label, label) && !code.code[id].op->facts.looks) return id;
     }
     return -1;
   }
