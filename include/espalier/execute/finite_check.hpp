@@ -13,9 +13,9 @@ namespace espalier::detail {
 /// What the threads of a device found.
 struct finite_findings;
 
-/// Looks at all that one device computes, if the environment's ESPALIER_CHECK lists `nan`: the first value, in the order
-/// of the program, that has an infinite element or one that is no number, is reported with its line. Infinities are none
-/// where the program or its arguments have some of their own, as masks do.
+/// Looks at all that one device computes, if the environment's ESPALIER_CHECK lists `nan`: the first value, in the
+/// order of the program, that has an infinite element or one that is no number, is reported with its line. Infinities
+/// are none where the program or its arguments have some of their own, as masks do.
 class finite_check {
  public:
   finite_check(const program_tables& t, int device);
@@ -24,8 +24,8 @@ class finite_check {
   ~finite_check();
 
   [[nodiscard]] bool is_on() const { return findings_ != nullptr; }
-  /// Looks at `count` elements at `data`, which of the buffer of value `id` are those from number `first` on. Any thread
-  /// may call it.
+  /// Looks at `count` elements at `data`, which of the buffer of value `id` are those from number `first` on. Any
+  /// thread may call it.
   void look_at(int id, const void* data, std::int64_t first, std::int64_t count);
   /// Looks at the whole buffer of value `id`.
   void look_at(int id, const void* data);

@@ -5,6 +5,7 @@
 // The compiled half of finite_check.hpp.
 #include <espalier/detail/joined.hpp>
 #include <espalier/execute/finite_check.hpp>
+#include <espalier/kernels/look_compiled.hpp>
 #include <espalier/partition/boxes.hpp>
 
 #include <cmath>
@@ -102,11 +103,11 @@ ESPALIER_INLINE void finite_check::report(const kernels::look_site& site) const 
   const bad_element bad = findings_->bad;
   const layout& all = t_.code.annotations[i.annotation];
   findings_->id = -1;
-  throw not_finite(joined({"ESPALIER_CHECK=nan: ", i.op->name, " at ", i.where.file, ":", i.where.line,
-                           text_of_iterations(site), ", gives ", bad.what, " at ",
-                           text_of_indices(&bad.at[0], i.shape.rank), " of ",
-                           text_of_layout(t_.mesh, i.type, all.shape, all.placement), ", on device ", device_,
-                           ". All that this device computed before it is finite."}));
+  throw not_finite(
+      joined({"ESPALIER_CHECK=nan: ", i.op->name, " at ", i.where.file, ":", i.where.line, text_of_iterations(site),
+              ", gives ", bad.what, " at ", text_of_indices(&bad.at[0], i.shape.rank), " of ",
+              text_of_layout(t_.mesh, i.type, all.shape, all.placement), ", on device ", device_,
+              ". All that this device computed before it is finite."}));
 }
 
 }  // namespace espalier::detail

@@ -31,7 +31,8 @@ struct bad_element {
 
 /// "[3, 17]"
 [[nodiscard]] std::string text_of_indices(const std::int64_t* at, int rank);
-/// "f32[64@data, 256]", of the tensor's extents and the mesh of a program, whose axes may be parts of those of its mesh.
+/// "f32[64@data, 256]", of the tensor's extents and the mesh of a program, whose axes may be parts of those of its
+/// mesh.
 [[nodiscard]] std::string text_of_layout(const mesh_shape& mesh, dtype type, const extents& whole,
                                          const sharding& placement);
 /// ", iteration 3", ", iteration 3 of iteration 0", or nothing outside of loops.

@@ -53,8 +53,8 @@ class box_walk {
   bool ends_ = false;
 };
 
-/// A float whose exponent is all ones is none: "nan", "inf" or "-inf"; null for others. The same for all sizes of floats
-/// but for where the exponent is.
+/// A float whose exponent is all ones is none: "nan", "inf" or "-inf"; null for others. The same for all sizes of
+/// floats but for where the exponent is.
 template <class Bits>
 [[nodiscard]] inline const char* name_of_not_finite(const void* data, std::int64_t n, Bits exponent) {
   const Bits bits = static_cast<const Bits*>(data)[n];
@@ -177,9 +177,9 @@ ESPALIER_INLINE void print_value(const kernels::kernel_call& call) {
   if (count == 0) return;
   const void* const data = call.operand[0];
 
-  std::string text = joined({name_of_look(site), ": ",
-                             text_of_layout(*site.mesh, i.type, call.boxes->whole, *site.placement), " at ",
-                             text_of_site(site), ", device ", site.device});
+  std::string text =
+      joined({name_of_look(site), ": ", text_of_layout(*site.mesh, i.type, call.boxes->whole, *site.placement), " at ",
+              text_of_site(site), ", device ", site.device});
   if (count < call.boxes->whole.elements()) {
     text += ": [";
     for (int d = 0; d < rank; ++d) {
@@ -228,10 +228,10 @@ ESPALIER_INLINE void check_value(const kernels::kernel_call& call) {
   const instruction& i = *site.self;
   const bad_element bad = find_not_finite(i.type, call.operand[0], i.shape, call.boxes->operand[0]);
   if (bad.what == nullptr) return;
-  throw not_finite(joined({"check_finite at ", text_of_site(site), ": ", name_of_look(site), " is ", bad.what, " at ",
-                           text_of_indices(&bad.at[0], i.shape.rank), " of ",
-                           text_of_layout(*site.mesh, i.type, call.boxes->whole, *site.placement), ", on device ",
-                           site.device}));
+  throw not_finite(
+      joined({"check_finite at ", text_of_site(site), ": ", name_of_look(site), " is ", bad.what, " at ",
+              text_of_indices(&bad.at[0], i.shape.rank), " of ",
+              text_of_layout(*site.mesh, i.type, call.boxes->whole, *site.placement), ", on device ", site.device}));
 }
 
 }  // namespace espalier::detail

@@ -44,8 +44,8 @@ template <const op_info* Op, class A> constexpr auto look(const A& a, const char
 /// the first alone writes.
 ///
 /// Nothing else changes: layouts, collectives, bytes and gradients are those of the program without it. Where a sum
-/// over devices is carried out by a reader of the tensor, the sum is shown; if none is, as where only its transpose is
-/// summed, each device shows its own term and says so. The tensor is kept until the iteration, or the program, ends.
+/// over devices is carried out for a reader of the tensor, the sum is shown; if none is, as where only its transpose is
+/// summed, each device shows its own term and says so.
 template <Traced A>
 constexpr auto print(const A& a, const char* name = "", source_line where = source_line::current()) {
   return detail::look<&ops::print>(a, name, where);

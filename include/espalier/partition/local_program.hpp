@@ -174,6 +174,14 @@ class local_program {
     }
     return -1;
   }
+  /// What has been made of a value in another layout, with sums pending on these axes; or the value if nothing has.
+  [[nodiscard]] constexpr int variant_pending(int value, axis_mask pending) const {
+    for (int v = first_variant_[value]; v >= 0; v = variants_[v].next) {
+      const int made = variants_[v].value;
+      if (in_scope(out_[made].loop) && layout_of(made).placement.unreduced == pending) return made;
+    }
+    return value;
+  }
   [[nodiscard]] constexpr bool in_scope(int loop) const {
     for (int l = out_.loop;; l = out_[l].loop) {
       if (l == loop) return true;

@@ -148,8 +148,11 @@ class partitioner {
   constexpr void visit_look(int id) {
     const int operand = g_[id].operand[0];
     int value = value_[operand];
-    // A sum may have been carried out in a loop that is over.
+    // A sum may have been carried out in a loop that is over, or for a reader alone.
     if (!made_.in_scope(made_[value].loop) && unsettled_[operand] >= 0) value = unsettled_[operand];
+    if (made_.layout_of(value).placement.unreduced != of_[operand].unreduced) {
+      value = made_.variant_pending(value, of_[operand].unreduced);
+    }
     const sharding as_it_is = made_.layout_of(value).placement;
     instruction made = g_[id];
     made.operand[0] = value;

@@ -121,7 +121,8 @@ class normalisation {
   }
 
   /// The arguments, which the caller gives by number whether they are used or not, and everything that a result or a
-  /// look at a value depends on. A carry needs what is passed on to it, a body its loop, and an op's results each other.
+  /// look at a value depends on. A carry needs what is passed on to it, a body its loop, and an op's results each
+  /// other.
   constexpr void mark() {
     work_.reserve(g_.size);
     for (int id = 0; id < g_.size; ++id) {
@@ -167,7 +168,6 @@ class normalisation {
         looks_.push_back(id);
         continue;
       }
-      if (part_of(code_[id]) == structure::result) emit_looks(-1);
       if (part_of(code_[id]) != structure::loop_begin) {
         emit(id);
         continue;
