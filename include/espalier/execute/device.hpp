@@ -336,6 +336,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     if (i.op->facts.looks) {
       site = site_of(id);
       call.site = &site;
+      comm_.set_context(&contexts_[static_cast<std::size_t>(id)]);
     }
     kernels_.run(u, call);
   }

@@ -4,14 +4,13 @@
 
 // The compiled half of finite_check.hpp.
 #include <espalier/detail/joined.hpp>
+#include <espalier/execute/checks.hpp>
 #include <espalier/execute/finite_check.hpp>
 #include <espalier/kernels/look_compiled.hpp>
 #include <espalier/partition/boxes.hpp>
 
 #include <cmath>
-#include <cstdlib>
 #include <mutex>
-#include <string_view>
 
 namespace espalier::detail {
 
@@ -25,20 +24,8 @@ struct finite_findings {
   bool nan_only = false;
 };
 
-/// Whether the comma list ESPALIER_CHECK has this name.
-[[nodiscard]] inline bool is_check_asked_for(std::string_view name) {
-  const char* const text = std::getenv("ESPALIER_CHECK");
-  std::string_view rest = text == nullptr ? "" : text;
-  while (!rest.empty()) {
-    const std::size_t comma = rest.find(',');
-    if (rest.substr(0, comma) == name) return true;
-    rest = comma == std::string_view::npos ? "" : rest.substr(comma + 1);
-  }
-  return false;
-}
-
 ESPALIER_INLINE finite_check::finite_check(const program_tables& t, int device) : t_(t), device_(device) {
-  if (!is_check_asked_for("nan")) return;
+  if (!checks_nan()) return;
   findings_ = std::make_unique<finite_findings>();
   for (int id = 0; id < t.code.size; ++id) {
     const bool is_constant = t.code[id].op->facts.values == pattern::uniform;

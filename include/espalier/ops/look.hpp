@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/ops/elementwise.hpp>
+#include <espalier/ops/softmax.hpp>
 
 namespace espalier {
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/detail/joined.hpp>
+#include <espalier/partition/messages.hpp>
 #include <espalier/program/program.hpp>
 #include <espalier/program/sent_bytes.hpp>
 #include <espalier/program/without_rules.hpp>
@@ -43,6 +44,7 @@ struct program_facts {
   graph_view code;
   /// The program of one device, and for each of its values the one that its layout was taken from.
   graph_view traced;
+  const mesh_shape& device_mesh;
   const int* cause = nullptr;
   /// By instruction: the bytes that the device which sends most sends for it, once.
   const std::int64_t* sent = nullptr;
@@ -67,15 +69,13 @@ class explanation {
                                    {"times", "", espalier::report::align::right},
                                    {"sent", "", espalier::report::align::right},
                                    {"because of", "", espalier::report::align::left}});
-    std::int64_t total = 0;
     for (row& one : rows_) {
-      total += one.bytes;
       one.cell[times] = joined({one.times});
       if (one.bytes > 0) one.cell[sent] = espalier::report::format_bytes(one.bytes);
       table.add(std::move(one.cell));
     }
     table.print(out);
-    out << joined({"each device sends ", espalier::report::format_bytes(total), " in ", of_.collectives,
+    out << joined({"each device sends ", espalier::report::format_bytes(most_sent()), " in ", of_.collectives,
                    of_.collectives == 1 ? " collective" : " collectives", ", and needs ",
                    espalier::report::format_bytes(of_.peak_bytes),
                    " of memory: ", espalier::report::format_bytes(of_.argument_bytes), " arguments, ",
@@ -115,6 +115,21 @@ class explanation {
     const std::int64_t repeated = repetitions(of_.code, id);
     rows_.back().times += repeated;
     rows_.back().bytes += repeated * of_.sent[id];
+  }
+
+  /// What the device that sends most sends in a run. The rows say of each collective what the one that sends most for it
+  /// does: of a shift to the right and one to the left these are two.
+  [[nodiscard]] std::int64_t most_sent() const {
+    std::int64_t most = 0;
+    for (int device = 0; device < static_cast<int>(of_.device_mesh.devices()); ++device) {
+      std::int64_t sum = 0;
+      for (int id = 0; id < of_.code.size; ++id) {
+        if (!communicates(of_.code[id])) continue;
+        sum += repetitions(of_.code, id) * sent_in_messages(of_.device_mesh, of_.code, id, device);
+      }
+      most = sum > most ? sum : most;
+    }
+    return most;
   }
 
   [[nodiscard]] std::string op_text(int id) const {
@@ -163,6 +178,7 @@ template <class Program> void explain(std::ostream& out, explained shown = expla
                                       Program::parts,
                                       detail::without_rules<Program::code>::value,
                                       detail::without_rules<Program::traced>::value,
+                                      Program::device_mesh::value,
                                       &Program::completion_pass::value.cause[0],
                                       &detail::sent_bytes_table<Program>::value.of[0],
                                       Program::collectives(),
