@@ -34,4 +34,5 @@ int main() {
     std::cout << "device " << device << " holds rows " << rows.start << " to " << rows.start + rows.size - 1
               << ", columns " << columns.start << " to " << columns.start + columns.size - 1 << '\n';
   }
+  return std::cout.flush() ? 0 : 1;
 }

@@ -227,8 +227,8 @@ int run(const options& chosen) {
 int main(int argc, char** argv) {
   try {
     options chosen;
-    if (const std::optional<int> over = parse(argc, argv, chosen)) return *over;
-    return run(chosen);
+    if (const std::optional<int> over = parse(argc, argv, chosen)) return command_line::ended("trees", *over);
+    return command_line::ended("trees", run(chosen));
   } catch (const std::invalid_argument& error) {
     std::cerr << "trees: " << error.what() << '\n';
     return 2;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/comm/launch.hpp>
+#include <espalier/detail/output.hpp>
 
 #include <CLI/CLI.hpp>
 
@@ -126,6 +127,14 @@ template <class Check>
 }
 [[nodiscard]] inline std::optional<int> parse(CLI::App& application, int argc, char** argv) {
   return parse(application, argc, argv, [] {});
+}
+
+/// The code that a main returns: `code`, or 1 and a message if it is 0 and what was printed cannot be written.
+[[nodiscard]] inline int ended(const char* program, int code) {
+  const std::string failure = espalier::detail::unwritten_output();
+  if (code != 0 || failure.empty()) return code;
+  std::cerr << program << ": " << failure << '\n';
+  return 1;
 }
 
 }  // namespace command_line

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/read_file.hpp>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <fstream>
-#include <ios>
 #include <span>
 #include <stdexcept>
 #include <string>
@@ -26,12 +26,11 @@ struct source_text {
 
 /// Reads one file. Throws `std::runtime_error` when it cannot be read or is empty.
 [[nodiscard]] inline source_text read_text_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file.good() && !file.eof()) throw std::runtime_error("cannot read the text " + path + ": check the path");
-  if (text.empty())
-    throw std::runtime_error("the text " + path + " is empty or not readable: give another with --text");
-  return {std::move(text), {path}};
+  espalier::detail::file_text file = espalier::detail::read_file(path);
+  if (!file.failure.empty())
+    throw std::runtime_error("cannot read the text " + path + ": " + file.failure + "; give the path of a file");
+  if (file.text.empty()) throw std::runtime_error("the text " + path + " is empty: give another with --text");
+  return {std::move(file.text), {path}};
 }
 
 /// Reads the project's own documentation and headers: docs/**/*.md, README.md and include/espalier/**/*.hpp below
@@ -52,8 +51,7 @@ struct source_text {
   // A directory's own order depends on the file system; the text must not.
   std::sort(source.files.begin(), source.files.end());
   for (const std::string& name : source.files) {
-    std::ifstream file(root / name, std::ios::binary);
-    source.text.append(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    source.text += espalier::detail::read_file(root / name).text;
     if (!source.text.empty() && source.text.back() != '\n') source.text += '\n';
   }
   if (source.text.empty())

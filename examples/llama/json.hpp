@@ -3,12 +3,11 @@
 #pragma once
 
 #include <espalier/detail/json.hpp>
+#include <espalier/detail/read_file.hpp>
 #include <espalier/io/error.hpp>
 
 #include <cstddef>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <string>
 #include <string_view>
@@ -26,10 +25,9 @@ class json {
 
   /// Reads a file. Errors: `checkpoint_error` if it cannot be read or is not JSON.
   [[nodiscard]] static json read(const std::filesystem::path& path) {
-    std::ifstream file(path, std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    if (!file.is_open() || file.bad()) {
-      throw espalier::io::checkpoint_error(path, "a file that cannot be read", "a file of a Hugging Face checkpoint",
+    const espalier::detail::file_text file = espalier::detail::read_file(path);
+    if (!file.failure.empty()) {
+      throw espalier::io::checkpoint_error(path, "a file that cannot be read (" + file.failure + ")", "a file of a Hugging Face checkpoint",
                                            "give the folder of a complete checkpoint");
     }
     const auto error = [&](const espalier::detail::json_place& at, const std::string& found,
@@ -38,7 +36,7 @@ class json {
           path, found + " in line " + std::to_string(at.line) + ", column " + std::to_string(at.column), expected,
           "the file is damaged: use another copy");
     };
-    espalier::detail::json_reader reader(text, error);
+    espalier::detail::json_reader reader(file.text, error);
     json whole = value(reader, path);
     reader.finish();
     return whole;

@@ -116,9 +116,10 @@ void run(const plan_example::options& chosen) {
 int main(int argc, char** argv) {
   try {
     plan_example::options chosen;
-    if (const std::optional<int> over = plan_example::parse(argc, argv, chosen)) return *over;
+    if (const std::optional<int> over = plan_example::parse(argc, argv, chosen))
+      return command_line::ended("plan", *over);
     run(chosen);
-    return 0;
+    return command_line::ended("plan", 0);
   } catch (const std::exception& error) { std::cerr << "plan: " << error.what() << "\n"; }
   return 2;
 }

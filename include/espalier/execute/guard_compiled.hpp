@@ -5,6 +5,7 @@
 // How a program ends that cannot go on: the compiled half of guard.hpp.
 #include <espalier/comm/launch.hpp>
 #include <espalier/detail/joined.hpp>
+#include <espalier/detail/output.hpp>
 #include <espalier/execute/guard.hpp>
 #if defined(ESPALIER_USE_MPI)
 #include <espalier/comm/mpi_compat.hpp>
@@ -38,6 +39,13 @@ inline void write_message(const std::string& text) {
 #else
   return false;
 #endif
+}
+
+ESPALIER_INLINE int leave_with(const std::string& program, int code) {
+  const std::string failure = unwritten_output();
+  if (code != 0 || failure.empty()) return code;
+  write_message(joined({program, ": ", failure, "\n"}));
+  return exit_failure;
 }
 
 ESPALIER_INLINE int leave_together(const std::string& program, const char* what) {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/read_file.hpp>
 #include <espalier/detail/read_number.hpp>
 #include <espalier/pipeline/layer_graph.hpp>
 #include <espalier/pipeline/profile.hpp>
@@ -11,8 +12,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstddef>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <stdexcept>
 #include <string>
@@ -180,10 +179,9 @@ namespace espalier::pipeline {
 /// The profile in a file of that format, in line, for `batch` samples: the format itself does not say how many.
 /// Throws std::invalid_argument where the file cannot be read, is malformed, or holds no model that could be planned.
 [[nodiscard]] inline profile read_profile(const std::string& path, double batch) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file.is_open() || file.bad()) throw std::invalid_argument("cannot read the profile " + path);
-  return in_line(parse_layer_graph(text, path), batch);
+  const espalier::detail::file_text file = espalier::detail::read_file(path);
+  if (!file.failure.empty()) throw std::invalid_argument("cannot read the profile " + path + ": " + file.failure);
+  return in_line(parse_layer_graph(file.text, path), batch);
 }
 
 }  // namespace espalier::pipeline

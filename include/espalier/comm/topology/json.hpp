@@ -4,12 +4,11 @@
 
 #include <espalier/comm/topology/topology.hpp>
 #include <espalier/detail/json.hpp>
+#include <espalier/detail/read_file.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
-#include <iterator>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -397,10 +396,12 @@ namespace espalier::comm {
 
 /// Reads a topology file. Errors: `topology_error`; `std::runtime_error` if there is no such file.
 [[nodiscard]] inline topology load_topology(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file) throw std::runtime_error(path + ": cannot be read; expected a topology file (docs/topology.md)");
-  return parse_topology(text, path);
+  const espalier::detail::file_text file = espalier::detail::read_file(path);
+  if (!file.failure.empty()) {
+    throw std::runtime_error(path + ": cannot be read (" + file.failure +
+                             "); expected a topology file (docs/topology.md)");
+  }
+  return parse_topology(file.text, path);
 }
 
 /// The topology as lists of vertices, links and resources, which `parse_topology` reads back without a difference.
