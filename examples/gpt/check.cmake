@@ -39,6 +39,20 @@ if(NOT before STREQUAL after)
   message(FATAL_ERROR "a model that is not finite was written")
 endif()
 
+# A number that is none, in the middle of the file.
+set(spoilt "${SCRATCH}/spoilt.safetensors")
+file(COPY_FILE "${good}" "${spoilt}")
+file(SIZE "${good}" bytes)
+math(EXPR middle "${bytes} / 8")
+execute_process(COMMAND printf "\\377\\377\\377\\377" COMMAND dd "of=${spoilt}" bs=4 seek=${middle} conv=notrunc
+                ERROR_QUIET)
+must_fail("the model in ${spoilt} is not finite: resume from a checkpoint" --resume "${spoilt}")
+must_fail("cannot read the text ${SCRATCH}: Is a directory; give the path of a file" --text "${SCRATCH}")
+
 if(EXISTS /dev/full)
+  execute_process(COMMAND "${PROGRAM}" --help OUTPUT_FILE /dev/full ERROR_VARIABLE said RESULT_VARIABLE code)
+  if(code STREQUAL "0" OR NOT said MATCHES "what was printed cannot be written")
+    message(FATAL_ERROR "gpt --help >/dev/full ended with ${code}; it said:\n${said}")
+  endif()
   must_fail("losses cannot be written to /dev/full" --losses /dev/full)
 endif()

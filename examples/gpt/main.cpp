@@ -169,6 +169,11 @@ int run(int argc, char** argv) {
   trainer model(where, *text, chosen.seed);
   out << std::flush;
   const std::int64_t done = chosen.resume.empty() ? 0 : resume(where, model, symbols, chosen.resume, chosen.steps);
+  ep::together(where, [&] {
+    if (chosen.resume.empty() || model.is_finite()) return;
+    throw ep::error_on_all_ranks("the model in " + chosen.resume +
+                                 " is not finite: resume from a checkpoint of an earlier step");
+  });
   if (done > 0) out << "resumed   after step " << done << " of " << chosen.resume << '\n';
   const std::int64_t last = chosen.stop == 0 ? chosen.steps : std::min(chosen.steps, done + chosen.stop);
   std::unique_ptr<loss_file> losses;

@@ -15,9 +15,9 @@
 namespace espalier::detail {
 
 /// Steps through the elements of a box in row-major order.
-class box_walk {
+class element_walk {
  public:
-  box_walk(const tensor_box& box, const extents& buffer) : box_(box), buffer_(buffer) {
+  element_walk(const tensor_box& box, const extents& buffer) : box_(box), buffer_(buffer) {
     for (int d = 0; d < buffer.rank; ++d) {
       at_[d] = box.dim[d].start;
       ends_ = ends_ || box.dim[d].size <= 0;
@@ -77,7 +77,7 @@ ESPALIER_INLINE bad_element find_not_finite(dtype type, const void* data, const 
                                             bool nan_only) {
   bad_element found;
   if (!is_floating(type)) return found;
-  for (box_walk walk(box, buffer); !walk.ends(); walk.next()) {
+  for (element_walk walk(box, buffer); !walk.ends(); walk.next()) {
     const char* const what = name_of_not_finite(type, data, walk.offset());
     if (what == nullptr || (nan_only && what[0] != 'n')) continue;
     found.what = what;
@@ -146,7 +146,7 @@ ESPALIER_INLINE std::string text_of_iterations(const kernels::look_site& site) {
 
 /// Numbers in brackets as NumPy prints them: of each dimension the first and the last three where there are more than
 /// `most` in all.
-inline void append_elements(std::string& text, dtype type, const void* data, const extents& buffer,
+inline void append_values(std::string& text, dtype type, const void* data, const extents& buffer,
                             const tensor_box& box, int d, std::int64_t offset, bool abridged) {
   if (d == buffer.rank) {
     text += text_of_number(element_at(type, data, offset));
@@ -162,7 +162,7 @@ inline void append_elements(std::string& text, dtype type, const void* data, con
       text += "..." + between;
       n = size - edge;
     }
-    append_elements(text, type, data, buffer, box, d + 1, offset + n * stride_of(buffer, d), abridged);
+    append_values(text, type, data, buffer, box, d + 1, offset + n * stride_of(buffer, d), abridged);
   }
   text += ']';
 }
@@ -191,14 +191,14 @@ ESPALIER_INLINE void print_value(const kernels::kernel_call& call) {
   if (site.placement->unreduced != 0) text += ", its term of the sum";
   text += "\n  ";
   constexpr std::int64_t most = 64;
-  append_elements(text, i.type, data, i.shape, box, 0, 0, count > most);
+  append_values(text, i.type, data, i.shape, box, 0, 0, count > most);
 
   double least = INFINITY;
   double greatest = -INFINITY;
   double sum = 0;
   std::int64_t nans = 0;
   std::int64_t infinities = 0;
-  for (box_walk walk(box, i.shape); !walk.ends(); walk.next()) {
+  for (element_walk walk(box, i.shape); !walk.ends(); walk.next()) {
     const double value = element_at(i.type, data, walk.offset());
     if (std::isnan(value)) {
       ++nans;
