@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 // Collectives generated from the topology, for any MPI program: no tensors, no meshes.
 #include <espalier/comm/probe/probe.hpp>
 #include <espalier/comm/run/collectives.hpp>

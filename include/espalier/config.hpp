@@ -6,6 +6,9 @@
 
 #if !defined(__cplusplus) || __cplusplus < 202002L
 #error "Espalier needs C++20: compile with -std=c++20"
+// No compiler stops at an #error, but all do where a file is missing: else thousands of lines about what follows, also
+// in the user's own file, would hide the one that counts.
+#include "compile with -std=c++20"
 #endif
 
 #if defined(__GNUC__) || defined(__clang__)

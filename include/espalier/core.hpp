@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 /// The compile-time half: everything up to a partitioned and planned program. Needs C++20 and Boost.Hana only.
 // First, so that a message about a mistake need not list the way here.
 #include <espalier/diagnostics/other_spellings.hpp>
 #include <espalier/graph/tree.hpp>
 
-#include <espalier/config.hpp>
 #include <espalier/mesh/mesh.hpp>
 #include <espalier/ops/ops.hpp>
 #include <espalier/program/budget.hpp>

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 /// What nearly every program needs: the compile-time half, what models share, the executor with its kernels, both kinds
 /// of communicator, `explain`. MPI is used when the target espalier::mpi is linked (it defines ESPALIER_USE_MPI).
 ///

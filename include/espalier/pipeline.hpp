@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 // Pipelines of stages: schedules, what they cost, and pictures of them; profiles of models, and plans made from them.
 
 #include <espalier/pipeline/bound.hpp>

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 #include <espalier/execute/buffer.hpp>
 #include <espalier/execute/world.hpp>
 #include <espalier/graph/tree.hpp>

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 #include <espalier/diagnostics/report.hpp>
 #include <espalier/execute/array.hpp>
 #include <espalier/execute/element_conversion.hpp>

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 #include <espalier/comm/placement_traffic.hpp>
 #include <espalier/program/program.hpp>
 #include <espalier/program/sent_bytes.hpp>

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 #include <espalier/comm/any_communicator.hpp>
 #include <espalier/detail/function_ref.hpp>
 #include <espalier/mesh/mesh.hpp>

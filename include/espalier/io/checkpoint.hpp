@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 #include <espalier/execute/array.hpp>
 #include <espalier/execute/together.hpp>
 #include <espalier/graph/named_leaves.hpp>

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 #include <espalier/kernels/elementwise.hpp>
 #include <espalier/kernels/math.hpp>
 #include <espalier/ops/activation.hpp>

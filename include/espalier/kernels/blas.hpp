@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/config.hpp>
+
 #include <espalier/detail/simd.hpp>
 #include <espalier/kernels/gemm.hpp>
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/config.hpp>
+
 #include <espalier/graph/op.hpp>
 #include <espalier/shape/dtype.hpp>
 

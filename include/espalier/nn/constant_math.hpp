@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 /// Functions that the standard library has, but not for constant evaluations.
 namespace espalier::detail {
 

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 /// What example models share.
 #include <espalier/nn/attention.hpp>
 #include <espalier/nn/initialise.hpp>

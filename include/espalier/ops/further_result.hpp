@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 #include <espalier/graph/builder.hpp>
 
 // An op with several results, as the largest elements of a tensor and where they are, is one instruction, whose own

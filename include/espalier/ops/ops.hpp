@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 #include <espalier/ops/activation.hpp>
 #include <espalier/ops/add_einsum.hpp>
 #include <espalier/ops/again.hpp>

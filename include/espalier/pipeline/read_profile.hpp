@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 #include <espalier/detail/read_file.hpp>
 #include <espalier/detail/read_number.hpp>
 #include <espalier/pipeline/layer_graph.hpp>

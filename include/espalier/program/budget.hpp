@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 // First, so that a message about a budget need not list the way here.
 #include <espalier/diagnostics/report.hpp>
 

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 // First, so that a message about a mistake need not list the way here.
 #include <espalier/diagnostics/other_spellings.hpp>
 #include <espalier/diagnostics/report.hpp>

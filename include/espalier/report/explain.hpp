@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 #include <espalier/detail/joined.hpp>
 #include <espalier/partition/messages.hpp>
 #include <espalier/program/program.hpp>
@@ -117,8 +119,8 @@ class explanation {
     rows_.back().bytes += repeated * of_.sent[id];
   }
 
-  /// What the device that sends most sends in a run. The rows say of each collective what the one that sends most for it
-  /// does: of a shift to the right and one to the left these are two.
+  /// What the device that sends most sends in a run. The rows say of each collective what the one that sends most for
+  /// it does: of a shift to the right and one to the left these are two.
   [[nodiscard]] std::int64_t most_sent() const {
     std::int64_t most = 0;
     for (int device = 0; device < static_cast<int>(of_.device_mesh.devices()); ++device) {

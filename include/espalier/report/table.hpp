@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/config.hpp>
+
 #include <espalier/detail/joined.hpp>
 #include <espalier/detail/plain_vector.hpp>
 

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 #include <espalier/detail/joined.hpp>
 #include <espalier/mesh/axis_parts.hpp>
 #include <espalier/shape/dtype.hpp>

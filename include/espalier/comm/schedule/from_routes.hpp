@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 #include <espalier/comm/schedule/from_trees.hpp>
 #include <espalier/comm/schedule/routes.hpp>
-#include <espalier/config.hpp>
 
 #include <algorithm>
 #include <cstddef>

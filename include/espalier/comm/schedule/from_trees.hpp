@@ -2,13 +2,14 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 #include <espalier/comm/network.hpp>
 #include <espalier/comm/packing/fraction.hpp>
 #include <espalier/comm/schedule/rooted.hpp>
 #include <espalier/comm/schedule/schedule.hpp>
 #include <espalier/comm/schedule/split.hpp>
 #include <espalier/comm/schedule/ways.hpp>
-#include <espalier/config.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 #include <espalier/comm/network.hpp>
 #include <espalier/comm/schedule/call.hpp>
-#include <espalier/config.hpp>
 
 #include <algorithm>
 #include <cstddef>

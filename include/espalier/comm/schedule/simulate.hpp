@@ -2,11 +2,12 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 #include <espalier/comm/network.hpp>
 #include <espalier/comm/schedule/schedule.hpp>
 #include <espalier/comm/schedule/streams.hpp>
 #include <espalier/comm/schedule/ways.hpp>
-#include <espalier/config.hpp>
 
 #include <algorithm>
 #include <cstddef>

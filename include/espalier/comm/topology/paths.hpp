@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 #include <espalier/comm/network.hpp>
 #include <espalier/comm/topology/topology.hpp>
 

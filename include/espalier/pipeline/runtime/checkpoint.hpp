@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 #include <espalier/io/safetensors.hpp>
 #include <espalier/pipeline/runtime/engine.hpp>
 #include <espalier/pipeline/runtime/tensor_part.hpp>

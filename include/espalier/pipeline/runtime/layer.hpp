@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 #include <espalier/comm/communicator.hpp>
 #include <espalier/mesh/mesh.hpp>
 #include <espalier/shape/dtype.hpp>

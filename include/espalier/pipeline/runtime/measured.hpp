@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 #include <espalier/pipeline/chart.hpp>
 #include <espalier/pipeline/runtime/conversation.hpp>
 #include <espalier/pipeline/runtime/execution_plan.hpp>

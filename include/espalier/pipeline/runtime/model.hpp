@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 #include <espalier/nn/optimizers.hpp>
 #include <espalier/pipeline/runtime/model_layers.hpp>
 #include <espalier/pipeline/runtime/named.hpp>

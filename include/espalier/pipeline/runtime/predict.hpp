@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 #include <espalier/pipeline/cluster.hpp>
 #include <espalier/pipeline/costs.hpp>
 #include <espalier/pipeline/profile.hpp>

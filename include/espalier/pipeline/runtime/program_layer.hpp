@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 #include <espalier/execute/part_executor.hpp>
 #include <espalier/nn/initialise.hpp>
 #include <espalier/pipeline/runtime/bindings.hpp>

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 #include <espalier/comm/in_process.hpp>
 #include <espalier/pipeline/runtime/transport.hpp>
 

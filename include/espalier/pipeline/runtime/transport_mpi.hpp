@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/config.hpp>
+
 #include <espalier/comm/mpi.hpp>
 #include <espalier/comm/mpi_ranks.hpp>
 #include <espalier/pipeline/runtime/host_places.hpp>
