@@ -59,7 +59,7 @@ template <class Bits>
 [[nodiscard]] inline const char* name_of_not_finite(const void* data, std::int64_t n, Bits exponent) {
   const Bits bits = static_cast<const Bits*>(data)[n];
   if ((bits & exponent) != exponent) return nullptr;
-  const Bits mantissa = (exponent & static_cast<Bits>(~exponent + 1U)) - 1U;
+  const auto mantissa = static_cast<Bits>((exponent & static_cast<Bits>(~exponent + 1U)) - 1U);
   if ((bits & mantissa) != 0) return "nan";
   return (bits & static_cast<Bits>(~(exponent | mantissa))) != 0 ? "-inf" : "inf";
 }
