@@ -7,6 +7,7 @@
 #
 # In:  Espalier_INCLUDE_DIR  directory that holds espalier/
 #      Espalier_COMPILED_SOURCE  espalier.cpp, the compiled part
+#      Espalier_QUIET        ON: no line about a build that is not optimised
 #      Espalier_PRECOMPILE   OFF: espalier::compiled without a precompiled header
 #      Espalier_IMPORTED     ON in the installed package: its headers are then SYSTEM for the consumer
 # Out: Espalier_<component>_FOUND, and Espalier_<component>_MISSING with a reason when that is false
@@ -32,6 +33,22 @@ endmacro()
 
 if(POLICY CMP0167)
   cmake_policy(SET CMP0167 NEW)
+endif()
+
+# Kernels are compiled in the project that uses them: an empty build type is the usual reason why they are slow.
+get_property(espalier_generates_many GLOBAL PROPERTY GENERATOR_IS_MULTI_CONFIG)
+get_property(espalier_has_said GLOBAL PROPERTY ESPALIER_BUILD_TYPE_NOTICE)
+string(TOUPPER "${CMAKE_BUILD_TYPE}" espalier_build_type)
+if(NOT espalier_generates_many AND NOT espalier_has_said AND NOT Espalier_QUIET
+   AND NOT "${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${espalier_build_type}}" MATCHES "-O[1-3sgzf]")
+  set_property(GLOBAL PROPERTY ESPALIER_BUILD_TYPE_NOTICE TRUE)
+  if(CMAKE_BUILD_TYPE)
+    set(espalier_build_type "CMAKE_BUILD_TYPE is ${CMAKE_BUILD_TYPE}")
+  else()
+    set(espalier_build_type "CMAKE_BUILD_TYPE is empty")
+  endif()
+  message(NOTICE "Espalier: ${espalier_build_type}, so kernels are not optimised and run many times slower: \
+configure with -DCMAKE_BUILD_TYPE=Release (-DEspalier_QUIET=ON silences this line)")
 endif()
 
 # core: the compile-time half. C++20 and Boost.Hana's headers, nothing else.

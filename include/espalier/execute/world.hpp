@@ -53,6 +53,9 @@ namespace detail {
 /// "data 1, model 0"
 [[nodiscard]] std::string place_on_mesh(const mesh_shape& mesh, int device);
 
+/// Says once on stderr, on the root alone, that the program is not optimised, unless ESPALIER_QUIET is set.
+void warn_of_build(bool is_root);
+
 /// What a world does on its devices.
 using device_work = function_ref<void(int local, comm::any_communicator&)>;
 
@@ -67,7 +70,13 @@ class world {
  public:
   /// Errors: `launch_error` if the launcher started another number of ranks than the mesh has devices, or MPI has been
   /// finalised. If some rank does not come, the process ends after `ESPALIER_DEADLINE_SECONDS`, with words.
-  template <MeshAxis... Axes> world(int& argc, char**& argv, mesh<Axes...>) : world(argc, argv, mesh<Axes...>::value) {}
+  /// In a program compiled without optimisation the root says so, in one line on stderr; `ESPALIER_QUIET=1` silences
+  /// it.
+  template <MeshAxis... Axes> world(int& argc, char**& argv, mesh<Axes...>) : world(argc, argv, mesh<Axes...>::value) {
+#if !defined(__OPTIMIZE__)
+    detail::warn_of_build(is_root());
+#endif
+  }
 
   world(int& argc, char**& argv, const mesh_shape& mesh);
   /// All devices in this process, whatever started it.

@@ -11,11 +11,13 @@
 #include <espalier/execute/world.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <exception>
+#include <iostream>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -176,6 +178,15 @@ struct world::state {
     }
   }
 };
+
+ESPALIER_INLINE void detail::warn_of_build(bool is_root) {
+  static std::atomic<bool> is_said = false;
+  const char* const quiet = std::getenv("ESPALIER_QUIET");
+  if (!is_root || (quiet != nullptr && *quiet != '\0') || is_said.exchange(true)) return;
+  std::cerr
+      << "espalier: this program is compiled without optimisation, and its kernels run many times slower than with "
+         "-O2 (ESPALIER_QUIET=1 silences this line)\n";
+}
 
 ESPALIER_INLINE world::world(int& argc, char**& argv, const mesh_shape& mesh) : mesh_(mesh) {
   const char* const program = argc > 0 ? argv[0] : "the program";
