@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 #include <espalier/espalier.hpp>
+
+#include <iostream>
 #if !defined(CASE_save) && !defined(CASE_load) && !defined(CASE_scatter) && !defined(CASE_gather) && !defined(CASE_view)
 #include <espalier/io/checkpoint.hpp>
 #include <espalier/io/xtensor.hpp>
@@ -29,9 +31,16 @@ void use(ep::world& everyone, ep::sharded_array<ep::f32<4, 3>>& x) {
   ep::scatter(values, x);  // scatter
 #elif defined(CASE_gather)
   const auto all = ep::gather_xtensor(everyone, x);  // gather
-  const float first = all(0, 0);
+  const float first = all(0, 0) + all[1];
+  std::cout << all << all.shape(0);
+  for (const float one : all) std::cout << one;
 #elif defined(CASE_view)
-  ep::shard_view(x, 0)(1, 1);  // view
+  auto part = ep::shard_view(x, 0);  // view
+  part(1, 1) = 1;
+  part += 2;
+  try {
+    use(everyone, x);
+  } catch (const ep::io::checkpoint_error& error) { std::cerr << error.what(); }
 #elif !defined(CASE_save)
   const auto notes = ep::load_checkpoint(everyone, x, "file");
   ep::save_checkpoint(everyone, x, "file", notes);

@@ -19,9 +19,30 @@ struct any_argument {
 struct no_value {
   template <class... Arguments> const no_value& operator()(const Arguments&... /*at*/) const { return *this; }
   template <class T> operator T&() const;  // NOLINT: implicit on purpose
+  template <class Index> const no_value& operator[](const Index& /*at*/) const { return *this; }
+  template <class T> const no_value& operator=(const T& /*value*/) const { return *this; }  // NOLINT: of what is none
+  no_value() = default;
+  no_value(const no_value&) = default;
+  no_value& operator=(const no_value&) = default;
+  ~no_value() = default;
+  // What arrays, readers of files and maps are asked for most.
+  template <class... Arguments> no_value shape(const Arguments&... /*dimension*/) const { return {}; }
+  template <class... Arguments> no_value read(const Arguments&... /*tensor*/) const { return {}; }
+  template <class... Arguments> no_value find(const Arguments&... /*name*/) const { return {}; }
+  template <class... Arguments> no_value at(const Arguments&... /*place*/) const { return {}; }
+  [[nodiscard]] no_value size() const { return {}; }
+  [[nodiscard]] no_value data() const { return {}; }
+  [[nodiscard]] no_value metadata() const { return {}; }
+  [[nodiscard]] const no_value* begin() const { return this; }
+  [[nodiscard]] const no_value* end() const { return this; }
 };
+template <class Stream> Stream& operator<<(Stream& out, const no_value& /*value*/) { return out; }
+template <class T> const no_value& operator+=(const no_value& to, const T& /*value*/) { return to; }
+template <class T> const no_value& operator-=(const no_value& to, const T& /*value*/) { return to; }
+template <class T> const no_value& operator*=(const no_value& to, const T& /*value*/) { return to; }
+template <class T> const no_value& operator/=(const no_value& to, const T& /*value*/) { return to; }
 
-template <class Call> inline constexpr bool header_is_included = false;
+template <class... Call> inline constexpr bool header_is_included = false;
 
 template <class Call = void>
 no_value save_checkpoint(any_argument /*world*/, any_argument /*tree*/, any_argument /*path*/,
@@ -31,7 +52,8 @@ no_value save_checkpoint(any_argument /*world*/, any_argument /*tree*/, any_argu
   return {};
 }
 template <class Call = void>
-no_value load_checkpoint(any_argument /*world*/, any_argument /*tree*/, any_argument /*path*/) {
+no_value load_checkpoint(any_argument /*world*/, any_argument /*tree*/, any_argument /*path*/,
+                         any_argument /*option*/ = 0, any_argument /*option*/ = 0) {
   static_assert(header_is_included<Call>,
                 "load_checkpoint: espalier.hpp does not bring it. Add #include <espalier/io/checkpoint.hpp>.");
   return {};
@@ -51,6 +73,22 @@ template <class Call = void> no_value shard_view(any_argument /*array*/, any_arg
                 "shard_view: espalier.hpp does not bring it. Add #include <espalier/io/xtensor.hpp>.");
   return {};
 }
+
+/// Names of the headers of io/, where none of them is included.
+namespace io {
+
+/// It can be caught: whatever might throw it says which header it needs.
+struct checkpoint_error {
+  [[nodiscard]] const char* what() const { return ""; }
+};
+struct safetensors_reader : no_value {
+  template <class... Arguments> explicit safetensors_reader(const Arguments&... /*path*/) {
+    static_assert(header_is_included<safetensors_reader, Arguments...>,
+                  "safetensors_reader: espalier.hpp does not bring it. Add #include <espalier/io/safetensors.hpp>.");
+  }
+};
+
+}  // namespace io
 
 }  // namespace espalier::not_included
 
