@@ -10,6 +10,7 @@
 #include <espalier/comm/reducer_compiled.hpp>
 #include <espalier/execute/array_compiled.hpp>
 #include <espalier/execute/checks_compiled.hpp>
+#include <espalier/execute/copy_compiled.hpp>
 #include <espalier/execute/finite_check_compiled.hpp>
 #include <espalier/execute/gather_compiled.hpp>
 #include <espalier/execute/guard_compiled.hpp>

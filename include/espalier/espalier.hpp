@@ -15,6 +15,7 @@
 
 #include <espalier/core.hpp>
 #include <espalier/diagnostics/not_included.hpp>
+#include <espalier/execute/copy.hpp>
 #include <espalier/execute/gather.hpp>
 #include <espalier/execute/guard.hpp>
 #include <espalier/execute/runner.hpp>

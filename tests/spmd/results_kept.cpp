@@ -3,15 +3,64 @@
 // optimised: never
 
 #include <espalier/execute/checks.hpp>
+#include <espalier/execute/copy.hpp>
+#include <espalier/execute/gather.hpp>
+#include <espalier/execute/runner.hpp>
+#include <espalier/ops/ops.hpp>
+#include <espalier/program/program.hpp>
 
+#include <boost/hana/define_struct.hpp>
 #include <catch2/catch.hpp>
 
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 /// What a user may keep of a run, and what is checked on request.
 namespace ep = espalier;
 
+namespace {
+
 using Catch::Contains;
+using numbers = std::vector<float>;
+using vector = ep::f32<5>;  // uneven on two and four devices
+
+template <int N> struct data : ep::axis<"data", N> {};
+template <int N> using mesh = ep::mesh<data<N>>;
+
+template <int N> struct twice {
+  constexpr auto operator()(auto x) const { return ep::shard<data<N>>(x) * 2; }
+};
+template <int N> using doubling = ep::program<mesh<N>, twice<N>, vector>;
+
+template <int N> struct grow {
+  constexpr auto operator()(auto x) const { return ep::shard<data<N>>(x) + 1; }
+};
+template <int N> using growing = ep::program<mesh<N>, grow<N>, ep::donated<vector>>;
+
+template <class Leaf> struct pair_of {
+  BOOST_HANA_DEFINE_STRUCT(pair_of, (ep::leaf<Leaf, vector>, weights), (ep::leaf<Leaf, vector>, moments));
+};
+/// The state, and a number beside it.
+template <int N> struct train {
+  constexpr auto operator()(const auto& state, auto x) const {
+    auto next = state;
+    next.moments = state.moments + x;
+    next.weights = state.weights - next.moments;
+    return ep::results(next, ep::sum(next.weights));
+  }
+};
+template <int N> using training = ep::program<mesh<N>, train<N>, ep::donated<pair_of<ep::spec>>, vector>;
+
+numbers filled(float value) { return numbers(5, value); }
+template <class Array> void fill(const Array& array, float value) {
+  array.for_each([&](float& e, std::int64_t) { e = value; });
+}
+
+}  // namespace
 
 TEST_CASE("ESPALIER_CHECK is a comma list", "[checks]") {
   using ep::detail::checks_in;
@@ -27,4 +76,142 @@ TEST_CASE("ESPALIER_CHECK is a comma list", "[checks]") {
     CHECK_THROWS_AS(checks_in(wrong), std::invalid_argument);
   }
   CHECK_THROWS_WITH(checks_in("nan,inf"), Contains("ESPALIER_CHECK is \"nan,inf\", of which \"inf\" is no check"));
+}
+
+TEMPLATE_TEST_CASE_SIG("results that are kept stay as they are", "[execute]", ((int N), N), 1, 2, 4) {
+  ep::world world(mesh<N>::value);
+  ep::runner<doubling<N>> run(world);
+  const auto one = run.template argument<0>();
+  const auto ten = run.template argument<0>();
+  fill(one, 1);
+  fill(ten, 10);
+  const auto a = run(one);
+  const auto b = run(ten);
+  CHECK(ep::gather(world, a) == filled(2));
+  CHECK(ep::gather(world, b) == filled(20));
+  const auto c = run(a);
+  CHECK(ep::gather(world, c) == filled(4));
+  CHECK(ep::gather(world, a) == filled(2));
+
+  // A reference is the runner's own: it follows, and no call makes new memory once no result is kept.
+  std::vector<ep::sharded_array<vector>> kept;
+  for (int n = 0; n < 3; ++n) {
+    fill(one, static_cast<float>(n));
+    kept.push_back(run(one));
+  }
+  for (std::size_t n = 0; n < 3; ++n) CHECK(ep::gather(world, kept[n]) == filled(2 * static_cast<float>(n)));
+  kept.clear();
+  const auto& last = run(one);
+  const std::int64_t made = ep::shared_buffer::made();
+  const float* const at = last.data(0);
+  for (int n = 0; n < 5; ++n) {
+    const auto passing = run(one);  // gone before the next call
+    CHECK(passing.data(0) == at);
+  }
+  CHECK(ep::shared_buffer::made() == made);
+  CHECK(run.copied_bytes() == 0);
+}
+
+TEST_CASE("a result outlives its runner and the next call of another one", "[execute]") {
+  ep::world world(mesh<2>::value);
+  ep::sharded_array<vector> kept;
+  {
+    ep::runner<doubling<2>> run(world);
+    const auto x = run.argument<0>();
+    fill(x, 3);
+    kept = run(x);
+  }
+  CHECK(ep::gather(world, kept) == filled(6));
+}
+
+TEMPLATE_TEST_CASE_SIG("state = run(state) makes no memory and copies nothing", "[execute]", ((int N), N), 1, 2, 4) {
+  ep::world world(mesh<N>::value);
+  ep::runner<growing<N>> run(world);
+  ep::runner<growing<N>> other(world);
+  auto state = run.template argument<0>();
+  state = run(state);
+  state = other(state);
+  const float* const at = state.data(N - 1);
+  const std::int64_t made = ep::shared_buffer::made();
+  for (int n = 0; n < 4; ++n) state = run(state);
+  for (int n = 0; n < 4; ++n) {
+    state = run(state);
+    state = other(state);
+  }
+  CHECK(ep::shared_buffer::made() == made);
+  CHECK(run.copied_bytes() + other.copied_bytes() == 0);
+  CHECK(state.data(N - 1) == at);
+  CHECK(ep::gather(world, state) == filled(14));
+}
+
+TEMPLATE_TEST_CASE_SIG("a kept handle of a donated state keeps its values", "[execute]", ((int N), N), 1, 2, 4) {
+  ep::world world(mesh<N>::value);
+  ep::runner<growing<N>> run(world);
+  auto state = run.template argument<0>();
+  state = run(state);
+  const auto best = state;
+  const std::int64_t shard = state.local_extents().elements() * 4;
+  for (int n = 0; n < 5; ++n) state = run(state);
+  CHECK(ep::gather(world, best) == filled(1));
+  CHECK(ep::gather(world, state) == filled(6));
+  CHECK(run.copied_bytes() == shard);  // by the first of these calls
+
+  // In place, without assignment: the argument is the result.
+  auto p = run.template argument<0>();
+  fill(p, 10);
+  const auto before = p;
+  run(p);
+  const auto between = p;
+  run(p);
+  CHECK(ep::gather(world, p) == filled(12));
+  CHECK(ep::gather(world, between) == filled(11));
+  CHECK(ep::gather(world, before) == filled(10));
+  CHECK(run.copied_bytes() == 3 * shard);
+
+  // Of a result by reference, kept by the user.
+  const auto& r = run(p);
+  const auto held = r;
+  run(r);
+  CHECK(ep::gather(world, r) == filled(14));
+  CHECK(ep::gather(world, held) == filled(13));
+}
+
+TEST_CASE("an array that a call took is refused with the call's line", "[execute]") {
+  ep::world world(mesh<2>::value);
+  ep::runner<growing<2>> run(world);
+  ep::runner<doubling<2>> use(world);
+  const auto state = run.argument<0>();
+  const int line = __LINE__ + 1;
+  const auto next = run(state);
+  const std::string call = "results_kept.cpp:" + std::to_string(line);
+  CHECK_THROWS_AS(run(state), ep::argument_error);
+  CHECK_THROWS_WITH(ep::gather(world, state),
+                    Contains("f32[5@data], was donated as argument 0 of the call in") && Contains(call));
+  CHECK_THROWS_WITH(use(state), Contains(call));
+  CHECK_THROWS_WITH(state.data(0), Contains(call));
+  CHECK_THROWS_WITH(ep::copy(state), Contains(call));
+  CHECK(ep::gather(world, next) == filled(1));
+}
+
+TEMPLATE_TEST_CASE_SIG("trees are kept and copied leaf by leaf", "[execute]", ((int N), N), 1, 2) {
+  ep::world world(mesh<N>::value);
+  ep::runner<training<N>> run(world);
+  auto state = run.template argument<0>();
+  const auto x = run.template argument<1>();
+  fill(x, 1);
+  const auto& results = run(state, x);
+  state = results.template get<0>();
+  const auto kept = state;
+  const auto copied = ep::copy(state);
+  CHECK(copied.weights.data(0) != state.weights.data(0));
+  const auto loss = results.template get<1>();
+  state = run(state, x).template get<0>();
+  CHECK(ep::gather(world, state.weights) == filled(-3));
+  CHECK(ep::gather(world, kept.weights) == filled(-1));
+  CHECK(ep::gather(world, copied.weights) == filled(-1));
+  CHECK(ep::gather(world, copied.moments) == filled(1));
+  CHECK(ep::gather(world, loss)[0] == -5);
+  CHECK(ep::gather(world, run(state, x).template get<1>())[0] == -30);
+  fill(copied.moments, 7);
+  CHECK(ep::gather(world, kept.moments) == filled(1));
 }

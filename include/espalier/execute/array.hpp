@@ -12,8 +12,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace espalier {
@@ -25,7 +27,35 @@ struct argument_error : std::invalid_argument {
 
 namespace detail {
 struct array_memory;
-}
+
+/// A call to which an array was donated: its handles, and the copies of these, share one.
+struct donation {
+  const char* file = "";
+  int line = 0;
+  int argument = 0;
+  bool is_kept = true;  ///< by the runner, which may use it again
+};
+
+/// A handle's own: a copy of a runner's result is a user's.
+struct handle_state {
+  handle_state() = default;
+  handle_state(const handle_state& other) : donated(other.donated) {}
+  handle_state(handle_state&& other) noexcept : donated(std::move(other.donated)) {}
+  handle_state& operator=(const handle_state& other) {
+    donated = other.donated;
+    return *this;
+  }
+  handle_state& operator=(handle_state&& other) noexcept {
+    donated = std::move(other.donated);
+    return *this;
+  }
+  ~handle_state() = default;
+
+  std::shared_ptr<donation> donated;
+  bool is_of_runner = false;
+};
+
+}  // namespace detail
 
 /// A tensor spread over the devices of a world, for whoever needs no elements: what is the same for arrays of all
 /// types.
@@ -52,6 +82,16 @@ class any_array {
   /// Whether a program of `where` finds this array's shards where it looks for its own: it was made for that world, or
   /// for another one in which this process has the same devices of the same mesh.
   [[nodiscard]] bool lies_in(const world& where) const;
+  /// Whether this was donated to a call whose result another array has taken: its memory is that array's.
+  [[nodiscard]] bool is_spent() const {
+    if (handle_.donated == nullptr || shards_.empty()) return false;
+    const auto handles = static_cast<int>(handle_.donated.use_count()) - (handle_.donated->is_kept ? 1 : 0);
+    return shards_.front().users() > handles;
+  }
+  /// Errors: `argument_error`, with the call, if it is.
+  void require_unspent() const {
+    if (is_spent()) refuse_spent();
+  }
   /// Which elements of dimension `dim` a shard really holds.
   [[nodiscard]] interval held(int local, int dim) const {
     return local_interval(mesh_, shape_[dim], placed_.placement.dim[dim], device(local));
@@ -67,7 +107,10 @@ class any_array {
 
   /// Zeros, placed as given on parts of the axes of the world's mesh.
   void make(const world& where, const axis_parts& parts, const sharding& placement);
-  [[nodiscard]] void* memory(int local) const { return shards_[static_cast<std::size_t>(local)].data(); }
+  [[nodiscard]] void* memory(int local) const {
+    require_unspent();
+    return shards_[static_cast<std::size_t>(local)].data();
+  }
 
  private:
   friend struct detail::array_memory;
@@ -79,7 +122,11 @@ class any_array {
   mesh_shape mesh_;
   layout placed_;
   std::vector<int> devices_;
-  std::vector<shared_buffer> shards_;
+  /// Of an argument in a donated place, others after the call.
+  mutable std::vector<shared_buffer> shards_;
+  mutable detail::handle_state handle_;
+
+  [[noreturn]] void refuse_spent() const;
 };
 
 namespace detail {
@@ -142,6 +189,9 @@ struct array_memory {
   /// One for each device of this process; none in an empty array.
   static std::vector<shared_buffer>& shards(any_array& array) { return array.shards_; }
   static const std::vector<shared_buffer>& shards(const any_array& array) { return array.shards_; }
+  static detail::handle_state& handle(const any_array& array) { return array.handle_; }
+  /// From now on these, of an argument in a donated place.
+  static void renew(const any_array& array, const std::vector<shared_buffer>& shards) { array.shards_ = shards; }
   /// Zeros, placed as given.
   static void make(any_array& array, const world& where, const axis_parts& parts, const sharding& as) {
     array.make(where, parts, as);

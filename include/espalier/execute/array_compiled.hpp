@@ -83,6 +83,7 @@ ESPALIER_INLINE void require_in_world(const world& where, const any_array& array
     throw argument_error(joined({what, " is an empty array. Make it with runner::argument<I>(), or with ",
                                  "sharded_array(world, placement)."}));
   }
+  array.require_unspent();
   if (array.lies_in(where)) return;
   throw argument_error(
       joined({what, " is an array of another world: it lies on ", array_memory::devices_of(array), ", this world on ",
@@ -105,6 +106,16 @@ ESPALIER_INLINE bool any_array::lies_as(const mesh_shape& mesh, const sharding& 
     }
   }
   return mesh.devices() == mesh_.devices();
+}
+
+ESPALIER_INLINE void any_array::refuse_spent() const {
+  const detail::donation& call = *handle_.donated;
+  std::string where;
+  if (call.line > 0) where = detail::joined({" in ", call.file, ":", call.line});
+  throw argument_error(detail::joined(
+      {"this array, ", text(), ", was donated as argument ", call.argument, " of the call", where,
+       ", and another array has taken that call's result: use that one, as in state = run(state), or pass ",
+       "ep::copy(array) to keep what this one was."}));
 }
 
 ESPALIER_INLINE bool any_array::lies_in(const world& where) const {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -35,19 +36,43 @@ class shared_buffer {
   shared_buffer() = default;
   explicit shared_buffer(std::int64_t bytes) : bytes_(bytes) {
     const auto size = static_cast<std::size_t>(bytes > 0 ? bytes : 1);
-    const std::align_val_t alignment{size < detail::huge_page ? 64 : detail::huge_page};
-    void* const memory = ::operator new(size, alignment);
-    memory_ = std::shared_ptr<void>(memory, [alignment](void* p) { ::operator delete(p, alignment); });
-    if (size >= detail::huge_page) detail::ask_for_huge_pages(memory, size);
-    std::memset(memory, 0, size);
+    block_ = std::shared_ptr<block>(new block(size));
+    if (size >= detail::huge_page) detail::ask_for_huge_pages(block_->memory, size);
+    std::memset(block_->memory, 0, size);
+    ++made();
   }
-  [[nodiscard]] void* data() const { return memory_.get(); }
+  [[nodiscard]] void* data() const { return block_ == nullptr ? nullptr : block_->memory; }
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
   /// Whether there are copies of this.
-  [[nodiscard]] bool is_shared() const { return memory_.use_count() > 1; }
+  [[nodiscard]] bool is_shared() const { return block_.use_count() > 1; }
+  /// How many copies there are, this one included, without those that runners keep for themselves.
+  [[nodiscard]] int users() const {
+    return block_ == nullptr ? 0 : static_cast<int>(block_.use_count()) - block_->kept.load(std::memory_order_relaxed);
+  }
+  /// One copy more (or fewer, for -1) is one that a runner keeps for itself.
+  void keep(int count) const {
+    if (block_ != nullptr) block_->kept.fetch_add(count, std::memory_order_relaxed);
+  }
+  /// How many were made in this process so far, for tests of what allocates.
+  [[nodiscard]] static std::atomic<std::int64_t>& made() {
+    static std::atomic<std::int64_t> count{0};
+    return count;
+  }
 
  private:
-  std::shared_ptr<void> memory_;
+  struct block {
+    explicit block(std::size_t size)
+        : alignment{size < detail::huge_page ? 64 : detail::huge_page}, memory(::operator new(size, alignment)) {}
+    block(const block&) = delete;
+    block& operator=(const block&) = delete;
+    ~block() { ::operator delete(memory, alignment); }
+
+    std::align_val_t alignment;
+    void* memory;
+    std::atomic<int> kept{0};
+  };
+
+  std::shared_ptr<block> block_;
   std::int64_t bytes_ = 0;
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/detail/plain_vector.hpp>
+#include <espalier/diagnostics/source_line.hpp>
 #include <espalier/execute/aliases.hpp>
 #include <espalier/execute/array.hpp>
 #include <espalier/execute/program_device.hpp>
@@ -34,6 +35,7 @@ class program_runner {
   program_runner(world& where, const program_tables& tables, const runner_facts& facts);
   program_runner(const program_runner&) = delete;
   program_runner& operator=(const program_runner&) = delete;
+  ~program_runner();
 
   /// The results' arrays, in order, which outlive this; then `start`.
   void add_result(any_array& array) { results_[static_cast<std::size_t>(added_++)].array = &array; }
@@ -45,7 +47,11 @@ class program_runner {
   /// A call: the arguments' arrays, in order, and what `runner` says of a call.
   void forget_arguments() { given_ = 0; }
   void add_argument(const any_array& array) { arguments_[static_cast<std::size_t>(given_++)].array = &array; }
-  void call();
+  /// `where`: the call's line, if that is known.
+  void call(source_line where);
+  /// Bytes that calls have copied on a device because arguments were the same array, or because an array that shares a
+  /// donated one's memory keeps its values.
+  [[nodiscard]] std::int64_t copied_bytes() const { return copied_bytes_; }
   /// Of an argument of which only the whole is given, at the number of its leaf: an array whose memory is nobody
   /// else's, as a result's that took its place may be, or null if one has to be made.
   [[nodiscard]] std::shared_ptr<any_array>& own_argument(int leaf);
@@ -62,6 +68,8 @@ class program_runner {
     void* begin = nullptr;  // on the first device of this process
     buffers private_copy;   // what is read in its place, if that is changed
     buffers donated;        // during a call: the memory that its result takes
+    bool is_kept = false;   // in the current call: by another array, which keeps its values
+    std::shared_ptr<donation> call;
     /// Arrays of which only the whole is given: the second is there for calls that make the first one a result.
     std::shared_ptr<any_array> own[2];
   };
@@ -89,9 +97,12 @@ class program_runner {
   void make_results();
   void set_result(int index, const buffers& shards);
   void check(int leaf) const;
+  [[nodiscard]] bool find_kept();
   void find_aliases();
+  void refuse_clash() const;
   void bind(int leaf, bool as_before);
   void place_results();
+  void mark_donated(source_line where);
   void forget_former();
   [[nodiscard]] std::string name_of(int leaf) const;
   [[nodiscard]] std::string maker_of(int leaf) const;
@@ -106,6 +117,8 @@ class program_runner {
   alias_finder aliases_;
   /// The last call had these arguments, and nothing had to be done about them.
   bool settled_ = false;
+  bool some_kept_ = false;
+  std::int64_t copied_bytes_ = 0;
   plain_vector<copy> copies_;
   std::vector<std::unique_ptr<program_device>> devices_;
 };

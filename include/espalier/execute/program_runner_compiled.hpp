@@ -47,6 +47,11 @@ inline void warn_of_blas(const world& where) {
   static_cast<void>(warned);
 }
 
+/// These are a runner's own for as long as it keeps them.
+inline void keep(const std::vector<shared_buffer>& shards, int count) {
+  for (const shared_buffer& shard : shards) shard.keep(count);
+}
+
 ESPALIER_INLINE void program_runner::start() {
   warn_of_blas(world_);
   find_borders();
@@ -56,6 +61,8 @@ ESPALIER_INLINE void program_runner::start() {
     devices_[static_cast<std::size_t>(local)] = facts_.make_device(tables_, world_.device(local), communicator);
   });
   for (std::size_t r = 0; r < results_.size(); ++r) {
+    array_memory::handle(*results_[r].array).is_of_runner = true;
+    keep(array_memory::shards(*results_[r].array), 1);
     set_result(static_cast<int>(r), array_memory::shards(*results_[r].array));
   }
 }
@@ -111,7 +118,17 @@ ESPALIER_INLINE std::shared_ptr<any_array>& program_runner::own_argument(int lea
   return first;
 }
 
-ESPALIER_INLINE void program_runner::call() {
+ESPALIER_INLINE program_runner::~program_runner() {
+  for (const result_leaf& one : results_) {
+    if (one.array != nullptr) keep(array_memory::shards(*one.array), -1);
+    keep(one.former, -1);
+  }
+  for (const argument_leaf& one : arguments_) {
+    if (one.call != nullptr) one.call->is_kept = false;
+  }
+}
+
+ESPALIER_INLINE void program_runner::call(source_line where) {
   for (int leaf = 0; leaf < given_; ++leaf) check(leaf);
   bool as_before = settled_;
   settled_ = false;
@@ -120,6 +137,7 @@ ESPALIER_INLINE void program_runner::call() {
     as_before = as_before && one.begin == begin;
     one.begin = begin;
   }
+  if (find_kept()) as_before = false;
   if (!as_before) {
     find_aliases();
     forget_former();  // of a call that failed
@@ -127,6 +145,8 @@ ESPALIER_INLINE void program_runner::call() {
   for (int leaf = 0; leaf < given_; ++leaf) bind(leaf, as_before);
   // Arguments may be results: not before all of them are bound.
   if (!as_before) place_results();
+  mark_donated(where);
+  for (const copy& one : copies_) copied_bytes_ += one.local == 0 ? one.bytes : 0;
   world_.on_devices([this](int local, comm::any_communicator&) {
     for (const copy& one : copies_) {
       if (one.local == local) one.make();
@@ -135,12 +155,33 @@ ESPALIER_INLINE void program_runner::call() {
   });
   // What only the last results held was an argument until now.
   if (!as_before) forget_former();
-  settled_ = aliases_.copied().empty() && aliases_.renewed().empty();
+  settled_ = !some_kept_ && aliases_.copied().empty() && aliases_.renewed().empty();
+}
+
+/// Whether arrays that this call does not name share memory that it would change: results of the last one, and donated
+/// arguments.
+ESPALIER_INLINE bool program_runner::find_kept() {
+  bool found = false;
+  for (const result_leaf& one : results_) {
+    found = found || (one.source < 0 && are_shared(array_memory::shards(*one.array)));
+  }
+  some_kept_ = false;
+  for (argument_leaf& one : arguments_) {
+    if (one.result < 0) continue;
+    one.is_kept = false;
+    const int own = array_memory::handle(*one.array).is_of_runner ? 0 : 1;
+    for (const shared_buffer& shard : array_memory::shards(*one.array)) {
+      one.is_kept = one.is_kept || shard.users() > own;
+    }
+    some_kept_ = some_kept_ || one.is_kept;
+  }
+  return found || some_kept_;
 }
 
 ESPALIER_INLINE void program_runner::check(int leaf) const {
   const any_array& array = *argument_of(leaf).array;
   const sharding& wanted = *argument_of(leaf).placement;
+  array.require_unspent();
   const bool is_here = !array.empty() && array.lies_in(world_);
   if (is_here && array.lies_as(tables_.mesh, wanted)) return;
   const std::string name = joined({"argument ", name_of(leaf), " of the program"});
@@ -157,20 +198,30 @@ ESPALIER_INLINE void program_runner::check(int leaf) const {
 
 ESPALIER_INLINE void program_runner::find_aliases() {
   using role = alias_finder::role;
-  aliases_.begin();
-  for (int leaf = 0; leaf < given_; ++leaf) {
-    const argument_leaf& one = argument_of(leaf);
-    aliases_.add(one.begin, one.result >= 0 ? role::changed : role::read, leaf);
+  // One array for two donated arguments is a mistake, also where it is kept. Otherwise an argument that is kept is
+  // copied, so that what it was stays.
+  for (const bool all_change : {true, false}) {
+    if (all_change && !some_kept_) continue;
+    aliases_.begin();
+    for (int leaf = 0; leaf < given_; ++leaf) {
+      const argument_leaf& one = argument_of(leaf);
+      const bool changes = one.result >= 0 && (all_change || !one.is_kept);
+      aliases_.add(one.begin, changes ? role::changed : role::read, leaf);
+    }
+    for (std::size_t r = 0; r < results_.size(); ++r) {
+      if (results_[r].begin != nullptr) aliases_.add(results_[r].begin, role::result, static_cast<int>(r));
+    }
+    aliases_.find();
+    refuse_clash();
   }
-  for (std::size_t r = 0; r < results_.size(); ++r) {
-    if (results_[r].begin != nullptr) aliases_.add(results_[r].begin, role::result, static_cast<int>(r));
-  }
-  aliases_.find();
-  if (const auto [first, second] = aliases_.clash(); first >= 0) {
-    throw argument_error(joined({"arguments ", name_of(first), " and ", name_of(second),
-                                 " are the same array, but each is donated, for a result of its own. Make the second ",
-                                 "with ", maker_of(second), " of this runner, and copy the elements."}));
-  }
+}
+
+ESPALIER_INLINE void program_runner::refuse_clash() const {
+  const auto [first, second] = aliases_.clash();
+  if (first < 0) return;
+  throw argument_error(joined({"arguments ", name_of(first), " and ", name_of(second),
+                               " are the same array, but each is donated, for a result of its own. Pass ",
+                               "ep::copy(array) for the second."}));
 }
 
 /// "1", or "1.blocks.up.weight" for a leaf of a tree.
@@ -191,20 +242,27 @@ ESPALIER_INLINE void program_runner::bind(int leaf, bool as_before) {
   const auto& copied = aliases_.copied();
   const bool apart = !as_before && place_in(copied, leaf) >= 0;
   const buffers& shards = array_memory::shards(*one.array);
+  if (!as_before && one.result >= 0) {
+    one.donated = shards;
+    if (one.is_kept) {
+      for (shared_buffer& shard : one.donated) shard = shared_buffer(shard.bytes());
+    }
+  }
   if (apart && one.private_copy.empty()) {
     for (const shared_buffer& shard : shards) one.private_copy.emplace_back(shard.bytes());
   }
+  const bool is_moved = !as_before && one.result >= 0 && one.is_kept;
   for (std::size_t local = 0; local < shards.size(); ++local) {
     const shared_buffer& shard = shards[local];
-    void* const read = (apart ? one.private_copy[local] : shard).data();
-    if (apart) copies_.push_back({static_cast<int>(local), read, shard.data(), shard.bytes()});
+    void* const read = (is_moved ? one.donated[local] : apart ? one.private_copy[local] : shard).data();
+    if (apart || is_moved) copies_.push_back({static_cast<int>(local), read, shard.data(), shard.bytes()});
     devices_[local]->set_argument(leaf, read);
   }
-  if (!as_before && one.result >= 0) one.donated = shards;
 }
 
 /// Gives each result that takes an argument's place that argument's memory, and other memory to those whose own is an
-/// argument. What they had stays until `forget_former`, or as the next such call's other memory.
+/// argument, or is held by an array that the user keeps. What they had stays until `forget_former`, or as the next such
+/// call's other memory.
 ESPALIER_INLINE void program_runner::place_results() {
   const auto& renewed = aliases_.renewed();
   for (std::size_t r = 0; r < results_.size(); ++r) {
@@ -213,20 +271,51 @@ ESPALIER_INLINE void program_runner::place_results() {
     if (one.source >= 0) {
       one.former.swap(shards);
       shards = argument_of(one.source).donated;
-    } else if (place_in(renewed, static_cast<int>(r)) >= 0) {
+      keep(shards, 1);
+    } else if (place_in(renewed, static_cast<int>(r)) >= 0 || are_shared(shards)) {
       if (one.former.empty() || are_shared(one.former)) {
+        keep(one.former, -1);
         one.former.clear();
         for (const shared_buffer& shard : shards) one.former.emplace_back(shard.bytes());
+        keep(one.former, 1);
       }
       one.former.swap(shards);
       set_result(static_cast<int>(r), shards);
     }
   }
+  for (argument_leaf& one : arguments_) {
+    if (one.result < 0 || !one.is_kept) continue;
+    one.begin = one.donated.front().data();
+    // A result that was given as it is belongs to its runner, which has placed it.
+    if (!array_memory::handle(*one.array).is_of_runner) array_memory::renew(*one.array, one.donated);
+  }
+}
+
+/// Says in every array of a donated place which call has it.
+ESPALIER_INLINE void program_runner::mark_donated(source_line where) {
+  for (int leaf = 0; leaf < given_; ++leaf) {
+    argument_leaf& one = argument_of(leaf);
+    handle_state& handle = array_memory::handle(*one.array);
+    if (one.result < 0 || handle.is_of_runner) continue;
+    const long others = handle.donated == one.call ? 2 : 1;
+    if (one.call == nullptr || one.call.use_count() > others) {
+      if (one.call != nullptr) one.call->is_kept = false;
+      one.call = std::make_shared<donation>();
+    }
+    int argument = 0;
+    while (facts_.first_leaf[argument + 1] <= leaf) ++argument;
+    one.call->file = where.file;
+    one.call->line = where.line;
+    one.call->argument = argument;
+    handle.donated = one.call;
+  }
 }
 
 ESPALIER_INLINE void program_runner::forget_former() {
   for (result_leaf& one : results_) {
-    if (one.source >= 0) one.former.clear();
+    if (one.source < 0) continue;
+    keep(one.former, -1);
+    one.former.clear();
   }
   for (argument_leaf& one : arguments_) one.donated.clear();
   copies_.clear();

@@ -93,13 +93,22 @@ template <std::size_t I, std::size_t Parts> struct std::tuple_element<I, espalie
 
 namespace espalier {
 
-/// Runs a program on a world. Making one allocates everything the program needs; calling it allocates nothing.
+/// Runs a program on a world. Making one allocates everything the program needs; calling it allocates nothing unless
+/// you keep earlier results.
 ///
 ///     runner<step> run(world);
 ///     auto x = run.argument<0>();               // zeros, laid out as the program wants them: fill them
 ///     const auto& y = run(x, w_in, w_out);
 ///
-/// Results stay valid until the next call. A donated argument's result is that argument.
+/// A result taken by value (`auto y = run(x)`) stays as it is: while an array holds the memory of a result, the next
+/// call writes into other memory. A reference (`const auto& y = run(x)`) is the runner's own array, and shows the
+/// result of the last call.
+///
+/// A donated argument's result takes its memory. `state = run(state)` makes no memory and copies nothing, and
+/// `run(state)` alone changes `state` in place. After `auto next = run(state)` the array `state` is spent: to use it
+/// again is an `argument_error` with the line of that call. An array that shares the memory of a donated one (`best =
+/// state`) keeps its values: the runner copies them into new memory first. `peak_bytes_per_device` does not count what
+/// you keep so.
 ///
 /// Whatever arrays are the same, each argument is read as it was before the call. `x = run(x)` and `run(y)` for a
 /// result y of the last call are right: results then go to a second set of buffers, which the first such call
@@ -144,18 +153,40 @@ template <class Program> class runner {
   /// it, if one array is given for two arguments that both change, if a whole tensor is of another shape, or has an
   /// integer that the argument's type cannot hold; then nothing has run.
   template <class... Arguments> const result_type& operator()(Arguments&&... arguments) {
+    return call(source_line{}, arguments...);
+  }
+  template <class A> const result_type& operator()(A&& a, source_line where = source_line::current()) {
+    return call(where, a);
+  }
+  template <class A, class B> const result_type& operator()(A&& a, B&& b, source_line where = source_line::current()) {
+    return call(where, a, b);
+  }
+  template <class A, class B, class C>
+  const result_type& operator()(A&& a, B&& b, C&& c, source_line where = source_line::current()) {
+    return call(where, a, b, c);
+  }
+  template <class A, class B, class C, class D>
+  const result_type& operator()(A&& a, B&& b, C&& c, D&& d, source_line where = source_line::current()) {
+    return call(where, a, b, c, d);
+  }
+
+  /// Bytes that calls have copied on a device so that arrays keep their values: of an array given twice, once of it
+  /// donated, and of a donated one whose memory another array shares. 0 after any number of `state = run(state)`.
+  [[nodiscard]] std::int64_t copied_bytes() const { return core_.copied_bytes(); }
+
+ private:
+  template <class... Arguments> const result_type& call(source_line where, const Arguments&... arguments) {
     constexpr auto all = std::make_integer_sequence<int, arity>{};
     using mistake = decltype(check_types<std::remove_cvref_t<Arguments>...>(all));
     static_assert(sizeof(typename mistake::raised) > 0);
     if constexpr (!mistake::is_mistake) {
       core_.forget_arguments();
       add_arguments(all, arguments...);
-      core_.call();
+      core_.call(where);
     }
     return results_;
   }
 
- private:
   template <class... Given, int... I> static constexpr auto check_types(std::integer_sequence<int, I...> /*all*/) {
     constexpr int given = static_cast<int>(sizeof...(Given));
     if constexpr (!Program::is_sound) {
@@ -229,8 +260,8 @@ template <class Program> class runner {
     return name;
   }
 
-  detail::program_runner core_;
   result_type results_;
+  detail::program_runner core_;
 };
 
 }  // namespace espalier

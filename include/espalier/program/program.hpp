@@ -212,7 +212,8 @@ template <class Mesh, class Function, class... Arguments> class program {
   [[nodiscard]] static constexpr number arena_bytes() {
     return answer([] { return std::int64_t{plan.arena_bytes}; });
   }
-  /// Bytes a device needs to run: arguments, results and arena.
+  /// Bytes a device needs to run: arguments, results and arena. Arrays that the caller keeps beyond these, such as
+  /// results of earlier calls and copies of a donated state, are not counted.
   [[nodiscard]] static constexpr number peak_bytes_per_device() {
     return argument_bytes() + result_bytes() + arena_bytes();
   }
