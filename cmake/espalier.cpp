@@ -15,6 +15,7 @@
 #include <espalier/execute/gather_compiled.hpp>
 #include <espalier/execute/guard_compiled.hpp>
 #include <espalier/execute/message_tables_compiled.hpp>
+#include <espalier/execute/pending_compiled.hpp>
 #include <espalier/execute/program_device_compiled.hpp>
 #include <espalier/execute/program_runner_compiled.hpp>
 #include <espalier/execute/world_compiled.hpp>

@@ -6,6 +6,7 @@
 #include <espalier/execute/copy.hpp>
 #include <espalier/execute/gather.hpp>
 #include <espalier/execute/runner.hpp>
+#include <espalier/io/checkpoint.hpp>
 #include <espalier/ops/ops.hpp>
 #include <espalier/program/program.hpp>
 
@@ -14,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -54,6 +56,25 @@ template <int N> struct train {
   }
 };
 template <int N> using training = ep::program<mesh<N>, train<N>, ep::donated<pair_of<ep::spec>>, vector>;
+
+/// Uneven: terms of five elements on two and four devices.
+template <int N> using terms = ep::sharded<vector, ep::none, ep::unreduced<data<N>>>;
+template <int N> struct add_up {
+  constexpr auto operator()(auto sum, auto x) const {
+    const auto parts = ep::sum<0>(ep::shard<data<N>, ep::none>(x));
+    return ep::shard<ep::none, ep::unreduced<data<N>>>(sum + parts);
+  }
+};
+template <int N> using adding = ep::program<mesh<N>, add_up<N>, ep::donated<terms<N>>, ep::f32<8, 5>>;
+struct same {
+  constexpr auto operator()(const auto& pair) const { return pair.weights * 1; }
+};
+template <int N> struct tree {
+  template <class Leaf> struct with_terms {
+    BOOST_HANA_DEFINE_STRUCT(with_terms, (ep::leaf<Leaf, terms<N>>, weights), (ep::leaf<Leaf, vector>, moments));
+  };
+};
+template <int N> using summing = ep::program<mesh<N>, same, typename tree<N>::template with_terms<ep::spec>>;
 
 numbers filled(float value) { return numbers(5, value); }
 template <class Array> void fill(const Array& array, float value) {
@@ -214,4 +235,42 @@ TEMPLATE_TEST_CASE_SIG("trees are kept and copied leaf by leaf", "[execute]", ((
   CHECK(ep::gather(world, run(state, x).template get<1>())[0] == -30);
   fill(copied.moments, 7);
   CHECK(ep::gather(world, kept.moments) == filled(1));
+}
+
+TEMPLATE_TEST_CASE_SIG("arrays of pending sums are read as sums and written as one term", "[execute]", ((int N), N), 1,
+                       2, 4) {
+  ep::world world(mesh<N>::value);
+  ep::runner<adding<N>> run(world);
+  static_assert(adding<N>::collectives() == 0);
+  const auto sum = run.template argument<0>();
+  const auto x = run.template argument<1>();
+  x.for_each([](float& e, std::int64_t at) { e = static_cast<float>(at); });
+  run(sum, x);
+  run(sum, x);
+  const numbers expected{280, 296, 312, 328, 344};  // 2 (0 + 5 + ... + 35 + 8 column)
+  CHECK(ep::gather(world, sum) == expected);
+
+  // A checkpoint has the sums, whatever the mesh, and gives one device the whole of them.
+  ep::runner<summing<N>> use(world);
+  auto saved = use.template argument<0>();
+  saved.weights = sum;
+  fill(saved.moments, 3);
+  CHECK(ep::gather(world, use(saved)) == expected);
+  const auto path = std::filesystem::temp_directory_path() / ("espalier_terms_" + std::to_string(N));
+  ep::save_checkpoint(world, saved, path);
+  const auto loaded = use.template argument<0>();
+  fill(loaded.weights, 77);
+  ep::load_checkpoint(world, loaded, path);
+  std::filesystem::remove(path);
+  CHECK(ep::gather(world, loaded.weights) == expected);
+  CHECK(ep::gather(world, loaded.moments) == filled(3));
+  CHECK(ep::gather(world, use(loaded)) == expected);
+
+  fill(loaded.weights, 5);
+  CHECK(ep::gather(world, loaded.weights) == filled(5));
+  CHECK(ep::gather(world, use(loaded)) == filled(5));
+  const auto read = [&] { loaded.weights.for_each([](float /*e*/, std::int64_t /*at*/) {}); };
+  if (N == 1) return;  // nothing is pending
+  CHECK_THROWS_WITH(
+      read(), Contains("for_each reads this device's terms of pending sums (f32[5] sum@data)") && Contains("gather"));
 }

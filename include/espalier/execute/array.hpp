@@ -15,6 +15,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -111,6 +112,11 @@ class any_array {
     require_unspent();
     return shards_[static_cast<std::size_t>(local)].data();
   }
+  /// Before a device's elements are written: of pending sums its terms become 0. Whether it is the one to write.
+  bool begin_writing(int local) const;
+  void refuse_reading_terms() const {
+    if (placed_.placement.unreduced != 0) refuse_terms("for_each reads");
+  }
 
  private:
   friend struct detail::array_memory;
@@ -127,6 +133,7 @@ class any_array {
   mutable detail::handle_state handle_;
 
   [[noreturn]] void refuse_spent() const;
+  [[noreturn]] void refuse_terms(const char* what) const;
 };
 
 namespace detail {
@@ -168,12 +175,21 @@ template <TensorType Tensor> class sharded_array : public any_array {
     make(where, parts, placement);
   }
 
-  /// A shard's elements, dense and row-major in `local_extents()`.
+  /// A shard's elements, dense and row-major in `local_extents()`; of pending sums this device's terms.
   [[nodiscard]] value_type* data(int local) const { return static_cast<value_type*>(memory(local)); }
 
   /// Calls f(element, flat index in the whole tensor) for every element this process holds.
+  ///
+  /// Of pending sums (`unreduced`) the first device of each sum gets what `f` writes, as the whole sum, into elements
+  /// that are 0 before; the terms of all others become 0.
+  /// Errors: `argument_error` if `f` only reads, and the array holds pending sums, or if the array was donated.
   template <class F> void for_each(const F& f) const {
+    constexpr bool reads = std::is_invocable_v<const F&, value_type, std::int64_t>;
+    if constexpr (reads) refuse_reading_terms();
     for (int k = 0; k < local_count(); ++k) {
+      if constexpr (!reads) {
+        if (!begin_writing(k)) continue;
+      }
       for (detail::shard_rows row(*this, k); row.any; row.next()) {
         value_type* const first = data(k) + row.at;
         for (std::int64_t i = 0; i < row.length; ++i) f(first[i], row.flat + i);
@@ -189,6 +205,7 @@ struct array_memory {
   /// One for each device of this process; none in an empty array.
   static std::vector<shared_buffer>& shards(any_array& array) { return array.shards_; }
   static const std::vector<shared_buffer>& shards(const any_array& array) { return array.shards_; }
+  static bool begin_writing(const any_array& array, int local) { return array.begin_writing(local); }
   static detail::handle_state& handle(const any_array& array) { return array.handle_; }
   /// From now on these, of an argument in a donated place.
   static void renew(const any_array& array, const std::vector<shared_buffer>& shards) { array.shards_ = shards; }

@@ -8,6 +8,7 @@
 #include <espalier/sharding/print.hpp>
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -98,6 +99,7 @@ ESPALIER_INLINE std::string any_array::text() const {
 
 ESPALIER_INLINE bool any_array::lies_as(const mesh_shape& mesh, const sharding& placement) const {
   if (detail::same_grid(mesh, mesh_)) return placed_.placement.same_layout(placement);
+  if ((placed_.placement.unreduced == 0) != (placement.unreduced == 0)) return false;
   for (int d = 0; d < shape_.rank; ++d) {
     for (int k = 0; k < mesh.devices(); ++k) {
       const interval mine = local_interval(mesh_, shape_[d], placed_.placement.dim[d], k);
@@ -116,6 +118,19 @@ ESPALIER_INLINE void any_array::refuse_spent() const {
       {"this array, ", text(), ", was donated as argument ", call.argument, " of the call", where,
        ", and another array has taken that call's result: use that one, as in state = run(state), or pass ",
        "ep::copy(array) to keep what this one was."}));
+}
+
+ESPALIER_INLINE void any_array::refuse_terms(const char* what) const {
+  throw argument_error(detail::joined({what, " this device's terms of pending sums (", text(),
+                                       "): gather the array, which adds them up, or give it to a program that does."}));
+}
+
+ESPALIER_INLINE bool any_array::begin_writing(int local) const {
+  const axis_mask sums = placed_.placement.unreduced;
+  if (sums == 0) return true;
+  const shared_buffer& shard = shards_[static_cast<std::size_t>(local)];
+  std::memset(shard.data(), 0, static_cast<std::size_t>(shard.bytes()));
+  return mesh_.position(device(local), list_of(sums)) == 0;
 }
 
 ESPALIER_INLINE bool any_array::lies_in(const world& where) const {

@@ -11,7 +11,7 @@
 
 namespace espalier::detail {
 
-ESPALIER_INLINE std::vector<shared_buffer> gather_shards(world& where, const any_array& array) {
+ESPALIER_INLINE std::vector<shared_buffer> gather_shards(world& where, const any_array& array, source_line line) {
   require_in_world(where, array, "gather: what it is given");
   const extents& shape = array.shape();
   const sharding& placement = array.placed().placement;
@@ -23,6 +23,7 @@ ESPALIER_INLINE std::vector<shared_buffer> gather_shards(world& where, const any
   const sharding to = sharding::whole(shape.rank);
   constexpr int channel = 0;
   where.on_devices([&](int local, comm::any_communicator& communicator) {
+    const named_operation named(communicator, "gather", line);
     const auto at = static_cast<std::size_t>(local);
     const auto moves = make_transfer<false>(array.mesh(), shape, array.type(), placement, to, placement.tiled(),
                                             collective::all_gather, where.device(local), channel);

@@ -41,7 +41,7 @@ template <class Tensor> [[nodiscard]] std::array<std::size_t, static_cast<std::s
 /// kind or of a later one of bool, natural, integer, floating; others are a compile error.
 ///
 /// Errors: `argument_error` if the shapes differ, or if an integer is one that the tensor's type cannot hold; then
-/// nothing has been written.
+/// nothing has been written. Of pending sums the first device gets the values, and the others terms of 0.
 template <class Tensor, class Values>
   requires(xt::is_xexpression<Values>::value)
 void scatter(const Values& values, const sharded_array<Tensor>& into) {
@@ -111,8 +111,9 @@ template <class... Parts> struct gathered<results<Parts...>> {
 
 /// The whole tensor as an xtensor container, on every process. Collective: all ranks call it.
 template <class Tensor>
-[[nodiscard]] whole_tensors::of<Tensor> gather_xtensor(world& where, const sharded_array<Tensor>& array) {
-  const auto values = gather(where, array);
+[[nodiscard]] whole_tensors::of<Tensor> gather_xtensor(world& where, const sharded_array<Tensor>& array,
+                                                       source_line line = source_line::current()) {
+  const auto values = gather(where, array, line);
   whole_tensors::of<Tensor> result(detail::xtensor_shape<Tensor>());
   std::size_t i = 0;
   for (const auto value : values) result.storage()[i++] = value;
@@ -121,9 +122,10 @@ template <class Tensor>
 /// The same of all arrays of a tree, as the tree of `whole_tensors`, or of `results`.
 template <class Arrays>
   requires(ParameterTree<Arrays> || detail::is_results<Arrays>)
-[[nodiscard]] auto gather_xtensor(world& where, const Arrays& arrays) {
+[[nodiscard]] auto gather_xtensor(world& where, const Arrays& arrays, source_line line = source_line::current()) {
   typename detail::gathered<Arrays>::type whole;
-  detail::for_each_pair(whole, arrays, [&](auto& into, const auto& array) { into = gather_xtensor(where, array); });
+  detail::for_each_pair(whole, arrays,
+                        [&](auto& into, const auto& array) { into = gather_xtensor(where, array, line); });
   return whole;
 }
 
