@@ -84,6 +84,12 @@ TEST_CASE("a kernel that throws on one device names it, its place on the mesh an
   CHECK_THAT(seen.text,
              Contains("all_reduce (") && Contains("failing_device.cpp:" + std::to_string(line_of_use) + ")"));
   CHECK(seen.nested);
+
+  // Later calls do not repeat the old text as if it had happened again.
+  const seen_error later = error_of<std::out_of_range>([&] { run(x); });
+  CHECK(later.text == "this world has stopped, because of an earlier error: rank " + std::to_string(failing) + " (" +
+                          place + ") failed: element 0 is positive. Make a new world, and runners on it");
+  CHECK_FALSE(later.nested);
 }
 
 TEST_CASE("what a device throws between collectives, and what all ranks know", "[execute]") {

@@ -17,8 +17,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 /// What a user may keep of a run, and what is checked on request.
@@ -273,4 +275,21 @@ TEMPLATE_TEST_CASE_SIG("arrays of pending sums are read as sums and written as o
   if (N == 1) return;  // nothing is pending
   CHECK_THROWS_WITH(
       read(), Contains("for_each reads this device's terms of pending sums (f32[5] sum@data)") && Contains("gather"));
+}
+
+TEST_CASE("a runner without its world, and a world that has moved", "[execute]") {
+  std::optional<ep::world> world(std::in_place, mesh<2>::value);
+  ep::runner<doubling<2>> run(*world);
+  const auto x = run.argument<0>();
+  fill(x, 2);
+  ep::world other(std::move(*world));
+  CHECK(ep::gather(other, run(x)) == filled(4));
+  CHECK_THROWS_WITH(ep::gather(*world, x), Contains("this world was moved from"));
+  world.reset();
+  const auto kept = run(x);
+  { const ep::world last(std::move(other)); }
+  CHECK_THROWS_AS(run(x), ep::argument_error);
+  CHECK_THROWS_WITH(run(x), Contains("this runner's world is gone"));
+  CHECK_THROWS_WITH(run.argument<0>(), Contains("this runner's world is gone"));
+  CHECK(kept.data(0)[0] == 4);
 }

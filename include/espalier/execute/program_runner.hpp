@@ -57,6 +57,9 @@ class program_runner {
   [[nodiscard]] std::shared_ptr<any_array>& own_argument(int leaf);
 
  private:
+  /// Errors: `argument_error` if the world is gone.
+  [[nodiscard]] world& here() const;
+
   using buffers = std::vector<shared_buffer>;  // one for each device of this process
 
   /// A leaf of an argument.
@@ -107,7 +110,7 @@ class program_runner {
   [[nodiscard]] std::string name_of(int leaf) const;
   [[nodiscard]] std::string maker_of(int leaf) const;
 
-  world& world_;
+  std::shared_ptr<world*> world_;
   program_tables tables_;
   runner_facts facts_;
   std::vector<argument_leaf> arguments_;

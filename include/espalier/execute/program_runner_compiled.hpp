@@ -19,7 +19,7 @@
 namespace espalier::detail {
 
 ESPALIER_INLINE program_runner::program_runner(world& where, const program_tables& tables, const runner_facts& facts)
-    : world_(where),
+    : world_(where.place()),
       tables_(tables),
       facts_(facts),
       arguments_(static_cast<std::size_t>(tables.argument_count)),
@@ -35,6 +35,11 @@ ESPALIER_INLINE program_runner::program_runner(world& where, const program_table
 ESPALIER_INLINE void refuse_element(const std::string& value, dtype type) {
   throw argument_error(joined({"an element is ", value, ", which ", name_of(type),
                                " cannot hold: give values that fit, or declare the argument with a wider type"}));
+}
+
+ESPALIER_INLINE world& program_runner::here() const {
+  if (world_ != nullptr && *world_ != nullptr) return **world_;
+  throw argument_error("this runner's world is gone: a world has to live as long as the runners that were made on it");
 }
 
 /// One of BLAS that is slow, once.
@@ -53,12 +58,12 @@ inline void keep(const std::vector<shared_buffer>& shards, int count) {
 }
 
 ESPALIER_INLINE void program_runner::start() {
-  warn_of_blas(world_);
+  warn_of_blas(here());
   find_borders();
   make_results();
-  devices_.resize(static_cast<std::size_t>(world_.local_devices()));
-  world_.on_devices([this](int local, comm::any_communicator& communicator) {
-    devices_[static_cast<std::size_t>(local)] = facts_.make_device(tables_, world_.device(local), communicator);
+  devices_.resize(static_cast<std::size_t>(here().local_devices()));
+  here().on_devices([this](int local, comm::any_communicator& communicator) {
+    devices_[static_cast<std::size_t>(local)] = facts_.make_device(tables_, here().device(local), communicator);
   });
   for (std::size_t r = 0; r < results_.size(); ++r) {
     array_memory::handle(*results_[r].array).is_of_runner = true;
@@ -89,15 +94,15 @@ ESPALIER_INLINE void program_runner::find_borders() {
 ESPALIER_INLINE void program_runner::make_results() {
   for (const result_leaf& one : results_) {
     if (one.source >= 0) {
-      array_memory::place(*one.array, world_, *facts_.parts, *argument_of(one.source).placement);
+      array_memory::place(*one.array, here(), *facts_.parts, *argument_of(one.source).placement);
     } else {
-      array_memory::make(*one.array, world_, *facts_.parts, *one.placement);
+      array_memory::make(*one.array, here(), *facts_.parts, *one.placement);
     }
   }
 }
 
 ESPALIER_INLINE void program_runner::make_argument(any_array& array, int index) const {
-  array_memory::make(array, world_, *facts_.parts, *argument_of(index).placement);
+  array_memory::make(array, here(), *facts_.parts, *argument_of(index).placement);
 }
 
 /// Whether some of these are other arrays' as well.
@@ -129,6 +134,7 @@ ESPALIER_INLINE program_runner::~program_runner() {
 }
 
 ESPALIER_INLINE void program_runner::call(source_line where) {
+  world& on = here();
   for (int leaf = 0; leaf < given_; ++leaf) check(leaf);
   bool as_before = settled_;
   settled_ = false;
@@ -147,7 +153,7 @@ ESPALIER_INLINE void program_runner::call(source_line where) {
   if (!as_before) place_results();
   mark_donated(where);
   for (const copy& one : copies_) copied_bytes_ += one.local == 0 ? one.bytes : 0;
-  world_.on_devices([this](int local, comm::any_communicator&) {
+  on.on_devices([this](int local, comm::any_communicator&) {
     for (const copy& one : copies_) {
       if (one.local == local) one.make();
     }
@@ -182,17 +188,17 @@ ESPALIER_INLINE void program_runner::check(int leaf) const {
   const any_array& array = *argument_of(leaf).array;
   const sharding& wanted = *argument_of(leaf).placement;
   array.require_unspent();
-  const bool is_here = !array.empty() && array.lies_in(world_);
+  const bool is_here = !array.empty() && array.lies_in(here());
   if (is_here && array.lies_as(tables_.mesh, wanted)) return;
   const std::string name = joined({"argument ", name_of(leaf), " of the program"});
   const std::string remedy = joined({". Make it with ", maker_of(leaf), " of this runner"});
   if (!array.empty() && !is_here) {
     throw argument_error(joined({name, " is an array of another world: it lies on ", array_memory::devices_of(array),
-                                 ", the runner's world on ", array_memory::devices_of(world_), remedy, "."}));
+                                 ", the runner's world on ", array_memory::devices_of(here()), remedy, "."}));
   }
   throw argument_error(
       joined({name, " is laid out as ",
-              to_string(world_.mesh_value(), *facts_.parts, array.type(), array.shape(), wanted), ", but was given ",
+              to_string(here().mesh_value(), *facts_.parts, array.type(), array.shape(), wanted), ", but was given ",
               array.empty() ? "an empty array" : array.text(), remedy, ", or declare the argument as sharded<...>."}));
 }
 

@@ -88,6 +88,8 @@ class world {
   ~world();
 
   [[nodiscard]] const mesh_shape& mesh_value() const { return mesh_; }
+  /// Where this world is, for runners, which may outlive it.
+  [[nodiscard]] const std::shared_ptr<world*>& place() const { return place_; }
   /// How many devices this process works for, and which.
   [[nodiscard]] int local_devices() const { return uses_mpi_ ? 1 : mesh_.devices(); }
   [[nodiscard]] int device(int local) const { return uses_mpi_ ? first_ : local; }
@@ -132,7 +134,8 @@ class world {
   /// MPI it ends the job with one message, because other ranks could not be told otherwise.
   ///
   /// Errors: where several devices share this process, `device_error` with what the first one threw nested in it
-  /// (that itself, if it is `known_to_all_ranks`); otherwise what `work` threw.
+  /// (that itself, if it is `known_to_all_ranks`); otherwise what `work` threw. After such an error the world has
+  /// stopped, and every later call throws a `device_error` that says so.
   template <class Work> void on_devices(const Work& work) { run_on_devices(work); }
 
  private:
@@ -150,6 +153,7 @@ class world {
   int threads_per_device_ = 1;
   bool uses_mpi_ = false;
   std::unique_ptr<state> state_;
+  std::shared_ptr<world*> place_ = std::make_shared<world*>(this);
 };
 
 }  // namespace espalier

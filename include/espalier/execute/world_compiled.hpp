@@ -201,9 +201,30 @@ ESPALIER_INLINE world::world(const mesh_shape& mesh) : mesh_(mesh) {
 }
 ESPALIER_INLINE world::world(const mesh_shape& mesh, int threads_per_device)
     : mesh_(mesh), threads_per_device_(threads_per_device) {}
-ESPALIER_INLINE world::world(world&& other) noexcept = default;
-ESPALIER_INLINE world& world::operator=(world&& other) noexcept = default;
-ESPALIER_INLINE world::~world() = default;
+ESPALIER_INLINE world::world(world&& other) noexcept
+    : mesh_(other.mesh_),
+      first_(other.first_),
+      threads_per_device_(other.threads_per_device_),
+      uses_mpi_(other.uses_mpi_),
+      state_(std::move(other.state_)),
+      place_(std::move(other.place_)) {
+  if (place_ != nullptr) *place_ = this;
+}
+ESPALIER_INLINE world& world::operator=(world&& other) noexcept {
+  if (this == &other) return *this;
+  if (place_ != nullptr) *place_ = nullptr;
+  mesh_ = other.mesh_;
+  first_ = other.first_;
+  threads_per_device_ = other.threads_per_device_;
+  uses_mpi_ = other.uses_mpi_;
+  state_ = std::move(other.state_);
+  place_ = std::move(other.place_);
+  if (place_ != nullptr) *place_ = this;
+  return *this;
+}
+ESPALIER_INLINE world::~world() {
+  if (place_ != nullptr) *place_ = nullptr;
+}
 
 #if defined(ESPALIER_USE_MPI)
 ESPALIER_INLINE comm::mpi_communicator* world::ranks() { return state_->mpi.get(); }
@@ -268,6 +289,7 @@ ESPALIER_INLINE std::vector<std::optional<world>> world::divide(const std::vecto
 }
 
 ESPALIER_INLINE void world::run_on_devices(detail::device_work work) {
+  if (state_ == nullptr) { throw launch_error("this world was moved from: use the one that it was moved to"); }
   if (uses_mpi_) {
     comm::any_communicator& communicator = *state_->any.front();
     comm::run_guarded(communicator, [&] { work(0, communicator); });
@@ -276,6 +298,11 @@ ESPALIER_INLINE void world::run_on_devices(detail::device_work work) {
   if (!state_->threads) {
     work(0, *state_->any.front());
     return;
+  }
+  if (state_->group->aborted()) {
+    const std::string reason = state_->group->abort_reason();
+    throw device_error(detail::joined({"this world has stopped, because of an earlier error: ",
+                                       reason.substr(0, reason.find('\n')), ". Make a new world, and runners on it"}));
   }
   state_->threads->run([&](int local) {
     comm::any_communicator& communicator = *state_->any[static_cast<std::size_t>(local)];
