@@ -18,5 +18,6 @@
 #include <espalier/execute/pending_compiled.hpp>
 #include <espalier/execute/program_device_compiled.hpp>
 #include <espalier/execute/program_runner_compiled.hpp>
+#include <espalier/execute/replicas_compiled.hpp>
 #include <espalier/execute/world_compiled.hpp>
 #include <espalier/kernels/look_compiled.hpp>

@@ -18,6 +18,7 @@
 #include <espalier/execute/copy.hpp>
 #include <espalier/execute/gather.hpp>
 #include <espalier/execute/guard.hpp>
+#include <espalier/execute/replicas.hpp>
 #include <espalier/execute/runner.hpp>
 #include <espalier/nn/nn.hpp>
 #include <espalier/program/budget.hpp>

@@ -5,6 +5,7 @@
 #include <espalier/execute/checks.hpp>
 #include <espalier/execute/copy.hpp>
 #include <espalier/execute/gather.hpp>
+#include <espalier/execute/replicas.hpp>
 #include <espalier/execute/runner.hpp>
 #include <espalier/io/checkpoint.hpp>
 #include <espalier/ops/ops.hpp>
@@ -15,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -292,4 +294,40 @@ TEST_CASE("a runner without its world, and a world that has moved", "[execute]")
   CHECK_THROWS_WITH(run(x), Contains("this runner's world is gone"));
   CHECK_THROWS_WITH(run.argument<0>(), Contains("this runner's world is gone"));
   CHECK(kept.data(0)[0] == 4);
+}
+
+TEST_CASE("copies of a replicated array that differ are named, or made equal", "[checks]") {
+  ep::world world(mesh<4>::value);
+  setenv("ESPALIER_CHECK", "replicas:2,nan", 1);
+  ep::runner<training<4>> run(world);
+  ep::runner<doubling<4>> split(world);
+  unsetenv("ESPALIER_CHECK");
+  const auto state = run.argument<0>();
+  const auto x = run.argument<1>();
+  fill(x, 1);
+  run(state, x);
+  state.moments.data(2)[3] = 0.25F;
+  state.moments.data(2)[4] = 7;
+  state.moments.data(3)[1] = 7;
+  run(state, x);                                      // is not looked at
+  CHECK_THROWS_AS(run(state, x), ep::replica_error);  // the weights differ by now
+  run(state, x);
+  CHECK_THROWS_WITH(run(state, x), Contains("argument 0.weights of the program, f32[5], differs") &&
+                                       Contains("on rank 2, 3 it is not") &&
+                                       Contains("The first element that differs is (3): ") &&
+                                       Contains("ep::broadcast_from_root"));
+  ep::broadcast_from_root(world, state);
+  run(state, x);
+  CHECK_NOTHROW(run(state, x));
+  for (int k = 1; k < 4; ++k)
+    CHECK(numbers(state.moments.data(k), state.moments.data(k) + 5) == ep::gather(world, state.moments));
+
+  // Sharded ones have no copies, and what pads them is not compared.
+  const auto y = split.argument<0>();
+  fill(y, 3);
+  y.data(3)[1] = 9;
+  CHECK(ep::gather(world, split(y)) == filled(6));
+  setenv("ESPALIER_CHECK", "replica", 1);
+  CHECK_THROWS_AS(ep::runner<doubling<4>>(world), std::invalid_argument);
+  unsetenv("ESPALIER_CHECK");
 }

@@ -103,6 +103,7 @@ class program_runner {
   [[nodiscard]] bool find_kept();
   void find_aliases();
   void refuse_clash() const;
+  void check_replicas(source_line where);
   void bind(int leaf, bool as_before);
   void place_results();
   void mark_donated(source_line where);
@@ -122,6 +123,8 @@ class program_runner {
   bool settled_ = false;
   bool some_kept_ = false;
   std::int64_t copied_bytes_ = 0;
+  std::int64_t replicas_every_ = 0;
+  std::int64_t calls_ = 0;
   plain_vector<copy> copies_;
   std::vector<std::unique_ptr<program_device>> devices_;
 };

@@ -5,7 +5,9 @@
 // How a program is run on arrays: the compiled half of program_runner.hpp.
 #include <espalier/detail/joined.hpp>
 #include <espalier/detail/place_in.hpp>
+#include <espalier/execute/checks.hpp>
 #include <espalier/execute/program_runner.hpp>
+#include <espalier/execute/replicas.hpp>
 #include <espalier/sharding/print.hpp>
 
 #include <cstddef>
@@ -59,6 +61,7 @@ inline void keep(const std::vector<shared_buffer>& shards, int count) {
 
 ESPALIER_INLINE void program_runner::start() {
   warn_of_blas(here());
+  replicas_every_ = checks_replicas_every();
   find_borders();
   make_results();
   devices_.resize(static_cast<std::size_t>(here().local_devices()));
@@ -136,6 +139,7 @@ ESPALIER_INLINE program_runner::~program_runner() {
 ESPALIER_INLINE void program_runner::call(source_line where) {
   world& on = here();
   for (int leaf = 0; leaf < given_; ++leaf) check(leaf);
+  if (replicas_every_ > 0 && calls_++ % replicas_every_ == 0) check_replicas(where);
   bool as_before = settled_;
   settled_ = false;
   for (argument_leaf& one : arguments_) {
@@ -162,6 +166,13 @@ ESPALIER_INLINE void program_runner::call(source_line where) {
   // What only the last results held was an argument until now.
   if (!as_before) forget_former();
   settled_ = !some_kept_ && aliases_.copied().empty() && aliases_.renewed().empty();
+}
+
+ESPALIER_INLINE void program_runner::check_replicas(source_line where) {
+  std::vector<const any_array*> all;
+  for (const argument_leaf& one : arguments_) all.push_back(one.array);
+  const auto name = [this](int leaf) { return joined({"argument ", name_of(leaf), " of the program"}); };
+  compare_replicas(here(), all, name, where);
 }
 
 /// Whether arrays that this call does not name share memory that it would change: results of the last one, and donated
