@@ -19,5 +19,6 @@
 #include <espalier/execute/program_device_compiled.hpp>
 #include <espalier/execute/program_runner_compiled.hpp>
 #include <espalier/execute/replicas_compiled.hpp>
+#include <espalier/execute/reshard_compiled.hpp>
 #include <espalier/execute/world_compiled.hpp>
 #include <espalier/kernels/look_compiled.hpp>

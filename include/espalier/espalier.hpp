@@ -19,6 +19,7 @@
 #include <espalier/execute/gather.hpp>
 #include <espalier/execute/guard.hpp>
 #include <espalier/execute/replicas.hpp>
+#include <espalier/execute/reshard.hpp>
 #include <espalier/execute/runner.hpp>
 #include <espalier/nn/nn.hpp>
 #include <espalier/program/budget.hpp>

@@ -6,6 +6,7 @@
 #include <espalier/execute/copy.hpp>
 #include <espalier/execute/gather.hpp>
 #include <espalier/execute/replicas.hpp>
+#include <espalier/execute/reshard.hpp>
 #include <espalier/execute/runner.hpp>
 #include <espalier/io/checkpoint.hpp>
 #include <espalier/ops/ops.hpp>
@@ -330,4 +331,114 @@ TEST_CASE("copies of a replicated array that differ are named, or made equal", "
   setenv("ESPALIER_CHECK", "replica", 1);
   CHECK_THROWS_AS(ep::runner<doubling<4>>(world), std::invalid_argument);
   unsetenv("ESPALIER_CHECK");
+}
+
+namespace {
+
+/// Uneven along both dimensions.
+using table = ep::f32<5, 7>;
+struct rows : ep::axis<"rows", 2> {};
+struct columns : ep::axis<"columns", 2> {};
+using grid = ep::mesh<rows, columns>;
+struct as_given {
+  constexpr auto operator()(auto x) const { return x * 1; }
+};
+struct across {
+  constexpr auto operator()(auto x) const { return ep::reshard<ep::none, data<4>>(ep::shard<data<4>, ep::none>(x)); }
+};
+template <class Mesh, class... Entries> using holding = ep::program<Mesh, as_given, ep::sharded<table, Entries...>>;
+std::vector<std::int64_t> bytes_sent(ep::world& world) {
+  std::vector<std::int64_t> sent(static_cast<std::size_t>(world.local_devices()));
+  world.on_devices([&](int local, ep::comm::any_communicator& communicator) {
+    for (const std::int64_t bytes : communicator.counters()) sent[static_cast<std::size_t>(local)] += bytes;
+    communicator.reset_counters();
+  });
+  return sent;
+}
+
+/// Elements that a device lacks, over all devices: those of its new box that are not in the old one.
+template <class Array> std::int64_t lacked_bytes(const Array& from, const Array& into) {
+  std::int64_t elements = 0;
+  for (int k = 0; k < from.local_count(); ++k) {
+    for (std::int64_t flat = 0; flat < Array::tensor::shape.elements(); ++flat) {
+      const auto holds = [&](const Array& array) {
+        const ep::interval r = array.held(k, 0);
+        const ep::interval c = array.held(k, 1);
+        return flat / 7 >= r.start && flat / 7 < r.start + r.size && flat % 7 >= c.start && flat % 7 < c.start + c.size;
+      };
+      if (holds(into) && !holds(from)) ++elements;
+    }
+  }
+  return elements * static_cast<std::int64_t>(sizeof(typename Array::value_type));
+}
+
+template <class From, class To> void check_reshard(ep::world& here, ep::world& there) {
+  ep::runner<From> first(here);
+  ep::runner<To> second(there);
+  const auto x = first.template argument<0>();
+  const auto y = second.template argument<0>();
+  x.for_each([](float& e, std::int64_t at) { e = static_cast<float>(at + 1); });
+  (void)bytes_sent(here);
+  ep::reshard(here, x, y);
+  std::int64_t sent = 0;
+  for (const std::int64_t bytes : bytes_sent(here)) sent += bytes;
+  CHECK(sent == lacked_bytes(x, y));
+  numbers expected;
+  for (int n = 1; n <= 35; ++n) expected.push_back(static_cast<float>(n));
+  CHECK(ep::gather(there, second(y)) == expected);
+}
+
+}  // namespace
+
+TEST_CASE("an array is laid out anew between programs and meshes", "[execute]") {
+  using ep::none;
+  ep::world line(mesh<4>::value);
+  ep::world square(grid::value);
+  using by_rows = holding<mesh<4>, data<4>, none>;
+  using by_columns = holding<mesh<4>, none, data<4>>;
+  using whole = holding<mesh<4>, none, none>;
+  using tiles = holding<grid, rows, columns>;
+  using swapped = holding<grid, columns, rows>;
+  using minor = holding<grid, none, columns>;
+  check_reshard<by_rows, by_columns>(line, line);
+  check_reshard<by_columns, by_rows>(line, line);
+  check_reshard<by_rows, whole>(line, line);
+  check_reshard<whole, by_columns>(line, line);
+  check_reshard<by_rows, by_rows>(line, line);
+  check_reshard<tiles, swapped>(square, square);
+  check_reshard<minor, tiles>(square, square);
+  check_reshard<by_rows, tiles>(line, square);
+  check_reshard<swapped, by_columns>(square, line);
+  check_reshard<minor, by_rows>(square, line);
+
+  // As many bytes as the exchange of a program.
+  using crossing = ep::program<mesh<4>, across, ep::sharded<table, data<4>, none>>;
+  ep::runner<crossing> cross(line);
+  const auto x = cross.argument<0>();
+  (void)bytes_sent(line);
+  const auto expected = cross(x);
+  const std::vector<std::int64_t> in_program = bytes_sent(line);
+  ep::runner<by_columns> hold(line);
+  const auto y = hold.argument<0>();
+  ep::reshard(line, x, y);
+  CHECK(bytes_sent(line) == in_program);
+
+  // Sums are carried out, and written as one term.
+  ep::runner<adding<4>> add(line);
+  ep::runner<doubling<4>> split(line);
+  const auto sum = add.argument<0>();
+  const auto rows_given = add.argument<1>();
+  rows_given.for_each([](float& e, std::int64_t /*at*/) { e = 1; });
+  add(sum, rows_given);
+  const auto split_sum = split.argument<0>();
+  ep::reshard(line, ep::sharded_array<vector>(sum), split_sum);
+  CHECK(ep::gather(line, split_sum) == filled(8));
+  ep::reshard(line, split_sum, sum);
+  CHECK(ep::gather(line, sum) == filled(8));
+
+  ep::world two(mesh<2>::value);
+  ep::runner<doubling<2>> fewer(two);
+  CHECK_THROWS_WITH(ep::reshard(line, split_sum, fewer.argument<0>()),
+                    Contains("reshard: the array to be filled lies on data 2, and the world is one of data 4"));
+  CHECK_THROWS_WITH(ep::reshard(line, ep::sharded_array<vector>(), split_sum), Contains("empty"));
 }
