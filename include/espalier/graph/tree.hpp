@@ -75,12 +75,14 @@ namespace detail {
 /// A kind of leaves that may be a stack, of stacks perhaps: what they are made of, the same made of others, and the
 /// first dimension, with what is left without it.
 template <class Kind> struct stacking {
+  static constexpr bool is_stack = false;
   using leaves = Kind;
   template <class Leaves> using with = Leaves;
 };
 template <class Kind, int Count> struct stacking<stacked<Kind, Count>> {
   using inner = stacking<Kind>;
-  static constexpr bool is_outermost = std::is_same_v<Kind, typename inner::leaves>;
+  static constexpr bool is_stack = true;
+  static constexpr bool is_outermost = !inner::is_stack;
   using leaves = typename inner::leaves;
   template <class Leaves> using with = stacked<typename inner::template with<Leaves>, Count>;
   static constexpr int count = [] {

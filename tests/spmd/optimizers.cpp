@@ -1,0 +1,250 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+// optimised: never
+// built: once
+
+#include <support/kinds.hpp>
+
+#include <boost/hana/define_struct.hpp>
+
+/// Optimizers against plain loops: parameters of every float type, split, in sizes that do not divide.
+namespace ep = espalier;
+namespace nn = espalier::nn;
+using namespace testing::kinds;
+
+namespace {
+
+/// A tensor, laid out as these entries say or not at all.
+template <bool Placed, class Tensor, class... Entries>
+using placed = std::conditional_t<Placed, ep::sharded<Tensor, Entries...>, Tensor>;
+
+template <class On, bool Placed, ep::dtype T> struct part {
+  using data = typename On::data;
+  template <int... Extents> using tensor = typename ep::detail::dtype_row<T>::template tensor<Extents...>;
+  template <class Leaf> struct leaves {
+    BOOST_HANA_DEFINE_STRUCT(leaves, (ep::leaf<Leaf, placed<Placed, tensor<5, 6>, data, ep::none>>, wide),
+                             (ep::leaf<Leaf, placed<Placed, tensor<7, 3>, ep::none, data>>, tall),
+                             (ep::leaf<Leaf, placed<Placed, tensor<6>, data>>, bias),
+                             (ep::leaf<Leaf, tensor<>>, scale));
+  };
+};
+template <class On, bool Placed = true> struct tree {
+  template <ep::dtype T, class Leaf> using part_of = typename part<On, Placed, T>::template leaves<Leaf>;
+  template <class Leaf> struct net {
+    BOOST_HANA_DEFINE_STRUCT(net, (part_of<ep::dtype::f64, Leaf>, doubles), (part_of<ep::dtype::f32, Leaf>, floats),
+                             (part_of<ep::dtype::bf16, Leaf>, brains), (part_of<ep::dtype::f16, Leaf>, halves));
+  };
+};
+
+/// One leaf of the tree above, for plain loops.
+struct leaf_facts {
+  ep::dtype type;
+  std::vector<std::int64_t> extents;
+  bool is_bias;
+
+  /// What storing it rounds by, relative.
+  [[nodiscard]] double unit() const {
+    switch (type) {
+      case ep::dtype::f64: return 1e-14;
+      case ep::dtype::f32: return 1e-6;
+      case ep::dtype::bf16: return 0x1p-8;
+      default: return 0x1p-11;
+    }
+  }
+  /// The same of a moment.
+  [[nodiscard]] double moment_unit() const { return type == ep::dtype::f64 ? 1e-14 : 1e-6; }
+};
+
+const std::vector<leaf_facts>& facts() {
+  static const std::vector<leaf_facts> all = [] {
+    std::vector<leaf_facts> made;
+    for (const ep::dtype type : {ep::dtype::f64, ep::dtype::f32, ep::dtype::bf16, ep::dtype::f16}) {
+      made.push_back({type, {5, 6}, false});
+      made.push_back({type, {7, 3}, false});
+      made.push_back({type, {6}, true});
+      made.push_back({type, {}, false});
+    }
+    return made;
+  }();
+  return all;
+}
+
+real rounded(ep::dtype type, real value) {
+  return static_cast<real>(ep::detail::stored_as(type, static_cast<double>(value)));
+}
+
+/// Numbers of these leaves, as they are stored. Odd seeds give small ones, whose squares are below every f16.
+plains numbers(int seed, double scale = 1) {
+  plains made;
+  for (std::size_t l = 0; l < facts().size(); ++l) {
+    plain one = wave(seed * 100 + static_cast<int>(l), facts()[l].extents, seed % 2 == 1 ? scale * 1e-3 : scale);
+    for (real& x : one.data) x = rounded(facts()[l].type, x);
+    made.push_back(one);
+  }
+  return made;
+}
+plains zeros() {
+  plains made;
+  for (const leaf_facts& leaf : facts()) made.emplace_back(leaf.extents);
+  return made;
+}
+
+constexpr int steps = 4;
+real rate_of(int step) { return rounded(ep::dtype::f32, 0.02L / (step + 1)); }
+
+/// Runs a step over its own state with gradients of `numbers(10 + step)`, and returns the state.
+template <class Program> plains after_steps(const plains& start) {
+  ep::world world(Program::mesh::value);
+  ep::runner<Program> run(world);
+  auto state = run.template argument<0>();
+  const auto gradients = run.template argument<1>();
+  const auto rate = run.template argument<2>();
+  array_list arrays, gradient_arrays;
+  arrays.add(state);
+  gradient_arrays.add(gradients);
+  arrays.write(start);
+  for (int step = 0; step < steps; ++step) {
+    gradient_arrays.write(numbers(10 + step));
+    write_array(rate, plain::number(rate_of(step)));
+    run(state, gradients, rate);
+  }
+  return arrays.read();
+}
+
+/// Parameters to half a unit of their last place a step, moments as exact as what they are computed in.
+template <class Program> void agrees(const plains& start, const plains& expected) {
+  INFO("on a mesh of " << mesh_text(Program::mesh::value));
+  const plains got = after_steps<Program>(start);
+  REQUIRE(got.size() == expected.size());
+  for (std::size_t r = 0; r < got.size(); ++r) {
+    const leaf_facts& leaf = facts()[r % facts().size()];
+    INFO("leaf " << r);
+    CHECK(difference(got[r], expected[r], r < facts().size() ? leaf.unit() : leaf.moment_unit()) == "");
+  }
+}
+template <template <class> class Program, class... On> void agrees_everywhere(const plains& start, const plains& end) {
+  (agrees<Program<On>>(start, end), ...);
+}
+
+void append(plains& to, const plains& more) { to.insert(to.end(), more.begin(), more.end()); }
+
+template <class State, class On, class Step, bool Placed = true>
+using step_program = ep::program<typename On::mesh, Step, ep::donated<State>,
+                                 typename tree<On, Placed>::template net<ep::spec>, ep::f32<>>;
+
+// --- AdamW ----------------------------------------------------------------------------------------------------------
+
+constexpr nn::adamw_settings adam{.beta1 = 0.8, .beta2 = 0.95, .epsilon = 1e-6, .weight_decay = 0.3};
+
+struct adamw_step {
+  constexpr auto operator()(const auto& state, const auto& gradients, auto rate) const {
+    return nn::adamw_step(state, gradients, rate, adam);
+  }
+};
+template <class On>
+using adamw_program =
+    step_program<typename nn::adamw<tree<On>::template net>::template state<ep::spec>, On, adamw_step>;
+
+template <class On> struct split_adamw_step {
+  constexpr auto operator()(const auto& state, const auto& gradients, auto rate) const {
+    return nn::adamw_step(state, gradients, rate, adam, nn::split_state<typename On::model, 6>{});
+  }
+};
+template <class On>
+using split_adamw = step_program<typename nn::adamw<tree<On, false>::template net>::template state<ep::spec>, On,
+                                 split_adamw_step<On>, false>;
+
+plains plain_adamw(plains state) {
+  const std::size_t leaves = facts().size();
+  for (int step = 0; step < steps; ++step) {
+    const plains gradients = numbers(10 + step);
+    const real t = step + 1;
+    for (std::size_t l = 0; l < leaves; ++l) {
+      for (std::size_t i = 0; i < gradients[l].data.size(); ++i) {
+        const real g = gradients[l].data[i];
+        real& p = state[l].data[i];
+        real& m = state[leaves + l].data[i];
+        real& v = state[2 * leaves + l].data[i];
+        m = 0.8L * m + 0.2L * g;
+        v = 0.95L * v + 0.05L * g * g;
+        const real by = m / (1 - std::pow(0.8L, t)) / (std::sqrt(v / (1 - std::pow(0.95L, t))) + 1e-6L);
+        p = rounded(facts()[l].type, p - rate_of(step) * (by + (facts()[l].is_bias ? 0 : 0.3L) * p));
+      }
+    }
+  }
+  state.back() = plain::number(steps);
+  return state;
+}
+
+// --- SGD ------------------------------------------------------------------------------------------------------------
+
+template <bool Nesterov> struct sgd_step {
+  constexpr auto operator()(const auto& state, const auto& gradients, auto rate) const {
+    return nn::sgd_step(state, gradients, rate, {.momentum = 0.7, .weight_decay = 0.2, .nesterov = Nesterov});
+  }
+};
+template <class On> using sgd_state = typename nn::sgd<tree<On>::template net>::template state<ep::spec>;
+template <class On> using sgd_program = step_program<sgd_state<On>, On, sgd_step<false>>;
+template <class On> using nesterov_program = step_program<sgd_state<On>, On, sgd_step<true>>;
+
+plains plain_sgd(plains state, bool nesterov) {
+  const std::size_t leaves = facts().size();
+  for (int step = 0; step < steps; ++step) {
+    const plains gradients = numbers(10 + step);
+    for (std::size_t l = 0; l < leaves; ++l) {
+      for (std::size_t i = 0; i < gradients[l].data.size(); ++i) {
+        const real g = gradients[l].data[i];
+        real& p = state[l].data[i];
+        real& velocity = state[leaves + l].data[i];
+        velocity = 0.7L * velocity + g;
+        const real by = nesterov ? 0.7L * velocity + g : velocity;
+        p = rounded(facts()[l].type, p * (1 - (facts()[l].is_bias ? 0 : rate_of(step) * 0.2L)) - rate_of(step) * by);
+      }
+    }
+  }
+  state.back() = plain::number(steps);
+  return state;
+}
+
+/// Elementwise: on any mesh nothing travels.
+template <class Program> constexpr bool moves_nothing = Program::collectives() == 0;
+
+}  // namespace
+
+TEST_CASE("optimizers: AdamW of every float type") {
+  plains start = numbers(2);
+  append(start, zeros());
+  append(start, zeros());
+  start.push_back(plain::number(0));
+  agrees_everywhere<adamw_program, on<1, 1>, on<2, 1>, on<4, 1>>(start, plain_adamw(start));
+  agrees_everywhere<split_adamw, on<2, 2>>(start, plain_adamw(start));
+  STATIC_REQUIRE(moves_nothing<adamw_program<on<4, 1>>>);
+  // ZeRO: of sixteen bits the new parameter is all-gathered, of others the update. Half of 5 x 6 and of 6 elements.
+  STATIC_REQUIRE(split_adamw<on<2, 2>>::bytes<ep::all_gather>() == 18 * (8 + 4 + 2 + 2));
+}
+
+TEST_CASE("optimizers: SGD with momentum, and Nesterov's") {
+  plains start = numbers(2);
+  append(start, zeros());
+  start.push_back(plain::number(0));
+  agrees_everywhere<sgd_program, on<1, 1>, on<4, 1>>(start, plain_sgd(start, false));
+  agrees_everywhere<nesterov_program, on<1, 1>, on<2, 1>, on<4, 1>>(start, plain_sgd(start, true));
+  STATIC_REQUIRE(moves_nothing<nesterov_program<on<4, 1>>>);
+}
+
+namespace {
+
+// --- memory ---------------------------------------------------------------------------------------------------------
+
+template <class Leaf> struct large { BOOST_HANA_DEFINE_STRUCT(large, (ep::leaf<Leaf, ep::bf16<512, 1024>>, weight)); };
+template <class On>
+using large_step = ep::program<typename On::mesh, adamw_step, ep::donated<nn::adamw<large>::state<ep::spec>>,
+                               large<ep::spec>, ep::f32<>>;
+
+}  // namespace
+
+TEST_CASE("optimizers: a step of bf16 parameters stores nothing but parameters, moments and gradients") {
+  constexpr std::int64_t elements = 512 * 1024;
+  // Parameter and gradient of 2 bytes, two moments of 4, and a few scalars.
+  STATIC_REQUIRE(large_step<on<1, 1>>::peak_bytes_per_device() <= elements * 12 + 4096);
+}
