@@ -3,6 +3,7 @@
 // optimised: never
 
 #include <espalier/io/checkpoint.hpp>
+#include <espalier/nn/optimizers.hpp>
 
 #include <boost/hana/define_struct.hpp>
 #include <catch2/catch.hpp>
@@ -42,6 +43,29 @@ template <class Leaf> struct masked {
 template <class Leaf> struct another_model {
   BOOST_HANA_DEFINE_STRUCT(another_model, (dense<Leaf>, first), (leaf<Leaf, f32<>>, step));
 };
+
+template <class Leaf> struct half {
+  BOOST_HANA_DEFINE_STRUCT(half, (leaf<Leaf, bf16<6, 5>>, weight), (leaf<Leaf, f16<5>>, bias),
+                           (leaf<Leaf, f64<>>, gain));
+};
+template <class Leaf> struct half_layers {
+  BOOST_HANA_DEFINE_STRUCT(half_layers, (half<Leaf>, first), (half<stacked<Leaf, 3>>, others));
+};
+/// As `nn::sgd::state` was.
+template <class Leaf> struct narrow_state {
+  BOOST_HANA_DEFINE_STRUCT(narrow_state, (half_layers<Leaf>, parameters), (half_layers<Leaf>, velocity),
+                           (leaf<Leaf, f32<>>, step));
+};
+template <class Leaf> using wide_state = nn::sgd<half_layers>::state<Leaf>;
+/// One of its parameters is of another type.
+template <class Leaf> struct single {
+  BOOST_HANA_DEFINE_STRUCT(single, (leaf<Leaf, f32<6, 5>>, weight), (leaf<Leaf, f16<5>>, bias),
+                           (leaf<Leaf, f64<>>, gain));
+};
+template <class Leaf> struct single_layers {
+  BOOST_HANA_DEFINE_STRUCT(single_layers, (single<Leaf>, first), (half<stacked<Leaf, 3>>, others));
+};
+template <class Leaf> using other_state = nn::sgd<single_layers>::state<Leaf>;
 
 /// Dimension d of every array over axis `axes[d]` of the mesh; -1: not split.
 template <template <class> class Tree> Tree<arrays> place(const world& where, const std::vector<int>& axes) {
@@ -135,6 +159,37 @@ TEST_CASE("a checkpoint written on one mesh is restored on others") {
     CHECK(reader.find("step")->shape.empty());
   }
   CHECK(std::distance(std::filesystem::directory_iterator(place_for_files.folder), {}) == 1);
+}
+
+TEST_CASE("moments of sixteen bits, as they were saved once, are read as f32") {
+  const scratch place_for_files;
+  const std::filesystem::path file = place_for_files.folder / "model.safetensors";
+  world four(square::value);
+  const auto saved = place<narrow_state>(four, {0, 1});
+  const auto small = [](const auto& tree, auto f) {
+    int leaf = 0;
+    detail::for_each_leaf(tree, [&](const auto& array) {
+      array.for_each([&](auto& e, std::int64_t i) { f(e, static_cast<float>(leaf) + 0.125F * static_cast<float>(i)); });
+      ++leaf;
+    });
+  };
+  small(saved, [](auto& e, float value) { e = static_cast<std::remove_reference_t<decltype(e)>>(value); });
+  save_checkpoint(four, saved, file);
+  world other(column::value);
+  const auto loaded = place<wide_state>(other, {-1, 0});
+  static_assert(decltype(loaded.velocity.others.weight)::tensor::type == dtype::f32);
+  static_assert(decltype(loaded.velocity.others.weight)::tensor::rank == 3);
+  static_assert(decltype(loaded.velocity.first.gain)::tensor::type == dtype::f64);
+  (void)load_checkpoint(other, loaded, file);
+  std::int64_t differ = 0, seen = 0;
+  small(loaded, [&](auto& e, float value) { differ += static_cast<float>(e) == value ? 0 : 1, ++seen; });
+  CHECK(differ == 0);
+  CHECK(seen > 4 * 36);
+  // What is saved now has f32, and is read as it is; parameters are never converted.
+  save_checkpoint(other, loaded, file);
+  CHECK(io::safetensors_reader(file).find("velocity.first.weight")->type == dtype::f32);
+  CHECK_NOTHROW(load_checkpoint(other, loaded, file));
+  CHECK_THROWS_WITH(load_checkpoint(other, place<other_state>(other, {}), file), Contains("1 different"));
 }
 
 TEST_CASE("a file that does not fit is refused before anything changes") {

@@ -11,6 +11,7 @@
 #include <espalier/io/load_options.hpp>
 #include <espalier/io/safetensors.hpp>
 #include <espalier/io/save_windows.hpp>
+#include <espalier/io/sixteen_bit_moments.hpp>
 
 #include <array>
 #include <cstddef>
@@ -158,7 +159,8 @@ void save_checkpoint(world& where, const Tree& given, const std::filesystem::pat
 /// boxes its devices hold. Returns what was saved beside the tensors. Collective.
 ///
 /// A file that is damaged, or of a model with other names, types or shapes, is refused before any array changes, unless
-/// `options` asks for a part of it, for other names or for conversion (`io::load_options`).
+/// `options` asks for a part of it, for other names or for conversion (`io::load_options`). One exception: moments of
+/// parameters of sixteen bits, which are `f32`, are also read from files that have them in the parameters' type.
 /// Errors: as `save_checkpoint`.
 template <class Tree>
 io::metadata_map load_checkpoint(world& where, const Tree& tree, const std::filesystem::path& path,
@@ -183,8 +185,9 @@ io::metadata_map load_checkpoint(world& where, const Tree& tree, const std::file
   together(where, [&] {
     specs = detail::checkpoint_specs(where, tree, path);
     reader.emplace(path);
-    if (options == io::load_options{}) io::check_matches(*reader, specs);
-    sources = detail::sources_of_leaves(*reader, specs, options);
+    const std::vector<dtype> declared = detail::declared_types(tree);
+    if (options == io::load_options{}) io::check_matches(*reader, detail::as_in_file(*reader, specs, declared));
+    sources = detail::sources_of_leaves(*reader, specs, declared, options);
     // Each element is looked at by one process, and what one finds all know.
     for_each_filled_box(true, [&](dtype type, const io::tensor_info& info, auto starts, auto sizes, void*, auto) {
       if (info.type == type) {

@@ -120,12 +120,14 @@ class names_in_file {
   std::vector<bool> met_;
 };
 
-/// For each leaf the tensor that fills it; null for one that keeps its values. Depends on the file's header, the specs
-/// and the options only, so that all ranks find the same.
+/// For each leaf the tensor that fills it; null for one that keeps its values. A leaf may also be filled by a tensor of
+/// the type in `declared` (io/sixteen_bit_moments.hpp). Depends on the file's header, the specs and the options only,
+/// so that all ranks find the same.
 ///
 /// Errors: `io::checkpoint_error` that lists all that does not fit, or names the name in `options` that nothing has.
 [[nodiscard]] inline std::vector<const io::tensor_info*> sources_of_leaves(const io::safetensors_reader& reader,
                                                                            std::span<const io::tensor_spec> leaves,
+                                                                           std::span<const dtype> declared,
                                                                            const io::load_options& options) {
   const auto refuse_name = [&](const char* list, const std::string* name, const char* has) {
     if (name == nullptr) return;
@@ -160,7 +162,8 @@ class names_in_file {
       continue;
     }
     used.push_back(info->name);
-    if (info->shape == leaf.shape && info->type == leaf.type) continue;
+    const dtype other = declared[sources.size() - 1];
+    if (info->shape == leaf.shape && (info->type == leaf.type || info->type == other)) continue;
     const bool can = info->shape == leaf.shape && converts(info->type, leaf.type);
     if (can && options.convert) continue;
     different.push_back(quoted + ": the file has " + describe(*info) + ", the model " + describe(leaf) +
