@@ -3,6 +3,10 @@
 // optimised: never
 // built: once
 
+#include <espalier/nn/optimizers/adafactor.hpp>
+#include <espalier/nn/optimizers/lion.hpp>
+#include <espalier/nn/optimizers/muon.hpp>
+
 #include <support/kinds.hpp>
 
 #include <boost/hana/define_struct.hpp>
@@ -206,6 +210,174 @@ plains plain_sgd(plains state, bool nesterov) {
   return state;
 }
 
+// --- Lion -----------------------------------------------------------------------------------------------------------
+
+struct lion_step {
+  constexpr auto operator()(const auto& state, const auto& gradients, auto rate) const {
+    return nn::lion_step(state, gradients, rate, {.beta1 = 0.8, .beta2 = 0.95, .weight_decay = 0.3});
+  }
+};
+template <class On>
+using lion_program = step_program<typename nn::lion<tree<On>::template net>::template state<ep::spec>, On, lion_step>;
+
+plains plain_lion(plains state) {
+  const std::size_t leaves = facts().size();
+  for (int step = 0; step < steps; ++step) {
+    const plains gradients = numbers(10 + step);
+    for (std::size_t l = 0; l < leaves; ++l) {
+      for (std::size_t i = 0; i < gradients[l].data.size(); ++i) {
+        const real g = gradients[l].data[i];
+        real& p = state[l].data[i];
+        real& m = state[leaves + l].data[i];
+        const real c = 0.8L * m + 0.2L * g;
+        const real by = c > 0 ? 1 : c < 0 ? -1 : 0;
+        m = 0.95L * m + 0.05L * g;
+        p = rounded(facts()[l].type, p * (1 - (facts()[l].is_bias ? 0 : rate_of(step) * 0.3L)) - rate_of(step) * by);
+      }
+    }
+  }
+  state.back() = plain::number(steps);
+  return state;
+}
+
+// --- Adafactor ------------------------------------------------------------------------------------------------------
+
+struct adafactor_step {
+  constexpr auto operator()(const auto& state, const auto& gradients, auto rate) const {
+    return nn::adafactor_step(state, gradients, rate, {.clip = 0.75, .weight_decay = 0.3});
+  }
+};
+template <class On>
+using adafactor_program =
+    step_program<typename nn::adafactor<tree<On>::template net>::template state<ep::spec>, On, adafactor_step>;
+
+real root_mean_square(const plain& x) {
+  real sum = 0;
+  for (const real one : x.data) sum += one * one;
+  return std::sqrt(sum / static_cast<real>(x.data.size()));
+}
+
+/// The paper's algorithms 4 and 5, with its sums.
+plains plain_adafactor(plains state) {
+  const std::size_t leaves = facts().size();
+  for (int step = 0; step < steps; ++step) {
+    const plains gradients = numbers(10 + step);
+    const real old = 1 - std::pow(step + 1.0L, -0.8L);
+    for (std::size_t l = 0; l < leaves; ++l) {
+      const plain& g = gradients[l];
+      plain& p = state[l];
+      plain& rows = state[leaves + l];
+      plain& columns = state[2 * leaves + l];
+      plain update = g;
+      if (g.extents.size() < 2) {
+        for (std::size_t i = 0; i < g.data.size(); ++i) {
+          rows.data[i] = old * rows.data[i] + (1 - old) * (g.data[i] * g.data[i] + 1e-30L);
+          update.data[i] = g.data[i] / std::sqrt(rows.data[i]);
+        }
+      } else {
+        const int m = g.size(0), n = g.size(1);
+        plain row_sums({m}), column_sums({n});
+        for (int i = 0; i < m; ++i) {
+          for (int j = 0; j < n; ++j) {
+            row_sums(i) += g(i, j) * g(i, j) + 1e-30L;
+            column_sums(j) += g(i, j) * g(i, j) + 1e-30L;
+          }
+        }
+        // The state has means: R / n and C / m.
+        real total = 0;
+        for (int i = 0; i < m; ++i) total += n * (rows(i) = old * rows(i) + (1 - old) * row_sums(i) / n);
+        for (int j = 0; j < n; ++j) columns(j) = old * columns(j) + (1 - old) * column_sums(j) / m;
+        for (int i = 0; i < m; ++i) {
+          for (int j = 0; j < n; ++j) update(i, j) = g(i, j) / std::sqrt(n * rows(i) * m * columns(j) / total);
+        }
+      }
+      const real size = std::max(1e-3L, root_mean_square(p)) * rate_of(step);
+      const real clipped = size / std::max(1.0L, root_mean_square(update) / 0.75L);
+      for (std::size_t i = 0; i < p.data.size(); ++i) {
+        const real kept = p.data[i] * (1 - (facts()[l].is_bias ? 0 : rate_of(step) * 0.3L));
+        p.data[i] = rounded(facts()[l].type, kept - clipped * update.data[i]);
+      }
+    }
+  }
+  state.back() = plain::number(steps);
+  return state;
+}
+
+// --- Muon -----------------------------------------------------------------------------------------------------------
+
+struct muon_step {
+  constexpr auto operator()(const auto& state, const auto& gradients, auto rate) const {
+    return nn::muon_step(state, gradients, rate, {.momentum = 0.9, .weight_decay = 0.3, .others = adam});
+  }
+};
+template <class On>
+using muon_program = step_program<typename nn::muon<tree<On>::template net>::template state<ep::spec>, On, muon_step>;
+
+plain product(const plain& a, const plain& b) {
+  plain c({a.size(0), b.size(1)});
+  for (int i = 0; i < a.size(0); ++i) {
+    for (int j = 0; j < b.size(1); ++j) {
+      for (int k = 0; k < a.size(1); ++k) c(i, j) += a(i, k) * b(k, j);
+    }
+  }
+  return c;
+}
+plain transposed(const plain& a) {
+  plain b({a.size(1), a.size(0)});
+  for (int i = 0; i < a.size(0); ++i) {
+    for (int j = 0; j < a.size(1); ++j) b(j, i) = a(i, j);
+  }
+  return b;
+}
+/// As its publication writes it, always x x^T x.
+plain newton_schulz(plain x) {
+  const real norm = root_mean_square(x) * std::sqrt(static_cast<real>(x.data.size()));
+  for (real& one : x.data) one /= norm + 1e-7L;
+  for (int n = 0; n < 5; ++n) {
+    const plain a = product(x, transposed(x));
+    const plain cubed = product(a, x);
+    const plain fifth = product(a, cubed);
+    for (std::size_t i = 0; i < x.data.size(); ++i) {
+      x.data[i] = 3.4445L * x.data[i] - 4.7750L * cubed.data[i] + 2.0315L * fifth.data[i];
+    }
+  }
+  return x;
+}
+
+plains plain_muon(plains state) {
+  const std::size_t leaves = facts().size();
+  for (int step = 0; step < steps; ++step) {
+    const plains gradients = numbers(10 + step);
+    const real t = step + 1;
+    for (std::size_t l = 0; l < leaves; ++l) {
+      const plain& g = gradients[l];
+      const bool is_matrix = g.extents.size() == 2;
+      plain update = g;
+      for (std::size_t i = 0; i < g.data.size(); ++i) {
+        real& m = state[leaves + l].data[i];
+        if (is_matrix) {
+          m = 0.9L * m + g.data[i];
+          update.data[i] = g.data[i] + 0.9L * m;
+        } else {
+          real& v = state[2 * leaves + l].data[i];
+          m = 0.8L * m + 0.2L * g.data[i];
+          v = 0.95L * v + 0.05L * g.data[i] * g.data[i];
+          update.data[i] = m / (1 - std::pow(0.8L, t)) / (std::sqrt(v / (1 - std::pow(0.95L, t))) + 1e-6L);
+        }
+      }
+      if (is_matrix) update = newton_schulz(update);
+      const real size = is_matrix ? 0.2L * std::sqrt(static_cast<real>(std::max(g.size(0), g.size(1)))) : 1;
+      for (std::size_t i = 0; i < g.data.size(); ++i) {
+        real& p = state[l].data[i];
+        p = rounded(facts()[l].type,
+                    p * (1 - (facts()[l].is_bias ? 0 : rate_of(step) * 0.3L)) - rate_of(step) * size * update.data[i]);
+      }
+    }
+  }
+  state.back() = plain::number(steps);
+  return state;
+}
+
 /// Elementwise: on any mesh nothing travels.
 template <class Program> constexpr bool moves_nothing = Program::collectives() == 0;
 
@@ -227,9 +399,41 @@ TEST_CASE("optimizers: SGD with momentum, and Nesterov's") {
   plains start = numbers(2);
   append(start, zeros());
   start.push_back(plain::number(0));
-  agrees_everywhere<sgd_program, on<1, 1>, on<4, 1>>(start, plain_sgd(start, false));
-  agrees_everywhere<nesterov_program, on<1, 1>, on<2, 1>, on<4, 1>>(start, plain_sgd(start, true));
-  STATIC_REQUIRE(moves_nothing<nesterov_program<on<4, 1>>>);
+  agrees_everywhere<sgd_program, on<4, 1>>(start, plain_sgd(start, false));
+  agrees_everywhere<nesterov_program, on<1, 1>, on<2, 1>>(start, plain_sgd(start, true));
+  STATIC_REQUIRE(moves_nothing<sgd_program<on<4, 1>>>);
+}
+
+TEST_CASE("optimizers: Lion") {
+  plains start = numbers(2);
+  append(start, zeros());
+  start.push_back(plain::number(0));
+  agrees_everywhere<lion_program, on<2, 1>, on<4, 1>>(start, plain_lion(start));
+  STATIC_REQUIRE(moves_nothing<lion_program<on<4, 1>>>);
+}
+
+TEST_CASE("optimizers: Adafactor, with second moments of rows and columns") {
+  plains start = numbers(2);
+  for (const bool rows : {true, false}) {
+    for (const leaf_facts& leaf : facts()) {
+      const bool factored = leaf.extents.size() == 2;
+      start.emplace_back(factored ? std::vector<std::int64_t>{leaf.extents[rows ? 0 : 1]}
+                         : rows   ? leaf.extents
+                                  : std::vector<std::int64_t>{});
+    }
+  }
+  start.push_back(plain::number(0));
+  agrees_everywhere<adafactor_program, on<1, 1>, on<2, 1>, on<4, 1>>(start, plain_adafactor(start));
+}
+
+TEST_CASE("optimizers: Muon for matrices, and AdamW for vectors") {
+  plains start = numbers(2);
+  append(start, zeros());
+  for (const leaf_facts& leaf : facts()) {
+    start.emplace_back(leaf.extents.size() == 2 ? std::vector<std::int64_t>{} : leaf.extents);
+  }
+  start.push_back(plain::number(0));
+  agrees_everywhere<muon_program, on<1, 1>, on<2, 1>, on<4, 1>>(start, plain_muon(start));
 }
 
 namespace {

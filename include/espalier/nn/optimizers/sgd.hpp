@@ -60,11 +60,7 @@ constexpr auto sgd_step(const State& state, const Gradients& gradients, const Ra
     next.step = detail::next_step(next.step);
     const auto leaves = detail::optimizer_leaves(next.parameters, detail::operands_of(b, gradients, where));
     const int exact_rate = detail::rate_for(b, leaves, rate.id);
-    int kept = -1;
-    if (settings.weight_decay != 0) {
-      const int part = emit::scale(b, exact_rate, settings.weight_decay);
-      kept = emit::subtract(b, emit::constant_like(b, exact_rate, 1), part);
-    }
+    const int kept = detail::kept_by_decay(b, exact_rate, settings.weight_decay);
     detail::list<int> velocity = detail::ids_of(next.velocity);
     detail::list<int> updated;
     for (int k = 0; k < leaves.size(); ++k) {

@@ -147,6 +147,13 @@ constexpr int rate_for(builder& b, const list<optimizer_leaf>& leaves, int rate)
   return emit::convert(b, rate, type);
 }
 
+/// 1 - rate * weight_decay, or -1 without weight decay.
+constexpr int kept_by_decay(builder& b, int rate, double weight_decay) {
+  if (weight_decay == 0) return -1;
+  const int part = emit::scale(b, rate, weight_decay);
+  return emit::subtract(b, emit::constant_like(b, rate, 1), part);
+}
+
 /// The gradient where the state is, in the type that the step is computed in.
 constexpr int gradient_for(builder& b, const optimizer_leaf& leaf, int state) {
   return emit::convert(b, to_state(b, leaf.gradient, state), computed_type(b[leaf.parameter].type));
