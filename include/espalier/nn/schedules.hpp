@@ -54,7 +54,7 @@ constexpr int warm_up(builder& b, int step, double steps) {
 namespace detail {
 
 /// A schedule: what `f(builder, step as f64)` computes, as f32.
-template <class Step, class F> constexpr auto schedule(const Step& step, source_line where, const F& f) {
+template <class Step, class F> constexpr auto rate_of_step(const Step& step, source_line where, const F& f) {
   if constexpr (Failed<Step>) {
     return step;
   } else if constexpr (!LearningRate<Step>) {
@@ -73,7 +73,7 @@ namespace nn {
 /// The same rate at every step: `constant_rate(state.step, 0.001)`. Errors: `step_is_no_scalar`, as of all schedules.
 template <class Step>
 constexpr auto constant_rate(const Step& step, double rate, source_line where = source_line::current()) {
-  return detail::schedule(step, where, [=](builder& b, int) { return emit::scalar(b, rate); });
+  return detail::rate_of_step(step, where, [=](builder& b, int) { return emit::scalar(b, rate); });
 }
 
 /// From `from` at step 0 to `to` at step `steps`, in a straight line, and `to` from there on:
@@ -81,7 +81,7 @@ constexpr auto constant_rate(const Step& step, double rate, source_line where = 
 template <class Step>
 constexpr auto linear(const Step& step, double from, double to, double steps,
                       source_line where = source_line::current()) {
-  return detail::schedule(
+  return detail::rate_of_step(
       step, where, [=](builder& b, int t) { return emit::between(b, from, to, emit::progress(b, t, 0, steps)); });
 }
 
@@ -90,7 +90,7 @@ constexpr auto linear(const Step& step, double from, double to, double steps,
 template <class Step>
 constexpr auto cosine(const Step& step, double from, double to, double steps,
                       source_line where = source_line::current()) {
-  return detail::schedule(step, where, [=](builder& b, int t) {
+  return detail::rate_of_step(step, where, [=](builder& b, int t) {
     return emit::between(b, to, from, emit::half_cosine(b, emit::progress(b, t, 0, steps)));
   });
 }
@@ -107,7 +107,7 @@ struct warm_up_settings {
 /// step `total`.
 template <class Step>
 constexpr auto warm_up_cosine(const Step& step, const warm_up_settings& s, source_line where = source_line::current()) {
-  return detail::schedule(step, where, [=](builder& b, int t) {
+  return detail::rate_of_step(step, where, [=](builder& b, int t) {
     const int fall = emit::half_cosine(b, emit::progress(b, t, s.warm_up, s.total));
     return emit::multiply(b, emit::between(b, s.floor, s.peak, fall), emit::warm_up(b, t, s.warm_up));
   });
@@ -116,7 +116,7 @@ constexpr auto warm_up_cosine(const Step& step, const warm_up_settings& s, sourc
 /// Grows in a straight line to `peak`, and falls in one to `floor` at step `total`.
 template <class Step>
 constexpr auto warm_up_linear(const Step& step, const warm_up_settings& s, source_line where = source_line::current()) {
-  return detail::schedule(step, where, [=](builder& b, int t) {
+  return detail::rate_of_step(step, where, [=](builder& b, int t) {
     const int fall = emit::between(b, s.peak, s.floor, emit::progress(b, t, s.warm_up, s.total));
     return emit::multiply(b, fall, emit::warm_up(b, t, s.warm_up));
   });
@@ -127,7 +127,7 @@ constexpr auto warm_up_linear(const Step& step, const warm_up_settings& s, sourc
 template <class Step>
 constexpr auto inverse_square_root(const Step& step, double peak, double warm_up,
                                    source_line where = source_line::current()) {
-  return detail::schedule(step, where, [=](builder& b, int t) {
+  return detail::rate_of_step(step, where, [=](builder& b, int t) {
     const double steps = warm_up > 1 ? warm_up : 1;
     const int number = emit::add(b, t, emit::scalar(b, 1));
     const int rise = emit::scale(b, number, 1 / steps);
@@ -140,7 +140,7 @@ constexpr auto inverse_square_root(const Step& step, double peak, double warm_up
 /// Adafactor's relative step size (Shazeer and Stern, arXiv 1804.04235, section 8): min(0.01, 1 / sqrt(t)) at step
 /// number t, from 1.
 template <class Step> constexpr auto relative_step(const Step& step, source_line where = source_line::current()) {
-  return detail::schedule(step, where, [=](builder& b, int t) {
+  return detail::rate_of_step(step, where, [=](builder& b, int t) {
     const int number = emit::add(b, t, emit::scalar(b, 1));
     const int fall = b.append(ops::rsqrt, dtype::f64, extents{}, number);
     return b.append(ops::minimum, dtype::f64, extents{}, emit::scalar(b, 0.01), fall);
@@ -150,7 +150,7 @@ template <class Step> constexpr auto relative_step(const Step& step, source_line
 /// The decay of a moving average that follows quickly at first: min(decay, (1 + t) / (10 + t)) for `moving_average`.
 template <class Step>
 constexpr auto average_decay(const Step& step, double decay, source_line where = source_line::current()) {
-  return detail::schedule(step, where, [=](builder& b, int t) {
+  return detail::rate_of_step(step, where, [=](builder& b, int t) {
     const int rise = emit::divide(b, emit::add(b, t, emit::scalar(b, 1)), emit::add(b, t, emit::scalar(b, 10)));
     return b.append(ops::minimum, dtype::f64, extents{}, emit::scalar(b, decay), rise);
   });

@@ -46,6 +46,9 @@ struct muon_settings {
   /// The root mean square of an update of a matrix [m, n] is about this: it is multiplied by size * sqrt(max(m, n)), so
   /// that rates are those of AdamW. With 0 it is multiplied by sqrt(max(1, m / n)), as in the first publication.
   double size = 0.2;
+  /// Whether every device multiplies whole matrices: each is gathered once, and then nothing travels. Otherwise they
+  /// are multiplied where they are.
+  bool gather = false;
   /// Each step takes rate * weight_decay of every matrix away.
   double weight_decay = 0.1;
   /// For vectors and scalars.
@@ -93,26 +96,39 @@ constexpr int matrix_product(builder& b, int x, const char* left, int y, const c
   return emit::einsum(b, x, terms[0], y, terms[1], terms[2]);
 }
 
+/// The last two dimensions whole on every device, as an annotation.
+constexpr int whole_matrices(builder& b, const extents& shape) {
+  sharding placement = sharding::all_open(shape.rank);
+  placement.open &= ~(3U << static_cast<unsigned>(shape.rank - 2));
+  return b.annotate(shape, placement);
+}
+
 /// The nearest semi-orthogonal matrix, nearly: singular values become about 1 (0.7 to 1.2), by `iterations` steps of
 /// Newton and Schulz with Jordan's quintic, a x + b x^3 + c x^5. Of a matrix that is higher than wide the smaller of
-/// the two products with its transpose is used.
-constexpr int orthogonalised(builder& b, int x, int iterations) {
+/// the two products with its transpose is used. With `gather`, whole matrices are multiplied on each device, and the
+/// result is where x is.
+constexpr int orthogonalised(builder& b, int x, int iterations, bool gather) {
   const extents shape = b[x].shape;
   const bool is_wide = shape[shape.rank - 2] <= shape[shape.rank - 1];
   const std::int64_t matrix = std::int64_t{3} << (shape.rank - 2);
-  const int squares = emit::reduce_sum(b, emit::multiply(b, x, x), matrix);
+  const int whole = gather ? whole_matrices(b, shape) : -1;
+  const auto held = [&](int value) { return gather ? emit::annotated(b, ops::shard, value, whole) : value; };
+  const int given = gather ? emit::annotated(b, ops::reshard, x, whole) : x;
+  const int squares = emit::reduce_sum(b, emit::multiply(b, given, given), matrix);
   const int norm = b.append(ops::sqrt, b[squares].type, b[squares].shape, squares);
   const int least = emit::add(b, norm, emit::constant_like(b, norm, 1e-7));
-  const int start = emit::divide(b, x, emit::broadcast_along(b, least, shape, matrix));
+  const int start = emit::divide(b, given, emit::broadcast_along(b, least, shape, matrix));
   emit::loop_begin(b, iterations, false, false);
-  const int now = emit::loop_carry(b, start);
+  const int carry = emit::loop_carry(b, start);
+  const int now = held(carry);
   const int square = is_wide ? matrix_product(b, now, "mk", now, "nk") : matrix_product(b, now, "km", now, "kn");
   const int fourth = matrix_product(b, square, "mk", square, "kn");
   const int both = emit::add(b, emit::scale(b, square, -4.7750), emit::scale(b, fourth, 2.0315));
   const int turned = is_wide ? matrix_product(b, both, "mk", now, "kn") : matrix_product(b, now, "mk", both, "kn");
-  const int next = emit::loop_next(b, now, emit::add(b, emit::scale(b, now, 3.4445), turned));
+  const int next = emit::loop_next(b, carry, held(emit::add(b, emit::scale(b, now, 3.4445), turned)));
   emit::loop_end(b);
-  return emit::loop_result(b, next);
+  const int result = emit::loop_result(b, next);
+  return gather ? emit::match(b, held(result), x) : result;
 }
 
 /// What the update of a matrix of this shape is multiplied by.
@@ -133,9 +149,9 @@ namespace nn {
 /// rate. Embeddings and the head, which AdamW serves better, belong into a tree with an optimizer of its own.
 ///
 /// Computed in f32 (f64 of f64 parameters), parameters of sixteen bits rounded once. Arguments and errors as for
-/// `adamw_step`. Matrices are multiplied where `place` or completion puts them: an [m, n] with m <= n that is split
-/// along n, or one with m > n that is split along m, is multiplied where it is, and the product of min(m, n) squared
-/// numbers is summed once an iteration; one that is split along the other dimension is moved.
+/// `adamw_step`. Of [m, n] with m <= n, split along n, or with m > n, split along m, the product of min(m, n) squared
+/// numbers is summed once an iteration; one that is split along the other dimension is gathered in each, unless
+/// `settings.gather` has it gathered once.
 template <class State, class Gradients, class Rate, class Place = like_parameters>
 constexpr auto muon_step(const State& state, const Gradients& gradients, const Rate& rate,
                          const muon_settings& settings = {}, const Place& place = {},
@@ -173,7 +189,7 @@ constexpr auto muon_step(const State& state, const Gradients& gradients, const R
       const int now = emit::add(b, emit::scale(b, old, settings.momentum), gradient);
       momentum[k] = emit::convert(b, now, b[before].type);
       const int direction = settings.nesterov ? emit::add(b, gradient, emit::scale(b, now, settings.momentum)) : now;
-      const int turned = emit::scale(b, detail::orthogonalised(b, direction, settings.iterations),
+      const int turned = emit::scale(b, detail::orthogonalised(b, direction, settings.iterations, settings.gather),
                                      detail::muon_scale(shape, settings.size));
       const int update = emit::multiply(b, emit::repeat_scalar(b, exact_rate, turned), turned);
       updated.push_back(detail::updated_parameter(b, leaves[k], update, before, kept));
