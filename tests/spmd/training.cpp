@@ -3,6 +3,8 @@
 // optimised: never
 // built: once
 
+#include <espalier/execute/gather.hpp>
+#include <espalier/nn/array_trees.hpp>
 #include <espalier/nn/training.hpp>
 
 #include <support/kinds.hpp>
@@ -137,6 +139,53 @@ TEST_CASE("trees: map, zip, reduce, select and whether all is finite") {
     out.push_back(plain::number(largest));
     everywhere<functions_program>(meshes<on<1, 1>, on<2, 1>, on<4, 1>>{}, in, out, 1e-7);
   }
+}
+
+TEST_CASE("trees: of arrays") {
+  // Split over one axis, and copied along the other.
+  using program = clip_program<on<2, 2>>;
+  ep::world world(program::mesh::value);
+  ep::runner<program> runner(world);
+  const auto tree = runner.argument<0>();
+  array_list arrays;
+  arrays.add(tree);
+  const plains in = leaves(1, 300);
+  arrays.write(in);
+  real squares = 0;
+  for (const plain& leaf : in) {
+    for (const real x : leaf.data) squares += x * x;
+  }
+  const auto size = static_cast<double>(std::sqrt(squares));
+  CHECK(ep::global_norm(world, tree) == Approx(size).epsilon(1e-14));
+  const auto twice = ep::tree_map([](const auto& array) { return array; }, ep::zeros_like(tree));
+  CHECK(ep::global_norm(world, twice) == 0);
+  ep::tree_zip(
+      [&](const auto& to, const auto& from) {
+        const auto values = ep::gather(world, from);
+        to.for_each([&](auto& x, std::int64_t i) {
+          x = static_cast<std::remove_reference_t<decltype(x)>>(
+              2 * static_cast<float>(values[static_cast<std::size_t>(i)]));
+        });
+      },
+      twice, tree);
+  CHECK(ep::global_norm(world, twice) == Approx(2 * size).epsilon(1e-7));
+  CHECK(ep::global_norm(world, tree) == Approx(size).epsilon(1e-14));  // zeros_like shares no memory
+  const auto count =
+      ep::tree_reduce([](int so_far, const auto& array) { return so_far + array.shape().rank; }, 0, tree);
+  CHECK(count == 2 + 1 + 0 + 2);
+  CHECK(ep::clip_by_global_norm(world, tree, 1e9) == Approx(size).epsilon(1e-14));
+  CHECK(ep::clip_by_global_norm(world, tree, 2) == Approx(size).epsilon(1e-14));
+  const plains got = arrays.read();
+  for (std::size_t l = 0; l < got.size(); ++l) {
+    const plains out = each(in, [&](std::size_t n, std::size_t i) {
+      return rounded(types[n], static_cast<real>(static_cast<double>(in[n].data[i]) * (2 / size)));
+    });
+    CHECK(difference(got[l], out[l], 1e-7) == "");
+  }
+  CHECK(ep::all_finite(world, tree));
+  tree.floats.for_each([](float& x, std::int64_t i) { x = i == 11 ? std::numeric_limits<float>::quiet_NaN() : x; });
+  CHECK_FALSE(ep::all_finite(world, tree));
+  CHECK_THROWS_AS(ep::global_norm(world, decltype(tree){}), ep::argument_error);
 }
 
 // --- schedules ------------------------------------------------------------------------------------------------------
