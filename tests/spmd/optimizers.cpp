@@ -3,9 +3,7 @@
 // optimised: never
 // built: once
 
-#include <espalier/nn/optimizers/adafactor.hpp>
-#include <espalier/nn/optimizers/lion.hpp>
-#include <espalier/nn/optimizers/muon.hpp>
+#include <espalier/nn/training.hpp>
 
 #include <support/kinds.hpp>
 
@@ -434,6 +432,161 @@ TEST_CASE("optimizers: Muon for matrices, and AdamW for vectors") {
   }
   start.push_back(plain::number(0));
   agrees_everywhere<muon_program, on<1, 1>, on<2, 1>, on<4, 1>>(start, plain_muon(start));
+}
+
+namespace {
+
+// --- movement -------------------------------------------------------------------------------------------------------
+
+template <class On, bool Rows> struct one_matrix {
+  using tensor = std::conditional_t<Rows, ep::sharded<ep::f32<16, 24>, typename On::data, ep::none>,
+                                    ep::sharded<ep::f32<16, 24>, ep::none, typename On::data>>;
+  template <class Leaf> struct net { BOOST_HANA_DEFINE_STRUCT(net, (ep::leaf<Leaf, tensor>, weight)); };
+};
+template <template <template <class> class> class Optimizer, class Step, bool Rows>
+using matrix_step =
+    ep::program<typename on<4, 1>::mesh, Step,
+                ep::donated<typename Optimizer<one_matrix<on<4, 1>, Rows>::template net>::template state<ep::spec>>,
+                typename one_matrix<on<4, 1>, Rows>::template net<ep::spec>, ep::f32<>>;
+struct gathering_muon_step {
+  constexpr auto operator()(const auto& state, const auto& gradients, auto rate) const {
+    return nn::muon_step(state, gradients, rate, {.gather = true});
+  }
+};
+
+// --- ZeRO with a norm -----------------------------------------------------------------------------------------------
+
+template <class Leaf> struct two_matrices {
+  BOOST_HANA_DEFINE_STRUCT(two_matrices, (ep::leaf<Leaf, ep::f32<64, 48>>, up),
+                           (ep::leaf<Leaf, ep::f32<48, 64>>, down));
+};
+template <class On> struct clipped_step {
+  constexpr auto operator()(const auto& state, auto x, auto rate) const {
+    using data = typename On::data;
+    const auto loss = [](const auto& p, auto rows) {
+      const auto y = ep::matmul(ep::tanh(ep::matmul(ep::shard<data, ep::none>(rows), p.up)), p.down);
+      return ep::mean(y * y);
+    };
+    const auto here = nn::scattered(ep::grad(loss)(state.parameters, x), nn::split_state<data, 48>{});
+    const auto [clipped, norm] = ep::clip_by_global_norm(here, 1e-3);
+    return ep::results(nn::adamw_step(state, clipped, rate, {}, nn::split_state<data, 48>{}), norm);
+  }
+};
+template <class On>
+using clipped_program = ep::program<typename On::mesh, clipped_step<On>,
+                                    ep::donated<nn::adamw<two_matrices>::state<ep::spec>>, ep::f32<16, 64>, ep::f32<>>;
+
+// --- stacks ---------------------------------------------------------------------------------------------------------
+
+template <class Leaf> struct layer {
+  BOOST_HANA_DEFINE_STRUCT(layer, (ep::leaf<Leaf, ep::bf16<4, 3>>, weight), (ep::leaf<Leaf, ep::f64<3>>, bias),
+                           (ep::leaf<Leaf, ep::f32<>>, scale));
+};
+template <class Leaf> struct layers { BOOST_HANA_DEFINE_STRUCT(layers, (layer<ep::stacked<Leaf, 2>>, all)); };
+template <class Leaf> struct apart { BOOST_HANA_DEFINE_STRUCT(apart, (layer<Leaf>, first), (layer<Leaf>, second)); };
+template <template <template <class> class> class Optimizer, class Step> struct stack_steps {
+  using mesh = typename on<1, 1>::mesh;
+  using together = ep::program<mesh, Step, ep::donated<typename Optimizer<layers>::template state<ep::spec>>,
+                               layers<ep::spec>, ep::f32<>>;
+  using one_by_one = ep::program<mesh, Step, ep::donated<typename Optimizer<apart>::template state<ep::spec>>,
+                                 apart<ep::spec>, ep::f32<>>;
+};
+
+/// The leaves of two layers, and of a stack of them.
+template <template <template <class> class> class Optimizer, class Step> void stack_is_as_layers() {
+  using steps_of = stack_steps<Optimizer, Step>;
+  ep::world world(on<1, 1>::mesh::value);
+  ep::runner<typename steps_of::together> together(world);
+  ep::runner<typename steps_of::one_by_one> one_by_one(world);
+  auto a = together.template argument<0>();
+  auto b = one_by_one.template argument<0>();
+  const auto ga = together.template argument<1>();
+  const auto gb = one_by_one.template argument<1>();
+  const auto rate = together.template argument<2>();
+  write_array(rate, plain::number(0.01L));
+  const auto fill = [](const auto& stack, const auto& first, const auto& second, int seed) {
+    array_list all, one, two;
+    all.add(stack), one.add(first), two.add(second);
+    for (std::size_t l = 0; l < all.all.size(); ++l) {
+      const plain left = wave(seed + static_cast<int>(l), read_array(*one.all[l]).extents);
+      plain both(read_array(*all.all[l]).extents), right = left;
+      for (real& x : right.data) x = -3 * x + 0.25L;
+      std::copy(left.data.begin(), left.data.end(), both.data.begin());
+      std::copy(right.data.begin(), right.data.end(),
+                both.data.begin() + static_cast<std::ptrdiff_t>(left.data.size()));
+      write_array(*all.all[l], both), write_array(*one.all[l], left), write_array(*two.all[l], right);
+    }
+  };
+  fill(a.parameters.all, b.parameters.first, b.parameters.second, 1);
+  for (int step = 0; step < 2; ++step) {
+    fill(ga.all, gb.first, gb.second, 10 + step);
+    together(a, ga, rate);
+    one_by_one(b, gb, rate);
+  }
+  array_list all, one, two;
+  all.add(a.parameters), one.add(b.parameters.first), two.add(b.parameters.second);
+  for (std::size_t l = 0; l < 3; ++l) {
+    plain apart = read_array(*one.all[l]);
+    const plain second = read_array(*two.all[l]);
+    apart.data.insert(apart.data.end(), second.data.begin(), second.data.end());
+    INFO("leaf " << l);
+    CHECK(difference(read_array(*all.all[l]), apart, l == 0 ? 0x1p-8 : 1e-6) == "");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("optimizers: what travels is what each needs") {
+  // Rows on four devices: the sums of 24 columns and two scalars in one collective, and then what clips the update.
+  using rows = matrix_step<nn::adafactor, adafactor_step, true>;
+  STATIC_REQUIRE(rows::collectives() == 2);
+  STATIC_REQUIRE(rows::bytes<ep::all_reduce>() == 172);
+  // Columns: the sums of 16 rows and a scalar, then one more.
+  using columns = matrix_step<nn::adafactor, adafactor_step, false>;
+  STATIC_REQUIRE(columns::collectives() == 2);
+  STATIC_REQUIRE(columns::bytes<ep::all_reduce>() == 120);
+  // Muon of columns: a scalar, and 16 x 16 numbers in each of five iterations.
+  using split = matrix_step<nn::muon, muon_step, false>;
+  STATIC_REQUIRE(split::collectives<ep::all_reduce>() == 6);
+  STATIC_REQUIRE(split::collectives() == 6);
+  STATIC_REQUIRE(split::bytes<ep::all_reduce>() == 12 + 5 * 2 * 3 * 16 * 16 * 4 / 4);
+  // Gathered once: a quarter of the matrix to each of three others.
+  using gathered = matrix_step<nn::muon, gathering_muon_step, true>;
+  STATIC_REQUIRE(gathered::collectives() == 1);
+  STATIC_REQUIRE(gathered::bytes<ep::all_gather>() == 3 * 16 * 24);
+  // ZeRO: a reduce-scatter of gradients, one number for their norm, an all-gather of updates.
+  using clipped = clipped_program<on<4, 1>>;
+  STATIC_REQUIRE(clipped::collectives() == 3);
+  STATIC_REQUIRE(clipped::bytes<ep::reduce_scatter>() == 3 * 2 * 64 * 48 * 4 / 4);
+  STATIC_REQUIRE(clipped::bytes<ep::all_gather>() == 3 * 2 * 64 * 48 * 4 / 4);
+  STATIC_REQUIRE(clipped::bytes<ep::all_reduce>() <= 16);
+}
+
+TEST_CASE("optimizers: layers of a stack are as apart as layers") {
+  stack_is_as_layers<nn::muon, muon_step>();
+  stack_is_as_layers<nn::adafactor, adafactor_step>();
+}
+
+TEST_CASE("optimizers: a gathered Muon is Muon, and ZeRO with a norm is what one device does") {
+  plains state{wave(1, {16, 24}), plain({16, 24}), plain::number(0), plain::number(0)};
+  state.push_back(wave(2, {16, 24}));
+  state.push_back(plain::number(0.01L));
+  plain update = state[4];
+  for (real& x : update.data) x *= 1.95L;
+  update = newton_schulz(update);
+  plain expected = state[0];
+  for (std::size_t i = 0; i < expected.data.size(); ++i) {
+    expected.data[i] -= 0.01L * (0.2L * std::sqrt(24.0L) * update.data[i] + 0.1L * expected.data[i]);
+  }
+  const plains got = run<matrix_step<nn::muon, gathering_muon_step, true>>(state);
+  CHECK(difference(got[0], expected, 1e-6) == "");
+  CHECK(difference(got[1], state[4], 1e-7) == "");
+  plains in{wave(1, {64, 48}, 0.2), wave(2, {48, 64}, 0.2)};
+  for (int n = 0; n < 4; ++n) in.push_back(plain(in[static_cast<std::size_t>(n % 2)].extents));
+  in.push_back(plain::number(0));
+  in.push_back(wave(3, {16, 64}));
+  in.push_back(plain::number(0.01L));
+  check_results(run<clipped_program<on<4, 1>>>(in), run<clipped_program<on<1, 1>>>(in), 1e-5);
 }
 
 namespace {

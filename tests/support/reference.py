@@ -25,7 +25,10 @@ PROGRAMS = [
     ("Trees of parameters, and several results", ["graph/tree.hpp", "graph/named_leaves.hpp"]),
     ("Running", ["execute/world.hpp", "execute/runner.hpp", "execute/array.hpp", "execute/gather.hpp",
                  "execute/guard.hpp", "execute/together.hpp", "execute/traffic.hpp"]),
-    ("Models", ["nn/leaves.hpp", "nn/initialise.hpp", "nn/optimizers.hpp"]),
+    ("Models", ["nn/leaves.hpp", "nn/initialise.hpp"]),
+    ("Training", ["nn/optimizers/step.hpp", "nn/optimizers/adamw.hpp", "nn/optimizers/sgd.hpp", "nn/optimizers/lion.hpp",
+                  "nn/optimizers/adafactor.hpp", "nn/optimizers/muon.hpp", "nn/schedules.hpp", "nn/averages.hpp",
+                  "nn/loss_scale.hpp", "nn/accumulate.hpp", "nn/trees.hpp", "nn/array_trees.hpp"]),
     ("Files", ["io/checkpoint.hpp", "io/safetensors.hpp", "io/error.hpp", "io/xtensor.hpp"]),
     ("Reports and pictures", ["report/explain.hpp", "report/draw_layout.hpp", "report/progress.hpp", "report/table.hpp"]),
 ]

@@ -38,7 +38,7 @@ template <class Kind, bool Rows> struct factored {
 
 }  // namespace detail
 
-/// A stack of vectors is no matrix: leaves are told apart before they are stacked.
+// A stack of vectors is no matrix: leaves are told apart before they are stacked.
 template <class Kind, bool Rows, int Count> struct stacked<detail::factored<Kind, Rows>, Count> {
   template <class Tensor> using of = leaf<detail::factored<stacked<Kind, Count>, Rows>, Tensor>;
 };
@@ -103,6 +103,9 @@ constexpr int root_mean_square(builder& b, int x, std::int64_t dims) {
   return b.append(ops::sqrt, b[mean].type, b[mean].shape, mean);
 }
 
+template <class State, class Gradients, class Rate>
+using adafactor_mistake = step_mistake<AdafactorState<State>, State, Gradients, Rate, why::state_of_another_optimizer>;
+
 }  // namespace detail
 
 namespace nn {
@@ -120,8 +123,8 @@ constexpr auto adafactor_step(const State& state, const Gradients& gradients, co
                               const adafactor_settings& settings = {}, source_line where = source_line::current()) {
   if constexpr (Failed<State> || Failed<Gradients> || Failed<Rate>) {
     return detail::first_failure(state, gradients, rate);
-  } else if constexpr (!std::is_void_v<detail::step_mistake<detail::AdafactorState<State>, State, Gradients, Rate>>) {
-    return failed<detail::step_mistake<detail::AdafactorState<State>, State, Gradients, Rate>>(where);
+  } else if constexpr (!std::is_void_v<detail::adafactor_mistake<State, Gradients, Rate>>) {
+    return failed<detail::adafactor_mistake<State, Gradients, Rate>>(where);
   } else {
     builder& b = *rate.owner;
     const pinned_line line(b, where);

@@ -35,6 +35,9 @@ concept LionState = ParameterTree<State> && requires(State& state) {
   state.step;
 };
 
+template <class State, class Gradients, class Rate>
+using lion_mistake = step_mistake<LionState<State>, State, Gradients, Rate, why::state_of_another_optimizer>;
+
 }  // namespace detail
 
 namespace nn {
@@ -48,8 +51,8 @@ constexpr auto lion_step(const State& state, const Gradients& gradients, const R
                          source_line where = source_line::current()) {
   if constexpr (Failed<State> || Failed<Gradients> || Failed<Rate>) {
     return detail::first_failure(state, gradients, rate);
-  } else if constexpr (!std::is_void_v<detail::step_mistake<detail::LionState<State>, State, Gradients, Rate>>) {
-    return failed<detail::step_mistake<detail::LionState<State>, State, Gradients, Rate>>(where);
+  } else if constexpr (!std::is_void_v<detail::lion_mistake<State, Gradients, Rate>>) {
+    return failed<detail::lion_mistake<State, Gradients, Rate>>(where);
   } else {
     builder& b = *rate.owner;
     const pinned_line line(b, where);

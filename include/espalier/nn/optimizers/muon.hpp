@@ -31,7 +31,7 @@ template <class Kind> struct vector_moments {
 
 }  // namespace detail
 
-/// A stack of vectors is no matrix: leaves are told apart before they are stacked.
+// A stack of vectors is no matrix: leaves are told apart before they are stacked.
 template <class Kind, int Count> struct stacked<detail::vector_moments<Kind>, Count> {
   template <class Tensor> using of = leaf<detail::vector_moments<stacked<Kind, Count>>, Tensor>;
 };
@@ -139,6 +139,9 @@ constexpr double muon_scale(const extents& shape, double size) {
   return square_root(rows > columns ? rows / columns : 1);
 }
 
+template <class State, class Gradients, class Rate>
+using muon_mistake = step_mistake<MuonState<State>, State, Gradients, Rate, why::state_of_another_optimizer>;
+
 }  // namespace detail
 
 namespace nn {
@@ -158,8 +161,8 @@ constexpr auto muon_step(const State& state, const Gradients& gradients, const R
                          source_line where = source_line::current()) {
   if constexpr (Failed<State> || Failed<Gradients> || Failed<Rate>) {
     return detail::first_failure(state, gradients, rate);
-  } else if constexpr (!std::is_void_v<detail::step_mistake<detail::MuonState<State>, State, Gradients, Rate>>) {
-    return failed<detail::step_mistake<detail::MuonState<State>, State, Gradients, Rate>>(where);
+  } else if constexpr (!std::is_void_v<detail::muon_mistake<State, Gradients, Rate>>) {
+    return failed<detail::muon_mistake<State, Gradients, Rate>>(where);
   } else {
     builder& b = *rate.owner;
     const pinned_line line(b, where);

@@ -11,6 +11,18 @@
 /// What all optimizers share: where a state is, what a step is given, and how a parameter takes its update.
 namespace espalier {
 
+namespace why {
+
+template <class... Details> struct state_of_another_optimizer {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "lion_step, adafactor_step, muon_step: the first argument is no state of this optimizer. Give "
+                  "lion<tree>::state, adafactor<tree>::state or muon<tree>::state, with the tree of the parameters.");
+  };
+};
+
+}  // namespace why
+
 namespace emit {
 
 constexpr int repeat_scalar(builder& b, int scalar, int like) {
@@ -90,7 +102,8 @@ constexpr int to_parameter(builder& b, int update, int state, int parameter) {
   return is_annotated(b[state]) ? emit::match(b, update, parameter) : update;
 }
 
-template <class Tree> constexpr list<optimizer_leaf> optimizer_leaves(const Tree& parameters, const Tree& gradients) {
+template <class Tree, class Gradients>
+constexpr list<optimizer_leaf> optimizer_leaves(const Tree& parameters, const Gradients& gradients) {
   list<optimizer_leaf> leaves;
   nn::for_each_named_leaf(parameters, [&](const auto& one, const nn::leaf_path& path) {
     leaves.push_back({one.id, -1, !nn::is_gain_or_bias(path)});
@@ -122,9 +135,10 @@ template <class Moments, class Parameters> [[nodiscard]] constexpr bool are_mome
 }
 
 /// What is wrong with the arguments of an optimizer's step: the first mistake, or void.
-template <bool IsState, class State, class Gradients, class Rate> [[nodiscard]] constexpr auto mistake_in_step() {
+template <bool IsState, class State, class Gradients, class Rate, template <class...> class NotState>
+[[nodiscard]] constexpr auto mistake_in_step() {
   if constexpr (!IsState) {
-    return std::type_identity<why::not_an_optimizer_state<State>>{};
+    return std::type_identity<NotState<State>>{};
   } else if constexpr (!are_moments_of<Gradients, decltype(State::parameters)>()) {
     return std::type_identity<
         difference_of_trees<decltype(State::parameters), Gradients, why::gradients_of_another_tree>>{};
@@ -135,8 +149,9 @@ template <bool IsState, class State, class Gradients, class Rate> [[nodiscard]] 
   }
 }
 
-template <bool IsState, class State, class Gradients, class Rate>
-using step_mistake = typename decltype(mistake_in_step<IsState, State, Gradients, Rate>())::type;
+template <bool IsState, class State, class Gradients, class Rate,
+          template <class...> class NotState = why::not_an_optimizer_state>
+using step_mistake = typename decltype(mistake_in_step<IsState, State, Gradients, Rate, NotState>())::type;
 
 /// The rate in the type in which scalars of a step are computed: as exact as the rate itself and any of the leaves.
 constexpr int rate_for(builder& b, const list<optimizer_leaf>& leaves, int rate) {
@@ -178,5 +193,29 @@ constexpr int updated_parameter(builder& b, const optimizer_leaf& leaf, int upda
 }
 
 }  // namespace detail
+
+namespace nn {
+
+/// Gradients where an optimizer's state is, before they are used otherwise: summed over the devices that hold their
+/// terms by reduce-scatter, as an optimizer's step with this `place` does it. A norm of them is one number more that
+/// travels:
+///
+///     const auto here = nn::scattered(gradient, nn::split_state<data, 4096>{});
+///     const auto [clipped, norm] = ep::clip_by_global_norm(here, 1.0);
+///     return nn::adamw_step(state, clipped, rate, {}, nn::split_state<data, 4096>{});
+template <class Gradients, class Place>
+constexpr auto scattered(const Gradients& gradients, const Place& place, source_line where = source_line::current()) {
+  if constexpr (Failed<Gradients>) {
+    return gradients;
+  } else {
+    builder& b = *detail::owner_of(gradients);
+    const pinned_line line(b, where);
+    Gradients made = detail::operands_of(b, gradients, where);
+    detail::for_each_leaf(made, [&](auto& one) { one.id = detail::to_state(b, one.id, place(one, where).id); });
+    return made;
+  }
+}
+
+}  // namespace nn
 
 }  // namespace espalier
