@@ -138,11 +138,19 @@ def signature(template, name, parameters):
     return f"{name}{'<' + ', '.join(chosen) + '>' if chosen else ''}({', '.join(called)})"
 
 
+# Their functions are of trees, or make many tensors of many: they are on the reference page (support/reference.py).
+TRAINING = ["nn/optimizers/step.hpp", "nn/optimizers/lion.hpp", "nn/optimizers/adafactor.hpp", "nn/optimizers/muon.hpp",
+            "nn/schedules.hpp", "nn/averages.hpp", "nn/loss_scale.hpp", "nn/accumulate.hpp", "nn/trees.hpp",
+            "nn/array_trees.hpp"]
+
+
 def read_headers():
     """(functions, ops): functions are (name, signature, comment, header), ops name -> (comment, header)."""
     functions, ops = [], {}
     include = os.path.join(ROOT, "include", "espalier")
-    paths = [*sorted(glob.glob(os.path.join(include, "ops", "*.hpp"))), *sorted(glob.glob(os.path.join(include, "nn", "*.hpp"))),
+    nn = sorted(glob.glob(os.path.join(include, "nn", "**", "*.hpp"), recursive=True))
+    paths = [*sorted(glob.glob(os.path.join(include, "ops", "*.hpp"))),
+             *(path for path in nn if os.path.relpath(path, include) not in TRAINING),
              *(os.path.join(include, "program", name) for name in ("differentiate.hpp", "custom_gradient.hpp"))]
     for path in paths:
         header = os.path.relpath(path, include)

@@ -15,7 +15,7 @@ import re
 import sys
 
 sys.dont_write_bytecode = True  # no folder of compiled scripts among the sources
-from op_page import braces, folded, prose, with_links
+from op_page import TRAINING, braces, folded, prose, with_links
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 PROGRAMS = [
@@ -26,9 +26,7 @@ PROGRAMS = [
     ("Running", ["execute/world.hpp", "execute/runner.hpp", "execute/array.hpp", "execute/gather.hpp",
                  "execute/guard.hpp", "execute/together.hpp", "execute/traffic.hpp"]),
     ("Models", ["nn/leaves.hpp", "nn/initialise.hpp"]),
-    ("Training", ["nn/optimizers/step.hpp", "nn/optimizers/adamw.hpp", "nn/optimizers/sgd.hpp", "nn/optimizers/lion.hpp",
-                  "nn/optimizers/adafactor.hpp", "nn/optimizers/muon.hpp", "nn/schedules.hpp", "nn/averages.hpp",
-                  "nn/loss_scale.hpp", "nn/accumulate.hpp", "nn/trees.hpp", "nn/array_trees.hpp"]),
+    ("Training", ["nn/optimizers/adamw.hpp", "nn/optimizers/sgd.hpp", *TRAINING]),
     ("Files", ["io/checkpoint.hpp", "io/safetensors.hpp", "io/error.hpp", "io/xtensor.hpp"]),
     ("Reports and pictures", ["report/explain.hpp", "report/draw_layout.hpp", "report/progress.hpp", "report/table.hpp"]),
 ]
@@ -242,7 +240,7 @@ def page(introduction, sections):
         text += f"\n## {title}\n"
         for header in headers:
             listed = entries(header)
-            if header.startswith("nn/"):
+            if header.startswith("nn/") and header not in TRAINING:
                 # The functions of tensors among them are on the other page.
                 listed = [one for one in listed if not re.search(r"auto \w+\(", one[2])]
             if not listed:
