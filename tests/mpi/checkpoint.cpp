@@ -3,15 +3,18 @@
 // ranks: 4
 
 #include <espalier/io/checkpoint.hpp>
+#include <espalier/nn/array_trees.hpp>
 #include <support/mpi_require.hpp>
 
 #include <boost/hana/define_struct.hpp>
 #include <catch2/catch.hpp>
 
+#include <cmath>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -79,6 +82,19 @@ TEST_CASE("ranks write one checkpoint and restore it; a failure of one is everyb
                            sharded_array<weight>(alone, sharding::whole(2))};
   (void)load_checkpoint(alone, whole, file);
   REQUIRE_ALL(MPI_COMM_WORLD, wrong(whole, 2) == 0);
+
+  // Functions of trees of arrays: an element counts once, however many ranks have a copy.
+  double squares = 0;
+  for (int i = 0; i < 30; ++i) squares += 4.0 * i * i + (2 * i + 0.5) * (2 * i + 0.5);
+  const tree<arrays> none = zeros_like(saved);
+  REQUIRE_ALL(MPI_COMM_WORLD, std::abs(global_norm(where, saved) - std::sqrt(squares)) < 1e-9);
+  REQUIRE_ALL(MPI_COMM_WORLD, global_norm(where, none) == 0);
+  REQUIRE_ALL(MPI_COMM_WORLD, std::abs(clip_by_global_norm(where, saved, 1) - std::sqrt(squares)) < 1e-9);
+  REQUIRE_ALL(MPI_COMM_WORLD, std::abs(global_norm(where, saved) - 1) < 1e-6);
+  REQUIRE_ALL(MPI_COMM_WORLD, all_finite(where, saved));
+  saved.split.for_each(
+      [](float& e, std::int64_t index) { e = index == 29 ? std::numeric_limits<float>::infinity() : e; });
+  REQUIRE_ALL(MPI_COMM_WORLD, !all_finite(where, saved));
 
   std::string text;
   try {
