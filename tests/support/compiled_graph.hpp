@@ -61,7 +61,7 @@ template <std::uint32_t Seed, class Mesh> struct compiled_graph {
   using on_parts = detail::on_wanted_parts<Mesh, detail::simplified_graph<Mesh, raw>>;
   using device_mesh = typename on_parts::mesh;
   using partition_pass = detail::partitioned_graph<device_mesh, typename on_parts::source>;
-  using device_program = detail::device_graph<device_mesh, partition_pass>;
+  using device_program = detail::scheduled_graph<device_mesh, partition_pass>;
   static constexpr const auto& code = detail::frozen<device_program>::value;
   using planned = detail::planned<device_mesh, detail::frozen<device_program>::value>;
   static constexpr const auto& plan = planned::value;

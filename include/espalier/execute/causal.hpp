@@ -110,18 +110,24 @@ class causal_finder {
       low_[static_cast<std::size_t>(step.instruction)] = stored;
       // In a type that does not hold the number, a row that is hidden entirely has no maximum to be known by.
       const bool is_held = stored > -std::numeric_limits<double>::infinity() || otherwise.number == stored;
-      return otherwise.number == 0 ? content::zero : otherwise.number <= -1e30 && is_held ? content::low : content::any;
+      return otherwise.number == 0                                    ? content::zero
+             : otherwise.number <= hidden_score(step.type) && is_held ? content::low
+                                                                      : content::any;
     }
     if (op_of(step).fuse == fusion::reduction) {
       if (kind_of(step) != reduction::max || !is(0, content::low)) return content::any;
       // How low, only the mask itself says.
       const int from = stacked(step.operand[0].value);
-      if (t_.code[from].op->facts.masks != masking::choice) return content::any;
+      if (low_[static_cast<std::size_t>(from)] == 0) return content::any;
       low_[static_cast<std::size_t>(step.instruction)] = low_[static_cast<std::size_t>(from)];
       return content::low;
     }
     if (!step.result_wide) return content::any;
     const op_facts& facts = op_of(step).facts;
+    if (facts.masks == masking::same && is(0, content::low)) {
+      low_[static_cast<std::size_t>(step.instruction)] = low_[static_cast<std::size_t>(stacked(step.operand[0].value))];
+      return content::low;
+    }
     if (facts.masks == masking::difference) {
       return is(0, content::low) && is_maximum(u, step, 1) ? content::low : content::any;
     }

@@ -88,6 +88,8 @@ enum class masking : std::uint8_t {
   difference,
   /// The exponential of a number so low is zero.
   exponential,
+  /// The number itself, in another type.
+  same,
 };
 
 /// What passes ask about an op, beyond its rules. None of them knows an op by its name.
@@ -129,6 +131,8 @@ struct op_facts {
   bool looks = false;
   /// Result n is operand n, with the same type, shape and values: it is there for its gradient alone.
   bool passes_operands = false;
+  /// Every element is that of operand 0 in another type.
+  bool converts = false;
   /// Whether the result is operand 0, with the same type, shape and values. Null: it never is.
   bool (*is_operand)(op_view) = nullptr;
 };

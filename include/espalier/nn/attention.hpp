@@ -25,7 +25,8 @@ constexpr int hide_future(builder& b, int scores) {
   }
   const int seen = compare(b, ops::less_equal, iota(b, dtype::i32, square, 1), query);
   // Finite, so that a difference of two hidden scores is no NaN.
-  return select(b, broadcast_to(b, seen, shape), scores, constant_like(b, scores, -1e30));
+  return select(b, broadcast_to(b, seen, shape), scores,
+                constant_like(b, scores, detail::hidden_score(b[scores].type)));
 }
 
 }  // namespace emit
@@ -48,7 +49,8 @@ constexpr auto attention_scores(const Query& query, const Key& key, source_line 
     const pinned_line line(*query.owner, where);
     // The query is smaller than the scores: scaling it is cheaper.
     const double scale = 1 / detail::square_root(Query::extent(-1));
-    const Query scaled(*query.owner, emit::scale(*query.owner, query.id, scale));
+    builder& b = *query.owner;
+    const Query scaled(b, emit::convert(b, emit::scale(b, emit::widen(b, query.id), scale), Query::type));
     return einsum<"bqhd,bkhd->bhqk">(scaled, key, where);
   }
 }

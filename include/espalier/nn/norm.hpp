@@ -10,8 +10,10 @@ namespace espalier {
 
 namespace emit {
 
-/// x, or with `centred` x minus its mean, divided by the root of the mean of its squares, over the last dimension.
-constexpr int standardise(builder& b, int x, bool centred, double epsilon) {
+/// x, or with `centred` x minus its mean, divided by the root of the mean of its squares, over the last dimension; in
+/// the type that x is computed in.
+constexpr int standardise(builder& b, int given, bool centred, double epsilon) {
+  const int x = widen(b, given);
   const extents shape = b[x].shape;
   const std::int64_t last = std::int64_t{1} << (shape.rank - 1);
   int from = x;
@@ -52,9 +54,12 @@ constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, double
     builder& b = *x.owner;
     const pinned_line line(b, where);
     const int normal = emit::standardise(b, x.id, true, epsilon);
-    const int scaled = emit::multiply(b, normal, emit::broadcast_to(b, detail::operand_of(b, gain), X::shape));
-    const int shifted = emit::add(b, scaled, emit::broadcast_to(b, detail::operand_of(b, bias), X::shape));
-    return detail::symbol_like<X, typename X::tensor>(x, shifted);
+    const auto each = [&](const auto& one) {
+      return emit::broadcast_to(b, emit::widen(b, detail::operand_of(b, one)), X::shape);
+    };
+    const int scaled = emit::multiply(b, normal, each(gain));
+    const int shifted = emit::add(b, scaled, each(bias));
+    return detail::symbol_like<X, typename X::tensor>(x, emit::convert(b, shifted, X::type));
   }
 }
 
@@ -77,8 +82,8 @@ constexpr auto rms_norm(const X& x, const Gain& gain, double epsilon = norm_epsi
     builder& b = *x.owner;
     const pinned_line line(b, where);
     const int normal = emit::standardise(b, x.id, false, epsilon);
-    return detail::symbol_like<X, typename X::tensor>(
-        x, emit::multiply(b, normal, emit::broadcast_to(b, detail::operand_of(b, gain), X::shape)));
+    const int each = emit::broadcast_to(b, emit::widen(b, detail::operand_of(b, gain)), X::shape);
+    return detail::symbol_like<X, typename X::tensor>(x, emit::convert(b, emit::multiply(b, normal, each), X::type));
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <espalier/detail/real_functions.hpp>
 #include <espalier/ops/compare.hpp>
+#include <espalier/ops/convert.hpp>
 
 namespace espalier {
 
@@ -33,23 +34,31 @@ inline double gelu_slope_scalar(double a) {
   return 0.5 * (1 + t) + 0.5 * a * (1 - t * t) * gelu_scale * (1 + 3 * gelu_cubic * a * a);
 }
 
+/// The cotangent times a slope that was found in the type that elements are computed in, rounded once.
+constexpr void give_times(gradient_context& c, int slope) {
+  const int product = emit::multiply(c.emit, emit::widen(c.emit, c.cotangent), slope);
+  c.give(0, emit::convert(c.emit, product, c.self().type));
+}
 constexpr void exp_gradient(gradient_context& c) { c.give(0, emit::multiply(c.emit, c.cotangent, c.id)); }
 constexpr void log_gradient(gradient_context& c) { c.give(0, emit::divide(c.emit, c.cotangent, c.operand(0))); }
 constexpr void sqrt_gradient(gradient_context& c) {
-  c.give(0, emit::divide(c.emit, emit::scale(c.emit, c.cotangent, 0.5), c.id));
+  const int half = emit::scale(c.emit, emit::widen(c.emit, c.cotangent), 0.5);
+  c.give(0, emit::convert(c.emit, emit::divide(c.emit, half, emit::widen(c.emit, c.id)), c.self().type));
 }
 constexpr void rsqrt_gradient(gradient_context& c) {
-  const int cubed = emit::multiply(c.emit, c.id, emit::multiply(c.emit, c.id, c.id));
-  c.give(0, emit::multiply(c.emit, c.cotangent, emit::scale(c.emit, cubed, -0.5)));
+  const int result = emit::widen(c.emit, c.id);
+  const int cubed = emit::multiply(c.emit, result, emit::multiply(c.emit, result, result));
+  give_times(c, emit::scale(c.emit, cubed, -0.5));
 }
 constexpr void tanh_gradient(gradient_context& c) {
-  const int squared = emit::multiply(c.emit, c.id, c.id);
-  const int slope = emit::subtract(c.emit, emit::constant_like(c.emit, squared, 1), squared);
-  c.give(0, emit::multiply(c.emit, c.cotangent, slope));
+  const int result = emit::widen(c.emit, c.id);
+  const int squared = emit::multiply(c.emit, result, result);
+  give_times(c, emit::subtract(c.emit, emit::constant_like(c.emit, squared, 1), squared));
 }
 constexpr void sigmoid_gradient(gradient_context& c) {
-  const int rest = emit::subtract(c.emit, emit::constant_like(c.emit, c.id, 1), c.id);
-  c.give(0, emit::multiply(c.emit, c.cotangent, emit::multiply(c.emit, c.id, rest)));
+  const int result = emit::widen(c.emit, c.id);
+  const int rest = emit::subtract(c.emit, emit::constant_like(c.emit, result, 1), result);
+  give_times(c, emit::multiply(c.emit, result, rest));
 }
 constexpr void relu_gradient(gradient_context& c) {
   const int zero = emit::constant_like(c.emit, c.id, 0);
@@ -88,14 +97,12 @@ inline constexpr op_info gelu_slope =
 }  // namespace ops
 
 constexpr void detail::silu_gradient(gradient_context& c) {
-  const instruction from = c.emit[c.operand(0)];
-  const int slope = c.emit.append(ops::silu_slope, from.type, from.shape, c.operand(0));
-  c.give(0, emit::multiply(c.emit, c.cotangent, slope));
+  const int from = emit::widen(c.emit, c.operand(0));
+  give_times(c, c.emit.append(ops::silu_slope, c.emit[from].type, c.emit[from].shape, from));
 }
 constexpr void detail::gelu_gradient(gradient_context& c) {
-  const instruction from = c.emit[c.operand(0)];
-  const int slope = c.emit.append(ops::gelu_slope, from.type, from.shape, c.operand(0));
-  c.give(0, emit::multiply(c.emit, c.cotangent, slope));
+  const int from = emit::widen(c.emit, c.operand(0));
+  give_times(c, c.emit.append(ops::gelu_slope, c.emit[from].type, c.emit[from].shape, from));
 }
 
 /// Elementwise functions of a floating-point tensor. Errors: `operand_is_not_floating`.

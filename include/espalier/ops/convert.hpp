@@ -38,6 +38,13 @@ template <class T> [[nodiscard]] constexpr T nearest_integer(double value) {
 /// Rounds as a store to the type would; an integer's range ends at the nearest one.
 [[nodiscard]] constexpr double stored_as(dtype type, double value) { return element_as(type, value, false); }
 
+/// As low as a score is made that is to count for nothing, and finite, so that a difference of two is no NaN: -1e30, or
+/// the lowest number of the type. A softmax gives it 0 beside any score that is not as low.
+[[nodiscard]] constexpr double hidden_score(dtype type) {
+  const bool is_half = size_of(type) == 2 && facts_of(type).format == number_format::binary;
+  return is_half ? -65504 : -1e30;
+}
+
 constexpr void evaluate_convert(const evaluation& e) {
   const bool wraps = is_integer(e.operand_type[0]);
   for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) {
@@ -54,12 +61,20 @@ namespace ops {
 /// modulo as many values as that has, as in C and NumPy. To a truth value: whether it is not 0.
 inline constexpr op_info convert =
     detail::elementwise_op("convert", detail::evaluate_convert, detail::convert_gradient, linearity::none,
-                           {.is_operand = detail::has_type_and_shape_of_operand});
+                           {.masks = masking::same,
+                            .vanishes_with = 0b1,
+                            .converts = true,
+                            .is_operand = detail::has_type_and_shape_of_operand});
 }  // namespace ops
 
 namespace emit {
 constexpr int convert(builder& b, int a, dtype type) {
   return b[a].type == type ? a : b.append(ops::convert, type, b[a].shape, a);
+}
+/// In the type that its elements are computed in (`dtype_facts::accumulate`): bf16 and f16 as f32, all others as they
+/// are. What takes several steps is computed in it, and rounded once.
+constexpr int widen(builder& b, int a) {
+  return is_floating(b[a].type) ? convert(b, a, facts_of(b[a].type).accumulate) : a;
 }
 }  // namespace emit
 

@@ -389,7 +389,8 @@ constexpr auto dropout(const Key& key, const X& x, double rate, source_line wher
       const double kept = 1 - detail::probability_of(b, rate, where);
       if (kept == 1) return from;
       const int mask = emit::bernoulli(b, X::shape, id, kept);
-      return emit::keep_where(b, mask, emit::scale(b, from, kept > 0 ? 1 / kept : 0));
+      const int scaled = emit::scale(b, emit::widen(b, from), kept > 0 ? 1 / kept : 0);
+      return emit::convert(b, emit::keep_where(b, mask, scaled), X::type);
     });
   }
 }

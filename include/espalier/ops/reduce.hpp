@@ -42,8 +42,9 @@ constexpr void extremum_gradient(gradient_context& c) {
   const int extremum = emit::broadcast_along(b, c.id, shape, dims);
   const bool is_max = kind == reduction::max;
   const int beaten = emit::compare(b, ops::less, is_max ? from : extremum, is_max ? extremum : from);
-  const int ties = emit::reduce_sum(b, emit::drop_where(b, beaten, emit::constant_like(b, from, 1)), dims);
-  const int share = emit::divide(b, c.cotangent, ties);
+  const int one = emit::constant(b, facts_of(b[from].type).accumulate, shape, 1);
+  const int ties = emit::reduce_sum(b, emit::drop_where(b, beaten, one), dims);
+  const int share = emit::convert(b, emit::divide(b, emit::widen(b, c.cotangent), ties), b[from].type);
   c.give(0, emit::drop_where(b, beaten, emit::broadcast_along(b, share, shape, dims)));
 }
 
@@ -51,7 +52,8 @@ constexpr void extremum_gradient(gradient_context& c) {
 /// the factor is 0: then it is the product of the rest if this is the only zero, else 0.
 constexpr void product_gradient(gradient_context& c) {
   builder& b = c.emit;
-  const int from = c.operand(0);
+  const int from = emit::widen(b, c.operand(0));
+  const dtype type = b[c.operand(0)].type;
   const std::int64_t dims = attributes_of<reduction_attributes>(c).dims;
   const extents shape = b[from].shape;
   const int zero = emit::constant_like(b, from, 0);
@@ -65,7 +67,8 @@ constexpr void product_gradient(gradient_context& c) {
       emit::keep_where(b, emit::compare(b, ops::equal, count, zero), emit::divide(b, rest, nonzero));
   const int only_zero = emit::keep_where(b, emit::compare(b, ops::equal, count, one), rest);
   const int slope = emit::select(b, is_zero, only_zero, without_zero);
-  c.give(0, emit::multiply(b, emit::broadcast_along(b, c.cotangent, shape, dims), slope));
+  const int cotangent = emit::broadcast_along(b, emit::widen(b, c.cotangent), shape, dims);
+  c.give(0, emit::convert(b, emit::multiply(b, cotangent, slope), type));
 }
 
 constexpr void reduce_gradient(gradient_context& c) {

@@ -32,9 +32,10 @@ namespace ops {
 inline constexpr op_info stop_gradient = detail::elementwise_op(
     "stop_gradient", detail::evaluate_identity, detail::no_gradient, linearity::first,
     {.cheap_to_repeat = true, .stops_gradient = true, .is_operand = detail::has_type_and_shape_of_operand});
-/// Operand 1 times operand 2, which make a function of operand 0 along some dimensions: its softmax, or itself divided
-/// by the root of its mean square (after its mean was taken away, if it is centred). All that flows back goes to
-/// operand 0, and is found from the result: that is all a training step needs to keep.
+/// Operand 1 times operand 2, in the type that x is computed in, which make a function of operand 0 along some
+/// dimensions: its softmax, or itself divided by the root of its mean square (after its mean was taken away, if it is
+/// centred). All that flows back goes to operand 0, and is found from the result: that is all a training step needs to
+/// keep.
 inline constexpr op_info softmax = detail::elementwise_op(
     "softmax", detail::evaluate_normalised, detail::softmax_gradient, linearity::none, {.vanishes_with = 0b10});
 inline constexpr op_info standardise =
@@ -70,8 +71,8 @@ constexpr int normalised(builder& b, const op_info& op, int x, int value, int fa
 
 /// exp(x - max) / sum exp(x - max): no overflow for any finite x.
 constexpr int softmax(builder& b, int x, std::int64_t dims) {
-  const int shifted = minus_maximum(b, x, dims);
-  const int raised = b.append(ops::exp, b[x].type, b[x].shape, shifted);
+  const int shifted = minus_maximum(b, widen(b, x), dims);
+  const int raised = b.append(ops::exp, b[shifted].type, b[x].shape, shifted);
   const int total = reduce_sum(b, raised, dims);
   // Dividing one by the few totals, not the many elements, keeps the division out of the long loop.
   const int inverse = divide(b, constant_like(b, total, 1), total);
@@ -79,14 +80,14 @@ constexpr int softmax(builder& b, int x, std::int64_t dims) {
 }
 
 constexpr int log_softmax(builder& b, int x, std::int64_t dims) {
-  const int shifted = minus_maximum(b, x, dims);
-  const int raised = b.append(ops::exp, b[x].type, b[x].shape, shifted);
+  const int shifted = minus_maximum(b, widen(b, x), dims);
+  const int raised = b.append(ops::exp, b[shifted].type, b[x].shape, shifted);
   const int total = reduce_sum(b, raised, dims);
   const int logarithm = b.append(ops::log, b[total].type, b[total].shape, total);
-  return subtract(b, shifted, broadcast_along(b, logarithm, b[x].shape, dims));
+  return convert(b, subtract(b, shifted, broadcast_along(b, logarithm, b[x].shape, dims)), b[x].type);
 }
 
-/// The mean over the dimensions `dims`, which disappear.
+/// The mean over the dimensions `dims`, which disappear. @pre x is of a type that is computed in (`widen`)
 constexpr int mean_over(builder& b, int x, std::int64_t dims) {
   const int total = reduce_sum(b, x, dims);
   const double count = static_cast<double>(b[x].shape.elements()) / static_cast<double>(b[total].shape.elements());
@@ -101,9 +102,11 @@ namespace detail {
 constexpr void softmax_gradient(gradient_context& c) {
   builder& b = c.emit;
   const std::int64_t dims = attributes_of<normalised_attributes>(c).dims;
-  const int total = emit::reduce_sum(b, emit::multiply(b, c.cotangent, c.id), dims);
-  const int rest = emit::subtract(b, c.cotangent, emit::broadcast_along(b, total, b[c.id].shape, dims));
-  c.give(0, emit::multiply(b, c.id, rest));
+  const int p = emit::widen(b, c.id);
+  const int dp = emit::widen(b, c.cotangent);
+  const int total = emit::reduce_sum(b, emit::multiply(b, dp, p), dims);
+  const int rest = emit::subtract(b, dp, emit::broadcast_along(b, total, b[c.id].shape, dims));
+  c.give(0, emit::convert(b, emit::multiply(b, p, rest), b[c.id].type));
 }
 
 /// With y the result and f the factor: f (dy - mean(dy) - y mean(y dy)), without mean(dy) if no mean was taken away.

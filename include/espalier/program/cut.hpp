@@ -5,6 +5,7 @@
 #include <espalier/graph/graph.hpp>
 #include <espalier/ops/ops.hpp>
 #include <espalier/program/crossing.hpp>
+#include <espalier/program/repeat_widened.hpp>
 
 #include <cstdint>
 
@@ -126,7 +127,7 @@ class graph_cutter {
     if (i.loop >= 0 || i.op->facts.bound_to_loop || part_of(i) != structure::none) return false;
     if (requests_of(i) == layout_request::annotation && g_.annotations[i.annotation].placement.unreduced != 0)
       return false;
-    return i.operand_count == 0 || i.op->facts.cheap_to_repeat;
+    return i.operand_count == 0 || i.op->facts.cheap_to_repeat || is_from_sixteen_bits(g_.code, id);
   }
 
   /// What the late part reads and need not compute.

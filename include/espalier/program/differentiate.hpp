@@ -6,6 +6,7 @@
 
 #include <espalier/ops/scan.hpp>
 #include <espalier/program/hoist.hpp>
+#include <espalier/program/repeat_widened.hpp>
 
 namespace espalier {
 
@@ -33,12 +34,13 @@ struct loop_reversal {
 namespace detail {
 
 /// Cheap to compute again, and large or free to keep: what the reverse loop repeats rather than stores.
-[[nodiscard]] constexpr bool cheaper_to_repeat(const builder& b, const instruction& i) {
+[[nodiscard]] constexpr bool cheaper_to_repeat(builder& b, int id) {
+  const instruction& i = b[id];
   // A sum that is pending in the body has been carried out in what is kept of it.
   if (requests_of(i) == layout_request::annotation && b.result().annotations[i.annotation].placement.unreduced != 0) {
     return false;
   }
-  return i.operand_count == 0 || i.op->facts.cheap_to_repeat;
+  return i.operand_count == 0 || i.op->facts.cheap_to_repeat || is_from_sixteen_bits(b.result().code.data(), id);
 }
 
 /// The result, stack or sum of a repeated loop. Its operand may be another one, which the sweep made to hand an inner
@@ -64,7 +66,7 @@ constexpr int reach(builder& b, loop_reversal& innermost, int id) {
   const int building = b.loop;
   b.loop = level->reverse;
   original.label = nullptr;
-  const bool repeat = level->recompute || cheaper_to_repeat(b, original) || level->is_fixed(id);
+  const bool repeat = level->recompute || cheaper_to_repeat(b, id) || level->is_fixed(id);
   // (Behind what a body computes stands at least the end of its loop.)
   if (repeat && (is_further_result(original) || is_further_result(b[id + 1]))) {
     // With all that is made with it.

@@ -9,6 +9,7 @@
 #include <espalier/program/complete.hpp>
 #include <espalier/program/cut_axes.hpp>
 #include <espalier/program/pass_list.hpp>
+#include <espalier/program/repeat_widened.hpp>
 #include <espalier/program/trace.hpp>
 
 #include <type_traits>
@@ -147,6 +148,15 @@ template <class Mesh, class Source, int Count = length_of(passes_on_buffers)> st
   static constexpr graph_size room = frozen<before>::counted;
   static constexpr graph make() { return passes_on_buffers[Count - 1].run(Mesh::value, frozen<before>::value); }
 };
+
+/// And, where values are computed in a wider type than they are kept in, `repeat_widened`: most programs have none.
+template <class Mesh, class Source> struct repeated_graph {
+  using before = device_graph<Mesh, Source>;
+  static constexpr graph make() { return repeat_widened(frozen<before>::value); }
+};
+template <class Mesh, class Source>
+using scheduled_graph = std::conditional_t<widens(frozen<device_graph<Mesh, Source>>::value),
+                                           repeated_graph<Mesh, Source>, device_graph<Mesh, Source>>;
 
 template <int Size> struct rule_table { factor_rule of[Size > 0 ? Size : 1]{}; };
 

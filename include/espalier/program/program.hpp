@@ -139,7 +139,7 @@ template <class Mesh, class Function, class... Arguments> class program {
   using partition_pass = detail::partitioned_graph<device_mesh, source>;
   /// The traced and simplified program of one device, and the partitioned program of each.
   static constexpr const auto& traced = completion_pass::program;
-  using device_program = detail::device_graph<device_mesh, partition_pass>;
+  using device_program = detail::scheduled_graph<device_mesh, partition_pass>;
   static constexpr const auto& code = detail::frozen<device_program>::value;
   static constexpr const auto& plan = detail::planned<device_mesh, detail::frozen<device_program>::value>::value;
   using result_type = typename accepted::result_type;

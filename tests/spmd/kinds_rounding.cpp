@@ -1,0 +1,321 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+// optimised: never
+// built: once
+
+#include <support/kinds.hpp>
+
+#include <functional>
+#include <limits>
+
+// Every function of nn, and the softmax, in every type of floats: its value and its gradient, rounded once. What is
+// right is said by plain loops on dual numbers, a value and its derivative, in long double.
+
+namespace ep = espalier;
+using namespace testing::kinds;
+
+namespace {
+
+// --- dual numbers ---------------------------------------------------------------------------------------------------
+
+struct dual {
+  real v = 0;
+  real d = 0;
+  dual(real value = 0, real slope = 0) : v(value), d(slope) {}  // NOLINT(google-explicit-constructor): as a number
+};
+dual operator+(dual a, dual b) { return {a.v + b.v, a.d + b.d}; }
+dual operator-(dual a, dual b) { return {a.v - b.v, a.d - b.d}; }
+dual operator*(dual a, dual b) { return {a.v * b.v, a.d * b.v + a.v * b.d}; }
+dual operator/(dual a, dual b) { return {a.v / b.v, (a.d - a.v / b.v * b.d) / b.v}; }
+dual& operator+=(dual& a, dual b) { return a = a + b; }
+dual exp(dual a) { return {std::exp(a.v), std::exp(a.v) * a.d}; }
+dual log(dual a) { return {std::log(a.v), a.d / a.v}; }
+dual sqrt(dual a) { return {std::sqrt(a.v), a.d / (2 * std::sqrt(a.v))}; }
+dual tanh(dual a) { return {std::tanh(a.v), a.d * (1 - std::tanh(a.v) * std::tanh(a.v))}; }
+
+using duals = std::vector<dual>;
+/// The arguments of a function, each with its extents.
+struct argument {
+  std::vector<std::int64_t> extents;
+  duals data;
+  [[nodiscard]] int size(int dim) const { return static_cast<int>(extents[static_cast<std::size_t>(dim)]); }
+  [[nodiscard]] int elements() const { return static_cast<int>(data.size()); }
+  [[nodiscard]] int rows() const { return elements() / size(static_cast<int>(extents.size()) - 1); }
+  [[nodiscard]] const dual& operator[](int i) const { return data[static_cast<std::size_t>(i)]; }
+};
+using arguments = std::vector<argument>;
+using reference = std::function<duals(const arguments&)>;
+
+[[nodiscard]] arguments as_arguments(const plains& in) {
+  arguments made;
+  for (const plain& one : in) made.push_back({one.extents, duals(one.data.begin(), one.data.end())});
+  return made;
+}
+
+/// What a function is, and its gradient by the first arguments where `cotangent` flows into it.
+[[nodiscard]] plains value_and_gradients(const reference& f, const plains& in, std::size_t by, const plain& cotangent) {
+  arguments at = as_arguments(in);
+  plains made(1, cotangent);
+  const duals value = f(at);
+  REQUIRE(value.size() == cotangent.data.size());
+  for (std::size_t i = 0; i < value.size(); ++i) made[0].data[i] = value[i].v;
+  for (std::size_t leaf = 0; leaf < by; ++leaf) {
+    plain slope = in[leaf];
+    for (std::size_t i = 0; i < slope.data.size(); ++i) {
+      at[leaf].data[i].d = 1;
+      const duals moved = f(at);
+      at[leaf].data[i].d = 0;
+      slope.data[i] = 0;
+      for (std::size_t k = 0; k < moved.size(); ++k) slope.data[i] += moved[k].d * cotangent.data[k];
+    }
+    made.push_back(slope);
+  }
+  return made;
+}
+
+// --- units in the last place ----------------------------------------------------------------------------------------
+
+struct number_type {
+  int bits;            // of the significand, the first included
+  int least_exponent;  // of a normal number
+  real epsilon;        // of the type that is computed in
+};
+[[nodiscard]] number_type facts(ep::dtype type) {
+  switch (type) {
+    case ep::dtype::f16: return {11, -14, 0x1p-23L};
+    case ep::dtype::bf16: return {8, -126, 0x1p-23L};
+    case ep::dtype::f32: return {24, -126, 0x1p-23L};
+    default: return {53, -1022, 0x1p-52L};
+  }
+}
+[[nodiscard]] real last_place(const number_type& t, real value) {
+  int exponent = t.least_exponent;
+  if (value != 0) exponent = std::max(exponent, std::ilogb(value));
+  return std::ldexp(1.0L, exponent - t.bits + 1);
+}
+/// What the type holds.
+[[nodiscard]] plain held(ep::dtype type, plain values) {
+  const number_type t = facts(type);
+  for (real& one : values.data) {
+    const real place = last_place(t, one);
+    one = std::nearbyint(one / place) * place;
+  }
+  return values;
+}
+
+/// That results are within `places` units in the last place, `wide` roundings of the largest element in the type that
+/// is computed in, and `narrow` of these in the type itself.
+void check_rounded(ep::dtype type, const plain& got, const plain& expected, real places, real wide, real narrow) {
+  const number_type t = facts(type);
+  REQUIRE(got.data.size() == expected.data.size());
+  real largest = 0;
+  for (const real one : expected.data) largest = std::max(largest, std::abs(one));
+  real worst = 0;
+  std::size_t at = 0;
+  for (std::size_t i = 0; i < got.data.size(); ++i) {
+    const real allowed =
+        places * last_place(t, expected.data[i]) + largest * (wide * t.epsilon + narrow * std::ldexp(1.0L, -t.bits));
+    const real off = std::abs(got.data[i] - expected.data[i]);
+    const real share = off <= allowed ? off / allowed : off > allowed ? off / allowed : 1e9L;
+    if (share > worst) {
+      worst = share;
+      at = i;
+    }
+  }
+  INFO(ep::name_of(type) << " element " << at << ": " << static_cast<double>(got.data[at]) << " instead of "
+                         << static_cast<double>(expected.data[at]));
+  CHECK(worst <= 1);
+}
+
+// --- the functions --------------------------------------------------------------------------------------------------
+
+/// The function's value, and the gradients of the sum of its elements times `cotangent` by the first `By` arguments.
+template <class F, int... By> constexpr auto with_gradients(const F& f, const auto& cotangent, const auto&... x) {
+  const auto loss = [&](const auto&... at) { return ep::sum(f(at...) * cotangent); };
+  return ep::results(f(x...), ep::grad<By...>(loss)(x...));
+}
+
+template <class F> constexpr auto of_loss(const F& loss, const auto& x) {
+  const auto both = ep::value_and_grad(loss)(x);
+  return ep::results(both.value, both.gradient);
+}
+
+template <class On> struct rows_of {
+  constexpr auto operator()(auto given, auto gain, auto bias, auto labels, auto given_cotangent, auto each) const {
+    const auto x = ep::shard<typename On::data, typename On::model>(given);
+    const auto c = ep::shard<typename On::data, typename On::model>(given_cotangent);
+    constexpr ep::nn::ignore none{-100};
+    return ep::results(
+        with_gradients<decltype([](auto x) { return ep::softmax<-1>(x); }), 0>({}, c, x),
+        with_gradients<decltype([](auto x) { return ep::log_softmax<-1>(x); }), 0>({}, c, x),
+        with_gradients<decltype([](auto x, auto g) { return ep::nn::rms_norm(x, g); }), 0, 1>({}, c, x, gain),
+        with_gradients<decltype([](auto x, auto g, auto b) { return ep::nn::layer_norm(x, g, b); }), 0, 1, 2>(
+            {}, c, x, gain, bias),
+        with_gradients<decltype([](auto x) { return ep::gelu(x); }), 0>({}, c, x),
+        with_gradients<decltype([](auto x) { return ep::silu(x); }), 0>({}, c, x),
+        ep::nn::cross_entropy_each(x, labels),
+        ep::grad([&](auto at) { return ep::sum(ep::nn::cross_entropy_each(at, labels) * each); })(x),
+        of_loss([&](auto at) { return ep::nn::cross_entropy(at, labels); }, x),
+        of_loss([&](auto at) { return ep::nn::cross_entropy(at, labels, none); }, x),
+        of_loss([&](auto at) { return ep::nn::cross_entropy_sum(at, labels, none); }, x));
+  }
+};
+template <class On, template <int...> class T>
+using rows_program = ep::program<typename On::mesh, rows_of<On>, T<6, 7>, T<7>, T<7>, ep::i32<6>, T<6, 7>, T<6>>;
+
+duals plain_softmax(const arguments& in, bool logarithm) {
+  const argument& x = in[0];
+  const int n = x.size(1);
+  duals y;
+  for (int r = 0; r < x.rows(); ++r) {
+    real top = x[r * n].v;
+    for (int i = 0; i < n; ++i) top = std::max(top, x[r * n + i].v);
+    dual total;
+    for (int i = 0; i < n; ++i) total += exp(x[r * n + i] - top);
+    for (int i = 0; i < n; ++i) {
+      const dual shifted = x[r * n + i] - top;
+      y.push_back(logarithm ? shifted - log(total) : exp(shifted) / total);
+    }
+  }
+  return y;
+}
+duals plain_norm(const arguments& in, bool centred) {
+  const argument& x = in[0];
+  const int n = x.size(1);
+  duals y;
+  for (int r = 0; r < x.rows(); ++r) {
+    dual mean;
+    for (int i = 0; i < n && centred; ++i) mean += x[r * n + i] / n;
+    dual variance;
+    for (int i = 0; i < n; ++i) variance += (x[r * n + i] - mean) * (x[r * n + i] - mean) / n;
+    for (int i = 0; i < n; ++i) {
+      const dual normal = (x[r * n + i] - mean) / sqrt(variance + 1e-5L) * in[1][i];
+      y.push_back(centred ? normal + in[2][i] : normal);
+    }
+  }
+  return y;
+}
+duals each_of(const argument& x, dual (*f)(dual)) {
+  duals y;
+  for (const dual& one : x.data) y.push_back(f(one));
+  return y;
+}
+dual plain_gelu(dual x) { return 0.5L * x * (1 + tanh(0.79788456080286535588L * (x + 0.044715L * x * x * x))); }
+dual plain_silu(dual x) { return x / (1 + exp(0 - x)); }
+
+enum class over { none, sum, mean };
+duals plain_cross_entropy(const arguments& in, const plain& labels, bool ignores, over how) {
+  const duals normal = plain_softmax(in, true);
+  duals each;
+  real counted = 0;
+  for (std::size_t r = 0; r < labels.data.size(); ++r) {
+    const bool out = ignores && labels.data[r] == -100;
+    const auto label = static_cast<std::size_t>(labels.data[r] < 0 ? 0 : labels.data[r]);
+    // A label that is no class counts as one of probability exp(largest logit) / sum.
+    const std::size_t n = normal.size() / labels.data.size();
+    dual most = normal[r * n];
+    for (std::size_t i = 0; i < n; ++i) {
+      if (normal[r * n + i].v > most.v) most = normal[r * n + i];
+    }
+    if (out) {
+      each.push_back(0);
+    } else {
+      counted += 1;
+      // (In such a row no gradient flows through the maximum: it is minus a logarithm of a sum.)
+      const bool known = labels.data[r] >= 0;
+      each.push_back(0 - (known ? normal[r * n + label] : most));
+      if (!known) {
+        dual total;
+        for (std::size_t i = 0; i < n; ++i) total += exp(in[0][static_cast<int>(r * n + i)] - most.v);
+        each.back().d = 0;
+        real top = in[0][static_cast<int>(r * n)].v;
+        for (std::size_t i = 0; i < n; ++i) top = std::max(top, in[0][static_cast<int>(r * n + i)].v);
+        dual sum;
+        for (std::size_t i = 0; i < n; ++i) sum += exp(in[0][static_cast<int>(r * n + i)] - top);
+        each.back() = log(sum);
+      }
+    }
+  }
+  if (how == over::none) return each;
+  dual total;
+  for (const dual& one : each) total += one;
+  return {how == over::sum ? total : total / std::max<real>(counted, 1)};
+}
+
+/// Rows that are large, tiny, equal, negative, and ordinary.
+plain nasty(int seed, std::vector<std::int64_t> extents) {
+  plain made = wave(seed, std::move(extents), 3);
+  const auto row = made.data.size() / static_cast<std::size_t>(made.extents[0]);
+  const auto at = [&](std::size_t r, std::size_t i) -> real& { return made.data[r * row + i]; };
+  for (std::size_t i = 0; i < row; ++i) {
+    at(0, i) *= 100;
+    at(1, i) *= 0.001L;
+    at(2, i) = 2.5L;
+    at(3, i) = -std::abs(at(3, i)) - 200;
+  }
+  return made;
+}
+plain eighths(int seed, std::vector<std::int64_t> extents) {
+  plain made = wave(seed, std::move(extents), 2);
+  for (real& one : made.data) one = std::round(one * 8) / 8;
+  return made;
+}
+
+template <class Program> void check_rows(ep::dtype type) {
+  INFO("on a mesh of " << mesh_text(Program::mesh::value));
+  plain labels = indices(4, {6}, 7);
+  labels(1) = labels(4) = -100;
+  const plain cotangent = eighths(5, {6, 7});
+  const plain each = eighths(6, {6});
+  const plains in{
+      held(type, nasty(1, {6, 7})), held(type, wave(2, {7}, 2)), held(type, wave(3, {7}, 2)), labels, cotangent, each};
+  const plains got = run<Program>(in);
+  std::size_t at = 0;
+  const auto check = [&](const char* name, const reference& f, std::size_t by, const plain& into, real wide,
+                         real narrow) {
+    const plains expected = value_and_gradients(f, in, by, into);
+    for (std::size_t n = 0; n < expected.size(); ++n) {
+      INFO(name << (n == 0 ? "" : ", gradient"));
+      check_rounded(type, got.at(at++), expected[n], 1, wide, n == 0 ? 0 : narrow);
+    }
+  };
+  const auto one = plain::number(1);
+  check(
+      "softmax", [](const arguments& a) { return plain_softmax(a, false); }, 1, cotangent, 8, 1);
+  check(
+      "log_softmax", [](const arguments& a) { return plain_softmax(a, true); }, 1, cotangent, 8, 0);
+  check(
+      "rms_norm", [](const arguments& a) { return plain_norm(a, false); }, 2, cotangent, 16, 0);
+  // A mean of -200 is rounded, and what remains without it is about 1.
+  check(
+      "layer_norm", [](const arguments& a) { return plain_norm(a, true); }, 3, cotangent,
+      ep::is_for_storage(type) ? 16 : 200, 0);
+  check(
+      "gelu", [](const arguments& a) { return each_of(a[0], plain_gelu); }, 1, cotangent, 8, 0);
+  check(
+      "silu", [](const arguments& a) { return each_of(a[0], plain_silu); }, 1, cotangent, 8, 0);
+  check(
+      "cross_entropy_each", [&](const arguments& a) { return plain_cross_entropy(a, labels, false, over::none); }, 1,
+      each, 8, 0);
+  check(
+      "cross_entropy", [&](const arguments& a) { return plain_cross_entropy(a, labels, false, over::mean); }, 1, one, 8,
+      0);
+  check(
+      "cross_entropy, ignore", [&](const arguments& a) { return plain_cross_entropy(a, labels, true, over::mean); }, 1,
+      one, 8, 0);
+  check(
+      "cross_entropy_sum, ignore", [&](const arguments& a) { return plain_cross_entropy(a, labels, true, over::sum); },
+      1, one, 8, 0);
+  CHECK(at == got.size());
+}
+
+}  // namespace
+
+TEST_CASE("kinds: softmax, norms and losses in every type of floats, rounded once", "[kinds]") {
+  check_rows<rows_program<on<1, 1>, ep::f16>>(ep::dtype::f16);
+  check_rows<rows_program<on<1, 2>, ep::f16>>(ep::dtype::f16);
+  check_rows<rows_program<on<2, 1>, ep::bf16>>(ep::dtype::bf16);
+  check_rows<rows_program<on<1, 2>, ep::bf16>>(ep::dtype::bf16);
+  check_rows<rows_program<on<1, 2>, ep::f32>>(ep::dtype::f32);
+  check_rows<rows_program<on<1, 2>, ep::f64>>(ep::dtype::f64);
+}
