@@ -309,7 +309,58 @@ template <class Program> void check_rows(ep::dtype type) {
   CHECK(at == got.size());
 }
 
+// --- memory: nothing of the full size in f32 ------------------------------------------------------------------------
+
+constexpr std::int64_t elements = 64 * 256;
+template <class On> using wide = ep::sharded<ep::bf16<64, 256>, typename On::data, typename On::model>;
+template <class On> using vector = ep::sharded<ep::bf16<256>, typename On::model>;
+
+template <class F, int... By> struct gradients_of {
+  constexpr auto operator()(auto cotangent, auto... x) const { return with_gradients<F, By...>({}, cotangent, x...); }
+};
+using softmax_last = decltype([](auto x) { return ep::softmax<-1>(x); });
+using log_softmax_last = decltype([](auto x) { return ep::log_softmax<-1>(x); });
+using rms = decltype([](auto x, auto g) { return ep::nn::rms_norm(x, g); });
+using layer = decltype([](auto x, auto g) { return ep::nn::layer_norm(x, g, g); });
+struct entropy {
+  constexpr auto operator()(auto x, auto labels) const {
+    return of_loss([&](auto at) { return ep::nn::cross_entropy(at, labels, ep::nn::ignore{-100}); }, x);
+  }
+};
+/// Four blocks: what the loop keeps for its gradient is in sixteen bits, too.
+struct blocks {
+  constexpr auto operator()(auto x, auto w, auto g) const {
+    return of_loss(
+        [&](auto at) {
+          return ep::sum(ep::scan([&](auto h, auto one) { return ep::matmul(ep::nn::rms_norm(h, g), one); }, x, at));
+        },
+        w);
+  }
+};
+
+/// Bytes of all that is computed on the way, of which one value in f32 would be the half of.
+template <class On, class F, class... More>
+inline constexpr std::int64_t bytes_between = ep::program<typename On::mesh, F, wide<On>, More...>::arena_bytes();
+template <class On>
+inline constexpr bool keeps_little =
+    bytes_between<On, gradients_of<softmax_last, 0>, wide<On>> <
+    4 * elements / On::mesh::devices&& bytes_between<On, gradients_of<log_softmax_last, 0>, wide<On>> <
+    4 * elements / On::mesh::devices&& bytes_between<On, gradients_of<rms, 0, 1>, wide<On>, vector<On>> <
+    4 * elements / On::mesh::devices&& bytes_between<On, gradients_of<layer, 0, 1>, wide<On>, vector<On>> <
+    4 * elements / On::mesh::devices&& bytes_between<On, entropy, ep::i32<64>> < 4 * elements / On::mesh::devices;
+static_assert(keeps_little<on<1, 1>> && keeps_little<on<1, 2>> && keeps_little<on<2, 1>>);
+// Two stacks of four, of h and of the rows' roots, the cotangent and a gradient of one block.
+using block_program = ep::program<on<1, 1>::mesh, blocks, ep::bf16<64, 64>, ep::bf16<4, 64, 64>, ep::bf16<64>>;
+static_assert(block_program::arena_bytes() < 14 * 2 * 64 * 64);
+
 }  // namespace
+
+TEST_CASE("kinds: a batch of which no label counts has the loss 0, and the gradient 0", "[kinds]") {
+  const plains in{wave(1, {6, 7}), plain({6}, -100)};
+  const plains expected{plain::number(0), plain({6, 7}, 0)};
+  gives<ep::program<on<2, 2>::mesh, entropy, ep::sharded<ep::f32<6, 7>, on<2, 2>::data, on<2, 2>::model>, ep::i32<6>>>(
+      in, expected, 0);
+}
 
 TEST_CASE("kinds: softmax, norms and losses in every type of floats, rounded once", "[kinds]") {
   check_rows<rows_program<on<1, 1>, ep::f16>>(ep::dtype::f16);

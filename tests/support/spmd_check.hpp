@@ -252,7 +252,9 @@ inline void list_collectives(spmd_program& made) {
   if (made.parts.fault != partition_fault::nothing) return made;
   const pass& last = passes_on_buffers[length_of(passes_on_buffers) - 1];
   made.parts.program = last.run(made.mesh, made.parts.program);
-  if (detail::widens(made.parts.program)) made.parts.program = repeat_widened(made.parts.program);
+  if (detail::widens(made.parts.program)) {
+    made.parts.program = repeat_widened(made.parts.program, make_schedule(made.parts.program));
+  }
   list_collectives(made);
   return made;
 }

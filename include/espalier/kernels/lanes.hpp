@@ -29,11 +29,14 @@ template <class T> inline constexpr int full_lanes = simd_bytes / static_cast<in
 template <class To, int Count, class T> ESPALIER_ALWAYS_INLINE void read_lanes(const T* from, lanes<To, Count>& to) {
   if constexpr (!std::is_same_v<T, computed_t<T>>) {
     static_assert(std::is_same_v<To, computed_t<T>>);
+    static_assert(sizeof(T) == sizeof(std::uint16_t) && sizeof(To) == sizeof(std::uint32_t),
+                  "formats that are computed in another type are read as words of 16 bits, and widened to 32");
     using words = lanes<std::uint32_t, Count>;
     lanes<std::uint16_t, Count> raw;
     std::memcpy(&raw, from, sizeof(raw));
     to = std::bit_cast<lanes<To, Count>>(T::template widened<lanes<To, Count>>(__builtin_convertvector(raw, words)));
   } else if constexpr (std::is_same_v<T, bool>) {
+    static_assert(sizeof(T) == sizeof(std::uint8_t));
     lanes<std::uint8_t, Count> raw;
     std::memcpy(&raw, from, sizeof(raw));
     to = __builtin_convertvector(raw, lanes<To, Count>);

@@ -5,6 +5,7 @@
 #include <espalier/detail/extremes.hpp>
 #include <espalier/partition/partition.hpp>
 #include <espalier/partition/parts.hpp>
+#include <espalier/partition/plan.hpp>
 #include <espalier/partition/run_price.hpp>
 #include <espalier/program/complete.hpp>
 #include <espalier/program/cut_axes.hpp>
@@ -152,7 +153,9 @@ template <class Mesh, class Source, int Count = length_of(passes_on_buffers)> st
 /// And, where values are computed in a wider type than they are kept in, `repeat_widened`: most programs have none.
 template <class Mesh, class Source> struct repeated_graph {
   using before = device_graph<Mesh, Source>;
-  static constexpr graph make() { return repeat_widened(frozen<before>::value); }
+  static constexpr graph make() {
+    return repeat_widened(frozen<before>::value, planned<Mesh, frozen<before>::value>::scheduled);
+  }
 };
 template <class Mesh, class Source>
 using scheduled_graph = std::conditional_t<widens(frozen<device_graph<Mesh, Source>>::value),
