@@ -309,6 +309,188 @@ template <class Program> void check_rows(ep::dtype type) {
   CHECK(at == got.size());
 }
 
+// --- attention, dense layers, norms of batches and groups -----------------------------------------------------------
+
+template <int... By> constexpr auto gradients_by(const auto& f, const auto& cotangent, const auto&... x) {
+  const auto loss = [&](const auto&... at) { return ep::sum(f(at...) * cotangent); };
+  return ep::results(f(x...), ep::grad<By...>(loss)(x...));
+}
+
+template <class On> struct layers_of {
+  constexpr auto operator()(auto given, auto key, auto value, auto real, auto c, auto x, auto gain, auto bias, auto w,
+                            auto mean, auto variance, auto cx) const {
+    const auto query = ep::shard<typename On::data, ep::none, typename On::model, ep::none>(given);
+    const auto rows = ep::shard<typename On::data, ep::none, typename On::model>(x);
+    const auto [average, spread] = ep::nn::batch_statistics(rows);
+    return ep::results(
+        gradients_by<0, 1, 2>([](auto q, auto k, auto v) { return ep::nn::attention(q, k, v); }, c, query, key, value),
+        gradients_by<0, 1, 2>(
+            [&](auto q, auto k, auto v) { return ep::nn::attention(q, k, v, ep::nn::causal{}, ep::nn::padding{real}); },
+            c, query, key, value),
+        gradients_by<0>(
+            [&](auto q) { return ep::nn::attention(q, key, value, ep::nn::mask{ep::expand_dims<0>(real)}); }, c, query),
+        gradients_by<0, 1, 2>([](auto x, auto w, auto b) { return ep::nn::dense(x, w, b); }, cx, rows, w, bias),
+        gradients_by<0, 1>([&](auto x, auto w) { return ep::nn::mlp(x, w, bias, w, bias); }, cx, rows, w),
+        gradients_by<0, 1, 2>([](auto x, auto g, auto b) { return ep::nn::batch_norm(x, g, b); }, cx, rows, gain, bias),
+        gradients_by<0>([&](auto x) { return ep::nn::batch_norm_with(x, mean, variance, gain, bias); }, cx, rows),
+        gradients_by<0, 1, 2>([](auto x, auto g, auto b) { return ep::nn::group_norm<2>(x, g, b); }, cx, rows, gain,
+                              bias),
+        average, spread);
+  }
+};
+template <class On, template <int...> class T, template <int...> class Wide>
+using layers_program =
+    ep::program<typename On::mesh, layers_of<On>, T<3, 3, 2, 4>, T<3, 3, 2, 4>, T<3, 3, 2, 4>, ep::boolean<3, 3>,
+                T<3, 3, 2, 4>, T<5, 3, 4>, T<4>, T<4>, T<4, 4>, Wide<4>, Wide<4>, T<5, 3, 4>>;
+
+/// `sees(batch, query, key)`.
+template <class Sees> duals plain_attention(const argument& q, const argument& k, const argument& v, const Sees& sees) {
+  const int batch = q.size(0), length = q.size(1), heads = q.size(2), size = q.size(3);
+  const auto at = [&](int n, int s, int h, int i) { return ((n * length + s) * heads + h) * size + i; };
+  duals y(q.data.size());
+  for (int n = 0; n < batch; ++n) {
+    for (int h = 0; h < heads; ++h) {
+      for (int i = 0; i < length; ++i) {
+        duals weight(static_cast<std::size_t>(length));
+        dual total;
+        bool any = false;
+        for (int j = 0; j < length; ++j) any = any || sees(n, i, j);
+        for (int j = 0; j < length; ++j) {
+          dual score;
+          for (int e = 0; e < size; ++e) score += q[at(n, i, h, e)] * k[at(n, j, h, e)] / std::sqrt(real(size));
+          weight[static_cast<std::size_t>(j)] = !any ? dual(1) : sees(n, i, j) ? exp(score) : dual(0);
+          total += weight[static_cast<std::size_t>(j)];
+        }
+        for (int e = 0; e < size; ++e) {
+          for (int j = 0; j < length; ++j)
+            y[static_cast<std::size_t>(at(n, i, h, e))] +=
+                weight[static_cast<std::size_t>(j)] / total * v[at(n, j, h, e)];
+        }
+      }
+    }
+  }
+  return y;
+}
+duals plain_dense(const duals& x, const argument& w, const argument& b) {
+  const int in = w.size(0), out = w.size(1), rows = static_cast<int>(x.size()) / in;
+  duals y;
+  for (int r = 0; r < rows; ++r) {
+    for (int o = 0; o < out; ++o) {
+      dual sum = b[o];
+      for (int i = 0; i < in; ++i) sum += x[static_cast<std::size_t>(r * in + i)] * w[i * out + o];
+      y.push_back(sum);
+    }
+  }
+  return y;
+}
+/// `member(i)` is the set that element i is normalised in.
+template <class Member>
+duals plain_standard(const argument& x, int sets, const Member& member, duals& mean, duals& variance) {
+  mean.assign(static_cast<std::size_t>(sets), 0);
+  variance = mean;
+  const int each = x.elements() / sets;
+  for (int i = 0; i < x.elements(); ++i) mean[member(i)] += x[i] / each;
+  for (int i = 0; i < x.elements(); ++i) {
+    const dual off = x[i] - mean[member(i)];
+    variance[member(i)] += off * off / each;
+  }
+  duals y;
+  for (int i = 0; i < x.elements(); ++i) y.push_back((x[i] - mean[member(i)]) / sqrt(variance[member(i)] + 1e-5L));
+  return y;
+}
+duals scaled(duals y, const argument& gain, const argument& bias) {
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    const int channel = static_cast<int>(i) % gain.elements();
+    y[i] = y[i] * gain[channel] + bias[channel];
+  }
+  return y;
+}
+
+template <class Program> void check_layers(ep::dtype type) {
+  INFO("on a mesh of " << mesh_text(Program::mesh::value));
+  const ep::dtype computed = ep::facts_of(type).accumulate;
+  plain seen({3, 3}, 1);
+  seen(0, 0) = seen(1, 2) = 0;
+  // Small enough for scores of one or two: how far they are rounded is what the bound is about.
+  const auto draw = [&](int seed, std::vector<std::int64_t> extents) {
+    return held(type, wave(seed, std::move(extents), 1.5));
+  };
+  plains in{draw(1, {3, 3, 2, 4}),
+            draw(2, {3, 3, 2, 4}),
+            draw(3, {3, 3, 2, 4}),
+            seen,
+            eighths(4, {3, 3, 2, 4}),
+            held(type, nasty(5, {5, 3, 4})),
+            draw(6, {4}),
+            draw(7, {4}),
+            draw(8, {4, 4}),
+            held(computed, wave(9, {4})),
+            held(computed, wave(10, {4})),
+            eighths(11, {5, 3, 4})};
+  for (real& one : in[10].data) one = one * one + 1;
+  in[10] = held(computed, in[10]);
+  const plains got = run<Program>(in);
+  std::size_t at = 0;
+  const auto check = [&](const char* name, const reference& f, std::vector<std::size_t> leaves, std::size_t by,
+                         int into, real wide, real narrow) {
+    plains given;
+    for (const std::size_t leaf : leaves) given.push_back(in[leaf]);
+    const plains expected = value_and_gradients(f, given, by, in[static_cast<std::size_t>(into)]);
+    for (std::size_t n = 0; n < expected.size(); ++n) {
+      INFO(name << (n == 0 ? "" : ", gradient"));
+      check_rounded(type, got.at(at++), expected[n], 1, wide, n == 0 ? narrow : 4 * narrow);
+    }
+  };
+  const auto all = [](int, int, int) { return true; };
+  const auto past = [&](int n, int i, int j) { return j <= i && seen(n, j) != 0; };
+  const auto masked = [&](int, int i, int j) { return seen(i, j) != 0; };
+  check(
+      "attention", [&](const arguments& a) { return plain_attention(a[0], a[1], a[2], all); }, {0, 1, 2}, 3, 4, 16, 4);
+  check(
+      "causal and padded attention", [&](const arguments& a) { return plain_attention(a[0], a[1], a[2], past); },
+      {0, 1, 2}, 3, 4, 16, 4);
+  check(
+      "masked attention", [&](const arguments& a) { return plain_attention(a[0], a[1], a[2], masked); }, {0, 1, 2}, 1,
+      4, 16, 4);
+  check(
+      "dense", [](const arguments& a) { return plain_dense(a[0].data, a[1], a[2]); }, {5, 8, 7}, 3, 11, 16, 1);
+  check(
+      "mlp",
+      [](const arguments& a) {
+        duals hidden = plain_dense(a[0].data, a[1], a[2]);
+        for (dual& one : hidden) one = plain_gelu(one);
+        return plain_dense(hidden, a[1], a[2]);
+      },
+      {5, 8, 7}, 2, 11, 16, 4);
+  const auto channel = [](int i) { return static_cast<std::size_t>(i % 4); };
+  const auto group = [](int i) { return static_cast<std::size_t>(i / 12 * 2 + i % 4 / 2); };
+  duals mean, variance;
+  check(
+      "batch_norm",
+      [&](const arguments& a) { return scaled(plain_standard(a[0], 4, channel, mean, variance), a[1], a[2]); },
+      {5, 6, 7}, 3, 11, ep::is_for_storage(type) ? 16 : 200, 0);
+  check(
+      "batch_norm_with",
+      [&](const arguments& a) {
+        duals y;
+        for (int i = 0; i < a[0].elements(); ++i)
+          y.push_back((a[0][i] - in[9](i % 4)) / std::sqrt(in[10](i % 4) + 1e-5L));
+        return scaled(y, a[1], a[2]);
+      },
+      {5, 6, 7}, 1, 11, 16, 0);
+  check(
+      "group_norm",
+      [&](const arguments& a) { return scaled(plain_standard(a[0], 10, group, mean, variance), a[1], a[2]); },
+      {5, 6, 7}, 3, 11, ep::is_for_storage(type) ? 16 : 200, 0);
+  static_cast<void>(plain_standard(as_arguments(in)[5], 4, channel, mean, variance));
+  for (const duals& one : {mean, variance}) {
+    plain expected({4});
+    for (std::size_t i = 0; i < 4; ++i) expected.data[i] = one[i].v;
+    check_rounded(computed, got.at(at++), expected, 1, 16, 0);
+  }
+  CHECK(at == got.size());
+}
+
 // --- memory: nothing of the full size in f32 ------------------------------------------------------------------------
 
 constexpr std::int64_t elements = 64 * 256;
@@ -369,4 +551,11 @@ TEST_CASE("kinds: softmax, norms and losses in every type of floats, rounded onc
   check_rows<rows_program<on<1, 2>, ep::bf16>>(ep::dtype::bf16);
   check_rows<rows_program<on<1, 2>, ep::f32>>(ep::dtype::f32);
   check_rows<rows_program<on<1, 2>, ep::f64>>(ep::dtype::f64);
+}
+
+TEST_CASE("kinds: attention, dense layers and norms of batches and groups in every type of floats", "[kinds]") {
+  check_layers<layers_program<on<1, 1>, ep::f16, ep::f32>>(ep::dtype::f16);
+  check_layers<layers_program<on<1, 2>, ep::bf16, ep::f32>>(ep::dtype::bf16);
+  check_layers<layers_program<on<2, 1>, ep::f32, ep::f32>>(ep::dtype::f32);
+  check_layers<layers_program<on<2, 2>, ep::f64, ep::f64>>(ep::dtype::f64);
 }

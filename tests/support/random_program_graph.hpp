@@ -680,7 +680,7 @@ class program_generator {
     switch (random_.integer(0, 2)) {
       case 0: return bounded_by(emit::softmax(b_, x, dims), 1);
       case 1: return bounded_by(emit::log_softmax(b_, x, dims), 20);
-      default: return bounded_by(emit::standardise(b_, x, random_.chance(0.5), 0.1), 20);
+      default: return bounded_by(emit::standardise(b_, x, std::int64_t{1} << (rank_of(x) - 1), random_.chance(0.5), 0.1), 20);
     }
   }
 

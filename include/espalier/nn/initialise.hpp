@@ -9,7 +9,9 @@
 
 #include <array>
 #include <cmath>
+#include <concepts>
 #include <cstdint>
+#include <type_traits>
 
 namespace espalier::nn {
 
@@ -61,10 +63,13 @@ struct initial {
 /// Gives every leaf of a tree its starting values: calls fill(leaf, value) where value(element) is what the element
 /// with that row-major number in the whole tensor starts as. `choose(path)` says how each leaf starts.
 ///
-///     nn::initialise(parameters, seed, [](const auto& path) { return nn::initial_by_name(path); },
-///                    [](auto& array, const auto& value) {
-///       for (std::size_t i = 0; i < array.size(); ++i) array[i] = float(value(i));
-///     });
+///     ep::nn::initialise(
+///         parameters, seed, [](const ep::nn::leaf_path& path) { return ep::nn::initial_by_name(path, 0.2); },
+///         [](auto& array, const auto& value) {
+///           array.for_each([&](float& e, std::int64_t i) { e = float(value(static_cast<std::uint64_t>(i))); });
+///         });
+///
+/// That is what `initialise(parameters, seed)` does, in the type of each array.
 template <class Tree, class Choose, class Fill>
 void initialise(Tree& tree, std::uint64_t seed, const Choose& choose, const Fill& fill) {
   std::uint32_t index = 0;
@@ -73,6 +78,52 @@ void initialise(Tree& tree, std::uint64_t seed, const Choose& choose, const Fill
     const std::uint32_t number = index++;
     fill(leaf, [=](std::uint64_t element) { return initial_at(what, seed, number, element); });
   });
+}
+
+/// What a layer says of its own leaves: `static constexpr nn::initial start(const nn::leaf_path&)`. Those of
+/// nn/layers.hpp do.
+template <class Tree>
+concept StartsItself = requires(const leaf_path& path) {
+  { Tree::start(path) } -> std::same_as<initial>;
+};
+
+namespace initialising {
+
+/// Calls f(leaf, initial) on every leaf in order.
+template <class Tree, class F>
+void for_each_start(Tree& tree, const F& f, const leaf_path& path, initial (*start)(const leaf_path&)) {
+  using type = std::remove_const_t<Tree>;
+  if constexpr (ParameterTree<type>) {
+    if constexpr (StartsItself<type>) start = &type::start;
+    boost::hana::unpack(boost::hana::accessors<type>(), [&](const auto&... member) {
+      (for_each_start(boost::hana::second(member)(tree), f, leaf_path{&path, boost::hana::first(member).c_str()},
+                      start),
+       ...);
+    });
+  } else {
+    f(tree, start(path));
+  }
+}
+[[nodiscard]] inline initial start_by_name(const leaf_path& path) { return initial_by_name(path); }
+
+}  // namespace initialising
+
+/// Gives every array of a tree its starting values, the same on any mesh and any number of ranks:
+/// `nn::initialise(state.parameters, 42);`. A layer that says how it starts (`StartsItself`) is asked, for all others
+/// `initial_by_name` decides: `gain` 1, `bias` 0, and normally distributed numbers of deviation 0.02.
+template <class Tree> void initialise(Tree& tree, std::uint64_t seed) {
+  std::uint32_t index = 0;
+  initialising::for_each_start(
+      tree,
+      [&](auto& array, const initial& what) {
+        const std::uint32_t number = index++;
+        array.for_each([&]<class T>(T& one, std::int64_t element) {
+          using computed = computed_t<T>;
+          one = static_cast<T>(
+              static_cast<computed>(initial_at(what, seed, number, static_cast<std::uint64_t>(element))));
+        });
+      },
+      leaf_path{}, &initialising::start_by_name);
 }
 
 }  // namespace espalier::nn
