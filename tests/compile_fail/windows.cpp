@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
+#include <espalier/nn/norm.hpp>
 #include <espalier/program/program.hpp>
-
 /// Mistakes in windows, paddings and parts. `x` is an image, `w` a filter.
 namespace ep = espalier;
 
@@ -26,10 +26,14 @@ struct function {
     return ep::shift<1, 8>(x);  // shift
 #elif defined(CASE_split)
     return ep::split<1, 3>(x)[0];  // split
+#elif defined(CASE_norm_groups)
+    const auto gain = ep::mean<0, 1, 2>(x);
+    return ep::nn::group_norm<3>(x, gain, gain);  // norm groups
 #else
     const auto y = ep::convolution<ep::convolution_settings{.low = {1, 1}, .high = {1, 1}}>(x, w);
-    return ep::results(ep::max_pool<ep::pooling_settings{.size = {2, 2}}>(y), ep::shift<1, 7>(x),
-                       ep::split<1, 4>(x)[0]);
+    const auto gain = ep::mean<0, 1, 2>(x);
+    return ep::results(ep::max_pool<ep::pooling_settings{.size = {2, 2}}>(y), ep::shift<1, 7>(x), ep::split<1, 4>(x)[0],
+                       ep::nn::group_norm<2>(x, gain, gain));
 #endif
   }
 };
@@ -67,6 +71,10 @@ struct function {
 // expect(CASE_split): parts_do_not_divide<espalier::f32<2, 8, 8, 4>, espalier::why::dim<1>, espalier::why::count<3> ?>
 // user_line(CASE_split): step::flops
 // kind(CASE_split): `split`: parts that do not divide
+// first(CASE_norm_groups): group_norm: the number of groups must divide the channels
+// expect(CASE_norm_groups): norm_groups_do_not_divide<espalier::why::count<3>, espalier::f32<2, 8, 8, 4> ?>
+// user_line(CASE_norm_groups): step::flops
+// kind(CASE_norm_groups): `group_norm`: groups that do not divide
 // clang-format on
 using step = ep::program<mesh, function, ep::f32<2, 8, 8, 4>, ep::f32<3, 3, 4, 6>>;
 constexpr auto work = step::flops();

@@ -774,11 +774,15 @@ void models() {
   const in<6> gain{"gain"};
   const in<6> bias{"bias"};
   const fixed<ep::i32<4>> targets{"targets"};
+  call("nn::attention", "nn::attention(query, key, value)", with(query, key_of, value),
+       [](auto, auto q, auto k, auto v) { return ep::nn::attention(q, k, v); });
   call("nn::causal_attention", "nn::causal_attention(query, key, value)", with(query, key_of, value),
        [](auto, auto q, auto k, auto v) { return ep::nn::causal_attention(q, k, v); });
   call("nn::attention_scores", "nn::attention_scores(query, key)", with(query, key_of),
        [](auto, auto q, auto k) { return ep::nn::attention_scores(q, k); });
   call("nn::hide_future", "nn::hide_future(scores)", with(scores), [](auto, auto s) { return ep::nn::hide_future(s); });
+  call("nn::hide_unseen", "nn::hide_unseen(scores, seen)", with(scores, fixed<ep::boolean<2, 1, 1, 8>>{"seen"}),
+       [](auto, auto s, auto seen) { return ep::nn::hide_unseen(s, seen); });
   call("nn::attention_mix", "nn::attention_mix(weights, value)", with(in<2, 4, 8, 8>{"weights"}, value),
        [](auto, auto w, auto v) { return ep::nn::attention_mix(w, v); });
   call("nn::dense", "nn::dense(x, weight, bias)", with(x, in<6, 8>{"weight"}, in<8>{"bias"}),
@@ -790,6 +794,15 @@ void models() {
        [](auto, auto p, auto g, auto c) { return ep::nn::layer_norm(p, g, c); });
   call("nn::rms_norm", "nn::rms_norm(x, gain)", with(x, gain),
        [](auto, auto p, auto g) { return ep::nn::rms_norm(p, g); });
+  call("nn::batch_norm", "nn::batch_norm(x, gain, bias)", with(x, gain, bias),
+       [](auto, auto p, auto g, auto c) { return ep::nn::batch_norm(p, g, c); });
+  call("nn::batch_norm_with", "nn::batch_norm_with(x, mean, variance, gain, bias)",
+       with(x, in<6>{"mean"}, in<6>{"variance"}, gain, bias),
+       [](auto, auto p, auto m, auto v, auto g, auto c) { return ep::nn::batch_norm_with(p, m, v, g, c); });
+  call("nn::batch_statistics", "nn::batch_statistics(x)", with(x),
+       [](auto, auto p) { return ep::nn::batch_statistics(p); });
+  call("nn::group_norm", "nn::group_norm<2>(x, gain, bias)", with(x, gain, bias),
+       [](auto, auto p, auto g, auto c) { return ep::nn::group_norm<2>(p, g, c); });
   const in<4, 6> logits{"logits"};
   call("nn::cross_entropy", "nn::cross_entropy(logits, targets)", with(logits, targets),
        [](auto, auto l, auto t) { return ep::nn::cross_entropy(l, t); });

@@ -132,6 +132,13 @@ template <class... Details> struct groups_do_not_divide {
         "as many as channels give a depthwise convolution.");
   };
 };
+template <class... Details> struct norm_groups_do_not_divide {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "group_norm: the number of groups must divide the channels, the last dimension. As many groups as "
+                  "channels give an instance norm.");
+  };
+};
 template <class... Details> struct batch_groups_do_not_divide {
   template <class Where> struct raise {
     static_assert(Where::ok,

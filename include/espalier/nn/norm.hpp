@@ -8,16 +8,6 @@
 
 namespace espalier {
 
-namespace why {
-template <class... Details> struct norm_groups_do_not_divide {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "group_norm: the number of groups must divide the channels, the last dimension. As many groups as "
-                  "channels give an instance norm.");
-  };
-};
-}  // namespace why
-
 namespace emit {
 
 /// x, or with `centred` x minus its mean, divided by the root of the mean of its squares, over the dimensions in the
