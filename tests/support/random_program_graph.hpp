@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/nn/attention.hpp>
+#include <espalier/nn/losses.hpp>
 #include <espalier/nn/norm.hpp>
 #include <espalier/ops/ops.hpp>
 #include <espalier/program/differentiate.hpp>
@@ -49,6 +51,9 @@ enum class numbers : std::uint8_t {
 /// What `random_program_graph` draws. Probabilities are of each chance to do it.
 struct program_options {
   numbers kind = numbers::smooth;
+  /// The type of smooth numbers. Of another than f64, many ops are functions of several steps, which are computed in a
+  /// wider type and rounded once.
+  dtype float_type = dtype::f64;
   /// What is drawn grows, and with it the programs of all seeds change. Seeds that once found a mistake keep theirs: in
   /// edition 1 there is neither `u8` nor `top_k` nor a join of more than five; in edition 2 nothing is cumulated; in
   /// edition 3 there are no tables.
@@ -266,7 +271,7 @@ class program_generator {
   // -----------------------------------------------------------------------------------------------------
 
   constexpr dtype any_type() {
-    if (smooth()) return dtype::f64;
+    if (smooth()) return options_.float_type;
     constexpr dtype types[]{dtype::f64, dtype::f32, dtype::bf16, dtype::f16, dtype::i32,
                             dtype::u32, dtype::i64, dtype::i8,   dtype::f32};
     return options_.edition > 1 && random_.chance(0.1) ? dtype::u8 : random_.one_of(types);
@@ -472,7 +477,7 @@ class program_generator {
       keep(id);
     }
     if (parameters_.empty()) {
-      const int id = add_argument(smooth() ? dtype::f64 : dtype::f32, any_shape(1, 3));
+      const int id = add_argument(smooth() ? options_.float_type : dtype::f32, any_shape(1, 3));
       parameters_.push_back(id);
       keep(id);
     }
@@ -504,6 +509,7 @@ class program_generator {
   }
 
   constexpr int add_smooth_op() {
+    if (options_.float_type != dtype::f64 && random_.chance(0.25)) return composite(any_float());
     const int x = any_float();
     switch (random_.integer(0, 9)) {
       case 0:
@@ -680,7 +686,39 @@ class program_generator {
     switch (random_.integer(0, 2)) {
       case 0: return bounded_by(emit::softmax(b_, x, dims), 1);
       case 1: return bounded_by(emit::log_softmax(b_, x, dims), 20);
-      default: return bounded_by(emit::standardise(b_, x, std::int64_t{1} << (rank_of(x) - 1), random_.chance(0.5), 0.1), 20);
+      default:
+        return bounded_by(emit::standardise(b_, x, std::int64_t{1} << (rank_of(x) - 1), random_.chance(0.5), 0.1), 20);
+    }
+  }
+
+  /// What nn makes of x, in its type: computed in a wider one, and rounded once.
+  constexpr int composite(int x) {
+    if (x < 0 || rank_of(x) == 0) return -1;
+    x = tame(x);
+    const extents shape = shape_of(x);
+    const dtype type = type_of(x);
+    const std::int64_t last = std::int64_t{1} << (shape.rank - 1);
+    extents before = shape;
+    before[--before.rank] = 0;
+    const extents width{1, {shape[shape.rank - 1]}};
+    switch (random_.integer(0, 4)) {
+      case 0: {
+        // Layer norm, RMS norm, and the norm of a batch.
+        const bool batch = shape.rank > 1 && random_.chance(0.3);
+        const int normal = emit::standardise(b_, x, batch ? last - 1 : last, random_.chance(0.6), 0.1);
+        const int gain = like(width, type);
+        const int bias = random_.chance(0.5) ? like(width, type) : -1;
+        return made(emit::scaled_and_shifted(b_, normal, gain, bias, type), 20 * bound(gain) + 4);
+      }
+      case 1: {
+        const int none = emit::constant(b_, dtype::i32, before, 0);
+        const int target = before.rank == 0 ? none : emit::iota(b_, dtype::i32, before, before.rank - 1);
+        return made(emit::convert(b_, emit::cross_entropy(b_, x, target), type), 2 * bound(x) + 6);
+      }
+      case 2:
+        if (shape.rank < 2) return normalised(x);
+        return bounded_by(emit::softmax(b_, emit::hide_future(b_, x), last), 1);
+      default: return normalised(x);
     }
   }
 
@@ -777,8 +815,8 @@ class program_generator {
       // Which elements, not which values: no rounding may change the answer.
       const int dim = shape.rank > 0 ? random_.integer(0, shape.rank - 1) : -1;
       if (dim < 0) {
-        const int one = emit::constant(b_, dtype::f64, shape, 1);
-        return emit::compare(b_, ops::less, one, emit::constant(b_, dtype::f64, shape, random_.integer(0, 2)));
+        const int one = emit::constant(b_, options_.float_type, shape, 1);
+        return emit::compare(b_, ops::less, one, emit::constant(b_, options_.float_type, shape, random_.integer(0, 2)));
       }
       const int place = emit::iota(b_, dtype::i32, shape, dim);
       const int other = random_.chance(0.5) ? emit::iota(b_, dtype::i32, shape, random_.integer(0, shape.rank - 1))
@@ -833,7 +871,7 @@ class program_generator {
       // Which of two equal sums is larger depends on rounding: only values that are far apart are compared.
       for (int d = 0; d < shape.rank; ++d) {
         if ((dims >> d & 1) == 0) continue;
-        const int place = emit::convert(b_, emit::iota(b_, dtype::i32, shape, d), dtype::f64);
+        const int place = emit::convert(b_, emit::iota(b_, dtype::i32, shape, d), options_.float_type);
         x = emit::add(b_, x, emit::scale(b_, place, 0.0173 + 0.0071 * d));
       }
     }
