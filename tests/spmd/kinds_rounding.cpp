@@ -3,6 +3,8 @@
 // optimised: never
 // built: once
 
+#include <espalier/nn/layers.hpp>
+
 #include <support/kinds.hpp>
 
 #include <functional>
@@ -491,6 +493,46 @@ template <class Program> void check_layers(ep::dtype type) {
   CHECK(at == got.size());
 }
 
+// --- layers that say how they start ---------------------------------------------------------------------------------
+
+constexpr ep::convolution_settings same{.low = {1, 1}, .high = {1, 1}};
+template <class Leaf> struct net {
+  BOOST_HANA_DEFINE_STRUCT(net, (ep::nn::layer<Leaf, ep::nn::convolution_layer<ep::f32<3, 3, 16, 32>, same>>, stem),
+                           (ep::nn::layer<Leaf, ep::nn::layer_norm_layer<32>>, norm),
+                           (ep::nn::layer<Leaf, ep::nn::embedding<50, 32>>, words),
+                           (ep::nn::layer<Leaf, ep::nn::linear<32, 10>>, head),
+                           (ep::leaf<Leaf, ep::f16<64, 64>>, other));
+};
+template <class On> struct net_of {
+  constexpr auto operator()(auto p, auto x, auto tokens) const {
+    const auto seen = p.norm(p.stem(ep::shard<typename On::data, ep::none, ep::none, ep::none>(x)));
+    return ep::results(p.head(ep::mean<1, 2>(seen) + p.words(tokens)), p.stem.weight, p.stem.bias, p.norm.gain,
+                       p.words.table, p.head.weight, p.other);
+  }
+};
+template <class On>
+using net_program = ep::program<typename On::mesh, net_of<On>, net<ep::spec>, ep::f32<4, 5, 5, 16>, ep::i32<4>>;
+
+template <class Program> plains started_and_run(const plain& x, const plain& tokens) {
+  ep::world world(Program::mesh::value);
+  ep::runner<Program> runner(world);
+  auto p = runner.template argument<0>();
+  auto given = runner.template argument<1>();
+  auto words = runner.template argument<2>();
+  ep::nn::initialise(p, 42);
+  write_array(given, x);
+  write_array(words, tokens);
+  array_list results;
+  results.add(runner(p, given, words));
+  return results.read();
+}
+/// The deviation from 0.
+real deviation(const plain& x) {
+  real sum = 0;
+  for (const real one : x.data) sum += one * one;
+  return std::sqrt(sum / static_cast<real>(x.data.size()));
+}
+
 // --- memory: nothing of the full size in f32 ------------------------------------------------------------------------
 
 constexpr std::int64_t elements = 64 * 256;
@@ -558,4 +600,21 @@ TEST_CASE("kinds: attention, dense layers and norms of batches and groups in eve
   check_layers<layers_program<on<1, 2>, ep::bf16, ep::f32>>(ep::dtype::bf16);
   check_layers<layers_program<on<2, 1>, ep::f32, ep::f32>>(ep::dtype::f32);
   check_layers<layers_program<on<2, 2>, ep::f64, ep::f64>>(ep::dtype::f64);
+}
+
+TEST_CASE("kinds: layers start as they say, the same on any mesh", "[kinds]") {
+  const plain x = wave(1, {4, 5, 5, 16});
+  const plain tokens = indices(2, {4}, 50);
+  const plains one = started_and_run<net_program<on<1, 1>>>(x, tokens);
+  const plains two = started_and_run<net_program<on<2, 1>>>(x, tokens);
+  for (std::size_t n = 1; n < one.size(); ++n) CHECK(one[n].data == two[n].data);
+  CHECK(difference(two[0], one[0], 1e-6) == "");
+  CHECK(std::abs(deviation(one[1]) / std::sqrt(2.0L / (9 * 16)) - 1) < 0.05L);
+  CHECK(deviation(one[2]) == 0);
+  CHECK(one[3].data == std::vector<real>(32, 1));
+  CHECK(std::abs(deviation(one[4]) / 0.02L - 1) < 0.05L);
+  CHECK(std::abs(deviation(one[5]) / std::sqrt(1.0L / 32) - 1) < 0.1L);
+  CHECK(std::abs(deviation(one[6]) / 0.02L - 1) < 0.05L);
+  // Element 77 of leaf 0, whatever holds it.
+  CHECK(std::abs(one[1].data[77] - static_cast<real>(std::sqrt(2.0 / 144) * ep::nn::normal_at(42, 0, 77))) < 1e-7L);
 }
