@@ -97,8 +97,9 @@ struct ignore {
 };
 
 /// The cross entropy of each target, in nats: logits [..., classes], targets integers [...] -> [...]. No logit
-/// overflows. A target outside 0 ... classes - 1 counts as one of probability exp(max logit) / sum exp(logits). Errors:
-/// `indices_are_not_integers`, `operand_is_not_floating`, `shape_mismatch`.
+/// overflows. A target outside 0 ... classes - 1 counts as one of probability exp(max logit) / sum exp(logits). bf16
+/// and f16 are computed in f32 and rounded once: within a unit in the last place, and so is the gradient; f32 and f64
+/// within 8 roundings of the largest. Errors: `indices_are_not_integers`, `operand_is_not_floating`, `shape_mismatch`.
 template <Traced Logits, Traced Targets>
 constexpr auto cross_entropy_each(const Logits& logits, const Targets& targets,
                                   source_line where = source_line::current()) {

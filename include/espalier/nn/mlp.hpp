@@ -14,7 +14,8 @@ struct anywhere {
 };
 
 /// x times a matrix, plus a bias: x [..., in] of rank 2 to 4, weight [in, out], bias [out] -> [..., out].
-/// Of bf16 and f16, the product is rounded, and so is the sum.
+/// Of bf16 and f16, the product is rounded, and so is the sum: within a unit in the last place and a rounding of the
+/// largest element.
 /// Errors: those of `matmul` and of adding.
 template <Traced X, Traced Weight, Traced Bias>
 constexpr auto dense(const X& x, const Weight& weight, const Bias& bias, source_line where = source_line::current()) {
