@@ -174,6 +174,15 @@ template <class... Details> struct operand_is_not_floating {
     static_assert(Where::ok, "this op needs a floating-point tensor. Use convert<dtype>.");
   };
 };
+template <class... Details> struct result_type_cannot_hold_sums {
+  template <class Where> struct raise {
+    static_assert(
+        Where::ok,
+        "sums of these elements cannot have this type. Of floats it is a float, of integers an integer, and it "
+        "is at least as wide as what they are added up in: f32 for sixteen bits, else their own type. Convert "
+        "the operands, or the result.");
+  };
+};
 template <class... Details> struct operand_is_boolean {
   template <class Where> struct raise {
     static_assert(Where::ok,

@@ -28,21 +28,31 @@ template <class T> inline constexpr int full_lanes = simd_bytes / static_cast<in
 /// warns of one that is wider than a register.
 template <class To, int Count, class T> ESPALIER_ALWAYS_INLINE void read_lanes(const T* from, lanes<To, Count>& to) {
   if constexpr (!std::is_same_v<T, computed_t<T>>) {
-    static_assert(std::is_same_v<To, computed_t<T>>);
-    static_assert(sizeof(T) == sizeof(std::uint16_t) && sizeof(To) == sizeof(std::uint32_t),
+    using computed = computed_t<T>;
+    static_assert(sizeof(T) == sizeof(std::uint16_t) && sizeof(computed) == sizeof(std::uint32_t),
                   "formats that are computed in another type are read as words of 16 bits, and widened to 32");
     using words = lanes<std::uint32_t, Count>;
     lanes<std::uint16_t, Count> raw;
     std::memcpy(&raw, from, sizeof(raw));
-    to = std::bit_cast<lanes<To, Count>>(T::template widened<lanes<To, Count>>(__builtin_convertvector(raw, words)));
+    const auto wide = std::bit_cast<lanes<computed, Count>>(
+        T::template widened<lanes<computed, Count>>(__builtin_convertvector(raw, words)));
+    if constexpr (std::is_same_v<To, computed>) {
+      to = wide;
+    } else {
+      to = __builtin_convertvector(wide, lanes<To, Count>);
+    }
   } else if constexpr (std::is_same_v<T, bool>) {
     static_assert(sizeof(T) == sizeof(std::uint8_t));
     lanes<std::uint8_t, Count> raw;
     std::memcpy(&raw, from, sizeof(raw));
     to = __builtin_convertvector(raw, lanes<To, Count>);
-  } else {
-    static_assert(sizeof(To) == sizeof(T));
+  } else if constexpr (sizeof(To) == sizeof(T)) {
+    static_assert(std::is_floating_point_v<To> == std::is_floating_point_v<T>);
     std::memcpy(&to, from, sizeof(to));
+  } else {
+    lanes<T, Count> raw;
+    std::memcpy(&raw, from, sizeof(raw));
+    to = __builtin_convertvector(raw, lanes<To, Count>);
   }
 }
 

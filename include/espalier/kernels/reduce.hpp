@@ -19,7 +19,8 @@
 
 namespace espalier::detail {
 
-/// What partial results are held in. Sums of integers wrap, which only unsigned ones may.
+/// What partial results for a result of type T are held in, whatever type the operand has. Sums of integers wrap, which
+/// only unsigned ones may.
 template <class T, reduction Kind>
 using accumulator_t =
     std::conditional_t<Kind == reduction::sum || Kind == reduction::prod, wrapping_t<accumulate_t<T>>, accumulate_t<T>>;
@@ -120,21 +121,21 @@ template <reduction Kind, std::int64_t Columns, class R, class T> void reduce_ro
   const std::int64_t columns = columns_of_block<Columns>(call);
   for (std::int64_t r = 0; r < call.rows; ++r) {
     to[r * call.result.row] =
-        element_cast<R>(reduce_run<Kind, accumulator_t<T, Kind>>(from + r * call.operand[0].row, columns));
+        element_cast<R>(reduce_run<Kind, accumulator_t<R, Kind>>(from + r * call.operand[0].row, columns));
   }
 }
 /// All rows into one. Short ones are accumulated beside them, where no store can touch what is still to be read.
-template <reduction Kind, std::int64_t Columns, class R, class T> void reduce_columns(const kernels::block_call& call) {
-  using acc = accumulator_t<T, Kind>;
-  auto* to = static_cast<R*>(call.result.data);
+template <reduction Kind, std::int64_t Columns, class Acc, class T>
+void reduce_columns(const kernels::block_call& call) {
+  auto* to = static_cast<Acc*>(call.result.data);
   const auto* from = static_cast<const T*>(call.operand[0].data);
   if constexpr (Columns > 0 && Columns <= unrolled_row) {
-    acc sums[Columns];
-    for (std::int64_t c = 0; c < Columns; ++c) sums[c] = element_cast<acc>(to[c]);
-    accumulate_rows<Kind, acc>(&sums[0], from, call.rows, call.operand[0].row, Columns);
-    for (std::int64_t c = 0; c < Columns; ++c) to[c] = element_cast<R>(sums[c]);
+    Acc sums[Columns];
+    for (std::int64_t c = 0; c < Columns; ++c) sums[c] = to[c];
+    accumulate_rows<Kind, Acc>(&sums[0], from, call.rows, call.operand[0].row, Columns);
+    for (std::int64_t c = 0; c < Columns; ++c) to[c] = sums[c];
   } else {
-    accumulate_rows<Kind, acc>(to, from, call.rows, call.operand[0].row, columns_of_block<Columns>(call));
+    accumulate_rows<Kind, Acc>(to, from, call.rows, call.operand[0].row, columns_of_block<Columns>(call));
   }
 }
 
@@ -149,7 +150,7 @@ struct reduce_block {
     static_assert(Key.wide[0] || Key.columns == 1, "a row reduction needs an element per column");
     if constexpr (attributes.accumulates) {
       static_assert(Key.result_wide || Key.columns == 1, "a column reduction has a result per column");
-      reduce_columns<kind, Key.columns, accumulator_t<from, kind>, from>(call);
+      reduce_columns<kind, Key.columns, accumulator_t<to, kind>, from>(call);
     } else {
       reduce_rows<kind, Key.columns, to, from>(call);
     }
@@ -286,7 +287,7 @@ void reduce_tasks(const reduction_plan& plan, const T* from, std::int64_t first,
 
 template <reduction Kind, int Run, class R, class T>
 void reduce_tensor(const reduction_plan& plan, const T* from, R* to, void* scratch) {
-  using acc = accumulator_t<T, Kind>;
+  using acc = accumulator_t<R, Kind>;
   const std::int64_t work = plan.kept.iterations() * plan.kept.run * plan.gone.iterations() * plan.gone.run;
   auto* partial = static_cast<acc*>(scratch);
   parallel_ranges(plan.tasks(), work, [&](std::int64_t first, std::int64_t last) {

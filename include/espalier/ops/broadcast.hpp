@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/ops/constant.hpp>
+#include <espalier/ops/convert.hpp>
 #include <espalier/ops/reshape.hpp>
 #include <espalier/shape/extremum.hpp>
 
@@ -84,7 +85,8 @@ constexpr void evaluate_reduce(const evaluation& e) {
 }  // namespace detail
 
 namespace ops {
-/// Adds the elements along some dimensions, which disappear. Broadcast's gradient, as broadcast is its own, which is
+/// Adds the elements along some dimensions, which disappear, in the `accumulate` type of the result, which may be
+/// another type than the operand's. Broadcast's gradient, as broadcast is its own, which is
 /// why the two share a header. Its attributes are those of ops::reduce, with `reduction::sum`.
 inline constexpr op_info reduce_sum{.name = "reduce_sum",
                                     .spread = propagation::dimensional,
@@ -112,14 +114,21 @@ namespace detail {
 }  // namespace detail
 
 namespace emit {
-constexpr int reduce_with(builder& b, const op_info& op, reduction kind, int a, std::int64_t dims) {
-  if (dims == 0) return a;
-  instruction made = builder::make(op, b[a].type, detail::reduced_shape(b[a].shape, dims, false), a);
+constexpr int reduce_with(builder& b, const op_info& op, reduction kind, int a, std::int64_t dims, dtype type) {
+  if (dims == 0 && b[a].type == type) return a;
+  instruction made = builder::make(op, type, detail::reduced_shape(b[a].shape, dims, false), a);
   set_attributes(made, reduction_attributes{dims, kind});
   return b.append(made);
 }
+constexpr int reduce_with(builder& b, const op_info& op, reduction kind, int a, std::int64_t dims) {
+  return reduce_with(b, op, kind, a, dims, b[a].type);
+}
 constexpr int reduce_sum(builder& b, int a, std::int64_t dims) {
   return reduce_with(b, ops::reduce_sum, reduction::sum, a, dims);
+}
+/// A sum of another type than its operand.
+constexpr int reduce_sum(builder& b, int a, std::int64_t dims, dtype type) {
+  return reduce_with(b, ops::reduce_sum, reduction::sum, a, dims, type);
 }
 }  // namespace emit
 
@@ -227,9 +236,11 @@ constexpr void detail::broadcast_gradient(gradient_context& c) {
   c.give(0, emit::reshape(c.emit, emit::reduce_sum(c.emit, c.cotangent, repeated), from));
 }
 
+/// The cotangent has the type of the sum; what flows back has the operand's.
 constexpr void detail::reduce_sum_gradient(gradient_context& c) {
-  const extents from = c.emit[c.operand(0)].shape;
-  c.give(0, emit::broadcast_along(c.emit, c.cotangent, from, attributes_of<reduction_attributes>(c).dims));
+  const instruction from = c.emit[c.operand(0)];
+  const int term = emit::convert(c.emit, c.cotangent, from.type);
+  c.give(0, emit::broadcast_along(c.emit, term, from.shape, attributes_of<reduction_attributes>(c).dims));
 }
 
 }  // namespace espalier

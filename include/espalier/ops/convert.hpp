@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/ops/elementwise.hpp>
+#include <espalier/ops/declare.hpp>
 #include <espalier/shape/dtype.hpp>
 
 #include <limits>

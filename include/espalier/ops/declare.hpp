@@ -31,4 +31,19 @@ namespace espalier::detail {
 /// Nothing flows back, by definition: the op is constant or piecewise constant in its operands.
 constexpr void no_gradient(gradient_context&) {}
 
+/// The table entry of an elementwise op.
+[[nodiscard]] constexpr op_info elementwise_op(const char* name, void (*evaluate)(const evaluation&),
+                                               void (*gradient)(gradient_context&), linearity linear = linearity::none,
+                                               op_facts facts = {}) {
+  return {.name = name,
+          .spread = propagation::elementwise,
+          .linear = linear,
+          .fuse = fusion::elementwise,
+          .facts = facts,
+          .factors = same_dimensions,
+          .gradient = gradient,
+          .evaluate = evaluate,
+          .flops = one_flop_per_element};
+}
+
 }  // namespace espalier::detail

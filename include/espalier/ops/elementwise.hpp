@@ -21,21 +21,6 @@ template <double (*Function)(double, double)> constexpr void evaluate_binary(con
   for (std::int64_t i = 0; i < e.self->shape.elements(); ++i) e.result[i] = Function(e.operand[0][i], e.operand[1][i]);
 }
 
-/// The table entry of an elementwise op.
-[[nodiscard]] constexpr op_info elementwise_op(const char* name, void (*evaluate)(const evaluation&),
-                                               void (*gradient)(gradient_context&), linearity linear = linearity::none,
-                                               op_facts facts = {}) {
-  return {.name = name,
-          .spread = propagation::elementwise,
-          .linear = linear,
-          .fuse = fusion::elementwise,
-          .facts = facts,
-          .factors = same_dimensions,
-          .gradient = gradient,
-          .evaluate = evaluate,
-          .flops = one_flop_per_element};
-}
-
 /// The extents two shapes broadcast to; rank -1 when they do not.
 [[nodiscard]] constexpr extents broadcast_shape(const extents& a, const extents& b) {
   extents result;

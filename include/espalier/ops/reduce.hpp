@@ -97,6 +97,32 @@ inline constexpr keep_dims_t keep_dims{};
 
 namespace detail {
 
+/// Whether sums, or sums of products, of elements of type `from` may have type `to`: floats of floats, integers of
+/// integers or of truth values, at least as wide as what such sums are kept in.
+[[nodiscard]] constexpr bool can_hold_sums(dtype to, dtype from) {
+  if (to == from) return true;
+  if (is_floating(to) != is_floating(from) || to == dtype::boolean) return false;
+  return size_of(facts_of(to).accumulate) >= size_of(from == dtype::boolean ? dtype::i8 : facts_of(from).accumulate);
+}
+
+/// The sum of all elements of some dimensions, of type `Type`.
+template <dtype Type, bool Keep, int... Dims, Traced A>
+constexpr auto sum_as(const A& a, source_line where, const char* op) {
+  if constexpr (Failed<A>) {
+    return a;
+  } else if constexpr (constexpr std::int64_t set = dimension_set<A::rank, Dims...>(); set < 0) {
+    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dims>...>>(where, op);
+  } else if constexpr (!can_hold_sums(Type, A::type)) {
+    return failed<why::result_type_cannot_hold_sums<tensor_for<Type, extents{}>, typename A::tensor>>(where, op);
+  } else {
+    constexpr extents shape = reduced_shape(A::shape, set, Keep);
+    builder& b = *a.owner;
+    b.at(where);
+    const int value = set == 0 ? emit::convert(b, a.id, Type) : emit::reduce_sum(b, a.id, set, Type);
+    return symbol_like<A, tensor_for<Type, shape>>(a, emit::reshape(b, value, shape));
+  }
+}
+
 template <reduction Kind, bool Keep, int... Dims, Traced A>
 constexpr auto reduce(const A& a, source_line where, const char* op) {
   if constexpr (Failed<A>) {
@@ -147,34 +173,69 @@ constexpr auto prod(const A& a, keep_dims_t, source_line where = source_line::cu
   return detail::reduce<reduction::prod, true, Dims...>(a, where, "prod");
 }
 
+/// A sum of another element type than its operand's, in which it is added up, also over devices: `sum<dtype::i32,
+/// 1>(x)` of an i8<4, 300> full of 100 is an i32<4> of 30,000, and `sum<dtype::i32>(x < 0.F)` counts. Floats have sums
+/// of floats, integers and truth values of integers. The gradient has the operand's type. Errors: `no_such_dimension`,
+/// `result_type_cannot_hold_sums`.
+template <dtype Result, int... Dims, Traced A>
+constexpr auto sum(const A& a, source_line where = source_line::current()) {
+  return detail::sum_as<Result, false, Dims...>(a, where, "sum");
+}
+template <dtype Result, int... Dims, Traced A>
+constexpr auto sum(const A& a, keep_dims_t, source_line where = source_line::current()) {
+  return detail::sum_as<Result, true, Dims...>(a, where, "sum");
+}
+
 namespace detail {
-template <bool Keep, int... Dims, Traced A> constexpr auto mean(const A& a, source_line where) {
+/// Added up and divided in `accumulate` of the result's type, and rounded once.
+template <dtype Type, bool Keep, int... Dims, Traced A> constexpr auto mean_as(const A& a, source_line where) {
   if constexpr (Failed<A>) {
     return a;
   } else if constexpr (!is_floating(A::type)) {
     return failed<why::operand_is_not_floating<typename A::tensor>>(where, "mean");
+  } else if constexpr (!can_hold_sums(Type, A::type)) {
+    return failed<why::result_type_cannot_hold_sums<tensor_for<Type, extents{}>, typename A::tensor>>(where, "mean");
   } else {
-    const auto total = reduce<reduction::sum, Keep, Dims...>(a, where, "mean");
+    const auto total = sum_as<facts_of(Type).accumulate, Keep, Dims...>(a, where, "mean");
     using total_t = std::remove_cv_t<decltype(total)>;
     if constexpr (Failed<total_t>) {
       return total;
     } else {
       constexpr double count =
           static_cast<double>(A::shape.elements()) / static_cast<double>(total_t::shape.elements());
-      return symbol_like<A, typename total_t::tensor>(a, emit::scale(*a.owner, total.id, 1 / count));
+      const int quotient = emit::scale(*a.owner, total.id, 1 / count);
+      return symbol_like<A, tensor_for<Type, total_t::shape>>(a, emit::convert(*a.owner, quotient, Type));
     }
+  }
+}
+template <bool Keep, int... Dims, Traced A> constexpr auto mean_of(const A& a, source_line where) {
+  if constexpr (Failed<A>) {
+    return a;
+  } else {
+    return mean_as<A::type, Keep, Dims...>(a, where);
   }
 }
 }  // namespace detail
 
-/// The arithmetic mean of a floating-point tensor; dimensions as for `sum`.
+/// The arithmetic mean of a floating-point tensor; dimensions as for `sum`. It is added up, also over devices, and
+/// divided in the type's `accumulate` type, and rounded once: of an f16<2> of {40000, 40000} it is 40000.
 /// Errors: `no_such_dimension`, `operand_is_not_floating`.
 template <int... Dims, Traced A> constexpr auto mean(const A& a, source_line where = source_line::current()) {
-  return detail::mean<false, Dims...>(a, where);
+  return detail::mean_of<false, Dims...>(a, where);
 }
 template <int... Dims, Traced A>
 constexpr auto mean(const A& a, keep_dims_t, source_line where = source_line::current()) {
-  return detail::mean<true, Dims...>(a, where);
+  return detail::mean_of<true, Dims...>(a, where);
+}
+/// Of another type of float: `mean<dtype::f32, 1>(x)` of a bf16<4, 300> is an f32<4>.
+/// Errors: `no_such_dimension`, `operand_is_not_floating`, `result_type_cannot_hold_sums`.
+template <dtype Result, int... Dims, Traced A>
+constexpr auto mean(const A& a, source_line where = source_line::current()) {
+  return detail::mean_as<Result, false, Dims...>(a, where);
+}
+template <dtype Result, int... Dims, Traced A>
+constexpr auto mean(const A& a, keep_dims_t, source_line where = source_line::current()) {
+  return detail::mean_as<Result, true, Dims...>(a, where);
 }
 
 }  // namespace espalier
