@@ -763,8 +763,13 @@ void run_contraction_part(const kernels::gemm_plan& plan, const A* a, const B* b
   }
 }
 
+/// What products of floats are computed in: double if one of the three is, else float.
+[[nodiscard]] constexpr dtype product_type(dtype a, dtype b, dtype c) {
+  return a == dtype::f64 || b == dtype::f64 || c == dtype::f64 ? dtype::f64 : dtype::f32;
+}
 [[nodiscard]] constexpr kernels::gemm_plan plan_for(const kernels::contraction& p, dtype a, dtype b, dtype c) {
-  const bool must_pack[3] = {is_for_storage(a), is_for_storage(b), is_for_storage(c)};
+  const dtype computed = product_type(a, b, c);
+  const bool must_pack[3] = {a != computed, b != computed, c != computed};
   return make_plan(p, must_pack);
 }
 
@@ -775,8 +780,8 @@ inline constexpr kernels::gemm_plan static_plan = plan_for(P, A, B, C);
 
 namespace espalier::kernels {
 
-/// The plan of a contraction of f32 or f64 tensors (@pre `is_valid(p)`), or of tensors of three types: one that is for
-/// storage only is converted in scratch, because the product is taken in float32.
+/// The plan of a contraction of f32 or f64 tensors (@pre `is_valid(p)`), or of tensors of three types of floats: one
+/// that the product is not computed in (`detail::product_type`) is converted in scratch.
 [[nodiscard]] constexpr gemm_plan plan_of(const contraction& p) {
   return detail::plan_for(p, dtype::f32, dtype::f32, dtype::f32);
 }
@@ -786,8 +791,7 @@ namespace espalier::kernels {
 
 /// Bytes of scratch that `contract` needs for these element types; 0 where every operand is used where it lies.
 [[nodiscard]] constexpr std::int64_t scratch_bytes(const contraction& p, dtype a, dtype b, dtype c) {
-  const bool wide = a == dtype::f64 || b == dtype::f64 || c == dtype::f64;
-  return plan_of(p, a, b, c).scratch_elements * size_of(wide ? dtype::f64 : dtype::f32);
+  return plan_of(p, a, b, c).scratch_elements * size_of(detail::product_type(a, b, c));
 }
 [[nodiscard]] constexpr std::int64_t scratch_bytes(const contraction& p, dtype type) {
   return scratch_bytes(p, type, type, type);
@@ -795,17 +799,14 @@ namespace espalier::kernels {
 
 /// C = alpha * einsum(A, B) + beta * C; with beta = 0, C is written without being read.
 ///
-/// A, B and C are row-major, contiguous, and do not overlap; each is float, double or for storage only (double goes
-/// with double only). What is for storage only is multiplied and summed in float32 and rounded once. `scratch`:
+/// A, B and C are row-major, contiguous, and do not overlap; each is float, double or for storage only. They are
+/// multiplied and summed in double if one of them is, else in float, and rounded once. `scratch`:
 /// `scratch_bytes` bytes aligned to 64 (null where that is 0). Nothing is allocated. Runs on up to
 /// `omp_get_max_threads()` threads of the calling thread, and on one inside a parallel region.
 template <contraction P, class A, class B, class C, class Backend = detail::default_backend>
 void contract(const A* a, const B* b, C* c, detail::compute_t<A, B, C> alpha, detail::compute_t<A, B, C> beta,
               void* scratch) {
   static_assert(is_valid(P), "contract: each label must be in two or three of A, B and C, and once in C");
-  static_assert((std::is_same_v<A, double> == std::is_same_v<B, double>)&&(std::is_same_v<B, double> ==
-                                                                           std::is_same_v<C, double>),
-                "contract: double goes with double only; convert the other tensors first");
   detail::run_contraction<Backend>(detail::static_plan<P, dtype_of<A>, dtype_of<B>, dtype_of<C>>, a, b, c, alpha, beta,
                                    scratch);
 }

@@ -629,20 +629,30 @@ void convolve_exactly(const kernels::kernel_call& call, const windowed_attribute
   std::fill(result, result + count, T{});
   for_each_term_of_convolution(e, input, filter, output, input_box, output_box, f);
 }
-template <class T> void add_product(T& sum, T a, T b) {
+template <class T, class A, class B> void add_product(T& sum, A a, B b) {
   using word = std::make_unsigned_t<T>;
   sum = static_cast<T>(static_cast<word>(sum) + static_cast<word>(static_cast<word>(a) * static_cast<word>(b)));
 }
 
-/// What products are computed in. What is for storage only is converted in scratch.
-template <dtype Type> struct convolution_types {
-  using element = storage_t<Type>;
-  using product = accumulate_t<element>;
+/// What a kernel's operands and result are, and what products are computed in: of another type, they are converted in
+/// scratch.
+[[nodiscard]] constexpr dtype product_of(const kernels::kernel_key& key) {
+  return product_type(key.operand_type[0], key.operand_type[1], key.type);
+}
+template <kernels::kernel_key Key> struct convolution_types {
+  using first = storage_t<Key.operand_type[0]>;
+  using second = storage_t<Key.operand_type[1]>;
+  using result = storage_t<Key.type>;
+  using product = storage_t<product_of(Key)>;
 };
 
-/// Scratch for so many elements of products.
-[[nodiscard]] constexpr std::int64_t product_bytes(dtype type, std::int64_t elements) {
-  return is_floating(type) ? elements * size_of(facts_of(type).accumulate) : 0;
+/// Scratch for so many elements of products, and for those of the second operand and of the result that are converted.
+[[nodiscard]] constexpr std::int64_t product_bytes(const kernels::kernel_key& key, std::int64_t others, bool second) {
+  if (!is_floating(key.type)) return 0;
+  const dtype product = product_of(key);
+  if (second && key.operand_type[1] != product) others += key.operand_shape[1].elements();
+  if (key.type != product) others += key.shape.elements();
+  return others * size_of(product);
 }
 
 /// Elements of an operand as products have them: where they are, or converted in scratch, whose rest `scratch` is then.
@@ -671,20 +681,16 @@ template <class Product, class T, class F> void with_sums(std::int64_t count, T*
 namespace espalier::kernels {
 
 template <> struct kernel<&ops::convolution> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key& key) {
-    if (!is_for_storage(key.type)) return 0;
-    return detail::product_bytes(key.type, key.operand_shape[1].elements() + key.shape.elements());
-  }
+  static constexpr std::int64_t scratch_bytes(const kernel_key& key) { return detail::product_bytes(key, 0, true); }
   template <kernel_key Key> static void run(const kernel_call& call) {
-    using types = detail::convolution_types<Key.type>;
-    using element = typename types::element;
+    using types = detail::convolution_types<Key>;
     constexpr extents filter = Key.operand_shape[1];
     constexpr auto attributes = attributes_of<windowed_attributes>(Key);
-    const auto* const x = static_cast<const element*>(call.operand[0]);
-    const auto* const w = static_cast<const element*>(call.operand[1]);
-    auto* const y = static_cast<element*>(call.result);
+    const auto* const x = static_cast<const typename types::first*>(call.operand[0]);
+    const auto* const w = static_cast<const typename types::second*>(call.operand[1]);
+    auto* const y = static_cast<typename types::result*>(call.result);
     if constexpr (!is_floating(Key.type)) {
-      detail::convolve_exactly<element>(
+      detail::convolve_exactly<typename types::result>(
           call, attributes, Key.operand_shape[0], filter, Key.shape, call.boxes->operand[0], call.boxes->result,
           Key.shape.elements(),
           [=](const detail::convolution_term& t) { detail::add_product(y[t.output], x[t.input], w[t.filter]); });
@@ -703,19 +709,17 @@ template <> struct kernel<&ops::convolution> {
 
 template <> struct kernel<&ops::convolution_input_gradient> {
   static constexpr std::int64_t scratch_bytes(const kernel_key& key) {
-    const std::int64_t sums = is_for_storage(key.type) ? key.shape.elements() : 0;
-    return detail::product_bytes(key.type, key.operand_shape[1].elements() + sums);
+    return detail::product_bytes(key, key.operand_shape[1].elements(), false);
   }
   template <kernel_key Key> static void run(const kernel_call& call) {
-    using types = detail::convolution_types<Key.type>;
-    using element = typename types::element;
+    using types = detail::convolution_types<Key>;
     constexpr extents filter = Key.operand_shape[1];
     constexpr auto attributes = attributes_of<windowed_attributes>(Key);
-    const auto* const y = static_cast<const element*>(call.operand[0]);
-    const auto* const w = static_cast<const element*>(call.operand[1]);
-    auto* const x = static_cast<element*>(call.result);
+    const auto* const y = static_cast<const typename types::first*>(call.operand[0]);
+    const auto* const w = static_cast<const typename types::second*>(call.operand[1]);
+    auto* const x = static_cast<typename types::result*>(call.result);
     if constexpr (!is_floating(Key.type)) {
-      detail::convolve_exactly<element>(
+      detail::convolve_exactly<typename types::result>(
           call, attributes, Key.shape, filter, Key.operand_shape[0], call.boxes->result, call.boxes->operand[0],
           Key.shape.elements(),
           [=](const detail::convolution_term& t) { detail::add_product(x[t.input], y[t.output], w[t.filter]); });
@@ -739,20 +743,17 @@ template <> struct kernel<&ops::convolution_input_gradient> {
 template <> struct kernel<&ops::convolution_filter_gradient> {
   static constexpr std::int64_t scratch_bytes(const kernel_key& key) {
     const std::int64_t others = detail::parts_of_filter_gradient(key.shape, key.operand_shape[1]) - 1;
-    const std::int64_t converted =
-        is_for_storage(key.type) ? key.operand_shape[1].elements() + key.shape.elements() : 0;
-    return detail::product_bytes(key.type, converted + others * key.shape.elements());
+    return detail::product_bytes(key, others * key.shape.elements(), true);
   }
   template <kernel_key Key> static void run(const kernel_call& call) {
-    using types = detail::convolution_types<Key.type>;
-    using element = typename types::element;
+    using types = detail::convolution_types<Key>;
     constexpr extents filter = Key.shape;
     constexpr auto attributes = attributes_of<windowed_attributes>(Key);
-    const auto* const x = static_cast<const element*>(call.operand[0]);
-    const auto* const y = static_cast<const element*>(call.operand[1]);
-    auto* const w = static_cast<element*>(call.result);
+    const auto* const x = static_cast<const typename types::first*>(call.operand[0]);
+    const auto* const y = static_cast<const typename types::second*>(call.operand[1]);
+    auto* const w = static_cast<typename types::result*>(call.result);
     if constexpr (!is_floating(Key.type)) {
-      detail::convolve_exactly<element>(
+      detail::convolve_exactly<typename types::result>(
           call, attributes, Key.operand_shape[0], filter, Key.operand_shape[1], call.boxes->operand[0],
           call.boxes->operand[1], Key.shape.elements(),
           [=](const detail::convolution_term& t) { detail::add_product(w[t.filter], x[t.input], y[t.output]); });

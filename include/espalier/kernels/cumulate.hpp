@@ -13,10 +13,11 @@
 
 namespace espalier::detail {
 
-/// What is carried: integers wrap in sums and products, which only unsigned ones may.
+/// What is carried. Floats are carried in double: in float, a sum of ones would stop at 2^24, since each is rounded
+/// into it. Integers wrap in sums and products, which only unsigned ones may.
 template <class T, cumulation Kind>
 using carry_t = std::conditional_t<Kind == cumulation::max || Kind == cumulation::min, accumulate_t<T>,
-                                   wrapping_t<accumulate_t<T>>>;
+                                   std::conditional_t<is_floating(dtype_of<T>), double, wrapping_t<accumulate_t<T>>>>;
 
 template <class Carry, class T, cumulation Kind> [[nodiscard]] constexpr Carry carry_start() {
   return element_cast<Carry>(element_of_scalar<computed_t<T>>(start_of(Kind)));
@@ -28,9 +29,9 @@ inline constexpr std::int64_t carried_columns = 32;
 /// Walks along a dimension, of which a part has `valid` elements, with what is carried of up to `carried_columns`
 /// neighbouring columns in `carry`; `step` is the distance of neighbours in a column. `f(c, at, before, after, b)` is
 /// told of each element.
-template <cumulation Kind, bool Reverse, class Carry, class T, class F>
-ESPALIER_ALWAYS_INLINE void carry_along(const T* a, [[maybe_unused]] const T* b, std::int64_t valid, std::int64_t step,
-                                        std::int64_t columns, Carry* carry, const F& f) {
+template <cumulation Kind, bool Reverse, class Carry, class A, class B, class F>
+ESPALIER_ALWAYS_INLINE void carry_each(const A* a, [[maybe_unused]] const B* b, std::int64_t valid, std::int64_t step,
+                                       std::int64_t columns, Carry* carry, const F& f) {
   for (std::int64_t n = 0; n < valid; ++n) {
     const std::int64_t row = (Reverse ? valid - 1 - n : n) * step;
     for (std::int64_t c = 0; c < columns; ++c) {
@@ -38,8 +39,73 @@ ESPALIER_ALWAYS_INLINE void carry_along(const T* a, [[maybe_unused]] const T* b,
       Carry term{};
       if constexpr (is_recurrence(Kind)) term = element_cast<Carry>(b[row + c]);
       carry[c] = carry_on<Kind>(before, element_cast<Carry>(a[row + c]), term);
-      f(row + c, before, carry[c], term);
+      f(c, row + c, before, carry[c], term);
     }
+  }
+}
+
+/// Sums that as many others are added to as they are made of: level l, if it is in use, has those of 2^l blocks. So
+/// each element is rounded into as many sums as there are levels (Higham, "The accuracy of floating point summation",
+/// 1993, pairwise).
+class block_sums {
+ public:
+  explicit block_sums(std::int64_t columns) : columns_(columns) {}
+  void add(const double* block) {
+    double sum[carried_columns];
+    for (std::int64_t c = 0; c < columns_; ++c) sum[c] = block[c];
+    int level = 0;
+    for (; (count_ >> level & 1) != 0; ++level) {
+      for (std::int64_t c = 0; c < columns_; ++c) sum[c] += level_[level][c];
+    }
+    for (std::int64_t c = 0; c < columns_; ++c) level_[level][c] = sum[c];
+    ++count_;
+  }
+  /// All of them, added to `start`.
+  void total(const double* start, double* to) const {
+    for (std::int64_t c = 0; c < columns_; ++c) to[c] = 0;
+    for (int level = 0; (count_ >> level) != 0; ++level) {
+      if ((count_ >> level & 1) == 0) continue;
+      for (std::int64_t c = 0; c < columns_; ++c) to[c] += level_[level][c];
+    }
+    for (std::int64_t c = 0; c < columns_; ++c) to[c] += start[c];
+  }
+
+ private:
+  std::int64_t columns_;
+  std::int64_t count_ = 0;
+  double level_[48][carried_columns];
+};
+
+/// The same of doubles that are summed, for which there is no wider type: in blocks of elements, whose sums are added
+/// pairwise.
+template <bool Reverse, class F>
+void carry_in_blocks(const double* a, std::int64_t valid, std::int64_t step, std::int64_t columns, double* carry,
+                     const F& f) {
+  constexpr std::int64_t block = 64;
+  block_sums before(columns);
+  double base[carried_columns];
+  std::copy(carry, carry + columns, &base[0]);
+  for (std::int64_t first = 0; first < valid; first += block) {
+    const std::int64_t count = std::min(block, valid - first);
+    const std::int64_t at = (Reverse ? valid - first - count : first) * step;
+    double sum[carried_columns]{};
+    carry_each<cumulation::sum, Reverse>(a + at, a + at, count, step, columns, &sum[0],
+                                         [&](std::int64_t c, std::int64_t i, double here, double after, double term) {
+                                           f(c, at + i, base[c] + here, base[c] + after, term);
+                                         });
+    before.add(&sum[0]);
+    before.total(carry, &base[0]);
+  }
+  std::copy(&base[0], &base[0] + columns, carry);
+}
+
+template <cumulation Kind, bool Reverse, class Carry, class A, class B, class F>
+ESPALIER_ALWAYS_INLINE void carry_along(const A* a, const B* b, std::int64_t valid, std::int64_t step,
+                                        std::int64_t columns, Carry* carry, const F& f) {
+  if constexpr (Kind == cumulation::sum && std::is_same_v<A, double>) {
+    carry_in_blocks<Reverse>(a, valid, step, columns, carry, f);
+  } else {
+    carry_each<Kind, Reverse>(a, b, valid, step, columns, carry, f);
   }
 }
 
@@ -72,8 +138,8 @@ template <> struct kernel<&ops::cumulate> {
     constexpr std::int64_t size = Key.shape[along];
     using element = storage_t<Key.type>;
     using carry_type = detail::carry_t<element, how.kind>;
-    const auto* const a = static_cast<const element*>(call.operand[0]);
-    const auto* const b = static_cast<const element*>(call.operand[own - 1]);
+    const auto* const a = static_cast<const storage_t<Key.operand_type[0]>*>(call.operand[0]);
+    const auto* const b = static_cast<const storage_t<Key.operand_type[own - 1]>*>(call.operand[own - 1]);
     auto* const result = static_cast<element*>(call.result);
     const std::int64_t valid = call.boxes->result.dim[along].size;
     detail::for_each_column_block<Key.shape, along>([&](std::int64_t outer, std::int64_t first, std::int64_t columns) {
@@ -92,7 +158,7 @@ template <> struct kernel<&ops::cumulate> {
       const std::int64_t at = outer * size * step + first;
       detail::carry_along<how.kind, how.reverse>(
           a + at, b + at, valid, step, columns, &carry[0],
-          [to = result + at](std::int64_t i, carry_type before, carry_type after, carry_type term) {
+          [to = result + at](std::int64_t, std::int64_t i, carry_type before, carry_type after, carry_type term) {
             to[i] = detail::element_cast<element>(detail::shown<how.kind, how.exclusive>(before, after, term));
           });
     });
@@ -107,11 +173,11 @@ template <> struct kernel<&ops::part_of_cumulate> {
     constexpr int held = detail::carried(how.kind);
     constexpr extents from = Key.operand_shape[0];
     constexpr std::int64_t step = stride_of(from, along);
-    using element = storage_t<Key.operand_type[0]>;
+    using element = storage_t<Key.type>;
     using carry_type = detail::carry_t<element, how.kind>;
     using part_type = storage_t<Key.type>;
-    const auto* const a = static_cast<const element*>(call.operand[0]);
-    const auto* const b = static_cast<const element*>(call.operand[held - 1]);
+    const auto* const a = static_cast<const storage_t<Key.operand_type[0]>*>(call.operand[0]);
+    const auto* const b = static_cast<const storage_t<Key.operand_type[held - 1]>*>(call.operand[held - 1]);
     auto* const result = static_cast<part_type*>(call.result);
     const std::int64_t valid = call.boxes->operand[0].dim[along].size;
     detail::for_each_column_block<from, along>([&](std::int64_t outer, std::int64_t first, std::int64_t columns) {
@@ -123,11 +189,12 @@ template <> struct kernel<&ops::part_of_cumulate> {
       }
       const std::int64_t at = outer * from[along] * step + first;
       detail::carry_along<how.kind, how.reverse>(a + at, b + at, valid, step, columns, &carry[0],
-                                                 [](std::int64_t, carry_type, carry_type, carry_type) {});
+                                                 [](std::int64_t, std::int64_t, carry_type, carry_type, carry_type) {});
       auto* const to = result + outer * held * step + first;
       if constexpr (held == 2) {
-        detail::carry_along<cumulation::prod, how.reverse>(a + at, a + at, valid, step, columns, &factor[0],
-                                                           [](std::int64_t, carry_type, carry_type, carry_type) {});
+        detail::carry_along<cumulation::prod, how.reverse>(
+            a + at, a + at, valid, step, columns, &factor[0],
+            [](std::int64_t, std::int64_t, carry_type, carry_type, carry_type) {});
         for (std::int64_t c = 0; c < columns; ++c) to[c] = detail::element_cast<part_type>(factor[c]);
       }
       for (std::int64_t c = 0; c < columns; ++c) to[(held - 1) * step + c] = detail::element_cast<part_type>(carry[c]);

@@ -63,20 +63,22 @@ struct exact_plan {
   return plan;
 }
 
-template <class T> void contract_exactly(const exact_plan& plan, const T* a, const T* b, T* c) {
+/// Multiplied and added up modulo as many numbers as C has.
+template <class A, class B, class C> void contract_exactly(const exact_plan& plan, const A* a, const B* b, C* c) {
+  using word = wrapping_t<C>;
   const std::int64_t results = plan.results.iterations();
   const std::int64_t terms = plan.sums.iterations();
   parallel_ranges(results, results * terms, [&](std::int64_t first, std::int64_t last) {
     nest_walker at(plan.results, first);
     for (std::int64_t i = first; i < last; ++i, ++at) {
-      wrapping_t<T> sum = 0;
+      word sum = 0;
       nest_walker term(plan.sums, 0);
       for (std::int64_t k = 0; k < terms; ++k, ++term) {
-        const auto left = static_cast<wrapping_t<T>>(a[(*at).from + (*term).from]);
-        const auto right = static_cast<wrapping_t<T>>(b[(*at).to + (*term).to]);
-        sum = static_cast<wrapping_t<T>>(sum + left * right);
+        const auto left = static_cast<word>(a[(*at).from + (*term).from]);
+        const auto right = static_cast<word>(b[(*at).to + (*term).to]);
+        sum = static_cast<word>(sum + left * right);
       }
-      c[i] = element_cast<T>(sum);
+      c[i] = element_cast<C>(sum);
     }
   });
 }

@@ -53,6 +53,27 @@ constexpr void evaluate_convert(const evaluation& e) {
 }
 constexpr void convert_gradient(gradient_context& c);
 
+/// Whether sums, or sums of products, of elements of type `from` may have type `to`: floats of floats, integers of
+/// integers or of truth values, at least as wide as what such sums are kept in.
+[[nodiscard]] constexpr bool can_hold_sums(dtype to, dtype from) {
+  if (to == from) return true;
+  if (is_floating(to) != is_floating(from) || to == dtype::boolean) return false;
+  return size_of(facts_of(to).accumulate) >= size_of(from == dtype::boolean ? dtype::i8 : facts_of(from).accumulate);
+}
+
+/// The type asked for, if one is, else `Otherwise`.
+template <dtype Otherwise, dtype... Asked> inline constexpr dtype asked_type = Otherwise;
+template <dtype Otherwise, dtype Asked> inline constexpr dtype asked_type<Otherwise, Asked> = Asked;
+
+/// The same of products of several operands, where a type is asked for.
+template <dtype... Asked, class... Operands> [[nodiscard]] constexpr bool can_hold_products(Operands... operand) {
+  bool all = true;
+  if constexpr (sizeof...(Asked) != 0) {
+    ((all = all && can_hold_sums(asked_type<dtype::f32, Asked...>, operand)), ...);
+  }
+  return all;
+}
+
 }  // namespace detail
 
 namespace ops {

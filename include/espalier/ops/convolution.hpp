@@ -247,9 +247,9 @@ inline constexpr op_info convolution_filter_gradient{.name = "convolution_filter
 
 namespace detail {
 
-/// One of the three ops, with the windows and groups of another.
-constexpr int convolution_like(builder& b, const op_info& op, int like, const extents& shape, int first, int second) {
-  instruction made = builder::make(op, b[like].type, shape, first, second);
+/// One of the three ops, with the windows and groups of another, and the type and shape of an operand of that one.
+constexpr int convolution_like(builder& b, const op_info& op, int like, int result, int first, int second) {
+  instruction made = builder::make(op, b[result].type, b[result].shape, first, second);
   set_attributes(made, attributes_of<windowed_attributes>(b[like]));
   return b.append(made);
 }
@@ -257,20 +257,20 @@ constexpr int convolution_like(builder& b, const op_info& op, int like, const ex
 constexpr void convolution_gradient(gradient_context& c) {
   const int x = c.operand(0);
   const int w = c.operand(1);
-  c.give(0, convolution_like(c.emit, ops::convolution_input_gradient, c.id, c.emit[x].shape, c.cotangent, w));
-  c.give(1, convolution_like(c.emit, ops::convolution_filter_gradient, c.id, c.emit[w].shape, x, c.cotangent));
+  c.give(0, convolution_like(c.emit, ops::convolution_input_gradient, c.id, x, c.cotangent, w));
+  c.give(1, convolution_like(c.emit, ops::convolution_filter_gradient, c.id, w, x, c.cotangent));
 }
 constexpr void input_gradient_gradient(gradient_context& c) {
   const int y = c.operand(0);
   const int w = c.operand(1);
-  c.give(0, convolution_like(c.emit, ops::convolution, c.id, c.emit[y].shape, c.cotangent, w));
-  c.give(1, convolution_like(c.emit, ops::convolution_filter_gradient, c.id, c.emit[w].shape, c.cotangent, y));
+  c.give(0, convolution_like(c.emit, ops::convolution, c.id, y, c.cotangent, w));
+  c.give(1, convolution_like(c.emit, ops::convolution_filter_gradient, c.id, w, c.cotangent, y));
 }
 constexpr void filter_gradient_gradient(gradient_context& c) {
   const int x = c.operand(0);
   const int y = c.operand(1);
-  c.give(0, convolution_like(c.emit, ops::convolution_input_gradient, c.id, c.emit[x].shape, y, c.cotangent));
-  c.give(1, convolution_like(c.emit, ops::convolution, c.id, c.emit[y].shape, x, c.cotangent));
+  c.give(0, convolution_like(c.emit, ops::convolution_input_gradient, c.id, x, y, c.cotangent));
+  c.give(1, convolution_like(c.emit, ops::convolution, c.id, y, x, c.cotangent));
 }
 
 /// Elements of a dimension when its windows lie within the padded input; 0 if not even one does.
@@ -327,7 +327,7 @@ constexpr int batch_groups_as_features(builder& b, int input, int groups) {
   return reshape(b, transpose(b, reshape(b, input, split), order.with(0).with(shape.rank)), merged);
 }
 
-constexpr int convolution(builder& b, int input, int filter, const convolution_settings& s) {
+constexpr int convolution(builder& b, int input, int filter, const convolution_settings& s, dtype type) {
   const extents taps = b[filter].shape;
   const int spatial = taps.rank - 2;
   const extents shape = detail::convolution_shape(b[input].shape, taps, s);
@@ -337,27 +337,35 @@ constexpr int convolution(builder& b, int input, int filter, const convolution_s
     if (s.reversed[d]) filter = slice(b, filter, d, taps[d] - 1, taps[d], -1);
   }
   if (s.batch_groups > 1) input = batch_groups_as_features(b, input, s.batch_groups);
-  instruction made = builder::make(ops::convolution, b[input].type, shape, input, filter);
+  instruction made = builder::make(ops::convolution, type, shape, input, filter);
   set_attributes(made, windowed_attributes{b.add_windows(&windows[0], spatial)});
   return b.append(made);
+}
+constexpr int convolution(builder& b, int input, int filter, const convolution_settings& s) {
+  return convolution(b, input, filter, s, b[input].type);
 }
 }  // namespace emit
 
 /// Convolves `input`, [n, spatial ..., channels], with `filter`, [taps ..., channels of a group, features]: result
 /// [n, spatial ..., features]. One to three spatial dimensions. (As everywhere in the field, the filter is not reversed
-/// unless `Settings.reversed` says so.)
-/// Errors: `wrong_rank`, `dtype_mismatch`, `operand_is_boolean`, `step_is_not_positive`, `groups_do_not_divide`,
-/// `batch_groups_do_not_divide`, `channels_differ`, `window_is_larger_than_input`.
-template <convolution_settings Settings = convolution_settings{}, Traced X, Traced W>
+/// unless `Settings.reversed` says so.) A type after the settings is the result's, as of `einsum`:
+/// `convolution<convolution_settings{}, dtype::i32>(x, w)` of i8 tensors is i32.
+/// Errors: `result_type_cannot_hold_sums`, `wrong_rank`, `dtype_mismatch`, `operand_is_boolean`,
+/// `step_is_not_positive`, `groups_do_not_divide`, `batch_groups_do_not_divide`, `channels_differ`,
+/// `window_is_larger_than_input`.
+template <convolution_settings Settings = convolution_settings{}, dtype... Result, Traced X, Traced W>
 constexpr auto convolution(const X& input, const W& filter, source_line where = source_line::current()) {
   if constexpr (Failed<X> || Failed<W>) {
     return detail::first_failure(input, filter);
   } else if constexpr (X::rank < 3 || X::rank > 5 || X::rank != W::rank) {
     return failed<why::wrong_rank<typename X::tensor, typename W::tensor>>(where, "convolution");
-  } else if constexpr (X::type != W::type) {
+  } else if constexpr (sizeof...(Result) == 0 && X::type != W::type) {
     return failed<why::dtype_mismatch<typename X::tensor, typename W::tensor>>(where, "convolution");
   } else if constexpr (!detail::Numbers<X, W>) {
     return detail::operand_is_boolean<X, W>(where, "convolution");
+  } else if constexpr (!detail::can_hold_products<Result...>(X::type, W::type)) {
+    return failed<why::result_type_cannot_hold_sums<tensor_for<detail::asked_type<X::type, Result...>, extents{}>,
+                                                    typename X::tensor, typename W::tensor>>(where, "convolution");
   } else if constexpr (constexpr int d = detail::without_step(Settings, X::rank - 2); d >= 0) {
     return failed<why::step_is_not_positive<typename X::tensor, why::dim<d + 1>>>(where, "convolution");
   } else if constexpr (Settings.groups < 1 || X::shape[X::rank - 1] % Settings.groups != 0 ||
@@ -380,8 +388,9 @@ constexpr auto convolution(const X& input, const W& filter, source_line where = 
     } else {
       builder& b = *input.owner;
       b.at(where);
-      return detail::symbol_like<X, tensor_for<X::type, shape>>(
-          input, emit::convolution(b, input.id, detail::operand_of(b, filter), Settings));
+      constexpr dtype type = detail::asked_type<X::type, Result...>;
+      return detail::symbol_like<X, tensor_for<type, shape>>(
+          input, emit::convolution(b, input.id, detail::operand_of(b, filter), Settings, type));
     }
   }
 }

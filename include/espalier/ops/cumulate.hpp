@@ -5,6 +5,7 @@
 #include <espalier/graph/lowering.hpp>
 #include <espalier/ops/arithmetic.hpp>
 #include <espalier/ops/compare.hpp>
+#include <espalier/ops/convert.hpp>
 #include <espalier/shape/extremum.hpp>
 
 // Sums, products, extrema and linear recurrences along a dimension, of all elements so far.
@@ -238,11 +239,12 @@ inline constexpr op_info part_of_cumulate{.name = "part_of_cumulate",
 }  // namespace ops
 
 namespace emit {
-constexpr int cumulate(builder& b, int x, cumulate_attributes how) {
-  instruction made = builder::make(ops::cumulate, b[x].type, b[x].shape, x);
+constexpr int cumulate(builder& b, int x, cumulate_attributes how, dtype type) {
+  instruction made = builder::make(ops::cumulate, type, b[x].shape, x);
   set_attributes(made, how);
   return b.append(made);
 }
+constexpr int cumulate(builder& b, int x, cumulate_attributes how) { return cumulate(b, x, how, b[x].type); }
 constexpr int recurrence(builder& b, int factor, int term, cumulate_attributes how) {
   instruction made = builder::make(ops::cumulate, b[term].type, b[term].shape, factor, term);
   set_attributes(made, how);
@@ -299,7 +301,7 @@ constexpr void cumulate_gradient(gradient_context& c) {
   cumulate_attributes before = how;
   before.exclusive = true;
   switch (how.kind) {
-    case cumulation::sum: c.give(0, emit::cumulate(b, c.cotangent, back)); return;
+    case cumulation::sum: c.give(0, emit::cumulate(b, c.cotangent, back, b[x].type)); return;
     case cumulation::prod: c.give(0, emit::multiply(b, emit::cumulate(b, x, before), flow(x))); return;
     case cumulation::max:
     case cumulation::min: {
@@ -342,6 +344,20 @@ template <cumulation Kind, bool Reverse, int Dim, Traced A> constexpr auto cumul
   }
 }
 
+template <dtype Type, bool Reverse, int Dim, Traced A> constexpr auto cumsum_as(const A& a, source_line where) {
+  if constexpr (Failed<A>) {
+    return a;
+  } else if constexpr (constexpr int along = dimension(Dim, A::rank); along < 0) {
+    return failed<why::no_such_dimension<typename A::tensor, why::dim<Dim>>>(where, "cumsum");
+  } else if constexpr (!can_hold_sums(Type, A::type)) {
+    return failed<why::result_type_cannot_hold_sums<tensor_for<Type, extents{}>, typename A::tensor>>(where, "cumsum");
+  } else {
+    a.owner->at(where);
+    return symbol_like<A, tensor_for<Type, A::shape>>(
+        a, emit::cumulate(*a.owner, a.id, {along, cumulation::sum, Reverse, false}, Type));
+  }
+}
+
 template <bool Reverse, int Dim, Traced A, Traced B>
 constexpr auto linear_recurrence(const A& a, const B& b, source_line where) {
   if constexpr (Failed<A> || Failed<B>) {
@@ -371,15 +387,26 @@ struct from_last_t {};
 inline constexpr from_last_t from_last{};
 
 /// Element i along dimension Dim is the sum (product, maximum, minimum) of elements 0 ... i, or, from the last, i ...
-/// of the operand's; of the operand's type, integers wrap around. Where the dimension is split, what moves is one
-/// element for each part of a row. The gradient of an extremum goes to the first element that is so large (small).
-/// Errors: `no_such_dimension`, `operand_is_boolean` (of sums and products).
+/// of the operand's; of the operand's type, integers wrap around. Sums and products of floats are carried in double,
+/// those of doubles are added pairwise: the error does not grow with their number. Where the dimension is split, what
+/// moves is one element for each part of a row. The gradient of an extremum goes to the first element that is so large
+/// (small). Errors: `no_such_dimension`, `operand_is_boolean` (of sums and products).
 template <int Dim, Traced A> constexpr auto cumsum(const A& a, source_line where = source_line::current()) {
   return detail::cumulative<cumulation::sum, false, Dim>(a, where);
 }
 template <int Dim, Traced A>
 constexpr auto cumsum(const A& a, from_last_t, source_line where = source_line::current()) {
   return detail::cumulative<cumulation::sum, true, Dim>(a, where);
+}
+/// Of another element type, in which it is added up: `cumsum<dtype::i32, 0>(x)` of an i8<300> full of 1 ends with 300.
+/// Errors: `no_such_dimension`, `result_type_cannot_hold_sums`.
+template <dtype Result, int Dim, Traced A>
+constexpr auto cumsum(const A& a, source_line where = source_line::current()) {
+  return detail::cumsum_as<Result, false, Dim>(a, where);
+}
+template <dtype Result, int Dim, Traced A>
+constexpr auto cumsum(const A& a, from_last_t, source_line where = source_line::current()) {
+  return detail::cumsum_as<Result, true, Dim>(a, where);
 }
 template <int Dim, Traced A> constexpr auto cumprod(const A& a, source_line where = source_line::current()) {
   return detail::cumulative<cumulation::prod, false, Dim>(a, where);

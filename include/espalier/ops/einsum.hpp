@@ -120,7 +120,8 @@ constexpr void evaluate_einsum(const evaluation& e) {
 }  // namespace detail
 
 namespace ops {
-/// A product of two tensors, summed over the letters the result does not have.
+/// A product of two tensors, summed over the letters the result does not have. Each of the three has its own type, all
+/// floats or all integers: it is added up in `accumulate` of the widest, integers in the result's.
 inline constexpr op_info einsum{.name = "einsum",
                                 .spread = propagation::dimensional,
                                 .linear = linearity::each,
@@ -134,8 +135,13 @@ inline constexpr op_info einsum{.name = "einsum",
 
 namespace detail {
 
+/// A sum over some dimensions, of none the operand itself: of type `type` if anything is added up.
+constexpr int sum_over(builder& b, int a, std::int64_t dims, dtype type) {
+  return dims == 0 ? a : emit::reduce_sum(b, a, dims, type);
+}
+
 /// Sums away the letters that `keep` rejects.
-template <class Keep> constexpr int sum_unused(builder& b, int a, einsum_term& term, Keep keep) {
+template <class Keep> constexpr int sum_unused(builder& b, int a, einsum_term& term, dtype type, Keep keep) {
   std::int64_t dims = 0;
   einsum_term rest;
   for (int d = 0; d < term.size(); ++d) {
@@ -146,7 +152,12 @@ template <class Keep> constexpr int sum_unused(builder& b, int a, einsum_term& t
     }
   }
   term = rest;
-  return emit::reduce_sum(b, a, dims);
+  return sum_over(b, a, dims, type);
+}
+
+/// In what a sum that goes into a product of type `result` is kept: nothing is rounded before the product is.
+[[nodiscard]] constexpr dtype term_type(dtype operand, dtype result) {
+  return is_floating(result) && facts_of(operand).accumulate == dtype::f64 ? dtype::f64 : facts_of(result).accumulate;
 }
 
 }  // namespace detail
@@ -154,38 +165,43 @@ template <class Keep> constexpr int sum_unused(builder& b, int a, einsum_term& t
 namespace emit {
 
 /// One operand: a sum and a transposition.
-constexpr int einsum(builder& b, int a, einsum_term from, einsum_term to) {
-  const int summed = detail::sum_unused(b, a, from, [&](char letter) { return to.contains(letter); });
+constexpr int einsum(builder& b, int a, einsum_term from, einsum_term to, dtype type) {
+  const int summed =
+      convert(b, detail::sum_unused(b, a, from, type, [&](char letter) { return to.contains(letter); }), type);
   axis_list order;
   for (int d = 0; d < to.size(); ++d) order = order.with(from.find(to[d]));
   return transpose(b, summed, order);
 }
 
-/// Two operands. A letter that only one operand has, and not the result, is summed away first.
-constexpr int einsum(builder& b, int x, einsum_term left, int y, einsum_term right, einsum_term result) {
+/// Two operands, of one type or several. A letter that only one operand has, and not the result, is summed away first.
+constexpr int einsum(builder& b, int x, einsum_term left, int y, einsum_term right, einsum_term result, dtype type) {
   const einsum_term other = right;
-  const int a =
-      detail::sum_unused(b, x, left, [&](char letter) { return result.contains(letter) || other.contains(letter); });
-  const int c =
-      detail::sum_unused(b, y, right, [&](char letter) { return result.contains(letter) || left.contains(letter); });
+  const int a = detail::sum_unused(b, x, left, detail::term_type(b[x].type, type),
+                                   [&](char letter) { return result.contains(letter) || other.contains(letter); });
+  const int c = detail::sum_unused(b, y, right, detail::term_type(b[y].type, type),
+                                   [&](char letter) { return result.contains(letter) || left.contains(letter); });
   extents shape;
   for (int d = 0; d < result.size(); ++d) {
     const int i = left.find(result[d]);
     shape.append(i >= 0 ? b[a].shape[i] : b[c].shape[right.find(result[d])]);
   }
-  instruction made = builder::make(ops::einsum, b[a].type, shape, a, c);
+  instruction made = builder::make(ops::einsum, type, shape, a, c);
   set_attributes(made, einsum_attributes{left, right, result});
   return b.append(made);
+}
+constexpr int einsum(builder& b, int x, einsum_term left, int y, einsum_term right, einsum_term result) {
+  return einsum(b, x, left, y, right, result, b[x].type);
 }
 
 }  // namespace emit
 
 /// The derivative by one operand is an einsum of the cotangent with the other; a letter only that operand has is
-/// repeated along (there is none here: they were summed away before).
+/// repeated along (there is none here: they were summed away before). It has the operand's type, whatever the
+/// product's.
 constexpr void detail::einsum_gradient(gradient_context& c) {
   const auto [left, right, result] = attributes_of<einsum_attributes>(c);
-  c.give(0, emit::einsum(c.emit, c.cotangent, result, c.operand(1), right, left));
-  c.give(1, emit::einsum(c.emit, c.operand(0), left, c.cotangent, result, right));
+  c.give(0, emit::einsum(c.emit, c.cotangent, result, c.operand(1), right, left, c.emit[c.operand(0)].type));
+  c.give(1, emit::einsum(c.emit, c.operand(0), left, c.cotangent, result, right, c.emit[c.operand(1)].type));
 }
 
 namespace detail {
@@ -441,7 +457,7 @@ class einsum_orders {
 
 /// An operand with one dimension for each letter: where one is named twice only elements on the diagonal count. Letters
 /// that `keep` rejects are summed away.
-template <class Keep> constexpr int emit_operand(builder& b, int a, einsum_term& term, Keep keep) {
+template <class Keep> constexpr int emit_operand(builder& b, int a, einsum_term& term, dtype type, Keep keep) {
   std::int64_t dims = 0;
   einsum_term rest;
   for (int d = 0; d < term.size(); ++d) {
@@ -459,11 +475,12 @@ template <class Keep> constexpr int emit_operand(builder& b, int a, einsum_term&
     }
   }
   term = rest;
-  return emit::reduce_sum(b, a, dims);
+  return sum_over(b, a, dims, type);
 }
 
-/// Appends the products of a formula. `order` is of its reading.
-constexpr int emit_einsum(builder& b, const einsum_reading& r, const einsum_order& order, const int* ids) {
+/// Appends the products of a formula. `order` is of its reading. Only the last of them is of type `type`, or the sum if
+/// there is one operand: what comes before is not rounded.
+constexpr int emit_einsum(builder& b, const einsum_reading& r, const einsum_order& order, const int* ids, dtype type) {
   const einsum_formula& f = r.formula;
   int value[2 * max_einsum_operands]{};
   einsum_term term[2 * max_einsum_operands];
@@ -480,7 +497,8 @@ constexpr int emit_einsum(builder& b, const einsum_reading& r, const einsum_orde
   };
   for (int k = 0; k < f.operands; ++k) {
     const int whole = emit::reshape(b, ids[k], reduced_shape(b[ids[k]].shape, r.repeated[k], false));
-    value[k] = emit_operand(b, whole, term[k], [&](char letter) { return needed_besides(k, k, letter); });
+    const dtype sums = f.operands == 1 ? type : term_type(b[whole].type, type);
+    value[k] = emit_operand(b, whole, term[k], sums, [&](char letter) { return needed_besides(k, k, letter); });
   }
   for (int n = 0; n + 1 < f.operands; ++n, ++count) {
     const int left = order.left[n];
@@ -494,22 +512,25 @@ constexpr int emit_einsum(builder& b, const einsum_reading& r, const einsum_orde
       for (int d = 0; d < term[left].size(); ++d) keep(term[left][d]);
       for (int d = 0; d < term[right].size(); ++d) keep(term[right][d]);
     }
-    value[count] = emit::einsum(b, value[left], term[left], value[right], term[right], term[count]);
+    const dtype widest =
+        size_of(b[value[left]].type) > size_of(b[value[right]].type) ? b[value[left]].type : b[value[right]].type;
+    value[count] = emit::einsum(b, value[left], term[left], value[right], term[right], term[count],
+                                n + 2 == f.operands ? type : term_type(widest, type));
     open[left] = open[right] = false;
     open[count] = true;
   }
-  return f.operands == 1 ? emit::einsum(b, value[0], term[0], f.result) : value[count - 1];
+  return f.operands == 1 ? emit::einsum(b, value[0], term[0], f.result, type) : value[count - 1];
 }
 constexpr int emit_einsum(builder& b, const einsum_formula& f, const int* ids) {
   einsum_shapes shapes;
   for (int k = 0; k < f.operands; ++k) shapes.of[k] = b[ids[k]].shape;
   const einsum_reading r = read_einsum(f, shapes);
-  return emit_einsum(b, r, order_of(r, shapes), ids);
+  return emit_einsum(b, r, order_of(r, shapes), ids, b[ids[0]].type);
 }
 
 template <fixed_string Text> inline constexpr einsum_formula formula_of = parse_einsum<Text>();
 
-template <fixed_string Text, class First, class... Rest>
+template <fixed_string Text, dtype... Result, class First, class... Rest>
 constexpr auto einsum(source_line where, const First& first, const Rest&... rest) {
   if constexpr (Failed<First> || (Failed<Rest> || ...)) {
     return first_failure(first, rest...);
@@ -533,8 +554,12 @@ constexpr auto einsum(source_line where, const First& first, const Rest&... rest
                                               why::extent<static_cast<int>(shapes[clash.first][clash.first_dim])>,
                                               why::extent<static_cast<int>(shapes[clash.second][clash.second_dim])>,
                                               typename First::tensor, typename Rest::tensor...>>(where);
-    } else if constexpr (!((First::type == Rest::type) && ...)) {
+    } else if constexpr (sizeof...(Result) == 0 && !((First::type == Rest::type) && ...)) {
       return failed<why::dtype_mismatch<typename First::tensor, typename Rest::tensor...>>(where, "einsum");
+    } else if constexpr (!can_hold_products<Result...>(First::type, Rest::type...)) {
+      return failed<why::result_type_cannot_hold_sums<tensor_for<asked_type<First::type, Result...>, extents{}>,
+                                                      typename First::tensor, typename Rest::tensor...>>(where,
+                                                                                                         "einsum");
     } else if constexpr (!Numbers<First, Rest...>) {
       return operand_is_boolean<First, Rest...>(where, "einsum");
     } else if constexpr (constexpr einsum_order order = order_of(reading, shapes); !order.found) {
@@ -544,7 +569,8 @@ constexpr auto einsum(source_line where, const First& first, const Rest&... rest
       const pinned_line line(b, where);
       const int ids[]{first.id, operand_of(b, rest)...};
       constexpr extents shape = reading.shape;
-      return symbol_like<First, tensor_for<First::type, shape>>(first, emit_einsum(b, reading, order, &ids[0]));
+      constexpr dtype type = asked_type<First::type, Result...>;
+      return symbol_like<First, tensor_for<type, shape>>(first, emit_einsum(b, reading, order, &ids[0], type));
     }
   }
 }
@@ -556,50 +582,57 @@ constexpr auto einsum(source_line where, const First& first, const Rest&... rest
 /// in one operand means its diagonal: "ii->i" is that, "ii->" the trace. An ellipsis stands for any further dimensions,
 /// as in "...ij,...jk->...ik"; those of several operands correspond from the right, as in NumPy's broadcasting, and
 /// none is repeated in memory. Three operands or more are multiplied two at a time, in the order that takes the least
-/// work. Errors: `einsum_bad_formula`, `einsum_wrong_operand_count`, `einsum_wrong_rank`, `einsum_batch_mismatch`,
-/// `einsum_too_many_dimensions`, `einsum_size_mismatch`, `dtype_mismatch`, `operand_is_boolean`.
-template <detail::fixed_string Formula, Traced A>
+/// work. Sums are kept, also over devices, in the type's `accumulate` type, and rounded once. A type after the formula
+/// is the result's: `einsum<"bm,mh->bh", dtype::i32>(x, w)` of i8 tensors is i32, and no operand is copied to that.
+/// Then operands may have different types, all floats or all integers; each one's gradient has its own. Errors:
+/// `result_type_cannot_hold_sums`, `einsum_bad_formula`, `einsum_wrong_operand_count`, `einsum_wrong_rank`,
+/// `einsum_batch_mismatch`, `einsum_too_many_dimensions`, `einsum_size_mismatch`, `dtype_mismatch`,
+/// `operand_is_boolean`.
+template <detail::fixed_string Formula, dtype... Result, Traced A>
 constexpr auto einsum(const A& a, source_line where = source_line::current()) {
-  return detail::einsum<Formula>(where, a);
+  return detail::einsum<Formula, Result...>(where, a);
 }
-template <detail::fixed_string Formula, Traced A, Traced B>
+template <detail::fixed_string Formula, dtype... Result, Traced A, Traced B>
 constexpr auto einsum(const A& a, const B& b, source_line where = source_line::current()) {
-  return detail::einsum<Formula>(where, a, b);
+  return detail::einsum<Formula, Result...>(where, a, b);
 }
-template <detail::fixed_string Formula, Traced A, Traced B, Traced C>
+template <detail::fixed_string Formula, dtype... Result, Traced A, Traced B, Traced C>
 constexpr auto einsum(const A& a, const B& b, const C& c, source_line where = source_line::current()) {
-  return detail::einsum<Formula>(where, a, b, c);
+  return detail::einsum<Formula, Result...>(where, a, b, c);
 }
-template <detail::fixed_string Formula, Traced A, Traced B, Traced C, Traced D>
+template <detail::fixed_string Formula, dtype... Result, Traced A, Traced B, Traced C, Traced D>
 constexpr auto einsum(const A& a, const B& b, const C& c, const D& d, source_line where = source_line::current()) {
-  return detail::einsum<Formula>(where, a, b, c, d);
+  return detail::einsum<Formula, Result...>(where, a, b, c, d);
 }
-template <detail::fixed_string Formula, Traced A, Traced B, Traced C, Traced D, Traced E>
+template <detail::fixed_string Formula, dtype... Result, Traced A, Traced B, Traced C, Traced D, Traced E>
 constexpr auto einsum(const A& a, const B& b, const C& c, const D& d, const E& e,
                       source_line where = source_line::current()) {
-  return detail::einsum<Formula>(where, a, b, c, d, e);
+  return detail::einsum<Formula, Result...>(where, a, b, c, d, e);
 }
-template <detail::fixed_string Formula, Traced A, Traced B, Traced C, Traced D, Traced E, Traced F>
+template <detail::fixed_string Formula, dtype... Result, Traced A, Traced B, Traced C, Traced D, Traced E, Traced F>
 constexpr auto einsum(const A& a, const B& b, const C& c, const D& d, const E& e, const F& f,
                       source_line where = source_line::current()) {
-  return detail::einsum<Formula>(where, a, b, c, d, e, f);
+  return detail::einsum<Formula, Result...>(where, a, b, c, d, e, f);
 }
-template <detail::fixed_string Formula, Traced A, Traced B, Traced C, Traced D, Traced E, Traced F, Traced G>
+template <detail::fixed_string Formula, dtype... Result, Traced A, Traced B, Traced C, Traced D, Traced E, Traced F,
+          Traced G>
 constexpr auto einsum(const A& a, const B& b, const C& c, const D& d, const E& e, const F& f, const G& g,
                       source_line where = source_line::current()) {
-  return detail::einsum<Formula>(where, a, b, c, d, e, f, g);
+  return detail::einsum<Formula, Result...>(where, a, b, c, d, e, f, g);
 }
-template <detail::fixed_string Formula, Traced A, Traced B, Traced C, Traced D, Traced E, Traced F, Traced G, Traced H>
+template <detail::fixed_string Formula, dtype... Result, Traced A, Traced B, Traced C, Traced D, Traced E, Traced F,
+          Traced G, Traced H>
 constexpr auto einsum(const A& a, const B& b, const C& c, const D& d, const E& e, const F& f, const G& g, const H& h,
                       source_line where = source_line::current()) {
-  return detail::einsum<Formula>(where, a, b, c, d, e, f, g, h);
+  return detail::einsum<Formula, Result...>(where, a, b, c, d, e, f, g, h);
 }
 
 /// The matrix product as NumPy defines it: over the last two dimensions, those before them broadcast against each
 /// other. A vector on the left is a row, one on the right a column, and that dimension is not in the result: of two
-/// vectors the product is a scalar. Errors: `wrong_rank` (of a scalar), `matmul_size_mismatch`,
+/// vectors the product is a scalar. `matmul<dtype::f32>(x, w)` is of that type (see `einsum`).
+/// Errors: `wrong_rank` (of a scalar), `matmul_size_mismatch`,
 /// `einsum_batch_mismatch`, `einsum_too_many_dimensions`, `dtype_mismatch`, `operand_is_boolean`.
-template <Traced A, Traced B>
+template <dtype... Result, Traced A, Traced B>
 constexpr auto matmul(const A& a, const B& b, source_line where = source_line::current()) {
   if constexpr (Failed<A> || Failed<B>) {
     return detail::first_failure(a, b);
@@ -608,13 +641,13 @@ constexpr auto matmul(const A& a, const B& b, source_line where = source_line::c
   } else if constexpr (A::extent(-1) != B::extent(B::rank == 1 ? 0 : -2)) {
     return failed<why::matmul_size_mismatch<typename A::tensor, typename B::tensor>>(where);
   } else if constexpr (A::rank == 1 && B::rank == 1) {
-    return detail::einsum<"y,y->">(where, a, b);
+    return detail::einsum<"y,y->", Result...>(where, a, b);
   } else if constexpr (A::rank == 1) {
-    return detail::einsum<"y,...yz->...z">(where, a, b);
+    return detail::einsum<"y,...yz->...z", Result...>(where, a, b);
   } else if constexpr (B::rank == 1) {
-    return detail::einsum<"...xy,y->...x">(where, a, b);
+    return detail::einsum<"...xy,y->...x", Result...>(where, a, b);
   } else {
-    return detail::einsum<"...xy,...yz->...xz">(where, a, b);
+    return detail::einsum<"...xy,...yz->...xz", Result...>(where, a, b);
   }
 }
 

@@ -97,14 +97,6 @@ inline constexpr keep_dims_t keep_dims{};
 
 namespace detail {
 
-/// Whether sums, or sums of products, of elements of type `from` may have type `to`: floats of floats, integers of
-/// integers or of truth values, at least as wide as what such sums are kept in.
-[[nodiscard]] constexpr bool can_hold_sums(dtype to, dtype from) {
-  if (to == from) return true;
-  if (is_floating(to) != is_floating(from) || to == dtype::boolean) return false;
-  return size_of(facts_of(to).accumulate) >= size_of(from == dtype::boolean ? dtype::i8 : facts_of(from).accumulate);
-}
-
 /// The sum of all elements of some dimensions, of type `Type`.
 template <dtype Type, bool Keep, int... Dims, Traced A>
 constexpr auto sum_as(const A& a, source_line where, const char* op) {
