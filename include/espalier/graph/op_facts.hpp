@@ -124,6 +124,9 @@ struct op_facts {
   bool cheap_to_repeat = false;
   /// Sums of products over dimensions that operands have in common.
   bool contracts = false;
+  /// Adds up elements of floats, and rounds the sum to the result's type, once: also to the `accumulate` type of the
+  /// one it has, in which terms of devices are kept until they are added up.
+  bool adds_up = false;
   /// No derivative passes, though the result follows the operand.
   bool stops_gradient = false;
   /// It is there for what it does when it runs, and nothing reads its result: it lives with its loop, and no pass decides

@@ -85,12 +85,12 @@ void add_rows(const table_shape& shape, const table_part& part, interval here, c
   }
 }
 
-template <class T, class Index>
-void scatter_add_rows(const table_shape& shape, interval here, const Index* indices, const T* updates, T* to,
+template <class T, class R, class Index>
+void scatter_add_rows(const table_shape& shape, interval here, const Index* indices, const T* updates, R* to,
                       void* scratch) {
-  using acc = accumulator_t<T, reduction::sum>;  // bf16 would lose small updates of a large sum
+  using acc = accumulator_t<R, reduction::sum>;  // bf16 would lose small updates of a large sum
   acc* sums = nullptr;
-  if constexpr (sizeof(acc) != sizeof(T)) {
+  if constexpr (sizeof(acc) != sizeof(R)) {
     sums = static_cast<acc*>(scratch);
   } else {
     sums = reinterpret_cast<acc*>(to);  // the unsigned type of an integer may read and write it
@@ -102,9 +102,9 @@ void scatter_add_rows(const table_shape& shape, interval here, const Index* indi
     for (std::int64_t t = first; t < last; ++t)
       add_rows(shape, part_of(shape, t, threads), here, indices, updates, sums);
   });
-  if constexpr (sizeof(acc) != sizeof(T)) {
+  if constexpr (sizeof(acc) != sizeof(R)) {
     parallel_ranges(elements, elements, [=](std::int64_t first, std::int64_t last) {
-      vector_loop(last - first, [=](std::int64_t i) { to[first + i] = element_cast<T>(sums[first + i]); });
+      vector_loop(last - first, [=](std::int64_t i) { to[first + i] = element_cast<R>(sums[first + i]); });
     });
   }
 }
@@ -137,8 +137,8 @@ template <> struct kernel<&ops::scatter_add> {
     constexpr int along = attributes_of<gather_attributes>(Key).dim;
     constexpr detail::table_shape shape = detail::shape_of_table(Key.shape, Key.operand_shape[0], along);
     detail::scatter_add_rows(shape, call.boxes->result.dim[along], static_cast<const index*>(call.operand[0]),
-                             static_cast<const element*>(call.operand[1]), static_cast<element*>(call.result),
-                             call.scratch);
+                             static_cast<const storage_t<Key.operand_type[1]>*>(call.operand[1]),
+                             static_cast<element*>(call.result), call.scratch);
   }
 };
 

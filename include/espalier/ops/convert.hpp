@@ -99,9 +99,21 @@ constexpr int widen(builder& b, int a) {
 }
 }  // namespace emit
 
+/// A gradient that a product of the wider type has for an operand of the narrower one, as where a product of bf16
+/// weights is asked for in f32, is not rounded on its way to weights of the wider type.
 constexpr void detail::convert_gradient(gradient_context& c) {
   const dtype from = c.emit[c.operand(0)].type;
-  if (is_floating(from)) c.give(0, emit::convert(c.emit, c.cotangent, from));
+  if (!is_floating(from)) return;
+  instruction flow = c.emit[c.cotangent];
+  bool was_wider = false;
+  for (int k = 0; k < flow.operand_count && k < inline_operands; ++k)
+    was_wider = was_wider || c.emit[flow.operand[k]].type == from;
+  if (flow.op->facts.adds_up && was_wider && is_for_storage(flow.type) && facts_of(flow.type).accumulate == from) {
+    flow.type = from;
+    c.give(0, c.emit.append(flow));
+    return;
+  }
+  c.give(0, emit::convert(c.emit, c.cotangent, from));
 }
 
 /// The same values as another element type.

@@ -125,7 +125,7 @@ namespace ops {
 inline constexpr op_info einsum{.name = "einsum",
                                 .spread = propagation::dimensional,
                                 .linear = linearity::each,
-                                .facts = {.contracts = true},
+                                .facts = {.contracts = true, .adds_up = true},
                                 .factors = detail::einsum_factors,
                                 .gradient = detail::einsum_gradient,
                                 .evaluate = detail::evaluate_einsum,

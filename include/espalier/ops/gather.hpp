@@ -115,6 +115,7 @@ inline constexpr op_info gather{.name = "gather",
 /// Gather's gradient: adds updates to the rows their indices name.
 inline constexpr op_info scatter_add{.name = "scatter_add",
                                      .spread = propagation::dimensional,
+                                     .facts = {.adds_up = true},
                                      .factors = detail::scatter_add_factors,
                                      .gradient = detail::scatter_add_gradient,
                                      .evaluate = detail::evaluate_scatter_add,

@@ -361,7 +361,9 @@ class factor_choice {
       if (rule.kind[f] == factor_kind::reduce) made.unreduced |= split[f].mask();
     }
     wanted.unreduced = 0;
-    return price_of_reshard(i.shape, i.type, made, wanted);
+    // Sums travel as what they are added up in.
+    return price_of_reshard(i.shape, made.unreduced != 0 && i.op->facts.adds_up ? facts_of(i.type).accumulate : i.type,
+                            made, wanted);
   }
   /// What the plan that is going to be made costs: bytes, and the start of each collective, as the plan itself was
   /// chosen by; of plans that cost the same the one with fewer steps. (By bytes alone, one all_reduce that was planned

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/ops/convert.hpp>
 #include <espalier/partition/boxes.hpp>
 #include <espalier/partition/collectives.hpp>
 #include <espalier/partition/loop_arrangement.hpp>
@@ -109,6 +110,27 @@ class local_program {
     first_variant_[value] = variants_.push_back({result, first_variant_[value]});
     return result;
   }
+  /// The value as another element type, where it is: once for all readers that are in scope.
+  constexpr int converted(int value, dtype type) {
+    if (out_[value].type == type) return value;
+    for (int v = first_variant_[value]; v >= 0; v = variants_[v].next) {
+      const int made = variants_[v].value;
+      if (out_[made].type == type && in_scope(out_[made].loop)) return made;
+    }
+    const layout same = layout_of(value);
+    const int here = out_.loop;
+    out_.loop = out_[value].loop;
+    hoisted_ = hoisted_ || out_.loop != here;
+    instruction made = builder::make(ops::convert, type, extents{}, value);
+    if (out_[value].op->facts.values == pattern::uniform) {
+      made = out_[value];
+      made.type = type;
+    }
+    const int result = append(made, same.shape, same.placement);
+    out_.loop = here;
+    first_variant_[value] = variants_.push_back({result, first_variant_[value]});
+    return result;
+  }
   /// The elements that windows need of a value: itself, where every device has those it needs and no others before
   /// them; a slice of it, where it only has them; otherwise an exchange that brings what is missing.
   /// @param wanted how the dimensions without a window are to be laid out
@@ -170,7 +192,9 @@ class local_program {
     if (detail::agree(layout_of(value).placement, wanted)) return value;
     for (int v = first_variant_[value]; v >= 0; v = variants_[v].next) {
       const int made = variants_[v].value;
-      if (in_scope(out_[made].loop) && detail::agree(layout_of(made).placement, wanted)) return made;
+      if (out_[made].type == out_[value].type && in_scope(out_[made].loop) &&
+          detail::agree(layout_of(made).placement, wanted))
+        return made;
     }
     return -1;
   }

@@ -119,7 +119,31 @@ class partitioner {
   /// Carries out a pending sum for all later readers but those that ask for the terms.
   constexpr int settle(int id, const sharding& reduced) {
     unsettled_[id] = value_[id];
-    return value_[id] = made_.reshard(value_[id], reduced);
+    return value_[id] = rounded(id, made_.reshard(value_[id], reduced));
+  }
+
+  // Floats of sixteen bits are added up in another type, which they have until all terms are in: terms of devices are
+  // values of that type, and so is what linear ops make of them. The sum is rounded once.
+
+  /// A value of instruction `id`, of the type that has: rounded, unless terms of it are pending.
+  constexpr int rounded(int id, int value) {
+    return made_.layout_of(value).placement.unreduced != 0 ? value : made_.converted(value, g_[id].type);
+  }
+  /// Whether `value` has terms of sums that are going to be rounded to `type`.
+  [[nodiscard]] constexpr bool is_wider(int value, dtype type) const {
+    return is_for_storage(type) && made_[value].type == facts_of(type).accumulate &&
+           made_.layout_of(value).placement.unreduced != 0;
+  }
+  /// If one of the operands has such terms, so has the result, and all operands take their type.
+  constexpr void widen(instruction& made, int* operands, int count) {
+    bool is_wide = false;
+    for (int k = 0; k < count; ++k) is_wide = is_wide || is_wider(operands[k], made.type);
+    if (!is_wide) return;
+    const dtype narrow = made.type;
+    made.type = facts_of(narrow).accumulate;
+    for (int k = 0; k < count; ++k) {
+      if (made_[operands[k]].type == narrow) operands[k] = made_.converted(operands[k], made.type);
+    }
   }
 
   constexpr void visit(int id) {
@@ -175,7 +199,7 @@ class partitioner {
                        part_of(g_[reader_[id]]) != structure::result;
     if (waits) return owned(id, value);
     const bool is_sum = requests_of(g_[id]) == layout_request::as_operand && pending != 0 && readers_[id] > 1;
-    return owned(id, made_.reshard(value, is_sum ? parts_for_readers(id, pending) : of_[id]));
+    return owned(id, rounded(id, made_.reshard(value, is_sum ? parts_for_readers(id, pending) : of_[id])));
   }
 
   /// A loop collects what it computes itself: a value from outside becomes one of the loop.
@@ -187,7 +211,7 @@ class partitioner {
 
   constexpr void visit_result(int id) {
     instruction made = g_[id];
-    made.operand[0] = made_.reshard(value_[g_[id].operand[0]], of_[id]);
+    made.operand[0] = made_.converted(made_.reshard(value_[g_[id].operand[0]], of_[id]), g_[id].type);
     if (made.operand_count == 2) made.operand[1] = value_[g_[id].operand[1]];
     value_[id] = made_.append(made, g_[id].shape, of_[id]);
   }
@@ -212,7 +236,7 @@ class partitioner {
       case structure::loop_begin:
         // The carries' initial values take the carries' layout outside, before the loop starts.
         for (int c = id + 1; c < g_.size && part_of(g_[c]) == structure::loop_carry; ++c) {
-          value_[c] = made_.reshard(value_[g_[c].operand[0]], of_[c]);
+          value_[c] = made_.converted(made_.reshard(value_[g_[c].operand[0]], of_[c]), type_of_carry(c));
         }
         for_each_split_stack(id, [this](int stack) {
           value_[stack] =
@@ -227,12 +251,15 @@ class partitioner {
         return;
       case structure::loop_carry:
         made.operand[0] = value_[id];
+        made.type = type_of_carry(id);
         value_[id] = made_.append(made, i.shape, of_[id]);
         return;
       case structure::loop_next:
         made.operand[0] = value_[i.operand[0]];
-        made.operand[1] =
-            passed_on(made_.reshard(value_[i.operand[1]], made_.layout_of(made.operand[0]).placement), made.operand[0]);
+        made.type = made_[made.operand[0]].type;
+        made.operand[1] = passed_on(
+            made_.converted(made_.reshard(value_[i.operand[1]], made_.layout_of(made.operand[0]).placement), made.type),
+            made.operand[0]);
         value_[id] = made_.append(made, i.shape, made_.layout_of(made.operand[0]).placement);
         return;
       case structure::loop_end:
@@ -244,6 +271,7 @@ class partitioner {
       case structure::loop_result:
       case structure::loop_sum:
         made.operand[0] = value_[i.operand[0]];
+        made.type = made_[made.operand[0]].type;
         value_[id] = made_.append(made, i.shape, made_.layout_of(made.operand[0]).placement);
         return;
       case structure::loop_slice: visit_slice(id); return;
@@ -253,12 +281,18 @@ class partitioner {
           return;
         }
         made.operand[0] = value_[i.operand[0]];
+        made.type = made_[made.operand[0]].type;
         value_[id] = made_.append(made, i.shape, stacked(made_.layout_of(made.operand[0]).placement));
         return;
       case structure::none:
       case structure::argument:
       case structure::result: return;
     }
+  }
+
+  /// Terms that are carried are added up in the type of sums.
+  [[nodiscard]] constexpr dtype type_of_carry(int id) const {
+    return of_[id].unreduced != 0 && is_for_storage(g_[id].type) ? facts_of(g_[id].type).accumulate : g_[id].type;
   }
 
   /// A carry that becomes another one (through annotations, which are gone by now) would be overwritten on the way.
@@ -289,7 +323,8 @@ class partitioner {
   constexpr void keep_slice(int stack) {
     const int carry = value_[stack];
     const layout all = made_.layout_of(carry);
-    const int slice = made_.reshard(value_[g_[stack].operand[0]], unstacked(all.placement));
+    const int slice =
+        made_.converted(made_.reshard(value_[g_[stack].operand[0]], unstacked(all.placement)), g_[stack].type);
     layout one = all;
     one.shape[0] = 1;
     one.placement.dim[0] = axis_list{};
@@ -309,7 +344,7 @@ class partitioner {
     one.shape[0] = 1;
     one.placement.unreduced |= all.placement.dim[0].mask();
     one.placement.dim[0] = axis_list{};
-    const dtype type = g_[id].type;
+    const dtype type = made_[stack].type;
     instruction made = builder::make(ops::dynamic_slice, type, extents{}, stack, made_.iteration());
     set_attributes(made, dynamic_slice_attributes{.dim = 0, .extent = all.shape[0], .size = 1});
     const int row = made_.append(made, one.shape, one.placement);
@@ -332,6 +367,7 @@ class partitioner {
       whole.unreduced = pending;
       made.operand[0] = made_.reshard(made.operand[0], whole);
     }
+    made.type = made_[made.operand[0]].type;
     value_[id] = made_.append(made, g_[id].shape, unstacked(whole));
   }
 
@@ -360,8 +396,12 @@ class partitioner {
     for (int f = 0; f < rule.count; ++f) {
       if (rule.kind[f] == factor_kind::reduce) local.unreduced |= split[f].mask();
     }
+    const bool has_terms = local.unreduced != 0 && rule.combine == reduction::sum && i.op->facts.adds_up;
     local.unreduced |= pending;
-    const int value = made_.append(i, operands_, i.shape, local);
+    instruction made = i;
+    widen(made, operands_.data(), operands_.size());
+    if (has_terms && is_for_storage(made.type)) made.type = facts_of(made.type).accumulate;
+    const int value = made_.append(made, operands_, i.shape, local);
     if (const int count = further_results(g_.code, g_.size, id); count > 0) append_results(id, count, value, split);
     take(id, value, rule.combine);
   }
@@ -391,9 +431,18 @@ class partitioner {
       return owner_.value_[owner_.g_.operand_at(owner_.g_[id_], k)];
     }
     [[nodiscard]] constexpr const layout& layout_of(int value) const override { return owner_.made_.layout_of(value); }
-    constexpr int reshard(int value, const sharding& to) override { return owner_.made_.reshard(value, to); }
+    constexpr int reshard(int value, const sharding& to) override {
+      const int made = owner_.made_.reshard(value, to);
+      const instruction& self = owner_.g_[id_];
+      for (int k = 0; k < self.operand_count; ++k) {
+        if (value == operand(k)) return owner_.rounded(owner_.g_.operand_at(self, k), made);
+      }
+      return made;
+    }
     constexpr int append(const instruction& step, const extents& shape, const sharding& placement) override {
-      return owner_.made_.append(step, shape, placement);
+      instruction made = step;
+      owner_.widen(made, &made.operand[0], made.operand_count < inline_operands ? made.operand_count : inline_operands);
+      return owner_.made_.append(made, shape, placement);
     }
     constexpr int merge_dimensions(int value, const extents& merged, const sharding& placement,
                                    const placed_windows& windows) override {
@@ -420,7 +469,7 @@ class partitioner {
     } else if (pending == 0 || !postpones(id, pending)) {
       value = made_.reshard(value, of_[id]);
     }
-    value_[id] = value;
+    value_[id] = rounded(id, value);
   }
 
   /// An operand some of whose dimensions are read through windows: false if there are none.
