@@ -32,6 +32,8 @@ class builder {
   source_line where;
   /// While set, user-visible lines stay at `where`: set by library functions that stand for one line of the user's.
   bool line_is_pinned = false;
+  /// One more than the `dtype` that the program's sums travel in, or 0 if none is chosen (ops/argument.hpp).
+  int sums_travel_as = 0;
   /// The first op that was to be differentiated and has no rule, or -1.
   int without_gradient = -1;
   /// The first mistake whose type could not travel on, and where it was made.

@@ -28,6 +28,8 @@ enum class structure : std::uint8_t {
 struct border_attributes {
   /// Which of the program's arguments, or of its results.
   int number = 0;
+  /// Of a result: one more than the `dtype` that the program's sums travel in (`send_sums_as`), 0 if none is chosen.
+  int sums_travel_as = 0;
 };
 /// Attributes of a `loop_begin`.
 struct loop_attributes {

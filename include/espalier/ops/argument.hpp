@@ -38,9 +38,18 @@ constexpr int argument(builder& b, dtype type, const extents& shape, int index) 
 }
 constexpr int result(builder& b, int value, int index, int replaces = -1) {
   instruction made = builder::make(ops::result, b[value].type, b[value].shape, value, replaces);
-  set_attributes(made, border_attributes{index});
+  set_attributes(made, border_attributes{index, b.sums_travel_as});
   return b.append(made);
 }
 }  // namespace emit
+
+/// Chooses what sums of floats travel in between devices, for the whole program that `like` is computed in: terms wider
+/// than `Type` are rounded to it before they are sent, added up in its `accumulate` type, and rounded once more.
+/// `send_sums_as<dtype::bf16>(x)` halves what all-reduces and reduce-scatters of f32 and bf16 gradients send. Nothing
+/// else is changed by it.
+template <dtype Type, Traced A> constexpr void send_sums_as(const A& like) {
+  static_assert(is_floating(Type), "send_sums_as: the type that sums travel in is a float, such as dtype::bf16.");
+  if constexpr (!Failed<A>) like.owner->sums_travel_as = static_cast<int>(Type) + 1;
+}
 
 }  // namespace espalier

@@ -90,6 +90,11 @@ class partitioner {
     int* const reader = reader_.data();
     for (int id = 0; id < g_.size; ++id) {
       const instruction& i = g_.code[id];
+      if (part_of(i) == structure::result) {
+        const int sums = attributes_of<border_attributes>(i).sums_travel_as;
+        has_narrow_sums_ = has_narrow_sums_ || sums > 0;
+        if (sums > 0) narrow_sums_ = static_cast<dtype>(sums - 1);
+      }
       for (int k = 0; k < i.operand_count && !i.op->facts.looks; ++k) {
         ++readers[g_.operand_at(i, k)];
         reader[g_.operand_at(i, k)] = id;
@@ -119,12 +124,21 @@ class partitioner {
   /// Carries out a pending sum for all later readers but those that ask for the terms.
   constexpr int settle(int id, const sharding& reduced) {
     unsettled_[id] = value_[id];
-    return value_[id] = rounded(id, made_.reshard(value_[id], reduced));
+    return value_[id] = rounded(id, reshard(value_[id], reduced));
   }
 
   // Floats of sixteen bits are added up in another type, which they have until all terms are in: terms of devices are
   // values of that type, and so is what linear ops make of them. The sum is rounded once.
 
+  /// The value in another layout. Terms travel in the type that the program chooses, if they are wider.
+  constexpr int reshard(int value, const sharding& to, reduction combine = reduction::sum) {
+    const bool adds_up = combine == reduction::sum && has_narrow_sums_ && to.unreduced == 0 &&
+                         made_.layout_of(value).placement.unreduced != 0;
+    if (adds_up && is_floating(made_[value].type) && size_of(made_[value].type) > size_of(narrow_sums_)) {
+      value = made_.converted(value, narrow_sums_);
+    }
+    return made_.reshard(value, to, combine);
+  }
   /// A value of instruction `id`, of the type that has: rounded, unless terms of it are pending.
   constexpr int rounded(int id, int value) {
     return made_.layout_of(value).placement.unreduced != 0 ? value : made_.converted(value, g_[id].type);
@@ -199,7 +213,7 @@ class partitioner {
                        part_of(g_[reader_[id]]) != structure::result;
     if (waits) return owned(id, value);
     const bool is_sum = requests_of(g_[id]) == layout_request::as_operand && pending != 0 && readers_[id] > 1;
-    return owned(id, rounded(id, made_.reshard(value, is_sum ? parts_for_readers(id, pending) : of_[id])));
+    return owned(id, rounded(id, reshard(value, is_sum ? parts_for_readers(id, pending) : of_[id])));
   }
 
   /// A loop collects what it computes itself: a value from outside becomes one of the loop.
@@ -211,7 +225,7 @@ class partitioner {
 
   constexpr void visit_result(int id) {
     instruction made = g_[id];
-    made.operand[0] = made_.converted(made_.reshard(value_[g_[id].operand[0]], of_[id]), g_[id].type);
+    made.operand[0] = made_.converted(reshard(value_[g_[id].operand[0]], of_[id]), g_[id].type);
     if (made.operand_count == 2) made.operand[1] = value_[g_[id].operand[1]];
     value_[id] = made_.append(made, g_[id].shape, of_[id]);
   }
@@ -236,7 +250,7 @@ class partitioner {
       case structure::loop_begin:
         // The carries' initial values take the carries' layout outside, before the loop starts.
         for (int c = id + 1; c < g_.size && part_of(g_[c]) == structure::loop_carry; ++c) {
-          value_[c] = made_.converted(made_.reshard(value_[g_[c].operand[0]], of_[c]), type_of_carry(c));
+          value_[c] = made_.converted(reshard(value_[g_[c].operand[0]], of_[c]), type_of_carry(c));
         }
         for_each_split_stack(id, [this](int stack) {
           value_[stack] =
@@ -258,7 +272,7 @@ class partitioner {
         made.operand[0] = value_[i.operand[0]];
         made.type = made_[made.operand[0]].type;
         made.operand[1] = passed_on(
-            made_.converted(made_.reshard(value_[i.operand[1]], made_.layout_of(made.operand[0]).placement), made.type),
+            made_.converted(reshard(value_[i.operand[1]], made_.layout_of(made.operand[0]).placement), made.type),
             made.operand[0]);
         value_[id] = made_.append(made, i.shape, made_.layout_of(made.operand[0]).placement);
         return;
@@ -323,8 +337,7 @@ class partitioner {
   constexpr void keep_slice(int stack) {
     const int carry = value_[stack];
     const layout all = made_.layout_of(carry);
-    const int slice =
-        made_.converted(made_.reshard(value_[g_[stack].operand[0]], unstacked(all.placement)), g_[stack].type);
+    const int slice = made_.converted(reshard(value_[g_[stack].operand[0]], unstacked(all.placement)), g_[stack].type);
     layout one = all;
     one.shape[0] = 1;
     one.placement.dim[0] = axis_list{};
@@ -365,7 +378,7 @@ class partitioner {
       const axis_mask pending = whole.unreduced;
       whole = stacked(of_[id]);
       whole.unreduced = pending;
-      made.operand[0] = made_.reshard(made.operand[0], whole);
+      made.operand[0] = reshard(made.operand[0], whole);
     }
     made.type = made_[made.operand[0]].type;
     value_[id] = made_.append(made, g_[id].shape, unstacked(whole));
@@ -390,7 +403,7 @@ class partitioner {
       const axis_mask held = made_.layout_of(value_[g_.operand_at(i, k)]).placement.unreduced;
       wanted.unreduced = held;
       if (i.op->windows != nullptr && read_windows(id, k, rule, split, wanted)) continue;
-      operands_.push_back(masked(id, k, made_.reshard(value_[g_.operand_at(i, k)], wanted), split));
+      operands_.push_back(masked(id, k, reshard(value_[g_.operand_at(i, k)], wanted), split));
     }
     sharding local = required(mesh_, rule.result, i.shape.rank, rule, split);
     for (int f = 0; f < rule.count; ++f) {
@@ -432,7 +445,7 @@ class partitioner {
     }
     [[nodiscard]] constexpr const layout& layout_of(int value) const override { return owner_.made_.layout_of(value); }
     constexpr int reshard(int value, const sharding& to) override {
-      const int made = owner_.made_.reshard(value, to);
+      const int made = owner_.reshard(value, to);
       const instruction& self = owner_.g_[id_];
       for (int k = 0; k < self.operand_count; ++k) {
         if (value == operand(k)) return owner_.rounded(owner_.g_.operand_at(self, k), made);
@@ -465,9 +478,9 @@ class partitioner {
     // The largest of terms is no sum that could stay pending.
     if (pending != 0 && combine == reduction::sum) unsettled_[id] = value;
     if (pending != of_[id].unreduced && combine != reduction::sum) {
-      value = made_.reshard(value, of_[id], combine);
+      value = reshard(value, of_[id], combine);
     } else if (pending == 0 || !postpones(id, pending)) {
-      value = made_.reshard(value, of_[id]);
+      value = reshard(value, of_[id]);
     }
     value_[id] = rounded(id, value);
   }
@@ -739,6 +752,9 @@ class partitioner {
   list<verdict> pays_;
   /// The user wants to see sums pending.
   bool keeps_sums_ = false;
+  /// What the program's sums travel in, if it says so.
+  bool has_narrow_sums_ = false;
+  dtype narrow_sums_ = dtype::f32;
   /// Which value of the device's program holds a traced one now. (Of a carry that is still to come: its initial value.)
   list<int> value_;
   /// Where a value is the outcome of a pending sum, that sum's terms.
