@@ -16,6 +16,7 @@
 #include <espalier/execute/guard_compiled.hpp>
 #include <espalier/execute/message_tables_compiled.hpp>
 #include <espalier/execute/pending_compiled.hpp>
+#include <espalier/execute/print_compiled.hpp>
 #include <espalier/execute/program_device_compiled.hpp>
 #include <espalier/execute/program_runner_compiled.hpp>
 #include <espalier/execute/replicas_compiled.hpp>

@@ -34,6 +34,13 @@ void run_it(ep::world& world) {
   const auto& y = run(x, w, n);
 #endif
   const auto& [products, rows, total] = y;
+#if defined(CASE_indexed)
+  const float first_element = products[0];  // indexed
+  static_cast<void>(first_element);
+#endif
+#if defined(CASE_walked)
+  for (auto row : products) static_cast<void>(row);  // walked
+#endif
   const auto all = ep::gather(world, products);
   y.get<2>().for_each([](float& element, std::int64_t /*index*/) { element = 0; });
   static_cast<void>(all);
@@ -50,6 +57,14 @@ void run_it(ep::world& world) {
 // first(CASE_missing): run: the program takes another number of arguments
 // expect(CASE_missing): run_takes_other_arguments<espalier::why::takes<3>, espalier::why::given<2> ?>
 // user_line(CASE_missing): run.x, w.;
+// kind(CASE_indexed): an array indexed as if it were in one place
+// first(CASE_indexed): array: its elements are spread over devices
+// expect(CASE_indexed): ep::gather.world, x..i. is element i of the whole tensor; x.for_each
+// user_line(CASE_indexed): products.0.
+// kind(CASE_walked): a loop over the rows of an array
+// first(CASE_walked): array: its elements are spread over devices
+// expect(CASE_walked): array_is_not_indexed
+// user_line(CASE_walked): for .auto row : products
 // kind(CASE_in_program): a mistake in a program that is run
 // first(CASE_in_program): matmul: the last dimension of the first operand differs
 // expect(CASE_in_program): matmul_size_mismatch<espalier::f32<64, 256>, espalier::f32<128, 256> ?>::raise<espalier::why::at<espalier::why::line<15>

@@ -21,6 +21,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -441,4 +442,31 @@ TEST_CASE("an array is laid out anew between programs and meshes", "[execute]") 
   CHECK_THROWS_WITH(ep::reshard(line, split_sum, fewer.argument<0>()),
                     Contains("reshard: the array to be filled lies on data 2, and the world is one of data 4"));
   CHECK_THROWS_WITH(ep::reshard(line, ep::sharded_array<vector>(), split_sum), Contains("empty"));
+}
+
+TEST_CASE("arrays are printed with layout and a few elements", "[execute]") {
+  const auto text = [](const auto& what) {
+    std::ostringstream out;
+    out << what;
+    return out.str();
+  };
+  ep::world world(mesh<2>::value);
+  ep::runner<doubling<2>> run(world);
+  const auto x = run.argument<0>();
+  x.for_each([](float& e, std::int64_t at) { e = static_cast<float>(at) / 4; });
+  CHECK(text(run(x)) == "f32[5@data]: 0, 0.5, 1, 1.5, 2");
+  CHECK(text(ep::sharded_array<vector>()) == "an empty array");
+  ep::runner<training<2>> train(world);
+  const auto state = train.argument<0>();
+  CHECK(text(state.weights) == "f32[5]: 0, 0, 0, 0, 0");
+  CHECK(text(train(state, train.argument<1>())) == "f32[5]: 0, 0, 0, 0, 0\nf32[5]: 0, 0, 0, 0, 0\nf32[]: 0");
+  ep::runner<adding<2>> add(world);
+  const auto& sum = add(add.argument<0>(), add.argument<1>());
+  CHECK_THAT(text(sum), Contains("pending sums, which gather adds up"));
+  using long_one = ep::program<grid, as_given, ep::sharded<ep::i64<3, 5>, rows, columns>>;
+  ep::world square(grid::value);
+  ep::runner<long_one> hold(square);
+  const auto y = hold.argument<0>();
+  y.for_each([](std::int64_t& e, std::int64_t at) { e = at; });
+  CHECK(text(y) == "i64[3@rows, 5@columns]: 0, 1, 2, 3, 4, 5, ..., 13, 14");
 }

@@ -48,6 +48,9 @@ template <int Index> struct argument { static constexpr bool ok = false; };
 /// In leaf number Index of all arguments, as for `argument_layout(Index)`: a tensor counts as one leaf.
 template <int Index> struct argument_leaf { static constexpr bool ok = false; };
 /// In the program as a whole.
+struct array {
+  static constexpr bool ok = false;
+};
 struct program {
   static constexpr bool ok = false;
 };
@@ -610,6 +613,15 @@ template <class... Details> struct run_takes_other_arguments {
     static_assert(Where::ok,
                   "run: the program takes another number of arguments. Give one array, or tree of arrays, for each "
                   "argument of the program, in their order.");
+  };
+};
+template <class... Details> struct array_is_not_indexed {
+  template <class Where> struct raise {
+    static_assert(
+        Where::ok,
+        "array: its elements are spread over devices, so it has no x[i] and no loop over its rows. "
+        "ep::gather(world, x)[i] is element i of the whole tensor; x.for_each(f) calls f(element, i) for those "
+        "of this process.");
   };
 };
 template <class... Details> struct run_argument_of_another_type {

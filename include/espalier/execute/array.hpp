@@ -4,6 +4,7 @@
 
 #include <espalier/config.hpp>
 
+#include <espalier/diagnostics/reasons.hpp>
 #include <espalier/execute/buffer.hpp>
 #include <espalier/execute/world.hpp>
 #include <espalier/graph/tree.hpp>
@@ -177,6 +178,17 @@ template <TensorType Tensor> class sharded_array : public any_array {
 
   /// A shard's elements, dense and row-major in `local_extents()`; of pending sums this device's terms.
   [[nodiscard]] value_type* data(int local) const { return static_cast<value_type*>(memory(local)); }
+
+  // Not there: the elements are spread over devices. A compile error says what to do instead.
+  template <class Index> value_type& operator[](const Index& /*index*/) const {
+    static_assert(sizeof(typename why::array_is_not_indexed<Index>::template raise<why::array>) > 0);
+    return *data(0);
+  }
+  template <class Index = Tensor> value_type* begin() const {
+    static_assert(sizeof(typename why::array_is_not_indexed<Index>::template raise<why::array>) > 0);
+    return nullptr;
+  }
+  template <class Index = Tensor> value_type* end() const { return nullptr; }
 
   /// Calls f(element, flat index in the whole tensor) for every element this process holds.
   ///

@@ -5,6 +5,7 @@
 #include <espalier/detail/function_ref.hpp>
 #include <espalier/diagnostics/source_line.hpp>
 #include <espalier/execute/array.hpp>
+#include <espalier/execute/print.hpp>
 
 #include <cstdint>
 #include <stdexcept>
@@ -20,9 +21,6 @@ struct replica_error : std::runtime_error, known_to_all_ranks {
 };
 
 namespace detail {
-
-/// An element in decimals: "-0.25".
-[[nodiscard]] std::string element_text(dtype type, const void* element);
 
 /// The devices that hold the same elements of an array as `device`: those that differ from it only along these axes.
 [[nodiscard]] axis_list replica_axes(const any_array& array);

@@ -10,28 +10,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 namespace espalier::detail {
-
-ESPALIER_INLINE std::string element_text(dtype type, const void* element) {
-  return with_storage(type, [&]<class T>(T /*type*/) {
-    const T& value = *static_cast<const T*>(element);
-    if constexpr (std::is_same_v<T, bool>) {
-      return std::string(value ? "true" : "false");
-    } else if constexpr (std::is_integral_v<T>) {
-      return std::to_string(value);
-    } else {
-      char text[40];
-      std::snprintf(&text[0], sizeof(text), "%.9g", static_cast<double>(static_cast<accumulate_t<T>>(value)));
-      return std::string(&text[0]);
-    }
-  });
-}
 
 ESPALIER_INLINE axis_list replica_axes(const any_array& array) {
   const sharding& placement = array.placed().placement;

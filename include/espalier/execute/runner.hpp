@@ -7,6 +7,7 @@
 #include <espalier/diagnostics/report.hpp>
 #include <espalier/execute/array.hpp>
 #include <espalier/execute/element_conversion.hpp>
+#include <espalier/execute/print.hpp>
 #include <espalier/execute/program_runner.hpp>
 #include <espalier/graph/named_leaves.hpp>
 #include <espalier/program/program.hpp>
