@@ -35,7 +35,8 @@ struct placed_buffer : buffer {
 /// The parts of `detail::planned` and `detail::lowered`, in order.
 class run_time_plan {
  public:
-  run_time_plan(const mesh_shape& mesh, graph_view g) : schedule_(make_schedule(g)) {
+  /// `limits`: from where on rows are cut, and into which blocks.
+  run_time_plan(const mesh_shape& mesh, graph_view g, row_limits limits = {}) : schedule_(make_schedule(g, limits)) {
     memory_outline outline = outline_memory(mesh, g, schedule_);
     const auto size = static_cast<std::size_t>(g.size);
     const int count = outline.buffers.size();
@@ -76,7 +77,7 @@ class run_time_plan {
     tables_.copied = copied_.data();
     tables_.copies = copies_.data();
     tables_.saved_at = saved_at_.data();
-    fused_ = detail::fuser(g, tables_).run();
+    fused_ = detail::fuser(g, tables_, limits).run();
     tables_.steps = fused_.steps.data();
     tables_.step_count = fused_.steps.size();
     tables_.chains = fused_.chains.data();
@@ -268,7 +269,8 @@ class evaluated_kernels {
       const std::int64_t start = call.boxes->result.dim[dim].start;
       for (std::int64_t r = 0; r < call.rows; ++r) {
         for (std::int64_t c = 0; c < columns; ++c) {
-          const std::int64_t at = index.along_columns ? c : (call.first_row + r) / index.repeat % index.size;
+          const std::int64_t at =
+              index.along_columns ? call.first_column + c : (call.first_row + r) / index.repeat % index.size;
           save(step_->type, call.result.data, r * call.result.row + c, static_cast<double>(start + at));
         }
       }
@@ -654,8 +656,9 @@ template <class Kernels> class lockstep_execution {
 
 /// Takes a partitioned graph through the rest of the compiler and executes it.
 [[nodiscard]] inline std::vector<tensor_value> execute(const mesh_shape& mesh, graph_view g,
-                                                       const std::vector<tensor_value>& arguments) {
-  const run_time_plan plan(mesh, g);
+                                                       const std::vector<tensor_value>& arguments,
+                                                       row_limits limits = {}) {
+  const run_time_plan plan(mesh, g, limits);
   return lockstep_execution<evaluated_kernels>(plan.tables(), plan.buffers()).run(arguments);
 }
 

@@ -68,6 +68,7 @@ template <class Kernels> class chain_runner {
     const fused_chain& chain = t_.chains[u];
     placed_step* const steps = &placed_[0];
     place_steps(chain, address, boxes_of, steps);
+    if (chain.is_cut()) return run_cut(chain, steps, scratch);
     const std::int64_t blocks = (chain.rows + chain.block_rows - 1) / chain.block_rows;
     const std::int64_t work = chain.rows * chain.columns * chain.step_count;
     const std::int64_t threads = work < 32768 ? 1 : std::min<std::int64_t>(threads_, blocks);
@@ -100,6 +101,11 @@ template <class Kernels> class chain_runner {
     const fused_chain& chain = t_.chains[u];
     placed_step* const steps = &placed_[static_cast<std::size_t>(thread * most_steps_)];
     place_steps(chain, address, boxes_of, steps);
+    if (chain.is_cut()) {
+      for (std::int64_t row = first; row < last; ++row)
+        run_cut_row(chain, steps, row, 1, scratch + thread * per_thread_);
+      return true;
+    }
     return run_blocks(u, side(u), steps, first / chain.block_rows, last / chain.block_rows,
                       scratch + thread * per_thread_);
   }
@@ -112,7 +118,9 @@ template <class Kernels> class chain_runner {
     std::int64_t bytes = 0;        // from row to row, if they are equally far apart
     const row_map* map = nullptr;  // if they are not
     std::int64_t step = 0;         // from row to row of a block, in elements
+    std::int64_t along = 0;        // from block to block of a row that is cut
     bool is_temporary = false;     // then `bytes` is its place in the thread's scratch
+    bool is_of_row = false;        // a temporary that all blocks of a row that is cut have in common
     bool is_stream = false;        // blocks pass over memory without a gap
 
     [[nodiscard]] char* at(std::int64_t row) const {
@@ -121,12 +129,19 @@ template <class Kernels> class chain_runner {
     [[nodiscard]] kernels::stream block(std::int64_t row, char* scratch) const {
       return {is_temporary ? scratch + bytes : at(row), step};
     }
+    /// Block b of a row that is cut. `own`: the scratch of the thread, `common`: that of the row.
+    [[nodiscard]] kernels::stream block(std::int64_t row, std::int64_t b, char* own, char* common) const {
+      return {(is_temporary ? (is_of_row ? common : own) + bytes : at(row)) + b * along, step};
+    }
   };
   struct placed_step {
     typename Kernels::block_function function{};
     row_cursor operand[3];
     row_cursor result;
     int operand_count = 0;
+    std::uint64_t passes = 1;
+    bool is_wide = false;
+    bool combines = false;   // what came of the blocks of a row that is cut
     bool is_stored = false;  // a row in memory for each row of the chain
     bool is_looked_at = false;
     dtype type = dtype::f32;
@@ -142,7 +157,7 @@ template <class Kernels> class chain_runner {
   }
 
   [[nodiscard]] static std::int64_t wide_bytes(const fused_chain& c) {
-    return aligned(c.columns * c.block_rows * element_bytes);
+    return aligned(c.block_columns * c.block_rows * element_bytes);
   }
   [[nodiscard]] static std::int64_t narrow_bytes(const fused_chain& c) { return aligned(c.block_rows * element_bytes); }
   // Offsets in a thread's scratch.
@@ -153,7 +168,13 @@ template <class Kernels> class chain_runner {
     return wide ? slot * wide_bytes(c) : c.wide_slots * wide_bytes(c) + slot * narrow_bytes(c);
   }
 
-  [[nodiscard]] static std::int64_t bytes_per_thread(const fused_chain& c) { return accumulator(c, c.accumulators); }
+  [[nodiscard]] static std::int64_t partials(const fused_chain& c, int slot) {
+    return accumulator(c, c.accumulators) + slot * aligned(c.blocks_of_row() * element_bytes);
+  }
+
+  [[nodiscard]] static std::int64_t bytes_per_thread(const fused_chain& c) {
+    return c.partials > 0 ? partials(c, c.partials) : accumulator(c, c.accumulators);
+  }
 
   /// Columns that count in the block of rows from `row` on. `side`: see `causal_finder`.
   [[nodiscard]] static std::int64_t seen_columns(const fused_chain& c, std::int64_t side, std::int64_t row) {
@@ -173,6 +194,12 @@ template <class Kernels> class chain_runner {
         made.bytes = temporary(c, source.slot, wide);
         made.step = wide ? c.columns : 1;
         made.is_temporary = true;
+        made.is_of_row = !wide;
+        break;
+      case source_kind::partials:
+        made.bytes = partials(c, source.slot);
+        made.along = made.size;
+        made.is_temporary = made.is_of_row = true;
         break;
       case source_kind::memory: {
         const row_map& map = source.rows;
@@ -188,6 +215,7 @@ template <class Kernels> class chain_runner {
         }
         // Rows that are read again are in the cache already.
         made.is_stream = wide && moves && map.stride[0] == c.columns;
+        if (wide && c.is_cut()) made.along = c.block_columns * made.size;
         break;
       }
     }
@@ -202,6 +230,9 @@ template <class Kernels> class chain_runner {
       placed_step& placed = steps[n];
       placed.function = kernels_.block(s);
       placed.operand_count = step.operand_count;
+      placed.passes = step.passes;
+      placed.is_wide = step.result_wide || step.result.kind == source_kind::partials;
+      placed.combines = step.operand_count == 1 && step.operand[0].kind == source_kind::partials;
       for (int k = 0; k < step.operand_count; ++k) {
         placed.operand[k] = cursor_of(chain, step.operand[k], step.wide[k], step.operand_type[k],
                                       &numbers_[static_cast<std::size_t>(3 * s + k)], address);
@@ -340,6 +371,65 @@ template <class Kernels> class chain_runner {
       }
       return all;
     });
+  }
+
+  // --- rows that are cut ------------------------------------------------------------------------------------------
+
+  /// Threads take rows, if there are enough; otherwise a part of each.
+  void run_cut(const fused_chain& c, const placed_step* steps, char* scratch) const {
+    if (threads_ == 1 || c.rows < 4 * threads_) {
+      for (std::int64_t row = 0; row < c.rows; ++row) run_cut_row(c, steps, row, threads_, scratch);
+      return;
+    }
+    ESPALIER_OMP(parallel for num_threads(threads_) schedule(static))
+    for (std::int64_t t = 0; t < threads_; ++t) {
+      for (std::int64_t row = c.rows * t / threads_; row < c.rows * (t + 1) / threads_; ++row)
+        run_cut_row(c, steps, row, 1, scratch + t * per_thread_);
+    }
+  }
+
+  void run_cut_row(const fused_chain& c, const placed_step* steps, std::int64_t row, std::int64_t threads,
+                   char* scratch) const {
+    const std::int64_t blocks = c.blocks_of_row();
+    for (int pass = 0; pass < c.passes; ++pass) {
+      // First what follows from the passes before; an element of the row each.
+      if (!run_cut_block(c, steps, row, pass, false, 0, scratch, scratch)) continue;
+      if (threads == 1) {
+        for (std::int64_t b = 0; b < blocks; ++b) run_cut_block(c, steps, row, pass, true, b, scratch, scratch);
+        continue;
+      }
+      ESPALIER_OMP(parallel for num_threads(static_cast<int>(threads)) schedule(static))
+      for (std::int64_t t = 0; t < threads; ++t) {
+        for (std::int64_t b = blocks * t / threads; b < blocks * (t + 1) / threads; ++b)
+          run_cut_block(c, steps, row, pass, true, b, scratch + t * per_thread_, scratch);
+      }
+    }
+  }
+
+  /// The steps of a pass that have an element for each column of a block (`wide`), or those that have one for the row.
+  /// Whether there are others.
+  bool run_cut_block(const fused_chain& c, const placed_step* steps, std::int64_t row, int pass, bool wide,
+                     std::int64_t b, char* own, char* common) const {
+    bool others = false;
+    kernels::block_call call;
+    call.rows = 1;
+    call.first_row = row;
+    call.first_column = b * c.block_columns;
+    const std::int64_t columns = std::min(c.block_columns, c.columns - call.first_column);
+    for (int n = 0; n < c.step_count; ++n) {
+      const placed_step& step = steps[n];
+      if ((step.passes >> pass & 1U) == 0) continue;
+      if (step.is_wide != wide) {
+        others = true;
+        continue;
+      }
+      for (int k = 0; k < step.operand_count; ++k) call.operand[k] = step.operand[k].block(row, b, own, common);
+      call.result = step.result.block(row, b, own, common);
+      call.columns = step.combines ? c.blocks_of_row() : columns;
+      call.boxes = step.boxes;
+      step.function(call);
+    }
+    return others;
   }
 
   /// False, and nothing that counts, if a row of a lower triangle turns out to be hidden entirely.

@@ -81,6 +81,9 @@ struct fused_index_attributes {
 /// a tensor.
 [[nodiscard]] constexpr bool is_long_row(std::int64_t columns) { return columns >= 64 && columns % 16 == 0; }
 
+/// Stands for the columns of a block (`kernels::block_key`) of which the call says how many they are: any number.
+inline constexpr std::int64_t any_columns = -1;
+
 /// Where an instruction's result and operands are in their whole tensors, on one device. A buffer may have room for
 /// more elements than its box has: what is behind them is padding.
 struct instruction_boxes {

@@ -141,6 +141,8 @@ template <std::int64_t Columns>
 [[nodiscard]] ESPALIER_ALWAYS_INLINE std::int64_t columns_of_block(const kernels::block_call& call) {
   if constexpr (Columns == 0) {
     return call.columns & ~std::int64_t{15};  // says that there is no remainder
+  } else if constexpr (Columns == any_columns) {
+    return call.columns;
   } else {
     return Columns;
   }

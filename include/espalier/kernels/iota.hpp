@@ -69,7 +69,9 @@ template <> struct block_kernel<&ops::iota> {
       static_assert(Key.result_wide || Key.columns == 1, "an iota along the columns has one element per column");
       auto* to = static_cast<element*>(call.result.data);
       const std::int64_t columns = detail::columns_of_block<Key.columns>(call);
-      for (std::int64_t r = 0; r < call.rows; ++r) { detail::count_run(to + r * call.result.row, columns, start); }
+      for (std::int64_t r = 0; r < call.rows; ++r) {
+        detail::count_run(to + r * call.result.row, columns, start + call.first_column);
+      }
     } else {
       detail::count_rows<element, Key.result_wide ? Key.columns : 1>(call, start, index.repeat, index.size);
     }

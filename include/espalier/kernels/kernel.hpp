@@ -108,6 +108,8 @@ struct block_call {
   std::int64_t columns = 0;
   /// Index of the block's first row, among all rows of the fused group.
   std::int64_t first_row = 0;
+  /// Of a row that is cut, index of the block's first column.
+  std::int64_t first_column = 0;
   stream operand[3];
   stream result;
   double scalar = 0;
@@ -117,7 +119,8 @@ using block_function = void (*)(const block_call&);
 
 /// What a micro-operation is specialised for.
 struct block_key {
-  /// Static for short rows; 0 for long ones (`is_long_row`), of which the call says how long they are.
+  /// Static for short rows; 0 for long ones (`is_long_row`), of which the call says how long they are; `any_columns`
+  /// for the blocks of rows that are cut, where these are no whole number of vectors.
   std::int64_t columns = 1;
   dtype type = dtype::f32;
   int operand_count = 0;

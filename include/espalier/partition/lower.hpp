@@ -30,6 +30,8 @@ enum class source_kind : std::uint8_t {
   memory,
   /// A number.
   constant,
+  /// What a reduction made of the blocks of one row that is cut: an element for each of them.
+  partials,
 };
 
 /// Where a fused step finds an operand or puts its result.
@@ -46,7 +48,7 @@ struct fused_source {
 struct fused_step {
   /// Whose op it carries out.
   int instruction = -1;
-  /// The chain's, or 0 if its rows are long.
+  /// The chain's, 0 if its rows are long, or `any_columns` if they are cut into blocks that are no whole vectors.
   std::int64_t columns = 1;
   dtype type = dtype::f32;
   int operand_count = 0;
@@ -57,6 +59,8 @@ struct fused_step {
   fused_source operand[3];
   fused_source result;
   bool accumulates = false;
+  /// Of a chain whose rows are cut: bit p says that the step runs in pass p over a row.
+  std::uint64_t passes = 1;
 };
 
 /// A fused chain: its steps run for one block of rows after another.
@@ -70,6 +74,16 @@ struct fused_chain {
   int narrow_slots = 0;
   /// Number of columns summed over all rows, for which each thread needs a buffer.
   int accumulators = 0;
+  /// Where rows are cut, the columns of a block of one row; else all.
+  std::int64_t block_columns = 1;
+  /// How often the chain passes over a row that is cut: a reduction of the row is complete after a pass, and the next
+  /// one computes again what it needs of those before, rather than have a whole row of it in memory.
+  int passes = 1;
+  /// Reductions of the row, for each of which there are partial results of all its blocks.
+  int partials = 0;
+
+  [[nodiscard]] constexpr bool is_cut() const { return block_columns < columns; }
+  [[nodiscard]] constexpr std::int64_t blocks_of_row() const { return (columns + block_columns - 1) / block_columns; }
 };
 
 /// Everything about the fused chains of a program.
@@ -85,8 +99,9 @@ namespace detail {
 
 class fuser {
  public:
-  constexpr fuser(graph_view g, const plan_view& plan)
+  constexpr fuser(graph_view g, const plan_view& plan, row_limits limits = {})
       : g_(g),
+        limits_(limits),
         units_(plan.units),
         order_(plan.order),
         unit_of_(plan.unit_of),
@@ -112,6 +127,8 @@ class fuser {
     chain_ = {};
     chain_.first_step = result_.steps.size();
     space_ = what.space;
+    cut_ = what.is_cut;
+    producers_.clear();
     chain_.columns = columns_of(space_);
     chain_.rows = leading(space_).elements();
     dense_ = true;
@@ -122,8 +139,82 @@ class fuser {
     for (int n = what.first; n < what.first + what.count; ++n) add(order_[n], n);
     chain_.step_count = result_.steps.size() - chain_.first_step;
     if (dense_ && space_.elements() > 0) flatten();
+    if (cut_) find_passes();
     choose_block();
     return chain_;
+  }
+
+  // --- rows that are cut ------------------------------------------------------------------------------------------
+
+  /// Appends a step, and where its operands come from.
+  constexpr void append(const fused_step& step) {
+    if (cut_) {
+      step_of_.resize(g_.size, -1);
+      for (int k = 0; k < 3; ++k) producers_.push_back(k < step.operand_count ? producer(step, k) : -1);
+      step_of_[step.instruction] = result_.steps.size();
+    }
+    result_.steps.push_back(step);
+  }
+  /// The step of this chain that makes an operand, or -1.
+  [[nodiscard]] constexpr int producer(const fused_step& step, int k) const {
+    const fused_source& from = step.operand[k];
+    if (from.kind == source_kind::constant) return -1;
+    if (from.kind == source_kind::memory) return step_of_[from.value] < chain_.first_step ? -1 : step_of_[from.value];
+    // The last one that wrote there.
+    for (int s = result_.steps.size() - 1; s >= chain_.first_step; --s) {
+      const fused_step& made = result_.steps[s];
+      const bool is_there = made.result.kind == from.kind && made.result.slot == from.slot;
+      if (is_there && (from.kind == source_kind::partials || made.result_wide == step.wide[k])) return s;
+    }
+    return -1;
+  }
+
+  /// A reduction in two steps: of each block, and of what came of the blocks.
+  constexpr void reduce_blocks(fused_step step, const fused_source& result) {
+    const dtype type = step.type;
+    step.type = facts_of(type).accumulate;
+    step.result = {};
+    step.result.kind = source_kind::partials;
+    step.result.value = step.instruction;
+    step.result.slot = chain_.partials++;
+    append(step);
+    step.operand[0] = step.result;
+    step.operand_type[0] = step.type;
+    step.wide[0] = true;
+    step.type = type;
+    step.result = result;
+    append(step);
+  }
+  [[nodiscard]] static constexpr bool combines_blocks(const fused_step& step) {
+    return step.operand_count == 1 && step.operand[0].kind == source_kind::partials;
+  }
+
+  /// A step runs as soon as what it reads of its row is known. Elements that are not stored are computed again in each
+  /// pass that reads them.
+  constexpr void find_passes() {
+    const int count = result_.steps.size() - chain_.first_step;
+    list<int> pass(count, 0);
+    for (int n = 0; n < count; ++n) {
+      fused_step& step = result_.steps[chain_.first_step + n];
+      for (int k = 0; k < step.operand_count; ++k) {
+        const int from = producers_[3 * n + k] - chain_.first_step;
+        if (from < 0) continue;
+        const int known = pass[from] + (combines_blocks(step) ? 1 : 0);
+        if (known > pass[n]) pass[n] = known;
+      }
+      if (pass[n] + 1 > chain_.passes) chain_.passes = pass[n] + 1;
+      step.passes = is_made_again(step) ? 0 : std::uint64_t{1} << pass[n];
+    }
+    for (int n = count - 1; n >= 0; --n) {
+      for (int k = 0; k < result_.steps[chain_.first_step + n].operand_count; ++k) {
+        const int from = producers_[3 * n + k];
+        if (from < 0 || !is_made_again(result_.steps[from])) continue;
+        result_.steps[from].passes |= result_.steps[chain_.first_step + n].passes;
+      }
+    }
+  }
+  [[nodiscard]] static constexpr bool is_made_again(const fused_step& step) {
+    return step.result_wide && step.result.kind == source_kind::temporary;
   }
 
   constexpr void note_uses(int id, int n) {
@@ -161,11 +252,14 @@ class fuser {
     }
     step.result = write(id, step.result_wide, step.accumulates);
     for (int k = 0; k < i.operand_count; ++k) release(behind(g_.operand_at(i, k)), n);
-    result_.steps.push_back(step);
+    if (cut_ && i.op->fuse == fusion::reduction) return reduce_blocks(step, step.result);
+    append(step);
   }
 
   constexpr void release(int source, int n) {
     if (unit_of_[source] != unit_ || last_use_[source] != n || slot_[source] < 0) return;
+    // Every pass over a row that is cut may read what those before have found about it.
+    if (cut_ && role_[source] == fused_role::narrow) return;
     (role_[source] == fused_role::narrow ? free_narrow_ : free_wide_).push_back(slot_[source]);
     slot_[source] = -1;
   }
@@ -311,7 +405,7 @@ class fuser {
     step.result.value = o;
     step.result.slot = take_slot(wide);
     fused_source source = step.result;
-    result_.steps.push_back(step);
+    append(step);
     return source;
   }
 
@@ -321,7 +415,12 @@ class fuser {
     const std::int64_t total = chain_.rows * chain_.columns;
     std::int64_t columns = total < block_elements ? total : block_elements;
     while (total % columns != 0) --columns;
-    if (columns < 64 && columns < chain_.columns) return;
+    if (columns < 64 && columns < chain_.columns) {
+      if (!cut_) return;
+      columns = total;  // a single row
+    } else {
+      cut_ = false;
+    }
     chain_.columns = columns;
     chain_.rows = total / columns;
     limit_ = chain_.rows;
@@ -342,12 +441,22 @@ class fuser {
       if (rows > limit_) rows = limit_;
       while (limit_ % rows != 0) --rows;
     }
-    chain_.block_rows = rows;
-    const std::int64_t columns = is_long_row(chain_.columns) ? 0 : chain_.columns;
-    for (int s = chain_.first_step; s < result_.steps.size(); ++s) result_.steps[s].columns = columns;
+    chain_.block_rows = cut_ ? 1 : rows;
+    chain_.block_columns = cut_ ? limits_.block : chain_.columns;
+    std::int64_t columns = chain_.columns;
+    if (is_long_row(columns)) {
+      columns = 0;
+    } else if (cut_) {
+      columns = any_columns;
+    }
+    for (int s = chain_.first_step; s < result_.steps.size(); ++s) {
+      fused_step& step = result_.steps[s];
+      step.columns = cut_ && combines_blocks(step) ? any_columns : columns;
+    }
   }
 
   graph_view g_;
+  row_limits limits_;
   const unit* units_;
   const int* order_;
   const int* unit_of_;
@@ -363,7 +472,11 @@ class fuser {
   extents space_;
   int unit_ = -1;
   bool dense_ = true;
+  bool cut_ = false;
   std::int64_t limit_ = 1;
+  // Of a chain whose rows are cut: three for each step, and by instruction.
+  list<int> producers_;
+  list<int> step_of_;
 };
 
 }  // namespace detail
@@ -386,6 +499,7 @@ namespace detail {
     count += what.count;
     for (int n = what.first; n < what.first + what.count; ++n) {
       const instruction& i = g[plan.order[n]];
+      if (what.is_cut && i.op->fuse == fusion::reduction) ++count;
       for (int k = 0; k < i.operand_count; ++k) {
         const int o = g.operand_at(i, k);
         if (plan.unit_of[o] < 0 && g[o].op->facts.values == pattern::index) ++count;

@@ -515,6 +515,7 @@ class outliner {
     if (last_[argument] < written) return true;
     if (last_[argument] > written || !s_.units[written].fused) return false;
     const unit& u = s_.units[written];
+    if (u.reads_again) return false;
     bool overwritten = false;
     for (int n = u.first; n < u.first + u.count; ++n) {
       const int id = s_.order[n];

@@ -6,6 +6,15 @@
 
 namespace espalier {
 
+/// How a fused chain passes over its rows.
+struct row_limits {
+  /// Rows of so many columns at most are worked on whole; longer ones are cut.
+  std::int64_t whole = 65536;
+  /// Columns of the blocks that a longer row is cut into, at most as many: they stay in the first-level cache. A
+  /// multiple of 16 (`is_long_row`).
+  std::int64_t block = 1024;
+};
+
 /// A step of execution: one instruction with a kernel of its own, a chain of fused ones that passes together over
 /// blocks of rows, or all results of the program. The end of a loop passes its carries on, too.
 struct unit {
@@ -13,6 +22,11 @@ struct unit {
   int first = 0;
   int count = 0;
   bool fused = false;
+  /// Its rows are cut into blocks of columns (`row_limits`): the chain passes over a row as often as what it reduces of
+  /// the row is needed for the next pass.
+  bool is_cut = false;
+  /// More than once, that is; so it may read an operand again after it has written a result.
+  bool reads_again = false;
   /// What a fused chain iterates over: rows (all dimensions but the last) by columns (the last).
   extents space;
 };

@@ -22,14 +22,14 @@ namespace detail {
   return space.rank == 0 ? 1 : space[space.rank - 1];
 }
 
-inline constexpr std::int64_t most_columns = 65536;
-
-/// Whether a reduction can be part of a chain over its operand's shape, and as what.
-[[nodiscard]] constexpr fused_role reduction_role(const instruction& i, const extents& from) {
-  if (from.rank == 0 || columns_of(from) > most_columns) return fused_role::not_fusable;
+/// Whether a reduction can be part of a chain over its operand's shape, and as what. `is_cut`: its rows are.
+[[nodiscard]] constexpr fused_role reduction_role(const instruction& i, const extents& from, bool is_cut) {
+  // A single long row is reduced by the kernel of its own, which shares it out.
+  if (from.rank == 0 || (is_cut && from.rank == 1)) return fused_role::not_fusable;
   const std::int64_t last = std::int64_t{1} << (from.rank - 1);
   const std::int64_t dims = attributes_of<reduction_attributes>(i).dims;
   if (dims == last) return fused_role::narrow;
+  if (is_cut) return fused_role::not_fusable;
   if (dims == last - 1 && from.rank > 1 && i.op->linear == linearity::first) return fused_role::accumulator;
   return fused_role::not_fusable;
 }
@@ -49,6 +49,8 @@ struct growing_chain {
   int head = -1;
   int tail = -1;
   int count = 0;
+  /// Row reductions among them.
+  int reductions = 0;
   bool open = true;
   /// Set when this chain has become part of another.
   int merged_into = -1;
@@ -67,10 +69,18 @@ template <int Instructions> struct schedule_progress {
   int first_open = 0;
 };
 
+/// As many passes over a row as the masks of a lowered chain have bits for, and a few.
+inline constexpr int most_reductions_of_cut_rows = 48;
+
 class scheduler {
  public:
-  constexpr explicit scheduler(graph_view g)
-      : g_(g), stored_(g.size, false), group_(g.size, -1), role_(g.size, fused_role::not_fusable), next_(g.size, -1) {
+  constexpr explicit scheduler(graph_view g, row_limits limits = {})
+      : g_(g),
+        limits_(limits),
+        stored_(g.size, false),
+        group_(g.size, -1),
+        role_(g.size, fused_role::not_fusable),
+        next_(g.size, -1) {
     result_.unit_of.resize(g.size, -1);
     // Readers first: what a broadcast repeats is read in memory if the broadcast itself is stored.
     for (int id = g.size - 1; id >= 0; --id) find_stored(id);
@@ -131,12 +141,36 @@ class scheduler {
     const instruction& i = g_[id];
     switch (i.op->fuse) {
       case fusion::alone: return false;
-      case fusion::reduction: return reduction_role(i, g_.operand(id, 0).shape) != fused_role::not_fusable;
-      case fusion::elementwise: return columns_of(i.shape) <= most_columns || i.shape.rank == 1;
+      case fusion::reduction: return reduction_role_of(i, g_.operand(id, 0).shape) != fused_role::not_fusable;
+      case fusion::elementwise:
       case fusion::broadcast:
       case fusion::source: return true;
     }
     return false;
+  }
+  [[nodiscard]] constexpr bool is_cut(const extents& space) const { return columns_of(space) > limits_.whole; }
+  [[nodiscard]] constexpr fused_role reduction_role_of(const instruction& i, const extents& from) const {
+    return reduction_role(i, from, is_cut(from));
+  }
+  /// A reduction of long rows that are in memory, from which nothing about these rows is computed: its own kernel does
+  /// it in one pass, too, and needs no chain.
+  [[nodiscard]] constexpr bool stays_alone(int id) const {
+    const instruction& i = g_[id];
+    if (i.op->fuse != fusion::reduction || !is_cut(g_.operand(id, 0).shape) || open_group(i.operand[0]) >= 0)
+      return false;
+    // What follows from it, with an element per row.
+    list<bool> follows(g_.size - id, false);
+    follows[0] = true;
+    for (int next = id + 1; next < g_.size; ++next) {
+      const instruction& reader = g_[next];
+      for (int k = 0; k < reader.operand_count; ++k) {
+        const int o = g_.operand_at(reader, k);
+        if (o < id || !follows[o - id]) continue;
+        if (reader.op->fuse == fusion::broadcast && !stored_[next] && repeats_rows(reader, i.shape)) return false;
+        follows[next - id] = reader.op->fuse == fusion::elementwise && reader.shape == i.shape;
+      }
+    }
+    return true;
   }
   [[nodiscard]] constexpr bool is_virtual(int id) const {
     return g_[id].op->fuse == fusion::broadcast || g_[id].op->fuse == fusion::source;
@@ -177,7 +211,7 @@ class scheduler {
         close_operands(id, -1);
         single(id);
       }
-    } else if (!fusable(id)) {
+    } else if (!fusable(id) || stays_alone(id)) {
       const int with = made_with(id);
       for (int n = 0; n <= with; ++n) close_operands(id + n, -1);
       if (i.op->facts.overwrites >= 0) close_readers(g_.operand_at(i, i.op->facts.overwrites));
@@ -201,7 +235,7 @@ class scheduler {
   /// A unit of instruction `id` and the `with` instructions after it.
   constexpr void single(int id, int with = 0) {
     result_.unit_of[id] = result_.units.size();
-    result_.units.push_back({result_.order.size(), 1 + with, false, {}});
+    result_.units.push_back({result_.order.size(), 1 + with, false, false, false, {}});
     result_.order.push_back(id);
     for (int n = 1; n <= with; ++n) {
       result_.unit_of[id + n] = result_.unit_of[id];
@@ -211,7 +245,7 @@ class scheduler {
 
   /// One unit for all results.
   constexpr void place_results() {
-    unit made{result_.order.size(), 0, false, {}};
+    unit made{result_.order.size(), 0, false, false, false, {}};
     for (int id = 0; id < g_.size; ++id) {
       if (part_of(g_[id]) != structure::result) continue;
       result_.unit_of[id] = result_.units.size();
@@ -243,7 +277,8 @@ class scheduler {
       if (role_in(id, group) == fused_role::not_fusable) continue;
       if (target < 0) {
         target = group;
-      } else if (chains_[group].space == chains_[target].space && chains_[group].count + chains_[target].count <= 96) {
+      } else if (chains_[group].space == chains_[target].space && chains_[group].count + chains_[target].count <= 96 &&
+                 chains_[group].reductions + chains_[target].reductions < most_reductions_of_cut_rows) {
         target = merge(target, group);
       }
     }
@@ -267,6 +302,7 @@ class scheduler {
     }
     c.tail = id;
     ++c.count;
+    if (g_[id].op->fuse == fusion::reduction && is_cut(c.space)) ++c.reductions;
   }
 
   /// Both chains in program order.
@@ -276,7 +312,7 @@ class scheduler {
     int i = one.head;
     int j = other.head;
     one.head = one.tail = -1;
-    one.count = 0;
+    one.count = one.reductions = 0;
     while (i >= 0 || j >= 0) {
       const bool take_i = j < 0 || (i >= 0 && i < j);
       const int id = take_i ? i : j;
@@ -295,7 +331,8 @@ class scheduler {
     const extents& space = chains_[group].space;
     fused_role role = fused_role::not_fusable;
     if (i.op->fuse == fusion::reduction) {
-      if (g_.operand(id, 0).shape == space) role = reduction_role(i, space);
+      if (chains_[group].reductions + 1 == most_reductions_of_cut_rows) return role;
+      if (g_.operand(id, 0).shape == space) role = reduction_role_of(i, space);
       const int o = i.operand[0];
       if (open_group(o) == group && role_[o] != fused_role::wide) return fused_role::not_fusable;
       if (open_group(o) != group && open_group(behind(o)) == group) return fused_role::not_fusable;
@@ -355,7 +392,7 @@ class scheduler {
   constexpr void close(int group) {
     growing_chain& c = chains_[group];
     c.open = false;
-    unit made{result_.order.size(), c.count, true, c.space};
+    unit made{result_.order.size(), c.count, true, is_cut(c.space), c.reductions > 0, c.space};
     for (int id = c.head; id >= 0; id = next_[id]) {
       result_.unit_of[id] = result_.units.size();
       result_.order.push_back(id);
@@ -386,6 +423,7 @@ class scheduler {
   }
 
   graph_view g_;
+  row_limits limits_;
   schedule result_;
   list<bool> stored_;
   list<int> group_;
@@ -399,8 +437,8 @@ class scheduler {
 
 /// Groups instructions into units and puts these in order: a chain of fused ops runs when its first reader outside
 /// needs it.
-[[nodiscard]] constexpr schedule make_schedule(graph_view g) {
-  detail::scheduler whole(g);
+[[nodiscard]] constexpr schedule make_schedule(graph_view g, row_limits limits = {}) {
+  detail::scheduler whole(g, limits);
   whole.run(0, g.size);
   return whole.finish();
 }
