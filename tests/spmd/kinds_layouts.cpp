@@ -343,6 +343,44 @@ void descend(plain& parameter, const plain& gradient) {
   for (std::size_t i = 0; i < parameter.data.size(); ++i) parameter.data[i] -= gradient.data[i];
 }
 
+// --- operators that do nothing for their sizes: their results are laid out otherwise than their operands -----------
+
+template <class On> struct idle_operators {
+  constexpr auto operator()(auto x, auto u, auto n) const {
+    const auto loss = [&](auto given) {
+      const auto a = ep::shard<typename On::data, ep::none>(ep::tanh(given));
+      const auto turned = [](auto idle) { return ep::shard<ep::none, typename On::model>(idle) * idle; };
+      return ep::sum(turned(ep::slice<0, 0, 8>(a)) + turned(ep::reshape<8, 6>(a)) +
+                     turned(ep::dynamic_slice<0, 8>(a, n)) + turned(ep::dynamic_update_slice<0>(u, a, n)) +
+                     turned(ep::transpose<0, 1>(a)) + turned(ep::pad<0, 0, 0>(a)) + turned(ep::broadcast_to<8, 6>(a)) +
+                     turned(ep::convert<ep::dtype::f64>(a)) + turned(ep::concat<1>(a)) + turned(ep::roll<0, 0>(a)) +
+                     turned(ep::shift<1, 0>(a)));
+    };
+    const auto [value, gradient] = ep::value_and_grad(loss)(x);
+    const auto fixed = ep::shard<ep::none, typename On::model>(
+        ep::bit_cast<ep::dtype::f64>(ep::stop_gradient(ep::shard<typename On::data, ep::none>(x))));
+    return ep::results(value, gradient, fixed);
+  }
+};
+template <class On>
+using idle_program = ep::program<typename On::mesh, idle_operators<On>, ep::f64<8, 6>, ep::f64<8, 6>, ep::i32<>>;
+
+// Whatever the size: of seven rows the slice is one, of eight it is not.
+template <int Rows> struct sliced {
+  constexpr auto operator()(auto x) const {
+    const auto a = ep::shard<on<2, 2>::data, ep::none>(ep::tanh(x));
+    return ep::shard<ep::none, on<2, 2>::model>(ep::slice<0, 0, Rows>(a));
+  }
+};
+template <int Rows> using sliced_program = ep::program<on<2, 2>::mesh, sliced<Rows>, ep::f64<8, 6>>;
+static_assert(sliced_program<7>::collectives() == 1 && sliced_program<8>::collectives() == 1);
+
+real plain_idle(const plains& in) {
+  real sum = 0;
+  for (const real x : in[0].data) sum += 11 * std::tanh(x) * std::tanh(x);
+  return sum;
+}
+
 }  // namespace
 
 TEST_CASE("kinds: weights and activations split over both axes, two steps in place", "[kinds]") {
@@ -452,4 +490,11 @@ TEST_CASE("kinds: ZeRO, three steps of AdamW in place", "[kinds]") {
 TEST_CASE("kinds: einsums of one to four operands", "[kinds]") {
   const plains in{wave(1, {4, 6}), wave(2, {6, 5}), wave(3, {5, 8}), wave(4, {3, 4, 4})};
   everywhere<einsums_program>(both_ways{}, in, plain_einsums(in));
+}
+
+TEST_CASE("kinds: operators that do nothing for their sizes", "[kinds]") {
+  const plains in{wave(1, {8, 6}), wave(2, {8, 6}), plain::number(5)};
+  plains out = value_and_slopes(plain_idle, in, 1);
+  out.push_back(in[0]);
+  everywhere<idle_program>(meshes<on<1, 1>, on<2, 1>, on<2, 2>, on<2, 4>>{}, in, out);
 }

@@ -86,8 +86,13 @@ namespace detail {
   return dim >= 0 && dim < rank ? dim : -1;
 }
 
+/// Instruction `id` as a tensor of its own, with an annotation of its own (in ops/reshape.hpp).
+[[nodiscard]] constexpr int unchanged(builder& b, int id);
+
+/// The result of an op on `like`. One that does nothing for these sizes is another tensor all the same: whether it may
+/// be annotated otherwise than `like` does not depend on sizes.
 template <class Like, TensorType Type> constexpr auto symbol_like(const Like& like, int id) {
-  return symbol<typename Like::mesh, Type>(*like.owner, id);
+  return symbol<typename Like::mesh, Type>(*like.owner, id == like.id ? unchanged(*like.owner, id) : id);
 }
 
 }  // namespace detail

@@ -220,7 +220,7 @@ constexpr int dynamic_update_slice(builder& b, int a, int update, placed_at firs
     made.operand[made.operand_count++] = one.start;
   }
   set_attributes(made, placed);
-  return made.operand_count == 2 ? update : b.append(made);
+  return made.operand_count == 2 ? detail::unchanged(b, update) : b.append(made);
 }
 }  // namespace emit
 

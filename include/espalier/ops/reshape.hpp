@@ -267,6 +267,8 @@ constexpr int reshape(builder& b, int a, const extents& shape) {
 }
 }  // namespace emit
 
+constexpr int detail::unchanged(builder& b, int id) { return b.append(ops::reshape, b[id].type, b[id].shape, id); }
+
 constexpr void detail::reshape_gradient(gradient_context& c) {
   c.give(0, emit::reshape(c.emit, c.cotangent, c.emit[c.operand(0)].shape));
 }

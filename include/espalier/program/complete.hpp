@@ -283,20 +283,6 @@ struct annotation_conflict {
   int second = -1;
 };
 
-namespace detail {
-[[nodiscard]] constexpr bool compatible(const sharding& a, const sharding& b) {
-  if (a.unreduced != b.unreduced) return false;
-  for (int d = 0; d < a.rank; ++d) {
-    const bool a_longer = a.dim[d].size() >= b.dim[d].size();
-    const axis_list longer = a_longer ? a.dim[d] : b.dim[d];
-    const axis_list shorter = a_longer ? b.dim[d] : a.dim[d];
-    if (!longer.starts_with(shorter)) return false;
-    if (!(longer == shorter) && !(a_longer ? b : a).is_open(d)) return false;
-  }
-  return true;
-}
-}  // namespace detail
-
 /// The first tensor that the user annotated in two ways. Annotations on the copies that `shard` returns count as
 /// annotations of the tensor itself.
 [[nodiscard]] constexpr annotation_conflict find_conflict(graph_view g) {

@@ -28,6 +28,7 @@ class normalisation {
   }
 
   constexpr graph run() {
+    find_copies();
     resolve();
     hoist(code_, result_.further.data());
     mark();
@@ -49,6 +50,56 @@ class normalisation {
   [[nodiscard]] constexpr bool is_alias(int id) const {
     const instruction& i = code_[id];
     return i.annotation < 0 && i.op->facts.is_operand != nullptr && i.op->facts.is_operand({code_.data(), id});
+  }
+
+  /// What instruction `id` passes on as it is, or -1.
+  [[nodiscard]] constexpr int passed_on(int id) const {
+    const instruction& i = g_[id];
+    if (is_further_result(i) && g_.operand(id, 0).op->facts.passes_operands) {
+      return g_.operand_at(g_.operand(id, 0), attributes_of<further_result_attributes>(i).number);
+    }
+    const bool is_plain = i.annotation < 0 && i.operand_count == 1 && i.op->facts.is_operand != nullptr;
+    if (i.op->facts.passes_operands || (is_plain && i.op->facts.is_operand({g_.code, id}))) return i.operand[0];
+    return -1;
+  }
+  [[nodiscard]] constexpr bool is_annotation(int id) const {
+    return requests_of(g_[id]) == layout_request::annotation &&
+           !attributes_of<annotation_attributes>(g_[id]).of_gradient;
+  }
+  /// An alias whose tensor the user has laid out in another way than what it is an alias of stays, as a copy: two
+  /// tensors may be laid out in two ways, and whether there are two must not depend on what an op does for its sizes.
+  constexpr void find_copies() {
+    int annotations = 0;
+    for (int id = 0; id < g_.size; ++id) {
+      if (is_annotation(id) || (part_of(g_[id]) == structure::argument && g_[id].annotation >= 0)) ++annotations;
+    }
+    if (annotations < 2) return;
+    stays_.resize(g_.size, false);
+    // Tensors, each by its first instruction: `shard` returns its operand. Those that aliases join become one.
+    list<int> same(g_.size, -1);
+    list<int> annotation(g_.size, -1);
+    const auto tensor = [&](int id) {
+      while (same[id] != id) id = same[id];
+      return id;
+    };
+    for (int id = 0; id < g_.size; ++id) {
+      same[id] = is_annotation(id) ? tensor(g_[id].operand[0]) : id;
+      int& known = annotation[same[id]];
+      if (known < 0 && (is_annotation(id) || part_of(g_[id]) == structure::argument)) known = g_[id].annotation;
+    }
+    for (int id = 0; id < g_.size; ++id) {
+      const int from = passed_on(id);
+      if (from < 0) continue;
+      const int whole = tensor(from);
+      const int alias = tensor(id);
+      const int one = annotation[whole];
+      const int other = annotation[alias];
+      stays_[id] =
+          one >= 0 && other >= 0 && !compatible(g_.annotations[one].placement, g_.annotations[other].placement);
+      if (stays_[id] || whole == alias) continue;
+      same[alias] = whole;
+      if (one < 0) annotation[whole] = other;
+    }
   }
 
   /// Points operands past aliases, and notes where loops end and which instruction passes a carry on.
@@ -79,7 +130,11 @@ class normalisation {
       if (part_of(i) == structure::loop_next) {
         next_of_[i.operand[0]] = id;
       } else if (i.operand_count == 1 && is_alias(id)) {
-        bypass(id, i.operand[0]);
+        if (!stays_.empty() && stays_[id]) {
+          i.op = &ops::copy;
+        } else {
+          bypass(id, i.operand[0]);
+        }
       }
     }
   }
@@ -207,6 +262,8 @@ class normalisation {
   list<int> next_of_;
   list<int> end_of_;
   list<bool> alive_;
+  /// Aliases that become copies; empty if there are none.
+  list<bool> stays_;
   list<int> work_;
   /// By loop (outside: the last entry): its first instruction; `following_` links to the others.
   list<int> head_;

@@ -76,6 +76,21 @@ struct layout {
   return extent;
 }
 
+namespace detail {
+/// Whether one tensor may be laid out in both ways.
+[[nodiscard]] constexpr bool compatible(const sharding& a, const sharding& b) {
+  if (a.unreduced != b.unreduced) return false;
+  for (int d = 0; d < a.rank; ++d) {
+    const bool a_longer = a.dim[d].size() >= b.dim[d].size();
+    const axis_list longer = a_longer ? a.dim[d] : b.dim[d];
+    const axis_list shorter = a_longer ? b.dim[d] : a.dim[d];
+    if (!longer.starts_with(shorter)) return false;
+    if (!(longer == shorter) && !(a_longer ? b : a).is_open(d)) return false;
+  }
+  return true;
+}
+}  // namespace detail
+
 /// The part of one dimension that a device holds, in elements of the whole dimension.
 struct interval {
   std::int64_t start = 0;
