@@ -31,16 +31,14 @@ void use(ep::world& everyone, ep::sharded_array<ep::f32<4, 3>>& x) {
   ep::scatter(values, x);  // scatter
 #elif defined(CASE_gather)
   const auto all = ep::gather_xtensor(everyone, x);  // gather
-  const float first = all(0, 0) + all[1];
+  const float first = all(0, 0);
+  std::cout << all[1];
   std::cout << all << all.shape(0);
   for (const float one : all) std::cout << one;
 #elif defined(CASE_view)
   auto part = ep::shard_view(x, 0);  // view
   part(1, 1) = 1;
   part += 2;
-  try {
-    use(everyone, x);
-  } catch (const ep::io::checkpoint_error& error) { std::cerr << error.what(); }
 #elif !defined(CASE_save)
   const auto notes = ep::load_checkpoint(everyone, x, "file");
   ep::save_checkpoint(everyone, x, "file", notes);

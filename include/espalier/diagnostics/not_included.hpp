@@ -74,24 +74,13 @@ template <class Call = void> no_value shard_view(any_argument /*array*/, any_arg
   return {};
 }
 
-/// Names of the headers of io/, where none of them is included.
-namespace io {
-
-/// It can be caught: whatever might throw it says which header it needs.
-struct checkpoint_error {
-  [[nodiscard]] const char* what() const { return ""; }
-};
-struct safetensors_reader : no_value {
-  template <class... Arguments> explicit safetensors_reader(const Arguments&... /*path*/) {
-    static_assert(header_is_included<safetensors_reader, Arguments...>,
-                  "safetensors_reader: espalier.hpp does not bring it. Add #include <espalier/io/safetensors.hpp>.");
-  }
-};
-
-}  // namespace io
-
 }  // namespace espalier::not_included
 
 namespace espalier {
+namespace io {
+// Without their headers, to catch or to make one is one error that says it is incomplete.
+class checkpoint_error;
+class safetensors_reader;
+}  // namespace io
 using namespace not_included;  // NOLINT: see above
 }
