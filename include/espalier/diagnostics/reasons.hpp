@@ -506,6 +506,13 @@ template <class... Details> struct stacked_sizes_differ {
     static_assert(Where::ok, "scan: all stacked tensors need the same first dimension, the number of iterations.");
   };
 };
+template <class... Details> struct leaves_are_not_stacked {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "scan: the tree is one layer, and not a stack of them. Declare a layer, without the dimension over "
+                  "which scan runs, and make the argument layer<stacked<spec, 12>>: 12 of them.");
+  };
+};
 // Optimizers.
 template <class... Details> struct not_an_optimizer_state {
   template <class Where> struct raise {

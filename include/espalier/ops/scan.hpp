@@ -167,6 +167,13 @@ template <class Mesh, class Tensor> struct inside_loop<symbol<Mesh, Tensor>> {
   using type = symbol<Mesh, typename unstacked_tensor<Tensor>::type>;
   static constexpr int count = static_cast<int>(Tensor::shape[0]);
 };
+/// Whether all leaves of a tree, or of what results<...> hold, have a dimension that `scan` takes off.
+template <class T> inline constexpr bool is_stacked = true;
+template <ParameterTree Tree> inline constexpr bool is_stacked<Tree> = requires {
+  typename stacking<kind_of<Tree>>::rest;
+};
+template <class... Parts> inline constexpr bool is_stacked<results<Parts...>> = (is_stacked<Parts> && ...);
+
 template <ParameterTree Tree> struct inside_loop<Tree> {
   using type = rebind_tree<Tree, typename stacking<kind_of<Tree>>::rest>;
   static constexpr int count = stacking<kind_of<Tree>>::count;
@@ -272,6 +279,8 @@ constexpr auto scan(const Body& body, const Carry& carry, const Stacked& layers,
     return failed<typename shown_loop_value<Carry>::reason>(where);
   } else if constexpr (!LoopValue<Stacked>) {
     return failed<typename shown_loop_value<Stacked>::reason>(where);
+  } else if constexpr (!is_stacked<Stacked>) {
+    return failed<why::leaves_are_not_stacked<Stacked>>(where);
   } else if constexpr (inside_loop<Stacked>::count < 0) {
     return failed<why::stacked_sizes_differ<Stacked>>(where);
   } else if constexpr (!requires(typename inside_loop<Stacked>::type layer) { body(carry, layer); }) {
@@ -321,8 +330,8 @@ constexpr auto repeat(const Body& body, const Carry& carry, source_line where) {
 /// dimension. The body returns the next carry, or results(next carry, output); scan returns the last carry, or
 /// results(last carry, stacked outputs). Carry and output are tensors, trees or results<...> of these. The body is
 /// traced once, however many layers there are.
-/// Errors: `carry_changes_type`, `stacked_sizes_differ`, `loop_value_is_not_a_tensor`, `body_not_callable`, and
-/// whatever the body does wrong.
+/// Errors: `carry_changes_type`, `stacked_sizes_differ`, `leaves_are_not_stacked`, `loop_value_is_not_a_tensor`,
+/// `body_not_callable`, and whatever the body does wrong.
 template <class Body, class Carry, class Stacked>
 constexpr auto scan(const Body& body, const Carry& carry, const Stacked& layers,
                     source_line where = source_line::current()) {
