@@ -574,6 +574,8 @@ void elementwise() {
   call("bit_cast", "bit_cast<dtype::i32>(a)", with(a), [](auto, auto p) { return ep::bit_cast<ep::dtype::i32>(p); });
   call("convert", "convert<dtype::bf16>(a)", with(a), [](auto, auto p) { return ep::convert<ep::dtype::bf16>(p); });
   call("stop_gradient", "stop_gradient(a)", with(a), [](auto, auto p) { return ep::stop_gradient(p); });
+  call("print", "print(a, \"a\")", with(a), [](auto, auto p) { return ep::print(p, "a"); });
+  call("check_finite", "check_finite(a)", with(a), [](auto, auto p) { return ep::check_finite(p); });
 }
 
 constexpr std::array<std::array<float, 3>, 2> numbers{{{1, 2, 3}, {4, 5, 6}}};
