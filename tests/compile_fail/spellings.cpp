@@ -146,6 +146,10 @@ using step = ep::program<mesh, model, ep::f32<8, 6>, ep::f32<6, 5>, ep::i32<8>>;
 using others = std::pair<ep::program<mesh, dense, ep::f32<4, 6>, layer<ep::spec>>, ep::program<mesh, typed, ep::f32<4, 6>, ep::f32<6>>>;
 #endif
 
+#if defined(CASE_axis_by_name)
+static_assert(step::collectives<ep::all_gather, "data">() == 0);  // axis_by_name
+#endif
+
 int main(int argc, char** argv) {
 #if defined(CASE_construct)
   step trained{};  // construct
@@ -363,4 +367,9 @@ int main(int argc, char** argv) {
 // expect(CASE_construct): spellings.cpp:\d+
 // user_line(CASE_construct): // construct$
 // budget(CASE_construct): 7 25
+// kind(CASE_axis_by_name): `step::collectives<all_gather, "data">()`
+// first(CASE_axis_by_name): collectives: axes are types, not names. Write step::collectives<all_gather, data>\(\)
+// expect(CASE_axis_by_name): spellings.cpp:\d+
+// user_line(CASE_axis_by_name): // axis_by_name$
+// budget(CASE_axis_by_name): 7 25
 // clang-format on

@@ -57,6 +57,7 @@ struct program {
 
 // What is asserted where a tensor stands in the place of a C++ value; the sentence is there.
 template <class Tensor, class As> struct value_of { static constexpr bool is_known_while_compiling = false; };
+template <class Kind> inline constexpr bool is_named_so = false;
 template <class Program> struct is_made_of { static constexpr bool this_program = false; };
 template <class Tensor> struct rows_of { static constexpr bool are_known_while_compiling = false; };
 

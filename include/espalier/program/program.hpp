@@ -180,6 +180,20 @@ template <class Mesh, class Function, class... Arguments> class program {
       return most;
     });
   }
+  /// Mistakes: axes are types.
+  template <CollectiveKind Kind, detail::fixed_string Axis> [[nodiscard]] static constexpr auto collectives() {
+    static_assert(
+        why::is_named_so<Kind>,
+        "collectives: axes are types, not names. Write step::collectives<all_gather, data>(), where struct data "
+        ": axis<\"data\", 2> {}.");
+    return detail::unanswered{};
+  }
+  template <CollectiveKind Kind, detail::fixed_string Axis> [[nodiscard]] static constexpr auto bytes() {
+    static_assert(why::is_named_so<Kind>,
+                  "bytes: axes are types, not names. Write step::bytes<all_gather, data>(), where struct data : "
+                  "axis<\"data\", 2> {}.");
+    return detail::unanswered{};
+  }
   /// All collectives.
   [[nodiscard]] static constexpr number collectives() {
     return answer([] {
