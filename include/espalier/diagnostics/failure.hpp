@@ -147,7 +147,7 @@ template <class Reason> struct noted_reason {
 };
 
 /// For what there is none of, as the compiler has said.
-inline constexpr failed<reported> no_part{};
+inline constexpr failed<reported> no_such_part{};
 
 /// The first mistake among the arguments of an op.
 template <class First, class... Rest> constexpr auto first_failure(const First& first, const Rest&... rest) {

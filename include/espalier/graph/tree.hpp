@@ -140,7 +140,7 @@ template <class First, class... Rest> struct results<First, Rest...> {
         is_part,
         "results: there is no part of this number. They count from 0: results(a, b) has get<0>() and get<1>().");
     if constexpr (!is_part) {
-      return detail::no_part;
+      return detail::no_such_part;
     } else if constexpr (I == 0) {
       return first;
     } else {
@@ -153,7 +153,7 @@ template <class First, class... Rest> struct results<First, Rest...> {
         is_part,
         "results: there is no part of this number. They count from 0: results(a, b) has get<0>() and get<1>().");
     if constexpr (!is_part) {
-      return detail::no_part;
+      return detail::no_such_part;
     } else if constexpr (I == 0) {
       return first;
     } else {

@@ -508,7 +508,8 @@ template <class Mesh, class Function, class... Arguments>
 
 /// All mistakes.
 template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr auto verify() {
-  using found = decltype(verify_types(static_cast<const program<Mesh, Function, Arguments...>*>(nullptr)));
+  // Qualified: looked for beside its argument, it would need the program's definition.
+  using found = decltype(detail::verify_types(static_cast<const program<Mesh, Function, Arguments...>*>(nullptr)));
   if constexpr (found::is_mistake) {
     return found{};
   } else {
