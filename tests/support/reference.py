@@ -27,7 +27,8 @@ PROGRAMS = [
                  "execute/guard.hpp", "execute/together.hpp", "execute/traffic.hpp"]),
     ("Models", ["nn/leaves.hpp", "nn/initialise.hpp"]),
     ("Training", ["nn/optimizers/adamw.hpp", "nn/optimizers/sgd.hpp", *TRAINING]),
-    ("Files", ["io/checkpoint.hpp", "io/safetensors.hpp", "io/error.hpp", "io/xtensor.hpp"]),
+    ("Files", ["io/checkpoint.hpp", "io/load_options.hpp", "io/safetensors.hpp", "io/error.hpp", "io/xtensor.hpp",
+               "io/dataset.hpp", "io/row_file.hpp", "io/permutation.hpp", "io/data_error.hpp"]),
     ("Reports and pictures", ["report/explain.hpp", "report/draw_layout.hpp", "report/progress.hpp", "report/table.hpp"]),
 ]
 PIPELINES = [
