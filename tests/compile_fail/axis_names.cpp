@@ -31,7 +31,10 @@ struct function {
   constexpr auto operator()(auto x) const { return ep::tanh(ep::shard<struct pipe, ep::none>(x)); }
 #endif
 };
-#if defined(CASE_mesh)
+#if defined(CASE_same_name)
+struct other_link : ep::axis<"link", 2> {};
+constexpr auto work = ep::mesh<layout::link, other_link>::devices;  // same_name
+#elif defined(CASE_mesh)
 constexpr auto work = ep::program<ep::mesh<pipe>, function, ep::f32<8, 8>>::flops();  // mesh
 #else
 constexpr auto work = ep::program<ep::mesh<struct pipe>, function, ep::f32<8, 8>>::flops();     // program
@@ -42,6 +45,10 @@ constexpr auto work = ep::program<ep::mesh<struct pipe>, function, ep::f32<8, 8>
 // first(CASE_mesh): (type/value mismatch|template argument for template type parameter must be a type)
 // expect(CASE_mesh): pipe
 // user_line(CASE_mesh): // mesh$
+// kind(CASE_same_name): two axes of one name
+// first(CASE_same_name): mesh: two axes have the same name, so that no table or message could tell one from the other
+// expect(CASE_same_name): mesh<layout::link, other_link>
+// user_line(CASE_same_name): // same_name$
 // kind(CASE_annotation): `shard<pipe>`, C's function
 // first(CASE_annotation): annotation: an axis is a type, and the name given here is a function's
 // expect(CASE_annotation): axis_name_is_a_function<espalier::f32<8, 8> ?>::raise<espalier::why::at<espalier::why::line<27>

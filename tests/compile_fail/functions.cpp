@@ -69,6 +69,10 @@ struct train {
   }
 };
 
+struct takes_both {
+  constexpr auto operator()(auto one, auto other) const { return ep::results(one * other, ep::sum(one)); }
+};
+
 using x = ep::f32<64, 256>;
 using w_in = ep::f32<256, 1024>;
 using w_out = ep::f32<1024, 256>;
@@ -96,6 +100,13 @@ using w_out = ep::f32<1024, 256>;
 // first(CASE_number_as_result): program: the function must return a tensor, a parameter tree, or results<...> of these
 // expect(CASE_number_as_result): not_a_tensor<returns_a_number, int>
 // user_line(CASE_number_as_result): step::collectives
+// kind(CASE_donated): `donated<...>` that no result takes
+// first(CASE_donated): donated: no result takes this argument's memory, since none is left that is of its type
+// expect(CASE_donated): donated_without_result<espalier::f32<1024, 256> ?>::raise<espalier::why::argument<2>
+// user_line(CASE_donated): step::collectives
+// first(CASE_donated_twice): donated: no result takes this argument's memory
+// expect(CASE_donated_twice): donated_without_result<espalier::f32<64, 256> ?>::raise<espalier::why::argument<1>
+// user_line(CASE_donated_twice): step::collectives
 // first(CASE_no_result): the function returns nothing. Return a tensor
 // expect(CASE_no_result): function_returns_nothing<returns_nothing>
 // user_line(CASE_no_result): step::collectives
@@ -147,11 +158,17 @@ using step = ep::program<mesh, with_constructor, x>;
 using step = ep::program<mesh, mlp, x, float, w_out>;
 #elif defined(CASE_number_as_result)
 using step = ep::program<mesh, returns_a_number, x>;
+#elif defined(CASE_donated)
+using step = ep::program<mesh, mlp, x, w_in, ep::donated<w_out>>;
+#elif defined(CASE_donated_twice)
+using step = ep::program<mesh, takes_both, ep::donated<x>, ep::donated<x>>;
 #elif defined(CASE_no_result)
 using step = ep::program<mesh, returns_nothing, x>;
 #else
 using step = ep::program<mesh, mlp, x, w_in, w_out>;
 static_assert(ep::program<mesh, takes_trees, ep::f32<64>>::is_sound);
+static_assert(ep::program<mesh, mlp, ep::donated<x>, w_in, w_out>::is_sound);
+static_assert(ep::program<mesh, takes_both, x, ep::donated<x>>::is_sound);
 #endif
 static_assert(step::collectives<ep::all_gather>() == 0);
 

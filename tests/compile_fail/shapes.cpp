@@ -55,6 +55,8 @@ struct function {
 #elif defined(CASE_top_k)
     const auto [values, indices] = ep::top_k<1, 257>(a);  // top_k
     return ep::sum<1>(values);
+#elif defined(CASE_too_long)
+    return ep::pad<1, 2000000000, 2000000000>(a);  // too_long
 #else
     const auto layer = [](auto h, auto weight) { return h * weight + ep::reshape<256>(weight); };
     const auto loss = [&](auto weights) { return ep::mean(ep::scan(layer, ep::sum<0>(a), weights)); };
@@ -143,6 +145,11 @@ struct function {
 // expect(CASE_top_k): top_k_out_of_range<espalier::f32<64, 256>, espalier::why::dim<1>, espalier::why::count<257> ?>
 // expect(CASE_top_k): line<56>
 // user_line(CASE_top_k): step::flops
+// kind(CASE_too_long): more elements than an int counts
+// first(CASE_too_long): concat, pad: this dimension would have more than 2147483647 elements
+// expect(CASE_too_long): too_many_elements<espalier::f32<64, 256>, espalier::why::dim<1> ?>
+// expect(CASE_too_long): line<59>
+// user_line(CASE_too_long): step::flops
 // clang-format on
 using step = ep::program<mesh, function, ep::f32<64, 256>, ep::f32<255>, ep::i32<64>>;
 constexpr auto work = step::flops();

@@ -37,8 +37,8 @@ template <class Leaf> struct cell {
 
 // --- arguments that nothing reads ------------------------------------------------------------------------------------
 
-/// Leaf 1 of the tree, leaf 1 of the stacked tree, the donated `old` and `spare` are read by nothing; `old` has no
-/// result that could take its place, `spare` has.
+/// Leaf 1 of the tree, leaf 1 of the stacked tree, `old` and the donated `spare` are read by nothing; a result takes
+/// the place of `spare`.
 template <int Devices> struct idle {
   constexpr auto operator()(auto first, const auto& p, const auto& layers, auto old, auto spare, auto x) const {
     static_cast<void>(old);
@@ -59,7 +59,7 @@ template <int Devices> struct idle {
 template <int Devices>
 using idle_program =
     ep::program<row<Devices>, idle<Devices>, ep::sharded<ep::f64<5, 3>, line<Devices>, ep::none>, cell<ep::spec>,
-                cell<ep::stacked<ep::spec, 3>>, ep::donated<ep::f64<7, 7>>, ep::donated<ep::f64<6>>, ep::f64<9, 6>>;
+                cell<ep::stacked<ep::spec, 3>>, ep::f64<7, 7>, ep::donated<ep::f64<6>>, ep::f64<9, 6>>;
 
 using idle_on_two = idle_program<2>;
 static_assert(idle_on_two::argument_count() == 10);

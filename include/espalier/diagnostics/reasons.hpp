@@ -318,6 +318,14 @@ template <class... Details> struct nothing_is_left {
                   "between the others. Take fewer away.");
   };
 };
+template <class... Details> struct too_many_elements {
+  template <class Where> struct raise {
+    static_assert(
+        Where::ok,
+        "concat, pad: this dimension would have more than 2147483647 elements, which no int can count. Make two "
+        "dimensions of it with reshape, or work on it in parts.");
+  };
+};
 template <class... Details> struct parts_do_not_divide {
   template <class Where> struct raise {
     static_assert(Where::ok,
@@ -614,6 +622,13 @@ template <class... Details> struct member_is_no_leaf {
     static_assert(Where::ok,
                   "a parameter tree: this member is the same whatever the leaves are, so that it is no tensor of a "
                   "trace and no array. Write leaf<Leaf, f32<8, 6>> for f32<8, 6>, and part<Leaf> for a tree in it.");
+  };
+};
+template <class... Details> struct donated_without_result {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "donated: no result takes this argument's memory, since none is left that is of its type. Return a "
+                  "tensor (or tree) of that type for it, or declare the argument without donated<...>.");
   };
 };
 template <class... Details> struct run_takes_other_arguments {

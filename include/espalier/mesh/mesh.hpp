@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/detail/fixed_string.hpp>
 #include <espalier/mesh/axis.hpp>
 
 #include <cstdint>
@@ -57,12 +58,29 @@ struct mesh_shape {
   }
 };
 
+namespace detail {
+/// Whether no two axes have one name.
+template <MeshAxis... Axes> [[nodiscard]] constexpr bool are_different() {
+  const char* const names[]{Axes::name..., nullptr};
+  for (int one = 0; names[one] != nullptr; ++one) {
+    for (int other = 0; other < one; ++other) {
+      if (same_text(names[one], names[other])) return false;
+    }
+  }
+  return true;
+}
+}  // namespace detail
+
 /// The devices a program runs on: a grid with named axes (GSPMD section 3.1's device mesh). The product of the axes'
 /// sizes is the number of devices; axes are ordered, the last one fastest.
 template <MeshAxis... Axes> struct mesh {
   static_assert(sizeof...(Axes) <= max_axes, "a mesh has at most eight axes");
   static constexpr int rank = static_cast<int>(sizeof...(Axes));
   static constexpr int devices = (1 * ... * Axes::size);
+  static_assert(
+      detail::are_different<Axes...>(),
+      "mesh: two axes have the same name, so that no table or message could tell one from the other. Give each "
+      "axis a name of its own: struct data : axis<\"data\", 2> {}.");
   static constexpr mesh_shape value{rank, {Axes::size...}, {Axes::name...}};
 
   /// The position of an axis type in this mesh, or -1.

@@ -129,8 +129,10 @@ constexpr auto joined(source_line where, const First& first, const Rest&... rest
                                                                                                 ops::concat.name);
   } else if constexpr (!((First::type == Rest::type) && ...)) {
     return failed<why::dtype_mismatch<typename First::tensor, typename Rest::tensor...>>(where, ops::concat.name);
+  } else if constexpr (constexpr std::int64_t size = (First::shape[along] + ... + Rest::shape[along]);
+                       size > most_extent) {
+    return failed<why::too_many_elements<typename First::tensor, typename Rest::tensor...>>(where, ops::concat.name);
   } else {
-    constexpr std::int64_t size = (First::shape[along] + ... + Rest::shape[along]);
     builder& b = *first.owner;
     b.at(where);
     const int parts[]{first.id, operand_of(b, rest)...};
@@ -140,7 +142,8 @@ constexpr auto joined(source_line where, const First& first, const Rest&... rest
 }
 }  // namespace detail
 
-/// Joins tensors along dimension Dim. Errors: `no_such_dimension`, `concat_shape_mismatch`, `dtype_mismatch`.
+/// Joins tensors along dimension Dim. Errors: `no_such_dimension`, `concat_shape_mismatch`, `dtype_mismatch`,
+/// `too_many_elements`.
 template <int Dim, Traced A> constexpr auto concat(const A& a, source_line where = source_line::current()) {
   return detail::joined<Dim>(where, a);
 }

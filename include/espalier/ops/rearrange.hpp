@@ -52,7 +52,7 @@ template <int Dim, Traced A> constexpr auto reverse(const A& a, source_line wher
 }
 
 /// Dimension Dim with Low elements of `value` before it, High behind it and Between between each two of its own.
-/// Negative Low and High take elements away. Errors: `no_such_dimension`, `nothing_is_left`.
+/// Negative Low and High take elements away. Errors: `no_such_dimension`, `nothing_is_left`, `too_many_elements`.
 template <int Dim, int Low, int High, int Between = 0, Traced A>
 constexpr auto pad(const A& a, double value = 0, source_line where = source_line::current()) {
   if constexpr (Failed<A>) {
@@ -63,6 +63,8 @@ constexpr auto pad(const A& a, double value = 0, source_line where = source_line
     constexpr std::int64_t size = (A::shape[along] - 1) * (Between + 1) + 1 + Low + High;
     if constexpr (size < 1 || Between < 0) {
       return failed<why::nothing_is_left<typename A::tensor, why::dim<Dim>>>(where, "pad");
+    } else if constexpr (size > most_extent) {
+      return failed<why::too_many_elements<typename A::tensor, why::dim<Dim>>>(where, "pad");
     } else {
       builder& b = *a.owner;
       b.at(where);

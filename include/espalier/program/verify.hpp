@@ -460,6 +460,42 @@ template <class Checked, bool IsCallable, class Mesh, class Function, class... A
 }
 
 /// The first mistake that tracing found. `Findings::value` is a `trace_content`.
+template <class... Donated> struct donated_types {};
+/// How many results of the type `Traced` there are in what a function returns.
+template <class Traced, class Returned> [[nodiscard]] constexpr int count_results() {
+  if constexpr (!is_results<Returned>) {
+    return std::is_same_v<Traced, Returned> ? 1 : 0;
+  } else if constexpr (std::is_same_v<Returned, results<>>) {
+    return 0;
+  } else {
+    return count_results<Traced, decltype(Returned::first)>() + count_results<Traced, decltype(Returned::rest)>();
+  }
+}
+/// The first donated argument that no result takes the place of: results take those of their type in order. `Before`
+/// are the donated ones before argument `Index`.
+template <class Mesh, class Returned, int Index, class Before> [[nodiscard]] constexpr auto check_donated() {
+  return nothing_to_report{};
+}
+template <class Mesh, class Returned, int Index, class Before, class First, class... Rest>
+[[nodiscard]] constexpr auto check_donated() {
+  if constexpr (!argument_traits<First>::is_donated) {
+    return check_donated<Mesh, Returned, Index + 1, Before, Rest...>();
+  } else {
+    using wanted = traced_t<Mesh, First>;
+    constexpr auto taken = []<class... Donated>(donated_types<Donated...>) {
+      return (0 + ... + (std::is_same_v<wanted, Donated> ? 1 : 0));
+    }(Before{});
+    if constexpr (taken >= count_results<wanted, Returned>()) {
+      return report<why::donated_without_result<typename argument_traits<First>::type>, why::argument<Index>>{};
+    } else {
+      using before = decltype([]<class... Donated>(donated_types<Donated...>) -> donated_types<Donated..., wanted> {
+        return {};
+      }(Before{}));
+      return check_donated<Mesh, Returned, Index + 1, before, Rest...>();
+    }
+  }
+}
+
 template <class Findings, class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr auto verify_trace() {
   using failure = typename failure_in<traced_result<Mesh, Function, Arguments...>>::type;
   if constexpr (!requires { typename std::bool_constant<Findings::value.gradient_is_missing>; }) {
@@ -472,6 +508,14 @@ template <class Findings, class Mesh, class Function, class... Arguments> [[nodi
   } else if constexpr (Findings::value.gradient_is_missing) {
     return report<why::op_without_gradient<typename spelled_text<typename Findings::gradient_op, why::op>::type>,
                   spelled<typename Findings::gradient_line>>{};
+  } else if constexpr ((argument_traits<Arguments>::is_donated || ...)) {
+    using unused =
+        decltype(check_donated<Mesh, traced_result<Mesh, Function, Arguments...>, 0, donated_types<>, Arguments...>());
+    if constexpr (unused::is_mistake) {
+      return unused{};
+    } else {
+      return check_passes<Mesh, traced_graph<Mesh, Function, Arguments...>>();
+    }
   } else {
     return check_passes<Mesh, traced_graph<Mesh, Function, Arguments...>>();
   }

@@ -32,6 +32,21 @@ struct extents {
   }
 };
 
+/// The longest dimension: a tensor type has its extents as ints.
+inline constexpr std::int64_t most_extent = 2'147'483'647;
+/// Elements of the largest tensor: even of the widest type its bytes are a number.
+inline constexpr std::int64_t most_elements = std::int64_t{1} << 59;
+
+/// Whether it has at most `most_elements`, and none of its dimensions is longer than `most_extent`.
+[[nodiscard]] constexpr bool is_representable(const extents& shape) {
+  std::int64_t count = 1;
+  for (int dim = 0; dim < shape.rank; ++dim) {
+    if (shape[dim] > most_extent || (shape[dim] > 0 && count > most_elements / shape[dim])) return false;
+    count *= shape[dim];
+  }
+  return true;
+}
+
 /// The distance in elements between neighbours along `dim` of a row-major tensor.
 [[nodiscard]] constexpr std::int64_t stride_of(const extents& shape, int dim) {
   return shape.product(dim + 1, shape.rank);

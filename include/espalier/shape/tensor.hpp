@@ -20,6 +20,8 @@ template <dtype Type, int... Extents> struct tensor_type : failure_tag {
       ((Extents >= 1) && ...),
       "the extents of a tensor are numbers from 1 on: f32<64, 6>. (-1 is for reshape<-1, 6>(x), which works it "
       "out; a batch that varies is padded to one size.)");
+  static_assert(is_representable(extents{static_cast<int>(sizeof...(Extents)), {(Extents >= 1 ? Extents : 1)...}}),
+                "a tensor has at most 2^59 elements: nothing that is larger fits any memory");
   static constexpr dtype type = Type;
   static constexpr int rank = static_cast<int>(sizeof...(Extents));
   static constexpr extents shape{rank, {(Extents >= 1 ? Extents : 1)...}};
@@ -60,6 +62,10 @@ struct int_extents {
   return result;
 }
 template <dtype Type, extents Shape> struct tensor_of_value {
+  static_assert(
+      is_representable(Shape),
+      "this result would have a dimension of more than 2147483647 elements, or more than 2^59 elements in all: "
+      "make two dimensions of the long one (reshape), or compute it in parts");
   static constexpr int_extents value = as_int(Shape);
   template <int... Dims>
   static typename dtype_row<Type>::template tensor<value.size[Dims]...> with(dims_sequence<Dims...>);
