@@ -2,7 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 
 // Batches of a .npy file of 64 MiB, which lies on the disk and not in the system's cache, read by two ranks while they
-// compute: how much longer is a step than with batches that are there? The step is as long as reading a batch.
+// work: how much longer is a step than with batches that are there? The step is as long as reading a batch, and leaves
+// the processor free, as one on an accelerator or behind a network does (data_behind_wait), or computes on all
+// processors that there are (data_behind_step), which then also have to copy what is read.
 
 #include "machine.hpp"
 
@@ -10,12 +12,14 @@
 #include <espalier/io/dataset.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <fcntl.h>
@@ -120,6 +124,15 @@ int main(int argc, char** argv) {
     }
     const int runs = std::max(1, static_cast<int>(median(reading) / median(computing) + 0.5));
 
+    const std::chrono::duration<double> waiting(median(reading) / steps);
+    const auto one_step = [&](const auto& x) {
+      if (row == "data_behind_wait") {
+        std::this_thread::sleep_for(waiting);
+      } else {
+        for (int i = 0; i < runs; ++i) run(x, w);
+      }
+    };
+
     std::vector<double> from_file;
     std::vector<double> in_memory;
     double waited = 0;
@@ -132,13 +145,12 @@ int main(int argc, char** argv) {
           const double asked = now();
           const auto& [rows_here] = batches->next();
           waited += now() - asked;
-          for (int i = 0; i < runs; ++i) run(rows_here, w);
+          one_step(rows_here);
         }
       })));
       barrier();
       in_memory.push_back(slowest(seconds([&] {
-        for (int n = 1; n < steps; ++n)
-          for (int i = 0; i < runs; ++i) run(memory[static_cast<std::size_t>(n)], w);
+        for (int n = 1; n < steps; ++n) one_step(memory[static_cast<std::size_t>(n)]);
       })));
     }
     together(here, [&] {
