@@ -4,6 +4,7 @@
 
 #include <espalier/config.hpp>
 
+#include <espalier/detail/joined.hpp>
 #include <espalier/detail/json.hpp>
 #include <espalier/io/error.hpp>
 #include <espalier/shape/dtype.hpp>
@@ -284,19 +285,21 @@ struct safetensors_layout {
     static_cast<io::tensor_spec&>(info) = std::move(spec);
     info.begin = layout.data_bytes;
     info.end = layout.data_bytes += *bytes;
-    json += json_string(info.name) + ":{\"dtype\":\"" + facts_of(info.type).wire_name + "\",\"shape\":[";
-    for (std::size_t d = 0; d < info.shape.size(); ++d) json += (d == 0 ? "" : ",") + std::to_string(info.shape[d]);
-    json += "],\"data_offsets\":[" + std::to_string(info.begin) + ',' + std::to_string(info.end) + "]},";
+    append_text(json, {json_string(info.name), ":{\"dtype\":\"", facts_of(info.type).wire_name, "\",\"shape\":["});
+    for (std::size_t d = 0; d < info.shape.size(); ++d) append_text(json, {d == 0 ? "" : ",", info.shape[d]});
+    append_text(json, {"],\"data_offsets\":[", info.begin, ",", info.end, "]},"});
     layout.tensors.push_back(std::move(info));
   }
   if (json.back() == ',') json.pop_back();
   json += '}';
-  while (json.size() % 8 != 0) json += ' ';
+  json.append((8 - json.size() % 8) % 8, ' ');
   if (json.size() > static_cast<std::size_t>(safetensors_header_limit))
     refuse("a header of " + std::to_string(json.size()) + " bytes", "at most 100,000,000 bytes");
-  for (unsigned shift = 0; shift < 64; shift += 8)
-    layout.prefix += static_cast<char>((static_cast<std::uint64_t>(json.size()) >> shift) & 0xffU);
-  layout.prefix += json;
+  // In the size it has from the start: of a string that grows by single characters g++ 12 warns in optimised builds.
+  layout.prefix.resize(8 + json.size());
+  for (std::size_t n = 0; n < 8; ++n)
+    layout.prefix[n] = static_cast<char>((static_cast<std::uint64_t>(json.size()) >> (8 * n)) & 0xffU);
+  std::copy(json.begin(), json.end(), layout.prefix.begin() + 8);
   return layout;
 }
 
