@@ -73,3 +73,15 @@ TEST_CASE("a compiled lambda runs, answers and explains itself as a value") {
   ep::explain(text, step);
   CHECK(text.str().find("all_reduce over data") != std::string::npos);
 }
+
+TEST_CASE("explain adds up what one device sends") {
+  // To the right device 0 sends a number, to the left device 1.
+  constexpr auto step = ep::compile<on<2, 1>::mesh, ep::sharded<ep::f64<8>, on<2, 1>::data>>([](auto x) {
+    const auto to_the_right = ep::pad<0, 1, 0>(ep::slice<0, 0, 7>(x));
+    const auto to_the_left = ep::pad<0, 0, 1>(ep::slice<0, 1, 8>(x));
+    return ep::shard<on<2, 1>::data>(to_the_right + to_the_left);
+  });
+  std::ostringstream text;
+  ep::explain(text, step);
+  CHECK(text.str().find("each device sends 8 B in ") != std::string::npos);
+}
