@@ -6,7 +6,7 @@
 
 /// The compile-time half: everything up to a partitioned and planned program. Needs C++20 and Boost.Hana only.
 // First, so that a message about a mistake need not list the way here.
-#include <espalier/diagnostics/other_spellings.hpp>
+#include <espalier/diagnostics/failure.hpp>
 #include <espalier/graph/tree.hpp>
 
 #include <espalier/mesh/mesh.hpp>

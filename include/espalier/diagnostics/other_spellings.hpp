@@ -5,12 +5,13 @@
 /// Calls in another library's spelling, `sum(x, 1)` for `sum<1>(x)`: overloads that only a mistake can choose, each
 /// with one sentence that the compiler prints on the user's line.
 ///
-/// Three habits keep the messages short. This header stands before all others, because compilers list every file on the
-/// way to a message. Each assertion is in the function that the user calls,
-/// which returns auto, for g++ to make its body at the call. And nothing follows a message: a mistake
-/// of which the compiler has spoken takes the place of the result.
+/// Three habits keep the messages short. espalier.hpp includes this header before all others, because compilers list
+/// every file on the way to a message. Each assertion is in the function that the user calls, which returns auto, for
+/// g++ to make its body at the call. And nothing follows a message: a mistake of which the compiler has spoken takes the
+/// place of the result.
 ///
-/// A call that is right costs nothing here: its template arguments or the number of its arguments fit none of these.
+/// A call that is right costs nothing here: its template arguments or the number of its arguments fit none of these. To
+/// read the header takes 10 ms, which those who include core.hpp only need not wait for: it does not include this one.
 #include <espalier/detail/fixed_string.hpp>
 #include <espalier/diagnostics/failure.hpp>
 

@@ -5,7 +5,6 @@
 #include <espalier/config.hpp>
 
 // First, so that a message about a mistake need not list the way here.
-#include <espalier/diagnostics/other_spellings.hpp>
 #include <espalier/diagnostics/report.hpp>
 #include <espalier/graph/tree.hpp>
 
