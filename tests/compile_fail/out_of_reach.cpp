@@ -17,7 +17,7 @@ using mesh = ep::mesh<data>;
 
 template <class Leaf> struct layer {
 #if defined(CASE_comma)
-  BOOST_HANA_DEFINE_STRUCT(layer, (ep::leaf<Leaf, ep::f32<8>>, w) (ep::leaf<Leaf, ep::f32<6>>, b));  // comma
+  BOOST_HANA_DEFINE_STRUCT(layer, (ep::leaf<Leaf, ep::f32<8>>, w)(ep::leaf<Leaf, ep::f32<6>>, b));  // comma
 #else
   BOOST_HANA_DEFINE_STRUCT(layer, (ep::leaf<Leaf, ep::f32<8>>, w), (ep::leaf<Leaf, ep::f32<6>>, b));
 #endif

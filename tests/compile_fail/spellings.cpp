@@ -9,8 +9,8 @@
 #include <iostream>
 #include <utility>
 
-/// Calls in the spelling of NumPy, JAX, PyTorch or the standard library, in a program that is run: one sentence with the
-/// spelling that this library has, at the line of the call.
+/// Calls in the spelling of NumPy, JAX, PyTorch or the standard library, in a program that is run: one sentence with
+/// the spelling that this library has, at the line of the call.
 namespace ep = espalier;
 
 struct data : ep::axis<"data", 2> {};

@@ -7,8 +7,8 @@
 ///
 /// Three habits keep the messages short. espalier.hpp includes this header before all others, because compilers list
 /// every file on the way to a message. Each assertion is in the function that the user calls, which returns auto, for
-/// g++ to make its body at the call. And nothing follows a message: a mistake of which the compiler has spoken takes the
-/// place of the result.
+/// g++ to make its body at the call. And nothing follows a message: a mistake of which the compiler has spoken takes
+/// the place of the result.
 ///
 /// A call that is right costs nothing here: its template arguments or the number of its arguments fit none of these. To
 /// read the header takes 10 ms, which those who include core.hpp only need not wait for: it does not include this one.
