@@ -139,7 +139,7 @@ template <class... Tensors> class dataset {
     finish();
     if (failure_) std::rethrow_exception(failure_);
     const batch& result = buffers_[current_];
-    if (++place_.batch == batches()) place_ = {place_.seed, place_.epoch + 1, 0};
+    place_ = after(place_);
     current_ = 1 - current_;
     request(current_);
     return result;
@@ -279,13 +279,34 @@ template <class... Tensors> class dataset {
         arrays);
   }
 
-  void fill(batch& arrays, const dataset_place& place) const {
-    const permutation order(rows_, place.seed, place.epoch);
-    const auto row_at = [&](std::int64_t r) {
-      const std::int64_t at = place.batch * batch_rows + r;
-      return options_.first_row + (options_.shuffle ? order(at) : at);
+  [[nodiscard]] dataset_place after(const dataset_place& place) const {
+    return place.batch + 1 < batches() ? dataset_place{place.seed, place.epoch, place.batch + 1}
+                                       : dataset_place{place.seed, place.epoch + 1, 0};
+  }
+
+  /// The row of the files that is row `r` of a batch.
+  [[nodiscard]] auto rows_at(const dataset_place& place) const {
+    return [this, first = place.batch * batch_rows, order = permutation(rows_, place.seed, place.epoch)](
+               std::int64_t r) { return options_.first_row + (options_.shuffle ? order(first + r) : first + r); };
+  }
+
+  void fill(batch& arrays, const dataset_place& place) {
+    constexpr auto all = std::index_sequence_for<Tensors...>{};
+    if (place != asked_for_) ask_for_all(arrays, rows_at(place), all);
+    // The disk reads the batch after this one while this one is copied, and as long as that takes nobody waits for it.
+    asked_for_ = after(place);
+    ask_for_all(arrays, rows_at(asked_for_), all);
+    fill_all(arrays, rows_at(place), all);
+  }
+  template <class RowAt, std::size_t... I>
+  void ask_for_all(const batch& arrays, const RowAt& row_at, std::index_sequence<I...>) const {
+    const auto ask_for = [&](const any_array& array, const row_file& file) {
+      for (int k = 0; k < array.local_count(); ++k) {
+        const interval held = array.held(k, 0);
+        for (std::int64_t r = held.start; r < held.start + held.size; ++r) file.will_need(row_at(r));
+      }
     };
-    fill_all(arrays, row_at, std::index_sequence_for<Tensors...>{});
+    (ask_for(std::get<I>(arrays), files_[I]), ...);
   }
   template <class RowAt, std::size_t... I>
   void fill_all(batch& arrays, const RowAt& row_at, std::index_sequence<I...>) const {
@@ -300,9 +321,7 @@ template <class... Tensors> class dataset {
       const interval held = array.held(k, 0);
       for (std::int64_t r = held.start; r < held.start + held.size; ++r) {
         std::int64_t& row = rows[static_cast<std::size_t>(r)];
-        if (row >= 0) continue;
-        row = row_at(r);
-        file.will_need(row);
+        if (row < 0) row = row_at(r);
       }
     }
     for (int k = 0; k < array.local_count(); ++k) {
@@ -328,6 +347,7 @@ template <class... Tensors> class dataset {
   std::array<batch, 2> buffers_;
   std::size_t current_ = 0;
   const world* where_ = nullptr;
+  dataset_place asked_for_{0, -1, 0};  // of the system, by whoever fills
   std::exception_ptr failure_;
 
   std::mutex mutex_;
