@@ -27,7 +27,8 @@ class json {
   [[nodiscard]] static json read(const std::filesystem::path& path) {
     const espalier::detail::file_text file = espalier::detail::read_file(path);
     if (!file.failure.empty()) {
-      throw espalier::io::checkpoint_error(path, "a file that cannot be read (" + file.failure + ")", "a file of a Hugging Face checkpoint",
+      throw espalier::io::checkpoint_error(path, "a file that cannot be read (" + file.failure + ")",
+                                           "a file of a Hugging Face checkpoint",
                                            "give the folder of a complete checkpoint");
     }
     const auto error = [&](const espalier::detail::json_place& at, const std::string& found,

@@ -35,9 +35,9 @@ struct function {
 struct other_link : ep::axis<"link", 2> {};
 constexpr auto work = ep::mesh<layout::link, other_link>::devices;  // same_name
 #elif defined(CASE_mesh)
-constexpr auto work = ep::program<ep::mesh<pipe>, function, ep::f32<8, 8>>::flops();  // mesh
+constexpr auto work = ep::program<ep::mesh<pipe>, function, ep::f32<8, 8>>::flops();            // mesh
 #else
-constexpr auto work = ep::program<ep::mesh<struct pipe>, function, ep::f32<8, 8>>::flops();     // program
+constexpr auto work = ep::program<ep::mesh<struct pipe>, function, ep::f32<8, 8>>::flops();  // program
 #endif
 
 // clang-format off

@@ -179,7 +179,8 @@ TEST_CASE("malformed profiles are refused with their line") {
   CHECK_THAT(
       message("a -- x -- forward_compute_time=0, backward_compute_time=0, activation_size=8, parameter_size=0\n"),
       Contains("no layer takes any time"));
-  CHECK_THROWS_WITH(read_profile("/nowhere/graph.txt", 1), Contains("cannot read the profile /nowhere/graph.txt: No such"));
+  CHECK_THROWS_WITH(read_profile("/nowhere/graph.txt", 1),
+                    Contains("cannot read the profile /nowhere/graph.txt: No such"));
   CHECK_THROWS_WITH(read_profile("/", 1), Contains("cannot read the profile /: Is a directory"));
   CHECK_THROWS_WITH(profile_data::read("hpgo/vgg19", 0), Contains("a batch of 0.0"));
   // A description may hold the separator.

@@ -83,4 +83,4 @@ class checkpoint_error;
 class safetensors_reader;
 }  // namespace io
 using namespace not_included;  // NOLINT: see above
-}
+}  // namespace espalier

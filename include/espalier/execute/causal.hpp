@@ -62,8 +62,8 @@ class causal_finder {
   static constexpr double no_exponential = 750;
 
   [[nodiscard]] bool is_suitable(const fused_chain& c) const {
-    return is_long_row(c.columns) && !c.is_cut() && c.rows % c.columns == 0 && kernels::triangle_grain % c.block_rows == 0 &&
-           can_run_again(c);
+    return is_long_row(c.columns) && !c.is_cut() && c.rows % c.columns == 0 &&
+           kernels::triangle_grain % c.block_rows == 0 && can_run_again(c);
   }
   /// Not if it overwrites an argument, which it may read.
   [[nodiscard]] bool can_run_again(const fused_chain& c) const {

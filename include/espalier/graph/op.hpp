@@ -134,8 +134,8 @@ struct op_info {
   bool positional = false;
   /// The value that leaves a reduction over a padded dimension unchanged, when the op reduces one.
   double (*identity)(op_view) = nullptr;
-  /// The dimensions of operand and result, as a bit set, along which an element of the result depends on other elements,
-  /// although devices may split them. Null: there are none.
+  /// The dimensions of operand and result, as a bit set, along which an element of the result depends on other
+  /// elements, although devices may split them. Null: there are none.
   std::uint32_t (*carries_along)(op_view) = nullptr;
   /// Of a table in the user's source: writes the part of the whole tensor that a box says into a buffer.
   void (*fill)(void* to, const extents& buffer, const extents& whole, const tensor_box& part) = nullptr;

@@ -131,8 +131,8 @@ struct op_facts {
   bool adds_up = false;
   /// No derivative passes, though the result follows the operand.
   bool stops_gradient = false;
-  /// It is there for what it does when it runs, and nothing reads its result: it lives with its loop, and no pass decides
-  /// anything because of it, so that a program is the same with and without it.
+  /// It is there for what it does when it runs, and nothing reads its result: it lives with its loop, and no pass
+  /// decides anything because of it, so that a program is the same with and without it.
   bool looks = false;
   /// Result n is operand n, with the same type, shape and values: it is there for its gradient alone.
   bool passes_operands = false;

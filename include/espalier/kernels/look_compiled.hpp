@@ -146,8 +146,8 @@ ESPALIER_INLINE std::string text_of_iterations(const kernels::look_site& site) {
 
 /// Numbers in brackets as NumPy prints them: of each dimension the first and the last three where there are more than
 /// `most` in all.
-inline void append_values(std::string& text, dtype type, const void* data, const extents& buffer,
-                            const tensor_box& box, int d, std::int64_t offset, bool abridged) {
+inline void append_values(std::string& text, dtype type, const void* data, const extents& buffer, const tensor_box& box,
+                          int d, std::int64_t offset, bool abridged) {
   if (d == buffer.rank) {
     text += text_of_number(element_at(type, data, offset));
     return;
