@@ -79,8 +79,7 @@ template <class On> struct unused {
   }
 };
 template <class On>
-using unused_program =
-    ep::program<typename On::mesh, unused<On>, ep::f64<5>, partly<ep::spec>, ep::f64<4>, ep::donated<ep::i32<2>>>;
+using unused_program = ep::program<typename On::mesh, unused<On>, ep::f64<5>, partly<ep::spec>, ep::f64<4>, ep::i32<2>>;
 
 /// The gradient of a tree of which the loss does not see everything: zeros.
 template <class On> struct blind {
