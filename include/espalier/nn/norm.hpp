@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/config.hpp>
-
 #include <espalier/ops/ops.hpp>
 
 namespace espalier {
@@ -75,10 +73,14 @@ inline constexpr double norm_epsilon = 1e-5;
 template <Traced X, Traced Gain, Traced Bias>
 constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, double epsilon = norm_epsilon,
                           source_line where = source_line::current()) {
-  return detail::with_gain_and_bias<1>(x, gain, bias, where, "layer_norm", [&](builder& b, int scale, int shift) {
-    const int normal = emit::standardise(b, x.id, std::int64_t{1} << (X::rank - 1), true, epsilon);
-    return emit::scaled_and_shifted(b, normal, scale, shift, X::type);
-  });
+  if constexpr (Failed<X>) {
+    return x;
+  } else {
+    return detail::with_gain_and_bias<1>(x, gain, bias, where, "layer_norm", [&](builder& b, int scale, int shift) {
+      const int normal = emit::standardise(b, x.id, std::int64_t{1} << (X::rank - 1), true, epsilon);
+      return emit::scaled_and_shifted(b, normal, scale, shift, X::type);
+    });
+  }
 }
 
 /// Normalises each channel, the last dimension, to mean 0 and variance 1 over all others (Ioffe and Szegedy, arXiv
@@ -89,10 +91,14 @@ constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, double
 template <Traced X, Traced Gain, Traced Bias>
 constexpr auto batch_norm(const X& x, const Gain& gain, const Bias& bias, double epsilon = norm_epsilon,
                           source_line where = source_line::current()) {
-  return detail::with_gain_and_bias<2>(x, gain, bias, where, "batch_norm", [&](builder& b, int scale, int shift) {
-    const int normal = emit::standardise(b, x.id, detail::all_but_last<X>, true, epsilon);
-    return emit::scaled_and_shifted(b, normal, scale, shift, X::type);
-  });
+  if constexpr (Failed<X>) {
+    return x;
+  } else {
+    return detail::with_gain_and_bias<2>(x, gain, bias, where, "batch_norm", [&](builder& b, int scale, int shift) {
+      const int normal = emit::standardise(b, x.id, detail::all_but_last<X>, true, epsilon);
+      return emit::scaled_and_shifted(b, normal, scale, shift, X::type);
+    });
+  }
 }
 
 /// Mean and variance of each channel, the last dimension, over all others: x [batch, ..., channels] -> results of two
@@ -165,7 +171,9 @@ constexpr auto group_norm(const X& x, const Gain& gain, const Bias& bias, double
       return X::rank < 1 || (Groups > 0 && X::extent(-1) % Groups == 0);
     }
   }();
-  if constexpr (!divide) {
+  if constexpr (Failed<X>) {
+    return x;
+  } else if constexpr (!divide) {
     return failed<why::norm_groups_do_not_divide<why::count<Groups>, typename X::tensor>>(where);
   } else {
     return detail::with_gain_and_bias<2>(x, gain, bias, where, "group_norm", [&](builder& b, int scale, int shift) {
