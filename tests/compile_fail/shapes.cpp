@@ -57,6 +57,8 @@ struct function {
     return ep::sum<1>(values);
 #elif defined(CASE_too_long)
     return ep::pad<1, 2000000000, 2000000000>(a);  // too_long
+#elif defined(CASE_result_type)
+    return ep::sum<ep::dtype::i32, 1>(a);  // result_type
 #else
     const auto layer = [](auto h, auto weight) { return h * weight + ep::reshape<256>(weight); };
     const auto loss = [&](auto weights) { return ep::mean(ep::scan(layer, ep::sum<0>(a), weights)); };
@@ -100,6 +102,10 @@ struct function {
 // expect(CASE_truth_values): operand_is_boolean<espalier::boolean<64, 256> ?>
 // expect(CASE_truth_values): line<29>
 // user_line(CASE_truth_values): step::flops
+// first(CASE_result_type): sums of these elements cannot have this type. Of floats it is a float
+// expect(CASE_result_type): result_type_cannot_hold_sums<espalier::i32<>, espalier::f32<64, 256> ?>
+// expect(CASE_result_type): line<59>
+// user_line(CASE_result_type): step::flops
 // kind(CASE_dimension): a dimension that does not exist
 // first(CASE_dimension): the tensor has no dimension of this number. They count from 0, or from -1 backwards
 // expect(CASE_dimension): no_such_dimension<espalier::f32<64, 256>, espalier::why::dim<2> ?>
