@@ -104,7 +104,7 @@ struct function {
 // user_line(CASE_truth_values): step::flops
 // first(CASE_result_type): sums of these elements cannot have this type. Of floats it is a float
 // expect(CASE_result_type): result_type_cannot_hold_sums<espalier::i32<>, espalier::f32<64, 256> ?>
-// expect(CASE_result_type): line<59>
+// expect(CASE_result_type): line<61>
 // user_line(CASE_result_type): step::flops
 // kind(CASE_dimension): a dimension that does not exist
 // first(CASE_dimension): the tensor has no dimension of this number. They count from 0, or from -1 backwards

@@ -148,13 +148,13 @@ template <class On> struct rows_of {
     const auto c = ep::shard<typename On::data, typename On::model>(given_cotangent);
     constexpr ep::nn::ignore none{-100};
     return ep::results(
-        with_gradients<decltype([](auto x) { return ep::softmax<-1>(x); }), 0>({}, c, x),
-        with_gradients<decltype([](auto x) { return ep::log_softmax<-1>(x); }), 0>({}, c, x),
-        with_gradients<decltype([](auto x, auto g) { return ep::nn::rms_norm(x, g); }), 0, 1>({}, c, x, gain),
-        with_gradients<decltype([](auto x, auto g, auto b) { return ep::nn::layer_norm(x, g, b); }), 0, 1, 2>(
+        with_gradients<decltype([](auto u) { return ep::softmax<-1>(u); }), 0>({}, c, x),
+        with_gradients<decltype([](auto u) { return ep::log_softmax<-1>(u); }), 0>({}, c, x),
+        with_gradients<decltype([](auto u, auto g) { return ep::nn::rms_norm(u, g); }), 0, 1>({}, c, x, gain),
+        with_gradients<decltype([](auto u, auto g, auto b) { return ep::nn::layer_norm(u, g, b); }), 0, 1, 2>(
             {}, c, x, gain, bias),
-        with_gradients<decltype([](auto x) { return ep::gelu(x); }), 0>({}, c, x),
-        with_gradients<decltype([](auto x) { return ep::silu(x); }), 0>({}, c, x),
+        with_gradients<decltype([](auto u) { return ep::gelu(u); }), 0>({}, c, x),
+        with_gradients<decltype([](auto u) { return ep::silu(u); }), 0>({}, c, x),
         ep::nn::cross_entropy_each(x, labels),
         ep::grad([&](auto at) { return ep::sum(ep::nn::cross_entropy_each(at, labels) * each); })(x),
         of_loss([&](auto at) { return ep::nn::cross_entropy(at, labels); }, x),
@@ -331,11 +331,11 @@ template <class On> struct layers_of {
             c, query, key, value),
         gradients_by<0>(
             [&](auto q) { return ep::nn::attention(q, key, value, ep::nn::mask{ep::expand_dims<0>(real)}); }, c, query),
-        gradients_by<0, 1, 2>([](auto x, auto w, auto b) { return ep::nn::dense(x, w, b); }, cx, rows, w, bias),
-        gradients_by<0, 1>([&](auto x, auto w) { return ep::nn::mlp(x, w, bias, w, bias); }, cx, rows, w),
-        gradients_by<0, 1, 2>([](auto x, auto g, auto b) { return ep::nn::batch_norm(x, g, b); }, cx, rows, gain, bias),
-        gradients_by<0>([&](auto x) { return ep::nn::batch_norm_with(x, mean, variance, gain, bias); }, cx, rows),
-        gradients_by<0, 1, 2>([](auto x, auto g, auto b) { return ep::nn::group_norm<2>(x, g, b); }, cx, rows, gain,
+        gradients_by<0, 1, 2>([](auto u, auto p, auto b) { return ep::nn::dense(u, p, b); }, cx, rows, w, bias),
+        gradients_by<0, 1>([&](auto u, auto p) { return ep::nn::mlp(u, p, bias, p, bias); }, cx, rows, w),
+        gradients_by<0, 1, 2>([](auto u, auto g, auto b) { return ep::nn::batch_norm(u, g, b); }, cx, rows, gain, bias),
+        gradients_by<0>([&](auto u) { return ep::nn::batch_norm_with(u, mean, variance, gain, bias); }, cx, rows),
+        gradients_by<0, 1, 2>([](auto u, auto g, auto b) { return ep::nn::group_norm<2>(u, g, b); }, cx, rows, gain,
                               bias),
         average, spread);
   }
