@@ -58,14 +58,15 @@ struct sample_state {
   [[nodiscard]] friend constexpr bool operator==(const sample_state&, const sample_state&) = default;
 };
 
-/// Follows samples through one instruction, by its factors: `state` has those of its operands.
+/// Follows samples through one instruction, by its factors: `states` has those of its operands.
 class sample_step {
  public:
-  constexpr sample_step(graph_view g, int id, std::int64_t samples, const sample_state* state)
+  template <class Table>
+  constexpr sample_step(graph_view g, int id, std::int64_t samples, const Table& states)
       : g_(g), head_(head_of(g, id)), id_(id), samples_(samples) {
     const espalier::instruction& op = g[head_];
     rule_ = op.op->factors(g.view(head_));
-    for (int k = 0; k < op.operand_count; ++k) read(k, state[g.operand_at(op, k)]);
+    for (int k = 0; k < op.operand_count; ++k) read(k, states.at(g.operand_at(op, k)));
   }
 
   [[nodiscard]] constexpr sample_state result() const {
@@ -159,9 +160,23 @@ class sample_step {
   bool is_alone_ = true;
 };
 
+/// The states of all instructions.
 template <int Size> struct sample_table {
-  sample_state of[Size + 1]{};
+  int use[Size + 1]{};
+  int dim[Size + 1]{};
+  std::int64_t minor[Size + 1]{};
+  int origin[Size + 1]{};
   bool is_settled = false;
+
+  [[nodiscard]] constexpr sample_state at(int id) const {
+    return {static_cast<sample_use>(use[id]), dim[id], minor[id], origin[id]};
+  }
+  constexpr void set(int id, const sample_state& state) {
+    use[id] = static_cast<int>(state.use);
+    dim[id] = state.dim;
+    minor[id] = state.minor;
+    origin[id] = state.origin;
+  }
 };
 
 /// Of all instructions of a layer's forward graph. Passes over it until nothing changes, since a carry is what the end
@@ -186,18 +201,18 @@ template <class Source, int Parameters, std::int64_t Samples, int Round = 0> str
         if (attributes_of<border_attributes>(g[id]).number > Parameters && g[id].shape.rank > 0)
           found.use = sample_use::apart;
       } else {
-        found = sample_step(g, id, Samples, &t.of[0]).result();
+        found = sample_step(g, id, Samples, t).result();
       }
       // A carry begins as its start, and becomes what is passed on.
-      if (part_of(g[id]) == structure::loop_carry && t.of[id].use > found.use) found = t.of[id];
+      if (part_of(g[id]) == structure::loop_carry && t.at(id).use > found.use) found = t.at(id);
       if (part_of(g[id]) == structure::loop_next) {
-        sample_state& carry = t.of[g[id].operand[0]];
-        if (found.use > carry.use) {
-          carry = found;
+        const int carry = g[id].operand[0];
+        if (found.use > t.at(carry).use) {
+          t.set(carry, found);
           t.is_settled = false;
         }
       }
-      t.of[id] = found;
+      t.set(id, found);
     }
     return t;
   }();
@@ -215,15 +230,22 @@ template <class Source, int Parameters, std::int64_t Samples, int Round = 0> str
 template <class Traced, std::int64_t Samples, bool IsLoss> struct sample_findings {
   using source = typename Traced::forward;
   using states = typename decltype(sample_states<source, Traced::parameters, Samples>::last())::type;
+  /// One comparison at a time: g++ 12 with optimisation makes one of neighbouring members of two, and gets it wrong in
+  /// a constant.
+  [[nodiscard]] static constexpr bool is_right(const sample_state& state) {
+    if (IsLoss) return state.use != sample_use::mixed;
+    if (state.use == sample_use::none) return true;
+    if (state.use != sample_use::apart) return false;
+    if (state.dim != 0) return false;
+    return state.minor == 1;
+  }
   static constexpr int at = [] {
     const graph_view g = states::code();
     for (int id = 0; id < g.size; ++id) {
       if (part_of(g[id]) != structure::result || attributes_of<border_attributes>(g[id]).number != 0) continue;
-      const sample_state& state = states::value.of[g[id].operand[0]];
-      const bool is_right = IsLoss ? state.use != sample_use::mixed
-                                   : state.use == sample_use::none ||
-                                         (state.use == sample_use::apart && state.dim == 0 && state.minor == 1);
-      return is_right ? -1 : state.origin >= 0 ? state.origin : g[id].operand[0];
+      const sample_state state = states::value.at(g[id].operand[0]);
+      if (is_right(state)) return -1;
+      return state.origin >= 0 ? state.origin : g[id].operand[0];
     }
     return -1;
   }();
