@@ -79,10 +79,10 @@ template <bool Looks, class Data, class Model> struct training {
     return value;
   }
   constexpr auto operator()(auto x, auto w, auto layers) const {
-    const auto loss = [](const auto& p, auto x) {
-      const auto w = p.template get<0>();
-      const auto layers = p.template get<1>();
-      const auto products = ep::matmul(ep::shard<Data, Model>(x), w);
+    const auto loss = [](const auto& p, auto rows) {
+      const auto first = p.template get<0>();
+      const auto others = p.template get<1>();
+      const auto products = ep::matmul(ep::shard<Data, Model>(rows), first);
       look(products, "products");
       look(ep::transpose<1, 0>(products), "turned");
       const auto h = look(ep::tanh(products), "h");
@@ -91,10 +91,10 @@ template <bool Looks, class Data, class Model> struct training {
         look(c, "carry");
         return y;
       };
-      const auto out = ep::scan(body, h, layers, ep::recompute);
+      const auto out = ep::scan(body, h, others, ep::recompute);
       look(ep::exp(out), "nobody else reads this");
       // A sum that travels as one number.
-      const auto squares = look(ep::matmul(ep::shard<Data, Model>(x * x), w), "squares");
+      const auto squares = look(ep::matmul(ep::shard<Data, Model>(rows * rows), first), "squares");
       return look(ep::mean(out * out) + ep::sum(squares), "loss");
     };
     const auto [value, gradient] = ep::value_and_grad(loss)(ep::results(w, layers), x);
@@ -245,7 +245,7 @@ template <class Data> struct divided {
 constexpr int product_line = __LINE__ + 3;
 template <class Data> struct overflowing {
   constexpr auto operator()(auto x, auto w) const {
-    const auto body = [](auto c, auto w) { return ep::matmul(c, w); };
+    const auto body = [](auto c, auto factor) { return ep::matmul(c, factor); };
     return ep::sum<0>(ep::scan(body, ep::shard<Data, ep::none>(x), w));
   }
 };

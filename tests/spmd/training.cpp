@@ -196,9 +196,10 @@ constexpr nn::warm_up_settings rise_and_fall{.peak = 0.3, .warm_up = 10, .total 
 
 struct schedules {
   constexpr auto operator()(auto t) const {
-    return ep::results(nn::constant_rate(t, 0.1), nn::linear(t, 0.1, 0.01, 100), nn::cosine(t, 0.1, 0.01, 100),
-                       nn::warm_up_cosine(t, rise_and_fall), nn::warm_up_linear(t, rise_and_fall),
-                       nn::inverse_square_root(t, 0.3, 10), nn::relative_step(t), nn::average_decay(t, 0.999));
+    return ep::results(nn::constant_rate(t, 0.1), nn::linear_rate(t, 0.1, 0.01, 100),
+                       nn::cosine_rate(t, 0.1, 0.01, 100), nn::warm_up_cosine(t, rise_and_fall),
+                       nn::warm_up_linear(t, rise_and_fall), nn::inverse_square_root(t, 0.3, 10), nn::relative_step(t),
+                       nn::average_decay(t, 0.999));
   }
 };
 template <class On> using schedules_program = ep::program<typename On::mesh, schedules, ep::f32<>>;

@@ -124,6 +124,26 @@ template <class Program> class runner {
   using argument_type = typename detail::argument_data<typename Program::template argument_at<I>>::type;
   static constexpr int arity = Program::arity;
 
+ private:
+  template <class... Given, int... I> static constexpr auto check_types(std::integer_sequence<int, I...> /*all*/) {
+    constexpr int given = static_cast<int>(sizeof...(Given));
+    if constexpr (!Program::is_sound) {
+      return detail::reported_by_compiler{};
+    } else if constexpr (given != arity) {
+      return detail::report<why::run_takes_other_arguments<why::takes<arity>, why::given<given>>, why::program>{};
+    } else if constexpr (arity == 0) {
+      return detail::nothing_to_report{};
+    } else {
+      return detail::find_argument_mistake<0, detail::argument_pair<Given, argument_type<I>>...>();
+    }
+  }
+
+  /// What is wrong with a call's arguments. Each operator() asserts it itself, so that the user's line comes right
+  /// after it.
+  template <class... Given>
+  using mistake_in = decltype(check_types<std::remove_cvref_t<Given>...>(std::make_integer_sequence<int, arity>{}));
+
+ public:
   /// Errors: `launch_error` if the world's mesh is not the program's.
   explicit runner(world& where)
       : core_(where, tables_of<Program>(), facts(std::make_integer_sequence<int, arity + 1>{})) {
@@ -154,20 +174,25 @@ template <class Program> class runner {
   /// it, if one array is given for two arguments that both change, if a whole tensor is of another shape, or has an
   /// integer that the argument's type cannot hold; then nothing has run.
   template <class... Arguments> const result_type& operator()(Arguments&&... arguments) {
+    static_assert(sizeof(typename mistake_in<Arguments...>::raised) > 0);
     return call(source_line{}, arguments...);
   }
   template <class A> const result_type& operator()(A&& a, source_line where = source_line::current()) {
+    static_assert(sizeof(typename mistake_in<A>::raised) > 0);
     return call(where, a);
   }
   template <class A, class B> const result_type& operator()(A&& a, B&& b, source_line where = source_line::current()) {
+    static_assert(sizeof(typename mistake_in<A, B>::raised) > 0);
     return call(where, a, b);
   }
   template <class A, class B, class C>
   const result_type& operator()(A&& a, B&& b, C&& c, source_line where = source_line::current()) {
+    static_assert(sizeof(typename mistake_in<A, B, C>::raised) > 0);
     return call(where, a, b, c);
   }
   template <class A, class B, class C, class D>
   const result_type& operator()(A&& a, B&& b, C&& c, D&& d, source_line where = source_line::current()) {
+    static_assert(sizeof(typename mistake_in<A, B, C, D>::raised) > 0);
     return call(where, a, b, c, d);
   }
 
@@ -177,28 +202,12 @@ template <class Program> class runner {
 
  private:
   template <class... Arguments> const result_type& call(source_line where, const Arguments&... arguments) {
-    constexpr auto all = std::make_integer_sequence<int, arity>{};
-    using mistake = decltype(check_types<std::remove_cvref_t<Arguments>...>(all));
-    static_assert(sizeof(typename mistake::raised) > 0);
-    if constexpr (!mistake::is_mistake) {
+    if constexpr (!mistake_in<Arguments...>::is_mistake) {
       core_.forget_arguments();
-      add_arguments(all, arguments...);
+      add_arguments(std::make_integer_sequence<int, arity>{}, arguments...);
       core_.call(where);
     }
     return results_;
-  }
-
-  template <class... Given, int... I> static constexpr auto check_types(std::integer_sequence<int, I...> /*all*/) {
-    constexpr int given = static_cast<int>(sizeof...(Given));
-    if constexpr (!Program::is_sound) {
-      return detail::reported_by_compiler{};
-    } else if constexpr (given != arity) {
-      return detail::report<why::run_takes_other_arguments<why::takes<arity>, why::given<given>>, why::program>{};
-    } else if constexpr (arity == 0) {
-      return detail::nothing_to_report{};
-    } else {
-      return detail::find_argument_mistake<0, detail::argument_pair<Given, argument_type<I>>...>();
-    }
   }
 
   template <int... I, class... Arguments>

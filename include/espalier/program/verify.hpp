@@ -459,8 +459,13 @@ template <class Checked, bool IsCallable, class Mesh, class Function, class... A
   }
 }
 
-/// The first mistake that tracing found. `Findings::value` is a `trace_content`.
 template <class... Donated> struct donated_types {};
+/// How many of a list are `Added`, and the list with it.
+template <class List, class Added> struct with_donated;
+template <class... Donated, class Added> struct with_donated<donated_types<Donated...>, Added> {
+  static constexpr int taken = (0 + ... + (std::is_same_v<Added, Donated> ? 1 : 0));
+  using type = donated_types<Donated..., Added>;
+};
 /// How many results of the type `Traced` there are in what a function returns.
 template <class Traced, class Returned> [[nodiscard]] constexpr int count_results() {
   if constexpr (!is_results<Returned>) {
@@ -482,20 +487,16 @@ template <class Mesh, class Returned, int Index, class Before, class First, clas
     return check_donated<Mesh, Returned, Index + 1, Before, Rest...>();
   } else {
     using wanted = traced_t<Mesh, First>;
-    constexpr auto taken = []<class... Donated>(donated_types<Donated...>) {
-      return (0 + ... + (std::is_same_v<wanted, Donated> ? 1 : 0));
-    }(Before{});
-    if constexpr (taken >= count_results<wanted, Returned>()) {
+    using among = with_donated<Before, wanted>;
+    if constexpr (among::taken >= count_results<wanted, Returned>()) {
       return report<why::donated_without_result<typename argument_traits<First>::type>, why::argument<Index>>{};
     } else {
-      using before = decltype([]<class... Donated>(donated_types<Donated...>) -> donated_types<Donated..., wanted> {
-        return {};
-      }(Before{}));
-      return check_donated<Mesh, Returned, Index + 1, before, Rest...>();
+      return check_donated<Mesh, Returned, Index + 1, typename among::type, Rest...>();
     }
   }
 }
 
+/// The first mistake that tracing found. `Findings::value` is a `trace_content`.
 template <class Findings, class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr auto verify_trace() {
   using failure = typename failure_in<traced_result<Mesh, Function, Arguments...>>::type;
   if constexpr (!requires { typename std::bool_constant<Findings::value.gradient_is_missing>; }) {
