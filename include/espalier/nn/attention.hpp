@@ -186,6 +186,7 @@ constexpr auto attention(const Query& query, const Key& key, const Value& value,
 }
 
 /// `attention` where no query sees a later key. All three are [batch, sequence, heads, head_dim], and so is the result.
+/// Errors: `wrong_rank`, `operand_is_not_floating`, and those of `einsum`.
 template <Traced Query, Traced Key, Traced Value>
 constexpr auto causal_attention(const Query& query, const Key& key, const Value& value,
                                 source_line where = source_line::current()) {

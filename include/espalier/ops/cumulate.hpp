@@ -398,16 +398,6 @@ template <int Dim, Traced A>
 constexpr auto cumsum(const A& a, from_last_t, source_line where = source_line::current()) {
   return detail::cumulative<cumulation::sum, true, Dim>(a, where);
 }
-/// Of another element type, in which it is added up: `cumsum<dtype::i32, 0>(x)` of an i8<300> full of 1 ends with 300.
-/// Errors: `no_such_dimension`, `result_type_cannot_hold_sums`.
-template <dtype Result, int Dim, Traced A>
-constexpr auto cumsum(const A& a, source_line where = source_line::current()) {
-  return detail::cumsum_as<Result, false, Dim>(a, where);
-}
-template <dtype Result, int Dim, Traced A>
-constexpr auto cumsum(const A& a, from_last_t, source_line where = source_line::current()) {
-  return detail::cumsum_as<Result, true, Dim>(a, where);
-}
 template <int Dim, Traced A> constexpr auto cumprod(const A& a, source_line where = source_line::current()) {
   return detail::cumulative<cumulation::prod, false, Dim>(a, where);
 }
@@ -428,6 +418,17 @@ template <int Dim, Traced A> constexpr auto cummin(const A& a, source_line where
 template <int Dim, Traced A>
 constexpr auto cummin(const A& a, from_last_t, source_line where = source_line::current()) {
   return detail::cumulative<cumulation::min, true, Dim>(a, where);
+}
+
+/// Of another element type, in which it is added up: `cumsum<dtype::i32, 0>(x)` of an i8<300> full of 1 ends with 300.
+/// Errors: `no_such_dimension`, `result_type_cannot_hold_sums`.
+template <dtype Result, int Dim, Traced A>
+constexpr auto cumsum(const A& a, source_line where = source_line::current()) {
+  return detail::cumsum_as<Result, false, Dim>(a, where);
+}
+template <dtype Result, int Dim, Traced A>
+constexpr auto cumsum(const A& a, from_last_t, source_line where = source_line::current()) {
+  return detail::cumsum_as<Result, true, Dim>(a, where);
 }
 
 /// y_i = a_i y_{i-1} + b_i along dimension Dim, with y_{-1} = 0; from the last, y_i = a_i y_{i+1} + b_i. Discounted
