@@ -44,7 +44,7 @@ struct handle_state {
   handle_state(const handle_state& other) : donated(other.donated) {}
   handle_state(handle_state&& other) noexcept : donated(std::move(other.donated)) {}
   handle_state& operator=(const handle_state& other) {
-    donated = other.donated;
+    if (this != &other) donated = other.donated;
     return *this;
   }
   handle_state& operator=(handle_state&& other) noexcept {

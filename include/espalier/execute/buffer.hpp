@@ -36,7 +36,7 @@ class shared_buffer {
   shared_buffer() = default;
   explicit shared_buffer(std::int64_t bytes) : bytes_(bytes) {
     const auto size = static_cast<std::size_t>(bytes > 0 ? bytes : 1);
-    block_ = std::shared_ptr<block>(new block(size));
+    block_ = std::make_shared<block>(size);
     if (size >= detail::huge_page) detail::ask_for_huge_pages(block_->memory, size);
     std::memset(block_->memory, 0, size);
     ++made();

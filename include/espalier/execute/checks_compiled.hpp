@@ -39,9 +39,10 @@ ESPALIER_INLINE run_checks checks_in(const char* text) {
       is_known = word.empty();
     }
     if (!is_known) {
-      throw std::invalid_argument(joined({"espalier: ESPALIER_CHECK is \"", text, "\", of which \"", std::string(word),
-                                          "\" is no check: give a comma list of replicas, replicas:n (compare copies "
-                                          "on every n-th call) and nan"}));
+      constexpr const char* remedy =
+          "\" is no check: give a comma list of replicas, replicas:n (compare copies on every n-th call) and nan";
+      throw std::invalid_argument(
+          joined({"espalier: ESPALIER_CHECK is \"", text, "\", of which \"", std::string(word), remedy}));
     }
   }
   return found;

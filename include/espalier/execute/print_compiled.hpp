@@ -20,7 +20,7 @@ ESPALIER_INLINE std::string element_text(dtype type, const void* element) {
   bool is_whole = true;
   switch (type) {
     case dtype::boolean: whole = loaded<bool>(element) ? 1 : 0; break;
-    case dtype::i8: whole = loaded<std::int8_t>(element); break;
+    case dtype::i8: whole = int{loaded<std::int8_t>(element)}; break;
     case dtype::u8: whole = loaded<std::uint8_t>(element); break;
     case dtype::i32: whole = loaded<std::int32_t>(element); break;
     case dtype::u32: whole = loaded<std::uint32_t>(element); break;

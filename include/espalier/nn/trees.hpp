@@ -315,7 +315,7 @@ template <class F> constexpr int sum_over_leaves(builder& b, const list<int>& le
       const int own = b[leaf].shape.rank;
       if ((own > 2 ? 2 : own) == rank) terms.push_back(term(leaf));
     }
-    if (terms.size() > 0) parts.push_back(sum_of_scalars(b, terms));
+    if (!terms.empty()) parts.push_back(sum_of_scalars(b, terms));
   }
   return sum_of_scalars(b, parts);
 }

@@ -375,8 +375,7 @@ class collective_merger {
   /// Places what looks at values of the open loop that are there by now: as early as can be, but nothing else moves.
   constexpr void look() {
     int left = 0;
-    for (int n = 0; n < looks_.size(); ++n) {
-      const int id = looks_[n];
+    for (const int id : looks_) {
       if (g_[id].loop == open_loop_ && number_[g_[id].operand[0]] >= 0) {
         place(id);
       } else {
