@@ -35,23 +35,22 @@ inline double erf_inv_scalar(double a) {
   return real::copysign(y, a);
 }
 
-/// factor * e^(-a^2)
-constexpr int bell_curve(builder& b, int a, double factor) {
+/// factor * e^(-a^2), in the type that a is computed in.
+constexpr int bell_curve(builder& b, int given, double factor) {
+  const int a = emit::widen(b, given);
   const int exponent = emit::negate(b, emit::multiply(b, a, a));
   return emit::scale(b, b.append(ops::exp, b[a].type, b[a].shape, exponent), factor);
 }
-constexpr void erf_gradient(gradient_context& c) {
-  c.give(0, emit::multiply(c.emit, c.cotangent, bell_curve(c.emit, c.operand(0), erf_slope_at_zero)));
-}
+constexpr void erf_gradient(gradient_context& c) { give_times(c, bell_curve(c.emit, c.operand(0), erf_slope_at_zero)); }
 constexpr void erfc_gradient(gradient_context& c) {
-  c.give(0, emit::multiply(c.emit, c.cotangent, bell_curve(c.emit, c.operand(0), -erf_slope_at_zero)));
+  give_times(c, bell_curve(c.emit, c.operand(0), -erf_slope_at_zero));
 }
 /// sqrt(pi) / 2 e^(y^2) of the result y.
 constexpr void erf_inv_gradient(gradient_context& c) {
   builder& b = c.emit;
-  const int square = emit::multiply(b, c.id, c.id);
-  const int slope = emit::scale(b, b.append(ops::exp, b[c.id].type, b[c.id].shape, square), 1 / erf_slope_at_zero);
-  c.give(0, emit::multiply(b, c.cotangent, slope));
+  const int y = emit::widen(b, c.id);
+  const int square = emit::multiply(b, y, y);
+  give_times(c, emit::scale(b, b.append(ops::exp, b[y].type, b[y].shape, square), 1 / erf_slope_at_zero));
 }
 
 }  // namespace detail

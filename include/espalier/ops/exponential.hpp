@@ -14,12 +14,13 @@ inline double log1p_scalar(double a) { return real::log1p(a); }
 inline double pow_scalars(double a, double b) { return real::pow(a, b); }
 
 constexpr void expm1_gradient(gradient_context& c) {
-  const int slope = emit::add(c.emit, c.id, emit::constant_like(c.emit, c.id, 1));
-  c.give(0, emit::multiply(c.emit, c.cotangent, slope));
+  const int result = emit::widen(c.emit, c.id);
+  give_times(c, emit::add(c.emit, result, emit::constant_like(c.emit, result, 1)));
 }
 constexpr void log1p_gradient(gradient_context& c) {
-  const int from = c.operand(0);
-  c.give(0, emit::divide(c.emit, c.cotangent, emit::add(c.emit, from, emit::constant_like(c.emit, from, 1))));
+  const int from = emit::widen(c.emit, c.operand(0));
+  const int above = emit::add(c.emit, from, emit::constant_like(c.emit, from, 1));
+  c.give(0, emit::convert(c.emit, emit::divide(c.emit, emit::widen(c.emit, c.cotangent), above), c.self().type));
 }
 constexpr void pow_gradient(gradient_context& c);
 
@@ -39,20 +40,23 @@ inline constexpr op_info pow =
 /// b a^(b-1) and a^b log(a). At b = 0 the first is 0, even where a is 0; at a = 0 the second is 0 wherever a^b is: its
 /// limit, where the plain products would be NaN.
 constexpr void detail::pow_gradient(gradient_context& c) {
-  const int base = c.operand(0);
-  const int exponent = c.operand(1);
-  const instruction self = c.self();
-  const int one = emit::constant_like(c.emit, c.id, 1);
-  const int zero = emit::constant_like(c.emit, c.id, 0);
+  const int base = emit::widen(c.emit, c.operand(0));
+  const int exponent = emit::widen(c.emit, c.operand(1));
+  const int cotangent = emit::widen(c.emit, c.cotangent);
+  const instruction self = c.emit[base];
+  const dtype type = c.self().type;
+  const int one = emit::constant_like(c.emit, base, 1);
+  const int zero = emit::constant_like(c.emit, base, 0);
   const int lower = emit::subtract(c.emit, exponent, one);
   const int power = c.emit.append(ops::pow, self.type, self.shape, base, lower);
   const int flat = emit::compare(c.emit, ops::equal, exponent, zero);
-  c.give(0,
-         emit::multiply(c.emit, c.cotangent, emit::drop_where(c.emit, flat, emit::multiply(c.emit, exponent, power))));
+  const int by_base = emit::drop_where(c.emit, flat, emit::multiply(c.emit, exponent, power));
+  c.give(0, emit::convert(c.emit, emit::multiply(c.emit, cotangent, by_base), type));
   const int nothing = emit::compare(c.emit, ops::equal, base, zero);
   const int positive = emit::select(c.emit, nothing, one, base);
   const int log = c.emit.append(ops::log, self.type, self.shape, positive);
-  c.give(1, emit::multiply(c.emit, c.cotangent, emit::multiply(c.emit, c.id, log)));
+  const int by_exponent = emit::multiply(c.emit, emit::widen(c.emit, c.id), log);
+  c.give(1, emit::convert(c.emit, emit::multiply(c.emit, cotangent, by_exponent), type));
 }
 
 /// e^a - 1. Errors: `operand_is_not_floating`.

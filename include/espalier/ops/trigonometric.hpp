@@ -3,7 +3,7 @@
 #pragma once
 
 #include <espalier/detail/real_functions.hpp>
-#include <espalier/ops/arithmetic.hpp>
+#include <espalier/ops/activation.hpp>
 
 namespace espalier {
 
@@ -17,18 +17,19 @@ inline double atan2_scalars(double y, double x) { return real::atan2(y, x); }
 constexpr void sin_gradient(gradient_context& c);
 constexpr void cos_gradient(gradient_context& c);
 constexpr void tan_gradient(gradient_context& c) {
-  const int square = emit::multiply(c.emit, c.id, c.id);
-  const int slope = emit::add(c.emit, square, emit::constant_like(c.emit, square, 1));
-  c.give(0, emit::multiply(c.emit, c.cotangent, slope));
+  const int result = emit::widen(c.emit, c.id);
+  const int square = emit::multiply(c.emit, result, result);
+  give_times(c, emit::add(c.emit, square, emit::constant_like(c.emit, square, 1)));
 }
 /// x / (x^2 + y^2) and -y / (x^2 + y^2).
 constexpr void atan2_gradient(gradient_context& c) {
-  const int y = c.operand(0);
-  const int x = c.operand(1);
+  const int y = emit::widen(c.emit, c.operand(0));
+  const int x = emit::widen(c.emit, c.operand(1));
+  const dtype type = c.self().type;
   const int square = emit::add(c.emit, emit::multiply(c.emit, x, x), emit::multiply(c.emit, y, y));
-  const int over = emit::divide(c.emit, c.cotangent, square);
-  c.give(0, emit::multiply(c.emit, over, x));
-  c.give(1, emit::negate(c.emit, emit::multiply(c.emit, over, y)));
+  const int over = emit::divide(c.emit, emit::widen(c.emit, c.cotangent), square);
+  c.give(0, emit::convert(c.emit, emit::multiply(c.emit, over, x), type));
+  c.give(1, emit::convert(c.emit, emit::negate(c.emit, emit::multiply(c.emit, over, y)), type));
 }
 
 }  // namespace detail
@@ -46,9 +47,8 @@ inline constexpr op_info atan2 =
 }  // namespace ops
 
 constexpr void detail::sin_gradient(gradient_context& c) {
-  const instruction from = c.emit[c.operand(0)];
-  const int slope = c.emit.append(ops::cos, from.type, from.shape, c.operand(0));
-  c.give(0, emit::multiply(c.emit, c.cotangent, slope));
+  const int from = emit::widen(c.emit, c.operand(0));
+  give_times(c, c.emit.append(ops::cos, c.emit[from].type, c.emit[from].shape, from));
 }
 constexpr void detail::cos_gradient(gradient_context& c) {
   const instruction from = c.emit[c.operand(0)];
