@@ -5,6 +5,7 @@
 #include <espalier/diagnostics/report.hpp>
 #include <espalier/graph/graph.hpp>
 #include <espalier/graph/op.hpp>
+#include <espalier/pipeline/runtime/layer_layouts.hpp>
 #include <espalier/program/passes.hpp>
 #include <espalier/program/verify.hpp>
 
