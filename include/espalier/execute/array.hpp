@@ -30,6 +30,10 @@ struct argument_error : std::invalid_argument {
 namespace detail {
 struct array_memory;
 
+/// Whatever may make an array of pending sums calls this first, so that its readers can reduce them
+/// (execute/pending.hpp).
+void expect_pending_sums();
+
 /// A call to which an array was donated: its handles, and the copies of these, share one.
 struct donation {
   const char* file = "";
@@ -173,6 +177,7 @@ template <TensorType Tensor> class sharded_array : public any_array {
       : sharded_array(where, axis_parts::whole(where.mesh_value()), placement) {}
   /// Zeros, placed as given on parts of the axes of the world's mesh.
   sharded_array(const world& where, const axis_parts& parts, const sharding& placement) : sharded_array() {
+    detail::expect_pending_sums();
     make(where, parts, placement);
   }
 

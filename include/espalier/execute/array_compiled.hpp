@@ -5,6 +5,7 @@
 // What is the same for arrays of all types: the compiled half of array.hpp.
 #include <espalier/detail/joined.hpp>
 #include <espalier/execute/array.hpp>
+#include <espalier/execute/pending.hpp>
 #include <espalier/sharding/print.hpp>
 
 #include <algorithm>

@@ -5,6 +5,7 @@
 #include <espalier/diagnostics/source_line.hpp>
 #include <espalier/execute/array.hpp>
 
+#include <atomic>
 #include <cstdint>
 #include <type_traits>
 
@@ -23,9 +24,13 @@ template <class T> void add_terms(void* sum, const void* terms, std::int64_t cou
 }
 
 /// Replaces an array of pending sums by one of the sums, in new memory: a reduce-scatter and an all-gather among the
-/// devices that hold terms, each element sent as often as an all-reduce does. Other arrays stay as they are.
-/// Collective.
+/// devices that hold terms, each element sent as often as an all-reduce does. Collective.
 void reduce_terms(world& where, any_array& array, term_adder add, source_line line);
+
+/// `reduce_terms`, once `expect_pending_sums` was called. Most programs have no such arrays at their border, and do not
+/// compile it.
+using terms_reducer = void (*)(world& where, any_array& array, term_adder add, source_line line);
+[[nodiscard]] std::atomic<terms_reducer>& reducer_of_terms();
 
 /// Arrays, or a tree of them, without pending sums; those that have none share the memory of the given ones.
 /// Collective.
@@ -34,7 +39,8 @@ template <class Arrays>
                                           source_line line = source_line::current()) {
   Arrays made = arrays;
   for_each_leaf(made, [&]<class Array>(Array& array) {
-    reduce_terms(where, array, &add_terms<typename Array::value_type>, line);
+    if (array.empty() || array.placed().placement.unreduced == 0) return;
+    reducer_of_terms().load()(where, array, &add_terms<typename Array::value_type>, line);
   });
   return made;
 }

@@ -13,9 +13,15 @@
 
 namespace espalier::detail {
 
+ESPALIER_INLINE std::atomic<terms_reducer>& reducer_of_terms() {
+  static std::atomic<terms_reducer> reducer{nullptr};
+  return reducer;
+}
+
+ESPALIER_INLINE void expect_pending_sums() { reducer_of_terms().store(&reduce_terms); }
+
 ESPALIER_INLINE void reduce_terms(world& where, any_array& array, term_adder add, source_line line) {
   const sharding placement = array.placed().placement;
-  if (placement.unreduced == 0 || array.empty()) return;
   require_in_world(where, array, "an array of pending sums");
   const std::vector<shared_buffer> terms = array_memory::shards(array);
   sharding summed = placement;

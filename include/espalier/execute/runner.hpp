@@ -23,6 +23,16 @@ namespace espalier {
 
 namespace detail {
 
+/// Whether an argument or a result holds pending sums.
+[[nodiscard]] constexpr bool has_pending_borders(graph_view g) {
+  for (int id = 0; id < g.size; ++id) {
+    const structure part = part_of(g[id]);
+    if (part != structure::argument && part != structure::result) continue;
+    if (g.annotations[g[id].annotation].placement.unreduced != 0) return true;
+  }
+  return false;
+}
+
 /// The run-time data for what a program declares or returns.
 template <class T> struct data_for { using type = sharded_array<plain<T>>; };
 template <class T> struct data_for<donated<T>> : data_for<T> {};
@@ -248,6 +258,7 @@ template <class Program> class runner {
     static constexpr int first_leaf[]{Program::template first_leaf<I>()...};
     detail::runner_facts made{&Program::mesh::value, &Program::parts, &first_leaf[0], arity, nullptr, nullptr};
     if constexpr (Program::is_sound) {
+      if constexpr (detail::has_pending_borders(Program::code)) detail::expect_pending_sums();
       made.make_device = detail::device_maker_of<Program>();
       if constexpr (first_leaf[arity] != arity) made.leaf_name = &name_of<I...>;
     }

@@ -50,6 +50,9 @@ struct program_facts {
   const int* cause = nullptr;
   /// By instruction: the bytes that the device which sends most sends for it, once.
   const std::int64_t* sent = nullptr;
+  /// The bytes that a device sends for an instruction, once. Null where the first device sends the most for all of
+  /// them, as it does where all are sums: a program of sums does not compile the counting of what shards lack.
+  std::int64_t (*sent_by)(const mesh_shape& mesh, graph_view g, int id, int device) = nullptr;
   std::int64_t collectives = 0;
   std::int64_t peak_bytes = 0;
   std::int64_t argument_bytes = 0;
@@ -65,12 +68,15 @@ class explanation {
     for (int id = 0; id < of_.code.size; ++id) {
       if (is_shown(of_.code[id], shown)) add(id);
     }
-    espalier::report::table table({{"line", "", espalier::report::align::left},
-                                   {"op", "", espalier::report::align::left},
-                                   {"result", "", espalier::report::align::left},
-                                   {"times", "", espalier::report::align::right},
-                                   {"sent", "", espalier::report::align::right},
-                                   {"because of", "", espalier::report::align::left}});
+    // In a loop: a list of columns would be six times the code of one.
+    static constexpr const char* names[cells]{"line", "op", "result", "times", "sent", "because of"};
+    std::vector<espalier::report::column> columns(cells);
+    for (int c = 0; c < cells; ++c) {
+      espalier::report::column& one = columns[static_cast<std::size_t>(c)];
+      one.name = names[c];
+      one.alignment = c == times || c == sent ? espalier::report::align::right : espalier::report::align::left;
+    }
+    espalier::report::table table(std::move(columns));
     for (row& one : rows_) {
       one.cell[times] = joined({one.times});
       if (one.bytes > 0) one.cell[sent] = espalier::report::format_bytes(one.bytes);
@@ -123,11 +129,13 @@ class explanation {
   /// it does: of a shift to the right and one to the left these are two.
   [[nodiscard]] std::int64_t most_sent() const {
     std::int64_t most = 0;
-    for (int device = 0; device < static_cast<int>(of_.device_mesh.devices()); ++device) {
+    const int devices = of_.sent_by == nullptr ? 1 : static_cast<int>(of_.device_mesh.devices());
+    for (int device = 0; device < devices; ++device) {
       std::int64_t sum = 0;
       for (int id = 0; id < of_.code.size; ++id) {
         if (!communicates(of_.code[id])) continue;
-        sum += repetitions(of_.code, id) * sent_in_messages(of_.device_mesh, of_.code, id, device);
+        sum += repetitions(of_.code, id) *
+               (of_.sent_by == nullptr ? of_.sent[id] : of_.sent_by(of_.device_mesh, of_.code, id, device));
       }
       most = sum > most ? sum : most;
     }
@@ -176,6 +184,7 @@ class explanation {
 /// that one's, which names the bytes of all. `explain<step>(std::cout, collectives_only)` is the short form.
 template <class Program> void explain(std::ostream& out, explained shown = explained::everything) {
   if constexpr (Program::is_sound) {  // otherwise its mistake has been reported
+    constexpr bool only_sums = Program::template collectives<all_reduce>() == Program::collectives();
     const detail::program_facts facts{Program::mesh::value,
                                       Program::parts,
                                       detail::without_rules<Program::code>::value,
@@ -183,6 +192,7 @@ template <class Program> void explain(std::ostream& out, explained shown = expla
                                       Program::device_mesh::value,
                                       &Program::completion_pass::value.cause[0],
                                       &detail::sent_bytes_table<Program>::value.of[0],
+                                      only_sums ? nullptr : &detail::sent_in_messages,
                                       Program::collectives(),
                                       Program::peak_bytes_per_device(),
                                       Program::argument_bytes(),
