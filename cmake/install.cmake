@@ -16,7 +16,7 @@ write_basic_package_version_file(
 
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/espalier"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
-        FILES_MATCHING PATTERN "*.hpp")
+        FILES_MATCHING PATTERN "*.hpp" PATTERN "*.ipp")
 install(FILES
           "${PROJECT_BINARY_DIR}/EspalierConfig.cmake"
           "${PROJECT_BINARY_DIR}/EspalierConfigVersion.cmake"

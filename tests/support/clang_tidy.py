@@ -43,7 +43,7 @@ def main():
             header = os.path.relpath(os.path.join(folder, name), base)
             parts = header.split(os.sep)
             heavy = parts[1] in HEAVY_FOLDERS or header == os.path.join("espalier", "espalier.hpp")
-            if name.endswith(".hpp"):
+            if name.endswith((".hpp", ".ipp")):
                 units["heavy" if heavy else "light"].append(header)
     os.makedirs(options.work_dir, exist_ok=True)
     paths = []

@@ -158,7 +158,7 @@ def main():
     parser.add_argument("--compiler", required=True)
     parser.add_argument("--cache", required=True, help="folder that remembers what passed")
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--headers", help="check every .hpp below this folder")
+    parser.add_argument("--headers", help="check every header (.hpp, .ipp) below this folder")
     parser.add_argument("--together", action="store_true", help="the headers in one unit, instead of each alone")
     parser.add_argument("--precompile", help="clang reads this header once, and every unit begins with it")
     parser.add_argument("--closure", help="check what this header includes")
@@ -178,7 +178,7 @@ def main():
     files = [os.path.abspath(file) for file in options.files]
     if options.headers:
         for folder, _, names in os.walk(options.headers):
-            files += [os.path.join(os.path.abspath(folder), name) for name in names if name.endswith(".hpp")]
+            files += [os.path.join(os.path.abspath(folder), name) for name in names if name.endswith((".hpp", ".ipp"))]
     units = ["\n".join(sorted(files))] if options.together else sorted(files)
     if options.headers and not options.together:
         units = without_first_includes(units, os.path.abspath(options.headers))

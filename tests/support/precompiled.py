@@ -26,7 +26,7 @@ def first_include(path):
 def newest_header(folders):
     """When a header below these folders changed last, and how many there are: one may have gone."""
     times = [os.stat(os.path.join(place, name)).st_mtime_ns
-             for folder in folders for place, _, names in os.walk(folder) for name in names if name.endswith(".hpp")]
+             for folder in folders for place, _, names in os.walk(folder) for name in names if name.endswith((".hpp", ".ipp"))]
     return f"{max(times, default=0)} {len(times)}"
 
 

@@ -123,7 +123,7 @@ def mistake(rest):
     if sum(" error: " in line for line in lines) != 1:
         sys.exit("\n".join([f"{name} with {new}: expected one error", *lines]))
     # Without the quoted code and the note, which say the same again.
-    kept = [re.sub(r"^espalier/\S+\.hpp:[\d:]+ ", "", line) for line in lines if not re.match(r"^ *\d* \||.* note: ", line)]
+    kept = [re.sub(r"^espalier/\S+\.[hi]pp:[\d:]+ ", "", line) for line in lines if not re.match(r"^ *\d* \||.* note: ", line)]
     wrapped = [piece for line in kept for piece in textwrap.wrap(line.strip(), 116, subsequent_indent="    ",
                                                                  break_long_words=False, break_on_hyphens=False)]
     return "```text\n" + "\n".join(wrapped) + "\n```\n"
@@ -191,7 +191,7 @@ def without_places(text):
     """Where in our headers something stands changes with every edit, and is no reason to write the document again; nor is
     how many `auto` parameters g++ has counted."""
     text = re.sub(r"auto:\d+", "auto", text)
-    text = re.sub(r"(espalier/\S+\.hpp):\d+:\d+", r"\1", text)
+    text = re.sub(r"(espalier/\S+\.[hi]pp):\d+:\d+", r"\1", text)
     return re.sub(r"^ *\d+ \|", " |", text, flags=re.MULTILINE)
 
 
