@@ -7,19 +7,19 @@
 #error "compile this with ESPALIER_COMPILED: the target espalier::compiled does"
 #endif
 
-#include <espalier/comm/reducer_compiled.hpp>
-#include <espalier/execute/array_compiled.hpp>
-#include <espalier/execute/checks_compiled.hpp>
-#include <espalier/execute/copy_compiled.hpp>
-#include <espalier/execute/finite_check_compiled.hpp>
-#include <espalier/execute/gather_compiled.hpp>
-#include <espalier/execute/guard_compiled.hpp>
-#include <espalier/execute/message_tables_compiled.hpp>
-#include <espalier/execute/pending_compiled.hpp>
-#include <espalier/execute/print_compiled.hpp>
-#include <espalier/execute/program_device_compiled.hpp>
-#include <espalier/execute/program_runner_compiled.hpp>
-#include <espalier/execute/replicas_compiled.hpp>
-#include <espalier/execute/reshard_compiled.hpp>
-#include <espalier/execute/world_compiled.hpp>
-#include <espalier/kernels/look_compiled.hpp>
+#include <espalier/comm/impl/reducer.ipp>
+#include <espalier/execute/impl/array.ipp>
+#include <espalier/execute/impl/checks.ipp>
+#include <espalier/execute/impl/copy.ipp>
+#include <espalier/execute/impl/finite_check.ipp>
+#include <espalier/execute/impl/gather.ipp>
+#include <espalier/execute/impl/guard.ipp>
+#include <espalier/execute/impl/message_tables.ipp>
+#include <espalier/execute/impl/pending.ipp>
+#include <espalier/execute/impl/print.ipp>
+#include <espalier/execute/impl/program_device.ipp>
+#include <espalier/execute/impl/program_runner.ipp>
+#include <espalier/execute/impl/replicas.ipp>
+#include <espalier/execute/impl/reshard.ipp>
+#include <espalier/execute/impl/world.ipp>
+#include <espalier/kernels/impl/look.ipp>

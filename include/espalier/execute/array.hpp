@@ -253,5 +253,5 @@ template <class Tensor> inline constexpr bool is_sharded_array<sharded_array<Ten
 }  // namespace espalier
 
 #if !defined(ESPALIER_COMPILED)
-#include <espalier/execute/array_compiled.hpp>
+#include <espalier/execute/impl/array.ipp>
 #endif

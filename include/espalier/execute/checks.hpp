@@ -36,5 +36,5 @@ struct run_checks {
 }  // namespace espalier::detail
 
 #if !defined(ESPALIER_COMPILED)
-#include <espalier/execute/checks_compiled.hpp>
+#include <espalier/execute/impl/checks.ipp>
 #endif

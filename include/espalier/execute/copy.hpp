@@ -32,5 +32,5 @@ template <class Arrays> [[nodiscard]] Arrays copy(const Arrays& arrays) {
 }  // namespace espalier
 
 #if !defined(ESPALIER_COMPILED)
-#include <espalier/execute/copy_compiled.hpp>
+#include <espalier/execute/impl/copy.ipp>
 #endif

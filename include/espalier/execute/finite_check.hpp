@@ -45,5 +45,5 @@ class finite_check {
 }  // namespace espalier::detail
 
 #if !defined(ESPALIER_COMPILED)
-#include <espalier/execute/finite_check_compiled.hpp>
+#include <espalier/execute/impl/finite_check.ipp>
 #endif

@@ -38,5 +38,5 @@ template <class Tensor>
 }  // namespace espalier
 
 #if !defined(ESPALIER_COMPILED)
-#include <espalier/execute/gather_compiled.hpp>
+#include <espalier/execute/impl/gather.ipp>
 #endif

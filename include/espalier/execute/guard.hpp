@@ -53,5 +53,5 @@ template <class Body> [[nodiscard]] int guarded_main(int argc, char** argv, cons
 }  // namespace espalier
 
 #if !defined(ESPALIER_COMPILED)
-#include <espalier/execute/guard_compiled.hpp>
+#include <espalier/execute/impl/guard.ipp>
 #endif

@@ -64,5 +64,5 @@ class named_operation {
 }  // namespace espalier::detail
 
 #if !defined(ESPALIER_COMPILED)
-#include <espalier/execute/pending_compiled.hpp>
+#include <espalier/execute/impl/pending.ipp>
 #endif

@@ -110,5 +110,5 @@ std::basic_ostream<char, Traits>& operator<<(std::basic_ostream<char, Traits>& o
 }  // namespace espalier
 
 #if !defined(ESPALIER_COMPILED)
-#include <espalier/execute/print_compiled.hpp>
+#include <espalier/execute/impl/print.ipp>
 #endif

@@ -37,5 +37,5 @@ template <class Program> [[nodiscard]] device_maker device_maker_of() { return &
 }  // namespace espalier::detail
 
 #if !defined(ESPALIER_COMPILED)
-#include <espalier/execute/program_device_compiled.hpp>
+#include <espalier/execute/impl/program_device.ipp>
 #endif

@@ -164,5 +164,5 @@ struct leaf_namer {
 }  // namespace espalier::detail
 
 #if !defined(ESPALIER_COMPILED)
-#include <espalier/execute/program_runner_compiled.hpp>
+#include <espalier/execute/impl/program_runner.ipp>
 #endif

@@ -62,5 +62,5 @@ void broadcast_from_root(world& where, const Arrays& arrays, source_line line = 
 }  // namespace espalier
 
 #if !defined(ESPALIER_COMPILED)
-#include <espalier/execute/replicas_compiled.hpp>
+#include <espalier/execute/impl/replicas.ipp>
 #endif

@@ -39,5 +39,5 @@ void reshard(world& where, const Arrays& from, const Arrays& into, source_line l
 }  // namespace espalier
 
 #if !defined(ESPALIER_COMPILED)
-#include <espalier/execute/reshard_compiled.hpp>
+#include <espalier/execute/impl/reshard.ipp>
 #endif

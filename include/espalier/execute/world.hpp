@@ -159,5 +159,5 @@ class world {
 }  // namespace espalier
 
 #if !defined(ESPALIER_COMPILED)
-#include <espalier/execute/world_compiled.hpp>
+#include <espalier/execute/impl/world.ipp>
 #endif

@@ -57,5 +57,5 @@ template <> struct kernels::kernel<&ops::check_finite> {
 }  // namespace espalier
 
 #if !defined(ESPALIER_COMPILED)
-#include <espalier/kernels/look_compiled.hpp>
+#include <espalier/kernels/impl/look.ipp>
 #endif

@@ -6,7 +6,7 @@
 #include <espalier/detail/joined.hpp>
 #include <espalier/execute/checks.hpp>
 #include <espalier/execute/finite_check.hpp>
-#include <espalier/kernels/look_compiled.hpp>
+#include <espalier/kernels/impl/look.ipp>
 #include <espalier/partition/boxes.hpp>
 
 #include <cmath>
