@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
-#include <espalier/detail/function_ref.hpp>
-#include <espalier/detail/plain_vector.hpp>
+#include <espalier/detail/light_std/function_ref.hpp>
+#include <espalier/detail/light_std/plain_vector.hpp>
 
 #include <catch2/catch.hpp>
 

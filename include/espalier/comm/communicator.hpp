@@ -4,7 +4,7 @@
 
 #include <espalier/comm/layout.hpp>
 #include <espalier/comm/reducer.hpp>
-#include <espalier/detail/joined.hpp>
+#include <espalier/detail/light_std/joined.hpp>
 
 #include <algorithm>
 #include <chrono>

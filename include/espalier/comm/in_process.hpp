@@ -6,8 +6,8 @@
 
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/host/threads.hpp>
-#include <espalier/detail/function_ref.hpp>
-#include <espalier/detail/plain_vector.hpp>
+#include <espalier/detail/light_std/function_ref.hpp>
+#include <espalier/detail/light_std/plain_vector.hpp>
 
 #include <atomic>
 #include <chrono>

@@ -6,9 +6,9 @@
 #include <espalier/comm/mpi_handle.hpp>
 #include <espalier/comm/mpi_requests.hpp>
 #include <espalier/comm/termination.hpp>
-#include <espalier/detail/function_ref.hpp>
-#include <espalier/detail/place_in.hpp>
-#include <espalier/detail/plain_vector.hpp>
+#include <espalier/detail/light_std/function_ref.hpp>
+#include <espalier/detail/light_std/place_in.hpp>
+#include <espalier/detail/light_std/plain_vector.hpp>
 #include <espalier/shape/collective.hpp>
 
 #include <algorithm>

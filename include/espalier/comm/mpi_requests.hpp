@@ -5,9 +5,9 @@
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/launch.hpp>
 #include <espalier/comm/mpi_compat.hpp>
-#include <espalier/detail/function_ref.hpp>
-#include <espalier/detail/plain_vector.hpp>
-#include <espalier/detail/sort_few.hpp>
+#include <espalier/detail/light_std/function_ref.hpp>
+#include <espalier/detail/light_std/plain_vector.hpp>
+#include <espalier/detail/light_std/sort_few.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -4,9 +4,9 @@
 
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/launch.hpp>
-#include <espalier/detail/joined.hpp>
-#include <espalier/detail/plain_vector.hpp>
-#include <espalier/detail/sort_few.hpp>
+#include <espalier/detail/light_std/joined.hpp>
+#include <espalier/detail/light_std/plain_vector.hpp>
+#include <espalier/detail/light_std/sort_few.hpp>
 
 #include <cstddef>
 #include <cstdio>

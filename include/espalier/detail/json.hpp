@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/detail/read_number.hpp>
+#include <espalier/detail/light_std/read_number.hpp>
 
 #include <array>
 #include <charconv>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <espalier/comm/layout.hpp>
-#include <espalier/detail/plain_vector.hpp>
+#include <espalier/detail/light_std/plain_vector.hpp>
 #include <espalier/execute/causal.hpp>
 #include <espalier/execute/finite_check.hpp>
 #include <espalier/execute/tables.hpp>

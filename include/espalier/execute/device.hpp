@@ -3,7 +3,7 @@
 #pragma once
 
 #include <espalier/comm/communicator.hpp>
-#include <espalier/detail/plain_vector.hpp>
+#include <espalier/detail/light_std/plain_vector.hpp>
 #include <espalier/execute/buffer.hpp>
 #include <espalier/execute/causal.hpp>
 #include <espalier/execute/chain.hpp>

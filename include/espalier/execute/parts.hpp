@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/detail/place_in.hpp>
-#include <espalier/detail/plain_vector.hpp>
+#include <espalier/detail/light_std/place_in.hpp>
+#include <espalier/detail/light_std/plain_vector.hpp>
 #include <espalier/execute/causal.hpp>
 #include <espalier/execute/tables.hpp>
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/detail/plain_vector.hpp>
+#include <espalier/detail/light_std/plain_vector.hpp>
 #include <espalier/diagnostics/source_line.hpp>
 #include <espalier/execute/aliases.hpp>
 #include <espalier/execute/array.hpp>

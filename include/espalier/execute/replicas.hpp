@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/detail/function_ref.hpp>
+#include <espalier/detail/light_std/function_ref.hpp>
 #include <espalier/diagnostics/source_line.hpp>
 #include <espalier/execute/array.hpp>
 #include <espalier/execute/print.hpp>

@@ -5,7 +5,7 @@
 #include <espalier/config.hpp>
 
 #include <espalier/comm/any_communicator.hpp>
-#include <espalier/detail/function_ref.hpp>
+#include <espalier/detail/light_std/function_ref.hpp>
 #include <espalier/mesh/mesh.hpp>
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/detail/list.hpp>
+#include <espalier/detail/light_std/list.hpp>
 #include <espalier/graph/factors.hpp>
 #include <espalier/graph/instruction.hpp>
 #include <espalier/graph/window.hpp>

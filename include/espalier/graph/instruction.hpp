@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/detail/list.hpp>
+#include <espalier/detail/light_std/list.hpp>
 #include <espalier/diagnostics/source_line.hpp>
 #include <espalier/graph/attributes.hpp>
 #include <espalier/shape/dtype.hpp>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/detail/read_number.hpp>
+#include <espalier/detail/light_std/read_number.hpp>
 #include <espalier/io/data_error.hpp>
 #include <espalier/io/mapped_file.hpp>
 #include <espalier/shape/dtype.hpp>

@@ -4,8 +4,8 @@
 
 #include <espalier/config.hpp>
 
-#include <espalier/detail/joined.hpp>
 #include <espalier/detail/json.hpp>
+#include <espalier/detail/light_std/joined.hpp>
 #include <espalier/io/error.hpp>
 #include <espalier/shape/dtype.hpp>
 

@@ -4,7 +4,7 @@
 
 #include <espalier/config.hpp>
 
-#include <espalier/detail/real_functions.hpp>
+#include <espalier/detail/light_std/real_functions.hpp>
 #include <espalier/ops/compare.hpp>
 #include <espalier/ops/convert.hpp>
 

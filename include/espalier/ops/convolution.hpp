@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/detail/extremes.hpp>
+#include <espalier/detail/light_std/extremes.hpp>
 #include <espalier/ops/arithmetic.hpp>
 #include <espalier/ops/reshape.hpp>
 #include <espalier/ops/slice.hpp>

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/detail/extremes.hpp>
-#include <espalier/detail/real_functions.hpp>
+#include <espalier/detail/light_std/extremes.hpp>
+#include <espalier/detail/light_std/real_functions.hpp>
 #include <espalier/ops/activation.hpp>
 
 #include <limits>

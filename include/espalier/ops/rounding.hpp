@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/detail/real_functions.hpp>
+#include <espalier/detail/light_std/real_functions.hpp>
 #include <espalier/ops/arithmetic.hpp>
 
 namespace espalier {

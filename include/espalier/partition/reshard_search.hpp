@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/detail/extremes.hpp>
-#include <espalier/detail/list.hpp>
+#include <espalier/detail/light_std/extremes.hpp>
+#include <espalier/detail/light_std/list.hpp>
 #include <espalier/partition/reshard_direct.hpp>
 #include <espalier/partition/reshard_step.hpp>
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/detail/extremes.hpp>
+#include <espalier/detail/light_std/extremes.hpp>
 #include <espalier/partition/machine.hpp>
 #include <espalier/partition/messages.hpp>
 #include <espalier/partition/plan.hpp>

@@ -4,7 +4,7 @@
 
 #include <espalier/config.hpp>
 
-#include <espalier/detail/joined.hpp>
+#include <espalier/detail/light_std/joined.hpp>
 #include <espalier/partition/messages.hpp>
 #include <espalier/program/program.hpp>
 #include <espalier/program/sent_bytes.hpp>

@@ -4,8 +4,8 @@
 
 #include <espalier/config.hpp>
 
-#include <espalier/detail/joined.hpp>
-#include <espalier/detail/plain_vector.hpp>
+#include <espalier/detail/light_std/joined.hpp>
+#include <espalier/detail/light_std/plain_vector.hpp>
 
 #include <algorithm>
 #include <array>

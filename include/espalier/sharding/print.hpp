@@ -4,7 +4,7 @@
 
 #include <espalier/config.hpp>
 
-#include <espalier/detail/joined.hpp>
+#include <espalier/detail/light_std/joined.hpp>
 #include <espalier/mesh/axis_parts.hpp>
 #include <espalier/shape/dtype.hpp>
 #include <espalier/sharding/sharding.hpp>

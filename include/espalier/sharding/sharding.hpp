@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/detail/extremes.hpp>
+#include <espalier/detail/light_std/extremes.hpp>
 #include <espalier/mesh/mesh.hpp>
 #include <espalier/shape/extents.hpp>
 

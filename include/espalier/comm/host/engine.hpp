@@ -9,8 +9,8 @@
 #include <espalier/comm/host/traffic.hpp>
 #include <espalier/comm/host/wait.hpp>
 #include <espalier/comm/schedule/call.hpp>
-#include <espalier/detail/function_ref.hpp>
-#include <espalier/detail/plain_vector.hpp>
+#include <espalier/detail/light_std/function_ref.hpp>
+#include <espalier/detail/light_std/plain_vector.hpp>
 
 #include <algorithm>
 #include <atomic>

@@ -4,7 +4,7 @@
 
 #include <espalier/comm/host/copy.hpp>
 #include <espalier/comm/run/combine.hpp>
-#include <espalier/detail/plain_vector.hpp>
+#include <espalier/detail/light_std/plain_vector.hpp>
 #include <espalier/detail/simd.hpp>
 
 #include <cstddef>

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <espalier/comm/schedule/call.hpp>
-#include <espalier/detail/joined.hpp>
-#include <espalier/detail/plain_vector.hpp>
+#include <espalier/detail/light_std/joined.hpp>
+#include <espalier/detail/light_std/plain_vector.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -4,7 +4,7 @@
 
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/host/space.hpp>
-#include <espalier/detail/joined.hpp>
+#include <espalier/detail/light_std/joined.hpp>
 
 #include <algorithm>
 #include <atomic>

@@ -6,8 +6,8 @@
 #include <espalier/comm/run/combine.hpp>
 #include <espalier/comm/schedule/call.hpp>
 #include <espalier/config.hpp>
-#include <espalier/detail/plain_vector.hpp>
-#include <espalier/detail/sort_few.hpp>
+#include <espalier/detail/light_std/plain_vector.hpp>
+#include <espalier/detail/light_std/sort_few.hpp>
 
 #include <algorithm>
 #include <array>

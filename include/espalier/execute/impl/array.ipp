@@ -3,7 +3,7 @@
 #pragma once
 
 // What is the same for arrays of all types: the compiled half of array.hpp.
-#include <espalier/detail/joined.hpp>
+#include <espalier/detail/light_std/joined.hpp>
 #include <espalier/execute/array.hpp>
 #include <espalier/execute/pending.hpp>
 #include <espalier/sharding/print.hpp>

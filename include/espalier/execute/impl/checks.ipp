@@ -3,7 +3,7 @@
 #pragma once
 
 // How ESPALIER_CHECK is read: the compiled half of checks.hpp.
-#include <espalier/detail/joined.hpp>
+#include <espalier/detail/light_std/joined.hpp>
 #include <espalier/execute/checks.hpp>
 
 #include <cstdint>

@@ -3,7 +3,7 @@
 #pragma once
 
 // The compiled half of finite_check.hpp.
-#include <espalier/detail/joined.hpp>
+#include <espalier/detail/light_std/joined.hpp>
 #include <espalier/execute/checks.hpp>
 #include <espalier/execute/finite_check.hpp>
 #include <espalier/kernels/impl/look.ipp>

@@ -4,7 +4,7 @@
 
 // How a program ends that cannot go on: the compiled half of guard.hpp.
 #include <espalier/comm/launch.hpp>
-#include <espalier/detail/joined.hpp>
+#include <espalier/detail/light_std/joined.hpp>
 #include <espalier/detail/output.hpp>
 #include <espalier/execute/guard.hpp>
 #if defined(ESPALIER_USE_MPI)

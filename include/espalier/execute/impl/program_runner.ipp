@@ -3,8 +3,8 @@
 #pragma once
 
 // How a program is run on arrays: the compiled half of program_runner.hpp.
-#include <espalier/detail/joined.hpp>
-#include <espalier/detail/place_in.hpp>
+#include <espalier/detail/light_std/joined.hpp>
+#include <espalier/detail/light_std/place_in.hpp>
 #include <espalier/execute/checks.hpp>
 #include <espalier/execute/program_runner.hpp>
 #include <espalier/execute/replicas.hpp>

@@ -4,7 +4,7 @@
 
 // How copies of arrays are compared and made equal: the compiled half of replicas.hpp.
 #include <espalier/comm/layout.hpp>
-#include <espalier/detail/joined.hpp>
+#include <espalier/detail/light_std/joined.hpp>
 #include <espalier/execute/pending.hpp>
 #include <espalier/execute/replicas.hpp>
 

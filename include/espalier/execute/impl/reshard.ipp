@@ -3,7 +3,7 @@
 #pragma once
 
 // How an array gets another layout at run time: the compiled half of reshard.hpp.
-#include <espalier/detail/joined.hpp>
+#include <espalier/detail/light_std/joined.hpp>
 #include <espalier/execute/reshard.hpp>
 #include <espalier/execute/transfer_tables.hpp>
 #include <espalier/partition/mesh_transfer.hpp>

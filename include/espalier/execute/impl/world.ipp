@@ -5,9 +5,9 @@
 // What a world is made of: the compiled half of world.hpp.
 #include <espalier/comm/in_process.hpp>
 #include <espalier/comm/launch.hpp>
-#include <espalier/detail/function_ref.hpp>
-#include <espalier/detail/joined.hpp>
-#include <espalier/detail/place_in.hpp>
+#include <espalier/detail/light_std/function_ref.hpp>
+#include <espalier/detail/light_std/joined.hpp>
+#include <espalier/detail/light_std/place_in.hpp>
 #include <espalier/execute/world.hpp>
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 #pragma once
 
 // How a program shows and checks values: the compiled half of look.hpp.
-#include <espalier/detail/joined.hpp>
+#include <espalier/detail/light_std/joined.hpp>
 #include <espalier/kernels/look.hpp>
 #include <espalier/sharding/print.hpp>
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/detail/list.hpp>
+#include <espalier/detail/light_std/list.hpp>
 #include <espalier/graph/graph.hpp>
 #include <espalier/graph/op.hpp>
 #include <espalier/partition/machine.hpp>
