@@ -4,6 +4,7 @@
 // optimised: yes
 
 #include <espalier/kernels/contraction.hpp>
+#include <espalier/testing/contraction_of.hpp>
 
 #include <support/instrumented.hpp>
 

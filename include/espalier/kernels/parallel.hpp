@@ -4,12 +4,26 @@
 
 #include <espalier/config.hpp>
 
-#include <espalier/kernels/contraction.hpp>
-
 #include <algorithm>
 #include <cstdint>
 
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
 namespace espalier::detail {
+
+/// Threads that a kernel may start from here: none inside a parallel region, else what the calling thread was given.
+[[nodiscard]] inline int available_threads() {
+#if defined(_OPENMP)
+  return omp_in_parallel() != 0 ? 1 : omp_get_max_threads();
+#else
+  return 1;
+#endif
+}
+
+/// Work below this (elements or multiply-adds) is not worth waking a thread for.
+inline constexpr double parallel_threshold = 32768.0;
 
 /// Threads worth starting for this many elements of simple work in `pieces` independent pieces.
 [[nodiscard]] inline std::int64_t threads_for(std::int64_t pieces, std::int64_t elements) {
