@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/kernels/convolution_plane.hpp>
+#include <espalier/kernels/convolution/plane.hpp>
 #include <espalier/kernels/gemm.hpp>
 #include <espalier/kernels/parallel.hpp>
 #include <espalier/kernels/transpose.hpp>

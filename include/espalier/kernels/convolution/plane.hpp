@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/kernels/convolution_task.hpp>
+#include <espalier/kernels/convolution/task.hpp>
 
 #include <algorithm>
 #include <cstdint>
