@@ -3,9 +3,9 @@
 #pragma once
 
 #include <espalier/detail/light_std/extremes.hpp>
+#include <espalier/graph/factor_axes.hpp>
 #include <espalier/partition/local_program.hpp>
 #include <espalier/partition/machine.hpp>
-#include <espalier/program/complete.hpp>
 
 #include <cstdint>
 

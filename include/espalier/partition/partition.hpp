@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/graph/factor_axes.hpp>
 #include <espalier/ops/convert.hpp>
 #include <espalier/partition/factor_choice.hpp>
 #include <espalier/partition/local_program.hpp>
 #include <espalier/partition/partition_progress.hpp>
-#include <espalier/program/complete.hpp>
 
 #include <cstdint>
 #include <limits>
