@@ -8,7 +8,7 @@
 #include <espalier/detail/output.hpp>
 #include <espalier/execute/guard.hpp>
 #if defined(ESPALIER_USE_MPI)
-#include <espalier/comm/mpi_compat.hpp>
+#include <espalier/comm/session.hpp>
 #endif
 
 #include <chrono>
@@ -35,7 +35,7 @@ inline void write_message(const std::string& text) {
 
 [[nodiscard]] inline bool mpi_is_running() {
 #if defined(ESPALIER_USE_MPI)
-  return comm::detail::mpi_has_begun() && !comm::detail::mpi_has_ended();
+  return comm::mpi_is_running();
 #else
   return false;
 #endif

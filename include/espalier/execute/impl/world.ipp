@@ -28,7 +28,7 @@
 
 #if defined(ESPALIER_USE_MPI)
 #include <espalier/comm/mpi.hpp>
-#include <espalier/comm/mpi_session.hpp>
+#include <espalier/comm/session.hpp>
 #endif
 #if defined(_OPENMP)
 #include <omp.h>
@@ -155,7 +155,7 @@ struct world::state {
     any.push_back(std::unique_ptr<comm::any_communicator>(new comm::communicator_as<Kind>(communicator)));
   }
 #if defined(ESPALIER_USE_MPI)
-  std::shared_ptr<comm::detail::mpi_session> session;  // also that of the world's parts
+  std::shared_ptr<comm::mpi_session> session;  // also that of the world's parts
   std::unique_ptr<comm::mpi_communicator> mpi;
 
   void use(std::unique_ptr<comm::mpi_communicator> ranks) {
@@ -236,7 +236,7 @@ ESPALIER_INLINE void world::reorder(const std::vector<int>& rank_of) {
   MPI_Comm_split(state_->mpi->base(), 0, device, &placed);
   state_->use(std::make_unique<comm::mpi_communicator>(comm::mpi_handle::own(placed)));
   first_ = state_->mpi->rank();
-  comm::detail::announce_termination(state_->mpi->rank(), state_->mpi->size());
+  comm::announce_termination(state_->mpi->rank(), state_->mpi->size());
 }
 #endif
 
@@ -335,12 +335,12 @@ ESPALIER_INLINE void world::start_mpi([[maybe_unused]] int& argc, [[maybe_unused
   const std::string command = detail::joined({"mpirun -n ", mesh_.devices(), " --oversubscribe ", program});
 #if defined(ESPALIER_USE_MPI)
   state_ = std::make_unique<state>();
-  using comm::detail::mpi_session;
+  using comm::mpi_session;
   if (mpi_session::has_ended()) {
     throw launch_error("a world needs MPI, which has been finalised: make it before MPI_Finalize is called");
   }
   state_->session = std::make_shared<mpi_session>(argc, argv, comm::default_deadline());
-  const comm::mpi_handle everyone(comm::detail::all_ranks());
+  const comm::mpi_handle everyone = comm::every_rank();
   uses_mpi_ = true;
   first_ = everyone.rank();
   if (everyone.size() != mesh_.devices()) {
@@ -351,7 +351,7 @@ ESPALIER_INLINE void world::start_mpi([[maybe_unused]] int& argc, [[maybe_unused
     throw launch_error(text);
   }
   state_->use(std::make_unique<comm::mpi_communicator>(everyone));
-  comm::detail::announce_termination(state_->mpi->rank(), state_->mpi->size());
+  comm::announce_termination(state_->mpi->rank(), state_->mpi->size());
   threads_per_device_ = detail::share_of_host(everyone);
   detail::set_threads(threads_per_device_);
   state_->session->has_begun();
