@@ -11,12 +11,15 @@ import concurrent.futures
 import hashlib
 import json
 import os
+import pathlib
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
+
+import parts
 
 SKIPPED = 77
 ENVIRONMENT = {**os.environ, "LC_ALL": "C"}
@@ -50,6 +53,18 @@ class Checker:
         self.known = {}
         self.lock = threading.Lock()
         self.precompiled = None
+        self.seen_from = {}
+
+    def see_parts(self):
+        """From here on each header sees what its part may see, instead of the folder of all headers."""
+        root = pathlib.Path(os.path.abspath(self.options.headers))
+        own = f"-I{root}"
+        if own not in self.command:
+            sys.exit(f"--parts replaces {own}, which is not among the flags")
+        self.command.remove(own)
+        self.identity += pathlib.Path(parts.__file__).read_text(encoding="utf-8")
+        trees = parts.make_trees(root, os.path.join(os.path.abspath(self.options.cache), "parts"))
+        self.seen_from = {str(root / header): (parts.part_of(header), tree) for header, tree in trees.items()}
 
     def cached(self, path):
         """A file that exists exactly when `path` passed, listing what that rests on."""
@@ -88,6 +103,9 @@ class Checker:
             rule = os.path.join(scratch, "rule.d")
             ready, below = self.read_in_advance()
             command = [*self.command, *ready, "-MD", "-MF", rule, "-MT", "x"]
+            part, tree = self.seen_from.get(path, (None, None))
+            if part is not None:
+                command.append(f"-I{tree}")
             if path.endswith(".cpp"):
                 run = subprocess.run([*command, path], capture_output=True, text=True, env=ENVIRONMENT)
             else:
@@ -99,6 +117,10 @@ class Checker:
                 return path, run.stderr, True
             with open(rule) as file:
                 names = {*path.splitlines(), *dependencies_of(file.read()), *below}
+            if part is not None:
+                for library, pattern in parts.forbidden_libraries(part, closure=True).items():
+                    if taken := next((name for name in sorted(names) if re.search(pattern, name)), None):
+                        return path, f"{part.name} does without {library}, but this includes {taken}", True
             names -= set(ready)  # is gone with this run
             try:
                 rests_on = {name: digest_of(name, self.known) for name in names if os.path.isfile(name)}
@@ -142,14 +164,16 @@ def check_closure(options):
     return 0
 
 
-def without_first_includes(headers, root):
-    """The headers without those that another of them includes before all else: those are read alone with it."""
+def without_first_includes(headers, root, in_parts):
+    """The headers without those that another of them (`in_parts`: of the same part) includes before all else: those are
+    read alone with it."""
     covered = set()
     for header in headers:
         with open(header) as file:
             first = next((line for line in file if line.strip() and not line.startswith(("//", "#pragma once"))), "")
-        if found := re.match(r"#include <(.*)>$", first.rstrip()):
-            covered.add(os.path.join(root, found.group(1)))
+        if found := re.match(r"#include <(espalier/.*)>$", first.rstrip()):
+            if not in_parts or parts.part_of(found[1]) is parts.part_of(os.path.relpath(header, root)):
+                covered.add(os.path.join(root, found[1]))
     return [header for header in headers if header not in covered]
 
 
@@ -161,6 +185,7 @@ def main():
     parser.add_argument("--headers", help="check every header (.hpp, .ipp) below this folder")
     parser.add_argument("--together", action="store_true", help="the headers in one unit, instead of each alone")
     parser.add_argument("--precompile", help="clang reads this header once, and every unit begins with it")
+    parser.add_argument("--parts", action="store_true", help="each header sees what its part of the library may see")
     parser.add_argument("--closure", help="check what this header includes")
     parser.add_argument("--forbid", action="append", default=[])
     parser.add_argument("files", nargs="*")
@@ -181,11 +206,13 @@ def main():
             files += [os.path.join(os.path.abspath(folder), name) for name in names if name.endswith((".hpp", ".ipp"))]
     units = ["\n".join(sorted(files))] if options.together else sorted(files)
     if options.headers and not options.together:
-        units = without_first_includes(units, os.path.abspath(options.headers))
+        units = without_first_includes(units, os.path.abspath(options.headers), options.parts)
     if not files:
         print("SKIPPED: no files to check")
         return SKIPPED
     checker = Checker(options)
+    if options.parts:
+        checker.see_parts()
     failed = 0
     asked = 0
     with concurrent.futures.ThreadPoolExecutor(max_workers=max(1, options.jobs)) as pool:
