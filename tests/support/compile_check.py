@@ -205,6 +205,8 @@ def main():
         for folder, _, names in os.walk(options.headers):
             files += [os.path.join(os.path.abspath(folder), name) for name in names if name.endswith((".hpp", ".ipp"))]
     units = ["\n".join(sorted(files))] if options.together else sorted(files)
+    if options.parts:
+        units = [header for header in units if not parts.only_forwards(pathlib.Path(header))]
     if options.headers and not options.together:
         units = without_first_includes(units, os.path.abspath(options.headers), options.parts)
     if not files:
