@@ -12,10 +12,10 @@
 #include <espalier/execute/guard.hpp>
 #include <espalier/execute/world.hpp>
 #include <espalier/pipeline/planner.hpp>
-#include <espalier/pipeline/runtime/choose.hpp>
-#include <espalier/pipeline/runtime/measure.hpp>
-#include <espalier/pipeline/runtime/predict.hpp>
-#include <espalier/pipeline/runtime/transport_mpi.hpp>
+#include <espalier/pipeline/runtime/measure/measure.hpp>
+#include <espalier/pipeline/runtime/messages/transport_mpi.hpp>
+#include <espalier/pipeline/runtime/plan/choose.hpp>
+#include <espalier/pipeline/runtime/plan/predict.hpp>
 #include <espalier/pipeline/schedules/by_name.hpp>
 
 #include <algorithm>

@@ -11,15 +11,15 @@
 #include <espalier/pipeline/chart.hpp>
 #include <espalier/pipeline/planner.hpp>
 #include <espalier/pipeline/print_plan.hpp>
-#include <espalier/pipeline/runtime/checkpoint.hpp>
-#include <espalier/pipeline/runtime/choose.hpp>
-#include <espalier/pipeline/runtime/choose_meshes.hpp>
-#include <espalier/pipeline/runtime/engine.hpp>
-#include <espalier/pipeline/runtime/measure.hpp>
-#include <espalier/pipeline/runtime/measured.hpp>
-#include <espalier/pipeline/runtime/predict.hpp>
-#include <espalier/pipeline/runtime/probed_cluster.hpp>
-#include <espalier/pipeline/runtime/transport_in_process.hpp>
+#include <espalier/pipeline/runtime/engine/checkpoint.hpp>
+#include <espalier/pipeline/runtime/engine/engine.hpp>
+#include <espalier/pipeline/runtime/measure/measure.hpp>
+#include <espalier/pipeline/runtime/measure/measured.hpp>
+#include <espalier/pipeline/runtime/measure/probed_cluster.hpp>
+#include <espalier/pipeline/runtime/messages/transport_in_process.hpp>
+#include <espalier/pipeline/runtime/plan/choose.hpp>
+#include <espalier/pipeline/runtime/plan/choose_meshes.hpp>
+#include <espalier/pipeline/runtime/plan/predict.hpp>
 #include <espalier/pipeline/schedules/by_name.hpp>
 #include <espalier/report/progress.hpp>
 #include <espalier/report/table.hpp>
@@ -27,7 +27,7 @@
 #if defined(ESPALIER_USE_MPI)
 #include <espalier/comm/probe/probe.hpp>
 #include <espalier/comm/topology/paths.hpp>
-#include <espalier/pipeline/runtime/transport_mpi.hpp>
+#include <espalier/pipeline/runtime/messages/transport_mpi.hpp>
 #endif
 
 #include <algorithm>

@@ -4,7 +4,7 @@
 #include "task.hpp"
 
 #include <espalier/nn/nn.hpp>
-#include <espalier/pipeline/runtime/model.hpp>
+#include <espalier/pipeline/runtime/model/model.hpp>
 
 #include <cmath>
 #include <cstdint>

@@ -7,8 +7,8 @@
 #include <support/replica_layers.hpp>
 
 #include <espalier/execute/world.hpp>
-#include <espalier/pipeline/runtime/checkpoint.hpp>
-#include <espalier/pipeline/runtime/transport_mpi.hpp>
+#include <espalier/pipeline/runtime/engine/checkpoint.hpp>
+#include <espalier/pipeline/runtime/messages/transport_mpi.hpp>
 
 #include <catch2/catch.hpp>
 #include <support/mpi_ranks.hpp>

@@ -6,7 +6,7 @@
 #include <support/counting_transport.hpp>
 #include <support/staged_model.hpp>
 
-#include <espalier/pipeline/runtime/transport_mpi.hpp>
+#include <espalier/pipeline/runtime/messages/transport_mpi.hpp>
 
 #include <catch2/catch.hpp>
 #include <support/mpi_ranks.hpp>

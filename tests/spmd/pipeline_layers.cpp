@@ -8,10 +8,10 @@
 
 #include <espalier/execute/runner.hpp>
 #include <espalier/pipeline/planner.hpp>
-#include <espalier/pipeline/runtime/engine.hpp>
-#include <espalier/pipeline/runtime/estimate.hpp>
-#include <espalier/pipeline/runtime/measure.hpp>
-#include <espalier/pipeline/runtime/transport_in_process.hpp>
+#include <espalier/pipeline/runtime/engine/engine.hpp>
+#include <espalier/pipeline/runtime/measure/estimate.hpp>
+#include <espalier/pipeline/runtime/measure/measure.hpp>
+#include <espalier/pipeline/runtime/messages/transport_in_process.hpp>
 #include <espalier/pipeline/schedules/by_name.hpp>
 
 #include <catch2/catch.hpp>

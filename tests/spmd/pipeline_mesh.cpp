@@ -6,10 +6,10 @@
 #include "support/layer_harness.hpp"
 #include "support/pipeline_model.hpp"
 
-#include <espalier/pipeline/runtime/checkpoint.hpp>
-#include <espalier/pipeline/runtime/engine.hpp>
-#include <espalier/pipeline/runtime/measure.hpp>
-#include <espalier/pipeline/runtime/transport_in_process.hpp>
+#include <espalier/pipeline/runtime/engine/checkpoint.hpp>
+#include <espalier/pipeline/runtime/engine/engine.hpp>
+#include <espalier/pipeline/runtime/measure/measure.hpp>
+#include <espalier/pipeline/runtime/messages/transport_in_process.hpp>
 #include <espalier/pipeline/schedules/by_name.hpp>
 
 #include <boost/hana/define_struct.hpp>

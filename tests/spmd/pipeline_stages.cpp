@@ -6,12 +6,12 @@
 #include "support/counting_transport.hpp"
 #include "support/staged_model.hpp"
 
-#include <espalier/pipeline/runtime/checkpoint.hpp>
-#include <espalier/pipeline/runtime/engine.hpp>
-#include <espalier/pipeline/runtime/estimate.hpp>
-#include <espalier/pipeline/runtime/measure.hpp>
-#include <espalier/pipeline/runtime/predict.hpp>
-#include <espalier/pipeline/runtime/transport_in_process.hpp>
+#include <espalier/pipeline/runtime/engine/checkpoint.hpp>
+#include <espalier/pipeline/runtime/engine/engine.hpp>
+#include <espalier/pipeline/runtime/measure/estimate.hpp>
+#include <espalier/pipeline/runtime/measure/measure.hpp>
+#include <espalier/pipeline/runtime/messages/transport_in_process.hpp>
+#include <espalier/pipeline/runtime/plan/predict.hpp>
 
 #include <catch2/catch.hpp>
 

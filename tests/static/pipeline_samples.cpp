@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 
 /// Layers of a pipeline in which the samples of a micro-batch stay apart, and others in which they do not.
-#include <espalier/pipeline/runtime/model.hpp>
+#include <espalier/pipeline/runtime/model/model.hpp>
 
 namespace ep = espalier;
 namespace pl = espalier::pipeline;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
-#include <espalier/pipeline/runtime/named.hpp>
+#include <espalier/pipeline/runtime/model/named.hpp>
 #include <espalier/sharding/annotation.hpp>
 
 #include <type_traits>

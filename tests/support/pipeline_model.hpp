@@ -3,7 +3,7 @@
 #pragma once
 
 #include <espalier/nn/nn.hpp>
-#include <espalier/pipeline/runtime/model.hpp>
+#include <espalier/pipeline/runtime/model/model.hpp>
 #include <espalier/program/program.hpp>
 
 #include <cstdint>

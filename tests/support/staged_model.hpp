@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/pipeline/runtime/engine.hpp>
-#include <espalier/pipeline/runtime/model.hpp>
-#include <espalier/pipeline/runtime/tensor_part.hpp>
+#include <espalier/pipeline/runtime/engine/engine.hpp>
+#include <espalier/pipeline/runtime/layers/tensor_part.hpp>
+#include <espalier/pipeline/runtime/model/model.hpp>
 #include <espalier/pipeline/schedules/by_name.hpp>
 #include <support/pipeline_model.hpp>
 

@@ -5,12 +5,12 @@
 #include <support/pipeline_steps.hpp>
 
 #include <espalier/pipeline/planner.hpp>
-#include <espalier/pipeline/runtime/checkpoint.hpp>
-#include <espalier/pipeline/runtime/choose.hpp>
-#include <espalier/pipeline/runtime/estimate.hpp>
-#include <espalier/pipeline/runtime/predict.hpp>
-#include <espalier/pipeline/runtime/probed_cluster.hpp>
-#include <espalier/pipeline/runtime/transport_in_process.hpp>
+#include <espalier/pipeline/runtime/engine/checkpoint.hpp>
+#include <espalier/pipeline/runtime/measure/estimate.hpp>
+#include <espalier/pipeline/runtime/measure/probed_cluster.hpp>
+#include <espalier/pipeline/runtime/messages/transport_in_process.hpp>
+#include <espalier/pipeline/runtime/plan/choose.hpp>
+#include <espalier/pipeline/runtime/plan/predict.hpp>
 #include <espalier/pipeline/trace.hpp>
 
 #include <catch2/catch.hpp>

@@ -5,7 +5,7 @@
 
 // The meshes that plans put their stages on, against all plans of one to three stages.
 
-#include <espalier/pipeline/runtime/choose_meshes.hpp>
+#include <espalier/pipeline/runtime/plan/choose_meshes.hpp>
 #include <support/hand_written_layers.hpp>
 
 #include <catch2/catch.hpp>

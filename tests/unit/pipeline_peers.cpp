@@ -4,9 +4,9 @@
 
 #include <espalier/comm/in_process.hpp>
 #include <espalier/pipeline/cluster.hpp>
-#include <espalier/pipeline/runtime/peer_communicator.hpp>
-#include <espalier/pipeline/runtime/peer_messages.hpp>
-#include <espalier/pipeline/runtime/transport_in_process.hpp>
+#include <espalier/pipeline/runtime/messages/peer_communicator.hpp>
+#include <espalier/pipeline/runtime/messages/peer_messages.hpp>
+#include <espalier/pipeline/runtime/messages/transport_in_process.hpp>
 #include <support/pipeline_steps.hpp>
 #include <support/replica_layers.hpp>
 
