@@ -218,6 +218,46 @@ TEST_CASE("an array that a call took is refused with the call's line", "[execute
   CHECK_THROWS_WITH(state.data(0), Contains(call));
   CHECK_THROWS_WITH(ep::copy(state), Contains(call));
   CHECK(ep::gather(world, next) == filled(1));
+
+  // It makes no difference whether the array that took the result lives on.
+  const auto passed = run.argument<0>();
+  const int passing = __LINE__ + 1;
+  { const auto gone = run(passed); }
+  CHECK_THROWS_WITH(ep::gather(world, passed), Contains("results_kept.cpp:" + std::to_string(passing)));
+  CHECK_THROWS_AS(run(passed), ep::argument_error);
+
+  // A reference takes nothing, and neither does a copy with memory of its own; an array that is made of it does.
+  const auto p = run.argument<0>();
+  const auto& r = run(p);
+  const auto copied = ep::copy(r);
+  CHECK(ep::gather(world, p) == filled(1));
+  run(p);
+  CHECK(ep::gather(world, p) == filled(2));
+  CHECK(ep::gather(world, copied) == filled(1));
+  const auto before = p;
+  const auto held = r;
+  CHECK_THROWS_AS(run(p), ep::argument_error);
+  CHECK_THROWS_AS(ep::gather(world, before), ep::argument_error);
+  CHECK(ep::gather(world, held) == filled(2));
+
+  // Of a tree, the leaves whose results are taken.
+  ep::runner<training<2>> train(world);
+  const auto tree = train.argument<0>();
+  const auto x = train.argument<1>();
+  fill(x, 1);
+  { const auto loss = train(tree, x).get<1>(); }
+  CHECK(ep::gather(world, tree.weights) == filled(-1));
+  { const auto weights = train(tree, x).get<0>().weights; }
+  CHECK_THROWS_AS(ep::gather(world, tree.weights), ep::argument_error);
+  CHECK(ep::gather(world, tree.moments) == filled(2));
+  CHECK_THROWS_AS(train(tree, x), ep::argument_error);
+
+  // To read an array of pending sums is to take nothing.
+  ep::runner<adding<2>> add(world);
+  const auto sum = add.argument<0>();
+  const auto& total = add(sum, add.argument<1>());
+  CHECK(ep::gather(world, total) == filled(0));
+  CHECK(ep::gather(world, sum) == filled(0));
 }
 
 TEMPLATE_TEST_CASE_SIG("trees are kept and copied leaf by leaf", "[execute]", ((int N), N), 1, 2) {

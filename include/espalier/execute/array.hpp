@@ -39,26 +39,50 @@ struct donation {
   const char* file = "";
   int line = 0;
   int argument = 0;
-  bool is_kept = true;  ///< by the runner, which may use it again
+  /// How many arrays of the user have taken its result. They count for good, whether they live on or not, so that
+  /// lifetimes do not decide what a line means.
+  int takers = 0;
 };
 
 /// A handle's own: a copy of a runner's result is a user's.
 struct handle_state {
   handle_state() = default;
-  handle_state(const handle_state& other) : donated(other.donated) {}
-  handle_state(handle_state&& other) noexcept : donated(std::move(other.donated)) {}
+  handle_state(const handle_state& other) { become(other); }
+  handle_state(handle_state&& other) noexcept : donated(std::move(other.donated)) { take(other); }
   handle_state& operator=(const handle_state& other) {
-    if (this != &other) donated = other.donated;
+    if (this != &other) become(other);
     return *this;
   }
   handle_state& operator=(handle_state&& other) noexcept {
     donated = std::move(other.donated);
+    take(other);
     return *this;
   }
   ~handle_state() = default;
 
+  /// This copy was made for its layout alone: it has memory of its own, and takes nothing from anybody.
+  void own_memory() {
+    donated = nullptr;
+    if (took != nullptr) --took->takers;
+    took = nullptr;
+  }
+
   std::shared_ptr<donation> donated;
   bool is_of_runner = false;
+  /// Of a runner's result in the memory of a donated argument: that donation.
+  donation* gives = nullptr;
+
+ private:
+  void become(const handle_state& other) {
+    donated = other.donated;
+    take(other);
+  }
+  void take(const handle_state& other) {
+    took = other.gives;
+    if (took != nullptr) ++took->takers;
+  }
+
+  donation* took = nullptr;  // as long as the copy of a runner's result is being made
 };
 
 }  // namespace detail
@@ -89,11 +113,7 @@ class any_array {
   /// for another one in which this process has the same devices of the same mesh.
   [[nodiscard]] bool lies_in(const world& where) const;
   /// Whether this was donated to a call whose result another array has taken: its memory is that array's.
-  [[nodiscard]] bool is_spent() const {
-    if (handle_.donated == nullptr || shards_.empty()) return false;
-    const auto handles = static_cast<int>(handle_.donated.use_count()) - (handle_.donated->is_kept ? 1 : 0);
-    return shards_.front().users() > handles;
-  }
+  [[nodiscard]] bool is_spent() const { return handle_.donated != nullptr && handle_.donated->takers > 0; }
   /// Errors: `argument_error`, with the call, if it is.
   void require_unspent() const {
     if (is_spent()) refuse_spent();

@@ -116,10 +116,10 @@ namespace espalier {
 /// result of the last call.
 ///
 /// A donated argument's result takes its memory. `state = run(state)` makes no memory and copies nothing, and
-/// `run(state)` alone changes `state` in place. After `auto next = run(state)` the array `state` is spent: to use it
-/// again is an `argument_error` with the line of that call. An array that shares the memory of a donated one (`best =
-/// state`) keeps its values: the runner copies them into new memory first. `peak_bytes_per_device` does not count what
-/// you keep so.
+/// `run(state)` alone changes `state` in place. Once another array has taken the result, as in `auto next =
+/// run(state)`, the array `state` is spent for good: to use it again is an `argument_error` with the line of that call.
+/// An array that shares the memory of a donated one (`best = state`) keeps its values: the runner copies them into new
+/// memory first. `peak_bytes_per_device` does not count what you keep so.
 ///
 /// Whatever arrays are the same, each argument is read as it was before the call. `x = run(x)` and `run(y)` for a
 /// result y of the last call are right: results then go to a second set of buffers, which the first such call

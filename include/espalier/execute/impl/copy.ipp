@@ -17,7 +17,7 @@ ESPALIER_INLINE void detach(any_array& array) {
     std::memcpy(own.data(), shard.data(), static_cast<std::size_t>(shard.bytes()));
     shard = own;
   }
-  array_memory::handle(array).donated = nullptr;
+  array_memory::handle(array).own_memory();
 }
 
 }  // namespace espalier::detail

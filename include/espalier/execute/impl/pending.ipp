@@ -27,7 +27,7 @@ ESPALIER_INLINE void reduce_terms(world& where, any_array& array, term_adder add
   sharding summed = placement;
   summed.unreduced = 0;
   array_memory::place(array, where, array.parts(), summed);
-  array_memory::handle(array).donated = nullptr;
+  array_memory::handle(array).own_memory();
   std::vector<shared_buffer>& sums = array_memory::shards(array);
   for (const shared_buffer& term : terms) sums.emplace_back(term.bytes());
   const mesh_shape& mesh = array.mesh();

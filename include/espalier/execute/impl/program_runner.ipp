@@ -131,9 +131,6 @@ ESPALIER_INLINE program_runner::~program_runner() {
     if (one.array != nullptr) keep(array_memory::shards(*one.array), -1);
     keep(one.former, -1);
   }
-  for (const argument_leaf& one : arguments_) {
-    if (one.call != nullptr) one.call->is_kept = false;
-  }
 }
 
 ESPALIER_INLINE void program_runner::call(source_line where) {
@@ -308,23 +305,22 @@ ESPALIER_INLINE void program_runner::place_results() {
   }
 }
 
-/// Says in every array of a donated place which call has it.
+/// Says in every array of a donated place which call has it, and in the call's results whose memory they are.
 ESPALIER_INLINE void program_runner::mark_donated(source_line where) {
   for (int leaf = 0; leaf < given_; ++leaf) {
     argument_leaf& one = argument_of(leaf);
+    if (one.result < 0) continue;
     handle_state& handle = array_memory::handle(*one.array);
-    if (one.result < 0 || handle.is_of_runner) continue;
+    handle_state& result = array_memory::handle(*results_[static_cast<std::size_t>(one.result)].array);
+    result.gives = nullptr;
+    if (handle.is_of_runner) continue;
     const long others = handle.donated == one.call ? 2 : 1;
-    if (one.call == nullptr || one.call.use_count() > others) {
-      if (one.call != nullptr) one.call->is_kept = false;
-      one.call = std::make_shared<donation>();
-    }
+    if (one.call == nullptr || one.call.use_count() > others) one.call = std::make_shared<donation>();
     int argument = 0;
     while (facts_.first_leaf[argument + 1] <= leaf) ++argument;
-    one.call->file = where.file;
-    one.call->line = where.line;
-    one.call->argument = argument;
+    *one.call = {where.file, where.line, argument};
     handle.donated = one.call;
+    result.gives = one.call.get();
   }
 }
 
