@@ -57,13 +57,13 @@ static_assert(step::flops() > 0 && step::collectives<ep::all_gather>() == 0);
 
 // clang-format off
 // kind(CASE_leaf): an optimizer's state of another tree
-// first(CASE_leaf): adamw_step, sgd_step: the gradients are not of the tree whose parameters the state holds
+// first(CASE_leaf): an optimizer's step: the gradients are not of the tree whose parameters the state holds
 // expect(CASE_leaf): gradients_of_another_tree<espalier::why::leaf<espalier::why::text<'o', 'u', 't', '.', 'b', 'i', 'a', 's'>, espalier::f32<6> ?>, espalier::why::leaf<espalier::why::text<'o', 'u', 't', '.', 'b', 'i', 'a', 's'>, espalier::f32<4> ?> ?>::raise<espalier::why::at<espalier::why::line<33>
 // user_line(CASE_leaf): step::flops
-// first(CASE_ends): adamw_step, sgd_step: the gradients are not of the tree whose parameters the state holds
+// first(CASE_ends): an optimizer's step: the gradients are not of the tree whose parameters the state holds
 // expect(CASE_ends): gradients_of_another_tree<espalier::why::leaf<espalier::why::text<'h', 'e', 'a', 'd', '.', 'w', 'e', 'i', 'g', 'h', 't'>, espalier::f32<8, 4> ?>, espalier::why::no_leaf>::raise<espalier::why::at<espalier::why::line<35>
 // user_line(CASE_ends): step::flops
-// first(CASE_tensor): adamw_step, sgd_step: the gradients are not of the tree whose parameters the state holds
+// first(CASE_tensor): an optimizer's step: the gradients are not of the tree whose parameters the state holds
 // expect(CASE_tensor): gradients_of_another_tree<espalier::why::leaf<espalier::why::text<'i', 'n', '.', 'w', 'e', 'i', 'g', 'h', 't'>, espalier::f32<8, 4> ?>, espalier::why::leaf<espalier::why::text< ?>, espalier::f32<2, 8> ?> ?>
 // user_line(CASE_tensor): step::flops
 // first(CASE_parameters): adamw_step, sgd_step: the first argument is no state of this optimizer
@@ -72,11 +72,11 @@ static_assert(step::flops() > 0 && step::collectives<ep::all_gather>() == 0);
 // first(CASE_optimizer): adamw_step, sgd_step: the first argument is no state of this optimizer
 // expect(CASE_optimizer): not_an_optimizer_state<(typename )?espalier::nn::adamw<net>::state<
 // user_line(CASE_optimizer): step::flops
-// first(CASE_swapped): adamw_step, sgd_step: the gradients are not of the tree whose parameters the state holds
+// first(CASE_swapped): an optimizer's step: the gradients are not of the tree whose parameters the state holds
 // expect(CASE_swapped): espalier::why::leaf<espalier::why::text< ?>, espalier::f32< ?> ?>
 // user_line(CASE_swapped): step::flops
 // kind(CASE_rate): a learning rate that is a number
-// first(CASE_rate): adamw_step, sgd_step: the learning rate must be a floating-point scalar tensor, f32<>
+// first(CASE_rate): an optimizer's step: the learning rate must be a floating-point scalar tensor, f32<>
 // expect(CASE_rate): or make one: constant<f32<>>\(loss, 0\.001\), for any tensor loss
 // expect(CASE_rate): rate_is_no_scalar<double>::raise<espalier::why::at<espalier::why::line<45>
 // user_line(CASE_rate): step::flops

@@ -533,14 +533,14 @@ template <class... Details> struct not_an_optimizer_state {
 template <class... Details> struct gradients_of_another_tree {
   template <class Where> struct raise {
     static_assert(Where::ok,
-                  "adamw_step, sgd_step: the gradients are not of the tree whose parameters the state holds; the first "
+                  "an optimizer's step: the gradients are not of the tree whose parameters the state holds; the first "
                   "leaves that differ stand here, the state's and then the gradients'. Make both from one tree.");
   };
 };
 template <class... Details> struct rate_is_no_scalar {
   template <class Where> struct raise {
     static_assert(Where::ok,
-                  "adamw_step, sgd_step: the learning rate must be a floating-point scalar tensor, f32<>. Give the "
+                  "an optimizer's step: the learning rate must be a floating-point scalar tensor, f32<>. Give the "
                   "program an argument of this type, or make one: constant<f32<>>(loss, 0.001), for any tensor loss.");
   };
 };
