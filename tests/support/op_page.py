@@ -175,6 +175,21 @@ def read_headers():
     return functions, ops
 
 
+def ops_without_text():
+    """Ops that the table of ops by name has not, so that no text of a graph could name them."""
+    include = os.path.join(ROOT, "include", "espalier")
+    with open(os.path.join(include, "partition", "ops_by_name.hpp")) as file:
+        named = set(re.findall(r"&ops::(\w+)", file.read()))
+    missing = []
+    for path in sorted(glob.glob(os.path.join(include, "ops", "*.hpp"))):
+        with open(path) as file:
+            for template, name in re.findall(r"^(template <.*>\n)?inline constexpr op_info (\w+)", file.read(), re.MULTILINE):
+                # What a template makes has no name of its own.
+                if not template and name not in named:
+                    missing.append(name)
+    return missing
+
+
 def read_program(program):
     """(floats, integers, sections of calls, ops)."""
     floats, integers, sections, ops = [], [], [], {}
@@ -300,6 +315,7 @@ def page(program):
     for name, (doc, header) in sorted(ops.items()):
         rule, pending, kernel, gradient = made.get(name, ["", "", "", ""])
         text += row(f"`{name}`", prose(doc), code(rule) if rule else "", pending, kernel, gradient)
+    wrong += [f"{name} is not in partition/ops_by_name.hpp: no text of a graph can name it" for name in ops_without_text()]
     return text, wrong
 
 

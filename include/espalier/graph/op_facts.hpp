@@ -140,6 +140,9 @@ struct op_facts {
   bool converts = false;
   /// Whether the result is operand 0, with the same type, shape and values. Null: it never is.
   bool (*is_operand)(op_view) = nullptr;
+  /// The names of the op's attributes, in the order of its struct, by which the graph's text shows them
+  /// (graph/text.hpp says how one is written): "dim start step", "dims:set kind:sum|prod|max|min".
+  const char* attributes = "";
 };
 
 }  // namespace espalier

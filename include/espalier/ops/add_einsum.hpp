@@ -35,7 +35,7 @@ namespace ops {
 /// The einsum of operands 0 and 1, and operand 2, which it overwrites where nobody reads it any more.
 inline constexpr op_info add_einsum{.name = "add_einsum",
                                     .spread = propagation::dimensional,
-                                    .facts = {.overwrites = 2},
+                                    .facts = {.overwrites = 2, .attributes = "subscripts:einsum"},
                                     .factors = detail::add_einsum_factors,
                                     .gradient = detail::add_einsum_gradient,
                                     .evaluate = detail::evaluate_add_einsum,

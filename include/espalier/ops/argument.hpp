@@ -15,19 +15,20 @@ namespace ops {
 /// One of the program's arguments, laid out as `annotation` says if there is one.
 inline constexpr op_info argument{.name = "argument",
                                   .spread = propagation::elementwise,
-                                  .facts = {.part = structure::argument, .unique = true},
+                                  .facts = {.part = structure::argument, .unique = true, .attributes = "number"},
                                   .factors = detail::same_dimensions,
                                   .gradient = detail::argument_gradient,
                                   .flops = detail::no_flops};
 /// One of the program's results. With a second operand it takes the place of that argument: it is laid out like it, and
 /// stored in its memory.
-inline constexpr op_info result{.name = "result",
-                                .spread = propagation::elementwise,
-                                .linear = linearity::first,
-                                .facts = {.part = structure::result, .unique = true},
-                                .factors = detail::same_dimensions,
-                                .evaluate = detail::evaluate_identity,
-                                .flops = detail::no_flops};
+inline constexpr op_info result{
+    .name = "result",
+    .spread = propagation::elementwise,
+    .linear = linearity::first,
+    .facts = {.part = structure::result, .unique = true, .attributes = "number sums_travel_as:optional_type"},
+    .factors = detail::same_dimensions,
+    .evaluate = detail::evaluate_identity,
+    .flops = detail::no_flops};
 }  // namespace ops
 
 namespace emit {

@@ -129,7 +129,8 @@ inline constexpr op_info shift_right_logical = detail::elementwise_op(
 inline constexpr op_info shift_right_arithmetic = detail::elementwise_op(
     "shift_right_arithmetic", detail::evaluate_words<detail::shift_word_with_sign>, detail::no_gradient);
 /// The bits of the operand as those of another element type.
-inline constexpr op_info bit_cast = detail::elementwise_op("bit_cast", detail::evaluate_bit_cast, detail::no_gradient);
+inline constexpr op_info bit_cast = detail::elementwise_op("bit_cast", detail::evaluate_bit_cast, detail::no_gradient,
+                                                           linearity::none, {.attributes = "from:type"});
 }  // namespace ops
 
 namespace emit {

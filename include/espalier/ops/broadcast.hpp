@@ -92,7 +92,7 @@ inline constexpr op_info reduce_sum{.name = "reduce_sum",
                                     .spread = propagation::dimensional,
                                     .linear = linearity::first,
                                     .fuse = fusion::reduction,
-                                    .facts = {.adds_up = true},
+                                    .facts = {.adds_up = true, .attributes = "dims:set kind:sum|prod|max|min"},
                                     .factors = detail::reduce_factors,
                                     .gradient = detail::reduce_sum_gradient,
                                     .evaluate = detail::evaluate_reduce,
@@ -186,16 +186,17 @@ constexpr void evaluate_broadcast(const evaluation& e) {
 
 namespace ops {
 /// Repeats the operand along new dimensions and dimensions of size 1.
-inline constexpr op_info broadcast{
-    .name = "broadcast",
-    .spread = propagation::broadcast,
-    .linear = linearity::first,
-    .fuse = fusion::broadcast,
-    .facts = {.cheap_to_repeat = true, .is_operand = detail::has_type_and_shape_of_operand},
-    .factors = detail::broadcast_factors,
-    .gradient = detail::broadcast_gradient,
-    .evaluate = detail::evaluate_broadcast,
-    .flops = detail::no_flops};
+inline constexpr op_info broadcast{.name = "broadcast",
+                                   .spread = propagation::broadcast,
+                                   .linear = linearity::first,
+                                   .fuse = fusion::broadcast,
+                                   .facts = {.cheap_to_repeat = true,
+                                             .is_operand = detail::has_type_and_shape_of_operand,
+                                             .attributes = "target:dims"},
+                                   .factors = detail::broadcast_factors,
+                                   .gradient = detail::broadcast_gradient,
+                                   .evaluate = detail::evaluate_broadcast,
+                                   .flops = detail::no_flops};
 }  // namespace ops
 
 namespace emit {

@@ -17,7 +17,7 @@ namespace ops {
 inline constexpr op_info constant{.name = "constant",
                                   .spread = propagation::elementwise,
                                   .fuse = fusion::source,
-                                  .facts = {.values = pattern::uniform},
+                                  .facts = {.values = pattern::uniform, .attributes = "value:scalar"},
                                   .factors = detail::same_dimensions,
                                   .gradient = detail::no_gradient,
                                   .evaluate = detail::evaluate_constant,

@@ -219,7 +219,7 @@ namespace ops {
 /// Operands [n, spatial ..., channels] and [taps ..., channels of a group, features].
 inline constexpr op_info convolution{.name = "convolution",
                                      .spread = propagation::dimensional,
-                                     .facts = {.adds_up = true},
+                                     .facts = {.adds_up = true, .attributes = "windows:windows"},
                                      .factors = detail::convolution_factors<detail::convolved::output>,
                                      .gradient = detail::convolution_gradient,
                                      .evaluate = detail::evaluate_convolution,
@@ -229,7 +229,7 @@ inline constexpr op_info convolution{.name = "convolution",
 /// Operands: the cotangent of a convolution's result, and its filter.
 inline constexpr op_info convolution_input_gradient{.name = "convolution_input_gradient",
                                                     .spread = propagation::dimensional,
-                                                    .facts = {.adds_up = true},
+                                                    .facts = {.adds_up = true, .attributes = "windows:windows"},
                                                     .factors = detail::convolution_factors<detail::convolved::input>,
                                                     .gradient = detail::input_gradient_gradient,
                                                     .evaluate = detail::evaluate_input_gradient,
@@ -239,7 +239,7 @@ inline constexpr op_info convolution_input_gradient{.name = "convolution_input_g
 /// Operands: a convolution's input, and the cotangent of its result.
 inline constexpr op_info convolution_filter_gradient{.name = "convolution_filter_gradient",
                                                      .spread = propagation::dimensional,
-                                                     .facts = {.adds_up = true},
+                                                     .facts = {.adds_up = true, .attributes = "windows:windows"},
                                                      .factors = detail::convolution_factors<detail::convolved::filter>,
                                                      .gradient = detail::filter_gradient_gradient,
                                                      .evaluate = detail::evaluate_filter_gradient,

@@ -220,22 +220,26 @@ constexpr void cumulate_gradient(gradient_context& c);
 namespace ops {
 /// Element i is what elements 0 ... i along a dimension add up to, or the like. On a device that has a part of the
 /// dimension, behind its own operands: what all parts carry on, and what its own does.
-inline constexpr op_info cumulate{.name = "cumulate",
-                                  .spread = propagation::elementwise,
-                                  .factors = detail::cumulate_factors,
-                                  .gradient = detail::cumulate_gradient,
-                                  .evaluate = detail::evaluate_cumulate,
-                                  .flops = detail::cumulate_flops,
-                                  .lower = detail::lower_cumulate,
-                                  .positional = true,
-                                  .carries_along = detail::cumulate_carries_along};
+inline constexpr op_info cumulate{
+    .name = "cumulate",
+    .spread = propagation::elementwise,
+    .facts = {.attributes = "dim kind:sum|prod|max|min|recurrence|late_recurrence reverse:flag exclusive:flag"},
+    .factors = detail::cumulate_factors,
+    .gradient = detail::cumulate_gradient,
+    .evaluate = detail::evaluate_cumulate,
+    .flops = detail::cumulate_flops,
+    .lower = detail::lower_cumulate,
+    .positional = true,
+    .carries_along = detail::cumulate_carries_along};
 /// What a device's part of the operands carries on to the next one.
-inline constexpr op_info part_of_cumulate{.name = "part_of_cumulate",
-                                          .spread = propagation::none,
-                                          .factors = detail::part_of_cumulate_factors,
-                                          .evaluate = detail::evaluate_part_of_cumulate,
-                                          .flops = detail::cumulate_flops,
-                                          .positional = true};
+inline constexpr op_info part_of_cumulate{
+    .name = "part_of_cumulate",
+    .spread = propagation::none,
+    .facts = {.attributes = "dim kind:sum|prod|max|min|recurrence|late_recurrence reverse:flag exclusive:flag"},
+    .factors = detail::part_of_cumulate_factors,
+    .evaluate = detail::evaluate_part_of_cumulate,
+    .flops = detail::cumulate_flops,
+    .positional = true};
 }  // namespace ops
 
 namespace emit {

@@ -154,6 +154,7 @@ namespace ops {
 inline constexpr op_info dynamic_slice{.name = "dynamic_slice",
                                        .spread = propagation::dimensional,
                                        .linear = linearity::first,
+                                       .facts = {.attributes = "dim extent size"},
                                        .factors = detail::dynamic_slice_factors,
                                        .gradient = detail::dynamic_slice_gradient,
                                        .evaluate = detail::evaluate_dynamic_slice,
@@ -161,14 +162,15 @@ inline constexpr op_info dynamic_slice{.name = "dynamic_slice",
                                        .positional = true};
 /// Operand 0 with operand 1 written into it, from operand 2 on along one dimension and, if there is an operand 3, from
 /// there on along another. Writes nothing else where operand 0 is not needed any more.
-inline constexpr op_info dynamic_update_slice{.name = "dynamic_update_slice",
-                                              .spread = propagation::dimensional,
-                                              .facts = {.overwrites = 0},
-                                              .factors = detail::dynamic_update_slice_factors,
-                                              .gradient = detail::dynamic_update_slice_gradient,
-                                              .evaluate = detail::evaluate_dynamic_update_slice,
-                                              .flops = detail::no_flops,
-                                              .positional = true};
+inline constexpr op_info dynamic_update_slice{
+    .name = "dynamic_update_slice",
+    .spread = propagation::dimensional,
+    .facts = {.overwrites = 0, .attributes = "dim extent second_dim second_extent"},
+    .factors = detail::dynamic_update_slice_factors,
+    .gradient = detail::dynamic_update_slice_gradient,
+    .evaluate = detail::evaluate_dynamic_update_slice,
+    .flops = detail::no_flops,
+    .positional = true};
 }  // namespace ops
 
 namespace emit {

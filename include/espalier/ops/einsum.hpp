@@ -93,7 +93,7 @@ namespace ops {
 inline constexpr op_info einsum{.name = "einsum",
                                 .spread = propagation::dimensional,
                                 .linear = linearity::each,
-                                .facts = {.contracts = true, .adds_up = true},
+                                .facts = {.contracts = true, .adds_up = true, .attributes = "subscripts:einsum"},
                                 .factors = detail::einsum_factors,
                                 .gradient = detail::einsum_gradient,
                                 .evaluate = detail::evaluate_einsum,

@@ -43,7 +43,7 @@ namespace detail {
 namespace ops {
 inline constexpr op_info further_result{.name = "further_result",
                                         .spread = propagation::elementwise,
-                                        .facts = {.is_further_result = true},
+                                        .facts = {.is_further_result = true, .attributes = "number"},
                                         .factors = detail::further_result_factors,
                                         .flops = detail::no_work};
 }  // namespace ops

@@ -107,6 +107,7 @@ namespace ops {
 /// Looks rows up; see `gather_factors` for the operands. An index outside the table gives zeros.
 inline constexpr op_info gather{.name = "gather",
                                 .spread = propagation::dimensional,
+                                .facts = {.attributes = "dim"},
                                 .factors = detail::gather_factors,
                                 .gradient = detail::gather_gradient,
                                 .evaluate = detail::evaluate_gather,
@@ -115,7 +116,7 @@ inline constexpr op_info gather{.name = "gather",
 /// Gather's gradient: adds updates to the rows their indices name.
 inline constexpr op_info scatter_add{.name = "scatter_add",
                                      .spread = propagation::dimensional,
-                                     .facts = {.adds_up = true},
+                                     .facts = {.adds_up = true, .attributes = "dim"},
                                      .factors = detail::scatter_add_factors,
                                      .gradient = detail::scatter_add_gradient,
                                      .evaluate = detail::evaluate_scatter_add,

@@ -138,6 +138,7 @@ constexpr void spread_equal_gradient(gradient_context& c);
                                            std::uint32_t (*windows)(op_view, int, window*)) {
   return {.name = name,
           .spread = propagation::dimensional,
+          .facts = {.attributes = "windows:windows"},
           .factors = same_dimensions,
           .gradient = gradient,
           .evaluate = evaluate,

@@ -89,6 +89,7 @@ namespace ops {
 /// the counter (i / 4 modulo 2^32, i / 2^34, number, purpose): see `random_bits_factors` for the operands.
 inline constexpr op_info random_bits{.name = "random_bits",
                                      .spread = propagation::elementwise,
+                                     .facts = {.attributes = "purpose:bits|low_bits|fold|split"},
                                      .factors = detail::random_bits_factors,
                                      .gradient = detail::no_gradient,
                                      .evaluate = detail::evaluate_random_bits,

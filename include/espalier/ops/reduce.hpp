@@ -17,6 +17,7 @@ namespace ops {
 inline constexpr op_info reduce{.name = "reduce",
                                 .spread = propagation::dimensional,
                                 .fuse = fusion::reduction,
+                                .facts = {.attributes = "dims:set kind:sum|prod|max|min"},
                                 .factors = detail::reduce_factors,
                                 .gradient = detail::reduce_gradient,
                                 .evaluate = detail::evaluate_reduce,

@@ -60,8 +60,9 @@ constexpr op_info loop_op(const char* name, factor_rule (*factors)(op_view), op_
 ///     loop_stack    value in the body    its values in all iterations, along a new first dimension
 ///     loop_sum      value in the body    the sum of its values over all iterations
 namespace ops {
-inline constexpr op_info loop_begin =
-    detail::loop_op("loop_begin", detail::same_dimensions, {.part = structure::loop_begin, .unique = true});
+inline constexpr op_info loop_begin = detail::loop_op(
+    "loop_begin", detail::same_dimensions,
+    {.part = structure::loop_begin, .unique = true, .attributes = "iterations reverse:flag recompute:flag"});
 inline constexpr op_info loop_carry =
     detail::loop_op("loop_carry", detail::same_dimensions, {.part = structure::loop_carry, .unique = true});
 inline constexpr op_info loop_next =

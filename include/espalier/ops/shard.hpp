@@ -17,9 +17,9 @@ constexpr void match_gradient(gradient_context& c) { c.give(0, c.cotangent); }
 namespace ops {
 /// The operand, with the user's sharding `annotation`. Its gradient is the same annotation (GSPMD section 3.6), which
 /// is marked (`annotation_attributes`), because that one may meet another where the user's own may not.
-inline constexpr op_info shard =
-    detail::elementwise_op("shard", detail::evaluate_identity, detail::shard_gradient, linearity::first,
-                           {.requests = layout_request::annotation, .cheap_to_repeat = true});
+inline constexpr op_info shard = detail::elementwise_op(
+    "shard", detail::evaluate_identity, detail::shard_gradient, linearity::first,
+    {.requests = layout_request::annotation, .cheap_to_repeat = true, .attributes = "of_gradient:flag"});
 /// The operand in another layout: nothing is inferred from one side to the other.
 inline constexpr op_info reshard{.name = "reshard",
                                  .spread = propagation::none,

@@ -36,10 +36,12 @@ inline constexpr op_info stop_gradient = detail::elementwise_op(
 /// dimensions: its softmax, or itself divided by the root of its mean square (after its mean was taken away, if it is
 /// centred). All that flows back goes to operand 0, and is found from the result: that is all a training step needs to
 /// keep.
-inline constexpr op_info softmax = detail::elementwise_op(
-    "softmax", detail::evaluate_normalised, detail::softmax_gradient, linearity::none, {.vanishes_with = 0b10});
+inline constexpr op_info softmax =
+    detail::elementwise_op("softmax", detail::evaluate_normalised, detail::softmax_gradient, linearity::none,
+                           {.vanishes_with = 0b10, .attributes = "dims:set centred:flag"});
 inline constexpr op_info standardise =
-    detail::elementwise_op("standardise", detail::evaluate_normalised, detail::standardise_gradient);
+    detail::elementwise_op("standardise", detail::evaluate_normalised, detail::standardise_gradient, linearity::none,
+                           {.attributes = "dims:set centred:flag"});
 }  // namespace ops
 
 /// The tensor itself, through which no gradient flows.

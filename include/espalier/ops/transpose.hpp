@@ -51,6 +51,7 @@ namespace ops {
 inline constexpr op_info transpose{.name = "transpose",
                                    .spread = propagation::elementwise,
                                    .linear = linearity::first,
+                                   .facts = {.attributes = "order:dims"},
                                    .factors = detail::transpose_factors,
                                    .gradient = detail::transpose_gradient,
                                    .evaluate = detail::evaluate_transpose,

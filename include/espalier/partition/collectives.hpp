@@ -46,7 +46,8 @@ template <int... Kind>
   return {{{.name = name_of(static_cast<collective>(Kind)),
             .facts = {.moves = static_cast<std::int8_t>(Kind),
                       .travels_along = travels_along,
-                      .has_windows = facts_of(static_cast<collective>(Kind)).has_windows}}...}};
+                      .has_windows = facts_of(static_cast<collective>(Kind)).has_windows,
+                      .attributes = "axes:axes combine:sum|prod|max|min windows:windows window_count:count"}}...}};
 }
 using all_collectives = std::make_integer_sequence<int, collective_kinds>;
 inline constexpr collective_op_list collective_ops = make_collective_ops(all_collectives{}, false);
@@ -107,11 +108,15 @@ constexpr void evaluate_mask(const evaluation& e) {
 namespace ops {
 /// The operand's buffer as that of a tensor some of whose neighbouring dimensions are merged into one each; where the
 /// parts of those were of whole rows, windows say so, as of an exchange (`collective_attributes`).
-inline constexpr op_info merge_dimensions{.name = "merge_dimensions",
-                                          .facts = {.has_windows = true, .shares_operand = true},
-                                          .evaluate = detail::evaluate_copy};
+inline constexpr op_info merge_dimensions{
+    .name = "merge_dimensions",
+    .facts = {.has_windows = true,
+              .shares_operand = true,
+              .attributes = "axes:axes combine:sum|prod|max|min windows:windows window_count:count"},
+    .evaluate = detail::evaluate_copy};
 /// Makes the padding of an unevenly split dimension neutral for what follows.
-inline constexpr op_info mask{.name = "mask", .evaluate = detail::evaluate_mask, .positional = true};
+inline constexpr op_info mask{
+    .name = "mask", .facts = {.attributes = "dim value:scalar"}, .evaluate = detail::evaluate_mask, .positional = true};
 }  // namespace ops
 
 /// Whether an instruction moves data between devices.
