@@ -173,7 +173,7 @@ TEST_CASE("types and operations of MPI's are combined, the user's own in the ord
     for (int i = 0; i < *count; ++i) {
       std::byte result[12];
       std::copy_n(left + 12 * i, 12, &result[0]);
-      espalier::test::detail::join_matrices(&result[0], right + 12 * i);
+      espalier::test::elements::join_matrices(&result[0], right + 12 * i);
       std::copy_n(&result[0], 12, right + 12 * i);
     }
   };

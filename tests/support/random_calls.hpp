@@ -28,7 +28,7 @@ struct element_kind {
   void (*join)(std::byte* left, const std::byte* right) = nullptr;  ///< left = left op right
 };
 
-namespace detail {
+namespace elements {
 
 /// Sums and products of few of these are exact in every type.
 inline std::int64_t plain_value(int rank, std::int64_t i) { return (i * 7 + rank * 5 + 3) % 11 - 4; }
@@ -102,15 +102,15 @@ inline void combine_matrices(const void*, void* target, const void* own, void* i
   }
 }
 
-}  // namespace detail
+}  // namespace elements
 
 inline std::vector<element_kind> element_kinds() {
-  using detail::kind_of;
+  using elements::kind_of;
   const element_kind matrices{"matrices",
-                              {&detail::combine_matrices, nullptr, sizeof(detail::matrix)},
+                              {&elements::combine_matrices, nullptr, sizeof(elements::matrix)},
                               -1,
-                              &detail::make_matrix,
-                              &detail::join_matrices};
+                              &elements::make_matrix,
+                              &elements::join_matrices};
   return {kind_of<reduction::sum, float>("f32 sum", dtype::f32),
           kind_of<reduction::max, double>("f64 max", dtype::f64),
           kind_of<reduction::sum, std::int32_t>("i32 sum", dtype::i32),
