@@ -35,6 +35,8 @@ CHAIN = "execute/chain.hpp"
 LOOPS = "program/differentiate.hpp"
 NORMALISE = "program/normalise.hpp"
 PARTITION = "partition/partition.hpp"
+SUMS = "partition/partial_sums.hpp"
+BORDERS = "partition/loop_borders.hpp"
 MERGE = "partition/merge_collectives.hpp"
 TRANSFER = "partition/transfer.hpp"
 BOXES = "partition/boxes.hpp"
@@ -92,10 +94,10 @@ MUTATIONS = [
     (LOOPS, "if (reads_loop(part_of(i)) || !belongs || i.op->facts.looks) continue;", "if (reads_loop(part_of(i)) || i.op->facts.looks) continue;"),
     (LOOPS, "emit::loop_begin(b_, forward.iterations, !forward.reverse, false);", "emit::loop_begin(b_, forward.iterations, forward.reverse, false);"),
     (NORMALISE, "if (part_of(i) == structure::loop_carry && next_of_[id] >= 0) want(next_of_[id]);", ""),
-    (PARTITION, "g_[reader].loop == g_[id].loop || part_of(g_[reader]) == structure::loop_sum", "true || part_of(g_[reader]) == structure::loop_sum"),
-    (PARTITION, "one.placement.unreduced |= all.placement.dim[0].mask();", ""),
-    (PARTITION, "reshard(value_[g_[stack].operand[0]], unstacked(all.placement))", "value_[g_[stack].operand[0]]"),
-    (PARTITION, "if (divides_evenly(mesh_, shape[d], axes)) continue;", "continue;"),
+    (SUMS, "g_[reader].loop == g_[id].loop || part_of(g_[reader]) == structure::loop_sum", "true || part_of(g_[reader]) == structure::loop_sum"),
+    (BORDERS, "one.placement.unreduced |= all.placement.dim[0].mask();", ""),
+    (BORDERS, "device_.reshard(device_.value[g_[stack].operand[0]], unstacked(all.placement))", "device_.value[g_[stack].operand[0]]"),
+    (PARTITION, "if (divides_evenly(traced_.mesh, shape[d], axes)) continue;", "continue;"),
     (MERGE, "    if (number_[id] == waiting) close(class_of_[id]);\n", ""),
     (TRANSFER, "        p.source_start[longest] += here;\n", ""),
     (TRANSFER, "p.source = mesh_.member(holder, copies_, copy + 1);", "p.source = mesh_.member(holder, copies_, copy);"),
@@ -128,7 +130,7 @@ MUTATIONS = [
     (LOCAL, "if (like >= 0 && !reads_windows(out_[like])) {", "if (false) {"),
     (MEMORY, "return !is_enlarged(root) || brings_the_same(id, around_[root].exchange);", "return true;"),
     (WINDOW, "if (o >= part.start && o < part.start + part.size) return true;", "return true;"),
-    (PARTITION, "if (pending != 0 && combine == reduction::sum) unsettled_[id] = value;", "if (pending != 0) unsettled_[id] = value;"),
+    (SUMS, "if (pending != 0 && combine == reduction::sum) device_.terms[id] = value;", "if (pending != 0) device_.terms[id] = value;"),
     (MESSAGES, "    if (p.source == receiver && !reduces) return;\n", ""),
     (MESSAGES, "add_elements_before<Kinds>(mesh, g, part.id, moves, before);", "add_elements_before<Kinds>(mesh, g, id, moves, before);"),
     (MESSAGES, "part.received_at[k] = made.received;", "part.received_at[k] = first_received;"),

@@ -74,7 +74,7 @@ TEST_CASE("a graph partitioned in parts comes out as in one go", "[partition]") 
       first.run(0, cut);
       *state = first.save<most, most>();
     }
-    REQUIRE(state->made.fits);
+    REQUIRE(state->program.fits);
     detail::partitioner second(made.mesh, g, rules, of, *state);
     second.run(cut, g.size);
     const partitioned parts = second.finish();
@@ -90,8 +90,8 @@ TEST_CASE("too little room for a part is noticed, and the size needed is told", 
   detail::partitioner work(made.mesh, g, made.rules.data(), made.of.data());
   work.run(0, g.size);
   const auto state = work.save<most, 4>();
-  CHECK_FALSE(state.made.fits);
-  CHECK(state.made.size == partition(made.mesh, g, made.rules.data(), made.of.data()).program.code.size());
+  CHECK_FALSE(state.program.fits);
+  CHECK(state.program.size == partition(made.mesh, g, made.rules.data(), made.of.data()).program.code.size());
 }
 
 TEST_CASE("a schedule made in parts comes out as in one go", "[partition]") {

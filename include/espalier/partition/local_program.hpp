@@ -27,12 +27,12 @@ class local_program {
   constexpr local_program(const mesh_shape& devices, const partition_progress<Size, Room>& from)
       : mesh_(devices), hoisted_(from.hoisted) {
     out_.loop = from.loop;
-    copy(out_.result().code, &from.made.code[0], from.made.size);
-    copy(out_.result().annotations, &from.made.annotations[0], from.made.annotation_count);
-    copy(out_.result().windows, &from.made.windows[0], from.made.window_count);
-    copy(out_.result().further, &from.made.further[0], from.made.further_count);
-    copy(origin_, &from.origin[0], from.made.size);
-    copy(first_variant_, &from.first_variant[0], from.made.size);
+    copy(out_.result().code, &from.program.code[0], from.program.size);
+    copy(out_.result().annotations, &from.program.annotations[0], from.program.annotation_count);
+    copy(out_.result().windows, &from.program.windows[0], from.program.window_count);
+    copy(out_.result().further, &from.program.further[0], from.program.further_count);
+    copy(origin_, &from.origin[0], from.program.size);
+    copy(first_variant_, &from.first_variant[0], from.program.size);
     copy(variants_, &from.variants[0], from.variant_count);
   }
 
@@ -220,14 +220,14 @@ class local_program {
     origin = static_cast<list<int>&&>(origin_);
   }
   template <int Size, int Room> constexpr void save(partition_progress<Size, Room>& to) const {
-    to.made = freeze_roomily<Room, Room, Room, Room>(out_.result());
-    if (!to.made.fits) return;
+    to.program = freeze_roomily<Room, Room, Room, Room>(out_.result());
+    if (!to.program.fits) return;
     to.loop = out_.loop;
     to.hoisted = hoisted_;
     // A variant stands for at least one instruction, so there is room.
     to.variant_count = variants_.size();
-    copy(&to.origin[0], origin_.data(), to.made.size);
-    copy(&to.first_variant[0], first_variant_.data(), to.made.size);
+    copy(&to.origin[0], origin_.data(), to.program.size);
+    copy(&to.first_variant[0], first_variant_.data(), to.program.size);
     copy(&to.variants[0], variants_.data(), to.variant_count);
   }
 

@@ -31,13 +31,13 @@ struct value_variant {
 template <int Size, int Room> struct partition_progress {
   static constexpr int size = Size > 0 ? Size : 1;
 
-  roomy_graph<Room, Room, Room, Room> made;
+  roomy_graph<Room, Room, Room, Room> program;
   int origin[Room]{};
   int first_variant[Room]{};
   value_variant variants[Room]{};
   int variant_count = 0;
   int value[size]{};
-  int unsettled[size]{};
+  int terms[size]{};
   int loop = -1;
   bool hoisted = false;
   partition_fault fault = partition_fault::nothing;

@@ -298,7 +298,7 @@ template <class Mesh, class Source> struct partitioned_graph {
       if constexpr (Part == 0) {
         return 64;
       } else {
-        return progress<Part - 1>::value().made.size;
+        return progress<Part - 1>::value().program.size;
       }
     }
     static constexpr int room = room_before() + 2 * cut::length;
@@ -307,17 +307,17 @@ template <class Mesh, class Source> struct partitioned_graph {
       static constexpr partition_progress<from::size, Room> value = run_part<Room, Part>();
     };
     [[nodiscard]] static constexpr const auto& value() {
-      if constexpr (first.made.fits) {
+      if constexpr (first.program.fits) {
         return first;
       } else {
-        return again<larger_of(
-            {first.made.size, first.made.annotation_count, first.made.window_count, first.made.further_count})>::value;
+        return again<larger_of({first.program.size, first.program.annotation_count, first.program.window_count,
+                                first.program.further_count})>::value;
       }
     }
   };
   static constexpr const auto& found = progress<cut::count - 1>::value();
-  static constexpr graph_size counted{found.made.size, found.made.annotation_count, found.made.window_count,
-                                      found.made.further_count};
+  static constexpr graph_size counted{found.program.size, found.program.annotation_count, found.program.window_count,
+                                      found.program.further_count};
   [[nodiscard]] static constexpr graph make() {
     return partitioner(Mesh::value, from::program, &from::rules.of[0], &from::value.of[0], found).finish().program;
   }
