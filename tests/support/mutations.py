@@ -26,7 +26,12 @@ TESTS = ["fuzz/execute", "fuzz/windows", "unit/partitioner_cases", "unit/partiti
          "spmd/travelling_together"]
 
 SCHEDULER = "partition/scheduler.hpp"
-MEMORY = "partition/memory.hpp"
+SHARING = "partition/buffer_sharing.hpp"
+HALOS = "partition/halo_room.hpp"
+OVERWRITTEN = "partition/overwritten_values.hpp"
+LIVES = "partition/buffer_lives.hpp"
+COPIES = "partition/copy_order.hpp"
+ARENA = "partition/arena.hpp"
 LOWER = "partition/lower.hpp"
 STEPS = "execute/steps.hpp"
 DEVICE = "execute/device.hpp"
@@ -53,25 +58,25 @@ MUTATIONS = [
     (SCHEDULER, "if (broadcast_target(b, d) != d) return false;", ""),
     (SCHEDULER, "from.rank > 1 && i.op->linear == linearity::first)", "from.rank > 1)"),
     (SCHEDULER, "if (role_[id] == fused_role::accumulator) result_.stored[id] = true;", ""),
-    (MEMORY, "      live(root, s_.unit_of[end_of_[loop]]);\n    }\n  }\n\n  /// Reads behind", "    }\n  }\n\n  /// Reads behind"),
-    (MEMORY, "        live(result_.root[id], s_.unit_of[loop]);\n", ""),
-    (MEMORY, "if (last_[argument] < written) return true;", "if (last_[argument] <= written) return true;"),
-    (MEMORY, "if (through) return false;", ""),
-    (MEMORY, "if (o == argument && overwritten) return false;", ""),
-    (MEMORY, "part_of(g_[value]) != structure::loop_carry &&\n                       result_.within[value].loop < 0;", "result_.within[value].loop < 0;"),
-    (MEMORY, "      move(other, id, loop, bytes_of(g_[value]));\n", ""),
-    (MEMORY, "if (writer_[target] != id || unread_[target] > 0) return;", "if (writer_[target] != id) return;"),
-    (MEMORY, "      result_.saved[id] = true;\n", ""),
-    (MEMORY, "result_.copied[id] = result_.root[i.operand[1]] != result_.root[id];", "result_.copied[id] = false;"),
-    (MEMORY, "if (gap >= bytes && (best < 0 || gap < best_gap)) {", "if (gap > 0 && (best < 0 || gap < best_gap)) {"),
-    (MEMORY, "where.stride = bytes_of(g_[id]);", "where.stride = bytes_of(g_[of]);"),
-    (MEMORY, "where.outer = g_[into].operand[0];", "where.outer = -1;"),
-    (MEMORY, "if (i.operand_count == 2 && root == i.operand[1]) continue;", "if (root >= 0 && part_of(g_[root]) == structure::argument) continue;"),
-    (MEMORY, "home != loop || last_read_[root] > at", "home != loop"),
-    (MEMORY, "if (home != loop || last_read_", "if (last_read_"),
-    (MEMORY, "      if (last_read_[other] > at) return false;\n", ""),
-    (MEMORY, " && home_[result_.root[i.operand[0]]] != i.loop", ""),
-    (MEMORY, "if (part_of(g_[root]) == structure::argument && !donated_[root]) return false;", ""),
+    (LIVES, "      live(root, s_.unit_of[program_.end_of[loop]]);\n    }\n  }\n\n  /// Reads of virtual", "    }\n  }\n\n  /// Reads of virtual"),
+    (LIVES, "        live(buffers_.root[id], s_.unit_of[loop]);\n", ""),
+    (LIVES, "if (last_[argument] < written) return true;", "if (last_[argument] <= written) return true;"),
+    (LIVES, "if (through) return false;", ""),
+    (LIVES, "if (o == argument && overwritten) return false;", ""),
+    (SHARING, " &&\n                       part_of(g_[value]) != structure::loop_carry;", ";"),
+    (SHARING, "      move(other, id, loop, bytes_of(g_[value]));\n", ""),
+    (COPIES, "if (writer_[target] != id || unread_[target] > 0) return;", "if (writer_[target] != id) return;"),
+    (COPIES, "      saved[id] = true;\n", ""),
+    (SHARING, "buffers_.copied[id] = buffers_.root[i.operand[1]] != buffers_.root[id];", "buffers_.copied[id] = false;"),
+    (ARENA, "if (gap >= bytes && (best < 0 || gap < best_gap)) {", "if (gap > 0 && (best < 0 || gap < best_gap)) {"),
+    (SHARING, "i.loop, bytes_of(i));", "i.loop, bytes_of(g_[i.operand[0]]));"),
+    (SHARING, "where.outer = g_[into].operand[0];", "where.outer = -1;"),
+    (LIVES, "if (i.operand_count == 2 && root == i.operand[1]) continue;", "if (root >= 0 && part_of(g_[root]) == structure::argument) continue;"),
+    (OVERWRITTEN, "home != loop || last_read_[root] > at", "home != loop"),
+    (OVERWRITTEN, "if (home != loop || last_read_", "if (last_read_"),
+    (OVERWRITTEN, "      if (last_read_[other] > at) return false;\n", ""),
+    (OVERWRITTEN, " &&\n           home_[buffers_.root[i.operand[0]]] != i.loop", ""),
+    (OVERWRITTEN, "if (part_of(g_[root]) == structure::argument && !donated_[root]) return false;", ""),
     (LOWER, "last_use_[source] != n || slot_[source] < 0) return;", "slot_[source] < 0) return;"),
     (LOWER, "if (size_of(g_[behind(g_.operand_at(i, k))].type) == size_of(i.type)) release(behind(g_.operand_at(i, k)), n);", "release(behind(g_.operand_at(i, k)), n);"),
     (LOWER, "if (inner > 1) limit_ = greatest_common_divisor(limit_, inner);", ""),
@@ -118,17 +123,17 @@ MUTATIONS = [
     (BOXES, "    room.before = larger_of(room.before, -first);\n", ""),
     (BOXES, "room.behind = larger_of(room.behind, first + g[id].shape[rows] - held);", "room.behind = 0;"),
     (BOXES, "    if (i.shape[d] != held.shape[d]) return -1;\n", ""),
-    (MEMORY, "where.offset += around_[root].before;", ""),
-    (MEMORY, "        where.offset += (last + 1) % 2 * half;\n", ""),
-    (MEMORY, "where.phase = around_[id].phase;", "where.phase = 0;"),
-    (MEMORY, "      for (int k = 0; k < i.operand_count; ++k) {\n        if (i.op->windows == nullptr) around_[g_.operand_at(i, k)].room.before = -1;\n      }\n", ""),
+    (HALOS, "where.offset += around_[root].before;", ""),
+    (HALOS, "        where.offset += (last + 1) % 2 * half;\n", ""),
+    (HALOS, "    buffers_.within[value].phase = 1;\n", ""),
+    (HALOS, "      for (int k = 0; k < i.operand_count; ++k) {\n        if (i.op->windows == nullptr) around_[g_.operand_at(i, k)].room.before = -1;\n      }\n", ""),
     (DEVICE, "iteration(s.loop) = is_over ? first_iteration(s.loop) : next;\n", "if (!is_over) iteration(s.loop) = next;\n"),
     (DEVICE, "rows_to_needed(t_.mesh, t_.code, id, rows, device_) * row;", "0;"),
     (RESHAPE, "parts_.add(whole_rows(to_[first_to], after, elements));", "parts_.add(whole_rows(from_[first_from], before, elements));"),
     (RESHAPE, "const std::int64_t row = elements / rows;", "const std::int64_t row = 1;"),
     (RESHAPE, "        if (!(read[factors[n]] == asked_[factors[n]])) return false;\n", ""),
     (LOCAL, "if (like >= 0 && !reads_windows(out_[like])) {", "if (false) {"),
-    (MEMORY, "return !is_enlarged(root) || brings_the_same(id, around_[root].exchange);", "return true;"),
+    (HALOS, "return !is_enlarged(root) || brings_the_same(id, around_[root].exchange);", "return true;"),
     (WINDOW, "if (o >= part.start && o < part.start + part.size) return true;", "return true;"),
     (SUMS, "if (pending != 0 && combine == reduction::sum) device_.terms[id] = value;", "if (pending != 0) device_.terms[id] = value;"),
     (MESSAGES, "    if (p.source == receiver && !reduces) return;\n", ""),
