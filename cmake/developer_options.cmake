@@ -10,7 +10,8 @@ set(ESPALIER_WARNINGS -Wall -Wextra -Wpedantic -Wconversion -Wshadow)
 add_library(espalier_developer INTERFACE)
 # -Wrestrict is wrong about concatenated strings in g++ 12 (GCC bug 105651): it sees an overlap inside std::string.
 target_compile_options(espalier_developer INTERFACE ${ESPALIER_WARNINGS} $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
-                                                    $<$<BOOL:${ESPALIER_WERROR}>:-Werror>)
+                                                    $<$<BOOL:${ESPALIER_WERROR}>:-Werror>
+                                                    "$<$<CXX_COMPILER_ID:GNU>:${ESPALIER_GXX_SPEED}>")
 target_link_options(espalier_developer INTERFACE LINKER:--as-needed)
 
 if(ESPALIER_NATIVE)

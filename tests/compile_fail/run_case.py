@@ -32,8 +32,9 @@ import sys
 
 sys.dont_write_bytecode = True  # no folder of compiled scripts among the sources
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from precompiled import flags_with_first_include  # noqa: E402
+from precompiled import flags_with_first_include, keep_diagnostics, place_of_diagnostics  # noqa: E402
 
+INCLUDE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "include")
 SKIPPED = 77
 MAX_MESSAGES = 7
 MAX_LINES = 30
@@ -206,6 +207,8 @@ def check(options):
             problems = [crash]
         else:
             problems, found = problems_of_case(file, case, compiler, text)
+            if options.said:
+                keep_diagnostics(place_of_diagnostics(options.said, compiler, file.path, case, [INCLUDE]), text)
         print(f"{'FAILED' if problems else 'ok':6} {case}: {found.messages} messages "
               f"({len(found.blocks)} errors and notes, {found.contexts} context lines), {len(found.lines)} lines")
         for problem in problems:
@@ -324,6 +327,7 @@ def main():
     parser.add_argument("--name", help="name in the table; by default that of the file")
     parser.add_argument("--results", help="folder for what was measured")
     parser.add_argument("--precompiled", help="folder for the headers that the files include first, precompiled")
+    parser.add_argument("--said", help="folder that keeps the diagnostics, for support/quotes.py")
     parser.add_argument("--show", action="store_true", help="print the diagnostics of cases that are as expected too")
     parser.add_argument("--table", action="store_true", help="only print the table of --results")
     parser.add_argument("--page", help="with --table: docs/mistakes.md, to be compared or written")

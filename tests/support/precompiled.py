@@ -2,12 +2,15 @@
 # SPDX-License-Identifier: BSL-1.0
 """The header that a file includes first, precompiled: hundreds of small programs are compiled for what a compiler says
 of them, and most of each is one of a few headers. Only the list of include files above a message changes.
+
+And what a compiler said of one of them, kept for who asks next: the documents quote many.
 """
 import contextlib
 import fcntl
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 
 FIRST_INCLUDE = re.compile(r"^#include <(.*?)>$")
@@ -66,3 +69,28 @@ def flags_with_first_include(compiler, flags, path, folder):
                 os.symlink(os.path.abspath(source), os.path.join(place, header))  # for what includes it once more
             made.write(stamp)
     return ["-include-pch", target, *flags] if clang else [f"-I{place}", *flags]
+
+
+def place_of_diagnostics(folder, compiler, path, case, includes):
+    """The file in `folder` for what `compiler` says of `case` in `path`: another one after any change to either, or to a
+    header below `includes`."""
+    with open(path) as file:
+        parts = [os.path.basename(compiler), str(os.stat(shutil.which(compiler)).st_mtime_ns), os.path.abspath(path), case,
+                 file.read(), newest_header(includes)]
+    return os.path.join(folder, hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32] + ".txt")
+
+
+def keep_diagnostics(place, text):
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    with open(f"{place}.{os.getpid()}", "w") as file:
+        file.write(text)
+    os.replace(file.name, place)
+
+
+def kept_diagnostics(place):
+    """What was kept there, or None."""
+    try:
+        with open(place) as file:
+            return file.read()
+    except OSError:
+        return None

@@ -2,7 +2,8 @@
 # SPDX-FileCopyrightText: 2026 The Espalier authors
 # SPDX-License-Identifier: BSL-1.0
 """Fills README.md and docs/ with what the sources, programs and compilers say: `quotes.py` writes it, `quotes.py
---check` fails if it would change (beyond places in our headers) and returns 77 where a compiler is missing.
+--check` fails if it would change (beyond places in our headers) and returns 77 where a compiler is missing. `--said
+FOLDER`: there compile_fail/run_case.py kept what compilers said of its cases; what has changed since is compiled.
 
 A comment in a document owns the blocks that follow it:
 
@@ -36,7 +37,7 @@ import tempfile
 import textwrap
 
 sys.dont_write_bytecode = True  # no folder of compiled scripts among the sources
-from precompiled import flags_with_first_include
+from precompiled import flags_with_first_include, kept_diagnostics, place_of_diagnostics
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 DOCUMENTS = [os.path.join(ROOT, "README.md"), *sorted(glob.glob(os.path.join(ROOT, "docs", "*.md")))]
@@ -46,6 +47,8 @@ OWNED = re.compile(r"(<!-- (source|output|message|mistake): (.*?) -->\n)(?:\n?``
 TABLE = re.compile(r"(<!-- (pairs|reasons): (.*?) -->\n)\n*(?:\|.*\n)*\n*")
 UNOWNED = re.compile(r"(?<! -->\n)^```cpp\n(.*)$", re.MULTILINE)
 PRECOMPILED = tempfile.TemporaryDirectory()
+INCLUDE = os.path.join(ROOT, "include")
+said = None  # the folder of --said
 INCLUDED = re.compile(r"^(?:In file included from |\s+from )")
 
 
@@ -70,9 +73,9 @@ def source(rest):
     return "```cpp\n" + textwrap.dedent("\n".join(lines)) + "\n```\n"
 
 
-def diagnostics(compiler, path, case=None):
+def compiled_diagnostics(compiler, path, case):
     flags = ["-std=c++20", "-fno-color-diagnostics" if "clang" in compiler else "-fdiagnostics-color=never",
-             f"-I{ROOT}/include"]
+             f"-I{INCLUDE}"]
     if case:  # many of them begin with the same header; what is quoted alone is compiled as a user does
         flags = flags_with_first_include(compiler, flags, path, PRECOMPILED.name)
     command = [compiler, *flags, "-fsyntax-only", *([f"-D{case}"] if case else []), os.path.basename(path)]
@@ -80,7 +83,15 @@ def diagnostics(compiler, path, case=None):
                          env={**os.environ, "LC_ALL": "C"})
     if run.returncode == 0:
         sys.exit(f"{path} {case or ''}: must not compile, and does with {compiler}")
-    lines = [line.replace(f"{ROOT}/include/", "") for line in run.stderr.splitlines() if not INCLUDED.match(line)]
+    return run.stderr
+
+
+def diagnostics(compiler, path, case=None):
+    text = kept_diagnostics(place_of_diagnostics(said, compiler, path, case, [INCLUDE])) if said and case else None
+    if text is None:
+        text = compiled_diagnostics(compiler, path, case)
+    lines = [line.replace(f"{ROOT}/include/", "").replace(f"{os.path.dirname(path)}/", "")
+             for line in text.splitlines() if not INCLUDED.match(line)]
     return [line for line in lines if not re.match(r"^\d+ errors? generated", line)]
 
 
@@ -198,7 +209,10 @@ def without_places(text):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("--said", help="folder with diagnostics that compile_fail/run_case.py kept")
     options = parser.parse_args()
+    global said
+    said = options.said
     absent = [compiler for _, compiler in ALL_COMPILERS if shutil.which(compiler) is None]
     if absent:
         print(f"quotes: {', '.join(absent)} is not installed, so nothing was compared")
