@@ -1,7 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 
-// The pictures of docs/concepts.md and docs/tutorial.md, and the numbers beside them: `pictures FOLDER` writes them.
+// The pictures of docs/concepts.md, docs/tutorial.md and docs/architecture.md, and the numbers beside them: `pictures
+// FOLDER` writes them.
 // The test docs/pictures compares them with docs/images.
 
 #include <espalier/core.hpp>
@@ -182,6 +183,61 @@ std::string memory_table() {
   return out.str();
 }
 
+// ---------------------------------------------------------------------------------------------------------------------
+// A program on its way through the library: traced and completed, as a device has it, and with its places in memory.
+
+/// `einsum %0, %1`
+std::string call_of(ep::graph_view g, int id) {
+  const ep::instruction& i = g[id];
+  std::string text = i.op->name;
+  if (ep::part_of(i) == ep::structure::argument)
+    text += " " + std::to_string(ep::attributes_of<ep::border_attributes>(i).number);
+  for (int k = 0; k < i.operand_count; ++k) text += (k == 0 ? " %" : ", %") + std::to_string(g.operand_at(i, k));
+  return text;
+}
+
+std::string whole_type(const ep::instruction& i) { return ep::to_string(mesh::value, i.type, i.shape, ep::sharding{}); }
+
+template <class Program> std::string completed_table() {
+  const ep::graph_view g = Program::traced;
+  report::table rows({{"traced"}, {"type"}, {"layout after completion"}});
+  for (int id = 0; id < g.size; ++id) {
+    const ep::instruction& i = g[id];
+    rows.row("%" + std::to_string(id) + " = " + call_of(g, id), whole_type(i),
+             ep::to_string(mesh::value, i.type, i.shape, Program::completion_pass::value.of[id]));
+  }
+  std::ostringstream out;
+  rows.print(out);
+  return out.str();
+}
+
+std::string place_of(const ep::location& at) {
+  switch (at.space) {
+    case ep::memory_space::arena: return "arena + " + std::to_string(at.offset);
+    case ep::memory_space::argument: return "argument " + std::to_string(at.index);
+    case ep::memory_space::result: return "result " + std::to_string(at.index);
+    case ep::memory_space::nowhere: break;
+  }
+  return "-";
+}
+
+template <class Program> std::string device_table() {
+  const ep::graph_view g = Program::code;
+  const ep::plan_view plan = Program::plan;
+  report::table rows({{"on each device"}, {"buffer"}, {"bytes"}, {"place"}, {"step"}, {"sent"}});
+  for (int id = 0; id < g.size; ++id) {
+    const ep::instruction& i = g[id];
+    const int unit = plan.unit_of[id];
+    const std::int64_t sent = i.op->facts.moves < 0 ? 0 : Program::sent_bytes_of(id);
+    rows.row("%" + std::to_string(id) + " = " + call_of(g, id), whole_type(i), ep::bytes_of(i),
+             place_of(plan.where[id]), unit < 0 ? "-" : std::to_string(unit), sent == 0 ? "" : std::to_string(sent));
+  }
+  std::ostringstream out;
+  rows.print(out);
+  out << "arena: " << plan.arena_bytes << " bytes\n";
+  return out.str();
+}
+
 void write_all(const std::filesystem::path& folder) {
   write(folder, "layout_uneven.svg", ep::draw_layout<uneven_mesh, ep::sharded<ep::f32<4, 10>, data, three>>());
   write(folder, "layout_both.svg", ep::draw_layout<mesh, ep::sharded<ep::f32<64, 256>, data, model>>());
@@ -194,6 +250,8 @@ void write_all(const std::filesystem::path& folder) {
   write(folder, "layout_panels.svg", ep::draw_layout<cube, ep::sharded<ep::f32<6, 8, 10>, data, model, stage>>());
   write(folder, "completion.svg", completion_picture());
   write(folder, "memory.txt", memory_table());
+  write(folder, "journey_layouts.txt", completed_table<mlp_step>());
+  write(folder, "journey_device.txt", device_table<mlp_step>());
 }
 
 }  // namespace
