@@ -52,11 +52,13 @@ PARTS = [
                          "partition/*", "nn/*"], ["base"], ["Hana"]),
     Part("pipeline stages", ["pipeline/runtime/*"], EVERYTHING, LIBRARIES),
     Part("pipeline plans", ["pipeline/*"], ["base"], []),
+    # No other part sees it.
+    Part("testing", ["testing/*"], EVERYTHING, LIBRARIES),
     # Lists of includes for users: no part includes them.
     Part("public", ["*"], EVERYTHING, LIBRARIES),
 ]
 # Those that see a part from inside it, whatever it offers to others.
-INSIDERS = {"comm": ["pipeline stages", "public"]}
+INSIDERS = {"comm": ["pipeline stages", "testing", "public"]}
 
 
 def matches(name, patterns):
