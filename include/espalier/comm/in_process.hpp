@@ -112,7 +112,7 @@ class in_process_group {
 /// A device's end of an `in_process_group`: no copies but the one from the sender's source to the receiver's target.
 ///
 /// Everything goes through the group's `thread_collectives`: all-reduces and broadcasts are its own, and boxes, which
-/// may lie strided on both sides, are read where they stand while all members have lent their buffers.
+/// may lie strided on both sides, are read where they stand while all members expose their buffers.
 class in_process_communicator {
  public:
   in_process_communicator(in_process_group& group, int rank) : group_(&group), rank_(rank) {
@@ -144,17 +144,17 @@ class in_process_communicator {
   void exchange(const transfer& moves, const void* source, void* target) {
     const std::uint64_t kind =
         detail::kind_word(collective::exchange, detail::class_of(moves.type), element_operation::unnamed, 0);
-    meet("exchange", kind, moves, source, [&](const lent_list& lent) {
+    meet("exchange", kind, moves, source, [&](const readable_list& readable) {
       const int members = static_cast<int>(moves.members.size());
       const host::store how = store_of(moves);
       // Each member starts with itself and goes on from there: not everybody reads the same peer at once.
       for (int step = 0; step < members; ++step) {
         const auto k = static_cast<std::size_t>((moves.self + step) % members);
         const block& box = moves.incoming[k];
-        if (lent[k].packed) {
-          unpack(moves.type, target, lent[k].memory, box);
+        if (readable[k].packed) {
+          unpack(moves.type, target, readable[k].memory, box);
         } else {
-          copy(moves.type, target, lent[k].memory, box, how);
+          copy(moves.type, target, readable[k].memory, box, how);
         }
       }
     });
@@ -166,10 +166,10 @@ class in_process_communicator {
     reserve_parts(moves.members.size());
     const std::uint64_t what = detail::kind_word(collective::reduce_exchange, detail::class_of(moves.type),
                                                  detail::operation_of(moves.type, by.kind), 0);
-    meet("reduce_exchange", what, moves, source, [&](const lent_list& lent) {
-      if (fold(moves, lent, target, by)) return;
+    meet("reduce_exchange", what, moves, source, [&](const readable_list& readable) {
+      if (fold(moves, readable, target, by)) return;
       for (std::size_t k = 0; k < moves.members.size(); ++k) {
-        parts_[k] = {lent[k].memory, lent[k].packed ? nullptr : &moves.incoming[k]};
+        parts_[k] = {readable[k].memory, readable[k].packed ? nullptr : &moves.incoming[k]};
       }
       const block& box = moves.incoming[static_cast<std::size_t>(moves.self)];
       detail::reduce_range(by, target, box, 0, box.elements(), parts_.data(), static_cast<int>(moves.members.size()));
@@ -212,7 +212,7 @@ class in_process_communicator {
   void abort(const std::string& reason) { group_->abort(rank_, reason + place_of_failure(reason)); }
 
  private:
-  using lent_list = thread_collectives::engine::lent_list;
+  using readable_list = thread_collectives::engine::readable_list;
   using cause = host::wait_error::cause;
 
   /// This device's end of a group.
@@ -269,9 +269,9 @@ class in_process_communicator {
     inside_ = false;
   }
 
-  /// `work(lent)` while all members lend their sources, or have packed what little they send.
+  /// `work(readable)` while all members expose their sources, or have packed what little they send.
   void meet(const char* operation, std::uint64_t kind, const transfer& moves, const void* source,
-            thread_collectives::engine::lent_reader work) {
+            thread_collectives::engine::memory_reader work) {
     const std::int64_t element = size_of(moves.type);
     bool packs = true;
     for (std::size_t k = 0; k < moves.outgoing.size(); ++k) {
@@ -344,7 +344,7 @@ class in_process_communicator {
   }
 
   /// Combines boxes that lie in one piece on all sides; false if these don't.
-  [[nodiscard]] bool fold(const transfer& moves, const lent_list& lent, void* target, const reducer& by) {
+  [[nodiscard]] bool fold(const transfer& moves, const readable_list& readable, void* target, const reducer& by) {
     const block& own = moves.incoming[static_cast<std::size_t>(moves.self)];
     const std::int64_t count = own.elements();
     if (count == 0) return true;
@@ -352,9 +352,9 @@ class in_process_communicator {
     const std::int64_t to = detail::contiguous_target(own, 0, count);
     if (to < 0 || moves.members.size() < 2) return false;
     for (std::size_t k = 0; k < moves.members.size(); ++k) {
-      const std::int64_t from = lent[k].packed ? 0 : detail::contiguous_source(moves.incoming[k], 0, count);
+      const std::int64_t from = readable[k].packed ? 0 : detail::contiguous_source(moves.incoming[k], 0, count);
       if (from < 0) return false;
-      sources_[k] = lent[k].memory + from * element;
+      sources_[k] = readable[k].memory + from * element;
     }
     std::byte* const result = static_cast<std::byte*>(target) + to * element;
     const auto members = static_cast<int>(moves.members.size());

@@ -23,7 +23,7 @@ namespace espalier::comm::host {
 /// allows it, its copies out of another process's memory (process_vm_readv).
 class process_space {
  public:
-  static constexpr bool lends = false;
+  static constexpr bool exposes_private_memory = false;
 
   /// Collective. @pre all ranks of the communicator are on one host
   process_space(MPI_Comm communicator, std::int64_t region_bytes, bool crowded)

@@ -103,7 +103,8 @@ inline constexpr std::uint64_t shut = std::uint64_t{1} << 63U;
 enum class reach : std::uint64_t {
   staged,  ///< it copies them to its region, chunk by chunk
   direct,  ///< others read (and write) them in place
-  kernel   ///< others ask the operating system for a copy
+  kernel,  ///< others ask the operating system for a copy
+  unknown  ///< not said yet
 };
 struct exposed {
   reach how = reach::staged;
@@ -118,8 +119,8 @@ struct exposed {
 ///   `fetch(rank, e, offset, to, bytes)` a copy by the operating system, true if that was possible.
 /// * `crowded()`: more ranks than processors, so that who waits must give way.
 /// * `interrupted()`: waits should end, since some rank failed elsewhere.
-/// * `lends`: others read (and write) private memory in place. It is gone when its owner's call ends, however that
-/// ends.
+/// * `exposes_private_memory`: others read (and write) private memory in place. It is gone when its owner's call ends,
+///   however that ends.
 template <class T>
 concept SharedSpace = requires(T& space, const T& view, int rank, const void* data, const exposed& e, void* to,
                                std::int64_t bytes) {
@@ -132,7 +133,7 @@ concept SharedSpace = requires(T& space, const T& view, int rank, const void* da
   { view.direct(rank, e) } -> std::same_as<std::byte*>;
   { space.fetch(rank, e, bytes, to, bytes) } -> std::same_as<bool>;
   { view.interrupted() } -> std::same_as<bool>;
-  { T::lends } -> std::convertible_to<bool>;
+  { T::exposes_private_memory } -> std::convertible_to<bool>;
 };
 
 /// A part of every region for messages of one order of size. Call number c uses its copy c % depth, so that a rank can

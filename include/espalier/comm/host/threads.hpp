@@ -66,7 +66,7 @@ class thread_group {
 /// A thread's end of a `thread_group`: everything is in the same memory.
 class thread_space {
  public:
-  static constexpr bool lends = true;
+  static constexpr bool exposes_private_memory = true;
 
   thread_space(thread_group& group, int rank) : group_(&group), rank_(rank) {}
 
@@ -126,11 +126,11 @@ class thread_collectives {
   void meet(const char* operation, const context* where = nullptr) { engine_.meet(operation, where); }
 
   using engine = host::engine<host::thread_space>;
-  /// All ranks lend each other memory while `work(lent)` goes on in each, for what no `collective_call` describes: see
-  /// `host::engine::meet`.
-  void meet(const char* operation, const call_summary& said, const engine::lender& mine, const context* where,
-            engine::packer pack, engine::lent_reader work) {
-    engine_.meet(operation, said, mine, where, pack, work);
+  /// All ranks expose memory to each other while `work(readable)` runs in each, for exchanges that no `collective_call`
+  /// describes: see `host::engine::meet`.
+  void meet(const char* operation, const call_summary& summary, const engine::exposed_source& mine,
+            const context* where, engine::packer pack, engine::memory_reader work) {
+    engine_.meet(operation, summary, mine, where, pack, work);
   }
 
  private:

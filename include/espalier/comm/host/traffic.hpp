@@ -29,16 +29,16 @@ class traffic {
   /// Errors: std::invalid_argument where the call contradicts itself.
   void set(const collective_call& call, std::int64_t element) {
     require_sound(call);
-    what_ = call.what;
+    operation_ = call.what;
     root_ = call.root;
     const bool is_root = rank_ == root_;
     common_ = false;
     fan_ = 1;
-    in_output_ = call.in_place && (is_root || !has_root(what_));
+    in_output_ = call.in_place && (is_root || !has_root(operation_));
     own_ = {};
     own_target_ = 0;
-    const bool to_blocks = facts_of(what_).after == array_share::block;
-    switch (facts_of(what_).before) {
+    const bool to_blocks = facts_of(operation_).after == array_share::block;
+    switch (facts_of(operation_).before) {
       case array_share::whole_at_root:
         return to_blocks ? set_scatters(call, element, is_root) : set_broadcast(call.counts[0] * element, is_root);
       case array_share::whole:
@@ -49,9 +49,9 @@ class traffic {
     }
   }
 
-  [[nodiscard]] collective what() const { return what_; }
+  [[nodiscard]] collective operation() const { return operation_; }
   [[nodiscard]] int root() const { return root_; }
-  [[nodiscard]] bool folds() const { return reduces(what_); }
+  [[nodiscard]] bool folds() const { return reduces(operation_); }
   /// Whether this rank's contribution stands where its result is written.
   [[nodiscard]] bool in_output() const { return in_output_; }
   /// Everybody gets the same bytes of a source.
@@ -101,7 +101,7 @@ class traffic {
   }
 
   void set_whole(std::int64_t bytes, bool is_root) {
-    const bool all = what_ == collective::all_reduce;
+    const bool all = operation_ == collective::all_reduce;
     common_ = true;
     most_ = total_ = bytes;
     receives_ = all || is_root;
@@ -111,7 +111,7 @@ class traffic {
   }
 
   void set_gathers(const collective_call& call, std::int64_t element, bool is_root) {
-    const bool all = what_ == collective::all_gather;
+    const bool all = operation_ == collective::all_gather;
     common_ = all;
     receives_ = all || is_root;
     sends_ = all || !is_root;
@@ -133,7 +133,7 @@ class traffic {
   }
 
   void set_scatters(const collective_call& call, std::int64_t element, bool is_root) {
-    const bool all = what_ == collective::reduce_scatter;
+    const bool all = operation_ == collective::reduce_scatter;
     fan_ = std::max(1, ranks_ - 1);
     sends_ = all || is_root;
     receives_ = all || !is_root;
@@ -149,7 +149,7 @@ class traffic {
       most_ = std::max(most_, bytes);
     }
     total_ = at;
-    if (what_ == collective::scatter) in_output_ = false;
+    if (operation_ == collective::scatter) in_output_ = false;
   }
 
   void set_exchange(const collective_call& call, std::int64_t element) {
@@ -193,7 +193,7 @@ class traffic {
 
   int ranks_;
   int rank_;
-  collective what_ = collective::broadcast;
+  collective operation_ = collective::broadcast;
   int root_ = 0;
   bool in_output_ = false;
   bool common_ = false;

@@ -19,10 +19,10 @@
 
 namespace espalier::comm::host {
 
-/// What a rank is waiting for, for the error that ends the wait.
+/// The chunk of another rank that a rank waits for, for the error that ends the wait.
 struct awaited {
   int rank = 0;
-  const char* what = "";  ///< "data", "room", ...
+  const char* purpose = "";  ///< "data", "room", ...
   std::int64_t chunk = 0;
   std::int64_t chunks = 1;
 };
@@ -67,7 +67,7 @@ template <SharedSpace Space> class watch {
   /// Takes part in the call from now on. Errors: `wait_error` if a rank gave up that cannot be waited with.
   void enter() {
     std::atomic<std::uint64_t>& begun = state_of(space_->region(space_->rank())).begun;
-    if constexpr (Space::lends) {
+    if constexpr (Space::exposes_private_memory) {
       std::uint64_t before = begun.load(std::memory_order_relaxed);
       // Only `shut` can have come in between.
       if ((before & shut) == 0 && begun.compare_exchange_strong(before, word_)) return;
@@ -128,7 +128,7 @@ template <SharedSpace Space> class watch {
  private:
   using clock = std::chrono::steady_clock;
   // Other threads of the process may want this processor, whatever the ranks are: after ten microseconds it is offered.
-  static constexpr int most_spins = Space::lends ? 200 : 2000;
+  static constexpr int most_spins = Space::exposes_private_memory ? 200 : 2000;
 
   template <class There> [[gnu::noinline]] void wait(There there, const awaited& of) {
     for (int i = 0; i < spins_; ++i) {
@@ -149,7 +149,7 @@ template <SharedSpace Space> class watch {
   /// Who is waited for may need this processor. A device's other threads need it, too: long waits become naps, each
   /// short against the wait so far.
   static void give_way(clock::time_point start) {
-    if constexpr (Space::lends) {
+    if constexpr (Space::exposes_private_memory) {
       constexpr clock::duration long_wait = std::chrono::milliseconds(1);
       constexpr clock::duration longest_nap = std::chrono::milliseconds(1);
       const clock::duration waited = clock::now() - start;
@@ -196,7 +196,7 @@ template <SharedSpace Space> class watch {
     // All came, but one stopped in the middle.
     if (missing.empty()) missing.push_back(of.rank);
     const std::string text = detail::joined(
-        {detail::expired_text(space_->rank(), operation_, deadline_, missing, where_), "\n  pending: ", of.what,
+        {detail::expired_text(space_->rank(), operation_, deadline_, missing, where_), "\n  pending: ", of.purpose,
          ", chunk ", of.chunk, " of ", of.chunks, ", from rank ", of.rank, ", over shared memory"});
     throw wait_error(wait_error::cause::expired, text, std::move(missing));
   }
