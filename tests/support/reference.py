@@ -58,7 +58,7 @@ COLLECTIVES = [
                   "comm/topology/merge.hpp", "comm/placement.hpp"]),
     ("For worlds and programs", ["comm/run/engine.hpp", "comm/communicator.hpp", "comm/any_communicator.hpp",
                                  "comm/reduce.hpp", "comm/reducer.hpp",
-                                 "comm/in_process.hpp", "comm/mpi.hpp", "comm/mpi_handle.hpp", "comm/launch.hpp",
+                                 "comm/in_process.hpp", "comm/mpi.hpp", "comm/mpi_options.hpp", "comm/mpi_handle.hpp", "comm/launch.hpp",
                                  "comm/termination.hpp"]),
 ]
 WRITTEN_BY = "<!-- Written by tests/support/reference.py: change the comments in the headers, and run it again. -->"
