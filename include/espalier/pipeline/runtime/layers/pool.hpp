@@ -97,12 +97,6 @@ class block_pool {
     frozen_ = true;
   }
   [[nodiscard]] std::int64_t reserved_bytes() const { return reserved_; }
-  /// Blocks that somebody holds; none between two steps.
-  [[nodiscard]] std::size_t in_use() const {
-    std::size_t free = 0;
-    for (const block_class& kind : classes_) free += kind.free.size();
-    return blocks_.size() - free;
-  }
 
  private:
   struct block_class {
