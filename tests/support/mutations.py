@@ -93,7 +93,7 @@ MUTATIONS = [
     (DEVICE, "const bool is_over = next < 0 || next >= loop.iterations;", "const bool is_over = next >= loop.iterations;"),
     (DEVICE, "iteration(s.loop) * bytes_of(t_.code[s.source]);", "iteration(s.loop) * bytes_of(t_.code[s.target]);"),
     (CHAIN, "call.rows = std::min(c.block_rows, c.rows - row);", "call.rows = c.block_rows;"),
-    (CHAIN, "std::fill(sums, sums + c.columns * element_bytes, '\\0');", ""),
+    (CHAIN, "std::fill(sums, sums + c.columns * scratch_layout::element_bytes, '\\0');", ""),
     (CHAIN, "call.first_row = row;\n      for (int n", "call.first_row = 0;\n      for (int n"),
     (LOOPS, "if (part_of(i) == structure::loop_next && !active_[i.operand[0]]) active_[i.operand[0]] = changed = true;", "if (part_of(i) == structure::loop_next) active_[i.operand[0]] = true;"),
     (LOOPS, "if (reads_loop(part_of(i)) || !belongs || i.op->facts.looks) continue;", "if (reads_loop(part_of(i)) || i.op->facts.looks) continue;"),

@@ -8,6 +8,7 @@
 #include <espalier/execute/causal.hpp>
 #include <espalier/execute/chain.hpp>
 #include <espalier/execute/finite_check.hpp>
+#include <espalier/execute/memory_steps.hpp>
 #include <espalier/execute/message_tables.hpp>
 #include <espalier/execute/steps.hpp>
 #include <espalier/partition/boxes.hpp>
@@ -195,7 +196,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
       case step_kind::copy: copy(address(s.target), address(s.source), s.target); break;
       case step_kind::save: copy(saved(s.target), address(s.source), s.target); break;
       case step_kind::copy_saved: copy(address(s.target), saved(s.target), s.target); break;
-      case step_kind::clear: clear(s.target); break;
+      case step_kind::clear: clear_bytes(address(s.target), bytes_of(t_.code[s.target])); break;
       case step_kind::add: add(s.target, s.source); break;
       case step_kind::stack: {
         const std::int64_t offset = iteration(s.loop) * bytes_of(t_.code[s.source]);
@@ -368,34 +369,14 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
 
   /// As many bytes as value `like` has.
   void copy(void* target, const void* source, int like) const {
-    if (target == source) return;
-    const std::int64_t bytes = bytes_of(t_.code[like]);
-    parallel_ranges(bytes, bytes / 4, [=](std::int64_t first, std::int64_t last) {
-      std::memcpy(static_cast<char*>(target) + first, static_cast<const char*>(source) + first,
-                  static_cast<std::size_t>(last - first));
-    });
+    if (target != source) copy_bytes(target, source, bytes_of(t_.code[like]));
   }
   [[nodiscard]] void* saved(int id) const { return arena() + t_.saved_at[id]; }
 
-  void clear(int id) const {
-    void* const target = address(id);
-    const std::int64_t bytes = bytes_of(t_.code[id]);
-    parallel_ranges(bytes, bytes / 4, [=](std::int64_t first, std::int64_t last) {
-      std::memset(static_cast<char*>(target) + first, 0, static_cast<std::size_t>(last - first));
-    });
-  }
-
   void add(int sum, int term) const {
     const instruction& i = t_.code[sum];
-    const std::int64_t count = i.shape.elements();
-    const std::int64_t element = size_of(i.type);
-    const comm::detail::tile_function combine = t_.reducer_of(i.type, reduction::sum).tile;
-    char* const to = static_cast<char*>(address(sum));
-    const char* const from = static_cast<const char*>(address(term));
-    parallel_ranges(count, count, [=](std::int64_t first, std::int64_t last) {
-      char* const there = to + first * element;
-      combine(comm::detail::partial_sides::none, there, there, from + first * element, last - first);
-    });
+    add_elements(t_.reducer_of(i.type, reduction::sum).tile, size_of(i.type), i.shape.elements(), address(sum),
+                 address(term));
   }
 
   void communicate(int id) {
