@@ -20,7 +20,7 @@ import textwrap
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 PAGE = os.path.join(ROOT, "docs", "ops.md")
-FUNCTION = re.compile(r"((?:^///.*\n)*)^template <(.*)>(?:\n  requires.*\n|\s)constexpr auto ([a-z]\w*)\(", re.MULTILINE)
+FUNCTION = re.compile(r"((?:^///.*\n)*)^template <(.*(?:\n {6,}.*)*)>(?:\n  requires.*\n|\s)constexpr auto ([a-z]\w*)\(", re.MULTILINE)
 OP = re.compile(r"((?:^///.*\n)*)^(?:template <.*>\n)?inline constexpr op_info (\w+)", re.MULTILINE)
 # Ours, for all operators together: they have no comment of their own, being friends that no reader calls by name.
 OPERATORS = """Operands broadcast as NumPy's do, and one of the two may be a number: counted from the right, two dimensions
@@ -124,6 +124,9 @@ def signature(template, name, parameters):
         kind = kind.replace("const ", "").replace("&", "").strip()
         types.append(kind.replace("...", ""))
         own = kind[:1].islower()  # a type of C++, not one of the template's
+        if re.search(rf"\b{kind} = (?:detail::)?no_operand\b", template):
+            called.append(f"[{variable}]")  # an operand that a call may leave out
+            continue
         called.append((f"{kind} {variable}" if own else variable + ("..." if "..." in kind else "")) +
                       (f" = {default}" if default else ""))
     chosen = []

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/ops/operand_list.hpp>
 #include <espalier/ops/roll.hpp>
 
 namespace espalier {
@@ -119,57 +120,42 @@ namespace detail {
   return a.rank == b.rank && with_extent(a, dim, 1) == with_extent(b, dim, 1);
 }
 
-template <int Dim, Traced First, Traced... Rest>
-constexpr auto joined(source_line where, const First& first, const Rest&... rest) {
-  if constexpr (Failed<First> || (Failed<Rest> || ...)) {
-    return first_failure(first, rest...);
-  } else if constexpr (constexpr int along = dimension(Dim, First::rank); along < 0) {
-    return failed<why::no_such_dimension<typename First::tensor, why::dim<Dim>>>(where, ops::concat.name);
-  } else if constexpr (!(joinable(First::shape, Rest::shape, along) && ...)) {
-    return failed<why::concat_shape_mismatch<typename First::tensor, typename Rest::tensor...>>(where,
-                                                                                                ops::concat.name);
-  } else if constexpr (!((First::type == Rest::type) && ...)) {
-    return failed<why::dtype_mismatch<typename First::tensor, typename Rest::tensor...>>(where, ops::concat.name);
-  } else if constexpr (constexpr std::int64_t size = (First::shape[along] + ... + Rest::shape[along]);
-                       size > most_extent) {
-    return failed<why::too_many_elements<typename First::tensor, typename Rest::tensor...>>(where, ops::concat.name);
-  } else {
-    builder& b = *first.owner;
-    b.at(where);
-    const int parts[]{first.id, operand_of(b, rest)...};
-    return symbol_like<First, tensor_for<First::type, with_extent(First::shape, along, size)>>(
-        first, emit::concat(b, &parts[0], 1 + static_cast<int>(sizeof...(Rest)), along));
+template <int Dim> struct concat_along {
+  template <Traced First, Traced... Rest>
+  static constexpr auto of(source_line where, const First& first, const Rest&... rest) {
+    if constexpr (Failed<First> || (Failed<Rest> || ...)) {
+      return first_failure(first, rest...);
+    } else if constexpr (constexpr int along = dimension(Dim, First::rank); along < 0) {
+      return failed<why::no_such_dimension<typename First::tensor, why::dim<Dim>>>(where, ops::concat.name);
+    } else if constexpr (!(joinable(First::shape, Rest::shape, along) && ...)) {
+      return failed<why::concat_shape_mismatch<typename First::tensor, typename Rest::tensor...>>(where,
+                                                                                                  ops::concat.name);
+    } else if constexpr (!((First::type == Rest::type) && ...)) {
+      return failed<why::dtype_mismatch<typename First::tensor, typename Rest::tensor...>>(where, ops::concat.name);
+    } else if constexpr (constexpr std::int64_t size = (First::shape[along] + ... + Rest::shape[along]);
+                         size > most_extent) {
+      return failed<why::too_many_elements<typename First::tensor, typename Rest::tensor...>>(where, ops::concat.name);
+    } else {
+      builder& b = *first.owner;
+      b.at(where);
+      const int parts[]{first.id, operand_of(b, rest)...};
+      return symbol_like<First, tensor_for<First::type, with_extent(First::shape, along, size)>>(
+          first, emit::concat(b, &parts[0], 1 + static_cast<int>(sizeof...(Rest)), along));
+    }
   }
-}
+};
 }  // namespace detail
 
-/// Joins tensors along dimension Dim. Errors: `no_such_dimension`, `concat_shape_mismatch`, `dtype_mismatch`,
-/// `too_many_elements`.
-template <int Dim, Traced A> constexpr auto concat(const A& a, source_line where = source_line::current()) {
-  return detail::joined<Dim>(where, a);
+/// Joins tensors, of which there may be any number, along dimension Dim. Errors: `no_such_dimension`,
+/// `concat_shape_mismatch`, `dtype_mismatch`, `too_many_elements`.
+template <int Dim, Traced A, detail::OperandOrNone B = detail::no_operand, detail::OperandOrNone C = detail::no_operand,
+          detail::OperandOrNone D = detail::no_operand>
+constexpr auto concat(const A& a, const B& b = {}, const C& c = {}, const D& d = {},
+                      source_line where = source_line::current()) {
+  return detail::of_present<detail::concat_along<Dim>>(where, a, b, c, d);
 }
-template <int Dim, Traced A, Traced B>
-constexpr auto concat(const A& a, const B& b, source_line where = source_line::current()) {
-  return detail::joined<Dim>(where, a, b);
-}
-template <int Dim, Traced A, Traced B, Traced C>
-constexpr auto concat(const A& a, const B& b, const C& c, source_line where = source_line::current()) {
-  return detail::joined<Dim>(where, a, b, c);
-}
-template <int Dim, Traced A, Traced B, Traced C, Traced D>
-constexpr auto concat(const A& a, const B& b, const C& c, const D& d, source_line where = source_line::current()) {
-  return detail::joined<Dim>(where, a, b, c, d);
-}
-/// More than four: behind a pack there is no room for a default argument, so the line is that on which the first was
-/// copied (see `symbol`); of the result of a call, the line of that call.
 template <int Dim, Traced First, Traced... Rest>
   requires(sizeof...(Rest) >= 4)
-constexpr auto concat(First first, Rest... rest) {
-  if constexpr (Failed<First>) {
-    return first;
-  } else {
-    return detail::joined<Dim>(first.seen, first, rest...);
-  }
-}
+constexpr auto concat(First first, Rest... rest) { return detail::of_many<detail::concat_along<Dim>>(first, rest...); }
 
 }  // namespace espalier

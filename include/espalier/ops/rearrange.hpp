@@ -5,6 +5,7 @@
 #include <espalier/ops/compare.hpp>
 #include <espalier/ops/concat.hpp>
 #include <espalier/ops/iota.hpp>
+#include <espalier/ops/operand_list.hpp>
 #include <espalier/ops/reshape.hpp>
 #include <espalier/ops/roll.hpp>
 
@@ -139,51 +140,40 @@ namespace detail {
   return result;
 }
 
-template <int Dim, Traced First, Traced... Rest>
-constexpr auto stack_along(source_line where, const First& first, const Rest&... rest) {
-  if constexpr (Failed<First> || (Failed<Rest> || ...)) {
-    return first_failure(first, rest...);
-  } else if constexpr (constexpr int along = dimension(Dim, First::rank + 1); along < 0 || First::rank >= max_rank) {
-    return failed<why::no_such_dimension<typename First::tensor, why::dim<Dim>>>(where, "stack");
-  } else if constexpr (!((First::shape == Rest::shape) && ...)) {
-    return failed<why::concat_shape_mismatch<typename First::tensor, typename Rest::tensor...>>(where, "stack");
-  } else if constexpr (!((First::type == Rest::type) && ...)) {
-    return failed<why::dtype_mismatch<typename First::tensor, typename Rest::tensor...>>(where, "stack");
-  } else {
-    constexpr extents one = with_dimension(First::shape, along);
-    builder& b = *first.owner;
-    b.at(where);
-    const int parts[]{emit::reshape(b, first.id, one), emit::reshape(b, operand_of(b, rest), one)...};
-    constexpr int count = 1 + static_cast<int>(sizeof...(Rest));
-    return symbol_like<First, tensor_for<First::type, with_extent(one, along, count)>>(
-        first, emit::concat(b, &parts[0], count, along));
+template <int Dim> struct stack_along {
+  template <Traced First, Traced... Rest>
+  static constexpr auto of(source_line where, const First& first, const Rest&... rest) {
+    if constexpr (Failed<First> || (Failed<Rest> || ...)) {
+      return first_failure(first, rest...);
+    } else if constexpr (constexpr int along = dimension(Dim, First::rank + 1); along < 0 || First::rank >= max_rank) {
+      return failed<why::no_such_dimension<typename First::tensor, why::dim<Dim>>>(where, "stack");
+    } else if constexpr (!((First::shape == Rest::shape) && ...)) {
+      return failed<why::concat_shape_mismatch<typename First::tensor, typename Rest::tensor...>>(where, "stack");
+    } else if constexpr (!((First::type == Rest::type) && ...)) {
+      return failed<why::dtype_mismatch<typename First::tensor, typename Rest::tensor...>>(where, "stack");
+    } else {
+      constexpr extents one = with_dimension(First::shape, along);
+      builder& b = *first.owner;
+      b.at(where);
+      const int parts[]{emit::reshape(b, first.id, one), emit::reshape(b, operand_of(b, rest), one)...};
+      constexpr int count = 1 + static_cast<int>(sizeof...(Rest));
+      return symbol_like<First, tensor_for<First::type, with_extent(one, along, count)>>(
+          first, emit::concat(b, &parts[0], count, along));
+    }
   }
-}
+};
 }  // namespace detail
 
-/// Tensors of equal shape as the elements of a new dimension Dim of the result.
+/// Tensors of equal shape, of which there may be any number, as the elements of a new dimension Dim of the result.
 /// Errors: `no_such_dimension`, `concat_shape_mismatch`, `dtype_mismatch`.
-template <int Dim, Traced A, Traced B>
-constexpr auto stack(const A& a, const B& b, source_line where = source_line::current()) {
-  return detail::stack_along<Dim>(where, a, b);
+template <int Dim, Traced A, Traced B, detail::OperandOrNone C = detail::no_operand,
+          detail::OperandOrNone D = detail::no_operand>
+constexpr auto stack(const A& a, const B& b, const C& c = {}, const D& d = {},
+                     source_line where = source_line::current()) {
+  return detail::of_present<detail::stack_along<Dim>>(where, a, b, c, d);
 }
-template <int Dim, Traced A, Traced B, Traced C>
-constexpr auto stack(const A& a, const B& b, const C& c, source_line where = source_line::current()) {
-  return detail::stack_along<Dim>(where, a, b, c);
-}
-template <int Dim, Traced A, Traced B, Traced C, Traced D>
-constexpr auto stack(const A& a, const B& b, const C& c, const D& d, source_line where = source_line::current()) {
-  return detail::stack_along<Dim>(where, a, b, c, d);
-}
-/// More than four: the line is that on which the first was copied (see `concat`).
 template <int Dim, Traced First, Traced... Rest>
   requires(sizeof...(Rest) >= 4)
-constexpr auto stack(First first, Rest... rest) {
-  if constexpr (Failed<First>) {
-    return first;
-  } else {
-    return detail::stack_along<Dim>(first.seen, first, rest...);
-  }
-}
+constexpr auto stack(First first, Rest... rest) { return detail::of_many<detail::stack_along<Dim>>(first, rest...); }
 
 }  // namespace espalier
