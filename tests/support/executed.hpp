@@ -4,7 +4,7 @@
 
 #include <espalier/comm/reducer.hpp>
 #include <espalier/execute/part_executor.hpp>
-#include <espalier/program/interpret_spmd.hpp>
+#include <espalier/testing/interpret_spmd.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/program/interpret.hpp>
+#include <espalier/testing/interpret.hpp>
 #include <support/table_numbers.hpp>
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <espalier/program/differentiate.hpp>
-#include <espalier/program/interpret.hpp>
+#include <espalier/testing/interpret.hpp>
 
 #include <support/random_program_graph.hpp>
 

@@ -4,7 +4,7 @@
 
 #include <espalier/execute/gather.hpp>
 #include <espalier/execute/runner.hpp>
-#include <espalier/program/interpret.hpp>
+#include <espalier/testing/interpret.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -4,8 +4,8 @@
 
 #include <espalier/partition/run_price.hpp>
 #include <espalier/program/cut_axes.hpp>
-#include <espalier/program/interpret_spmd.hpp>
 #include <espalier/program/pass_list.hpp>
+#include <espalier/testing/interpret_spmd.hpp>
 
 #include <support/random_graph.hpp>
 

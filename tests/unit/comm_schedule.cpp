@@ -12,7 +12,7 @@
 #include <espalier/comm/schedule/simulate.hpp>
 #include <espalier/comm/schedule/split.hpp>
 #include <espalier/comm/schedule/three_phase.hpp>
-#include <espalier/comm/schedule/validate.hpp>
+#include <espalier/testing/validate_schedule.hpp>
 
 #include <support/instrumented.hpp>
 #include <unit/comm_schedule_networks.hpp>

@@ -11,8 +11,8 @@
 #include <espalier/comm/schedule/from_routes.hpp>
 #include <espalier/comm/schedule/price.hpp>
 #include <espalier/comm/schedule/simulate.hpp>
-#include <espalier/comm/schedule/validate.hpp>
 #include <espalier/comm/topology/paths.hpp>
+#include <espalier/testing/validate_schedule.hpp>
 
 #include "comm_topology_data.hpp"
 

@@ -4,8 +4,8 @@
 
 #include <espalier/program/common_subexpressions.hpp>
 #include <espalier/program/differentiate.hpp>
-#include <espalier/program/interpret.hpp>
 #include <espalier/program/normalise.hpp>
+#include <espalier/testing/interpret.hpp>
 
 #include <support/random_graph.hpp>
 

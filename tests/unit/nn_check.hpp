@@ -3,9 +3,9 @@
 #pragma once
 
 #include <espalier/nn/nn.hpp>
-#include <espalier/program/interpret.hpp>
 #include <espalier/program/normalise.hpp>
 #include <espalier/program/trace.hpp>
+#include <espalier/testing/interpret.hpp>
 
 #include <support/random_graph.hpp>
 

@@ -4,7 +4,7 @@
 
 #include <espalier/partition/boxes.hpp>
 #include <espalier/partition/partition.hpp>
-#include <espalier/program/interpret.hpp>
+#include <espalier/testing/interpret.hpp>
 
 #include <array>
 #include <cstdint>

@@ -4,8 +4,8 @@
 
 #include <espalier/comm/schedule/schedule.hpp>
 #include <espalier/comm/schedule/streams.hpp>
-#include <espalier/comm/schedule/symbolic_memory.hpp>
 #include <espalier/config.hpp>
+#include <espalier/testing/symbolic_memory.hpp>
 
 #include <algorithm>
 #include <cstddef>
