@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 
-HEAVY_FOLDERS = {"comm", "kernels", "pipeline", "nn", "io", "report"}
+HEAVY_FOLDERS = {"comm", "kernels", "pipeline", "nn", "io", "report", "testing"}
 
 
 def run_tidy(tool, unit, root, flags):
