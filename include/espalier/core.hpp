@@ -9,6 +9,7 @@
 #include <espalier/diagnostics/failure.hpp>
 #include <espalier/graph/tree.hpp>
 
+#include <espalier/graph/called_from.hpp>
 #include <espalier/mesh/mesh.hpp>
 #include <espalier/ops/ops.hpp>
 #include <espalier/program/budget.hpp>

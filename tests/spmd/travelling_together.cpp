@@ -4,6 +4,8 @@
 
 // Collectives that are ready together travel together, whatever the shapes, layouts and windows of what they move.
 
+#include <espalier/graph/called_from.hpp>
+#include <espalier/program/callers.hpp>
 #include <espalier/program/program.hpp>
 #include <espalier/report/explain.hpp>
 
@@ -213,4 +215,66 @@ TEST_CASE("what a program says of itself has a row for each collective that trav
   CHECK(has("all_gather over data, with others  f32[8, 6]"));
   CHECK(has("with the all_gather above"));
   CHECK(has("in 1 collective,"));
+}
+
+namespace {
+
+// Helpers in helpers, called on several lines, from a function that is differentiated, and in the body of a loop.
+constexpr int in_dense = __LINE__ + 3;
+constexpr auto dense(auto x, auto w, ep::source_line where = ep::source_line::current()) {
+  const ep::called_from caller(x, where);
+  return ep::shard<data, ep::none>(ep::matmul(x, w));
+}
+constexpr int in_block = __LINE__ + 4;
+constexpr auto block(auto x, auto up, auto down, ep::source_line where = ep::source_line::current()) {
+  const ep::called_from caller(x, where);
+  const auto h = ep::shard<data, model>(ep::matmul(x, up));
+  return dense(ep::tanh(h), down);
+}
+constexpr int in_loss = __LINE__ + 3;
+struct blocks {
+  constexpr auto operator()(auto x, auto up, auto down, auto whole) const {
+    const auto y = block(x, up, down);
+    const auto body = [whole](auto carry, auto /*step*/) { return ep::tanh(dense(carry, whole)); };
+    const auto last = ep::scan(body, block(y, up, down), ep::iota<ep::f32<3>, 0>(y));
+    return ep::sum(last * last);  // on no helper's line
+  }
+};
+struct training_blocks {
+  constexpr auto operator()(auto x, auto up, auto down, auto whole) const {
+    return ep::value_and_grad(blocks{})(x, up, down, whole);
+  }
+};
+using called = ep::program<square, training_blocks, ep::f32<8, 16>, ep::f32<16, 32>, ep::f32<32, 16>,
+                           ep::sharded<ep::f32<16, 16>, ep::none, model>>;
+
+}  // namespace
+
+TEST_CASE("a line in a helper function is followed by the lines of the calls", "[explain]") {
+  std::ostringstream text;
+  ep::explain<called>(text);
+  INFO(text.str());
+  const auto line = [](int number) { return "travelling_together.cpp:" + std::to_string(number); };
+  const auto from = [&](int number) { return ", called from " + line(number); };
+  const auto has = [&](const std::string& words) { return text.str().find(words) != std::string::npos; };
+  CHECK(has(line(in_dense) + from(in_block) + from(in_loss) + "  all_reduce over model"));
+  CHECK(has(line(in_dense) + from(in_block) + from(in_loss + 2) + "  all_reduce over model"));
+  CHECK(has(line(in_dense) + from(in_loss + 1) + "  "));
+  CHECK(has(line(in_loss + 3) + "  "));
+  CHECK_FALSE(has(line(in_dense) + "  "));
+  CHECK_FALSE(has(line(in_loss) + from(in_loss)));
+  // A gradient is on the line it is the gradient of.
+  CHECK(has(line(in_block - 1) + from(in_loss) + "  "));
+
+  // What a budget says of an instruction, as a type.
+  constexpr int calls = ep::detail::callers_of<called>::count;
+  STATIC_REQUIRE(calls == 5);
+  constexpr int id = [] {
+    for (int n = 0; n < called::code.size; ++n) {
+      if (ep::starts_collective(called::code.code[n])) return n;
+    }
+    return -1;
+  }();
+  using place = ep::detail::place_and_calls<called, id>;
+  STATIC_REQUIRE_FALSE(std::is_same_v<place, ep::detail::place_of_instruction<called::code, id>>);
 }

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 
-// What docs/concepts.md and docs/limits.md show.
+// What docs/concepts.md, docs/explain.md and docs/limits.md show.
 
 #include <espalier/core.hpp>
 
@@ -75,6 +75,22 @@ using copied = ep::program<mesh, update, weights, weights>;
 using in_place = ep::program<mesh, update, ep::donated<weights>, weights>;
 static_assert(copied::result_bytes() == copied::argument_bytes() / 2);
 static_assert(in_place::result_bytes() == 0);
+
+// --- callers
+
+constexpr auto dense(auto x, auto w, ep::source_line where = ep::source_line::current()) {
+  const ep::called_from caller(x, where);
+  return ep::shard<data, ep::none>(ep::relu(ep::matmul(x, w)));
+}
+struct two_layers {
+  constexpr auto operator()(auto x, auto up, auto down) const {
+    const auto h = dense(x, up);
+    return dense(h, down);
+  }
+};
+using layered = ep::program<mesh, two_layers, ep::f32<8, 16>, ep::sharded<ep::f32<16, 32>, ep::none, model>,
+                            ep::sharded<ep::f32<32, 16>, ep::none, model>>;
+static_assert(layered::collectives<ep::all_gather>() == 2);
 
 // --- limits
 

@@ -29,7 +29,8 @@ PROGRAMS = [
     ("Training", ["nn/optimizers/adamw.hpp", "nn/optimizers/sgd.hpp", *TRAINING]),
     ("Files", ["io/checkpoint.hpp", "io/load_options.hpp", "io/safetensors.hpp", "io/error.hpp", "io/xtensor.hpp",
                "io/dataset.hpp", "io/row_file.hpp", "io/permutation.hpp", "io/data_error.hpp"]),
-    ("Reports and pictures", ["report/explain.hpp", "report/draw_layout.hpp", "report/progress.hpp", "report/table.hpp"]),
+    ("Reports and pictures", ["report/explain.hpp", "graph/called_from.hpp", "report/draw_layout.hpp",
+                              "report/progress.hpp", "report/table.hpp"]),
 ]
 PIPELINES = [
     ("Models and machines", ["pipeline/profile.hpp", "pipeline/layer_graph.hpp", "pipeline/read_profile.hpp",

@@ -32,6 +32,10 @@ class builder {
   source_line where;
   /// While set, user-visible lines stay at `where`: set by library functions that stand for one line of the user's.
   bool line_is_pinned = false;
+  /// The calls of helper functions that have said so (`called_from`); the last field of each is the call around it.
+  detail::list<source_line> callers;
+  /// One more than the place of the innermost of these that goes on, or 0.
+  int caller = 0;
   /// One more than the `dtype` that the program's sums travel in, or 0 if none is chosen (ops/argument.hpp).
   int sums_travel_as = 0;
   /// The first op that was to be differentiated and has no rule, or -1.
@@ -48,7 +52,9 @@ class builder {
   }
 
   constexpr void at(source_line line) {
-    if (!line_is_pinned) where = line;
+    if (line_is_pinned) return;
+    where = line;
+    if (line.caller == 0) where.caller = caller;
   }
 
   /// A new instruction, or one of this graph once more.
@@ -143,7 +149,7 @@ class pinned_line {
  public:
   constexpr pinned_line(builder& target, source_line line)
       : target_(target), line_(target.where), pinned_(target.line_is_pinned) {
-    if (!pinned_) target_.where = line;
+    target_.at(line);
     target_.line_is_pinned = true;
   }
   constexpr ~pinned_line() {

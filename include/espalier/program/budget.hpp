@@ -7,6 +7,7 @@
 // First, so that a message about a budget need not list the way here.
 #include <espalier/diagnostics/report.hpp>
 
+#include <espalier/program/callers.hpp>
 #include <espalier/program/program.hpp>
 
 #include <cstdint>
@@ -143,7 +144,7 @@ template <class Program, int Id, std::int64_t Bytes> [[nodiscard]] constexpr aut
     return why::no_buffer{};
   } else {
     using tensor = tensor_for<Program::code.code[Id].type, Program::code.code[Id].shape>;
-    return why::buffer<tensor, why::bytes<Bytes>, place_of_instruction<Program::code, Id>>{};
+    return why::buffer<tensor, why::bytes<Bytes>, place_and_calls<Program, Id>>{};
   }
 }
 
@@ -162,7 +163,7 @@ template <CollectiveKind Kind, std::int64_t Count, MeshAxis... Axes> struct at_m
           why::too_many_collectives<Kind, typename found::template axes_of<item.id>, why::needs<item.total>,
                                     why::allowed<Count>, typename found::template tensor_of<item.id>,
                                     why::bytes<item.bytes>>,
-          detail::place_of_instruction<Program::code, item.id>>{};
+          detail::place_and_calls<Program, item.id>>{};
     }
   }
 };
@@ -179,7 +180,7 @@ template <CollectiveKind Kind, std::int64_t Bytes, MeshAxis... Axes> struct at_m
       return detail::report<why::too_many_bytes<Kind, typename found::template axes_of<item.id>,
                                                 why::needs_bytes<item.total>, why::allowed_bytes<Bytes>,
                                                 typename found::template tensor_of<item.id>, why::bytes<item.bytes>>,
-                            detail::place_of_instruction<Program::code, item.id>>{};
+                            detail::place_and_calls<Program, item.id>>{};
     }
   }
 };
@@ -196,7 +197,7 @@ template <std::int64_t Bytes> struct fits_in {
                             decltype(detail::buffer_words<Program, most.id[0], most.bytes[0]>()),
                             decltype(detail::buffer_words<Program, most.id[1], most.bytes[1]>()),
                             decltype(detail::buffer_words<Program, most.id[2], most.bytes[2]>())>,
-          detail::place_of_instruction<Program::code, most.id[0]>>{};
+          detail::place_and_calls<Program, most.id[0]>>{};
     }
   }
 };

@@ -136,6 +136,8 @@ struct traced {
   mistake_place failure;
   int without_gradient = -1;
   source_line without_gradient_line;
+  /// What `source_line::caller` of an instruction is a place in.
+  detail::list<source_line> callers;
   /// A mistake that was noted by value (see `builder::note`), and where.
   const detail::reason_id* mistake = nullptr;
   mistake_place mistake_where;
@@ -200,6 +202,7 @@ template <class Mesh, class... Arguments> struct traced_call {
       result.without_gradient = b.without_gradient;
       if (b.without_gradient >= 0) result.without_gradient_line = b[b.without_gradient].where;
       result.program = b.result();
+      result.callers = b.callers;
     }
     result.mistake = b.mistake;
     result.mistake_where = b.mistake_where;

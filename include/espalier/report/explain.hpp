@@ -5,7 +5,9 @@
 #include <espalier/config.hpp>
 
 #include <espalier/detail/light_std/joined.hpp>
+#include <espalier/diagnostics/source_line.hpp>
 #include <espalier/partition/messages.hpp>
+#include <espalier/program/callers.hpp>
 #include <espalier/program/program.hpp>
 #include <espalier/program/sent_bytes.hpp>
 #include <espalier/program/without_rules.hpp>
@@ -58,6 +60,8 @@ struct program_facts {
   std::int64_t argument_bytes = 0;
   std::int64_t result_bytes = 0;
   std::int64_t arena_bytes = 0;
+  /// Where helper functions were called (`called_from`).
+  const source_line* callers = nullptr;
 };
 
 class explanation {
@@ -111,7 +115,7 @@ class explanation {
   void add(int id) {
     const instruction& i = of_.code[id];
     std::vector<std::string> cell(cells);
-    cell[line] = line_text(i.where);
+    cell[line] = line_of(i);
     cell[op] = op_text(id);
     cell[result] = layout_text(i, of_.code.annotations[i.annotation]);
     const bool again = !rows_.empty() && rows_.back().cell[line] == cell[line] && rows_.back().cell[op] == cell[op] &&
@@ -154,6 +158,16 @@ class explanation {
     if (travelling_together(of_.code.code, of_.code.size, id) > 1) text += ", with others";
     return text;
   }
+  /// `block.hpp:12, called from model.hpp:31, called from train.cpp:7`
+  [[nodiscard]] std::string line_of(const instruction& i) const {
+    std::string text = line_text(i.where);
+    for (int caller = i.where.caller; caller > 0;) {
+      const source_line& call = of_.callers[caller - 1];
+      append_text(text, {", called from ", line_text(call)});
+      caller = call.caller;
+    }
+    return text;
+  }
   [[nodiscard]] std::string layout_text(const instruction& i, const layout& placed) const {
     return to_string(of_.mesh, of_.parts, i.type, placed.shape, placed.placement);
   }
@@ -181,7 +195,8 @@ class explanation {
 /// Writes what a program does, in the order of execution: one row for each line of source and kind of collective or
 /// computation, with the layout of what it makes, how often it runs, the bytes each device sends for it, and the
 /// annotation that led to the layout. What travels in the messages of another collective has rows of its own below
-/// that one's, which names the bytes of all. `explain<step>(std::cout, collectives_only)` is the short form.
+/// that one's, which names the bytes of all. A line in a helper function that says so (`called_from`) is followed by
+/// the lines of the calls. `explain<step>(std::cout, collectives_only)` is the short form.
 template <class Program> void explain(std::ostream& out, explained shown = explained::everything) {
   if constexpr (Program::is_sound) {  // otherwise its mistake has been reported
     constexpr bool only_sums = Program::template collectives<all_reduce>() == Program::collectives();
@@ -197,7 +212,8 @@ template <class Program> void explain(std::ostream& out, explained shown = expla
                                       Program::peak_bytes_per_device(),
                                       Program::argument_bytes(),
                                       Program::result_bytes(),
-                                      Program::arena_bytes()};
+                                      Program::arena_bytes(),
+                                      &detail::callers_of<Program>::value.of[0]};
     detail::explanation(facts).write(out, shown);
   }
 }
