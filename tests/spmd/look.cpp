@@ -9,15 +9,14 @@
 #include <espalier/program/program.hpp>
 
 #include <catch2/catch.hpp>
+#include <support/written.hpp>
 
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <string>
 #include <type_traits>
-#include <unistd.h>
 #include <vector>
 
 /// Looks inside a program: `print`, `check_finite` and ESPALIER_CHECK=nan. Outside of them nothing changes.
@@ -27,33 +26,12 @@ namespace {
 
 using Catch::Contains;
 using Catch::Matches;
+using testing::count_of;
+using testing::written_by;
 
 template <int Size> struct data : ep::axis<"data", Size> {};
 template <int Size> struct model : ep::axis<"model", Size> {};
 template <int Data, int Model> using on = ep::mesh<data<Data>, model<Model>>;
-
-/// What is written to stderr while `body` runs.
-template <class Body> std::string written_by(const Body& body) {
-  std::fflush(stderr);
-  std::FILE* const file = std::tmpfile();
-  const int before = dup(2);
-  dup2(fileno(file), 2);
-  body();
-  std::fflush(stderr);
-  dup2(before, 2);
-  close(before);
-  std::rewind(file);
-  std::string text;
-  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) text += static_cast<char>(c);
-  std::fclose(file);
-  return text;
-}
-
-int count_of(const std::string& text, const std::string& part) {
-  int count = 0;
-  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
-}
 
 /// The text of what a run throws, on one device or nested in the error of one of several.
 template <class Run> std::string text_of_error(const Run& run) {

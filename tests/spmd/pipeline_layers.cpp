@@ -15,6 +15,7 @@
 #include <espalier/pipeline/schedules/by_name.hpp>
 
 #include <catch2/catch.hpp>
+#include <support/written.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -248,6 +249,52 @@ TEST_CASE("What is kept, and how long what is not kept is needed", "[pipeline_la
   CHECK(model.facts(1).output.shape == std::vector<std::int64_t>{context, width});
   CHECK(model.facts(5).output.shape.empty());
   CHECK(model.facts(0).batches == std::vector<int>{1, 2, 3});
+}
+
+namespace {
+
+/// A look at a value that the layer hands on, at one that the gradient alone needs, at one that nobody else reads, at
+/// an argument, and at one in a loop.
+struct looking {
+  template <class Leaf> struct parameters {
+    BOOST_HANA_DEFINE_STRUCT(parameters, (ep::leaf<Leaf, ep::f64<width, width>>, weight),
+                             (ep::leaf<Leaf, ep::f64<2, width>>, gains));
+  };
+  constexpr auto operator()(const auto& p, const auto& x) const {
+    ep::print(x, "argument");
+    const auto h = ep::tanh(ep::print(ep::matmul(x, p.weight), "product"));
+    ep::print(ep::exp(h), "unread");
+    const auto body = [](auto c, auto gain) { return ep::check_finite(ep::print(ep::tanh(c * gain), "in loop")); };
+    return ep::print(ep::scan(body, h, p.gains), "out");
+  }
+};
+using looking_model =
+    pl::model<pl::batches<1>, training, pl::named<"embedding", embedding, pl::reads<tokens>>,
+              pl::named<"looking", looking>, pl::named<"head", head, pl::tied<"embedding">, pl::reads<targets>>>;
+
+}  // namespace
+
+TEST_CASE("A layer shows a value once: not in B, and not where F runs again", "[pipeline_layers]") {
+  const looking_model model(options());
+  for (const bool recompute : {false, true}) {
+    harness ours(model);
+    ours.recompute = recompute;
+    const std::string text = testing::written_by([&] { ours.run(0, 1, 1); });
+    INFO(text);
+    for (const char* const name : {"argument: ", "product: ", "unread: ", "out: "})
+      CHECK(testing::count_of(text, name) == 1);
+    CHECK(testing::count_of(text, "in loop: ") == 2);
+    CHECK(ours.is_intact);
+  }
+  harness broken(model);
+  broken.layers[1].parameters.numbers()[model.facts(1).parameters[1].offset / 8] = std::nan("");
+  std::string thrown;
+  (void)testing::written_by([&] {
+    try {
+      broken.run(0, 1, 1);
+    } catch (const ep::not_finite& error) { thrown = error.what(); }
+  });
+  CHECK_THAT(thrown, Catch::Contains("check_finite at ") && Catch::Contains("iteration 0"));
 }
 
 TEST_CASE("A layer's optimizer steps are AdamW's", "[pipeline_layers]") {

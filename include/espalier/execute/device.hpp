@@ -83,6 +83,9 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   void set_argument(int index, void* data) { arguments_[static_cast<std::size_t>(index)] = data; }
   void set_result(int index, void* data) { results_[static_cast<std::size_t>(index)] = data; }
 
+  /// Whether the program's looks (`print`, `check_finite`) look: not where it runs again on what it has run on.
+  void set_looks(bool on) { looks_ = on; }
+
   void run() {
     start();
     while (next() != nullptr) step();
@@ -183,6 +186,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   Communicator& comm_;
   step_list steps_;
   int position_ = 0;
+  bool looks_ = true;
   causal_finder causal_;
   finite_check finite_;
   chain_runner<Kernels> chains_;
@@ -324,6 +328,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
 
   void call_kernel(int u, int id) {
     const instruction& i = t_.code[id];
+    if (i.op->facts.looks && !looks_) return;
     kernels::kernel_call call;
     for (int k = 0; k < i.operand_count && k < inline_operands; ++k) call.operand[k] = address(i.operand[k]);
     if (i.operand_count > inline_operands) call.further = further_operands(i);

@@ -36,9 +36,45 @@ namespace detail {
 /// The label of what no result needs.
 inline constexpr int no_part = 1 << 30;
 
+namespace detail {
+
+/// No result needs what looks at a value (`print`): it belongs to the part that has the value. What only looks need is
+/// computed as early as what it is computed from.
+constexpr void label_looks(graph_view g, const list<int>& whole, list<int>& part) {
+  list<bool> is_looked_at(g.size, false);
+  bool any = false;
+  for (int id = g.size - 1; id >= 0; --id) {
+    if (g[id].op->facts.looks && part[whole[id]] == no_part) is_looked_at[whole[id]] = true;
+    if (!is_looked_at[whole[id]]) continue;
+    any = true;
+    for (int k = 0; k < g[id].operand_count; ++k) {
+      const int operand = whole[g.operand_at(g[id], k)];
+      if (part[operand] == no_part) is_looked_at[operand] = true;
+    }
+  }
+  if (!any) return;
+  list<int> label(g.size, 0);
+  for (int id = 0; id < g.size; ++id) {
+    if (!is_looked_at[whole[id]]) {
+      label[id] = part[whole[id]];
+      continue;
+    }
+    int& own = label[whole[id]];
+    for (int k = 0; k < g[id].operand_count; ++k) {
+      const int operand = label[whole[g.operand_at(g[id], k)]];
+      if (operand != no_part && operand > own) own = operand;
+    }
+  }
+  for (int id = 0; id < g.size; ++id) {
+    if (is_looked_at[whole[id]]) part[whole[id]] = label[whole[id]];
+  }
+}
+
+}  // namespace detail
+
 /// Labels for `cut`: by instruction, the first part that needs it, where `part_of_result(number)` says in which part
 /// each result is handed out. A loop is not divided: it belongs, with its results, stacks and sums, to the first part
-/// that needs any of them, and hands the rest on.
+/// that needs any of them, and hands the rest on. A look (`print`) belongs to the part whose value it shows.
 /// @pre the graph is normalised
 template <class PartOfResult>
 [[nodiscard]] constexpr detail::list<int> parts_by_results(graph_view g, const PartOfResult& part_of_result) {
@@ -53,6 +89,7 @@ template <class PartOfResult>
       if (own < operand) operand = own;
     }
   }
+  detail::label_looks(g, whole, part);
   for (int id = 0; id < g.size; ++id) part[id] = part[whole[id]];
   return part;
 }

@@ -116,7 +116,7 @@ class stage_worker {
     if (rows(m).count() == 0) return;
     micro_batch_blocks& mine = blocks(m);
     if (recomputed()) {
-      run_forward(m, true);
+      run_forward(m, true, true);
       drop_outputs(mine, true);
       recount(m);
     }
@@ -214,7 +214,7 @@ class stage_worker {
     layer_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
-  void run_forward(int m, bool keep) {
+  void run_forward(int m, bool keep, bool is_again = false) {
     micro_batch_blocks& mine = blocks(m);
     for (held_layer& one : layers_) {
       const std::size_t k = place(one.index);
@@ -222,6 +222,7 @@ class stage_worker {
       mine.kept[k] = host_->take(one.kept_size);
       mine.kept_through[k] = host_->take(one.through_size);
       layer_memory memory = memory_of(m, one);
+      memory.is_again = is_again;
       call(one, [&] { one.object->forward(memory); });
       if (one.index + 1 == model_->layers() && !dry_) losses_[as_index(m)] = scalar(memory.output);
       if (!keep) {

@@ -125,6 +125,7 @@ struct layer_memory {
   const std::byte* output_gradient = nullptr;   ///< for B, and for W where it is needed
   std::span<std::byte* const> input_gradients;  ///< as `inputs`: B writes all of each; null: has none
   std::span<std::byte* const> gradients;        ///< as `parameters_of`: W adds to them
+  bool is_again = false;                        ///< F for a second time: it shows nothing (`print`) that it has shown
 };
 
 /// Thrown by `replica_link::wait`: another rank failed, or nothing happened for the deadline, and all know it. Layers

@@ -45,7 +45,8 @@ class bound_program {
   bound_program& operator=(const bound_program&) = delete;
 
   /// Runs with arguments and results where `address(place)` says.
-  template <class Address> void run(const part_places& places, const Address& address) {
+  template <class Address> void run(const part_places& places, const Address& address, bool looks = true) {
+    executor_.set_looks(looks);
     for (std::size_t k = 0; k < places.arguments.size(); ++k)
       executor_.set_argument(static_cast<int>(k), address(places.arguments[k]));
     for (std::size_t k = 0; k < places.results.size(); ++k)
@@ -186,7 +187,8 @@ class program_layer final : public layer {
                              ") before the first step");
     bound_program* const program = prepared_[n].of[static_cast<std::size_t>(which)].get();
     if (program == nullptr) return;
-    program->run(description_.places[n][which], [&](const place& at) { return address_in(memory, at); });
+    program->run(
+        description_.places[n][which], [&](const place& at) { return address_in(memory, at); }, !memory.is_again);
   }
 
   const layer_description& description_;
