@@ -30,15 +30,26 @@ template <class On, bool Placed, ep::dtype T> struct part {
                              (ep::leaf<Leaf, tensor<>>, scale));
   };
 };
-template <class On, bool Placed = true> struct tree {
-  template <ep::dtype T, class Leaf> using part_of = typename part<On, Placed, T>::template leaves<Leaf>;
+/// Parameters of two types: of f64 and f16 on one device, of f32 and bf16 on several, where sixteen bits travel.
+template <class On> struct tree {
+  static constexpr bool is_split = On::mesh::value.devices() > 1;
+  static constexpr ep::dtype wide_type = is_split ? ep::dtype::f32 : ep::dtype::f64;
+  static constexpr ep::dtype narrow_type = is_split ? ep::dtype::bf16 : ep::dtype::f16;
+  template <ep::dtype T, class Leaf> using part_of = typename part<On, true, T>::template leaves<Leaf>;
+  template <class Leaf> struct net {
+    BOOST_HANA_DEFINE_STRUCT(net, (part_of<wide_type, Leaf>, wide), (part_of<narrow_type, Leaf>, narrow));
+  };
+};
+/// Parameters of every float type, laid out nowhere.
+template <class On> struct tree_of_all {
+  template <ep::dtype T, class Leaf> using part_of = typename part<On, false, T>::template leaves<Leaf>;
   template <class Leaf> struct net {
     BOOST_HANA_DEFINE_STRUCT(net, (part_of<ep::dtype::f64, Leaf>, doubles), (part_of<ep::dtype::f32, Leaf>, floats),
                              (part_of<ep::dtype::bf16, Leaf>, brains), (part_of<ep::dtype::f16, Leaf>, halves));
   };
 };
 
-/// One leaf of the tree above, for plain loops.
+/// One leaf of the trees above, for plain loops.
 struct leaf_facts {
   ep::dtype type;
   std::vector<std::int64_t> extents;
@@ -57,17 +68,16 @@ struct leaf_facts {
   [[nodiscard]] double moment_unit() const { return type == ep::dtype::f64 ? 1e-14 : 1e-6; }
 };
 
-const std::vector<leaf_facts>& facts() {
-  static const std::vector<leaf_facts> all = [] {
-    std::vector<leaf_facts> made;
-    for (const ep::dtype type : {ep::dtype::f64, ep::dtype::f32, ep::dtype::bf16, ep::dtype::f16}) {
-      made.push_back({type, {5, 6}, false});
-      made.push_back({type, {7, 3}, false});
-      made.push_back({type, {6}, true});
-      made.push_back({type, {}, false});
-    }
-    return made;
-  }();
+using leaf_list = std::vector<leaf_facts>;
+
+leaf_list leaves_of(std::initializer_list<ep::dtype> types) {
+  leaf_list all;
+  for (const ep::dtype type : types) {
+    all.push_back({type, {5, 6}, false});
+    all.push_back({type, {7, 3}, false});
+    all.push_back({type, {6}, true});
+    all.push_back({type, {}, false});
+  }
   return all;
 }
 
@@ -76,26 +86,26 @@ real rounded(ep::dtype type, real value) {
 }
 
 /// Numbers of these leaves, as they are stored. Odd seeds give small ones, whose squares are below every f16.
-plains numbers(int seed, double scale = 1) {
-  plains made;
-  for (std::size_t l = 0; l < facts().size(); ++l) {
-    plain one = wave(seed * 100 + static_cast<int>(l), facts()[l].extents, seed % 2 == 1 ? scale * 1e-3 : scale);
-    for (real& x : one.data) x = rounded(facts()[l].type, x);
-    made.push_back(one);
+plains numbers(const leaf_list& leaves, int seed) {
+  plains all;
+  for (std::size_t l = 0; l < leaves.size(); ++l) {
+    plain one = wave(seed * 100 + static_cast<int>(l), leaves[l].extents, seed % 2 == 1 ? 1e-3 : 1);
+    for (real& x : one.data) x = rounded(leaves[l].type, x);
+    all.push_back(one);
   }
-  return made;
+  return all;
 }
-plains zeros() {
-  plains made;
-  for (const leaf_facts& leaf : facts()) made.emplace_back(leaf.extents);
-  return made;
+plains zeros(const leaf_list& leaves) {
+  plains all;
+  for (const leaf_facts& leaf : leaves) all.emplace_back(leaf.extents);
+  return all;
 }
 
 constexpr int steps = 4;
 real rate_of(int step) { return rounded(ep::dtype::f32, 0.02L / (step + 1)); }
 
-/// Runs a step over its own state with gradients of `numbers(10 + step)`, and returns the state.
-template <class Program> plains after_steps(const plains& start) {
+/// Runs a step over its own state with gradients of `numbers(leaves, 10 + step)`, and returns the state.
+template <class Program> plains after_steps(const leaf_list& leaves, const plains& start) {
   ep::world world(Program::mesh::value);
   ep::runner<Program> run(world);
   auto state = run.template argument<0>();
@@ -106,7 +116,7 @@ template <class Program> plains after_steps(const plains& start) {
   gradient_arrays.add(gradients);
   arrays.write(start);
   for (int step = 0; step < steps; ++step) {
-    gradient_arrays.write(numbers(10 + step));
+    gradient_arrays.write(numbers(leaves, 10 + step));
     write_array(rate, plain::number(rate_of(step)));
     run(state, gradients, rate);
   }
@@ -114,25 +124,41 @@ template <class Program> plains after_steps(const plains& start) {
 }
 
 /// Parameters to half a unit of their last place a step, moments as exact as what they are computed in.
-template <class Program> void agrees(const plains& start, const plains& expected) {
+template <class Program> void agrees(const leaf_list& leaves, const plains& start, const plains& expected) {
   INFO("on a mesh of " << mesh_text(Program::mesh::value));
-  const plains got = after_steps<Program>(start);
+  const plains got = after_steps<Program>(leaves, start);
   REQUIRE(got.size() == expected.size());
   for (std::size_t r = 0; r < got.size(); ++r) {
-    const leaf_facts& leaf = facts()[r % facts().size()];
+    const leaf_facts& leaf = leaves[r % leaves.size()];
     INFO("leaf " << r);
-    CHECK(difference(got[r], expected[r], r < facts().size() ? leaf.unit() : leaf.moment_unit()) == "");
+    CHECK(difference(got[r], expected[r], r < leaves.size() ? leaf.unit() : leaf.moment_unit()) == "");
   }
 }
-template <template <class> class Program, class... On> void agrees_everywhere(const plains& start, const plains& end) {
-  (agrees<Program<On>>(start, end), ...);
+/// On each mesh: from `start(leaves)` to what `plain_steps(leaves, start)` finds.
+template <template <class> class Program, class... On>
+void agrees_everywhere(const auto& start, const auto& plain_steps) {
+  const auto one = [&]<class Here>(Here) {
+    const leaf_list leaves = leaves_of({tree<Here>::wide_type, tree<Here>::narrow_type});
+    agrees<Program<Here>>(leaves, start(leaves), plain_steps(leaves, start(leaves)));
+  };
+  (one(On{}), ...);
 }
 
 void append(plains& to, const plains& more) { to.insert(to.end(), more.begin(), more.end()); }
 
-template <class State, class On, class Step, bool Placed = true>
-using step_program = ep::program<typename On::mesh, Step, ep::donated<State>,
-                                 typename tree<On, Placed>::template net<ep::spec>, ep::f32<>>;
+/// Numbers, and this many moments of each leaf that are zero, before the first step.
+auto with_moments(int moments) {
+  return [moments](const leaf_list& leaves) {
+    plains start = numbers(leaves, 2);
+    for (int m = 0; m < moments; ++m) append(start, zeros(leaves));
+    start.push_back(plain::number(0));
+    return start;
+  };
+}
+
+template <class State, class On, class Step>
+using step_program =
+    ep::program<typename On::mesh, Step, ep::donated<State>, typename tree<On>::template net<ep::spec>, ep::f32<>>;
 
 // --- AdamW ----------------------------------------------------------------------------------------------------------
 
@@ -153,13 +179,15 @@ template <class On> struct split_adamw_step {
   }
 };
 template <class On>
-using split_adamw = step_program<typename nn::adamw<tree<On, false>::template net>::template state<ep::spec>, On,
-                                 split_adamw_step<On>, false>;
+using split_adamw =
+    ep::program<typename On::mesh, split_adamw_step<On>,
+                ep::donated<typename nn::adamw<tree_of_all<On>::template net>::template state<ep::spec>>,
+                typename tree_of_all<On>::template net<ep::spec>, ep::f32<>>;
 
-plains plain_adamw(plains state) {
-  const std::size_t leaves = facts().size();
+plains plain_adamw(const leaf_list& list, plains state) {
+  const std::size_t leaves = list.size();
   for (int step = 0; step < steps; ++step) {
-    const plains gradients = numbers(10 + step);
+    const plains gradients = numbers(list, 10 + step);
     const real t = step + 1;
     for (std::size_t l = 0; l < leaves; ++l) {
       for (std::size_t i = 0; i < gradients[l].data.size(); ++i) {
@@ -170,7 +198,7 @@ plains plain_adamw(plains state) {
         m = 0.8L * m + 0.2L * g;
         v = 0.95L * v + 0.05L * g * g;
         const real by = m / (1 - std::pow(0.8L, t)) / (std::sqrt(v / (1 - std::pow(0.95L, t))) + 1e-6L);
-        p = rounded(facts()[l].type, p - rate_of(step) * (by + (facts()[l].is_bias ? 0 : 0.3L) * p));
+        p = rounded(list[l].type, p - rate_of(step) * (by + (list[l].is_bias ? 0 : 0.3L) * p));
       }
     }
   }
@@ -189,10 +217,10 @@ template <class On> using sgd_state = typename nn::sgd<tree<On>::template net>::
 template <class On> using sgd_program = step_program<sgd_state<On>, On, sgd_step<false>>;
 template <class On> using nesterov_program = step_program<sgd_state<On>, On, sgd_step<true>>;
 
-plains plain_sgd(plains state, bool nesterov) {
-  const std::size_t leaves = facts().size();
+plains plain_sgd(const leaf_list& list, plains state, bool nesterov) {
+  const std::size_t leaves = list.size();
   for (int step = 0; step < steps; ++step) {
-    const plains gradients = numbers(10 + step);
+    const plains gradients = numbers(list, 10 + step);
     for (std::size_t l = 0; l < leaves; ++l) {
       for (std::size_t i = 0; i < gradients[l].data.size(); ++i) {
         const real g = gradients[l].data[i];
@@ -200,7 +228,7 @@ plains plain_sgd(plains state, bool nesterov) {
         real& velocity = state[leaves + l].data[i];
         velocity = 0.7L * velocity + g;
         const real by = nesterov ? 0.7L * velocity + g : velocity;
-        p = rounded(facts()[l].type, p * (1 - (facts()[l].is_bias ? 0 : rate_of(step) * 0.2L)) - rate_of(step) * by);
+        p = rounded(list[l].type, p * (1 - (list[l].is_bias ? 0 : rate_of(step) * 0.2L)) - rate_of(step) * by);
       }
     }
   }
@@ -218,10 +246,10 @@ struct lion_step {
 template <class On>
 using lion_program = step_program<typename nn::lion<tree<On>::template net>::template state<ep::spec>, On, lion_step>;
 
-plains plain_lion(plains state) {
-  const std::size_t leaves = facts().size();
+plains plain_lion(const leaf_list& list, plains state) {
+  const std::size_t leaves = list.size();
   for (int step = 0; step < steps; ++step) {
-    const plains gradients = numbers(10 + step);
+    const plains gradients = numbers(list, 10 + step);
     for (std::size_t l = 0; l < leaves; ++l) {
       for (std::size_t i = 0; i < gradients[l].data.size(); ++i) {
         const real g = gradients[l].data[i];
@@ -230,7 +258,7 @@ plains plain_lion(plains state) {
         const real c = 0.8L * m + 0.2L * g;
         const real by = c > 0 ? 1 : c < 0 ? -1 : 0;
         m = 0.95L * m + 0.05L * g;
-        p = rounded(facts()[l].type, p * (1 - (facts()[l].is_bias ? 0 : rate_of(step) * 0.3L)) - rate_of(step) * by);
+        p = rounded(list[l].type, p * (1 - (list[l].is_bias ? 0 : rate_of(step) * 0.3L)) - rate_of(step) * by);
       }
     }
   }
@@ -256,10 +284,10 @@ real root_mean_square(const plain& x) {
 }
 
 /// The paper's algorithms 4 and 5, with its sums.
-plains plain_adafactor(plains state) {
-  const std::size_t leaves = facts().size();
+plains plain_adafactor(const leaf_list& list, plains state) {
+  const std::size_t leaves = list.size();
   for (int step = 0; step < steps; ++step) {
-    const plains gradients = numbers(10 + step);
+    const plains gradients = numbers(list, 10 + step);
     const real old = 1 - std::pow(step + 1.0L, -0.8L);
     for (std::size_t l = 0; l < leaves; ++l) {
       const plain& g = gradients[l];
@@ -292,8 +320,8 @@ plains plain_adafactor(plains state) {
       const real size = std::max(1e-3L, root_mean_square(p)) * rate_of(step);
       const real clipped = size / std::max(1.0L, root_mean_square(update) / 0.75L);
       for (std::size_t i = 0; i < p.data.size(); ++i) {
-        const real kept = p.data[i] * (1 - (facts()[l].is_bias ? 0 : rate_of(step) * 0.3L));
-        p.data[i] = rounded(facts()[l].type, kept - clipped * update.data[i]);
+        const real kept = p.data[i] * (1 - (list[l].is_bias ? 0 : rate_of(step) * 0.3L));
+        p.data[i] = rounded(list[l].type, kept - clipped * update.data[i]);
       }
     }
   }
@@ -342,10 +370,10 @@ plain newton_schulz(plain x) {
   return x;
 }
 
-plains plain_muon(plains state) {
-  const std::size_t leaves = facts().size();
+plains plain_muon(const leaf_list& list, plains state) {
+  const std::size_t leaves = list.size();
   for (int step = 0; step < steps; ++step) {
-    const plains gradients = numbers(10 + step);
+    const plains gradients = numbers(list, 10 + step);
     const real t = step + 1;
     for (std::size_t l = 0; l < leaves; ++l) {
       const plain& g = gradients[l];
@@ -367,8 +395,8 @@ plains plain_muon(plains state) {
       const real size = is_matrix ? 0.2L * std::sqrt(static_cast<real>(std::max(g.size(0), g.size(1)))) : 1;
       for (std::size_t i = 0; i < g.data.size(); ++i) {
         real& p = state[l].data[i];
-        p = rounded(facts()[l].type,
-                    p * (1 - (facts()[l].is_bias ? 0 : rate_of(step) * 0.3L)) - rate_of(step) * size * update.data[i]);
+        p = rounded(list[l].type,
+                    p * (1 - (list[l].is_bias ? 0 : rate_of(step) * 0.3L)) - rate_of(step) * size * update.data[i]);
       }
     }
   }
@@ -382,56 +410,57 @@ template <class Program> constexpr bool moves_nothing = Program::collectives() =
 }  // namespace
 
 TEST_CASE("optimizers: AdamW of every float type") {
-  plains start = numbers(2);
-  append(start, zeros());
-  append(start, zeros());
-  start.push_back(plain::number(0));
-  agrees_everywhere<adamw_program, on<1, 1>, on<2, 1>, on<4, 1>>(start, plain_adamw(start));
-  agrees_everywhere<split_adamw, on<2, 2>>(start, plain_adamw(start));
+  agrees_everywhere<adamw_program, on<1, 1>, on<4, 1>>(with_moments(2), plain_adamw);
+  const leaf_list all = leaves_of({ep::dtype::f64, ep::dtype::f32, ep::dtype::bf16, ep::dtype::f16});
+  agrees<split_adamw<on<2, 2>>>(all, with_moments(2)(all), plain_adamw(all, with_moments(2)(all)));
   STATIC_REQUIRE(moves_nothing<adamw_program<on<4, 1>>>);
   // ZeRO: of sixteen bits the new parameter is all-gathered, of others the update. Half of 5 x 6 and of 6 elements.
   STATIC_REQUIRE(split_adamw<on<2, 2>>::bytes<ep::all_gather>() == 18 * (8 + 4 + 2 + 2));
 }
 
 TEST_CASE("optimizers: SGD with momentum, and Nesterov's") {
-  plains start = numbers(2);
-  append(start, zeros());
-  start.push_back(plain::number(0));
-  agrees_everywhere<sgd_program, on<4, 1>>(start, plain_sgd(start, false));
-  agrees_everywhere<nesterov_program, on<1, 1>, on<2, 1>>(start, plain_sgd(start, true));
+  const auto plain_steps = [](const leaf_list& leaves, const plains& start) { return plain_sgd(leaves, start, false); };
+  const auto nesterov_steps = [](const leaf_list& leaves, const plains& start) {
+    return plain_sgd(leaves, start, true);
+  };
+  agrees_everywhere<sgd_program, on<4, 1>>(with_moments(1), plain_steps);
+  agrees_everywhere<nesterov_program, on<1, 1>, on<2, 1>>(with_moments(1), nesterov_steps);
   STATIC_REQUIRE(moves_nothing<sgd_program<on<4, 1>>>);
 }
 
 TEST_CASE("optimizers: Lion") {
-  plains start = numbers(2);
-  append(start, zeros());
-  start.push_back(plain::number(0));
-  agrees_everywhere<lion_program, on<2, 1>, on<4, 1>>(start, plain_lion(start));
+  agrees_everywhere<lion_program, on<1, 1>, on<4, 1>>(with_moments(1), plain_lion);
   STATIC_REQUIRE(moves_nothing<lion_program<on<4, 1>>>);
 }
 
 TEST_CASE("optimizers: Adafactor, with second moments of rows and columns") {
-  plains start = numbers(2);
-  for (const bool rows : {true, false}) {
-    for (const leaf_facts& leaf : facts()) {
-      const bool factored = leaf.extents.size() == 2;
-      start.emplace_back(factored ? std::vector<std::int64_t>{leaf.extents[rows ? 0 : 1]}
+  const auto start = [](const leaf_list& leaves) {
+    plains all = numbers(leaves, 2);
+    for (const bool rows : {true, false}) {
+      for (const leaf_facts& leaf : leaves) {
+        const bool factored = leaf.extents.size() == 2;
+        all.emplace_back(factored ? std::vector<std::int64_t>{leaf.extents[rows ? 0 : 1]}
                          : rows   ? leaf.extents
                                   : std::vector<std::int64_t>{});
+      }
     }
-  }
-  start.push_back(plain::number(0));
-  agrees_everywhere<adafactor_program, on<1, 1>, on<2, 1>, on<4, 1>>(start, plain_adafactor(start));
+    all.push_back(plain::number(0));
+    return all;
+  };
+  agrees_everywhere<adafactor_program, on<1, 1>, on<4, 1>>(start, plain_adafactor);
 }
 
 TEST_CASE("optimizers: Muon for matrices, and AdamW for vectors") {
-  plains start = numbers(2);
-  append(start, zeros());
-  for (const leaf_facts& leaf : facts()) {
-    start.emplace_back(leaf.extents.size() == 2 ? std::vector<std::int64_t>{} : leaf.extents);
-  }
-  start.push_back(plain::number(0));
-  agrees_everywhere<muon_program, on<1, 1>, on<2, 1>, on<4, 1>>(start, plain_muon(start));
+  const auto start = [](const leaf_list& leaves) {
+    plains all = numbers(leaves, 2);
+    append(all, zeros(leaves));
+    for (const leaf_facts& leaf : leaves) {
+      all.emplace_back(leaf.extents.size() == 2 ? std::vector<std::int64_t>{} : leaf.extents);
+    }
+    all.push_back(plain::number(0));
+    return all;
+  };
+  agrees_everywhere<muon_program, on<1, 1>, on<4, 1>>(start, plain_muon);
 }
 
 namespace {
