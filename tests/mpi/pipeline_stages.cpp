@@ -68,7 +68,7 @@ double distance(const outcome& mine, const outcome& wanted) {
 
 /// Rank 0's tensors, of a plan on that rank alone.
 outcome on_one_device() {
-  outcome found = run(planned("1f1b", {0}, {{alone, 1}}, samples, 2));
+  outcome found = run(planned("1f1b", {0}, {{alone, 1}}, samples, 3));
   for (const char* layer : {"embedding.table", "widening.weight", "widening.bias", "narrowing.weight", "narrowing.bias",
                             "head.gain", "head.bias"})
     for (const std::string& name : {std::string(layer), "gradient of " + std::string(layer)}) {
@@ -87,11 +87,11 @@ TEST_CASE("stages on different meshes over MPI are the single-device step") {
   const outcome wanted = on_one_device();
   REQUIRE_ALL(MPI_COMM_WORLD, wanted.losses[steps - 1] < wanted.losses[0]);
   for (const stage_meshes& one : two_stages) {
-    const pl::execution_plan plan = planned("1f1b", {0, 2}, one.groups, samples, 2);
+    const pl::execution_plan plan = planned("1f1b", {0, 2}, one.groups, samples, 3);
     if (plan.groups.back().ranks.back() >= size_of()) continue;
     for (const char* schedule : {"gpipe", "1f1b", "zb_h1"}) {
       INFO(one.name << " " << schedule);
-      const outcome found = run(planned(schedule, {0, 2}, one.groups, samples, 2));
+      const outcome found = run(planned(schedule, {0, 2}, one.groups, samples, 3));
       REQUIRE_ALL(MPI_COMM_WORLD, distance(found, wanted) < 1e-10);
     }
   }
@@ -104,7 +104,7 @@ TEST_CASE("between stages of different meshes moves over MPI what is missing") {
   if (size_of() < 4) return;
   // Of each row the widened value and its gradient, each once; and what skips it, whose copies on the model axis need
   // two gradients.
-  const outcome found = run(planned("zb_h1", {0, 2}, {{on_model, 1}, {on_data, 1}}, samples, 2));
+  const outcome found = run(planned("zb_h1", {0, 2}, {{on_model, 1}, {on_data, 1}}, samples, 3));
   constexpr std::int64_t rows = std::int64_t{samples} * context * sizeof(double);
   REQUIRE_ALL(MPI_COMM_WORLD, found.sent == rows * (2 * wide + 3 * width));
 }

@@ -86,7 +86,7 @@ double difference(const outcome& a, const outcome& b) {
 }
 
 const outcome& on_one_device() {
-  static const outcome found = run(planned("1f1b", {0}, {{alone, 1}}, samples, 2), steps);
+  static const outcome found = run(planned("1f1b", {0}, {{alone, 1}}, samples, 3), steps);
   return found;
 }
 
@@ -98,7 +98,7 @@ TEST_CASE("Stages on different meshes train as on one device", "[pipeline_stages
   for (const stage_meshes& one : two_stages)
     for (const char* schedule : {"gpipe", "1f1b", "zb_h1"}) {
       CAPTURE(one.name, schedule);
-      CHECK(difference(run(planned(schedule, {0, 2}, one.groups, samples, 2), steps), on_one_device()) < 1e-10);
+      CHECK(difference(run(planned(schedule, {0, 2}, one.groups, samples, 3), steps), on_one_device()) < 1e-10);
     }
   // Two stages of each rank, skips from the first stage to the third, and F once more before B.
   const pl::execution_plan others[]{
@@ -106,7 +106,7 @@ TEST_CASE("Stages on different meshes train as on one device", "[pipeline_stages
       planned("interleaved_1f1b", {0, 1, 2, 3}, {{on_data, 1}, {on_model, 1}}, samples, 4),
       planned("1f1b", {0, 1, 2}, {{on_model, 1}, {alone, 1}, {on_data, 1}}, samples, 3),
       planned("zb_h1", {0, 1, 2}, {{alone, 2}, {on_both, 1}, {on_model, 1}}, samples, 3),
-      planned("1f1b", {0, 2}, {{on_data, 1}, {on_model, 1}}, samples, 2, {true, true})};
+      planned("1f1b", {0, 2}, {{on_data, 1}, {on_model, 1}}, samples, 3, {true, true})};
   for (const pl::execution_plan& plan : others) CHECK(difference(run(plan, steps), on_one_device()) < 1e-10);
 }
 
@@ -135,7 +135,7 @@ TEST_CASE("Between stages of different meshes moves what is missing", "[pipeline
       {{{alone, 1}, {on_both, 1}}, wide + 2 * width, wide + width}};
   for (const expectation& one : all)
     for (const char* schedule : {"1f1b", "zb_h1"}) {
-      const outcome found = run(planned(schedule, {0, 2}, one.groups, samples, 2), 2);
+      const outcome found = run(planned(schedule, {0, 2}, one.groups, samples, 3), 2);
       const std::size_t first = one.groups[0].mesh == on_both ? 4 : one.groups[0].mesh == alone ? 1 : 2;
       std::int64_t sent[2]{};
       std::int64_t received[2]{};
@@ -155,7 +155,7 @@ TEST_CASE("Tied weights on different meshes are summed share by share", "[pipeli
   // The table has seven words, of which ranks 0 to 3 sum 1, 2, 2 and 2. Stage 0 has words 0 to 3 on rank 0, 4 to 6 on
   // rank 1; stage 1 all of them on ranks 2 and 3. Shares come from both stages, but for what a rank has itself: 6 and 3
   // words. Then the ranks lack 3, 3, 5 and 5 words of the sum. No other parameters are on two ranks.
-  const outcome found = run(planned("1f1b", {0, 2}, {{on_model, 1}, {on_data, 1}}, samples, 2), 1);
+  const outcome found = run(planned("1f1b", {0, 2}, {{on_model, 1}, {on_data, 1}}, samples, 3), 1);
   std::int64_t sent = 0;
   for (const ep::test::moved_bytes& one : found.moved) sent += one.sent_of_parameters;
   CHECK(sent == std::int64_t{6 + 3 + 3 + 3 + 5 + 5} * width * 8);
@@ -187,15 +187,15 @@ TEST_CASE("Checkpoints and evaluations know nothing of stages' meshes", "[pipeli
   const auto save = [&](pl::engine& engine) { pl::save(engine, file); };
   const auto load = [&](pl::engine& engine) { pl::load(engine, file); };
   const pl::execution_plan staged_plan = planned("zb_h1", {0, 2}, {{on_both, 1}, {on_model, 1}}, samples, 3);
-  const pl::execution_plan other = planned("1f1b", {0, 1}, {{on_model, 1}, {on_data, 2}}, samples, 2);
-  const outcome wanted = run(planned("1f1b", {0}, {{alone, 1}}, samples, 2), 4);
+  const pl::execution_plan other = planned("1f1b", {0, 1}, {{on_model, 1}, {on_data, 2}}, samples, 3);
+  const outcome wanted = run(planned("1f1b", {0}, {{alone, 1}}, samples, 3), 4);
   (void)run(staged_plan, 2, {}, save);
   CHECK(largest_difference(run(other, 2, load).losses, {wanted.losses[2], wanted.losses[3]}) < 1e-10);
   std::filesystem::remove(file);
   double loss = 0;
   (void)run(staged_plan, 2, {}, [&](pl::engine& engine) {
     const pipeline_model::step_data data(engine.data_wanted(), samples);
-    const double found = engine.evaluation(samples, 2).step(data.pointers()).loss;
+    const double found = engine.evaluation(samples, 3).step(data.pointers()).loss;
     if (engine.rank() == 0) loss = found;
   });
   CHECK(std::abs(loss - wanted.losses[2]) < 1e-10);
@@ -233,7 +233,7 @@ TEST_CASE("Layers are measured and counted on each mesh", "[pipeline_stages]") {
 }
 
 TEST_CASE("Meshes that the model is not compiled for are refused", "[pipeline_stages]") {
-  pl::execution_plan plan = planned("1f1b", {0, 2}, {{on_model, 1}, {alone, 1}}, samples, 2);
+  pl::execution_plan plan = planned("1f1b", {0, 2}, {{on_model, 1}, {alone, 1}}, samples, 3);
   plan.groups[1].mesh = 4;
   CHECK_THROWS_WITH(pl::check(plan, layers(), 3),
                     Contains("group 1 is on mesh 4, but the model is compiled for 0 (one device), 1 (model 2), 2 (data "

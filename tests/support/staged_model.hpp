@@ -61,7 +61,7 @@ struct training {
   static constexpr ep::nn::sgd_settings optimizer{.momentum = 0.5};
   using meshes = pl::meshes<ep::mesh<>, ep::mesh<model_axis>, ep::mesh<data_axis>, ep::mesh<data_axis, model_axis>>;
 };
-using model = pl::model<pl::batches<1, 2, 3>, training,                             //
+using model = pl::model<pl::batches<1, 2>, training,                                //
                         pl::named<"embedding", embedding, pl::reads<tokens>>,       //
                         pl::named<"widening", widening>,                            //
                         pl::named<"narrowing", narrowing, pl::skips<"embedding">>,  //
