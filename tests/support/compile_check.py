@@ -103,7 +103,7 @@ class Checker:
             rule = os.path.join(scratch, "rule.d")
             ready, below = self.read_in_advance()
             command = [*self.command, *ready, "-MD", "-MF", rule, "-MT", "x"]
-            part, tree = self.seen_from.get(path, (None, None))
+            part, tree = self.seen_from.get(path.splitlines()[-1], (None, None))
             if part is not None:
                 command.append(f"-I{tree}")
             if path.endswith(".cpp"):
@@ -164,17 +164,63 @@ def check_closure(options):
     return 0
 
 
-def without_first_includes(headers, root, in_parts):
-    """The headers without those that another of them (`in_parts`: of the same part) includes before all else: those are
-    read alone with it."""
-    covered = set()
-    for header in headers:
-        with open(header) as file:
-            first = next((line for line in file if line.strip() and not line.startswith(("//", "#pragma once"))), "")
-        if found := re.match(r"#include <(espalier/.*)>$", first.rstrip()):
-            if not in_parts or parts.part_of(found[1]) is parts.part_of(os.path.relpath(header, root)):
-                covered.add(os.path.join(root, found[1]))
-    return [header for header in headers if header not in covered]
+def direct_includes(header, root):
+    """Headers below root that this one includes on every path through it."""
+    found = []
+    depth = 0
+    with open(header) as file:
+        for line in file:
+            if re.match(r"\s*#\s*if", line):
+                depth += 1
+            elif re.match(r"\s*#\s*endif", line):
+                depth -= 1
+            elif depth == 0 and (match := re.match(r"#include <(.*)>", line)):
+                found.append(os.path.join(root, match.group(1)))
+    return found
+
+
+def chains(headers, root, in_parts):
+    """The headers in few lists, in each of which every header includes, however far away, the one before it (`in_parts`:
+    and is of the same part of the library).
+
+    Read in such an order each sees what it sees alone: what was read before it is what it includes itself. And a list
+    costs no more than its last header.
+    """
+    direct = {header: [name for name in direct_includes(header, root) if os.path.isfile(name)] for header in headers}
+    closures = {}
+
+    def closure(header):
+        if header not in closures:
+            closures[header] = set()  # so that a circle ends
+            closures[header] = {far for near in direct.get(header, []) for far in ({near} | closure(near))}
+        return closures[header]
+
+    def part(header):
+        return parts.part_of(os.path.relpath(header, root)) if in_parts else None
+
+    before = {}  # of a header the one before it in its list, and the other way round: a matching as large as can be
+    after = {}
+
+    def find_place(header, tried):
+        """Puts some header before this one, moving others if need be."""
+        for candidate in sorted(closure(header), key=lambda name: -len(closure(name))):
+            if candidate in direct and candidate not in tried and part(candidate) is part(header):
+                tried.add(candidate)
+                if candidate not in after or find_place(after[candidate], tried):
+                    before[header], after[candidate] = candidate, header
+                    return True
+        return False
+
+    for header in sorted(headers, key=lambda name: len(closure(name))):
+        find_place(header, set())
+    lists = []
+    for header in sorted(headers):
+        if header not in after:  # the last of its list
+            one = [header]
+            while one[0] in before:
+                one.insert(0, before[one[0]])
+            lists.append(one)
+    return lists
 
 
 def main():
@@ -208,7 +254,7 @@ def main():
     if options.parts:
         units = [header for header in units if not parts.only_forwards(pathlib.Path(header))]
     if options.headers and not options.together:
-        units = without_first_includes(units, os.path.abspath(options.headers), options.parts)
+        units = ["\n".join(one) for one in chains(units, os.path.abspath(options.headers), options.parts)]
     if not files:
         print("SKIPPED: no files to check")
         return SKIPPED
@@ -222,7 +268,8 @@ def main():
             asked += was_asked
             if diagnostics:
                 failed += 1
-                print(f"=== {'all headers' if options.together else os.path.relpath(path)} ===\n{diagnostics}", flush=True)
+                shown = ", ".join(os.path.relpath(one) for one in path.splitlines())
+                print(f"=== {'all headers' if options.together else shown} ===\n{diagnostics}", flush=True)
     print(f"{options.compiler}: {len(units) - failed} of {len(units)} units ({len(files)} files) compile without a warning "
           f"({asked} read now, {len(units) - asked} unchanged)")
     return 1 if failed else 0
