@@ -176,8 +176,7 @@ struct torch {
     use(ep::gather<0>(table, tokens), ep::one_hot<10>(tokens));
     // PyTorch: `F.rms_norm(x, (256,), gain)`, `F.layer_norm(x, (256,), gain, bias)`
     use(ep::nn::rms_norm(x, gain), ep::nn::layer_norm(x, gain, bias));
-    // PyTorch: `F.batch_norm(x, mean, var, gain, bias, training=True)`, `F.group_norm(x, 8, gain, bias)`: channels are
-    // last
+    // PyTorch: `F.batch_norm(x, mean, var, gain, bias, training=True)`, `F.group_norm(x, 8, gain, bias)`
     use(ep::nn::batch_norm(x, gain, bias), ep::nn::group_norm<8>(x, gain, bias));
     // PyTorch: `F.scaled_dot_product_attention(q, k, v, is_causal=True)`
     use(ep::nn::causal_attention(q, k, v));

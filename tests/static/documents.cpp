@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 
-// What docs/concepts.md, docs/explain.md and docs/limits.md show.
+// The examples of docs/concepts.md, docs/explain.md and docs/limits.md.
 
 #include <espalier/core.hpp>
 
@@ -13,7 +13,7 @@ struct data : ep::axis<"data", 2> {};
 struct model : ep::axis<"model", 2> {};
 using mesh = ep::mesh<data, model>;
 
-// --- pending sums
+// --- partials
 
 struct wide : ep::axis<"wide", 4> {};
 struct taken_apart {
@@ -30,7 +30,7 @@ struct two_products {
     h = ep::shard<data, model>(h);
     const auto p = ep::matmul(h, a);  // f32[64@data, 256] sum@model
     const auto q = ep::matmul(h, b);  // f32[64@data, 256] sum@model
-    return (p + q) / 2;               // still pending: one all-reduce, of one tensor, behind it
+    return (p + q) / 2;               // still a partial: one all-reduce of one tensor follows
   }
 };
 using pending = ep::program<mesh, two_products, ep::f32<64, 1024>, ep::f32<1024, 256>, ep::f32<1024, 256>>;
@@ -40,7 +40,7 @@ static_assert(pending::collectives<ep::all_reduce, model>() == 1);
 struct split_product {
   constexpr auto operator()(auto h, auto a) const {
     const auto y = ep::matmul(ep::shard<data, model>(h), a);
-    return ep::shard<data, model>(y);  // nobody needs all of y
+    return ep::shard<data, model>(y);  // no reader needs all of y
   }
 };
 using scattered = ep::program<mesh, split_product, ep::f32<64, 1024>, ep::f32<1024, 256>>;
@@ -56,7 +56,7 @@ struct closed {
 };
 struct opened {
   constexpr auto operator()(auto x, auto w) const {
-    return ep::shard<data, ep::open>(ep::matmul(x, w));  // columns as completion likes: split as those of w
+    return ep::shard<data, ep::open>(ep::matmul(x, w));  // completion decides: columns are split as those of w
   }
 };
 using columns_of_w = ep::sharded<ep::f32<256, 1024>, ep::none, model>;
