@@ -252,7 +252,7 @@ def main():
             files += [os.path.join(os.path.abspath(folder), name) for name in names if name.endswith((".hpp", ".ipp"))]
     units = ["\n".join(sorted(files))] if options.together else sorted(files)
     if options.parts:
-        units = [header for header in units if not parts.only_forwards(pathlib.Path(header))]
+        units = [header for header in units if not parts.only_includes(pathlib.Path(header))]
     if options.headers and not options.together:
         units = ["\n".join(one) for one in chains(units, os.path.abspath(options.headers), options.parts)]
     if not files:

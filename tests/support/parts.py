@@ -73,10 +73,10 @@ def matches(name, patterns):
     return False
 
 
-def only_forwards(path):
-    """Whether a header does nothing but include one other: then that one is all there is to compile."""
+def only_includes(path):
+    """Whether a header is a list of other headers of the library: then those are all there is to compile."""
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line and not line.startswith("//")]
-    return len(lines) == 2 and lines[0] == "#pragma once" and OWN.match(lines[1]) is not None
+    return len(lines) >= 2 and lines[0] == "#pragma once" and all(map(OWN.match, lines[1:]))
 
 
 def part_of(name):
