@@ -94,6 +94,171 @@ constexpr void require(bool right, const char* text) {
   if (!right) throw std::invalid_argument(text);
 }
 
+/// Writes the steps of all ranks of a binomial tree.
+class binomial_builder {
+ public:
+  ESPALIER_CONSTEXPR_VECTOR explicit binomial_builder(const collective_call& call)
+      : call_(call),
+        layout_(call),
+        plan_(empty_schedule(call, {})),
+        track_(0, 0),
+        levels_(rounds_of(call.ranks)),
+        blocks_(has_blocks(call.what)),
+        rising_(call.what == collective::reduce || call.what == collective::gather) {
+    if (blocks_) offsets_ = rotated_offsets(call.counts, call.root);
+  }
+
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule build() {
+    for (int r = 0; r < call_.ranks; ++r) {
+      track_.rank(r);
+      const node at = node_of(r);
+      if (call_.what == collective::broadcast) {
+        broadcast(at);
+      } else if (call_.what == collective::reduce) {
+        reduce(at);
+      } else if (r == call_.root) {
+        move_root_blocks(at);
+      } else {
+        move_blocks(at);
+      }
+    }
+    plan_.tracks.push_back(track_.finish());
+    add_own_copies(plan_, layout_, 0);
+    return plan_;
+  }
+
+ private:
+  /// A rank in the tree, numbered relative to the root. Relative rank v is a child of v without its lowest bit, and
+  /// holds the blocks of [v, v + that bit).
+  struct node {
+    int rank = 0;
+    int relative = 0;
+    int low = 0;  // the lowest bit's place; of the root: the number of levels
+    int parent = 0;
+
+    [[nodiscard]] constexpr int child(int bit) const { return relative + (1 << bit); }
+  };
+  [[nodiscard]] constexpr node node_of(int rank) const {
+    node at;
+    at.rank = rank;
+    at.relative = modulo(rank - call_.root, call_.ranks);
+    at.low = at.relative == 0 ? levels_ : std::countr_zero(static_cast<unsigned>(at.relative));
+    at.parent = rank_of(at.relative - (at.relative == 0 ? 0 : 1 << at.low));
+    return at;
+  }
+  [[nodiscard]] constexpr int rank_of(int relative) const { return modulo(relative + call_.root, call_.ranks); }
+  [[nodiscard]] constexpr bool exists(int relative) const { return relative < call_.ranks; }
+  /// Where the block of a relative rank begins, in the order of relative ranks.
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::int64_t block_at(int relative) const {
+    return offsets_[static_cast<std::size_t>(std::min(relative, call_.ranks))];
+  }
+  /// Elements of the blocks of [relative, relative + 2^bit).
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::int64_t span(int relative, int bit) const {
+    return block_at(relative + (1 << bit)) - block_at(relative);
+  }
+
+  ESPALIER_CONSTEXPR_VECTOR void broadcast(const node& at) {
+    location value = layout_.held(at.rank, 0, 0);
+    if (at.relative != 0) {
+      value = layout_.wanted(0, 0);
+      track_.receive(at.parent, step::direct, value, layout_.total());
+    }
+    for (int bit = at.low - 1; bit >= 0; --bit) {
+      if (exists(at.child(bit))) track_.send(rank_of(at.child(bit)), step::direct, value, layout_.total());
+    }
+  }
+
+  ESPALIER_CONSTEXPR_VECTOR void reduce(const node& at) {
+    const bool leaf = at.low == 0 || !exists(at.relative + 1);
+    location value = layout_.held(at.rank, 0, 0);
+    const location sum = at.relative == 0 ? layout_.wanted(0, 0)
+                         : leaf           ? value
+                                          : take_scratch(plan_, at.rank, layout_.total());
+    for (int bit = 0; bit < at.low; ++bit) {
+      if (!exists(at.child(bit))) break;
+      track_.receive_reduce(rank_of(at.child(bit)), step::direct, value, sum, layout_.total());
+      value = sum;
+    }
+    if (at.relative != 0) track_.send(at.parent, step::direct, value, layout_.total());
+  }
+
+  /// The root of a gather or scatter. In the order of relative ranks its array begins with its own block; a child's
+  /// message is whole in it unless it runs over the end, where it is taken apart in scratch memory.
+  ESPALIER_CONSTEXPR_VECTOR void move_root_blocks(const node& at) {
+    for (int k = 0; k < levels_; ++k) {
+      const int bit = rising_ ? k : levels_ - 1 - k;
+      if (exists(at.child(bit))) move_root_message(at, at.child(bit), span(at.child(bit), bit), bit);
+    }
+  }
+  ESPALIER_CONSTEXPR_VECTOR void move_root_message(const node& at, int child, std::int64_t count, int bit) {
+    const int peer = rank_of(child);
+    const int last = std::min(child + (1 << bit), call_.ranks);  // one past
+    const int wrap = call_.ranks - call_.root;                   // relative rank of block 0
+    const std::int64_t to_end = child < wrap ? block_at(std::min(last, wrap)) - block_at(child) : 0;
+    const location high =
+        rising_ ? layout_.wanted(peer, layout_.first(peer)) : layout_.held(at.rank, peer, layout_.first(peer));
+    const location zero = rising_ ? layout_.wanted(0, 0) : layout_.held(at.rank, 0, 0);
+    if (child >= wrap || to_end == count || to_end == 0) {
+      return move_message(peer, child >= wrap || to_end == count ? high : zero, count);
+    }
+    const location whole = take_scratch(plan_, at.rank, count);
+    if (rising_) {
+      track_.receive(peer, step::direct, whole, count);
+      track_.copy(whole, high, to_end);
+      track_.copy(moved(whole, to_end), zero, count - to_end);
+    } else {
+      track_.copy(high, whole, to_end);
+      track_.copy(zero, moved(whole, to_end), count - to_end);
+      track_.send(peer, step::direct, whole, count);
+    }
+  }
+
+  /// A rank of a gather or scatter that is not the root.
+  ESPALIER_CONSTEXPR_VECTOR void move_blocks(const node& at) {
+    const std::int64_t mine = layout_.count(at.rank);
+    const std::int64_t below = span(at.relative, at.low);
+    location held = rising_ ? layout_.held(at.rank, at.rank, layout_.first(at.rank))
+                            : layout_.wanted(at.rank, layout_.first(at.rank));
+    if (below != mine) {
+      const location all = take_scratch(plan_, at.rank, below);
+      if (rising_) {
+        track_.copy(held, all, mine);
+      } else {
+        track_.receive(at.parent, step::direct, all, below);
+      }
+      for (int k = 0; k < at.low; ++k) {
+        const int bit = rising_ ? k : at.low - 1 - k;
+        if (!exists(at.child(bit))) continue;
+        const location place = moved(all, block_at(at.child(bit)) - block_at(at.relative));
+        move_message(rank_of(at.child(bit)), place, span(at.child(bit), bit));
+      }
+      if (!rising_) track_.copy(all, held, mine);
+      held = all;
+    } else if (!rising_) {
+      track_.receive(at.parent, step::direct, held, below);
+    }
+    if (rising_) track_.send(at.parent, step::direct, held, below);
+  }
+
+  /// One message between a rank and its child.
+  ESPALIER_CONSTEXPR_VECTOR void move_message(int child, const location& at, std::int64_t count) {
+    if (rising_) {
+      track_.receive(child, step::direct, at, count);
+    } else {
+      track_.send(child, step::direct, at, count);
+    }
+  }
+
+  const collective_call& call_;
+  call_layout layout_;
+  schedule plan_;
+  track_builder track_;
+  int levels_;
+  bool blocks_;
+  bool rising_;
+  std::vector<std::int64_t> offsets_;
+};
+
 }  // namespace espalier::comm::detail
 
 namespace espalier::comm {
@@ -103,115 +268,7 @@ namespace espalier::comm {
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule binomial(const collective_call& call) {
   detail::require(has_root(call.what), "binomial trees are for broadcast, reduce, gather and scatter");
   detail::require(!call.ordered || call.root == 0, "a binomial tree keeps the order of ranks only with root 0");
-  const call_layout layout(call);
-  schedule plan = detail::empty_schedule(call, {});
-  const int n = call.ranks;
-  const bool blocks = has_blocks(call.what);
-  const bool rising = call.what == collective::reduce || call.what == collective::gather;
-  const int levels = detail::rounds_of(n);
-  std::vector<std::int64_t> offsets;
-  if (blocks) offsets = detail::rotated_offsets(call.counts, call.root);
-  track_builder track(0, 0);
-  for (int r = 0; r < n; ++r) {
-    track.rank(r);
-    const int relative = detail::modulo(r - call.root, n);
-    // Relative rank v hangs below v without its lowest bit, and holds the blocks of [v, v + that bit).
-    const int low = relative == 0 ? levels : std::countr_zero(static_cast<unsigned>(relative));
-    const int parent = detail::modulo(relative - (relative == 0 ? 0 : 1 << low) + call.root, n);
-    const auto block_at = [&](int v) { return blocks ? offsets[static_cast<std::size_t>(std::min(v, n))] : 0; };
-    const auto span = [&](int v, int bit) { return blocks ? block_at(v + (1 << bit)) - block_at(v) : layout.total(); };
-    const int own_block = blocks ? r : 0;
-    const std::int64_t own_first = blocks ? layout.first(r) : 0;
-    const bool leaf = low == 0 || relative + 1 >= n;
-    const auto child = [&](int bit) { return relative + (1 << bit); };
-    if (call.what == collective::broadcast) {
-      location value = layout.held(r, 0, 0);
-      if (relative != 0) {
-        value = layout.wanted(0, 0);
-        track.receive(parent, step::direct, value, layout.total());
-      }
-      for (int bit = low - 1; bit >= 0; --bit) {
-        if (child(bit) < n) track.send(detail::modulo(child(bit) + call.root, n), step::direct, value, layout.total());
-      }
-    } else if (call.what == collective::reduce) {
-      location value = layout.held(r, 0, 0);
-      const location sum = relative == 0 ? layout.wanted(0, 0)
-                           : leaf        ? value
-                                         : detail::take_scratch(plan, r, layout.total());
-      for (int bit = 0; bit < low; ++bit) {
-        if (child(bit) >= n) break;
-        track.receive_reduce(detail::modulo(child(bit) + call.root, n), step::direct, value, sum, layout.total());
-        value = sum;
-      }
-      if (relative != 0) track.send(parent, step::direct, value, layout.total());
-    } else if (r == call.root) {
-      // In the order of relative ranks the root's array begins with its own block; the message of a child is whole in
-      // it unless it runs over the end, where it is taken apart in scratch memory.
-      for (int k = 0; k < levels; ++k) {
-        const int bit = rising ? k : levels - 1 - k;
-        const int v = child(bit);
-        if (v >= n) continue;
-        const int peer = detail::modulo(v + call.root, n);
-        const std::int64_t count = span(v, bit);
-        const int last = std::min(v + (1 << bit), n);  // one past
-        const int wrap = n - call.root;                // relative rank of block 0
-        const std::int64_t to_end = v < wrap ? block_at(std::min(last, wrap)) - block_at(v) : 0;
-        const location high =
-            rising ? layout.wanted(peer, layout.first(peer)) : layout.held(r, peer, layout.first(peer));
-        const location zero = rising ? layout.wanted(0, 0) : layout.held(r, 0, 0);
-        if (v >= wrap || to_end == count || to_end == 0) {
-          const location at = v >= wrap || to_end == count ? high : zero;
-          if (rising) {
-            track.receive(peer, step::direct, at, count);
-          } else {
-            track.send(peer, step::direct, at, count);
-          }
-          continue;
-        }
-        const location whole = detail::take_scratch(plan, r, count);
-        if (rising) {
-          track.receive(peer, step::direct, whole, count);
-          track.copy(whole, high, to_end);
-          track.copy(detail::moved(whole, to_end), zero, count - to_end);
-        } else {
-          track.copy(high, whole, to_end);
-          track.copy(zero, detail::moved(whole, to_end), count - to_end);
-          track.send(peer, step::direct, whole, count);
-        }
-      }
-    } else {
-      const std::int64_t mine = layout.count(r);
-      const std::int64_t below = span(relative, low);
-      location held = rising ? layout.held(r, own_block, own_first) : layout.wanted(own_block, own_first);
-      if (below != mine) {
-        const location all = detail::take_scratch(plan, r, below);
-        if (rising) {
-          track.copy(held, all, mine);
-        } else {
-          track.receive(parent, step::direct, all, below);
-        }
-        for (int k = 0; k < low; ++k) {
-          const int bit = rising ? k : low - 1 - k;
-          if (child(bit) >= n) continue;
-          const location at = detail::moved(all, block_at(child(bit)) - block_at(relative));
-          const int peer = detail::modulo(child(bit) + call.root, n);
-          if (rising) {
-            track.receive(peer, step::direct, at, span(child(bit), bit));
-          } else {
-            track.send(peer, step::direct, at, span(child(bit), bit));
-          }
-        }
-        if (!rising) track.copy(all, held, mine);
-        held = all;
-      } else if (!rising) {
-        track.receive(parent, step::direct, held, below);
-      }
-      if (rising) track.send(parent, step::direct, held, below);
-    }
-  }
-  plan.tracks.push_back(track.finish());
-  detail::add_own_copies(plan, layout, 0);
-  return plan;
+  return detail::binomial_builder(call).build();
 }
 
 /// All-reduce by recursive doubling: log2(ranks) rounds of the whole array, two more where ranks are no power of two

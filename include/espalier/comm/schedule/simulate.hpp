@@ -40,6 +40,68 @@ struct simulation {
 
 namespace espalier::comm::detail {
 
+namespace simulated {
+
+// The state of one simulation.
+enum class kind : std::uint8_t { served, left, arrived, credit, worked };
+struct event {
+  double time;
+  std::int64_t order;  // of creation: ties are settled the same way everywhere
+  kind type;
+  int a;
+  std::int64_t b;
+};
+struct later {
+  constexpr bool operator()(const event& x, const event& y) const {
+    return x.time != y.time ? x.time > y.time : x.order > y.order;
+  }
+};
+struct server {
+  double seconds_per_byte = 0;
+  double busy = 0;
+  bool serving = false;
+  std::vector<std::pair<std::int64_t, int>> waiting;  // lane's place and message, a heap
+};
+// One direction of one edge for one track: per chunk, `sends` messages.
+struct stream {
+  const way* path = nullptr;
+  int sender = -1;  // records
+  int receiver = -1;
+  int sends = 0;
+  std::int64_t sent = 0;
+  std::int64_t freed = 0;  // credits come back
+  std::int64_t arrived = 0;
+  std::int64_t total = 0;
+  std::vector<char> ready;  // by message: its send step was taken
+};
+struct message {
+  int stream = 0;
+  std::int64_t number = 0;
+  double bytes = 0;
+  double leaves = 0;
+  std::size_t hop = 0;
+  std::int64_t place = 0;
+};
+struct record {  // a part
+  int track = 0;
+  part steps;
+  std::int64_t first_lane = 0;  // of lane states
+  std::int64_t opened = 0;
+};
+struct lane_state {
+  int next = 0;
+  int leaving = 0;  // sends that have not left
+  char state = 0;   // 0 closed, 1 open, 2 working, 3 done
+};
+struct rank_state {
+  double free = 0;  // when its own work ends
+  std::vector<int> records;
+  std::vector<std::int64_t> left_in_phase;
+  std::size_t phase = 0;
+};
+
+}  // namespace simulated
+
 // Discrete events on a model between fluid flow and store-and-forward. Every resource serves one message at a time, for
 // size / capacity seconds, the one whose lane comes first. A message moves on to the next resource of its way as soon
 // as it is served (cut-through), has left when the slowest resource is done with it, and arrives a latency later.
@@ -76,62 +138,15 @@ class schedule_simulator {
   }
 
  private:
-  enum class kind : std::uint8_t { served, left, arrived, credit, worked };
-  struct event {
-    double time;
-    std::int64_t order;  // of creation: ties are settled the same way everywhere
-    kind what;
-    int a;
-    std::int64_t b;
-  };
-  struct later {
-    constexpr bool operator()(const event& x, const event& y) const {
-      return x.time != y.time ? x.time > y.time : x.order > y.order;
-    }
-  };
-  struct server {
-    double seconds_per_byte = 0;
-    double busy = 0;
-    bool serving = false;
-    std::vector<std::pair<std::int64_t, int>> waiting;  // lane's place and message, a heap
-  };
-  // One direction of one edge for one track: per chunk, `sends` messages.
-  struct stream {
-    const way* path = nullptr;
-    int sender = -1;  // records
-    int receiver = -1;
-    int sends = 0;
-    std::int64_t sent = 0;
-    std::int64_t freed = 0;  // credits come back
-    std::int64_t arrived = 0;
-    std::int64_t total = 0;
-    std::vector<char> ready;  // by message: its send step was taken
-  };
-  struct message {
-    int stream = 0;
-    std::int64_t number = 0;
-    double bytes = 0;
-    double leaves = 0;
-    std::size_t hop = 0;
-    std::int64_t place = 0;
-  };
-  struct record {  // a part
-    int track = 0;
-    part steps;
-    std::int64_t first_lane = 0;  // of lane states
-    std::int64_t opened = 0;
-  };
-  struct lane_state {
-    int next = 0;
-    int leaving = 0;  // sends that have not left
-    char state = 0;   // 0 closed, 1 open, 2 working, 3 done
-  };
-  struct rank_state {
-    double free = 0;  // when its own work ends
-    std::vector<int> records;
-    std::vector<std::int64_t> left_in_phase;
-    std::size_t phase = 0;
-  };
+  using kind = simulated::kind;
+  using event = simulated::event;
+  using later = simulated::later;
+  using server = simulated::server;
+  using stream = simulated::stream;
+  using message = simulated::message;
+  using record = simulated::record;
+  using lane_state = simulated::lane_state;
+  using rank_state = simulated::rank_state;
 
   [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR const track& track_of(const record& r) const {
     return plan_.tracks[static_cast<std::size_t>(r.track)];
@@ -394,7 +409,7 @@ class schedule_simulator {
   }
 
   constexpr void handle(const event& e) {
-    switch (e.what) {
+    switch (e.type) {
       case kind::served:
         if (e.a < 0) {
           move_on(static_cast<int>(e.b));
