@@ -12,12 +12,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 namespace espalier::comm {
 
-/// The ways to make a schedule.
+/// The methods that make a schedule: `detail::algorithms` has a row for each.
 enum class algorithm : std::uint8_t {
   trees,          ///< `from_trees`, along a packing
   ordered_trees,  ///< `from_ordered_trees`
@@ -31,23 +33,7 @@ enum class algorithm : std::uint8_t {
   pairwise
 };
 
-[[nodiscard]] constexpr const char* name_of(algorithm how) {
-  switch (how) {
-    case algorithm::trees: return "trees";
-    case algorithm::ordered_trees: return "ordered_trees";
-    case algorithm::binomial: return "binomial";
-    case algorithm::circulant_blocks: return "circulant_blocks";
-    case algorithm::doubling: return "doubling";
-    case algorithm::circulant: return "circulant";
-    case algorithm::flat: return "flat";
-    case algorithm::bruck: return "bruck";
-    case algorithm::routes: return "routes";
-    case algorithm::pairwise: return "pairwise";
-  }
-  return "?";
-}
-
-/// One way to do a call, and what it is expected to cost.
+/// A method for a call, and its expected cost.
 struct candidate {
   algorithm how = algorithm::trees;
   chunking cut;             ///< of trees, ordered trees, routes and pairwise exchange
@@ -56,7 +42,7 @@ struct candidate {
   double seconds = 0;
 };
 
-/// What the choice among schedules rests on.
+/// The costs, limits and trees that the choice among schedules depends on.
 struct selection_input {
   double element_bytes = 4;
   double overhead = 1e-6;  ///< seconds of a rank per message, at each end
@@ -121,126 +107,231 @@ namespace espalier::comm::detail {
   return best;
 }
 
+/// The candidates for one call, as the rows of `algorithms` propose them.
+class proposals {
+ public:
+  ESPALIER_CONSTEXPR_VECTOR proposals(const collective_call& of, const network& on, const selection_input& with)
+      : call(of),
+        net(on),
+        given(with),
+        bytes(static_cast<std::int64_t>(static_cast<double>(total_elements(of)) * with.element_bytes)),
+        hop(usual_hop(on, with.overhead)),
+        keeps_root_order(!of.ordered || of.what == collective::broadcast || !reduces(of.what)) {}
+
+  /// Adds a candidate at the price that the simulator finds.
+  ESPALIER_CONSTEXPR_VECTOR void add(candidate one);
+  ESPALIER_CONSTEXPR_VECTOR void add(algorithm how) {
+    candidate one;
+    one.how = how;
+    add(one);
+  }
+  ESPALIER_CONSTEXPR_VECTOR void add_priced(const candidate& one) { all_.push_back(one); }
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR double simulated_seconds(const candidate& one) const;
+
+  /// The cheapest first.
+  [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<candidate> sorted() {
+    std::sort(all_.begin(), all_.end(), [](const candidate& a, const candidate& b) {
+      return a.seconds != b.seconds ? a.seconds < b.seconds : a.how < b.how;
+    });
+    return std::move(all_);
+  }
+
+  const collective_call& call;
+  const network& net;
+  const selection_input& given;
+  std::int64_t bytes;
+  hop_cost hop;
+  bool keeps_root_order;
+
+ private:
+  std::vector<candidate> all_;
+};
+
+ESPALIER_CONSTEXPR_VECTOR void propose_trees(proposals& to) {
+  const selection_input& given = to.given;
+  if (given.trees == nullptr || given.trees->empty() || exchanges(to.call.what) || to.call.ordered) return;
+  const chunk_price best = price_trees(to.net, *given.trees, to.call.what, to.bytes, given.overhead, given.limits);
+  candidate one;
+  one.cut = chunks_of(best, given);
+  one.seconds = best.seconds;
+  to.add_priced(one);
+}
+
+ESPALIER_CONSTEXPR_VECTOR void propose_ordered_trees(proposals& to) {
+  const collective_call& call = to.call;
+  if (!reduces(call.what) || !call.ordered) return;
+  for (const int shares : {1, call.ranks}) {
+    if (shares > 1 && call.what != collective::all_reduce) continue;
+    candidate one;
+    one.how = algorithm::ordered_trees;
+    one.shares = shares;
+    const chunk_price best = best_chunk(to.bytes / shares, 1 + rounds_of(call.ranks), to.hop, to.given.limits);
+    one.cut = chunks_of(best, to.given);
+    // Inner ranks take two children's values; many shares with roots everywhere load all ranks like one.
+    const double up_and_down = call.what == collective::all_reduce ? 2 : 1;
+    one.seconds = up_and_down * (shares == 1 && !has_blocks(call.what) ? 2 : 1) * best.seconds * shares;
+    to.add_priced(one);
+  }
+}
+
+ESPALIER_CONSTEXPR_VECTOR void propose_binomial(proposals& to) {
+  const collective kind = to.call.what;
+  const bool whole = kind == collective::broadcast || kind == collective::reduce;
+  const bool blocks = kind == collective::gather || kind == collective::scatter;
+  if (blocks || (whole && (to.keeps_root_order || to.call.root == 0))) to.add(algorithm::binomial);
+}
+
+ESPALIER_CONSTEXPR_VECTOR void propose_circulant_blocks(proposals& to) {
+  const collective kind = to.call.what;
+  if ((kind != collective::broadcast && kind != collective::reduce) || !to.keeps_root_order) return;
+  // As few rounds as possible with one block, as much at once as possible with many.
+  const std::int64_t most = std::min<std::int64_t>(64, to.bytes / std::max<std::int64_t>(1, to.given.limits.least));
+  candidate best;
+  best.how = algorithm::circulant_blocks;
+  for (candidate one = best; one.blocks == 1 || one.blocks <= most; one.blocks *= 2) {
+    one.seconds = to.simulated_seconds(one);
+    if (one.blocks == 1 || one.seconds < best.seconds) best = one;
+  }
+  to.add_priced(best);
+}
+
+ESPALIER_CONSTEXPR_VECTOR void propose_doubling(proposals& to) {
+  if (to.call.what == collective::all_reduce) to.add(algorithm::doubling);
+}
+
+ESPALIER_CONSTEXPR_VECTOR void propose_circulant(proposals& to) {
+  const collective kind = to.call.what;
+  const bool folds = kind == collective::all_reduce || kind == collective::reduce_scatter;
+  if (kind == collective::all_gather || (folds && !to.call.ordered)) to.add(algorithm::circulant);
+}
+
+ESPALIER_CONSTEXPR_VECTOR void propose_flat(proposals& to) {
+  // With many ranks the messages at a root, or of all pairs, cost more than any number of rounds.
+  constexpr int few = 32;
+  if (!exchanges(to.call.what) && to.call.ranks > 2 && to.call.ranks <= few) to.add(algorithm::flat);
+}
+
+ESPALIER_CONSTEXPR_VECTOR void propose_bruck(proposals& to) {
+  if (to.call.what == collective::all_to_all) to.add(algorithm::bruck);
+}
+
+ESPALIER_CONSTEXPR_VECTOR void propose_routes(proposals& to) {
+  if (!exchanges(to.call.what) || to.given.routes == nullptr) return;
+  candidate one;
+  one.how = algorithm::routes;
+  one.cut = chunks_of(best_chunk(to.bytes, 3, to.hop, to.given.limits), to.given);
+  to.add(one);
+}
+
+ESPALIER_CONSTEXPR_VECTOR void propose_pairwise(proposals& to) {
+  if (!exchanges(to.call.what)) return;
+  candidate one;
+  one.how = algorithm::pairwise;
+  one.cut = chunks_of(best_chunk(to.bytes, 1, to.hop, to.given.limits), to.given);
+  to.add(one);
+}
+
+/// One call of `make`: everything that a schedule is made from.
+struct schedule_order {
+  const candidate& chosen;
+  const collective_call& call;
+  const network& net;
+  const selection_input& given;
+};
+
+[[noreturn]] inline void require_paths() {
+  throw std::invalid_argument("the candidate needs trees or routes, and none are given");
+}
+
+/// An algorithm: its name, the schedule of a candidate, and the candidates that it has for a call of two ranks or more.
+struct algorithm_row {
+  const char* name;
+  schedule (*make)(const schedule_order& of);
+  void (*propose)(proposals& to);
+};
+/// All of them, in the order of the enumeration.
+inline constexpr algorithm_row algorithms[]{
+    {"trees",
+     [](const schedule_order& of) {
+       if (of.given.trees == nullptr) require_paths();
+       return from_trees(of.call, of.net, *of.given.trees, of.chosen.cut);
+     },
+     propose_trees},
+    {"ordered_trees",
+     [](const schedule_order& of) { return from_ordered_trees(of.call, of.chosen.cut, of.chosen.shares); },
+     propose_ordered_trees},
+    {"binomial", [](const schedule_order& of) { return binomial(of.call); }, propose_binomial},
+    {"circulant_blocks", [](const schedule_order& of) { return circulant_blocks(of.call, of.chosen.blocks); },
+     propose_circulant_blocks},
+    {"doubling", [](const schedule_order& of) { return doubling(of.call); }, propose_doubling},
+    {"circulant", [](const schedule_order& of) { return circulant(of.call); }, propose_circulant},
+    {"flat",
+     [](const schedule_order& of) {
+       return flat(of.call, of.call.what == collective::all_reduce ? best_hub(of.call, of.net, of.given) : 0);
+     },
+     propose_flat},
+    {"bruck", [](const schedule_order& of) { return bruck(of.call); }, propose_bruck},
+    {"routes",
+     [](const schedule_order& of) {
+       if (of.given.routes == nullptr) require_paths();
+       return from_routes(of.call, of.net, *of.given.routes, of.chosen.cut);
+     },
+     propose_routes},
+    {"pairwise", [](const schedule_order& of) { return pairwise(of.call, of.chosen.cut); }, propose_pairwise},
+};
+static_assert(std::size(algorithms) == static_cast<std::size_t>(algorithm::pairwise) + 1);
+
+[[nodiscard]] constexpr const algorithm_row& row_of(algorithm how) { return algorithms[static_cast<std::size_t>(how)]; }
+
 }  // namespace espalier::comm::detail
 
 namespace espalier::comm {
 
+[[nodiscard]] constexpr const char* name_of(algorithm how) { return detail::row_of(how).name; }
+
 /// The schedule of a candidate. Throws std::invalid_argument where it does not serve the call.
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule schedule_of(const candidate& chosen, const collective_call& call,
                                                              const network& net, const selection_input& given = {}) {
-  switch (chosen.how) {
-    case algorithm::trees:
-      if (given.trees == nullptr) break;
-      return from_trees(call, net, *given.trees, chosen.cut);
-    case algorithm::ordered_trees: return from_ordered_trees(call, chosen.cut, chosen.shares);
-    case algorithm::binomial: return binomial(call);
-    case algorithm::circulant_blocks: return circulant_blocks(call, chosen.blocks);
-    case algorithm::doubling: return doubling(call);
-    case algorithm::circulant: return circulant(call);
-    case algorithm::flat:
-      return flat(call, call.what == collective::all_reduce ? detail::best_hub(call, net, given) : 0);
-    case algorithm::bruck: return bruck(call);
-    case algorithm::routes:
-      if (given.routes == nullptr) break;
-      return from_routes(call, net, *given.routes, chosen.cut);
-    case algorithm::pairwise: return pairwise(call, chosen.cut);
-  }
-  throw std::invalid_argument("the candidate needs trees or routes, and none are given");
+  return detail::row_of(chosen.how).make({chosen, call, net, given});
 }
 
-/// All ways to do a call, the cheapest first. Pipelined trees are priced by formula (`price_trees`), which also gives
-/// their chunk size; algorithms of a few rounds by simulating their few messages, which knows what they share.
+}  // namespace espalier::comm
+
+namespace espalier::comm::detail {
+
+ESPALIER_CONSTEXPR_VECTOR double proposals::simulated_seconds(const candidate& one) const {
+  return simulate(schedule_of(one, call, net, given), net, costs_of(given)).seconds;
+}
+ESPALIER_CONSTEXPR_VECTOR void proposals::add(candidate one) {
+  one.seconds = simulated_seconds(one);
+  all_.push_back(one);
+}
+
+/// The algorithm for a rank that is alone.
+[[nodiscard]] constexpr algorithm algorithm_alone(const collective_call& call) {
+  if (exchanges(call.what)) return algorithm::pairwise;
+  if (reduces(call.what) && call.ordered) return algorithm::ordered_trees;
+  return call.what == collective::broadcast || call.what == collective::reduce ? algorithm::binomial
+                                                                               : algorithm::circulant;
+}
+
+}  // namespace espalier::comm::detail
+
+namespace espalier::comm {
+
+/// All candidates for a call, the cheapest first. Pipelined trees are priced by formula (`price_trees`), which also
+/// gives their chunk size; algorithms of a few rounds by simulating their few messages, which knows what they share.
 /// A call that is `ordered` gets candidates that keep the order of ranks.
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<candidate> candidates(const collective_call& call,
                                                                           const network& net,
                                                                           const selection_input& given = {}) {
-  std::vector<candidate> all;
-  const std::int64_t elements = total_elements(call);
-  const auto bytes = static_cast<std::int64_t>(static_cast<double>(elements) * given.element_bytes);
-  const hop_cost hop = detail::usual_hop(net, given.overhead);
-  const simulation_options costs = detail::costs_of(given);
-  const auto add = [&](candidate c) {
-    c.seconds = simulate(schedule_of(c, call, net, given), net, costs).seconds;
-    all.push_back(c);
-  };
-  const auto with = [&](algorithm how) {
-    candidate c;
-    c.how = how;
-    return c;
-  };
-  const bool keeps_root_order = !call.ordered || (call.what == collective::broadcast || !reduces(call.what));
+  detail::proposals all(call, net, given);
   if (call.ranks == 1) {
-    add(detail::exchanges(call.what)                                            ? with(algorithm::pairwise)
-        : reduces(call.what) && call.ordered                                    ? with(algorithm::ordered_trees)
-        : call.what == collective::broadcast || call.what == collective::reduce ? with(algorithm::binomial)
-                                                                                : with(algorithm::circulant));
-    return all;
+    all.add(detail::algorithm_alone(call));
+  } else {
+    for (const detail::algorithm_row& row : detail::algorithms) row.propose(all);
   }
-  switch (call.what) {
-    case collective::broadcast:
-    case collective::reduce:
-      if (keeps_root_order || call.root == 0) add(with(algorithm::binomial));
-      if (keeps_root_order) {
-        // As few rounds as possible with one block, as much at once as possible with many.
-        const std::int64_t most = std::min<std::int64_t>(64, bytes / std::max<std::int64_t>(1, given.limits.least));
-        candidate best = with(algorithm::circulant_blocks);
-        for (candidate c = best; c.blocks == 1 || c.blocks <= most; c.blocks *= 2) {
-          c.seconds = simulate(schedule_of(c, call, net, given), net, costs).seconds;
-          if (c.blocks == 1 || c.seconds < best.seconds) best = c;
-        }
-        all.push_back(best);
-      }
-      break;
-    case collective::all_reduce:
-      add(with(algorithm::doubling));
-      if (!call.ordered) add(with(algorithm::circulant));
-      break;
-    case collective::all_gather: add(with(algorithm::circulant)); break;
-    case collective::reduce_scatter:
-      if (!call.ordered) add(with(algorithm::circulant));
-      break;
-    case collective::gather:
-    case collective::scatter: add(with(algorithm::binomial)); break;
-    case collective::all_to_all: add(with(algorithm::bruck)); break;
-    default: break;  // trees, or routes
-  }
-  // With many ranks the messages at a root, or of all pairs, cost more than any number of rounds.
-  constexpr int few = 32;
-  if (!detail::exchanges(call.what) && call.ranks > 2 && call.ranks <= few) add(with(algorithm::flat));
-  if (detail::exchanges(call.what)) {
-    const chunk_price direct = best_chunk(bytes, 1, hop, given.limits);
-    candidate c = with(algorithm::pairwise);
-    c.cut = detail::chunks_of(direct, given);
-    add(c);
-    if (given.routes != nullptr) {
-      c.how = algorithm::routes;
-      c.cut = detail::chunks_of(best_chunk(bytes, 3, hop, given.limits), given);
-      add(c);
-    }
-  } else if (reduces(call.what) && call.ordered) {
-    for (const int shares : {1, call.ranks}) {
-      if (shares > 1 && call.what != collective::all_reduce) continue;
-      candidate c = with(algorithm::ordered_trees);
-      c.shares = shares;
-      const chunk_price best = best_chunk(bytes / shares, 1 + detail::rounds_of(call.ranks), hop, given.limits);
-      c.cut = detail::chunks_of(best, given);
-      // Inner ranks take two children's values; many shares with roots everywhere load all ranks like one.
-      const double up_and_down = call.what == collective::all_reduce ? 2 : 1;
-      c.seconds = up_and_down * (shares == 1 && !has_blocks(call.what) ? 2 : 1) * best.seconds * shares;
-      all.push_back(c);
-    }
-  }
-  if (given.trees != nullptr && !detail::exchanges(call.what) && !call.ordered && !given.trees->empty()) {
-    candidate c = with(algorithm::trees);
-    const chunk_price best = price_trees(net, *given.trees, call.what, bytes, given.overhead, given.limits);
-    c.cut = detail::chunks_of(best, given);
-    c.seconds = best.seconds;
-    all.push_back(c);
-  }
-  std::sort(all.begin(), all.end(), [](const candidate& a, const candidate& b) {
-    return a.seconds != b.seconds ? a.seconds < b.seconds : a.how < b.how;
-  });
-  return all;
+  return all.sorted();
 }
 
 }  // namespace espalier::comm
