@@ -13,6 +13,16 @@ namespace espalier::detail {
 /// of the loop. In each iteration one slice travels, from or to its owner, and a device never has more of the stack
 /// than its part and that slice.
 class loop_borders {
+  // First, because clang instantiates a member template for constants only if it has read its body.
+  /// Calls `f(stack)` for the stacks of a loop's values that are split along its iterations.
+  template <class F> constexpr void for_each_split_stack(int loop, const F& f) const {
+    int id = loop + 1;
+    while (id < g_.size && !(part_of(g_[id]) == structure::loop_end && g_[id].operand[0] == loop)) ++id;
+    for (++id; id < g_.size && collects(part_of(g_[id])) && g_[g_[id].operand[0]].loop == loop; ++id) {
+      if (part_of(g_[id]) == structure::loop_stack && !of_[id].dim[0].empty() && of_[id].unreduced == 0) f(id);
+    }
+  }
+
  public:
   constexpr loop_borders(const completed_program& traced, device_values& device, partial_sums& sums)
       : g_(traced.g), of_(traced.of), device_(device), sums_(sums) {}
@@ -84,15 +94,6 @@ class loop_borders {
   }
 
  private:
-  /// Calls `f(stack)` for the stacks of a loop's values that are split along its iterations.
-  template <class F> constexpr void for_each_split_stack(int loop, const F& f) const {
-    int id = loop + 1;
-    while (id < g_.size && !(part_of(g_[id]) == structure::loop_end && g_[id].operand[0] == loop)) ++id;
-    for (++id; id < g_.size && collects(part_of(g_[id])) && g_[g_[id].operand[0]].loop == loop; ++id) {
-      if (part_of(g_[id]) == structure::loop_stack && !of_[id].dim[0].empty() && of_[id].unreduced == 0) f(id);
-    }
-  }
-
   /// Terms that are carried are added up in the type of sums.
   [[nodiscard]] constexpr dtype type_of_carry(int id) const {
     return of_[id].unreduced != 0 && is_for_storage(g_[id].type) ? facts_of(g_[id].type).accumulate : g_[id].type;

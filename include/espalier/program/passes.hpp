@@ -310,8 +310,9 @@ template <class Mesh, class Source> struct partitioned_graph {
       if constexpr (first.program.fits) {
         return first;
       } else {
-        return again<larger_of({first.program.size, first.program.annotation_count, first.program.window_count,
-                                first.program.further_count})>::value;
+        constexpr int most_of_code = larger_of(first.program.size, first.program.annotation_count);
+        constexpr int most_of_others = larger_of(first.program.window_count, first.program.further_count);
+        return again<larger_of(most_of_code, most_of_others)>::value;
       }
     }
   };
