@@ -8,6 +8,7 @@
 // First, so that a message about a mistake need not list the way here.
 #include <espalier/diagnostics/failure.hpp>
 #include <espalier/graph/tree.hpp>
+#include <espalier/ops/reasons.hpp>
 
 #include <espalier/graph/called_from.hpp>
 #include <espalier/mesh/mesh.hpp>

@@ -13,6 +13,7 @@
 // First, so that a message about a mistake need not list the way here.
 #include <espalier/diagnostics/other_spellings.hpp>
 #include <espalier/graph/tree.hpp>
+#include <espalier/ops/reasons.hpp>
 
 #include <espalier/core.hpp>
 #include <espalier/diagnostics/not_included.hpp>

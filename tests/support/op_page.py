@@ -18,6 +18,9 @@ import subprocess
 import sys
 import textwrap
 
+sys.dont_write_bytecode = True  # no folder of compiled scripts among the sources
+from reasons import all_reasons
+
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 PAGE = os.path.join(ROOT, "docs", "ops.md")
 FUNCTION = re.compile(r"((?:^///.*\n)*)^template <(.*(?:\n {6,}.*)*)>(?:\n  requires.*\n|\s)constexpr auto ([a-z]\w*)\(", re.MULTILINE)
@@ -252,8 +255,7 @@ def with_links(text, reasons):
 def page(program):
     functions, ops = read_headers()
     floats, integers, sections, made = read_program(program)
-    with open(os.path.join(ROOT, "include", "espalier", "diagnostics", "reasons.hpp")) as file:
-        reasons = set(re.findall(r"struct (\w+) \{\n  template <class Where> struct raise", file.read()))
+    reasons = {name for name, _ in all_reasons()}
     wrong = []
     called = {call["function"] for _, calls in sections for call in calls}
     for name, _, doc, header in functions:

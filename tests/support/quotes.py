@@ -19,8 +19,8 @@ A comment in a document owns the blocks that follow it:
 And of the tables that follow:
 
     <!-- pairs: FILE WORD -->                     each comment `// WORD: what they write` and the code below it
-    <!-- reasons: FILE -->                        each reason of a header, with its sentence; every one has a section in
-                                                  the document
+    <!-- reasons: include/espalier -->            each reason of these headers, with its sentence; every one has a section
+                                                  in the document
 
 Every block of C++ has such an owner: no code in a document is untried. Paths are cut to what follows `include/`, lists
 of include files are left out.
@@ -38,6 +38,7 @@ import textwrap
 
 sys.dont_write_bytecode = True  # no folder of compiled scripts among the sources
 from precompiled import flags_with_first_include, kept_diagnostics, place_of_diagnostics
+from reasons import all_reasons
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 DOCUMENTS = [os.path.join(ROOT, "README.md"), *sorted(glob.glob(os.path.join(ROOT, "docs", "*.md")))]
@@ -169,14 +170,9 @@ def pairs(rest):
     return f"\n| {word} | Espalier |\n|---|---|\n{rows}\n"
 
 
-def reasons(rest):
-    found = re.findall(r"struct (\w+) \{\n  template <class Where> struct raise \{\n\s*static_assert\(\s*Where::ok,"
-                       r"((?:\s*\"(?:[^\"\\]|\\.)*\")+)\);", read(rest))
-    if len(found) != read(rest).count("struct raise {"):
-        sys.exit(f"{rest}: not every reason could be read")
+def reasons(_):
     rows = ""
-    for name, literal in found:
-        sentence = "".join(re.findall(r"\"((?:[^\"\\]|\\.)*)\"", literal)).replace('\\"', '"')
+    for name, sentence in all_reasons():
         sentence = re.sub(r"([<|*_])", r"\\\1", sentence)
         rows += f"| [`{name}`](#{name}) | {sentence} |\n"
     return f"\n| error | what it says |\n|---|---|\n{rows}\n"

@@ -16,6 +16,7 @@ import sys
 
 sys.dont_write_bytecode = True  # no folder of compiled scripts among the sources
 from op_page import TRAINING, braces, folded, prose, with_links
+from reasons import all_reasons
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 PROGRAMS = [
@@ -236,8 +237,7 @@ def text_of(comment):
 
 
 def page(introduction, sections):
-    with open(os.path.join(ROOT, "include", "espalier", "diagnostics", "reasons.hpp")) as file:
-        reasons = set(re.findall(r"struct (\w+) \{\n  template <class Where> struct raise", file.read()))
+    reasons = {name for name, _ in all_reasons()}
     text = introduction
     for title, headers in sections:
         text += f"\n## {title}\n"

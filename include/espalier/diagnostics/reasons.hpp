@@ -4,7 +4,8 @@
 
 /// Why a program does not compile. Each reason is a type that carries the tensors involved, and one sentence that
 /// says what happened and what to do; docs/errors.md explains each. `raise` holds the assertion: `program` needs its
-/// definition once, for the first mistake. An op of your own may bring its own reason: any template with such a
+/// definition once, for the first mistake. These reasons are those of several operators or of a program as a whole; an
+/// operator's own are beside it, in ops/reasons/. An op of your own may bring its own reason: any template with such a
 /// member does.
 ///
 /// All names here appear in compiler messages, so they read as words. Two habits keep the messages short: `Where::ok`
@@ -61,103 +62,6 @@ template <class Kind> inline constexpr bool is_named_so = false;
 template <class Program> struct is_made_of { static constexpr bool this_program = false; };
 template <class Tensor> struct rows_of { static constexpr bool are_known_while_compiling = false; };
 
-// Products.
-template <class... Details> struct einsum_size_mismatch {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "einsum: the same label stands for two different sizes. Make the dimensions equal, or "
-                  "give them different labels.");
-  };
-};
-template <class... Details> struct einsum_wrong_rank {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "einsum: an operand has another number of dimensions than labels. Write one label per "
-                  "dimension, or ... for any number of them.");
-  };
-};
-template <class... Details> struct einsum_wrong_operand_count {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "einsum: the formula names another number of operands than were given. Separate "
-                  "operands by commas, and give one tensor for each.");
-  };
-};
-template <class... Details> struct einsum_bad_formula {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "einsum: the formula is not of the form \"ab,bc->ac\" or \"...ab,bc->...ac\": letters, no letter "
-                  "twice in the result, every letter of the result in some operand, and ... in the result just if an "
-                  "operand has it.");
-  };
-};
-template <class... Details> struct einsum_batch_mismatch {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "einsum, matmul: the dimensions that ... stands for, or those before a matrix, do not broadcast "
-                  "against each other. Counted from the right, two of them must be equal, or one of them 1.");
-  };
-};
-template <class... Details> struct einsum_too_many_dimensions {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "einsum: the result, or in every order of the products something on the way to it, has more than 8 "
-                  "dimensions. Merge some by reshape.");
-  };
-};
-template <class... Details> struct matmul_size_mismatch {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "matmul: the last dimension of the first operand differs from the last but one of the "
-                  "second, or from its only one. Make them equal, or transpose an operand.");
-  };
-};
-// Windows.
-template <class... Details> struct window_is_larger_than_input {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "along this dimension the window is larger than the padded input, so that it fits nowhere. Use a "
-                  "smaller filter or less dilation, or pad more.");
-  };
-};
-template <class... Details> struct step_is_not_positive {
-  template <class Where> struct raise {
-    static_assert(
-        Where::ok,
-        "strides and dilations are at least 1. A stride of 1 moves the window by one element, a dilation of 1 "
-        "has no gaps.");
-  };
-};
-template <class... Details> struct groups_do_not_divide {
-  template <class Where> struct raise {
-    static_assert(
-        Where::ok,
-        "convolution: the number of groups must divide the input's channels and the filter's features. Groups "
-        "as many as channels give a depthwise convolution.");
-  };
-};
-template <class... Details> struct norm_groups_do_not_divide {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "group_norm: the number of groups must divide the channels, the last dimension. As many groups as "
-                  "channels give an instance norm.");
-  };
-};
-template <class... Details> struct batch_groups_do_not_divide {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "convolution: the number of batch groups must divide the input's batch, its first dimension, and the "
-                  "filter's features; and there can't be feature groups as well.");
-  };
-};
-template <class... Details> struct channels_differ {
-  template <class Where> struct raise {
-    static_assert(
-        Where::ok,
-        "convolution: the last dimension of the input must be the last but one of the filter times the number "
-        "of groups. Inputs are [n, spatial ..., channels], filters [taps ..., channels of a group, features].");
-  };
-};
 // Element by element.
 template <class... Details> struct shape_mismatch {
   template <class Where> struct raise {
@@ -194,25 +98,6 @@ template <class... Details> struct operand_is_boolean {
                   "count them, or another element type.");
   };
 };
-template <class... Details> struct operand_is_not_integer {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "this op works on the bits of integers. Use convert<dtype::i32> on the numbers, or "
-                  "bit_cast<dtype::i32> on the bits of a float.");
-  };
-};
-template <class... Details> struct bit_cast_size_mismatch {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "bit_cast: an element of the new type has another number of bits. Choose one of the same size, or "
-                  "use convert<dtype> to keep the values.");
-  };
-};
-template <class... Details> struct condition_is_not_boolean {
-  template <class Where> struct raise {
-    static_assert(Where::ok, "a condition must be a boolean tensor. Compare first: x > 0.");
-  };
-};
 template <class... Details> struct number_is_no_integer {
   template <class Where> struct raise {
     static_assert(Where::ok,
@@ -235,14 +120,6 @@ template <class... Details> struct assigned_another_type {
                   "tensor's. Start a new variable with auto.");
   };
 };
-template <class... Details> struct table_size_mismatch {
-  template <class Where> struct raise {
-    static_assert(
-        Where::ok,
-        "constant: the table has another number of elements than the tensor. Give the tensor as many, or leave "
-        "its type out: constant<table>(like) has the table's shape.");
-  };
-};
 template <class... Details> struct tensor_has_no_subscript {
   template <class Where> struct raise {
     static_assert(Where::ok,
@@ -263,138 +140,9 @@ template <class... Details> struct no_such_dimension {
     static_assert(Where::ok, "the tensor has no dimension of this number. They count from 0, or from -1 backwards.");
   };
 };
-template <class... Details> struct dimension_has_more_elements {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "squeeze: this dimension has more than one element. Name dimensions of one element, or use take, sum "
-                  "or reshape.");
-  };
-};
 template <class... Details> struct dimension_named_twice {
   template <class Where> struct raise {
     static_assert(Where::ok, "a dimension is named twice. Name each once; -1 is the last one.");
-  };
-};
-template <class... Details> struct reshape_size_mismatch {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "reshape: the new shape holds another number of elements. Choose extents with the same "
-                  "product.");
-  };
-};
-template <class... Details> struct reshape_infers_several {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "reshape: -1 is there several times, and only one extent can follow from the others. Write the "
-                  "others as numbers: reshape<-1, 8>(x).");
-  };
-};
-template <class... Details> struct reshape_does_not_divide {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "reshape: the product of the other extents does not divide the number of elements, so that -1 stands "
-                  "for no whole number. Choose extents that divide it.");
-  };
-};
-template <class... Details> struct bad_permutation {
-  template <class Where> struct raise {
-    static_assert(Where::ok, "transpose: not a permutation. Name every dimension exactly once.");
-  };
-};
-template <class... Details> struct out_of_bounds {
-  template <class Where> struct raise {
-    static_assert(Where::ok, "slice: the range leaves the dimension. Choose 0 <= start < stop <= extent.");
-  };
-};
-template <class... Details> struct top_k_out_of_range {
-  template <class Where> struct raise {
-    static_assert(Where::ok, "top_k: so many elements cannot be chosen. Choose 1 <= count <= extent of the dimension.");
-  };
-};
-template <class... Details> struct nothing_is_left {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "pad, shift: along this dimension no element is left, or a negative number of elements is to be put "
-                  "between the others. Take fewer away.");
-  };
-};
-template <class... Details> struct too_many_elements {
-  template <class Where> struct raise {
-    static_assert(
-        Where::ok,
-        "concat, pad: this dimension would have more than 2147483647 elements, which no int can count. Make two "
-        "dimensions of it with reshape, or work on it in parts.");
-  };
-};
-template <class... Details> struct parts_do_not_divide {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "split: the number of parts does not divide the dimension. Choose another number, or use slice for "
-                  "parts of different sizes.");
-  };
-};
-template <class... Details> struct concat_shape_mismatch {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "concat: the shapes differ in another dimension than the joined one. Make all others "
-                  "equal.");
-  };
-};
-template <class... Details> struct start_is_not_an_integer_scalar {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "dynamic_slice, dynamic_update_slice: a start is one integer, a scalar like i32<>. Use "
-                  "convert<dtype::i32>; of a tensor of starts, reshape<> one element to a scalar.");
-  };
-};
-template <class... Details> struct slice_does_not_fit {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "dynamic_slice, dynamic_update_slice: along this dimension the slice is larger than the tensor that "
-                  "it is cut from or written into, or empty. Choose a size from 1 to the tensor's extent.");
-  };
-};
-template <class... Details> struct update_does_not_fit {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "dynamic_update_slice: the update needs the tensor's extents in all dimensions but those that have a "
-                  "start, which differ. Reshape it, or name the dimension and give its start.");
-  };
-};
-template <class... Details> struct indices_are_not_integers {
-  template <class Where> struct raise {
-    static_assert(Where::ok, "indices must be integers. Use convert<dtype::i32>, or swap the arguments.");
-  };
-};
-// Random numbers.
-template <class... Details> struct not_a_random_key {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "a random key is two words, a u32<2>. Make one with random_key(x, seed) or fold_in, take a row of "
-                  "split_key, or give the function an argument of that type.");
-  };
-};
-template <class... Details> struct random_bits_are_words {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "random_bits: the elements are words, u32 or i32. Use uniform, normal or bernoulli for other types.");
-  };
-};
-template <class... Details> struct not_one_integer {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "fold_in: the number must be an integer, or a tensor i32<> or u32<>. Fold several in one after the "
-                  "other.");
-  };
-};
-template <class... Details> struct range_is_empty {
-  template <class Where> struct raise {
-    static_assert(Where::ok, "uniform: the lower bound must be less than the upper one. Swap them.");
-  };
-};
-template <class... Details> struct not_a_probability {
-  template <class Where> struct raise {
-    static_assert(Where::ok, "bernoulli, dropout: a probability is a number from 0 to 1.");
   };
 };
 // Annotations, of values and of arguments.
@@ -478,48 +226,11 @@ template <class... Details> struct tangent_of_another_type {
                   "type for each tensor, and results(...) for both if there are several arguments.");
   };
 };
-template <class... Details> struct carry_changes_type {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "scan, repeat: the body must return a carry of the type it was given. Convert or reshape "
-                  "what it returns.");
-  };
-};
-template <class... Details> struct loop_value_is_not_a_tensor {
-  template <class Where> struct raise {
-    static_assert(
-        Where::ok,
-        "scan, repeat: the body comes first, then the carry, then scan's layers: each of these a tensor, a "
-        "parameter tree, or results(...) of these. Of a number, constant<f32<>>(x, number) makes one, for any "
-        "tensor x.");
-  };
-};
-template <class... Details> struct body_not_callable {
-  template <class Where> struct raise {
-    static_assert(
-        Where::ok,
-        "scan, repeat: the body cannot be called with these. scan calls body(carry, layer), repeat body(carry) "
-        "or body(carry, step): take as many, of any type or of these. Where the compiler found an error in the body "
-        "before, mend that one first.");
-  };
-};
 template <class... Details> struct tensor_of_another_trace {
   template <class Where> struct raise {
     static_assert(Where::ok,
                   "a tensor does not belong to this program: it comes from the trace of another one, or was declared "
                   "and never given a value. Pass it in as an argument, or assign it.");
-  };
-};
-template <class... Details> struct stacked_sizes_differ {
-  template <class Where> struct raise {
-    static_assert(Where::ok, "scan: all stacked tensors need the same first dimension, the number of iterations.");
-  };
-};
-template <class... Details> struct leaves_are_not_stacked {
-  template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "scan: the tree is one layer, and not a stack of them. Declare a layer, without the dimension over "
-                  "which scan runs, and make the argument layer<stacked<spec, 12>>: 12 of them.");
   };
 };
 // Optimizers.

@@ -4,6 +4,19 @@
 
 #include <espalier/ops/ops.hpp>
 
+/// The reasons why these operators refuse a call; see diagnostics/reasons.hpp.
+namespace espalier::why {
+
+template <class... Details> struct norm_groups_do_not_divide {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "group_norm: the number of groups must divide the channels, the last dimension. As many groups as "
+                  "channels give an instance norm.");
+  };
+};
+
+}  // namespace espalier::why
+
 namespace espalier {
 
 namespace emit {

@@ -4,6 +4,7 @@
 
 #include <espalier/ops/compare.hpp>
 #include <espalier/ops/elementwise.hpp>
+#include <espalier/ops/reasons/bitwise.hpp>
 #include <espalier/shape/storage.hpp>
 
 #include <bit>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/ops/arithmetic.hpp>
+#include <espalier/ops/reasons/compare.hpp>
 
 namespace espalier {
 

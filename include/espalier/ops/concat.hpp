@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/ops/operand_list.hpp>
+#include <espalier/ops/reasons/concat.hpp>
 #include <espalier/ops/roll.hpp>
 
 namespace espalier {

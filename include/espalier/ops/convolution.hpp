@@ -4,6 +4,7 @@
 
 #include <espalier/detail/light_std/extremes.hpp>
 #include <espalier/ops/arithmetic.hpp>
+#include <espalier/ops/reasons/convolution.hpp>
 #include <espalier/ops/reshape.hpp>
 #include <espalier/ops/slice.hpp>
 #include <espalier/ops/transpose.hpp>

@@ -4,6 +4,7 @@
 
 #include <espalier/ops/compare.hpp>
 #include <espalier/ops/iota.hpp>
+#include <espalier/ops/reasons/dynamic_slice.hpp>
 #include <espalier/ops/slice.hpp>
 
 #include <cstdint>

@@ -6,6 +6,7 @@
 #include <espalier/ops/compare.hpp>
 #include <espalier/ops/einsum/order.hpp>
 #include <espalier/ops/iota.hpp>
+#include <espalier/ops/reasons/einsum.hpp>
 #include <espalier/ops/transpose.hpp>
 
 namespace espalier {

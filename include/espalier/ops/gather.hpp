@@ -5,6 +5,7 @@
 #include <espalier/ops/compare.hpp>
 #include <espalier/ops/convert.hpp>
 #include <espalier/ops/iota.hpp>
+#include <espalier/ops/reasons/gather.hpp>
 
 namespace espalier {
 

@@ -5,6 +5,7 @@
 #include <espalier/ops/bitwise.hpp>
 #include <espalier/ops/error_function.hpp>
 #include <espalier/ops/iota.hpp>
+#include <espalier/ops/reasons/random.hpp>
 #include <espalier/ops/reduce.hpp>
 
 #include <array>

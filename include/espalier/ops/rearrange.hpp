@@ -6,6 +6,7 @@
 #include <espalier/ops/concat.hpp>
 #include <espalier/ops/iota.hpp>
 #include <espalier/ops/operand_list.hpp>
+#include <espalier/ops/reasons/rearrange.hpp>
 #include <espalier/ops/reshape.hpp>
 #include <espalier/ops/roll.hpp>
 

@@ -4,6 +4,7 @@
 
 #include <espalier/graph/lowering.hpp>
 #include <espalier/ops/declare.hpp>
+#include <espalier/ops/reasons/reshape.hpp>
 
 namespace espalier {
 

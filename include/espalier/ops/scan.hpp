@@ -4,6 +4,7 @@
 
 #include <espalier/graph/tree.hpp>
 #include <espalier/ops/iota.hpp>
+#include <espalier/ops/reasons/scan.hpp>
 #include <espalier/ops/shard.hpp>
 
 namespace espalier {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/ops/constant.hpp>
+#include <espalier/ops/reasons/slice.hpp>
 
 namespace espalier {
 

@@ -4,6 +4,7 @@
 
 #include <espalier/graph/lowering.hpp>
 #include <espalier/ops/further_result.hpp>
+#include <espalier/ops/reasons/top_k.hpp>
 #include <espalier/ops/reshape.hpp>
 #include <espalier/ops/slice.hpp>
 

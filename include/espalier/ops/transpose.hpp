@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/ops/declare.hpp>
+#include <espalier/ops/reasons/transpose.hpp>
 
 namespace espalier {
 

@@ -7,6 +7,7 @@
 // First, so that a message about a mistake need not list the way here.
 #include <espalier/diagnostics/report.hpp>
 #include <espalier/graph/tree.hpp>
+#include <espalier/ops/reasons.hpp>
 
 #include <espalier/diagnostics/missing.hpp>
 #include <espalier/partition/messages.hpp>
