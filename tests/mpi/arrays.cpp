@@ -94,9 +94,9 @@ TEST_CASE("results and donated arrays that some ranks keep stay as they are") {
     ep::runner<in_place<N>> train(world);
     auto state = train.template argument<0>();
     state = train(state);
-    const std::int64_t made = ep::shared_buffer::made();
+    const std::int64_t made = ep::shared_buffer::allocations();
     for (int n = 0; n < 3; ++n) state = train(state);
-    REQUIRE_ALL(MPI_COMM_WORLD, ep::shared_buffer::made() == made);
+    REQUIRE_ALL(MPI_COMM_WORLD, ep::shared_buffer::allocations() == made);
     ep::sharded_array<vector> best;
     if (world.is_root()) best = state;
     for (int n = 0; n < 3; ++n) state = train(state);

@@ -129,13 +129,13 @@ TEMPLATE_TEST_CASE_SIG("results that are kept stay as they are", "[execute]", ((
   for (std::size_t n = 0; n < 3; ++n) CHECK(ep::gather(world, kept[n]) == filled(2 * static_cast<float>(n)));
   kept.clear();
   const auto& last = run(one);
-  const std::int64_t made = ep::shared_buffer::made();
+  const std::int64_t made = ep::shared_buffer::allocations();
   const float* const at = last.data(0);
   for (int n = 0; n < 5; ++n) {
     const auto passing = run(one);  // gone before the next call
     CHECK(passing.data(0) == at);
   }
-  CHECK(ep::shared_buffer::made() == made);
+  CHECK(ep::shared_buffer::allocations() == made);
   CHECK(run.copied_bytes() == 0);
 }
 
@@ -159,13 +159,13 @@ TEMPLATE_TEST_CASE_SIG("state = run(state) makes no memory and copies nothing", 
   state = run(state);
   state = other(state);
   const float* const at = state.data(N - 1);
-  const std::int64_t made = ep::shared_buffer::made();
+  const std::int64_t made = ep::shared_buffer::allocations();
   for (int n = 0; n < 4; ++n) state = run(state);
   for (int n = 0; n < 4; ++n) {
     state = run(state);
     state = other(state);
   }
-  CHECK(ep::shared_buffer::made() == made);
+  CHECK(ep::shared_buffer::allocations() == made);
   CHECK(run.copied_bytes() + other.copied_bytes() == 0);
   CHECK(state.data(N - 1) == at);
   CHECK(ep::gather(world, state) == filled(14));

@@ -39,7 +39,7 @@ class shared_buffer {
     block_ = std::make_shared<block>(size);
     if (size >= detail::huge_page) detail::ask_for_huge_pages(block_->memory, size);
     std::memset(block_->memory, 0, size);
-    ++made();
+    ++allocations();
   }
   [[nodiscard]] void* data() const { return block_ == nullptr ? nullptr : block_->memory; }
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
@@ -53,8 +53,8 @@ class shared_buffer {
   void keep(int count) const {
     if (block_ != nullptr) block_->kept.fetch_add(count, std::memory_order_relaxed);
   }
-  /// How many were made in this process so far, for tests of what allocates.
-  [[nodiscard]] static std::atomic<std::int64_t>& made() {
+  /// The number of buffers allocated in this process so far, for tests of what allocates.
+  [[nodiscard]] static std::atomic<std::int64_t>& allocations() {
     static std::atomic<std::int64_t> count{0};
     return count;
   }

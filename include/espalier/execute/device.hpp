@@ -167,7 +167,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
 
   /// Throws if a value that was looked at is not finite.
   void report_not_finite() const {
-    if (finite_.found() >= 0) finite_.report(site_of(finite_.found()));
+    if (finite_.first_bad() >= 0) finite_.report(site_of(finite_.first_bad()));
   }
 
   /// Null if the op is not positional.

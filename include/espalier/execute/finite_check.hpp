@@ -31,8 +31,8 @@ class finite_check {
   void look_at(int id, const void* data);
   /// The arguments have been looked at: throws if one has an element that is no number.
   void begin();
-  /// The value that was found, or -1.
-  [[nodiscard]] int found() const;
+  /// The first value with an element that is not finite, or -1.
+  [[nodiscard]] int first_bad() const;
   /// Throws `not_finite` about it. `site`: where the program is.
   [[noreturn]] void report(const kernels::look_site& site) const;
 

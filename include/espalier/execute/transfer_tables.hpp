@@ -51,19 +51,19 @@ class transfer_maker {
   transfer_maker(const mesh_shape& mesh, dtype type, axis_mask axes, const extents& source, const extents& target,
                  int device, int channel)
       : mesh_(mesh), group_(list_of(axes)), source_(source), target_(target) {
-    made_.type = type;
-    made_.channel = channel;
+    transfer_.type = type;
+    transfer_.channel = channel;
     const int members = static_cast<int>(mesh.parts(group_));
-    made_.self = mesh.position(device, group_);
-    for (int k = 0; k < members; ++k) made_.members.push_back(mesh.member(device, group_, k));
-    made_.incoming.assign(static_cast<std::size_t>(members), comm::empty_block());
-    made_.outgoing.assign(static_cast<std::size_t>(members), comm::empty_block());
+    transfer_.self = mesh.position(device, group_);
+    for (int k = 0; k < members; ++k) transfer_.members.push_back(mesh.member(device, group_, k));
+    transfer_.incoming.assign(static_cast<std::size_t>(members), comm::empty_block());
+    transfer_.outgoing.assign(static_cast<std::size_t>(members), comm::empty_block());
   }
 
-  [[nodiscard]] const std::vector<int>& members() const { return made_.members; }
-  void receive(const piece& p) { put(made_.incoming, p.source, p); }
-  void send(int receiver, const piece& p) { put(made_.outgoing, receiver, p); }
-  [[nodiscard]] comm::transfer finish() { return std::move(made_); }
+  [[nodiscard]] const std::vector<int>& members() const { return transfer_.members; }
+  void receive(const piece& p) { put(transfer_.incoming, p.source, p); }
+  void send(int receiver, const piece& p) { put(transfer_.outgoing, receiver, p); }
+  [[nodiscard]] comm::transfer finish() { return std::move(transfer_); }
 
  private:
   void put(std::vector<comm::block>& slots, int other, const piece& p) {
@@ -76,7 +76,7 @@ class transfer_maker {
   axis_list group_;
   extents source_;
   extents target_;
-  comm::transfer made_;
+  comm::transfer transfer_;
 };
 
 /// The boxes that `device` receives from and sends to the members of its group along `axes`. `visit(receiver, f)` calls

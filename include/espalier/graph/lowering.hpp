@@ -17,7 +17,7 @@ class partition_context {
   [[nodiscard]] constexpr virtual op_view op() const = 0;
   [[nodiscard]] constexpr virtual const factor_rule& rule() const = 0;
   /// How completion lays out the result. What `lower` returns may be laid out in another way, and is resharded.
-  [[nodiscard]] constexpr virtual const sharding& wanted() const = 0;
+  [[nodiscard]] constexpr virtual const sharding& completed_layout() const = 0;
   /// The value of operand k.
   [[nodiscard]] constexpr virtual int operand(int k) const = 0;
   [[nodiscard]] constexpr virtual const layout& layout_of(int value) const = 0;

@@ -225,7 +225,7 @@ template <class... Tensors> class dataset {
     {
       const std::lock_guard lock(mutex_);
       work_ = buffer;
-      wanted_ = place_;
+      next_place_ = place_;
       waiting_ = true;
     }
     changed_.notify_all();
@@ -250,7 +250,7 @@ template <class... Tensors> class dataset {
       changed_.wait(lock, [&] { return waiting_ || ends_; });
       if (ends_) return;
       const std::size_t buffer = work_;
-      const dataset_place place = wanted_;
+      const dataset_place place = next_place_;
       lock.unlock();
       std::exception_ptr failure;
       try {
@@ -355,7 +355,7 @@ template <class... Tensors> class dataset {
   bool waiting_ = false;
   bool ends_ = false;
   std::size_t work_ = 0;
-  dataset_place wanted_;
+  dataset_place next_place_;
   std::thread reader_;
 };
 

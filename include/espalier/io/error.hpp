@@ -18,18 +18,18 @@ class checkpoint_error : public std::runtime_error {
       : std::runtime_error("checkpoint " + path.string() + "\n  found:    " + found + "\n  expected: " + expected +
                            "\n  to fix:   " + remedy),
         path_(path),
-        found_(std::move(found)),
+        actual_(std::move(found)),
         expected_(std::move(expected)),
         remedy_(std::move(remedy)) {}
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  [[nodiscard]] const std::string& found() const { return found_; }
+  [[nodiscard]] const std::string& found() const { return actual_; }
   [[nodiscard]] const std::string& expected() const { return expected_; }
   [[nodiscard]] const std::string& remedy() const { return remedy_; }
 
  private:
   std::filesystem::path path_;
-  std::string found_;
+  std::string actual_;
   std::string expected_;
   std::string remedy_;
 };

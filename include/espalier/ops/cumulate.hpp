@@ -265,7 +265,7 @@ namespace detail {
   const mesh_shape& mesh = context.mesh();
   const int along = how.dim;
   const int own = self.operand_count;
-  sharding placed = context.wanted();
+  sharding placed = context.completed_layout();
   placed.unreduced = 0;
   const std::int64_t parts = mesh.parts(placed.dim[along]);
   // To all, what the other parts carry on; or, there and back, the elements of a part.

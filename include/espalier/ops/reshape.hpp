@@ -86,11 +86,11 @@ class uneven_reshape {
         from_(context.op().operand(0).shape),
         to_(context.op().self().shape),
         held_(context.layout_of(context.operand(0)).placement),
-        wanted_(context.wanted()) {}
+        completed_(context.completed_layout()) {}
 
   /// The last step, or -1 if whole factors can be split instead.
   constexpr int lower() {
-    if ((wanted_.tiled() & held_.unreduced) != 0 || to_.elements() == 0) return -1;
+    if ((completed_.tiled() & held_.unreduced) != 0 || to_.elements() == 0) return -1;
     read_factors();
     source_.rank = from_.rank;
     source_.unreduced = merged_from_.unreduced = merged_to_.unreduced = held_.unreduced;
@@ -109,7 +109,7 @@ class uneven_reshape {
         }
       }
       if (splits_factors(first_from, i, first_to, j)) {
-        for (int d = first_to; d < j; ++d) keep(to_[d], wanted_.dim[d]);
+        for (int d = first_to; d < j; ++d) keep(to_[d], completed_.dim[d]);
       } else if (!merge(first_from, i, first_to, j, left)) {
         return -1;
       }
@@ -119,7 +119,7 @@ class uneven_reshape {
     const int value = context_.reshard(context_.operand(0), source_);
     const int flat = context_.merge_dimensions(value, merged_, merged_from_, rows_);
     const int parts = context_.read_through(flat, merged_to_, parts_);
-    sharding result = wanted_;
+    sharding result = completed_;
     result.unreduced = held_.unreduced;
     instruction self = context_.op().self();
     self.operand[0] = parts;
@@ -129,8 +129,8 @@ class uneven_reshape {
  private:
   constexpr void read_factors() {
     for (int d = 0; d < to_.rank; ++d) {
-      if (wanted_.dim[d].empty() || context_.rule().result[d].empty()) continue;
-      read_dimension(context_.mesh(), context_.rule(), context_.rule().result[d], wanted_.dim[d], asked_);
+      if (completed_.dim[d].empty() || context_.rule().result[d].empty()) continue;
+      read_dimension(context_.mesh(), context_.rule(), context_.rule().result[d], completed_.dim[d], asked_);
     }
   }
 
@@ -140,7 +140,7 @@ class uneven_reshape {
     const mesh_shape& mesh = context_.mesh();
     const factor_rule& rule = context_.rule();
     for (int d = first_to; d < last_to; ++d) {
-      const axis_list axes = wanted_.dim[d];
+      const axis_list axes = completed_.dim[d];
       if (axes.empty()) continue;
       const factor_list factors = rule.result[d];
       if (factors.empty() || rule.kind[factors[0]] == factor_kind::blocked) return false;
@@ -169,10 +169,10 @@ class uneven_reshape {
     while (first_from < last_from && from_[first_from] == 1) ++first_from;
     while (first_to < last_to && to_[first_to] == 1) ++first_to;
     const int count_from = split_dimensions(held_, first_from, last_from);
-    const int count_to = split_dimensions(wanted_, first_to, last_to);
+    const int count_to = split_dimensions(completed_, first_to, last_to);
     if (count_from != 1 || count_to != 1) return false;
     const axis_list before = held_.dim[first_from];
-    const axis_list after = wanted_.dim[first_to];
+    const axis_list after = completed_.dim[first_to];
     if (before.empty() || after.empty()) return false;
     for (int d = first_from; d < last_from; ++d) source_.dim[d] = axis_list{};
     source_.dim[first_from] = before;
@@ -207,7 +207,7 @@ class uneven_reshape {
   const extents& from_;
   const extents& to_;
   sharding held_;
-  sharding wanted_;
+  sharding completed_;
   /// How the axes of the result split the rule's factors, as far as they do.
   factor_axes asked_;
   sharding source_ = empty_sharding;
@@ -231,7 +231,7 @@ class uneven_reshape {
     is_plain = is_plain && context.rule().kind[f] != factor_kind::blocked;
   }
   const op_view op = context.op();
-  if (is_plain && is_even(op.self().shape, context.wanted()) &&
+  if (is_plain && is_even(op.self().shape, context.completed_layout()) &&
       is_even(op.operand(0).shape, context.layout_of(context.operand(0)).placement)) {
     return -1;
   }

@@ -231,7 +231,8 @@ constexpr int put_along(builder& b, int x, int places, int dim, std::int64_t ext
   std::int64_t otherwise = (from[along] - part) * size_of(self.type);
   if (sharding elsewhere = placed; split_elsewhere(mesh, from, along, elsewhere)) {
     bool stays = true;
-    for (int d = 0; d < from.rank; ++d) stays = stays && context.wanted().dim[d].mask() == elsewhere.dim[d].mask();
+    for (int d = 0; d < from.rank; ++d)
+      stays = stays && context.completed_layout().dim[d].mask() == elsewhere.dim[d].mask();
     const std::int64_t there = part * size_of(self.type) + (stays ? 0 : wanted * pair);
     otherwise = there * (parts - 1) / parts;
   }

@@ -41,9 +41,9 @@ namespace espalier::detail {
 class factor_choice {
  public:
   /// `value` says by which value of the device's program a traced one is held now, `of` how completion wants it.
-  constexpr factor_choice(const mesh_shape& mesh, graph_view g, const sharding* of, const local_program& made,
+  constexpr factor_choice(const mesh_shape& mesh, graph_view g, const sharding* of, const local_program& program,
                           const list<int>& value)
-      : mesh_(mesh), g_(g), of_(of), made_(made), value_(value) {}
+      : mesh_(mesh), g_(g), of_(of), program_(program), value_(value) {}
 
   /// @param pending the axes over which the result will be a pending sum because operands are.
   constexpr factor_axes run(int id, const factor_rule& rule, axis_mask pending) {
@@ -77,7 +77,7 @@ class factor_choice {
     read(of_[id], rule.result);
     for (int n = 1; n <= further; ++n) read(of_[id + n], rule.dims_of_result(n));
     for (int k = 0; k < i.operand_count; ++k)
-      read(made_.layout_of(value_[g_.operand_at(i, k)]).placement, rule.dims_of(k));
+      read(program_.layout_of(value_[g_.operand_at(i, k)]).placement, rule.dims_of(k));
     return result;
   }
 
@@ -90,7 +90,7 @@ class factor_choice {
     }
     const factor_axes wanted = result;
     for (int k = 0; k < i.operand_count; ++k) {
-      if (!join(made_.layout_of(value_[g_.operand_at(i, k)]).placement, rule.dims_of(k), rule, result)) return false;
+      if (!join(program_.layout_of(value_[g_.operand_at(i, k)]).placement, rule.dims_of(k), rule, result)) return false;
     }
     axis_mask used = pending;
     for (int f = 0; f < rule.count; ++f) {
@@ -316,24 +316,25 @@ class factor_choice {
   [[nodiscard]] constexpr double price_of_operand(int id, const factor_rule& rule, const factor_axes& split,
                                                   int k) const {
     const int value = value_[g_.operand_at(g_[id], k)];
-    const layout& from = made_.layout_of(value);
+    const layout& from = program_.layout_of(value);
     sharding wanted = required(mesh_, rule.dims_of(k), from.shape.rank, rule, split);
     wanted.unreduced = from.placement.unreduced;
     if (g_[id].op->windows != nullptr) {
       const placed_windows windows = windows_over(g_, id, k, rule, split);
       if (windows.count > 0) return price_of_windows(value, wanted, windows);
     }
-    return made_.found(value, wanted) >= 0 ? 0
-                                           : price_of_reshard(from.shape, made_[value].type, from.placement, wanted);
+    return program_.variant_as(value, wanted) >= 0
+               ? 0
+               : price_of_reshard(from.shape, program_[value].type, from.placement, wanted);
   }
   /// What windows need and a device lacks, in bytes: the most of some devices, among them those at both borders of the
   /// mesh and one within. How many are asked does not depend on the mesh.
   [[nodiscard]] constexpr double price_of_windows(int value, const sharding& wanted,
                                                   const placed_windows& windows) const {
-    const layout& from = made_.layout_of(value);
-    const dtype type = made_[value].type;
+    const layout& from = program_.layout_of(value);
+    const dtype type = program_[value].type;
     if (const sharding home = local_program::at_home(mesh_, from, wanted, windows); home.rank >= 0) {
-      return made_.found(value, home) >= 0 ? 0 : price_of_reshard(from.shape, type, from.placement, home);
+      return program_.variant_as(value, home) >= 0 ? 0 : price_of_reshard(from.shape, type, from.placement, home);
     }
     const int devices = mesh_.devices();
     const int step = devices <= 8 ? 1 : devices / 7;
@@ -405,7 +406,7 @@ class factor_choice {
   const mesh_shape& mesh_;
   graph_view g_;
   const sharding* of_;
-  const local_program& made_;
+  const local_program& program_;
   const list<int>& value_;
   list<priced> priced_;
 };

@@ -93,7 +93,7 @@ class local_program {
   /// The value laid out as wanted: itself, an earlier reshard, or new steps. A value from outside a loop changes its
   /// layout there, once, and not in every iteration.
   constexpr int reshard(int value, const sharding& wanted, reduction combine = reduction::sum) {
-    if (const int made = found(value, wanted); made >= 0) return made;
+    if (const int made = variant_as(value, wanted); made >= 0) return made;
     const layout from = layout_of(value);
     const reshard_plan plan =
         plan_reshard(mesh_, from.shape, out_[value].type, from.placement, wanted, collective_latency);
@@ -188,7 +188,7 @@ class local_program {
     return axes;
   }
   /// The value itself or an earlier reshard, if it is laid out as wanted; or -1.
-  [[nodiscard]] constexpr int found(int value, const sharding& wanted) const {
+  [[nodiscard]] constexpr int variant_as(int value, const sharding& wanted) const {
     if (detail::agree(layout_of(value).placement, wanted)) return value;
     for (int v = first_variant_[value]; v >= 0; v = variants_[v].next) {
       const int made = variants_[v].value;

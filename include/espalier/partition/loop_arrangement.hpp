@@ -29,11 +29,11 @@ class loop_arrangement {
       next_[id] = head;
       head = id;
     }
-    made_.reserve(size);
+    arranged_.reserve(size);
     origin_made_.reserve(size);
     int cursor = head_[size];
     arrange(cursor, size);
-    code_ = static_cast<list<instruction>&&>(made_);
+    code_ = static_cast<list<instruction>&&>(arranged_);
     origin_ = static_cast<list<int>&&>(origin_made_);
   }
 
@@ -60,7 +60,7 @@ class loop_arrangement {
       operand = number_[operand];
     }
     if (i.loop >= 0) i.loop = number_[i.loop];
-    number_[id] = made_.push_back(i);
+    number_[id] = arranged_.push_back(i);
     origin_made_.push_back(origin_[id]);
   }
 
@@ -73,7 +73,7 @@ class loop_arrangement {
   list<int> next_;
   list<int> end_;
   list<int> number_;
-  list<instruction> made_;
+  list<instruction> arranged_;
   list<int> origin_made_;
 };
 

@@ -15,7 +15,7 @@ class op_lowering final : public partition_context {
   [[nodiscard]] constexpr const mesh_shape& mesh() const override { return traced_.mesh; }
   [[nodiscard]] constexpr op_view op() const override { return {traced_.g.code, id_, traced_.g.windows}; }
   [[nodiscard]] constexpr const factor_rule& rule() const override { return traced_.rules[id_]; }
-  [[nodiscard]] constexpr const sharding& wanted() const override { return traced_.of[id_]; }
+  [[nodiscard]] constexpr const sharding& completed_layout() const override { return traced_.of[id_]; }
   [[nodiscard]] constexpr int operand(int k) const override {
     return device_.value[traced_.g.operand_at(traced_.g[id_], k)];
   }

@@ -59,7 +59,7 @@ struct growing_chain {
 /// How far a schedule has come, in arrays that outlive a constant evaluation.
 template <int Instructions> struct schedule_progress {
   static constexpr int room = Instructions > 0 ? Instructions : 1;
-  fixed_schedule<Instructions> made;
+  fixed_schedule<Instructions> schedule;
   /// Which virtual values have to be in memory all the same.
   bool stored[room]{};
   int group[room]{};
@@ -88,10 +88,10 @@ class scheduler {
   /// Goes on with what an earlier evaluation made.
   template <int Instructions>
   constexpr scheduler(graph_view g, const schedule_progress<Instructions>& from) : g_(g), first_open_(from.first_open) {
-    copy(result_.units, &from.made.units[0], from.made.unit_count);
-    copy(result_.order, &from.made.order[0], from.made.ordered_count);
-    copy(result_.unit_of, &from.made.unit_of[0], g.size);
-    copy(role_, &from.made.role[0], g.size);
+    copy(result_.units, &from.schedule.units[0], from.schedule.unit_count);
+    copy(result_.order, &from.schedule.order[0], from.schedule.ordered_count);
+    copy(result_.unit_of, &from.schedule.unit_of[0], g.size);
+    copy(role_, &from.schedule.role[0], g.size);
     copy(stored_, &from.stored[0], g.size);
     copy(group_, &from.group[0], g.size);
     copy(next_, &from.next[0], g.size);
@@ -113,16 +113,16 @@ class scheduler {
   }
   template <int Instructions> [[nodiscard]] constexpr schedule_progress<Instructions> save() const {
     schedule_progress<Instructions> to;
-    to.made.unit_count = result_.units.size();
-    to.made.ordered_count = result_.order.size();
+    to.schedule.unit_count = result_.units.size();
+    to.schedule.ordered_count = result_.order.size();
     to.chain_count = chains_.size();
     to.first_open = first_open_;
-    for (int u = 0; u < to.made.unit_count; ++u) to.made.units[u] = result_.units[u];
-    for (int n = 0; n < to.made.ordered_count; ++n) to.made.order[n] = result_.order[n];
+    for (int u = 0; u < to.schedule.unit_count; ++u) to.schedule.units[u] = result_.units[u];
+    for (int n = 0; n < to.schedule.ordered_count; ++n) to.schedule.order[n] = result_.order[n];
     for (int c = 0; c < to.chain_count; ++c) to.chains[c] = chains_[c];
     for (int id = 0; id < g_.size; ++id) {
-      to.made.unit_of[id] = result_.unit_of[id];
-      to.made.role[id] = role_[id];
+      to.schedule.unit_of[id] = result_.unit_of[id];
+      to.schedule.role[id] = role_[id];
       to.stored[id] = stored_[id];
       to.group[id] = group_[id];
       to.next[id] = next_[id];

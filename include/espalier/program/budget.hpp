@@ -154,14 +154,14 @@ template <class Program, int Id, std::int64_t Bytes> [[nodiscard]] constexpr aut
 /// them. Errors: `too_many_collectives`.
 template <CollectiveKind Kind, std::int64_t Count, MeshAxis... Axes> struct at_most {
   template <class Program> [[nodiscard]] static constexpr auto check() {
-    using found = detail::collective_budget<Program, Kind, Axes...>;
-    constexpr detail::budget_item item = found::beyond_count(Count);
+    using counted = detail::collective_budget<Program, Kind, Axes...>;
+    constexpr detail::budget_item item = counted::beyond_count(Count);
     if constexpr (item.id < 0) {
       return detail::nothing_to_report{};
     } else {
       return detail::report<
-          why::too_many_collectives<Kind, typename found::template axes_of<item.id>, why::needs<item.total>,
-                                    why::allowed<Count>, typename found::template tensor_of<item.id>,
+          why::too_many_collectives<Kind, typename counted::template axes_of<item.id>, why::needs<item.total>,
+                                    why::allowed<Count>, typename counted::template tensor_of<item.id>,
                                     why::bytes<item.bytes>>,
           detail::place_and_calls<Program, item.id>>{};
     }
@@ -172,14 +172,14 @@ template <CollectiveKind Kind, std::int64_t Count, MeshAxis... Axes> struct at_m
 /// Errors: `too_many_bytes`.
 template <CollectiveKind Kind, std::int64_t Bytes, MeshAxis... Axes> struct at_most_bytes {
   template <class Program> [[nodiscard]] static constexpr auto check() {
-    using found = detail::collective_budget<Program, Kind, Axes...>;
-    constexpr detail::budget_item item = found::beyond_bytes(Bytes);
+    using counted = detail::collective_budget<Program, Kind, Axes...>;
+    constexpr detail::budget_item item = counted::beyond_bytes(Bytes);
     if constexpr (item.id < 0) {
       return detail::nothing_to_report{};
     } else {
-      return detail::report<why::too_many_bytes<Kind, typename found::template axes_of<item.id>,
+      return detail::report<why::too_many_bytes<Kind, typename counted::template axes_of<item.id>,
                                                 why::needs_bytes<item.total>, why::allowed_bytes<Bytes>,
-                                                typename found::template tensor_of<item.id>, why::bytes<item.bytes>>,
+                                                typename counted::template tensor_of<item.id>, why::bytes<item.bytes>>,
                             detail::place_and_calls<Program, item.id>>{};
     }
   }

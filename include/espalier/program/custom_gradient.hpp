@@ -57,12 +57,12 @@ template <class Backward, class Value, class... Arguments> constexpr void user_g
   }
   (std::make_integer_sequence<int, static_cast<int>(sizeof...(Arguments))>{});
   using given = std::remove_cv_t<decltype(back)>;
-  using wanted = typename cotangent_types<Arguments...>::type;
+  using expected = typename cotangent_types<Arguments...>::type;
   using mistake = typename failure_in<given>::type;
   if constexpr (Failed<mistake>) {
     b.note(mistake(failure_place(back)));
-  } else if constexpr (!std::is_same_v<given, wanted>) {
-    b.note(failed<why::gradient_of_another_type<given, wanted>>(where));
+  } else if constexpr (!std::is_same_v<given, expected>) {
+    b.note(failed<why::gradient_of_another_type<given, expected>>(where));
   } else {
     for_each_leaf(back, [&](const auto& one) {
       if (is_floating(one.type)) c.give(argument, operand_of(b, one, where));

@@ -57,14 +57,14 @@ class frozen<Maker> {
  public:
   static constexpr graph_size counted{first.size, first.annotation_count, first.window_count, first.further_count};
   static constexpr int size = counted.code;
-  [[nodiscard]] static constexpr const auto& found() {
+  [[nodiscard]] static constexpr const auto& with_room() {
     if constexpr (first.fits) {
       return first;
     } else {
       return again<counted>::value;
     }
   }
-  static constexpr const auto& value = found();
+  static constexpr const auto& value = with_room();
 };
 
 /// What tracing found, from a single evaluation.
@@ -75,14 +75,14 @@ struct trace_content {
   bool gradient_is_missing = false;
   const char* without_gradient = "";
   source_line without_gradient_line;
-  graph_size made;
+  graph_size size;
 };
 [[nodiscard]] constexpr trace_content content_of(const traced& t) {
   trace_content c;
   c.failure = t.failure;
   c.mistake = t.mistake;
   c.mistake_where = t.mistake_where;
-  c.made = graph_size_of(t.program);
+  c.size = graph_size_of(t.program);
   if (t.without_gradient >= 0) {
     c.gradient_is_missing = true;
     c.without_gradient = t.program.code[t.without_gradient].op->name;
@@ -127,11 +127,11 @@ template <class Mesh, class Function, class... Arguments>
 using trace_findings = findings_at<found_by_tracing<Mesh, Function, Arguments...>::value>;
 
 template <class Mesh, class Function, class... Arguments> struct traced_graph {
-  using found = found_by_tracing<Mesh, Function, Arguments...>;
-  static constexpr graph_size counted = found::value.made;
+  using content = found_by_tracing<Mesh, Function, Arguments...>;
+  static constexpr graph_size counted = content::value.size;
   [[nodiscard]] static constexpr auto make() {
-    if constexpr (found::value.program.fits) {
-      return graph_view(found::value.program);
+    if constexpr (content::value.program.fits) {
+      return graph_view(content::value.program);
     } else {
       return trace<Mesh, Function, Arguments...>().program;
     }
@@ -252,7 +252,7 @@ inline constexpr int most_cuts = max_axes;
 /// A graph completed on a mesh, of which axes are cut `Cuts` times. Of none: on the mesh itself.
 template <class Mesh, class Source, int Cuts> struct completed_on_parts {
   using before = completed_on_parts<Mesh, Source, Cuts - 1>;
-  static constexpr axis_parts parts = before::wanted;
+  static constexpr axis_parts parts = before::next_parts;
   struct mesh {
     static constexpr mesh_shape value = cut_mesh(Mesh::value, parts);
     static constexpr int devices = Mesh::devices;
@@ -262,18 +262,18 @@ template <class Mesh, class Source, int Cuts> struct completed_on_parts {
     [[nodiscard]] static constexpr graph make() { return on_parts(frozen<Source>::value, parts); }
   };
   using completion = completed<mesh, source>;
-  static constexpr axis_parts wanted =
+  static constexpr axis_parts next_parts =
       parts_wanted(mesh::value, completion::program, &completion::rules.of[0], &completion::value.of[0], parts);
-  static constexpr bool is_last = wanted.count == parts.count || Cuts == most_cuts;
+  static constexpr bool is_last = next_parts.count == parts.count || Cuts == most_cuts;
 };
 template <class Mesh, class Source> struct completed_on_parts<Mesh, Source, 0> {
   static constexpr axis_parts parts = axis_parts::whole(Mesh::value);
   using mesh = Mesh;
   using source = Source;
   using completion = completed<Mesh, Source>;
-  static constexpr axis_parts wanted =
+  static constexpr axis_parts next_parts =
       parts_wanted(Mesh::value, completion::program, &completion::rules.of[0], &completion::value.of[0], parts);
-  static constexpr bool is_last = wanted.count == parts.count;
+  static constexpr bool is_last = next_parts.count == parts.count;
 };
 /// Partitioning, part by part: every part goes on with what the one before it made.
 template <class Mesh, class Source> struct partitioned_graph {
@@ -316,11 +316,11 @@ template <class Mesh, class Source> struct partitioned_graph {
       }
     }
   };
-  static constexpr const auto& found = progress<cut::count - 1>::value();
-  static constexpr graph_size counted{found.program.size, found.program.annotation_count, found.program.window_count,
-                                      found.program.further_count};
+  static constexpr const auto& last = progress<cut::count - 1>::value();
+  static constexpr graph_size counted{last.program.size, last.program.annotation_count, last.program.window_count,
+                                      last.program.further_count};
   [[nodiscard]] static constexpr graph make() {
-    return partitioner(Mesh::value, from::program, &from::rules.of[0], &from::value.of[0], found).finish().program;
+    return partitioner(Mesh::value, from::program, &from::rules.of[0], &from::value.of[0], last).finish().program;
   }
 };
 
@@ -328,7 +328,7 @@ template <class Mesh, class Source> struct partitioned_graph {
 /// values that never were, and no pass runs on it.
 template <class OnParts>
 inline constexpr bool is_given_up =
-    partitioned_graph<typename OnParts::mesh, typename OnParts::source>::found.fault != partition_fault::nothing;
+    partitioned_graph<typename OnParts::mesh, typename OnParts::source>::last.fault != partition_fault::nothing;
 
 /// What a run of a graph costs that is completed on these parts.
 template <class OnParts, bool IsGivenUp = is_given_up<OnParts>> struct price_on_parts {
@@ -366,14 +366,14 @@ template <class OnParts, class Whole> [[nodiscard]] constexpr bool pays_off() {
 }
 
 template <class Mesh, class Source, int Cuts = 0> [[nodiscard]] constexpr auto find_parts() {
-  using found = completed_on_parts<Mesh, Source, Cuts>;
+  using cut = completed_on_parts<Mesh, Source, Cuts>;
   using whole = completed_on_parts<Mesh, Source, 0>;
-  if constexpr (!found::is_last) {
+  if constexpr (!cut::is_last) {
     return find_parts<Mesh, Source, Cuts + 1>();
   } else if constexpr (Cuts == 0) {
     return whole{};
   } else {
-    return std::conditional_t<pays_off<found, whole>(), found, whole>{};
+    return std::conditional_t<pays_off<cut, whole>(), cut, whole>{};
   }
 }
 /// A graph completed on the mesh whose axes are cut where that spares a move.

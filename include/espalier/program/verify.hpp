@@ -79,13 +79,12 @@ template <class Mesh, class Source> [[nodiscard]] constexpr auto check_passes() 
     if constexpr (sums::at >= 0) {
       return report<why::not_a_pending_sum<typename annotation_words<Mesh, whole::program, sums::at>::type>,
                     place_of_instruction<whole::program, sums::at>>{};
-    } else if constexpr (parts::found.fault == partition_fault::no_sum_pending) {
-      return report<
-          why::not_a_pending_sum<typename annotation_words<Mesh, whole::program, parts::found.fault_at>::type>,
-          place_of_instruction<whole::program, parts::found.fault_at>>{};
-    } else if constexpr (parts::found.fault_at >= 0) {
-      return report<why::pending_sum_dropped<op_of_instruction<whole::program, parts::found.fault_at>>,
-                    place_of_instruction<whole::program, parts::found.fault_at>>{};
+    } else if constexpr (parts::last.fault == partition_fault::no_sum_pending) {
+      return report<why::not_a_pending_sum<typename annotation_words<Mesh, whole::program, parts::last.fault_at>::type>,
+                    place_of_instruction<whole::program, parts::last.fault_at>>{};
+    } else if constexpr (parts::last.fault_at >= 0) {
+      return report<why::pending_sum_dropped<op_of_instruction<whole::program, parts::last.fault_at>>,
+                    place_of_instruction<whole::program, parts::last.fault_at>>{};
     } else {
       return nothing_to_report{};
     }
@@ -182,9 +181,9 @@ template <class Mesh, class Returned, int Index, class Before, class First, clas
   if constexpr (!argument_traits<First>::is_donated) {
     return check_donated<Mesh, Returned, Index + 1, Before, Rest...>();
   } else {
-    using wanted = traced_t<Mesh, First>;
-    using among = with_donated<Before, wanted>;
-    if constexpr (among::taken >= count_results<wanted, Returned>()) {
+    using traced = traced_t<Mesh, First>;
+    using among = with_donated<Before, traced>;
+    if constexpr (among::taken >= count_results<traced, Returned>()) {
       return report<why::donated_without_result<typename argument_traits<First>::type>, why::argument<Index>>{};
     } else {
       return check_donated<Mesh, Returned, Index + 1, typename among::type, Rest...>();
@@ -250,9 +249,9 @@ template <class Mesh, class Function, class... Arguments>
 /// All mistakes.
 template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr auto verify() {
   // Qualified: looked for beside its argument, it would need the program's definition.
-  using found = decltype(detail::verify_types(static_cast<const program<Mesh, Function, Arguments...>*>(nullptr)));
-  if constexpr (found::is_mistake) {
-    return found{};
+  using mistake = decltype(detail::verify_types(static_cast<const program<Mesh, Function, Arguments...>*>(nullptr)));
+  if constexpr (mistake::is_mistake) {
+    return mistake{};
   } else {
     return verify_trace<trace_findings<Mesh, Function, Arguments...>, Mesh, Function, Arguments...>();
   }

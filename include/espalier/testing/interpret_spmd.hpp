@@ -319,12 +319,12 @@ class spmd_interpreter {
           for_each_piece(mesh_, after.shape, before.placement, after.placement, axes, device, receive);
         }
       }
-      made_.push_back(std::move(made));
+      moved_.push_back(std::move(made));
     }
     for (int device = 0; device < mesh_.devices(); ++device) {
-      state(device)[id] = std::move(made_[static_cast<std::size_t>(device)]);
+      state(device)[id] = std::move(moved_[static_cast<std::size_t>(device)]);
     }
-    made_.clear();
+    moved_.clear();
   }
 
   /// A reduce_scatter of near-equal shares of the elements, and an all_gather: what each member sends in the first is
@@ -347,7 +347,7 @@ class spmd_interpreter {
   graph_view g_;
   std::vector<device_state> devices_;
   std::vector<traffic> sent_;
-  std::vector<tensor_value> made_;
+  std::vector<tensor_value> moved_;
 };
 
 }  // namespace detail

@@ -83,7 +83,7 @@ ESPALIER_INLINE void finite_check::begin() {
                            " before the program starts, on device ", device_}));
 }
 
-ESPALIER_INLINE int finite_check::found() const { return findings_->id; }
+ESPALIER_INLINE int finite_check::first_bad() const { return findings_->id; }
 
 ESPALIER_INLINE void finite_check::report(const kernels::look_site& site) const {
   const instruction& i = t_.code[findings_->id];
