@@ -53,7 +53,7 @@ RESHAPE = "ops/reshape.hpp"
 MUTATIONS = [
     (SCHEDULER, "for (int id = g.size - 1; id >= 0; --id) find_stored(id);", "for (int id = 0; id < g.size; ++id) find_stored(id);"),
     (SCHEDULER, "i.op->fuse == fusion::broadcast && !stored_[id] && g_[o].op->facts.values", "i.op->fuse == fusion::broadcast && g_[o].op->facts.values"),
-    (SCHEDULER, "for (const int source : {o, behind(o)}) {\n        const int group = open_group(source);\n        if (group >= 0 && group != except)", "for (const int source : {o}) {\n        const int group = open_group(source);\n        if (group >= 0 && group != except)"),
+    (SCHEDULER, "for (const int source : {o, source_of(o)}) {\n        const int group = open_group(source);\n        if (group >= 0 && group != except)", "for (const int source : {o}) {\n        const int group = open_group(source);\n        if (group >= 0 && group != except)"),
     (SCHEDULER, ": role_[source] == role;", ": true;"),
     (SCHEDULER, "if (broadcast_target(b, d) != d) return false;", ""),
     (SCHEDULER, "from.rank > 1 && i.op->linear == linearity::first)", "from.rank > 1)"),

@@ -42,7 +42,7 @@ template <class Tensor> struct no_rows {
 };
 }  // namespace detail
 
-// Of what has been reported nothing more is said.
+// A mistake that has been reported is not reported again.
 template <class As> struct why::value_of<detail::reported, As> {
   static constexpr bool is_known_while_compiling = true;
 };
@@ -50,8 +50,9 @@ template <> struct why::rows_of<detail::reported> { static constexpr bool are_kn
 
 namespace detail {
 
-/// What a tensor holds is not known while a program is compiled: `if (x > 0)` and `float(x)` are mistakes. The compiler
-/// says so on the user's line, and nothing follows. Only what converts explicitly comes here, nothing of ours does.
+/// The elements of a tensor are not known while a program is compiled: `if (x > 0)` and `float(x)` are mistakes. The
+/// compiler says so on the user's line, and nothing follows. Only what converts explicitly comes here, nothing of ours
+/// does.
 template <class Self, class Tensor> struct without_value {
   template <class Value>
     requires(std::is_arithmetic_v<Value>)
@@ -104,12 +105,12 @@ template <class Reason> struct failed : detail::failure_tag, detail::without_val
   /// `op`: of a reason that several ops have, which of them it was.
   constexpr explicit failed(source_line line, const char* op = nullptr) : where{line, op} {}
 
-  // What a model may ask of a tensor, or of results: an answer keeps the rest of the model from adding errors of its
-  // own to the one that counts.
+  // The questions that a model may ask of a tensor, or of results: an answer keeps the rest of the model from adding
+  // errors of its own to the one that counts.
   static constexpr int rank = 0;
   static constexpr int extent(int) { return 1; }
   template <int> [[nodiscard]] constexpr const failed& get() const { return *this; }
-  /// Of several parts, each is the mistake.
+  /// Each of several parts is the mistake.
   [[nodiscard]] constexpr const failed& operator[](int) const { return *this; }
   /// Here nothing could note anything.
   constexpr void note_use_as_value() const {}
@@ -146,7 +147,7 @@ template <class Reason> struct noted_reason {
   friend constexpr auto reason_of(reason_at<&noted_reason::id>) { return failed<Reason>{}; }
 };
 
-/// For what there is none of, as the compiler has said.
+/// A stand-in for something that does not exist, as the compiler has said.
 inline constexpr failed<reported> no_such_part{};
 
 /// The first mistake among the arguments of an op.

@@ -7,9 +7,9 @@
 #include <cstddef>
 #include <exception>
 
-/// What happens when a program is asked for something that it does not have. The functions in `why` are not constexpr:
-/// a constant evaluation that calls one stops there, and the compiler names the function, what was asked for and, as
-/// its template arguments, what there is. At run time they throw.
+/// Calls that are made when a program is asked for something that it does not have. The functions in `why` are not
+/// constexpr: a constant evaluation that calls one stops there, and the compiler names the function, what was asked for
+/// and, as its template arguments, what there is. At run time they throw.
 namespace espalier {
 
 /// Thrown at run time by a query for a label or a number that a program does not have.

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-/// What `espalier/espalier.hpp` leaves out because few programs use it and all would wait for it. A program that calls
-/// one of these functions without its header is told which to include.
+/// Names that `espalier/espalier.hpp` leaves out because few programs use it and all would wait for it. A program that
+/// calls one of these functions without its header is told which to include.
 ///
 /// These names are found through a using-directive: `espalier::save_checkpoint` means the function itself as soon as
 /// its header is included, and where both are in sight (`using namespace espalier`) it takes its arguments as they are,
@@ -15,7 +15,7 @@ struct any_argument {
   template <class T> constexpr any_argument(const T& /*value*/) {}  // NOLINT: implicit on purpose
 };
 
-/// What a call without the header gives: nothing that is done with it adds an error to the one that counts.
+/// The result of a call without the header: nothing that is done with it adds an error to the one that counts.
 struct no_value {
   template <class... Arguments> const no_value& operator()(const Arguments&... /*at*/) const { return *this; }
   template <class T> operator T&() const;  // NOLINT: implicit on purpose
@@ -25,7 +25,7 @@ struct no_value {
   no_value(const no_value&) = default;
   no_value& operator=(const no_value&) = default;
   ~no_value() = default;
-  // What arrays, readers of files and maps are asked for most.
+  // The questions that arrays, readers of files and maps are asked most.
   template <class... Arguments> no_value shape(const Arguments&... /*dimension*/) const { return {}; }
   template <class... Arguments> no_value read(const Arguments&... /*tensor*/) const { return {}; }
   template <class... Arguments> no_value find(const Arguments&... /*name*/) const { return {}; }

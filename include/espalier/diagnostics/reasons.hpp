@@ -24,7 +24,7 @@ template <long long Value> struct bytes {};
 /// How many arguments a function takes, and how many it was given.
 template <int Count> struct takes {};
 template <int Count> struct given {};
-/// What a program needs, and what its budget allows.
+/// The needs of a program, and the limits of its budget.
 template <long long Value> struct needs {};
 template <long long Value> struct allowed {};
 template <long long Value> struct needs_bytes {};
@@ -42,13 +42,13 @@ struct no_leaf {};
 
 /// Where in the user's source: `at<line<17>, 'm', 'l', 'p', '.', 'h', 'p', 'p'>`.
 template <class Line, char... File> struct at { static constexpr bool ok = false; };
-/// In a call of this op, where the reason is not one op's own: `in<op<'s', 'u', 'm'>, at<...>>`.
+/// The place is a call of this op, where the reason is not one op's own: `in<op<'s', 'u', 'm'>, at<...>>`.
 template <class Op, class Where> struct in { static constexpr bool ok = false; };
-/// In the program's argument of this number, counted from 0.
+/// The place is the program's argument of this number, counted from 0.
 template <int Index> struct argument { static constexpr bool ok = false; };
-/// In leaf number Index of all arguments, as for `argument_layout(Index)`: a tensor counts as one leaf.
+/// The place is leaf number Index of all arguments, as for `argument_layout(Index)`: a tensor counts as one leaf.
 template <int Index> struct argument_leaf { static constexpr bool ok = false; };
-/// In the program as a whole.
+/// The place is the program as a whole.
 struct array {
   static constexpr bool ok = false;
 };
@@ -56,7 +56,7 @@ struct program {
   static constexpr bool ok = false;
 };
 
-// What is asserted where a tensor stands in the place of a C++ value; the sentence is there.
+// The assertions where a tensor is used in the place of a C++ value; the sentence is there.
 template <class Tensor, class As> struct value_of { static constexpr bool is_known_while_compiling = false; };
 template <class Kind> inline constexpr bool is_named_so = false;
 template <class Program> struct is_made_of { static constexpr bool this_program = false; };

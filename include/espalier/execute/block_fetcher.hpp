@@ -56,7 +56,7 @@ template <class Step> class block_fetcher {
         ++operand_;
       }
       if (!stream.is_stream) continue;
-      // What is written is written whole.
+      // Results are written whole.
       const bool whole = writes || columns_ == chain_->columns;
       run_ = 0;
       runs_ = whole ? 1 : rows_;
@@ -76,7 +76,7 @@ template <class Step> class block_fetcher {
   std::int64_t rows_ = 0;
   int step_ = 0;  // where the next stream is looked for
   int operand_ = 0;
-  // Of the stream: it is one run, or one a row.
+  // The stream is one run, or one a row.
   std::int64_t run_ = 0;
   std::int64_t runs_ = 0;
   std::int64_t lines_of_run_ = 0;

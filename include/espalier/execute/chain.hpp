@@ -151,8 +151,8 @@ template <class Kernels> class chain_runner {
     }
   }
 
-  /// Sets the elements of a block's rows that stand behind its columns to zero: a multiple of 16 (see `is_long_row`).
-  static void clear_behind(const kernels::block_call& call, std::int64_t columns, std::int64_t size) {
+  /// Sets the elements of a block's rows that are after its columns to zero: a multiple of 16 (see `is_long_row`).
+  static void clear_after(const kernels::block_call& call, std::int64_t columns, std::int64_t size) {
     char* row = static_cast<char*>(call.result.data);
     for (std::int64_t r = 0; r < call.rows; ++r, row += call.result.row * size) {
       if (size >= 4) {
@@ -174,7 +174,7 @@ template <class Kernels> class chain_runner {
   [[nodiscard]] static bool are_seen(const kernels::block_call& call, dtype type, double least) {
     return with_storage(type, [&]<class T>(T) {
       bool all = true;
-      // Of what exponentials are taken of.
+      // Exponentials are taken of floats.
       if constexpr (is_floating(dtype_of<T>)) {
         const T* const maxima = static_cast<const T*>(call.result.data);
         for (std::int64_t r = 0; r < call.rows; ++r)
@@ -279,7 +279,7 @@ template <class Kernels> class chain_runner {
           spreads_[static_cast<std::size_t>(u)].store(true, std::memory_order_relaxed);
           return false;
         }
-        if (call.columns < c.columns && step.is_stored) clear_behind(call, c.columns, step.result.size);
+        if (call.columns < c.columns && step.is_stored) clear_after(call, c.columns, step.result.size);
       }
     }
     return true;
@@ -325,7 +325,7 @@ template <class Kernels> class chain_runner {
   int most_steps_ = 0;
   plain_vector<step_type> placed_;  // for each thread
   plain_vector<double> numbers_;
-  /// By unit: it has met a row that is hidden entirely, in this run.
+  /// The units that have met a row that is hidden entirely, in this run.
   std::vector<std::atomic<bool>> spreads_;
 };
 

@@ -102,7 +102,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   [[nodiscard]] const device_step* next() const { return position_ < steps_.size() ? &steps_[position_] : nullptr; }
   /// Executes it, and possibly those that follow up to some unit.
   virtual void step() { position_ = execute(position_); }
-  /// Goes on behind a collective that the caller has carried out.
+  /// Goes on after a collective that the caller has carried out.
   void pass() { ++position_; }
   [[nodiscard]] const comm::transfer& moves_of(int id) const { return moves_[static_cast<std::size_t>(id)]; }
   /// The messages of a collective, null where its boxes go from buffer to buffer; what is sent is packed before, and
@@ -312,7 +312,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     }
   }
 
-  /// What the device has itself stays where it is.
+  /// The elements that the device has itself stay where they are.
   void leave_in_place(int id, comm::transfer& moves) {
     const int rows = rows_around(t_.mesh, t_.code, id);
     const std::int64_t row = stride_of(t_.code[id].shape, rows) * size_of(t_.code[id].type);
@@ -372,7 +372,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     return all;
   }
 
-  /// As many bytes as value `like` has.
+  /// Copies as many bytes as value `like` has.
   void copy(void* target, const void* source, int like) const {
     if (target != source) copy_bytes(target, source, bytes_of(t_.code[like]));
   }
@@ -418,19 +418,19 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   shared_buffer arena_;
   shared_buffer scratch_;
   std::vector<std::int64_t> iteration_;
-  /// Of positional instructions; and by instruction, which of them.
+  /// The boxes of positional instructions; and by instruction, which of them are its own.
   std::vector<instruction_boxes> boxes_;
   std::vector<int> boxes_at_;
-  /// By instruction: bytes from where its operand's buffer begins, where this device's begins there.
+  /// The bytes from where the buffer of an instruction's operand begins, where this device's begins there.
   std::vector<std::int64_t> displaced_by_;
   std::vector<comm::transfer> moves_;
-  /// Of collectives that travel together; by instruction, which of these are its own; and the memory of those that are
-  /// under way.
+  /// The messages of collectives that travel together; by instruction, which of these are its own; and the memory of
+  /// those that are under way.
   std::vector<message_table> messages_;  // they stay where they were prepared
   std::vector<int> message_of_;
   shared_buffer message_memory_;
   std::vector<comm::context> contexts_;
-  /// Beside the graph's table of further operands.
+  /// The addresses for the graph's table of further operands.
   plain_vector<kernels::further_operand> further_;
   /// Results after the first, and by instruction which of these are its own.
   std::vector<int> first_result_;

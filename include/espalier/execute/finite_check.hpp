@@ -10,7 +10,7 @@
 
 namespace espalier::detail {
 
-/// What the threads of a device found.
+/// The findings of the threads of a device.
 struct finite_findings;
 
 /// Looks at all that one device computes, if the environment's ESPALIER_CHECK lists `nan`: the first value, in the

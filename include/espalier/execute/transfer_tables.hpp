@@ -94,7 +94,8 @@ template <class Visit>
   return made.finish();
 }
 
-/// What `device` sends and receives when a tensor changes its layout in one step of this kind along `axes`.
+/// The elements that `device` sends and receives when a tensor changes its layout in one step of this kind along
+/// `axes`.
 /// @tparam Exchanges whether `kind` may be an exchange
 /// @pre `kind` is no all_reduce
 template <bool Exchanges = true>

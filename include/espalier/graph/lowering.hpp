@@ -8,8 +8,8 @@
 
 namespace espalier {
 
-/// What the partitioner offers an op that is lowered in steps of its own (`op_info::lower`). Values are instructions of
-/// the program of one device; those of the op's operands exist already, in layouts that other ops decided on.
+/// The partitioner as it serves an op that is lowered in steps of its own (`op_info::lower`). Values are instructions
+/// of the program of one device; those of the op's operands exist already, in layouts that other ops decided on.
 class partition_context {
  public:
   [[nodiscard]] constexpr virtual const mesh_shape& mesh() const = 0;
@@ -30,7 +30,7 @@ class partition_context {
   /// merged: windows say which elements of those a device has.
   constexpr virtual int merge_dimensions(int value, const extents& merged, const sharding& placement,
                                          const placed_windows& windows) = 0;
-  /// What is made for the op's result `number`, 1 or more, where it has several: all of them, each appended directly
+  /// Names the value of the op's result `number`, 1 or more, where it has several: all of them, each appended directly
   /// after the instruction that `lower` returns.
   constexpr virtual void give(int number, int value) = 0;
   /// The elements that windows need of a value, and those alone: what a device lacks comes from others in one exchange.

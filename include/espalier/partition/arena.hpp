@@ -147,7 +147,7 @@ class arena_occupancy {
   }
 
   int leaves_ = 1;
-  /// By node: what is in use during all of its units because of this node (not of those above it), and what is in use
+  /// The offsets in use during all units of a node because of this node (not of those above it), and those in use
   /// during any of its units because of this node and those below it.
   list<int> throughout_;
   list<int> inside_;

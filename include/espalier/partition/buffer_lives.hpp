@@ -126,7 +126,7 @@ class buffer_lives {
   schedule_view s_;
   shared_buffers& buffers_;
   const halo_room& halos_;
-  /// By root: the first and the last unit that needs its buffer.
+  /// The first and the last unit that needs the buffer of a root.
   list<int> first_;
   list<int> last_;
 };

@@ -85,7 +85,8 @@ class buffer_sharing {
       other = next;
     }
   }
-  /// What moves already goes on to do so, within a buffer that now moves too: the chains that end at `id` grow by one.
+  /// A value that moves already goes on to do so, within a buffer that now moves too: the chains that end at `id` grow
+  /// by one.
   constexpr void move(int id, int into, int loop, std::int64_t stride) {
     location& where = buffers_.within[id];
     if (where.loop < 0) {

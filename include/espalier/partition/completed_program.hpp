@@ -26,7 +26,7 @@ struct completed_program {
   graph_view g;
   const factor_rule* rules;
   const sharding* of;
-  /// By value: the number of instructions that read it, and the last of them.
+  /// The number of instructions that read each value, and the last of them.
   list<int> readers;
   list<int> last_reader;
   /// Some annotation keeps a sum pending.

@@ -85,7 +85,7 @@ class copy_order {
   graph_view g_;
   schedule_view s_;
   const shared_buffers& buffers_;
-  /// By root, within a group of copies: how many of them still have to read it, and which one overwrites it.
+  /// The number of copies of a group that still have to read the buffer of a root, and the one that overwrites it.
   list<int> unread_;
   list<int> writer_;
 };

@@ -67,9 +67,9 @@ class device_values {
   }
 
   local_program program;
-  /// By traced value: the value of `program` that holds it now. (A carry that is still to come: its initial value.)
+  /// The value of `program` that holds each traced value now; for a carry that is still to come, its initial value.
   list<int> value;
-  /// By traced value: the terms of which it is the sum, if it was a pending sum; or -1.
+  /// The terms of which each traced value is the sum, if it was a pending sum; or -1.
   list<int> terms;
 
  private:

@@ -57,7 +57,7 @@ class factor_choice {
   }
 
  private:
-  /// What each tensor says of each factor: the operands as they are, the result as it is wanted.
+  /// The axes that each tensor proposes for each factor: the operands as they are, the result as it is wanted.
   struct proposals {
     list<factor_axes> by;
     int count = 0;
@@ -178,7 +178,7 @@ class factor_choice {
     now.count = now.axes.size();
     note_factors(id, rule, now);
     priced_.clear();
-    // What some tensor says is likely to be good: with its price as a limit, most others are soon too expensive.
+    // The proposal of some tensor is likely to be good: with its price as a limit, most others are soon too expensive.
     for (int n = 0; n < now.count; ++n) now.factor[n] = first_factor(rule, said, now.axes[n]);
     factor_axes best = assemble(rule, said, now);
     double best_cost = price(id, rule, best, now, pending, -1);
@@ -327,7 +327,7 @@ class factor_choice {
                ? 0
                : price_of_reshard(from.shape, program_[value].type, from.placement, wanted);
   }
-  /// What windows need and a device lacks, in bytes: the most of some devices, among them those at both borders of the
+  /// The bytes that windows need and a device lacks: the most of some devices, among them those at both borders of the
   /// mesh and one within. How many are asked does not depend on the mesh.
   [[nodiscard]] constexpr double price_of_windows(int value, const sharding& wanted,
                                                   const placed_windows& windows) const {
@@ -366,7 +366,7 @@ class factor_choice {
     return price_of_reshard(i.shape, made.unreduced != 0 && i.op->facts.adds_up ? facts_of(i.type).accumulate : i.type,
                             made, wanted);
   }
-  /// What the plan that is going to be made costs: bytes, and the start of each collective, as the plan itself was
+  /// The price of the plan that is going to be made: bytes, and the start of each collective, as the plan itself was
   /// chosen by; of plans that cost the same the one with fewer steps. (By bytes alone, one all_reduce that was planned
   /// because it saves a start would be refused for its bytes, and three collectives made instead.)
   [[nodiscard]] constexpr double price_of_reshard(const extents& shape, dtype type, const sharding& from,

@@ -142,16 +142,16 @@ class halo_room {
  private:
   /// A value as exchanges of windows see it.
   struct surroundings {
-    /// Of an exchange whose result may be seen around its operand. (In bytes; before < 0: of none.)
+    /// The room in bytes of an exchange whose result may be seen around its operand; before < 0 for all other values.
     room_around room{};
-    /// Of a value: whether such an exchange reads it.
+    /// Such an exchange reads the value.
     bool is_wanted = false;
-    /// Of a root: the room that is kept, and the first exchange that uses it.
+    /// The room that the buffer of a root keeps, and the first exchange that uses it.
     std::int64_t before = 0;
     std::int64_t behind = 0;
     bool is_enlarged = false;
     int exchange = -1;
-    /// Of the root of a carry that changes places with the next value: its loop.
+    /// The loop of a carry that changes places with the next value, if the value is the root of one.
     int alternates_in = -1;
   };
 

@@ -43,7 +43,7 @@ class local_program {
     first_variant_.reserve(instructions);
   }
 
-  /// From here on, what is made stems from this instruction of the traced graph.
+  /// All instructions that follow stem from this one of the traced graph.
   constexpr void stems_from(int id, source_line where) {
     current_ = id;
     out_.where = where;
@@ -198,7 +198,7 @@ class local_program {
     }
     return -1;
   }
-  /// What has been made of a value in another layout, with sums pending on these axes; or the value if nothing has.
+  /// The variant of a value with sums pending on these axes; or the value itself if there is none.
   [[nodiscard]] constexpr int variant_pending(int value, axis_mask pending) const {
     for (int v = first_variant_[value]; v >= 0; v = variants_[v].next) {
       const int made = variants_[v].value;
@@ -270,7 +270,7 @@ class local_program {
   const mesh_shape& mesh_;
   builder out_;
   list<int> origin_;
-  /// By value: where the chain of its reshards starts in `variants_`.
+  /// The start in `variants_` of the chain of reshards of each value.
   list<int> first_variant_;
   list<value_variant> variants_;
   int current_ = 0;

@@ -68,7 +68,7 @@ class loop_arrangement {
   /// The graph's table of further operands: renumbered in place.
   int* further_;
   list<int>& origin_;
-  /// By loop (outside: the last entry) its first instruction, and the one that follows each.
+  /// The first instruction of each loop (the last entry: outside of all), and the one that follows each.
   list<int> head_;
   list<int> next_;
   list<int> end_;

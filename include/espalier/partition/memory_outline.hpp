@@ -11,9 +11,9 @@ namespace espalier {
 enum class memory_space : std::uint8_t {
   /// Not stored: made by its readers, or inside a fused chain.
   nowhere,
-  /// At an offset in the one block that a device allocates for a program.
+  /// The value is at an offset in the one block that a device allocates for a program.
   arena,
-  /// In the caller's buffer of an argument or of a result.
+  /// The value is in the caller's buffer of an argument or of a result.
   argument,
   result,
 };
@@ -24,14 +24,14 @@ struct location {
   memory_space space = memory_space::nowhere;
   int index = -1;
   std::int64_t offset = 0;
-  /// In each iteration of this loop, so many bytes further; and as far as the location of instruction `outer` moves.
+  /// Each iteration of this loop moves it by so many bytes, and the location of instruction `outer` moves it as well.
   int loop = -1;
   int outer = -1;
   std::int64_t stride = 0;
   /// Instead, `stride` bytes further in every second iteration: in those whose number plus `phase` is odd.
   bool alternates = false;
   int phase = 0;
-  /// On each device so many rows further as the first one it needs is from its operand's (`rows_to_needed`).
+  /// Each device has it so many rows further as the first row it needs is from its operand's (`rows_to_needed`).
   bool is_displaced = false;
 };
 
@@ -69,7 +69,7 @@ struct memory_outline {
   /// Relative to the root's buffer.
   detail::list<location> within;
   detail::list<buffer> buffers;
-  /// For results, carries and stacks whose value could not be computed in place: a copy is made.
+  /// A copy is made: true for results, carries and stacks whose value could not be computed in place.
   detail::list<bool> copied;
   /// The results and the `loop_next`s that are copied, in an order in which none overwrites what a later one of the
   /// same unit reads, but for those that are saved: their values go to a buffer of their own first.

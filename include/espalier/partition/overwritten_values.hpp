@@ -79,8 +79,8 @@ class overwritten_values {
   graph_view g_;
   schedule_view s_;
   const shared_buffers& buffers_;
-  /// By value: the last unit that reads it; the loop whose iterations may change the contents of its buffer; whether it
-  /// is an argument whose place a result takes.
+  /// The last unit that reads a value; the loop whose iterations may change the contents of its buffer; whether it is
+  /// an argument whose place a result takes.
   list<int> last_read_;
   list<int> home_;
   list<bool> donated_;

@@ -263,7 +263,7 @@ class partial_sums {
   graph_view g_;
   const sharding* of_;
   device_values& device_;
-  /// By value: what `pays_after` answered, once it has been asked.
+  /// The answers that `pays_after` has given, by value.
   enum verdict : std::uint8_t { unknown, yes, no };
   list<verdict> pays_;
 };

@@ -220,7 +220,7 @@ class partitioner {
       if (factors.size() != 1 || rule.kind[factors[0]] != factor_kind::reduce) continue;
       const axis_list axes = split[factors[0]];
       if (divides_evenly(traced_.mesh, shape[d], axes)) continue;
-      // What an index of padding selects does not matter: it is masked itself.
+      // An index of padding may select anything: the padding is masked itself.
       if (!is_floating(device_.program[value].type) && is_floating(i.type)) continue;
       instruction step = builder::make(ops::mask, device_.program[value].type, extents{}, value);
       set_attributes(step, mask_attributes{d});

@@ -8,7 +8,7 @@
 
 namespace espalier {
 
-/// What partitioning found wrong.
+/// The mistakes that partitioning finds.
 enum class partition_fault : std::uint8_t {
   nothing,
   op_without_rule,

@@ -34,7 +34,7 @@ struct scheduled_program {
 
   graph_view g;
   schedule_view s;
-  /// By `loop_begin`: its `loop_end`.
+  /// The `loop_end` of each `loop_begin`.
   list<int> end_of;
 };
 

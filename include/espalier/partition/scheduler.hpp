@@ -69,7 +69,7 @@ template <int Instructions> struct schedule_progress {
   int first_open = 0;
 };
 
-/// As many passes over a row as the masks of a lowered chain have bits for, and a few.
+/// The limit of passes over a row: as many as the masks of a lowered chain have bits for, and a few.
 inline constexpr int most_reductions_of_cut_rows = 48;
 
 class scheduler {
@@ -158,7 +158,7 @@ class scheduler {
     const instruction& i = g_[id];
     if (i.op->fuse != fusion::reduction || !is_cut(g_.operand(id, 0).shape) || open_group(i.operand[0]) >= 0)
       return false;
-    // What follows from it, with an element per row.
+    // Values that follow from it, with an element per row.
     list<bool> follows(g_.size - id, false);
     follows[0] = true;
     for (int next = id + 1; next < g_.size; ++next) {
@@ -265,14 +265,16 @@ class scheduler {
     }
   }
 
-  /// The value that operand k really reads: behind a broadcast, what is repeated.
-  [[nodiscard]] constexpr int behind(int o) const { return g_[o].op->fuse == fusion::broadcast ? g_[o].operand[0] : o; }
+  /// The value that operand k really reads: of a broadcast, the value that is repeated.
+  [[nodiscard]] constexpr int source_of(int o) const {
+    return g_[o].op->fuse == fusion::broadcast ? g_[o].operand[0] : o;
+  }
 
   constexpr void join(int id) {
     const instruction& i = g_[id];
     int target = -1;
     for (int k = 0; k < i.operand_count; ++k) {
-      const int group = open_group(behind(g_.operand_at(i, k)));
+      const int group = open_group(source_of(g_.operand_at(i, k)));
       if (group < 0 || group == target) continue;
       if (role_in(id, group) == fused_role::not_fusable) continue;
       if (target < 0) {
@@ -325,7 +327,7 @@ class scheduler {
     return a;
   }
 
-  /// What instruction `id` would be in a group, if it can join at all.
+  /// The role that instruction `id` would have in a group, if it can join at all.
   [[nodiscard]] constexpr fused_role role_in(int id, int group) const {
     const instruction& i = g_[id];
     const extents& space = chains_[group].space;
@@ -335,7 +337,7 @@ class scheduler {
       if (g_.operand(id, 0).shape == space) role = reduction_role_of(i, space);
       const int o = i.operand[0];
       if (open_group(o) == group && role_[o] != fused_role::wide) return fused_role::not_fusable;
-      if (open_group(o) != group && open_group(behind(o)) == group) return fused_role::not_fusable;
+      if (open_group(o) != group && open_group(source_of(o)) == group) return fused_role::not_fusable;
       return role;
     }
     if (i.shape == space) {
@@ -347,7 +349,7 @@ class scheduler {
     }
     for (int k = 0; k < i.operand_count; ++k) {
       const int o = g_.operand_at(i, k);
-      const int source = behind(o);
+      const int source = source_of(o);
       if (root(group_[source]) != group) continue;
       const bool repeated = source != o;
       const bool fits = repeated ? role == fused_role::wide && role_[source] == fused_role::narrow &&
@@ -362,14 +364,14 @@ class scheduler {
   constexpr void close_operands(int id, int except) {
     for (int k = 0; k < g_[id].operand_count; ++k) {
       const int o = g_.operand_at(g_[id], k);
-      for (const int source : {o, behind(o)}) {
+      for (const int source : {o, source_of(o)}) {
         const int group = open_group(source);
         if (group >= 0 && group != except) close(group);
       }
     }
   }
 
-  /// What is to be overwritten is read before.
+  /// Values that are to be overwritten are read before.
   constexpr void close_readers(int overwritten) {
     const int memory = in_memory_of(overwritten);
     for (int group = first_open_; group < chains_.size(); ++group) {
@@ -379,7 +381,7 @@ class scheduler {
   [[nodiscard]] constexpr bool reads(int group, int memory) const {
     for (int id = chains_[group].head; id >= 0; id = next_[id]) {
       for (int k = 0; k < g_[id].operand_count; ++k) {
-        if (in_memory_of(behind(g_.operand_at(g_[id], k))) == memory) return true;
+        if (in_memory_of(source_of(g_.operand_at(g_[id], k))) == memory) return true;
       }
     }
     return false;
@@ -413,7 +415,7 @@ class scheduler {
       if (!result_.units[result_.unit_of[id]].fused) result_.stored[id] = true;
       for (int k = 0; k < g_[id].operand_count; ++k) {
         const int o = g_.operand_at(g_[id], k);
-        const int source = result_.unit_of[o] < 0 ? behind(o) : o;
+        const int source = result_.unit_of[o] < 0 ? source_of(o) : o;
         if (result_.unit_of[source] >= 0 && result_.unit_of[source] != result_.unit_of[id]) {
           result_.stored[source] = true;
         }

@@ -44,7 +44,7 @@ struct shared_buffers {
   list<int> root;
   list<location> within;
   list<bool> copied;
-  /// By root: one of the values that share its buffer; `next_sharer` links to the others.
+  /// One of the values that share the buffer of a root; `next_sharer` links to the others.
   list<int> sharer;
   list<int> next_sharer;
 };

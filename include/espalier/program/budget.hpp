@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-/// What a program may cost, checked by the compiler:
+/// The costs that a program may have, checked by the compiler:
 ///
 ///     static_assert(ep::budget<step, ep::at_most<ep::all_gather, 0>, ep::fits_in<2_MiB>>::holds);
 ///
@@ -150,8 +150,8 @@ template <class Program, int Id, std::int64_t Bytes> [[nodiscard]] constexpr aut
 
 }  // namespace detail
 
-/// At most Count collectives of a kind per run, those in loops once per iteration; with axes, of those along all of
-/// them. Errors: `too_many_collectives`.
+/// The limit is Count collectives of a kind per run, those in loops once per iteration; with axes, of those along all
+/// of them. Errors: `too_many_collectives`.
 template <CollectiveKind Kind, std::int64_t Count, MeshAxis... Axes> struct at_most {
   template <class Program> [[nodiscard]] static constexpr auto check() {
     using counted = detail::collective_budget<Program, Kind, Axes...>;
@@ -168,7 +168,7 @@ template <CollectiveKind Kind, std::int64_t Count, MeshAxis... Axes> struct at_m
   }
 };
 
-/// At most Bytes bytes that a device sends per run in collectives of a kind; axes as for `at_most`.
+/// The limit is Bytes bytes that a device sends per run in collectives of a kind; axes as for `at_most`.
 /// Errors: `too_many_bytes`.
 template <CollectiveKind Kind, std::int64_t Bytes, MeshAxis... Axes> struct at_most_bytes {
   template <class Program> [[nodiscard]] static constexpr auto check() {
@@ -221,7 +221,7 @@ template <class Program, class First, class... Rest> [[nodiscard]] constexpr aut
 
 }  // namespace detail
 
-/// What a program may cost: any number of `at_most`, `at_most_bytes` and `fits_in`. Asking whether it `holds` is a
+/// The limits of a program: any number of `at_most`, `at_most_bytes` and `fits_in`. Asking whether it `holds` is a
 /// compile error when it does not; the error names the first limit exceeded and the line that did it.
 template <class Program, class... Limits> class budget {
   // A mistake in the program is reported from here, not from the depth of a check.

@@ -20,7 +20,7 @@ template <class Argument> [[nodiscard]] constexpr bool is_argument() {
   }
 }
 
-/// What is wrong with the annotation of one argument, or void.
+/// The mistake in the annotation of one argument, or void.
 template <class Mesh, class Leaf> struct leaf_mistake { using type = void; };
 template <class Mesh, class Tensor, class... Entries> struct leaf_mistake<Mesh, sharded<Tensor, Entries...>> {
   [[nodiscard]] static constexpr auto find() {

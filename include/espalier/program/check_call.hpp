@@ -94,7 +94,7 @@ template <class Function, class... Arguments> [[nodiscard]] constexpr bool takes
   }
 }
 
-/// For a function that cannot be called with these arguments.
+/// Reports a function that cannot be called with these arguments.
 template <class Function, class... Arguments> [[nodiscard]] constexpr auto explain_call() {
   constexpr int given = static_cast<int>(sizeof...(Arguments));
   constexpr int arity = arity_of<Function>();

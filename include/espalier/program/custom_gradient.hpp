@@ -18,7 +18,7 @@ namespace espalier {
 
 namespace detail {
 
-/// What flows back to these arguments: one as it is, several as results.
+/// The cotangents that flow back to these arguments: one as it is, several as results.
 template <class... Arguments> struct cotangent_types { using type = results<Arguments...>; };
 template <class Argument> struct cotangent_types<Argument> { using type = Argument; };
 
@@ -32,7 +32,7 @@ template <class Tree> constexpr Tree tree_of_operands(gradient_context& c, int& 
   return tree;
 }
 
-/// What flows into a value, as such: zeros where nothing does.
+/// The cotangent of a value, as such: zeros where nothing flows into it.
 template <class Value> constexpr Value cotangent_tree(gradient_context& c, const Value& value) {
   Value into = value;
   int n = 0;

@@ -13,7 +13,7 @@
 /// Values of a trace as the types that a message prints: places, operators, axes and annotations.
 namespace espalier::detail {
 
-/// What is printed of a detail: of a traced tensor its type, without the mesh that all of them share.
+/// The printed form of a detail: of a traced tensor its type, without the mesh that all of them share.
 template <class T> struct printed { using type = T; };
 template <class Mesh, class Tensor> struct printed<symbol<Mesh, Tensor>> { using type = Tensor; };
 template <class First, class Second> struct printed<std::pair<First, Second>> {

@@ -67,7 +67,7 @@ class frozen<Maker> {
   static constexpr const auto& value = with_room();
 };
 
-/// What tracing found, from a single evaluation.
+/// The findings of tracing, from a single evaluation.
 struct trace_content {
   mistake_place failure;
   const reason_id* mistake = nullptr;
@@ -202,11 +202,11 @@ template <int Size, int Operands>
   return state;
 }
 
-/// After so many visits of ops a constant evaluation ends with its sweep: clang's limit on steps is some thousand
+/// A constant evaluation ends after so many visits of ops with its sweep: clang's limit on steps is some thousand
 /// visits.
 inline constexpr int visits_in_evaluation = 512;
 
-/// Further sweeps; when one changes nothing, the next level, and behind the last level the end.
+/// Further sweeps; when one changes nothing, the next level, and after the last level the end.
 template <int Size, int Operands>
 [[nodiscard]] constexpr completion<Size> swept(const mesh_shape& mesh, graph_view g, const rule_table<Size>& rules,
                                                const reader_table<Size, Operands>& readers, completion<Size> state) {
@@ -330,7 +330,7 @@ template <class OnParts>
 inline constexpr bool is_given_up =
     partitioned_graph<typename OnParts::mesh, typename OnParts::source>::last.fault != partition_fault::nothing;
 
-/// What a run of a graph costs that is completed on these parts.
+/// The price of a run of a graph that is completed on these parts.
 template <class OnParts, bool IsGivenUp = is_given_up<OnParts>> struct price_on_parts {
   using partition_pass = partitioned_graph<typename OnParts::mesh, typename OnParts::source>;
   using device_program = device_graph<typename OnParts::mesh, partition_pass>;

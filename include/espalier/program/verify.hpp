@@ -97,7 +97,7 @@ template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexp
   return requires(const Function& f, const traced_t<Mesh, Arguments>&... given) { f(given...); };
 }
 
-/// For a function that returns something else than tensors.
+/// Reports a function that returns something else than tensors.
 template <class Function, class Result> [[nodiscard]] constexpr auto report_result() {
   if constexpr (requires { std::tuple_size<Result>::value; }) {
     return report<why::results_in_another_class<Function, typename printed<Result>::type>, why::program>{};
@@ -217,7 +217,7 @@ template <class Findings, class Mesh, class Function, class... Arguments> [[nodi
   }
 }
 
-/// What is still to be found after `verify_call`.
+/// The mistakes that remain to be found after `verify_call`.
 template <class Called, class Findings, class Mesh, class Function, class... Arguments>
 [[nodiscard]] constexpr auto verify_after() {
   if constexpr (Called::is_mistake) {
@@ -276,7 +276,7 @@ template <class Mesh, class Function, class... Arguments>
 }
 [[nodiscard]] constexpr trace_content content_of_call(no_call /*none*/) { return {}; }
 
-/// For g++: evaluates a call that is no constant, for the compiler to say why.
+/// Evaluates a call that is no constant, for g++ to say why.
 template <class Called, class Mesh, class Function, class... Arguments> struct explained_call {
   template <std::size_t... I> [[nodiscard]] static constexpr bool explain(std::index_sequence<I...> /*all*/) {
     if constexpr (std::is_same_v<Called, no_constant>) {
@@ -288,7 +288,7 @@ template <class Called, class Mesh, class Function, class... Arguments> struct e
   }
 };
 
-/// What the passes see of a program with a mistake, so that nothing else goes wrong behind it: one number.
+/// The graph that passes see of a program with a mistake, so that nothing else goes wrong after it: one number.
 struct stand_in_graph {
   [[nodiscard]] static constexpr graph make() {
     builder b;
@@ -297,11 +297,12 @@ struct stand_in_graph {
   }
 };
 
-/// What a program with a mistake returns: nothing that is asked of it is one more mistake. `Parts` are as many as a
+/// The result of a program with a mistake: nothing that is asked of it is one more mistake. `Parts` are as many as a
 /// structured binding has names for, as far as that is known.
 template <std::size_t Parts = 2> struct no_result {};
 
-/// What a program goes on with. `Called`: its function could be called, whatever was found then.
+/// The graph and the result type that a program goes on with. `Called`: its function could be called, whatever was
+/// found then.
 template <bool Sound, bool Called, class Mesh, class Function, class... Arguments> struct accepted {
   using source = traced_graph<Mesh, Function, Arguments...>;
   using result_type = traced_result<Mesh, Function, Arguments...>;
