@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 // timeout: 120
+// dies([carry_is_infinite]): 4 iteration 1: carry is inf at .7. of f32.8@data., on device 3
+// dies([quotient_is_infinite]): 2 =nan: divide at [^ ]*arrays.cpp:[0-9]+, gives inf at .6. of f32.8@data., on device 1
 // dies([gather_of_root]): 2 rank 0 waited 1 s in exchange for rank 1[^a-z]+instruction: gather .[^ ]*arrays.cpp:[0-9]+.
 
 #include <catch2/catch.hpp>
@@ -14,6 +16,7 @@
 #include <espalier/program/program.hpp>
 #include <support/mpi_ranks.hpp>
 #include <support/mpi_require.hpp>
+#include <support/written.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -50,6 +53,22 @@ struct plus {
   constexpr auto operator()(auto x, auto y) const { return x + y; }
 };
 template <int N> using whole = ep::program<mesh<N>, plus, ep::sharded<vector, ep::none>, ep::sharded<vector, ep::none>>;
+
+/// Looks at what ranks share and at what they have alone, and in a loop.
+template <int N> struct look {
+  constexpr auto operator()(auto x, auto steps) const {
+    const auto split = ep::shard<data<N>>(x);
+    ep::print(ep::sum(split), "shared");
+    const auto body = [](auto carry, auto step) { return ep::check_finite(ep::print(carry * step, "own"), "carry"); };
+    return ep::scan(body, ep::print(split, "split"), steps);
+  }
+};
+template <int N> using looking = ep::program<mesh<N>, look<N>, ep::f32<8>, ep::f32<3>>;
+/// Each rank divides its own elements.
+template <int N> struct divide {
+  constexpr auto operator()(auto x) const { return 1.0 / (ep::shard<data<N>>(x) - 3.0); }
+};
+template <int N> using dividing = ep::program<mesh<N>, divide<N>, ep::f32<8>>;
 
 numbers filled(float value) { return numbers(5, value); }
 template <class Array> void fill(const Array& array, float value) {
@@ -140,6 +159,52 @@ TEST_CASE("arrays of terms, copies that differ, and new layouts, over ranks") {
     REQUIRE_ALL(MPI_COMM_WORLD, (N == 1 || text.find(wanted) != std::string::npos));
     ep::broadcast_from_root(world, y);
     if (N > 1) REQUIRE_ALL(MPI_COMM_WORLD, ep::gather(world, use(x, y)) == filled(4));
+  });
+}
+
+TEST_CASE("each rank shows what it has, and what all have is shown once") {
+  on_all_ranks([]<int N>(ep::world& world, std::integral_constant<int, N>) {
+    ep::runner<looking<N>> run(world);
+    const auto x = run.template argument<0>();
+    const auto steps = run.template argument<1>();
+    x.for_each([](float& e, std::int64_t at) { e = static_cast<float>(at); });
+    steps.for_each([](float& e, std::int64_t) { e = 2; });
+    numbers result;
+    const std::string text = testing::written_by([&] { result = ep::gather(world, run(x, steps)); });
+    const int device = world.device(0);
+    const std::string mine = ", device " + std::to_string(device);
+    REQUIRE_ALL(MPI_COMM_WORLD, result == numbers{0, 8, 16, 24, 32, 40, 48, 56});
+    REQUIRE_ALL(MPI_COMM_WORLD, testing::count_of(text, "shared: f32[] at ") == (device == 0 ? 1 : 0));
+    REQUIRE_ALL(MPI_COMM_WORLD, testing::count_of(text, "split: f32[8") == 1);
+    REQUIRE_ALL(MPI_COMM_WORLD, testing::count_of(text, "own: f32[8") == 3);
+    REQUIRE_ALL(MPI_COMM_WORLD, testing::count_of(text, mine) == (device == 0 ? 5 : 4));
+    REQUIRE_ALL(MPI_COMM_WORLD, testing::count_of(text, "iteration 2" + mine) == 1);
+  });
+}
+
+// What a rank throws ends the job: the last words are its own.
+TEST_CASE("check_finite of the last rank's element, in a loop", "[.][carry_is_infinite]") {
+  on_all_ranks([]<int N>(ep::world& world, std::integral_constant<int, N>) {
+    ep::runner<looking<N>> run(world);
+    const auto x = run.template argument<0>();
+    const auto steps = run.template argument<1>();
+    x.for_each([](float& e, std::int64_t at) { e = at == 7 ? 9.0F : 0.0F; });
+    steps.for_each([](float& e, std::int64_t at) { e = at == 0 ? 1.0F : 1e38F; });
+    run(x, steps);
+    CHECK(ep::gather(world, x).empty());  // nobody comes here
+  });
+}
+
+TEST_CASE("ESPALIER_CHECK=nan on the rank that has the element", "[.][quotient_is_infinite]") {
+  on_all_ranks([]<int N>(ep::world& world, std::integral_constant<int, N>) {
+    setenv("ESPALIER_CHECK", "nan", 1);
+    ep::runner<dividing<N>> run(world);
+    const auto x = run.template argument<0>();
+    x.for_each([](float& e, std::int64_t) { e = 1; });
+    REQUIRE_ALL(MPI_COMM_WORLD, ep::gather(world, run(x)) == numbers(8, -0.5F));
+    x.for_each([](float& e, std::int64_t at) { e = static_cast<float>(at == 6 ? 3 : -at); });
+    run(x);
+    CHECK(ep::gather(world, x).empty());
   });
 }
 
