@@ -311,12 +311,23 @@ template <int Data, int Model> struct on {
   using mesh = ep::mesh<data, model>;
 };
 
-/// Meshes to run a kind of program on: 1, 2, 4 and 8 devices.
+/// Meshes to run a kind of program on.
 template <class... On> struct meshes {};
-using both_axes = meshes<on<1, 1>, on<1, 2>, on<2, 2>, on<2, 4>>;
-using both_ways = meshes<on<1, 1>, on<2, 1>, on<2, 2>, on<4, 2>>;
-using data_axis = meshes<on<1, 1>, on<2, 1>, on<4, 1>, on<8, 1>>;
-using model_axis = meshes<on<1, 1>, on<1, 2>, on<1, 4>, on<1, 8>>;
+
+/// A program takes a compiler as long on every mesh: `All` of them with ESPALIER_TEST_ALL_MESHES (tests/run --long),
+/// else the `Few` that differ most.
+#if ESPALIER_TEST_ALL_MESHES
+template <class Few, class All> using few_or_all = All;
+#else
+template <class Few, class All> using few_or_all = Few;
+#endif
+
+/// Of 1, 2, 4 and 8 devices: always one device, and the largest mesh, whose parts are the smallest and the most uneven.
+/// Two devices, where an axis has one part, are in the first list, two equal axes in the second.
+using both_axes = few_or_all<meshes<on<1, 1>, on<1, 2>, on<2, 4>>, meshes<on<1, 1>, on<1, 2>, on<2, 2>, on<2, 4>>>;
+using both_ways = few_or_all<meshes<on<1, 1>, on<2, 2>, on<4, 2>>, meshes<on<1, 1>, on<2, 1>, on<2, 2>, on<4, 2>>>;
+using data_axis = few_or_all<meshes<on<1, 1>, on<2, 1>, on<8, 1>>, meshes<on<1, 1>, on<2, 1>, on<4, 1>, on<8, 1>>>;
+using model_axis = few_or_all<meshes<on<1, 1>, on<1, 4>, on<1, 8>>, meshes<on<1, 1>, on<1, 2>, on<1, 4>, on<1, 8>>>;
 
 /// Every file has its own: g++ names an instantiation after the alias it is given, not after the file that the alias is
 /// local to, so that two files with aliases of one name would share the program of one of them.
