@@ -33,11 +33,15 @@ template <class Program, class Prepare = nothing> void require_agreement(int tim
   REQUIRE_ALL(MPI_COMM_WORLD, seen.worst < 1e-11);
 }
 
-/// The program on a mesh of as many devices as there are ranks: 1, 2, 4 or 8.
-template <template <class, class, class> class Program, class Prepare = nothing>
+/// The program on a mesh of as many devices as there are ranks: 1, 2, 4 or 8, or of these `LeastRanks` and more, where
+/// a test is run with no fewer.
+template <template <class, class, class> class Program, int LeastRanks = 1, class Prepare = nothing>
 void require_agreement_on_all_ranks(int times = 1, const Prepare& prepare = {}) {
   const int ranks = espalier::test::size_of();
-  if (ranks == 1) require_agreement<typename on<1, 1>::template program<Program>>(times, prepare);
+  REQUIRE_ALL(MPI_COMM_WORLD, ranks >= LeastRanks);
+  if constexpr (LeastRanks == 1) {
+    if (ranks == 1) require_agreement<typename on<1, 1>::template program<Program>>(times, prepare);
+  }
   if (ranks == 2) require_agreement<typename on<1, 2>::template program<Program>>(times, prepare);
   if (ranks == 4) require_agreement<typename on<2, 2>::template program<Program>>(times, prepare);
   if (ranks == 8) require_agreement<typename on<4, 2>::template program<Program>>(times, prepare);
