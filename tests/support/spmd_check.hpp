@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/partition/run_price.hpp>
+#include <espalier/program/check_graph.hpp>
 #include <espalier/program/cut_axes.hpp>
 #include <espalier/program/pass_list.hpp>
 #include <espalier/testing/interpret_spmd.hpp>
@@ -190,13 +191,28 @@ struct spmd_program {
   }
 };
 
+/// The first `count` passes of a list, with a check of the graph after each.
+template <int Count>
+[[nodiscard]] graph checked_passes(const pass (&list)[Count], int count, const mesh_shape& mesh, graph_view g,
+                                   graph_stage stage) {
+  graph result;
+  detail::copy_tables(result, g);
+  for (int id = 0; id < g.size; ++id) result.code.push_back(g[id]);
+  for (int n = 0; n < count; ++n) {
+    result = list[n].run(mesh, result);
+    check(mesh, result, stage, list[n].name);
+  }
+  return result;
+}
+
 /// As `completed_on_parts` does it with constants: on the parts that the graph wants.
 /// @param cuts whether axes may be cut
 [[nodiscard]] inline spmd_program completed_program(const mesh_shape& mesh, graph_view g, bool cuts = true) {
   spmd_program made;
   made.mesh = mesh;
   made.axes = axis_parts::whole(mesh);
-  const graph whole = run_passes(passes_on_tensors, mesh, g);
+  check(mesh, g, graph_stage::traced, "trace");
+  const graph whole = checked_passes(passes_on_tensors, length_of(passes_on_tensors), mesh, g, graph_stage::tensors);
   made.traced = whole;
   for (int id = 0; id < whole.code.size(); ++id)
     made.rules.push_back(whole.code[id].op->factors(graph_view(whole).view(id)));
@@ -210,6 +226,7 @@ struct spmd_program {
     made.axes = wanted;
     made.mesh = cut_mesh(mesh, wanted);
     made.traced = on_parts(whole, wanted);
+    check(made.mesh, made.traced, graph_stage::tensors, "cut_axes");
   }
 }
 
@@ -242,7 +259,9 @@ inline void list_collectives(spmd_program& made) {
   spmd_program made = completed_program(mesh, g, cuts);
   made.parts = partition(made.mesh, made.traced, made.rules.data(), made.of.data());
   if (made.parts.fault != partition_fault::nothing) return made;  // no pass runs on what was given up
-  made.parts.program = run_passes(passes_on_buffers, made.mesh, made.parts.program, length_of(passes_on_buffers) - 1);
+  check(made.mesh, made.parts.program, graph_stage::buffers, "partition");
+  made.parts.program = checked_passes(passes_on_buffers, length_of(passes_on_buffers) - 1, made.mesh,
+                                      made.parts.program, graph_stage::buffers);
   list_collectives(made);
   return made;
 }
@@ -252,8 +271,10 @@ inline void list_collectives(spmd_program& made) {
   if (made.parts.fault != partition_fault::nothing) return made;
   const pass& last = passes_on_buffers[length_of(passes_on_buffers) - 1];
   made.parts.program = last.run(made.mesh, made.parts.program);
+  check(made.mesh, made.parts.program, graph_stage::buffers, last.name);
   if (detail::widens(made.parts.program)) {
     made.parts.program = repeat_widened(made.parts.program, make_schedule(made.parts.program));
+    check(made.mesh, made.parts.program, graph_stage::buffers, "repeat_widened");
   }
   list_collectives(made);
   return made;

@@ -5,6 +5,7 @@
 #include <espalier/partition/boxes.hpp>
 #include <espalier/partition/partition.hpp>
 #include <espalier/testing/interpret.hpp>
+#include <espalier/program/check_graph.hpp>
 
 #include <array>
 #include <cstdint>
@@ -72,7 +73,7 @@ class spmd_interpreter {
  public:
   spmd_interpreter(const mesh_shape& mesh, graph_view g, const std::vector<tensor_value>& arguments)
       : mesh_(mesh), g_(g), sent_(static_cast<std::size_t>(mesh.devices())) {
-    for (int id = 0; id < g.size; ++id) check(id);
+    check(mesh, g, graph_stage::buffers);
     for (int device = 0; device < mesh.devices(); ++device) {
       std::vector<tensor_value> mine(arguments.size());
       for (int id = 0; id < g.size; ++id) {
@@ -109,77 +110,6 @@ class spmd_interpreter {
   }
   [[nodiscard]] const layout& layout_of(int id) const { return g_.annotations[g_[id].annotation]; }
   [[nodiscard]] tensor_box box(int id, int device) const { return box_of(mesh_, g_, id, device); }
-
-  // --- what must hold of the program itself ---------------------------------------------------------------------
-
-  /// What travels with another collective is one of the same kind in the same loop, and waits for none of its company.
-  void check_company(int id) const {
-    int first = id;
-    while (first > 0 && g_[first].op->facts.travels_along) --first;
-    const collective_attributes mine = attributes_of<collective_attributes>(g_[id]);
-    const collective_attributes other = attributes_of<collective_attributes>(g_[first]);
-    if (g_[id].op->facts.moves != g_[first].op->facts.moves || mine.axes != other.axes ||
-        mine.combine != other.combine || g_[id].loop != g_[first].loop) {
-      fail(id, "travels with another kind of collective");
-    }
-    if (g_[id].operand[0] >= first) fail(id, "travels with what it is computed from");
-  }
-
-  void check(int id) const {
-    const instruction& i = g_[id];
-    if (i.annotation < 0) fail(id, "has no layout");
-    const layout& l = layout_of(id);
-    if (!reads_windows(i) && !(i.shape == local_shape(mesh_, l.shape, l.placement))) {
-      fail(id, "its buffer does not fit its layout");
-    }
-    if (i.op->facts.travels_along) check_company(id);
-    axis_mask used = l.placement.unreduced;
-    for (int d = 0; d < l.placement.rank; ++d) {
-      if ((used & l.placement.dim[d].mask()) != 0) fail(id, "its layout uses an axis twice");
-      used |= l.placement.dim[d].mask();
-    }
-    for (int k = 0; k < i.operand_count; ++k) {
-      const int operand = g_.operand_at(i, k);
-      if (operand < 0 || operand >= id) fail(id, "uses what comes later");
-      if (!in_scope(id, operand)) fail(id, "uses what another loop computes");
-    }
-    if (collective_index(i.op) >= 0 || i.op->factors == nullptr || part_of(i) == structure::loop_end) return;
-    if (i.op->facts.shares_operand && part_of(i) == structure::none) {
-      // Its factors are those of whole tensors: between buffers that do not fit there are none.
-      if (i.shape.elements() != g_.operand(id, 0).shape.elements()) fail(id, "its buffers differ in size");
-      return;
-    }
-    const factor_rule rule = i.op->factors(g_.view(id));
-    check_extents(id, rule, rule.result, i.shape);
-    for (int k = 0; k < i.operand_count; ++k) {
-      window windows[max_rank];
-      const std::uint32_t windowed = i.op->windows == nullptr ? 0 : i.op->windows(g_.view(id), k, &windows[0]);
-      check_extents(id, rule, rule.dims_of(k), g_.operand(id, k).shape, windowed);
-    }
-  }
-
-  /// Local buffers must agree with each other as the op's whole tensors do.
-  void check_extents(int id, const factor_rule& rule, const factor_list* dims, const extents& shape,
-                     std::uint32_t windowed = 0) const {
-    for (int d = 0; d < shape.rank; ++d) {
-      if ((windowed >> static_cast<unsigned>(d) & 1U) != 0) continue;
-      std::int64_t product = 1;
-      bool blocked = false;
-      for (int n = 0; n < dims[d].size(); ++n) {
-        product *= rule.size[dims[d][n]];
-        blocked = blocked || rule.kind[dims[d][n]] == factor_kind::blocked;
-      }
-      if (!blocked && !dims[d].empty() && product != shape[d]) fail(id, "its operands' buffers do not fit together");
-    }
-  }
-
-  [[nodiscard]] bool in_scope(int id, int operand) const {
-    if (reads_loop(part_of(g_[id])) || part_of(g_[id]) == structure::loop_end) return true;
-    for (int l = g_[id].loop;; l = g_[l].loop) {
-      if (l == g_[operand].loop) return true;
-      if (l < 0) return false;
-    }
-  }
 
   // --- data -----------------------------------------------------------------------------------------------------
 
