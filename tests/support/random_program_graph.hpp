@@ -54,10 +54,6 @@ struct program_options {
   /// The type of smooth numbers. Of another than f64, many ops are functions of several steps, which are computed in a
   /// wider type and rounded once.
   dtype float_type = dtype::f64;
-  /// What is drawn grows, and with it the programs of all seeds change. Seeds that once found a mistake keep theirs: in
-  /// edition 1 there is neither `u8` nor `top_k` nor a join of more than five; in edition 2 nothing is cumulated; in
-  /// edition 3 there are no tables.
-  int edition = 4;
   /// How many ops are drawn outside of loops; most are more than one instruction.
   int instructions = 20;
   std::int64_t most_elements = 400;
@@ -274,12 +270,12 @@ class program_generator {
     if (smooth()) return options_.float_type;
     constexpr dtype types[]{dtype::f64, dtype::f32, dtype::bf16, dtype::f16, dtype::i32,
                             dtype::u32, dtype::i64, dtype::i8,   dtype::f32};
-    return options_.edition > 1 && random_.chance(0.1) ? dtype::u8 : random_.one_of(types);
+    return random_.chance(0.1) ? dtype::u8 : random_.one_of(types);
   }
   constexpr dtype any_integer() {
     if (smooth()) return dtype::i32;
     constexpr dtype types[]{dtype::i32, dtype::i64, dtype::u32, dtype::i8};
-    return options_.edition > 1 && random_.chance(0.1) ? dtype::u8 : random_.one_of(types);
+    return random_.chance(0.1) ? dtype::u8 : random_.one_of(types);
   }
   constexpr int as_type(int id, dtype type) {
     if (type_of(id) == type) return id;
@@ -538,7 +534,7 @@ class program_generator {
   /// Ops that move or combine elements: of all types.
   constexpr int add_common_op() {
     if (options_.taken_apart > 0 && random_.chance(options_.taken_apart)) return taken_apart(any_value());
-    switch (random_.integer(0, options_.edition == 1 ? 18 : options_.edition == 2 ? 20 : 22)) {
+    switch (random_.integer(0, 22)) {
       case 22: {
         const int x = any_value();
         return bounded_by(emit::again(b_, x), bound(x));
@@ -990,7 +986,7 @@ class program_generator {
 
   constexpr int slice() {
     const int x = any_of_rank(1, options_.most_dimensions);
-    if (x < 0 || (options_.edition > 1 && !holds(x, bound(x)))) return -1;
+    if (x < 0 || !holds(x, bound(x))) return -1;
     const int dim = random_.integer(0, rank_of(x) - 1);
     const auto extent = static_cast<int>(shape_of(x)[dim]);
     if (extent == 0) return -1;
@@ -1103,9 +1099,7 @@ class program_generator {
     if (x < 0) return -1;
     const int dim = random_.integer(0, rank_of(x) - 1);
     int parts[9]{};
-    const int count = options_.edition == 1 ? random_.integer(2, 5)
-                      : random_.chance(0.5) ? random_.integer(2, 4)
-                                            : random_.integer(5, 9);
+    const int count = random_.chance(0.5) ? random_.integer(2, 4) : random_.integer(5, 9);
     double most = 0;
     for (int k = 0; k < count; ++k) {
       extents shape = shape_of(x);
@@ -1201,13 +1195,13 @@ class program_generator {
     const dtype drawn = any_integer();
     const int most = static_cast<int>(extent) + 1;
     constexpr int most_of_bytes = 127;
-    const bool is_held = options_.edition <= 3 || size_of(drawn) > 1 || most <= most_of_bytes;
+    const bool is_held = size_of(drawn) > 1 || most <= most_of_bytes;
     const dtype type = is_held ? drawn : dtype::i32;
     return bounded_by(emit::constant(b_, type, extents{}, random_.integer(is_natural(type) ? 0 : -2, most)), most);
   }
   constexpr int dynamic_slice() {
     const int x = any_of_rank(1, options_.most_dimensions);
-    if (x < 0 || (options_.edition > 1 && !holds(x, bound(x)))) return -1;
+    if (x < 0 || !holds(x, bound(x))) return -1;
     const int dim = random_.integer(0, rank_of(x) - 1);
     const auto extent = static_cast<int>(shape_of(x)[dim]);
     if (extent == 0) return -1;
@@ -1273,7 +1267,7 @@ class program_generator {
     return bounded_by(emit::iota(b_, dtype::i32, shape, dim), static_cast<double>(shape[dim]));
   }
   constexpr int source() {
-    if (options_.edition > 3 && random_.chance(0.3)) return table();
+    if (random_.chance(0.3)) return table();
     const extents shape = any_shape(0, 3);
     const dtype type = any_type();
     if (random_.chance(0.4)) return random_numbers(shape, type);
@@ -1625,7 +1619,7 @@ class program_generator {
     for (int n = random_.integer(1, 4); n > 0; --n) {
       switch (random_.integer(0, 9)) {
         case 0: want_result(arguments_[random_.integer(0, arguments_.size() - 1)]); break;
-        case 1: want_result(options_.edition > 1 && random_.chance(0.1) ? index(any_shape(1, 3)) : source()); break;
+        case 1: want_result(random_.chance(0.1) ? index(any_shape(1, 3)) : source()); break;
         case 2: {
           const int from = source();
           want_result(rank_of(from) < 4 ? broadcast(from) : from);
