@@ -28,31 +28,67 @@ namespace espalier::pipeline {
 /// How many stages a rank has in the schedules of a name: one, two, or as many as one likes.
 enum class chunk_count { one, two, any };
 
+/// The numbers and costs that a schedule is made for: see `make_schedule`.
+struct schedule_order {
+  int ranks;
+  int chunks;
+  int micro_batches;
+  const costs& cost;
+  const std::vector<bool>& recomputed;
+};
+
 /// A schedule that can be asked for by name.
 struct known_schedule {
   std::string_view name;
   chunk_count chunks;
   std::string_view summary;
+  schedule (*make)(const schedule_order& of);
 };
+
+namespace detail {
+/// 1F1B that starts with fewer micro-batches where memory allows no more.
+[[nodiscard]] inline schedule limited_1f1b(const std::vector<int>& warm_up, const schedule_order& of) {
+  return one_f_one_b(of.micro_batches, within_memory(warm_up, of.cost, of.recomputed));
+}
+}  // namespace detail
 
 /// All of them, simplest first.
 inline constexpr std::array<known_schedule, 13> known_schedules{{
-    {"gpipe", chunk_count::one, "all forwards, then all backwards"},
-    {"1f1b_PA", chunk_count::one, "DAPPLE, policy PA: early backwards, rank i starts with S - i micro-batches"},
-    {"1f1b_PB", chunk_count::one, "DAPPLE, policy PB: rank i starts with 2 (S - i) - 1 micro-batches"},
-    {"1f1b", chunk_count::one, "the same, each rank starting with what its transfers need"},
-    {"interleaved_1f1b", chunk_count::any, "1F1B with several stages on each rank"},
-    {"zb_h1", chunk_count::one, "zero bubble: weight gradients fill gaps, memory as 1F1B"},
-    {"zb_h2", chunk_count::one, "zero bubble: no rank waits, twice the memory"},
-    {"zb_v", chunk_count::two, "zero bubble: no rank waits, memory as 1F1B; stages placed as a V"},
-    {"interleaved_zb", chunk_count::any, "zero bubble with several stages on each rank"},
-    {"v_half", chunk_count::two, "half the memory of 1F1B and a smaller bubble; stages placed as a V"},
-    {"v_min", chunk_count::two, "a third of the memory of 1F1B; stages placed as a V"},
-    {"dualpipe_v", chunk_count::two, "DualPipeV, forwards and backwards not overlapped"},
-    {"auto", chunk_count::any, "the fastest that is found within the memory limit"},
+    {"gpipe", chunk_count::one, "all forwards, then all backwards",
+     [](const schedule_order& of) { return gpipe(of.ranks, of.micro_batches); }},
+    {"1f1b_PA", chunk_count::one, "DAPPLE, policy PA: early backwards, rank i starts with S - i micro-batches",
+     [](const schedule_order& of) { return detail::limited_1f1b(warm_up_pa(of.ranks), of); }},
+    {"1f1b_PB", chunk_count::one, "DAPPLE, policy PB: rank i starts with 2 (S - i) - 1 micro-batches",
+     [](const schedule_order& of) { return detail::limited_1f1b(warm_up_pb(of.ranks), of); }},
+    {"1f1b", chunk_count::one, "the same, each rank starting with what its transfers need",
+     [](const schedule_order& of) {
+       return one_f_one_b(of.micro_batches, least_warm_up(of.cost, of.micro_batches, of.recomputed));
+     }},
+    {"interleaved_1f1b", chunk_count::any, "1F1B with several stages on each rank",
+     [](const schedule_order& of) { return interleaved_1f1b(of.ranks, of.chunks, of.micro_batches); }},
+    {"zb_h1", chunk_count::one, "zero bubble: weight gradients fill gaps, memory as 1F1B",
+     [](const schedule_order& of) { return zb_h1(of.ranks, of.micro_batches); }},
+    {"zb_h2", chunk_count::one, "zero bubble: no rank waits, twice the memory",
+     [](const schedule_order& of) { return zb_h2(of.ranks, of.micro_batches); }},
+    {"zb_v", chunk_count::two, "zero bubble: no rank waits, memory as 1F1B; stages placed as a V",
+     [](const schedule_order& of) { return zb_v(of.ranks, of.micro_batches); }},
+    {"interleaved_zb", chunk_count::any, "zero bubble with several stages on each rank",
+     [](const schedule_order& of) { return interleaved_zb(of.ranks, of.chunks, of.micro_batches); }},
+    {"v_half", chunk_count::two, "half the memory of 1F1B and a smaller bubble; stages placed as a V",
+     [](const schedule_order& of) { return v_half(of.ranks, of.micro_batches, of.cost); }},
+    {"v_min", chunk_count::two, "a third of the memory of 1F1B; stages placed as a V",
+     [](const schedule_order& of) { return v_min(of.ranks, of.micro_batches, of.cost); }},
+    {"dualpipe_v", chunk_count::two, "DualPipeV, forwards and backwards not overlapped",
+     [](const schedule_order& of) { return dualpipe_v(of.ranks, of.micro_batches); }},
+    {"auto", chunk_count::any, "the fastest that is found within the memory limit",
+     [](const schedule_order& of) {
+       automatic_options options;
+       options.recomputed = of.recomputed;
+       return automatic(of.ranks, of.chunks, of.micro_batches, of.cost, options);
+     }},
 }};
 
-/// The one with this name, which may have a remark in brackets behind it.
+/// The one with this name, which may have a remark in brackets after it.
 /// Throws std::invalid_argument that lists all names.
 [[nodiscard]] inline const known_schedule& find_schedule(std::string_view name) {
   const std::string_view bare = name.substr(0, name.find('('));
@@ -85,26 +121,7 @@ inline constexpr std::array<known_schedule, 13> known_schedules{{
   detail::require_counts(ranks, chunks, micro_batches);
   (void)chunks_of(kind, chunks);
   check(cost, ranks * chunks, ranks);
-  const auto limited = [&](const std::vector<int>& warm_up) {
-    return one_f_one_b(micro_batches, within_memory(warm_up, cost, recomputed));
-  };
-  schedule plan = [&] {
-    if (kind.name == "gpipe") return gpipe(ranks, micro_batches);
-    if (kind.name == "1f1b_PA") return limited(warm_up_pa(ranks));
-    if (kind.name == "1f1b_PB") return limited(warm_up_pb(ranks));
-    if (kind.name == "1f1b") return one_f_one_b(micro_batches, least_warm_up(cost, micro_batches, recomputed));
-    if (kind.name == "interleaved_1f1b") return interleaved_1f1b(ranks, chunks, micro_batches);
-    if (kind.name == "zb_h1") return zb_h1(ranks, micro_batches);
-    if (kind.name == "zb_h2") return zb_h2(ranks, micro_batches);
-    if (kind.name == "zb_v") return zb_v(ranks, micro_batches);
-    if (kind.name == "interleaved_zb") return interleaved_zb(ranks, chunks, micro_batches);
-    if (kind.name == "v_half") return v_half(ranks, micro_batches, cost);
-    if (kind.name == "v_min") return v_min(ranks, micro_batches, cost);
-    if (kind.name == "dualpipe_v") return dualpipe_v(ranks, micro_batches);
-    automatic_options options;
-    options.recomputed = recomputed;
-    return automatic(ranks, chunks, micro_batches, cost, options);
-  }();
+  schedule plan = kind.make({ranks, chunks, micro_batches, cost, recomputed});
   plan.name = kind.name;
   plan.recomputed = recomputed;
   if (fits(plan, cost)) return plan;
