@@ -39,12 +39,12 @@ struct shape {
 /// `most`: the longest flow. `unit`: what must not be cut. `both_ways`: ranks write a chunk while they take one.
 [[nodiscard]] inline shape shape_of(const region_layout& layout, const sizes& how, std::int64_t most, int fan,
                                     std::int64_t unit, bool both_ways = false) {
-  shape made;
-  made.of = &layout.of(0);
-  made.chunk = std::max<std::int64_t>(1, most);
+  shape cut;
+  cut.of = &layout.of(0);
+  cut.chunk = std::max<std::int64_t>(1, most);
   if (most <= flag_line::room) {
-    made.beside = true;
-    return made;
+    cut.beside = true;
+    return cut;
   }
   // What is handed over costs as much as to copy some KiB. One way it goes in 8 chunks; both ways, where a rank has the
   // other's to work on meanwhile, in 2 or 3 (Xeon: of 32 to 64 KiB each way 12 to 18 % less time than in 8), if these
@@ -52,28 +52,28 @@ struct shape {
   const std::int64_t chunks = !both_ways ? 8 : most > 4 * how.least_chunk ? 3 : 2;
   const std::int64_t longest = !both_ways ? how.chunk : std::clamp(most / 16, how.chunk / 2, how.chunk);
   if (most > how.least_chunk) {
-    made.chunk = std::clamp(whole_lines(most / chunks), std::min(how.least_chunk, longest), longest);
-    made.chunk = std::max(unit, made.chunk / unit * unit);
-    made.rounds = (most + made.chunk - 1) / made.chunk;
+    cut.chunk = std::clamp(whole_lines(most / chunks), std::min(how.least_chunk, longest), longest);
+    cut.chunk = std::max(unit, cut.chunk / unit * unit);
+    cut.rounds = (most + cut.chunk - 1) / cut.chunk;
   }
-  made.stride = whole_lines(made.chunk);
+  cut.stride = whole_lines(cut.chunk);
   // Both ways nobody gets ahead of the others' chunks: more room would only push other things from the caches.
-  const auto wanted = [&] { return both_ways && made.rounds > chunks ? std::int64_t{2} : made.rounds; };
-  made.in_flight = wanted();
-  const std::int64_t slots = made.in_flight * fan;
+  const auto most_in_flight = [&] { return both_ways && cut.rounds > chunks ? std::int64_t{2} : cut.rounds; };
+  cut.in_flight = most_in_flight();
+  const std::int64_t slots = cut.in_flight * fan;
   for (int t = 1; t < region_layout::tiers; ++t) {
-    made.of = &layout.of(t);
-    if (slots <= made.of->flags && slots * made.stride <= made.of->bytes) return made;
+    cut.of = &layout.of(t);
+    if (slots <= cut.of->flags && slots * cut.stride <= cut.of->bytes) return cut;
   }
   // Not all at once: at least two rounds, so that one is filled while another is read.
-  if (2 * fan * made.stride > made.of->bytes) {
-    made.chunk = made.of->bytes / (2 * fan) / line_bytes * line_bytes;
-    made.chunk = std::max(unit, made.chunk / unit * unit);
-    made.stride = whole_lines(made.chunk);
-    made.rounds = (most + made.chunk - 1) / made.chunk;
+  if (2 * fan * cut.stride > cut.of->bytes) {
+    cut.chunk = cut.of->bytes / (2 * fan) / line_bytes * line_bytes;
+    cut.chunk = std::max(unit, cut.chunk / unit * unit);
+    cut.stride = whole_lines(cut.chunk);
+    cut.rounds = (most + cut.chunk - 1) / cut.chunk;
   }
-  made.in_flight = std::min({wanted(), made.of->flags / fan, made.of->bytes / (fan * made.stride)});
-  return made;
+  cut.in_flight = std::min({most_in_flight(), cut.of->flags / fan, cut.of->bytes / (fan * cut.stride)});
+  return cut;
 }
 
 /// How an array is cut where each rank reduces a part of every chunk. In the data of the largest tier: two rooms for
@@ -99,16 +99,16 @@ struct split_shape {
 [[nodiscard]] inline split_shape split_shape_of(const region_layout& layout, const sizes& how, std::int64_t total,
                                                 int ranks, std::int64_t unit) {
   const tier& of = layout.of(region_layout::tiers - 1);
-  split_shape made;
-  made.total = total;
+  split_shape cut;
+  cut.total = total;
   // A share is whole elements and, where these allow it, whole lines.
   const std::int64_t grain = line_bytes % unit == 0 ? line_bytes : unit;
   const std::int64_t most = (of.bytes / 2 - 4 * line_bytes) / (ranks + 1) / grain;
-  const std::int64_t wanted = std::max<std::int64_t>(1, std::min(how.chunk, total / 4) / ranks / grain);
-  made.share = std::max<std::int64_t>(1, std::min(most, wanted)) * grain;
-  made.chunk = made.share * ranks;
-  made.rounds = (total + made.chunk - 1) / made.chunk;
-  return made;
+  const std::int64_t fair = std::max<std::int64_t>(1, std::min(how.chunk, total / 4) / ranks / grain);
+  cut.share = std::max<std::int64_t>(1, std::min(most, fair)) * grain;
+  cut.chunk = cut.share * ranks;
+  cut.rounds = (total + cut.chunk - 1) / cut.chunk;
+  return cut;
 }
 
 }  // namespace espalier::comm::host

@@ -168,8 +168,9 @@ class call_layout {
     return {where, is_alone ? element - first(block) : element};
   }
 
-  /// Where `rank` wants element `element` of block (or cell) `block`. @pre the element is a result of that rank
-  [[nodiscard]] constexpr location wanted(int block, std::int64_t element) const {
+  /// The place of element `element` of block (or cell) `block` after the collective. @pre the element is a result of
+  /// the rank
+  [[nodiscard]] constexpr location result(int block, std::int64_t element) const {
     switch (facts().after) {
       case array_share::whole:
       case array_share::whole_at_root: return {place::output, element};
@@ -239,21 +240,21 @@ struct piece {
     case array_share::whole:
       if (!root && facts.after == array_share::whole_at_root) break;
       if (facts.before != array_share::block) {
-        pieces.push_back({layout.wanted(0, 0), layout.total(), 0, contributor});
+        pieces.push_back({layout.result(0, 0), layout.total(), 0, contributor});
         break;
       }
       for (int s = 0; s < call.ranks; ++s) {
-        pieces.push_back({layout.wanted(s, layout.first(s)), layout.count(s), layout.first(s), s});
+        pieces.push_back({layout.result(s, layout.first(s)), layout.count(s), layout.first(s), s});
       }
       break;
     case array_share::block:
       if (!facts.reduces && root && call.in_place) break;
-      pieces.push_back({layout.wanted(rank, layout.first(rank)), layout.count(rank), layout.first(rank), contributor});
+      pieces.push_back({layout.result(rank, layout.first(rank)), layout.count(rank), layout.first(rank), contributor});
       break;
     case array_share::cells:
       for (int s = 0; s < call.ranks; ++s) {
         const int cell = s * call.ranks + rank;
-        pieces.push_back({layout.wanted(cell, layout.first(cell)), layout.count(cell), layout.first(cell), s});
+        pieces.push_back({layout.result(cell, layout.first(cell)), layout.count(cell), layout.first(cell), s});
       }
       break;
     case array_share::none: break;

@@ -109,7 +109,7 @@ namespace espalier::comm {
         value = layout.held(h.rank, block, first);
         if (!aside.empty()) value = detail::moved(aside[static_cast<std::size_t>(h.rank)], value.offset);
       } else if (h.out < 0) {
-        value = layout.wanted(block, first);
+        value = layout.result(block, first);
       } else {
         std::int64_t& scratch = plan.scratch[static_cast<std::size_t>(h.rank)];
         value = {place::scratch, scratch, true};
@@ -150,7 +150,7 @@ namespace espalier::comm {
         if (r == a) {
           track.send(b, step::direct, held, grid.chunk);
         } else {
-          track.receive(a, step::direct, layout.wanted(block, layout.first(block)), grid.chunk);
+          track.receive(a, step::direct, layout.result(block, layout.first(block)), grid.chunk);
         }
       }
       plan.tracks.push_back(

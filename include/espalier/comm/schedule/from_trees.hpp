@@ -76,7 +76,7 @@ ESPALIER_CONSTEXPR_VECTOR void add_own_copies(schedule& plan, const call_layout&
     const bool whole = call.counts.size() == 1;
     const int block = call.what == collective::all_to_all ? r * call.ranks + r : whole ? 0 : r;
     const std::int64_t first = whole ? 0 : layout.first(block);
-    copies.copy(layout.held(r, block, first), layout.wanted(block, first), layout.count(block));
+    copies.copy(layout.held(r, block, first), layout.result(block, first), layout.count(block));
   }
   track made = copies.finish();
   if (!made.parts.empty()) plan.tracks.push_back(std::move(made));
@@ -150,7 +150,7 @@ class tree_tracks {
       if (down) {
         track.stream(up ? 1 : 0);
         if (r != tree_root) {
-          value = layout_.wanted(share.block, share.first);
+          value = layout_.result(share.block, share.first);
           track.receive(falling.parent[self], falling.edge[self], value, n);
         }
         for (const auto& child : falling.children[self]) track.send(child.rank, child.edge, value, n);
@@ -179,11 +179,11 @@ class tree_tracks {
   // added up in place; others in scratch memory.
   [[nodiscard]] constexpr location accumulator(int rank, int root, const tree_share& share, std::int64_t elements) {
     const collective_call& call = plan_.call;
-    if (call.what == collective::all_reduce) return layout_.wanted(share.block, share.first);
+    if (call.what == collective::all_reduce) return layout_.result(share.block, share.first);
     if (rank == root) {
       // In place, the front of a reduce-scatter's buffer is still needed as input: the result moves there at the end.
       if (call.what == collective::reduce_scatter && call.in_place) return layout_.held(rank, share.block, share.first);
-      return layout_.wanted(share.block, share.first);
+      return layout_.result(share.block, share.first);
     }
     std::int64_t& scratch = plan_.scratch[static_cast<std::size_t>(rank)];
     const location made{place::scratch, scratch, true};
@@ -202,7 +202,7 @@ ESPALIER_CONSTEXPR_VECTOR void add_final_moves(schedule& plan, const call_layout
   track_builder moves(tree, 1);
   for (int r = 0; r < plan.call.ranks; ++r) {
     moves.rank(r);
-    moves.copy(layout.held(r, r, layout.first(r)), layout.wanted(r, layout.first(r)), layout.count(r));
+    moves.copy(layout.held(r, r, layout.first(r)), layout.result(r, layout.first(r)), layout.count(r));
   }
   track made = moves.finish();
   if (!made.parts.empty()) plan.tracks.push_back(std::move(made));

@@ -160,7 +160,7 @@ class binomial_builder {
   ESPALIER_CONSTEXPR_VECTOR void broadcast(const node& at) {
     location value = layout_.held(at.rank, 0, 0);
     if (at.relative != 0) {
-      value = layout_.wanted(0, 0);
+      value = layout_.result(0, 0);
       track_.receive(at.parent, step::direct, value, layout_.total());
     }
     for (int bit = at.low - 1; bit >= 0; --bit) {
@@ -171,7 +171,7 @@ class binomial_builder {
   ESPALIER_CONSTEXPR_VECTOR void reduce(const node& at) {
     const bool leaf = at.low == 0 || !exists(at.relative + 1);
     location value = layout_.held(at.rank, 0, 0);
-    const location sum = at.relative == 0 ? layout_.wanted(0, 0)
+    const location sum = at.relative == 0 ? layout_.result(0, 0)
                          : leaf           ? value
                                           : take_scratch(plan_, at.rank, layout_.total());
     for (int bit = 0; bit < at.low; ++bit) {
@@ -196,8 +196,8 @@ class binomial_builder {
     const int wrap = call_.ranks - call_.root;                   // relative rank of block 0
     const std::int64_t to_end = child < wrap ? block_at(std::min(last, wrap)) - block_at(child) : 0;
     const location high =
-        rising_ ? layout_.wanted(peer, layout_.first(peer)) : layout_.held(at.rank, peer, layout_.first(peer));
-    const location zero = rising_ ? layout_.wanted(0, 0) : layout_.held(at.rank, 0, 0);
+        rising_ ? layout_.result(peer, layout_.first(peer)) : layout_.held(at.rank, peer, layout_.first(peer));
+    const location zero = rising_ ? layout_.result(0, 0) : layout_.held(at.rank, 0, 0);
     if (child >= wrap || to_end == count || to_end == 0) {
       return move_message(peer, child >= wrap || to_end == count ? high : zero, count);
     }
@@ -218,7 +218,7 @@ class binomial_builder {
     const std::int64_t mine = layout_.count(at.rank);
     const std::int64_t below = span(at.relative, at.low);
     location held = rising_ ? layout_.held(at.rank, at.rank, layout_.first(at.rank))
-                            : layout_.wanted(at.rank, layout_.first(at.rank));
+                            : layout_.result(at.rank, layout_.first(at.rank));
     if (below != mine) {
       const location all = take_scratch(plan_, at.rank, below);
       if (rising_) {
@@ -286,7 +286,7 @@ namespace espalier::comm {
   track_builder track(0, 0);
   for (int r = 0; r < n; ++r) {
     track.rank(r);
-    const location out = layout.wanted(0, 0);
+    const location out = layout.result(0, 0);
     location value = layout.held(r, 0, 0);
     if (r < 2 * folded && r % 2 == 0) {
       track.send(r + 1, step::direct, value, count);
@@ -341,16 +341,16 @@ namespace espalier::comm {
     if (call.what == collective::all_gather) {
       track.copy(layout.held(r, r, layout.first(r)), rotated, layout.count(r));
       detail::circulant_all_gather(track, offsets, r, rotated);
-      detail::rotate(track, counts, r, layout.wanted(0, 0), rotated, true);
+      detail::rotate(track, counts, r, layout.result(0, 0), rotated, true);
       continue;
     }
     detail::rotate(track, counts, r, layout.held(r, 0, 0), rotated, false);
     if (call.what == collective::reduce_scatter) {
-      detail::circulant_reduce_scatter(track, offsets, r, rotated, layout.wanted(r, layout.first(r)));
+      detail::circulant_reduce_scatter(track, offsets, r, rotated, layout.result(r, layout.first(r)));
     } else {
       detail::circulant_reduce_scatter(track, offsets, r, rotated, rotated);
       detail::circulant_all_gather(track, offsets, r, rotated);
-      detail::rotate(track, counts, r, layout.wanted(0, 0), rotated, true);
+      detail::rotate(track, counts, r, layout.result(0, 0), rotated, true);
     }
   }
   plan.tracks.push_back(track.finish());
@@ -420,7 +420,7 @@ namespace espalier::comm {
     track.rank(r);
     const int v = detail::modulo(r - call.root, n);
     if (call.what == collective::broadcast) {
-      const location array = v == 0 ? layout.held(r, 0, 0) : layout.wanted(0, 0);
+      const location array = v == 0 ? layout.held(r, 0, 0) : layout.result(0, 0);
       for (std::int64_t i = 0; i < rounds.rounds(); ++i) {
         const int to = detail::modulo(v + rounds.skip(i), n);
         const int from = detail::modulo(v - rounds.skip(i), n);
@@ -437,7 +437,7 @@ namespace espalier::comm {
       inner = inner || rounds.received(detail::modulo(v + rounds.skip(i), n), i) >= 0;
     }
     const location input = layout.held(r, 0, 0);
-    const location sums = v == 0 ? layout.wanted(0, 0) : inner ? detail::take_scratch(plan, r, total) : input;
+    const location sums = v == 0 ? layout.result(0, 0) : inner ? detail::take_scratch(plan, r, total) : input;
     const auto value = [&](std::int64_t b) {
       return detail::moved(summed[static_cast<std::size_t>(b)] != 0 ? sums : input, first(b));
     };
@@ -508,7 +508,7 @@ namespace espalier::comm {
     }
     for (int d = 1; d < n; ++d) {
       const int cell = detail::modulo(r - d, n) * n + r;
-      track.copy(slot[static_cast<std::size_t>(d)], layout.wanted(cell, layout.first(cell)), layout.count(cell));
+      track.copy(slot[static_cast<std::size_t>(d)], layout.result(cell, layout.first(cell)), layout.count(cell));
     }
   }
   plan.tracks.push_back(track.finish());
