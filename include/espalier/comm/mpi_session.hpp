@@ -70,8 +70,8 @@ class start_watch {
   std::thread thread_;
 };
 
-/// What a world needs of MPI's life: it begins with the first world, unless the program has begun it, and ends when the
-/// process exits, since it cannot begin again. Worlds may follow each other, and live at the same time.
+/// The life of MPI as a world needs it: it begins with the first world, unless the program has begun it, and ends when
+/// the process exits, since it cannot begin again. Worlds may follow each other, and live at the same time.
 class mpi_session {
  public:
   /// From here to `has_begun` ranks wait for each other in calls that have no deadline of their own: if they wait
@@ -102,7 +102,7 @@ class mpi_session {
     process& here = of_this_process();
     --here.worlds;
     if (std::uncaught_exceptions() > exceptions_) here.failing = true;
-    if (here.exiting) end();  // it was destroyed behind what ends MPI otherwise
+    if (here.exiting) end();  // it was destroyed after the object that ends MPI otherwise
   }
   mpi_session(const mpi_session&) = delete;
   mpi_session& operator=(const mpi_session&) = delete;

@@ -82,7 +82,7 @@ class host_collectives {
     return space_.has_kernel() && bytes >= engine_.how().expose_from;
   }
 
-  /// For each rank, where it says what it is in: its own, also for calls that are not made here.
+  /// The notice of each rank says which call it is in, also for calls that are not made here.
   [[nodiscard]] std::vector<host::call_notice*> notices() const {
     std::vector<host::call_notice*> found;
     for (int r = 0; r < size(); ++r) found.push_back(&host::state_of(space_.region(r)).notice);

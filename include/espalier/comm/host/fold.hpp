@@ -165,7 +165,7 @@ template <reduction Kind, class T> void fold_wide(const host::fold_job& job) {
   fold_singly<Kind, T>(now, at, bytes);
 }
 
-/// What is for storage only is added up in float32 and rounded once. Tiles, so that the conversions are vectorised.
+/// Types for storage only are added up in float32 and rounded once. Tiles, so that the conversions are vectorised.
 /// Also what is rare: less code than `fold_wide`.
 template <reduction Kind, class T> void fold_tiles(const host::fold_job& job) {
   constexpr std::int64_t tile = 256;

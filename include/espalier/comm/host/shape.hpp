@@ -85,7 +85,7 @@ struct split_shape {
   std::int64_t rounds = 1;
 
   [[nodiscard]] std::int64_t length(std::int64_t round) const { return std::min(chunk, total - round * chunk); }
-  /// What a rank reduces of a chunk: its bytes, and where they begin in it.
+  /// The part of a chunk that a rank reduces: its bytes, and where they begin in the chunk.
   [[nodiscard]] flow part(std::int64_t round, int rank) const {
     const std::int64_t begin = std::min(length(round), share * rank);
     return {std::min(share, length(round) - begin), begin};

@@ -25,7 +25,7 @@ struct alignas(64) flag_line {
 };
 static_assert(sizeof(flag_line) == 64 && std::atomic<std::uint64_t>::is_always_lock_free);
 
-/// What a rank says of the call that it is in, for who has waited long enough to look. Zero at first: none.
+/// A rank's notice of the call that it is in, for ranks that have waited long enough to look. Zero at first: none.
 class call_notice {
  public:
   /// `number`: of the call, from 1; the ranks count alike.
@@ -53,7 +53,7 @@ class call_notice {
   std::array<std::atomic<std::uint64_t>, 3> words_;
 };
 
-/// What ranks say of the call with this number, for an error: who has not come is given a moment to do so.
+/// The ranks' notices of the call with this number, for an error: a rank that has not come is given a moment to come.
 /// `notice_of(k)`: the notice of the k-th of them.
 template <class NoticeOf>
 [[nodiscard]] said_by_ranks hear_all(std::uint64_t number, int ranks, const NoticeOf& notice_of) {
@@ -76,7 +76,7 @@ template <class NoticeOf>
   return said;
 }
 
-/// What others see of a rank: calls begun and finished, and why it gave up.
+/// The state of a rank that others see: calls begun and finished, and why it gave up.
 struct alignas(64) rank_state {
   static constexpr std::size_t text_bytes = 952;
   std::atomic<std::uint64_t> begun;  ///< number of the call << `hash_bits` | fingerprint of the call; perhaps | `shut`
@@ -88,10 +88,11 @@ struct alignas(64) rank_state {
   std::array<char, text_bytes> reason;
 };
 
-/// Of the fingerprint of a call, in `begun` and in flags.
+/// The fingerprint of a call has so many bits in `begun` and in flags.
 inline constexpr unsigned hash_bits = 16;
 
-/// In a rank's `begun`: it must not begin another call, since a rank that gave up has taken its buffers away.
+/// A bit of a rank's `begun`: the rank must not begin another call, since a rank that gave up has taken its buffers
+/// away.
 inline constexpr std::uint64_t shut = std::uint64_t{1} << 63U;
 
 /// The call that a rank has begun last.
@@ -147,7 +148,7 @@ struct tier {
   [[nodiscard]] std::int64_t copy_bytes() const { return flags * line_bytes + bytes; }
 };
 
-/// What stands where in a region: state, one line per rank for what was taken from it, tiers.
+/// The layout of a region: state, one line per rank for what was taken from it, tiers.
 class region_layout {
  public:
   static constexpr int tiers = 4;

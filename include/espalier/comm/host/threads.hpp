@@ -20,7 +20,7 @@ namespace espalier::comm {
 
 namespace host {
 
-/// What the threads of one group share. Outlives their `thread_collectives`.
+/// The memory that the threads of one group share. Outlives their `thread_collectives`.
 class thread_group {
  public:
   /// `running`: threads that want a processor, if more than these.

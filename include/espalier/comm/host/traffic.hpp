@@ -20,7 +20,7 @@ struct flow {
   std::int64_t at = 0;
 };
 
-/// What one rank sends to and gets from each other rank in a call, in bytes. Allocates only when it is constructed.
+/// The bytes that one rank sends to and gets from each other rank in a call. Allocates only when it is constructed.
 class traffic {
  public:
   traffic(int ranks, int rank)

@@ -204,7 +204,7 @@ struct piece {
   int contributor = everyone;
 };
 
-/// What `rank` holds before the collective.
+/// The pieces that `rank` holds before the collective.
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<piece> pieces_held(const collective_call& call,
                                                                        const call_layout& layout, int rank) {
   std::vector<piece> pieces;
@@ -227,7 +227,7 @@ struct piece {
   return pieces;
 }
 
-/// What `rank` wants after it.
+/// The pieces that `rank` holds after it.
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<piece> pieces_wanted(const collective_call& call,
                                                                          const call_layout& layout, int rank) {
   std::vector<piece> pieces;

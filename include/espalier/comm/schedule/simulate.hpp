@@ -18,7 +18,7 @@
 
 namespace espalier::comm {
 
-/// What a simulation assumes beside the network.
+/// The assumptions of a simulation that are not in the network.
 struct simulation_options {
   double element_bytes = 4;
   int credits = 0;             ///< per stream; 0: what the schedule asks for
@@ -27,7 +27,7 @@ struct simulation_options {
   double copy_seconds_per_byte = 0;  ///< of local copies; arriving messages are free
 };
 
-/// What it says.
+/// The result of a simulation.
 struct simulation {
   double seconds = 0;     ///< until the last rank has its result
   bool complete = false;  ///< false: some lanes never ended (`validate` says why)
