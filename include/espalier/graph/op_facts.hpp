@@ -94,52 +94,75 @@ enum class masking : std::uint8_t {
   same,
 };
 
-/// What passes ask about an op, beyond its rules. None of them knows an op by its name.
+/// The facts about an op that passes ask for beyond its rules. None of them knows an op by its name. An `op_info` gives
+/// them in this order:
+///
+/// | group           | facts                                                                                        |
+/// |-----------------|----------------------------------------------------------------------------------------------|
+/// | border and loop | part, bound_to_loop, is_further_result, unique, looks                                        |
+/// | buffers         | shares_operand, overwrites, passes_operands, is_operand                                      |
+/// | movement        | requests, moves, travels_along, has_windows, regroups_dimensions                             |
+/// | algebra         | values, masks, vanishes_with, contracts, adds_up, converts, cheap_to_repeat, stops_gradient  |
+/// | text            | attributes                                                                                   |
 struct op_facts {
+  // Border and loop.
+
   structure part = structure::none;
-  layout_request requests = layout_request::none;
-  pattern values = pattern::none;
-  masking masks = masking::none;
-  /// Operands wherever one of which is zero, so is the result: bit k stands for operand k.
-  std::uint8_t vanishes_with = 0;
+  /// In a loop, the result depends on more than the operands: on the iteration, or on having a buffer of its own.
+  bool bound_to_loop = false;
   /// One of the results of operand 0, after the first (ops/further_result.hpp): directly after it, and made with it.
   bool is_further_result = false;
+  /// Each is there for its own sake: two with the same operands are not one.
+  bool unique = false;
+  /// It is there for what it does when it runs, and nothing reads its result: it lives with its loop, and no pass
+  /// decides anything because of it, so that a program is the same with and without it.
+  bool looks = false;
+
+  // Buffers.
+
+  /// The result is operand 0's buffer.
+  bool shares_operand = false;
+  /// The operand that the result is but for what the op overwrites, or -1: where nobody reads that operand afterwards,
+  /// the two share a buffer, and the kernel is called with one address for both.
+  std::int8_t overwrites = -1;
+  /// Result n is operand n, with the same type, shape and values: it is there for its gradient alone.
+  bool passes_operands = false;
+  /// Whether the result is operand 0, with the same type, shape and values. Null: it never is.
+  bool (*is_operand)(op_view) = nullptr;
+
+  // Movement.
+
+  layout_request requests = layout_request::none;
   /// In a partitioned program: the `collective` it is, or -1.
   std::int8_t moves = -1;
   /// In a partitioned program: a collective that travels in the messages of the one before it.
   bool travels_along = false;
   /// In a partitioned program: windows may say where its boxes are (partition/boxes.hpp).
   bool has_windows = false;
-  /// In a loop, the result depends on more than the operands: on the iteration, or on having a buffer of its own.
-  bool bound_to_loop = false;
-  /// Each is there for its own sake: two with the same operands are not one.
-  bool unique = false;
-  /// The result is operand 0's buffer.
-  bool shares_operand = false;
-  /// The operand that the result is but for what the op overwrites, or -1: where nobody reads that operand afterwards,
-  /// the two share a buffer, and the kernel is called with one address for both.
-  std::int8_t overwrites = -1;
   /// A dimension of an operand or of the result is several of the other's: one axis may split two of them by parts of
   /// it (program/cut_axes.hpp).
   bool regroups_dimensions = false;
-  /// The gradient of a loop's body computes it again rather than keep it: it takes no work to speak of.
-  bool cheap_to_repeat = false;
+
+  // Algebra.
+
+  pattern values = pattern::none;
+  masking masks = masking::none;
+  /// Operands wherever one of which is zero, so is the result: bit k stands for operand k.
+  std::uint8_t vanishes_with = 0;
   /// Sums of products over dimensions that operands have in common.
   bool contracts = false;
   /// Adds up elements of floats, and rounds the sum to the result's type, once: also to the `accumulate` type of the
   /// one it has, in which terms of devices are kept until they are added up.
   bool adds_up = false;
-  /// No derivative passes, though the result follows the operand.
-  bool stops_gradient = false;
-  /// It is there for what it does when it runs, and nothing reads its result: it lives with its loop, and no pass
-  /// decides anything because of it, so that a program is the same with and without it.
-  bool looks = false;
-  /// Result n is operand n, with the same type, shape and values: it is there for its gradient alone.
-  bool passes_operands = false;
   /// Every element is that of operand 0 in another type.
   bool converts = false;
-  /// Whether the result is operand 0, with the same type, shape and values. Null: it never is.
-  bool (*is_operand)(op_view) = nullptr;
+  /// The gradient of a loop's body computes it again rather than keep it: it takes no work to speak of.
+  bool cheap_to_repeat = false;
+  /// No derivative passes, though the result follows the operand.
+  bool stops_gradient = false;
+
+  // Text.
+
   /// The names of the op's attributes, in the order of its struct, by which the graph's text shows them
   /// (graph/text.hpp says how one is written): "dim start step", "dims:set kind:sum|prod|max|min".
   const char* attributes = "";

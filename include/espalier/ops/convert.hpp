@@ -82,10 +82,10 @@ namespace ops {
 /// modulo as many values as that has, as in C and NumPy. To a truth value: whether it is not 0.
 inline constexpr op_info convert =
     detail::elementwise_op("convert", detail::evaluate_convert, detail::convert_gradient, linearity::none,
-                           {.masks = masking::same,
+                           {.is_operand = detail::has_type_and_shape_of_operand,
+                            .masks = masking::same,
                             .vanishes_with = 0b1,
-                            .converts = true,
-                            .is_operand = detail::has_type_and_shape_of_operand});
+                            .converts = true});
 }  // namespace ops
 
 namespace emit {

@@ -31,7 +31,7 @@ namespace ops {
 /// The operand itself, as a constant to gradients.
 inline constexpr op_info stop_gradient = detail::elementwise_op(
     "stop_gradient", detail::evaluate_identity, detail::no_gradient, linearity::first,
-    {.cheap_to_repeat = true, .stops_gradient = true, .is_operand = detail::has_type_and_shape_of_operand});
+    {.is_operand = detail::has_type_and_shape_of_operand, .cheap_to_repeat = true, .stops_gradient = true});
 /// Operand 1 times operand 2, in the type that x is computed in, which make a function of operand 0 along some
 /// dimensions: its softmax, or itself divided by the root of its mean square (after its mean was taken away, if it is
 /// centred). All that flows back goes to operand 0, and is found from the result: that is all a training step needs to

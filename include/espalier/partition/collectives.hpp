@@ -110,8 +110,8 @@ namespace ops {
 /// parts of those were of whole rows, windows say so, as of an exchange (`collective_attributes`).
 inline constexpr op_info merge_dimensions{
     .name = "merge_dimensions",
-    .facts = {.has_windows = true,
-              .shares_operand = true,
+    .facts = {.shares_operand = true,
+              .has_windows = true,
               .attributes = "axes:axes combine:sum|prod|max|min windows:windows window_count:count"},
     .evaluate = detail::evaluate_copy};
 /// Makes the padding of an unevenly split dimension neutral for what follows.
