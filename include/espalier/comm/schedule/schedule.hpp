@@ -27,7 +27,7 @@
 // 3. Messages of one track over one edge with one `stream` number form a stream: sent in the order of chunks, and of
 //    steps within a lane; received in the same order. Streams don't wait for each other (streams.hpp numbers them). A
 //    receiver takes up to `credits` messages of a stream before it gets to their steps: receives are posted early, into
-//    the step's target where that is free already, else into memory of the executor's own (`staged_elements`). More
+//    the step's target where that is free already, else into memory of the executor's own. More
 //    are never under way; 1 is enough for correctness.
 // 4. Where several lanes can go on, the one that comes first in `lanes_in_order` should: this keeps trees in step.
 //
@@ -134,20 +134,6 @@ struct lane {
   const auto found =
       std::lower_bound(t.parts.begin(), t.parts.end(), rank, [](const part& p, int wanted) { return p.rank < wanted; });
   return found != t.parts.end() && found->rank == rank ? &*found : nullptr;
-}
-
-/// Elements that `rank` must be able to hold for messages that arrive before their step: credits of all its streams.
-[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::int64_t staged_elements(const schedule& plan, int rank, int credits) {
-  std::int64_t elements = 0;
-  for (const track& t : plan.tracks) {
-    const part* const mine = part_of(t, rank);
-    if (mine == nullptr) continue;
-    for (int i = mine->begin; i < mine->end; ++i) {
-      const step& s = t.steps[static_cast<std::size_t>(i)];
-      if (is_receive(s.what)) elements += s.count * std::min<std::int64_t>(credits, t.chunks);
-    }
-  }
-  return elements;
 }
 
 /// Messages and elements that a schedule sends over all ranks.
