@@ -125,7 +125,7 @@ MUTATIONS = [
     (BOXES, "    if (i.shape[d] != held.shape[d]) return -1;\n", ""),
     (HALOS, "where.offset += around_[root].before;", ""),
     (HALOS, "        where.offset += (last + 1) % 2 * half;\n", ""),
-    (HALOS, "    buffers_.within[value].phase = 1;\n", ""),
+    (HALOS, "        where.alternates = true;\n", "        where.alternates = true;\n        where.phase = 0;\n"),
     (HALOS, "      for (int k = 0; k < i.operand_count; ++k) {\n        if (i.op->windows == nullptr) around_[g_.operand_at(i, k)].room.before = -1;\n      }\n", ""),
     (DEVICE, "iteration(s.loop) = is_over ? first_iteration(s.loop) : next;\n", "if (!is_over) iteration(s.loop) = next;\n"),
     (DEVICE, "rows_to_needed(t_.mesh, t_.code, id, rows, device_) * row;", "0;"),
