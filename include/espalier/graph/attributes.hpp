@@ -121,4 +121,11 @@ constexpr void set_attributes(Holder& holder, const Attributes& attributes) {
   }
 }
 
+/// `holder` with the attributes of an op: `b.append(with_attributes(builder::make(op, type, shape, a), attributes))`.
+template <detail::HoldsAttributes Holder, class Attributes>
+[[nodiscard]] constexpr Holder with_attributes(Holder holder, const Attributes& attributes) {
+  set_attributes(holder, attributes);
+  return holder;
+}
+
 }  // namespace espalier

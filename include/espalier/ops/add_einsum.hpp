@@ -50,9 +50,9 @@ constexpr int add_to(builder& b, int addend, int product) {
   const instruction of = b[product];
   if (of.op != &ops::einsum || !is_floating(of.type) || of.type != b[addend].type || of.shape != b[addend].shape)
     return add(b, addend, product);
-  instruction made = builder::make(ops::add_einsum, of.type, of.shape, of.operand[0], of.operand[1], addend);
-  set_attributes(made, attributes_of<einsum_attributes>(of));
-  return b.append(made);
+  return b.append(
+      with_attributes(builder::make(ops::add_einsum, of.type, of.shape, of.operand[0], of.operand[1], addend),
+                      attributes_of<einsum_attributes>(of)));
 }
 
 }  // namespace emit

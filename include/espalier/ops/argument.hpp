@@ -33,14 +33,11 @@ inline constexpr op_info result{
 
 namespace emit {
 constexpr int argument(builder& b, dtype type, const extents& shape, int index) {
-  instruction made = builder::make(ops::argument, type, shape);
-  set_attributes(made, border_attributes{index});
-  return b.append(made);
+  return b.append(with_attributes(builder::make(ops::argument, type, shape), border_attributes{index}));
 }
 constexpr int result(builder& b, int value, int index, int replaces = -1) {
-  instruction made = builder::make(ops::result, b[value].type, b[value].shape, value, replaces);
-  set_attributes(made, border_attributes{index, b.sums_travel_as});
-  return b.append(made);
+  return b.append(with_attributes(builder::make(ops::result, b[value].type, b[value].shape, value, replaces),
+                                  border_attributes{index, b.sums_travel_as}));
 }
 }  // namespace emit
 

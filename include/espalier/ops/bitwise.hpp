@@ -138,9 +138,8 @@ namespace emit {
 /// The types have the same size.
 constexpr int bit_cast(builder& b, int a, dtype type) {
   if (b[a].type == type) return a;
-  instruction cast = builder::make(ops::bit_cast, type, b[a].shape, a);
-  set_attributes(cast, bit_cast_attributes{.from = b[a].type});
-  return b.append(cast);
+  return b.append(
+      with_attributes(builder::make(ops::bit_cast, type, b[a].shape, a), bit_cast_attributes{.from = b[a].type}));
 }
 }  // namespace emit
 

@@ -117,9 +117,8 @@ namespace detail {
 namespace emit {
 constexpr int reduce_with(builder& b, const op_info& op, reduction kind, int a, std::int64_t dims, dtype type) {
   if (dims == 0 && b[a].type == type) return a;
-  instruction made = builder::make(op, type, detail::reduced_shape(b[a].shape, dims, false), a);
-  set_attributes(made, reduction_attributes{dims, kind});
-  return b.append(made);
+  return b.append(with_attributes(builder::make(op, type, detail::reduced_shape(b[a].shape, dims, false), a),
+                                  reduction_attributes{dims, kind}));
 }
 constexpr int reduce_with(builder& b, const op_info& op, reduction kind, int a, std::int64_t dims) {
   return reduce_with(b, op, kind, a, dims, b[a].type);
@@ -203,9 +202,7 @@ namespace emit {
 
 constexpr int broadcast(builder& b, int a, const extents& shape, axis_list targets) {
   if (b[a].shape == shape) return a;
-  instruction made = builder::make(ops::broadcast, b[a].type, shape, a);
-  set_attributes(made, broadcast_attributes{targets});
-  return b.append(made);
+  return b.append(with_attributes(builder::make(ops::broadcast, b[a].type, shape, a), broadcast_attributes{targets}));
 }
 
 /// NumPy's broadcasting: dimensions correspond counted from the right.

@@ -100,9 +100,9 @@ constexpr int concat(builder& b, const int* parts, int count, int dim) {
     windows.push_back(place_window({.low = shape[dim]}, dim, size, axis_list{}));
     shape[dim] += size;
   }
-  instruction made = builder::make(ops::concat, b[parts[0]].type, shape);
-  set_attributes(made, concat_attributes{.dim = dim, .first_window = b.add_windows(windows.data(), count)});
-  return b.append(made, parts, count);
+  return b.append(with_attributes(builder::make(ops::concat, b[parts[0]].type, shape),
+                                  concat_attributes{.dim = dim, .first_window = b.add_windows(windows.data(), count)}),
+                  parts, count);
 }
 }  // namespace emit
 

@@ -253,9 +253,8 @@ namespace detail {
 
 /// One of the three ops, with the windows and groups of another, and the type and shape of an operand of that one.
 constexpr int convolution_like(builder& b, const op_info& op, int like, int result, int first, int second) {
-  instruction made = builder::make(op, b[result].type, b[result].shape, first, second);
-  set_attributes(made, attributes_of<windowed_attributes>(b[like]));
-  return b.append(made);
+  return b.append(with_attributes(builder::make(op, b[result].type, b[result].shape, first, second),
+                                  attributes_of<windowed_attributes>(b[like])));
 }
 
 constexpr void convolution_gradient(gradient_context& c) {
@@ -341,9 +340,8 @@ constexpr int convolution(builder& b, int input, int filter, const convolution_s
     if (s.reversed[d]) filter = slice(b, filter, d, taps[d] - 1, taps[d], -1);
   }
   if (s.batch_groups > 1) input = batch_groups_as_features(b, input, s.batch_groups);
-  instruction made = builder::make(ops::convolution, type, shape, input, filter);
-  set_attributes(made, windowed_attributes{b.add_windows(&windows[0], spatial)});
-  return b.append(made);
+  return b.append(with_attributes(builder::make(ops::convolution, type, shape, input, filter),
+                                  windowed_attributes{b.add_windows(&windows[0], spatial)}));
 }
 constexpr int convolution(builder& b, int input, int filter, const convolution_settings& s) {
   return convolution(b, input, filter, s, b[input].type);

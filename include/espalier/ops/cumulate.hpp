@@ -244,15 +244,11 @@ inline constexpr op_info part_of_cumulate{
 
 namespace emit {
 constexpr int cumulate(builder& b, int x, cumulate_attributes how, dtype type) {
-  instruction made = builder::make(ops::cumulate, type, b[x].shape, x);
-  set_attributes(made, how);
-  return b.append(made);
+  return b.append(with_attributes(builder::make(ops::cumulate, type, b[x].shape, x), how));
 }
 constexpr int cumulate(builder& b, int x, cumulate_attributes how) { return cumulate(b, x, how, b[x].type); }
 constexpr int recurrence(builder& b, int factor, int term, cumulate_attributes how) {
-  instruction made = builder::make(ops::cumulate, b[term].type, b[term].shape, factor, term);
-  set_attributes(made, how);
-  return b.append(made);
+  return b.append(with_attributes(builder::make(ops::cumulate, b[term].type, b[term].shape, factor, term), how));
 }
 }  // namespace emit
 

@@ -178,9 +178,9 @@ namespace emit {
 constexpr int dynamic_slice(builder& b, int a, int start, int dim, std::int64_t size) {
   extents shape = b[a].shape;
   if (size == shape[dim]) return a;
-  instruction made = builder::make(ops::dynamic_slice, b[a].type, detail::with_extent(shape, dim, size), a, start);
-  set_attributes(made, dynamic_slice_attributes{dim, shape[dim], size});
-  return b.append(made);
+  return b.append(
+      with_attributes(builder::make(ops::dynamic_slice, b[a].type, detail::with_extent(shape, dim, size), a, start),
+                      dynamic_slice_attributes{dim, shape[dim], size}));
 }
 
 /// Where an update goes along one dimension.

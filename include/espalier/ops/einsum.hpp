@@ -162,9 +162,8 @@ constexpr int einsum(builder& b, int x, einsum_term left, int y, einsum_term rig
     const int i = left.find(result[d]);
     shape.append(i >= 0 ? b[a].shape[i] : b[c].shape[right.find(result[d])]);
   }
-  instruction product = builder::make(ops::einsum, type, shape, a, c);
-  set_attributes(product, einsum_attributes{left, right, result});
-  return b.append(product);
+  return b.append(
+      with_attributes(builder::make(ops::einsum, type, shape, a, c), einsum_attributes{left, right, result}));
 }
 constexpr int einsum(builder& b, int x, einsum_term left, int y, einsum_term right, einsum_term result) {
   return einsum(b, x, left, y, right, result, b[x].type);

@@ -52,9 +52,8 @@ namespace emit {
 /// Another result of the op that was appended last.
 /// @pre its results are appended in the order of their numbers, and nothing between them
 constexpr int further_result(builder& b, int op, int number, dtype type, const extents& shape) {
-  instruction made = builder::make(ops::further_result, type, shape, op);
-  set_attributes(made, further_result_attributes{number});
-  return b.append(made);
+  return b.append(
+      with_attributes(builder::make(ops::further_result, type, shape, op), further_result_attributes{number}));
 }
 }  // namespace emit
 

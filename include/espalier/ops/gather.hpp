@@ -138,15 +138,14 @@ namespace detail {
 
 namespace emit {
 constexpr int gather(builder& b, int table, int indices, int along) {
-  instruction made = builder::make(ops::gather, b[table].type,
-                                   detail::gathered_shape(b[table].shape, b[indices].shape, along), table, indices);
-  set_attributes(made, gather_attributes{along});
-  return b.append(made);
+  return b.append(
+      with_attributes(builder::make(ops::gather, b[table].type,
+                                    detail::gathered_shape(b[table].shape, b[indices].shape, along), table, indices),
+                      gather_attributes{along}));
 }
 constexpr int scatter_add(builder& b, const extents& table, int indices, int updates, int along) {
-  instruction made = builder::make(ops::scatter_add, b[updates].type, table, indices, updates);
-  set_attributes(made, gather_attributes{along});
-  return b.append(made);
+  return b.append(with_attributes(builder::make(ops::scatter_add, b[updates].type, table, indices, updates),
+                                  gather_attributes{along}));
 }
 }  // namespace emit
 

@@ -34,9 +34,7 @@ inline constexpr op_info iota{.name = "iota",
 
 namespace emit {
 constexpr int iota(builder& b, dtype type, const extents& shape, int dim) {
-  instruction made = builder::make(ops::iota, type, shape);
-  set_attributes(made, index_attributes{dim});
-  return b.append(made);
+  return b.append(with_attributes(builder::make(ops::iota, type, shape), index_attributes{dim}));
 }
 }  // namespace emit
 

@@ -168,9 +168,8 @@ namespace emit {
 /// @param windows as many as there are spatial dimensions
 constexpr int pool(builder& b, const op_info& op, const extents& shape, const placed_window* windows, int a, int y = -1,
                    int v = -1) {
-  instruction made = builder::make(op, b[a].type, shape, a, y, v);
-  set_attributes(made, windowed_attributes{b.add_windows(windows, shape.rank - 2)});
-  return b.append(made);
+  return b.append(with_attributes(builder::make(op, b[a].type, shape, a, y, v),
+                                  windowed_attributes{b.add_windows(windows, shape.rank - 2)}));
 }
 }  // namespace emit
 

@@ -102,9 +102,8 @@ namespace emit {
 /// Of type u32, or i32: the same bits. `number`, if it is not negative, is the instruction of a scalar u32.
 constexpr int random_bits(builder& b, dtype type, const extents& shape, int key,
                           detail::random_purpose purpose = detail::random_purpose::bits, int number = -1) {
-  instruction bits = builder::make(ops::random_bits, type, shape, key, number);
-  set_attributes(bits, detail::random_attributes{purpose});
-  return b.append(bits);
+  return b.append(
+      with_attributes(builder::make(ops::random_bits, type, shape, key, number), detail::random_attributes{purpose}));
 }
 
 /// Bits moved to the right by `amount`, with their sign or without.

@@ -69,9 +69,7 @@ constexpr int roll(builder& b, int a, int dim, std::int64_t by) {
   const std::int64_t n = b[a].shape[dim];
   by = n == 0 ? 0 : (by % n + n) % n;
   if (by == 0) return a;
-  instruction made = builder::make(ops::roll, b[a].type, b[a].shape, a);
-  set_attributes(made, roll_attributes{dim, by});
-  return b.append(made);
+  return b.append(with_attributes(builder::make(ops::roll, b[a].type, b[a].shape, a), roll_attributes{dim, by}));
 }
 }  // namespace emit
 

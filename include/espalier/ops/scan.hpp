@@ -87,9 +87,8 @@ inline constexpr op_info copy =
 namespace emit {
 
 constexpr int loop_begin(builder& b, std::int64_t count, bool reverse, bool recompute) {
-  instruction made = builder::make(ops::loop_begin, dtype::i32, extents{});
-  set_attributes(made, loop_attributes{count, reverse, recompute});
-  const int id = b.append(made);
+  const int id = b.append(with_attributes(builder::make(ops::loop_begin, dtype::i32, extents{}),
+                                          loop_attributes{count, reverse, recompute}));
   b.loop = id;
   return id;
 }

@@ -105,17 +105,13 @@ constexpr int slice(builder& b, int a, int dim, std::int64_t start, std::int64_t
   extents shape = b[a].shape;
   if (start == 0 && size == shape[dim]) return a;
   shape[dim] = size;
-  instruction made = builder::make(ops::slice, b[a].type, shape, a);
-  set_attributes(made, slice_attributes{dim, start, step});
-  return b.append(made);
+  return b.append(with_attributes(builder::make(ops::slice, b[a].type, shape, a), slice_attributes{dim, start, step}));
 }
 constexpr int pad(builder& b, int a, int dim, std::int64_t start, std::int64_t size, std::int64_t step = 1) {
   extents shape = b[a].shape;
   if (start == 0 && size == shape[dim]) return a;
   shape[dim] = size;
-  instruction made = builder::make(ops::pad, b[a].type, shape, a);
-  set_attributes(made, slice_attributes{dim, start, step});
-  return b.append(made);
+  return b.append(with_attributes(builder::make(ops::pad, b[a].type, shape, a), slice_attributes{dim, start, step}));
 }
 }  // namespace emit
 

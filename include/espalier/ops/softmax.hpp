@@ -66,9 +66,8 @@ constexpr int minus_maximum(builder& b, int x, std::int64_t dims) {
 /// `value` * `factor` as what `op` makes of x.
 constexpr int normalised(builder& b, const op_info& op, int x, int value, int factor, std::int64_t dims,
                          bool centred = false) {
-  instruction made = builder::make(op, b[x].type, b[x].shape, x, value, factor);
-  set_attributes(made, normalised_attributes{dims, centred});
-  return b.append(made);
+  return b.append(with_attributes(builder::make(op, b[x].type, b[x].shape, x, value, factor),
+                                  normalised_attributes{dims, centred}));
 }
 
 /// exp(x - max) / sum exp(x - max): no overflow for any finite x.

@@ -192,23 +192,18 @@ namespace emit {
 constexpr int top_k(builder& b, int x, int dim, std::int64_t count) {
   extents shape = b[x].shape;
   shape[dim] = count;
-  instruction made = builder::make(ops::top_k, b[x].type, shape, x);
-  set_attributes(made, along_attributes{dim});
-  const int values = b.append(made);
+  const int values = b.append(with_attributes(builder::make(ops::top_k, b[x].type, shape, x), along_attributes{dim}));
   further_result(b, values, 1, dtype::i32, shape);
   return values;
 }
 constexpr int take_along(builder& b, int x, int places, int dim) {
-  instruction made = builder::make(ops::take_along, b[x].type, b[places].shape, x, places);
-  set_attributes(made, along_attributes{dim});
-  return b.append(made);
+  return b.append(
+      with_attributes(builder::make(ops::take_along, b[x].type, b[places].shape, x, places), along_attributes{dim}));
 }
 constexpr int put_along(builder& b, int x, int places, int dim, std::int64_t extent) {
   extents shape = b[x].shape;
   shape[dim] = extent;
-  instruction made = builder::make(ops::put_along, b[x].type, shape, x, places);
-  set_attributes(made, along_attributes{dim});
-  return b.append(made);
+  return b.append(with_attributes(builder::make(ops::put_along, b[x].type, shape, x, places), along_attributes{dim}));
 }
 }  // namespace emit
 
@@ -239,9 +234,9 @@ constexpr int put_along(builder& b, int x, int places, int dim, std::int64_t ext
   if (of_candidates >= otherwise) return -1;
 
   const auto places_of = [&](int value, const extents& shape, const sharding& how) {
-    instruction made = builder::make(ops::further_result, dtype::i32, extents{}, value);
-    set_attributes(made, further_result_attributes{1});
-    return context.append(made, shape, how);
+    return context.append(
+        with_attributes(builder::make(ops::further_result, dtype::i32, extents{}, value), further_result_attributes{1}),
+        shape, how);
   };
   extents candidates = self.shape;
   candidates[along] = parts * wanted;

@@ -68,9 +68,7 @@ constexpr int transpose(builder& b, int a, axis_list order) {
     identity = identity && order[d] == d;
   }
   if (identity) return a;
-  instruction made = builder::make(ops::transpose, b[a].type, shape, a);
-  set_attributes(made, transpose_attributes{order});
-  return b.append(made);
+  return b.append(with_attributes(builder::make(ops::transpose, b[a].type, shape, a), transpose_attributes{order}));
 }
 }  // namespace emit
 
