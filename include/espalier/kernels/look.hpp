@@ -23,7 +23,7 @@ struct bad_element {
   /// Its indices in the whole tensor.
   std::int64_t at[max_rank]{};
   /// "nan", "inf" or "-inf"; null if all are finite.
-  const char* what = nullptr;
+  const char* name = nullptr;
 };
 /// Looks at the elements that `box` says the buffer has; beyond them is padding. `nan_only`: infinities are none.
 [[nodiscard]] bad_element find_not_finite(dtype type, const void* data, const extents& buffer, const tensor_box& box,

@@ -39,12 +39,12 @@ ESPALIER_INLINE void finite_check::look_at(int id, const void* data, std::int64_
   if (!is_floating(i.type)) return;
   const char* const elements = static_cast<const char*>(data);
   for (std::int64_t n = 0; n < count; ++n) {
-    const char* const what = name_of_not_finite(i.type, elements, n);
-    if (what == nullptr || (findings_->nan_only && what[0] != 'n')) continue;
+    const char* const name = name_of_not_finite(i.type, elements, n);
+    if (name == nullptr || (findings_->nan_only && name[0] != 'n')) continue;
     // Unless it is padding.
     const tensor_box box = box_of(t_.mesh, t_.code, id, device_);
     bad_element bad;
-    bad.what = what;
+    bad.name = name;
     bool is_padding = false;
     std::int64_t rest = first + n;
     for (int d = i.shape.rank - 1; d >= 0; --d) {
@@ -70,7 +70,7 @@ ESPALIER_INLINE void finite_check::begin() {
   const int id = findings_->id;
   if (id < 0) return;
   findings_->id = -1;
-  if (findings_->bad.what[0] != 'n') {
+  if (findings_->bad.name[0] != 'n') {
     findings_->nan_only = true;
     return;
   }
@@ -92,7 +92,7 @@ ESPALIER_INLINE void finite_check::report(const kernels::look_site& site) const 
   findings_->id = -1;
   throw not_finite(
       joined({"ESPALIER_CHECK=nan: ", i.op->name, " at ", i.where.file, ":", i.where.line, text_of_iterations(site),
-              ", gives ", bad.what, " at ", text_of_indices(&bad.at[0], i.shape.rank), " of ",
+              ", gives ", bad.name, " at ", text_of_indices(&bad.at[0], i.shape.rank), " of ",
               text_of_layout(t_.mesh, i.type, all.shape, all.placement), ", on device ", device_,
               ". All that this device computed before it is finite."}));
 }

@@ -75,16 +75,16 @@ template <class Bits>
 
 ESPALIER_INLINE bad_element find_not_finite(dtype type, const void* data, const extents& buffer, const tensor_box& box,
                                             bool nan_only) {
-  bad_element found;
-  if (!is_floating(type)) return found;
+  bad_element first;
+  if (!is_floating(type)) return first;
   for (element_walk walk(box, buffer); !walk.ends(); walk.next()) {
-    const char* const what = name_of_not_finite(type, data, walk.offset());
-    if (what == nullptr || (nan_only && what[0] != 'n')) continue;
-    found.what = what;
-    for (int d = 0; d < buffer.rank; ++d) found.at[d] = walk.indices()[d];
+    const char* const name = name_of_not_finite(type, data, walk.offset());
+    if (name == nullptr || (nan_only && name[0] != 'n')) continue;
+    first.name = name;
+    for (int d = 0; d < buffer.rank; ++d) first.at[d] = walk.indices()[d];
     break;
   }
-  return found;
+  return first;
 }
 
 ESPALIER_INLINE std::string text_of_indices(const std::int64_t* at, int rank) {
@@ -227,9 +227,9 @@ ESPALIER_INLINE void check_value(const kernels::kernel_call& call) {
   const kernels::look_site& site = *call.site;
   const instruction& i = *site.self;
   const bad_element bad = find_not_finite(i.type, call.operand[0], i.shape, call.boxes->operand[0]);
-  if (bad.what == nullptr) return;
+  if (bad.name == nullptr) return;
   throw not_finite(
-      joined({"check_finite at ", text_of_site(site), ": ", name_of_look(site), " is ", bad.what, " at ",
+      joined({"check_finite at ", text_of_site(site), ": ", name_of_look(site), " is ", bad.name, " at ",
               text_of_indices(&bad.at[0], i.shape.rank), " of ",
               text_of_layout(*site.mesh, i.type, call.boxes->whole, *site.placement), ", on device ", site.device}));
 }
