@@ -16,7 +16,7 @@
 
 namespace espalier::detail {
 
-/// Where a value begins, in bytes. Its line and column are counted only for an error (`json_reader::place_of`).
+/// The byte at which a value begins. Its line and column are counted only for an error (`json_reader::place_of`).
 struct json_mark {
   std::size_t byte = 0;
 };
@@ -31,7 +31,7 @@ struct json_place {
 /// Reads JSON in one pass, as a recursive descent whose rules the caller writes: `object` and `array` call it at each
 /// member and element, where it reads a value or skips it.
 ///
-/// Where the text does not fit, it throws what `Error` makes of the place, what was found and what was expected.
+/// If the text does not fit, it throws what `Error` makes of the place, what was found and what was expected.
 template <class Error> class json_reader {
  public:
   json_reader(std::string_view text, Error error) : text_(text), error_(std::move(error)) {}
@@ -169,7 +169,7 @@ template <class Error> class json_reader {
     if (!at_end()) fail(here(), "nothing more");
   }
 
-  /// Where the next value begins.
+  /// The byte at which the next value begins.
   [[nodiscard]] json_mark where() {
     skip_space();
     return {at_};
@@ -189,7 +189,7 @@ template <class Error> class json_reader {
     return p;
   }
 
-  /// What stands here, for an error.
+  /// The text at this place, for an error.
   [[nodiscard]] std::string here() {
     skip_space();
     if (at_ == text_.size()) return "the end of the text";

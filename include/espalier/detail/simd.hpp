@@ -13,7 +13,7 @@ inline constexpr int simd_bytes = 32;
 #else
 inline constexpr int simd_bytes = 16;
 #endif
-/// Of integers: AVX without AVX2 has none wider than 16.
+/// The width for integers: AVX without AVX2 has none wider than 16.
 #if defined(__AVX__) && !defined(__AVX2__)
 inline constexpr int integer_simd_bytes = 16;
 #else

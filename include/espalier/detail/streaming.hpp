@@ -16,7 +16,7 @@
 
 namespace espalier::detail {
 
-/// How results are written.
+/// Routes by which results are written.
 enum class store : std::uint8_t {
   cached,    ///< as usual
   streaming  ///< past the caches: for results larger than these, of which nothing was there before
@@ -50,7 +50,7 @@ ESPALIER_ALWAYS_INLINE void stream_line(void* to, const void* from) {
 #endif
 }
 
-/// Asks for the line of an address as who writes it needs it: from whatever processor has read it last.
+/// Asks for the line of an address as a writer needs it: from the processor that read it last.
 ESPALIER_ALWAYS_INLINE void prefetch_to_write(const void* address) {
 #if defined(__x86_64__)
   // The built-in means this instruction only where a flag allows it; where a processor lacks it, it does nothing.

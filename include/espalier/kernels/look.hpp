@@ -18,7 +18,7 @@ struct not_finite : std::runtime_error {
 
 namespace detail {
 
-/// Of a tensor's part in a buffer, the first element in row-major order that is infinite or no number.
+/// The first element of a tensor's part in a buffer, in row-major order, that is infinite or no number.
 struct bad_element {
   /// Its indices in the whole tensor.
   std::int64_t at[max_rank]{};

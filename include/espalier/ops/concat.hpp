@@ -8,13 +8,13 @@
 
 namespace espalier {
 
-/// How tensors are joined: one behind the other along one dimension.
+/// Tensors are joined one after the other along one dimension.
 struct concat_attributes {
   int dim = 0;
-  /// Where the graph's table (`builder::add_windows`) has their windows, one for each operand.
+  /// The index of their windows, one for each operand, in the graph's table (`builder::add_windows`).
   int first_window = 0;
 
-  /// Where operand k starts in the result.
+  /// The index in the result at which operand k starts.
   [[nodiscard]] constexpr std::int64_t start(const placed_window* table, int k) const {
     return table[first_window + k].low;
   }
@@ -69,9 +69,9 @@ inline constexpr op_info concat{.name = "concat",
 }  // namespace ops
 
 namespace emit {
-/// How far the first of two parts of one tensor, the end and then the beginning of dimension `dim`, has come forward;
-/// 0 if they are something else: what is cut like this and joined again is a tensor in another order, which takes one
-/// exchange instead of three.
+/// The distance by which the first of two parts of one tensor, the end and then the beginning of dimension `dim`,
+/// moved; 0 if they are something else: what is cut like this and joined again is a tensor in another order, which
+/// takes one exchange instead of three.
 [[nodiscard]] constexpr std::int64_t rolled_by(const builder& b, int end, int beginning, int dim) {
   const auto cuts = [&](int part) {
     if (b[part].op != &ops::slice) return false;

@@ -14,7 +14,7 @@ namespace espalier {
 /// How a filter moves over an input. Entries beyond the spatial dimensions are ignored.
 struct convolution_settings {
   int stride[3]{1, 1, 1};
-  /// Zeros before and behind the input; negative: so many elements are left out.
+  /// Zeros before and after the input; negative: so many elements are left out.
   int low[3]{};
   int high[3]{};
   /// Distance of the filter's taps, and of the input's elements (zeros in between: a transposed convolution).

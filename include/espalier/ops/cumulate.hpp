@@ -219,7 +219,7 @@ constexpr void cumulate_gradient(gradient_context& c);
 
 namespace ops {
 /// Element i is what elements 0 ... i along a dimension add up to, or the like. On a device that has a part of the
-/// dimension, behind its own operands: what all parts carry on, and what its own does.
+/// dimension, after its own operands: what all parts carry on, and what its own does.
 inline constexpr op_info cumulate{
     .name = "cumulate",
     .spread = propagation::elementwise,

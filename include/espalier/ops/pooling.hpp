@@ -14,7 +14,7 @@ namespace espalier {
 struct pooling_settings {
   int size[3]{1, 1, 1};
   int stride[3]{1, 1, 1};
-  /// Elements before and behind the input that do not count.
+  /// Elements before and after the input that do not count.
   int low[3]{};
   int high[3]{};
   int dilation[3]{1, 1, 1};

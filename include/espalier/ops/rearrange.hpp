@@ -25,7 +25,7 @@ constexpr int reverse(builder& b, int a, int dim) {
   const std::int64_t n = b[a].shape[dim];
   return n == 1 ? a : slice(b, a, dim, n - 1, n, -1);
 }
-/// Zeros before, behind and between the elements of one dimension; negative numbers of them before or behind take
+/// Zeros before, after and between the elements of one dimension; negative numbers of them before or after take
 /// elements (or zeros in between) away. What is taken away goes first: it need not move.
 constexpr int pad_around(builder& b, int a, int dim, std::int64_t low, std::int64_t high, std::int64_t between) {
   const std::int64_t step = between + 1;
@@ -53,7 +53,7 @@ template <int Dim, Traced A> constexpr auto reverse(const A& a, source_line wher
   }
 }
 
-/// Dimension Dim with Low elements of `value` before it, High behind it and Between between each two of its own.
+/// Dimension Dim with Low elements of `value` before it, High after it and Between between each two of its own.
 /// Negative Low and High take elements away. Errors: `no_such_dimension`, `nothing_is_left`, `too_many_elements`.
 template <int Dim, int Low, int High, int Between = 0, Traced A>
 constexpr auto pad(const A& a, double value = 0, source_line where = source_line::current()) {

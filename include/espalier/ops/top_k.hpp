@@ -147,7 +147,7 @@ constexpr void put_along_gradient(gradient_context& c);
 
 namespace ops {
 /// Result 0 has the largest elements of operand 0 along a dimension, the largest first; result 1, i32, where they are.
-/// On a device that found them in parts of the dimension, behind its operand: the places of its elements.
+/// On a device that found them in parts of the dimension, after its operand: the places of its elements.
 inline constexpr op_info top_k{.name = "top_k",
                                .spread = propagation::dimensional,
                                .facts = {.attributes = "dim"},

@@ -19,7 +19,7 @@ struct tensor_value {
   std::vector<double> data;
 };
 
-/// What a loop carries and collects, however the list of instructions is ordered.
+/// A loop's carries and collected values, however the list of instructions is ordered.
 struct loop_parts {
   int begin = -1;
   int end = -1;
@@ -137,7 +137,7 @@ class device_state {
   graph_view g_;
   std::vector<tensor_value> arguments_;
   std::vector<tensor_value> value_;
-  /// By the loop's `loop_begin`: the index of the iteration that is running.
+  /// For each loop, by its `loop_begin`: the index of the iteration that is running.
   std::vector<std::int64_t> iteration_;
 };
 
@@ -162,7 +162,7 @@ template <class Execute> class lockstep {
   [[nodiscard]] static bool is_collected(const instruction& i) { return collects(part_of(i)); }
   [[nodiscard]] loop_parts& parts(int begin) { return loop_[static_cast<std::size_t>(begin)]; }
 
-  /// What belongs to `loop` itself among the instructions [first, last). An instruction that stands inside an inner
+  /// The instructions of `loop` itself among the instructions [first, last). An instruction that stands inside an inner
   /// loop without belonging to it runs before that loop.
   void run_region(int loop, int first, int last) {
     for (int id = first; id < last; ++id) {
@@ -196,7 +196,7 @@ template <class Execute> class lockstep {
   std::vector<loop_parts> loop_;
 };
 
-/// What device `state` holds of the program's results, in the order of their numbers.
+/// The parts of the program's results that device `state` holds, in the order of their numbers.
 [[nodiscard]] inline std::vector<tensor_value> results_of(graph_view g, const device_state& state) {
   std::vector<tensor_value> results;
   for (int id = 0; id < g.size; ++id) {

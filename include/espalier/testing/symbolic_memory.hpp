@@ -195,7 +195,7 @@ class symbolic_memory {
            a.run.value.element + a.run.count == b.run.value.element;
   }
 
-  // The first segment that ends behind `offset`.
+  // The first segment that ends after `offset`.
   [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::size_t after(std::int64_t offset) const {
     const auto found = std::upper_bound(segments_.begin(), segments_.end(), offset,
                                         [](std::int64_t o, const segment& s) { return o < s.begin + s.run.count; });

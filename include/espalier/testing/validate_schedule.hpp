@@ -16,7 +16,7 @@
 
 namespace espalier::comm {
 
-/// What can be wrong with a schedule.
+/// The mistakes that a schedule can have.
 enum class fault : std::uint8_t {
   malformed,        ///< a rank, count, offset or field that makes no sense
   wrong_edge,       ///< a message names an edge of the network that does not connect its ranks
@@ -34,7 +34,7 @@ enum class fault : std::uint8_t {
   result_wrong      ///< a result is the wrong element, or lacks contributions
 };
 
-/// Where it is.
+/// The place of a mistake.
 struct schedule_fault {
   fault what = fault::malformed;
   int rank = -1;
@@ -48,7 +48,7 @@ struct schedule_fault {
   std::int64_t count = 0;
 };
 
-/// What `validate` found.
+/// The result of `validate`.
 struct schedule_report {
   std::vector<schedule_fault> faults;
   std::int64_t messages = 0;
@@ -216,7 +216,7 @@ class schedule_validator {
   }
 
   // Lanes that nothing orders must not touch the same elements, unless both only read. Looked at by whole tracks: the
-  // chunks of one step lie behind each other, so only steps at the same offset may share elements within a track.
+  // chunks of one step lie one after the other, so only steps at the same offset may share elements within a track.
   ESPALIER_CONSTEXPR_VECTOR void check_races() {
     struct access {
       int phase;

@@ -4,7 +4,7 @@
 
 namespace espalier::detail {
 
-/// What can be called, by reference: it has to outlive this. A function that takes one is compiled once, whatever it is
+/// A reference to a callable, which has to outlive it. A function that takes one is compiled once, whatever it is
 /// called with. Unlike `std::function` it owns nothing, and its header includes nothing.
 template <class Signature> class function_ref;
 template <class Result, class... Arguments> class function_ref<Result(Arguments...)> {

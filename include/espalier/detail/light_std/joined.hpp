@@ -45,7 +45,7 @@ inline void append_text(std::string& text, std::initializer_list<text_piece> pie
   for (const text_piece& piece : pieces) piece.add_to(text);
 }
 
-/// The pieces one behind the other: `joined({"rank ", rank, " waited for ", name})`. One call, and one string to be
+/// The pieces one after the other: `joined({"rank ", rank, " waited for ", name})`. One call, and one string to be
 /// destroyed, where every `+` is one more of each: what reports mistakes is a tenth of what a program compiles.
 [[nodiscard]] inline std::string joined(std::initializer_list<text_piece> pieces) {
   std::string text;

@@ -7,7 +7,8 @@
 
 namespace espalier::detail {
 
-/// Where a number stands first in a list, or -1. (`std::find` is four copies of its loop wherever it is called.)
+/// The index of the first element of a list that is `number`, or -1: of {4, 7, 7}, `place_in(list, 7)` is 1.
+/// (`std::find` is four copies of its loop wherever it is called.)
 [[nodiscard]] inline int place_in(const std::vector<int>& list, int number) {
   for (std::size_t k = 0; k < list.size(); ++k) {
     if (list[k] == number) return static_cast<int>(k);

@@ -54,7 +54,7 @@ class plain_memory {
 /// here: `std::vector` costs every program that includes it 6 ms of g++ for each type and 10 to 15 more for each
 /// operation that grows or copies, checked, and thrice that at -O1; this costs none and 2 to 5. (`list` is for constant
 /// evaluation.)
-/// With `_GLIBCXX_ASSERTIONS`, as the library's unit tests are built, indices are checked.
+/// Indices are checked with `_GLIBCXX_ASSERTIONS`, as the library's unit tests are built.
 template <class T> class plain_vector : plain_memory {
  public:
   using value_type = T;

@@ -47,7 +47,7 @@ enum class product_kind : std::uint8_t {
 
 namespace espalier::kernels {
 
-/// How a contraction is computed. Strides are in elements and belong to the operands in the order they are multiplied:
+/// The plan of a contraction. Strides are in elements and belong to the operands in the order they are multiplied:
 /// with `swapped`, "A" is the caller's B, since a column-major C is a row-major C^T = B^T A^T.
 struct gemm_plan {
   detail::product_kind kind = detail::product_kind::empty;

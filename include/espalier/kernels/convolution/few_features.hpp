@@ -28,7 +28,7 @@ template <class Acc> class few_features {
       for (std::int64_t p = depth; p < (depth + lane_count - 1) / lane_count * lane_count; ++p) weight_[q][p] = Acc(0);
     }
   }
-  /// to[q] (+)= the sum over a row, @pre zeros behind it up to a whole vector.
+  /// to[q] (+)= the sum over a row, @pre zeros after it up to a whole vector.
   void multiply(const Acc* row, bool adds, Acc* to) const {
     switch (features_) {
       case 1: return sums<1>(row, adds, to);
@@ -37,7 +37,7 @@ template <class Acc> class few_features {
       default: return sums<4>(row, adds, to);
     }
   }
-  /// Zeros behind a row of a strip.
+  /// Writes zeros after a row of a strip.
   void end(Acc* row) const {
     for (std::int64_t p = depth_; p % lane_count != 0; ++p) row[p] = Acc(0);
   }

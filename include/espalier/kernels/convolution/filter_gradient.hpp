@@ -106,8 +106,9 @@ void filter_gradient_piece(const convolution_task& t, const T* input, const Acc*
   }
 }
 
-/// In how many parts a filter's gradient is summed over positions, so that threads do not all read all of them: of
-/// small filters and many positions. The number of threads has no say in it, or sums would differ.
+/// The number of chunks of positions in which a filter's gradient is summed, so that threads do not all read all of
+/// them: more than one for small filters and many positions. It does not depend on the number of threads, or sums would
+/// differ.
 [[nodiscard]] constexpr std::int64_t parts_of_filter_gradient(const extents& filter, const extents& output) {
   constexpr std::int64_t most_elements = 1 << 17;
   constexpr std::int64_t least_positions = 8192;

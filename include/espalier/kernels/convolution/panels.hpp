@@ -17,7 +17,7 @@ struct column_panel {
   std::int64_t row = 0;
 };
 
-/// The next panel: what a product sums over at once. Panels are of about equal depth.
+/// The next panel: the columns that a product sums over at once. Panels are of about equal depth.
 [[nodiscard]] inline column_panel panel_from(const convolution_task& t, const filter_rows& rows, std::int64_t first,
                                              std::int64_t most) {
   constexpr std::int64_t grain = 16;
@@ -34,8 +34,8 @@ template <class Acc>
   using sizes = tile_sizes<Acc>;
   const std::int64_t tiles = (features + sizes::columns - 1) / sizes::columns;
   const std::int64_t needed = (features + sizes::width - 1) / sizes::width;
-  const std::int64_t wanted = std::max(needed, std::min(tiles, (threads + items - 1) / items));
-  return (tiles + wanted - 1) / wanted * sizes::columns;
+  const std::int64_t pieces = std::max(needed, std::min(tiles, (threads + items - 1) / items));
+  return (tiles + pieces - 1) / pieces * sizes::columns;
 }
 
 /// Multiply-adds, in elements of simple work (`parallel_ranges`).

@@ -29,7 +29,8 @@ inline constexpr std::int64_t most_plane_taps = 125;
   return {first, std::max(first, std::min(until(a.input), taps)) - first};
 }
 
-/// What neighbouring lines of outputs read, so many that they share much of it and their sums fit in registers.
+/// The taps that neighbouring lines of outputs read, so many that they share much of it and their sums fit in
+/// registers.
 template <class Acc> class plane_taps {
  public:
   static constexpr int most_lines = 3;
@@ -115,7 +116,7 @@ template <class Acc> class plane_taps {
   tap taps_[most_lines * most_plane_taps];
 };
 
-/// Where lines of outputs are, and what they see.
+/// The places of lines of outputs, and of the elements that they see.
 template <class T, class Acc> struct plane_lines {
   const T* input;
   std::int64_t seen;  // by the first tap of the first line's first output, which need not be there
@@ -199,7 +200,7 @@ void convolve_lines(const plane_taps<Acc>& taps, const plane_lines<T, Acc>& at) 
     }
   } else {
     std::int64_t o = first;
-    // Whole cache lines are written, as far as it goes; before the first and behind the last some outputs are computed
+    // Whole cache lines are written, as far as it goes; before the first and after the last some outputs are computed
     // twice.
     const auto beyond =
         static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(at.to + first) / sizeof(Acc) % width);

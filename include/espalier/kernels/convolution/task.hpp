@@ -57,7 +57,8 @@ struct convolution_axis {
   }
 };
 
-/// What is read through windows (the input of a convolution; the cotangent, in its input's gradient), and where.
+/// The tensor that is read through windows (the input of a convolution; the cotangent, in its input's gradient), and
+/// its place.
 struct convolution_task {
   int spatial = 0;
   convolution_axis axis[3];
@@ -82,7 +83,7 @@ struct convolution_task {
     for (int d = 0; d < spatial; ++d) count *= all_taps[d];
     return count;
   }
-  /// Of all images.
+  /// The positions of all images.
   [[nodiscard]] std::int64_t positions() const {
     std::int64_t count = images;
     for (int d = 0; d < spatial; ++d) count *= axis[d].output;
@@ -94,7 +95,7 @@ struct convolution_task {
     for (int d = 0; d < spatial; ++d) all = all && axis[d].taps == all_taps[d];
     return all;
   }
-  /// What every position has to be multiplied with.
+  /// The elements that every position is multiplied with.
   [[nodiscard]] std::int64_t columns() const { return taps() * c; }
 
   /// Positions that are equally far apart in the output's buffer.
@@ -226,8 +227,8 @@ template <class Acc> ESPALIER_ALWAYS_INLINE void clear_few(std::int64_t count, A
   for (std::int64_t i = 0; i < count; ++i) to[i] = Acc(0);
 }
 
-/// Where some positions of a phase (@pre no base dilation) are, and what they see of a line: of one tap, or of the taps
-/// of the innermost dimension together.
+/// The places of some positions of a phase (@pre no base dilation), and the elements of a line that they see: of one
+/// tap, or of the taps of the innermost dimension together.
 template <class T> class window_reader {
  public:
   /// Positions at a time.
@@ -242,7 +243,7 @@ template <class T> class window_reader {
   /// Positions [first, first + count).
   void place(std::int64_t first, std::int64_t count) {
     const int inner = t_.spatial - 1;
-    // Mostly the ones behind those before: divisions take long.
+    // Mostly the ones after the last ones: divisions take long.
     if (first != next_) {
       image_ = first;
       for (int d = inner; d >= 0; --d) {
@@ -329,9 +330,9 @@ template <class T> class window_reader {
     const seen& s = seen_[i];
     return s.first < s.last ? input_ + s.at : nullptr;
   }
-  /// Where position `i` is in the output's buffer.
+  /// The place of position `i` in the output's buffer.
   [[nodiscard]] std::int64_t output(std::int64_t i) const { return at_[i].output; }
-  /// Where the last tap of position `i` looks, in the input or beyond: to be prefetched, not read.
+  /// The place that the last tap of position `i` sees, in the input or beyond: to be prefetched, not read.
   [[nodiscard]] const T* last_seen(std::int64_t i) const { return input_ + at_[i].input + to_last_tap_; }
   /// Whether positions [start, start + count) are equally far apart there.
   [[nodiscard]] bool is_even(std::int64_t start, std::int64_t count) const {
@@ -362,14 +363,14 @@ template <class T> class window_reader {
   const T* input_;
   bool joined_;
   std::int64_t to_last_tap_ = 0;
-  std::int64_t next_ = 0;  // the position behind the last, and where it is
+  std::int64_t next_ = 0;  // the position after the last, and its place
   std::int64_t image_ = 0;
   std::int64_t o_[3]{};
   position at_[most];
   seen seen_[most];
 };
 
-/// Where the rows of a filter's buffer are that the columns of a phase are multiplied with.
+/// The rows of a filter's buffer with which the columns of a phase are multiplied.
 struct filter_rows {
   std::int64_t channels = 0;  // room in the buffer
   bool in_order = false;      // whether a phase's taps are neighbours there, `first` being the first of its rows

@@ -20,8 +20,8 @@ namespace espalier::detail {
   return filter;
 }
 
-/// What an input's gradient is convolved with, [taps, features of a group, groups * channels of a group]: features and
-/// channels of a group exchanged, taps in reverse order and then in that of the phases of `t`.
+/// The filter with which an input's gradient is convolved, [taps, features of a group, groups * channels of a group]:
+/// features and channels of a group exchanged, taps in reverse order and then in that of the phases of `t`.
 template <class T, class Acc>
 void turn_filter(const convolution_task& t, const extents& shape, std::int64_t groups, const T* from, Acc* to) {
   constexpr std::int64_t block = 64;

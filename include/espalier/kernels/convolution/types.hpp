@@ -40,8 +40,7 @@ template <class T, class A, class B> void add_product(T& sum, A a, B b) {
   sum = static_cast<T>(static_cast<word>(sum) + static_cast<word>(static_cast<word>(a) * static_cast<word>(b)));
 }
 
-/// What a kernel's operands and result are, and what products are computed in: of another type, they are converted in
-/// scratch.
+/// The type of products, as which operands and results of another type are converted in scratch.
 [[nodiscard]] constexpr dtype product_of(const kernels::kernel_key& key) {
   return product_type(key.operand_type[0], key.operand_type[1], key.type);
 }
@@ -67,9 +66,9 @@ template <class Product, class T>
   if constexpr (std::is_same_v<T, Product>) {
     return from;
   } else {
-    Product* const made = std::exchange(scratch, scratch + count);
-    convert_all(count, from, made);
-    return made;
+    Product* const converted = std::exchange(scratch, scratch + count);
+    convert_all(count, from, converted);
+    return converted;
   }
 }
 /// Calls `f(sums)`, which writes a result as products have it.
