@@ -440,7 +440,8 @@ inline void check_matches(const safetensors_reader& reader, std::span<const tens
       "a checkpoint of another model" +
       detail::list_of_differences(std::move(missing), std::move(unexpected), std::move(differing));
   throw checkpoint_error(reader.path(), found, "the model's " + std::to_string(specs.size()) + " tensors and no others",
-                         "load a checkpoint of this model, or build the model with that file's sizes");
+                         "load a checkpoint of this model, build the model with that file's sizes, or name in "
+                         "io::load_options what may differ");
 }
 
 }  // namespace espalier::io
