@@ -4,14 +4,14 @@
 
 #include <espalier/detail/light_std/extremes.hpp>
 #include <espalier/ops/ops.hpp>
-#include <espalier/partition/boxes.hpp>
-#include <espalier/partition/schedule.hpp>
 #include <espalier/partition/arena.hpp>
+#include <espalier/partition/boxes.hpp>
 #include <espalier/partition/buffer_lives.hpp>
 #include <espalier/partition/buffer_sharing.hpp>
 #include <espalier/partition/copy_order.hpp>
 #include <espalier/partition/halo_room.hpp>
 #include <espalier/partition/memory_outline.hpp>
+#include <espalier/partition/schedule.hpp>
 
 namespace espalier {
 

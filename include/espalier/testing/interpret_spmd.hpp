@@ -4,8 +4,8 @@
 
 #include <espalier/partition/boxes.hpp>
 #include <espalier/partition/partition.hpp>
-#include <espalier/testing/interpret.hpp>
 #include <espalier/program/check_graph.hpp>
+#include <espalier/testing/interpret.hpp>
 
 #include <array>
 #include <cstdint>
