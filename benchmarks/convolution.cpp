@@ -6,7 +6,7 @@
 #include "convolution_shapes.hpp"
 #include "machine.hpp"
 
-#include <espalier/kernels/convolution.hpp>
+#include <espalier/tensor/run/kernels/convolution.hpp>
 
 #include <cmath>
 #include <cstddef>

@@ -9,7 +9,7 @@
 #include "machine.hpp"
 
 #include <espalier/espalier.hpp>
-#include <espalier/io/dataset.hpp>
+#include <espalier/tensor/run/io/dataset.hpp>
 
 #include <algorithm>
 #include <chrono>

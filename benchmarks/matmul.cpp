@@ -5,8 +5,8 @@
 
 #include "machine.hpp"
 
-#include <espalier/execute/runner.hpp>
-#include <espalier/program/program.hpp>
+#include <espalier/tensor/core/program/program.hpp>
+#include <espalier/tensor/run/execute/runner.hpp>
 
 #include <cmath>
 #include <cstdio>

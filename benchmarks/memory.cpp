@@ -7,7 +7,7 @@
 #include "machine.hpp"
 #include "steps/gpt_step.hpp"
 
-#include <espalier/execute/steps.hpp>
+#include <espalier/tensor/run/execute/steps.hpp>
 
 #include <algorithm>
 #include <cstdio>

@@ -8,18 +8,18 @@
 #endif
 
 #include <espalier/comm/impl/reducer.ipp>
-#include <espalier/execute/impl/array.ipp>
-#include <espalier/execute/impl/checks.ipp>
-#include <espalier/execute/impl/copy.ipp>
-#include <espalier/execute/impl/finite_check.ipp>
-#include <espalier/execute/impl/gather.ipp>
-#include <espalier/execute/impl/guard.ipp>
-#include <espalier/execute/impl/message_tables.ipp>
-#include <espalier/execute/impl/pending.ipp>
-#include <espalier/execute/impl/print.ipp>
-#include <espalier/execute/impl/program_device.ipp>
-#include <espalier/execute/impl/program_runner.ipp>
-#include <espalier/execute/impl/replicas.ipp>
-#include <espalier/execute/impl/reshard.ipp>
-#include <espalier/execute/impl/world.ipp>
-#include <espalier/kernels/impl/look.ipp>
+#include <espalier/tensor/run/execute/impl/array.ipp>
+#include <espalier/tensor/run/execute/impl/checks.ipp>
+#include <espalier/tensor/run/execute/impl/copy.ipp>
+#include <espalier/tensor/run/execute/impl/finite_check.ipp>
+#include <espalier/tensor/run/execute/impl/gather.ipp>
+#include <espalier/tensor/run/execute/impl/guard.ipp>
+#include <espalier/tensor/run/execute/impl/message_tables.ipp>
+#include <espalier/tensor/run/execute/impl/pending.ipp>
+#include <espalier/tensor/run/execute/impl/print.ipp>
+#include <espalier/tensor/run/execute/impl/program_device.ipp>
+#include <espalier/tensor/run/execute/impl/program_runner.ipp>
+#include <espalier/tensor/run/execute/impl/replicas.ipp>
+#include <espalier/tensor/run/execute/impl/reshard.ipp>
+#include <espalier/tensor/run/execute/impl/world.ipp>
+#include <espalier/tensor/run/kernels/impl/look.ipp>

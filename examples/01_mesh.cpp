@@ -4,7 +4,7 @@
 // Meshes, tensors and layouts: what the types know before anything runs.
 
 #include <espalier/core.hpp>
-#include <espalier/sharding/print.hpp>
+#include <espalier/tensor/core/sharding/print.hpp>
 
 #include <iostream>
 

@@ -5,6 +5,7 @@
 // the options.
 #include "common/command_line.hpp"
 
+#include <espalier/base/table.hpp>
 #include <espalier/comm/packing/pack.hpp>
 #include <espalier/comm/schedule/from_routes.hpp>
 #include <espalier/comm/schedule/from_trees.hpp>
@@ -14,7 +15,6 @@
 #include <espalier/comm/topology/paths.hpp>
 #include <espalier/comm/topology/svg.hpp>
 #include <espalier/comm/topology/table.hpp>
-#include <espalier/report/table.hpp>
 
 #include <algorithm>
 #include <array>

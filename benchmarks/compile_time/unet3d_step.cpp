@@ -5,7 +5,7 @@
 
 #include "../../examples/unet3d/unet3d.hpp"
 
-#include <espalier/execute/runner.hpp>
+#include <espalier/tensor/run/execute/runner.hpp>
 
 namespace ep = espalier;
 

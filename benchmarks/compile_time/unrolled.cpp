@@ -6,7 +6,7 @@
 
 #include "../../examples/gpt/model.hpp"
 
-#include <espalier/execute/runner.hpp>
+#include <espalier/tensor/run/execute/runner.hpp>
 
 #include <cstdio>
 

@@ -10,8 +10,8 @@
 #include "step.hpp"
 
 #include <espalier/comm.hpp>
-#include <espalier/execute/guard.hpp>
-#include <espalier/execute/world.hpp>
+#include <espalier/tensor/run/execute/guard.hpp>
+#include <espalier/tensor/run/execute/world.hpp>
 
 #include <array>
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include "../steps/torch_values.hpp"
 #include "models.hpp"
 
-#include <espalier/pipeline/runtime/model/model.hpp>
+#include <espalier/pipeline/stages/model/model.hpp>
 
 #include <boost/hana/define_struct.hpp>
 

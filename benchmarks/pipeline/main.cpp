@@ -9,14 +9,14 @@
 #include "models.hpp"
 
 #include <espalier/comm.hpp>
-#include <espalier/execute/guard.hpp>
-#include <espalier/execute/world.hpp>
 #include <espalier/pipeline/planner.hpp>
-#include <espalier/pipeline/runtime/measure/measure.hpp>
-#include <espalier/pipeline/runtime/messages/transport_mpi.hpp>
-#include <espalier/pipeline/runtime/plan/choose.hpp>
-#include <espalier/pipeline/runtime/plan/predict.hpp>
 #include <espalier/pipeline/schedules/by_name.hpp>
+#include <espalier/pipeline/stages/measure/measure.hpp>
+#include <espalier/pipeline/stages/messages/transport_mpi.hpp>
+#include <espalier/pipeline/stages/plan/choose.hpp>
+#include <espalier/pipeline/stages/plan/predict.hpp>
+#include <espalier/tensor/run/execute/guard.hpp>
+#include <espalier/tensor/run/execute/world.hpp>
 
 #include <algorithm>
 #include <cstdint>

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/pipeline/runtime/engine/engine.hpp>
-#include <espalier/pipeline/runtime/layers/layer.hpp>
+#include <espalier/pipeline/stages/engine/engine.hpp>
+#include <espalier/pipeline/stages/layers/layer.hpp>
 
 #include <cstddef>
 #include <cstdint>

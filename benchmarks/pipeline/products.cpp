@@ -4,7 +4,7 @@
 #include "models.hpp"
 
 #include <espalier/core.hpp>
-#include <espalier/pipeline/runtime/model/model.hpp>
+#include <espalier/pipeline/stages/model/model.hpp>
 
 #include <boost/hana/define_struct.hpp>
 

@@ -6,8 +6,8 @@
 #include "models.hpp"
 #include "torch_values.hpp"
 
-#include <espalier/execute/gather.hpp>
-#include <espalier/execute/runner.hpp>
+#include <espalier/tensor/run/execute/gather.hpp>
+#include <espalier/tensor/run/execute/runner.hpp>
 
 #include <cstdint>
 #include <memory>

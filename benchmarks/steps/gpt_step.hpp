@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/execute/tables.hpp>
-#include <espalier/execute/world.hpp>
+#include <espalier/tensor/run/execute/tables.hpp>
+#include <espalier/tensor/run/execute/world.hpp>
 
 #include <cstdint>
 #include <memory>

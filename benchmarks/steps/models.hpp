@@ -4,7 +4,7 @@
 
 #include "../../examples/gpt/model.hpp"
 
-#include <espalier/program/program.hpp>
+#include <espalier/tensor/core/program/program.hpp>
 
 namespace espalier::benchmarks {
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/output.hpp>
 #include <espalier/comm/launch.hpp>
-#include <espalier/detail/output.hpp>
 
 #include <CLI/CLI.hpp>
 

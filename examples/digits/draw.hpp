@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/nn/initialise.hpp>
+#include <espalier/tensor/core/nn/initialise.hpp>
 
 #include <algorithm>
 #include <cmath>

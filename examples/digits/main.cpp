@@ -3,8 +3,8 @@
 #include "draw.hpp"
 
 #include <espalier/espalier.hpp>
-#include <espalier/io/checkpoint.hpp>
-#include <espalier/io/dataset.hpp>
+#include <espalier/tensor/run/io/checkpoint.hpp>
+#include <espalier/tensor/run/io/dataset.hpp>
 
 #include <algorithm>
 #include <cstdint>

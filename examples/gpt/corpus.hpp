@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/detail/read_file.hpp>
+#include <espalier/base/read_file.hpp>
 
 #include <algorithm>
 #include <array>

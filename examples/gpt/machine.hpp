@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/execute/together.hpp>
-#include <espalier/kernels/blas.hpp>
+#include <espalier/tensor/run/execute/together.hpp>
+#include <espalier/tensor/run/kernels/blas.hpp>
 
 #include <chrono>
 #include <cstdint>

@@ -14,10 +14,10 @@
 #include "topology.hpp"
 #include "trainer.hpp"
 
-#include <espalier/execute/guard.hpp>
-#include <espalier/execute/traffic.hpp>
-#include <espalier/io/checkpoint.hpp>
-#include <espalier/report/progress.hpp>
+#include <espalier/tensor/run/execute/guard.hpp>
+#include <espalier/tensor/run/execute/traffic.hpp>
+#include <espalier/tensor/run/io/checkpoint.hpp>
+#include <espalier/tensor/run/report/progress.hpp>
 
 #include <algorithm>
 #include <cmath>

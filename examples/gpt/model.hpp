@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/nn/nn.hpp>
-#include <espalier/program/differentiate.hpp>
+#include <espalier/tensor/core/nn/nn.hpp>
+#include <espalier/tensor/core/program/differentiate.hpp>
 
 #include <type_traits>
 

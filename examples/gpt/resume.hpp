@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/io/safetensors.hpp>
+#include <espalier/tensor/run/io/safetensors.hpp>
 
 #include <charconv>
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include "corpus.hpp"
 #include "trainer.hpp"
 
-#include <espalier/nn/initialise.hpp>
+#include <espalier/tensor/core/nn/initialise.hpp>
 
 #include <algorithm>
 #include <cmath>

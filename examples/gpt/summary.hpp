@@ -4,10 +4,10 @@
 
 #include "settings.hpp"
 
-#include <espalier/execute/world.hpp>
-#include <espalier/graph/named_leaves.hpp>
-#include <espalier/report/table.hpp>
-#include <espalier/sharding/print.hpp>
+#include <espalier/base/table.hpp>
+#include <espalier/tensor/core/graph/named_leaves.hpp>
+#include <espalier/tensor/core/sharding/print.hpp>
+#include <espalier/tensor/run/execute/world.hpp>
 
 #include <ostream>
 #include <string>

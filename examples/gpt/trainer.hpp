@@ -5,10 +5,10 @@
 #include "corpus.hpp"
 #include "settings.hpp"
 
-#include <espalier/execute/gather.hpp>
-#include <espalier/execute/runner.hpp>
-#include <espalier/execute/world.hpp>
-#include <espalier/nn/initialise.hpp>
+#include <espalier/tensor/core/nn/initialise.hpp>
+#include <espalier/tensor/run/execute/gather.hpp>
+#include <espalier/tensor/run/execute/runner.hpp>
+#include <espalier/tensor/run/execute/world.hpp>
 
 #include <algorithm>
 #include <cmath>

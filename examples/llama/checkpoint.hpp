@@ -5,10 +5,10 @@
 #include "json.hpp"
 #include "model.hpp"
 
-#include <espalier/execute/array.hpp>
-#include <espalier/execute/together.hpp>
-#include <espalier/graph/named_leaves.hpp>
-#include <espalier/io/safetensors.hpp>
+#include <espalier/tensor/core/graph/named_leaves.hpp>
+#include <espalier/tensor/run/execute/array.hpp>
+#include <espalier/tensor/run/execute/together.hpp>
+#include <espalier/tensor/run/io/safetensors.hpp>
 
 #include <array>
 #include <cstddef>

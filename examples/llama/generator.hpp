@@ -6,9 +6,9 @@
 #include "model.hpp"
 #include "settings.hpp"
 
-#include <espalier/execute/gather.hpp>
-#include <espalier/execute/runner.hpp>
-#include <espalier/execute/world.hpp>
+#include <espalier/tensor/run/execute/gather.hpp>
+#include <espalier/tensor/run/execute/runner.hpp>
+#include <espalier/tensor/run/execute/world.hpp>
 
 #include <cmath>
 #include <cstddef>

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/detail/json.hpp>
-#include <espalier/detail/read_file.hpp>
-#include <espalier/io/error.hpp>
+#include <espalier/base/json.hpp>
+#include <espalier/base/read_file.hpp>
+#include <espalier/tensor/run/io/error.hpp>
 
 #include <cstddef>
 #include <filesystem>

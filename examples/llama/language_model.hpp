@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/execute/world.hpp>
+#include <espalier/tensor/run/execute/world.hpp>
 
 #include <cstdint>
 #include <filesystem>

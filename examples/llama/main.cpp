@@ -8,9 +8,9 @@
 #include "settings.hpp"
 #include "text/tokenizer.hpp"
 
-#include <espalier/execute/guard.hpp>
-#include <espalier/execute/together.hpp>
-#include <espalier/report/progress.hpp>
+#include <espalier/tensor/run/execute/guard.hpp>
+#include <espalier/tensor/run/execute/together.hpp>
+#include <espalier/tensor/run/report/progress.hpp>
 
 #include <algorithm>
 #include <chrono>

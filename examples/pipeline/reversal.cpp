@@ -3,8 +3,8 @@
 
 #include "task.hpp"
 
-#include <espalier/nn/nn.hpp>
-#include <espalier/pipeline/runtime/model/model.hpp>
+#include <espalier/pipeline/stages/model/model.hpp>
+#include <espalier/tensor/core/nn/nn.hpp>
 
 #include <cmath>
 #include <cstdint>

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/pipeline/runtime/layers/layer.hpp>
-#include <espalier/pipeline/runtime/model/program_layer.hpp>
+#include <espalier/pipeline/stages/layers/layer.hpp>
+#include <espalier/pipeline/stages/model/program_layer.hpp>
 
 #include <cstddef>
 #include <cstdint>

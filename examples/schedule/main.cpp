@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #include "../common/command_line.hpp"
 
-#include <espalier/detail/json.hpp>
+#include <espalier/base/json.hpp>
+#include <espalier/base/table.hpp>
 #include <espalier/pipeline.hpp>
-#include <espalier/report/table.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -6,14 +6,14 @@
 
 /// The compile-time half: everything up to a partitioned and planned program. Needs C++20 and Boost.Hana only.
 // First, so that a message about a mistake need not list the way here.
-#include <espalier/diagnostics/failure.hpp>
-#include <espalier/graph/tree.hpp>
-#include <espalier/ops/reasons.hpp>
+#include <espalier/tensor/core/diagnostics/failure.hpp>
+#include <espalier/tensor/core/graph/tree.hpp>
+#include <espalier/tensor/core/ops/reasons.hpp>
 
-#include <espalier/graph/called_from.hpp>
-#include <espalier/mesh/mesh.hpp>
-#include <espalier/ops/ops.hpp>
-#include <espalier/program/budget.hpp>
-#include <espalier/program/program.hpp>
-#include <espalier/shape/tensor.hpp>
-#include <espalier/sharding/annotation.hpp>
+#include <espalier/tensor/core/graph/called_from.hpp>
+#include <espalier/tensor/core/mesh/mesh.hpp>
+#include <espalier/tensor/core/ops/ops.hpp>
+#include <espalier/tensor/core/program/budget.hpp>
+#include <espalier/tensor/core/program/program.hpp>
+#include <espalier/tensor/core/shape/tensor.hpp>
+#include <espalier/tensor/core/sharding/annotation.hpp>

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
-#include <espalier/program/budget.hpp>
+#include <espalier/tensor/core/program/budget.hpp>
 
 /// Programs that cost more than they may.
 namespace ep = espalier;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
-#include <espalier/program/program.hpp>
+#include <espalier/tensor/core/program/program.hpp>
 
 /// Mistakes in slices whose start is known when the program runs. `cache` is [layers, positions, width].
 namespace ep = espalier;

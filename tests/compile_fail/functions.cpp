@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
-#include <espalier/program/program.hpp>
+#include <espalier/tensor/core/program/program.hpp>
 
 /// Mistakes in what a program, value_and_grad or scan is given, and in what functions return.
 namespace ep = espalier;

@@ -4,8 +4,8 @@
 
 #include <iostream>
 #if !defined(CASE_save) && !defined(CASE_load) && !defined(CASE_scatter) && !defined(CASE_gather) && !defined(CASE_view)
-#include <espalier/io/checkpoint.hpp>
-#include <espalier/io/xtensor.hpp>
+#include <espalier/tensor/run/io/checkpoint.hpp>
+#include <espalier/tensor/run/io/xtensor.hpp>
 #endif
 
 /// What the header of everything does not bring: called without its own header, it says which that is.
@@ -48,23 +48,23 @@ void use(ep::world& everyone, ep::sharded_array<ep::f32<4, 3>>& x) {
 }
 
 // clang-format off
-// first(CASE_save): save_checkpoint: espalier.hpp does not bring it. Add #include <espalier/io/checkpoint.hpp>
+// first(CASE_save): save_checkpoint: espalier.hpp does not bring it. Add #include <espalier/tensor/run/io/checkpoint.hpp>
 // expect(CASE_save): save_checkpoint
 // user_line(CASE_save): save_checkpoint.everyone, x, "file".;  // save
 // kind(CASE_save): `save_checkpoint` without its header
-// first(CASE_load): load_checkpoint: espalier.hpp does not bring it. Add #include <espalier/io/checkpoint.hpp>
+// first(CASE_load): load_checkpoint: espalier.hpp does not bring it. Add #include <espalier/tensor/run/io/checkpoint.hpp>
 // expect(CASE_load): load_checkpoint
 // user_line(CASE_load): // load
 // kind(CASE_load): `load_checkpoint` without its header
-// first(CASE_scatter): scatter: espalier.hpp does not bring it. Add #include <espalier/io/xtensor.hpp>
+// first(CASE_scatter): scatter: espalier.hpp does not bring it. Add #include <espalier/tensor/run/io/xtensor.hpp>
 // expect(CASE_scatter): scatter
 // user_line(CASE_scatter): // scatter
 // kind(CASE_scatter): `scatter` without its header
-// first(CASE_gather): gather_xtensor: espalier.hpp does not bring it. Add #include <espalier/io/xtensor.hpp>
+// first(CASE_gather): gather_xtensor: espalier.hpp does not bring it. Add #include <espalier/tensor/run/io/xtensor.hpp>
 // expect(CASE_gather): gather_xtensor
 // user_line(CASE_gather): // gather
 // kind(CASE_gather): `gather_xtensor` without its header
-// first(CASE_view): shard_view: espalier.hpp does not bring it. Add #include <espalier/io/xtensor.hpp>
+// first(CASE_view): shard_view: espalier.hpp does not bring it. Add #include <espalier/tensor/run/io/xtensor.hpp>
 // expect(CASE_view): shard_view
 // user_line(CASE_view): // view
 // kind(CASE_view): `shard_view` without its header

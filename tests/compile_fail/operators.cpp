@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
-#include <espalier/program/program.hpp>
+#include <espalier/tensor/core/program/program.hpp>
 
 /// A mistake of an operator stands on the operator's line, also where its operands come from functions elsewhere.
 namespace ep = espalier;

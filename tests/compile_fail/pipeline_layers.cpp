@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
-#include <espalier/pipeline/runtime/model/model.hpp>
+#include <espalier/pipeline/stages/model/model.hpp>
 
 /// Mistakes in layers of a pipeline, and in what they read.
 namespace ep = espalier;

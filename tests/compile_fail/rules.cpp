@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
-#include <espalier/program/program.hpp>
+#include <espalier/tensor/core/program/program.hpp>
 
 /// Ops that lack what the program needs of them: a partition rule, a gradient.
 namespace ep = espalier;

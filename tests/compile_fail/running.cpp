@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
-#include <espalier/execute/gather.hpp>
-#include <espalier/execute/runner.hpp>
+#include <espalier/tensor/run/execute/gather.hpp>
+#include <espalier/tensor/run/execute/runner.hpp>
 
 /// Mistakes in how a program is run; and of a mistake in the program itself nothing more is said where it is run.
 namespace ep = espalier;

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
-#include <espalier/execute/runner.hpp>
-#include <espalier/io/xtensor.hpp>
+#include <espalier/tensor/run/execute/runner.hpp>
+#include <espalier/tensor/run/io/xtensor.hpp>
 
 /// Whole tensors that a program cannot be given.
 namespace ep = espalier;

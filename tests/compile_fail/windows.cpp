@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
-#include <espalier/nn/norm.hpp>
-#include <espalier/program/program.hpp>
+#include <espalier/tensor/core/nn/norm.hpp>
+#include <espalier/tensor/core/program/program.hpp>
 /// Mistakes in windows, paddings and parts. `x` is an image, `w` a filter.
 namespace ep = espalier;
 

@@ -7,9 +7,9 @@
 //   late N         rank N never makes its second world
 //   inside N       rank N stops inside MPI_Init
 //   leaves N       rank N exits in the middle of a world, without a word
-#include <espalier/execute/gather.hpp>
-#include <espalier/execute/guard.hpp>
-#include <espalier/execute/together.hpp>
+#include <espalier/tensor/run/execute/gather.hpp>
+#include <espalier/tensor/run/execute/guard.hpp>
+#include <espalier/tensor/run/execute/together.hpp>
 
 #include <chrono>
 #include <csignal>

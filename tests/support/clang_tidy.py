@@ -13,7 +13,8 @@ import shutil
 import subprocess
 import sys
 
-HEAVY_FOLDERS = {"comm", "kernels", "pipeline", "nn", "io", "report", "testing"}
+HEAVY_FOLDERS = ("comm", "pipeline", "testing", "tensor/core/nn", "tensor/run/kernels", "tensor/run/io",
+                 "tensor/run/report")
 
 
 def run_tidy(tool, unit, root, flags):
@@ -41,8 +42,8 @@ def main():
     for folder, _, names in os.walk(os.path.join(base, "espalier")):
         for name in names:
             header = os.path.relpath(os.path.join(folder, name), base)
-            parts = header.split(os.sep)
-            heavy = parts[1] in HEAVY_FOLDERS or header == os.path.join("espalier", "espalier.hpp")
+            below = os.path.relpath(folder, os.path.join(base, "espalier"))
+            heavy = below.startswith(HEAVY_FOLDERS) or header == os.path.join("espalier", "espalier.hpp")
             if name.endswith((".hpp", ".ipp")):
                 units["heavy" if heavy else "light"].append(header)
     os.makedirs(options.work_dir, exist_ok=True)

@@ -4,7 +4,7 @@
 
 #include <espalier/comm.hpp>
 
-#include <support/random_calls.hpp>
+#include <espalier/testing/random_calls.hpp>
 
 #include <cstddef>
 #include <random>

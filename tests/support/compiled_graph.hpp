@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/execute/tables.hpp>
-#include <espalier/program/passes.hpp>
+#include <espalier/tensor/core/program/passes.hpp>
+#include <espalier/tensor/run/execute/tables.hpp>
 
-#include <support/executed.hpp>
-#include <support/random_graph.hpp>
-#include <support/random_program_graph.hpp>
+#include <espalier/testing/executed.hpp>
+#include <espalier/testing/random_graph.hpp>
+#include <espalier/testing/random_program_graph.hpp>
 
 #include <cstdint>
 #include <utility>

@@ -6,7 +6,7 @@
 headers   every public header, all in one unit, with all warnings as errors
 example   examples/mlp.cpp, built at -O1 and run: prints what it is to print
 gpt       the GPT step of benchmarks/compile_time, only checked
-test      tests/spmd/kinds_parts.cpp, built and run, with what it asserts
+test      tests/tensor/spmd/kinds_parts.cpp, built and run, with what it asserts
 mistake   tests/compile_fail/shapes.cpp, whose messages are counted and compared
 
 Nothing is linked with MPI: Debian's Boost.MPI is built with libstdc++, and cannot be mixed with libc++. --page writes the table between the lines
@@ -101,7 +101,7 @@ class Trial:
 
     def test(self):
         program = self.folder / "test"
-        built = self.call([self.compiler, *self.common, "-O0", "tests/spmd/kinds_parts.cpp", "tests/support/main.cpp", "-o", program,
+        built = self.call([self.compiler, *self.common, "-O0", "tests/tensor/spmd/kinds_parts.cpp", "tests/support/main.cpp", "-o", program,
                            "-pthread"])
         return built.returncode == 0 and self.call([program]).returncode == 0
 

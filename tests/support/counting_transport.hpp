@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/pipeline/runtime/layers/layer.hpp>
-#include <espalier/pipeline/runtime/messages/conversation.hpp>
-#include <espalier/pipeline/runtime/messages/transport.hpp>
-#include <espalier/pipeline/runtime/plan/execution_plan.hpp>
-#include <espalier/pipeline/runtime/plan/routes.hpp>
+#include <espalier/pipeline/stages/layers/layer.hpp>
+#include <espalier/pipeline/stages/messages/conversation.hpp>
+#include <espalier/pipeline/stages/messages/transport.hpp>
+#include <espalier/pipeline/stages/plan/execution_plan.hpp>
+#include <espalier/pipeline/stages/plan/routes.hpp>
 
 #include <algorithm>
 #include <chrono>

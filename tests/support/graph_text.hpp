@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/graph/parse_text.hpp>
-#include <espalier/partition/ops_by_name.hpp>
+#include <espalier/tensor/core/graph/parse_text.hpp>
+#include <espalier/tensor/core/partition/ops_by_name.hpp>
 
-#include <support/table_numbers.hpp>
+#include <espalier/testing/table_numbers.hpp>
 
 #include <array>
 #include <bit>

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/testing/random_graph.hpp>
 #include <support/graph_text.hpp>
-#include <support/random_graph.hpp>
 
 #include <cstdint>
 #include <cstdlib>

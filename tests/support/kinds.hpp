@@ -3,9 +3,9 @@
 #pragma once
 
 #include <catch2/catch.hpp>
-#include <espalier/execute/runner.hpp>
-#include <espalier/nn/nn.hpp>
-#include <espalier/program/program.hpp>
+#include <espalier/tensor/core/nn/nn.hpp>
+#include <espalier/tensor/core/program/program.hpp>
+#include <espalier/tensor/run/execute/runner.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/pipeline/runtime/layers/layer.hpp>
+#include <espalier/pipeline/stages/layers/layer.hpp>
 
 #include <support/pipeline_model.hpp>
 

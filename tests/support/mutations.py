@@ -25,30 +25,30 @@ TESTS = ["fuzz/execute", "fuzz/windows", "unit/partitioner_cases", "unit/partiti
          "unit/partition_rules", "unit/partition_memory", "unit/gradients_scan", "unit/random_programs",
          "spmd/travelling_together"]
 
-SCHEDULER = "partition/scheduler.hpp"
-SHARING = "partition/buffer_sharing.hpp"
-HALOS = "partition/halo_room.hpp"
-OVERWRITTEN = "partition/overwritten_values.hpp"
-LIVES = "partition/buffer_lives.hpp"
-COPIES = "partition/copy_order.hpp"
-ARENA = "partition/arena.hpp"
-LOWER = "partition/lower.hpp"
-STEPS = "execute/steps.hpp"
-DEVICE = "execute/device.hpp"
-MESSAGES = "execute/message_tables.hpp"
-CHAIN = "execute/chain.hpp"
-LOOPS = "program/reverse_sweep.hpp"
-NORMALISE = "program/normalise.hpp"
-PARTITION = "partition/partition.hpp"
-SUMS = "partition/partial_sums.hpp"
-BORDERS = "partition/loop_borders.hpp"
-MERGE = "partition/merge_collectives.hpp"
-TRANSFER = "partition/transfer.hpp"
-BOXES = "partition/boxes.hpp"
-WINDOW = "graph/window.hpp"
-LOCAL = "partition/local_program.hpp"
-CHOICE = "partition/factor_choice.hpp"
-RESHAPE = "ops/reshape.hpp"
+SCHEDULER = "tensor/core/partition/scheduler.hpp"
+SHARING = "tensor/core/partition/buffer_sharing.hpp"
+HALOS = "tensor/core/partition/halo_room.hpp"
+OVERWRITTEN = "tensor/core/partition/overwritten_values.hpp"
+LIVES = "tensor/core/partition/buffer_lives.hpp"
+COPIES = "tensor/core/partition/copy_order.hpp"
+ARENA = "tensor/core/partition/arena.hpp"
+LOWER = "tensor/core/partition/lower.hpp"
+STEPS = "tensor/run/execute/steps.hpp"
+DEVICE = "tensor/run/execute/device.hpp"
+MESSAGES = "tensor/run/execute/message_tables.hpp"
+CHAIN = "tensor/run/execute/chain.hpp"
+LOOPS = "tensor/core/program/reverse_sweep.hpp"
+NORMALISE = "tensor/core/program/normalise.hpp"
+PARTITION = "tensor/core/partition/partition.hpp"
+SUMS = "tensor/core/partition/partial_sums.hpp"
+BORDERS = "tensor/core/partition/loop_borders.hpp"
+MERGE = "tensor/core/partition/merge_collectives.hpp"
+TRANSFER = "tensor/core/partition/transfer.hpp"
+BOXES = "tensor/core/partition/boxes.hpp"
+WINDOW = "tensor/core/graph/window.hpp"
+LOCAL = "tensor/core/partition/local_program.hpp"
+CHOICE = "tensor/core/partition/factor_choice.hpp"
+RESHAPE = "tensor/core/ops/reshape.hpp"
 
 MUTATIONS = [
     (SCHEDULER, "for (int id = g.size - 1; id >= 0; --id) find_stored(id);", "for (int id = 0; id < g.size; ++id) find_stored(id);"),
@@ -148,7 +148,7 @@ MUTATIONS = [
 
 def compile_command(build, test):
     for entry in json.loads((build / "compile_commands.json").read_text()):
-        if entry["file"].endswith("/tests/%s.cpp" % test):
+        if entry["file"].endswith("/%s.cpp" % test):
             words = shlex.split(entry["command"])
             out = words.index("-o")
             return [w for n, w in enumerate(words) if n not in (out, out + 1)], entry["directory"]

@@ -5,12 +5,12 @@
 // traced tells which types it takes, how dimensions correspond, what it is made of, and where its gradient goes.
 // support/op_page.py makes the page of them, and knows from the headers which functions have no call here.
 
-#include <espalier/graph/tree.hpp>
-#include <espalier/nn/nn.hpp>
-#include <espalier/ops/ops.hpp>
-#include <espalier/program/custom_gradient.hpp>
-#include <espalier/program/differentiate.hpp>
-#include <espalier/sharding/print.hpp>
+#include <espalier/tensor/core/graph/tree.hpp>
+#include <espalier/tensor/core/nn/nn.hpp>
+#include <espalier/tensor/core/ops/ops.hpp>
+#include <espalier/tensor/core/program/custom_gradient.hpp>
+#include <espalier/tensor/core/program/differentiate.hpp>
+#include <espalier/tensor/core/sharding/print.hpp>
 
 #include <boost/hana/define_struct.hpp>
 

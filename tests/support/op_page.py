@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: BSL-1.0
 """Makes docs/ops.md, the page of all ops: `op_page.py PROGRAM` writes it, `op_page.py PROGRAM --check` fails if it would
 change. PROGRAM is built of support/op_page.cpp and tells what was traced; what the functions do, how they are called and
-their errors are read from the comments and declarations in include/espalier/ops, include/espalier/nn and
-include/espalier/program/{differentiate,custom_gradient}.hpp.
+their errors are read from the comments and declarations in include/espalier/tensor/core/ops, include/espalier/tensor/core/nn and
+include/espalier/tensor/core/program/{differentiate,custom_gradient}.hpp.
 
 It fails, too, for a public function without a comment or without a call in op_page.cpp, for an op of which no call makes
 an instruction, for an error that is not among the reasons, and for one that a call has met and no comment names.
@@ -35,10 +35,10 @@ Errors: `shape_mismatch`, `dtype_mismatch`, `operand_is_boolean` (arithmetic), `
 `condition_is_not_boolean` (`!`, `&&`, `||`), `number_is_no_integer`, `number_out_of_range`."""
 INTRODUCTION = """# Ops
 
-<!-- Written by tests/support/op_page.py: change the comments in include/espalier/ops, or the calls in
+<!-- Written by tests/support/op_page.py: change the comments in include/espalier/tensor/core/ops, or the calls in
      tests/support/op_page.cpp, and run it again. -->
 
-Every function of tensors: those of `include/espalier/ops`, what makes gradients, and the parts of models. All are in the
+Every function of tensors: those of `include/espalier/tensor/core/ops`, what makes gradients, and the parts of models. All are in the
 namespace `espalier`. The page is made from the headers and from a program that calls each function for every element
 type, so what it says is what the library does.
 
@@ -145,22 +145,23 @@ def signature(template, name, parameters):
 
 
 # Their functions are of trees, or make many tensors of many: they are on the reference page (support/reference.py).
-TRAINING = ["nn/optimizers/step.hpp", "nn/optimizers/lion.hpp", "nn/optimizers/adafactor.hpp", "nn/optimizers/muon.hpp",
-            "nn/schedules.hpp", "nn/averages.hpp", "nn/loss_scale.hpp", "nn/accumulate.hpp", "nn/trees.hpp",
-            "nn/array_trees.hpp"]
+TRAINING = ["tensor/core/nn/optimizers/step.hpp", "tensor/core/nn/optimizers/lion.hpp",
+            "tensor/core/nn/optimizers/adafactor.hpp", "tensor/core/nn/optimizers/muon.hpp",
+            "tensor/core/nn/schedules.hpp", "tensor/core/nn/averages.hpp", "tensor/core/nn/loss_scale.hpp",
+            "tensor/core/nn/accumulate.hpp", "tensor/core/nn/trees.hpp", "tensor/run/execute/array_trees.hpp"]
 
 
 def read_headers():
     """(functions, ops): functions are (name, signature, comment, header), ops name -> (comment, header)."""
     functions, ops = [], {}
     include = os.path.join(ROOT, "include", "espalier")
-    nn = sorted(glob.glob(os.path.join(include, "nn", "**", "*.hpp"), recursive=True))
-    paths = [*sorted(glob.glob(os.path.join(include, "ops", "*.hpp"))),
+    nn = sorted(glob.glob(os.path.join(include, "tensor", "core", "nn", "**", "*.hpp"), recursive=True))
+    paths = [*sorted(glob.glob(os.path.join(include, "tensor", "core", "ops", "*.hpp"))),
              *(path for path in nn if os.path.relpath(path, include) not in TRAINING),
-             *(os.path.join(include, "program", name) for name in ("differentiate.hpp", "custom_gradient.hpp"))]
+             *(os.path.join(include, "tensor", "core", "program", name) for name in ("differentiate.hpp", "custom_gradient.hpp"))]
     for path in paths:
         header = os.path.relpath(path, include)
-        space = "nn::" if header.startswith("nn") else ""
+        space = "nn::" if header.startswith("tensor/core/nn/") else ""
         with open(path) as file:
             public, in_ops = without_nested(file.read())
         doc = ""
@@ -184,10 +185,10 @@ def read_headers():
 def ops_without_text():
     """Ops that the table of ops by name has not, so that no text of a graph could name them."""
     include = os.path.join(ROOT, "include", "espalier")
-    with open(os.path.join(include, "partition", "ops_by_name.hpp")) as file:
+    with open(os.path.join(include, "tensor", "core", "partition", "ops_by_name.hpp")) as file:
         named = set(re.findall(r"&ops::(\w+)", file.read()))
     missing = []
-    for path in sorted(glob.glob(os.path.join(include, "ops", "*.hpp"))):
+    for path in sorted(glob.glob(os.path.join(include, "tensor", "core", "ops", "*.hpp"))):
         with open(path) as file:
             for template, name in re.findall(r"^(template <.*>\n)?inline constexpr op_info (\w+)", file.read(), re.MULTILINE):
                 # What a template makes has no name of its own.
@@ -320,7 +321,7 @@ def page(program):
     for name, (doc, header) in sorted(ops.items()):
         rule, pending, kernel, gradient = made.get(name, ["", "", "", ""])
         text += row(f"`{name}`", prose(doc), code(rule) if rule else "", pending, kernel, gradient)
-    wrong += [f"{name} is not in partition/ops_by_name.hpp: no text of a graph can name it" for name in ops_without_text()]
+    wrong += [f"{name} is not in tensor/core/partition/ops_by_name.hpp: no text of a graph can name it" for name in ops_without_text()]
     return text, wrong
 
 

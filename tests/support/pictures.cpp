@@ -5,9 +5,9 @@
 // FOLDER` writes them.
 // The test docs/pictures compares them with docs/images.
 
+#include <espalier/base/table.hpp>
 #include <espalier/core.hpp>
-#include <espalier/report/draw_layout.hpp>
-#include <espalier/report/table.hpp>
+#include <espalier/tensor/run/report/draw_layout.hpp>
 
 #include <boost/hana/define_struct.hpp>
 

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/nn/nn.hpp>
-#include <espalier/pipeline/runtime/model/model.hpp>
-#include <espalier/program/program.hpp>
+#include <espalier/pipeline/stages/model/model.hpp>
+#include <espalier/tensor/core/nn/nn.hpp>
+#include <espalier/tensor/core/program/program.hpp>
 
 #include <cstdint>
 #include <string>

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/pipeline/runtime/engine/engine.hpp>
-#include <espalier/pipeline/runtime/plan/execution_plan.hpp>
-#include <espalier/pipeline/runtime/plan/stage_bytes.hpp>
 #include <espalier/pipeline/schedules/by_name.hpp>
+#include <espalier/pipeline/stages/engine/engine.hpp>
+#include <espalier/pipeline/stages/plan/execution_plan.hpp>
+#include <espalier/pipeline/stages/plan/stage_bytes.hpp>
 #include <support/hand_written_layers.hpp>
 #include <support/hand_written_loop.hpp>
 

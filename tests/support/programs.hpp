@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/nn/nn.hpp>
-#include <espalier/program/program.hpp>
+#include <espalier/tensor/core/nn/nn.hpp>
+#include <espalier/tensor/core/program/program.hpp>
 
 /// Programs that between them use every op and every way of fusing, storing and moving its operands. Written with
 /// float64, so that the executor and the oracle may differ by rounding only. Sizes are odd on purpose.

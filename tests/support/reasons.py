@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The Espalier authors
 # SPDX-License-Identifier: BSL-1.0
-"""The reasons why a program does not compile, as the headers declare them: those of diagnostics/reasons.hpp first, then
+"""The reasons why a program does not compile, as the headers declare them: those of tensor/core/diagnostics/reasons.hpp first, then
 the operators' own."""
 import glob
 import os

@@ -20,18 +20,24 @@ from reasons import all_reasons
 
 ROOT = os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 PROGRAMS = [
-    ("Meshes, tensors, layouts", ["mesh/axis.hpp", "mesh/mesh.hpp", "mesh/axis_parts.hpp", "shape/dtype.hpp",
-                                  "sharding/annotation.hpp", "sharding/sharding.hpp", "sharding/print.hpp"]),
-    ("Programs", ["program/program.hpp", "program/trace.hpp", "program/budget.hpp"]),
-    ("Trees of parameters, and several results", ["graph/tree.hpp", "graph/named_leaves.hpp"]),
-    ("Running", ["execute/world.hpp", "execute/runner.hpp", "execute/array.hpp", "execute/gather.hpp",
-                 "execute/guard.hpp", "execute/together.hpp", "execute/traffic.hpp"]),
-    ("Models", ["nn/leaves.hpp", "nn/initialise.hpp"]),
-    ("Training", ["nn/optimizers/adamw.hpp", "nn/optimizers/sgd.hpp", *TRAINING]),
-    ("Files", ["io/checkpoint.hpp", "io/load_options.hpp", "io/safetensors.hpp", "io/error.hpp", "io/xtensor.hpp",
-               "io/dataset.hpp", "io/row_file.hpp", "io/permutation.hpp", "io/data_error.hpp"]),
-    ("Reports and pictures", ["report/explain.hpp", "graph/called_from.hpp", "report/draw_layout.hpp",
-                              "report/progress.hpp", "report/table.hpp"]),
+    ("Meshes, tensors, layouts", ["tensor/core/mesh/axis.hpp", "tensor/core/mesh/mesh.hpp",
+                                  "tensor/core/mesh/axis_parts.hpp", "base/dtype.hpp",
+                                  "tensor/core/sharding/annotation.hpp", "tensor/core/sharding/sharding.hpp",
+                                  "tensor/core/sharding/print.hpp"]),
+    ("Programs", ["tensor/core/program/program.hpp", "tensor/core/program/trace.hpp",
+                  "tensor/core/program/budget.hpp"]),
+    ("Trees of parameters, and several results", ["tensor/core/graph/tree.hpp", "tensor/core/graph/named_leaves.hpp"]),
+    ("Running", ["tensor/run/execute/world.hpp", "tensor/run/execute/runner.hpp", "tensor/run/execute/array.hpp",
+                 "tensor/run/execute/gather.hpp", "tensor/run/execute/guard.hpp", "tensor/run/execute/together.hpp",
+                 "tensor/run/execute/traffic.hpp"]),
+    ("Models", ["tensor/core/nn/leaves.hpp", "tensor/core/nn/initialise.hpp"]),
+    ("Training", ["tensor/core/nn/optimizers/adamw.hpp", "tensor/core/nn/optimizers/sgd.hpp", *TRAINING]),
+    ("Files", ["tensor/run/io/checkpoint.hpp", "tensor/run/io/load_options.hpp", "tensor/run/io/safetensors.hpp",
+               "tensor/run/io/error.hpp", "tensor/run/io/xtensor.hpp", "tensor/run/io/dataset.hpp",
+               "tensor/run/io/row_file.hpp", "tensor/run/io/permutation.hpp", "tensor/run/io/data_error.hpp"]),
+    ("Reports and pictures", ["tensor/run/report/explain.hpp", "tensor/core/graph/called_from.hpp",
+                              "tensor/run/report/draw_layout.hpp", "tensor/run/report/progress.hpp",
+                              "base/table.hpp"]),
 ]
 PIPELINES = [
     ("Models and machines", ["pipeline/profile.hpp", "pipeline/layer_graph.hpp", "pipeline/read_profile.hpp",
@@ -43,24 +49,24 @@ PIPELINES = [
                                      "pipeline/validate.hpp", "pipeline/simulate.hpp", "pipeline/bound.hpp",
                                      "pipeline/durations.hpp", "pipeline/chart.hpp", "pipeline/trace.hpp"]),
     ("Plans", ["pipeline/plan.hpp", "pipeline/planner.hpp", "pipeline/evaluate.hpp", "pipeline/print_plan.hpp"]),
-    ("Models that run", ["pipeline/runtime/model/model.hpp", "pipeline/runtime/model/model_layers.hpp",
-                         "pipeline/runtime/model/named.hpp", "pipeline/runtime/layers/layer.hpp",
-                         "pipeline/runtime/measure/measure.hpp", "pipeline/runtime/measure/estimate.hpp"]),
-    ("Running a plan", ["pipeline/runtime/plan/execution_plan.hpp", "pipeline/runtime/plan/check_plan.hpp",
-                        "pipeline/runtime/plan/choose.hpp", "pipeline/runtime/plan/choose_meshes.hpp",
-                        "pipeline/runtime/measure/probed_cluster.hpp", "pipeline/runtime/plan/predict.hpp",
-                        "pipeline/runtime/plan/stage_bytes.hpp", "pipeline/runtime/messages/transport.hpp",
-                        "pipeline/runtime/messages/transport_in_process.hpp", "pipeline/runtime/messages/transport_mpi.hpp",
-                        "pipeline/runtime/engine/engine.hpp", "pipeline/runtime/measure/measured.hpp",
-                        "pipeline/runtime/engine/checkpoint.hpp"]),
+    ("Models that run", ["pipeline/stages/model/model.hpp", "pipeline/stages/model/model_layers.hpp",
+                         "pipeline/stages/model/named.hpp", "pipeline/stages/layers/layer.hpp",
+                         "pipeline/stages/measure/measure.hpp", "pipeline/stages/measure/estimate.hpp"]),
+    ("Running a plan", ["pipeline/stages/plan/execution_plan.hpp", "pipeline/stages/plan/check_plan.hpp",
+                        "pipeline/stages/plan/choose.hpp", "pipeline/stages/plan/choose_meshes.hpp",
+                        "pipeline/stages/measure/probed_cluster.hpp", "pipeline/stages/plan/predict.hpp",
+                        "pipeline/stages/plan/stage_bytes.hpp", "pipeline/stages/messages/transport.hpp",
+                        "pipeline/stages/messages/transport_in_process.hpp",
+                        "pipeline/stages/messages/transport_mpi.hpp", "pipeline/stages/engine/engine.hpp",
+                        "pipeline/stages/measure/measured.hpp", "pipeline/stages/engine/checkpoint.hpp"]),
 ]
 COLLECTIVES = [
     ("As Boost.MPI calls them", ["comm/run/ranges.hpp", "comm/run/collectives.hpp"]),
     ("Networks", ["comm/probe/probe.hpp", "comm/topology/topology.hpp", "comm/network.hpp", "comm/topology/json.hpp",
                   "comm/topology/merge.hpp", "comm/placement.hpp"]),
     ("For worlds and programs", ["comm/run/engine.hpp", "comm/communicator.hpp", "comm/any_communicator.hpp",
-                                 "comm/reduce.hpp", "comm/reducer.hpp",
-                                 "comm/in_process.hpp", "comm/mpi.hpp", "comm/mpi_options.hpp", "comm/mpi_handle.hpp", "comm/launch.hpp",
+                                 "comm/reduce.hpp", "comm/reducer.hpp", "comm/in_process.hpp", "comm/mpi.hpp",
+                                 "comm/mpi_options.hpp", "comm/mpi_handle.hpp", "comm/launch.hpp",
                                  "comm/termination.hpp"]),
 ]
 WRITTEN_BY = "<!-- Written by tests/support/reference.py: change the comments in the headers, and run it again. -->"
@@ -243,7 +249,7 @@ def page(introduction, sections):
         text += f"\n## {title}\n"
         for header in headers:
             listed = entries(header)
-            if header.startswith("nn/") and header not in TRAINING:
+            if header.startswith("tensor/core/nn/") and header not in TRAINING:
                 # The functions of tensors among them are on the other page.
                 listed = [one for one in listed if not re.search(r"auto \w+\(", one[2])]
             if not listed:

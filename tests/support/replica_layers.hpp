@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/pipeline/runtime/messages/peer_communicator.hpp>
+#include <espalier/pipeline/stages/messages/peer_communicator.hpp>
 #include <support/hand_written_layers.hpp>
 
 #include <cstddef>

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/execute/gather.hpp>
-#include <espalier/execute/runner.hpp>
+#include <espalier/tensor/run/execute/gather.hpp>
+#include <espalier/tensor/run/execute/runner.hpp>
 #include <espalier/testing/interpret.hpp>
 
 #include <algorithm>

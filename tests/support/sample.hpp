@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/testing/naive.hpp>
 #include <support/compiled_graph.hpp>
-#include <support/naive.hpp>
 #include <support/spmd_check.hpp>
 
 #include <catch2/catch.hpp>

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/partition/run_price.hpp>
-#include <espalier/program/check_graph.hpp>
-#include <espalier/program/cut_axes.hpp>
-#include <espalier/program/pass_list.hpp>
+#include <espalier/tensor/core/partition/run_price.hpp>
+#include <espalier/tensor/core/program/check_graph.hpp>
+#include <espalier/tensor/core/program/cut_axes.hpp>
+#include <espalier/tensor/core/program/pass_list.hpp>
 #include <espalier/testing/interpret_spmd.hpp>
 
-#include <support/random_graph.hpp>
+#include <espalier/testing/random_graph.hpp>
 
 #include <algorithm>
 #include <cmath>

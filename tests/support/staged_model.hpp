@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/pipeline/runtime/engine/engine.hpp>
-#include <espalier/pipeline/runtime/layers/tensor_part.hpp>
-#include <espalier/pipeline/runtime/model/model.hpp>
 #include <espalier/pipeline/schedules/by_name.hpp>
+#include <espalier/pipeline/stages/engine/engine.hpp>
+#include <espalier/pipeline/stages/layers/tensor_part.hpp>
+#include <espalier/pipeline/stages/model/model.hpp>
 #include <support/pipeline_model.hpp>
 
 #include <boost/hana/define_struct.hpp>

@@ -10,12 +10,16 @@
 
 namespace espalier::test {
 
-/// `.../tests/unit/shape/dtype.cpp` -> `shape/dtype`: how CMake names a test file.
+/// `.../tests/unit/shape/dtype.cpp` or `.../tests/base/unit/shape/dtype.cpp` -> `shape/dtype`: how CMake names a test
+/// file.
 [[nodiscard]] inline std::string name_of_file(std::string path) {
-  constexpr const char* root = "/tests/";
+  const std::string root = "/tests/";
   if (const auto at = path.rfind(root); at != std::string::npos) {
-    const auto kind_end = path.find('/', at + std::string(root).size());
-    if (kind_end != std::string::npos) path.erase(0, kind_end + 1);
+    path.erase(0, at + root.size());
+    for (const std::string part : {"base/", "comm/", "tensor/", "pipeline/"}) {
+      if (path.rfind(part, 0) == 0) path.erase(0, part.size());
+    }
+    if (const auto kind_end = path.find('/'); kind_end != std::string::npos) path.erase(0, kind_end + 1);
   }
   if (const auto dot = path.rfind('.'); dot != std::string::npos) path.erase(dot);
   return path;

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/execute/runner.hpp>
-#include <espalier/execute/world.hpp>
-#include <espalier/nn/initialise.hpp>
-#include <espalier/program/program.hpp>
+#include <espalier/tensor/core/nn/initialise.hpp>
+#include <espalier/tensor/core/program/program.hpp>
+#include <espalier/tensor/run/execute/runner.hpp>
+#include <espalier/tensor/run/execute/world.hpp>
 
 #include <gpt/model.hpp>
 

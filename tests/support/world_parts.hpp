@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/execute/runner.hpp>
-#include <espalier/execute/world.hpp>
-#include <espalier/nn/optimizers.hpp>
+#include <espalier/tensor/core/nn/optimizers.hpp>
+#include <espalier/tensor/run/execute/runner.hpp>
+#include <espalier/tensor/run/execute/world.hpp>
 #include <support/run_program.hpp>
 
 /// A world of four devices comes apart into one device and a row of three, as threads and as ranks.

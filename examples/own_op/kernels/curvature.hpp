@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/kernels/slice.hpp>
+#include <espalier/tensor/run/kernels/slice.hpp>
 
 #include "../ops/curvature.hpp"
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/kernels/kernel.hpp>
-#include <espalier/kernels/parallel.hpp>
+#include <espalier/tensor/run/kernels/kernel.hpp>
+#include <espalier/tensor/run/kernels/parallel.hpp>
 
 #include "../ops/ensemble.hpp"
 

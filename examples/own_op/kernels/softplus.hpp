@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/kernels/activation.hpp>
+#include <espalier/tensor/run/kernels/activation.hpp>
 
 #include "../ops/softplus.hpp"
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/ops/arithmetic.hpp>
+#include <espalier/tensor/core/ops/arithmetic.hpp>
 
 #include <cstdint>
 

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/ops/arithmetic.hpp>
-#include <espalier/ops/further_result.hpp>
+#include <espalier/tensor/core/ops/arithmetic.hpp>
+#include <espalier/tensor/core/ops/further_result.hpp>
 
 #include <cstdint>
 #include <type_traits>

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/joined.hpp>
 #include <espalier/comm/layout.hpp>
 #include <espalier/comm/reducer.hpp>
-#include <espalier/detail/light_std/joined.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -4,10 +4,10 @@
 
 #include <espalier/config.hpp>
 
+#include <espalier/base/light_std/function_ref.hpp>
+#include <espalier/base/light_std/plain_vector.hpp>
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/host/threads.hpp>
-#include <espalier/detail/light_std/function_ref.hpp>
-#include <espalier/detail/light_std/plain_vector.hpp>
 
 #include <atomic>
 #include <chrono>

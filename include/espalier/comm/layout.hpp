@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/dtype.hpp>
 #include <espalier/config.hpp>
-#include <espalier/shape/dtype.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,18 +2,18 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/collective.hpp>
+#include <espalier/base/light_std/function_ref.hpp>
+#include <espalier/base/light_std/place_in.hpp>
+#include <espalier/base/light_std/plain_vector.hpp>
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/layout.hpp>
-#include <espalier/comm/mpi_exchange.hpp>
+#include <espalier/comm/mpi/mpi_exchange.hpp>
+#include <espalier/comm/mpi/mpi_messages.hpp>
+#include <espalier/comm/mpi/mpi_reduction.hpp>
 #include <espalier/comm/mpi_handle.hpp>
-#include <espalier/comm/mpi_messages.hpp>
 #include <espalier/comm/mpi_options.hpp>
-#include <espalier/comm/mpi_reduction.hpp>
 #include <espalier/comm/termination.hpp>
-#include <espalier/detail/light_std/function_ref.hpp>
-#include <espalier/detail/light_std/place_in.hpp>
-#include <espalier/detail/light_std/plain_vector.hpp>
-#include <espalier/shape/collective.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/comm/mpi_compat.hpp>
+#include <espalier/comm/mpi/mpi_compat.hpp>
 
 #include <cstddef>
 #include <numeric>

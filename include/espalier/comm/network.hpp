@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/collective.hpp>
 #include <espalier/comm/packing/fraction.hpp>
-#include <espalier/shape/collective.hpp>
 
 #include <cstdint>
 #include <string>

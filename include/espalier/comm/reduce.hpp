@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/extremum.hpp>
 #include <espalier/comm/layout.hpp>
-#include <espalier/shape/extremum.hpp>
 
 #include <algorithm>
 #include <cstddef>

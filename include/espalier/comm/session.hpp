@@ -3,9 +3,9 @@
 #pragma once
 
 // The life of MPI in this process, for code that begins it or ends it.
-#include <espalier/comm/mpi_compat.hpp>
+#include <espalier/comm/mpi/mpi_compat.hpp>
+#include <espalier/comm/mpi/mpi_session.hpp>
 #include <espalier/comm/mpi_handle.hpp>
-#include <espalier/comm/mpi_session.hpp>
 #include <espalier/comm/termination.hpp>
 
 namespace espalier::comm {

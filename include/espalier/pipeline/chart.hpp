@@ -4,7 +4,7 @@
 
 #include <espalier/config.hpp>
 
-#include <espalier/detail/xml_text.hpp>
+#include <espalier/base/xml_text.hpp>
 #include <espalier/pipeline/instruction.hpp>
 #include <espalier/pipeline/simulate.hpp>
 

@@ -4,12 +4,12 @@
 
 #include <espalier/config.hpp>
 
-#include <espalier/detail/json.hpp>
+#include <espalier/base/json.hpp>
+#include <espalier/base/table.hpp>
 #include <espalier/pipeline/cluster.hpp>
 #include <espalier/pipeline/plan.hpp>
 #include <espalier/pipeline/planner/reasons.hpp>
 #include <espalier/pipeline/profile.hpp>
-#include <espalier/report/table.hpp>
 
 #include <cmath>
 #include <cstddef>

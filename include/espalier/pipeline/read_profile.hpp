@@ -4,8 +4,8 @@
 
 #include <espalier/config.hpp>
 
-#include <espalier/detail/light_std/read_number.hpp>
-#include <espalier/detail/read_file.hpp>
+#include <espalier/base/light_std/read_number.hpp>
+#include <espalier/base/read_file.hpp>
 #include <espalier/pipeline/layer_graph.hpp>
 #include <espalier/pipeline/profile.hpp>
 

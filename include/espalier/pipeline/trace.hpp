@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/detail/json.hpp>
+#include <espalier/base/json.hpp>
 #include <espalier/pipeline/chart.hpp>
 #include <espalier/pipeline/instruction.hpp>
 #include <espalier/pipeline/simulate.hpp>

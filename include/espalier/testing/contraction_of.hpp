@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/kernels/contraction/problem.hpp>
+#include <espalier/tensor/run/kernels/contraction/problem.hpp>
 
 #include <cstddef>
 #include <cstdint>

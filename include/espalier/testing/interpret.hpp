@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/graph/graph.hpp>
-#include <espalier/ops/ops.hpp>
+#include <espalier/tensor/core/graph/graph.hpp>
+#include <espalier/tensor/core/ops/ops.hpp>
 
 #include <cstddef>
 #include <stdexcept>

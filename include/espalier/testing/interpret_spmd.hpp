@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/partition/boxes.hpp>
-#include <espalier/partition/partition.hpp>
-#include <espalier/program/check_graph.hpp>
+#include <espalier/tensor/core/partition/boxes.hpp>
+#include <espalier/tensor/core/partition/partition.hpp>
+#include <espalier/tensor/core/program/check_graph.hpp>
 #include <espalier/testing/interpret.hpp>
 
 #include <array>

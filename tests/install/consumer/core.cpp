@@ -6,7 +6,7 @@
 #if __has_include(<espalier/core.hpp>)
 #include <espalier/core.hpp>
 #endif
-#include <espalier/shape/dtype.hpp>
+#include <espalier/base/dtype.hpp>
 
 #include <cstdio>
 

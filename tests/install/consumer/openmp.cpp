@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: BSL-1.0
 //
 // A program on two devices of this process, with what pkg-config says of espalier-openmp and nothing else.
-#include <espalier/execute/gather.hpp>
-#include <espalier/execute/runner.hpp>
-#include <espalier/execute/world.hpp>
-#include <espalier/kernels/kernels.hpp>
-#include <espalier/ops/ops.hpp>
-#include <espalier/program/program.hpp>
+#include <espalier/tensor/core/ops/ops.hpp>
+#include <espalier/tensor/core/program/program.hpp>
+#include <espalier/tensor/run/execute/gather.hpp>
+#include <espalier/tensor/run/execute/runner.hpp>
+#include <espalier/tensor/run/execute/world.hpp>
+#include <espalier/tensor/run/kernels/kernels.hpp>
 
 #include <cstdint>
 #include <cstdio>

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/collective.hpp>
+#include <espalier/base/light_std/function_ref.hpp>
 #include <espalier/comm/host/call_frame.hpp>
 #include <espalier/comm/host/copy.hpp>
 #include <espalier/comm/host/endpoint.hpp>
@@ -9,8 +11,6 @@
 #include <espalier/comm/host/space.hpp>
 #include <espalier/comm/host/traffic.hpp>
 #include <espalier/comm/schedule/call.hpp>
-#include <espalier/detail/light_std/function_ref.hpp>
-#include <espalier/shape/collective.hpp>
 
 #include <algorithm>
 #include <atomic>

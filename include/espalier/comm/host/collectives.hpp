@@ -4,7 +4,7 @@
 
 #include <espalier/comm/host/engine.hpp>
 #include <espalier/comm/host/processes.hpp>
-#include <espalier/comm/mpi_requests.hpp>
+#include <espalier/comm/mpi/mpi_requests.hpp>
 #include <espalier/comm/run/element.hpp>
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/detail/streaming.hpp>
+#include <espalier/base/streaming.hpp>
 
 #include <cstddef>
 #include <cstdint>

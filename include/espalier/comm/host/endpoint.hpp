@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/function_ref.hpp>
+#include <espalier/base/light_std/joined.hpp>
+#include <espalier/base/light_std/plain_vector.hpp>
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/host/fold.hpp>
 #include <espalier/comm/host/shape.hpp>
@@ -10,9 +13,6 @@
 #include <espalier/comm/host/traffic.hpp>
 #include <espalier/comm/host/wait.hpp>
 #include <espalier/comm/schedule/call.hpp>
-#include <espalier/detail/light_std/function_ref.hpp>
-#include <espalier/detail/light_std/joined.hpp>
-#include <espalier/detail/light_std/plain_vector.hpp>
 
 #include <algorithm>
 #include <atomic>

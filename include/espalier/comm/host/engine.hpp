@@ -2,6 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/collective.hpp>
+#include <espalier/base/light_std/function_ref.hpp>
+#include <espalier/base/light_std/plain_vector.hpp>
 #include <espalier/comm/host/call_frame.hpp>
 #include <espalier/comm/host/chunk_protocol.hpp>
 #include <espalier/comm/host/copy.hpp>
@@ -12,9 +15,6 @@
 #include <espalier/comm/host/space.hpp>
 #include <espalier/comm/host/split_protocol.hpp>
 #include <espalier/comm/schedule/call.hpp>
-#include <espalier/detail/light_std/function_ref.hpp>
-#include <espalier/detail/light_std/plain_vector.hpp>
-#include <espalier/shape/collective.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/plain_vector.hpp>
+#include <espalier/base/simd.hpp>
 #include <espalier/comm/host/copy.hpp>
 #include <espalier/comm/run/combine.hpp>
-#include <espalier/detail/light_std/plain_vector.hpp>
-#include <espalier/detail/simd.hpp>
 
 #include <cstddef>
 #include <cstdint>

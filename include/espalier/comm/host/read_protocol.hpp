@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/function_ref.hpp>
+#include <espalier/base/light_std/plain_vector.hpp>
 #include <espalier/comm/host/call_frame.hpp>
 #include <espalier/comm/host/endpoint.hpp>
 #include <espalier/comm/host/space.hpp>
 #include <espalier/comm/schedule/call.hpp>
-#include <espalier/detail/light_std/function_ref.hpp>
-#include <espalier/detail/light_std/plain_vector.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/collective.hpp>
 #include <espalier/comm/host/call_frame.hpp>
 #include <espalier/comm/host/copy.hpp>
 #include <espalier/comm/host/endpoint.hpp>
 #include <espalier/comm/host/shape.hpp>
 #include <espalier/comm/host/space.hpp>
 #include <espalier/comm/host/traffic.hpp>
-#include <espalier/shape/collective.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/joined.hpp>
+#include <espalier/base/light_std/plain_vector.hpp>
 #include <espalier/comm/schedule/call.hpp>
-#include <espalier/detail/light_std/joined.hpp>
-#include <espalier/detail/light_std/plain_vector.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -4,7 +4,7 @@
 
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/host/copy.hpp>
-#include <espalier/comm/mpi_compat.hpp>
+#include <espalier/comm/mpi/mpi_compat.hpp>
 
 #include <chrono>
 #include <cstddef>

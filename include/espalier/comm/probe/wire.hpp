@@ -3,8 +3,8 @@
 #pragma once
 
 #include <espalier/comm/communicator.hpp>
-#include <espalier/comm/mpi_compat.hpp>
-#include <espalier/comm/mpi_requests.hpp>
+#include <espalier/comm/mpi/mpi_compat.hpp>
+#include <espalier/comm/mpi/mpi_requests.hpp>
 
 #include <algorithm>
 #include <chrono>

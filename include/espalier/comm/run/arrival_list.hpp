@@ -5,7 +5,7 @@
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/host/space.hpp>
 #include <espalier/comm/host/window.hpp>
-#include <espalier/comm/mpi_compat.hpp>
+#include <espalier/comm/mpi/mpi_compat.hpp>
 #include <espalier/comm/mpi_ranks.hpp>
 
 #include <algorithm>

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/plain_vector.hpp>
+#include <espalier/base/light_std/sort_few.hpp>
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/run/combine.hpp>
 #include <espalier/comm/schedule/call.hpp>
 #include <espalier/config.hpp>
-#include <espalier/detail/light_std/plain_vector.hpp>
-#include <espalier/detail/light_std/sort_few.hpp>
 
 #include <algorithm>
 #include <array>

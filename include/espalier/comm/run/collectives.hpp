@@ -3,7 +3,7 @@
 #pragma once
 
 #include <espalier/comm/host/collectives.hpp>
-#include <espalier/comm/mpi_requests.hpp>
+#include <espalier/comm/mpi/mpi_requests.hpp>
 #include <espalier/comm/probe/probe.hpp>
 #include <espalier/comm/run/agreement.hpp>
 #include <espalier/comm/run/arrival_list.hpp>

@@ -3,8 +3,8 @@
 #pragma once
 
 #include <espalier/comm/communicator.hpp>
-#include <espalier/comm/mpi_compat.hpp>
-#include <espalier/comm/mpi_requests.hpp>
+#include <espalier/comm/mpi/mpi_compat.hpp>
+#include <espalier/comm/mpi/mpi_requests.hpp>
 #include <espalier/comm/run/combine.hpp>
 #include <espalier/comm/run/polling_wait.hpp>
 #include <espalier/comm/run/rank_schedule.hpp>

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/collective.hpp>
 #include <espalier/config.hpp>
-#include <espalier/shape/collective.hpp>
 
 #include <cstddef>
 #include <cstdint>

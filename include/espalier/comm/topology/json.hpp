@@ -4,9 +4,9 @@
 
 #include <espalier/config.hpp>
 
+#include <espalier/base/json.hpp>
+#include <espalier/base/read_file.hpp>
 #include <espalier/comm/topology/topology.hpp>
-#include <espalier/detail/json.hpp>
-#include <espalier/detail/read_file.hpp>
 
 #include <algorithm>
 #include <cstddef>

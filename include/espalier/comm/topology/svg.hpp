@@ -4,12 +4,12 @@
 
 #include <espalier/config.hpp>
 
+#include <espalier/base/json.hpp>
+#include <espalier/base/xml_text.hpp>
 #include <espalier/comm/network.hpp>
 #include <espalier/comm/packing/check.hpp>
 #include <espalier/comm/packing/fraction.hpp>
 #include <espalier/comm/topology/topology.hpp>
-#include <espalier/detail/json.hpp>
-#include <espalier/detail/xml_text.hpp>
 
 #include <algorithm>
 #include <array>

@@ -4,8 +4,8 @@
 
 #include <espalier/config.hpp>
 
+#include <espalier/base/json.hpp>
 #include <espalier/comm/topology/topology.hpp>
-#include <espalier/detail/json.hpp>
 
 #include <algorithm>
 #include <cstddef>

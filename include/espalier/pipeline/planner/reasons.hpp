@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/table.hpp>
 #include <espalier/pipeline/plan.hpp>
-#include <espalier/report/table.hpp>
 
 #include <array>
 #include <cstddef>

@@ -1,0 +1,155 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/tensor/core/graph/factors.hpp>
+#include <espalier/tensor/core/graph/op_facts.hpp>
+#include <espalier/tensor/core/graph/window.hpp>
+#include <espalier/tensor/core/mesh/mesh.hpp>
+#include <espalier/tensor/core/sharding/box.hpp>
+
+#include <cstdint>
+
+namespace espalier {
+
+struct gradient_context;
+class partition_context;
+
+/// How eagerly completion carries shardings through an op (GSPMD section 3.5; the order of XLA's four levels).
+enum class propagation : std::uint8_t {
+  /// Elementwise and other ops that keep every dimension: first, both ways.
+  elementwise,
+  /// Ops that add or remove dimensions.
+  dimensional,
+  /// Broadcasts: backward before forward, to keep communication off the larger shape.
+  broadcast,
+  /// Nothing passes.
+  none,
+};
+
+/// A result that is linear in an operand may be computed on the terms of a pending sum.
+enum class linearity : std::uint8_t {
+  none,
+  /// Linear in operand 0 alone; the others, if any, only select.
+  first,
+  /// Linear in all operands together: all of them must be pending on the same axes (addition).
+  joint,
+  /// Linear in each operand alone, while the others are replicated on the pending axes (multiplication).
+  each,
+};
+
+/// How an op may take part in a fused chain, which passes over a block of rows while it is in the cache.
+enum class fusion : std::uint8_t {
+  /// Never: it has a kernel of its own.
+  alone,
+  /// One element of the result from the elements at the same place.
+  elementwise,
+  /// Dimensions disappear: fused when they are the last one, or all but the last one.
+  reduction,
+  /// Costs nothing: its reader uses the operand with another stride.
+  broadcast,
+  /// Has no operands; made where it is read.
+  source,
+};
+
+/// Attributes of ops that are `fusion::reduction`: they combine the elements along some dimensions, which disappear.
+struct reduction_attributes {
+  /// The dimensions, as a bit set.
+  std::int64_t dims = 0;
+  reduction kind = reduction::sum;
+};
+
+/// What a step of a fused chain keeps of these.
+struct fused_reduction_attributes {
+  reduction kind = reduction::sum;
+  /// The rows of the block are combined into a row of accumulators, which has a value already; otherwise each row is
+  /// combined into one result.
+  bool accumulates = false;
+};
+/// What it keeps of an index (`pattern::index`), which it makes where it is read.
+struct fused_index_attributes {
+  /// The index runs along the columns. Otherwise it runs along the rows: row r has index r / repeat % size.
+  bool along_columns = false;
+  /// The dimension of the tensor.
+  int dim = 0;
+  std::int64_t repeat = 1;
+  std::int64_t size = 1;
+};
+
+/// Fused chains whose rows have so many columns, and whole vectors of them, share their kernels for all lengths: the
+/// loops know no number but that they need no remainder. So what is compiled does not depend on how far a mesh splits
+/// a tensor.
+[[nodiscard]] constexpr bool is_long_row(std::int64_t columns) { return columns >= 64 && columns % 16 == 0; }
+
+/// Stands for the columns of a block (`kernels::block_key`) of which the call says how many they are: any number.
+inline constexpr std::int64_t any_columns = -1;
+
+/// Where an instruction's result and operands are in their whole tensors, on one device. A buffer may have room for
+/// more elements than its box has: what is behind them is padding.
+struct instruction_boxes {
+  tensor_box result;
+  per_operand<tensor_box> operand;
+  /// Of the whole result: from them follows which element of it one of the buffer is.
+  extents whole;
+};
+
+/// One device's data for the reference evaluation: everything is held in double precision.
+struct evaluation {
+  const instruction* self = nullptr;
+  per_operand<const double*> operand;
+  per_operand<const extents*> operand_shape;
+  per_operand<dtype> operand_type;
+  double* result = nullptr;
+  /// Results 1, 2, ...
+  double* const* further_result = nullptr;
+  /// If the op is positional.
+  const instruction_boxes* boxes = nullptr;
+  /// The graph's table (`builder::add_windows`).
+  const placed_window* windows = nullptr;
+};
+
+/// Everything the compiler half knows about an op. A null entry means that the op has no such rule, and a program
+/// that needs it does not compile.
+struct op_info {
+  const char* name = "";
+  propagation spread = propagation::none;
+  linearity linear = linearity::none;
+  fusion fuse = fusion::alone;
+  op_facts facts{};
+  /// How dimensions correspond.
+  factor_rule (*factors)(op_view) = nullptr;
+  /// Appends the cotangents of the operands.
+  void (*gradient)(gradient_context&) = nullptr;
+  /// What the op computes, plainly, in double precision: the oracle of all tests.
+  void (*evaluate)(const evaluation&) = nullptr;
+  /// Floating-point operations on operands and result of these shapes.
+  std::int64_t (*flops)(op_view) = nullptr;
+  /// The windows through which dimensions of operand `k` are read, one for each of the dimensions whose bits are
+  /// returned: there the rule gives the factor over which the window moves. Null if there are none.
+  std::uint32_t (*windows)(op_view, int k, window* of_dimension) = nullptr;
+  /// Appends the local counterpart of the op in steps of its own and returns the last of them (graph/lowering.hpp); or
+  /// -1: then, and if there is no such function, it becomes one instruction, whose factors are split by axes.
+  int (*lower)(partition_context&) = nullptr;
+  /// What it computes depends on where its result and operands are in their tensors: kernels and `evaluate` get boxes.
+  bool positional = false;
+  /// The value that leaves a reduction over a padded dimension unchanged, when the op reduces one.
+  double (*identity)(op_view) = nullptr;
+  /// The dimensions of operand and result, as a bit set, along which an element of the result depends on other
+  /// elements, although devices may split them. Null: there are none.
+  std::uint32_t (*carries_along)(op_view) = nullptr;
+  /// Of a table in the user's source: writes the part of the whole tensor that a box says into a buffer.
+  void (*fill)(void* to, const extents& buffer, const extents& whole, const tensor_box& part) = nullptr;
+};
+
+[[nodiscard]] constexpr bool is_further_result(const instruction& i) { return i.op->facts.is_further_result; }
+/// How many results instruction `id` of `size` has after the first: they follow it.
+[[nodiscard]] constexpr int further_results(const instruction* code, int size, int id) {
+  int last = id + 1;
+  while (last < size && is_further_result(code[last])) ++last;
+  return is_further_result(code[id]) ? 0 : last - id - 1;
+}
+
+[[nodiscard]] constexpr structure part_of(const instruction& i) { return i.op->facts.part; }
+[[nodiscard]] constexpr layout_request requests_of(const instruction& i) { return i.op->facts.requests; }
+
+}  // namespace espalier

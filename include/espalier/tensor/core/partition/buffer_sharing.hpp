@@ -1,0 +1,108 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/tensor/core/partition/halo_room.hpp>
+#include <espalier/tensor/core/partition/overwritten_values.hpp>
+#include <espalier/tensor/core/partition/scheduled_program.hpp>
+#include <espalier/tensor/core/partition/shared_buffers.hpp>
+
+#include <cstdint>
+
+namespace espalier::detail {
+
+/// Finds for each value whether it has a buffer of its own or shares another one's.
+class buffer_sharing {
+ public:
+  constexpr buffer_sharing(const scheduled_program& program, shared_buffers& buffers, halo_room& halos)
+      : g_(program.g), s_(program.s), buffers_(buffers), halos_(halos), overwritten_(program, buffers) {}
+
+  constexpr void run() {
+    for (int id = 0; id < g_.size; ++id) {
+      const instruction& i = g_[id];
+      switch (part_of(i)) {
+        case structure::argument:
+          buffers_.own(id);
+          buffers_.within[id].space = memory_space::argument;
+          buffers_.within[id].index = attributes_of<border_attributes>(i).number;
+          break;
+        case structure::result:
+        case structure::loop_begin:
+        case structure::loop_end: break;
+        case structure::loop_next:
+          buffers_.share(id, i.operand[0]);
+          if (halos_.may_alternate(id)) halos_.alternate(id);
+          buffers_.copied[id] = buffers_.root[i.operand[1]] != buffers_.root[id];
+          break;
+        case structure::loop_slice:
+          buffers_.share(id, i.operand[0]);
+          buffers_.slice(id, i.operand[0], i.loop, bytes_of(i));
+          break;
+        case structure::loop_stack:
+          buffers_.own(id);
+          stack(id);
+          break;
+        case structure::none:
+        case structure::loop_carry:
+        case structure::loop_result:
+        case structure::loop_sum:
+          if (i.op->facts.shares_operand) {
+            buffers_.share(id, i.operand[0]);
+          } else if (halos_.may_lie_around(id)) {
+            halos_.lie_around(id);
+          } else if (part_of(i) == structure::loop_carry && !halos_.wants_room(id) &&
+                     overwritten_.starts_in_place(id)) {
+            buffers_.share(id, i.operand[0]);
+            overwritten_.changes_in(buffers_.root[id], i.loop);
+          } else if (i.op->facts.overwrites >= 0 && overwritten_.is_last_reader(id)) {
+            buffers_.share(id, g_.operand_at(i, i.op->facts.overwrites));
+          } else if (s_.unit_of[id] >= 0 && s_.stored[id]) {
+            buffers_.own(id);
+          }
+          break;
+      }
+    }
+  }
+
+ private:
+  /// A value that is stacked is computed in its place in the stack, unless it already lives somewhere else.
+  constexpr void stack(int id) {
+    const int value = g_[id].operand[0];
+    const int loop = g_[value].loop;
+    const bool plain = buffers_.root[value] == value && buffers_.is_plain(value) && !halos_.is_enlarged(value) &&
+                       part_of(g_[value]) != structure::loop_carry;
+    if (!plain) {
+      buffers_.copied[id] = true;
+      return;
+    }
+    // All values that share its buffer follow it into the stack.
+    int other = buffers_.sharer[value];
+    buffers_.sharer[value] = -1;
+    move(value, id, loop, bytes_of(g_[value]));
+    while (other >= 0) {
+      const int next = buffers_.next_sharer[other];
+      move(other, id, loop, bytes_of(g_[value]));
+      other = next;
+    }
+  }
+  /// A value that moves already goes on to do so, within a buffer that now moves too: the chains that end at `id` grow
+  /// by one.
+  constexpr void move(int id, int into, int loop, std::int64_t stride) {
+    location& where = buffers_.within[id];
+    if (where.loop < 0) {
+      where.loop = loop;
+      where.stride = stride;
+    } else if (where.outer < 0) {
+      where.outer = g_[into].operand[0];
+    }
+    buffers_.follow(id, into);
+  }
+
+  graph_view g_;
+  schedule_view s_;
+  shared_buffers& buffers_;
+  halo_room& halos_;
+  overwritten_values overwritten_;
+};
+
+}  // namespace espalier::detail

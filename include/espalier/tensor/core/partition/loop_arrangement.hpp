@@ -1,0 +1,80 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/tensor/core/graph/graph.hpp>
+#include <espalier/tensor/core/ops/ops.hpp>
+
+namespace espalier::detail {
+
+/// Moves what stands inside a loop without belonging to it before that loop.
+class loop_arrangement {
+ public:
+  /// Both are put in order by `run`: the instructions of a program, and what goes with each.
+  constexpr loop_arrangement(graph& program, list<int>& origin)
+      : code_(program.code),
+        further_(program.further.data()),
+        origin_(origin),
+        head_(code_.size() + 1, -1),
+        next_(code_.size(), -1),
+        end_(code_.size(), -1),
+        number_(code_.size(), -1) {}
+
+  constexpr void run() {
+    const int size = code_.size();
+    for (int id = size - 1; id >= 0; --id) {
+      const instruction& i = code_[id];
+      if (part_of(i) == structure::loop_end) end_[i.operand[0]] = id;
+      int& head = head_[i.loop < 0 ? size : i.loop];
+      next_[id] = head;
+      head = id;
+    }
+    arranged_.reserve(size);
+    origin_made_.reserve(size);
+    int cursor = head_[size];
+    arrange(cursor, size);
+    code_ = static_cast<list<instruction>&&>(arranged_);
+    origin_ = static_cast<list<int>&&>(origin_made_);
+  }
+
+ private:
+  constexpr void arrange(int& cursor, int last) {
+    while (cursor >= 0 && cursor < last) {
+      const int id = cursor;
+      cursor = next_[id];
+      if (part_of(code_[id]) == structure::loop_begin) {
+        arrange(cursor, end_[id]);
+        emit(id);
+        int body = head_[id];
+        arrange(body, code_.size());
+      } else {
+        emit(id);
+      }
+    }
+  }
+
+  constexpr void emit(int id) {
+    instruction i = code_[id];
+    for (int k = 0; k < i.operand_count; ++k) {
+      int& operand = i.operand_at(k, further_);
+      operand = number_[operand];
+    }
+    if (i.loop >= 0) i.loop = number_[i.loop];
+    number_[id] = arranged_.push_back(i);
+    origin_made_.push_back(origin_[id]);
+  }
+
+  list<instruction>& code_;
+  /// The graph's table of further operands: renumbered in place.
+  int* further_;
+  list<int>& origin_;
+  /// The first instruction of each loop (the last entry: outside of all), and the one that follows each.
+  list<int> head_;
+  list<int> next_;
+  list<int> end_;
+  list<int> number_;
+  list<instruction> arranged_;
+  list<int> origin_made_;
+};
+
+}  // namespace espalier::detail

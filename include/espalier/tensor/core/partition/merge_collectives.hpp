@@ -1,0 +1,426 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/tensor/core/partition/messages.hpp>
+#include <espalier/tensor/core/partition/partition.hpp>
+
+#include <cstdint>
+
+namespace espalier {
+
+namespace detail {
+
+/// A tensor joins others in one collective if sending it takes no longer than starting to: beyond, the two copies, into
+/// the message and out of it, outweigh the start. Extents of the whole tensor decide, so that a program has the same
+/// form on every mesh.
+inline constexpr std::int64_t merged_bytes_limit = collective_latency;
+
+/// Bytes that devices lack of a tensor that is read through windows: of each dimension, by how much what is needed
+/// stands off from what is held. A window of three taps and stride 1 over 20 rows of 400 B with one row of padding:
+/// about three rows, 1,200 B. Where parts move away, as half of a tensor does that is cut, all of it.
+[[nodiscard]] constexpr std::int64_t bytes_lacking(graph_view g, int id) {
+  const layout& to = g.annotations[g[id].annotation];
+  const layout& from = g.annotations[g.operand(id, 0).annotation];
+  const std::int64_t all = to.shape.elements();
+  std::int64_t lacking = 0;
+  std::uint32_t windowed = 0;
+  const auto moves = attributes_of<collective_attributes>(g[id]);
+  for (int n = 0; n < moves.window_count; ++n) {
+    const placed_window& w = g.windows[moves.first_window + n];
+    windowed |= 1U << static_cast<unsigned>(w.dim);
+    const std::int64_t extent = to.shape[w.dim];
+    const auto size_of_number = [](std::int64_t x) { return x < 0 ? -x : x; };
+    const std::int64_t off =
+        size_of_number(w.low) + w.reach() + size_of_number(w.stride * w.extent - w.base_dilation * extent);
+    lacking += extent == 0 ? 0 : std::min(ceil_div(off, w.base_dilation), extent) * (all / extent);
+  }
+  for (int d = 0; d < to.placement.rank; ++d) {
+    const bool is_windowed = (windowed >> static_cast<unsigned>(d) & 1U) != 0;
+    if (!is_windowed && !(from.placement.dim[d] == to.placement.dim[d])) lacking = all;
+  }
+  return std::min(lacking, all) * size_of(g[id].type);
+}
+
+/// Postpones every collective that sends little until its value is needed, and lets those of a kind that wait then over
+/// the same axes travel together, with later ones whose operands can be computed by then. Each remains an instruction
+/// of its own; the graph only says which share their messages, and the order changes.
+class collective_merger {
+ public:
+  constexpr collective_merger(const mesh_shape& mesh, graph_view g)
+      : mesh_(mesh),
+        g_(g),
+        number_(g.size, unplaced),
+        class_of_(g.size, -1),
+        next_alike_(g.size, -1),
+        next_member_(g.size, -1),
+        read_in_(g.size, -1),
+        readers_(g.size, 0),
+        is_late_(g.size, true),
+        classes_in_(g.size + 1, -1) {}
+
+  constexpr graph run() {
+    result_.code.reserve(g_.size);
+    copy_tables(result_, g_);
+    classify();
+    find_late();
+    for (int id = 0; id < g_.size; ++id) {
+      if (number_[id] != unplaced) continue;
+      if (!is_further_result(g_[id])) look();
+      if (is_late_[id] && gains_by_delay(id)) {
+        number_[id] = delayed;
+        delayed_.push_back(id);
+      } else {
+        visit(id);
+      }
+    }
+    for (const int id : delayed_) number_[id] = unplaced;
+    for (const int id : delayed_) {
+      if (number_[id] == unplaced) visit(id);
+    }
+    close_all(-1);
+    look();
+    // Nothing reads a result: it can wait for all the others.
+    for (int id = 0; id < g_.size; ++id) {
+      if (part_of(g_[id]) == structure::result) place(id);
+    }
+    return static_cast<graph&&>(result_);
+  }
+
+ private:
+  /// The bytes that a group sends at most.
+  static constexpr std::int64_t most_bytes = 32 * merged_bytes_limit;
+  /// What stands for an instruction's number while it has none.
+  static constexpr int unplaced = -1;
+  static constexpr int waiting = -2;
+  static constexpr int gathered = -3;
+  static constexpr int delayed = -4;
+  /// How many later collectives are tried in vain before a group closes, and how many instructions may come forward
+  /// for one of them.
+  static constexpr int most_failures = 4;
+  static constexpr int most_gathered = 24;
+
+  /// Collectives that could move as one if none read another, and those of them that wait to.
+  struct alike {
+    /// The first and last, from each of which `next_member_` links to the next, and what they send.
+    int member = -1;
+    int last_member = -1;
+    std::int64_t bytes = 0;
+    /// Those that have not joined so far, in order: `next_alike_` links to the others.
+    int first = -1;
+    int last = -1;
+    int to_come = 0;
+    /// Since the last of them moved: whether those to come have been tried.
+    bool tried = false;
+    /// Another class in the same loop.
+    int sibling = -1;
+  };
+
+  /// Whether it belongs to the structure of loops: its place is where it is.
+  [[nodiscard]] static constexpr bool is_structure(structure part) {
+    return part >= structure::loop_begin && part != structure::loop_slice;
+  }
+
+  [[nodiscard]] constexpr bool is_small(int id) const {
+    const instruction& i = g_[id];
+    return g_.annotations[i.annotation].shape.elements() * size_of(i.type) <= merged_bytes_limit;
+  }
+
+  [[nodiscard]] constexpr std::int64_t bytes_sent(int id) const {
+    if (reads_windows(g_[id])) return bytes_lacking(g_, id);
+    return g_.annotations[g_[id].annotation].shape.elements() * size_of(g_[id].type);
+  }
+  [[nodiscard]] constexpr bool may_wait(int id) const {
+    return communicates(g_[id]) && bytes_sent(id) <= merged_bytes_limit;
+  }
+
+  /// What is combined has to be of one type; what is only moved, of types of one size, so that elements of all are
+  /// aligned wherever their box begins in a message.
+  [[nodiscard]] constexpr bool are_alike(int a, int b) const {
+    if (g_[a].op != g_[b].op) return false;
+    const auto one = attributes_of<collective_attributes>(g_[a]);
+    const auto other = attributes_of<collective_attributes>(g_[b]);
+    if (one.axes != other.axes || size_of(g_[a].type) != size_of(g_[b].type)) return false;
+    const bool reduces = facts_of(static_cast<collective>(collective_index(g_[a].op))).reduces;
+    return !reduces || (g_[a].type == g_[b].type && one.combine == other.combine);
+  }
+
+  /// Finds the classes, and for each collective the first loop that reads it from outside.
+  constexpr void classify() {
+    for (int id = 0; id < g_.size; ++id) {
+      const instruction& i = g_[id];
+      for (int k = 0; k < i.operand_count && !i.op->facts.looks; ++k) ++readers_[g_.operand_at(i, k)];
+      if (i.op->facts.looks) looks_.push_back(id);
+      if (may_wait(id)) join_class(id);
+      if (i.loop < 0 || reads_loop(part_of(i))) continue;
+      for (int k = 0; k < i.operand_count; ++k) {
+        const int o = g_.operand_at(i, k);
+        if (class_of_[o] < 0 || g_[o].loop == i.loop || read_in_[o] >= 0) continue;
+        int loop = i.loop;
+        while (g_[loop].loop != g_[o].loop) loop = g_[loop].loop;
+        read_in_[o] = loop;
+      }
+    }
+  }
+  constexpr void join_class(int id) {
+    int& head = classes_in_[g_[id].loop + 1];
+    int found = head;
+    while (found >= 0 && !are_alike(classes_[found].last, id)) found = classes_[found].sibling;
+    if (found < 0) {
+      alike made;
+      made.first = made.last = id;
+      made.sibling = head;
+      found = head = classes_.push_back(made);
+    } else {
+      next_alike_[classes_[found].last] = id;
+      classes_[found].last = id;
+    }
+    ++classes_[found].to_come;
+    class_of_[id] = found;
+  }
+
+  /// Finds what only results are computed from, and reads nothing large: as parameters are updated. It can come last.
+  constexpr void find_late() {
+    for (int id = g_.size - 1; id >= 0; --id) {
+      const instruction& i = g_[id];
+      bool& late = is_late_[id];
+      if (part_of(i) == structure::result || (i.op->facts.looks && i.loop < 0)) {
+        late = false;
+        continue;
+      }
+      late = late && i.loop < 0 && !is_structure(part_of(i));
+      for (int k = 0; late && k < i.operand_count; ++k) {
+        late = g_.operand(id, k).op->fuse == fusion::source || is_small(g_.operand_at(i, k));
+      }
+      for (int k = 0; !late && k < i.operand_count; ++k) is_late_[g_.operand_at(i, k)] = false;
+    }
+  }
+  /// Whether it reads a collective that others may still join, though they cannot yet.
+  constexpr bool gains_by_delay(int id) {
+    for (int k = 0; k < g_[id].operand_count; ++k) {
+      const int o = g_.operand_at(g_[id], k);
+      if (number_[o] == delayed) return true;
+      if (number_[o] != waiting) continue;
+      const int c = class_of_[o];
+      if (!classes_[c].tried) bring_forward(c);
+      classes_[c].tried = true;
+      if (classes_[c].to_come > 0) return true;
+    }
+    return false;
+  }
+
+  constexpr void visit(int id) {
+    const instruction& i = g_[id];
+    if (part_of(i) == structure::result || i.op->facts.looks) return;
+    if (part_of(i) == structure::loop_next) {
+      // They stay together at the end of the body, after every collective that one of them needs.
+      passed_on_.push_back(id);
+      return;
+    }
+    for (int k = 0; k < i.operand_count; ++k) need(g_.operand_at(i, k));
+    if (part_of(i) == structure::loop_begin) {
+      for (int c = classes_in_[i.loop + 1]; c >= 0; c = classes_[c].sibling) {
+        if (is_read_in(classes_[c], id)) close(c);
+      }
+    } else if (part_of(i) == structure::loop_end) {
+      const int begin = i.operand[0];
+      close_all(begin);
+      int first = passed_on_.size();
+      while (first > 0 && g_[passed_on_[first - 1]].loop == begin) --first;
+      look();
+      open_loop_ = g_[begin].loop;
+      for (int n = first; n < passed_on_.size(); ++n) place(passed_on_[n]);
+      passed_on_.resize(first);
+    }
+    if (class_of_[id] < 0) {
+      place(id);
+      if (part_of(i) == structure::loop_begin) open_loop_ = id;
+    } else {
+      if (!has_room(classes_[class_of_[id]], id)) close(class_of_[id]);
+      join(id);
+    }
+  }
+
+  [[nodiscard]] constexpr bool is_read_in(const alike& one, int loop) const {
+    for (int id = one.member; id >= 0; id = next_member_[id]) {
+      if (read_in_[id] == loop) return true;
+    }
+    return false;
+  }
+  constexpr void need(int id) {
+    if (number_[id] == waiting) close(class_of_[id]);
+  }
+  [[nodiscard]] constexpr bool has_room(const alike& one, int id) const {
+    return one.member < 0 || one.bytes + bytes_sent(id) <= most_bytes;
+  }
+  constexpr void join(int id) {
+    alike& joined = classes_[class_of_[id]];
+    (joined.member < 0 ? joined.member : next_member_[joined.last_member]) = id;
+    joined.last_member = id;
+    joined.bytes += bytes_sent(id);
+    --joined.to_come;
+    number_[id] = waiting;
+  }
+  constexpr void close_all(int loop) {
+    for (int c = classes_in_[loop + 1]; c >= 0; c = classes_[c].sibling) close(c);
+  }
+
+  constexpr void close(int c) {
+    if (classes_[c].member < 0) return;
+    bring_forward(c);
+    move_together(classes_[c]);
+    classes_[c].member = -1;
+    classes_[c].bytes = 0;
+    classes_[c].tried = false;
+  }
+
+  /// Lets collectives that come later in the program join the others of class `c`, if nothing else speaks against it
+  /// than the order that the program is written in.
+  constexpr void bring_forward(int c) {
+    int failures = 0;
+    int before = -1;
+    for (int id = classes_[c].first; id >= 0 && failures < most_failures; id = next_alike_[id]) {
+      bool joins = number_[id] == waiting || number_[id] >= 0;
+      if (number_[id] == unplaced && may_come_forward(id) && has_room(classes_[c], id) && gather_operands(id)) {
+        place_gathered();
+        join(id);
+        joins = true;
+      }
+      if (!joins) {
+        before = id;
+        ++failures;
+      } else if (before < 0) {
+        classes_[c].first = next_alike_[id];
+      } else {
+        next_alike_[before] = next_alike_[id];
+      }
+    }
+  }
+
+  /// What windows bring of a large tensor is a buffer as large: it costs memory to have it earlier, unless it can be
+  /// seen around the operand.
+  [[nodiscard]] constexpr bool may_come_forward(int id) const {
+    return is_small(id) || rows_around(mesh_, g_, id) >= 0;
+  }
+
+  /// Lists in `gathered_` what has to be computed before instruction `id`, if that is little and nothing large lives
+  /// longer for it: then it costs no memory to do so now.
+  constexpr bool gather_operands(int id) {
+    gathered_.clear();
+    bool possible = gather(g_[id]);
+    for (int n = 0; possible && n < gathered_.size(); ++n) {
+      const instruction& i = g_[gathered_[n]];
+      possible = i.loop == g_[id].loop && !is_structure(part_of(i)) && collective_index(i.op) < 0 &&
+                 !is_further_result(i) && further_results(g_.code, g_.size, gathered_[n]) == 0 &&
+                 (is_small(gathered_[n]) || is_easy(i)) && gather(i);
+    }
+    for (int n = 0; possible && n < gathered_.size(); ++n) {
+      possible = is_small(gathered_[n]) || is_read_among_gathered(gathered_[n]);
+    }
+    if (possible) return true;
+    for (const int one : gathered_) number_[one] = unplaced;
+    return false;
+  }
+  /// Element by element: little work even if it is large, as before a sum.
+  [[nodiscard]] constexpr bool is_easy(const instruction& i) const {
+    return i.op->fuse == fusion::elementwise || (i.operand_count == 1 && i.shape == g_[i.operand[0]].shape);
+  }
+  /// By nothing else: it is gone again when all of them have been computed.
+  [[nodiscard]] constexpr bool is_read_among_gathered(int value) const {
+    int reads = 0;
+    for (const int one : gathered_) {
+      for (int k = 0; k < g_[one].operand_count; ++k) reads += g_.operand_at(g_[one], k) == value ? 1 : 0;
+    }
+    return reads == readers_[value];
+  }
+  constexpr bool gather(const instruction& i) {
+    for (int k = 0; k < i.operand_count; ++k) {
+      const int operand = g_.operand_at(i, k);
+      int& number = number_[operand];
+      if (number == waiting || number == delayed || gathered_.size() == most_gathered) return false;
+      if (number != unplaced) continue;
+      number = gathered;
+      gathered_.push_back(operand);
+    }
+    return true;
+  }
+  constexpr void place_gathered() {
+    // In the program's order: few, and usually found in the opposite one.
+    for (int n = 1; n < gathered_.size(); ++n) {
+      for (int m = n; m > 0 && gathered_[m] < gathered_[m - 1]; --m) {
+        const int later = gathered_[m - 1];
+        gathered_[m - 1] = gathered_[m];
+        gathered_[m] = later;
+      }
+    }
+    for (const int one : gathered_) place(one);
+  }
+
+  constexpr void move_together(const alike& closing) {
+    place(closing.member);
+    for (int id = next_member_[closing.member]; id >= 0; id = next_member_[id]) {
+      place(id);
+      result_.code[number_[id]].op = &travelling_ops.of[collective_index(g_[id].op)];
+    }
+  }
+
+  [[nodiscard]] constexpr instruction renumbered(int id) {
+    instruction i = g_[id];
+    for (int k = 0; k < i.operand_count; ++k) {
+      i.operand_at(k, result_.further.data()) = number_[g_.operand_at(g_[id], k)];
+    }
+    if (i.loop >= 0) i.loop = number_[i.loop];
+    return i;
+  }
+  /// Places what looks at values of the open loop that are there by now: as early as can be, but nothing else moves.
+  constexpr void look() {
+    int left = 0;
+    for (const int id : looks_) {
+      if (g_[id].loop == open_loop_ && number_[g_[id].operand[0]] >= 0) {
+        place(id);
+      } else {
+        looks_[left++] = id;
+      }
+    }
+    looks_.resize(left);
+  }
+  constexpr void place(int id) { number_[id] = result_.code.push_back(renumbered(id)); }
+
+  const mesh_shape& mesh_;
+  graph_view g_;
+  /// By instruction: its number in the result, or why it has none yet.
+  list<int> number_;
+  /// By collective: its class, the next one of that class to come, the next one that waits with it, and the first loop
+  /// beside it that reads it.
+  list<int> class_of_;
+  list<int> next_alike_;
+  list<int> next_member_;
+  list<int> read_in_;
+  /// By instruction: how often it is read.
+  list<int> readers_;
+  /// What can wait for everything else, and what of it does.
+  list<bool> is_late_;
+  list<int> delayed_;
+  list<alike> classes_;
+  /// By loop, the outside first: one of the classes in it.
+  list<int> classes_in_;
+  /// The `loop_next`s of all open loops.
+  list<int> passed_on_;
+  list<int> gathered_;
+  /// What looks at values and has no place yet, and the innermost open loop.
+  list<int> looks_;
+  int open_loop_ = -1;
+  graph result_;
+};
+
+}  // namespace detail
+
+/// Lets collectives of a kind over the same axes that send little travel together (partition/messages.hpp), where none
+/// of them is computed from another: of any shapes, layouts and windows, of types of one size (of one type, where
+/// elements are combined). The order of the program does not matter as long as nothing large would have to be computed
+/// earlier than it says. The bytes sent stay the same, but for the rounding of shares.
+[[nodiscard]] constexpr graph merge_collectives(const mesh_shape& mesh, graph_view g) {
+  return detail::collective_merger(mesh, g).run();
+}
+
+}  // namespace espalier

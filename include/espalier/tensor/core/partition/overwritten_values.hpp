@@ -1,0 +1,89 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/tensor/core/partition/scheduled_program.hpp>
+#include <espalier/tensor/core/partition/shared_buffers.hpp>
+
+namespace espalier::detail {
+
+/// Values that are overwritten because nothing reads them again. Only programs with operators that overwrite an operand
+/// have any.
+class overwritten_values {
+ public:
+  constexpr overwritten_values(const scheduled_program& program, const shared_buffers& buffers)
+      : g_(program.g), s_(program.s), buffers_(buffers) {
+    for (int id = 0; id < g_.size; ++id) {
+      if (g_[id].op->facts.overwrites < 0) continue;
+      find(program);
+      break;
+    }
+  }
+
+  /// Whether a carry is kept where its initial value is. One carry of a loop at most takes the memory of what it starts
+  /// from.
+  [[nodiscard]] constexpr bool starts_in_place(int carry) const {
+    const instruction& i = g_[carry];
+    return takes_over(i.operand[0], g_[i.loop].loop, s_.unit_of[i.loop]) &&
+           home_[buffers_.root[i.operand[0]]] != i.loop;
+  }
+  /// Whether instruction `id` may be computed in the operand that its operator overwrites.
+  [[nodiscard]] constexpr bool is_last_reader(int id) const {
+    const instruction& i = g_[id];
+    const int overwritten = g_.operand_at(i, i.op->facts.overwrites);
+    if (!takes_over(overwritten, i.loop, s_.unit_of[id])) return false;
+    for (int k = 0; k < i.operand_count; ++k) {
+      if (k != i.op->facts.overwrites && buffers_.root[g_.operand_at(i, k)] == buffers_.root[overwritten]) return false;
+    }
+    return true;
+  }
+  /// The buffer of the root may change in the iterations of this loop.
+  constexpr void changes_in(int root, int loop) { home_[root] = loop; }
+
+ private:
+  constexpr void find(const scheduled_program& program) {
+    last_read_.resize(g_.size, -1);
+    home_.resize(g_.size, -1);
+    donated_.resize(g_.size, false);
+    for (int id = 0; id < g_.size; ++id) {
+      const instruction& i = g_[id];
+      program.for_each_read(id, [&](int value, int /*reader*/, int at) {
+        // To be passed on, a carry is named, not read.
+        if (part_of(i) == structure::loop_next && value == i.operand[0] && value != i.operand[1]) return;
+        for (;; value = g_[value].operand[0]) {
+          if (last_read_[value] < at) last_read_[value] = at;
+          if (g_[value].op->fuse != fusion::broadcast) return;
+        }
+      });
+      home_[id] = i.loop;
+      if (part_of(i) == structure::result && i.operand_count == 2) donated_[i.operand[1]] = true;
+    }
+  }
+
+  /// Whether the buffer of `value` may hold something else from unit `at` on, in the loop `loop`: nothing in it is read
+  /// later, neither in this iteration nor in the next one, and it is none that the caller keeps.
+  constexpr bool takes_over(int value, int loop, int at) const {
+    if (last_read_.empty()) return false;
+    const int root = buffers_.root[value];
+    if (root < 0 || bytes_of(g_[root]) != bytes_of(g_[value])) return false;
+    if (part_of(g_[root]) == structure::argument && !donated_[root]) return false;
+    int home = home_[root];
+    while (home >= 0 && home != loop) home = g_[home].loop;
+    if (home != loop || last_read_[root] > at) return false;
+    for (int other = buffers_.sharer[root]; other >= 0; other = buffers_.next_sharer[other]) {
+      if (last_read_[other] > at) return false;
+    }
+    return true;
+  }
+
+  graph_view g_;
+  schedule_view s_;
+  const shared_buffers& buffers_;
+  /// The last unit that reads a value; the loop whose iterations may change the contents of its buffer; whether it is
+  /// an argument whose place a result takes.
+  list<int> last_read_;
+  list<int> home_;
+  list<bool> donated_;
+};
+
+}  // namespace espalier::detail

@@ -1,0 +1,271 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/tensor/core/partition/device_values.hpp>
+#include <espalier/tensor/core/partition/factor_choice.hpp>
+
+#include <cstdint>
+
+namespace espalier::detail {
+
+/// The axes over which the operands of an op are pending sums when it is source. `is_dropped`: an annotation keeps one
+/// of them pending, and the op would lose it.
+struct operand_sums {
+  axis_mask pending = 0;
+  bool is_dropped = false;
+};
+
+/// The policy of pending sums: which stay pending past which op, and where and in which layout the others are carried
+/// out.
+class partial_sums {
+ public:
+  constexpr partial_sums(const completed_program& traced, device_values& device)
+      : traced_(traced), g_(traced.g), of_(traced.of), device_(device) {}
+
+  /// An operand with the pending sums that completion gives it, and no other.
+  constexpr int settled(int id) {
+    const int value = device_.value[id];
+    if (device_.layout_of(value).placement.unreduced == of_[id].unreduced) return value;
+    return settle(id, of_[id]);
+  }
+  /// Carries out a pending sum for all later readers but those that ask for the terms.
+  constexpr int settle(int id, const sharding& reduced) {
+    device_.terms[id] = device_.value[id];
+    return device_.value[id] = device_.rounded(id, device_.reshard(device_.value[id], reduced));
+  }
+  /// Takes `value`, which was computed for instruction `id`. If its terms are pending, they are combined here or by
+  /// its reader.
+  constexpr void take(int id, int value, reduction combine) {
+    const axis_mask pending = device_.layout_of(value).placement.unreduced;
+    // The largest of terms is no sum that could stay pending.
+    if (pending != 0 && combine == reduction::sum) device_.terms[id] = value;
+    if (pending != of_[id].unreduced && combine != reduction::sum) {
+      value = device_.reshard(value, of_[id], combine);
+    } else if (pending == 0 || !postpones(id, pending)) {
+      value = device_.reshard(value, of_[id]);
+    }
+    device_.value[id] = device_.rounded(id, value);
+  }
+  /// A pending sum whose only reader is linear is reduced there, where it may have been added to others, have become
+  /// smaller, or be wanted in another layout.
+  [[nodiscard]] constexpr bool postpones(int id, axis_mask pending) const {
+    if (traced_.readers[id] != 1) return false;
+    const int reader = traced_.last_reader[id];
+    // Stacked, terms would take as much memory as the sums that are to be split over their devices.
+    if (part_of(g_[reader]) == structure::loop_stack) return (of_[id].tiled() & pending) == 0;
+    // Never into a loop, where it would be reduced in every iteration; but out of one.
+    return g_[reader].loop == g_[id].loop || part_of(g_[reader]) == structure::loop_sum ||
+           part_of(g_[reader]) == structure::loop_carry;
+  }
+
+  /// Carries out the pending sums of operands that the op cannot work on.
+  constexpr operand_sums settle_operands(int id) {
+    const instruction& i = g_[id];
+    axis_mask pending = 0;
+    for (int k = 0; k < i.operand_count; ++k)
+      pending |= device_.layout_of(device_.value[g_.operand_at(i, k)]).placement.unreduced;
+    if (pending == 0) return {};
+    if (may_keep(id, pending)) return {.pending = pending, .is_dropped = false};
+    for (int k = 0; k < i.operand_count; ++k) {
+      if (of_[g_.operand_at(i, k)].unreduced != 0 &&
+          requests_of(g_[g_.operand_at(i, k)]) == layout_request::annotation) {
+        // The user asked for this sum to stay pending, and here it would be lost.
+        return {.pending = 0, .is_dropped = true};
+      }
+      if (device_.layout_of(device_.value[g_.operand_at(i, k)]).placement.unreduced != 0)
+        settle(g_.operand_at(i, k), settled_for(id, k));
+    }
+    return {};
+  }
+
+  /// The layout in which the sum of a gradient is carried out: its parameter's layout, or to finer parts if all that
+  /// read it work on those, as where the state of an optimizer is split and its parameter is not (ZeRO, arXiv
+  /// 1910.02054, stage 1).
+  [[nodiscard]] constexpr sharding parts_for_readers(int id, axis_mask pending) const {
+    sharding held = of_[id];
+    held.unreduced = pending;
+    sharding common = of_[id];
+    bool is_first = true;
+    for (int reader = id + 1; reader <= traced_.last_reader[id]; ++reader) {
+      const instruction& i = g_[reader];
+      if (i.op->facts.looks) continue;
+      for (int k = 0; k < i.operand_count; ++k) {
+        if (g_.operand_at(i, k) != id) continue;
+        const bool computes = part_of(i) == structure::none && requests_of(i) == layout_request::none;
+        if (!computes || i.loop != g_[id].loop || i.op->factors == nullptr) return of_[id];
+        const sharding parts = parts_for(reader, k, held);
+        if (!is_first && !parts.same_layout(common)) return of_[id];
+        common = parts;
+        is_first = false;
+      }
+    }
+    return common;
+  }
+
+ private:
+  /// The layout in which a sum is carried out for its reader: its own, or, if no other instruction reads it, parts
+  /// that the reader works on.
+  [[nodiscard]] constexpr sharding settled_for(int id, int k) const {
+    const int operand = g_.operand_at(g_[id], k);
+    if (traced_.readers[operand] == 1) return parts_for(id, k, device_.layout_of(device_.value[operand]).placement);
+    sharding result = of_[operand];
+    result.unreduced = 0;
+    return result;
+  }
+  /// The parts of operand k that instruction `id` works on, as far as they are parts of what devices hold, split along
+  /// axes on which a sum is pending: a reduce-scatter makes them.
+  [[nodiscard]] constexpr sharding parts_for(int id, int k, sharding held) const {
+    const factor_rule& rule = traced_.rules[id];
+    factor_axes asked;
+    for (int d = 0; d < of_[id].rank; ++d) {
+      if (!rule.result[d].empty()) read_dimension(traced_.mesh, rule, rule.result[d], of_[id].dim[d], asked);
+    }
+    for (int d = 0; d < held.rank; ++d) {
+      const factor_list factors = rule.dims_of(k)[d];
+      if (factors.size() != 1 || rule.kind[factors[0]] != factor_kind::pass) continue;
+      const axis_list axes = asked[factors[0]];
+      const axis_mask added = axes.mask() & ~held.dim[d].mask();
+      if (axes.starts_with(held.dim[d]) && (added & ~held.unreduced) == 0) held.dim[d] = axes;
+    }
+    held.unreduced = 0;
+    return held;
+  }
+  /// Whether instruction `id` can work on the terms of its operands, and it pays to leave them terms.
+  [[nodiscard]] constexpr bool may_keep(int id, axis_mask pending) {
+    const instruction& i = g_[id];
+    const auto held = [&](int k) { return device_.layout_of(device_.value[g_.operand_at(i, k)]).placement.unreduced; };
+    const auto uses = [&](int k) { return device_.layout_of(device_.value[g_.operand_at(i, k)]).placement.tiled(); };
+    switch (i.op->linear) {
+      case linearity::none: return false;
+      case linearity::first: {
+        for (int k = 1; k < i.operand_count; ++k) {
+          if (held(k) != 0 || (uses(k) & pending) != 0 || travel_together(id, 0, k, pending)) return false;
+        }
+        return i.shape.elements() <= g_[i.operand[0]].shape.elements() || pays_after(id);
+      }
+      case linearity::joint: {
+        for (int k = 0; k < i.operand_count; ++k) {
+          if (held(k) != pending) return false;
+        }
+        return true;
+      }
+      case linearity::each: {
+        int holders = 0;
+        for (int k = 0; k < i.operand_count; ++k) {
+          if (held(k) != 0) {
+            ++holders;
+          } else if ((uses(k) & pending) != 0 || g_[g_.operand_at(i, k)].shape.elements() > i.shape.elements()) {
+            return false;
+          }
+        }
+        if (holders != 1 || i.op->facts.contracts) return false;
+        return i.operand_count != 2 || !travel_together(id, held(0) != 0 ? 0 : 1, held(0) != 0 ? 1 : 0, pending);
+      }
+    }
+    return false;
+  }
+  /// Whether an op that makes a pending sum larger is one of several whose results add up to no more than they are made
+  /// of, or that are added up over a loop: the pieces of a tensor that a gradient is put together from.
+  [[nodiscard]] constexpr bool pays_after(int id) {
+    if (pays_.empty()) pays_.resize(g_.size, unknown);
+    if (pays_[id] != unknown) return pays_[id] == yes;
+    int end = id;
+    while (traced_.readers[end] == 1 && passes_on(end, traced_.last_reader[end])) end = traced_.last_reader[end];
+    struct term {
+      int id;
+      std::int64_t times;
+    };
+    list<term> open;
+    list<int> seen;
+    open.push_back({end, 1});
+    std::int64_t elements = 0;
+    // Where a pending sum meets a term that is none, it is reduced, as large as it is there.
+    bool has_whole_term = false;
+    bool adds_terms = false;
+    while (!open.empty()) {
+      term sum = open.back();
+      open.pop_back();
+      seen.push_back(sum.id);
+      const instruction& i = g_[sum.id];
+      if (part_of(i) == structure::loop_sum) {
+        sum.times *= attributes_of<loop_attributes>(g_[g_[i.operand[0]].loop]).iterations;
+      }
+      const int terms = i.op->linear == linearity::joint ? i.operand_count : 1;
+      for (int k = 0; k < terms; ++k) {
+        const int o = g_.operand_at(i, k);
+        const bool is_passed_on = traced_.readers[o] == 1 && g_[o].operand_count > 0 && passes_on(g_[o].operand[0], o);
+        adds_terms = adds_terms || terms > 1;
+        if (is_passed_on) {
+          open.push_back({o, sum.times});
+        } else {
+          elements += sum.times * g_[o].shape.elements();
+          has_whole_term = has_whole_term || !makes_sum(o);
+        }
+      }
+    }
+    const verdict answer = !(adds_terms && has_whole_term) && g_[end].shape.elements() <= elements ? yes : no;
+    for (const int one : seen) pays_[one] = answer;
+    return answer == yes;
+  }
+  /// Whether a value is a pending sum where it is computed, as completion laid its operands out.
+  [[nodiscard]] constexpr bool makes_sum(int id) const {
+    if (of_[id].unreduced != 0) return true;
+    const instruction& i = g_[id];
+    if (i.op->factors == nullptr) return false;
+    const factor_rule& rule = traced_.rules[id];
+    for (int k = 0; k < i.operand_count; ++k) {
+      for (int d = 0; d < of_[g_.operand_at(i, k)].rank; ++d) {
+        if (of_[g_.operand_at(i, k)].dim[d].empty()) continue;
+        const factor_list factors = rule.dims_of(k)[d];
+        for (int n = 0; n < factors.size(); ++n) {
+          if (rule.kind[factors[n]] == factor_kind::reduce) return true;
+        }
+      }
+    }
+    return false;
+  }
+  /// Whether a pending sum can pass from a value through one of its readers.
+  [[nodiscard]] constexpr bool passes_on(int id, int reader) const {
+    const instruction& i = g_[reader];
+    if (i.loop != g_[id].loop && part_of(i) != structure::loop_sum) return false;
+    if (part_of(i) == structure::result || part_of(i) == structure::loop_stack || part_of(i) == structure::loop_carry)
+      return false;
+    return i.op->linear == linearity::joint || (i.op->linear == linearity::first && i.operand[0] == id);
+  }
+  /// Whether a small pending sum meets what is computed from another sum over the same axes, as that of a mean its
+  /// weight: both can move as one (partition/merge_collectives.hpp), unless the first waits for the second.
+  [[nodiscard]] constexpr bool travel_together(int id, int pending_operand, int other, axis_mask pending) const {
+    if (traced_.keeps_sums) return false;
+    const instruction& i = g_[id];
+    const instruction& sum = g_[i.operand[pending_operand]];
+    if (sum.shape.elements() * size_of(sum.type) > collective_latency) return false;
+    int value = device_.value[i.operand[other]];
+    for (int step = 0; step < 8; ++step) {
+      const instruction& source = device_.program[value];
+      if (is_collective(source.op, collective::all_reduce)) {
+        return attributes_of<collective_attributes>(source).axes == pending;
+      }
+      if (source.op->factors == nullptr || source.op->spread == propagation::none || source.op->facts.contracts)
+        return false;
+      int latest = -1;
+      for (int k = 0; k < source.operand_count; ++k) {
+        const int operand = device_.program.operand_at(source, k);
+        if (device_.program[operand].op->fuse != fusion::source && operand > latest) latest = operand;
+      }
+      if (latest < 0 || device_.program[latest].loop != source.loop) return false;
+      value = latest;
+    }
+    return false;
+  }
+
+  const completed_program& traced_;
+  graph_view g_;
+  const sharding* of_;
+  device_values& device_;
+  /// The answers that `pays_after` has given, by value.
+  enum verdict : std::uint8_t { unknown, yes, no };
+  list<verdict> pays_;
+};
+
+}  // namespace espalier::detail

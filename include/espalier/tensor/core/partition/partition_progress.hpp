@@ -1,0 +1,49 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/tensor/core/graph/graph.hpp>
+
+#include <cstdint>
+
+namespace espalier {
+
+/// The mistakes that partitioning finds.
+enum class partition_fault : std::uint8_t {
+  nothing,
+  op_without_rule,
+  /// A sum that was to stay pending meets an op that needs it whole.
+  pending_sum_dropped,
+  /// An annotation says that a sum is pending where none is.
+  no_sum_pending,
+};
+
+namespace detail {
+
+/// A reshard that was made before, to be used again where it is in scope, and the next one of the same value.
+struct value_variant {
+  int value = -1;
+  int next = -1;
+};
+
+/// How far partitioning has come, in arrays: a long graph is partitioned part by part, each in a constant evaluation of
+/// its own. `Size` is that of the whole graph.
+template <int Size, int Room> struct partition_progress {
+  static constexpr int size = Size > 0 ? Size : 1;
+
+  roomy_graph<Room, Room, Room, Room> program;
+  int origin[Room]{};
+  int first_variant[Room]{};
+  value_variant variants[Room]{};
+  int variant_count = 0;
+  int value[size]{};
+  int terms[size]{};
+  int loop = -1;
+  bool hoisted = false;
+  partition_fault fault = partition_fault::nothing;
+  int fault_at = -1;
+};
+
+}  // namespace detail
+
+}  // namespace espalier

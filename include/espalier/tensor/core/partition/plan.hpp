@@ -1,0 +1,192 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/tensor/core/partition/collectives.hpp>
+#include <espalier/tensor/core/partition/memory.hpp>
+#include <espalier/tensor/core/partition/parts.hpp>
+#include <espalier/tensor/core/partition/scheduler.hpp>
+
+namespace espalier {
+
+/// A partitioned program in the order of execution, with every buffer's place: all that the executor needs besides
+/// kernels. Arrays of exactly the size.
+template <int Instructions, int Units, int Ordered> struct fixed_plan {
+  unit units[Units > 0 ? Units : 1]{};
+  int order[Ordered > 0 ? Ordered : 1]{};
+  int unit_of[Instructions > 0 ? Instructions : 1]{};
+  fused_role role[Instructions > 0 ? Instructions : 1]{};
+  bool stored[Instructions > 0 ? Instructions : 1]{};
+  location where[Instructions > 0 ? Instructions : 1]{};
+  int root[Instructions > 0 ? Instructions : 1]{};
+  bool copied[Instructions > 0 ? Instructions : 1]{};
+  /// See `memory_outline`; -1 fills what is left of `copies`, and stands at what is not saved.
+  int copies[Instructions > 0 ? Instructions : 1]{};
+  std::int64_t saved_at[Instructions > 0 ? Instructions : 1]{};
+  /// Bytes of the one block that holds everything the program computes on the way.
+  std::int64_t arena_bytes = 0;
+  /// The largest sum of buffers alive at the same time: no arena can be smaller.
+  std::int64_t live_bytes = 0;
+  static constexpr int unit_count = Units;
+  static constexpr int ordered_count = Ordered;
+};
+
+/// What lowering and execution read of a plan, whether it was made by the compiler or at run time.
+struct plan_view {
+  const unit* units = nullptr;
+  int unit_count = 0;
+  const int* order = nullptr;
+  const int* unit_of = nullptr;
+  const fused_role* role = nullptr;
+  const bool* stored = nullptr;
+  const location* where = nullptr;
+  const int* root = nullptr;
+  const bool* copied = nullptr;
+  const int* copies = nullptr;
+  const std::int64_t* saved_at = nullptr;
+  std::int64_t arena_bytes = 0;
+
+  constexpr plan_view() = default;
+  template <int Instructions, int Units, int Ordered>
+  constexpr plan_view(const fixed_plan<Instructions, Units, Ordered>& source)  // NOLINT(google-explicit-constructor)
+      : units(&source.units[0]),
+        unit_count(Units),
+        order(&source.order[0]),
+        unit_of(&source.unit_of[0]),
+        role(&source.role[0]),
+        stored(&source.stored[0]),
+        where(&source.where[0]),
+        root(&source.root[0]),
+        copied(&source.copied[0]),
+        copies(&source.copies[0]),
+        saved_at(&source.saved_at[0]),
+        arena_bytes(source.arena_bytes) {}
+};
+
+namespace detail {
+
+/// How often each instruction runs: the product of the lengths of its loops.
+[[nodiscard]] constexpr std::int64_t repetitions(graph_view g, int id) {
+  std::int64_t count = 1;
+  for (int loop = g[id].loop; loop >= 0; loop = g[loop].loop) {
+    count *= attributes_of<loop_attributes>(g[loop]).iterations;
+  }
+  return count;
+}
+
+/// What `outline_memory` finds, in arrays that outlive a constant evaluation.
+template <int Instructions> struct fixed_outline {
+  static constexpr int room = Instructions > 0 ? Instructions : 1;
+  int root[room]{};
+  location within[room]{};
+  bool copied[room]{};
+  int copies[room]{};
+  bool saved[room]{};
+  buffer buffers[room]{};
+  int buffer_count = 0;
+};
+
+template <int Instructions>
+[[nodiscard]] constexpr fixed_outline<Instructions> freeze_outline(const memory_outline& outline) {
+  fixed_outline<Instructions> result;
+  for (int id = 0; id < Instructions; ++id) {
+    result.root[id] = outline.root[id];
+    result.copied[id] = outline.copied[id];
+    result.copies[id] = id < outline.copies.size() ? outline.copies[id] : -1;
+    result.saved[id] = outline.saved[id];
+    if (outline.root[id] >= 0) result.within[id] = outline.within[id];
+  }
+  result.buffer_count = outline.buffers.size();
+  for (int i = 0; i < result.buffer_count; ++i) result.buffers[i] = outline.buffers[i];
+  return result;
+}
+
+template <int Buffers> struct buffer_table {
+  buffer of[Buffers > 0 ? Buffers : 1]{};
+  int order[Buffers > 0 ? Buffers : 1]{};
+};
+
+template <int Buffers> struct arena_table {
+  std::int64_t offset[Buffers > 0 ? Buffers : 1]{};
+  std::int64_t size = 0;
+};
+
+/// The plan of a frozen graph, made in steps that each stay within a compiler's limits.
+template <class Mesh, const auto& Program> struct planned {
+  static constexpr int size = Program.size;
+
+  /// The schedule is made part by part; which values have to be in memory is known when it is complete.
+  using cut = parts<size, 512>;
+  template <int Part> static constexpr scheduler started() {
+    if constexpr (Part == 0) {
+      return scheduler(Program);
+    } else {
+      return scheduler(Program, placed<Part - 1>::value);
+    }
+  }
+  template <int Part> static constexpr schedule_progress<size> run_part() {
+    scheduler work = started<Part>();
+    work.run(cut::first(Part), cut::last(Part));
+    return work.template save<size>();
+  }
+  template <int Part> struct placed { static constexpr schedule_progress<size> value = run_part<Part>(); };
+  static constexpr fixed_schedule<size> scheduled =
+      freeze_schedule<size>(scheduler(Program, placed<cut::count - 1>::value).finish());
+
+  static constexpr fixed_outline<size> outline = freeze_outline<size>(outline_memory(Mesh::value, Program, scheduled));
+  static constexpr int unit_count = scheduled.unit_count;
+  static constexpr int ordered_count = scheduled.ordered_count;
+  static constexpr int buffer_count = outline.buffer_count;
+  using plan_type = fixed_plan<size, unit_count, ordered_count>;
+
+  static constexpr buffer_table<buffer_count> buffers = [] {
+    buffer_table<buffer_count> table;
+    for (int i = 0; i < buffer_count; ++i) table.of[i] = outline.buffers[i];
+    sort_buffers(&table.of[0], buffer_count, &table.order[0]);
+    return table;
+  }();
+
+  /// Many buffers are placed in four goes: each takes up what those before it have placed.
+  static constexpr int goes = buffer_count <= 128 ? 1 : 4;
+  static constexpr arena_table<buffer_count> next_go(arena_table<buffer_count> table, int n) {
+    table.size = place_buffers(&buffers.of[0], &buffers.order[0], n * buffer_count / goes,
+                               (n + 1) * buffer_count / goes, unit_count, &table.offset[0]);
+    return table;
+  }
+  template <int Goes> struct arena {
+    static constexpr arena_table<buffer_count> value = next_go(arena<Goes - 1>::value, Goes - 1);
+  };
+  template <int Goes>
+    requires(Goes == 0)
+  struct arena<Goes> {
+    static constexpr arena_table<buffer_count> value{};
+  };
+
+  static constexpr plan_type value = [] {
+    const arena_table<buffer_count>& table = arena<goes>::value;
+    plan_type p;
+    for (int u = 0; u < unit_count; ++u) p.units[u] = scheduled.units[u];
+    for (int n = 0; n < ordered_count; ++n) p.order[n] = scheduled.order[n];
+    list<std::int64_t> base(size, 0);
+    for (int b = 0; b < buffer_count; ++b) base[buffers.of[b].value] = table.offset[b];
+    for (int id = 0; id < size; ++id) {
+      p.unit_of[id] = scheduled.unit_of[id];
+      p.role[id] = scheduled.role[id];
+      p.stored[id] = scheduled.stored[id];
+      p.root[id] = outline.root[id];
+      p.copied[id] = outline.copied[id];
+      p.copies[id] = outline.copies[id];
+      p.saved_at[id] = outline.saved[id] ? base[id] : -1;
+      if (outline.root[id] < 0) continue;
+      p.where[id] = outline.within[id];
+      if (p.where[id].space == memory_space::arena) p.where[id].offset += base[outline.root[id]];
+    }
+    p.arena_bytes = table.size;
+    p.live_bytes = live_bytes(&buffers.of[0], buffer_count, unit_count);
+    return p;
+  }();
+};
+
+}  // namespace detail
+
+}  // namespace espalier

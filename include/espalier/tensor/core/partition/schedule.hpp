@@ -1,0 +1,96 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/tensor/core/graph/graph.hpp>
+
+namespace espalier {
+
+/// How a fused chain passes over its rows.
+struct row_limits {
+  /// Rows of so many columns at most are worked on whole; longer ones are cut.
+  std::int64_t whole = 65536;
+  /// Columns of the blocks that a longer row is cut into, at most as many: they stay in the first-level cache. A
+  /// multiple of 16 (`is_long_row`).
+  std::int64_t block = 1024;
+};
+
+/// A step of execution: one instruction with a kernel of its own, a chain of fused ones that passes together over
+/// blocks of rows, or all results of the program. The end of a loop passes its carries on, too.
+struct unit {
+  /// Its instructions are order[first] ... order[first + count - 1].
+  int first = 0;
+  int count = 0;
+  bool fused = false;
+  /// Its rows are cut into blocks of columns (`row_limits`): the chain passes over a row as often as what it reduces of
+  /// the row is needed for the next pass.
+  bool is_cut = false;
+  /// More than once, that is; so it may read an operand again after it has written a result.
+  bool reads_again = false;
+  /// What a fused chain iterates over: rows (all dimensions but the last) by columns (the last).
+  extents space;
+};
+
+/// What a value is to a fused chain over `space`.
+enum class fused_role : std::uint8_t {
+  not_fusable,
+  /// One element per row and column.
+  wide,
+  /// One element per row.
+  narrow,
+  /// One element per column, accumulated over rows: complete only when the chain is.
+  accumulator,
+};
+
+struct schedule {
+  detail::list<unit> units;
+  detail::list<int> order;
+  /// The unit that computes an instruction, or -1 for constants, broadcasts and indices that their readers make for
+  /// themselves.
+  detail::list<int> unit_of;
+  /// What the instruction is to its fused chain.
+  detail::list<fused_role> role;
+  /// Whether the instruction's value has to be in memory: some reader is outside its chain.
+  detail::list<bool> stored;
+};
+
+/// A schedule in arrays that outlive a constant evaluation: there is room for a unit and a place in the order for every
+/// instruction.
+template <int Instructions> struct fixed_schedule {
+  static constexpr int room = Instructions > 0 ? Instructions : 1;
+  unit units[room]{};
+  int unit_count = 0;
+  int order[room]{};
+  int ordered_count = 0;
+  int unit_of[room]{};
+  fused_role role[room]{};
+  bool stored[room]{};
+};
+
+/// What later passes read of either kind of schedule.
+struct schedule_view {
+  const unit* units = nullptr;
+  int unit_count = 0;
+  const int* order = nullptr;
+  const int* unit_of = nullptr;
+  const fused_role* role = nullptr;
+  const bool* stored = nullptr;
+
+  constexpr schedule_view(const schedule& source)  // NOLINT(google-explicit-constructor): a view
+      : units(source.units.data()),
+        unit_count(source.units.size()),
+        order(source.order.data()),
+        unit_of(source.unit_of.data()),
+        role(source.role.data()),
+        stored(source.stored.data()) {}
+  template <int Instructions>
+  constexpr schedule_view(const fixed_schedule<Instructions>& source)  // NOLINT(google-explicit-constructor): a view
+      : units(&source.units[0]),
+        unit_count(source.unit_count),
+        order(&source.order[0]),
+        unit_of(&source.unit_of[0]),
+        role(&source.role[0]),
+        stored(&source.stored[0]) {}
+};
+
+}  // namespace espalier

@@ -1,0 +1,41 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/tensor/core/graph/graph.hpp>
+#include <espalier/tensor/core/graph/op.hpp>
+#include <espalier/tensor/core/partition/schedule.hpp>
+
+namespace espalier::detail {
+
+/// The program of one device in the order in which it runs: when which value is read.
+struct scheduled_program {
+  constexpr scheduled_program(graph_view graph, const schedule_view& schedule)
+      : g(graph), s(schedule), end_of(graph.size, -1) {
+    for (int id = 0; id < g.size; ++id) {
+      if (part_of(g[id]) == structure::loop_end) end_of[g[id].operand[0]] = id;
+    }
+  }
+
+  /// Calls `f(value, reader, unit)` for each operand that an instruction reads.
+  template <class F> constexpr void for_each_read(int id, const F& f) const {
+    const instruction& i = g[id];
+    const int at = s.unit_of[id];
+    if (collects(part_of(i))) {
+      f(i.operand[0], i.operand[0], s.unit_of[end_of[g[i.operand[0]].loop]]);
+    } else if (part_of(i) == structure::loop_carry) {
+      f(i.operand[0], i.loop, s.unit_of[i.loop]);
+    } else if (at >= 0) {
+      // A result's second operand only names the argument whose place it takes.
+      const int read_operands = part_of(i) == structure::result ? 1 : i.operand_count;
+      for (int k = 0; k < read_operands; ++k) f(g.operand_at(i, k), id, at);
+    }
+  }
+
+  graph_view g;
+  schedule_view s;
+  /// The `loop_end` of each `loop_begin`.
+  list<int> end_of;
+};
+
+}  // namespace espalier::detail

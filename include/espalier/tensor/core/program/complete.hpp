@@ -1,0 +1,308 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/tensor/core/graph/factor_axes.hpp>
+#include <espalier/tensor/core/graph/graph.hpp>
+#include <espalier/tensor/core/ops/ops.hpp>
+
+namespace espalier {
+
+/// Which instructions read each value: `first[value]` is where in `reader` and `next` they begin, a list that ends at
+/// -1.
+template <int Size, int Operands> struct reader_table {
+  int first[Size > 0 ? Size : 1]{};
+  int reader[Operands > 0 ? Operands : 1]{};
+  int next[Operands > 0 ? Operands : 1]{};
+};
+
+/// The state of completion: what is known so far of every value's sharding, and whence.
+template <int Size> struct completion {
+  static constexpr int room = Size > 0 ? Size : 1;
+
+  sharding of[room]{};
+  /// The value whose sharding led to this one's (itself when annotated), or -1.
+  int cause[room]{};
+  /// Whether an op's tensors have changed since it last passed them on, in each direction.
+  bool forward[room]{};
+  bool backward[room]{};
+  int level = 0;
+  bool done = false;
+};
+
+/// The same as arrays, of any length, and who reads what.
+struct completion_view {
+  sharding* of = nullptr;
+  int* cause = nullptr;
+  bool* forward = nullptr;
+  bool* backward = nullptr;
+  const int* first = nullptr;
+  const int* reader = nullptr;
+  const int* next = nullptr;
+
+  /// The op that makes a value and those that read it are to be visited.
+  constexpr void has_changed(int value) const {
+    forward[value] = backward[value] = true;
+    for (int at = first[value]; at >= 0; at = next[at]) forward[reader[at]] = backward[reader[at]] = true;
+  }
+};
+
+namespace detail {
+
+inline constexpr int last_level = 3;
+
+/// One op's step of completion.
+class propagation_step {
+ public:
+  constexpr propagation_step(const mesh_shape& mesh, graph_view g, const completion_view& state)
+      : mesh_(mesh), g_(g), state_(state), of_(state.of) {}
+
+  /// Updates the result (forward) or the operands (backward) of instruction `id`; true if something changed.
+  constexpr bool run(int id, const factor_rule& rule, bool forward, int level) {
+    const instruction& i = g_[id];
+    if (level < first_level(*i.op, forward)) return false;
+    (forward ? state_.forward : state_.backward)[id] = false;
+    if (i.operand_count == 0) return false;
+    if (copies_layout(i)) {
+      if (forward) return copy(id, i.operand[1]);
+      return copy_open(i.operand[0], id);
+    }
+    gather(i, id, rule);
+    if (forward) return refine(id, rule.result, rule, id);
+    bool changed = false;
+    for (int k = 0; k < i.operand_count; ++k)
+      changed = refine(g_.operand_at(i, k), rule.dims_of(k), rule, id) || changed;
+    return changed;
+  }
+
+  /// Whether an instruction's result is to be laid out as its second operand is.
+  [[nodiscard]] static constexpr bool copies_layout(const instruction& i) {
+    return i.operand_count == 2 && (requests_of(i) == layout_request::as_operand || part_of(i) == structure::result);
+  }
+
+  /// The level from which on shardings pass through an op.
+  [[nodiscard]] static constexpr int first_level(const op_info& op, bool forward) {
+    switch (op.spread) {
+      case propagation::elementwise: return 0;
+      case propagation::dimensional: return 1;
+      case propagation::broadcast: return forward ? 3 : 2;
+      case propagation::none: break;
+    }
+    return last_level + 1;
+  }
+
+ private:
+  /// `to` is laid out as `from` is and closed to everybody else: were its readers to refine it, the two would never
+  /// reach a fixed point. The cotangent of a pending sum is whole on its axes.
+  constexpr bool copy(int to, int from) {
+    sharding like = of_[from];
+    like.open = 0;
+    if (requests_of(g_[to]) == layout_request::as_operand) like.unreduced = 0;
+    const bool changes = !of_[to].same_layout(like);
+    of_[to] = like;
+    if (changes) note(to, from);
+    return changes;
+  }
+  constexpr bool copy_open(int to, int from) {
+    bool changed = false;
+    for (int d = 0; d < of_[to].rank; ++d) changed = extend(to, d, of_[from].dim[d], from) || changed;
+    return changed;
+  }
+
+  /// Merges what all tensors of an op say of its factors (GSPMD section 3.5, compatible shardings): the longer list
+  /// wins when the shorter is its prefix; otherwise what they have in common.
+  constexpr void gather(const instruction& i, int id, const factor_rule& rule) {
+    merged_ = factor_axes{};
+    for (int f = 0; f < rule.count; ++f) source_[f] = -1;
+    take(of_[id], rule.result, rule, id);
+    for (int k = 0; k < i.operand_count; ++k) {
+      const int operand = g_.operand_at(i, k);
+      take(of_[operand], rule.dims_of(k), rule, operand);
+    }
+  }
+
+  constexpr void take(const sharding& from, const factor_list* dims, const factor_rule& rule, int who) {
+    for (int d = 0; d < from.rank; ++d) {
+      if (from.dim[d].empty() || dims[d].empty()) continue;
+      if (dims[d].code() < 16U) {
+        merge(dims[d][0], from.dim[d], rule, who);
+        continue;
+      }
+      if (splits_major_unevenly(mesh_, rule, dims[d], from.dim[d])) {
+        merge(dims[d][0], from.dim[d], rule, who);
+        continue;
+      }
+      factor_axes read;
+      read_dimension(mesh_, rule, dims[d], from.dim[d], read);
+      for (int n = 0; n < dims[d].size(); ++n) merge(dims[d][n], read[dims[d][n]], rule, who);
+    }
+  }
+  constexpr void merge(int f, axis_list said, const factor_rule& rule, int who) {
+    if (said.empty() || rule.kind[f] == factor_kind::blocked) return;
+    const axis_list known = merged_[f];
+    if (source_[f] >= 0 && known == said) return;
+    if (source_[f] < 0 || (said.size() > known.size() && said.starts_with(known))) {
+      merged_.set(f, said);
+      source_[f] = who;
+    } else if (!known.starts_with(said)) {
+      int common = 0;
+      while (common < known.size() && common < said.size() && known[common] == said[common]) ++common;
+      merged_.set(f, known.first(common));
+    }
+  }
+
+  constexpr bool refine(int who, const factor_list* dims, const factor_rule& rule, int id) {
+    const sharding& s = of_[who];
+    bool changed = false;
+    for (int d = 0; d < s.rank; ++d) {
+      if (dims[d].empty() || !s.is_open(d)) continue;
+      const axis_list major = merged_[dims[d][0]];
+      const bool is_as_major = dims[d].code() < 16U || splits_major_unevenly(mesh_, rule, dims[d], major);
+      const axis_list wanted = is_as_major ? major : write_dimension(mesh_, rule, dims[d], merged_);
+      if (wanted.empty() || wanted.size() <= s.dim[d].size()) continue;
+      int source = source_[dims[d][0]];
+      if (source == who) source = id;
+      changed = extend(who, d, wanted, source) || changed;
+    }
+    return changed;
+  }
+
+  /// Adds axes to a dimension as far as the tensor allows: open, not replicated there, not used by another dimension.
+  constexpr bool extend(int who, int d, axis_list wanted, int source) {
+    sharding& s = of_[who];
+    if (!s.is_open(d) || !wanted.starts_with(s.dim[d])) return false;
+    const axis_mask taken = s.tiled() | s.replicated | s.unreduced;
+    axis_list result = s.dim[d];
+    for (int n = result.size(); n < wanted.size(); ++n) {
+      // Two factors of one dimension may be split by the same axis in two other tensors.
+      if (has_axis(taken, wanted[n]) || result.contains(wanted[n])) break;
+      result = result.with(wanted[n]);
+    }
+    if (result == s.dim[d]) return false;
+    s.dim[d] = result;
+    note(who, source);
+    return true;
+  }
+
+  constexpr void note(int who, int source) {
+    if (state_.cause[who] < 0) state_.cause[who] = source;
+    state_.has_changed(who);
+  }
+
+  const mesh_shape& mesh_;
+  graph_view g_;
+  completion_view state_;
+  sharding* of_;
+  factor_axes merged_;
+  int source_[max_factors]{};
+};
+
+}  // namespace detail
+
+/// How many operands the instructions of a graph have between them.
+[[nodiscard]] constexpr int count_operands(graph_view g) {
+  int count = 0;
+  for (int id = 0; id < g.size; ++id) count += g[id].operand_count;
+  return count;
+}
+/// Writes a `reader_table`.
+constexpr void list_readers(graph_view g, int* first, int* reader, int* next) {
+  for (int id = 0; id < g.size; ++id) first[id] = -1;
+  int at = 0;
+  for (int id = 0; id < g.size; ++id) {
+    const instruction& i = g[id];
+    for (int k = 0; k < i.operand_count; ++k, ++at) {
+      const int value = k < inline_operands ? i.operand[k] : g.operand_at(i, k);
+      reader[at] = id;
+      next[at] = first[value];
+      first[value] = at;
+    }
+  }
+}
+
+/// Before any sweep: what the annotations say, and everything else open. Only who has something to pass on is to be
+/// visited.
+constexpr void start_completion(graph_view g, const completion_view& state) {
+  for (int id = 0; id < g.size; ++id) {
+    const bool annotated = g[id].annotation >= 0;
+    state.of[id] = annotated ? g.annotations[g[id].annotation].placement : sharding::all_open(g[id].shape.rank);
+    state.cause[id] = annotated ? id : -1;
+    state.forward[id] = state.backward[id] = detail::propagation_step::copies_layout(g[id]);
+  }
+  for (int id = 0; id < g.size; ++id) {
+    if (g[id].annotation >= 0) state.has_changed(id);
+  }
+}
+
+/// What a sweep did.
+struct completion_sweep {
+  bool changed = false;
+  /// How many ops it looked at, in either direction.
+  int visited = 0;
+};
+
+/// One forward and one backward sweep at `level` (GSPMD section 3.5). An op is visited only if one of its tensors
+/// changed since it was visited last in that direction.
+constexpr completion_sweep sweep_completion(const mesh_shape& mesh, graph_view g, const factor_rule* rules,
+                                            const completion_view& state, int level) {
+  detail::propagation_step step(mesh, g, state);
+  completion_sweep done;
+  for (int id = 0; id < g.size; ++id) {
+    if (!state.forward[id]) continue;
+    done.changed = step.run(id, rules[id], true, level) || done.changed;
+    ++done.visited;
+  }
+  for (int id = g.size - 1; id >= 0; --id) {
+    if (!state.backward[id]) continue;
+    done.changed = step.run(id, rules[id], false, level) || done.changed;
+    ++done.visited;
+  }
+  return done;
+}
+
+/// One sweep after another until nothing changes at the last level; for graphs made at run time.
+constexpr void complete(const mesh_shape& mesh, graph_view g, const factor_rule* rules, sharding* of, int* cause) {
+  const int operands = count_operands(g);
+  detail::list<bool> forward(g.size);
+  detail::list<bool> backward(g.size);
+  detail::list<int> first(g.size);
+  detail::list<int> reader(operands);
+  detail::list<int> next(operands);
+  list_readers(g, first.data(), reader.data(), next.data());
+  completion_view state{of, nullptr, forward.data(), backward.data(), first.data(), reader.data(), next.data()};
+  state.cause = cause;
+  start_completion(g, state);
+  for (int level = 0; level <= detail::last_level; ++level) {
+    while (sweep_completion(mesh, g, rules, state, level).changed) continue;
+  }
+}
+
+/// Two annotations of one tensor that cannot both hold.
+struct annotation_conflict {
+  int first = -1;
+  int second = -1;
+};
+
+/// The first tensor that the user annotated in two ways. Annotations on the copies that `shard` returns count as
+/// annotations of the tensor itself.
+[[nodiscard]] constexpr annotation_conflict find_conflict(graph_view g) {
+  detail::list<int> root(g.size, -1);
+  detail::list<int> annotated_by(g.size, -1);
+  for (int id = 0; id < g.size; ++id) {
+    root[id] = id;
+    const instruction& i = g[id];
+    if (part_of(i) == structure::argument && i.annotation >= 0) annotated_by[id] = id;
+    if (requests_of(i) != layout_request::annotation || attributes_of<annotation_attributes>(i).of_gradient) continue;
+    const int tensor = root[i.operand[0]];
+    root[id] = tensor;
+    const int before = annotated_by[tensor];
+    if (before >= 0 &&
+        !detail::compatible(g.annotations[g[before].annotation].placement, g.annotations[i.annotation].placement)) {
+      return {before, id};
+    }
+    annotated_by[tensor] = id;
+  }
+  return {};
+}
+
+}  // namespace espalier

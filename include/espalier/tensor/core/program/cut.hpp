@@ -1,0 +1,288 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/tensor/core/graph/graph.hpp>
+#include <espalier/tensor/core/ops/ops.hpp>
+#include <espalier/tensor/core/program/crossing.hpp>
+#include <espalier/tensor/core/program/repeat_widened.hpp>
+
+#include <cstdint>
+
+namespace espalier {
+
+namespace detail {
+
+/// By instruction: the one that stands for all that is never divided: an outermost loop, whose results, stacks and
+/// sums belong to it, an op with all of its results, or the instruction itself.
+/// @pre the graph is normalised
+[[nodiscard]] constexpr list<int> indivisible_parts(graph_view g) {
+  list<int> whole(g.size, -1);
+  for (int id = 0; id < g.size; ++id) {
+    const instruction& i = g[id];
+    if (i.loop >= 0) {
+      whole[id] = whole[i.loop];
+    } else if (part_of(i) == structure::loop_end || reads_loop(part_of(i)) || is_further_result(i)) {
+      whole[id] = whole[i.operand[0]];
+    } else {
+      whole[id] = id;
+    }
+  }
+  return whole;
+}
+
+}  // namespace detail
+
+/// The label of what no result needs.
+inline constexpr int no_part = 1 << 30;
+
+namespace detail {
+
+/// No result needs what looks at a value (`print`): it belongs to the part that has the value. What only looks need is
+/// computed as early as what it is computed from.
+constexpr void label_looks(graph_view g, const list<int>& whole, list<int>& part) {
+  list<bool> is_looked_at(g.size, false);
+  bool any = false;
+  for (int id = g.size - 1; id >= 0; --id) {
+    if (g[id].op->facts.looks && part[whole[id]] == no_part) is_looked_at[whole[id]] = true;
+    if (!is_looked_at[whole[id]]) continue;
+    any = true;
+    for (int k = 0; k < g[id].operand_count; ++k) {
+      const int operand = whole[g.operand_at(g[id], k)];
+      if (part[operand] == no_part) is_looked_at[operand] = true;
+    }
+  }
+  if (!any) return;
+  list<int> label(g.size, 0);
+  for (int id = 0; id < g.size; ++id) {
+    if (!is_looked_at[whole[id]]) {
+      label[id] = part[whole[id]];
+      continue;
+    }
+    int& own = label[whole[id]];
+    for (int k = 0; k < g[id].operand_count; ++k) {
+      const int operand = label[whole[g.operand_at(g[id], k)]];
+      if (operand != no_part && operand > own) own = operand;
+    }
+  }
+  for (int id = 0; id < g.size; ++id) {
+    if (is_looked_at[whole[id]]) part[whole[id]] = label[whole[id]];
+  }
+}
+
+}  // namespace detail
+
+/// Labels for `cut`: by instruction, the first part that needs it, where `part_of_result(number)` says in which part
+/// each result is handed out. A loop is not divided: it belongs, with its results, stacks and sums, to the first part
+/// that needs any of them, and hands the rest on. A look (`print`) belongs to the part whose value it shows.
+/// @pre the graph is normalised
+template <class PartOfResult>
+[[nodiscard]] constexpr detail::list<int> parts_by_results(graph_view g, const PartOfResult& part_of_result) {
+  const detail::list<int> whole = detail::indivisible_parts(g);
+  detail::list<int> part(g.size, no_part);
+  for (int id = g.size - 1; id >= 0; --id) {
+    const instruction& i = g[id];
+    if (part_of(i) == structure::result) part[id] = part_of_result(attributes_of<border_attributes>(i).number);
+    const int own = part[whole[id]];
+    for (int k = 0; k < i.operand_count; ++k) {
+      int& operand = part[whole[g.operand_at(i, k)]];
+      if (own < operand) operand = own;
+    }
+  }
+  detail::label_looks(g, whole, part);
+  for (int id = 0; id < g.size; ++id) part[id] = part[whole[id]];
+  return part;
+}
+
+/// How arguments and results are numbered across a cut. What a part hands on is a result with the next free number;
+/// to the parts behind, result r is argument `arguments` + r. Both have the annotation of the value that is handed on.
+struct cut_numbers {
+  int arguments = 0;  ///< of the whole graph
+  int results = 0;    ///< numbers that have been given
+  /// Results below this number may be read by later parts where they are: handing them on costs nothing.
+  int readable = 0;
+};
+
+/// A graph in two parts. Together they have the results of the whole.
+struct cut_graph {
+  graph early;
+  graph late;
+};
+
+namespace detail {
+
+class graph_cutter {
+ public:
+  constexpr graph_cutter(graph_view g, const list<int>& part, int last_early, cut_numbers numbers)
+      : g_(g),
+        numbers_(numbers),
+        is_early_(g.size, false),
+        may_be_early_(g.size, false),
+        is_late_(g.size, false),
+        handed_on_as_(g.size, -1),
+        node_(g.size, -1),
+        needed_(g.size, false) {
+    list<bool> read_early(g.size, false);
+    for (int id = 0; id < g.size; ++id) {
+      is_early_[id] = !is_argument(id) && part[id] <= last_early;
+      for (int k = 0; k < g[id].operand_count && is_early_[id]; ++k) read_early[g.operand_at(g[id], k)] = true;
+    }
+    for (int id = 0; id < g.size; ++id) {
+      bool may = !is_early_[id] && part[id] != no_part && is_repeatable(id);
+      for (int k = 0; k < g[id].operand_count; ++k) {
+        const int o = g.operand_at(g[id], k);
+        may = may && (is_argument(o) ? read_early[o] : is_early_[o] || may_be_early_[o]);
+      }
+      may_be_early_[id] = may;
+      is_late_[id] = !is_argument(id) && !is_early_[id] && !may && part[id] != no_part;
+    }
+  }
+
+  constexpr cut_graph run() {
+    for (int id = 0; id < g_.size; ++id) {
+      if (part_of(g_[id]) != structure::result || !is_early_[id]) continue;
+      const int number = attributes_of<border_attributes>(g_[id]).number;
+      if (number < numbers_.readable) handed_on_as_[g_[id].operand[0]] = number;
+    }
+    const list<int> wanted = values_wanted();
+    for (const int id : wanted) crossing_.is_wanted(node(id));
+    crossing_.run();
+    for (const int id : wanted) need(id);
+    return {make_early(), make_late()};
+  }
+
+ private:
+  [[nodiscard]] constexpr bool is_argument(int id) const { return part_of(g_[id]) == structure::argument; }
+  /// An argument that an earlier cut handed on: to need it longer takes memory.
+  [[nodiscard]] constexpr bool was_handed_on(int id) const {
+    return is_argument(id) && attributes_of<border_attributes>(g_[id]).number >= numbers_.arguments + numbers_.readable;
+  }
+
+  /// It takes no work to speak of, so the late part may compute it once more.
+  [[nodiscard]] constexpr bool is_repeatable(int id) const {
+    const instruction& i = g_[id];
+    if (i.loop >= 0 || i.op->facts.bound_to_loop || part_of(i) != structure::none) return false;
+    if (requests_of(i) == layout_request::annotation && g_.annotations[i.annotation].placement.unreduced != 0)
+      return false;
+    return i.operand_count == 0 || i.op->facts.cheap_to_repeat || is_from_sixteen_bits(g_.code, id);
+  }
+
+  /// What the late part reads and need not compute.
+  [[nodiscard]] constexpr list<int> values_wanted() const {
+    list<int> wanted;
+    for (int id = 0; id < g_.size; ++id) {
+      for (int k = 0; k < g_[id].operand_count && is_late_[id]; ++k) {
+        if (!is_late_[g_.operand_at(g_[id], k)]) wanted.push_back(g_.operand_at(g_[id], k));
+      }
+    }
+    return wanted;
+  }
+
+  constexpr int node(int id) {
+    if (node_[id] >= 0) return node_[id];
+    const bool is_free = (is_argument(id) && !was_handed_on(id)) || handed_on_as_[id] >= 0;
+    node_[id] = crossing_.add(is_free ? 0 : g_[id].shape.elements() * size_of(g_[id].type));
+    const int made = node_[id];
+    if (is_argument(id) ? was_handed_on(id) : !is_repeatable(id)) {
+      crossing_.cannot_be_repeated(made);
+    } else {
+      for (int k = 0; k < g_[id].operand_count; ++k) crossing_.is_made_of(made, node(g_.operand_at(g_[id], k)));
+    }
+    return made;
+  }
+
+  /// The late part has this: as an argument, or by computing it again.
+  constexpr void need(int id) {
+    if (needed_[id]) return;
+    needed_[id] = true;
+    if (is_argument(id) || crossing_.is_kept(node_[id])) return;
+    for (int k = 0; k < g_[id].operand_count; ++k) need(g_.operand_at(g_[id], k));
+  }
+  [[nodiscard]] constexpr bool crosses(int id) const {
+    return needed_[id] && !is_argument(id) && crossing_.is_kept(node_[id]);
+  }
+
+  constexpr void copy(graph& to, list<int>& number, int id) const {
+    instruction i = g_[id];
+    for (int k = 0; k < i.operand_count; ++k) {
+      int& operand = i.operand_at(k, to.further.data());
+      operand = number[operand];
+    }
+    if (i.loop >= 0) i.loop = number[i.loop];
+    number[id] = to.code.push_back(i);
+  }
+
+  constexpr graph make_early() {
+    list<bool> wanted(g_.size, false);
+    for (int id = g_.size - 1; id >= 0; --id) {
+      wanted[id] = wanted[id] || is_early_[id] || crosses(id);
+      for (int k = 0; k < g_[id].operand_count && wanted[id]; ++k) wanted[g_.operand_at(g_[id], k)] = true;
+    }
+    graph made;
+    copy_tables(made, g_);
+    list<int> number(g_.size, -1);
+    for (int id = 0; id < g_.size; ++id) {
+      if (wanted[id]) copy(made, number, id);
+    }
+    int next = numbers_.results;
+    for (int id = 0; id < g_.size; ++id) {
+      if (!crosses(id) || handed_on_as_[id] >= 0) continue;
+      handed_on_as_[id] = next++;
+      instruction result = builder::make(ops::result, g_[id].type, g_[id].shape, number[id]);
+      result.where = g_[id].where;
+      result.annotation = g_[id].annotation;
+      set_attributes(result, border_attributes{handed_on_as_[id]});
+      made.code.push_back(result);
+    }
+    return made;
+  }
+
+  constexpr graph make_late() const {
+    graph made;
+    copy_tables(made, g_);
+    list<int> number(g_.size, -1);
+    for (int id = 0; id < g_.size; ++id) {
+      if (crosses(id)) {
+        instruction argument = builder::make(ops::argument, g_[id].type, g_[id].shape);
+        argument.where = g_[id].where;
+        argument.annotation = g_[id].annotation;
+        set_attributes(argument, border_attributes{numbers_.arguments + handed_on_as_[id]});
+        number[id] = made.code.push_back(argument);
+      } else if (needed_[id] || is_late_[id]) {
+        copy(made, number, id);
+      }
+    }
+    return made;
+  }
+
+  graph_view g_;
+  cut_numbers numbers_;
+  /// By instruction: what is computed early; what is not, but could be; and the rest.
+  list<bool> is_early_;
+  list<bool> may_be_early_;
+  list<bool> is_late_;
+  /// By value: the result it is handed on as, or -1.
+  list<int> handed_on_as_;
+  cheapest_crossing crossing_;
+  list<int> node_;
+  list<bool> needed_;
+};
+
+}  // namespace detail
+
+/// Cuts a graph by the labels of its instructions: those with a label up to `last_early` are the early part, the rest
+/// is the late one. (Cut the late part again, and there are three.)
+///
+/// Of what the late part reads of the early one, that is handed on which takes the fewest bytes: arguments are there
+/// anyway and never handed on, and what takes no work to speak of (constants, broadcasts, comparisons, reshapes:
+/// `op_facts::cheap_to_repeat`) is computed on the side, or on both sides, where less crosses so: a mask rather than
+/// the numbers it is made of, a row rather than what it is broadcast to. All other work is done once, where its label
+/// says.
+/// @pre the graph is normalised; what an early instruction reads is early, and a loop is of one part: as
+///      `parts_by_results` labels
+[[nodiscard]] constexpr cut_graph cut(graph_view g, const detail::list<int>& part, int last_early,
+                                      cut_numbers numbers) {
+  return detail::graph_cutter(g, part, last_early, numbers).run();
+}
+
+}  // namespace espalier

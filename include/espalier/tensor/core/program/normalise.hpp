@@ -1,0 +1,290 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/tensor/core/graph/graph.hpp>
+#include <espalier/tensor/core/ops/ops.hpp>
+#include <espalier/tensor/core/program/hoist.hpp>
+
+namespace espalier {
+
+namespace detail {
+
+/// Puts a graph into the form that later passes rely on. Every step is linear in the size of the graph.
+class normalisation {
+ public:
+  constexpr explicit normalisation(graph_view g)
+      : g_(g),
+        code_(g.size),
+        stand_for_(g.size, -1),
+        next_of_(g.size, -1),
+        end_of_(g.size, -1),
+        alive_(g.size, false),
+        head_(g.size + 1, -1),
+        collected_(g.size, -1),
+        following_(g.size, -1),
+        number_(g.size, -1) {
+    copy_tables(result_, g_);
+  }
+
+  constexpr graph run() {
+    find_copies();
+    resolve();
+    hoist(code_, result_.further.data());
+    mark();
+    arrange();
+    result_.code.reserve(g_.size);
+    int cursor = head_[g_.size];
+    emit_region(cursor, g_.size);
+    emit_looks(-1);
+    return static_cast<graph&&>(result_);
+  }
+
+ private:
+  /// The table of the result: renumbered in place.
+  [[nodiscard]] constexpr int* further() { return result_.further.data(); }
+
+  [[nodiscard]] static constexpr bool is_collected(const instruction& i) { return collects(part_of(i)); }
+
+  /// The same values in the same shape and type, for no purpose that a later pass knows of.
+  [[nodiscard]] constexpr bool is_alias(int id) const {
+    const instruction& i = code_[id];
+    return i.annotation < 0 && i.op->facts.is_operand != nullptr && i.op->facts.is_operand({code_.data(), id});
+  }
+
+  /// What instruction `id` passes on as it is, or -1.
+  [[nodiscard]] constexpr int passed_on(int id) const {
+    const instruction& i = g_[id];
+    if (is_further_result(i) && g_.operand(id, 0).op->facts.passes_operands) {
+      return g_.operand_at(g_.operand(id, 0), attributes_of<further_result_attributes>(i).number);
+    }
+    const bool is_plain = i.annotation < 0 && i.operand_count == 1 && i.op->facts.is_operand != nullptr;
+    if (i.op->facts.passes_operands || (is_plain && i.op->facts.is_operand({g_.code, id}))) return i.operand[0];
+    return -1;
+  }
+  [[nodiscard]] constexpr bool is_annotation(int id) const {
+    return requests_of(g_[id]) == layout_request::annotation &&
+           !attributes_of<annotation_attributes>(g_[id]).of_gradient;
+  }
+  /// An alias whose tensor the user has laid out in another way than what it is an alias of stays, as a copy: two
+  /// tensors may be laid out in two ways, and whether there are two must not depend on what an op does for its sizes.
+  constexpr void find_copies() {
+    int annotations = 0;
+    for (int id = 0; id < g_.size; ++id) {
+      if (is_annotation(id) || (part_of(g_[id]) == structure::argument && g_[id].annotation >= 0)) ++annotations;
+    }
+    if (annotations < 2) return;
+    stays_.resize(g_.size, false);
+    // Tensors, each by its first instruction: `shard` returns its operand. Those that aliases join become one.
+    list<int> same(g_.size, -1);
+    list<int> annotation(g_.size, -1);
+    const auto tensor = [&](int id) {
+      while (same[id] != id) id = same[id];
+      return id;
+    };
+    for (int id = 0; id < g_.size; ++id) {
+      same[id] = is_annotation(id) ? tensor(g_[id].operand[0]) : id;
+      int& known = annotation[same[id]];
+      if (known < 0 && (is_annotation(id) || part_of(g_[id]) == structure::argument)) known = g_[id].annotation;
+    }
+    for (int id = 0; id < g_.size; ++id) {
+      const int from = passed_on(id);
+      if (from < 0) continue;
+      const int whole = tensor(from);
+      const int alias = tensor(id);
+      const int one = annotation[whole];
+      const int other = annotation[alias];
+      stays_[id] =
+          one >= 0 && other >= 0 && !compatible(g_.annotations[one].placement, g_.annotations[other].placement);
+      if (stays_[id] || whole == alias) continue;
+      same[alias] = whole;
+      if (one < 0) annotation[whole] = other;
+    }
+  }
+
+  /// Points operands past aliases, and notes where loops end and which instruction passes a carry on.
+  constexpr void resolve() {
+    for (int id = 0; id < g_.size; ++id) {
+      instruction& i = code_[id];
+      i = g_[id];
+      stand_for_[id] = id;
+      if (is_further_result(i) && g_.operand(id, 0).op->facts.passes_operands) {
+        become_alias(i, g_.operand_at(g_.operand(id, 0), attributes_of<further_result_attributes>(i).number));
+      } else if (i.op->facts.passes_operands) {
+        become_alias(i, i.operand[0]);
+      }
+      if (part_of(i) == structure::loop_end) {
+        end_of_[i.operand[0]] = id;
+        continue;
+      }
+      for (int k = 0; k < i.operand_count; ++k) {
+        int& operand = i.operand_at(k, further());
+        const int target = stand_for_[operand];
+        if (target == operand) continue;
+        if (needs_own_buffer(i, k, target)) {
+          code_[operand].op = &ops::copy;
+        } else {
+          operand = target;
+        }
+      }
+      if (part_of(i) == structure::loop_next) {
+        next_of_[i.operand[0]] = id;
+      } else if (i.operand_count == 1 && is_alias(id)) {
+        if (!stays_.empty() && stays_[id]) {
+          i.op = &ops::copy;
+        } else {
+          bypass(id, i.operand[0]);
+        }
+      }
+    }
+  }
+
+  /// With nothing left to differentiate, what was there for its gradient is one of its operands.
+  static constexpr void become_alias(instruction& i, int operand) {
+    instruction alias = builder::make(ops::stop_gradient, i.type, i.shape, operand);
+    alias.loop = i.loop;
+    alias.where = i.where;
+    alias.label = i.label;
+    i = alias;
+  }
+
+  /// A stack or sum collects what its loop computes, not what stands outside; and a carry that is passed on as
+  /// another one would be overwritten on the way. There the alias stays, as a copy.
+  [[nodiscard]] constexpr bool needs_own_buffer(const instruction& i, int k, int target) const {
+    if (is_collected(i)) return code_[target].loop != code_[i.operand[0]].loop;
+    return part_of(i) == structure::loop_next && k == 1 && part_of(code_[target]) == structure::loop_carry &&
+           code_[target].loop == i.loop && target != i.operand[0];
+  }
+
+  constexpr void bypass(int id, int target) {
+    if (code_[id].label != nullptr) {
+      if (code_[target].label != nullptr) {
+        // Two names for one value: a copy keeps the second.
+        code_[id].op = &ops::copy;
+        return;
+      }
+      code_[target].label = code_[id].label;
+      code_[id].label = nullptr;
+    }
+    stand_for_[id] = target;
+  }
+
+  constexpr void want(int id) {
+    if (alive_[id]) return;
+    alive_[id] = true;
+    work_.push_back(id);
+  }
+
+  /// The arguments, which the caller gives by number whether they are used or not, and everything that a result or a
+  /// look at a value depends on. A carry needs what is passed on to it, a body its loop, and an op's results each
+  /// other.
+  constexpr void mark() {
+    work_.reserve(g_.size);
+    for (int id = 0; id < g_.size; ++id) {
+      const structure part = part_of(code_[id]);
+      if (part == structure::result || part == structure::argument || code_[id].op->facts.looks) want(id);
+    }
+    while (!work_.empty()) {
+      const int id = work_.back();
+      work_.pop_back();
+      const instruction& i = code_[id];
+      for (int k = 0; k < i.operand_count; ++k) want(i.operand_at(k, further()));
+      if (i.loop >= 0) want(i.loop);
+      for (int next = id + 1; next < g_.size && is_further_result(code_[next]); ++next) want(next);
+      if (part_of(i) == structure::loop_carry && next_of_[id] >= 0) want(next_of_[id]);
+    }
+  }
+
+  /// Sorts what lives by the loop it belongs to, in order; stacks and sums by the loop of their value.
+  constexpr void arrange() {
+    for (int id = g_.size - 1; id >= 0; --id) {
+      if (!alive_[id]) continue;
+      const instruction& i = code_[id];
+      if (is_collected(i)) {
+        int& head = collected_[code_[i.operand[0]].loop];
+        following_[id] = head;
+        head = id;
+      } else {
+        int& head = head_[i.loop < 0 ? g_.size : i.loop];
+        following_[id] = head;
+        head = id;
+      }
+    }
+  }
+
+  /// Emits what belongs to one loop, from `cursor` up to position `last`, and moves the cursor on. What stands inside
+  /// an inner loop without belonging to it comes first: the inner loop may use it, and it cannot use the inner loop.
+  /// Looks at values come when all of the region's are there.
+  constexpr void emit_region(int& cursor, int last) {
+    while (cursor >= 0 && cursor < last) {
+      const int id = cursor;
+      cursor = following_[id];
+      if (code_[id].op->facts.looks) {
+        looks_.push_back(id);
+        continue;
+      }
+      if (part_of(code_[id]) != structure::loop_begin) {
+        emit(id);
+        continue;
+      }
+      emit_region(cursor, end_of_[id]);
+      emit(id);
+      int body = head_[id];
+      emit_region(body, g_.size);
+      emit_looks(id);
+      emit(end_of_[id]);
+      for (int c = collected_[id]; c >= 0; c = following_[c]) emit(c);
+    }
+  }
+
+  /// The last of those listed, which are those of this loop.
+  constexpr void emit_looks(int loop) {
+    int first = looks_.size();
+    while (first > 0 && code_[looks_[first - 1]].loop == loop) --first;
+    for (int n = first; n < looks_.size(); ++n) emit(looks_[n]);
+    looks_.resize(first);
+  }
+
+  constexpr void emit(int id) {
+    instruction& i = code_[id];
+    for (int k = 0; k < i.operand_count; ++k) {
+      int& operand = i.operand_at(k, further());
+      operand = number_[operand];
+    }
+    if (i.loop >= 0) i.loop = number_[i.loop];
+    number_[id] = result_.code.push_back(i);
+  }
+
+  graph_view g_;
+  list<instruction> code_;
+  /// What users of an instruction read instead: itself, or what it is an alias of.
+  list<int> stand_for_;
+  list<int> next_of_;
+  list<int> end_of_;
+  list<bool> alive_;
+  /// Aliases that become copies; empty if there are none.
+  list<bool> stays_;
+  list<int> work_;
+  /// By loop (outside: the last entry): its first instruction; `following_` links to the others.
+  list<int> head_;
+  list<int> collected_;
+  list<int> following_;
+  list<int> number_;
+  /// What looks at values of the regions that are being emitted.
+  list<int> looks_;
+  graph result_;
+};
+
+}  // namespace detail
+
+/// The same program without dead code and in the order that later passes rely on:
+///  - only the arguments and what some `ops::result` depends on is left: a loop if something it computes is used, a
+///    carry if its last value or its use in the body is;
+///  - `stop_gradient`, and ops that change neither shape nor type, are passed by;
+///  - what does not change inside a loop stands before it, see `hoist`;
+///  - each `loop_stack` and `loop_sum` stands directly behind the `loop_end` of its value's loop;
+///  - between a `loop_begin` and its `loop_end` stands only what belongs to that loop or to loops inside it.
+/// Annotations keep their numbers. A label moves on to the value it named.
+[[nodiscard]] constexpr graph normalise(graph_view g) { return detail::normalisation(g).run(); }
+
+}  // namespace espalier

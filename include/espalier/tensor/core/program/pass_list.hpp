@@ -1,0 +1,50 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/tensor/core/partition/merge_collectives.hpp>
+#include <espalier/tensor/core/program/common_subexpressions.hpp>
+#include <espalier/tensor/core/program/normalise.hpp>
+
+namespace espalier {
+
+/// A step from one graph to the next that leaves its meaning as it is.
+struct pass {
+  const char* name = "";
+  graph (*run)(const mesh_shape&, graph_view) = nullptr;
+};
+
+namespace detail {
+[[nodiscard]] constexpr graph run_normalise(const mesh_shape&, graph_view g) { return normalise(g); }
+[[nodiscard]] constexpr graph merge_computations(const mesh_shape&, graph_view g) {
+  return merge_common_subexpressions(g, false);
+}
+[[nodiscard]] constexpr graph merge_all(const mesh_shape&, graph_view g) { return merge_common_subexpressions(g); }
+}  // namespace detail
+
+// The passes, in order. The compiler walks these lists (each pass a constant of its own, program/passes.hpp), and so do
+// tests with graphs that are made at run time.
+
+/// From what was traced to what is completed: whole tensors. After the first nothing is left that nobody uses.
+inline constexpr pass passes_on_tensors[]{
+    {"normalise", detail::run_normalise},
+    {"merge_computations", detail::merge_computations},
+};
+/// Between them the graph is completed and partitioned. From there to what is scheduled: buffers of one device. The
+/// last one is about when collectives start, the others about what is computed.
+inline constexpr pass passes_on_buffers[]{
+    {"merge_all", detail::merge_all},
+    {"merge_collectives", merge_collectives},
+};
+template <int Count> [[nodiscard]] constexpr int length_of(const pass (&)[Count]) { return Count; }
+
+/// The first `count` passes of a list.
+template <int Count>
+[[nodiscard]] constexpr graph run_passes(const pass (&list)[Count], const mesh_shape& mesh, graph_view g,
+                                         int count = Count) {
+  graph result = list[0].run(mesh, g);
+  for (int n = 1; n < count; ++n) result = list[n].run(mesh, result);
+  return result;
+}
+
+}  // namespace espalier

@@ -1,0 +1,148 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/tensor/core/graph/graph.hpp>
+#include <espalier/tensor/core/ops/ops.hpp>
+#include <espalier/tensor/core/partition/schedule.hpp>
+
+#include <cstdint>
+
+namespace espalier {
+
+namespace detail {
+
+/// Whether elements in sixteen bits become elements of the type that they are computed in.
+[[nodiscard]] constexpr bool is_widening(const instruction* code, const instruction& i) {
+  return i.op->facts.converts && is_for_storage(code[i.operand[0]].type) &&
+         i.type == facts_of(code[i.operand[0]].type).accumulate;
+}
+
+/// What a value is computed from, as far back as elementwise ops of its own type reach.
+struct widened_origin {
+  static constexpr int most_ops = 12;
+  int ops = 0;
+  bool widens = false;
+  /// It reads truth values, or elements in sixteen bits.
+  bool reads_less = false;
+
+  /// False if it needs more than a few ops, or another value that is as large as itself in memory.
+  constexpr bool look(const instruction* code, int id) {
+    const instruction& i = code[id];
+    if (++ops > most_ops) return false;
+    if (is_widening(code, i)) return widens = true;
+    if (i.op->fuse != fusion::elementwise || i.operand_count == 0 || i.operand_count > inline_operands) return false;
+    if (!is_floating(i.type) || is_for_storage(i.type)) return false;
+    for (int k = 0; k < i.operand_count; ++k) {
+      const instruction& from = code[i.operand[k]];
+      if (from.op->fuse == fusion::source) continue;
+      if (size_of(from.type) <= 2) {
+        reads_less = true;
+        continue;
+      }
+      if (from.op->fuse == fusion::broadcast && code[from.operand[0]].shape.elements() < from.shape.elements())
+        continue;
+      if (!look(code, i.operand[k])) return false;
+    }
+    return true;
+  }
+};
+
+/// Whether a value is computed in a few elementwise steps from others that take half of its memory: a norm from its
+/// argument in bf16 and the mean of each row. Whoever reads it later computes it again: it is never in memory.
+[[nodiscard]] constexpr bool is_from_sixteen_bits(const instruction* code, int id) {
+  widened_origin origin;
+  return origin.look(code, id) && origin.widens;
+}
+
+/// Whether anything in a graph is computed in a wider type than it is kept in.
+[[nodiscard]] constexpr bool widens(graph_view g) {
+  for (int id = 0; id < g.size; ++id) {
+    if (g[id].op->facts.converts && is_widening(g.code, g[id])) return true;
+  }
+  return false;
+}
+
+/// Makes what is computed from sixteen bits once for each chain that reads it, directly before the first reader there.
+class widened_repetition {
+ public:
+  constexpr widened_repetition(graph_view g, schedule_view s)
+      : g_(g), s_(s), may_repeat_(g.size, false), number_(g.size, -1), copies_of_(g.size, -1) {
+    for (int id = 0; id < g_.size; ++id) {
+      may_repeat_[id] = part_of(g_[id]) == structure::none && may_repeat(id);
+      // What another kind of op reads is in memory anyway.
+      for (int k = 0; k < g_[id].operand_count; ++k) {
+        const int o = g_.operand_at(g_[id], k);
+        if (g_[id].loop != g_[o].loop || s_.unit_of[id] < 0 || !s_.units[s_.unit_of[id]].fused) may_repeat_[o] = false;
+      }
+    }
+  }
+
+  constexpr graph run() {
+    result_.code.reserve(g_.size);
+    copy_tables(result_, g_);
+    for (int id = 0; id < g_.size; ++id) {
+      if (may_repeat_[id]) continue;
+      for (int k = 0; k < g_[id].operand_count; ++k) make(g_.operand_at(g_[id], k), s_.unit_of[id]);
+      append(id);
+    }
+    return static_cast<graph&&>(result_);
+  }
+
+ private:
+  [[nodiscard]] constexpr bool may_repeat(int id) const {
+    widened_origin origin;
+    return origin.look(g_.code, id) && (origin.widens || origin.reads_less);
+  }
+
+  /// A value as instructions of one chain read it.
+  struct copy {
+    int unit = -1;
+    int number = -1;
+    int next = -1;
+  };
+
+  /// The value is there, for readers in this unit.
+  constexpr void make(int id, int unit) {
+    if (!may_repeat_[id]) return;
+    for (int c = copies_of_[id]; c >= 0; c = copies_[c].next) {
+      if (copies_[c].unit != unit) continue;
+      number_[id] = copies_[c].number;
+      return;
+    }
+    for (int k = 0; k < g_[id].operand_count; ++k) make(g_[id].operand[k], unit);
+    append(id);
+    if (copies_of_[id] >= 0) result_.code[number_[id]].label = nullptr;
+    copies_of_[id] = copies_.push_back({unit, number_[id], copies_of_[id]});
+  }
+  constexpr void append(int id) {
+    instruction i = g_[id];
+    for (int k = 0; k < i.operand_count; ++k) {
+      int& operand = i.operand_at(k, result_.further.data());
+      operand = number_[operand];
+    }
+    if (i.loop >= 0) i.loop = number_[i.loop];
+    number_[id] = result_.code.push_back(i);
+  }
+
+  graph_view g_;
+  schedule_view s_;
+  list<bool> may_repeat_;
+  list<int> number_;
+  /// By instruction: the last of its copies, -1 without any.
+  list<int> copies_of_;
+  list<copy> copies_;
+  graph result_;
+};
+
+}  // namespace detail
+
+/// The same program in which no value is in memory that is computed, in a few elementwise steps, from values that take
+/// half as much: x in bf16, and with it a mean and a variance per row in f32, but not the normalised row in f32. A
+/// chain that reads what another one computes so computes it again.
+/// @pre the graph is partitioned, `s` is its schedule, and collectives are where they start
+[[nodiscard]] constexpr graph repeat_widened(graph_view g, schedule_view s) {
+  return detail::widened_repetition(g, s).run();
+}
+
+}  // namespace espalier

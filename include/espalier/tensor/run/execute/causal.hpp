@@ -1,0 +1,203 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/base/light_std/place_in.hpp>
+#include <espalier/base/light_std/plain_vector.hpp>
+#include <espalier/tensor/run/execute/tables.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+// What a causal mask hides need not be computed: of each square of scores, queries by keys, only the lower triangle
+// counts. Nothing says so but the chain itself, which selects by "key <= query" and in the end has zeros for the rest.
+//
+// The zeros are exponentials of what is far below the maximum of its row. A row that is hidden entirely, since another
+// mask hides the rest of it, has no such maximum: its softmax spreads over all keys. Whoever runs the chain sees it by
+// the maximum, and computes the chain, and those that rely on its zeros, as a whole.
+
+namespace espalier::detail {
+
+/// Finds the fused chains that may leave out the upper triangles of the squares they work on.
+class causal_finder {
+ public:
+  explicit causal_finder(const program_tables& t)
+      : t_(t),
+        side_(static_cast<std::size_t>(t.unit_count), 0),
+        relies_on_(static_cast<std::size_t>(t.unit_count)),
+        least_(static_cast<std::size_t>(t.step_count), -unbounded),
+        hidden_(static_cast<std::size_t>(t.code.size), content::any),
+        low_(static_cast<std::size_t>(t.code.size), 0) {
+    for (int u = 0; u < t_.unit_count; ++u) {
+      if (!t_.units[u].fused || !is_suitable(t_.chains[u])) continue;
+      const fused_chain& c = t_.chains[u];
+      side_[static_cast<std::size_t>(u)] = side_of(c, u);
+      if (side(u) > 0) continue;
+      // Computed as a whole, and nobody looks at its maxima.
+      for (int s = c.first_step; s < c.first_step + c.step_count; ++s) hidden(t_.steps[s].instruction) = content::any;
+    }
+  }
+
+  /// Rows, and columns, of the squares of which unit `u` needs the lower triangles alone; 0 if it needs everything.
+  [[nodiscard]] std::int64_t side(int u) const { return side_[static_cast<std::size_t>(u)]; }
+  /// It does so only while none of these units met a row that is hidden entirely.
+  [[nodiscard]] const std::vector<int>& relies_on(int u) const { return relies_on_[static_cast<std::size_t>(u)]; }
+  /// A maximum that step `s` finds and that is not greater than this belongs to a row that is hidden entirely.
+  [[nodiscard]] double least(int s) const { return least_[static_cast<std::size_t>(s)]; }
+  [[nodiscard]] bool looks_at_maxima(int s) const { return least(s) > -unbounded; }
+
+ private:
+  /// What a value has where its key is hidden.
+  enum class content : std::uint8_t {
+    any,
+    /// So low a number that it is no row's maximum, and has no exponential. Also said of such a maximum.
+    low,
+    zero,
+  };
+
+  static constexpr double unbounded = std::numeric_limits<double>::max();
+  /// No type has an exponential of less.
+  static constexpr double no_exponential = 750;
+
+  [[nodiscard]] bool is_suitable(const fused_chain& c) const {
+    return is_long_row(c.columns) && !c.is_cut() && c.rows % c.columns == 0 &&
+           kernels::triangle_grain % c.block_rows == 0 && can_run_again(c);
+  }
+  /// Not if it overwrites an argument, which it may read.
+  [[nodiscard]] bool can_run_again(const fused_chain& c) const {
+    for (int s = c.first_step; s < c.first_step + c.step_count; ++s) {
+      const fused_source& to = t_.steps[s].result;
+      if (to.kind == source_kind::memory && t_.where[to.value].space == memory_space::argument) return false;
+    }
+    return true;
+  }
+
+  [[nodiscard]] content& hidden(int value) { return hidden_[static_cast<std::size_t>(value)]; }
+
+  [[nodiscard]] std::int64_t side_of(const fused_chain& c, int u) {
+    bool suits = true;
+    for (int s = c.first_step; s < c.first_step + c.step_count; ++s) {
+      const fused_step& step = t_.steps[s];
+      const content made = result_of(c, u, step);
+      hidden(step.instruction) = made;
+      if (made == content::low && op_of(step).fuse == fusion::reduction) {
+        least_[static_cast<std::size_t>(s)] = low_[static_cast<std::size_t>(step.instruction)] + no_exponential;
+      }
+      if (op_of(step).fuse == fusion::reduction) {
+        // A sum over zeros, or a maximum, is the same without them.
+        suits = suits && !step.accumulates && (made == content::low || operand(c, u, step, 0) == content::zero);
+        suits = suits && (made == content::low || kind_of(step) == reduction::sum);
+      } else if (step.result.kind == source_kind::memory && step.result_wide) {
+        suits = suits && made == content::zero;
+      }
+    }
+    return suits ? c.columns : 0;
+  }
+
+  [[nodiscard]] const op_info& op_of(const fused_step& step) const { return *t_.code[step.instruction].op; }
+  [[nodiscard]] static reduction kind_of(const fused_step& step) {
+    return attributes_of<fused_reduction_attributes>(step).kind;
+  }
+
+  [[nodiscard]] content result_of(const fused_chain& c, int u, const fused_step& step) {
+    const auto is = [&](int k, content what) { return operand(c, u, step, k) == what; };
+    if (op_of(step).facts.masks == masking::choice) {
+      const fused_source& otherwise = step.operand[2];
+      if (otherwise.kind != source_kind::constant || !is_causal(c, step)) return content::any;
+      const double stored = stored_as(step.type, otherwise.number);
+      low_[static_cast<std::size_t>(step.instruction)] = stored;
+      // In a type that does not hold the number, a row that is hidden entirely has no maximum to be known by.
+      const bool is_held = stored > -std::numeric_limits<double>::infinity() || otherwise.number == stored;
+      return otherwise.number == 0                                    ? content::zero
+             : otherwise.number <= hidden_score(step.type) && is_held ? content::low
+                                                                      : content::any;
+    }
+    if (op_of(step).fuse == fusion::reduction) {
+      if (kind_of(step) != reduction::max || !is(0, content::low)) return content::any;
+      // How low, only the mask itself says.
+      const int from = stacked(step.operand[0].value);
+      if (low_[static_cast<std::size_t>(from)] == 0) return content::any;
+      low_[static_cast<std::size_t>(step.instruction)] = low_[static_cast<std::size_t>(from)];
+      return content::low;
+    }
+    if (!step.result_wide) return content::any;
+    const op_facts& facts = op_of(step).facts;
+    if (facts.masks == masking::same && is(0, content::low)) {
+      low_[static_cast<std::size_t>(step.instruction)] = low_[static_cast<std::size_t>(stacked(step.operand[0].value))];
+      return content::low;
+    }
+    if (facts.masks == masking::difference) {
+      return is(0, content::low) && is_maximum(u, step, 1) ? content::low : content::any;
+    }
+    if (facts.masks == masking::exponential && is(0, content::low)) return content::zero;
+    for (int k = 0; k < step.operand_count; ++k) {
+      if ((facts.vanishes_with >> static_cast<unsigned>(k) & 1U) != 0 && is(k, content::zero)) return content::zero;
+    }
+    return content::any;
+  }
+
+  /// Operand k of a step, if it has an element per column.
+  [[nodiscard]] content operand(const fused_chain& c, int u, const fused_step& step, int k) {
+    const fused_source& from = step.operand[k];
+    if (from.kind == source_kind::constant || !step.wide[k]) return content::any;
+    if (from.kind == source_kind::temporary || t_.unit_of[from.value] == u) return hidden(from.value);
+    const extents& shape = t_.code[from.value].shape;
+    const bool is_square = shape.rank >= 2 && shape[shape.rank - 1] == c.columns && shape[shape.rank - 2] == c.columns;
+    const bool is_dense = maps(from.rows, c.rows, c.columns);
+    if (!is_square || !is_dense) return content::any;
+    const int value = stacked(from.value);
+    if (hidden(value) != content::any) rely(u, t_.unit_of[value]);
+    return hidden(value);
+  }
+  /// What another unit has hidden is so unless it, or one that it relies on, meets a row that is hidden entirely.
+  void rely(int u, int other) {
+    std::vector<int>& units = relies_on_[static_cast<std::size_t>(u)];
+    const auto add = [&](int one) {
+      if (place_in(units, one) < 0) units.push_back(one);
+    };
+    add(other);
+    for (const int one : relies_on(other)) add(one);
+  }
+  /// Whether operand k is the maximum of each row of low values, found by this chain.
+  [[nodiscard]] bool is_maximum(int u, const fused_step& step, int k) {
+    const fused_source& from = step.operand[k];
+    return from.kind == source_kind::temporary && !step.wide[k] && t_.unit_of[from.value] == u &&
+           t_.code[from.value].op->fuse == fusion::reduction && hidden(from.value) == content::low;
+  }
+  /// The value in a loop that an iteration of another one gets back.
+  [[nodiscard]] int stacked(int value) const {
+    const instruction& i = t_.code[value];
+    if (part_of(i) != structure::loop_slice || part_of(t_.code[i.operand[0]]) != structure::loop_stack) return value;
+    return t_.code[i.operand[0]].operand[0];
+  }
+
+  /// Whether a step selects by "key <= query" in each square.
+  [[nodiscard]] bool is_causal(const fused_chain& c, const fused_step& step) const {
+    const fused_source& from = step.operand[0];
+    if (from.kind != source_kind::memory || !step.wide[0] || !maps(from.rows, c.columns, c.columns)) return false;
+    const instruction& seen = t_.code[from.value];
+    return seen.op->facts.masks == masking::order && seen.shape.rank == 2 && seen.shape[0] == c.columns &&
+           seen.shape[1] == c.columns && counts(seen.operand[0], 1) && counts(seen.operand[1], 0);
+  }
+  /// Whether a value is each element's own index along `dim`, from 0 on every device.
+  [[nodiscard]] bool counts(int value, int dim) const {
+    const instruction& i = t_.code[value];
+    return i.op->facts.values == pattern::index && attributes_of<index_attributes>(i).dim == dim &&
+           t_.code.annotations[i.annotation].placement.dim[dim].empty();
+  }
+  [[nodiscard]] static bool maps(const row_map& map, std::int64_t rows, std::int64_t columns) {
+    return map.terms == 1 && map.divide[0] == 1 && map.modulo[0] == rows && map.stride[0] == columns;
+  }
+
+  const program_tables& t_;
+  std::vector<std::int64_t> side_;
+  std::vector<std::vector<int>> relies_on_;
+  plain_vector<double> least_;  // by step
+  plain_vector<content> hidden_;
+  /// The number that a mask, or a maximum under one, has where keys are hidden.
+  plain_vector<double> low_;
+};
+
+}  // namespace espalier::detail

@@ -1,0 +1,332 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/base/light_std/plain_vector.hpp>
+#include <espalier/comm/layout.hpp>
+#include <espalier/tensor/run/execute/block_fetcher.hpp>
+#include <espalier/tensor/run/execute/causal.hpp>
+#include <espalier/tensor/run/execute/chain_steps.hpp>
+#include <espalier/tensor/run/execute/finite_check.hpp>
+#include <espalier/tensor/run/execute/tables.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <vector>
+
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
+namespace espalier::detail {
+
+/// Runs fused chains: all steps pass over one block of rows before the next block is touched, so that what they hand
+/// to each other stays in the first-level cache.
+template <class Kernels> class chain_runner {
+ public:
+  /// `causal`, `kernels` and `finite`: of the same program; kept.
+  chain_runner(const program_tables& t, const causal_finder& causal, const Kernels& kernels, finite_check& finite)
+      : t_(t), causal_(causal), kernels_(kernels), finite_(finite) {
+    threads_ = 1;
+#if defined(_OPENMP)
+    threads_ = omp_get_max_threads();
+#endif
+    numbers_.resize(static_cast<std::size_t>(t.step_count) * 3);
+    for (int s = 0; s < t.step_count; ++s) {
+      for (int k = 0; k < t.steps[s].operand_count; ++k) {
+        store(numbers_[static_cast<std::size_t>(3 * s + k)], t.steps[s].operand_type[k], t.steps[s].operand[k].number);
+      }
+    }
+    for (int u = 0; u < t.unit_count; ++u) {
+      if (!t.units[u].fused) continue;
+      per_thread_ = std::max(per_thread_, scratch_layout::bytes_per_thread(t.chains[u]));
+      most_steps_ = std::max(most_steps_, t.chains[u].step_count);
+    }
+    placed_.resize(static_cast<std::size_t>(most_steps_ * threads_));
+    spreads_ = std::vector<std::atomic<bool>>(static_cast<std::size_t>(t.unit_count));
+    forget_rows();
+  }
+
+  [[nodiscard]] int threads() const { return threads_; }
+  /// Bytes of scratch the chains need for all threads.
+  [[nodiscard]] std::int64_t scratch_bytes() const { return per_thread_ * threads_; }
+
+  /// Rows that a causal mask and others hide entirely (see execute/causal.hpp) are those of one run of the program.
+  void forget_rows() {
+    for (std::atomic<bool>& one : spreads_) one.store(false, std::memory_order_relaxed);
+  }
+  /// Rows, and columns, of the squares of which unit `u` computes the lower triangles alone; 0 if it computes all.
+  [[nodiscard]] std::int64_t side(int u) const {
+    if (causal_.side(u) == 0 || spreads(u)) return 0;
+    for (const int other : causal_.relies_on(u)) {
+      if (spreads(other)) return 0;
+    }
+    return causal_.side(u);
+  }
+
+  /// Runs the chain of unit `u`. `address(id)` is where a value is, `boxes_of(id)` which part of its tensor it is.
+  template <class Address, class Boxes> void run(int u, char* scratch, const Address& address, const Boxes& boxes_of) {
+    const fused_chain& chain = t_.chains[u];
+    step_type* const steps = &placed_[0];
+    place_steps(chain, address, boxes_of, steps);
+    if (chain.is_cut()) return run_cut(chain, steps, scratch);
+    const std::int64_t blocks = (chain.rows + chain.block_rows - 1) / chain.block_rows;
+    const std::int64_t work = chain.rows * chain.columns * chain.step_count;
+    const std::int64_t threads = work < 32768 ? 1 : std::min<std::int64_t>(threads_, blocks);
+    for (bool again = true; again;) {
+      const std::int64_t triangle = side(u);
+      if (threads == 1) {
+        run_blocks(u, triangle, steps, 0, blocks, scratch);
+      } else {
+        ESPALIER_OMP(parallel for num_threads(static_cast<int>(threads)) schedule(static))
+        for (std::int64_t t = 0; t < threads; ++t) {
+          run_blocks(u, triangle, steps, blocks * t / threads, blocks * (t + 1) / threads, scratch + t * per_thread_);
+        }
+      }
+      again = triangle > 0 && spreads(u);
+    }
+    for (int n = 0; n < chain.step_count; ++n) {
+      const fused_step& step = t_.steps[chain.first_step + n];
+      if (!step.accumulates) continue;
+      combine(step, chain, scratch, threads, address(step.instruction));
+      if (finite_.is_on()) finite_.look_at(step.instruction, address(step.instruction));
+    }
+  }
+
+  /// Runs rows [first, last), whole blocks, of the chain of unit `u` on the calling thread, which has number `thread`.
+  /// False if one of them turned out to be hidden entirely: to be run again, with all that was left out.
+  /// @pre nothing is accumulated over rows
+  template <class Address, class Boxes>
+  [[nodiscard]] bool run_rows(int u, std::int64_t first, std::int64_t last, int thread, char* scratch,
+                              const Address& address, const Boxes& boxes_of) {
+    const fused_chain& chain = t_.chains[u];
+    step_type* const steps = &placed_[static_cast<std::size_t>(thread * most_steps_)];
+    place_steps(chain, address, boxes_of, steps);
+    if (chain.is_cut()) {
+      for (std::int64_t row = first; row < last; ++row)
+        run_cut_row(chain, steps, row, 1, scratch + thread * per_thread_);
+      return true;
+    }
+    return run_blocks(u, side(u), steps, first / chain.block_rows, last / chain.block_rows,
+                      scratch + thread * per_thread_);
+  }
+
+ private:
+  using step_type = placed_step<typename Kernels::block_function>;
+
+  static void store(double& into, dtype type, double value) {
+    with_storage(type, [&]<class T>(T) {
+      const T element = element_of_scalar<T>(value);
+      std::memcpy(&into, &element, sizeof(T));
+    });
+  }
+
+  template <class Address, class Boxes>
+  void place_steps(const fused_chain& chain, const Address& address, const Boxes& boxes_of, step_type* steps) const {
+    for (int n = 0; n < chain.step_count; ++n) {
+      const int s = chain.first_step + n;
+      const fused_step& step = t_.steps[s];
+      step_type& placed = steps[n];
+      placed.function = kernels_.block(s);
+      placed.operand_count = step.operand_count;
+      placed.passes = step.passes;
+      placed.is_wide = step.result_wide || step.result.kind == source_kind::partials;
+      placed.combines = step.operand_count == 1 && step.operand[0].kind == source_kind::partials;
+      for (int k = 0; k < step.operand_count; ++k) {
+        placed.operand[k] = cursor_of(chain, step.operand[k], step.wide[k], step.operand_type[k],
+                                      &numbers_[static_cast<std::size_t>(3 * s + k)], address);
+      }
+      if (step.accumulates) {
+        placed.result = {};
+        placed.result.bytes = scratch_layout::accumulator(chain, step.result.slot);
+        placed.result.is_temporary = true;
+      } else {
+        placed.result = cursor_of(chain, step.result, step.result_wide, step.type, nullptr, address);
+      }
+      placed.is_stored = !step.accumulates && step.result.kind == source_kind::memory && step.result_wide;
+      placed.is_looked_at = causal_.looks_at_maxima(s);
+      placed.type = step.type;
+      placed.boxes = boxes_of(step.instruction);
+    }
+  }
+
+  /// Sets the elements of a block's rows that are after its columns to zero: a multiple of 16 (see `is_long_row`).
+  static void clear_after(const kernels::block_call& call, std::int64_t columns, std::int64_t size) {
+    char* row = static_cast<char*>(call.result.data);
+    for (std::int64_t r = 0; r < call.rows; ++r, row += call.result.row * size) {
+      if (size >= 4) {
+        clear_run<64>(row + call.columns * size, row + columns * size);
+      } else {
+        clear_run<16>(row + call.columns * size, row + columns * size);
+      }
+    }
+  }
+  /// Few bytes, for which the library's function is not worth calling. @pre a multiple of `Step` of them
+  template <std::int64_t Step> static void clear_run(char* from, const char* to) {
+    for (; from != to; from += Step) std::memset(from, 0, static_cast<std::size_t>(Step));
+  }
+
+  [[nodiscard]] bool spreads(int u) const {
+    return spreads_[static_cast<std::size_t>(u)].load(std::memory_order_relaxed);
+  }
+  /// Whether all maxima that a step found in a block are greater than what is hidden, by enough.
+  [[nodiscard]] static bool are_seen(const kernels::block_call& call, dtype type, double least) {
+    return with_storage(type, [&]<class T>(T) {
+      bool all = true;
+      // Exponentials are taken of floats.
+      if constexpr (is_floating(dtype_of<T>)) {
+        const T* const maxima = static_cast<const T*>(call.result.data);
+        for (std::int64_t r = 0; r < call.rows; ++r)
+          all = all && static_cast<double>(maxima[r * call.result.row]) > least;
+      }
+      return all;
+    });
+  }
+
+  // --- rows that are cut ------------------------------------------------------------------------------------------
+
+  /// Threads take rows, if there are enough; otherwise a part of each.
+  void run_cut(const fused_chain& c, const step_type* steps, char* scratch) const {
+    if (threads_ == 1 || c.rows < 4 * threads_) {
+      for (std::int64_t row = 0; row < c.rows; ++row) run_cut_row(c, steps, row, threads_, scratch);
+      return;
+    }
+    ESPALIER_OMP(parallel for num_threads(threads_) schedule(static))
+    for (std::int64_t t = 0; t < threads_; ++t) {
+      for (std::int64_t row = c.rows * t / threads_; row < c.rows * (t + 1) / threads_; ++row)
+        run_cut_row(c, steps, row, 1, scratch + t * per_thread_);
+    }
+  }
+
+  void run_cut_row(const fused_chain& c, const step_type* steps, std::int64_t row, std::int64_t threads,
+                   char* scratch) const {
+    const std::int64_t blocks = c.blocks_of_row();
+    for (int pass = 0; pass < c.passes; ++pass) {
+      // First what follows from the passes before; an element of the row each.
+      if (!run_cut_block(c, steps, row, pass, false, 0, scratch, scratch)) continue;
+      if (threads == 1) {
+        for (std::int64_t b = 0; b < blocks; ++b) run_cut_block(c, steps, row, pass, true, b, scratch, scratch);
+        continue;
+      }
+      ESPALIER_OMP(parallel for num_threads(static_cast<int>(threads)) schedule(static))
+      for (std::int64_t t = 0; t < threads; ++t) {
+        for (std::int64_t b = blocks * t / threads; b < blocks * (t + 1) / threads; ++b)
+          run_cut_block(c, steps, row, pass, true, b, scratch + t * per_thread_, scratch);
+      }
+    }
+  }
+
+  /// The steps of a pass that have an element for each column of a block (`wide`), or those that have one for the row.
+  /// Whether there are others.
+  bool run_cut_block(const fused_chain& c, const step_type* steps, std::int64_t row, int pass, bool wide,
+                     std::int64_t b, char* own, char* common) const {
+    bool others = false;
+    kernels::block_call call;
+    call.rows = 1;
+    call.first_row = row;
+    call.first_column = b * c.block_columns;
+    const std::int64_t columns = std::min(c.block_columns, c.columns - call.first_column);
+    for (int n = 0; n < c.step_count; ++n) {
+      const step_type& step = steps[n];
+      if ((step.passes >> pass & 1U) == 0) continue;
+      if (step.is_wide != wide) {
+        others = true;
+        continue;
+      }
+      for (int k = 0; k < step.operand_count; ++k) call.operand[k] = step.operand[k].block(row, b, own, common);
+      call.result = step.result.block(row, b, own, common);
+      call.columns = step.combines ? c.blocks_of_row() : columns;
+      call.boxes = step.boxes;
+      step.function(call);
+    }
+    return others;
+  }
+
+  /// False, and nothing that counts, if a row of a lower triangle turns out to be hidden entirely.
+  bool run_blocks(int u, std::int64_t side, const step_type* steps, std::int64_t first, std::int64_t last,
+                  char* scratch) {
+    const fused_chain& c = t_.chains[u];
+    for (int n = 0; n < c.step_count; ++n) {
+      const fused_step& step = t_.steps[c.first_step + n];
+      if (step.accumulates) {
+        char* const sums = scratch + scratch_layout::accumulator(c, step.result.slot);
+        std::fill(sums, sums + c.columns * scratch_layout::element_bytes, '\0');
+      }
+    }
+    const std::int64_t lines = lines_of_step(c, steps);
+    const bool checks = finite_.is_on();
+    for (std::int64_t b = first; b < last; ++b) {
+      const std::int64_t row = b * c.block_rows;
+      block_fetcher<step_type> following;
+      if (lines > 0 && b + 1 < last) {
+        const std::int64_t next = row + c.block_rows;
+        following = block_fetcher<step_type>(c, steps, next, seen_columns(c, side, next));
+      }
+      kernels::block_call call;
+      call.rows = std::min(c.block_rows, c.rows - row);
+      call.columns = seen_columns(c, side, row);
+      call.first_row = row;
+      for (int n = 0; n < c.step_count; ++n) {
+        const step_type& step = steps[n];
+        for (int k = 0; k < step.operand_count; ++k) call.operand[k] = step.operand[k].block(row, scratch);
+        call.result = step.result.block(row, scratch);
+        call.boxes = step.boxes;
+        following.fetch(lines);
+        step.function(call);
+        if (checks) check_block(call, t_.steps[c.first_step + n], c);
+        if (side > 0 && step.is_looked_at && !are_seen(call, step.type, causal_.least(c.first_step + n))) {
+          spreads_[static_cast<std::size_t>(u)].store(true, std::memory_order_relaxed);
+          return false;
+        }
+        if (call.columns < c.columns && step.is_stored) clear_after(call, c.columns, step.result.size);
+      }
+    }
+    return true;
+  }
+
+  /// Looks at the rows that a step has made.
+  void check_block(const kernels::block_call& call, const fused_step& step, const fused_chain& c) const {
+    const std::int64_t columns = step.result_wide ? c.columns : 1;
+    const instruction& i = t_.code[step.instruction];
+    if (step.accumulates || i.shape.elements() != c.rows * columns) return;
+    const char* row = static_cast<const char*>(call.result.data);
+    for (std::int64_t r = 0; r < call.rows; ++r, row += call.result.row * size_of(i.type)) {
+      finite_.look_at(step.instruction, row, (call.first_row + r) * columns, step.result_wide ? call.columns : 1);
+    }
+  }
+
+  /// Adds up what the threads summed, in the order of the rows they worked on.
+  void combine(const fused_step& step, const fused_chain& c, const char* scratch, std::int64_t threads,
+               void* result) const {
+    with_storage(step.type, [&]<class T>(T) { add_threads(step, c, scratch, threads, static_cast<T*>(result)); });
+  }
+  template <class T>
+  void add_threads(const fused_step& step, const fused_chain& c, const char* scratch, std::int64_t threads,
+                   T* result) const {
+    using sum_type = accumulator_t<T, reduction::sum>;
+    for (std::int64_t i = 0; i < c.columns; ++i) {
+      sum_type total{};
+      for (std::int64_t t = 0; t < threads; ++t) {
+        const auto* sums = reinterpret_cast<const sum_type*>(scratch + t * per_thread_ +
+                                                             scratch_layout::accumulator(c, step.result.slot));
+        total = t == 0 ? sums[i] : static_cast<sum_type>(total + sums[i]);
+      }
+      result[i] = element_cast<T>(total);
+    }
+  }
+
+  const program_tables& t_;
+  const causal_finder& causal_;
+  const Kernels& kernels_;
+  finite_check& finite_;
+  int threads_ = 1;
+  std::int64_t per_thread_ = 0;
+  int most_steps_ = 0;
+  plain_vector<step_type> placed_;  // for each thread
+  plain_vector<double> numbers_;
+  /// The units that have met a row that is hidden entirely, in this run.
+  std::vector<std::atomic<bool>> spreads_;
+};
+
+}  // namespace espalier::detail

@@ -1,0 +1,442 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/base/light_std/plain_vector.hpp>
+#include <espalier/comm/communicator.hpp>
+#include <espalier/tensor/core/partition/boxes.hpp>
+#include <espalier/tensor/run/execute/buffer.hpp>
+#include <espalier/tensor/run/execute/causal.hpp>
+#include <espalier/tensor/run/execute/chain.hpp>
+#include <espalier/tensor/run/execute/finite_check.hpp>
+#include <espalier/tensor/run/execute/memory_steps.hpp>
+#include <espalier/tensor/run/execute/message_tables.hpp>
+#include <espalier/tensor/run/execute/steps.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+namespace espalier::detail {
+
+/// The kernels of a compiled program: the functions that its tables hold.
+class compiled_kernels {
+ public:
+  explicit compiled_kernels(const program_tables& t) : functions_(t.kernel_functions), blocks_(t.block_functions) {}
+
+  void run(int unit, const kernels::kernel_call& call) const { functions_[unit](call); }
+  using block_function = kernels::block_function;
+  [[nodiscard]] block_function block(int step) const { return blocks_[step]; }
+
+ private:
+  const kernel_function* functions_;
+  const kernels::block_function* blocks_;
+};
+
+/// One device at work: its memory, its part of every collective, and the walk over the steps, one unit after the other;
+/// `part_executor` also takes units part by part. Everything is allocated when it is made; a run allocates nothing.
+///
+/// `Kernels` computes what a unit or a step of a fused chain computes; all else is the same for every program, whether
+/// it was compiled or made at run time.
+template <class Communicator, class Kernels = compiled_kernels> class device_executor {
+ public:
+  device_executor(const program_tables& t, int device, Communicator& comm)
+      : device_executor(t, device, comm, Kernels(t)) {}
+  device_executor(const program_tables& t, int device, Communicator& comm, Kernels kernels)
+      : t_(t),
+        kernels_(std::move(kernels)),
+        device_(device),
+        comm_(comm),
+        steps_(t_),
+        causal_(t_),
+        finite_(t_, device),
+        chains_(t_, causal_, kernels_, finite_),
+        arena_(t.arena_bytes),
+        scratch_(aligned(t.kernel_scratch_bytes) + chains_.scratch_bytes()),
+        iteration_(static_cast<std::size_t>(t.code.size), 0),
+        boxes_at_(static_cast<std::size_t>(t.code.size), -1),
+        displaced_by_(static_cast<std::size_t>(t.code.size), 0),
+        moves_(static_cast<std::size_t>(t.code.size)),
+        message_of_(static_cast<std::size_t>(t.code.size), -1),
+        contexts_(static_cast<std::size_t>(t.code.size)),
+        further_(static_cast<std::size_t>(t.code.further_count)),
+        first_result_(static_cast<std::size_t>(t.code.size), -1),
+        arguments_(static_cast<std::size_t>(t.argument_count)),
+        results_(static_cast<std::size_t>(t.result_count)) {
+    give_places();
+    for (int id = 0; id < t.code.size; ++id) {
+      if (part_of(t.code[id]) == structure::loop_begin) iteration(id) = first_iteration(id);
+      prepare(id);
+    }
+    std::int64_t message_bytes = 0;
+    for (const message_table& all : messages_) {
+      const std::int64_t element = size_of(all.moves.type);
+      message_bytes = std::max(message_bytes, aligned(all.sent * element) + all.received * element);
+    }
+    message_memory_ = shared_buffer(message_bytes);
+  }
+  device_executor(const device_executor&) = delete;
+  device_executor& operator=(const device_executor&) = delete;
+  virtual ~device_executor() = default;
+
+  void set_argument(int index, void* data) { arguments_[static_cast<std::size_t>(index)] = data; }
+  void set_result(int index, void* data) { results_[static_cast<std::size_t>(index)] = data; }
+
+  /// Whether the program's looks (`print`, `check_finite`) look: not where it runs again on what it has run on.
+  void set_looks(bool on) { looks_ = on; }
+
+  void run() {
+    start();
+    while (next() != nullptr) step();
+  }
+
+  // --- step by step: for whoever walks several devices at once, and carries out their collectives himself ------------
+
+  void start() {
+    position_ = 0;
+    chains_.forget_rows();
+    if (finite_.is_on()) check_arguments();
+  }
+  /// The next step, or null at the end.
+  [[nodiscard]] const device_step* next() const { return position_ < steps_.size() ? &steps_[position_] : nullptr; }
+  /// Executes it, and possibly those that follow up to some unit.
+  virtual void step() { position_ = execute(position_); }
+  /// Goes on after a collective that the caller has carried out.
+  void pass() { ++position_; }
+  [[nodiscard]] const comm::transfer& moves_of(int id) const { return moves_[static_cast<std::size_t>(id)]; }
+  /// The messages of a collective, null where its boxes go from buffer to buffer; what is sent is packed before, and
+  /// what was received is unpacked afterwards.
+  [[nodiscard]] const message_table* messages_of(int id) const {
+    const int at = message_of_[static_cast<std::size_t>(id)];
+    return at < 0 ? nullptr : &messages_[static_cast<std::size_t>(at)];
+  }
+  [[nodiscard]] char* sent_memory() const { return static_cast<char*>(message_memory_.data()); }
+  /// An all_reduce works in place.
+  [[nodiscard]] char* received_memory(const message_table& all) const {
+    if (is_collective(t_.code[all.parts.front().id].op, collective::all_reduce)) return sent_memory();
+    return sent_memory() + aligned(all.sent * size_of(all.moves.type));
+  }
+  void pack(const message_table& all) const {
+    for (const message_part& part : all.parts) {
+      const dtype type = part.boxes.type;
+      const void* const source = address(t_.code[part.id].operand[0]);
+      for (std::size_t k = 0; k < part.sent_at.size(); ++k) {
+        if (part.sent_at[k] < 0) continue;
+        comm::pack(type, sent_memory() + part.sent_at[k] * size_of(type), source, part.boxes.outgoing[k]);
+      }
+    }
+  }
+  void unpack(const message_table& all) const {
+    const auto self = static_cast<std::size_t>(all.moves.self);
+    for (const message_part& part : all.parts) {
+      const dtype type = part.boxes.type;
+      void* const target = address(part.id);
+      for (std::size_t k = 0; k < part.received_at.size(); ++k) {
+        if (part.received_at[k] < 0) continue;
+        comm::unpack(type, target, received_memory(all) + part.received_at[k] * size_of(type), part.boxes.incoming[k]);
+      }
+      if (part.received_at[self] >= 0) continue;
+      comm::copy_block(type, target, address(t_.code[part.id].operand[0]), part.boxes.incoming[self]);
+    }
+  }
+  [[nodiscard]] char* arena() const { return static_cast<char*>(arena_.data()); }
+
+  /// Where a value is now; inside loops that depends on the iteration.
+  [[nodiscard]] void* address(int id) const {
+    const location& w = t_.where[id];
+    char* base = nullptr;
+    switch (w.space) {
+      case memory_space::arena: base = arena(); break;
+      case memory_space::argument: base = static_cast<char*>(arguments_[static_cast<std::size_t>(w.index)]); break;
+      case memory_space::result: base = static_cast<char*>(results_[static_cast<std::size_t>(w.index)]); break;
+      case memory_space::nowhere: return nullptr;
+    }
+    const auto where = [this](int other) -> const location& { return t_.where[other]; };
+    const auto iteration = [this](int loop) { return iteration_[static_cast<std::size_t>(loop)]; };
+    return base + w.offset + displaced_by_[static_cast<std::size_t>(id)] + moved_by(w, where, iteration);
+  }
+
+ protected:
+  /// Executes step `n` and returns the one to go on with.
+  int execute(int n) {
+    const int next = execute_unchecked(n);
+    if (finite_.is_on()) check_step(steps_[n]);
+    return next;
+  }
+
+  /// Throws if a value that was looked at is not finite.
+  void report_not_finite() const {
+    if (finite_.first_bad() >= 0) finite_.report(site_of(finite_.first_bad()));
+  }
+
+  /// Null if the op is not positional.
+  [[nodiscard]] const instruction_boxes* boxes(int id) const {
+    const int at = boxes_at_[static_cast<std::size_t>(id)];
+    return at < 0 ? nullptr : &boxes_[static_cast<std::size_t>(at)];
+  }
+
+  [[nodiscard]] char* chain_scratch() const {
+    return static_cast<char*>(scratch_.data()) + aligned(t_.kernel_scratch_bytes);
+  }
+
+  const program_tables& t_;
+  Kernels kernels_;
+  int device_;
+  Communicator& comm_;
+  step_list steps_;
+  int position_ = 0;
+  bool looks_ = true;
+  causal_finder causal_;
+  finite_check finite_;
+  chain_runner<Kernels> chains_;
+
+ private:
+  int execute_unchecked(int n) {
+    const device_step& s = steps_[n];
+    switch (s.kind) {
+      case step_kind::kernel: call_kernel(s.unit, s.target); break;
+      case step_kind::chain: run_chain(s.unit); break;
+      case step_kind::copy: copy(address(s.target), address(s.source), s.target); break;
+      case step_kind::save: copy(saved(s.target), address(s.source), s.target); break;
+      case step_kind::copy_saved: copy(address(s.target), saved(s.target), s.target); break;
+      case step_kind::clear: clear_bytes(address(s.target), bytes_of(t_.code[s.target])); break;
+      case step_kind::add: add(s.target, s.source); break;
+      case step_kind::stack: {
+        const std::int64_t offset = iteration(s.loop) * bytes_of(t_.code[s.source]);
+        copy(static_cast<char*>(address(s.target)) + offset, address(s.source), s.source);
+        break;
+      }
+      case step_kind::local_slice:
+        comm::copy_block(t_.code[s.target].type, address(s.target), address(s.source), moves_of(s.target).incoming[0]);
+        break;
+      case step_kind::move: communicate(s.target); break;
+      case step_kind::loop_begin: {
+        iteration(s.loop) = first_iteration(s.loop);
+        return attributes_of<loop_attributes>(t_.code[s.loop]).iterations > 0 ? n + 1 : s.jump;
+      }
+      case step_kind::loop_end: {
+        const loop_attributes loop = attributes_of<loop_attributes>(t_.code[s.loop]);
+        const std::int64_t next = iteration(s.loop) + (loop.reverse ? -1 : 1);
+        const bool is_over = next < 0 || next >= loop.iterations;
+        // When it begins again, its carries are set before it does.
+        iteration(s.loop) = is_over ? first_iteration(s.loop) : next;
+        if (is_over) break;
+        return s.jump;
+      }
+    }
+    return n + 1;
+  }
+
+  void check_arguments() {
+    for (int id = 0; id < t_.code.size; ++id) {
+      if (part_of(t_.code[id]) == structure::argument) finite_.look_at(id, address(id));
+    }
+    finite_.begin();
+  }
+  /// Looks at what a step has computed, or received. Chains look at what they do themselves.
+  void check_step(const device_step& s) {
+    if (s.kind == step_kind::kernel || s.kind == step_kind::add) {
+      const int last = s.target + further_results(t_.code.code, t_.code.size, s.target);
+      for (int id = s.target; id <= last; ++id) finite_.look_at(id, address(id));
+    } else if (s.kind == step_kind::move) {
+      int id = s.target;
+      do {
+        finite_.look_at(id, address(id));
+        ++id;
+      } while (id < t_.code.size && t_.code[id].op->facts.travels_along);
+    }
+    report_not_finite();
+  }
+
+  /// Where the boxes, messages and further results of each instruction are.
+  void give_places() {
+    int boxes = 0;
+    int messages = 0;
+    int results = 0;
+    for (int id = 0; id < t_.code.size; ++id) {
+      const op_info& op = *t_.code[id].op;
+      const auto at = static_cast<std::size_t>(id);
+      if (op.positional) boxes_at_[at] = boxes++;
+      // Those that travel along are in the messages of the one that they travel with.
+      const bool begins_messages = collective_index(&op) >= 0 && !op.facts.travels_along;
+      if (begins_messages && has_messages(t_.mesh, t_.code, id)) message_of_[at] = messages++;
+      const int further = further_results(t_.code.code, t_.code.size, id);
+      if (further > 0) first_result_[at] = results;
+      results += further;
+    }
+    boxes_ = std::vector<instruction_boxes>(static_cast<std::size_t>(boxes));
+    messages_ = std::vector<message_table>(static_cast<std::size_t>(messages));
+    results_beyond_ = plain_vector<kernels::further_result>(static_cast<std::size_t>(results));
+  }
+
+  void prepare(int id) {
+    const instruction& i = t_.code[id];
+    if (const int at = boxes_at_[static_cast<std::size_t>(id)]; at >= 0) {
+      boxes_[static_cast<std::size_t>(at)] = boxes_of(t_.mesh, t_.code, id, device_);
+    }
+    for (int k = inline_operands; k < i.operand_count; ++k) {
+      const instruction& operand = t_.code.operand(id, k);
+      further_[static_cast<std::size_t>(i.further + k - inline_operands)] = {nullptr, operand.type, operand.shape};
+    }
+    for (int n = 1; n <= further_results(t_.code.code, t_.code.size, id); ++n) {
+      const int at = first_result_[static_cast<std::size_t>(id)] + n - 1;
+      results_beyond_[static_cast<std::size_t>(at)] = {nullptr, t_.code[id + n].type, t_.code[id + n].shape};
+    }
+    contexts_[static_cast<std::size_t>(id)] = {i.op->name, i.where.file, i.where.line};
+    const int kind = collective_index(i.op);
+    // Those that travel along are prepared with the one that they travel with.
+    if (kind < 0 || i.op->facts.travels_along) return;
+    const auto what = static_cast<collective>(kind);
+    const int channel = kind * 256 + static_cast<int>(attributes_of<collective_attributes>(i).axes);
+    if (const int at = message_of_[static_cast<std::size_t>(id)]; at >= 0) {
+      message_table& all = messages_[static_cast<std::size_t>(at)];
+      all = t_.transfers.together(t_.mesh, t_.code, id, device_, channel);
+      for (message_part& part : all.parts) {
+        if (t_.where[part.id].is_displaced) leave_in_place(part.id, part.boxes);
+      }
+      if (what == collective::all_reduce) {
+        comm_.prepare(static_cast<const comm::transfer_group&>(all.moves));
+      } else {
+        comm_.prepare(all.moves);
+      }
+      return;
+    }
+    comm::transfer& moves = moves_[static_cast<std::size_t>(id)];
+    moves = t_.transfers.one(t_.mesh, t_.code, id, device_, channel);
+    if (t_.where[id].is_displaced) leave_in_place(id, moves);
+    if (what == collective::all_reduce) {
+      comm_.prepare(static_cast<const comm::transfer_group&>(moves));
+    } else if (what != collective::local_slice) {
+      comm_.prepare(moves);
+    }
+  }
+
+  /// The elements that the device has itself stay where they are.
+  void leave_in_place(int id, comm::transfer& moves) {
+    const int rows = rows_around(t_.mesh, t_.code, id);
+    const std::int64_t row = stride_of(t_.code[id].shape, rows) * size_of(t_.code[id].type);
+    displaced_by_[static_cast<std::size_t>(id)] = rows_to_needed(t_.mesh, t_.code, id, rows, device_) * row;
+    moves.incoming[static_cast<std::size_t>(moves.self)] = comm::empty_block();
+    moves.outgoing[static_cast<std::size_t>(moves.self)] = comm::empty_block();
+  }
+
+  void run_chain(int u) {
+    chains_.run(
+        u, chain_scratch(), [this](int value) { return address(value); }, [this](int value) { return boxes(value); });
+  }
+
+  void call_kernel(int u, int id) {
+    const instruction& i = t_.code[id];
+    if (i.op->facts.looks && !looks_) return;
+    kernels::kernel_call call;
+    for (int k = 0; k < i.operand_count && k < inline_operands; ++k) call.operand[k] = address(i.operand[k]);
+    if (i.operand_count > inline_operands) call.further = further_operands(i);
+    if (first_result_[static_cast<std::size_t>(id)] >= 0) call.further_results = further_results_of(id);
+    call.result = address(id);
+    call.scalar = i.scalar;
+    call.boxes = boxes(id);
+    call.windows = t_.code.windows;
+    call.scratch = scratch_.data();
+    kernels::look_site site;
+    if (i.op->facts.looks) {
+      site = site_of(id);
+      call.site = &site;
+      comm_.set_context(&contexts_[static_cast<std::size_t>(id)]);
+    }
+    kernels_.run(u, call);
+  }
+  [[nodiscard]] kernels::look_site site_of(int id) const {
+    const instruction& i = t_.code[id];
+    kernels::look_site site{&i, &t_.mesh, &t_.code.annotations[i.annotation].placement, device_, 0, {}};
+    for (int loop = i.loop; loop >= 0 && site.loops < 4; loop = t_.code[loop].loop) {
+      site.iteration[site.loops++] = iteration_[static_cast<std::size_t>(loop)];
+    }
+    return site;
+  }
+
+  /// Where the operands beyond the first few are now.
+  [[nodiscard]] const kernels::further_operand* further_operands(const instruction& i) {
+    kernels::further_operand* const all = &further_[static_cast<std::size_t>(i.further)];
+    for (int k = inline_operands; k < i.operand_count; ++k) {
+      all[k - inline_operands].data = address(t_.code.operand_at(i, k));
+    }
+    return all;
+  }
+
+  /// Where its results after the first go now.
+  [[nodiscard]] const kernels::further_result* further_results_of(int id) {
+    kernels::further_result* const all =
+        &results_beyond_[static_cast<std::size_t>(first_result_[static_cast<std::size_t>(id)])];
+    for (int n = further_results(t_.code.code, t_.code.size, id); n > 0; --n) all[n - 1].data = address(id + n);
+    return all;
+  }
+
+  /// Copies as many bytes as value `like` has.
+  void copy(void* target, const void* source, int like) const {
+    if (target != source) copy_bytes(target, source, bytes_of(t_.code[like]));
+  }
+  [[nodiscard]] void* saved(int id) const { return arena() + t_.saved_at[id]; }
+
+  void add(int sum, int term) const {
+    const instruction& i = t_.code[sum];
+    add_elements(t_.reducer_of(i.type, reduction::sum).tile, size_of(i.type), i.shape.elements(), address(sum),
+                 address(term));
+  }
+
+  void communicate(int id) {
+    comm_.set_context(&contexts_[static_cast<std::size_t>(id)]);
+    if (const message_table* const all = messages_of(id)) {
+      pack(*all);
+      move(id, all->moves, sent_memory(), received_memory(*all), all->sent);
+      unpack(*all);
+    } else {
+      move(id, moves_of(id), address(t_.code[id].operand[0]), address(id), t_.code[id].shape.elements());
+    }
+  }
+
+  /// `count`: the elements of an all_reduce, on all members of its group alike.
+  void move(int id, const comm::transfer& moves, const void* source, void* target, std::int64_t count) {
+    const instruction& i = t_.code[id];
+    const auto kind = static_cast<collective>(collective_index(i.op));
+    const reduction combine = attributes_of<collective_attributes>(i).combine;
+    if (!facts_of(kind).reduces) {
+      comm_.exchange(moves, source, target);
+    } else if (kind != collective::all_reduce) {
+      comm_.reduce_exchange(moves, source, target, t_.reducer_of(i.type, combine));
+    } else if (count > 0) {
+      comm_.all_reduce(moves, source, target, count, t_.reducer_of(i.type, combine));
+    }
+  }
+
+  [[nodiscard]] std::int64_t first_iteration(int loop) const {
+    const auto begin = attributes_of<loop_attributes>(t_.code[loop]);
+    return begin.reverse ? begin.iterations - 1 : 0;
+  }
+  [[nodiscard]] std::int64_t& iteration(int loop) { return iteration_[static_cast<std::size_t>(loop)]; }
+
+  shared_buffer arena_;
+  shared_buffer scratch_;
+  std::vector<std::int64_t> iteration_;
+  /// The boxes of positional instructions; and by instruction, which of them are its own.
+  std::vector<instruction_boxes> boxes_;
+  std::vector<int> boxes_at_;
+  /// The bytes from where the buffer of an instruction's operand begins, where this device's begins there.
+  std::vector<std::int64_t> displaced_by_;
+  std::vector<comm::transfer> moves_;
+  /// The messages of collectives that travel together; by instruction, which of these are its own; and the memory of
+  /// those that are under way.
+  std::vector<message_table> messages_;  // they stay where they were prepared
+  std::vector<int> message_of_;
+  shared_buffer message_memory_;
+  std::vector<comm::context> contexts_;
+  /// The addresses for the graph's table of further operands.
+  plain_vector<kernels::further_operand> further_;
+  /// Results after the first, and by instruction which of these are its own.
+  std::vector<int> first_result_;
+  plain_vector<kernels::further_result> results_beyond_;
+  plain_vector<void*> arguments_;
+  plain_vector<void*> results_;
+};
+
+}  // namespace espalier::detail

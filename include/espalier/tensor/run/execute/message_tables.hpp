@@ -1,0 +1,204 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/comm/layout.hpp>
+#include <espalier/tensor/core/partition/messages.hpp>
+#include <espalier/tensor/run/execute/transfer_tables.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace espalier::detail {
+
+/// A collective that travels with others: its boxes, and where in the messages they are.
+struct message_part {
+  int id = -1;
+  /// The boxes that this device sends and receives, in the buffers of operand and result, by member of the group.
+  comm::transfer boxes;
+  /// Elements from where the memory of what is sent or received begins; -1 if that member's box is in no message.
+  std::vector<std::int64_t> sent_at;
+  std::vector<std::int64_t> received_at;
+};
+
+/// What one device sends and receives in collectives that travel together. For each other member it has one message:
+/// the box of each part, one behind the other. As a transfer it is one between two blocks of memory, where all boxes
+/// lie in one piece. (Types may differ that have the same size: the first one's stands for all.)
+struct message_table {
+  std::vector<message_part> parts;
+  /// What the communicator is told.
+  comm::transfer moves;
+  /// Elements of the two blocks.
+  std::int64_t sent = 0;
+  std::int64_t received = 0;
+};
+
+/// The kinds of transfers that need code of their own: a program brings that for those it has.
+struct transfer_kinds {
+  bool windows = false;
+  bool exchanges = false;  ///< of whole layouts
+  bool together = false;   ///< messages: see `has_messages`
+
+  [[nodiscard]] static constexpr transfer_kinds all() { return {true, true, true}; }
+};
+
+/// Whether a collective's boxes go through messages of their own, on all devices: if others travel with it, or if it
+/// combines less than whole buffers, where parts are uneven.
+[[nodiscard]] constexpr bool has_messages(const mesh_shape& mesh, graph_view g, int id) {
+  if (travelling_together(g.code, g.size, id) > 1) return true;
+  if (!is_collective(g[id].op, collective::all_reduce)) return false;
+  const layout& l = g.annotations[g[id].annotation];
+  for (int d = 0; d < l.placement.rank; ++d) {
+    if (!divides_evenly(mesh, l.shape[d], l.placement.dim[d])) return true;
+  }
+  return false;
+}
+
+[[nodiscard]] constexpr transfer_kinds transfer_kinds_in(const mesh_shape& mesh, graph_view g) {
+  transfer_kinds found;
+  for (int id = 0; id < g.size; ++id) {
+    if (collective_index(g[id].op) < 0) continue;
+    found.windows = found.windows || reads_windows(g[id]);
+    found.exchanges = found.exchanges || (is_collective(g[id].op, collective::exchange) && !reads_windows(g[id]));
+    found.together = found.together || has_messages(mesh, g, id);
+  }
+  return found;
+}
+
+/// The real elements of a device's buffer as an all_reduce moves them: the same on both sides and for all members.
+[[nodiscard]] inline comm::transfer make_all_reduce_transfer(const mesh_shape& mesh, graph_view g, int id, int device,
+                                                             int channel) {
+  const extents& shape = g[id].shape;
+  const tensor_box held = box_of(mesh, g, g[id].operand[0], device);
+  piece all;
+  all.source = device;
+  for (int d = 0; d < shape.rank; ++d) all.extent[d] = held.dim[d].size;
+  transfer_maker made(mesh, g[id].type, attributes_of<collective_attributes>(g[id]).axes, shape, shape, device,
+                      channel);
+  made.receive(all);
+  made.send(device, all);
+  return made.finish();
+}
+
+/// What `device` sends and receives in one collective, of these kinds.
+template <transfer_kinds Kinds>
+[[nodiscard]] comm::transfer make_transfer_of(const mesh_shape& mesh, graph_view g, int id, int device, int channel) {
+  const auto kind = static_cast<collective>(collective_index(g[id].op));
+  if constexpr (Kinds.windows) {
+    if (reads_windows(g[id])) return make_window_transfer(mesh, g, id, device, channel);
+  }
+  if (kind == collective::all_reduce) return make_all_reduce_transfer(mesh, g, id, device, channel);
+  const layout& to = g.annotations[g[id].annotation];
+  const layout& from = g.annotations[g.operand(id, 0).annotation];
+  const axis_mask axes =
+      kind == collective::local_slice ? axis_mask{0} : attributes_of<collective_attributes>(g[id]).axes;
+  return make_transfer<Kinds.exchanges>(mesh, to.shape, g[id].type, from.placement, to.placement, axes, kind, device,
+                                        channel);
+}
+
+/// Adds to `before`, for each member of the group, the elements that it sends in collective `id` to members in front of
+/// this device.
+template <transfer_kinds Kinds>
+void add_elements_before(const mesh_shape& mesh, graph_view g, int id, const comm::transfer_group& group,
+                         std::vector<std::int64_t>& before) {
+  const instruction& i = g[id];
+  const auto kind = static_cast<collective>(collective_index(i.op));
+  const axis_mask axes = attributes_of<collective_attributes>(i).axes;
+  const axis_list along = list_of(axes);
+  const layout& to = g.annotations[i.annotation];
+  const layout& from = g.annotations[g.operand(id, 0).annotation];
+  const bool reduces = facts_of(kind).reduces;
+  const auto note = [&](int receiver, const piece& p) {
+    if (p.source == receiver && !reduces) return;
+    before[static_cast<std::size_t>(mesh.position(p.source, along))] += elements_of(p, to.shape.rank);
+  };
+  if constexpr (Kinds.exchanges) {
+    if (kind == collective::exchange && !reads_windows(i)) {
+      const shared_sending shares(mesh, to.shape, from.placement, to.placement, axes);
+      for (const int sender : group.members) {
+        shares.for_each_sent(sender, [&](int receiver, const piece& p) {
+          if (mesh.position(receiver, along) < group.self) note(receiver, p);
+        });
+      }
+      return;
+    }
+  }
+  for (int k = 0; k < group.self; ++k) {
+    const int receiver = group.members[static_cast<std::size_t>(k)];
+    const auto received = [&](const piece& p) { note(receiver, p); };
+    if (Kinds.windows && reads_windows(i)) {
+      if constexpr (Kinds.windows) for_each_window_piece(mesh, g, id, receiver, received);
+    } else if (kind == collective::reduce_scatter) {
+      for_each_term(mesh, to.shape, from.placement, to.placement, axes, receiver, received);
+    } else {
+      for_each_piece(mesh, to.shape, from.placement, to.placement, axes, receiver, received);
+    }
+  }
+}
+
+/// The messages of collective `id` and those that travel with it.
+/// @post what the device sends to others are `sent_in_messages` bytes
+template <transfer_kinds Kinds>
+[[nodiscard]] message_table make_messages(const mesh_shape& mesh, graph_view g, int id, int device, int channel) {
+  const auto kind = static_cast<collective>(collective_index(g[id].op));
+  const bool reduces = facts_of(kind).reduces;
+  message_table made;
+  for (int part = id; part < id + travelling_together(g.code, g.size, id); ++part) {
+    made.parts.push_back({part, make_transfer_of<Kinds>(mesh, g, part, device, channel), {}, {}});
+  }
+  comm::transfer& moves = made.moves;
+  static_cast<comm::transfer_group&>(moves) = made.parts.front().boxes;
+  moves.type = g[id].type;
+  const std::size_t members = moves.members.size();
+  const auto self = static_cast<std::size_t>(moves.self);
+  std::vector<std::int64_t> before(members, 0);
+  for (message_part& part : made.parts) {
+    part.sent_at.assign(members, -1);
+    part.received_at.assign(members, -1);
+    if (kind != collective::all_reduce) add_elements_before<Kinds>(mesh, g, part.id, moves, before);
+  }
+  for (std::size_t k = 0; k < members; ++k) {
+    const std::int64_t first_sent = made.sent;
+    const std::int64_t first_received = made.received;
+    for (message_part& part : made.parts) {
+      // What a device has itself goes through a message only to be combined; and what is combined has one place.
+      if (k == self && !reduces) continue;
+      if (!part.boxes.outgoing[k].empty()) part.sent_at[k] = made.sent;
+      made.sent += part.boxes.outgoing[k].elements();
+      if (reduces && k != self) continue;
+      if (!part.boxes.incoming[k].empty()) part.received_at[k] = made.received;
+      made.received += part.boxes.incoming[k].elements();
+    }
+    moves.outgoing.push_back(comm::contiguous_block(made.sent - first_sent, first_sent));
+    moves.incoming.push_back(comm::contiguous_block(made.received - first_received, before[k], first_received));
+  }
+  if (kind == collective::reduce_scatter) {
+    for (std::size_t k = 0; k < members; ++k) moves.incoming[k] = comm::contiguous_block(made.received, before[k]);
+  }
+  return made;
+}
+
+/// What makes a program's transfers.
+struct transfer_functions {
+  /// Of a collective without messages.
+  comm::transfer (*one)(const mesh_shape& mesh, graph_view g, int id, int device, int channel);
+  message_table (*together)(const mesh_shape& mesh, graph_view g, int id, int device, int channel);
+};
+template <transfer_kinds Kinds> [[nodiscard]] constexpr transfer_functions transfers_of_kinds() {
+  transfer_functions made{&make_transfer_of<Kinds>, nullptr};
+  if constexpr (Kinds.together) made.together = &make_messages<Kinds>;
+  return made;
+}
+
+/// Of all kinds.
+#if defined(ESPALIER_COMPILED)
+[[nodiscard]] transfer_functions all_transfers();
+#else
+// A template: a function would have the compiler read the code for all even where nobody calls it.
+template <transfer_kinds Kinds = transfer_kinds::all()> [[nodiscard]] transfer_functions all_transfers() {
+  return transfers_of_kinds<Kinds>();
+}
+#endif
+
+}  // namespace espalier::detail

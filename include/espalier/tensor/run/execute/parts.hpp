@@ -1,0 +1,403 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/base/light_std/place_in.hpp>
+#include <espalier/base/light_std/plain_vector.hpp>
+#include <espalier/tensor/run/execute/causal.hpp>
+#include <espalier/tensor/run/execute/tables.hpp>
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+// Neighbouring units that all work on the same independent parts, such as the heads of attention, may take the first
+// part through all of them before they touch the second. What they hand to each other is then still in the cache, and
+// what nobody else reads is never written to memory at all: it lives in a buffer of the size of one part.
+
+namespace espalier::detail {
+
+/// What a unit reads or writes in memory. `chunk`: bytes of one part, if the parts of the value follow each other in
+/// memory and the unit touches only the part it works on; else 0.
+struct part_access {
+  int value = -1;
+  std::int64_t chunk = 0;
+  bool writes = false;
+};
+
+/// A value that only the group reads: one part of it exists at a time, for each thread.
+struct part_local {
+  int value = -1;
+  std::int64_t chunk = 0;
+  std::int64_t offset = 0;  // in the thread's buffer
+};
+
+/// Units [first, last] of a program that run part by part.
+struct part_group {
+  struct member {
+    int unit = -1;
+    /// Runs as a whole, before all parts: it needs nothing that the group makes.
+    bool whole = false;
+    /// A product of which nobody reads more than the lower triangle: these chains do.
+    bool lower_triangle = false;
+    std::vector<int> readers;
+    plain_vector<part_access> accesses;
+  };
+  int first = -1;
+  int last = -1;
+  std::int64_t parts = 0;
+  std::vector<member> members;
+  plain_vector<part_local> locals;
+  std::int64_t local_bytes = 0;
+
+  [[nodiscard]] const part_local* local(int value) const {
+    for (const part_local& l : locals) {
+      if (l.value == value) return &l;
+    }
+    return nullptr;
+  }
+};
+
+/// Finds the groups of a program.
+class part_finder {
+ public:
+  part_finder(const program_tables& t, const causal_finder& causal) : t_(t), causal_(causal) {}
+
+  /// A product of fewer parts begins no group.
+  static constexpr std::int64_t fewest_parts = 4;
+
+  [[nodiscard]] std::vector<part_group> run() {
+    std::vector<part_group> groups;
+    for (int u = 0; u < t_.unit_count; ++u) {
+      part_group group = from(u);
+      if (group.last < 0) continue;
+      u = group.last;
+      groups.push_back(std::move(group));
+    }
+    return groups;
+  }
+
+ private:
+  using member = part_group::member;
+
+  /// More than this, and a part does not stay in the second-level cache anyway.
+  static constexpr std::int64_t most_bytes = 1 << 20;
+
+  [[nodiscard]] int instruction_of(int u) const { return t_.order[t_.units[u].first]; }
+  [[nodiscard]] bool is_product(int u) const {
+    const instruction& i = t_.code[instruction_of(u)];
+    return !t_.units[u].fused && i.op->facts.contracts && is_floating(i.type);
+  }
+  /// Units that only say where something lies.
+  [[nodiscard]] bool is_idle(int u) const {
+    const instruction& i = t_.code[instruction_of(u)];
+    return !t_.units[u].fused && !has_kernel(i) && !marks_loop(part_of(i)) && part_of(i) != structure::result &&
+           collective_index(i.op) < 0;
+  }
+
+  /// The group that starts with the batched product of unit `u`; without a `last` if it is none.
+  [[nodiscard]] part_group from(int u) const {
+    part_group group;
+    if (!is_product(u)) return group;
+    group.first = u;
+    group.parts = plan_at(u).iterations;
+    if (group.parts < fewest_parts) return {};
+    int blocked = 0;
+    int last = -1;
+    std::size_t kept = 0;
+    for (int n = u; n < t_.unit_count; ++n) {
+      if (is_idle(n)) continue;
+      member next = describe(n, group.parts);
+      // A chain that needs nothing from the group gains nothing by it, and may be needed by all parts.
+      const bool joins = is_product(n) || reads_from(group, next);
+      const bool fits = next.unit >= 0 && joins && hands_over(group, next);
+      if (!fits) {
+        next = as_whole(n);
+        if (next.unit < 0 || reads_from(group, next)) break;
+      }
+      group.members.push_back(std::move(next));
+      if (!fits) continue;
+      ++blocked;
+      last = n;
+      kept = group.members.size();
+    }
+    group.members.resize(kept);
+    if (blocked < 2 || !has_flow(group) || bytes_of_part(group) > most_bytes) return {};
+    group.last = last;
+    find_locals(group);
+    for (std::size_t n = 0; n < group.members.size(); ++n) find_lower_triangle(group, n);
+    return group;
+  }
+
+  [[nodiscard]] kernels::gemm_plan plan_at(int u) const {
+    const kernels::kernel_key key = key_of(t_.code, instruction_of(u));
+    return plan_for(contraction_for(key), key.operand_type[0], key.operand_type[1], key.type);
+  }
+
+  /// What unit `u` touches when it works on one of `parts` parts; no unit if it can't.
+  [[nodiscard]] member describe(int u, std::int64_t parts) const {
+    if (t_.units[u].fused) return describe_chain(u, parts);
+    return is_product(u) ? describe_product(u, parts) : member{};
+  }
+
+  [[nodiscard]] member describe_product(int u, std::int64_t parts) const {
+    const kernels::gemm_plan plan = plan_at(u);
+    if (plan.iterations != parts || plan.scratch_elements != 0 || plan.kind == product_kind::empty) return {};
+    const int id = instruction_of(u);
+    const instruction& i = t_.code[id];
+    const bool by_row_and_column = plan.kind == product_kind::gemm;
+    // Farthest element of an innermost product, in the order they are multiplied.
+    const std::int64_t m = plan.m - 1;
+    const std::int64_t n = plan.n - 1;
+    const std::int64_t k = plan.k - 1;
+    std::int64_t far_a = m * plan.a_row + k * plan.a_column;
+    std::int64_t far_b = k * plan.b_row + n * plan.b_column;
+    const std::int64_t far_c = m * plan.c_row + n * plan.c_column;
+    for (int s = 0; s < plan.sum_loop_count; ++s) {
+      far_a += (plan.sum_loops[s].extent - 1) * plan.sum_loops[s].a;
+      far_b += (plan.sum_loops[s].extent - 1) * plan.sum_loops[s].b;
+    }
+    const auto chunk_of = [&](std::int64_t loop_axis::*stride, std::int64_t farthest, int value) {
+      const std::int64_t elements = t_.code[value].shape.elements();
+      const std::int64_t chunk = elements / parts;
+      if (!by_row_and_column || chunk * parts != elements || farthest >= chunk) return std::int64_t{0};
+      for (std::int64_t p = 0; p < parts; ++p) {
+        if (locate(plan.loops, plan.loop_count, p).*stride != p * chunk) return std::int64_t{0};
+      }
+      return chunk * size_of(t_.code[value].type);
+    };
+    const int left = i.operand[plan.swapped ? 1 : 0];
+    const int right = i.operand[plan.swapped ? 0 : 1];
+    member made;
+    made.unit = u;
+    made.accesses.push_back({left, chunk_of(&loop_axis::a, far_a, left), false});
+    made.accesses.push_back({right, chunk_of(&loop_axis::b, far_b, right), false});
+    made.accesses.push_back({id, chunk_of(&loop_axis::c, far_c, id), true});
+    return made;
+  }
+
+  [[nodiscard]] member describe_chain(int u, std::int64_t parts) const {
+    const fused_chain& chain = t_.chains[u];
+    const std::int64_t rows = chain.rows / parts;
+    if (rows * parts != chain.rows || rows % chain.block_rows != 0) return {};
+    member made;
+    made.unit = u;
+    const auto add = [&](const fused_source& source, dtype type, bool writes) {
+      if (source.kind != source_kind::memory) return;
+      const row_map& map = source.rows;
+      const bool dense = map.terms == 1 && map.divide[0] == 1 && map.modulo[0] == chain.rows;
+      const std::int64_t chunk = dense ? rows * map.stride[0] * size_of(type) : 0;
+      const bool whole = chunk * parts == bytes_of(t_.code[source.value]);
+      made.accesses.push_back({source.value, whole ? chunk : 0, writes});
+    };
+    for (int s = chain.first_step; s < chain.first_step + chain.step_count; ++s) {
+      const fused_step& step = t_.steps[s];
+      if (step.accumulates) return {};
+      for (int k = 0; k < step.operand_count; ++k) add(step.operand[k], step.operand_type[k], false);
+      add(step.result, step.type, true);
+    }
+    return made;
+  }
+
+  /// Unit `u` as one that runs before all parts.
+  [[nodiscard]] member as_whole(int u) const {
+    member made;
+    if (!t_.units[u].fused && !has_kernel(t_.code[instruction_of(u)])) return made;
+    made.unit = u;
+    made.whole = true;
+    const unit& what = t_.units[u];
+    for (int n = what.first; n < what.first + what.count; ++n) {
+      const instruction& i = t_.code[t_.order[n]];
+      for (int k = 0; k < i.operand_count; ++k) add_read(made, t_.code.operand_at(i, k));
+      if (t_.root[t_.order[n]] >= 0) made.accesses.push_back({t_.order[n], 0, true});
+    }
+    return made;
+  }
+  /// A value without memory is made from what it repeats.
+  void add_read(member& made, int value) const {
+    if (t_.root[value] >= 0) {
+      made.accesses.push_back({value, 0, false});
+      return;
+    }
+    const instruction& i = t_.code[value];
+    for (int k = 0; k < i.operand_count; ++k) add_read(made, t_.code.operand_at(i, k));
+  }
+
+  [[nodiscard]] const part_access* writer(const part_group& group, int value) const {
+    for (const member& m : group.members) {
+      for (const part_access& a : m.accesses) {
+        if (a.writes && t_.root[a.value] == t_.root[value]) return &a;
+      }
+    }
+    return nullptr;
+  }
+  /// Whether `next` reads, of what the group makes part by part, only the part it works on.
+  [[nodiscard]] bool hands_over(const part_group& group, const member& next) const {
+    for (const part_access& a : next.accesses) {
+      if (a.writes) continue;
+      for (const member& m : group.members) {
+        if (m.whole) continue;
+        for (const part_access& made : m.accesses) {
+          if (!made.writes || t_.root[made.value] != t_.root[a.value]) continue;
+          if (made.value != a.value || made.chunk == 0 || made.chunk != a.chunk) return false;
+        }
+      }
+    }
+    return true;
+  }
+  [[nodiscard]] bool reads_from(const part_group& group, const member& next) const {
+    for (const part_access& a : next.accesses) {
+      for (const member& m : group.members) {
+        if (m.whole) continue;
+        for (const part_access& made : m.accesses) {
+          if ((made.writes || a.writes) && t_.root[made.value] == t_.root[a.value]) return true;
+        }
+      }
+    }
+    return false;
+  }
+  [[nodiscard]] bool has_flow(const part_group& group) const {
+    for (const member& m : group.members) {
+      for (const part_access& a : m.accesses) {
+        const part_access* const made = a.writes || m.whole ? nullptr : writer(group, a.value);
+        if (made != nullptr && made->chunk > 0) return true;
+      }
+    }
+    return false;
+  }
+  [[nodiscard]] static std::int64_t bytes_of_part(const part_group& group) {
+    std::int64_t bytes = 0;
+    std::vector<int> seen;
+    for (const member& m : group.members) {
+      for (const part_access& a : m.accesses) {
+        if (m.whole || place_in(seen, a.value) >= 0) continue;
+        seen.push_back(a.value);
+        bytes += a.chunk;
+      }
+    }
+    return bytes;
+  }
+
+  void find_locals(part_group& group) const {
+    for (const member& m : group.members) {
+      if (m.whole) continue;
+      for (const part_access& a : m.accesses) {
+        if (!a.writes || a.chunk == 0 || !is_local(group, a.value)) continue;
+        group.locals.push_back({a.value, a.chunk, group.local_bytes});
+        group.local_bytes += aligned(a.chunk);
+      }
+    }
+  }
+  [[nodiscard]] bool is_local(const part_group& group, int value) const {
+    if (t_.root[value] != value || t_.where[value].space != memory_space::arena) return false;
+    for (int id = 0; id < t_.code.size; ++id) {
+      if (id != value && t_.root[id] == value) return false;
+      for (int k = 0; k < t_.code[id].operand_count; ++k) {
+        if (t_.code.operand_at(t_.code[id], k) != value) continue;
+        bool inside = false;
+        for (const member& m : group.members) inside = inside || (!m.whole && m.unit == t_.unit_of[id]);
+        if (!inside) return false;
+      }
+    }
+    return true;
+  }
+
+  /// Finds out whether a product's parts are squares that only chains under a causal mask read, and nothing is written
+  /// meanwhile where its operands lie: it may have to be made as a whole after all.
+  void find_lower_triangle(part_group& group, std::size_t n) const {
+    member& m = group.members[n];
+    if (m.whole || t_.units[m.unit].fused || group.local(instruction_of(m.unit)) == nullptr) return;
+    const int made = instruction_of(m.unit);
+    const kernels::gemm_plan plan = plan_at(m.unit);
+    if (plan.m != plan.n || plan.c_row != plan.n || plan.c_column != 1) return;
+    std::vector<int> readers;
+    for (int id = 0; id < t_.code.size; ++id) {
+      const instruction& i = t_.code[id];
+      bool reads = false;
+      for (int k = 0; k < i.operand_count; ++k) reads = reads || t_.code.operand_at(i, k) == made;
+      if (!reads) continue;
+      if (t_.unit_of[id] < 0 || causal_.side(t_.unit_of[id]) != plan.n) return;
+      readers.push_back(t_.unit_of[id]);
+    }
+    for (std::size_t later = n + 1; later < group.members.size(); ++later) {
+      if (overwrites(group, group.members[later], t_.code[made])) return;
+      if (group.members[later].unit == readers.back()) break;
+    }
+    m.lower_triangle = true;
+    m.readers = std::move(readers);
+  }
+  [[nodiscard]] bool overwrites(const part_group& group, const member& later, const instruction& product) const {
+    for (const part_access& a : later.accesses) {
+      if (!a.writes || group.local(a.value) != nullptr) continue;
+      for (int k = 0; k < product.operand_count; ++k) {
+        if (may_overlap(a.value, product.operand[k])) return true;
+      }
+    }
+    return false;
+  }
+  /// Whether the buffers that two values are in have bytes in common.
+  [[nodiscard]] bool may_overlap(int a, int b) const {
+    const location& one = t_.where[t_.root[a]];
+    const location& other = t_.where[t_.root[b]];
+    if (one.space != other.space || one.index != other.index) return false;
+    if (one.alternates || other.alternates) return true;
+    return one.offset < other.offset + bytes_of(t_.code[t_.root[b]]) &&
+           other.offset < one.offset + bytes_of(t_.code[t_.root[a]]);
+  }
+
+  const program_tables& t_;
+  const causal_finder& causal_;
+};
+
+/// Whether the parts of a group may really run in any order where its values lie now: the memory plan lets values share
+/// a place if their units run one after the other. `address(value)` is where a value that is not local lies.
+template <class Address>
+[[nodiscard]] bool parts_are_independent(const program_tables& t, const part_group& group, const Address& address) {
+  struct range {
+    const char* begin;
+    const char* end;
+    const part_group::member* of;
+    const part_access* access;
+  };
+  // On the stack: a run allocates nothing.
+  constexpr std::size_t most = 96;
+  range ranges[most];
+  std::size_t count = 0;
+  for (const part_group::member& m : group.members) {
+    for (const part_access& a : m.accesses) {
+      if (group.local(a.value) != nullptr) continue;
+      if (count == most) return false;
+      const char* const begin = static_cast<const char*>(address(a.value));
+      ranges[count++] = {begin, begin + bytes_of(t.code[a.value]), &m, &a};
+    }
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      const range& x = ranges[i];
+      const range& y = ranges[j];
+      if (!x.access->writes && !y.access->writes) continue;
+      if (x.end <= y.begin || y.end <= x.begin) continue;
+      // A whole unit that comes first and is read later: as it would be.
+      if (y.of->whole && (x.of->whole || x.access->value == y.access->value)) continue;
+      const bool same_parts = !x.of->whole && !y.of->whole && x.begin == y.begin && x.access->chunk > 0 &&
+                              x.access->chunk == y.access->chunk;
+      const bool same_unit = x.of == y.of && x.access->value == y.access->value && x.access->writes == y.access->writes;
+      if (!same_parts && !same_unit) return false;
+    }
+  }
+  return true;
+}
+
+/// The parts of a compiled program's unit of kind `Kind` that is a product: what the finder asks for it; 0 if it is
+/// none.
+template <class Program, int Kind> [[nodiscard]] constexpr std::int64_t parts_of_product() {
+  using product = lifted_unit<Program, Kind>;
+  constexpr kernels::kernel_key key = product::key;
+  if constexpr (product::op->facts.contracts && is_floating(key.type)) {
+    return static_plan<contraction_for(key), key.operand_type[0], key.operand_type[1], key.type>.iterations;
+  } else {
+    return 0;
+  }
+}
+
+}  // namespace espalier::detail

@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/base/light_std/plain_vector.hpp>
+#include <espalier/tensor/run/execute/tables.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace espalier::detail {
+
+/// What a device does in one step. Values are named by their instruction; where they are, the plan says.
+enum class step_kind : std::uint8_t {
+  /// The unit's kernel.
+  kernel,
+  /// The unit's fused chain.
+  chain,
+  /// target = source
+  copy,
+  /// The value that the copy into `target` is to take, into the buffer kept for it; and from there to the target.
+  save,
+  copy_saved,
+  /// target = 0
+  clear,
+  /// target += source
+  add,
+  /// The slice of `target` that belongs to the iteration of loop `loop` = source
+  stack,
+  /// target = the part of source that this device keeps
+  local_slice,
+  /// A collective: target from everybody's source
+  move,
+  /// The first iteration of loop `loop`; goes on behind the loop, at step `jump`, if there is none.
+  loop_begin,
+  /// The next iteration: goes back to step `jump`, if there is one.
+  loop_end,
+};
+
+struct device_step {
+  step_kind kind = step_kind::kernel;
+  int unit = -1;
+  int target = -1;
+  int source = -1;
+  int loop = -1;
+  int jump = -1;
+};
+
+/// The program of one device as a table of steps, which whoever executes it walks without knowing any op. Made once, at
+/// run time: it costs no compilation.
+class step_list {
+ public:
+  explicit step_list(const program_tables& t) : t_(t), first_(static_cast<std::size_t>(t.unit_count) + 1) {
+    find_loops();
+    for (unit_ = 0; unit_ < t.unit_count; ++unit_) {
+      first_[static_cast<std::size_t>(unit_)] = size();
+      add_unit();
+    }
+    first_[static_cast<std::size_t>(unit_)] = size();
+  }
+
+  [[nodiscard]] int size() const { return static_cast<int>(steps_.size()); }
+  [[nodiscard]] const device_step& operator[](int n) const { return steps_[static_cast<std::size_t>(n)]; }
+  /// The first step of a unit, or, if it has none, of the next one that has.
+  [[nodiscard]] int first_of(int unit) const { return first_[static_cast<std::size_t>(unit)]; }
+
+ private:
+  struct loop_content {
+    std::vector<int> carries;
+    /// Stacks and sums of the values of its body.
+    std::vector<int> collected;
+    int begin = -1;  // its step
+  };
+
+  void find_loops() {
+    loop_ = std::vector<loop_content>(static_cast<std::size_t>(t_.code.size));
+    for (int id = 0; id < t_.code.size; ++id) {
+      const instruction& i = t_.code[id];
+      if (part_of(i) == structure::loop_carry) at(i.loop).carries.push_back(id);
+      if (collects(part_of(i))) at(t_.code[i.operand[0]].loop).collected.push_back(id);
+    }
+  }
+  [[nodiscard]] loop_content& at(int loop) { return loop_[static_cast<std::size_t>(loop)]; }
+
+  void add(step_kind kind, int target = -1, int source = -1, int loop = -1, int jump = -1) {
+    steps_.push_back({kind, unit_, target, source, loop, jump});
+  }
+
+  void add_unit() {
+    const unit& what = t_.units[unit_];
+    const int id = t_.order[what.first];
+    const instruction& i = t_.code[id];
+    const int moves = collective_index(i.op);
+    if (what.fused) {
+      add(step_kind::chain);
+    } else if (has_kernel(i)) {
+      add(step_kind::kernel, id);
+    } else if (moves == static_cast<int>(collective::local_slice)) {
+      add(step_kind::local_slice, id, i.operand[0]);
+    } else if (moves >= 0) {
+      add(step_kind::move, id, i.operand[0]);
+    } else if (part_of(i) == structure::loop_begin) {
+      begin_loop(id);
+    } else if (part_of(i) == structure::loop_end) {
+      end_loop(i.operand[0]);
+    } else if (part_of(i) == structure::result) {
+      add_copies();
+    }
+  }
+
+  void begin_loop(int loop) {
+    for (const int carry : at(loop).carries) add(step_kind::copy, carry, t_.code[carry].operand[0]);
+    for (const int id : at(loop).collected) {
+      if (part_of(t_.code[id]) == structure::loop_sum) add(step_kind::clear, id);
+    }
+    at(loop).begin = size();
+    add(step_kind::loop_begin, -1, -1, loop);
+  }
+
+  /// The iteration's values go to stacks and sums before the carries change.
+  void end_loop(int loop) {
+    for (const int id : at(loop).collected) {
+      const int value = t_.code[id].operand[0];
+      if (part_of(t_.code[id]) == structure::loop_sum) {
+        add(step_kind::add, id, value);
+      } else if (t_.copied[id]) {
+        add(step_kind::stack, id, value, loop);
+      }
+    }
+    add_copies();
+    const int begin = at(loop).begin;
+    add(step_kind::loop_end, -1, -1, loop, begin + 1);
+    steps_[static_cast<std::size_t>(begin)].jump = size();
+  }
+
+  /// The copies that happen at once at the end of this unit.
+  void add_copies() {
+    const int first = next_copy_;
+    while (next_copy_ < t_.code.size && t_.copies[next_copy_] >= 0 && t_.unit_of[t_.copies[next_copy_]] == unit_) {
+      ++next_copy_;
+    }
+    for (const bool saving : {true, false}) {
+      for (int n = first; n < next_copy_; ++n) {
+        const int id = t_.copies[n];
+        const int source = t_.code[id].operand[part_of(t_.code[id]) == structure::result ? 0 : 1];
+        const bool is_saved = t_.saved_at[id] >= 0;
+        if (saving && is_saved) add(step_kind::save, id, source);
+        if (!saving) add(is_saved ? step_kind::copy_saved : step_kind::copy, id, source);
+      }
+    }
+  }
+
+  const program_tables& t_;
+  plain_vector<device_step> steps_;
+  std::vector<int> first_;
+  std::vector<loop_content> loop_;
+  int unit_ = 0;
+  int next_copy_ = 0;
+};
+
+}  // namespace espalier::detail

@@ -1,0 +1,219 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/tensor/run/kernels/kernel.hpp>
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+// The loops of all micro-operations. An elementwise op adds one function on scalars; the driver here makes it a loop
+// over a block of rows, with static bounds and no run-time overlap checks.
+
+namespace espalier::detail {
+
+/// Rounds towards zero and saturates; a NaN becomes 0. The conversion itself stays in range whichever way the
+/// comparisons go, so that it can be made for all elements of a vector.
+template <class To, class From> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr To to_integer(From x) {
+  // Powers of two, which floats hold: the least integer, and the one after the greatest.
+  constexpr From least = static_cast<From>(std::numeric_limits<To>::min());
+  constexpr To half = std::numeric_limits<To>::max() / 2 + 1;
+  constexpr From end = static_cast<From>(half) * From(2);
+  const bool low = x < least;
+  const bool high = x >= end;
+  const bool in_range = (x >= least) & (x < end);
+  const auto value = static_cast<To>(in_range ? x : From(0));
+  const To above = high ? std::numeric_limits<To>::max() : value;
+  return low ? std::numeric_limits<To>::min() : above;
+}
+
+/// What ops::convert does to one element; also every load into, and store from, the type computed in.
+template <class To, class From> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr To element_cast(From x) {
+  if constexpr (std::is_same_v<To, From>) {
+    return x;
+  } else if constexpr (!std::is_same_v<From, computed_t<From>>) {
+    return element_cast<To>(static_cast<computed_t<From>>(x));
+  } else if constexpr (!std::is_same_v<To, computed_t<To>>) {
+    return To(static_cast<computed_t<To>>(x));
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return x != From(0);
+  } else if constexpr (std::is_same_v<From, bool>) {
+    return x ? To(1) : To(0);  // a choice vectorises on g++ 12, the plain conversion does not
+  } else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
+    return to_integer<To>(x);
+  } else {
+    return static_cast<To>(x);
+  }
+}
+
+/// An instruction's scalar as an element. It may be a reduction's identity, so an infinity becomes the least or the
+/// greatest value that the type has.
+template <class T> [[nodiscard]] constexpr T element_of_scalar(double scalar) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return scalar != 0 && scalar != -std::numeric_limits<double>::infinity();
+  } else {
+    return element_cast<T>(scalar);
+  }
+}
+
+/// Calls body(0), ..., body(count - 1) in any order, many at a time. The body holds what it needs by value: memory
+/// behind a reference could change with every store.
+template <class Body> ESPALIER_ALWAYS_INLINE void vector_loop(std::int64_t count, Body body) {
+// At -O2 g++ vectorises with OpenMP's pragma what it would not with its own.
+#if defined(_OPENMP)
+  ESPALIER_OMP(simd)
+#else
+  ESPALIER_VECTORISE
+#endif
+  for (std::int64_t i = 0; i < count; ++i) body(i);
+}
+
+/// An element in the type computed in. A truth value is read as a byte: g++ 12 does not vectorise loads of `bool`.
+template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE computed_t<T> load_element(const T* from) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return *reinterpret_cast<const unsigned char*>(from) != 0;
+  } else {
+    return element_cast<computed_t<T>>(*from);
+  }
+}
+
+/// Neighbouring elements, read as the type computed in.
+template <class T> struct run_reader {
+  const T* data;
+  [[nodiscard]] ESPALIER_ALWAYS_INLINE computed_t<T> operator[](std::int64_t i) const { return load_element(data + i); }
+};
+/// One element for every index.
+template <class T> struct value_reader {
+  computed_t<T> value;
+  [[nodiscard]] ESPALIER_ALWAYS_INLINE computed_t<T> operator[](std::int64_t) const { return value; }
+};
+
+/// An operand of a micro-operation: element type and width are static, where it lies is not.
+template <class T, bool Wide> struct block_operand {
+  static constexpr bool wide = Wide;
+  const T* data;
+  std::int64_t row;
+
+  explicit block_operand(const kernels::stream& from) : data(static_cast<const T*>(from.data)), row(from.row) {}
+
+  /// One row.
+  [[nodiscard]] ESPALIER_ALWAYS_INLINE auto at(std::int64_t r) const {
+    if constexpr (Wide) {
+      return run_reader<T>{data + r * row};
+    } else {
+      return value_reader<T>{load_element(data + r * row)};
+    }
+  }
+  /// Whether all rows together can be read as one, of which `at(0)` is the reader.
+  [[nodiscard]] bool is_flat(std::int64_t columns) const { return row == (Wide ? columns : 0); }
+  [[nodiscard]] run_reader<T> all_rows() const { return {data}; }
+  [[nodiscard]] ESPALIER_ALWAYS_INLINE computed_t<T> of_row(std::int64_t r) const {
+    return load_element(data + r * row);
+  }
+};
+
+template <class Function, class Result, class... Readers>
+ESPALIER_ALWAYS_INLINE void map_run(std::int64_t count, Result* to, Readers... from) {
+  // However large the body is: a call in the loop would keep it from becoming vectors.
+  vector_loop(count, [=](std::int64_t i)
+                         ESPALIER_ALWAYS_INLINE_BODY { to[i] = element_cast<Result>(Function::apply(from[i]...)); });
+}
+
+/// Every operand and the result have one element per row.
+template <class Function, class Result, class... Operands>
+void map_narrow(std::int64_t rows, Result* to, std::int64_t to_row, Operands... from) {
+  if (to_row == 1 && ((from.row == 1) && ...)) {
+    map_run<Function>(rows, to, from.all_rows()...);
+  } else {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      to[r * to_row] = element_cast<Result>(Function::apply(from.of_row(r)...));
+    }
+  }
+}
+
+/// Rows shorter than this are unrolled by the compiler before it vectorises.
+inline constexpr std::int64_t unrolled_row = 16;
+
+/// How many columns a micro-operation works on.
+template <std::int64_t Columns>
+[[nodiscard]] ESPALIER_ALWAYS_INLINE std::int64_t columns_of_block(const kernels::block_call& call) {
+  if constexpr (Columns == 0) {
+    return call.columns & ~std::int64_t{15};  // says that there is no remainder
+  } else if constexpr (Columns == any_columns) {
+    return call.columns;
+  } else {
+    return Columns;
+  }
+}
+
+/// One row. What is unrolled becomes vectors only if no store can touch what is still to be read.
+template <class Function, std::int64_t Columns, class Result, class... Readers>
+ESPALIER_ALWAYS_INLINE void map_row(std::int64_t columns, Result* to, Readers... from) {
+  if constexpr (Columns > 0 && Columns < unrolled_row) {
+    Result row[Columns];
+    for (std::int64_t c = 0; c < Columns; ++c) row[c] = element_cast<Result>(Function::apply(from[c]...));
+    std::memcpy(static_cast<void*>(to), &row[0], sizeof(row));
+  } else {
+    map_run<Function>(columns, to, from...);
+  }
+}
+
+/// Short rows, and rows that are no whole number of vectors, are better taken together, where they are neighbours.
+template <class Function, std::int64_t Columns, class Result, class... Operands>
+void map_wide(const kernels::block_call& call, Result* to, Operands... from) {
+  const std::int64_t to_row = call.result.row;
+  if constexpr (Columns > 0 && !is_long_row(Columns)) {
+    if (to_row == Columns && (from.is_flat(Columns) && ...)) {
+      map_run<Function>(call.rows * Columns, to, from.at(0)...);
+      return;
+    }
+  }
+  const std::int64_t rows = call.rows;
+  const std::int64_t columns = columns_of_block<Columns>(call);
+  for (std::int64_t r = 0; r < rows; ++r) map_row<Function, Columns>(columns, to + r * to_row, from.at(r)...);
+}
+
+/// With one column, one element per column and one per row are the same.
+template <kernels::block_key Key> inline constexpr bool result_is_wide = Key.result_wide&& Key.columns != 1;
+template <kernels::block_key Key, int K>
+using operand_for = block_operand<storage_t<Key.operand_type[K]>, Key.wide[K] && Key.columns != 1>;
+
+template <class Function, std::int64_t Columns, bool ResultWide, class Result, class... Operands>
+void map_block(const kernels::block_call& call, Operands... from) {
+  static_assert(ResultWide || !(Operands::wide || ...), "a result per row needs operands per row: reduce them first");
+  auto* to = static_cast<Result*>(call.result.data);
+  if constexpr (ResultWide) {
+    map_wide<Function, Columns>(call, to, from...);
+  } else {
+    map_narrow<Function>(call.rows, to, call.result.row, from...);
+  }
+}
+
+/// The block kernel of an elementwise op: `Function::apply` computes one element from `Function::arity` others.
+template <class Function> struct elementwise_block {
+  template <kernels::block_key Key> static void run(const kernels::block_call& call) {
+    using result = storage_t<Key.type>;
+    constexpr bool wide = result_is_wide<Key>;
+    if constexpr (Function::arity == 1) {
+      map_block<Function, Key.columns, wide, result>(call, operand_for<Key, 0>(call.operand[0]));
+    } else if constexpr (Function::arity == 2) {
+      map_block<Function, Key.columns, wide, result>(call, operand_for<Key, 0>(call.operand[0]),
+                                                     operand_for<Key, 1>(call.operand[1]));
+    } else {
+      map_block<Function, Key.columns, wide, result>(call, operand_for<Key, 0>(call.operand[0]),
+                                                     operand_for<Key, 1>(call.operand[1]),
+                                                     operand_for<Key, 2>(call.operand[2]));
+    }
+  }
+};
+
+struct same_element {
+  static constexpr int arity = 1;
+  template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a) { return a; }
+};
+/// The block kernel of the ops that only pass a value on.
+using copy_block = elementwise_block<same_element>;
+
+}  // namespace espalier::detail

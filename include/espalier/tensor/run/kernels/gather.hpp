@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/tensor/core/ops/gather.hpp>
+#include <espalier/tensor/run/kernels/reduce.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+namespace espalier::detail {
+
+/// A table [outer, rows, inner], looked up `count` times.
+struct table_shape {
+  std::int64_t outer = 1;
+  std::int64_t rows = 1;
+  std::int64_t inner = 1;
+  std::int64_t count = 1;
+};
+
+[[nodiscard]] constexpr table_shape shape_of_table(const extents& table, const extents& indices, int along) {
+  return {table.product(0, along), table[along], stride_of(table, along), indices.elements()};
+}
+
+template <class T, class Index>
+void gather_rows(const table_shape& shape, interval here, const T* table, const Index* indices, T* to) {
+  const std::int64_t real = std::min(here.size, shape.rows);
+  const std::int64_t lookups = shape.outer * shape.count;
+  parallel_ranges(lookups, lookups * shape.inner, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t i = first; i < last; ++i) {
+      const std::int64_t row = std::int64_t{indices[i % shape.count]} - here.start;
+      T* out = to + i * shape.inner;
+      if (row >= 0 && row < real) {
+        copy_run(out, table + (i / shape.count * shape.rows + row) * shape.inner, shape.inner, 1);
+      } else {
+        fill_run(out, shape.inner, T{});
+      }
+    }
+  });
+}
+
+/// The part of a table that one thread adds into: nobody else touches it, and it meets the updates in their order, so
+/// that the result does not depend on the number of threads.
+struct table_part {
+  std::int64_t outer_first = 0, outer_last = 0;
+  std::int64_t row_first = 0, row_last = 0;
+  std::int64_t first = 0, last = 0;  // of a row's elements
+};
+
+/// Cuts the dimension that makes long pieces of work out of few long runs.
+[[nodiscard]] inline table_part part_of(const table_shape& shape, std::int64_t part, std::int64_t parts) {
+  const auto cut = [=](std::int64_t extent, std::int64_t at) { return extent * at / parts; };
+  table_part mine{0, shape.outer, 0, shape.rows, 0, shape.inner};
+  if (shape.outer >= 2 * parts) {
+    mine.outer_first = cut(shape.outer, part);
+    mine.outer_last = cut(shape.outer, part + 1);
+  } else if (shape.inner >= 64 * parts) {
+    // At whole cache lines, of rows that begin with one.
+    const auto line = [&](std::int64_t at) { return at == parts ? shape.inner : cut(shape.inner, at) / 64 * 64; };
+    mine.first = line(part);
+    mine.last = line(part + 1);
+  } else {
+    mine.row_first = cut(shape.rows, part);
+    mine.row_last = cut(shape.rows, part + 1);
+  }
+  return mine;
+}
+
+template <class T, class Acc, class Index>
+void add_rows(const table_shape& shape, const table_part& part, interval here, const Index* indices, const T* updates,
+              Acc* table) {
+  const std::int64_t width = part.last - part.first;
+  const std::int64_t end = std::min({part.row_last, here.size, shape.rows});
+  for (std::int64_t o = part.outer_first; o < part.outer_last; ++o) {
+    Acc* slab = table + o * shape.rows * shape.inner + part.first;
+    for (std::int64_t r = part.row_first; r < part.row_last; ++r) fill_run(slab + r * shape.inner, width, Acc(0));
+    for (std::int64_t n = 0; n < shape.count; ++n) {
+      const std::int64_t row = std::int64_t{indices[n]} - here.start;
+      if (row < part.row_first || row >= end) continue;
+      Acc* to = slab + row * shape.inner;
+      const T* from = updates + (o * shape.count + n) * shape.inner + part.first;
+      vector_loop(width, [=](std::int64_t i) { to[i] = static_cast<Acc>(to[i] + element_cast<Acc>(from[i])); });
+    }
+  }
+}
+
+template <class T, class R, class Index>
+void scatter_add_rows(const table_shape& shape, interval here, const Index* indices, const T* updates, R* to,
+                      void* scratch) {
+  using acc = accumulator_t<R, reduction::sum>;  // bf16 would lose small updates of a large sum
+  acc* sums = nullptr;
+  if constexpr (sizeof(acc) != sizeof(R)) {
+    sums = static_cast<acc*>(scratch);
+  } else {
+    sums = reinterpret_cast<acc*>(to);  // the unsigned type of an integer may read and write it
+  }
+  const std::int64_t elements = shape.outer * shape.rows * shape.inner;
+  const std::int64_t work = elements + shape.outer * shape.count * shape.inner;
+  const std::int64_t threads = threads_for(work, work);
+  parallel_ranges(threads, work, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t t = first; t < last; ++t)
+      add_rows(shape, part_of(shape, t, threads), here, indices, updates, sums);
+  });
+  if constexpr (sizeof(acc) != sizeof(R)) {
+    parallel_ranges(elements, elements, [=](std::int64_t first, std::int64_t last) {
+      vector_loop(last - first, [=](std::int64_t i) { to[first + i] = element_cast<R>(sums[first + i]); });
+    });
+  }
+}
+
+}  // namespace espalier::detail
+
+namespace espalier::kernels {
+
+/// The boxes say which of the looked-up dimension's rows this device has; indices of others, and of padding, give 0.
+template <> struct kernel<&ops::gather> {
+  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+  template <kernel_key Key> static void run(const kernel_call& call) {
+    using element = storage_t<Key.type>;
+    using index = storage_t<Key.operand_type[1]>;
+    constexpr int along = attributes_of<gather_attributes>(Key).dim;
+    constexpr detail::table_shape shape = detail::shape_of_table(Key.operand_shape[0], Key.operand_shape[1], along);
+    detail::gather_rows(shape, call.boxes->operand[0].dim[along], static_cast<const element*>(call.operand[0]),
+                        static_cast<const index*>(call.operand[1]), static_cast<element*>(call.result));
+  }
+};
+
+template <> struct kernel<&ops::scatter_add> {
+  static constexpr std::int64_t scratch_bytes(const kernel_key& key) {
+    const std::int64_t bytes = size_of(facts_of(key.type).accumulate);
+    return bytes == size_of(key.type) ? 0 : key.shape.elements() * bytes;
+  }
+  template <kernel_key Key> static void run(const kernel_call& call) {
+    using element = storage_t<Key.type>;
+    using index = storage_t<Key.operand_type[0]>;
+    constexpr int along = attributes_of<gather_attributes>(Key).dim;
+    constexpr detail::table_shape shape = detail::shape_of_table(Key.shape, Key.operand_shape[0], along);
+    detail::scatter_add_rows(shape, call.boxes->result.dim[along], static_cast<const index*>(call.operand[0]),
+                             static_cast<const storage_t<Key.operand_type[1]>*>(call.operand[1]),
+                             static_cast<element*>(call.result), call.scratch);
+  }
+};
+
+}  // namespace espalier::kernels

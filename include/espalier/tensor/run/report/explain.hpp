@@ -1,0 +1,227 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/config.hpp>
+
+#include <espalier/base/light_std/joined.hpp>
+#include <espalier/base/table.hpp>
+#include <espalier/tensor/core/diagnostics/source_line.hpp>
+#include <espalier/tensor/core/partition/messages.hpp>
+#include <espalier/tensor/core/program/callers.hpp>
+#include <espalier/tensor/core/program/program.hpp>
+#include <espalier/tensor/core/program/sent_bytes.hpp>
+#include <espalier/tensor/core/program/without_rules.hpp>
+#include <espalier/tensor/core/sharding/print.hpp>
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace espalier {
+
+namespace detail {
+
+/// `model.hpp:31`
+[[nodiscard]] inline std::string line_text(const source_line& where) {
+  if (where.line == 0) return "";
+  std::string file = where.file;
+  const std::size_t slash = file.rfind('/');
+  if (slash != std::string::npos) file = file.substr(slash + 1);
+  return joined({file, ":", where.line});
+}
+
+}  // namespace detail
+
+/// Which rows `explain` writes: all, or those of what moves between devices.
+enum class explained : std::uint8_t { everything, collectives };
+inline constexpr explained collectives_only = explained::collectives;
+
+namespace detail {
+
+/// What `explain` reads of a program.
+struct program_facts {
+  const mesh_shape& mesh;
+  const axis_parts& parts;
+  graph_view code;
+  /// The program of one device, and for each of its values the one that its layout was taken from.
+  graph_view traced;
+  const mesh_shape& device_mesh;
+  const int* cause = nullptr;
+  /// By instruction: the bytes that the device which sends most sends for it, once.
+  const std::int64_t* sent = nullptr;
+  /// The bytes that a device sends for an instruction, once. Null where the first device sends the most for all of
+  /// them, as it does where all are sums: a program of sums does not compile the counting of what shards lack.
+  std::int64_t (*sent_by)(const mesh_shape& mesh, graph_view g, int id, int device) = nullptr;
+  std::int64_t collectives = 0;
+  std::int64_t peak_bytes = 0;
+  std::int64_t argument_bytes = 0;
+  std::int64_t result_bytes = 0;
+  std::int64_t arena_bytes = 0;
+  /// Where helper functions were called (`called_from`).
+  const source_line* callers = nullptr;
+};
+
+class explanation {
+ public:
+  explicit explanation(const program_facts& of) : of_(of) {}
+
+  void write(std::ostream& out, explained shown) {
+    for (int id = 0; id < of_.code.size; ++id) {
+      if (is_shown(of_.code[id], shown)) add(id);
+    }
+    // In a loop: a list of columns would be six times the code of one.
+    static constexpr const char* names[cells]{"line", "op", "result", "times", "sent", "because of"};
+    std::vector<espalier::report::column> columns(cells);
+    for (int c = 0; c < cells; ++c) {
+      espalier::report::column& one = columns[static_cast<std::size_t>(c)];
+      one.name = names[c];
+      one.alignment = c == times || c == sent ? espalier::report::align::right : espalier::report::align::left;
+    }
+    espalier::report::table table(std::move(columns));
+    for (row& one : rows_) {
+      one.cell[times] = joined({one.times});
+      if (one.bytes > 0) one.cell[sent] = espalier::report::format_bytes(one.bytes);
+      table.add(std::move(one.cell));
+    }
+    table.print(out);
+    out << joined({"each device sends ", espalier::report::format_bytes(most_sent()), " in ", of_.collectives,
+                   of_.collectives == 1 ? " collective" : " collectives", ", and needs ",
+                   espalier::report::format_bytes(of_.peak_bytes),
+                   " of memory: ", espalier::report::format_bytes(of_.argument_bytes), " arguments, ",
+                   espalier::report::format_bytes(of_.result_bytes), " results, ",
+                   espalier::report::format_bytes(of_.arena_bytes), " on the way\n"});
+  }
+
+ private:
+  enum cell_number : std::uint8_t { line, op, result, times, sent, because_of, cells };
+  struct row {
+    std::vector<std::string> cell;
+    std::int64_t times = 0;
+    std::int64_t bytes = 0;
+  };
+
+  [[nodiscard]] static bool is_shown(const instruction& i, explained shown) {
+    if (shown == explained::collectives) return communicates(i);
+    // Of loops, what they hand out is worth a line.
+    const structure part = part_of(i);
+    return (part < structure::loop_begin || collects(part)) && i.op->facts.values != pattern::uniform &&
+           i.op->fuse != fusion::broadcast;
+  }
+
+  /// Adds to the last row, if that says the same.
+  void add(int id) {
+    const instruction& i = of_.code[id];
+    std::vector<std::string> cell(cells);
+    cell[line] = line_of(i);
+    cell[op] = op_text(id);
+    cell[result] = layout_text(i, of_.code.annotations[i.annotation]);
+    const bool again = !rows_.empty() && rows_.back().cell[line] == cell[line] && rows_.back().cell[op] == cell[op] &&
+                       rows_.back().cell[result] == cell[result];
+    if (!again) {
+      cell[because_of] = cause_text(i.origin);
+      rows_.emplace_back().cell = std::move(cell);
+    }
+    const std::int64_t repeated = repetitions(of_.code, id);
+    rows_.back().times += repeated;
+    rows_.back().bytes += repeated * of_.sent[id];
+  }
+
+  /// What the device that sends most sends in a run. The rows say of each collective what the one that sends most for
+  /// it does: of a shift to the right and one to the left these are two.
+  [[nodiscard]] std::int64_t most_sent() const {
+    std::int64_t most = 0;
+    const int devices = of_.sent_by == nullptr ? 1 : static_cast<int>(of_.device_mesh.devices());
+    for (int device = 0; device < devices; ++device) {
+      std::int64_t sum = 0;
+      for (int id = 0; id < of_.code.size; ++id) {
+        if (!communicates(of_.code[id])) continue;
+        sum += repetitions(of_.code, id) *
+               (of_.sent_by == nullptr ? of_.sent[id] : of_.sent_by(of_.device_mesh, of_.code, id, device));
+      }
+      most = sum > most ? sum : most;
+    }
+    return most;
+  }
+
+  [[nodiscard]] std::string op_text(int id) const {
+    const instruction& i = of_.code[id];
+    std::string text = i.op->name;
+    if (i.op->facts.travels_along) {
+      text = joined({"with the ", text, " above"});
+    } else if (communicates(i)) {
+      const axis_list axes = list_of(attributes_of<collective_attributes>(i).axes);
+      append_text(text, {" over ", names_of(of_.mesh, of_.parts, axes)});
+    }
+    if (travelling_together(of_.code.code, of_.code.size, id) > 1) text += ", with others";
+    return text;
+  }
+  /// `block.hpp:12, called from model.hpp:31, called from train.cpp:7`
+  [[nodiscard]] std::string line_of(const instruction& i) const {
+    std::string text = line_text(i.where);
+    for (int caller = i.where.caller; caller > 0;) {
+      const source_line& call = of_.callers[caller - 1];
+      append_text(text, {", called from ", line_text(call)});
+      caller = call.caller;
+    }
+    return text;
+  }
+  [[nodiscard]] std::string layout_text(const instruction& i, const layout& placed) const {
+    return to_string(of_.mesh, of_.parts, i.type, placed.shape, placed.placement);
+  }
+
+  /// The annotation that completion followed to a traced value: causes are followed back until one written by hand.
+  [[nodiscard]] std::string cause_text(int id) const {
+    for (int steps = 0; steps < of_.traced.size && id >= 0; ++steps) {
+      if (of_.traced[id].annotation >= 0 || of_.cause[id] == id) break;
+      id = of_.cause[id];
+    }
+    if (id < 0 || of_.traced[id].annotation < 0) return "";
+    const instruction& i = of_.traced[id];
+    const std::string where = part_of(i) == structure::argument
+                                  ? joined({"argument ", attributes_of<border_attributes>(i).number})
+                                  : line_text(i.where);
+    return joined({where, " ", layout_text(i, of_.traced.annotations[i.annotation])});
+  }
+
+  const program_facts& of_;
+  std::vector<row> rows_;
+};
+
+}  // namespace detail
+
+/// Writes what a program does, in the order of execution: one row for each line of source and kind of collective or
+/// computation, with the layout of what it makes, how often it runs, the bytes each device sends for it, and the
+/// annotation that led to the layout. What travels in the messages of another collective has rows of its own below
+/// that one's, which names the bytes of all. A line in a helper function that says so (`called_from`) is followed by
+/// the lines of the calls. `explain<step>(std::cout, collectives_only)` is the short form.
+template <class Program> void explain(std::ostream& out, explained shown = explained::everything) {
+  if constexpr (Program::is_sound) {  // otherwise its mistake has been reported
+    constexpr bool only_sums = Program::template collectives<all_reduce>() == Program::collectives();
+    const detail::program_facts facts{Program::mesh::value,
+                                      Program::parts,
+                                      detail::without_rules<Program::code>::value,
+                                      detail::without_rules<Program::traced>::value,
+                                      Program::device_mesh::value,
+                                      &Program::completion_pass::value.cause[0],
+                                      &detail::sent_bytes_table<Program>::value.of[0],
+                                      only_sums ? nullptr : &detail::sent_in_messages,
+                                      Program::collectives(),
+                                      Program::peak_bytes_per_device(),
+                                      Program::argument_bytes(),
+                                      Program::result_bytes(),
+                                      Program::arena_bytes(),
+                                      &detail::callers_of<Program>::value.of[0]};
+    detail::explanation(facts).write(out, shown);
+  }
+}
+
+/// The same of a program that `compile` returned: `explain(std::cout, step)`.
+template <class Program>
+void explain(std::ostream& out, const Program& /*program*/, explained shown = explained::everything) {
+  explain<Program>(out, shown);
+}
+
+}  // namespace espalier

@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#include <espalier/base/light_std/function_ref.hpp>
+#include <espalier/base/light_std/plain_vector.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <random>
+#include <utility>
+#include <vector>
+
+using espalier::detail::function_ref;
+using espalier::detail::plain_vector;
+
+namespace {
+
+struct marked {
+  int value = -1;  // not the zero that memory may hold
+  std::int64_t other = 7;
+  friend bool operator==(const marked&, const marked&) = default;
+};
+
+bool same(const plain_vector<marked>& ours, const std::vector<marked>& theirs) {
+  if (ours.size() != theirs.size() || ours.empty() != theirs.empty()) return false;
+  for (std::size_t i = 0; i < theirs.size(); ++i) {
+    if (ours[i] != theirs[i]) return false;
+  }
+  return theirs.empty() || (ours.front() == theirs.front() && ours.back() == theirs.back());
+}
+
+}  // namespace
+
+TEST_CASE("plain_vector does as std::vector, in any order") {
+  std::mt19937 random(5);
+  const auto below = [&](std::size_t most) { return static_cast<std::size_t>(random() % most); };
+  plain_vector<marked> ours;
+  std::vector<marked> theirs;
+  for (int step = 0; step < 20000; ++step) {
+    const marked some{static_cast<int>(random()), static_cast<std::int64_t>(random())};
+    switch (below(9)) {
+      case 0:
+        ours.resize(theirs.size() / 2);
+        theirs.resize(theirs.size() / 2);
+        break;
+      case 1:
+        ours.resize(theirs.size() + 3);
+        theirs.resize(theirs.size() + 3);
+        break;
+      case 2: {
+        const std::size_t count = below(40);
+        ours.assign(count, some);
+        theirs.assign(count, some);
+        break;
+      }
+      case 3: {  // an element of its own, which moves meanwhile
+        if (theirs.empty()) break;
+        const std::size_t i = below(theirs.size());
+        ours.push_back(ours[i]);
+        theirs.push_back(marked(theirs[i]));
+        break;
+      }
+      case 4: {
+        const plain_vector<marked> copy = ours;
+        ours.clear();
+        REQUIRE(ours.empty());
+        REQUIRE(same(copy, theirs));
+        ours = copy;
+        break;
+      }
+      case 5: {
+        plain_vector<marked> moved = std::move(ours);
+        REQUIRE(same(moved, theirs));
+        ours = std::move(moved);
+        break;
+      }
+      case 6: ours.reserve(below(80)); break;
+      default:
+        ours.push_back(some);
+        theirs.push_back(some);
+        break;
+    }
+    REQUIRE(same(ours, theirs));
+  }
+  std::vector<marked> walked;
+  for (const marked& one : std::as_const(ours)) walked.push_back(one);
+  CHECK(walked == theirs);
+  CHECK(same(plain_vector<marked>(3), std::vector<marked>(3)));
+}
+
+TEST_CASE("plain_vector gives up what was moved from it, and grows by an element of its own") {
+  for (std::size_t size = 1; size < 70; ++size) {
+    plain_vector<marked> some(size, {5, 6});
+    plain_vector<marked> moved = std::move(some);
+    CHECK(some.empty());  // NOLINT(bugprone-use-after-move): it says so
+    CHECK(some.begin() == some.end());
+    some.push_back({1, 2});
+    CHECK(some.size() == 1);
+    for (std::size_t n = 0; n < 2 * size; ++n) moved.push_back(moved[0]);  // it moves meanwhile, once at least
+    CHECK(same(moved, std::vector<marked>(3 * size, {5, 6})));
+  }
+}
+
+TEST_CASE("plain_vector assigned to itself stays, and one too long for memory keeps what it has") {
+  plain_vector<marked> some(5, {3, 4});
+  const plain_vector<marked>& itself = some;
+  some = itself;
+  CHECK(same(some, std::vector<marked>(5, {3, 4})));
+  CHECK_THROWS_AS(some.reserve(static_cast<std::size_t>(-1) / sizeof(marked)), std::bad_alloc);
+  CHECK(same(some, std::vector<marked>(5, {3, 4})));
+}
+
+TEST_CASE("function_ref calls what it refers to, with references and results") {
+  int calls = 0;
+  const auto add = [&](int& to, int by) {
+    ++calls;
+    return to += by;
+  };
+  const function_ref<int(int&, int)> call = add;
+  const function_ref<int(int&, int)> copy = call;
+  int sum = 1;
+  CHECK(call(sum, 2) == 3);
+  CHECK(copy(sum, 4) == 7);
+  CHECK(sum == 7);
+  CHECK(calls == 2);
+}

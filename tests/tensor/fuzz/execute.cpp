@@ -1,0 +1,394 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+// timeout: 300
+// optimised: yes
+
+#include <espalier/testing/executed.hpp>
+#include <espalier/testing/naive.hpp>
+#include <espalier/testing/random_graph.hpp>
+#include <espalier/testing/random_program_graph.hpp>
+#include <support/instrumented.hpp>
+#include <support/kept_program.hpp>
+#include <support/spmd_check.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
+// Random programs through the whole compiler and executed, against a second meaning of every op on one device. Seeds
+// are printed; ESPALIER_FUZZ_SEED and ESPALIER_FUZZ_CASES choose others, and a single case is listed. A program that
+// fails is written to a file (in the folder ESPALIER_FUZZ_KEEP, or here); moved to tests/data/programs, it is run by
+// every test run.
+
+namespace {
+
+using namespace espalier;
+using namespace espalier::test;
+
+constexpr long usual_cases = is_instrumented ? 1000 : 20000;
+
+long from_environment(const char* name, long otherwise) {
+  const char* const text = std::getenv(name);
+  return text == nullptr ? otherwise : std::strtol(text, nullptr, 10);
+}
+
+mesh_shape any_mesh(dice& random) {
+  static const std::vector<std::vector<int>> meshes{{1},       {2}, {2}, {4}, {8},    {2, 2}, {2, 2}, {2, 4},    {4, 2},
+                                                    {2, 2, 2}, {3}, {5}, {6}, {3, 2}, {1, 2}, {2, 3}, {2, 1, 3}, {7}};
+  return mesh_of(meshes[static_cast<std::size_t>(random.integer(0, static_cast<int>(meshes.size()) - 1))]);
+}
+
+/// Meshes with axes that have parts.
+mesh_shape mesh_with_parts(dice& random) {
+  static const std::vector<std::vector<int>> meshes{{4}, {8}, {2, 4}, {4, 2}, {6}, {4, 4}, {3, 4}, {12}, {9}};
+  return mesh_of(meshes[static_cast<std::size_t>(random.integer(0, static_cast<int>(meshes.size()) - 1))]);
+}
+
+/// @param cuts whether the programs are of those for which axes are cut into parts
+program_options any_options(std::uint32_t seed, bool cuts) {
+  dice random(seed ^ 0x9e3779b9U);
+  program_options options;
+  options.kind = random.chance(0.35) ? numbers::whole : numbers::smooth;
+  options.mesh = cuts ? mesh_with_parts(random) : any_mesh(random);
+  options.taken_apart = cuts ? 0.5 : 0;
+  options.instructions = random.integer(2, 26);
+  options.gradients = random.chance(0.5) ? 1 : 0;
+  options.annotated = random.one_of({0.03, 0.15, 0.5});
+  options.loops = random.one_of({0.0, 0.1, 0.1, 0.25});
+  // An integer has no maximum of nothing.
+  options.empty_loops = options.kind == numbers::smooth ? random.one_of({0.0, 0.02}) : 0;
+  options.most_elements = random.one_of({60, 200, 400});
+  static constexpr std::int64_t sizes[][8]{{1, 2, 3, 4, 4, 5, 7, 6},
+                                           {2, 4, 8, 2, 4, 8, 4, 1},
+                                           {4, 8, 4, 8, 2, 16, 4, 8},
+                                           {3, 5, 7, 1, 11, 2, 3, 5},
+                                           {0, 1, 2, 3, 4, 5, 1, 2}};
+  if (cuts) {
+    // An axis is not cut where arguments or results would lie in other parts then: few that are uneven.
+    options.annotated = random.one_of({0.01, 0.05, 0.15});
+    options.most_elements = random.one_of({200, 400});
+    static constexpr std::int64_t whole_parts[8]{4, 8, 6, 12, 2, 9, 3, 4};
+    options.size_count = 8;
+    for (int n = 0; n < 8; ++n) options.sizes[n] = whole_parts[n];
+    return options;
+  }
+  const int which = random.integer(0, options.kind == numbers::smooth ? 19 : 18);
+  const auto& chosen = sizes[which == 19 ? 4 : which % 4];
+  options.size_count = 8;
+  for (int n = 0; n < 8; ++n) options.sizes[n] = chosen[n];
+  return options;
+}
+
+enum class verdict {
+  right,
+  /// Annotations contradict each other, as the user is told.
+  conflicting,
+  /// A sum is asked to stay pending where none is.
+  unfounded,
+  undecided,
+  wrong,
+};
+constexpr int verdicts = 5;
+
+struct outcome {
+  verdict what = verdict::right;
+  std::string text;
+  int instructions = 0;
+  /// Axes were cut into parts.
+  bool is_cut = false;
+  /// They might have been, and the program moves less with whole ones.
+  bool stays_whole = false;
+  /// All numbers are whole, and every sum of some of them too.
+  bool is_exact = false;
+};
+
+/// In half of the programs rows are cut into blocks already where they are this short.
+row_limits any_limits(std::uint32_t seed) {
+  if (seed / 4 % 2 == 0) return {};
+  return seed / 8 % 2 == 0 ? row_limits{2, 2} : row_limits{4, 3};
+}
+
+/// What rounding may change, relative to the largest element of a result. Whole numbers are exact, but for some
+/// gradients.
+double tolerance_of(const program_options& options, bool is_exact) {
+  if (options.kind == numbers::whole) return is_exact ? 0 : 0x1p-6;
+  if (options.float_type == dtype::f64) return 1e-8;
+  return options.float_type == dtype::f32 ? 0x1p-12 : 0x1p-4;
+}
+
+/// The same with all floats as f64: what then agrees differed by rounding.
+graph widened(graph g) {
+  for (int id = 0; id < g.code.size(); ++id) {
+    if (is_floating(g.code[id].type)) g.code[id].type = dtype::f64;
+  }
+  return g;
+}
+
+/// Whether the reference itself changes as much when its arguments move a little: where a comparison is about to turn,
+/// rounding decides.
+bool is_unstable(graph_view raw, const std::vector<tensor_value>& arguments,
+                 const std::vector<tensor_value>& expected) {
+  for (const double step : {1e-10, -1e-10, 3e-9}) {
+    std::vector<tensor_value> moved = arguments;
+    for (int id = 0; id < raw.size; ++id) {
+      if (raw[id].op != &ops::argument || !is_floating(raw[id].type)) continue;
+      double turn = step;
+      const auto number = static_cast<std::size_t>(attributes_of<border_attributes>(raw[id]).number);
+      for (double& x : moved[number].data) x += (turn = -turn * 1.01);
+    }
+    if (!difference(naive_interpret(raw, moved), expected, 1e-6).empty()) return true;
+  }
+  return false;
+}
+
+/// That a program moves no more bytes than it does with whole axes, or what it moves.
+std::string more_than_whole(const spmd_program& program, const mesh_shape& mesh, graph_view raw) {
+  const spmd_program whole = merged_program(partitioned_on(mesh, raw, false));
+  if (whole.parts.fault != partition_fault::nothing || program.most_bytes() <= whole.most_bytes()) return "";
+  return "with its axes cut a device sends " + std::to_string(program.most_bytes()) + " bytes (" + program.summary() +
+         "), with whole axes " + std::to_string(whole.most_bytes()) + " (" + whole.summary() + ")";
+}
+
+outcome check(std::uint32_t seed, const program_options& options, const graph& source) {
+  const graph_view raw = source;
+  outcome result;
+  result.instructions = raw.size;
+  spmd_program program;
+  try {
+    if (find_conflict(merge_common_subexpressions(normalise(raw), false)).first >= 0) {
+      result.what = verdict::conflicting;
+      return result;
+    }
+    const spmd_program apart = partitioned_program(options.mesh, raw);
+    program = merged_program(apart);
+    result.text = fault_of_text(options.mesh, axis_parts::whole(options.mesh), raw);
+    if (result.text.empty() && seed % 4 == 1 && program.parts.fault == partition_fault::nothing)
+      result.text = fault_of_text(options.mesh, program.axes, program.parts.program);
+    if (!result.text.empty()) {
+      result.what = verdict::wrong;
+      result.is_exact = true;  // no rounding excuses it
+      return result;
+    }
+    result.is_cut = program.axes.count > options.mesh.rank;
+    result.stays_whole = program.stays_whole;
+    if (is_refused(program)) {
+      result.what = verdict::unfounded;
+      return result;
+    }
+    if (result.is_cut) result.text = more_than_whole(program, options.mesh, raw);
+    if (!result.text.empty()) {
+      result.what = verdict::wrong;
+      result.is_exact = true;  // no rounding excuses it
+      return result;
+    }
+    const std::vector<tensor_value> arguments = random_program_arguments(raw, seed, options.kind);
+    const bool is_smooth = options.kind == numbers::smooth;
+    const bool is_exact_real = is_smooth && options.float_type == dtype::f64;
+    const naive_outcome meant = naive_run(raw, arguments, is_exact_real ? naive_storage::exact : naive_storage::typed);
+    const std::vector<tensor_value>& expected = meant.results;
+    result.is_exact = meant.is_exact;
+    // What the partitioner made, before it is scheduled, and before its collectives are merged: bytes sent, scopes,
+    // copies that differ.
+    if (is_exact_real && seed % 4 == 0) result.text = fault_of(program, expected, arguments, 1e-8);
+    if (is_exact_real && seed % 4 == 2) result.text = fault_of(apart, expected, arguments, 1e-8);
+    if (result.text.empty()) {
+      const std::vector<tensor_value> made = execute(program.mesh, program.parts.program, arguments, any_limits(seed));
+      result.text = difference(made, expected, tolerance_of(options, meant.is_exact));
+    }
+    if (result.text.empty()) return result;
+    result.what = is_exact_real && is_unstable(raw, arguments, expected) ? verdict::undecided : verdict::wrong;
+  } catch (const std::exception& e) {
+    result.what = verdict::wrong;
+    result.text = e.what();
+  }
+  if (from_environment("ESPALIER_FUZZ_CASES", 0) == 1) { std::cout << "traced:\n" << listing(raw) << program.text(); }
+  return result;
+}
+
+/// The same, where rounding excuses what does not fit whole numbers.
+outcome check_rounded(std::uint32_t seed, const program_options& options, const graph& source) {
+  outcome result = check(seed, options, source);
+  if (result.what != verdict::wrong || options.kind == numbers::smooth || result.is_exact) return result;
+  // Gradients of whole numbers may be too large for their types, or for any.
+  const outcome wide = check(seed, options, widened(source));
+  if (wide.what == verdict::right || !wide.is_exact) result.what = verdict::undecided;
+  return result;
+}
+
+/// Writes a program that is wrong to a file.
+outcome kept(outcome result, std::uint32_t seed, const program_options& options, const graph& source) {
+  if (result.what == verdict::wrong) result.text += " (the program is in " + keep_program(seed, options, source) + ")";
+  return result;
+}
+
+outcome check_usual(std::uint32_t seed, bool cuts) {
+  const program_options options = any_options(seed, cuts);
+  const graph source = random_program_graph(seed, options);
+  return kept(check_rounded(seed, options, source), seed, options, source);
+}
+
+/// Functions of several steps, in types that are computed in another one.
+outcome check_narrow(std::uint32_t seed, bool /*cuts*/) {
+  program_options options = any_options(seed, false);
+  options.kind = numbers::smooth;
+  options.empty_loops = 0;
+  options.instructions = 1 + options.instructions / 3;
+  options.float_type = seed % 5 < 2 ? dtype::bf16 : seed % 5 < 4 ? dtype::f16 : dtype::f32;
+  const graph source = random_program_graph(seed, options);
+  outcome result = check(seed, options, source);
+  if (result.what != verdict::wrong) return result;
+  // What rounding turned: in f64 nothing does.
+  program_options exact = options;
+  exact.float_type = dtype::f64;
+  if (check(seed, exact, widened(source)).what == verdict::right) result.what = verdict::undecided;
+  return kept(std::move(result), seed, options, source);
+}
+
+/// A program of a file, as the fuzz runs it.
+outcome check_kept(const kept_program& kept) {
+  program_options options;
+  options.kind = kept.kind;
+  options.float_type = kept.float_type;
+  options.mesh = kept.program.mesh;
+  return check_rounded(kept.seed, options, kept.program.code);
+}
+
+template <class Check> void check_many(long cases, bool cuts, const Check& check_one) {
+  const auto base = static_cast<std::uint32_t>(from_environment("ESPALIER_FUZZ_SEED", 1));
+  const auto workers = static_cast<std::size_t>(
+      std::max<long>(1, std::min<long>(cases / 100, static_cast<long>(std::thread::hardware_concurrency()))));
+  std::vector<std::vector<outcome>> found(workers);
+  std::vector<std::thread> threads;
+  for (std::size_t w = 0; w < workers; ++w) {
+    threads.emplace_back([&, w] {
+#if defined(_OPENMP)
+      omp_set_num_threads(1);
+#endif
+      for (long n = static_cast<long>(w); n < cases; n += static_cast<long>(workers)) {
+        outcome one = check_one(base + static_cast<std::uint32_t>(n), cuts);
+        if (one.what == verdict::wrong)
+          one.text = "ESPALIER_FUZZ_SEED=" + std::to_string(base + n) + " ESPALIER_FUZZ_CASES=1: " + one.text;
+        found[w].push_back(one);
+      }
+    });
+  }
+  for (std::thread& one : threads) one.join();
+  long count[verdicts]{};
+  long instructions = 0;
+  long cut = 0;
+  long kept_whole = 0;
+  for (const auto& of_worker : found) {
+    for (const outcome& one : of_worker) {
+      ++count[static_cast<int>(one.what)];
+      cut += one.is_cut ? 1 : 0;
+      kept_whole += one.stays_whole ? 1 : 0;
+      instructions += one.instructions;
+      // Not through Catch, which would break lines.
+      if (one.what == verdict::wrong) std::cout << one.text << " (" << one.instructions << " instructions)\n";
+    }
+  }
+  const auto of = [&](verdict what) { return count[static_cast<int>(what)]; };
+  std::cout << cases << " random programs from seed " << base << ", " << instructions
+            << " instructions: " << of(verdict::right) << " right, " << of(verdict::conflicting)
+            << " with conflicting annotations, " << of(verdict::unfounded) << " that ask for no sum there is, "
+            << of(verdict::undecided) << " undecided, " << of(verdict::wrong) << " wrong; axes cut into parts in "
+            << cut << ", whole in " << kept_whole << " that move less so\n";
+  CHECK(of(verdict::wrong) == 0);
+  CHECK(of(verdict::undecided) <= cases / 200);
+  // The generator means to ask for one in few programs.
+  CHECK(of(verdict::unfounded) <= 10 + cases / 50);
+  if (cases >= 1000) {
+    CHECK(of(verdict::right) > cases * 9 / 10);
+    if (cuts) {
+      // Both ways to decide are drawn.
+      CHECK(cut > cases / 12);
+      CHECK(kept_whole > cases / 100);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("random programs execute on a mesh as they mean on one device", "[fuzz]") {
+  check_many(from_environment("ESPALIER_FUZZ_CASES", usual_cases), false, check_usual);
+}
+
+TEST_CASE("random programs that split dimensions by parts of axes execute as they mean on one device", "[fuzz]") {
+  check_many(from_environment("ESPALIER_FUZZ_CASES", usual_cases / 10), true, check_usual);
+}
+
+TEST_CASE("random programs of functions in sixteen bits execute as they mean on one device", "[fuzz]") {
+  check_many(from_environment("ESPALIER_FUZZ_CASES", usual_cases / 10), false, check_narrow);
+}
+
+TEST_CASE("a chain reads through broadcasts only what is there", "[fuzz]") {
+  // As hard to hit for random programs as they are short: rows' sums that come back as columns, of a square; and sums
+  // in the place of a donated argument that is read through a broadcast once more, behind them.
+  builder columns;
+  const int square = emit::argument(columns, dtype::f64, extents{2, {4, 4}}, 0);
+  const int sums = emit::reduce_sum(columns, square, 2);
+  const int turned = emit::broadcast(columns, sums, extents{2, {4, 4}}, axis_list(1));
+  emit::result(columns, emit::subtract(columns, square, turned), 0);
+
+  builder donated;
+  const int x = emit::argument(donated, dtype::f64, extents{2, {4, 8}}, 0);
+  const int a = emit::argument(donated, dtype::f64, extents{1, {4}}, 1);
+  const int wide = emit::broadcast_along(donated, a, extents{2, {4, 8}}, 2);
+  const int total = emit::reduce_sum(donated, emit::add(donated, x, wide), 2);
+  const int product = emit::multiply(donated, x, wide);
+  emit::result(donated, total, 0, a);
+  emit::result(donated, emit::subtract(donated, product, emit::broadcast_along(donated, total, extents{2, {4, 8}}, 2)),
+               1);
+
+  // Rows that come again after 600, which are no whole number of blocks: one ends where they begin anew.
+  builder periodic;
+  const int all = emit::argument(periodic, dtype::f64, extents{3, {2, 600, 3}}, 0);
+  const int again = emit::argument(periodic, dtype::f64, extents{2, {600, 3}}, 1);
+  emit::result(periodic, emit::add(periodic, all, emit::broadcast_to(periodic, again, extents{3, {2, 600, 3}})), 0);
+
+  // An argument is overwritten in the first pass over its rows, and what is computed from it is needed in the second.
+  builder rewritten;
+  const int old = emit::argument(rewritten, dtype::f64, extents{2, {4, 8}}, 0);
+  const int shifted = emit::add(rewritten, old, emit::constant_like(rewritten, old, 1));
+  const int squares = emit::reduce_sum(rewritten, emit::multiply(rewritten, old, old), 2);
+  emit::result(rewritten, rewritten.append(ops::exp, dtype::f64, extents{2, {4, 8}}, shifted), 0, old);
+  const int of_rows = emit::broadcast_along(rewritten, squares, extents{2, {4, 8}}, 2);
+  emit::result(rewritten, emit::multiply(rewritten, shifted, of_rows), 1);
+
+  for (const builder* const made : {&columns, &donated, &periodic, &rewritten}) {
+    const graph_view raw = made->result();
+    const std::vector<tensor_value> arguments = random_program_arguments(raw, 7, numbers::smooth);
+    const spmd_program program = merged_program(partitioned_program(mesh_of({1}), raw));
+    for (const row_limits limits : {row_limits{}, row_limits{2, 2}}) {
+      const std::vector<tensor_value> found = execute(mesh_of({1}), program.parts.program, arguments, limits);
+      CHECK(difference(found, naive_interpret(raw, arguments), 1e-12) == "");
+    }
+  }
+}
+
+TEST_CASE("what random programs have found stays mended", "[fuzz]") {
+  // Each file says in its first lines what was wrong with it.
+  const auto folder = std::filesystem::path(__FILE__).parent_path().parent_path() / "data" / "programs";
+  int programs = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const kept_program kept = read_kept_program(entry.path().string());
+    const outcome now = check_kept(kept);
+    INFO(entry.path().filename().string() << ": " << now.text);
+    CHECK((now.what == verdict::right || now.what == verdict::unfounded));
+    ++programs;
+  }
+  CHECK(programs >= 5);
+}

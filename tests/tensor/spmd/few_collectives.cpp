@@ -1,0 +1,185 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+// optimised: never
+
+// Training steps as they are written first, parameter by parameter, in an order that says nothing about communication.
+
+#include <espalier/tensor/core/program/program.hpp>
+
+#include <boost/hana/define_struct.hpp>
+#include <catch2/catch.hpp>
+#include <support/run_program.hpp>
+
+namespace ep = espalier;
+
+namespace {
+
+template <class Leaf> struct line {
+  BOOST_HANA_DEFINE_STRUCT(line, (ep::leaf<Leaf, ep::f64<6>>, w), (ep::leaf<Leaf, ep::f64<>>, b));
+};
+struct logistic_loss {
+  constexpr auto operator()(const auto& p, const auto& x, const auto& y) const {
+    const auto z = ep::einsum<"nd,d->n">(x, p.w) + p.b;
+    return ep::mean(ep::log(1.0 + ep::exp(z)) - y * z);
+  }
+};
+struct logistic_step {
+  constexpr auto operator()(const auto& p, const auto& x, const auto& y) const {
+    const auto [loss, gradient] = ep::value_and_grad(logistic_loss{})(p, x, y);
+    auto next = p;
+    next.w = p.w - 0.1 * gradient.w;
+    next.b = p.b - 0.1 * gradient.b;
+    return ep::results(next, loss);
+  }
+};
+
+template <class Leaf> struct mlp {
+  BOOST_HANA_DEFINE_STRUCT(mlp, (ep::leaf<Leaf, ep::f64<6, 8>>, w1), (ep::leaf<Leaf, ep::f64<8>>, b1),
+                           (ep::leaf<Leaf, ep::f64<8, 4>>, w2), (ep::leaf<Leaf, ep::f64<4>>, b2),
+                           (ep::leaf<Leaf, ep::f64<4, 2>>, w3), (ep::leaf<Leaf, ep::f64<2>>, b3));
+};
+template <class Data, class Model> struct mlp_step {
+  struct loss {
+    constexpr auto operator()(const auto& p, const auto& x, const auto& y) const {
+      const auto one = ep::shard<Data, Model>(ep::tanh(ep::matmul(x, p.w1) + p.b1));
+      const auto two = ep::tanh(ep::matmul(one, p.w2) + p.b2);
+      const auto difference = ep::matmul(two, p.w3) + p.b3 - y;
+      return ep::mean(difference * difference);
+    }
+  };
+  constexpr auto operator()(const auto& p, const auto& x, const auto& y) const {
+    const auto [value, gradient] = ep::value_and_grad(loss{})(p, x, y);
+    auto next = p;
+    next.w1 = p.w1 - 0.1 * gradient.w1;
+    next.b1 = p.b1 - 0.1 * gradient.b1;
+    next.w2 = p.w2 - 0.1 * gradient.w2;
+    next.b2 = p.b2 - 0.1 * gradient.b2;
+    next.w3 = p.w3 - 0.1 * gradient.w3;
+    next.b3 = p.b3 - 0.1 * gradient.b3;
+    return ep::results(next, value);
+  }
+};
+
+/// One step of k-means: the centre of the points nearest to each centre.
+struct kmeans_step {
+  constexpr auto operator()(const auto& x, const auto& centres) const {
+    const auto distance = ep::sum<1>(centres * centres) - 2.0 * ep::einsum<"nd,kd->nk">(x, centres);
+    const auto member = ep::convert<ep::dtype::f64>(distance <= ep::min<1>(distance, ep::keep_dims));
+    const auto count = ep::sum<0>(member);
+    return ep::einsum<"nk,nd->kd">(member, x) / ep::reshape<4, 1>(ep::maximum(count, 1.0));
+  }
+};
+
+/// Rows whose columns are split, brought to mean 0 and variance 1.
+struct normalised_rows {
+  constexpr auto operator()(const auto& x) const {
+    const auto centred = x - ep::mean<1>(x, ep::keep_dims);
+    return centred * ep::rsqrt(ep::mean<1>(centred * centred, ep::keep_dims) + 1e-5);
+  }
+};
+
+/// Two models, trained one after the other.
+struct two_steps {
+  constexpr auto operator()(const auto& p, const auto& q, const auto& x, const auto& y) const {
+    const auto first = logistic_step{}(p, x, y);
+    const auto second = logistic_step{}(q, x * x, y);
+    return ep::results(first.template get<0>(), second.template get<0>());
+  }
+};
+
+/// The weights of a recurrent network's three gates are one tensor, sliced in the body.
+template <int Hidden> struct gru {
+  template <class Leaf> struct cell {
+    BOOST_HANA_DEFINE_STRUCT(cell, (ep::leaf<Leaf, ep::f64<3 * Hidden, Hidden>>, w));
+  };
+  struct loss {
+    constexpr auto operator()(const auto& p, const auto& h, const auto& x, const auto& y) const {
+      const auto body = [&](const auto& state, const auto& input) {
+        const auto product = [&](auto gate, const auto& by) {
+          constexpr int start = decltype(gate)::value * Hidden;
+          return ep::slice<1, start, start + Hidden>(input) +
+                 ep::einsum<"bi,hi->bh">(by, ep::slice<0, start, start + Hidden>(p.w));
+        };
+        const auto reset = ep::sigmoid(product(std::integral_constant<int, 0>{}, state));
+        const auto update = ep::sigmoid(product(std::integral_constant<int, 1>{}, state));
+        const auto made = ep::tanh(product(std::integral_constant<int, 2>{}, reset * state));
+        return (1.0 - update) * made + update * state;
+      };
+      const auto difference = ep::scan(body, h, x) - y;
+      return ep::mean(difference * difference);
+    }
+  };
+  struct gradient {
+    constexpr auto operator()(const auto& p, const auto& h, const auto& x, const auto& y) const {
+      const auto [value, by_w] = ep::value_and_grad(loss{})(p, h, x, y);
+      return ep::results(by_w, value);
+    }
+  };
+  template <class Data, int Steps>
+  using program = ep::program<ep::mesh<Data>, gradient, cell<ep::spec>, ep::sharded<ep::f64<8, Hidden>, Data, ep::none>,
+                              ep::sharded<ep::f64<Steps, 8, 3 * Hidden>, ep::none, Data, ep::none>, ep::f64<8, Hidden>>;
+};
+
+template <int Data, int Model> struct on {
+  struct data : ep::axis<"data", Data> {};
+  struct model : ep::axis<"model", Model> {};
+  using points = ep::sharded<ep::f64<8, 6>, data, ep::none>;
+  using answers = ep::sharded<ep::f64<8>, data>;
+  using logistic = ep::program<ep::mesh<data>, logistic_step, ep::donated<line<ep::spec>>, points, answers>;
+  using both =
+      ep::program<ep::mesh<data>, two_steps, ep::donated<line<ep::spec>>, ep::donated<line<ep::spec>>, points, answers>;
+  using layers = ep::program<ep::mesh<data, model>, mlp_step<data, model>, ep::donated<mlp<ep::spec>>, points,
+                             ep::sharded<ep::f64<8, 2>, data, ep::none>>;
+  using kmeans = ep::program<ep::mesh<data>, kmeans_step, points, ep::f64<4, 6>>;
+  using rows = ep::program<ep::mesh<data, model>, normalised_rows, ep::sharded<ep::f64<8, 32>, data, model>>;
+  template <int Hidden, int Steps> using recurrent = typename gru<Hidden>::template program<data, Steps>;
+};
+using apart = on<2, 2>;
+
+/// The only collectives are this many all_reduces.
+template <class Program> constexpr bool reduces(int times) {
+  return Program::template collectives<ep::all_reduce>() == times && Program::collectives() == times;
+}
+static_assert(reduces<apart::logistic>(1), "two gradients and the loss");
+static_assert(reduces<apart::both>(1), "the first update waits for the second model");
+static_assert(reduces<apart::layers>(2), "the second layer's sum over `model`; all gradients and the loss");
+static_assert(reduces<apart::kmeans>(1), "sums and counts");
+static_assert(reduces<apart::rows>(2) && apart::rows::bytes<ep::all_reduce>() == 2 * 4 * 8,
+              "a mean of each row is summed before it is spread over the row's columns");
+static_assert(reduces<apart::recurrent<4, 5>>(1), "the gradient and the loss");
+static_assert(reduces<apart::recurrent<64, 5>>(2), "a gradient too large to travel with the loss");
+
+// Each iteration keeps activations only. (What is kept of the weights: their slices, and sums of the slices'
+// gradients.)
+template <int Steps> using long_run = apart::recurrent<64, Steps>;
+constexpr std::int64_t weight_bytes = 3LL * 64 * 64 * 8;
+constexpr std::int64_t state_bytes = 4LL * 64 * 8;
+static_assert(long_run<16>::arena_bytes() - long_run<8>::arena_bytes() <= 8 * 8 * state_bytes);
+static_assert(long_run<16>::arena_bytes() < 3 * weight_bytes + 16 * 8 * state_bytes);
+
+template <class Program> void agrees(int times = 1) {
+  ep::world world(Program::mesh::value);
+  const testing::comparison seen = testing::run_and_compare<Program>(world, times);
+  CHECK(seen.finite);
+  CHECK(seen.compared > 0);
+  CHECK(seen.worst < 1e-11);
+}
+
+}  // namespace
+
+TEST_CASE("steps whose all_reduces are merged compute what one device does", "[execute]") {
+  agrees<on<4, 1>::logistic>(2);
+  agrees<apart::both>(2);
+  agrees<apart::layers>(2);
+  agrees<on<4, 2>::layers>(2);
+  agrees<apart::kmeans>();
+  agrees<on<4, 1>::kmeans>();
+  agrees<apart::rows>();
+  agrees<on<2, 4>::rows>();
+}
+
+TEST_CASE("gradients of weights that a loop's body slices are reduced behind it", "[execute]") {
+  agrees<on<1, 1>::recurrent<4, 5>>();
+  agrees<on<2, 1>::recurrent<4, 5>>();
+  agrees<on<4, 1>::recurrent<4, 5>>();
+}

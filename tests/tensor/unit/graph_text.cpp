@@ -1,0 +1,132 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+
+#include <espalier/testing/random_program_graph.hpp>
+#include <support/graph_text.hpp>
+#include <support/spmd_check.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <limits>
+#include <string>
+
+// The text of graphs (docs/graph_text.md): what it looks like, what is wrong with one, and that nothing of a random
+// program is lost.
+
+namespace {
+
+using namespace espalier;
+using namespace espalier::test;
+
+/// What `parse_graph` says of a text.
+std::string error_of(const std::string& text) {
+  try {
+    static_cast<void>(parsed(text));
+  } catch (const graph_text_error& error) { return error.what(); }
+  return "";
+}
+
+/// Every kind of line. What is written here is printed so.
+constexpr const char* layer = R"(mesh data=2, model=4
+window #0 : dim=1 size=3 low=1 extent=16@model
+window #1 : dim=0 size=2 stride=2 dilation=3 base_dilation=4 extent=8 wraps
+%0 = argument<number=0> : f32[64@data, 256]
+%1 = argument<number=1> : f32[256@?, 1024@model?] replicated@data
+%2 = einsum<"bm,mh->bh"> %0, %1 : f32[64@data, 1024@model] label "hidden" at "mlp.cpp":31
+%3 = constant<value=0.1> : f64[]
+%4 = reduce_sum<dims={0, 1}, kind=sum> %2 : f32[] sum@data*model
+%5 = all_reduce<axes=data*model, combine=sum> %4 : f32[] whole
+%6 = slice<dim=1, start=4, step=-1> %2 : f32[64@data, 4@model] local [32, 1] origin 2
+%7 = all_reduce<axes=data*model, combine=max> %4 : f32[] whole travels_along
+%8 = exchange<axes=model, combine=sum, windows=#0, window_count=1> %6 : f32[64@data, 4] local [32, 4]
+%9 = loop_begin<iterations=3, reverse> : i32[] {
+  %10 = loop_carry %0 : f32[64, 256]
+  %11 = softmax<dims={1}> %10, %10, %10 : f32[64, 256]
+  %12 = loop_next %10, %11 : f32[64, 256]
+} %13 = loop_end %9 : i32[]
+%14 = loop_result %12 : f32[64, 256]
+%15 = concat<dim=0, windows=#0> %14, %14, %14, %14, %14, %14 : f32[384, 256]
+%16 = transpose<order=[1, 0]> %15 : f32[256, 384]
+%17 = result<number=0, sums_travel_as=bf16> %16 : f32[256, 384]
+%18 = result<number=1> %14, %0 : f32[64, 256] loop %9
+)";
+
+}  // namespace
+
+TEST_CASE("a graph's text is printed as it was read") {
+  const parsed_graph read = parsed(layer);
+  CHECK(to_text(read.mesh, read.parts, read.code, {.lines = true}) == layer);
+  CHECK(fault_of_text(read.mesh, read.parts, read.code) == "");
+  const instruction& product = read.code.code[2];
+  CHECK(product.op == &ops::einsum);
+  CHECK(product.shape == extents{2, {64, 1024}});
+  CHECK(attributes_of<einsum_attributes>(product).right[1] == 'h');
+  CHECK(read.code.annotations[product.annotation].placement.dim[1] == axis_list(1));
+  CHECK(read.code.code[11].loop == 9);
+  CHECK(attributes_of<loop_attributes>(read.code.code[9]).reverse);
+  CHECK(read.code.code[13].loop == -1);
+  CHECK(read.code.code[7].op->facts.travels_along);
+  CHECK(attributes_of<border_attributes>(read.code.code[17]).sums_travel_as == static_cast<int>(dtype::bf16) + 1);
+}
+
+TEST_CASE("a graph's text names the parts of axes as explain does") {
+  const std::string text =
+      "mesh model=2*2, data=3\n"
+      "%0 = argument<number=0> : f32[2@model:(1)2, 4@model:(2)2]\n"
+      "%1 = argument<number=1> : f32[8@model*data] sum@model:(2)2\n";
+  // An axis stands once in a layout: only the first part is free for the second line's sum.
+  CHECK(to_text(parsed(text).mesh, parsed(text).parts, parsed(text).code) == text);
+  CHECK(parsed(text).mesh.size[0] == 4);
+  CHECK(parsed(text).device_mesh().rank == 3);
+  CHECK(parsed(text).code.annotations[1].placement.dim[0] == axis_list(0).with(1).with(2));
+}
+
+TEST_CASE("numbers in a graph's text are exact") {
+  for (const double x : {0.1, -0.0, 1e300, 5e-324, std::numeric_limits<double>::infinity(), 16777217.0, 1.0 / 3}) {
+    builder b;
+    emit::constant(b, dtype::f64, extents{}, x);
+    CHECK(fault_of_text({}, {}, b.result()) == "");
+  }
+  builder b;
+  emit::constant(b, dtype::f64, extents{}, std::bit_cast<double>(std::uint64_t{0xfff8000000000123}));
+  CHECK(fault_of_text({}, {}, b.result()) == "");
+  CHECK(to_text({}, b.result()) == "%0 = constant<value=nan(0xfff8000000000123)> : f64[]\n");
+}
+
+TEST_CASE("what is wrong with a graph's text is said with its place") {
+  CHECK(error_of("%0 = argumemt<number=0> : f32[2]") ==
+        "line 1, column 6: read \"argumemt\", expected an operator's name");
+  CHECK(error_of("\n%x = argument<number=0> : f32[2]\n%y = negate %z : f32[2]") ==
+        "line 3, column 14: read \"z\", expected a value of a line before this one");
+  CHECK(error_of("%0 = slice<dim=0, begin=1> : f32[2]") ==
+        "line 1, column 19: read \"begin\", expected an attribute of the operator: dim, start, step");
+  CHECK(error_of("mesh x=2\n%0 = argument<number=0> : f32[2@y]") ==
+        "line 2, column 33: read \"y\", expected an axis of the mesh (x)");
+  CHECK(error_of("%0 = reduce<dims={0}, kind=mean> : f32[2]") ==
+        "line 1, column 28: read \"mean\", expected one of sum|prod|max|min");
+  CHECK(error_of("%0 = argument<number=0> : f31[2]") ==
+        "line 1, column 27: read \"f31\", expected an element type, such as f32");
+  CHECK(error_of("%0 = argument<number=0> : f32[2") == "line 1, column 32: read the end of the line, expected \"]\"");
+  CHECK(error_of("%0 = argument<number=0> : f32[2] %1") ==
+        "line 1, column 34: read \"%\", expected an instruction's end");
+  CHECK(error_of("%0 = loop_begin<iterations=2> : i32[] {\n") ==
+        "line 2, column 1: read the end of the line, expected \"}\" and the loop_end of %0");
+  CHECK(error_of("%0 = einsum<\"ab,bc\"> : f32[2]") ==
+        "line 1, column 13: read \"\"\", expected two operands and a result, as in \"ab,bc->ac\"");
+}
+
+TEST_CASE("nothing of a random program is lost in its text") {
+  for (std::uint32_t seed = 1; seed <= 300; ++seed) {
+    CAPTURE(seed);
+    program_options options;
+    options.kind = seed % 2 == 0 ? numbers::smooth : numbers::whole;
+    options.gradients = seed % 3 == 0 ? 1 : 0;
+    options.mesh = mesh_of(seed % 4 < 2 ? std::vector<int>{2, 2} : std::vector<int>{4});
+    options.annotated = 0.3;
+    const graph g = random_program_graph(seed, options);
+    REQUIRE(fault_of_text(options.mesh, axis_parts::whole(options.mesh), g) == "");
+    const spmd_program program = merged_program(partitioned_program(options.mesh, g));
+    if (is_refused(program)) continue;
+    REQUIRE(fault_of_text(options.mesh, program.axes, program.parts.program) == "");
+  }
+}

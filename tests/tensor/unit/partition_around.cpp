@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+// optimised: never
+
+#include <espalier/testing/executed.hpp>
+#include <support/spmd_model.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+// An exchange whose operand's rows are neighbours in memory leaves them where they are.
+
+namespace {
+
+using namespace espalier;
+using namespace espalier::test;
+
+/// A convolution of a value with three taps along the dimension that is split over two devices.
+struct halo {
+  model m;
+  int value = -1;
+
+  halo(const std::vector<std::int64_t>& image, const char* at, const std::function<int(model&, int)>& f) {
+    const int x = m.argument(image, at);
+    const int w = m.argument({3, 3, image.back(), 2});
+    value = f(m, x);
+    m.result(m.shard(emit::convolution(m.b, value, w, {.low = {1, 1}, .high = {1, 1}}), at));
+  }
+};
+
+struct planned_halo {
+  location of_exchange;
+  bool shares = false;
+  /// What the arena has for the operand.
+  std::int64_t bytes = 0;
+};
+
+planned_halo plan_of(const std::vector<int>& mesh, halo& one) {
+  const spmd_program program = run_merged_on(mesh, one.m);
+  const graph& code = program.parts.program;
+  const mesh_shape devices = mesh_of(mesh);
+  const run_time_plan plan(devices, code);
+  planned_halo result;
+  for (int id = 0; id < code.code.size(); ++id) {
+    const instruction& i = code.code[id];
+    if (!detail::is_collective(i.op, collective::exchange)) continue;
+    result.of_exchange = plan.tables().where[id];
+    const int root = plan.tables().root[id];
+    result.shares = root == plan.tables().root[i.operand[0]];
+    for (const placed_buffer& b : plan.buffers()) {
+      if (b.value == root) result.bytes = b.bytes;
+    }
+  }
+  return result;
+}
+
+int negated(model& m, int x) { return m.unary(ops::negate, x); }
+int itself(model&, int x) { return x; }
+
+}  // namespace
+
+TEST_CASE("neighbours' rows arrive around a value that stays where it is", "[partition]") {
+  // Of 8 rows of 5 x 3 elements each device has 4, and room for one before them (in whole lines of a cache) and two
+  // behind: buffers of the exchange have 6 rows on both, that of the first device from its own first on.
+  halo plain({1, 8, 5, 3}, "_,x,_,_", negated);
+  const planned_halo found = plan_of({2}, plain);
+  CHECK(found.of_exchange.is_displaced);
+  CHECK(found.shares);
+  constexpr std::int64_t row = 5 * 3 * 4;
+  CHECK(found.bytes == aligned(row) + aligned(4 * row + 2 * row));
+}
+
+TEST_CASE("an exchange has a buffer of its own where rows are no neighbours, or are not ours", "[partition]") {
+  halo two_images({2, 8, 5, 3}, "_,x,_,_", negated);
+  CHECK_FALSE(plan_of({2}, two_images).of_exchange.is_displaced);
+  halo columns({1, 8, 6, 3}, "_,_,x,_", negated);
+  CHECK_FALSE(plan_of({2}, columns).of_exchange.is_displaced);
+  halo both({1, 8, 6, 3}, "_,x,y,_", negated);
+  CHECK_FALSE(plan_of({2, 2}, both).of_exchange.is_displaced);
+  halo argument({1, 8, 5, 3}, "_,x,_,_", itself);
+  CHECK_FALSE(plan_of({2}, argument).of_exchange.is_displaced);
+  // Two images on two devices each: one is left on each.
+  halo one_left({2, 8, 5, 3}, "y,x,_,_", negated);
+  CHECK(plan_of({2, 2}, one_left).of_exchange.is_displaced);
+}
+
+TEST_CASE("of exchanges along two dimensions around one value, one is left where it is", "[partition]") {
+  // A device has one row of one column, so that the neighbours of both dimensions would come directly behind it.
+  model m;
+  const int value = negated(m, m.argument({2, 2, 3}, "x,y,_"));
+  const int below[]{value, m.argument({1, 2, 3})};
+  const int beside[]{value, m.argument({2, 1, 3})};
+  m.result(m.shard(emit::concat(m.b, &below[0], 2, 0), "x,y,_"));
+  m.result(m.shard(emit::concat(m.b, &beside[0], 2, 1), "x,y,_"));
+  const spmd_program program = run_merged_on({2, 2}, m);
+  const graph& code = program.parts.program;
+  const run_time_plan plan(mesh_of({2, 2}), code);
+  int displaced = 0;
+  for (int id = 0; id < code.code.size(); ++id) displaced += plan.tables().where[id].is_displaced ? 1 : 0;
+  CHECK(displaced == 1);
+  const std::vector<tensor_value> made = execute(mesh_of({2, 2}), code, m.arguments);
+  CHECK(difference(made, interpret(m.b.result(), m.arguments), 1e-5) == "");
+}

@@ -1,0 +1,385 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+
+#include <espalier/tensor/core/program/check_graph.hpp>
+#include <espalier/tensor/core/program/pass_list.hpp>
+
+#include <support/graph_text.hpp>
+#include <support/spmd_check.hpp>
+
+#include <catch2/catch.hpp>
+
+#include <cstddef>
+#include <string>
+
+// What each pass makes of a graph, before and after (docs/graph_text.md).
+
+namespace {
+
+using namespace espalier;
+using namespace espalier::test;
+
+/// The text of what a pass makes of a graph.
+std::string after(const pass& run, const std::string& before, graph_stage stage) {
+  const parsed_graph g = parsed(before);
+  const graph made = run.run(g.mesh, g.code);
+  check(g.mesh, made, stage, run.name);
+  return to_text(g.mesh, g.parts, made);
+}
+std::string normalised(const std::string& before) { return after(passes_on_tensors[0], before, graph_stage::tensors); }
+std::string merged(const std::string& before) { return after(passes_on_tensors[1], before, graph_stage::tensors); }
+std::string merged_buffers(const std::string& before) {
+  return after(passes_on_buffers[0], before, graph_stage::buffers);
+}
+
+std::string collectives_merged(const std::string& before) {
+  return after(passes_on_buffers[1], before, graph_stage::buffers);
+}
+/// With the layouts that completion gives every value.
+std::string completed(const std::string& before) {
+  const parsed_graph g = parsed(before);
+  const spmd_program program = completed_program(g.mesh, g.code);
+  graph laid_out = program.traced;
+  for (int id = 0; id < laid_out.code.size(); ++id) {
+    instruction& i = laid_out.code[id];
+    i.annotation = laid_out.annotations.push_back({i.shape, program.of[static_cast<std::size_t>(id)]});
+  }
+  return to_text(g.mesh, program.axes, laid_out);
+}
+std::string in_buffers(const std::string& before) {
+  const parsed_graph g = parsed(before);
+  const spmd_program program = completed_program(g.mesh, g.code);
+  const graph buffers = partition(program.mesh, program.traced, program.rules.data(), program.of.data()).program;
+  check(program.mesh, buffers, graph_stage::buffers, "partition");
+  return to_text(g.mesh, program.axes, buffers);
+}
+
+}  // namespace
+
+TEST_CASE("normalise drops what nobody reads") {
+  CHECK(normalised(R"(%0 = argument<number=0> : f32[4]
+%1 = exp %0 : f32[4]
+%2 = negate %0 : f32[4]
+%3 = result<number=0> %2 : f32[4]
+)") == R"(%0 = argument<number=0> : f32[4]
+%1 = negate %0 : f32[4]
+%2 = result<number=0> %1 : f32[4]
+)");
+}
+
+TEST_CASE("normalise puts a stacked output after its loop") {
+  CHECK(normalised(R"(%0 = argument<number=0> : f32[4]
+%1 = loop_begin<iterations=3> : i32[] {
+  %2 = loop_carry %0 : f32[4]
+  %3 = exp %2 : f32[4]
+  %4 = loop_stack %3 : f32[3, 4] loop none
+  %5 = loop_next %2, %3 : f32[4]
+} %6 = loop_end %1 : i32[]
+%7 = result<number=0> %4 : f32[3, 4]
+)") == R"(%0 = argument<number=0> : f32[4]
+%1 = loop_begin<iterations=3> : i32[] {
+  %2 = loop_carry %0 : f32[4]
+  %3 = exp %2 : f32[4]
+  %4 = loop_next %2, %3 : f32[4]
+} %5 = loop_end %1 : i32[]
+%6 = loop_stack %3 : f32[3, 4]
+%7 = result<number=0> %6 : f32[3, 4]
+)");
+}
+
+TEST_CASE("normalise takes what does not change out of a loop") {
+  CHECK(normalised(R"(%0 = argument<number=0> : f32[4]
+%1 = loop_begin<iterations=3> : i32[] {
+  %2 = loop_carry %0 : f32[4]
+  %3 = exp %0 : f32[4]
+  %4 = add %2, %3 : f32[4]
+  %5 = loop_next %2, %4 : f32[4]
+} %6 = loop_end %1 : i32[]
+%7 = loop_result %5 : f32[4]
+%8 = result<number=0> %7 : f32[4]
+)") == R"(%0 = argument<number=0> : f32[4]
+%1 = exp %0 : f32[4]
+%2 = loop_begin<iterations=3> : i32[] {
+  %3 = loop_carry %0 : f32[4]
+  %4 = add %3, %1 : f32[4]
+  %5 = loop_next %3, %4 : f32[4]
+} %6 = loop_end %2 : i32[]
+%7 = loop_result %5 : f32[4]
+%8 = result<number=0> %7 : f32[4]
+)");
+}
+
+TEST_CASE("merge_computations makes one of two equal instructions") {
+  CHECK(merged(R"(%0 = argument<number=0> : f32[4]
+%1 = exp %0 : f32[4]
+%2 = exp %0 : f32[4]
+%3 = add %1, %2 : f32[4]
+%4 = result<number=0> %3 : f32[4]
+)") == R"(%0 = argument<number=0> : f32[4]
+%1 = exp %0 : f32[4]
+%2 = add %1, %1 : f32[4]
+%3 = result<number=0> %2 : f32[4]
+)");
+}
+
+TEST_CASE("merge_computations follows equal operands") {
+  CHECK(merged(R"(%0 = argument<number=0> : f32[4, 6]
+%1 = transpose<order=[1, 0]> %0 : f32[6, 4]
+%2 = transpose<order=[1, 0]> %0 : f32[6, 4]
+%3 = reduce_sum<dims={0}, kind=sum> %1 : f32[4]
+%4 = reduce_sum<dims={0}, kind=sum> %2 : f32[4]
+%5 = multiply %3, %4 : f32[4]
+%6 = result<number=0> %5 : f32[4]
+)") == R"(%0 = argument<number=0> : f32[4, 6]
+%1 = transpose<order=[1, 0]> %0 : f32[6, 4]
+%2 = reduce_sum<dims={0}, kind=sum> %1 : f32[4]
+%3 = multiply %2, %2 : f32[4]
+%4 = result<number=0> %3 : f32[4]
+)");
+}
+
+TEST_CASE("merge_computations keeps what differs in an attribute alone") {
+  CHECK(merged(R"(%0 = argument<number=0> : f32[8]
+%1 = slice<dim=0, start=0, step=1> %0 : f32[4]
+%2 = slice<dim=0, start=4, step=1> %0 : f32[4]
+%3 = slice<dim=0, start=0, step=1> %0 : f32[4]
+%4 = add %1, %2 : f32[4]
+%5 = add %4, %3 : f32[4]
+%6 = result<number=0> %5 : f32[4]
+)") == R"(%0 = argument<number=0> : f32[8]
+%1 = slice<dim=0, start=0, step=1> %0 : f32[4]
+%2 = slice<dim=0, start=4, step=1> %0 : f32[4]
+%3 = add %1, %2 : f32[4]
+%4 = add %3, %1 : f32[4]
+%5 = result<number=0> %4 : f32[4]
+)");
+}
+
+TEST_CASE("merge_all makes one of two equal collectives") {
+  CHECK(merged_buffers(R"(mesh x=2
+%0 = argument<number=0> : f32[4@x] local [2]
+%1 = reduce_sum<dims={0}, kind=sum> %0 : f32[] sum@x
+%2 = all_reduce<axes=x, combine=sum> %1 : f32[] whole
+%3 = all_reduce<axes=x, combine=sum> %1 : f32[] whole
+%4 = multiply %2, %3 : f32[] whole
+%5 = result<number=0> %4 : f32[] whole
+)") == R"(mesh x=2
+%0 = argument<number=0> : f32[4@x] local [2]
+%1 = reduce_sum<dims={0}, kind=sum> %0 : f32[] sum@x
+%2 = all_reduce<axes=x, combine=sum> %1 : f32[] whole
+%3 = multiply %2, %2 : f32[] whole
+%4 = result<number=0> %3 : f32[] whole
+)");
+}
+
+TEST_CASE("merge_all keeps collectives over different axes") {
+  CHECK(merged_buffers(R"(mesh x=2, y=2
+%0 = argument<number=0> : f32[4@x, 4@y] local [2, 2]
+%1 = all_gather<axes=x, combine=sum> %0 : f32[4, 4@y] local [4, 2]
+%2 = all_gather<axes=x, combine=sum> %0 : f32[4, 4@y] local [4, 2]
+%3 = all_gather<axes=y, combine=sum> %0 : f32[4@x, 4] local [2, 4]
+%4 = result<number=0> %1 : f32[4, 4@y] local [4, 2]
+%5 = result<number=1> %2 : f32[4, 4@y] local [4, 2]
+%6 = result<number=2> %3 : f32[4@x, 4] local [2, 4]
+)") == R"(mesh x=2, y=2
+%0 = argument<number=0> : f32[4@x, 4@y] local [2, 2]
+%1 = all_gather<axes=x, combine=sum> %0 : f32[4, 4@y] local [4, 2]
+%2 = all_gather<axes=y, combine=sum> %0 : f32[4@x, 4] local [2, 4]
+%3 = result<number=0> %1 : f32[4, 4@y] local [4, 2]
+%4 = result<number=1> %1 : f32[4, 4@y] local [4, 2]
+%5 = result<number=2> %2 : f32[4@x, 4] local [2, 4]
+)");
+}
+
+TEST_CASE("merge_all makes one of two equal computations after partitioning") {
+  CHECK(merged_buffers(R"(mesh x=2
+%0 = argument<number=0> : f32[8@x] local [4]
+%1 = exp %0 : f32[8@x] local [4]
+%2 = exp %0 : f32[8@x] local [4]
+%3 = add %1, %2 : f32[8@x] local [4]
+%4 = result<number=0> %3 : f32[8@x] local [4]
+)") == R"(mesh x=2
+%0 = argument<number=0> : f32[8@x] local [4]
+%1 = exp %0 : f32[8@x] local [4]
+%2 = add %1, %1 : f32[8@x] local [4]
+%3 = result<number=0> %2 : f32[8@x] local [4]
+)");
+}
+
+TEST_CASE("merge_collectives sends two sums in one message") {
+  CHECK(collectives_merged(R"(mesh x=2
+%0 = argument<number=0> : f32[8@x] local [4]
+%1 = argument<number=1> : f32[8@x] local [4]
+%2 = reduce_sum<dims={0}, kind=sum> %0 : f32[] sum@x
+%3 = all_reduce<axes=x, combine=sum> %2 : f32[] whole
+%4 = reduce_sum<dims={0}, kind=sum> %1 : f32[] sum@x
+%5 = all_reduce<axes=x, combine=sum> %4 : f32[] whole
+%6 = result<number=0> %3 : f32[] whole
+%7 = result<number=1> %5 : f32[] whole
+)") == R"(mesh x=2
+%0 = argument<number=0> : f32[8@x] local [4]
+%1 = argument<number=1> : f32[8@x] local [4]
+%2 = reduce_sum<dims={0}, kind=sum> %0 : f32[] sum@x
+%3 = reduce_sum<dims={0}, kind=sum> %1 : f32[] sum@x
+%4 = all_reduce<axes=x, combine=sum> %2 : f32[] whole
+%5 = all_reduce<axes=x, combine=sum> %3 : f32[] whole travels_along
+%6 = result<number=0> %4 : f32[] whole
+%7 = result<number=1> %5 : f32[] whole
+)");
+}
+
+TEST_CASE("merge_collectives sends gathers of different shapes in one message") {
+  CHECK(collectives_merged(R"(mesh x=2
+%0 = argument<number=0> : f32[8@x] local [4]
+%1 = all_gather<axes=x, combine=sum> %0 : f32[8] whole
+%2 = argument<number=1> : f32[6@x] local [3]
+%3 = all_gather<axes=x, combine=sum> %2 : f32[6] whole
+%4 = result<number=0> %1 : f32[8] whole
+%5 = result<number=1> %3 : f32[6] whole
+)") == R"(mesh x=2
+%0 = argument<number=0> : f32[8@x] local [4]
+%1 = argument<number=1> : f32[6@x] local [3]
+%2 = all_gather<axes=x, combine=sum> %0 : f32[8] whole
+%3 = all_gather<axes=x, combine=sum> %1 : f32[6] whole travels_along
+%4 = result<number=0> %2 : f32[8] whole
+%5 = result<number=1> %3 : f32[6] whole
+)");
+}
+
+TEST_CASE("merge_collectives keeps those of other axes or kinds apart") {
+  CHECK(collectives_merged(R"(mesh x=2, y=2
+%0 = argument<number=0> : f32[8@x, 4@y] local [4, 2]
+%1 = reduce_sum<dims={0, 1}, kind=sum> %0 : f32[] sum@x*y
+%2 = all_reduce<axes=x*y, combine=sum> %1 : f32[] whole
+%3 = reduce<dims={0, 1}, kind=max> %0 : f32[] sum@x*y
+%4 = all_reduce<axes=x*y, combine=max> %3 : f32[] whole
+%5 = reduce_sum<dims={0}, kind=sum> %0 : f32[4@y] sum@x local [2]
+%6 = all_reduce<axes=x, combine=sum> %5 : f32[4@y] local [2]
+%7 = exp %0 : f32[8@x, 4@y] local [4, 2]
+%8 = reduce_sum<dims={0}, kind=sum> %7 : f32[4@y] sum@x local [2]
+%9 = all_reduce<axes=x, combine=sum> %8 : f32[4@y] local [2]
+%10 = result<number=0> %2 : f32[] whole
+%11 = result<number=1> %4 : f32[] whole
+%12 = result<number=2> %6 : f32[4@y] local [2]
+%13 = result<number=3> %9 : f32[4@y] local [2]
+)") == R"(mesh x=2, y=2
+%0 = argument<number=0> : f32[8@x, 4@y] local [4, 2]
+%1 = reduce_sum<dims={0, 1}, kind=sum> %0 : f32[] sum@x*y
+%2 = reduce<dims={0, 1}, kind=max> %0 : f32[] sum@x*y
+%3 = reduce_sum<dims={0}, kind=sum> %0 : f32[4@y] sum@x local [2]
+%4 = exp %0 : f32[8@x, 4@y] local [4, 2]
+%5 = reduce_sum<dims={0}, kind=sum> %4 : f32[4@y] sum@x local [2]
+%6 = all_reduce<axes=x, combine=sum> %3 : f32[4@y] local [2]
+%7 = all_reduce<axes=x, combine=sum> %5 : f32[4@y] local [2] travels_along
+%8 = all_reduce<axes=x*y, combine=max> %2 : f32[] whole
+%9 = all_reduce<axes=x*y, combine=sum> %1 : f32[] whole
+%10 = result<number=0> %9 : f32[] whole
+%11 = result<number=1> %8 : f32[] whole
+%12 = result<number=2> %6 : f32[4@y] local [2]
+%13 = result<number=3> %7 : f32[4@y] local [2]
+)");
+}
+
+TEST_CASE("complete carries the layouts of operands to a product") {
+  CHECK(completed(R"(mesh data=2, model=2
+%0 = argument<number=0> : f32[64@data, 256]
+%1 = argument<number=1> : f32[256, 128@model]
+%2 = einsum<"bm,mh->bh"> %0, %1 : f32[64, 128]
+%3 = result<number=0> %2 : f32[64, 128]
+)") == R"(mesh data=2, model=2
+%0 = argument<number=0> : f32[64@data, 256]
+%1 = argument<number=1> : f32[256, 128@model]
+%2 = einsum<"bm,mh->bh"> %0, %1 : f32[64@data?, 128@model?]
+%3 = result<number=0> %2 : f32[64@data?, 128@model?]
+)");
+}
+
+TEST_CASE("partition computes a product of split operands without moving anything") {
+  CHECK(in_buffers(R"(mesh data=2, model=2
+%0 = argument<number=0> : f32[64@data, 256]
+%1 = argument<number=1> : f32[256, 128@model]
+%2 = einsum<"bm,mh->bh"> %0, %1 : f32[64, 128]
+%3 = result<number=0> %2 : f32[64, 128]
+)") == R"(mesh data=2, model=2
+%0 = argument<number=0> : f32[64@data, 256] local [32, 256] origin 0
+%1 = argument<number=1> : f32[256, 128@model] local [256, 64] origin 1
+%2 = einsum<"bm,mh->bh"> %0, %1 : f32[64@data, 128@model] local [32, 64] origin 2
+%3 = result<number=0> %2 : f32[64@data?, 128@model?] local [32, 64] origin 3
+)");
+}
+
+TEST_CASE("complete does not split the result of a sum over a split dimension") {
+  CHECK(completed(R"(mesh model=2
+%0 = argument<number=0> : f32[64, 256@model]
+%1 = argument<number=1> : f32[256@model, 128]
+%2 = einsum<"bm,mh->bh"> %0, %1 : f32[64, 128]
+%3 = exp %2 : f32[64, 128]
+%4 = result<number=0> %3 : f32[64, 128]
+)") == R"(mesh model=2
+%0 = argument<number=0> : f32[64, 256@model]
+%1 = argument<number=1> : f32[256@model, 128]
+%2 = einsum<"bm,mh->bh"> %0, %1 : f32[64@?, 128@?]
+%3 = exp %2 : f32[64@?, 128@?]
+%4 = result<number=0> %3 : f32[64@?, 128@?]
+)");
+}
+
+TEST_CASE("partition sums terms before a function that is not linear") {
+  CHECK(in_buffers(R"(mesh model=2
+%0 = argument<number=0> : f32[64, 256@model]
+%1 = argument<number=1> : f32[256@model, 128]
+%2 = einsum<"bm,mh->bh"> %0, %1 : f32[64, 128]
+%3 = exp %2 : f32[64, 128]
+%4 = result<number=0> %3 : f32[64, 128]
+)") == R"(mesh model=2
+%0 = argument<number=0> : f32[64, 256@model] local [64, 128] origin 0
+%1 = argument<number=1> : f32[256@model, 128] local [128, 128] origin 1
+%2 = einsum<"bm,mh->bh"> %0, %1 : f32[64, 128] sum@model origin 2
+%3 = all_reduce<axes=model, combine=sum> %2 : f32[64, 128] whole origin 3
+%4 = exp %3 : f32[64, 128] whole origin 3
+%5 = result<number=0> %4 : f32[64@?, 128@?] origin 4
+)");
+}
+
+TEST_CASE("complete stops at a reshard") {
+  CHECK(completed(R"(mesh x=2
+%0 = argument<number=0> : f32[8@x]
+%1 = negate %0 : f32[8]
+%2 = reshard %1 : f32[8] whole
+%3 = result<number=0> %2 : f32[8]
+)") == R"(mesh x=2
+%0 = argument<number=0> : f32[8@x]
+%1 = negate %0 : f32[8@x?]
+%2 = reshard %1 : f32[8] whole
+%3 = result<number=0> %2 : f32[8@?]
+)");
+}
+
+TEST_CASE("partition gathers for a reshard") {
+  CHECK(in_buffers(R"(mesh x=2
+%0 = argument<number=0> : f32[8@x]
+%1 = negate %0 : f32[8]
+%2 = reshard %1 : f32[8] whole
+%3 = result<number=0> %2 : f32[8]
+)") == R"(mesh x=2
+%0 = argument<number=0> : f32[8@x] local [4] origin 0
+%1 = negate %0 : f32[8@x] local [4] origin 1
+%2 = all_gather<axes=x, combine=sum> %1 : f32[8] whole origin 2
+%3 = result<number=0> %2 : f32[8@?] origin 3
+)");
+}
+
+TEST_CASE("a check of a graph names pass and instruction") {
+  const auto fault = [](const std::string& text, graph_stage stage) -> std::string {
+    const parsed_graph g = parsed(text);
+    try {
+      check(g.mesh, g.code, stage, "normalise");
+    } catch (const graph_error& error) { return error.what(); }
+    return "";
+  };
+  CHECK(fault("%0 = argument<number=0> : f32[4]\n%1 = argument<number=1> : f32[5]\n%2 = add %0, %1 : f32[4]",
+              graph_stage::tensors) ==
+        "after normalise, %2 = add %0, %1 : f32[4]: its operands' shapes do not fit together");
+  CHECK(fault("mesh x=2\n%0 = argument<number=0> : f32[4@x]", graph_stage::buffers) ==
+        "after normalise, %0 = argument<number=0> : f32[4@x]: its buffer does not fit its layout");
+}
