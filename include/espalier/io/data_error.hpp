@@ -1,0 +1,4 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+#include <espalier/tensor/run/io/data_error.hpp>  // this path goes with 0.2
