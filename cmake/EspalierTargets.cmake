@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The Espalier authors
 # SPDX-License-Identifier: BSL-1.0
 #
-# Defines espalier::core, espalier::openmp, espalier::mpi, espalier::io, espalier::espalier (all of them),
-# espalier::compiled and espalier::large_programs. The source tree and the installed package both include this file, so that a component's
+# Defines the parts of the library, espalier::base, espalier::comm, espalier::tensor, espalier::pipeline (plans),
+# espalier::stages and espalier::testing; what they consist of, espalier::core, espalier::openmp, espalier::mpi and
+# espalier::io; espalier::espalier (all of them), espalier::compiled and espalier::large_programs. The source tree and the installed package both include this file, so that a component's
 # dependencies are looked for with the compiler that will use it.
 #
 # In:  Espalier_INCLUDE_DIR  directory that holds espalier/
@@ -51,19 +52,24 @@ if(NOT espalier_generates_many AND NOT espalier_has_said AND NOT Espalier_QUIET
 configure with -DCMAKE_BUILD_TYPE=Release (-DEspalier_QUIET=ON silences this line)")
 endif()
 
+# base and pipeline: element types, texts and containers; schedules, simulator and planner. The standard library only.
+espalier_component(base)
+target_include_directories(${espalier_target} INTERFACE "${Espalier_INCLUDE_DIR}")
+target_compile_features(${espalier_target} INTERFACE cxx_std_20)
+espalier_component(pipeline)
+target_link_libraries(${espalier_target} INTERFACE espalier::base)
+
 # core: the compile-time half. C++20 and Boost.Hana's headers, nothing else.
 find_package(Boost 1.74 QUIET)
 if(NOT TARGET Boost::headers)
   espalier_missing(core "Boost headers, 1.74 or newer (Debian: libboost-dev)")
-  foreach(name openmp mpi io espalier compiled)
+  foreach(name openmp mpi io comm tensor stages testing espalier compiled)
     espalier_missing(${name} "${Espalier_core_MISSING}")
   endforeach()
   return()
 endif()
 espalier_component(core)
-target_include_directories(${espalier_target} INTERFACE "${Espalier_INCLUDE_DIR}")
-target_compile_features(${espalier_target} INTERFACE cxx_std_20)
-target_link_libraries(${espalier_target} INTERFACE Boost::headers)
+target_link_libraries(${espalier_target} INTERFACE espalier::base Boost::headers)
 
 # openmp: kernels on one shard. Without an OpenMP runtime they run on one thread; without a CBLAS the library's own
 # matrix product serves.
@@ -91,11 +97,15 @@ endif()
 find_package(MPI QUIET COMPONENTS CXX)
 find_package(Boost 1.74 QUIET COMPONENTS mpi serialization)
 if(TARGET MPI::MPI_CXX AND TARGET Boost::mpi)
-  espalier_component(mpi)
+  # comm: collectives for any MPI program, without tensors.
+  espalier_component(comm)
   target_compile_definitions(${espalier_target} INTERFACE ESPALIER_USE_MPI=1)
-  target_link_libraries(${espalier_target} INTERFACE espalier::core Boost::mpi Boost::serialization MPI::MPI_CXX
+  target_link_libraries(${espalier_target} INTERFACE espalier::base Boost::mpi Boost::serialization MPI::MPI_CXX
                                                      Threads::Threads)
+  espalier_component(mpi)
+  target_link_libraries(${espalier_target} INTERFACE espalier::core espalier::comm)
 else()
+  espalier_missing(comm "MPI and Boost.MPI (Debian: libopenmpi-dev libboost-mpi-dev)")
   espalier_missing(mpi "MPI and Boost.MPI (Debian: libopenmpi-dev libboost-mpi-dev)")
 endif()
 
@@ -114,6 +124,14 @@ foreach(name core openmp mpi io)
   if(Espalier_${name}_FOUND)
     target_link_libraries(${espalier_target} INTERFACE espalier::${name})
   endif()
+endforeach()
+
+# The parts that need several of these. tensor: core and what runs it in this process; with espalier::mpi over ranks.
+espalier_component(tensor)
+target_link_libraries(${espalier_target} INTERFACE espalier::openmp)
+foreach(name stages testing)
+  espalier_component(${name})
+  target_link_libraries(${espalier_target} INTERFACE espalier::espalier)
 endforeach()
 
 # compiled: all of the above, and what is no template compiled once, by the project that asks for it: with its compiler and

@@ -4,7 +4,7 @@
 // A transformer of one block that learns to count: trained, saved, loaded, and trained on as if nothing had happened.
 
 #include <espalier/espalier.hpp>
-#include <espalier/tensor/run/io/checkpoint.hpp>
+#include <espalier/io.hpp>
 
 #include <iostream>
 #include <string>

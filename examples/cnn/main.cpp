@@ -3,7 +3,7 @@
 #include "resnet.hpp"
 
 #include <espalier/espalier.hpp>
-#include <espalier/tensor/run/io/xtensor.hpp>
+#include <espalier/xtensor.hpp>
 
 #include <algorithm>
 #include <cmath>

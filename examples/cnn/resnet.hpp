@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/tensor/core/nn/nn.hpp>
-#include <espalier/tensor/core/program/differentiate.hpp>
+#include <espalier/core.hpp>
+#include <espalier/nn.hpp>
 
 /// A small residual network (He et al. 2016, arXiv 1512.03385, section 4.2), written for one device. Images are
 /// [batch, height, width, channels].

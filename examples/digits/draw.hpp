@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/tensor/core/nn/initialise.hpp>
+#include <espalier/nn.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -3,8 +3,7 @@
 #include "draw.hpp"
 
 #include <espalier/espalier.hpp>
-#include <espalier/tensor/run/io/checkpoint.hpp>
-#include <espalier/tensor/run/io/dataset.hpp>
+#include <espalier/io.hpp>
 
 #include <algorithm>
 #include <cstdint>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/tensor/run/execute/together.hpp>
+#include <espalier/runner.hpp>
 #include <espalier/tensor/run/kernels/blas.hpp>
 
 #include <chrono>

@@ -14,10 +14,9 @@
 #include "topology.hpp"
 #include "trainer.hpp"
 
-#include <espalier/tensor/run/execute/guard.hpp>
-#include <espalier/tensor/run/execute/traffic.hpp>
-#include <espalier/tensor/run/io/checkpoint.hpp>
-#include <espalier/tensor/run/report/progress.hpp>
+#include <espalier/io.hpp>
+#include <espalier/report.hpp>
+#include <espalier/runner.hpp>
 
 #include <algorithm>
 #include <cmath>

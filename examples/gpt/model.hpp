@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/tensor/core/nn/nn.hpp>
-#include <espalier/tensor/core/program/differentiate.hpp>
+#include <espalier/core.hpp>
+#include <espalier/nn.hpp>
 
 #include <type_traits>
 

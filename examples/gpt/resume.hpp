@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/tensor/run/io/safetensors.hpp>
+#include <espalier/io.hpp>
 
 #include <charconv>
 #include <cstdint>

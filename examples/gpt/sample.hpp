@@ -5,7 +5,7 @@
 #include "corpus.hpp"
 #include "trainer.hpp"
 
-#include <espalier/tensor/core/nn/initialise.hpp>
+#include <espalier/nn.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 
 #include "model.hpp"
 
-#include <espalier/tensor/core/program/program.hpp>
+#include <espalier/core.hpp>
 
 // A program is compiled for its sizes. `examples/run --width 256` sets these and builds again.
 #ifndef GPT_WIDTH

@@ -5,9 +5,9 @@
 #include "settings.hpp"
 
 #include <espalier/base/table.hpp>
-#include <espalier/tensor/core/graph/named_leaves.hpp>
+#include <espalier/nn.hpp>
+#include <espalier/runner.hpp>
 #include <espalier/tensor/core/sharding/print.hpp>
-#include <espalier/tensor/run/execute/world.hpp>
 
 #include <ostream>
 #include <string>

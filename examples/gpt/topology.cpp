@@ -6,8 +6,8 @@
 
 #if defined(ESPALIER_USE_MPI)
 #include <espalier/comm.hpp>
+#include <espalier/runner.hpp>
 #include <espalier/tensor/run/execute/placement.hpp>
-#include <espalier/tensor/run/execute/together.hpp>
 #endif
 
 #include <cstddef>

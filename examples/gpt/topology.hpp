@@ -3,7 +3,7 @@
 #pragma once
 
 #include <espalier/comm/placement_traffic.hpp>
-#include <espalier/tensor/run/execute/world.hpp>
+#include <espalier/runner.hpp>
 
 #include <string>
 

@@ -5,10 +5,8 @@
 #include "corpus.hpp"
 #include "settings.hpp"
 
-#include <espalier/tensor/core/nn/initialise.hpp>
-#include <espalier/tensor/run/execute/gather.hpp>
-#include <espalier/tensor/run/execute/runner.hpp>
-#include <espalier/tensor/run/execute/world.hpp>
+#include <espalier/nn.hpp>
+#include <espalier/runner.hpp>
 
 #include <algorithm>
 #include <cmath>

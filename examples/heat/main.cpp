@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 #include <espalier/espalier.hpp>
-#include <espalier/tensor/run/io/xtensor.hpp>
+#include <espalier/xtensor.hpp>
 
 #include <algorithm>
 #include <cmath>

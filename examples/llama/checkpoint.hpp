@@ -5,10 +5,9 @@
 #include "json.hpp"
 #include "model.hpp"
 
-#include <espalier/tensor/core/graph/named_leaves.hpp>
-#include <espalier/tensor/run/execute/array.hpp>
-#include <espalier/tensor/run/execute/together.hpp>
-#include <espalier/tensor/run/io/safetensors.hpp>
+#include <espalier/io.hpp>
+#include <espalier/nn.hpp>
+#include <espalier/runner.hpp>
 
 #include <array>
 #include <cstddef>

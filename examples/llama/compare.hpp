@@ -4,8 +4,8 @@
 
 #include "language_model.hpp"
 
-#include <espalier/tensor/run/execute/together.hpp>
-#include <espalier/tensor/run/io/safetensors.hpp>
+#include <espalier/io.hpp>
+#include <espalier/runner.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -6,9 +6,7 @@
 #include "model.hpp"
 #include "settings.hpp"
 
-#include <espalier/tensor/run/execute/gather.hpp>
-#include <espalier/tensor/run/execute/runner.hpp>
-#include <espalier/tensor/run/execute/world.hpp>
+#include <espalier/runner.hpp>
 
 #include <cmath>
 #include <cstddef>

@@ -4,7 +4,7 @@
 
 #include <espalier/base/json.hpp>
 #include <espalier/base/read_file.hpp>
-#include <espalier/tensor/run/io/error.hpp>
+#include <espalier/io.hpp>
 
 #include <cstddef>
 #include <filesystem>

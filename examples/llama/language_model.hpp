@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/tensor/run/execute/world.hpp>
+#include <espalier/runner.hpp>
 
 #include <cstdint>
 #include <filesystem>

@@ -8,9 +8,8 @@
 #include "settings.hpp"
 #include "text/tokenizer.hpp"
 
-#include <espalier/tensor/run/execute/guard.hpp>
-#include <espalier/tensor/run/execute/together.hpp>
-#include <espalier/tensor/run/report/progress.hpp>
+#include <espalier/report.hpp>
+#include <espalier/runner.hpp>
 
 #include <algorithm>
 #include <chrono>

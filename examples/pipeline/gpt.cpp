@@ -5,7 +5,7 @@
 #include "../gpt/model.hpp"
 #include "task.hpp"
 
-#include <espalier/pipeline/stages/model/model.hpp>
+#include <espalier/stages.hpp>
 
 #include <boost/hana/define_struct.hpp>
 

@@ -7,27 +7,14 @@
 #include "task.hpp"
 
 #include <espalier/base/table.hpp>
-#include <espalier/pipeline/chart.hpp>
-#include <espalier/pipeline/planner.hpp>
-#include <espalier/pipeline/print_plan.hpp>
-#include <espalier/pipeline/schedules/by_name.hpp>
-#include <espalier/pipeline/stages/engine/checkpoint.hpp>
-#include <espalier/pipeline/stages/engine/engine.hpp>
-#include <espalier/pipeline/stages/measure/measure.hpp>
-#include <espalier/pipeline/stages/measure/measured.hpp>
-#include <espalier/pipeline/stages/measure/probed_cluster.hpp>
-#include <espalier/pipeline/stages/messages/transport_in_process.hpp>
-#include <espalier/pipeline/stages/plan/choose.hpp>
-#include <espalier/pipeline/stages/plan/choose_meshes.hpp>
-#include <espalier/pipeline/stages/plan/predict.hpp>
-#include <espalier/tensor/run/execute/guard.hpp>
-#include <espalier/tensor/run/execute/world.hpp>
-#include <espalier/tensor/run/report/progress.hpp>
+#include <espalier/pipeline.hpp>
+#include <espalier/report.hpp>
+#include <espalier/runner.hpp>
+#include <espalier/stages.hpp>
 
 #if defined(ESPALIER_USE_MPI)
 #include <espalier/comm/probe/probe.hpp>
 #include <espalier/comm/topology/paths.hpp>
-#include <espalier/pipeline/stages/messages/transport_mpi.hpp>
 #endif
 
 #include <algorithm>

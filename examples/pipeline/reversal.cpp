@@ -3,8 +3,8 @@
 
 #include "task.hpp"
 
-#include <espalier/pipeline/stages/model/model.hpp>
-#include <espalier/tensor/core/nn/nn.hpp>
+#include <espalier/nn.hpp>
+#include <espalier/stages.hpp>
 
 #include <cmath>
 #include <cstdint>

@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/pipeline/stages/layers/layer.hpp>
-#include <espalier/pipeline/stages/model/program_layer.hpp>
+#include <espalier/stages.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/pipeline/profile.hpp>
+#include <espalier/pipeline.hpp>
 
 #include <string>
 

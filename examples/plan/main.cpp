@@ -3,10 +3,7 @@
 
 // Plans a pipeline from a profile and says why: `plan PROFILE --hosts 2x8 --batch 1024`; `plan --help` has the options.
 #include <espalier/base/table.hpp>
-#include <espalier/pipeline/planner.hpp>
-#include <espalier/pipeline/print_plan.hpp>
-#include <espalier/pipeline/published.hpp>
-#include <espalier/pipeline/read_profile.hpp>
+#include <espalier/pipeline.hpp>
 
 #include <algorithm>
 #include <exception>

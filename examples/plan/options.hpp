@@ -4,8 +4,7 @@
 
 #include "../common/command_line.hpp"
 
-#include <espalier/pipeline/cluster.hpp>
-#include <espalier/pipeline/plan.hpp>
+#include <espalier/pipeline.hpp>
 
 #include <charconv>
 #include <cstddef>

@@ -7,9 +7,9 @@
 /// What nearly every program needs: the compile-time half, what models share, the executor with its kernels, both kinds
 /// of communicator, `explain`. MPI is used when the target espalier::mpi is linked (it defines ESPALIER_USE_MPI).
 ///
-/// Files (`espalier/tensor/run/io/checkpoint.hpp`), new layouts at run time
-/// (`espalier/tensor/run/execute/reshard.hpp`), xtensor
-/// (`espalier/tensor/run/io/xtensor.hpp`), collectives for any MPI program
+/// Files (`espalier/io.hpp`), new layouts at run time
+/// (`espalier/runner.hpp`), xtensor
+/// (`espalier/xtensor.hpp`), collectives for any MPI program
 /// (`espalier/comm.hpp`) and pipelines (`espalier/pipeline.hpp`) have headers of their own.
 // First, so that a message about a mistake need not list the way here.
 #include <espalier/tensor/core/diagnostics/other_spellings.hpp>

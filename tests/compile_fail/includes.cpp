@@ -48,23 +48,23 @@ void use(ep::world& everyone, ep::sharded_array<ep::f32<4, 3>>& x) {
 }
 
 // clang-format off
-// first(CASE_save): save_checkpoint: espalier.hpp does not bring it. Add #include <espalier/tensor/run/io/checkpoint.hpp>
+// first(CASE_save): save_checkpoint: espalier.hpp does not bring it. Add #include <espalier/io.hpp>
 // expect(CASE_save): save_checkpoint
 // user_line(CASE_save): save_checkpoint.everyone, x, "file".;  // save
 // kind(CASE_save): `save_checkpoint` without its header
-// first(CASE_load): load_checkpoint: espalier.hpp does not bring it. Add #include <espalier/tensor/run/io/checkpoint.hpp>
+// first(CASE_load): load_checkpoint: espalier.hpp does not bring it. Add #include <espalier/io.hpp>
 // expect(CASE_load): load_checkpoint
 // user_line(CASE_load): // load
 // kind(CASE_load): `load_checkpoint` without its header
-// first(CASE_scatter): scatter: espalier.hpp does not bring it. Add #include <espalier/tensor/run/io/xtensor.hpp>
+// first(CASE_scatter): scatter: espalier.hpp does not bring it. Add #include <espalier/xtensor.hpp>
 // expect(CASE_scatter): scatter
 // user_line(CASE_scatter): // scatter
 // kind(CASE_scatter): `scatter` without its header
-// first(CASE_gather): gather_xtensor: espalier.hpp does not bring it. Add #include <espalier/tensor/run/io/xtensor.hpp>
+// first(CASE_gather): gather_xtensor: espalier.hpp does not bring it. Add #include <espalier/xtensor.hpp>
 // expect(CASE_gather): gather_xtensor
 // user_line(CASE_gather): // gather
 // kind(CASE_gather): `gather_xtensor` without its header
-// first(CASE_view): shard_view: espalier.hpp does not bring it. Add #include <espalier/tensor/run/io/xtensor.hpp>
+// first(CASE_view): shard_view: espalier.hpp does not bring it. Add #include <espalier/xtensor.hpp>
 // expect(CASE_view): shard_view
 // user_line(CASE_view): // view
 // kind(CASE_view): `shard_view` without its header

@@ -69,6 +69,8 @@ run("${CMAKE_COMMAND}" -S "${CMAKE_CURRENT_LIST_DIR}/consumer" -B "${SCRATCH}/bu
 run("${CMAKE_COMMAND}" --build "${SCRATCH}/build")
 run("${SCRATCH}/build/consumer_core")
 run("${SCRATCH}/build/consumer_all")
+run("${SCRATCH}/build/consumer_plans")
+run("${SCRATCH}/build/consumer_ranks")
 run("${SCRATCH}/build/consumer_compiled")
 # What a device is made of stands in the compiled part alone: no program has it again.
 find_program(nm nm)

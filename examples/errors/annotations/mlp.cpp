@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 // Does not compile, by design: two annotations contradict each other. docs/errors.md quotes what compilers say.
-#include <espalier/tensor/core/program/program.hpp>
+#include <espalier/core.hpp>
 
 namespace ep = espalier;
 

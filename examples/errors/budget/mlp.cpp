@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // Does not compile, by design: the program gathers what its budget says it must not. docs/errors.md quotes what
 // compilers say.
-#include <espalier/tensor/core/program/budget.hpp>
+#include <espalier/core.hpp>
 
 namespace ep = espalier;
 using namespace ep::literals;

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // Does not compile, by design: a mistake in a loop over layers, in a function that is differentiated. The message is as
 // long as at the top of a program. docs/errors.md quotes it.
-#include <espalier/tensor/core/program/program.hpp>
+#include <espalier/core.hpp>
 
 #include <boost/hana/define_struct.hpp>
 

@@ -47,32 +47,30 @@ template <class... Call> inline constexpr bool header_is_included = false;
 template <class Call = void>
 no_value save_checkpoint(any_argument /*world*/, any_argument /*tree*/, any_argument /*path*/,
                          any_argument /*metadata*/ = 0) {
-  static_assert(
-      header_is_included<Call>,
-      "save_checkpoint: espalier.hpp does not bring it. Add #include <espalier/tensor/run/io/checkpoint.hpp>.");
+  static_assert(header_is_included<Call>,
+                "save_checkpoint: espalier.hpp does not bring it. Add #include <espalier/io.hpp>.");
   return {};
 }
 template <class Call = void>
 no_value load_checkpoint(any_argument /*world*/, any_argument /*tree*/, any_argument /*path*/,
                          any_argument /*option*/ = 0, any_argument /*option*/ = 0) {
-  static_assert(
-      header_is_included<Call>,
-      "load_checkpoint: espalier.hpp does not bring it. Add #include <espalier/tensor/run/io/checkpoint.hpp>.");
+  static_assert(header_is_included<Call>,
+                "load_checkpoint: espalier.hpp does not bring it. Add #include <espalier/io.hpp>.");
   return {};
 }
 template <class Call = void> no_value scatter(any_argument /*values*/, any_argument /*into*/) {
   static_assert(header_is_included<Call>,
-                "scatter: espalier.hpp does not bring it. Add #include <espalier/tensor/run/io/xtensor.hpp>.");
+                "scatter: espalier.hpp does not bring it. Add #include <espalier/xtensor.hpp>.");
   return {};
 }
 template <class Call = void> no_value gather_xtensor(any_argument /*world*/, any_argument /*array*/) {
   static_assert(header_is_included<Call>,
-                "gather_xtensor: espalier.hpp does not bring it. Add #include <espalier/tensor/run/io/xtensor.hpp>.");
+                "gather_xtensor: espalier.hpp does not bring it. Add #include <espalier/xtensor.hpp>.");
   return {};
 }
 template <class Call = void> no_value shard_view(any_argument /*array*/, any_argument /*local*/) {
   static_assert(header_is_included<Call>,
-                "shard_view: espalier.hpp does not bring it. Add #include <espalier/tensor/run/io/xtensor.hpp>.");
+                "shard_view: espalier.hpp does not bring it. Add #include <espalier/xtensor.hpp>.");
   return {};
 }
 

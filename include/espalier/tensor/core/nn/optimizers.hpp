@@ -5,6 +5,6 @@
 #include <espalier/config.hpp>
 
 /// AdamW and SGD, which `espalier.hpp` brings. Every other optimizer has a header of its own in nn/optimizers/, and
-/// `espalier/tensor/core/nn/training.hpp` brings all of them.
+/// `espalier/nn.hpp` brings all of them.
 #include <espalier/tensor/core/nn/optimizers/adamw.hpp>
 #include <espalier/tensor/core/nn/optimizers/sgd.hpp>

@@ -176,7 +176,7 @@ template <class Program> class runner {
 
   /// Each argument is an array or a tree of arrays as the program wants it; of a tensor also the whole of it, which
   /// every process has and each device takes its part of: a number for a scalar, and with
-  /// espalier/tensor/run/io/xtensor.hpp any array, view or expression of xtensor's, and of a tree the tree of
+  /// espalier/xtensor.hpp any array, view or expression of xtensor's, and of a tree the tree of
   /// `whole_tensors`. It is copied at every call. Elements are converted as NumPy does by itself
   /// (`same_kind`): to a type of the same kind or of a later one of bool, natural, integer, floating.
   ///

@@ -1,0 +1,11 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/config.hpp>
+
+/// What people look at: `explain`, pictures of layouts, progress, and tables.
+#include <espalier/base/table.hpp>
+#include <espalier/tensor/run/report/draw_layout.hpp>
+#include <espalier/tensor/run/report/explain.hpp>
+#include <espalier/tensor/run/report/progress.hpp>
