@@ -380,7 +380,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
 
   void add(int sum, int term) const {
     const instruction& i = t_.code[sum];
-    add_elements(t_.reducer_of(i.type, reduction::sum).tile, size_of(i.type), i.shape.elements(), address(sum),
+    add_terms_to(t_.reducer_of(i.type, reduction::sum).tile, size_of(i.type), i.shape.elements(), address(sum),
                  address(term));
   }
 

@@ -26,7 +26,7 @@ inline void clear_bytes(void* target, std::int64_t bytes) {
 }
 
 /// Adds `count` elements of so many bytes to those of `sum`.
-inline void add_elements(comm::detail::tile_function combine, std::int64_t bytes, std::int64_t count, void* sum,
+inline void add_terms_to(comm::detail::tile_function combine, std::int64_t bytes, std::int64_t count, void* sum,
                          const void* terms) {
   char* const to = static_cast<char*>(sum);
   const char* const from = static_cast<const char*>(terms);
