@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
     const auto expected = evaluate<reference>(one);
     double difference = 0;
     for (std::size_t i = 0; i < y.size(); ++i)
-      difference = std::max(difference, std::abs(double(y[i]) - double(expected[i])));
+      difference = std::fmax(difference, std::abs(double(y[i]) - double(expected[i])));
     std::cout << (difference < 1e-3 ? "four devices and one agree\n" : "FOUR DEVICES AND ONE DISAGREE\n");
     return difference < 1e-3 ? 0 : 1;
   });

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/base/simd.hpp>
 #include <espalier/config.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -63,7 +63,7 @@ ESPALIER_ALWAYS_INLINE void prefetch_to_write(const void* address) {
 /// Bytes up to the next multiple of 64, at most `bytes`.
 [[nodiscard]] inline std::int64_t to_next_line(const void* address, std::int64_t bytes) {
   const auto past = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address) % 64);  // NOLINT: alignment
-  return std::min<std::int64_t>(bytes, (line_bytes - past) % line_bytes);
+  return smaller_of<std::int64_t>(bytes, (line_bytes - past) % line_bytes);
 }
 
 }  // namespace espalier::detail

@@ -4,10 +4,10 @@
 
 #include <espalier/config.hpp>
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/base/light_std/joined.hpp>
 #include <espalier/base/light_std/plain_vector.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <concepts>
@@ -26,7 +26,7 @@ namespace espalier::report {
 /// "3.14": fixed notation with `digits` after the point; "nan" and "inf" as they are.
 [[nodiscard]] inline std::string format_fixed(double value, int digits = 2) {
   std::array<char, 512> text{};
-  std::snprintf(text.data(), text.size(), "%.*f", std::clamp(digits, 0, 60), value);
+  std::snprintf(text.data(), text.size(), "%.*f", detail::clamped(digits, 0, 60), value);
   return text.data();
 }
 
@@ -148,7 +148,7 @@ class table {
       const column& head = columns_[c];
       heads.push_back(head.unit.empty() ? head.name : detail::joined({head.name, " [", head.unit, "]"}));
       std::size_t width = heads.back().size();
-      for (const auto& cells : rows_) width = std::max(width, cells[c].size());
+      for (const auto& cells : rows_) width = detail::larger_of(width, cells[c].size());
       places.push_back({width, stands_right(c)});
     }
     std::vector<std::string> rules;

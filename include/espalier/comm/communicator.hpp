@@ -6,7 +6,6 @@
 #include <espalier/comm/layout.hpp>
 #include <espalier/comm/reducer.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <concepts>
 #include <cstddef>
@@ -192,7 +191,9 @@ class byte_counters {
     reserve(channel);
     sent_[static_cast<std::size_t>(channel)] += bytes;
   }
-  void reset() { std::fill(sent_.begin(), sent_.end(), std::int64_t{0}); }
+  void reset() {
+    for (std::int64_t& bytes : sent_) bytes = 0;
+  }
   [[nodiscard]] std::span<const std::int64_t> view() const { return sent_; }
 
  private:

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <espalier/base/dtype.hpp>
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/config.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -116,7 +116,7 @@ struct element_range {
 [[nodiscard]] constexpr element_range owned_range(std::int64_t count, int members, int index) {
   const std::int64_t base = count / members;
   const std::int64_t longer = count % members;
-  const std::int64_t begin = index * base + std::min<std::int64_t>(index, longer);
+  const std::int64_t begin = index * base + espalier::detail::smaller_of<std::int64_t>(index, longer);
   return {begin, begin + base + (index < longer ? 1 : 0)};
 }
 
@@ -156,7 +156,7 @@ constexpr void for_each_run(const block& box, std::int64_t first, std::int64_t c
     target += index[d] * box.target_stride[d];
   }
   while (count > 0) {
-    const std::int64_t length = std::min(row - column, count);
+    const std::int64_t length = espalier::detail::smaller_of(row - column, count);
     visit(source + column * box.source_stride[inner], target + column * box.target_stride[inner], length);
     count -= length;
     column = 0;

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <espalier/base/extremum.hpp>
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/comm/layout.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -174,7 +174,7 @@ inline void reduce_range(const reducer& by, void* target, const block& box, std:
   alignas(64) std::byte partial[tile_bytes];
   const std::int64_t element = size_of(by.type);
   for (std::int64_t done = 0; done < count; done += reduce_tile) {
-    const std::int64_t length = std::min(reduce_tile, count - done);
+    const std::int64_t length = espalier::detail::smaller_of(reduce_tile, count - done);
     const std::int64_t start = contiguous_target(box, first + done, length);
     std::byte* const out = start >= 0 ? static_cast<std::byte*>(target) + start * element : out_scratch;
     const auto view = [&](int k, std::byte* scratch) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/base/collective.hpp>
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/base/light_std/function_ref.hpp>
 #include <espalier/comm/host/call_frame.hpp>
 #include <espalier/comm/host/copy.hpp>
@@ -12,7 +13,6 @@
 #include <espalier/comm/host/traffic.hpp>
 #include <espalier/comm/schedule/call.hpp>
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -87,11 +87,11 @@ template <SharedSpace Space> class chunk_protocol {
   [[nodiscard]] const shape& cut() const { return frame_.cut(); }
   [[nodiscard]] std::int64_t slot_after(std::int64_t slot) const { return slot + 1 == cut().in_flight ? 0 : slot + 1; }
   [[nodiscard]] std::int64_t length(const flow& f, std::int64_t begin) const {
-    return std::min(cut().chunk, f.bytes - begin);
+    return espalier::detail::smaller_of(cut().chunk, f.bytes - begin);
   }
 
   void copy_own(std::int64_t begin, std::int64_t most) {
-    const std::int64_t bytes = std::min(most, flows().own().bytes - begin);
+    const std::int64_t bytes = espalier::detail::smaller_of(most, flows().own().bytes - begin);
     if (bytes <= 0 || buffers_->output == nullptr) return;
     copy_bytes(buffers_->output + flows().own_target() + begin, buffers_->source + flows().own().at + begin, bytes,
                buffers_->stores);
@@ -163,7 +163,7 @@ template <SharedSpace Space> class chunk_protocol {
   /// Lets readers read this rank's source in place, if they can reach it.
   void expose_source() {
     std::int64_t end = 0;
-    for (int r = 0; r < size(); ++r) end = std::max(end, flows().to(r).at + flows().to(r).bytes);
+    for (int r = 0; r < size(); ++r) end = espalier::detail::larger_of(end, flows().to(r).at + flows().to(r).bytes);
     own_place_ = self_->expose(buffers_->source, end);
     exposed_ = own_place_.how != reach::staged;
   }
@@ -260,10 +260,12 @@ template <SharedSpace Space> class chunk_protocol {
   /// together with the chunks after it, as many as fit into the nearer caches: a call of it costs as much as to copy
   /// some KiB.
   const std::byte* fetched(int source, std::int64_t round, std::int64_t begin, std::byte* room) {
-    const std::int64_t rounds = std::max<std::int64_t>(1, self_->how.chunk / cut().chunk);
+    const std::int64_t rounds = espalier::detail::larger_of<std::int64_t>(1, self_->how.chunk / cut().chunk);
     const std::int64_t done = round % rounds * cut().chunk;
     if (room == nullptr) room = self_->tile(source, rounds * cut().chunk) + done;
-    if (done == 0) self_->fetch(source, begin, room, std::min(rounds * cut().chunk, flows().own().bytes - begin));
+    if (done == 0)
+      self_->fetch(source, begin, room,
+                   espalier::detail::smaller_of(rounds * cut().chunk, flows().own().bytes - begin));
     return room;
   }
 
@@ -278,12 +280,12 @@ template <SharedSpace Space> class chunk_protocol {
 
     /// Asks for the lines of the piece after the next.
     void prepare() const {
-      for (std::int64_t at = piece_bytes; at < std::min(2 * piece_bytes, left); at += line_bytes) {
+      for (std::int64_t at = piece_bytes; at < espalier::detail::smaller_of(2 * piece_bytes, left); at += line_bytes) {
         espalier::detail::prefetch_to_write(to + at);
       }
     }
     void write(std::int64_t bytes) {
-      bytes = std::min(bytes, left);
+      bytes = espalier::detail::smaller_of(bytes, left);
       copy_bytes(to, from, bytes);
       to += bytes;
       from += bytes;
@@ -313,7 +315,7 @@ template <SharedSpace Space> class chunk_protocol {
     std::int64_t end = piece_bytes + espalier::detail::to_next_line(target, bytes) / unit * unit;
     for (std::int64_t at = 0; at < bytes; at = end, end += piece_bytes) {
       next.prepare();
-      work(at, std::min(end, bytes) - at);
+      work(at, espalier::detail::smaller_of(end, bytes) - at);
       next.write(piece_bytes);
     }
   }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/base/light_std/function_ref.hpp>
 #include <espalier/base/light_std/joined.hpp>
 #include <espalier/base/light_std/plain_vector.hpp>
@@ -14,7 +15,6 @@
 #include <espalier/comm/host/wait.hpp>
 #include <espalier/comm/schedule/call.hpp>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -72,7 +72,7 @@ template <SharedSpace Space> struct endpoint {
         size(memory.size()),
         number(state_of(memory.region(memory.rank())).finished.load(std::memory_order_relaxed)) {
     // A flag's own line says where buffers are: flows that fit beside a flag have no use for that.
-    how.expose_from = std::max(how.expose_from, 2 * line_bytes);
+    how.expose_from = espalier::detail::larger_of(how.expose_from, 2 * line_bytes);
   }
 
   [[nodiscard]] std::byte* region(int of) const { return space->region(of); }
@@ -146,7 +146,7 @@ template <SharedSpace Space> struct endpoint {
       if (finished[static_cast<std::size_t>(r)] + depth < number) {
         await_finished(r, number - depth, "room", cut.rounds);
       }
-      finished_by_all = std::min(finished_by_all, finished[static_cast<std::size_t>(r)]);
+      finished_by_all = espalier::detail::smaller_of(finished_by_all, finished[static_cast<std::size_t>(r)]);
     }
   }
 
@@ -164,9 +164,9 @@ template <SharedSpace Space> struct endpoint {
   }
   /// Room for bytes of a rank's source that the operating system copies.
   std::byte* tile(int source, std::int64_t bytes) {
-    const std::int64_t each = std::max(tile_bytes, whole_lines(bytes));
+    const std::int64_t each = espalier::detail::larger_of(tile_bytes, whole_lines(bytes));
     if (each > tile_bytes || tiles.empty()) {
-      tile_bytes = std::max(each, how.chunk);
+      tile_bytes = espalier::detail::larger_of(each, how.chunk);
       tiles.resize(static_cast<std::size_t>(tile_bytes * size));
     }
     return tiles.data() + source * tile_bytes;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/base/collective.hpp>
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/base/light_std/function_ref.hpp>
 #include <espalier/base/light_std/plain_vector.hpp>
 #include <espalier/comm/host/call_frame.hpp>
@@ -16,7 +17,6 @@
 #include <espalier/comm/host/split_protocol.hpp>
 #include <espalier/comm/schedule/call.hpp>
 
-#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -155,7 +155,7 @@ template <SharedSpace Space> class engine {
     self_.guarded([&] {
       const call_tag tag = self_.begin_call(~std::uint64_t{0} >> (64 - hash_bits), false, operation, where);
       word_exchange<Space>(self_, tag, 0).run(mine, "its coming", [&](int, double theirs) {
-        most = std::max(most, theirs);
+        most = espalier::detail::larger_of(most, theirs);
       });
       self_.end_call({});
     });

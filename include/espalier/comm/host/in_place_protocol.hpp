@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/comm/host/call_frame.hpp>
 #include <espalier/comm/host/endpoint.hpp>
 #include <espalier/comm/host/space.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -31,9 +31,9 @@ bool exchange_places(endpoint<Space>& self, const call_tag& tag, const call_buff
 /// outputs. `stores`: how results are written. @pre `exchange_places` has been called
 template <SharedSpace Space> void reduce_in_place(endpoint<Space>& self, const call_buffers& buffers, store stores) {
   const std::int64_t count = self.flows.total() / buffers.element;
-  const std::int64_t grain = std::max<std::int64_t>(1, 4096 / buffers.element);
+  const std::int64_t grain = espalier::detail::larger_of<std::int64_t>(1, 4096 / buffers.element);
   const std::int64_t share = ((count + self.size - 1) / self.size + grain - 1) / grain * grain;
-  const std::int64_t begin = std::min(count, share * self.rank);
+  const std::int64_t begin = espalier::detail::smaller_of(count, share * self.rank);
   for (int r = 0; r < self.size; ++r) {
     const auto k = static_cast<std::size_t>(r);
     const bool own = r == self.rank;
@@ -42,7 +42,8 @@ template <SharedSpace Space> void reduce_in_place(endpoint<Space>& self, const c
     self.parts[k] = input + begin * buffers.element;
     self.targets[k] = output + begin * buffers.element;
   }
-  self.fold({self.targets.data(), self.size, self.parts.data(), self.size, std::min(count - begin, share), stores});
+  self.fold({self.targets.data(), self.size, self.parts.data(), self.size,
+             espalier::detail::smaller_of(count - begin, share), stores});
 }
 
 }  // namespace espalier::comm::host

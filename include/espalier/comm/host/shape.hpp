@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/comm/host/space.hpp>
 #include <espalier/comm/host/traffic.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -41,7 +41,7 @@ struct shape {
                                     std::int64_t unit, bool both_ways = false) {
   shape cut;
   cut.of = &layout.of(0);
-  cut.chunk = std::max<std::int64_t>(1, most);
+  cut.chunk = espalier::detail::larger_of<std::int64_t>(1, most);
   if (most <= flag_line::room) {
     cut.beside = true;
     return cut;
@@ -50,10 +50,11 @@ struct shape {
   // other's to work on meanwhile, in 2 or 3 (Xeon: of 32 to 64 KiB each way 12 to 18 % less time than in 8), if these
   // leave room in the caches for what is sent and received (of 512 KiB each way 9 % less than with 128 KiB a chunk).
   const std::int64_t chunks = !both_ways ? 8 : most > 4 * how.least_chunk ? 3 : 2;
-  const std::int64_t longest = !both_ways ? how.chunk : std::clamp(most / 16, how.chunk / 2, how.chunk);
+  const std::int64_t longest = !both_ways ? how.chunk : espalier::detail::clamped(most / 16, how.chunk / 2, how.chunk);
   if (most > how.least_chunk) {
-    cut.chunk = std::clamp(whole_lines(most / chunks), std::min(how.least_chunk, longest), longest);
-    cut.chunk = std::max(unit, cut.chunk / unit * unit);
+    cut.chunk = espalier::detail::clamped(whole_lines(most / chunks),
+                                          espalier::detail::smaller_of(how.least_chunk, longest), longest);
+    cut.chunk = espalier::detail::larger_of(unit, cut.chunk / unit * unit);
     cut.rounds = (most + cut.chunk - 1) / cut.chunk;
   }
   cut.stride = whole_lines(cut.chunk);
@@ -68,11 +69,12 @@ struct shape {
   // Not all at once: at least two rounds, so that one is filled while another is read.
   if (2 * fan * cut.stride > cut.of->bytes) {
     cut.chunk = cut.of->bytes / (2 * fan) / line_bytes * line_bytes;
-    cut.chunk = std::max(unit, cut.chunk / unit * unit);
+    cut.chunk = espalier::detail::larger_of(unit, cut.chunk / unit * unit);
     cut.stride = whole_lines(cut.chunk);
     cut.rounds = (most + cut.chunk - 1) / cut.chunk;
   }
-  cut.in_flight = std::min({most_in_flight(), cut.of->flags / fan, cut.of->bytes / (fan * cut.stride)});
+  cut.in_flight =
+      espalier::detail::smaller_of(most_in_flight(), cut.of->flags / fan, cut.of->bytes / (fan * cut.stride));
   return cut;
 }
 
@@ -84,11 +86,13 @@ struct split_shape {
   std::int64_t share = 1;  ///< of each rank, in a whole chunk
   std::int64_t rounds = 1;
 
-  [[nodiscard]] std::int64_t length(std::int64_t round) const { return std::min(chunk, total - round * chunk); }
+  [[nodiscard]] std::int64_t length(std::int64_t round) const {
+    return espalier::detail::smaller_of(chunk, total - round * chunk);
+  }
   /// The part of a chunk that a rank reduces: its bytes, and where they begin in the chunk.
   [[nodiscard]] flow part(std::int64_t round, int rank) const {
-    const std::int64_t begin = std::min(length(round), share * rank);
-    return {std::min(share, length(round) - begin), begin};
+    const std::int64_t begin = espalier::detail::smaller_of(length(round), share * rank);
+    return {espalier::detail::smaller_of(share, length(round) - begin), begin};
   }
   [[nodiscard]] std::int64_t room(std::int64_t round) const { return round % 2 * whole_lines(chunk); }
   [[nodiscard]] std::int64_t result(std::int64_t round) const {
@@ -104,8 +108,9 @@ struct split_shape {
   // A share is whole elements and, where these allow it, whole lines.
   const std::int64_t grain = line_bytes % unit == 0 ? line_bytes : unit;
   const std::int64_t most = (of.bytes / 2 - 4 * line_bytes) / (ranks + 1) / grain;
-  const std::int64_t fair = std::max<std::int64_t>(1, std::min(how.chunk, total / 4) / ranks / grain);
-  cut.share = std::max<std::int64_t>(1, std::min(most, fair)) * grain;
+  const std::int64_t fair =
+      espalier::detail::larger_of<std::int64_t>(1, espalier::detail::smaller_of(how.chunk, total / 4) / ranks / grain);
+  cut.share = espalier::detail::larger_of<std::int64_t>(1, espalier::detail::smaller_of(most, fair)) * grain;
   cut.chunk = cut.share * ranks;
   cut.rounds = (total + cut.chunk - 1) / cut.chunk;
   return cut;

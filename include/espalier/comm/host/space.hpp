@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/comm/host/copy.hpp>
 #include <espalier/comm/run/call_summary.hpp>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -156,15 +156,17 @@ class region_layout {
   region_layout() = default;
   /// `bytes`: of the largest tier.
   region_layout(int ranks, std::int64_t bytes) {
-    const std::int64_t peers = std::max(1, ranks - 1);
+    const std::int64_t peers = espalier::detail::larger_of(1, ranks - 1);
     taken_at_ = static_cast<std::int64_t>(sizeof(rank_state));
     std::int64_t at = taken_at_ + ranks * line_bytes;
     // Small copies are many, since a rank that only sends should not have to look how far the others are; where ranks
     // are many too, memory counts.
     const bool many = ranks > 8;
     tiers_ = {tier{64, peers, 0, 0}, tier{many ? 8 : 32, peers, peers * 1024, 0},
-              tier{many ? 2 : 8, std::max<std::int64_t>(8, peers), std::max<std::int64_t>(64 << 10, peers * 8192), 0},
-              tier{2, std::max<std::int64_t>(16, 2 * peers), std::max<std::int64_t>(bytes, peers * 16384), 0}};
+              tier{many ? 2 : 8, espalier::detail::larger_of<std::int64_t>(8, peers),
+                   espalier::detail::larger_of<std::int64_t>(64 << 10, peers * 8192), 0},
+              tier{2, espalier::detail::larger_of<std::int64_t>(16, 2 * peers),
+                   espalier::detail::larger_of<std::int64_t>(bytes, peers * 16384), 0}};
     for (tier& t : tiers_) {
       t.at = at;
       at += t.depth * t.copy_bytes();

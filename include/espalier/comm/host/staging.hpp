@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/comm/host/copy.hpp>
 
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstddef>
@@ -35,7 +35,7 @@ class staging {
     trial_ = rounds / 2;
     seconds_ = {};
     left_ = apart_;
-    apart_ = std::min(2 * apart_, most_apart);
+    apart_ = espalier::detail::smaller_of(2 * apart_, most_apart);
   }
 
   /// How the chunks of a round are written.
@@ -75,7 +75,7 @@ class staging {
   void decide() {
     const bool streams = how_ == store::streaming;
     // A rank that loses its processor meanwhile finds one of the three slow, and changes nothing.
-    const double usually = std::min(seconds_[0], seconds_[2]);
+    const double usually = espalier::detail::smaller_of(seconds_[0], seconds_[2]);
     const double cached = streams ? seconds_[1] : usually;
     const double streamed = streams ? usually : seconds_[1];
     const bool should = cached > (streams ? streams_until : streams_from) * streamed;

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/host/engine.hpp>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -28,7 +28,8 @@ class thread_group {
       : ranks_(ranks),
         how_(how),
         layout_(checked(ranks), how.region),
-        crowded_(static_cast<unsigned>(std::max(ranks, running)) > std::thread::hardware_concurrency()) {
+        crowded_(static_cast<unsigned>(espalier::detail::larger_of(ranks, running)) >
+                 std::thread::hardware_concurrency()) {
     // What no call ever uses is never touched, so it costs nothing: groups are many, and large calls need no memory.
     const auto bytes = static_cast<std::size_t>(layout_.bytes() * ranks);
     memory_.reset(static_cast<std::byte*>(std::calloc(bytes + static_cast<std::size_t>(line_bytes), 1)));  // NOLINT

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/base/light_std/joined.hpp>
 #include <espalier/base/light_std/plain_vector.hpp>
 #include <espalier/comm/schedule/call.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -123,7 +123,7 @@ class traffic {
       set_pair(r, {all || (!is_root && r == root_) ? mine : 0, 0}, {receives_ ? bytes : 0, at});
       if (r == rank_) own_target_ = at;
       at += bytes;
-      most_ = std::max(most_, bytes);
+      most_ = espalier::detail::larger_of(most_, bytes);
     }
     total_ = at;
     if (receives_ && !in_output_) own_ = {mine, 0};
@@ -134,7 +134,7 @@ class traffic {
 
   void set_scatters(const collective_call& call, std::int64_t element, bool is_root) {
     const bool all = operation_ == collective::reduce_scatter;
-    fan_ = std::max(1, ranks_ - 1);
+    fan_ = espalier::detail::larger_of(1, ranks_ - 1);
     sends_ = all || is_root;
     receives_ = all || !is_root;
     const std::int64_t mine = call.counts[static_cast<std::size_t>(rank_)] * element;
@@ -146,7 +146,7 @@ class traffic {
       // A scatter's root in place keeps its block in the input.
       if (r == rank_ && (all || (is_root && !in_output_))) own_ = {bytes, at};
       at += bytes;
-      most_ = std::max(most_, bytes);
+      most_ = espalier::detail::larger_of(most_, bytes);
     }
     total_ = at;
     if (operation_ == collective::scatter) in_output_ = false;
@@ -155,7 +155,7 @@ class traffic {
   void set_exchange(const collective_call& call, std::int64_t element) {
     const auto n = static_cast<std::size_t>(ranks_);
     const auto me = static_cast<std::size_t>(rank_);
-    fan_ = std::max(1, ranks_ - 1);
+    fan_ = espalier::detail::larger_of(1, ranks_ - 1);
     sends_ = receives_ = true;
     std::int64_t sent = 0;
     std::int64_t received = 0;
@@ -173,7 +173,7 @@ class traffic {
     most_ = 0;
     total_ = 0;
     for (const std::int64_t count : call.counts) {
-      most_ = std::max(most_, count * element);
+      most_ = espalier::detail::larger_of(most_, count * element);
       total_ += count * element;
     }
     // All pairs, not just this rank's: every rank finds the same mistake, and none waits for one that left.

@@ -2,14 +2,15 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/base/light_std/joined.hpp>
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/host/space.hpp>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -119,8 +120,8 @@ template <SharedSpace Space> class watch {
   void give_up(std::string_view why) {
     rank_state& mine = state_of(space_->region(space_->rank()));
     if (mine.broken.load(std::memory_order_relaxed) != 0) return;
-    const std::size_t length = std::min(why.size(), rank_state::text_bytes - 1);
-    std::copy_n(why.data(), length, mine.reason.data());
+    const std::size_t length = espalier::detail::smaller_of(why.size(), rank_state::text_bytes - 1);
+    std::memcpy(mine.reason.data(), why.data(), length);
     mine.reason[length] = '\0';
     mine.broken.store(1, std::memory_order_release);
   }
@@ -153,7 +154,8 @@ template <SharedSpace Space> class watch {
       constexpr clock::duration long_wait = std::chrono::milliseconds(1);
       constexpr clock::duration longest_nap = std::chrono::milliseconds(1);
       const clock::duration waited = clock::now() - start;
-      if (waited > long_wait) return std::this_thread::sleep_for(std::min(waited / 16, longest_nap));
+      if (waited > long_wait)
+        return std::this_thread::sleep_for(espalier::detail::smaller_of(waited / 16, longest_nap));
     }
     std::this_thread::yield();
   }

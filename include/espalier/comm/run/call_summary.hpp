@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/base/light_std/plain_vector.hpp>
 #include <espalier/base/light_std/sort_few.hpp>
 #include <espalier/comm/communicator.hpp>
@@ -9,7 +10,6 @@
 #include <espalier/comm/schedule/call.hpp>
 #include <espalier/config.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -163,7 +163,7 @@ class spelled_call {
     constexpr std::array<const char*, 13> names{
         "the caller's own", "sum",     "prod",   "max",     "min",           "logical and",  "logical or",
         "logical xor",      "bit and", "bit or", "bit xor", "max and place", "min and place"};
-    return names[std::min<std::size_t>(said_.kind >> operation_at & 15U, names.size() - 1)];
+    return names[espalier::detail::smaller_of<std::size_t>(said_.kind >> operation_at & 15U, names.size() - 1)];
   }
   [[nodiscard]] std::string root() const { return joined({"rank ", said_.kind >> root_at}); }
   [[nodiscard]] std::string count() const {

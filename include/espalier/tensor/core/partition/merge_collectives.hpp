@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/core/partition/messages.hpp>
 #include <espalier/tensor/core/partition/partition.hpp>
 
@@ -33,13 +34,13 @@ inline constexpr std::int64_t merged_bytes_limit = collective_latency;
     const auto size_of_number = [](std::int64_t x) { return x < 0 ? -x : x; };
     const std::int64_t off =
         size_of_number(w.low) + w.reach() + size_of_number(w.stride * w.extent - w.base_dilation * extent);
-    lacking += extent == 0 ? 0 : std::min(ceil_div(off, w.base_dilation), extent) * (all / extent);
+    lacking += extent == 0 ? 0 : smaller_of(ceil_div(off, w.base_dilation), extent) * (all / extent);
   }
   for (int d = 0; d < to.placement.rank; ++d) {
     const bool is_windowed = (windowed >> static_cast<unsigned>(d) & 1U) != 0;
     if (!is_windowed && !(from.placement.dim[d] == to.placement.dim[d])) lacking = all;
   }
-  return std::min(lacking, all) * size_of(g[id].type);
+  return smaller_of(lacking, all) * size_of(g[id].type);
 }
 
 /// Postpones every collective that sends little until its value is needed, and lets those of a kind that wait then over

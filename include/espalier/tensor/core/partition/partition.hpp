@@ -34,9 +34,9 @@ class partitioner {
       : traced_(mesh, g, rules, of), g_(g), of_(traced_.of), device_(traced_) {}
   /// Goes on with what an earlier evaluation made.
   template <int Size, int Room>
-  constexpr partitioner(const mesh_shape& mesh, graph_view g, const factor_rule* rules, const sharding* of,
+  constexpr partitioner(const mesh_shape& devices, graph_view g, const factor_rule* rules, const sharding* of,
                         const partition_progress<Size, Room>& from)
-      : traced_(mesh, g, rules, of),
+      : traced_(devices, g, rules, of),
         g_(g),
         of_(traced_.of),
         device_(traced_, from),

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/run/execute/chain_steps.hpp>
 
-#include <algorithm>
 #include <cstdint>
 
 namespace espalier::detail {
@@ -19,12 +19,12 @@ template <class Step> class block_fetcher {
   block_fetcher() = default;
   /// The block from `row` on, of whose rows `columns` count.
   block_fetcher(const fused_chain& c, const Step* steps, std::int64_t row, std::int64_t columns)
-      : chain_(&c), steps_(steps), row_(row), columns_(columns), rows_(std::min(c.block_rows, c.rows - row)) {}
+      : chain_(&c), steps_(steps), row_(row), columns_(columns), rows_(smaller_of(c.block_rows, c.rows - row)) {}
 
   /// Fetches the next `lines` cache lines.
   void fetch(std::int64_t lines) {
     while (lines > 0 && (left_ > 0 || next_run())) {
-      const std::int64_t count = std::min(lines, left_);
+      const std::int64_t count = smaller_of(lines, left_);
       if (writes_) {
         for (std::int64_t i = 0; i < count; ++i) __builtin_prefetch(from_ + i * cache_line, 1, 2);
       } else {

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/base/light_std/plain_vector.hpp>
 #include <espalier/comm/layout.hpp>
 #include <espalier/tensor/run/execute/block_fetcher.hpp>
@@ -10,7 +11,6 @@
 #include <espalier/tensor/run/execute/finite_check.hpp>
 #include <espalier/tensor/run/execute/tables.hpp>
 
-#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <vector>
@@ -40,8 +40,8 @@ template <class Kernels> class chain_runner {
     }
     for (int u = 0; u < t.unit_count; ++u) {
       if (!t.units[u].fused) continue;
-      per_thread_ = std::max(per_thread_, scratch_layout::bytes_per_thread(t.chains[u]));
-      most_steps_ = std::max(most_steps_, t.chains[u].step_count);
+      per_thread_ = larger_of(per_thread_, scratch_layout::bytes_per_thread(t.chains[u]));
+      most_steps_ = larger_of(most_steps_, t.chains[u].step_count);
     }
     placed_.resize(static_cast<std::size_t>(most_steps_ * threads_));
     spreads_ = std::vector<std::atomic<bool>>(static_cast<std::size_t>(t.unit_count));
@@ -73,7 +73,7 @@ template <class Kernels> class chain_runner {
     if (chain.is_cut()) return run_cut(chain, steps, scratch);
     const std::int64_t blocks = (chain.rows + chain.block_rows - 1) / chain.block_rows;
     const std::int64_t work = chain.rows * chain.columns * chain.step_count;
-    const std::int64_t threads = work < 32768 ? 1 : std::min<std::int64_t>(threads_, blocks);
+    const std::int64_t threads = work < 32768 ? 1 : smaller_of<std::int64_t>(threads_, blocks);
     for (bool again = true; again;) {
       const std::int64_t triangle = side(u);
       if (threads == 1) {
@@ -226,7 +226,7 @@ template <class Kernels> class chain_runner {
     call.rows = 1;
     call.first_row = row;
     call.first_column = b * c.block_columns;
-    const std::int64_t columns = std::min(c.block_columns, c.columns - call.first_column);
+    const std::int64_t columns = smaller_of(c.block_columns, c.columns - call.first_column);
     for (int n = 0; n < c.step_count; ++n) {
       const step_type& step = steps[n];
       if ((step.passes >> pass & 1U) == 0) continue;
@@ -251,7 +251,7 @@ template <class Kernels> class chain_runner {
       const fused_step& step = t_.steps[c.first_step + n];
       if (step.accumulates) {
         char* const sums = scratch + scratch_layout::accumulator(c, step.result.slot);
-        std::fill(sums, sums + c.columns * scratch_layout::element_bytes, '\0');
+        std::memset(sums, 0, static_cast<std::size_t>(c.columns * scratch_layout::element_bytes));
       }
     }
     const std::int64_t lines = lines_of_step(c, steps);
@@ -264,7 +264,7 @@ template <class Kernels> class chain_runner {
         following = block_fetcher<step_type>(c, steps, next, seen_columns(c, side, next));
       }
       kernels::block_call call;
-      call.rows = std::min(c.block_rows, c.rows - row);
+      call.rows = smaller_of(c.block_rows, c.rows - row);
       call.columns = seen_columns(c, side, row);
       call.first_row = row;
       for (int n = 0; n < c.step_count; ++n) {

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/run/execute/tables.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -78,7 +78,7 @@ struct scratch_layout {
 [[nodiscard]] inline std::int64_t seen_columns(const fused_chain& c, std::int64_t side, std::int64_t row) {
   if (side == 0) return c.columns;
   constexpr std::int64_t grain = kernels::triangle_grain;
-  return std::min(side, (row % side + c.block_rows + grain - 1) / grain * grain);
+  return smaller_of(side, (row % side + c.block_rows + grain - 1) / grain * grain);
 }
 
 /// The rows of an operand or a result. `number`: the value of a constant.

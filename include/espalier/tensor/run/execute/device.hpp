@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/base/light_std/plain_vector.hpp>
 #include <espalier/comm/communicator.hpp>
 #include <espalier/tensor/core/partition/boxes.hpp>
@@ -13,7 +14,6 @@
 #include <espalier/tensor/run/execute/message_tables.hpp>
 #include <espalier/tensor/run/execute/steps.hpp>
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -72,7 +72,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     std::int64_t message_bytes = 0;
     for (const message_table& all : messages_) {
       const std::int64_t element = size_of(all.moves.type);
-      message_bytes = std::max(message_bytes, aligned(all.sent * element) + all.received * element);
+      message_bytes = larger_of(message_bytes, aligned(all.sent * element) + all.received * element);
     }
     message_memory_ = shared_buffer(message_bytes);
   }

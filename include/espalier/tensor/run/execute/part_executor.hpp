@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/run/execute/device.hpp>
 #include <espalier/tensor/run/execute/parts.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -28,7 +28,7 @@ class part_executor final : public device_executor<Communicator, Kernels> {
         group_at_(static_cast<std::size_t>(steps_.size()), -1) {
     std::int64_t local_bytes = 0;
     for (std::size_t g = 0; g < groups_.size(); ++g) {
-      local_bytes = std::max(local_bytes, groups_[g].local_bytes);
+      local_bytes = larger_of(local_bytes, groups_[g].local_bytes);
       group_at_[static_cast<std::size_t>(steps_.first_of(groups_[g].first))] = static_cast<int>(g);
     }
     locals_ = shared_buffer(local_bytes * chains_.threads());
@@ -52,7 +52,7 @@ class part_executor final : public device_executor<Communicator, Kernels> {
       if (!m.whole) continue;
       for (int n = steps_.first_of(m.unit); n < steps_.first_of(m.unit + 1); ++n) (void)this->execute(n);
     }
-    const auto threads = static_cast<int>(std::min<std::int64_t>(available_threads(), group.parts));
+    const auto threads = static_cast<int>(smaller_of<std::int64_t>(available_threads(), group.parts));
     if (threads == 1) {
       run_parts(group, 0, 0, group.parts);
       return true;

@@ -8,7 +8,6 @@
 #include <espalier/comm/any_communicator.hpp>
 #include <espalier/tensor/core/mesh/mesh.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <memory>
@@ -44,7 +43,11 @@ namespace detail {
 
 /// Whether the devices of two meshes are the same grid, whatever the axes are called.
 [[nodiscard]] inline bool same_grid(const mesh_shape& one, const mesh_shape& other) {
-  return one.rank == other.rank && std::equal(one.size, one.size + one.rank, other.size);
+  if (one.rank != other.rank) return false;
+  for (int axis = 0; axis < one.rank; ++axis) {
+    if (one.size[axis] != other.size[axis]) return false;
+  }
+  return true;
 }
 
 /// "data 2, model 4"

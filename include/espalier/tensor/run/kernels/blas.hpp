@@ -4,10 +4,10 @@
 
 #include <espalier/config.hpp>
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/base/simd.hpp>
 #include <espalier/tensor/run/kernels/gemm.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <string_view>
 #include <type_traits>
@@ -83,7 +83,7 @@ void plain_gemv(std::int64_t m, std::int64_t n, T alpha, matrix_view<const T> a,
   }
   constexpr std::int64_t block = 512;  // this much of y stays in L1 while the columns pass
   for (std::int64_t first = 0; first < m; first += block) {
-    const std::int64_t rows = std::min(block, m - first);
+    const std::int64_t rows = smaller_of(block, m - first);
     T* ESPALIER_RESTRICT out = y + first;
     ESPALIER_OMP(simd)
     for (std::int64_t i = 0; i < rows; ++i) out[i] = beta == T(0) ? T(0) : beta * out[i];

@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
+#include <espalier/base/light_std/fill.hpp>
 #include <espalier/tensor/core/ops/cumulate.hpp>
 #include <espalier/tensor/run/kernels/kernel.hpp>
 #include <espalier/tensor/run/kernels/parallel.hpp>
 #include <espalier/tensor/run/kernels/reduce.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -84,9 +85,9 @@ void carry_in_blocks(const double* a, std::int64_t valid, std::int64_t step, std
   constexpr std::int64_t block = 64;
   block_sums before(columns);
   double base[carried_columns];
-  std::copy(carry, carry + columns, &base[0]);
+  copy_elements(carry, carry + columns, &base[0]);
   for (std::int64_t first = 0; first < valid; first += block) {
-    const std::int64_t count = std::min(block, valid - first);
+    const std::int64_t count = smaller_of(block, valid - first);
     const std::int64_t at = (Reverse ? valid - first - count : first) * step;
     double sum[carried_columns]{};
     carry_each<cumulation::sum, Reverse>(a + at, a + at, count, step, columns, &sum[0],
@@ -96,7 +97,7 @@ void carry_in_blocks(const double* a, std::int64_t valid, std::int64_t step, std
     before.add(&sum[0]);
     before.total(carry, &base[0]);
   }
-  std::copy(&base[0], &base[0] + columns, carry);
+  copy_elements(&base[0], &base[0] + columns, carry);
 }
 
 template <cumulation Kind, bool Reverse, class Carry, class A, class B, class F>
@@ -118,7 +119,7 @@ template <extents Shape, int Along, class F> void for_each_column_block(const F&
   parallel_ranges(count, Shape.elements(), [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t i = first; i < last; ++i) {
       const std::int64_t column = i % blocks * carried_columns;
-      f(i / blocks, column, std::min(carried_columns, step - column));
+      f(i / blocks, column, smaller_of(carried_columns, step - column));
     }
   });
 }

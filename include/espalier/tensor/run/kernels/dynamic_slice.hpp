@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/core/ops/dynamic_slice.hpp>
 #include <espalier/tensor/run/kernels/slice.hpp>
 
-#include <algorithm>
 #include <cstdint>
 
 namespace espalier::detail {
@@ -27,9 +27,9 @@ void cut_rows(std::int64_t outer, std::int64_t held, std::int64_t rows, std::int
     for (std::int64_t at = begin; at < end;) {
       const std::int64_t slab = at / rows;
       const std::int64_t first = at % rows;
-      const std::int64_t last = std::min(rows, first + end - at);
-      const std::int64_t copied = std::clamp(mine.first, first, last);
-      const std::int64_t after = std::clamp(mine.first + mine.count, copied, last);
+      const std::int64_t last = smaller_of(rows, first + end - at);
+      const std::int64_t copied = clamped(mine.first, first, last);
+      const std::int64_t after = clamped(mine.first + mine.count, copied, last);
       T* const result = to + slab * rows * inner;
       fill_run(result + first * inner, (copied - first) * inner, other);
       copy_run(result + copied * inner, from + (slab * held + mine.from + copied - mine.first) * inner,

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/core/ops/gather.hpp>
 #include <espalier/tensor/run/kernels/reduce.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -25,7 +25,7 @@ struct table_shape {
 
 template <class T, class Index>
 void gather_rows(const table_shape& shape, interval here, const T* table, const Index* indices, T* to) {
-  const std::int64_t real = std::min(here.size, shape.rows);
+  const std::int64_t real = smaller_of(here.size, shape.rows);
   const std::int64_t lookups = shape.outer * shape.count;
   parallel_ranges(lookups, lookups * shape.inner, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t i = first; i < last; ++i) {
@@ -71,7 +71,7 @@ template <class T, class Acc, class Index>
 void add_rows(const table_shape& shape, const table_part& part, interval here, const Index* indices, const T* updates,
               Acc* table) {
   const std::int64_t width = part.last - part.first;
-  const std::int64_t end = std::min({part.row_last, here.size, shape.rows});
+  const std::int64_t end = smaller_of(part.row_last, here.size, shape.rows);
   for (std::int64_t o = part.outer_first; o < part.outer_last; ++o) {
     Acc* slab = table + o * shape.rows * shape.inner + part.first;
     for (std::int64_t r = part.row_first; r < part.row_last; ++r) fill_run(slab + r * shape.inner, width, Acc(0));

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/base/simd.hpp>
 #include <espalier/tensor/run/kernels/square.hpp>
 
-#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <cstring>
@@ -99,7 +99,7 @@ template <class T, int Rows, strip_layout Layout, bool Packs>
   const T* b = of.b;
   T* panel = of.panel;
   vector sum[Rows][2] = {};
-  const auto rows_each = static_cast<std::uint64_t>(std::max<std::int64_t>(1, depth / sizes::rows));
+  const auto rows_each = static_cast<std::uint64_t>(larger_of<std::int64_t>(1, depth / sizes::rows));
   const std::int64_t between = static_cast<std::int64_t>(std::bit_floor(rows_each)) - 1;
   const T* output = c;
   const T* first = next.first;
@@ -187,7 +187,7 @@ template <class T> class strip_prefetcher {
     const bool wide = of.lines > 1;
     const std::int64_t rows = wide ? portions : 2 * portions;
     fetch_block(rows, 0, of);
-    fetch_block(0, 2, {of.from, std::min(of.rows, rows), of.lines});
+    fetch_block(0, 2, {of.from, smaller_of(of.rows, rows), of.lines});
     return {of.from, of.from + (wide ? line : of.rows > portions ? portions * step_ : 0), step_};
   }
 
@@ -203,7 +203,7 @@ template <class T> class strip_prefetcher {
   };
 
   [[nodiscard]] block take() {
-    const std::int64_t count = std::min(share_, left_);
+    const std::int64_t count = smaller_of(share_, left_);
     const block taken = rows_ > 0 ? block{from_, rows_, count} : block{from_, count, 1};
     from_ += count * tile_step_;
     left_ -= count;
@@ -233,7 +233,7 @@ template <class T> class panel_product {
       : depth_(depth), width_(b_columns), b_(b), panel_(panel), strip_(strip) {
     // What the first strip does not copy as it goes.
     for (std::int64_t j = 0; j < width_; j += sizes::columns) {
-      const std::int64_t columns = std::min<std::int64_t>(sizes::columns, width_ - j);
+      const std::int64_t columns = smaller_of<std::int64_t>(sizes::columns, width_ - j);
       if (columns < sizes::columns || b_.column_stride != 1) copy_columns(b_.at(0, j), columns, panel_ + j * depth_);
     }
   }
@@ -510,8 +510,8 @@ void blocked_gemm(std::int64_t m, std::int64_t n, std::int64_t k, T alpha, matri
   using sizes = tile_sizes<T>;
   alignas(64) T panel[sizes::depth * sizes::width];
   alignas(64) T strip[sizes::rows * sizes::depth];
-  const auto depth_at = [=](std::int64_t p) { return std::min<std::int64_t>(sizes::depth, k - p); };
-  const auto width_at = [=](std::int64_t j) { return std::clamp<std::int64_t>(n - j, 0, sizes::width); };
+  const auto depth_at = [=](std::int64_t p) { return smaller_of<std::int64_t>(sizes::depth, k - p); };
+  const auto width_at = [=](std::int64_t j) { return clamped<std::int64_t>(n - j, 0, sizes::width); };
   for (std::int64_t j = 0; j < n; j += sizes::width) {
     for (std::int64_t p = 0; p < k; p += sizes::depth) {
       const std::int64_t next_p = p + sizes::depth < k ? p + sizes::depth : 0;
@@ -520,8 +520,8 @@ void blocked_gemm(std::int64_t m, std::int64_t n, std::int64_t k, T alpha, matri
                                           (m + sizes::rows - 1) / sizes::rows);
       panel_product<T> product(depth_at(p), width_at(j), b.at(p, j), &panel[0], &strip[0]);
       for (std::int64_t i = 0; i < m; i += sizes::rows) {
-        const std::int64_t rows = std::min<std::int64_t>(sizes::rows, m - i);
-        const std::int64_t next = std::min<std::int64_t>(sizes::rows, m - i - rows);
+        const std::int64_t rows = smaller_of<std::int64_t>(sizes::rows, m - i);
+        const std::int64_t next = smaller_of<std::int64_t>(sizes::rows, m - i - rows);
         if (next > 0) product.announce(a.at(i + rows, p), next);
         following.announce(i / sizes::rows, product);
         product.multiply(a.at(i, p), rows, alpha, p == 0 ? beta : T(1), c + i * ldc + j, ldc);

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/core/ops/iota.hpp>
 #include <espalier/tensor/run/kernels/constant.hpp>
 
-#include <algorithm>
 #include <cstdint>
 
 namespace espalier::detail {
@@ -22,7 +22,7 @@ void count_along(std::int64_t outer, std::int64_t size, std::int64_t inner, std:
     if (inner == 1) {
       for (std::int64_t i = first; i < last;) {
         const std::int64_t at = i % size;
-        const std::int64_t count = std::min(size - at, last - i);
+        const std::int64_t count = smaller_of(size - at, last - i);
         count_run(to + i, count, start + at);
         i += count;
       }

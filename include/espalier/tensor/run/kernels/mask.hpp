@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/core/partition/collectives.hpp>
 #include <espalier/tensor/run/kernels/reshape.hpp>
 
-#include <algorithm>
 #include <cstdint>
 
 namespace espalier::detail {
@@ -18,7 +18,7 @@ void mask_rows(std::int64_t outer, std::int64_t rows, std::int64_t inner, std::i
     for (std::int64_t i = first; i < last;) {
       const std::int64_t row = i % rows;
       const bool is_real = row < real;
-      const std::int64_t count = std::min((is_real ? real : rows) - row, last - i);
+      const std::int64_t count = smaller_of((is_real ? real : rows) - row, last - i);
       if (!is_real) {
         fill_run(to + i * inner, count * inner, value);
       } else if (to != from) {

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/config.hpp>
 
-#include <algorithm>
 #include <cstdint>
 
 #if defined(_OPENMP)
@@ -28,7 +28,7 @@ inline constexpr double parallel_threshold = 32768.0;
 /// Threads worth starting for this many elements of simple work in `pieces` independent pieces.
 [[nodiscard]] inline std::int64_t threads_for(std::int64_t pieces, std::int64_t elements) {
   if (static_cast<double>(elements) < parallel_threshold) return 1;
-  return std::max<std::int64_t>(1, std::min<std::int64_t>(pieces, available_threads()));
+  return larger_of<std::int64_t>(1, smaller_of<std::int64_t>(pieces, available_threads()));
 }
 
 /// Calls body(first, last) for ranges that together are [0, count), one for each thread.

@@ -2,12 +2,13 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
+#include <espalier/base/light_std/fill.hpp>
 #include <espalier/tensor/core/ops/pooling.hpp>
 #include <espalier/tensor/run/kernels/elementwise.hpp>
 #include <espalier/tensor/run/kernels/parallel.hpp>
 #include <espalier/tensor/run/kernels/reduce.hpp>
 
-#include <algorithm>
 #include <cstdint>
 
 namespace espalier::detail {
@@ -107,13 +108,13 @@ void pool_by(const pooling_walk& walk, Acc start, T* result, const Step& step) {
     alignas(64) Acc sums[pooled_channels];
     for (std::int64_t row = first; row < last; ++row) {
       for (std::int64_t c = 0; c < walk.channels(); c += pooled_channels) {
-        const std::int64_t count = std::min(pooled_channels, walk.channels() - c);
+        const std::int64_t count = smaller_of(pooled_channels, walk.channels() - c);
         std::int64_t target = 0;
         walk.visit(
             row,
             [&](std::int64_t to) {
               target = to + c;
-              std::fill(&sums[0], &sums[0] + count, start);
+              fill_elements(&sums[0], &sums[0] + count, start);
             },
             [&](std::int64_t to, std::int64_t from) {
               Acc* const s = &sums[0];

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/base/simd.hpp>
 #include <espalier/base/streaming.hpp>
 #include <espalier/tensor/core/ops/random.hpp>
@@ -9,7 +10,6 @@
 #include <espalier/tensor/run/kernels/lanes.hpp>
 #include <espalier/tensor/run/kernels/parallel.hpp>
 
-#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -191,7 +191,7 @@ inline void write_run(const random_stream& from, scattered_words& scattered, std
     const auto first = static_cast<int>(at % 4);
     // Until the lower half of the block's number starts again at 0.
     const std::int64_t same = (std::int64_t{1} << 32) - static_cast<std::int64_t>(block & 0xffffffffU);
-    const std::int64_t whole = std::min(count / 4, same) / blocks_at_once * blocks_at_once;
+    const std::int64_t whole = smaller_of(count / 4, same) / blocks_at_once * blocks_at_once;
     if (first == 0 && whole > 0) {
       if (how == store::streaming && to_next_line(to, line_bytes) == 0) {
         write_blocks<store::streaming>(from, block, whole, to);
@@ -202,7 +202,7 @@ inline void write_run(const random_stream& from, scattered_words& scattered, std
       to += 4 * whole;
       count -= 4 * whole;
     } else {
-      const int here = static_cast<int>(std::min<std::int64_t>(4 - first, count));
+      const int here = static_cast<int>(smaller_of<std::int64_t>(4 - first, count));
       scattered.add(block, first, here, to);
       at += here;
       to += here;
@@ -246,7 +246,7 @@ class tensor_runs {
     }
     for (std::int64_t i = first; i < last;) {
       const std::int64_t inside = i % length_;
-      const std::int64_t count = std::min(length_ - inside, last - i);
+      const std::int64_t count = smaller_of(length_ - inside, last - i);
       f(at + inside, count, i);
       i += count;
       for (int d = 0; d < dims_; ++d) {
@@ -278,7 +278,7 @@ inline void write_words(const random_stream& from, const extents& shape, const t
   const store how = bytes >= streamed_from ? store::streaming : store::cached;
   parallel_ranges(blocks, 4 * shape.elements(), [&](std::int64_t first, std::int64_t last) {
     scattered_words scattered(from);
-    runs.for_each(4 * first, std::min(4 * last, shape.elements()),
+    runs.for_each(4 * first, smaller_of(4 * last, shape.elements()),
                   [&](std::int64_t at, std::int64_t count, std::int64_t i) {
                     write_run(from, scattered, at, count, to + i, how);
                   });

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <espalier/base/extremum.hpp>
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/core/ops/reduce.hpp>
 #include <espalier/tensor/run/kernels/lanes.hpp>
 #include <espalier/tensor/run/kernels/reshape.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -198,7 +198,7 @@ struct reduction_plan {
   const std::int64_t possible = total * plan.results / worth_a_task;
   const std::int64_t wanted = ceil_div(wanted_tasks, plan.tasks());
   const std::int64_t longest = plan.gone.rank > 0 ? plan.gone.iterations() : plan.gone.run;
-  plan.splits = std::max<std::int64_t>(1, std::min({possible, wanted, longest}));
+  plan.splits = larger_of<std::int64_t>(1, smaller_of(possible, wanted, longest));
   return plan;
 }
 
@@ -248,7 +248,7 @@ void reduce_chunk(const reduction_plan& plan, const reduction_range& range, cons
   fill_run(to, columns, neutral<Acc, T, Kind>());
   const run_axis inner = plan.gone.rank > 0 ? plan.gone.axis[plan.gone.rank - 1] : run_axis{};
   for (std::int64_t i = range.first; i < range.last;) {
-    const std::int64_t rows = std::min(inner.extent - i % inner.extent, range.last - i);
+    const std::int64_t rows = smaller_of(inner.extent - i % inner.extent, range.last - i);
     const nest_walker at(plan.gone, i);
     const T* first = from + (*at).from;
     const std::int64_t left = inner.from == columns ? accumulate_short_rows<Kind>(to, first, rows, columns) : rows;
@@ -264,7 +264,7 @@ void reduce_tasks(const reduction_plan& plan, const T* from, std::int64_t first,
   for (std::int64_t task = first; task < last;) {
     const std::int64_t split = task / (plan.kept.iterations() * chunks);
     const std::int64_t in_split = task % (plan.kept.iterations() * chunks);
-    const std::int64_t end = std::min(last, task - in_split + plan.kept.iterations() * chunks);
+    const std::int64_t end = smaller_of(last, task - in_split + plan.kept.iterations() * chunks);
     const reduction_range range = range_of(plan, split);
     nest_walker at(plan.kept, in_split / chunks);
     if (plan.kept.run == 1) {
@@ -277,7 +277,7 @@ void reduce_tasks(const reduction_plan& plan, const T* from, std::int64_t first,
     alignas(64) Acc buffer[reduction_plan::chunk];
     for (; task < end; ++task) {
       const std::int64_t start = task % chunks * reduction_plan::chunk;
-      const std::int64_t columns = std::min(reduction_plan::chunk, plan.kept.run - start);
+      const std::int64_t columns = smaller_of(reduction_plan::chunk, plan.kept.run - start);
       reduce_chunk<Kind, Acc>(plan, range, from + (*at).from + start, &buffer[0], columns);
       store((*at).to + start, split, &buffer[0], columns);
       if ((task + 1) % chunks == 0) ++at;

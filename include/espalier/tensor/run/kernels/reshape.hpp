@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/core/ops/reshape.hpp>
 #include <espalier/tensor/run/kernels/elementwise.hpp>
 #include <espalier/tensor/run/kernels/parallel.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -115,7 +115,7 @@ template <class T, int Run> void copy_nest(const run_nest& nest, const T* from, 
   const std::int64_t run = Run == 0 ? nest.run : Run;
   const std::int64_t step = nest.step;
   const std::int64_t threads = threads_for(iterations * run, iterations * run);
-  const std::int64_t cuts = Run == 0 && iterations < 4 * threads ? std::min(threads, run) : 1;
+  const std::int64_t cuts = Run == 0 && iterations < 4 * threads ? smaller_of(threads, run) : 1;
   parallel_ranges(iterations * cuts, iterations * run, [&](std::int64_t first, std::int64_t last) {
     nest_walker at(nest, first / cuts);
     for (std::int64_t i = first; i < last; ++i) {

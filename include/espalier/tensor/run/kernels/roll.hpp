@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/core/ops/roll.hpp>
 #include <espalier/tensor/run/kernels/slice.hpp>
 
-#include <algorithm>
 #include <cstdint>
 
 namespace espalier::kernels {
@@ -18,7 +18,7 @@ template <> struct kernel<&ops::roll> {
     const interval mine = call.boxes->result.dim[along];
     const std::int64_t extent = call.boxes->whole[along];
     const std::int64_t first = detail::first_rolled(mine, call.boxes->operand[0].dim[along], turned.by, extent);
-    const std::int64_t before_end = std::min(mine.size, extent - first);
+    const std::int64_t before_end = espalier::detail::smaller_of(mine.size, extent - first);
     copy_rows<Key, along>(call, {first, before_end, 0});
     copy_rows<Key, along>(call, {0, mine.size - before_end, before_end});
   }

@@ -4,10 +4,10 @@
 
 #include <espalier/config.hpp>
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/core/ops/slice.hpp>
 #include <espalier/tensor/run/kernels/reshape.hpp>
 
-#include <algorithm>
 #include <cstdint>
 
 namespace espalier::detail {
@@ -59,7 +59,7 @@ struct row_run {
   // Row p is needed if its place is in the result: with a window of one tap, p = (o - start) / step.
   const placed_window w{1, step < 0 ? -1 : 1, step < 0 ? -start : start, 1, step < 0 ? -step : step, 0, 0, 0, false};
   const interval wanted = needed(w, result, operand.start + operand.size);
-  const std::int64_t first = std::max(wanted.start, operand.start);
+  const std::int64_t first = larger_of(wanted.start, operand.start);
   const std::int64_t count = wanted.start + wanted.size - first;
   if (count <= 0) return {};
   return {first - operand.start, count, start + step * first - result.start};

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/run/kernels/lanes.hpp>
 
-#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +22,7 @@ template <> struct word<4> { using type = std::uint32_t; };
 template <> struct word<8> { using type = std::uint64_t; };
 
 /// The side of the square that is transposed in registers: at most 16, and one register a row.
-template <class Word> inline constexpr int tile_side = std::min(16, full_lanes<Word>);
+template <class Word> inline constexpr int tile_side = smaller_of(16, full_lanes<Word>);
 
 template <int Step, class V, std::size_t... Lane>
 ESPALIER_ALWAYS_INLINE void exchange_lanes(V& a, V& b, std::index_sequence<Lane...>) {

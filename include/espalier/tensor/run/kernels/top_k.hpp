@@ -6,7 +6,6 @@
 #include <espalier/tensor/run/kernels/kernel.hpp>
 #include <espalier/tensor/run/kernels/parallel.hpp>
 
-#include <algorithm>
 #include <cstdint>
 
 namespace espalier::detail {

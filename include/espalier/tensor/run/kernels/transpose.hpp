@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/core/ops/transpose.hpp>
 #include <espalier/tensor/run/kernels/reshape.hpp>
 #include <espalier/tensor/run/kernels/square.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -110,7 +110,7 @@ template <class T> void transpose_planes(const transpose_plan& plan, const T* fr
       const std::int64_t d = i % down * size::down;
       const std::int64_t a = i / down % across * size::across;
       const std::int64_t left = plan.down.extent - d;
-      transpose_block(whole.at(d, a), std::min(size::down, left), std::min(size::across, plan.across.extent - a),
+      transpose_block(whole.at(d, a), smaller_of(size::down, left), smaller_of(size::across, plan.across.extent - a),
                       prefetch ? left : 0);
     }
   });

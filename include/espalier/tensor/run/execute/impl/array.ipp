@@ -8,7 +8,6 @@
 #include <espalier/tensor/run/execute/array.hpp>
 #include <espalier/tensor/run/execute/pending.hpp>
 
-#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>

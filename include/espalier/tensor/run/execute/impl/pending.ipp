@@ -3,10 +3,10 @@
 #pragma once
 
 // How pending sums of arrays are carried out: the compiled half of pending.hpp.
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/comm/layout.hpp>
 #include <espalier/tensor/run/execute/pending.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -40,7 +40,7 @@ ESPALIER_INLINE void reduce_terms(world& where, any_array& array, term_adder add
     const int members = static_cast<int>(mesh.parts(group));
     const std::int64_t count = terms[at].bytes() / element;
     const std::int64_t share = (count + members - 1) / members;
-    const auto begin = [&](int k) { return std::min(count, k * share); };
+    const auto begin = [&](int k) { return smaller_of(count, k * share); };
     const auto size = [&](int k) { return begin(k + 1) - begin(k); };
     comm::transfer scatter;
     scatter.type = array.type();

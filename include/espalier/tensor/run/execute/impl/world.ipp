@@ -3,6 +3,7 @@
 #pragma once
 
 // What a world is made of: the compiled half of world.hpp.
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/base/light_std/function_ref.hpp>
 #include <espalier/base/light_std/joined.hpp>
 #include <espalier/base/light_std/place_in.hpp>
@@ -10,7 +11,6 @@
 #include <espalier/comm/launch.hpp>
 #include <espalier/tensor/run/execute/world.hpp>
 
-#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -138,7 +138,7 @@ inline void set_threads([[maybe_unused]] int count) {
   MPI_Comm_size(host, &ranks);
   MPI_Comm_free(&host);
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  return std::clamp(cores / ranks, 1, omp_get_max_threads());
+  return clamped(cores / ranks, 1, omp_get_max_threads());
 #else
   return 1;
 #endif
@@ -266,7 +266,7 @@ ESPALIER_INLINE std::vector<std::optional<world>> world::divide(const std::vecto
     auto length = static_cast<std::int64_t>(text.size());
     ranks.broadcast(&length, sizeof(length), 0);
     std::string first(static_cast<std::size_t>(length), ' ');
-    first.replace(0, std::min(first.size(), text.size()), text, 0, first.size());
+    first.replace(0, detail::smaller_of(first.size(), text.size()), text, 0, first.size());
     ranks.broadcast(first.data(), length, 0);
     if (first != text)
       throw launch_error(detail::joined({"divide: rank 0 divides the world into (", first, "), this rank into (", text,

@@ -4,10 +4,10 @@
 
 #include <espalier/config.hpp>
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/run/kernels/contraction/plan.hpp>
 #include <espalier/tensor/run/kernels/parallel.hpp>
 
-#include <algorithm>
 #include <cstdint>
 
 namespace espalier::detail {
@@ -33,9 +33,9 @@ inline void copy_slice(const copy_axis& row, const copy_axis& column, const From
   const std::int64_t row_tile = row.from == 1 ? tile : 1;
   const std::int64_t column_tile = row.from == 1 ? tile : column.extent;
   for (std::int64_t r0 = 0; r0 < row.extent; r0 += row_tile) {
-    const std::int64_t r1 = std::min(row.extent, r0 + row_tile);
+    const std::int64_t r1 = smaller_of(row.extent, r0 + row_tile);
     for (std::int64_t c0 = 0; c0 < column.extent; c0 += column_tile) {
-      const std::int64_t count = std::min(column.extent - c0, column_tile);
+      const std::int64_t count = smaller_of(column.extent - c0, column_tile);
       for (std::int64_t r = r0; r < r1; ++r) {
         const From* ESPALIER_RESTRICT in = from + r * row.from + c0 * column.from;
         To* ESPALIER_RESTRICT out = to + r * row.to + c0;
@@ -75,7 +75,8 @@ template <class T, class From, class To> void run_copy(const copy_plan& plan, co
   }
   const int threads = static_cast<double>(plan.count) < parallel_threshold ? 1 : available_threads();
   // Few slices are cut along their rows, or there would be nothing to share.
-  const std::int64_t cuts = threads == 1 || iterations >= 4 * threads ? 1 : std::min<std::int64_t>(threads, row.extent);
+  const std::int64_t cuts =
+      threads == 1 || iterations >= 4 * threads ? 1 : smaller_of<std::int64_t>(threads, row.extent);
   const std::int64_t total = iterations * cuts;
   const auto slice = [&](std::int64_t index) {
     const loop_axis at = locate(loops, count, index / cuts);

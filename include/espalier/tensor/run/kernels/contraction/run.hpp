@@ -4,11 +4,11 @@
 
 #include <espalier/config.hpp>
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/run/kernels/blas.hpp>
 #include <espalier/tensor/run/kernels/contraction/rearrange.hpp>
 #include <espalier/tensor/run/kernels/kernel.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -112,7 +112,7 @@ void run_products(const kernels::gemm_plan& p, const T* a, const T* b, T* c, T a
   const bool by_columns = cuts_columns(p);
   const std::int64_t length = by_columns ? p.n : p.m;
   const bool even = p.iterations % threads == 0 || p.iterations >= 4 * threads;
-  const std::int64_t cuts = even ? 1 : std::min<std::int64_t>(threads, length);
+  const std::int64_t cuts = even ? 1 : smaller_of<std::int64_t>(threads, length);
   const std::int64_t grain = p.kind != product_kind::gemm ? 1
                              : by_columns                 ? tile_sizes<T>::columns
                                                           : tile_sizes<T>::rows;
@@ -120,7 +120,7 @@ void run_products(const kernels::gemm_plan& p, const T* a, const T* b, T* c, T a
   const std::int64_t total = p.iterations * cuts;
   const auto run = [&](std::int64_t index) {
     const std::int64_t first = index % cuts * cut_length;
-    const std::int64_t count = std::min(cut_length, length - first);
+    const std::int64_t count = smaller_of(cut_length, length - first);
     if (count <= 0) return;
     const product_part part = by_columns ? product_part{0, p.m, first, count} : product_part{first, count, 0, p.n};
     run_iteration<Backend>(p, a, b, c, alpha, beta, index / cuts, part);
@@ -173,12 +173,12 @@ void run_contraction_part(const kernels::gemm_plan& plan, const A* a, const B* b
   using T = compute_t<A, B, C>;
   // A tensor of another type is converted in scratch, and such a plan has no parts.
   if constexpr (std::is_same_v<A, T> && std::is_same_v<B, T> && std::is_same_v<C, T>) {
-    constexpr std::int64_t narrowest = std::max<std::int64_t>(tile_sizes<T>::columns, kernels::triangle_grain);
+    constexpr std::int64_t narrowest = larger_of<std::int64_t>(tile_sizes<T>::columns, kernels::triangle_grain);
     constexpr std::int64_t most_blocks = 8;
     const std::int64_t tiles = (plan.n + most_blocks * narrowest - 1) / (most_blocks * narrowest);
     const std::int64_t block = lower_triangle ? tiles * narrowest : plan.n;
     for (std::int64_t j = 0; j < plan.n; j += block) {
-      const product_part below{j, plan.m - j, j, std::min(block, plan.n - j)};
+      const product_part below{j, plan.m - j, j, smaller_of(block, plan.n - j)};
       run_iteration<Backend>(plan, plan.swapped ? b : a, plan.swapped ? a : b, c, T(1), T(0), part, below);
     }
   }

@@ -4,10 +4,10 @@
 
 #include <espalier/config.hpp>
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/run/kernels/convolution/task.hpp>
 #include <espalier/tensor/run/kernels/parallel.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -68,10 +68,10 @@ void convolve_channels(const convolution_task& grouped, const T* input, const Ac
   const T* seen[strip][most_taps];
   const Acc* weight[most_taps];
   for (std::int64_t done = 0; done < mine.size; done += strip) {
-    const std::int64_t count = std::min(strip, mine.size - done);
+    const std::int64_t count = smaller_of(strip, mine.size - done);
     reader.place(mine.start + done, count);
     for (std::int64_t tap = 0; tap < taps; tap += most_taps) {
-      const std::int64_t some = std::min(most_taps, taps - tap);
+      const std::int64_t some = smaller_of(most_taps, taps - tap);
       for (std::int64_t k = 0; k < some; ++k) {
         reader.look(tap + k, 0, count);
         for (std::int64_t i = 0; i < count; ++i) seen[i][k] = reader.tap(i);
@@ -97,7 +97,7 @@ void filter_gradient_of_channels(const convolution_task& grouped, const T* input
   parallel_ranges(t.taps() * blocks, positions * t.c * t.taps(), [&](std::int64_t from, std::int64_t to) {
     window_reader<T> reader(t, input, 0, false);
     for (std::int64_t first = 0; first < positions; first += some) {
-      const std::int64_t count = std::min(some, positions - first);
+      const std::int64_t count = smaller_of(some, positions - first);
       const bool keeps = adds || first > 0;
       reader.place(first, count);
       for (std::int64_t item = from; item < to; ++item) {
@@ -106,7 +106,7 @@ void filter_gradient_of_channels(const convolution_task& grouped, const T* input
         const std::int64_t start = item % blocks * block;
         Acc* const sums = filter + rows.row(grouped, tap) * t.c + start;
         const Acc* const y = output + start;
-        for_each_run_of_lanes<Acc>(std::min(block, t.c - start), [&](std::int64_t c, auto registers) {
+        for_each_run_of_lanes<Acc>(smaller_of(block, t.c - start), [&](std::int64_t c, auto registers) {
           constexpr int together = decltype(registers)::value;
           if constexpr (together == 0) {
             Acc sum = keeps ? sums[c] : Acc(0);

@@ -2,13 +2,14 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
+#include <espalier/base/light_std/fill.hpp>
 #include <espalier/tensor/run/kernels/convolution/depthwise.hpp>
 #include <espalier/tensor/run/kernels/convolution/panels.hpp>
 #include <espalier/tensor/run/kernels/convolution/task.hpp>
 #include <espalier/tensor/run/kernels/gemm.hpp>
 #include <espalier/tensor/run/kernels/parallel.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -37,7 +38,7 @@ struct filter_strips {
   /// The columns of a strip.
   [[nodiscard]] interval operator()(std::int64_t strip, std::int64_t most) const {
     const std::int64_t within = strip % in_run * most;
-    return {strip / in_run * run + within, std::min(most, run - within)};
+    return {strip / in_run * run + within, smaller_of(most, run - within)};
   }
 };
 
@@ -56,7 +57,7 @@ void filter_gradient_piece(const convolution_task& t, const T* input, const Acc*
   const std::int64_t count = piece.last - piece.first;
   // Equal parts of the run that a position is in.
   const auto depth_from = [=](std::int64_t first) {
-    const std::int64_t left = std::min(run - first % run, behind - first);
+    const std::int64_t left = smaller_of(run - first % run, behind - first);
     const std::int64_t pieces = (left + sizes::depth - 1) / sizes::depth;
     return pieces == 0 ? 0 : (left + pieces - 1) / pieces;
   };
@@ -81,8 +82,8 @@ void filter_gradient_piece(const convolution_task& t, const T* input, const Acc*
       for (std::int64_t at = columns.start / line * line; at < columns.start + columns.size; at += line) {
         if (at != turned_to) reader.look(at / line, 0, depth);
         turned_to = at;
-        const std::int64_t begin = std::max(columns.start, at);
-        const std::int64_t end = std::min(columns.start + columns.size, at + line);
+        const std::int64_t begin = larger_of(columns.start, at);
+        const std::int64_t end = smaller_of(columns.start + columns.size, at + line);
         Acc* const to = &strip[begin - columns.start];
         for (std::int64_t i = 0; i < depth; ++i) reader.read(i, begin - at, end - at, to + i * sizes::rows);
       }
@@ -132,7 +133,7 @@ void filter_gradient_phase(const convolution_task& t, const T* input, const Acc*
     while (from < to) {
       const std::int64_t beside = from / strips;
       const std::int64_t first = from % strips;
-      const std::int64_t last = std::min(strips, first + to - from);
+      const std::int64_t last = smaller_of(strips, first + to - from);
       const std::int64_t feature = beside % widths * width;
       const std::int64_t part = beside / widths / t.groups;
       const std::int64_t start = positions * part / parts;
@@ -140,7 +141,7 @@ void filter_gradient_phase(const convolution_task& t, const T* input, const Acc*
                                first,
                                last,
                                feature,
-                               std::min(width, t.f - feature),
+                               smaller_of(width, t.f - feature),
                                {start, positions * (part + 1) / parts - start}};
       filter_gradient_piece(t, input, output, rows, features, piece, part == 0 && adds,
                             part == 0 ? filter : others + (part - 1) * elements);
@@ -163,7 +164,7 @@ void convolve_for_filter(const convolution_task& t, const T* input, const Acc* o
                          std::int64_t features, Acc* filter, std::int64_t parts, Acc* others) {
   // A tap belongs to one phase at most: what no position sees, and what several phases add to, begins with zeros.
   const bool adds = t.phases() > 1 || t.phase(0).taps() != t.taps() || t.positions() == 0;
-  if (adds) std::fill(filter, filter + t.taps() * channels * features, Acc(0));
+  if (adds) fill_elements(filter, filter + t.taps() * channels * features, Acc(0));
   const filter_rows rows{channels};
   for (std::int64_t p = 0; p < t.phases(); ++p) {
     const convolution_task one = t.phase(p);

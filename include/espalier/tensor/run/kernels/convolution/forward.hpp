@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
+#include <espalier/base/light_std/fill.hpp>
 #include <espalier/tensor/run/kernels/convolution/depthwise.hpp>
 #include <espalier/tensor/run/kernels/convolution/few_features.hpp>
 #include <espalier/tensor/run/kernels/convolution/panels.hpp>
@@ -10,7 +12,6 @@
 #include <espalier/tensor/run/kernels/gemm.hpp>
 #include <espalier/tensor/run/kernels/parallel.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -48,12 +49,12 @@ void convolve_piece(const convolution_task& t, const T* input, const Acc* filter
     Acc* const out = output + feature;
     const Acc keep = k > 0 ? Acc(1) : Acc(0);
     for (std::int64_t first = piece.first; first < piece.last; first += sizes::rows) {
-      const std::int64_t count = std::min<std::int64_t>(sizes::rows, piece.last - first);
+      const std::int64_t count = smaller_of<std::int64_t>(sizes::rows, piece.last - first);
       if constexpr (std::is_same_v<T, Acc>) {
         if (plain) {
           const std::int64_t step = t.plain_step();
           const matrix_view<const T> rest{input + piece.group * t.c + t.plain_start() + first * step + k, step, 1};
-          const std::int64_t next = std::min<std::int64_t>(sizes::rows, piece.last - first - count);
+          const std::int64_t next = smaller_of<std::int64_t>(sizes::rows, piece.last - first - count);
           if (next > 0) product.announce(rest.at(count, 0), next);
           const std::int64_t out_step = t.axis[t.spatial - 1].output_step * t.output_channels;
           product.multiply(rest, count, Acc(1), keep, out + t.first_output * t.output_channels + first * out_step,
@@ -62,11 +63,11 @@ void convolve_piece(const convolution_task& t, const T* input, const Acc* filter
         }
       }
       const std::int64_t start = (first - piece.first) % placed;
-      if (start == 0) reader.place(first, std::min(placed, piece.last - first));
+      if (start == 0) reader.place(first, smaller_of(placed, piece.last - first));
       for (std::int64_t at = k / line * line; at < k + columns.depth; at += line) {
         reader.look(at / line, start, count);
-        const std::int64_t begin = std::max(k, at);
-        const std::int64_t end = std::min(k + columns.depth, at + line);
+        const std::int64_t begin = larger_of(k, at);
+        const std::int64_t end = smaller_of(k + columns.depth, at + line);
         for (std::int64_t i = 0; i < count; ++i) {
           reader.read(start + i, begin - at, end - at, &strip[i * sizes::depth + begin - k]);
         }
@@ -118,18 +119,18 @@ void convolve_phase(const convolution_task& t, const T* input, const Acc* filter
   // What is written stays in the second-level cache from one panel to the next; there are as many pieces for each
   // thread.
   constexpr std::int64_t most_written = 384 * 1024 / static_cast<std::int64_t>(sizeof(Acc));
-  const std::int64_t most_strips = std::max<std::int64_t>(most_written / (width * sizes::rows), 16);
+  const std::int64_t most_strips = larger_of<std::int64_t>(most_written / (width * sizes::rows), 16);
   const std::int64_t pieces =
       ((strips + most_strips - 1) / most_strips + share.threads - 1) / share.threads * share.threads;
-  const std::int64_t blocks = std::min(pieces, strips);
+  const std::int64_t blocks = smaller_of(pieces, strips);
   const interval mine = share.of(blocks * widths * t.groups);
   for (std::int64_t item = mine.start; item < mine.start + mine.size; ++item) {
     const std::int64_t beside = item / blocks;
     const std::int64_t first = strips * (item % blocks) / blocks * sizes::rows;
-    const std::int64_t last = std::min(strips * (item % blocks + 1) / blocks * sizes::rows, positions);
+    const std::int64_t last = smaller_of(strips * (item % blocks + 1) / blocks * sizes::rows, positions);
     const std::int64_t feature = beside % widths * width;
     convolve_piece(t, input, filter, rows, features,
-                   {beside / widths, first, last, feature, std::min(width, t.f - feature)}, output);
+                   {beside / widths, first, last, feature, smaller_of(width, t.f - feature)}, output);
   }
 }
 
@@ -139,11 +140,11 @@ template <class Acc> void clear_phase(const convolution_task& t, Acc* output, co
   const interval mine = share.of(t.positions());
   window_reader<Acc> reader(t, nullptr, 0, false);
   for (std::int64_t done = 0; done < mine.size; done += some) {
-    const std::int64_t count = std::min(some, mine.size - done);
+    const std::int64_t count = smaller_of(some, mine.size - done);
     reader.place(mine.start + done, count);
     for (std::int64_t i = 0; i < count; ++i) {
       Acc* const out = output + reader.output(i) * t.output_channels;
-      std::fill(out, out + t.groups * t.f, Acc(0));
+      fill_elements(out, out + t.groups * t.f, Acc(0));
     }
   }
 }
@@ -154,7 +155,7 @@ template <class T, class Acc>
 void convolve(const convolution_task& t, const T* input, const Acc* filter, std::int64_t channels,
               std::int64_t features, bool in_order, Acc* output) {
   const std::int64_t elements = t.positions() * t.groups * t.f;
-  const std::int64_t work = std::max(elements, convolution_work(t) / t.phases());
+  const std::int64_t work = larger_of(elements, convolution_work(t) / t.phases());
   const std::int64_t threads = threads_for(elements, work);
   parallel_ranges(threads, work, [&](std::int64_t from, std::int64_t to) {
     for (thread_share share{from, threads}; share.index < to; ++share.index) {

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/run/kernels/convolution/task.hpp>
 #include <espalier/tensor/run/kernels/gemm.hpp>
 
-#include <algorithm>
 #include <cstdint>
 
 namespace espalier::detail {
@@ -24,7 +24,7 @@ struct column_panel {
   const std::int64_t left = rows.is_one_run(t) ? t.columns() - first : t.c - first % t.c;
   const std::int64_t pieces = (left + most - 1) / most;
   const std::int64_t depth = ((left + pieces - 1) / pieces + grain - 1) / grain * grain;
-  return {first, std::min({depth, left, most}), rows.row(t, first)};
+  return {first, smaller_of(depth, left, most), rows.row(t, first)};
 }
 
 /// Columns [0, features) in pieces of whole tiles that are about equal, at least so many that `items` of them below
@@ -34,7 +34,7 @@ template <class Acc>
   using sizes = tile_sizes<Acc>;
   const std::int64_t tiles = (features + sizes::columns - 1) / sizes::columns;
   const std::int64_t needed = (features + sizes::width - 1) / sizes::width;
-  const std::int64_t pieces = std::max(needed, std::min(tiles, (threads + items - 1) / items));
+  const std::int64_t pieces = larger_of(needed, smaller_of(tiles, (threads + items - 1) / items));
   return (tiles + pieces - 1) / pieces * sizes::columns;
 }
 

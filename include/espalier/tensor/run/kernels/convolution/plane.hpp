@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
+#include <espalier/base/light_std/fill.hpp>
 #include <espalier/tensor/run/kernels/convolution/task.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -25,8 +26,8 @@ inline constexpr std::int64_t most_plane_taps = 125;
 /// The taps of one dimension, from one that sees `place` on, that are not outside.
 [[nodiscard]] inline interval taps_inside(const convolution_axis& a, std::int64_t place, std::int64_t taps) {
   const auto until = [&](std::int64_t end) { return end <= place ? 0 : (end - place + a.dilation - 1) / a.dilation; };
-  const std::int64_t first = std::min(until(0), taps);
-  return {first, std::max(first, std::min(until(a.input), taps)) - first};
+  const std::int64_t first = smaller_of(until(0), taps);
+  return {first, larger_of(first, smaller_of(until(a.input), taps)) - first};
 }
 
 /// The taps that neighbouring lines of outputs read, so many that they share much of it and their sums fit in
@@ -60,12 +61,12 @@ template <class Acc> class plane_taps {
     lines_ = lines;
     planes_inside_ = planes_inside;
     lines_inside_ = lines_inside;
-    for (auto& of_first : part_) std::fill(&of_first[0], &of_first[most_lines + 1], part{});
+    for (auto& of_first : part_) fill_elements(&of_first[0], &of_first[0] + most_lines + 1, part{});
     int count = 0;
     for (std::int64_t y = lines_inside.start; y < lines_inside.start + lines_inside.size; ++y) {
       // Line n sees it with tap y - n.
-      const std::int64_t first = std::max<std::int64_t>(0, y - row.taps + 1);
-      const std::int64_t last = std::min<std::int64_t>(lines, y + 1);
+      const std::int64_t first = larger_of<std::int64_t>(0, y - row.taps + 1);
+      const std::int64_t last = smaller_of<std::int64_t>(lines, y + 1);
       part& seen = part_[first][last];
       if (seen.begin == seen.end) seen.begin = count;
       for (std::int64_t z = planes_inside.start; z < planes_inside.start + planes_inside.size; ++z) {
@@ -184,19 +185,19 @@ template <int Lines, class T, class Acc>
 void convolve_lines(const plane_taps<Acc>& taps, const plane_lines<T, Acc>& at) {
   static_assert(Lines == 1 || Lines == 3);
   constexpr int width = full_lanes<Acc>;
-  constexpr int few = std::min(4, width);
+  constexpr int few = smaller_of(4, width);
   constexpr int together = 4;
   const convolution_axis& line = taps.line;
   // Between these every tap sees an element.
-  const std::int64_t first = std::clamp<std::int64_t>(-line.offset, 0, line.output);
+  const std::int64_t first = clamped<std::int64_t>(-line.offset, 0, line.output);
   const std::int64_t reach = line.offset + line.dilation * (line.taps - 1);
-  const std::int64_t last = std::clamp<std::int64_t>(line.input - reach, first, line.output);
+  const std::int64_t last = clamped<std::int64_t>(line.input - reach, first, line.output);
   convolve_at_border(taps, Lines, at, 0, first);
   if (last - first < few) {
     convolve_at_border(taps, Lines, at, first, last);
   } else if (last - first < width) {
     for (std::int64_t o = first; o < last; o += few) {
-      convolve_vectors<Lines, 1, few>(taps, at, std::min(o, last - few));
+      convolve_vectors<Lines, 1, few>(taps, at, smaller_of(o, last - few));
     }
   } else {
     std::int64_t o = first;
@@ -209,7 +210,7 @@ void convolve_lines(const plane_taps<Acc>& taps, const plane_lines<T, Acc>& at) 
       o += width - beyond;
     }
     for (; o + together * width <= last; o += together * width) convolve_vectors<Lines, together, width>(taps, at, o);
-    for (; o < last; o += width) convolve_vectors<Lines, 1, width>(taps, at, std::min(o, last - width));
+    for (; o < last; o += width) convolve_vectors<Lines, 1, width>(taps, at, smaller_of(o, last - width));
   }
   convolve_at_border(taps, Lines, at, last, line.output);
 }
@@ -228,7 +229,7 @@ void convolve_plane(const convolution_task& t, const T* input, const Acc* filter
   for (std::int64_t n = mine.start; n < end;) {
     // The lines of one plane.
     const std::int64_t first = n % row.output;
-    const std::int64_t last = std::min(row.output, first + end - n);
+    const std::int64_t last = smaller_of(row.output, first + end - n);
     const std::int64_t plane = n / row.output % deep.output;
     const std::int64_t image = n / row.output / deep.output;
     const std::int64_t depth = plane * deep.stride + deep.offset;

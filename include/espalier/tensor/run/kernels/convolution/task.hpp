@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/core/ops/convolution.hpp>
 #include <espalier/tensor/run/kernels/elementwise.hpp>
 #include <espalier/tensor/run/kernels/lanes.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <numeric>
@@ -188,7 +188,7 @@ struct convolution_task {
     input_step *= input[d + 1];
     output_positions *= output[d + 1];
   }
-  t.images = std::min(input_box.dim[0].size, output_box.dim[0].size);
+  t.images = smaller_of(input_box.dim[0].size, output_box.dim[0].size);
   t.input_image = input_step;
   t.output_image = output_positions;
   t.input_channels = input[last];
@@ -264,7 +264,7 @@ template <class T> class window_reader {
         p.output += o_[d] * a.output_step;
       }
       const convolution_axis& a = t_.axis[inner];
-      const std::int64_t some = std::min(count - i, a.output - o_[inner]);
+      const std::int64_t some = smaller_of(count - i, a.output - o_[inner]);
       for (const std::int64_t end = i + some; i < end; ++i) {
         at_[i] = p;
         p.at[inner] += a.stride;
@@ -319,8 +319,8 @@ template <class T> class window_reader {
       copy_few(from + first, last - first, to);
       return;
     }
-    const std::int64_t begin = std::clamp(s.first, first, last);
-    const std::int64_t end = std::clamp(s.last, begin, last);
+    const std::int64_t begin = clamped(s.first, first, last);
+    const std::int64_t end = clamped(s.last, begin, last);
     clear_few(begin - first, to);
     if (begin < end) copy_few(from + begin, end - begin, to + (begin - first));
     clear_few(last - end, to + (end - first));

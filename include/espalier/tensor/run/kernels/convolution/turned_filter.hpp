@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/run/kernels/convolution/task.hpp>
 #include <espalier/tensor/run/kernels/parallel.hpp>
 #include <espalier/tensor/run/kernels/transpose.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -41,10 +41,10 @@ void turn_filter(const convolution_task& t, const extents& shape, std::int64_t g
         if constexpr (std::is_same_v<T, Acc>) {
           for (std::int64_t i = 0; i < c; i += block) {
             const transposed_plane<T> plane{source + i * all, all, turned + i, groups * c};
-            transpose_block(plane, std::min(block, f - q), std::min(block, c - i), 0);
+            transpose_block(plane, smaller_of(block, f - q), smaller_of(block, c - i), 0);
           }
         } else {
-          for (std::int64_t x = 0; x < std::min(block, f - q); ++x) {
+          for (std::int64_t x = 0; x < smaller_of(block, f - q); ++x) {
             for (std::int64_t i = 0; i < c; ++i) turned[x * groups * c + i] = element_cast<Acc>(source[i * all + x]);
           }
         }

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/fill.hpp>
 #include <espalier/tensor/core/ops/convolution.hpp>
 #include <espalier/tensor/run/kernels/contraction.hpp>
 #include <espalier/tensor/run/kernels/elementwise.hpp>
 #include <espalier/tensor/run/kernels/kernel.hpp>
 #include <espalier/tensor/run/kernels/parallel.hpp>
 
-#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -32,7 +32,7 @@ void convolve_exactly(const kernels::kernel_call& call, const windowed_attribute
   e.self = &self;
   e.windows = call.windows;
   auto* const result = static_cast<T*>(call.result);
-  std::fill(result, result + count, T{});
+  fill_elements(result, result + count, T{});
   for_each_term_of_convolution(e, input, filter, output, input_box, output_box, f);
 }
 template <class T, class A, class B> void add_product(T& sum, A a, B b) {
