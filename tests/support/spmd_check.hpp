@@ -4,6 +4,7 @@
 
 #include <espalier/tensor/core/partition/run_price.hpp>
 #include <espalier/tensor/core/program/check_graph.hpp>
+#include <espalier/tensor/core/program/complete.hpp>
 #include <espalier/tensor/core/program/cut_axes.hpp>
 #include <espalier/tensor/core/program/pass_list.hpp>
 #include <espalier/testing/interpret_spmd.hpp>
