@@ -55,8 +55,8 @@ class mismatched_call : public comm_error {
   return std::chrono::duration<double>(seconds);
 }
 
-/// What moves data between the devices of one program. One object belongs to one device and one thread; every member of
-/// a group calls the same operations in the same order. Buffers belong to the caller and may be reused on return.
+/// Moves data between the devices of one program. One object belongs to one device and one thread; every member of a
+/// group calls the same operations in the same order. Buffers belong to the caller and may be reused on return.
 ///
 /// * `prepare(moves)`, `prepare(group)` once, before the first use: later calls then allocate nothing. Not collective.
 /// * `exchange(moves, source, target)`: member k receives `outgoing[k]`; `incoming` is filled. All-gather, all-to-all

@@ -35,7 +35,8 @@ class in_process_group {
 
   [[nodiscard]] int size() const { return size_; }
   [[nodiscard]] std::chrono::duration<double> deadline() const { return deadline_; }
-  /// What errors add to a rank's number: where it stands on the mesh, "data 1, model 0". Set before the devices start.
+  /// Sets the text that errors add to each rank's number: its place on the mesh, "data 1, model 0". Call it before the
+  /// devices start.
   void set_places(std::vector<std::string> places) { places_ = std::move(places); }
   /// "rank 2 (data 1, model 0)"
   [[nodiscard]] std::string name_of(int rank) const {
@@ -80,7 +81,7 @@ class in_process_group {
     return how;
   }
 
-  /// What the members of one group share.
+  /// The state that the members of one group share.
   struct members_share {
     members_share(std::vector<int> ranks, int devices)
         : members(std::move(ranks)), threads(static_cast<int>(members.size()), sizes(), devices) {}
@@ -127,7 +128,7 @@ class in_process_communicator {
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return group_->size(); }
-  /// What all its devices share.
+  /// Returns the state that all devices of the group share.
   [[nodiscard]] in_process_group& group() const { return *group_; }
 
   void prepare(const transfer& moves) {
@@ -147,7 +148,7 @@ class in_process_communicator {
     meet("exchange", kind, moves, source, [&](const readable_list& readable) {
       const int members = static_cast<int>(moves.members.size());
       const host::store how = store_of(moves);
-      // Each member starts with itself and goes on from there: not everybody reads the same peer at once.
+      // Each member starts with itself and goes on from there: the members do not all read the same peer at once.
       for (int step = 0; step < members; ++step) {
         const auto k = static_cast<std::size_t>((moves.self + step) % members);
         const block& box = moves.incoming[k];
@@ -221,7 +222,8 @@ class in_process_communicator {
     std::unique_ptr<thread_collectives> all;
   };
 
-  /// Between collectives only the last instruction that was named is known. An error of a collective names it itself.
+  /// Returns the place that an error names. Between collectives only the last named instruction is known; an error of a
+  /// collective names its own.
   [[nodiscard]] std::string place_of_failure(const std::string& reason) const {
     const std::string instruction = detail::describe(where_);
     if (instruction.empty() || reason.find(instruction) != std::string::npos) return "";
@@ -318,13 +320,13 @@ class in_process_communicator {
   }
 
   [[noreturn]] void fail() const {
-    // Whoever failed says why right after it.
+    // The rank that failed gives its reason right after it.
     for (int i = 0; i < 10000 && !group_->aborted(); ++i) std::this_thread::sleep_for(std::chrono::microseconds(100));
     throw comm_error(
         detail::joined({group_->abort_reason(), "\n  noticed by ", group_->name_of(rank_), detail::during(where_)}));
   }
 
-  /// What is larger than the caches is written past them.
+  /// Returns how a transfer is written: past the caches if it is larger than they are.
   [[nodiscard]] static host::store store_of(const transfer& moves) {
     std::int64_t elements = 0;
     for (const block& box : moves.incoming) elements += box.elements();

@@ -75,7 +75,7 @@ struct block {
   return result;
 }
 
-/// What every member of a collective agrees on: who takes part, and where its bytes are counted.
+/// The facts on which all members of a collective agree: which ranks take part, and which channel counts its bytes.
 struct transfer_group {
   /// World ranks in group order, this rank included. The order is also the order of every reduction.
   std::vector<int> members;
@@ -85,7 +85,7 @@ struct transfer_group {
   int channel = 0;
 };
 
-/// What one rank does in a collective that moves boxes between the members of a group.
+/// The part of one rank in a collective that moves boxes between the members of a group.
 struct transfer : transfer_group {
   /// Per member: the box of this rank's source that goes there; its target side is the packed message.
   std::vector<block> outgoing;
@@ -181,7 +181,7 @@ void copy_run(T* target, std::int64_t target_step, const T* source, std::int64_t
   for (std::int64_t i = 0; i < length; ++i) target[i * target_step] = source[i * source_step];
 }
 
-/// Which side of a box is a message instead, with elements one behind the other.
+/// The side of a box that is a packed message instead, whose elements follow one another without gaps.
 enum class packed_side : std::uint8_t { none, source, target };
 
 /// Packed elements [first, first + count) of a box. All three kinds of copies are this one, so that a program has them
@@ -199,7 +199,7 @@ void copy_range(T* target, const T* source, const block& box, std::int64_t first
   });
 }
 
-/// Where packed elements [first, first + count) start if they lie contiguously on one side, else -1.
+/// Returns where packed elements [first, first + count) start if they lie contiguously on one side, else -1.
 [[nodiscard]] constexpr std::int64_t contiguous_start(const std::int64_t (&extent)[block_rank],
                                                       const std::int64_t (&stride)[block_rank], std::int64_t offset,
                                                       std::int64_t first, std::int64_t count) {
@@ -228,7 +228,7 @@ void copy_range(T* target, const T* source, const block& box, std::int64_t first
   return contiguous_start(box.extent, box.target_stride, box.target_offset, first, count);
 }
 
-/// What elements are copied as: all of one size share the copy.
+/// The word as which elements are copied: all types of one size share the copy.
 template <class Word> struct [[gnu::may_alias]] cell { Word bits; };
 
 /// Calls `visit(cell)` with the cell that is as large as an element of `type`.

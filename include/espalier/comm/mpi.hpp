@@ -38,8 +38,8 @@ class collective_engine {
   collective_engine& operator=(const collective_engine&) = delete;
   virtual ~collective_engine() = default;
 
-  /// Before the first all-reduce of a group, and before each transfer's first use, where it stays. Collective over all
-  /// ranks: they prepare the same operations, each for its own group, in the same order.
+  /// Prepares a group before its first all-reduce, and each transfer, which must not move afterwards, before its first
+  /// use. Collective over all ranks: they prepare the same operations, each for its own group, in the same order.
   virtual void prepare(const transfer_group& group) = 0;
   virtual void prepare(const transfer& moves) = 0;
   virtual std::optional<std::int64_t> all_reduce(const transfer_group& group, const void* source, void* target,
@@ -84,8 +84,8 @@ class mpi_communicator {
     for (const block& box : moves.outgoing) messages += messages_.message_count(box.elements() * size_of(moves.type));
     messages_.requests().reserve(messages);
   }
-  /// From now on collectives of groups of two and more go through `engine`. Every rank does this, before it prepares
-  /// any group.
+  /// Sends later collectives of groups of two and more through `engine`. Every rank calls this before it prepares any
+  /// group.
   void use(std::unique_ptr<collective_engine> engine) { engine_ = std::move(engine); }
   [[nodiscard]] const mpi_handle& base() const { return messages_.base(); }
   [[nodiscard]] const mpi_options& options() const { return options_; }

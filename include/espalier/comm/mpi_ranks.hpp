@@ -28,7 +28,7 @@ namespace espalier::comm::detail {
   return ranks;
 }
 
-/// By rank of the communicator: whether it is on this rank's host, as this rank itself is. Collective.
+/// Returns, by rank of the communicator, whether it is on this rank's host (true for this rank itself). Collective.
 [[nodiscard]] inline std::vector<bool> ranks_of_this_host(MPI_Comm communicator) {
   MPI_Comm host{};
   int size = 0;

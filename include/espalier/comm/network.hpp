@@ -11,7 +11,7 @@
 
 namespace espalier::comm {
 
-/// What the collectives of one group may use: ranks, and the transfers between them.
+/// The resources that the collectives of one group may use: ranks, and the transfers between them.
 ///
 /// A transfer from one rank to another occupies every resource on its way: the link, a network card that all ranks of a
 /// host share, an uplink of a switch (Blink's links, generalised: reference/blink.md, 1.9). Two transfers that share no

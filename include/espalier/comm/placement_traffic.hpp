@@ -11,8 +11,8 @@
 
 namespace espalier::comm {
 
-/// What one run of a program communicates in one kind of collective along some mesh axes. All groups of these axes do
-/// the same at the same time.
+/// The traffic of one run of a program in one kind of collective along some mesh axes. All groups of these axes do the
+/// same at the same time.
 struct axis_traffic {
   collective what = collective::all_reduce;  ///< one that `moves_tensors`
   unsigned axes = 0;                         ///< bit a: mesh axis a

@@ -82,14 +82,15 @@ struct contribution {
 
 namespace espalier::comm::detail {
 
-/// What a reduction's elements are kept as: signed and unsigned integers share what adds and multiplies, as either may
-/// read and write the other, and truth values are bytes, as what lies in padding may be none.
+/// The type in which a reduction keeps its elements: signed and unsigned integers share the code that adds and
+/// multiplies, since either type may be read and written as the other; truth values are bytes, since padding may hold
+/// bytes that are no truth value.
 template <reduction Kind, class T>
 using lane_t =
     std::conditional_t<std::is_same_v<T, bool>, unsigned char,
                        std::conditional_t<Kind == reduction::sum || Kind == reduction::prod, wrapping_t<T>, T>>;
 
-/// What of a tile's operands and result is a partial result, in `computed_t`; the rest are elements.
+/// The operands and result of a tile that are partial results, in `computed_t`; the rest are elements.
 enum class partial_sides : std::uint8_t { none, result, both, left };
 
 using tile_function = void (*)(partial_sides partial, void* out, const void* left, const void* right,
@@ -128,8 +129,8 @@ using fold_function = void (*)(const fold_job&);
 
 namespace espalier::comm {
 
-/// What combines messages of elements of one type: `target[i] = own[i] op incoming[i]`, or `incoming[i] op own[i]`.
-/// The target may be `own`; `incoming` is memory of the transport, and may be overwritten.
+/// Combines messages of elements of one type: `target[i] = own[i] op incoming[i]`, or `incoming[i] op own[i]`. The
+/// target may be `own`; `incoming` is memory of the transport, and may be overwritten.
 using combine_function = void (*)(const void* state, void* target, const void* own, void* incoming, std::int64_t count,
                                   bool incoming_left);
 
@@ -151,7 +152,8 @@ namespace espalier::comm::detail {
 /// Elements reduced at a time: two scratch tiles, an accumulator and the output stay in the first-level cache.
 inline constexpr std::int64_t reduce_tile = 1024;
 
-/// Where elements [done, done + length) of a part are: in place if they lie in one piece, otherwise in `scratch`.
+/// Returns where elements [done, done + length) of a part are: in place if they lie in one piece, otherwise in
+/// `scratch`.
 inline const std::byte* contribution_view(dtype type, const comm::contribution& part, std::int64_t first,
                                           std::int64_t done, std::int64_t length, std::byte* scratch) {
   const auto* const data = static_cast<const std::byte*>(part.data);

@@ -20,7 +20,7 @@ template <class T, reduction Kind> [[nodiscard]] constexpr reducer reducer_of();
 /// The same where both are known at run time only: brings the code for all.
 [[nodiscard]] reducer reducer_of(dtype type, reduction kind);
 #else
-// A template: a function would have the compiler read the code for all even where nobody calls it.
+// A template: a function would make the compiler read the code for all types even where it is not called.
 template <std::same_as<dtype> Type> [[nodiscard]] reducer reducer_of(Type type, reduction kind);
 #endif
 

@@ -20,8 +20,8 @@
 
 namespace espalier::comm::detail {
 
-/// Where a rank was last, for the handler of a signal: only what is safe to read there. Names are literals, which
-/// outlive whatever pointed to them.
+/// The last known place of a rank, for the handler of a signal: it holds only data that is safe to read there. Names
+/// are literals, which outlive whatever pointed to them.
 struct last_words {
   std::atomic<const char*> name{nullptr};
   std::atomic<const char*> file{nullptr};
@@ -82,7 +82,7 @@ extern "C" inline void espalier_say_where_it_ended(int signal) {
   std::raise(signal);
 }
 
-/// From now on this rank says what it was doing when it is ended. A handler of the user's own stays.
+/// Makes this rank report what it was doing when a signal ends it. A handler of the user's own stays.
 inline void announce_termination(int rank, int size) {
   last_words_of_this_rank.rank.store(rank, std::memory_order_relaxed);
   last_words_of_this_rank.size.store(size, std::memory_order_relaxed);

@@ -53,7 +53,7 @@ template <SharedSpace Space> class call_frame {
   std::int64_t area_;
 };
 
-/// Where all ranks tell each other a few words, each in the line of a flag.
+/// Exchanges a few words among all ranks, each in the line of a flag.
 template <SharedSpace Space> class word_exchange {
  public:
   /// `tier`: one whose lines the rest of the call does not use.

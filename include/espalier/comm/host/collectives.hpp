@@ -108,7 +108,8 @@ class host_collectives {
     engine_.run(call, said, number, input, output, what.by, where);
   }
 
-  /// Until all ranks have come here, some tens of nanoseconds apart. `operation`: for the error of a wait in vain.
+  /// Returns once all ranks have called it, on all within some tens of nanoseconds. `operation` is the name that the
+  /// error of a timeout gives.
   void meet(const char* operation, const context* where = nullptr) { engine_.meet(operation, where); }
   /// The largest of the numbers that all ranks bring, on all. As `meet`.
   [[nodiscard]] double largest(double mine, const char* operation, const context* where = nullptr) {

@@ -24,7 +24,7 @@
 
 namespace espalier::comm::host {
 
-/// Where the buffers of one rank can be reached in one call.
+/// The places where the buffers of one rank can be reached in one call.
 struct buffer_places {
   exposed input;
   exposed output;
@@ -136,7 +136,8 @@ template <SharedSpace Space> struct endpoint {
         {of, purpose, 0, rounds});
   }
 
-  /// Before the first write of a call into its copy of a tier: no rank needs any more what an earlier call wrote there.
+  /// Waits, before the first write of a call into its copy of a tier, until no rank needs what an earlier call wrote
+  /// there.
   ESPALIER_ALWAYS_INLINE void await_room(const shape& cut) {
     const auto depth = static_cast<std::uint64_t>(cut.of->depth);
     if (number <= depth || finished_by_all + depth >= number) return;

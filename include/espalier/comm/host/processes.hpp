@@ -46,7 +46,8 @@ class process_space {
 
   /// Whether the operating system copies out of other ranks' memory.
   [[nodiscard]] bool has_kernel() const { return kernel_; }
-  /// From now on it is asked, or not, where it may be. The same on all ranks.
+  /// Switches copies by the kernel on or off for later calls; has no effect where the kernel cannot copy. The same on
+  /// all ranks.
   void use_kernel(bool use) { kernel_in_use_ = use && kernel_; }
 
   [[nodiscard]] bool exposes() const { return buffers_ > 0 || kernel_in_use_; }

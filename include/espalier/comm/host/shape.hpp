@@ -46,9 +46,10 @@ struct shape {
     cut.beside = true;
     return cut;
   }
-  // What is handed over costs as much as to copy some KiB. One way it goes in 8 chunks; both ways, where a rank has the
-  // other's to work on meanwhile, in 2 or 3 (Xeon: of 32 to 64 KiB each way 12 to 18 % less time than in 8), if these
-  // leave room in the caches for what is sent and received (of 512 KiB each way 9 % less than with 128 KiB a chunk).
+  // To hand over a chunk costs as much as to copy some KiB. One way the data goes in 8 chunks; both ways, where a rank
+  // has the other's to work on meanwhile, in 2 or 3 (Xeon: of 32 to 64 KiB each way 12 to 18 % less time than in 8), if
+  // these leave room in the caches for what is sent and received (of 512 KiB each way 9 % less than with 128 KiB a
+  // chunk).
   const std::int64_t chunks = !both_ways ? 8 : most > 4 * how.least_chunk ? 3 : 2;
   const std::int64_t longest = !both_ways ? how.chunk : espalier::detail::clamped(most / 16, how.chunk / 2, how.chunk);
   if (most > how.least_chunk) {
@@ -58,7 +59,8 @@ struct shape {
     cut.rounds = (most + cut.chunk - 1) / cut.chunk;
   }
   cut.stride = whole_lines(cut.chunk);
-  // Both ways nobody gets ahead of the others' chunks: more room would only push other things from the caches.
+  // If data goes both ways, no rank gets ahead of the others' chunks: more room would only evict other data from the
+  // caches.
   const auto most_in_flight = [&] { return both_ways && cut.rounds > chunks ? std::int64_t{2} : cut.rounds; };
   cut.in_flight = most_in_flight();
   const std::int64_t slots = cut.in_flight * fan;

@@ -100,7 +100,7 @@ inline constexpr std::uint64_t shut = std::uint64_t{1} << 63U;
   return state.begun.load(order) & ~shut;
 }
 
-/// Where a rank's data can be had in one call.
+/// Tells how other ranks can reach a rank's data in one call.
 enum class reach : std::uint64_t {
   staged,  ///< it copies them to its region, chunk by chunk
   direct,  ///< others read (and write) them in place

@@ -26,7 +26,7 @@ class staging {
   explicit staging(std::optional<store> fixed = {})
       : fixed_(fixed.has_value()), usual_(fixed.value_or(store::cached)), how_(usual_) {}
 
-  /// Before the first chunk of a call that this rank writes.
+  /// Called before the first chunk of a call that this rank writes.
   void begin(std::int64_t rounds) {
     if (trial_ >= 0) decide();
     trial_ = -1;
@@ -47,7 +47,7 @@ class staging {
   [[nodiscard]] bool times(std::int64_t round) const {
     return trial_ >= 0 && trial_ - 1 <= round && round <= trial_ + 1;
   }
-  /// Whether it may be written piece by piece, beside other work: as usual, and nobody looks how long it takes.
+  /// True if it may be written piece by piece, between other work: as usual, and not timed.
   [[nodiscard]] bool in_pieces(std::int64_t round) const { return how_ == store::cached && !times(round); }
   void note(std::int64_t round, double seconds) { seconds_[static_cast<std::size_t>(round - trial_ + 1)] += seconds; }
 
@@ -89,7 +89,7 @@ class staging {
   store usual_;
   std::int64_t apart_ = first_apart;
   std::int64_t left_ = 0;  // calls until the next trial
-  // Of the call under way:
+  // The state of the call under way:
   store how_;
   std::int64_t trial_ = -1;             // the round that is written the other way
   std::array<double, 3> seconds_ = {};  // of the round before it, itself and the one after

@@ -30,7 +30,8 @@ class thread_group {
         layout_(checked(ranks), how.region),
         crowded_(static_cast<unsigned>(espalier::detail::larger_of(ranks, running)) >
                  std::thread::hardware_concurrency()) {
-    // What no call ever uses is never touched, so it costs nothing: groups are many, and large calls need no memory.
+    // Pages that no call ever uses are never touched, so they cost nothing: there are many groups, and large calls need
+    // no memory.
     const auto bytes = static_cast<std::size_t>(layout_.bytes() * ranks);
     memory_.reset(static_cast<std::byte*>(std::calloc(bytes + static_cast<std::size_t>(line_bytes), 1)));  // NOLINT
     if (memory_ == nullptr) throw std::bad_alloc();
@@ -94,7 +95,7 @@ static_assert(SharedSpace<thread_space>);
 }  // namespace host
 
 /// The eight collectives among threads of one process, without a copy but the one from the sender's buffer to the
-/// receiver's; little data goes through the group's own memory, so that nobody has to wait for readers.
+/// receiver's; little data goes through the group's own memory, so that no rank has to wait for readers.
 ///
 /// One object belongs to one thread; all make the same calls in the same order. Errors: `comm_error` where another
 /// thread does not come before the deadline, or is in another call; then the group is unusable.
@@ -123,7 +124,7 @@ class thread_collectives {
     engine_.run(call, detail::summary_of(call, by), 0, input, output, by, where);
   }
 
-  /// Until all ranks have come here. `operation`: for the error of a wait in vain.
+  /// Returns once all ranks have called it. `operation` is the name that the error of a timeout gives.
   void meet(const char* operation, const context* where = nullptr) { engine_.meet(operation, where); }
 
   using engine = host::engine<host::thread_space>;

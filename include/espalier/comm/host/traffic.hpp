@@ -54,7 +54,7 @@ class traffic {
   [[nodiscard]] bool folds() const { return reduces(operation_); }
   /// Whether this rank's contribution stands where its result is written.
   [[nodiscard]] bool in_output() const { return in_output_; }
-  /// Everybody gets the same bytes of a source.
+  /// True if all readers get the same bytes of a source.
   [[nodiscard]] bool common() const { return common_; }
   /// Slots that a source needs for one chunk to each of its readers.
   [[nodiscard]] int fan() const { return fan_; }
@@ -128,7 +128,7 @@ class traffic {
     total_ = at;
     if (receives_ && !in_output_) own_ = {mine, 0};
     if (!in_output_) return;
-    // In place a block stands where it belongs.
+    // In place, a block is already at its position.
     for (flow& f : to_) f.at = own_target_;
   }
 

@@ -56,8 +56,7 @@ template <SharedSpace Space> class watch {
   watch(Space& space, std::chrono::duration<double> deadline)
       : space_(&space), deadline_(deadline), spins_(space.crowded() ? 0 : most_spins) {}
 
-  /// Before a call. `word`: its number << `hash_bits` and its fingerprint.
-  /// `noted`: this rank has said in its notice what it is in.
+  /// Starts a call. `word`: its number << `hash_bits` and its fingerprint.
   void begin(std::uint64_t word, bool noted, const char* operation, const context* where) {
     word_ = word;
     noted_ = noted;
@@ -79,7 +78,7 @@ template <SharedSpace Space> class watch {
     }
   }
 
-  /// After `give_up`: returns when no rank reads or writes this one's buffers, nor ever will. Ranks that have not come
+  /// Returns, after `give_up`, when no rank reads or writes this one's buffers, nor ever will. Ranks that have not come
   /// to the call are kept from it; the others finish it, or give up as well, since they see that this one did.
   void take_back() {
     const std::uint64_t call = word_ >> hash_bits;

@@ -70,7 +70,7 @@ class window {
       int unit = 1;
       void* there = nullptr;
       MPI_Win_shared_query(handle_, r, &size, &unit, static_cast<void*>(&there));
-      // Pages are mapped anywhere, but what is the first whole line is so for everybody.
+      // Pages are mapped at any address, but the first whole line is at the same offset for all ranks.
       auto* const first = static_cast<std::byte*>(there);
       bases_.push_back(size == 0 ? nullptr : first + to_next_line(first, line_bytes));
       sizes_.push_back(size == 0 ? 0 : static_cast<std::int64_t>(size) - line_bytes);

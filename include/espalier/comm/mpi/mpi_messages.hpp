@@ -49,14 +49,15 @@ class mpi_messages {
   [[nodiscard]] const context* where() const { return where_; }
   void set_where(const context* where) { where_ = where; }
 
-  /// Before an operation: its name, for errors and for the tags of its messages.
+  /// Starts an operation: its name and kind are for errors and for the tags of its messages.
   template <collective Kind>
   void begin(dtype type = dtype::f32, reduction kind = reduction::sum, std::int64_t count = 0) {
     operation_ = name_of(Kind);
     label_.set<Kind>(type, kind, count);
   }
 
-  /// Runs one operation of `group`; afterwards its pairs of ranks count one operation more, whoever sent anything.
+  /// Runs one operation of `group`; afterwards each of its pairs of ranks counts one operation more, whether or not it
+  /// sent a message.
   void guarded(const transfer_group& group, espalier::detail::function_ref<void()> operation) {
     begin_operation();
     try {

@@ -74,8 +74,8 @@ class start_watch {
 /// the process exits, since it cannot begin again. Worlds may follow each other, and live at the same time.
 class mpi_session {
  public:
-  /// From here to `has_begun` ranks wait for each other in calls that have no deadline of their own: if they wait
-  /// longer than `deadline`, the process ends, with words. @pre MPI has not been finalised
+  /// Starts MPI. From here to `has_begun` ranks wait for each other in calls that have no deadline of their own: if
+  /// they wait longer than `deadline`, the process ends with a message. @pre MPI has not been finalised
   mpi_session(int& argc, char**& argv, std::chrono::duration<double> deadline)
       : exceptions_(std::uncaught_exceptions()),
         present_(++of_this_process().begun),
@@ -96,8 +96,8 @@ class mpi_session {
     here.failing = false;
   }
   void has_begun() { watch_.reset(); }
-  /// While an exception is on its way, other ranks may wait for this one: should the process exit with it, it does so
-  /// without MPI_Finalize, which would wait for them. The launcher then ends them.
+  /// Ends the world. While an exception propagates, other ranks may wait for this one: if the process exits with the
+  /// exception, it does so without MPI_Finalize, which would wait for them. The launcher then ends them.
   ~mpi_session() {
     process& here = of_this_process();
     --here.worlds;

@@ -44,7 +44,7 @@ class roll_call {
     socket_ = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (socket_ < 0) return;
     const std::size_t size = offsetof(sockaddr_un, sun_path) + 1 + name.size();
-    // As every call of its kind: the interface takes the base of all addresses.
+    // The cast is usual for this call: the interface takes the base of all addresses.
     if (::bind(socket_, reinterpret_cast<const sockaddr*>(&address), static_cast<socklen_t>(size)) != 0) leave();
 #endif
   }

@@ -42,7 +42,7 @@ class allocation {
     if (!solver_.improve()) return false;
     while (cut())
       if (!solver_.repair() || !solver_.improve()) return false;
-    // Without the small costs that kept the steps from going in circles.
+    // The small costs that kept the steps from going in circles are removed.
     for (int j = 0; j < next_column_; ++j)
       if (j >= root_columns_) solver_.set_objective(j, 0);
     return solver_.improve() && !cut();
@@ -65,7 +65,7 @@ class allocation {
   struct half {
     bool inward = false;
     flow_graph graph;         ///< arc i is edge i, turned so that data flows from the roots
-    std::vector<int> column;  ///< of each edge; -1: nobody competes for it, it has all of its capacity
+    std::vector<int> column;  ///< of each edge; -1: no tree competes for it, it has all of its capacity
     std::set<std::vector<bool>> cuts;
   };
   struct cut_row {
@@ -124,7 +124,8 @@ class allocation {
       }
   }
 
-  /// What enters the set must be at least the roots outside of it. False if that is known, or asks for nothing.
+  /// Requires that at least the weight of the roots outside a set enters it. False if the cut is known, or constrains
+  /// nothing.
   bool add_cut(std::size_t which, std::vector<bool> inside) {
     half& h = halves_[which];
     std::vector<std::pair<int, double>> entries;

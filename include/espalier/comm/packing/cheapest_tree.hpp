@@ -87,7 +87,7 @@ template <class Cost> class arborescences {
         for (const Cost& cost : costs) dearest = std::max(dearest, cost);
         tie_ = dearest * Cost(1e-13);
       }
-      // Nodes are ranks, and behind them the contracted cycles. A node's arcs stand in the row of one of its ranks.
+      // Nodes are the ranks, followed by the contracted cycles. A node's arcs stand in the row of one of its ranks.
       nodes_.reserve(2 * ranks_);
       for (std::size_t v = 0; v < ranks_; ++v)
         nodes_.push_back({v, -1, {}, v == static_cast<std::size_t>(root), false});
@@ -170,7 +170,8 @@ template <class Cost> class arborescences {
       return than.edge < 0 || cost < than.cost - tie_ || (cost <= than.cost + tie_ && hops <= than.hops);
     }
 
-    /// From the outermost cycle inwards: its arc enters one member, whose own arc goes; the others keep theirs.
+    /// Expands the cycles from the outermost inwards: a cycle's arc enters one member, whose own arc is dropped; the
+    /// other members keep theirs.
     std::vector<int> expand() {
       for (std::size_t c = nodes_.size(); c-- > ranks_;) {
         const int edge = nodes_[c].chosen.edge;

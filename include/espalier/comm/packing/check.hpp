@@ -53,7 +53,7 @@ namespace espalier::comm {
   return kind == collective::all_gather || kind == collective::reduce_scatter;
 }
 
-/// What `check` found in a packing.
+/// The result of `check` for a packing.
 struct packing_report {
   std::vector<std::string> mistakes;  ///< one sentence each, with the values; empty: the packing is right
   std::vector<fraction> loads;        ///< of each resource
@@ -98,15 +98,15 @@ namespace espalier::comm::detail {
   return "";
 }
 
-/// What prices prove about every packing of this collective; nothing if they are no certificate. A network that does
-/// not connect the ranks has bound 0.
+/// The bound that prices prove for every packing of this collective; not valid if they are no certificate. A network
+/// that does not connect the ranks has bound 0.
 struct proof {
   bool valid = false;
   fraction bound;
 };
 
-/// What a unit of the collective's rate costs at least, with these costs of the edges; times the number of ranks where
-/// roots have equal shares. Nothing if the network does not connect the ranks.
+/// Returns the least cost of a unit of the collective's rate, with these costs of the edges; times the number of ranks
+/// where roots have equal shares. Nothing if the network does not connect the ranks.
 [[nodiscard]] inline std::optional<int128> cheapest_unit(const network& net, collective kind, int root,
                                                          const std::vector<int128>& costs) {
   const arborescences<int128> out(net, false);
@@ -135,7 +135,7 @@ struct proof {
   return cheapest;
 }
 
-/// What all capacities cost; nothing if a price is negative.
+/// Returns the cost of all capacities; nothing if a price is negative.
 [[nodiscard]] inline std::optional<int128> cost_of_capacities(const network& net, const std::vector<int128>& prices) {
   int128 paid = 0;
   for (std::size_t r = 0; r < net.resources.size(); ++r) {
@@ -148,8 +148,8 @@ struct proof {
 /// `paid` / `cost` > 0 as a fraction, or a little more where that needs fewer digits.
 [[nodiscard]] inline fraction fraction_above(int128 paid, int128 cost) {
   if (const auto exact = try_fraction(paid, cost)) return *exact;
-  // Beyond 64 bits: the next larger fraction with a denominator of 2^20, or whole number. Prices from a search that was
-  // stopped early may prove next to nothing: then the largest number there is, which no rate exceeds.
+  // A result beyond 64 bits becomes the next larger fraction with a denominator of 2^20, or whole number. Prices from a
+  // search that was stopped early may prove next to nothing: then the largest number there is, which no rate exceeds.
   for (const int128 denominator : {int128{1} << 20, int128{1}}) {
     if (const auto near = try_fraction((paid * denominator + cost - 1) / cost, denominator)) return *near;
   }
@@ -168,7 +168,7 @@ struct proof {
   return {true, fraction_above(*paid * (has_equal_roots(kind) ? net.ranks : 1), *cheapest)};
 }
 
-/// What is wrong with loads and capacities.
+/// Adds a sentence for each resource whose load exceeds its capacity.
 inline void find_overloads(const network& net, const std::vector<fraction>& loads, std::vector<std::string>& mistakes) {
   for (std::size_t r = 0; r < net.resources.size(); ++r) {
     if (!(loads[r] > fraction{net.resources[r].capacity, 1})) continue;
@@ -176,7 +176,7 @@ inline void find_overloads(const network& net, const std::vector<fraction>& load
                        to_string(loads[r]) + ", its capacity is " + std::to_string(net.resources[r].capacity));
   }
 }
-/// What is wrong with a bound that is said to be proved, and a rate below it.
+/// Adds a sentence for each mistake in a bound that is said to be proved, and in a rate below it.
 inline void find_false_bound(const proof& proved, const fraction& rate, const fraction& bound,
                              std::vector<std::string>& mistakes) {
   if (!proved.valid) {

@@ -39,14 +39,14 @@ class packing_program {
 
   [[nodiscard]] double rate() const { return solver_.objective(); }
 
-  /// Of the rows, never negative.
+  /// Returns the prices of the rows, never negative.
   [[nodiscard]] std::vector<double> prices() const {
     std::vector<double> prices(solver_.duals().begin(), solver_.duals().begin() + static_cast<std::ptrdiff_t>(rows_));
     for (double& p : prices) p = std::max(p, 0.0);
     return prices;
   }
 
-  /// What the tree would gain, per unit of its weight, in the rate.
+  /// Returns by how much a unit of the tree's weight would increase the rate.
   [[nodiscard]] double gain(const tree_column& column) const {
     const auto& duals = solver_.duals();
     double value = groups_ == 1 ? 1.0 : duals[rows_ + static_cast<std::size_t>(column.group)];
@@ -122,7 +122,8 @@ class packing_program {
     if (cost > 0 && source.groups() * paid / cost < result.bound) {
       result.bound = source.groups() * paid / cost;
       centre = asked;
-      // On the scale of the program's prices, at which the trees of all groups cost as much as the groups are many.
+      // The prices are put on the scale of the program's, at which the trees of all groups together cost as much as
+      // there are groups.
       for (double& p : centre) p *= source.groups() / cost;
     }
     bool grew = false;

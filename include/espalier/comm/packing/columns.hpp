@@ -25,8 +25,8 @@ struct tree_column {
   std::vector<std::pair<int, int>> uses;  ///< row, how many edges of the tree occupy it
 };
 
-/// Trees to be packed, which are far too many to list: whoever packs them asks for the cheapest at some prices. Trees
-/// come in groups, to which a packing gives equal weights; rows are what the trees compete for.
+/// The trees to be packed, which are far too many to list: the solver asks for the cheapest at some prices. Trees come
+/// in groups, to which a packing gives equal weights; rows are the limits for which the trees compete.
 class column_source {
  public:
   column_source() = default;
@@ -82,7 +82,7 @@ class tree_source : public column_source {
       return (!uses_down(kind_) || out_.spans_from(r)) && (!uses_up(kind_) || in_.spans_from(r));
     };
     if (kind_ == collective::broadcast || kind_ == collective::reduce) return spans(root_);
-    // With every rank as a root, or both halves needed: strongly connected or not at all.
+    // If every rank is a root, or both halves are needed, the network is strongly connected or not at all.
     for (int r = 0; r < net_.ranks; ++r)
       if (!spans(r)) return false;
     return true;
@@ -122,7 +122,7 @@ class tree_source : public column_source {
         if (e >= 0)
           for (const int r : net_.edges[static_cast<std::size_t>(e)].resources) {
             const auto at = static_cast<std::size_t>(r);
-            // Of a resource and its opposite, which carry the same, the first stands for both.
+            // A resource and its opposite carry the same load; the first represents both.
             if (!mirror_ || mirror_.resource[at] >= r) rows.push_back(row_[at]);
           }
     };
@@ -149,7 +149,7 @@ class tree_source : public column_source {
     for (std::size_t r = 0; r < prices.size(); ++r) {
       const auto row = static_cast<std::size_t>(row_[r]);
       prices[r] = of_rows[row];
-      // What is its own opposite counts once, where others count twice.
+      // A resource that is its own opposite counts once; others count twice.
       if (mirror_ && width_[row] == 1) prices[r] = prices[r] + of_rows[row];
     }
     return prices;

@@ -37,7 +37,7 @@ class duplex_allocation {
     if (!solver_.improve()) return false;
     while (cut())
       if (!solver_.repair() || !solver_.improve()) return false;
-    // Without the small costs that kept the steps from going in circles.
+    // The small costs that kept the steps from going in circles are removed.
     for (int j = 1; j < next_column_; ++j) solver_.set_objective(j, 0);
     return solver_.improve() && !cut();
   }
@@ -75,7 +75,7 @@ class duplex_allocation {
       }
       for (const int b : {static_cast<int>(e), back})
         for (const int r : net_.edges[static_cast<std::size_t>(b)].resources) {
-          // Of a resource and its opposite, which carry the same, the first stands for both.
+          // A resource and its opposite carry the same load; the first represents both.
           if (opposite_.resource[static_cast<std::size_t>(r)] < r || row_[static_cast<std::size_t>(r)] >= 0) continue;
           row_[static_cast<std::size_t>(r)] = static_cast<int>(limits.size());
           whole_limits_.push_back(net_.resources[static_cast<std::size_t>(r)].capacity);
@@ -218,7 +218,7 @@ class duplex_allocation {
       const auto first = static_cast<std::size_t>(std::min(static_cast<int>(r), opposite_.resource[r]));
       if (row_[first] < 0) continue;
       prices[r] = of_rows[static_cast<std::size_t>(row_[first])];
-      // What is its own opposite counts once, where others count twice.
+      // A resource that is its own opposite counts once; others count twice.
       if (opposite_.resource[r] == static_cast<int>(r)) prices[r] = prices[r] + prices[r];
     }
     for (const auto& [row, parts] : partitions_)
@@ -236,7 +236,7 @@ class duplex_allocation {
   const mirror& opposite_;
   simplex solver_;
   std::vector<duplex_link> links_;
-  std::vector<bool> is_free_;  ///< of each link: nobody competes for it, it has all of its capacity
+  std::vector<bool> is_free_;  ///< of each link: no tree competes for it, it has all of its capacity
   std::vector<int> column_;    ///< of each other link
   int next_column_ = 1;
   std::vector<int> row_;                    ///< of each resource

@@ -116,7 +116,7 @@ class whole_multiples {
       rough_packing less = pack_only(source, others);
       if (less.rate < enough) continue;
       current = std::move(less);
-      // What the program left empty goes at once.
+      // Columns that the program left empty are removed at once.
       for (std::size_t j = current.columns.size(); j-- > 0;) {
         if (current.weights[j] > 1e-9 * current.rate) continue;
         const auto at = static_cast<std::ptrdiff_t>(j);

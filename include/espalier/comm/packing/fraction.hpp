@@ -65,7 +65,7 @@ namespace espalier::comm {
 
 [[nodiscard]] constexpr fraction operator+(const fraction& a, const fraction& b) {
   using detail::int128;
-  // Over the least common multiple: sums of equal denominators must not overflow.
+  // The sum is taken over the least common multiple: sums of equal denominators must not overflow.
   const std::int64_t common = std::gcd(a.denominator, b.denominator);
   return detail::make_fraction(
       int128{a.numerator} * (b.denominator / common) + int128{b.numerator} * (a.denominator / common),

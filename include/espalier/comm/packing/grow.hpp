@@ -137,7 +137,7 @@ class growth {
     const auto to = static_cast<std::size_t>(taken.to);
     b.tree.parent_arc[to] = arc;
     b.tree.depth[to] = b.tree.depth[static_cast<std::size_t>(taken.from)] + 1;
-    // Behind the last vertex of its depth.
+    // The position after the last vertex of its depth.
     const auto at = std::upper_bound(b.order.begin(), b.order.end(), b.tree.depth[to],
                                      [&](int d, int v) { return d < b.tree.depth[static_cast<std::size_t>(v)]; });
     b.order.insert(at, taken.to);

@@ -31,7 +31,7 @@ class joint_source : public column_source {
  public:
   /// @param groups  those that compete, of `net`
   joint_source(const network& net, collective kind, const std::vector<joint_group>& groups) : kind_(kind) {
-    // Resources that bind nobody make the program larger. What is left of them is numbered anew.
+    // Resources that never limit a transfer make the program larger. The remaining ones are renumbered.
     network both = net;
     both.edges.clear();
     std::vector<std::size_t> first;
@@ -205,7 +205,7 @@ inline void set_joint_rate(const std::vector<joint_group>& groups, joint_packing
     const int from = group_of[static_cast<std::size_t>(e.from)];
     if (from >= 0 && from == group_of[static_cast<std::size_t>(e.to)]) used.edges.push_back(e);
   }
-  (void)drop_slack_resources(used);  // what binds nobody keeps nobody apart
+  (void)drop_slack_resources(used);  // groups do not compete for a resource that limits no transfer
   std::vector<int> user(used.resources.size(), -1);
   for (const network::edge& e : used.edges) {
     const int mine = group_of[static_cast<std::size_t>(e.from)];
@@ -278,7 +278,7 @@ namespace espalier::comm {
     joint_packing some = detail::pack_competing(net, kind, competing, detail::after(options.most_seconds));
     for (std::size_t k = 0; k < set.size(); ++k) {
       packing& mine = some.groups[k];
-      // Of the group alone the joint prices prove something too, unless they cost nothing that it needs.
+      // The joint prices also prove a bound for the group alone, unless everything that it needs costs 0.
       const network part = restricted(net, competing[k].members);
       mine.prices = some.prices;
       detail::proof own = detail::bound_of_prices(part, kind, mine.root, mine.prices);

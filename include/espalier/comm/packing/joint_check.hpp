@@ -40,7 +40,7 @@ struct joint_packing {
   std::vector<std::int64_t> prices;
 };
 
-/// What `check` found in a joint packing.
+/// The result of `check` for a joint packing.
 struct joint_report {
   std::vector<std::string> mistakes;  ///< one sentence each, with the values; empty: the packing is right
   std::vector<fraction> loads;        ///< of each resource, by all groups
@@ -78,7 +78,7 @@ inline void require_disjoint(const network& net, const std::vector<joint_group>&
   }
 }
 
-/// What prices prove about all joint packings. Not valid where they cost nothing that any group needs.
+/// Returns the bound that prices prove for all joint packings. Not valid where everything that a group needs costs 0.
 [[nodiscard]] inline proof joint_bound(const network& net, collective kind, const std::vector<joint_group>& groups,
                                        const std::vector<std::int64_t>& prices) {
   std::vector<int128> wide_prices(prices.begin(), prices.end());

@@ -15,8 +15,8 @@
 
 namespace espalier::comm {
 
-/// What each of several groups may use of a network while the others use the rest: capacities of the resources, in
-/// `unit` bytes per second. 0: nothing.
+/// The share of a network that each of several groups may use while the others use the rest: capacities of the
+/// resources, in `unit` bytes per second. 0: nothing.
 struct capacity_shares {
   double unit = 1.0;
   std::vector<std::vector<std::int64_t>> capacities;  ///< by group, by resource of the whole network

@@ -65,7 +65,7 @@ class max_flow {
     return total;
   }
 
-  /// After a `solve` that stopped below its limit: whether the vertex is on the source's side of the minimum cut that
+  /// True if, after a `solve` that stopped below its limit, the vertex is on the source's side of the minimum cut that
   /// is nearest to the source.
   [[nodiscard]] bool on_source_side(int vertex) const { return level_[static_cast<std::size_t>(vertex)] >= 0; }
 

@@ -136,7 +136,7 @@ inline void require_packable(const network& net, collective kind, int root) {
   return best;
 }
 
-/// At the greatest rate, by the method that the network allows.
+/// Packs at the greatest rate, by the method that the network allows.
 [[nodiscard]] inline packing pack_best(const network& net, collective kind, int root, const pack_options& options) {
   if (is_graph(net)) {
     const auto deadline = after(options.seconds);

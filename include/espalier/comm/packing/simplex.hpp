@@ -118,7 +118,7 @@ class simplex {
     refresh_ = true;
   }
 
-  /// What the column would gain at these duals.
+  /// Returns by how much the objective would grow per unit of the column at these duals.
   [[nodiscard]] double gain(int j) const {
     const column& c = columns_[static_cast<std::size_t>(j)];
     double value = c.objective;

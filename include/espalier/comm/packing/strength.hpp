@@ -180,7 +180,7 @@ struct duplex_tree {
     return {path[path.size() / 2], static_cast<int>(path.size() / 2)};
   }
 
-  /// As a tree of an all-reduce, rooted at its centre.
+  /// Returns it as a tree of an all-reduce, rooted at its centre.
   [[nodiscard]] tree rooted(int ranks, const fraction& weight) const {
     tree t{centre(ranks).first, std::vector<int>(static_cast<std::size_t>(ranks), -1), {}, weight};
     t.up = t.down;

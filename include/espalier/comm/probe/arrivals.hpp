@@ -26,7 +26,8 @@ class arrivals {
   /// up; it is over soon, and the first half goes to it. 0 if too few arrived to tell.
   [[nodiscard]] double rate() const {
     if (times_.size() < 2) return 0;
-    // From the last message before that time: who was away, and found many waiting, must not take them for a flow.
+    // The slope starts at the last message before that time: a rank that was away, and found many waiting, must not
+    // take them for a flow.
     const std::size_t begin = late() > 1 && late() < times_.size() ? times_.size() - late() - 1 : 0;
     if (const double fitted = slope(begin, times_.size()); fitted > 0) return fitted;
     const double taken = times_.back() - times_[begin];

@@ -49,9 +49,9 @@ namespace espalier::comm::detail {
   return values[group[group.size() / 2]];
 }
 
-/// For each value that looks like a slip of the measurement, what it should be: the median of a group at least twice as
-/// large as its own that is no further than `reach` away, the nearest one. 0 for all others. Machines are built of
-/// equal parts.
+/// Returns, for each value that looks like a slip of the measurement, its likely value: the median of a group at least
+/// twice as large as its own that is no further than `reach` away, the nearest one. 0 for all others. Machines are
+/// built of equal parts.
 [[nodiscard]] inline std::vector<double> likely_values(const std::vector<double>& values, double gap, double span,
                                                        double reach) {
   std::vector<double> likely(values.size(), 0.0);

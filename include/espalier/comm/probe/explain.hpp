@@ -17,15 +17,15 @@
 
 namespace espalier::comm::detail {
 
-/// What a host shares when it talks to several peers at once: nothing (no peers), a resource, or not known yet without
-/// a measurement of the peers alone.
+/// The resource that a host shares among several peers when it talks to them at once: nothing (no peers), a resource,
+/// or not known yet without a measurement of the peers alone.
 struct shared_peers {
   std::vector<int> peers;
   double capacity = 0;
   bool in_doubt = false;
 };
 
-/// What a host reaches with each of a measurement's peers alone.
+/// Returns the rate that a host reaches with each of a measurement's peers alone.
 [[nodiscard]] inline std::vector<double> rates_alone(const pair_table& alone,
                                                      const probe_figures::concurrent& measured) {
   std::vector<double> rates;
@@ -45,9 +45,9 @@ struct peer_group {
   }
 };
 
-/// What counts how much when reasons are compared, in squared relative differences. Found with 4,000 fans of emulated
-/// hosts whose links are known, most of them measured while the machine was busy: of those of a machine with time to
-/// spare none is explained wrongly, and 1 in 70 is in doubt. Half and twice as much make little difference.
+/// The weights of the terms by which reasons are compared, in squared relative differences. Found with 4,000 fans of
+/// emulated hosts whose links are known, most of them measured while the machine was busy: of those of a machine with
+/// time to spare none is explained wrongly, and 1 in 70 is in doubt. Half and twice as much make little difference.
 struct misfit_weights {
   double division = 0.05;       ///< how members divide what they share
   double reason = 0.03;         ///< that something is shared at all
@@ -58,10 +58,10 @@ struct misfit_weights {
 /// How far rates at once are from what they would be if `group` shared `capacity`: a sum of squared relative
 /// differences.
 ///
-/// Whoever is not in the group gets all that it can. The group together gets all of the capacity, or what it can use: a
-/// shared way is not idle while somebody waits for it. How the members divide it tells little, since of flows that have
+/// A peer outside the group gets all that it can. The group together gets all of the capacity, or what it can use: a
+/// shared way is not idle while a flow waits for it. How the members divide it tells little, since of flows that have
 /// just begun one may hold up the others; fair is between an equal part (max-min fairness) and one in proportion to
-/// what each reaches alone. Above what a peer reaches alone is no difference: who looks late sees a burst.
+/// what each reaches alone. Above what a peer reaches alone is no difference: a rank that looks late sees a burst.
 [[nodiscard]] inline double misfit(const std::vector<double>& alone, const std::vector<double>& at_once,
                                    const peer_group& group, double capacity) {
   constexpr misfit_weights weights;
@@ -135,7 +135,7 @@ class fan_explanation {
     if (explains_itself(*part_, answer)) return answer;
     const std::vector<double> usable_by = rates_alone(alone_, *part_);
     const peer_group themselves = group_of(*part_, usable_by, any);
-    // What the others took is then theirs: all of it, or all that they can use.
+    // The rate that the others took is then available to them: all of it, or all that they can use.
     const double usable = std::accumulate(usable_by.begin(), usable_by.end(), 0.0);
     const bool gain = themselves.sum > (1 + probe_noise) * slowed.sum &&
                       themselves.sum > (1 - 2 * probe_noise) * std::min(everyone.sum, usable);
@@ -362,7 +362,8 @@ class topology_of_figures {
     });
   }
 
-  /// What several ranks of two hosts share between them; or, if each has a way of its own, what each rank can do.
+  /// Explains what several ranks of two hosts share between them; or, if each has a way of its own, the rate of each
+  /// rank.
   void share_pair(int a, int b) {
     const int streams = std::max(hosts_.ranks_at(a), hosts_.ranks_at(b));
     const double single = figures_.single(a, b);

@@ -49,7 +49,7 @@ enum class toward { others, host };
 
 /// All that a probe measures; bandwidths in bytes per second, latencies in seconds.
 struct probe_figures {
-  /// What the ranks of one host reach among themselves.
+  /// The rates that the ranks of one host reach among themselves.
   struct inside {
     double single = 0;   ///< one rank to another, the others idle
     double fan_out = 0;  ///< one rank to all others together

@@ -23,9 +23,9 @@ struct probe_flow {
   std::int64_t message_bytes = 16 << 10;
   int window = 8;
   int widest = 48;
-  /// What the flow reaches alone, in bytes per second; 0: not known, and it ends when the time is over. A flow that is
-  /// faster is a burst, which shapers and cards let pass, and does not tell what it can keep up: a round of flows that
-  /// one rank sees goes on until there is none, and that rank tells the others when to end.
+  /// The rate that the flow reaches alone, in bytes per second; 0: not known, and it ends when the time is over. A flow
+  /// that is faster is a burst, which shapers and cards let pass, and does not tell what it can keep up: a round of
+  /// flows that one rank sees goes on until there is none, and that rank tells the others when to end.
   double alone = 0;
 };
 
@@ -38,11 +38,12 @@ class flow_meter {
  public:
   explicit flow_meter(probe_wire& wire) : wire_(wire) {}
 
-  /// What is under way of a flow lasts so long: a scheduler's delays.
+  /// Bytes of a flow are under way for this long: a scheduler's delays.
   static constexpr double cover_seconds = 0.008;
 
-  /// Where the rates of a round are taken. Flows that meet at one host are all seen there, in the same stretch of time,
-  /// since only then do their rates add up. A flow alone that is slow is given up to ten times as long.
+  /// The place where the rates of a round are taken. Flows that meet at one host are all seen there, in the same
+  /// stretch of time, since only then do their rates add up. A flow alone that is slow is given up to ten times as
+  /// long.
   enum class seen { alone, where_it_ends, where_it_begins };
 
   /// The rate of each flow in bytes per second; 0 except on the rank where it is seen. `more_seconds`: how much longer
@@ -160,7 +161,7 @@ class flow_meter {
     return first;
   }
 
-  /// For who sees all flows of a round: whether it is over.
+  /// True if the round is over, for a rank that sees all of its flows.
   [[nodiscard]] bool has_seen_enough(double now) {
     if (over_) return true;
     const double taken = now - first_seen();

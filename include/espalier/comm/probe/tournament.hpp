@@ -7,7 +7,7 @@ namespace espalier::comm::detail {
 /// How many rounds `players` need for each to meet each once.
 [[nodiscard]] inline int tournament_rounds(int players) { return players < 2 ? 0 : players - 1 + players % 2; }
 
-/// Who meets a player in a round, in which each meets at most one; -1: nobody. By the circle method.
+/// Returns the opponent of a player in a round, in which each player meets at most one; -1: none. By the circle method.
 [[nodiscard]] inline int opponent(int players, int round, int player) {
   const int even = players + players % 2;
   const int circle = even - 1;  // the last player stays where it is, the others turn

@@ -17,13 +17,13 @@
 
 namespace espalier::comm::detail {
 
-/// At the other end of an unfinished operation.
+/// The ranks at the other end of an unfinished operation.
 struct probe_peers {
   std::vector<int> ranks;
   bool incoming = false;  ///< a message into memory of this rank
 };
 
-/// What the ranks of a probe say to each other, apart from the messages that are measured. Every wait has a deadline,
+/// Carries the messages between the ranks of a probe, apart from those that are measured. Every wait has a deadline,
 /// and its error names the phase.
 class probe_wire {
  public:
@@ -50,7 +50,7 @@ class probe_wire {
   [[nodiscard]] int size() const { return size_; }
   [[nodiscard]] MPI_Comm communicator() const { return communicator_; }
 
-  /// What the ranks are about to do, for errors.
+  /// Names the phase that the ranks begin, for errors.
   void begin(std::string phase) { phase_ = std::move(phase); }
 
   /// Waits for `requests`, each of which is forgotten before `finished(its index)`, which may add and replace some.
@@ -159,7 +159,7 @@ class probe_wire {
 
   void check(int code, const char* routine) const { check_mpi(code, routine, rank_, nullptr); }
 
-  /// Collective; errors leave the communicator behind, since messages may be under way on it.
+  /// Frees the communicator. Collective; after an error it is kept, since messages may be under way on it.
   void close() {
     meet();
     if (communicator_ != MPI_COMM_NULL) MPI_Comm_free(&communicator_);

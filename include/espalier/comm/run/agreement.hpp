@@ -22,8 +22,8 @@
 
 namespace espalier::comm::detail {
 
-/// What the ranks of a communicator settle together. Whatever depends on time or on measurements need not come out
-/// alike on two ranks: rank 0 decides it, and the others are told, with a checksum.
+/// Makes decisions that are equal on all ranks of a communicator. Results that depend on time or on measurements may
+/// differ between two ranks: rank 0 decides it, and the others are told, with a checksum.
 ///
 /// Every wait has the deadline, and calls `meanwhile`, so that other operations of the same ranks go on.
 class agreement {
@@ -41,7 +41,8 @@ class agreement {
   /// what follows where they are not.
   void look_around(std::function<void(bool compares)> look) { look_ = std::move(look); }
 
-  /// What `decide()` returns on rank 0, where alone it is called. If it throws, so do the others. Collective.
+  /// Returns on all ranks the result of `decide()`, which is called on rank 0 only. If it throws there, so does this on
+  /// the others. Collective.
   template <class Decide> plan_words from_root(const char* what, const Decide& decide) {
     if (rank_ != 0) return receive(what);
     plan_words mine;
@@ -80,7 +81,7 @@ class agreement {
     return found;
   }
 
-  /// Until all ranks have come here.
+  /// Returns once all ranks have called it.
   void meet(const char* what) { (void)largest(0, what); }
 
   /// Whether all ranks have the same number: the same answer on all. Collective.
@@ -132,7 +133,7 @@ class agreement {
       return comm_error("rank " + std::to_string(rank_) + " waited " + what +
                         " and got something else: all ranks must call the same collectives in the same order");
     };
-    // Before the size is believed.
+    // The checksum is compared before the size is believed.
     if (checksum(as_words(what), first[0] + first[1]) != first[3]) throw misses();
     const auto size = static_cast<std::size_t>(first[0]);
     plan_words words(first.begin() + head, first.begin() + static_cast<std::ptrdiff_t>(head + std::min(size, inlined)));

@@ -25,12 +25,12 @@ class arrival_list {
  public:
   using notice = host::call_notice;
 
-  /// In memory that is there already, zero at first. `notices`: of all ranks, in their order.
+  /// Uses existing memory, zero at first. `notices`: of all ranks, in their order.
   arrival_list(const std::vector<notice*>& notices, int rank) : own_(notices[static_cast<std::size_t>(rank)]) {
     for (notice* const there : notices) seats_.push_back({static_cast<int>(seats_.size()), there});
   }
 
-  /// In memory of its own. Collective over `everyone`. `host`: those whose memory this rank shares; kept.
+  /// Allocates its own memory. Collective over `everyone`. `host`: those whose memory this rank shares; kept.
   arrival_list(MPI_Comm everyone, MPI_Comm host, std::chrono::duration<double> deadline)
       : host_(host), deadline_(deadline) {
     int all = 0;
@@ -73,8 +73,8 @@ class arrival_list {
     if (own_ != nullptr) own_->write(call, said);
   }
 
-  /// Who is in another call under the same number, and in what it differs; empty if nobody is. `compares`: this rank is
-  /// about to hear the same from all who say that they compare, too.
+  /// Returns which rank is in another call under the same number, and how the call differs; empty if there is none.
+  /// `compares`: this rank is about to hear the same from all ranks that say that they compare, too.
   [[nodiscard]] std::string mismatch(std::uint64_t call, const call_summary& mine, int rank, bool compares) const {
     bool differs = false;
     for (const seat& s : seats_) {

@@ -18,8 +18,8 @@
 
 namespace espalier::comm {
 
-/// What has to be the same on all ranks that take part in a call, in three words: small enough to be told to the other
-/// ranks at every call, and enough to say in words what differs.
+/// The facts that have to be the same on all ranks that take part in a call, in three words: small enough to be told to
+/// the other ranks at every call, and enough to say in words what differs.
 struct call_summary {
   std::uint64_t kind = 0;  ///< collective, element class, operation, root; what else ranks must agree on
   std::uint64_t element_bytes = 0;
@@ -39,7 +39,7 @@ using said_by_ranks = espalier::detail::plain_vector<said_by_rank>;
 
 namespace espalier::comm::detail {
 
-// Where things stand in `call_summary::kind`.
+// The positions of the bit fields in `call_summary::kind`.
 inline constexpr unsigned what_bits = 5;
 static_assert(collective_kinds <= 1 << what_bits);
 inline constexpr unsigned type_at = 5;
@@ -49,7 +49,7 @@ inline constexpr unsigned root_at = 32;
 inline constexpr std::uint64_t blocks_differ = std::uint64_t{1} << 63U;
 inline constexpr unsigned blocks_at = 40;
 
-/// What ranks agree on beside the call itself. None of these changes a result.
+/// The facts beside the call itself on which ranks agree. None of these changes a result.
 enum call_flags : unsigned {
   in_place_flag = 1,
   ordered_flag = 2,
@@ -73,7 +73,8 @@ enum call_flags : unsigned {
   return static_cast<unsigned>(kind >> flags_at & ((std::uint64_t{1} << (root_at - flags_at)) - 1));
 }
 
-/// Moves have no operation, and only some calls a root: nobody has to agree on what is not used.
+/// Returns the summary of a call. Moves have no operation, and only some calls have a root: ranks need not agree on an
+/// unused field.
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR call_summary summary_of(const collective_call& call, const combiner& by,
                                                                 unsigned flags = 0) {
   call_summary made;
@@ -192,8 +193,8 @@ class spelled_call {
   call_summary said_;
 };
 
-/// What two calls differ in, with both values: "the operation (max, not sum) and the count (90, not 100)". What goes
-/// with another collective is not said.
+/// Returns the differences of two calls, with both values: "the operation (max, not sum) and the count (90, not 100)".
+/// Differences that follow from another collective are left out.
 [[nodiscard]] inline std::string difference_text(const call_summary& one, const call_summary& other) {
   const spelled_call here(one);
   const spelled_call there(other);

@@ -35,7 +35,7 @@
 
 namespace espalier::comm {
 
-/// What is done about links that become slow. A call that has been settled is compared with itself.
+/// Options for the detection of links that become slow. A settled call is compared with earlier runs of itself.
 struct watch_options {
   slowdown_limits limits;              ///< `factor` 0: nothing is watched
   std::int64_t least_bytes = 1 << 20;  ///< of calls that are watched
@@ -52,7 +52,7 @@ struct collectives_options {
   std::int64_t eager = 65536;
   /// Always the same order of ranks: results equal to the bit on every rank, run and network.
   bool fixed_order = false;
-  /// If set, nothing is tried: this way, where it can serve.
+  /// The choice to use wherever it can serve the call; if set, no candidates are tried.
   std::optional<choice> forced;
   /// Whether shared memory may be used where all ranks are on one host.
   bool share_memory = true;
@@ -215,12 +215,12 @@ class collectives {
     });
   }
 
-  /// What was started and is not over.
+  /// Returns the operations that were started and are not over.
   [[nodiscard]] std::vector<pending_operation> pending() const { return under_way_.pending(); }
   /// Takes what was started further, without waiting.
   void progress() { under_way_.progress(); }
 
-  /// What a call is done by, once it has been settled on.
+  /// Returns the choice for a call, once one has been settled on.
   [[nodiscard]] std::optional<choice> settled(const collective_call& call, const element& what) {
     const bool ordered = is_ordered(call.what, call.ordered, what);
     const known_call* known =
@@ -228,7 +228,7 @@ class collectives {
     return known == nullptr ? std::nullopt : known->settled;
   }
 
-  /// What became slow, and what was done about it.
+  /// Returns the links that became slow, and the reaction to each.
   [[nodiscard]] const std::vector<network_event>& events() const { return events_; }
 
  private:
@@ -237,7 +237,7 @@ class collectives {
   /// Calls of the MPI library between two comparisons; those of much data count as 1/64 of it.
   static constexpr int most_unchecked = 4096;
 
-  /// What is known of one call.
+  /// The state that is kept for one call.
   struct known_call {
     collective_call call;
     call_summary said;  // without type and operation: calls that differ in these only share all of this
@@ -337,7 +337,7 @@ class collectives {
       const detail::proposal said = planner_.propose(made->call, what.by.element_bytes, others_that_serve(*made));
       tuning_limits limits;
       limits.eager = options_.eager;
-      // What takes microseconds is measured the worse, and tried the cheaper.
+      // A call of microseconds is measured less exactly, and tried at less cost.
       if (made->bytes <= options_.eager) limits.rounds = 6;
       made->scheduled = said.scheduled;
       made->tuning = tuner(said.candidates, limits);
@@ -362,7 +362,8 @@ class collectives {
     host_ = std::make_unique<host_collectives>(communicator_, shared);
   }
 
-  /// Where ranks say which call they have come to: once, before the first that moves anything. Collective.
+  /// Sets up the list where ranks note which call they have come to: once, before the first that moves data.
+  /// Collective.
   void find_arrivals() {
     if (arrivals_ != nullptr || size_ == 1 || !options_.share_memory) return;
     if (host_ != nullptr) {
@@ -389,13 +390,13 @@ class collectives {
     return found;
   }
 
-  /// Says which call this rank is in, to whoever looks.
+  /// Notes, for ranks that look, which call this rank is in.
   void come_to(const known_call& known, const element& what) {
     said_ = known.said_of(what);
     if (arrivals_ != nullptr) arrivals_->enter(number_, said_);
   }
 
-  /// In a long wait: whether some rank is in another call, so that this one waits in vain.
+  /// Checks, in a long wait, whether some rank is in another call, so that this one waits in vain.
   void look_for_other_calls(bool compares) const {
     if (arrivals_ == nullptr) return;
     const std::string found = arrivals_->mismatch(number_, said_, rank_, compares);
@@ -435,8 +436,8 @@ class collectives {
     return all;
   }
 
-  /// What the MPI library carries out is compared afterwards, many calls at once: before each, it would cost as much as
-  /// a small call.
+  /// Notes a call that the MPI library carries out. Such calls are compared afterwards, many at once: before each, it
+  /// would cost as much as a small call.
   void note_library_call(const known_call& known) {
     by_library_ = (by_library_ ^ detail::long_fingerprint(said_)) * 0x9E3779B97F4A7C15U;
     unchecked_ += known.bytes < options_.watch.least_bytes ? 1 : most_unchecked / 64;
@@ -484,7 +485,7 @@ class collectives {
     if (++known.done == known.calls) end_try(known, what);
   }
 
-  /// Where calls are short, what the library meets by would leave the ranks too far apart.
+  /// Synchronises the ranks where calls are short: the library's barrier would leave them too far apart.
   void meet_closely(const known_call& known, const context* where) {
     host_->meet(name_of(known.call.what), where);
     const clock::time_point met = clock::now();
@@ -544,8 +545,8 @@ class collectives {
   }
 
   void run_library(known_call& known, const void* input, void* output, const element& what, const context* where) {
-    // What is under way does not go on while the library has the processor, and other ranks may need it to before they
-    // come here.
+    // Operations under way make no progress while the library has the processor, and other ranks may need that progress
+    // before they come here.
     if (!under_way_.empty()) under_way_.wait_all();
     if (!watched_) {
       detail::watchdog::of_this_process().add(*in_library_);
@@ -583,7 +584,7 @@ class collectives {
 
   /// The end of a window of calls, on all ranks alike: has this one become slow?
   void judge(known_call& known, const context* where) {
-    // Where all wait for all, who comes last measures the network alone, and the others their waiting too.
+    // Where all ranks wait for all, the last to arrive measures the network alone, and the others their waiting too.
     const double sign = has_root(known.call.what) ? 1 : -1;
     const double ratio = sign * largest_after(known, sign * known.watch.ratio(), where);
     if (!known.watch.judge(ratio)) return;

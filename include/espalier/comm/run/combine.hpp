@@ -8,7 +8,7 @@
 
 namespace espalier::comm {
 
-/// What elements are, as far as ranks can tell each other: with their size, `f32` differs from `i32`.
+/// The kind of elements, as far as ranks can tell each other: together with the size, `f32` differs from `i32`.
 enum class element_class : std::uint8_t {
   unnamed,  ///< bytes, or a type of the caller's own
   floating,
@@ -25,7 +25,7 @@ enum class element_class : std::uint8_t {
   pair_of_short
 };
 
-/// What elements are combined by, in the same sense.
+/// The operation that combines elements, to the same extent.
 enum class element_operation : std::uint8_t {
   unnamed,  ///< none, or one of the caller's own
   sum,
@@ -47,7 +47,7 @@ struct combiner {
   combine_function combine = nullptr;
   const void* state = nullptr;
   std::int64_t element_bytes = 1;
-  /// For the other ranks, which compare them: what is unnamed is taken for the same.
+  /// Names that the other ranks compare: an unnamed type or operation is taken for the same.
   element_class type = element_class::unnamed;
   element_operation operation = element_operation::unnamed;
   /// A kernel that does the same to all parts in one pass, if there is one.
@@ -66,7 +66,7 @@ namespace detail {
   }
   return element_class::unnamed;
 }
-/// Of booleans the maximum is what MPI calls `or`, the minimum `and`.
+/// Returns the name of an operation. The maximum of booleans is MPI's `or`, the minimum its `and`.
 [[nodiscard]] constexpr element_operation operation_of(dtype type, reduction kind) {
   const bool truth = type == dtype::boolean;
   switch (kind) {

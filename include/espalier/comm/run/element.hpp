@@ -15,8 +15,8 @@
 
 namespace espalier::comm {
 
-/// What a collective moves: how elements are combined here, and what the MPI library calls type and operation, so that
-/// its own collective can be asked too.
+/// An element of a collective: how it is combined here, and the MPI library's type and operation for it, so that its
+/// own collective can be asked too.
 struct element {
   combiner by;
   MPI_Datatype type = detail::no_type();  ///< none: the library's own collectives are no candidates
@@ -46,7 +46,7 @@ struct element {
 
 namespace detail {
 
-/// What the MPI library's own types and operations are; everything else is unnamed.
+/// Returns the class of one of the MPI library's own types; any other type is unnamed.
 [[nodiscard]] inline element_class class_of(MPI_Datatype type) {
   struct named {
     MPI_Datatype type;
@@ -136,7 +136,7 @@ class mpi_element {
     MPI_Type_get_extent(type, &lower, &extent);
     int commutes = 1;
     if (operation != detail::no_operation()) MPI_Op_commutative(operation, &commutes);
-    // Before anything is sent. No element is touched, and a function of the user's is not called.
+    // Checked before any data is sent. No element is touched, and a function of the user's is not called.
     if (detail::is_predefined(operation)) {
       char nothing[2]{};
       if (MPI_Reduce_local(&nothing[0], &nothing[1], 0, type, operation) != MPI_SUCCESS) {

@@ -86,7 +86,7 @@ class network_engine : public collective_engine {
     std::size_t own = 0;
     bool connected = false;
     MPI_Comm part{};
-    /// By collective. Where groups don't compete, one object serves all operations.
+    /// The objects by collective. Where groups don't compete, one object serves all operations.
     std::map<collective, std::shared_ptr<collectives>> by_collective;
 
     served_group() = default;

@@ -88,8 +88,8 @@ struct operation_in_flight {
   std::chrono::steady_clock::time_point begun{};
 };
 
-/// All operations under way on one communicator. Whoever waits for one takes all of them further: a rank that waited
-/// for one alone could be what another rank, which waits for another one, is waiting for.
+/// All operations under way on one communicator. A wait for one operation advances all of them: if a rank advanced only
+/// one, two ranks that wait for different operations could wait for each other for ever.
 class operations_in_flight {
  public:
   operations_in_flight(std::chrono::duration<double> deadline, bool oversubscribed)
@@ -109,7 +109,7 @@ class operations_in_flight {
     return made;
   }
 
-  /// After an error nothing may be waited for, and memory that is being received into must stay.
+  /// True after an error: no operation may be waited for, and memory that is being received into must stay.
   [[nodiscard]] bool broken() const { return broken_; }
   void fail() { broken_ = true; }
 
@@ -215,7 +215,7 @@ class operations_in_flight {
 /// Message tags of operations under way. Those of blocking calls, of which each rank has one at a time, stand in the
 /// lower half, at a place that follows from what the call is; those of others in the upper half, where operations count
 /// up, in a part that follows from what they are. So two operations under way never share a tag, and messages of ranks
-/// that make different calls do not meet: nobody takes the other's data for his own.
+/// that make different calls do not meet: no rank takes the other's data for its own.
 class tag_space {
  public:
   /// `most`: of them to use; 0: all there are.
@@ -238,7 +238,7 @@ class tag_space {
     throw comm_error("a schedule needs " + std::to_string(tags) + " message tags, of which there are " +
                      std::to_string(first_));
   }
-  /// Where those of a blocking call begin. `fingerprint`: of the call.
+  /// Returns the first tag of a blocking call. `fingerprint`: of the call.
   [[nodiscard]] int of_blocking(int tags, std::uint64_t fingerprint) const {
     const int bits = std::max(6, static_cast<int>(std::bit_width(static_cast<unsigned>(tags))));
     const std::uint64_t places = static_cast<std::uint64_t>(first_) >> bits;
@@ -276,7 +276,8 @@ class started_collective {
     if (!over()) all_->progress();
     return over();
   }
-  /// Until it is over. Errors: `comm_error` after a wait without progress; then its `collectives` are unusable.
+  /// Returns once the operation is over. Errors: `comm_error` after a wait without progress; then its `collectives` are
+  /// unusable.
   void wait() {
     if (!over()) all_->wait(*of_);
   }
@@ -291,7 +292,7 @@ class started_collective {
   std::shared_ptr<detail::operation_in_flight> of_;
 };
 
-/// Until all are over, in whatever order.
+/// Waits until all are over, in whatever order.
 inline void wait_all(std::vector<started_collective>& some) {
   for (started_collective& one : some) one.wait();
 }

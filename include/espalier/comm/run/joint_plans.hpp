@@ -18,8 +18,8 @@
 
 namespace espalier::comm::detail {
 
-/// What each group may use while all of them carry out the operation, by a joint packing (or joint routes); nothing
-/// where they don't compete, since then everything is everybody's.
+/// Returns the capacities that each group may use while all of them carry out the operation, by a joint packing (or
+/// joint routes); nothing where groups don't compete, since then each may use all.
 [[nodiscard]] inline std::optional<capacity_shares> shares_for(const network& net,
                                                                const std::vector<std::vector<int>>& members,
                                                                collective what) {

@@ -186,7 +186,7 @@ class mpi_schedule_runner {
   /// Whether a lane's sends wait for their receives.
   [[nodiscard]] bool asks(const slot_state& s) const { return s.chunk % mine_.credits == mine_.credits - 1; }
 
-  /// Begins the tracks of the next phase, and of those behind it while there is nothing to wait for.
+  /// Begins the tracks of the next phase, and of those after it while there is nothing to wait for.
   void begin_phases() {
     open_tracks_ = 0;
     while (open_tracks_ == 0 && last_ < tracks_.size()) {
@@ -415,7 +415,7 @@ class mpi_schedule_runner {
   detail::staging_buffer scratch_;
   detail::staging_buffer staging_;
   std::vector<track_state> tracks_;
-  std::size_t last_ = 0;         // behind the tracks of the phase under way
+  std::size_t last_ = 0;         // after the tracks of the phase under way
   std::size_t open_tracks_ = 0;  // of that phase
   std::vector<MPI_Request> requests_;
   std::vector<owner> owners_;

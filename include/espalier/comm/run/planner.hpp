@@ -77,14 +77,14 @@ struct changed_way {
   return most;
 }
 
-/// What the ranks have been told of one call.
+/// The plan of one call, as rank 0 has told it to all ranks.
 struct proposal {
   std::vector<choice> candidates;  ///< to be tried; not empty
-  choice scheduled;                ///< the schedule that should be fastest, whoever else may be faster
+  choice scheduled;                ///< the schedule that the model takes for the fastest
 };
 
-/// From a call to a schedule: what may be fastest on this network, by the cost model, and the trees and routes for it.
-/// All of it is found on rank 0 and handed out.
+/// Finds the schedules for a call that may be fastest on this network, by the cost model, and the trees and routes for
+/// them. Rank 0 finds all of it and hands it out.
 class planner {
  public:
   struct settings {
@@ -98,8 +98,8 @@ class planner {
 
   [[nodiscard]] const network& over() const { return net_; }
 
-  /// What may be the fastest: what the model takes for at most `range` times as slow as the best, and `others`, of
-  /// which the model knows nothing. Collective.
+  /// Returns the candidates for the fastest: those that the model takes for at most `range` times as slow as the best,
+  /// and `others`, of which the model knows nothing. Collective.
   [[nodiscard]] proposal propose(const collective_call& call, std::int64_t element_bytes,
                                  const std::vector<choice>& others) {
     require_packing(call, element_bytes);
@@ -169,7 +169,7 @@ class planner {
     return made;
   }
 
-  /// On rank 0: the schedule that should be best, then what is to be tried.
+  /// Returns, on rank 0, the schedule that should be best, then the candidates to be tried.
   [[nodiscard]] std::vector<choice> offered(const collective_call& call, std::int64_t element_bytes,
                                             const std::vector<choice>& others) {
     const std::vector<candidate> all = schedules_for(call, element_bytes);
@@ -201,7 +201,7 @@ class planner {
     if (found == list.end()) return list;
     const choice trees = *found;
     const auto bytes = total_elements(call) * element_bytes;
-    // Where ranks wait for their processors, as many lanes as that takes.
+    // Where ranks wait for their processors, as many lanes are needed as that takes.
     constexpr int patient = 8;
     if (trees.by == algorithm::trees && bytes >= patient * trees.chunk) {
       list.push_back(trees);
@@ -215,7 +215,8 @@ class planner {
     return list;
   }
 
-  /// On rank 0: all schedules for a call whose messages are not too long for MPI, the one that should be best first.
+  /// Returns, on rank 0, all schedules for a call whose messages are not too long for MPI, the one that should be best
+  /// first.
   [[nodiscard]] std::vector<candidate> schedules_for(const collective_call& call, std::int64_t element_bytes) {
     selection_input given = input(element_bytes);
     std::vector<route> routes;
@@ -232,7 +233,7 @@ class planner {
       std::erase_if(all, [](const candidate& c) { return c.how != algorithm::ordered_trees || c.shares != 1; });
     }
     std::erase_if(all, [&](const candidate& c) {
-      // What is cut never has long messages; of the others, only those of very much data.
+      // Data that is cut into chunks never has long messages; of other schedules, only those of very much data have.
       if (total_elements(call) * element_bytes <= std::numeric_limits<int>::max()) return false;
       return longest_message(schedule_of(c, call, net_, given), element_bytes) > std::numeric_limits<int>::max();
     });

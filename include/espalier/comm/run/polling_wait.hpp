@@ -9,7 +9,7 @@
 
 namespace espalier::comm::detail {
 
-/// For messages: "0.3", "60", "12500".
+/// Formats a number for messages: "0.3", "60", "12500".
 [[nodiscard]] inline std::string number_text(double number) {
   char text[32];
   std::snprintf(&text[0], sizeof text, number >= 1000 ? "%.0f" : "%.3g", number);
@@ -26,7 +26,7 @@ class polling_wait {
 
   void moved() { idle_ = 0; }
 
-  /// After a poll in which nothing moved. True: the deadline has passed.
+  /// Called after a poll in which nothing moved. True: the deadline has passed.
   [[nodiscard]] bool exhausted() {
     if (++idle_ <= polls_) return false;
     std::this_thread::yield();

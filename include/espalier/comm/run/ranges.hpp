@@ -29,7 +29,7 @@ namespace detail {
 template <std::ranges::contiguous_range R>
 using object_in = std::remove_cv_t<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
 
-/// What both ranges hold.
+/// The type of object that both ranges hold.
 template <class Input, class Output> struct object_in_both {
   using type = object_in<Output>;
   static_assert(std::is_same_v<object_in<Input>, type>, "input and output hold objects of different types.");
@@ -132,14 +132,14 @@ inline void require_sizes(const char* what, const char* sentence, std::int64_t i
 
 }  // namespace detail
 
-/// What a collective moves and combines where it moves objects of T: known to the MPI library too, whose own
+/// Returns the element of a collective that moves and combines objects of T: the MPI library knows it too, so its own
 /// collectives are tried as well. Made once; MPI must have begun. An operation that MPI does not have keeps the order
 /// of ranks unless `boost::mpi::is_commutative` says that it need not.
 template <class T, class Operation> [[nodiscard]] const element& element_for() {
   static const element made = detail::make_element<T, Operation>();
   return made;
 }
-/// Of objects that are not combined.
+/// Returns the element of objects that are not combined.
 template <class T> [[nodiscard]] const element& element_for() {
   static const element made = [] {
     element moved = bytes_of_size(static_cast<std::int64_t>(sizeof(T)));
@@ -181,7 +181,7 @@ template <std::ranges::contiguous_range Range> void broadcast(collectives& all, 
   all.broadcast(to.data(), std::ssize(to), element_for<detail::object_in<Range>>(), root);
 }
 
-/// As `all_reduce`, but only the root's output is written.
+/// Works as `all_reduce`, but only the root's output is written.
 template <std::ranges::contiguous_range Input, std::ranges::contiguous_range Output, class Operation>
 void reduce(collectives& all, Input&& input, Output&& output, Operation /*operation*/, int root) {
   const std::span from(input);
@@ -192,7 +192,7 @@ void reduce(collectives& all, Input&& input, Output&& output, Operation /*operat
   all.reduce(from.data(), to.data(), std::ssize(from), element_for<object, Operation>(), root);
 }
 
-/// The elements of all ranks one rank behind the other, on all.
+/// Collects the elements of all ranks, in the order of ranks, on all.
 template <std::ranges::contiguous_range Input, std::ranges::contiguous_range Output>
 void all_gather(collectives& all, Input&& input, Output&& output) {
   const std::span from(input);
@@ -214,7 +214,7 @@ void reduce_scatter(collectives& all, Input&& input, Output&& output, Operation 
   all.reduce_scatter(from.data(), to.data(), std::ssize(to), element_for<object, Operation>());
 }
 
-/// The elements of all ranks one rank behind the other, on the root, whose output alone is written.
+/// Collects the elements of all ranks, in the order of ranks, on the root, whose output alone is written.
 template <std::ranges::contiguous_range Input, std::ranges::contiguous_range Output>
 void gather(collectives& all, Input&& input, Output&& output, int root) {
   const std::span from(input);

@@ -19,9 +19,9 @@ namespace espalier::comm {
 struct rank_schedule {
   struct own_step {
     step what;
-    /// Of the message: which of all messages of one chunk of each track it is. Both ends count alike.
+    /// The number of the message among all messages of one chunk of each track. Both ends count alike.
     int tag = -1;
-    /// Where the message of a reduction waits: bytes from the start of the staging memory, for slot 0.
+    /// The place where the message of a reduction waits: bytes from the start of the staging memory, for slot 0.
     std::int64_t staged_at = 0;
     /// Nothing that stands before it in the lane touches its target: the receive may be posted when the lane begins.
     bool early = false;

@@ -15,9 +15,9 @@
 
 namespace espalier::comm::detail {
 
-/// What is known of calls, those used last in front; calls that differ in names only may share it. A call that is
-/// repeated is found by comparing some numbers, and no memory is taken. All ranks look up the same calls in the same
-/// order, so all forget the same ones. `Known` has the call as `call`.
+/// Holds what is known of calls, those used last in front; calls that differ in names only may share an entry. A call
+/// that is repeated is found by comparing some numbers, and no memory is taken. All ranks look up the same calls in the
+/// same order, so all forget the same ones. `Known` has the call as `call`.
 template <class Known> class recent_calls {
  public:
   explicit recent_calls(std::size_t kept) : kept_(std::max<std::size_t>(1, kept)) { entries_.reserve(kept_ + 1); }

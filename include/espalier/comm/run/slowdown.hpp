@@ -46,7 +46,7 @@ class slowdown_watch {
     return slow_ >= limits_.windows;
   }
 
-  /// What is usual is learned anew.
+  /// Forgets the usual time of the call, which is then learned anew.
   void forget() { *this = slowdown_watch(limits_); }
 
  private:

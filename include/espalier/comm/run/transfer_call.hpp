@@ -47,7 +47,8 @@ enum transfer_note : int {
   return notes;
 }
 
-/// What a transfer with these notes is; nothing for permutations, which are no collective: every rank sends to one.
+/// Returns the collective that a transfer with these notes is; nothing for permutations, which are no collective: every
+/// rank sends to one.
 [[nodiscard]] inline std::optional<collective> collective_of_notes(int notes) {
   if ((notes & sends_different_boxes) == 0) return collective::all_gather;
   if ((notes & receives_into_different) == 0) return collective::reduce_scatter;
@@ -55,7 +56,7 @@ enum transfer_note : int {
   return std::nullopt;
 }
 
-/// Where boxes start that lie behind each other on one side, in their order; -1 if they don't.
+/// Returns the start of boxes that follow one another on one side, in their order; -1 if they don't.
 template <class Start> [[nodiscard]] std::int64_t common_start(const std::vector<block>& boxes, Start start) {
   std::int64_t first = -1;
   std::int64_t next = -1;
@@ -69,8 +70,8 @@ template <class Start> [[nodiscard]] std::int64_t common_start(const std::vector
   return std::max<std::int64_t>(first, 0);
 }
 
-/// A transfer as a collective call: the call's input is the boxes that this rank sends, one behind the other, and its
-/// output those that it receives. Where they lie so already nothing is copied.
+/// A transfer as a collective call: the call's input is the boxes that this rank sends, one after another, and its
+/// output those that it receives. Boxes that already lie so are not copied.
 class transfer_call {
  public:
   transfer_call() = default;

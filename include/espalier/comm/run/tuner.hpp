@@ -26,7 +26,7 @@ struct tuning_limits {
   double short_call = 5e-6;
   int short_rounds = 2;  ///< tries of each candidate until that is known
   int batch = 8;         ///< calls in a row that are one try, then
-  int batch_rounds = 3;  ///< such tries of every candidate that is not far behind
+  int batch_rounds = 3;  ///< such tries of every candidate that is not much slower
   /// Shared memory counts with this share of its time there: in its first calls no copy of a tier is in a cache yet,
   /// and a machine whose processors change places between two tries makes more noise than that.
   double favour_shared = 0.75;
@@ -45,17 +45,17 @@ struct tuning_limits {
   /// Seconds: what takes less is called twice for one try, from the second on, and the first call warms up: what the
   /// candidate before it left in the caches, or pushed from there, would count for as much as the candidate itself.
   double warmed_up = 0.01;
-  /// Of chunk sizes that take as long but for this share, the largest is settled on: fewer messages leave the processor
-  /// to others.
+  /// The largest of the chunk sizes whose times differ by at most this share is settled on: fewer messages leave the
+  /// processor to others.
   double alike = 0.02;
 };
 
 /// Finds the fastest way for one collective at one size from how long tries take: first all candidates in turn that are
-/// not far behind, the least time of each counting; then, if trees may win, their chunk size by multiplicative increase
-/// and additive decrease (Blink, section on chunk sizes). Last, the best of each way are tried in turn once more, and
-/// only that counts: of many chunk sizes the luckiest looks better than it is, and first calls are slow. Where calls
-/// are short, a try is several calls in a row; where they are long, several chunk sizes are among the last. Pure: rank
-/// 0 runs it and tells the others.
+/// not much slower than the best, the least time of each counting; then, if trees may win, their chunk size by
+/// multiplicative increase and additive decrease (Blink, section on chunk sizes). Last, the best of each way are tried
+/// in turn once more, and only that counts: of many chunk sizes the luckiest looks better than it is, and first calls
+/// are slow. Where calls are short, a try is several calls in a row; where they are long, several chunk sizes are among
+/// the last. Pure: rank 0 runs it and tells the others.
 class tuner {
  public:
   tuner() = default;
@@ -65,7 +65,7 @@ class tuner {
   }
 
   [[nodiscard]] bool settled() const { return stage_ == stage::settled; }
-  /// What to do in the next call.
+  /// Returns the choice to use in the next call.
   [[nodiscard]] choice next() const { return tries_[settled() ? best() : at_].what; }
   /// And in how many in a row: of several, the first warms up, and the mean of the others is what `note` is told.
   [[nodiscard]] int calls() const { return calls_; }
@@ -150,7 +150,7 @@ class tuner {
 
   void begin_chunks() {
     const std::size_t trees = best_trees();
-    // Far behind: no chunk size makes up for that.
+    // Much slower: no chunk size makes up for that.
     if (trees == tries_.size() || tries_[trees].least > 2 * tries_[best()].least) return begin_finals();
     stage_ = stage::rising;
     pattern_ = tries_[trees].what;
@@ -223,7 +223,7 @@ class tuner {
       }
     };
     add_unless([](const attempt& a, const attempt& l) { return is_like(a, l); });
-    // Of long calls, which are few, other chunk sizes too: the least of three times is mostly luck among so many.
+    // Long calls, which are few, try other chunk sizes too: the least of three times is mostly luck among so many.
     const auto is_near = [](const attempt& a, const attempt& l) {
       const auto [less, more] = std::minmax({a.what.chunk, l.what.chunk});
       return is_like(a, l) && (less == more || 2 * less > more);
@@ -243,8 +243,8 @@ class tuner {
     stage_ = stage::finals;
     begin_final_round();
   }
-  /// In another order each time: what comes after shared memory is slower for some calls (all-to-all of 8 MiB: a
-  /// fifth).
+  /// Orders the candidates anew each time: the one that follows shared memory is slower for some calls (all-to-all of 8
+  /// MiB: a fifth).
   void begin_final_round() {
     order_.resize(tries_.size());
     for (std::size_t i = 0; i < order_.size(); ++i) {
@@ -266,7 +266,7 @@ class tuner {
     if (tries_.size() == 1 || tries_[0].count >= final_rounds_) return decide();
     begin_final_round();
   }
-  /// In every round, and clearly: more rounds would tell the same.
+  /// True if `a` is clearly faster in every round: more rounds would tell the same.
   [[nodiscard]] bool beats(const attempt& a, const attempt& other) const {
     for (std::size_t round = 0; round < a.finals.size(); ++round) {
       if (final_cost(a, round) > limits_.beaten * final_cost(other, round)) return false;

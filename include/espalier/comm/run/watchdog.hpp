@@ -66,7 +66,7 @@ class watched_call {
 class watchdog {
  public:
   [[nodiscard]] static watchdog& of_this_process() {
-    static watchdog& one = *new watchdog;  // NOLINT: its thread ends with the process, behind all who use it
+    static watchdog& one = *new watchdog;  // NOLINT: its thread ends with the process, after all of its users
     return one;
   }
   watchdog(const watchdog&) = delete;

@@ -41,11 +41,11 @@ struct collective_call {
   int ranks = 1;
   int root = 0;  ///< of broadcast, reduce, gather and scatter
   /// Broadcast, reduce, all-reduce: one number. All-gather, reduce-scatter, gather, scatter: the block of each rank;
-  /// blocks lie behind each other. All-to-all: what rank s has for rank d at `s * ranks + d`; inputs lie in the order
-  /// of receivers, results in the order of senders.
+  /// blocks follow one another. All-to-all: what rank s has for rank d at `s * ranks + d`; inputs lie in the order of
+  /// receivers, results in the order of senders.
   std::vector<std::int64_t> counts;
   /// The input stands in the output: everywhere (all-reduce, all-to-all), at its place in the whole array (all-gather,
-  /// reduce-scatter, whose result then moves to the front; what stands behind it is used up), or so at the root only
+  /// reduce-scatter, whose result then moves to the front; what follows it is used up), or so at the root only
   /// (broadcast, reduce, gather). A scatter's root leaves its own block in its input.
   bool in_place = false;
   /// Contributions are combined in the order of ranks: for operators that don't commute.
@@ -83,7 +83,7 @@ struct collective_call {
 }
 
 /// The array that a collective is about, and where its pieces stand on each rank. Elements are numbered through the
-/// whole array: of all-gather and its like, block behind block; of all-to-all, row behind row of `counts`.
+/// whole array: of all-gather and its like, block after block; of all-to-all, row after row of `counts`.
 class call_layout {
  public:
   /// Throws std::invalid_argument where the call contradicts itself.
@@ -159,7 +159,8 @@ class call_layout {
     return 0;
   }
 
-  /// Where `rank` holds its part of element `element` before the collective. `block` is the block (or cell) of it.
+  /// Returns where `rank` holds its part of element `element` before the collective. `block` is the block (or cell) of
+  /// it.
   [[nodiscard]] constexpr location held(int rank, int block, std::int64_t element) const {
     if (facts().before == array_share::none) return {};
     const place where = is_in_output(rank) ? place::output : place::input;

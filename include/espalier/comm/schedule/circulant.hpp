@@ -36,7 +36,7 @@ class circulant_receiver {
     for (int& block : found_) block = block == rounds_ ? own_ : block - rounds_;
   }
 
-  /// By round: the block's number relative to the phase; negative: of the phase before.
+  /// The blocks by round: the block's number relative to the phase; negative: of the phase before.
   [[nodiscard]] constexpr const std::vector<int>& blocks() const { return found_; }
 
  private:

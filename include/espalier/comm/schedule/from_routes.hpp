@@ -54,7 +54,7 @@ namespace espalier::comm {
   const auto block_of = [&](int from, int to) {
     return call.what == collective::gather ? from : call.what == collective::scatter ? to : from * call.ranks + to;
   };
-  // Where each pair's data is cut.
+  // The cuts of each pair's data.
   const auto n = static_cast<std::size_t>(call.ranks);
   std::vector<std::vector<double>> weights(n * n);
   const auto cell = [&](const route& r) {
@@ -132,7 +132,7 @@ namespace espalier::comm {
   }
   schedule plan = detail::empty_schedule(call, cut);
   const std::vector<location> aside = detail::put_aside(plan, layout);
-  // In the d-th turn everybody sends d ranks ahead, so that nobody has two messages to take.
+  // In the d-th turn every rank sends d ranks ahead, so that no rank has two messages to take.
   for (int d = 1; d < call.ranks; ++d) {
     for (int a = 0; a < call.ranks; ++a) {
       const int b = (a + d) % call.ranks;

@@ -175,8 +175,8 @@ class tree_tracks {
     return most;
   }
 
-  // Where a rank that has children adds up. Results that the rank keeps, and all-reduce's, which it gets back, are
-  // added up in place; others in scratch memory.
+  // Returns where a rank that has children adds up. Results that the rank keeps, and all-reduce's, which it gets back,
+  // are added up in place; others in scratch memory.
   [[nodiscard]] constexpr location accumulator(int rank, int root, const tree_share& share, std::int64_t elements) {
     const collective_call& call = plan_.call;
     if (call.what == collective::all_reduce) return layout_.result(share.block, share.first);

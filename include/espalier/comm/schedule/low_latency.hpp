@@ -76,7 +76,7 @@ ESPALIER_CONSTEXPR_VECTOR void circulant_reduce_scatter(track_builder& track, co
   }
 }
 
-// The way back: block 0 stands at `rotated`, and all others arrive behind it in as many rounds.
+// The way back: block 0 is at `rotated`, and all others arrive after it in as many rounds.
 ESPALIER_CONSTEXPR_VECTOR void circulant_all_gather(track_builder& track, const std::vector<std::int64_t>& offsets,
                                                     int rank, location rotated) {
   const int n = static_cast<int>(offsets.size()) - 1;
@@ -148,7 +148,7 @@ class binomial_builder {
   }
   [[nodiscard]] constexpr int rank_of(int relative) const { return modulo(relative + call_.root, call_.ranks); }
   [[nodiscard]] constexpr bool exists(int relative) const { return relative < call_.ranks; }
-  /// Where the block of a relative rank begins, in the order of relative ranks.
+  /// Returns where the block of a relative rank begins, in the order of relative ranks.
   [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::int64_t block_at(int relative) const {
     return offsets_[static_cast<std::size_t>(std::min(relative, call_.ranks))];
   }

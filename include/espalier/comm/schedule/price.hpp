@@ -17,8 +17,8 @@
 
 namespace espalier::comm {
 
-/// What messages over one hop cost. A message occupies its way for `overhead` + bytes / `rate`, and is there `latency`
-/// later.
+/// The cost of messages over one hop. A message occupies its way for `overhead` + bytes / `rate`, and is there
+/// `latency` later.
 struct hop_cost {
   double latency = 0;   ///< seconds
   double overhead = 0;  ///< seconds
@@ -135,7 +135,7 @@ struct tree_depth {
   for (const tree& t : trees) {
     const double weight = to_double(t.weight);
     const tree_depth depth = depth_of(net, t, what);
-    // One hop pays for its chunk too where trees share what is before and behind it.
+    // Even one hop pays for its chunk, where trees share the hops before and after it.
     const int hops = std::max(2, depth.hops);
     shares.push_back({static_cast<double>(bytes) * weight / total,
                       static_cast<double>(hops),

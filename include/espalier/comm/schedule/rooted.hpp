@@ -54,7 +54,7 @@ enum class direction { from_root, to_root };
     made.parent[r] = way == direction::from_root ? e.from : e.to;
     made.edge[r] = index;
   }
-  // From each rank up to one whose depth is known; more steps than ranks are a circle.
+  // The walk goes from each rank up to one whose depth is known; more steps than ranks are a circle.
   for (std::size_t r = 0; r < n; ++r) {
     std::vector<std::size_t> way_up;
     std::size_t at = r;
@@ -84,8 +84,8 @@ enum class direction { from_root, to_root };
 
 namespace espalier::comm::detail {
 
-/// Sorts every rank's children by height, upwards (`sign` = 1) or downwards (-1); of equal ones, those behind the rank
-/// or ahead of it first.
+/// Sorts every rank's children by height, upwards (`sign` = 1) or downwards (-1). Equal ones are ordered by distance
+/// from the rank, towards lower (1) or higher numbers (-1), around the circle of ranks.
 ESPALIER_CONSTEXPR_VECTOR void order_by_height(rooted_tree& t, int sign) {
   const int n = static_cast<int>(t.parent.size());
   for (int r = 0; r < n; ++r) {
@@ -103,7 +103,7 @@ ESPALIER_CONSTEXPR_VECTOR void order_by_height(rooted_tree& t, int sign) {
 namespace espalier::comm {
 
 /// Puts the children in the order in which their messages are best taken: shallow subtrees are ready first. Of equal
-/// ones, each rank begins with the one behind it, so that ranks with the same children don't meet at the same one.
+/// ones, each rank begins with the next lower one, so that ranks with the same children don't meet at the same one.
 ESPALIER_CONSTEXPR_VECTOR void shallow_first(rooted_tree& t) { detail::order_by_height(t, 1); }
 
 /// Puts the children in the order in which they are best sent to: what has far to go leaves first; then as above.

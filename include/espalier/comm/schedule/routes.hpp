@@ -218,7 +218,7 @@ class concurrent_flow {
         const network::edge& edge = net_.edges[static_cast<std::size_t>(e)];
         const auto to = static_cast<std::size_t>(edge.to);
         const double there = distance_[next] + cost(edge);
-        // Of equal ways the one with fewer hops.
+        // The one with fewer hops of equal ways is kept.
         if (done[to] != 0 || there > distance_[to] || (there == distance_[to] && hops_[next] + 1 >= hops_[to]))
           continue;
         distance_[to] = there;
@@ -250,7 +250,7 @@ class concurrent_flow {
   std::vector<std::vector<std::vector<int>>> offered_;  // by demand: the paths it may take; none: all
 };
 
-// As few paths per pair as serve: those with the greatest weights, balanced anew.
+// Keeps as few paths per pair as serve: those with the greatest weights, balanced anew.
 ESPALIER_CONSTEXPR_VECTOR void take_fewer_routes(const network& net,
                                                  const std::vector<concurrent_flow::demand>& demands, routing& made) {
   if (made.rate == std::numeric_limits<double>::infinity()) return;
@@ -290,7 +290,7 @@ namespace espalier::comm {
   if (demands.empty()) return {};
   routing made = detail::concurrent_flow(net, demands).run(options);
   detail::take_fewer_routes(net, demands, made);
-  // What has far to go should leave first, and arrive last; senders should not all begin with the same receiver.
+  // A message with far to go should leave first, and arrive last; senders should not all begin with the same receiver.
   std::sort(made.routes.begin(), made.routes.end(), [&](const route& a, const route& b) {
     if (a.edges.size() != b.edges.size()) return (a.edges.size() < b.edges.size()) == (call.what == collective::gather);
     const int ahead_a = (a.to - a.from + call.ranks) % call.ranks;

@@ -16,12 +16,11 @@
 // share, one pair's share, ...), a track into equal chunks, and only the steps of the first chunk are stored; chunk k
 // does the same `k * chunk` elements further on. What one track does with one chunk is a *lane*.
 //
-// Rules for whoever runs it, on all ranks alike:
+// Rules for every executor, on all ranks alike:
 //
-// 1. A rank takes the steps of a lane in order. A send only starts a message and never blocks the steps behind it;
-// other
-//    steps are over when their target is written. A step begins when the earlier receives, reductions and copies of its
-//    lane are over, and, if it writes, when the earlier sends of its lane that read there have left.
+// 1. A rank takes the steps of a lane in order. A send only starts a message and never blocks the steps after it;
+//    other steps are over when their target is written. A step begins when the earlier receives, reductions and copies
+//    of its lane are over, and, if it writes, when the earlier sends of its lane that read there have left.
 // 2. Lanes are independent, except that on each rank lane k of a track waits for lane k - `in_flight` of the track
 //    (scratch memory is used round robin), and lanes of a later phase for all lanes of earlier phases.
 // 3. Messages of one track over one edge with one `stream` number form a stream: sent in the order of chunks, and of
@@ -92,7 +91,7 @@ struct track {
   }
 };
 
-/// What all ranks do in one collective.
+/// The steps of all ranks in one collective.
 struct schedule {
   collective_call call;
   std::vector<track> tracks;

@@ -184,7 +184,7 @@ ESPALIER_CONSTEXPR_VECTOR void propose_binomial(proposals& to) {
 ESPALIER_CONSTEXPR_VECTOR void propose_circulant_blocks(proposals& to) {
   const collective kind = to.call.what;
   if ((kind != collective::broadcast && kind != collective::reduce) || !to.keeps_root_order) return;
-  // As few rounds as possible with one block, as much at once as possible with many.
+  // One block takes the fewest rounds; many blocks move as much as possible at once.
   const std::int64_t most = std::min<std::int64_t>(64, to.bytes / std::max<std::int64_t>(1, to.given.limits.least));
   candidate best;
   best.how = algorithm::circulant_blocks;

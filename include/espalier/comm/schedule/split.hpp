@@ -12,8 +12,8 @@
 
 namespace espalier::comm {
 
-/// Where `count` elements are cut in proportion to `weights`: share i is [result[i], result[i + 1]). All cuts but the
-/// last fall on multiples of `grain`.
+/// Returns the cuts of `count` elements in proportion to `weights`: share i is [result[i], result[i + 1]). All cuts but
+/// the last fall on multiples of `grain`.
 /// @post result.front() == 0, result.back() == count, result ascends
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<std::int64_t> proportional_cuts(std::int64_t count,
                                                                                     const std::vector<double>& weights,
@@ -44,7 +44,7 @@ struct chunk_grid {
   std::int64_t cut = 0;  ///< elements by which the last one is shorter
 };
 
-/// As few chunks of at most `most` elements as possible, all equal but the last.
+/// Returns as few chunks of at most `most` elements as possible, all equal but the last.
 /// @post chunks * chunk - cut == count, 0 <= cut < chunk
 [[nodiscard]] constexpr chunk_grid equal_chunks(std::int64_t count, std::int64_t most, std::int64_t grain = 1) {
   if (count <= 0) return {};

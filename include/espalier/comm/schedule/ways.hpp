@@ -12,7 +12,7 @@
 
 namespace espalier::comm {
 
-/// What a message from one rank to another occupies on its way, and the time of its first byte.
+/// The resources that a message from one rank to another occupies on its way, and the time of its first byte.
 struct way {
   std::vector<int> resources;  ///< ascending
   double latency = 0;          ///< seconds

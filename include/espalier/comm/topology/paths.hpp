@@ -61,7 +61,7 @@ class switch_paths {
     found_.resize(machine.vertices.size());
   }
 
-  /// By the vertex where they end.
+  /// Returns the paths by the vertex where they end.
   [[nodiscard]] const std::vector<std::vector<std::vector<int>>>& from(int vertex) {
     for (auto& paths : found_) paths.clear();
     measure(vertex);
@@ -167,7 +167,7 @@ inline std::vector<int> drop_slack_resources(network& net) {
     for (std::size_t w = 0; w < words && slack; ++w) slack = users[a * words + w] == 0;
     for (std::size_t b = 0; b < count && !slack; ++b) {
       if (a == b || net.resources[b].capacity > net.resources[a].capacity || !within(a, b)) continue;
-      // Of two that are the same the first stays.
+      // The first of two that are the same stays.
       slack = b < a || net.resources[b].capacity < net.resources[a].capacity || !within(b, a);
     }
     if (!slack) kept[a] = next++;
@@ -189,7 +189,7 @@ inline std::vector<int> drop_slack_resources(network& net) {
 
 namespace espalier::comm {
 
-/// What the ranks of a topology can do: an edge for each path from one rank to another through switches, with the links
+/// Returns the network of a topology: an edge for each path from one rank to another through switches, with the links
 /// and shared resources it occupies. Two paths through the same resources are one edge; a path through a superset of
 /// another's is left out.
 [[nodiscard]] inline network network_of(const topology& machine, const path_options& options = {}) {

@@ -157,7 +157,7 @@ class topology_drawing {
     return sum;
   }
 
-  /// From the border of one vertex to the border of the other, moved aside by `shift`.
+  /// Draws a line from the border of one vertex to the border of the other, moved aside by `shift`.
   static std::string line(point a, point b, double shift, const char* colour, double width, bool arrow) {
     const double length = std::max(1.0, std::hypot(b.x - a.x, b.y - a.y));
     const double x = (b.x - a.x) / length;

@@ -20,7 +20,7 @@ struct topology {
   struct vertex {
     std::string name;
     bool is_switch = false;
-    int host = -1;  ///< ranks with equal numbers share memory; -1: shared with nobody
+    int host = -1;  ///< ranks with equal numbers share memory; -1: shared with no rank
 
     friend bool operator==(const vertex&, const vertex&) = default;
   };
@@ -59,7 +59,7 @@ struct topology {
   return vertices;
 }
 
-/// What is wrong with a topology that was put together by a program, as `std::invalid_argument`. Files are checked
+/// Throws `std::invalid_argument` with the mistake of a topology that a program has put together. Files are checked
 /// while they are read, with the line (topology/json.hpp).
 inline void require_consistent(const topology& machine) {
   const auto refuse = [](const std::string& what) { throw std::invalid_argument("topology: " + what); };
