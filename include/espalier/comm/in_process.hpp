@@ -113,7 +113,7 @@ class in_process_group {
 /// A device's end of an `in_process_group`: no copies but the one from the sender's source to the receiver's target.
 ///
 /// Everything goes through the group's `thread_collectives`: all-reduces and broadcasts are its own, and boxes, which
-/// may lie strided on both sides, are read where they stand while all members expose their buffers.
+/// may lie strided on both sides, are read in place while all members expose their buffers.
 class in_process_communicator {
  public:
   in_process_communicator(in_process_group& group, int rank) : group_(&group), rank_(rank) {

@@ -148,7 +148,7 @@ class mpi_communicator {
   }
 
   /// Every rank tells every other one that it is here: more messages than a tree, but an expired wait then knows
-  /// exactly who is missing. Not for inner loops on many ranks.
+  /// exactly which ranks are missing. Not for inner loops on many ranks.
   void barrier() {
     messages_.begin<collective::barrier>();
     messages_.guarded(world_, [&] {

@@ -97,8 +97,8 @@ namespace espalier::comm::detail {
   return list;
 }
 
-/// Predicts what placements cost. What groups cost depends on who is in them, and only on the classes of these: little
-/// is packed twice.
+/// Predicts what placements cost. The cost of a group depends on its ranks, and only on their classes: little is packed
+/// twice.
 class placement_price {
  public:
   placement_price(const network& net, const mesh_traffic& mesh)

@@ -134,8 +134,8 @@ namespace espalier::comm {
 using combine_function = void (*)(const void* state, void* target, const void* own, void* incoming, std::int64_t count,
                                   bool incoming_left);
 
-/// How elements of a type are combined, and the code that does it: who names a reduction brings it along, so that a
-/// program has no code for types and operations that it never reduces. Made by `reducer_of`, in comm/reducer.hpp.
+/// How elements of a type are combined, and the code that does it: code that names a reduction brings it along, so that
+/// a program has no code for types and operations that it never reduces. Made by `reducer_of`, in comm/reducer.hpp.
 struct reducer {
   dtype type = dtype::f32;
   reduction kind = reduction::sum;

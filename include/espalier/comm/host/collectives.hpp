@@ -101,7 +101,7 @@ class host_collectives {
            const context* where = nullptr, private_memory how = private_memory::staged) {
     run(call, detail::summary_of(call, what.by), 0, input, output, what, where, how);
   }
-  /// The same for who has counted the calls and made the summary: both are what the ranks' notices say.
+  /// The same for a caller that has counted the calls and made the summary: both are what the ranks' notices say.
   void run(const collective_call& call, const call_summary& said, std::uint64_t number, const void* input, void* output,
            const element& what, const context* where, private_memory how) {
     space_.use_kernel(how == private_memory::kernel);

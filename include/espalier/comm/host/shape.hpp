@@ -26,7 +26,7 @@ struct sizes {
   return (bytes + line_bytes - 1) / line_bytes * line_bytes;
 }
 
-/// How a flow is cut, and where its chunks stand.
+/// How a flow is cut, and where its chunks are.
 struct shape {
   const tier* of = nullptr;
   bool beside = false;      ///< in the flag's own line

@@ -118,7 +118,7 @@ struct exposed {
 /// * `exposes()`: whether any rank may have something to expose; the same on all ranks.
 /// * `expose(data, bytes)`: how others reach this rank's data in place. `direct(rank, e)` is the pointer to them here;
 ///   `fetch(rank, e, offset, to, bytes)` a copy by the operating system, true if that was possible.
-/// * `crowded()`: more ranks than processors, so that who waits must give way.
+/// * `crowded()`: more ranks than processors, so that a waiting rank must yield.
 /// * `interrupted()`: waits should end, since some rank failed elsewhere.
 /// * `exposes_private_memory`: others read (and write) private memory in place. It is gone when its owner's call ends,
 ///   however that ends.

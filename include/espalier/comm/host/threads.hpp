@@ -41,7 +41,7 @@ class thread_group {
   [[nodiscard]] int size() const { return ranks_; }
   [[nodiscard]] const sizes& how() const { return how_; }
   [[nodiscard]] std::byte* region(int rank) const { return first_ + rank * layout_.bytes(); }
-  /// More threads than processors: who waits must give way.
+  /// There are more threads than processors: a waiting one must yield.
   [[nodiscard]] bool crowded() const { return crowded_; }
   /// Ends every wait with an error.
   void interrupt() { interrupted_.store(true, std::memory_order_release); }

@@ -52,7 +52,7 @@ class traffic {
   [[nodiscard]] collective operation() const { return operation_; }
   [[nodiscard]] int root() const { return root_; }
   [[nodiscard]] bool folds() const { return reduces(operation_); }
-  /// Whether this rank's contribution stands where its result is written.
+  /// True if this rank's contribution is where its result is written.
   [[nodiscard]] bool in_output() const { return in_output_; }
   /// True if all readers get the same bytes of a source.
   [[nodiscard]] bool common() const { return common_; }

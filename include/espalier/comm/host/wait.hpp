@@ -28,7 +28,7 @@ struct awaited {
   std::int64_t chunks = 1;
 };
 
-/// Why a rank left a collective that it had begun, for who knows more about the ranks than their numbers.
+/// Why a rank left a collective that it had begun, for a caller that knows more about the ranks than their numbers.
 class wait_error : public comm_error {
  public:
   enum class cause : std::uint8_t {
@@ -146,7 +146,7 @@ template <SharedSpace Space> class watch {
     }
   }
 
-  /// Who is waited for may need this processor. A device's other threads need it, too: long waits become naps, each
+  /// The awaited rank may need this processor. A device's other threads need it, too: long waits become naps, each
   /// short against the wait so far.
   static void give_way(clock::time_point start) {
     if constexpr (Space::exposes_private_memory) {

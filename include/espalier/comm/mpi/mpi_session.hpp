@@ -26,7 +26,7 @@ namespace espalier::comm::detail {
 /// make communicators return only when every rank has come, and MPI has no deadline for them.
 class start_watch {
  public:
-  /// `present`: who has come to where this rank is. Outlives this.
+  /// `present`: the ranks that have come to where this rank is. Outlives this.
   start_watch(roll_call& present, std::chrono::duration<double> deadline)
       : present_(present), deadline_(deadline), thread_(start_unsignalled([this] { look(); })) {}
   ~start_watch() {
@@ -52,7 +52,7 @@ class start_watch {
       present_.look();
     }
     const roll_call::findings found = present_.report();
-    // Who ends first ends the others: one message is enough.
+    // The first process to end ends the others: one message is enough.
     if (!found.speaks_first) std::this_thread::sleep_for(std::chrono::milliseconds(300));
     end_process(
         joined({"espalier: rank ", launcher_rank(), " of ", launcher_size(), " waited ", seconds_text(deadline_),

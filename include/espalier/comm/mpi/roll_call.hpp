@@ -24,13 +24,13 @@
 
 namespace espalier::comm::detail {
 
-/// Who of this host's ranks has come to a place that all ranks come to, before MPI can tell: each holds a socket whose
-/// name says so. Names without a file (Linux has them) vanish with their process, however it ends.
+/// Tells which of this host's ranks have come to a place that all ranks come to, before MPI can tell: each holds a
+/// socket whose name says so. Names without a file (Linux has them) vanish with their process, however it ends.
 class roll_call {
  public:
   struct findings {
     std::string text;
-    bool speaks_first = true;  // this rank is the first of those who came
+    bool speaks_first = true;  // this rank is the first of those that came
   };
 
   /// This rank is here, for as long as this exists. `number`: of the place.
@@ -52,7 +52,7 @@ class roll_call {
   roll_call(const roll_call&) = delete;
   roll_call& operator=(const roll_call&) = delete;
 
-  /// Remembers who is here now.
+  /// Remembers which ranks are here now.
   void look() {
     for (const present& one : everybody()) {
       if (!has(seen_, one.rank)) seen_.push_back(one);
@@ -127,7 +127,7 @@ class roll_call {
 #endif
   }
 
-  /// Those of this host who are here, by rank. None where it cannot be seen.
+  /// Returns the ranks of this host that are here; none where that cannot be seen.
   [[nodiscard]] espalier::detail::plain_vector<present> everybody() const {
     espalier::detail::plain_vector<present> found;
     std::FILE* const sockets = std::fopen("/proc/net/unix", "r");

@@ -110,8 +110,8 @@ struct misfit_weights {
 ///
 /// A resource that one peer alone can fill explains itself: of nothing and such resources of the peers that lost most
 /// (and of those as wide as they: peers that got all they can may share it too), the one that explains best what every
-/// peer got is the answer. Where one of another capacity explains it better, who else has a part in it is not known:
-/// `part`, the measurement of the slowed peers alone, decides. They gain if the others had taken some of it.
+/// peer got is the answer. Where one of another capacity explains it better, it is not known which other peers share
+/// it: `part`, the measurement of the slowed peers alone, decides. They gain if the others had taken some of it.
 class fan_explanation {
  public:
   fan_explanation(const pair_table& alone, const probe_figures::concurrent& fan,

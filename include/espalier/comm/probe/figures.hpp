@@ -11,7 +11,7 @@ namespace espalier::comm::detail {
 /// Rates that differ by less are the same: the noise of a measurement of some milliseconds.
 constexpr double probe_noise = 0.12;
 
-/// Who shares memory with whom.
+/// The groups of ranks that share memory.
 struct probe_hosts {
   std::vector<std::vector<int>> ranks;  ///< of each host, ascending; hosts in the order of their first ranks
   std::vector<std::string> names;

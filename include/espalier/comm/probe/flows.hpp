@@ -148,7 +148,7 @@ class flow_meter {
       for (const receiver& in : receivers_) visit(in.what, in.index, in.log);
     }
   }
-  /// When the round began, for who sees it.
+  /// The time when the round began, for a rank that sees it.
   [[nodiscard]] double first_seen() const {
     double first = std::numeric_limits<double>::max();
     if (where_ == seen::where_it_begins) {
@@ -281,7 +281,7 @@ class flow_meter {
   double seconds_ = 0;
   double more_seconds_ = 0;
   seen where_ = seen::alone;
-  bool over_ = false;  // for who sees all flows of the round
+  bool over_ = false;  // for a rank that sees all flows of the round
   double looked_ = 0;  // last, whether it is
   std::vector<sender> senders_;
   std::vector<receiver> receivers_;

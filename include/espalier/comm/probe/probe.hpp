@@ -28,10 +28,10 @@ namespace espalier::comm::detail {
 
 namespace espalier::comm {
 
-/// Learns what connects the ranks of a communicator: who shares memory, latency and bandwidth of each ordered pair, and
-/// what several of them share (a card of a host, a bus, memory). Collective; the same result on all ranks, decided on
-/// rank 0. Vertices are called by rank. About 0.1 s for ranks of one host, below 2 s for 8 hosts; nothing else should
-/// be sent in the meantime.
+/// Learns what connects the ranks of a communicator: which ranks share memory, latency and bandwidth of each ordered
+/// pair, and what several of them share (a card of a host, a bus, memory). Collective; the same result on all ranks,
+/// decided on rank 0. Vertices are called by rank. About 0.1 s for ranks of one host, below 2 s for 8 hosts; nothing
+/// else should be sent in the meantime.
 ///
 /// Hosts are measured in a tournament of disjoint pairs, then each with all others at once, in both directions; where
 /// the rates at once are below those alone, a resource explains the difference. Ranks of a host are taken to be alike.

@@ -86,7 +86,7 @@ class probe_wire {
     }
   }
 
-  /// Returns when all ranks have called it. Through rank 0, so that it can tell who is missing.
+  /// Returns when all ranks have called it. It goes through rank 0, which can tell which ranks are missing.
   void meet() {
     std::vector<MPI_Request> requests;
     std::vector<probe_peers> peers;

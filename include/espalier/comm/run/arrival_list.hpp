@@ -97,7 +97,7 @@ class arrival_list {
   /// rank knows.
   [[nodiscard]] bool knows(std::uint64_t call) const { return elsewhere_.empty() || !missing(call).empty(); }
 
-  /// Who has not come to a call, for an error: "rank 3 did not come". From any thread.
+  /// Names the ranks that have not come to a call, for an error: "rank 3 did not come". From any thread.
   [[nodiscard]] std::string text_of(std::uint64_t call) const {
     if (seats_.empty()) return "some rank did not come (which, the library does not say)";
     const std::vector<int> missed = missing(call);

@@ -49,7 +49,7 @@ inline constexpr unsigned root_at = 32;
 inline constexpr std::uint64_t blocks_differ = std::uint64_t{1} << 63U;
 inline constexpr unsigned blocks_at = 40;
 
-/// The facts beside the call itself on which ranks agree. None of these changes a result.
+/// The facts, other than the call itself, on which ranks agree. None of these changes a result.
 enum call_flags : unsigned {
   in_place_flag = 1,
   ordered_flag = 2,

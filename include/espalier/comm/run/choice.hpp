@@ -9,8 +9,8 @@
 
 namespace espalier::comm {
 
-/// Who carries out a collective. One that is no schedule needs a name here, a line in `collectives::others_that_serve`
-/// and a case in `collectives::carry_out`.
+/// The method that carries out a collective. One that is no schedule needs a name here, a line in
+/// `collectives::others_that_serve` and a case in `collectives::carry_out`.
 enum class method : std::uint8_t {
   trees,        ///< a schedule packed for the network, in pipelined chunks
   low_latency,  ///< a schedule of few rounds, for little data

@@ -75,8 +75,8 @@ struct network_event {
 /// collective at a size try what may be fastest (trees packed for the network, algorithms of few rounds, the MPI
 /// library's own, shared memory where all ranks are on one host), and rank 0 settles on one. Plans and decisions are
 /// rank 0's, sent to the others with checksums: ranks with different calls get an error, not a hang (what is promised
-/// of calls that were made before stands in docs/collectives.md). A settled call that becomes slow is noticed, the
-/// network probed again, and everything planned anew.
+/// of calls that were made before is in docs/collectives.md). A settled call that becomes slow is noticed, the network
+/// probed again, and everything planned anew.
 ///
 /// `start` returns at once; any number of operations may be under way, and each wait takes all of them further.
 ///
@@ -377,8 +377,8 @@ class collectives {
     in_library_->note_in(*arrivals_);
   }
 
-  /// Who else than a schedule can carry out a call: candidates of which the cost model knows nothing. All ranks find
-  /// the same.
+  /// Returns the methods other than schedules that can carry out a call: candidates of which the cost model knows
+  /// nothing. All ranks find the same.
   [[nodiscard]] std::vector<choice> others_that_serve(const known_call& known) const {
     std::vector<choice> found;
     // The library keeps the order of ranks where an operation does not commute, but not the same one at any size.

@@ -14,7 +14,7 @@ struct slowdown_limits {
 };
 
 /// One rank's times of one call that has been settled. Windows of calls are compared with the first ones, which every
-/// rank measured under the same habits of the program (who usually comes late).
+/// rank measured under the same habits of the program (which rank usually comes late).
 ///
 /// Windows end at the same call on all ranks, which then combine their ratios into one number; what follows from that
 /// follows on all ranks alike. Pure.

@@ -20,13 +20,14 @@
 
 namespace espalier::comm::detail {
 
-/// A call that cannot be looked after by who makes it: it comes back only when the library is done. Entering and
-/// leaving costs some stores; the watchdog's thread does the rest.
+/// A call that its caller cannot look after: it comes back only when the library is done. Entering and leaving costs
+/// some stores; the watchdog's thread does the rest.
 class watched_call {
  public:
   watched_call(int rank, std::chrono::duration<double> deadline) : rank_(rank), deadline_(deadline) {}
 
-  /// Who comes to calls is written there from now on, and read for the error. Before the watchdog knows of this.
+  /// Sets the list where ranks note that they come to calls, which the error reads. Call it before the watchdog knows
+  /// of this.
   void note_in(arrival_list& list) { list_ = &list; }
 
   /// Everything passed is a literal or outlives the call. `number`: of the call, and what it is, for the other ranks.
@@ -112,7 +113,7 @@ class watchdog {
   }
 
   [[noreturn]] static void end(const watched_call& call) {
-    // The first to end may end the others: those who can see who is missing go first.
+    // The first process to end may end the others: those that can see which ranks are missing go first.
     constexpr std::chrono::milliseconds for_others{300};
     if (call.list_ != nullptr && !call.list_->knows(call.number_.load())) { std::this_thread::sleep_for(for_others); }
     end_process(text_of(call));

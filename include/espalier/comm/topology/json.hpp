@@ -20,7 +20,7 @@
 
 namespace espalier::comm {
 
-/// A topology file that cannot be used: where, what stands there, what was expected.
+/// The error of a topology file that cannot be used: the place, the text found there, and what was expected.
 class topology_error : public std::runtime_error {
  public:
   topology_error(const std::string& name, int line, int column, const std::string& found, const std::string& expected)
@@ -80,7 +80,7 @@ class topology_parser {
       } else if (key == "unit" && json_.peek() == '"') {
         machine_.unit_name = json_.string();
       } else {
-        json_.skip_value();  // files carry notes and results beside the topology
+        json_.skip_value();  // files hold notes and results as well as the topology
       }
     });
     json_.finish();
