@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 
-// What each device of a 2 x 2 mesh sends in a training step, as the communicators count it, against what the program
-// says at compile time and against the least that data x tensor parallelism needs.
+// Compares the bytes that each device of a 2 x 2 mesh sends in a training step, as the communicators count them, with
+// what the program says at compile time and with the least that data x tensor parallelism needs.
 
 #include "machine.hpp"
 #include "steps/compiled_step.hpp"
@@ -62,7 +62,7 @@ struct need {
 /// An all-reduce of `elements` f32 over n devices: each sends 2 (n - 1) / n of them.
 constexpr std::int64_t all_reduced(std::int64_t elements, std::int64_t n) { return 2 * (n - 1) * elements * 4 / n; }
 
-/// Over data: the gradient of every parameter, of each device's shard, and the mean loss.
+/// Returns what is sent over data: the gradient of every parameter, of each device's shard, and the mean loss.
 /// (Megatron-LM section 3: query, key, value, up by columns, output and down by rows, both vocabulary tables by words.)
 std::vector<need> needs_over_data() {
   constexpr std::int64_t w = config::width, v = config::vocabulary, h = config::hidden, parts = model::size;
@@ -77,8 +77,8 @@ std::vector<need> needs_over_data() {
           {"mean loss", reduced(1)}};
 }
 
-/// Over model: the activations between the two halves of attention and of the MLP, forward and backward, and what the
-/// split vocabulary takes.
+/// Returns what is sent over model: the activations between the two halves of attention and of the MLP, forward and
+/// backward, and what the split vocabulary takes.
 std::vector<need> needs_over_model() {
   constexpr std::int64_t tokens = std::int64_t{config::batch} * config::context / data::size;
   constexpr std::int64_t activation = tokens * config::width;
@@ -159,7 +159,8 @@ void list_collectives() {
 }
 
 #if defined(ESPALIER_USE_MPI)
-/// Under mpirun: what rank 0 really hands to MPI in a step, against what its communicator counted.
+/// Compares, under mpirun, the bytes that rank 0 really hands to MPI in a step with those that its communicator
+/// counted.
 void compare_messages(world& here, gpt_step& step) {
   step.run(0);
   std::int64_t counted = 0;

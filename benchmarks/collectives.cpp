@@ -46,7 +46,7 @@ collective collective_of(kind what) {
   throw std::invalid_argument(std::string("no collective is named ") + name_of(what));
 }
 
-/// As a program would call it.
+/// Calls the collective as a program would.
 void call(collectives& all, cell& now, const element& type) {
   float* const in = now.input.data();
   float* const out = now.output.data();
@@ -62,7 +62,7 @@ void call(collectives& all, cell& now, const element& type) {
   }
 }
 
-/// What `call` was settled on.
+/// Returns the choice on which `call` was settled.
 std::optional<choice> settled(collectives& all, const cell& now, const element& type) {
   collective_call made = uniform_call(collective_of(now.what), now.ranks, now.count);
   made.in_place = now.what == kind::broadcast;

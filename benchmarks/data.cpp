@@ -60,7 +60,7 @@ void write_file(const std::filesystem::path& path) {
   }
 }
 
-/// Takes a file out of the system's cache. @pre nobody has it mapped
+/// Takes a file out of the system's cache. @pre no process has it mapped
 void forget(const std::filesystem::path& path) {
   const int file = ::open(path.c_str(), O_RDONLY);
   (void)::fdatasync(file);
@@ -90,7 +90,7 @@ int main(int argc, char** argv) {
     const auto barrier = [&] { here.on_devices([](int, auto& communicator) { communicator.barrier(); }); };
     constexpr int steps = rows / batch;
 
-    // Of an epoch, by reading alone, and how many runs of the program last as long.
+    // Measures reading an epoch alone, and how many runs of the program last as long.
     const auto fresh = [&](bool ahead) {
       barrier();
       together(here, [&] {
@@ -138,7 +138,7 @@ int main(int argc, char** argv) {
     double waited = 0;
     for (int repeat = 0; repeat < 9; ++repeat) {
       const auto batches = fresh(true);
-      (void)batches->next();  // an epoch's first is read behind nothing
+      (void)batches->next();  // nothing hides the reading of an epoch's first batch
       barrier();
       from_file.push_back(slowest(seconds([&] {
         for (int n = 1; n < steps; ++n) {

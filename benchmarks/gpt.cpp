@@ -73,7 +73,7 @@ void small_step(std::string_view row, int argc, char** argv, const mesh_shape& m
   report(row, "ours", median(samples) * 1e3, "ms", "\"losses\": [" + losses + "]");
 }
 
-/// For `perf record`: steps and nothing else.
+/// Runs steps and nothing else, for `perf record`.
 void only_steps(int argc, char** argv, const mesh_shape& mesh, std::unique_ptr<gpt_step> (*make)(world&)) {
   world here(argc, argv, mesh);
   const auto step = make(here);

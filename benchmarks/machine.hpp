@@ -25,7 +25,8 @@ extern "C" void openblas_set_num_threads(int);
 extern "C" char* openblas_get_corename(void);
 #endif
 
-/// What every benchmark program shares: timing, the machine's own ceiling, and the line that benchmarks/run collects.
+/// The common part of every benchmark program: timing, the machine's own ceiling, and the line that benchmarks/run
+/// collects.
 namespace espalier::benchmarks {
 
 /// Seconds of the steady clock since an arbitrary point.
@@ -63,9 +64,9 @@ template <class Body> double median_seconds(Body&& body, repeats how = {}) {
 }
 
 /// Median seconds of each of several bodies, measured in turn (A B A B ...), so that a machine that slows down for a
-/// while slows all of them down. Each runs once unmeasured before: what the other has left behind (OpenMP's threads
-/// spin for some milliseconds after a loop, and would share the cores with a body that has threads of its own) is not
-/// its.
+/// while slows all of them down. Each runs once unmeasured before: what the other has left over (OpenMP's threads spin
+/// for some milliseconds after a loop, and would share the cores with a body that has threads of its own) is not
+/// counted as its own.
 template <class... Bodies> std::array<double, sizeof...(Bodies)> interleaved_seconds(repeats how, Bodies&&... bodies) {
   std::array<std::vector<double>, sizeof...(Bodies)> samples;
   for (int i = -how.warm_up; i < how.measured; ++i) {

@@ -115,7 +115,7 @@ template <class Matrix> void compare(world& here, const std::string& row) {
     if (seconds_of[i] < seconds_of[best]) best = i;
     if (here.is_root()) std::printf("%s: %.1f GFLOP/s\n", names[i], 2 * n * n * n / seconds_of[i] * 1e-9);
   }
-  // As the peers: the scan took the fastest, a fresh measurement is free of that luck.
+  // The peers do the same: the scan took the fastest, a fresh measurement is free of that luck.
   constexpr int repeats = 5;
   const double taken = best == 0   ? measure<Matrix, gather_b>(here, repeats)
                        : best == 1 ? measure<Matrix, gather_a>(here, repeats)

@@ -65,7 +65,7 @@ class liveness {
     for (int n = 0; n < steps_.size();) {
       const int before = n;
       n = execute(n);
-      // What one unit does happens at one time.
+      // All instructions of one unit happen at one time.
       if (n <= before || n >= steps_.size() || steps_[n].unit != steps_[before].unit) ++time_;
     }
   }

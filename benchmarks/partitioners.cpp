@@ -1,8 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 
-// What a device sends when programs with a few annotations are partitioned over a 2 x 4 mesh: bytes, all collectives
-// together, and how many there are. peers/partitioners/jax_programs.py has the same programs under the same names.
+// Lists the traffic of a device when programs with a few annotations are partitioned over a 2 x 4 mesh: the bytes of
+// all collectives together, and the number of collectives. peers/partitioners/jax_programs.py has the same programs
+// under the same names.
 //
 // Types say it all: nothing runs. f(x, y, ...) takes whatever is not annotated in any layout the partitioner likes.
 

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 
-// What planning pipelines takes, and how good their schedules are on paper:
+// Measures how long planning pipelines takes, and how good their schedules are on paper:
 //
 //     bench_pipeline_plans planning DEVICES ROW FOLDER
 //     bench_pipeline_plans schedules

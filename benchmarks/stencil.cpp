@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 
 // A nine-point stencil on a plane of 4096 x 4096, over four ranks: written for one device, as a convolution. Each rank
-// has rows, so that those of its neighbours lie right before and behind its own, and nothing else is copied.
+// has rows, so that those of its neighbours lie right before and after its own, and nothing else is copied.
 
 #include "machine.hpp"
 

@@ -84,7 +84,7 @@ template <class Mesh, class Depth> class trainer {
     rate_.for_each([](float& r, std::int64_t) { r = 0.001F; });
   }
   void step() { loss_ = *run_(state_, x_, labels_, rate_).template get<1>().data(0); }
-  /// By device: which part of a step passes in exchanges, in the mean over `steps`.
+  /// Returns, by device, the part of a step that passes in exchanges, in the mean over `steps`.
   [[nodiscard]] std::vector<double> exchanging(int steps) {
     const auto& results = run_(state_, x_, labels_, rate_);
     std::vector<double> shares(static_cast<std::size_t>(here_.local_devices()));
@@ -139,8 +139,9 @@ void halos(const std::string& row) {
   benchmarks::report(row, "ours", 100 * *std::max_element(shares.begin(), shares.end()), "%");
 }
 
-/// Beside what was found by hand, of two devices that have a neighbour on one side only: for every channel that a 3^3
-/// convolution reads (539 after weighting with the area of their level), a plane; likewise for its cotangents (372).
+/// Reports our exchanges next to those found by hand, for two devices that have a neighbour on one side only: for every
+/// channel that a 3^3 convolution reads (539 after weighting with the area of their level), a plane; likewise for its
+/// cotangents (372).
 void figures() {
   using evaluation = program<two_devices, unet3d::loss<depth>, unet3d::parameters<spec>, volumes, voxels>;
   using step = training<two_devices, depth>;

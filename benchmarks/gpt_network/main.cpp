@@ -69,7 +69,7 @@ class switched_engine : public comm::collective_engine {
   template <class Call> sent noted(std::int64_t bytes, const Call& call) {
     sent result;
     seconds_ += seconds([&] { result = call(*engines_[library_ ? 1 : 0]); });
-    // What no engine serves is done after this, and would not be in the time.
+    // Collectives that no engine serves are done after this, and would not be in the time.
     if (!result) throw comm::comm_error("the step has a collective that the engine does not serve");
     ++calls_;
     bytes_ += bytes;
@@ -83,7 +83,7 @@ class switched_engine : public comm::collective_engine {
   std::int64_t bytes_ = 0;
 };
 
-/// Of the rank that spent most.
+/// Returns the time of the rank that spent most.
 double slowest(double mine) {
   double most = 0;
   MPI_Allreduce(&mine, &most, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 
-// What a mesh costs: nothing when it has one device, and how much of two devices' speed when it has two.
+// Measures the cost of a mesh: nothing when it has one device, and some share of two devices' speed when it has two.
 
 #include "../machine.hpp"
 #include "../steps/gpt_step.hpp"
@@ -90,7 +90,7 @@ void kernels_of_one(const std::string& row) {
       "%lld and %lld bytes; losses %.9g and %.9g\n",
       found.size(), wanted.size(), equal, static_cast<long long>(with->facts().arena_bytes),
       static_cast<long long>(without->facts().arena_bytes), with->loss(), without->loss());
-  // What is missing on either side counts as a difference.
+  // An instruction that is missing on either side counts as a difference.
   report(row, "ours", static_cast<double>(equal), "count");
   report(row, "unpartitioned", static_cast<double>(std::max(wanted.size(), found.size())), "count");
 }

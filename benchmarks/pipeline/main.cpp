@@ -42,7 +42,7 @@ double largest(double mine) {
   return most;
 }
 
-/// What is measured on all ranks at the same time, as they work in a step, is taken from the mean of all.
+/// Returns the mean of a value that is measured on all ranks at the same time, as they work in a step.
 double mean(double mine, int ranks) {
   double sum = 0;
   MPI_Allreduce(&mine, &sum, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
@@ -65,7 +65,7 @@ pl::profile profile_of(const layers_to_train& work, int ranks) {
   return made;
 }
 
-/// What a message between neighbours takes, from `a` to `b` and back: of a few bytes, and of 256 KiB.
+/// Measures a message between neighbours, from `a` to `b` and back: of a few bytes, and of 256 KiB.
 pl::transfer_rate rate_between(int a, int b, int rank) {
   constexpr int large = 256 << 10;
   const auto one_way = [&](int bytes) {
@@ -104,7 +104,7 @@ class bench {
   [[nodiscard]] int ranks() const { return ranks_; }
   [[nodiscard]] int micro_batches() const { return work_.samples / work_.micro_batch; }
 
-  /// What the simulator is told of a plan; its hops as they were measured.
+  /// Returns the costs of a plan for the simulator; its hops as they were measured.
   [[nodiscard]] pl::costs costs_of(const pl::execution_plan& plan) const {
     pl::costs made = pl::predicted_costs(plan, *work_.model, profile_, machines_);
     for (std::size_t k = 0; k < made.hops.size() && k < hops_.size(); ++k) {
@@ -114,8 +114,8 @@ class bench {
     return made;
   }
 
-  /// As many equal stages as there are ranks, with a schedule of that name; `in_flight`: micro-batches whose
-  /// activations a rank may hold, 0: any number.
+  /// Returns a plan of as many equal stages as there are ranks, with a schedule of that name; `in_flight`:
+  /// micro-batches whose activations a rank may hold, 0: any number.
   [[nodiscard]] pl::execution_plan equal_stages(std::string_view name, double in_flight = 0) const {
     std::vector<pl::replica_group> groups;
     for (int k = 0; k < ranks_; ++k) groups.push_back({{k}, {}});

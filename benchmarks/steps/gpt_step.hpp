@@ -11,7 +11,7 @@
 /// The training steps that several benchmarks measure, each compiled once.
 namespace espalier::benchmarks {
 
-/// What is known of a step before it runs. Bytes are those of one device.
+/// The facts of a step that are known before it runs. Bytes are those of one device.
 struct step_facts {
   std::int64_t tokens = 0;      // of the whole batch
   std::int64_t parameters = 0;  // all of them

@@ -27,8 +27,8 @@ namespace espalier::benchmarks {
   return static_cast<std::int32_t>(u * vocabulary);
 }
 
-/// Where torch_gpt.py keeps a parameter: the number of its stream in layer 0, and how the elements of one layer of ours
-/// are numbered there. Its query, key and value weights are the columns of one matrix.
+/// The place where torch_gpt.py keeps a parameter: the number of its stream in layer 0, and how the elements of one
+/// layer of ours are numbered there. Its query, key and value weights are the columns of one matrix.
 struct torch_parameter {
   static constexpr std::uint64_t streams_per_layer = 12;
 
@@ -40,7 +40,7 @@ struct torch_parameter {
   std::uint64_t row_length = 1;
   std::uint64_t first_column = 0;
 
-  /// What element `i` of layer `layer` starts as.
+  /// Returns the initial value of element `i` of layer `layer`.
   [[nodiscard]] float value(std::uint64_t layer, std::uint64_t i) const {
     if (!is_weight) return static_cast<float>(constant);
     const std::uint64_t there = i / columns * row_length + first_column + i % columns;

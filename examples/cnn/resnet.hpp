@@ -11,7 +11,7 @@ namespace resnet {
 
 namespace ep = espalier;
 
-/// Scale and shift behind a normalisation. Members named `gain` and `bias` are recognised by nn's conventions.
+/// Scale and shift after a normalisation. Members named `gain` and `bias` are recognised by nn's conventions.
 template <int Channels> struct norm_of {
   template <class Leaf> struct tree {
     BOOST_HANA_DEFINE_STRUCT(tree, (ep::leaf<Leaf, ep::f32<Channels>>, gain),

@@ -33,7 +33,7 @@ class look : public CLI::Formatter {
     return ' ' + option->get_type_name() + (otherwise.empty() ? "" : " [" + otherwise + ']');
   }
 
-  /// In lines that fit beside the column of options.
+  /// Wraps the description into lines that fit beside the column of options.
   std::string make_option_desc(const CLI::Option* option) const override {
     constexpr std::size_t width = 92;
     std::string out;
@@ -50,13 +50,13 @@ class look : public CLI::Formatter {
   }
 };
 
-/// The name of a program, what it does, and what is to be said behind its options.
+/// The name of a program, what it does, and the text after its options.
 class application : public CLI::App {
  public:
   application(const std::string& name, const std::string& what, const std::string& behind = {}) : App(what, name) {
     formatter(std::make_shared<look>());
     footer(behind);
-    // What a script gives by default, its caller may give again.
+    // The caller of a script may override the options that the script gives by default.
     option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   }
 

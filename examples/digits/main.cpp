@@ -30,7 +30,7 @@ template <class Leaf> struct parameters {
 };
 template <class Leaf> using training_state = ep::nn::adamw<parameters>::state<Leaf>;
 
-/// What a run needs to go on: the model's state, and the place in the data.
+/// The state that a run needs to go on: the model's, and the place in the data.
 template <class Leaf> struct run_state {
   BOOST_HANA_DEFINE_STRUCT(run_state, (training_state<Leaf>, model), (ep::io::place_leaves<Leaf>, place));
 };
@@ -91,7 +91,7 @@ template <class Data, class Model> struct network {
     ep::load_checkpoint(world_, saved, checkpoint);
     batches.seek(ep::io::place_in(saved.place));
   }
-  /// Of the rows that training does not see, how many are told right.
+  /// Returns how many of the rows that training does not see are recognised.
   [[nodiscard]] int right() {
     auto tests = open(world_, {.shuffle = false, .first_row = train_rows, .rows = test_rows},
                       infer_.template argument<1>(), train_.template argument<2>());

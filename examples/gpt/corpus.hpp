@@ -180,7 +180,8 @@ class corpus {
   [[nodiscard]] std::int64_t training_characters() const { return total(training_); }
   [[nodiscard]] std::int64_t held_out_characters() const { return total(held_out_); }
 
-  /// Where the training window of global row `row` in step `step` begins: uniform over the training part's windows.
+  /// Returns where the training window of global row `row` in step `step` begins: uniform over the training part's
+  /// windows.
   [[nodiscard]] std::int64_t training_window(std::uint64_t seed, std::int64_t step, std::int64_t row) const {
     const std::uint64_t draw = mix(mix(mix(seed) + static_cast<std::uint64_t>(step)) + static_cast<std::uint64_t>(row));
     // The remainder's bias is below 2^-30 for any text that fits in memory here.
@@ -201,7 +202,7 @@ class corpus {
 
   /// The held-out windows: a fixed list, the same for every model.
   [[nodiscard]] std::int64_t held_out_windows() const { return static_cast<std::int64_t>(windows_.size()); }
-  /// Where window `index` of the list begins. @pre 0 <= index < held_out_windows()
+  /// Returns where window `index` of the list begins. @pre 0 <= index < held_out_windows()
   [[nodiscard]] std::int64_t held_out_window(std::int64_t index) const {
     return windows_[static_cast<std::size_t>(index)];
   }

@@ -86,7 +86,7 @@ std::int64_t resume(ep::world& where, trainer& model, const vocabulary& symbols,
   return done;
 }
 
-/// What the GPT has to beat, on the characters it is measured on.
+/// The loss that the GPT has to beat, on the characters it is measured on.
 double ngram_loss(const corpus& text, std::int64_t windows) {
   std::vector<std::span<const std::int32_t>> training;
   for (const stretch& part : text.training()) training.push_back(text.tokens(part));
@@ -108,7 +108,7 @@ void describe_text(std::ostream& out, const source_text& source, const vocabular
   }
 }
 
-/// @param losses null on ranks other than the first, and if nobody asked for them
+/// @param losses null on ranks other than the first, and if they were not asked for
 void train(ep::world& where, trainer& model, const options& chosen, std::int64_t done, std::int64_t last,
            loss_file* losses, std::ostream& out) {
   report::progress_options shown = report::progress::options_for(std::cout);

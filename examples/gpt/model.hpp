@@ -12,7 +12,7 @@ namespace gpt {
 
 namespace ep = espalier;
 
-/// What a model is. Derive from it to change an option.
+/// The options of a model. Derive from it to change one.
 template <int Vocabulary, int Width, int Heads, int Layers, int Context, int Batch,
           template <int...> class Element = ep::f32>
 struct config {
@@ -35,7 +35,7 @@ struct config {
   static constexpr ep::nn::adamw_settings optimizer{.weight_decay = 0.1};
 
   template <int... Extents> using tensor = Element<Extents...>;
-  /// What a batch looks like; the targets are the tokens one further.
+  /// The type of a batch; the targets are the tokens one further.
   using tokens = ep::i32<Batch, Context>;
   using rate = ep::f32<>;
 };
@@ -116,9 +116,9 @@ template <class Config> [[nodiscard]] constexpr ep::nn::initial initial(const ep
   return ep::nn::initial_by_name(path, is_residual ? 0.02 / ep::detail::square_root(2.0 * Config::layers) : 0.02);
 }
 
-/// Where tensors lie (Megatron-LM, arXiv 1909.08053): the batch is split over Data; heads, hidden units and vocabulary
-/// over Model. What is not named here follows by completion. An axis that the program's mesh does not have counts as
-/// `none`, so one model serves every mesh.
+/// The layouts of tensors (Megatron-LM, arXiv 1909.08053): the batch is split over Data; heads, hidden units and
+/// vocabulary over Model. Layouts that are not named here follow by completion. An axis that the program's mesh does
+/// not have counts as `none`, so one model serves every mesh.
 template <class Data = ep::none, class Model = ep::none> struct megatron {
   /// [batch, sequence, width], between blocks
   static constexpr auto residual(const auto& x, ep::source_line where = ep::source_line::current()) {

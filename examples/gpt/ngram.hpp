@@ -14,7 +14,7 @@
 
 namespace gpt {
 
-/// What a GPT has to beat: a character n-gram model with interpolated modified Kneser-Ney smoothing.
+/// The model that a GPT has to beat: a character n-gram model with interpolated modified Kneser-Ney smoothing.
 ///
 /// Chen and Goodman, "An empirical study of smoothing techniques for language modeling" (TR-10-98), section 4.1.6: each
 /// order subtracts one of three discounts, estimated from the training text, from its counts and gives the freed mass
@@ -196,7 +196,7 @@ class ngram_model {
   }
 
   [[nodiscard]] double probability(std::uint64_t context, int used, std::uint64_t next) const {
-    // From the uniform distribution upwards; each order keeps its own share and scales what lies below.
+    // Starts from the uniform distribution and goes upwards; each order keeps its own share and scales what lies below.
     double p = 1.0 / symbols_;
     for (int k = 0; k <= used; ++k) {
       const order_tables& both = tables_[static_cast<std::size_t>(k)];

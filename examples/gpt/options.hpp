@@ -12,7 +12,7 @@
 
 namespace gpt {
 
-/// What one run of the program is asked to do.
+/// The options of one run of the program.
 struct options {
   std::string text;  ///< file to train on; empty: the project's documentation and headers
   std::string root;  ///< the project's folder; empty: where this program's source was

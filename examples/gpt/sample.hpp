@@ -41,7 +41,7 @@ namespace gpt {
   while (static_cast<std::int64_t>(text.size()) < given + length) {
     const auto size = static_cast<std::int64_t>(text.size());
     const std::int64_t begin = std::max<std::int64_t>(0, size - context);
-    // What stands behind the text's end does not matter: attention is causal.
+    // The tokens after the text's end do not matter: attention is causal.
     fill(tokens,
          [&](std::int64_t index) { return begin + index < size ? text[static_cast<std::size_t>(begin + index)] : 0; });
     const auto logits = ep::gather(where, predict(parameters, tokens));  // [1, context, vocabulary]

@@ -38,9 +38,9 @@ struct data : ep::axis<"data", GPT_DATA> {};
 struct model : ep::axis<"model", GPT_MODEL> {};
 using mesh = ep::mesh<data, model>;
 
-/// What this program trains.
+/// The model that this program trains.
 struct settings : config<GPT_VOCABULARY, GPT_WIDTH, GPT_HEADS, GPT_LAYERS, GPT_CONTEXT, GPT_BATCH> {
-  /// With few tokens a step, a shorter memory of squared gradients learns faster.
+  /// If a step has few tokens, a shorter memory of squared gradients learns faster.
   static constexpr ep::nn::adamw_settings optimizer{.beta2 = 0.99, .weight_decay = 0.1};
   /// GPT-2's 0.02 belongs to widths of 768 and more: a narrow model starts faster from larger numbers.
   static constexpr double start = 0.06;

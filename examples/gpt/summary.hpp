@@ -63,7 +63,7 @@ template <ep::CollectiveKind Kind> void add_rows(report::table& table, const cha
 
 }  // namespace detail
 
-/// What a training step communicates and needs: constants of the program, known before it ran.
+/// Prints the communication and memory of a training step: constants of the program, known before it ran.
 inline void describe_step(std::ostream& out) {
   report::table collectives({{"collective", ""}, {"axes", ""}, {"per step", ""}, {"sent per device", ""}});
   detail::add_rows<ep::all_reduce>(collectives, "all_reduce");

@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 
-// By itself, because generating collectives takes as long to compile as a small model.
+// This is a file of its own, because generating collectives takes as long to compile as a small model.
 #include "topology.hpp"
 
 #if defined(ESPALIER_USE_MPI)

@@ -29,7 +29,7 @@ using stencil = ep::f32<3, 3, 1, 1>;
 
 struct heat {
   constexpr auto operator()(auto temperature, auto weights, auto source) const {
-    // Beyond the border it is cold: the padding's zeros.
+    // It is cold beyond the border: the padding's zeros.
     constexpr ep::convolution_settings one_around{.low = {1, 1}, .high = {1, 1}};
     const auto start = ep::shard<ep::none, rows, columns, ep::none>(temperature);
     return ep::repeat<steps>([&](auto t) { return ep::convolution<one_around>(t, weights) + source; }, start);

@@ -64,8 +64,8 @@ class checkpoint_files {
   std::map<std::string, std::unique_ptr<espalier::io::safetensors_reader>> files_;
 };
 
-/// Where a parameter is found. `rows` of its dimensions, without layers, are the file's first one; the others are its
-/// second. Of `parts` tensors that lie beside each other along the file's last dimension it is number `part`.
+/// The place of a parameter in a file. `rows` of its dimensions, without layers, are the file's first one; the others
+/// are its second. It is number `part` of `parts` tensors that lie side by side along the file's last dimension.
 struct source {
   std::string name;
   int rows = 1;

@@ -22,7 +22,7 @@ namespace llama {
 struct comparison {
   int tokens = 0;
   double largest = 0;     ///< difference of a logit, tokens read one by one
-  double in_chunks = 0;   ///< the same behind the last token, all read at once
+  double in_chunks = 0;   ///< the same after the last token, all read at once
   int same_tokens = 0;    ///< of the continuation, chosen greedily by this model
   int greedy_tokens = 0;  ///< and how many there are
   [[nodiscard]] bool agree() const { return largest <= 1e-4 && in_chunks <= 1e-4 && same_tokens == greedy_tokens; }

@@ -62,7 +62,7 @@ template <class Config> class generator {
   /// Forgets all tokens.
   void restart() { now_ = 0; }
 
-  /// Reads tokens behind those read before; gives the logits for the one after them, on every process. Collective.
+  /// Reads tokens that follow those read before; gives the logits for the one after them, on every process. Collective.
   /// Errors: `std::length_error` if they do not fit the cache.
   [[nodiscard]] std::vector<float> read(std::span<const std::int32_t> text) {
     if (static_cast<std::int64_t>(text.size()) > Config::context - now_) {

@@ -75,7 +75,7 @@ class json {
     return found != nullptr ? found->boolean() : otherwise;
   }
 
-  /// What to throw about this value.
+  /// Returns the error to throw about this value.
   [[nodiscard]] espalier::io::checkpoint_error fail(const std::string& found, const std::string& expected) const {
     return {path_, found + (name_.empty() ? "" : " in " + name_), expected, "use a checkpoint of a supported model"};
   }

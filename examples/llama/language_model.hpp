@@ -21,7 +21,7 @@ class language_model {
   language_model& operator=(const language_model&) = delete;
   virtual ~language_model() = default;
 
-  /// Reads tokens behind those read before; gives the logits for the one after them, on every process. Collective.
+  /// Reads tokens that follow those read before; gives the logits for the one after them, on every process. Collective.
   /// Errors: `std::length_error` if they do not fit the cache.
   [[nodiscard]] virtual std::vector<float> read(std::span<const std::int32_t> tokens) = 0;
   /// Forgets all tokens.
@@ -30,7 +30,7 @@ class language_model {
   [[nodiscard]] virtual std::int64_t elements_read() const = 0;
 };
 
-/// What is known before anything is read.
+/// The sizes of a model that are known before anything is read.
 struct model_sizes {
   std::string description;  ///< "llama of 2 layers, width 32, 8 heads on 4 of keys, 320 tokens"
   int context = 0;          ///< tokens that the cache has room for

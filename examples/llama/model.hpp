@@ -7,13 +7,13 @@
 
 #include <type_traits>
 
-/// Two families of language models, written for one device, as they generate: each call reads some tokens behind those
+/// Two families of language models, written for one device, as they generate: each call reads some tokens after those
 /// that it has read before, whose keys and values are in a cache, and gives the logits for the next.
 namespace llama {
 
 namespace ep = espalier;
 
-/// What a checkpoint's `config.json` says, as far as shapes depend on it; `configure.cmake` writes it as a type.
+/// The family that a checkpoint's `config.json` names, on which shapes depend; `configure.cmake` writes it as a type.
 enum class family { gpt2, llama };
 
 /// The only axis: heads, hidden units and vocabulary are split over it.
@@ -97,8 +97,8 @@ using parameters =
                        std::conditional_t<Config::tied, typename trees<Config>::template llama_tied<Leaf>,
                                           typename trees<Config>::template llama<Leaf>>>;
 
-/// What Llama turns queries and keys by, at every position: [positions, head_dim] each. (Of no use to GPT-2, whose
-/// positions are parameters.)
+/// The angles by which Llama turns queries and keys, at every position: [positions, head_dim] each. (GPT-2 does not use
+/// it: its positions are parameters.)
 template <class Config> struct rotation {
   using angles = ep::f32<Config::context, Config::head_dim>;
   template <class Leaf> struct tree {
@@ -106,10 +106,10 @@ template <class Config> struct rotation {
   };
 };
 
-/// What t tokens see: all that the cache has from before `position`, and of themselves each those up to itself.
+/// The attention of t tokens: each sees all that the cache has from before `position`, and the new tokens up to itself.
 /// query [heads, group, t, d], key and value [heads, t, d], cached_keys and cached_values [heads, context, d] ->
-/// [heads, group, t, d]. The cache is read where it lies; that it is written later, for all layers at once, is why
-/// the new keys come apart from it.
+/// [heads, group, t, d]. The cache is read where it lies; that it is written later, for all layers at once, is why the
+/// new keys come apart from it.
 constexpr auto cached_attention(const auto& query, const auto& key, const auto& value, const auto& cached_keys,
                                 const auto& cached_values, const auto& position) {
   using query_type = std::remove_cvref_t<decltype(query)>;
@@ -146,7 +146,7 @@ constexpr auto through_layers(const auto& layer, const auto& x, const auto& bloc
                            ep::dynamic_update_slice<2>(cached.values, fresh.template get<1>(), position)});
 }
 
-/// Where the parameters and what is computed with them lie. What is not named here follows by completion.
+/// The layouts of the parameters and of the values computed with them. Layouts not named here follow by completion.
 template <class Config> struct layout {
   using axis = model<Config>;
   static constexpr auto heads(const auto& x) { return ep::shard<axis, ep::none, ep::none, ep::none>(x); }
@@ -155,7 +155,7 @@ template <class Config> struct layout {
   static constexpr auto logits(const auto& x) { return ep::shard<axis>(x); }
 };
 
-/// The logits behind the last of some tokens: y [t, width], table [vocabulary, width] -> [vocabulary].
+/// The logits after the last of some tokens: y [t, width], table [vocabulary, width] -> [vocabulary].
 template <class Y, class Table> constexpr auto last_logits(const Y& y, const Table& table) {
   const auto last = ep::slice<0, Y::extent(0) - 1, Y::extent(0)>(y);
   return ep::einsum<"w,vw->v">(ep::reshape<Y::extent(-1)>(last), table);

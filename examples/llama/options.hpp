@@ -10,7 +10,7 @@
 
 namespace llama {
 
-/// What one run of the program is asked to do.
+/// The options of one run of the program.
 struct options {
   std::string checkpoint;
   std::string prompt = "The trees along the wall";

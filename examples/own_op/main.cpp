@@ -47,7 +47,7 @@ template <int Distance> using bend = ep::program<mesh, bending<Distance>, ep::f3
 static_assert(bend<1>::collectives<ep::exchange>() == 2 && bend<1>::bytes<ep::exchange>() == 2 * 4);
 static_assert(bend<2>::collectives<ep::exchange>() == 2 && bend<2>::bytes<ep::exchange>() == 2 * 8);
 
-/// Of 0, 1, 4, 9, 16.
+/// Prints the bending of 0, 1, 4, 9, 16.
 template <int Distance> void print_bending(ep::world& world) {
   ep::runner<bend<Distance>> run(world);
   const auto y = run.template argument<0>();

@@ -36,7 +36,7 @@ std::string project_root() {
   return std::filesystem::path(__FILE__).parent_path().parent_path().parent_path().string();
 }
 
-/// What layers take on `rows` samples of the first step.
+/// Measures the layers on `rows` samples of the first step.
 pl::profile measured_profile(const task& work, int rows, int mesh) {
   pl::measure_options asked;
   asked.rows = rows;
@@ -66,10 +66,10 @@ std::string text_of(const pl::execution_plan& plan) {
   return text;
 }
 
-/// Of ranks that share memory: copies.
+/// The rate of copies between ranks that share memory.
 constexpr pl::transfer_rate within_a_host{4e9, 2e-5};
 
-/// What connects the ranks.
+/// Returns the machine that connects the ranks.
 pl::cluster machine_of(ep::comm::in_process_communicator& ranks) {
   pl::cluster machine;
   machine.devices_of = {ranks.size()};

@@ -11,7 +11,7 @@
 
 namespace pipeline_example {
 
-/// What one run of the program is asked to do.
+/// The options of one run of the program.
 struct options {
   std::string model = "gpt";
   std::int64_t steps = 30;

@@ -21,7 +21,7 @@ inline constexpr int length = 24;
 inline constexpr int head_dim = 16;
 
 struct source : pl::field<"source", ep::i32<length>> {};
-/// What the decoder has written before each place, and what it is to write there.
+/// The number that the decoder has written before each place, and the number it is to write there.
 struct written : pl::field<"written", ep::i32<length>> {};
 struct wanted : pl::field<"wanted", ep::i32<length>> {};
 

@@ -24,7 +24,7 @@ struct task {
   std::unique_ptr<pl::layer_model> model;
   /// Writes sample `sample` of step `step`, or of those that are `held_out`, of the data called `name`.
   std::function<void(const std::string& name, std::int64_t step, int sample, std::byte* row)> fill;
-  /// What the loss would be if nothing was learned, in nats.
+  /// The loss if nothing was learned, in nats.
   double chance = 0;
 };
 

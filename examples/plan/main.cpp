@@ -54,7 +54,7 @@ void describe(const pipeline::profile& model, const plan_example::options& chose
   std::cout << "; a batch of " << chosen.asked.global_batch << " samples\n\n";
 }
 
-// The evaluator behind the published numbers, with and without its fault; devices follow one another.
+// Compares with the evaluator of the published numbers, with and without its fault; devices follow one another.
 void compare_with_published(const pipeline::profile& model, const plan_example::options& chosen) {
   pipeline::published_setting setting;
   setting.global_batch = chosen.asked.global_batch;

@@ -15,7 +15,7 @@
 
 namespace plan_example {
 
-/// What one run of the program is asked to do.
+/// The options of one run of the program.
 struct options {
   std::string file;  ///< empty: the built-in model
   double profile_batch = 0;

@@ -20,8 +20,8 @@
 #include <string_view>
 #include <vector>
 
-// What a pipeline schedule costs: how long a training step takes on it, how much of that its ranks wait, and how many
-// activations they hold. docs/pipelines.md says what the schedules are.
+// Prints the costs of a pipeline schedule: how long a training step takes on it, how much of that its ranks wait, and
+// how many activations they hold. docs/pipelines.md says what the schedules are.
 
 namespace pipeline = espalier::pipeline;
 

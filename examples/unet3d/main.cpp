@@ -46,7 +46,7 @@ int class_of(std::int64_t voxel) {
   return radius > 6 ? 0 : radius > 4 ? 1 : 2;
 }
 
-/// What is seen of a voxel, in three noisy channels: the shell is bright, its outside and inside are equally dark.
+/// The brightness of a voxel, in three noisy channels: the shell is bright, its outside and inside are equally dark.
 float brightness(std::int64_t element) {
   const double noise = ep::nn::uniform_at(1, 0, static_cast<std::uint64_t>(element))[0] - 0.5;
   return static_cast<float>((class_of(element / unet3d::input_channels) == 1 ? 1.0 : 0.0) + noise);

@@ -24,7 +24,8 @@
 #include <string>
 #include <vector>
 
-/// What is measured of a collective, and how: the same for ours and for any MPI library. Nothing of Espalier is here.
+/// The measurements of a collective, and their method: the same for ours and for any MPI library. Nothing of Espalier
+/// is here.
 namespace collective_cells {
 
 enum class kind { broadcast, reduce, all_reduce, all_gather, reduce_scatter, gather, scatter, all_to_all };
@@ -143,10 +144,10 @@ inline bool can_start_by_clock(MPI_Comm communicator) {
   return here == all && all <= sysconf(_SC_NPROCESSORS_ONLN);
 }
 
-/// As `batch_seconds`, but calls start at agreed instants, `window` seconds apart. A barrier lets some ranks go earlier
-/// than others: MPICH's its rank 0 by 0.3 us, which is half of a small call, and flatters what rank 0 starts. (The
-/// scheme: Hunold and Carpen-Amarie, "Reproducible MPI benchmarking is still not as easy as you think", TPDS 2016.)
-/// No value: a rank was late for one call in twenty; the window is too short.
+/// Measures as `batch_seconds` does, but calls start at agreed instants, `window` seconds apart. A barrier lets some
+/// ranks go earlier than others: MPICH's its rank 0 by 0.3 us, which is half of a small call, and flatters what rank 0
+/// starts. (The scheme: Hunold and Carpen-Amarie, "Reproducible MPI benchmarking is still not as easy as you think",
+/// TPDS 2016.) No value: a rank was late for one call in twenty; the window is too short.
 template <class Body>
 std::optional<double> window_seconds(int calls, double window, Body& body, MPI_Comm communicator) {
   double first = machine_seconds() + 2e-5;
@@ -220,7 +221,7 @@ class handover {
 struct pace {
   /// Longer calls don't notice who goes first.
   static constexpr double longest = 1e-4;
-  /// What a small call takes depends on the pause before it (MPICH's broadcast of 512 bytes: 0.5 us at instants 2.5 us
+  /// The time of a small call depends on the pause before it (MPICH's broadcast of 512 bytes: 0.5 us at instants 2.5 us
   /// apart, 1.1 us at 10 us and more). So instants of calls that are compared have to be equally far apart, though some
   /// candidates need less: these seconds, or twice, four times as much.
   static constexpr double least = 1e-5;

@@ -12,7 +12,7 @@
 #include <type_traits>
 #include <vector>
 
-/// What the distributed matrix product peers share: arguments, operands, timing, and the JSON line they print.
+/// The common part of the distributed matrix product peers: arguments, operands, timing, and the JSON line they print.
 namespace peers {
 
 /// One measurement: `program --n 2048 --type f32 [--repeats 5] [--only "1x2 nb 128"] [--row name]`.

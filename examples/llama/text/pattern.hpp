@@ -83,7 +83,7 @@ class pattern {
     if (at_ != text_.size()) refuse();
   }
 
-  /// Where the match that starts at `start` ends; `start` if there is none, or an empty one.
+  /// Returns where the match that starts at `start` ends; `start` if there is none, or an empty one.
   [[nodiscard]] std::size_t match(std::u32string_view text, std::size_t start) const {
     std::size_t end = start;
     fits(root_, text, start, [&](std::size_t at) {
@@ -144,7 +144,7 @@ class pattern {
     }
     const node& part = n.parts[0];
     if (part.what != kind::one) return repeats(n, 0, text, at, next);
-    // Of single characters: no recursion, however many there are.
+    // Repetitions of single characters need no recursion, however many there are.
     int count = 0;
     while (count < n.most && at + static_cast<std::size_t>(count) < text.size() &&
            holds(part, text[at + static_cast<std::size_t>(count)])) {

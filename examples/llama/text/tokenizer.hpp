@@ -68,7 +68,7 @@ class tokenizer {
     if (const json* found = file.find("post_processor")) read_template(*found);
   }
 
-  /// The tokens of a text, with those that the model wants before and behind it.
+  /// The tokens of a text, with those that the model wants before and after it.
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const {
     std::vector<std::int32_t> out = before_;
     while (!text.empty()) {
