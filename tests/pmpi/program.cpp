@@ -205,7 +205,7 @@ class checks {
     MPI_Type_free(&spaced);
   }
 
-  /// MPI's pairs have gaps; and a reduction in place leaves what is behind the own block.
+  /// MPI's pairs have gaps; and a reduction in place leaves what follows the own block.
   void pairs() {
     struct pair {
       double first;

@@ -132,7 +132,7 @@ collectives* of(MPI_Comm communicator) {
   return made;
 }
 
-/// Whether elements of the type lie behind each other without gaps.
+/// True if elements of the type follow one another without gaps.
 bool is_dense(MPI_Datatype type) {
   if (type == MPI_DATATYPE_NULL) return false;
   int size = 0;
@@ -158,7 +158,7 @@ std::int64_t extent_of(MPI_Datatype type) {
   return extent;
 }
 
-/// What MPI's own operations can be used on (MPI 3.1, section 5.9.2).
+/// The kinds of elements on which MPI's own operations can be used (MPI 3.1, section 5.9.2).
 enum class element_kind { integer, floating, logical, complex, bytes, pair, other };
 
 element_kind kind_of(MPI_Datatype type) {
@@ -243,7 +243,7 @@ int rank_of(MPI_Comm communicator) {
   PMPI_Comm_rank(communicator, &rank);
   return rank;
 }
-/// What the program gets to hear of an error: its handler decides whether it goes on.
+/// Reports an error to the program: its handler decides whether it goes on.
 int report(MPI_Comm communicator, collective what, const char* text, int code) {
   std::fprintf(stderr, "espalier: %s: %s\n", name_of(what), text);
   PMPI_Comm_call_errhandler(communicator, code);
@@ -267,7 +267,7 @@ std::optional<int> serve(MPI_Comm communicator, const collective_call& call, con
   } catch (const std::exception& error) { return report(communicator, call.what, error.what(), MPI_ERR_OTHER); }
 }
 
-/// What a rank sends to itself is as much as it receives, or an error before anything is moved: nobody else can see it.
+/// A rank must send itself as much as it receives, or gets an error before anything moves: no other rank sees it.
 std::optional<int> refused(MPI_Comm communicator, collective what, std::int64_t sent, std::int64_t received) {
   if (sent == received) return std::nullopt;
   const std::string text = "rank " + std::to_string(rank_of(communicator)) + " sends " + std::to_string(sent) +
@@ -275,7 +275,7 @@ std::optional<int> refused(MPI_Comm communicator, collective what, std::int64_t 
   return report(communicator, what, text.c_str(), MPI_ERR_TRUNCATE);
 }
 
-/// The bytes of `count` elements one behind the other: the caller's own memory where they lie so, else a copy.
+/// The bytes of `count` elements one after another: the caller's own memory where they lie so, else a copy.
 class packed {
  public:
   packed(const void* from, std::int64_t count, MPI_Datatype type, MPI_Comm communicator)
@@ -307,7 +307,7 @@ class packed {
   std::vector<char> copy_;
 };
 
-/// What a wrong argument gets is the library's business.
+/// False for wrong arguments, which are left to the library.
 bool is_sane(MPI_Comm communicator, std::int64_t count, int root = 0) {
   return nested == 0 && communicator != MPI_COMM_NULL && size_of(communicator) > 1 && count >= 0 && root >= 0 &&
          root < size_of(communicator);
@@ -320,8 +320,8 @@ template <class T> T* behind(T* data, std::int64_t bytes) {
   return static_cast<byte*>(data) + bytes;
 }
 
-/// `counts`: of every rank. In place, programs rely on what lies behind the own block staying as it was: the schedules
-/// work on a copy.
+/// `counts`: of every rank. In place, programs rely on what follows the own block staying as it was: the schedules work
+/// on a copy.
 std::optional<int> serve_reduce_scatter(std::vector<std::int64_t> counts, const void* input, void* output,
                                         MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
   if (!is_reducible(type, op)) return std::nullopt;
@@ -374,7 +374,7 @@ int MPI_Bcast(void* data, int count, MPI_Datatype type, int root, MPI_Comm comm)
 }
 
 int MPI_Reduce(const void* input, void* output, int count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm) {
-  // Where nobody but the root can see what is wrong, it has to say so before it sends anything: the library does.
+  // Where only the root can see what is wrong, it has to say so before it sends anything: the library does.
   const bool overwrites = input == output && size_of(comm) > 0 && rank_of(comm) == root;
   if (is_sane(comm, count, root) && is_reducible(type, op) && (!overwrites || count == 0)) {
     const mpi_element one(type, op);

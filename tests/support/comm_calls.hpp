@@ -10,7 +10,7 @@
 #include <random>
 #include <vector>
 
-// What random_calls.hpp has, for `collectives`.
+// The calls of random_calls.hpp, for `collectives`.
 namespace espalier::test {
 
 /// Connected, with links of unequal rates, some missing, some in one direction only. The same on all ranks.
@@ -26,7 +26,7 @@ namespace espalier::test {
   return comm::network_of(comm::from_adjacency(rate));
 }
 
-/// With the MPI library's names of type and operation, if it has some.
+/// Returns the element with the MPI library's names of type and operation, if it has some.
 [[nodiscard]] inline comm::element element_for(const element_kind& kind) {
   comm::element made;
   made.by = kind.by;

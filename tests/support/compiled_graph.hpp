@@ -30,8 +30,8 @@ template <int... Sizes> struct grid {
   }();
 };
 
-/// What the program with this seed draws: small, with and without gradients, of smooth functions and of whole numbers,
-/// and nothing that the compiler would refuse.
+/// Returns the options of the program with this seed: small, with and without gradients, of smooth functions and of
+/// whole numbers, and nothing that the compiler would refuse.
 [[nodiscard]] constexpr program_options sample_options(std::uint32_t seed, const mesh_shape& mesh) {
   dice random(seed ^ 0x51ed270bU);
   program_options options;

@@ -18,8 +18,8 @@
 
 namespace espalier::test {
 
-/// What a rank has sent and received so far of activations and their gradients, and what it has sent of those of
-/// parameters.
+/// The bytes that a rank has sent and received so far for activations and their gradients, and those that it has sent
+/// for parameters.
 struct moved_bytes {
   std::int64_t sent = 0;
   std::int64_t received = 0;

@@ -27,7 +27,7 @@ inline constexpr double momentum = 0.9;
 /// First values: of both, the layers and the loop.
 inline double first_value(int layer, int index) { return 0.6 * std::sin(1.7 * layer + 0.9 * index + 0.3); }
 
-/// What a test wants to happen inside a layer; called before each part.
+/// An action that a test wants inside a layer; called before each part.
 using hook = std::function<void(int layer, pl::part kind)>;
 
 inline const double* numbers(const std::byte* memory) { return reinterpret_cast<const double*>(memory); }
@@ -214,7 +214,7 @@ class model : public pl::layer_model {
   [[nodiscard]] const pl::layer_facts& facts(int index, int) const override {
     return facts_[static_cast<std::size_t>(index)];
   }
-  /// For tests of what is refused.
+  /// Changes a layer's facts, for tests of what is refused.
   [[nodiscard]] pl::layer_facts& change(int index) { return facts_[static_cast<std::size_t>(index)]; }
   [[nodiscard]] std::unique_ptr<pl::layer> make(int index, int, pl::replica_link&) const override {
     switch (index) {

@@ -87,7 +87,7 @@ class loop {
       for (std::size_t i = 0; i < a[r].size(); ++i) c[r][i] += b[r][i];
     return c;
   }
-  /// a W, with the bias behind W where `biased`.
+  /// Returns a W, with the bias after W where `biased`.
   matrix times(const matrix& a, int layer, int biased) {
     const std::vector<double>& w = weights[layer];
     matrix c(a.size(), std::vector<double>(features, 0.0));

@@ -149,7 +149,7 @@ struct shard_data {
   }
 };
 
-/// Writes one device's part. What pads it is nobody's, and says so if it is read.
+/// Writes one device's part. Its padding belongs to no device, and shows if it is read.
 inline void write_shard(const ep::mesh_shape& mesh, const ep::layout& placed, int device, shard_data shard,
                         const plain& values) {
   const bool floating = ep::is_floating(shard.type);
@@ -227,7 +227,7 @@ inline void write_array(const ep::any_array& array, const plain& values) {
 struct array_list {
   std::vector<const ep::any_array*> all;
 
-  /// For `for_each_leaf`.
+  /// The function for `for_each_leaf`.
   struct adder {
     array_list& to;
     void operator()(const ep::any_array& array) const { to.all.push_back(&array); }
@@ -257,7 +257,7 @@ struct array_list {
   return taken;
 }
 
-/// What was not donated is as it was.
+/// Checks that arguments that were not donated are as they were.
 inline void check_unchanged(ep::graph_view code, const array_list& arguments, const plains& leaves) {
   const std::vector<bool> taken = donated_leaves(code, static_cast<int>(leaves.size()));
   for (std::size_t leaf = 0; leaf < leaves.size(); ++leaf) {
@@ -322,7 +322,7 @@ template <class Few, class All> using few_or_all = All;
 template <class Few, class All> using few_or_all = Few;
 #endif
 
-/// Of 1, 2, 4 and 8 devices: always one device, and the largest mesh, whose parts are the smallest and the most uneven.
+/// Meshes of 1, 2, 4 and 8 devices: always one device, and the largest, whose parts are the smallest and most uneven.
 /// Two devices, where an axis has one part, are in the first list, two equal axes in the second.
 using both_axes = few_or_all<meshes<on<1, 1>, on<1, 2>, on<2, 4>>, meshes<on<1, 1>, on<1, 2>, on<2, 2>, on<2, 4>>>;
 using both_ways = few_or_all<meshes<on<1, 1>, on<2, 2>, on<4, 2>>, meshes<on<1, 1>, on<2, 1>, on<2, 2>, on<4, 2>>>;

@@ -18,7 +18,7 @@
 
 namespace pipeline_model {
 
-/// Memory of the given size between guards; all ones at first, so that what nobody wrote is a NaN.
+/// Memory of the given size between guards; all ones at first, so that an unwritten element is a NaN.
 class guarded {
  public:
   explicit guarded(std::int64_t bytes = 0) : bytes_(bytes), memory_(static_cast<std::size_t>(bytes) + 2 * guard + 64) {

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 //
 // Catch2's session on every rank. Each rank's report is held back; at the end rank 0 prints those of the ranks that
-// failed, in rank order. A rank that cannot go on (exception, signal, left behind by the others) prints its own and
-// ends the job, so a failure is never a hang without words.
+// failed, in rank order. A rank that cannot go on (exception, signal, deserted by the others) prints its own and ends
+// the job, so a failure is never a hang without words.
 #define CATCH_CONFIG_RUNNER
 #define CATCH_CONFIG_NO_POSIX_SIGNALS
 #include <catch2/catch.hpp>
@@ -128,8 +128,8 @@ extern "C" void on_signal(int number) {
   end_job(what);
 }
 
-/// After each pass through a test case all ranks meet, so that a rank that left it early is noticed there and not in
-/// the middle of the next one.
+/// Lets all ranks meet after each pass through a test case, so that a rank that left it early is noticed there and not
+/// in the middle of the next one.
 class keep_together : public Catch::TestEventListenerBase {
  public:
   explicit keep_together(const Catch::ReporterConfig& config) : TestEventListenerBase(config) {

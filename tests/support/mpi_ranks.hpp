@@ -19,7 +19,7 @@ namespace espalier::test {
   return size;
 }
 
-/// What rank 0 has, on all ranks.
+/// Returns rank 0's text on all ranks.
 [[nodiscard]] inline std::string of_rank_0(const std::string& mine, MPI_Comm communicator = MPI_COMM_WORLD) {
   auto length = static_cast<int>(mine.size());
   MPI_Bcast(&length, 1, MPI_INT, 0, communicator);

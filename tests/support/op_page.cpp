@@ -259,7 +259,7 @@ void add_once(std::vector<std::string>& list, const std::string& one) {
   if (std::find(list.begin(), list.end(), one) == list.end()) list.push_back(one);
 }
 
-/// What is no work worth naming: inputs, and the same elements seen otherwise.
+/// True for instructions that are no work worth naming: inputs, and the same elements seen otherwise.
 bool is_plain(const ep::instruction& i) {
   return i.op == &ep::ops::constant || i.op == &ep::ops::argument || i.op == &ep::ops::further_result;
 }
@@ -297,7 +297,7 @@ void note_op(const ep::builder& b, int id) {
   if (text.size() > known.rule.size()) known.rule = text;
 }
 
-/// On which operands' pending sums an op may work, so that they are carried out later.
+/// Names the operands on whose pending sums an op may work, so that they are carried out later.
 const char* pending_of(const ep::op_info& op) {
   switch (op.linear) {
     case ep::linearity::first: return "of operand 0";
@@ -425,7 +425,7 @@ void facts_of_call(const char* function, const char* text, const std::string& ty
   row("call", function, text, types, rule, shapes, joined(made), gradient_of(b, results, arguments, names), refused);
 }
 
-/// In the order in which the page names them.
+/// The element types in the order in which the page names them.
 inline constexpr std::array types_in_order{ep::dtype::f32, ep::dtype::f64,    ep::dtype::bf16, ep::dtype::f16,
                                            ep::dtype::i8,  ep::dtype::i32,    ep::dtype::i64,  ep::dtype::u8,
                                            ep::dtype::u32, ep::dtype::boolean};
@@ -477,13 +477,13 @@ void call(const char* function, const char* text, const with<Inputs...>& inputs,
   facts_of_call<types_in_order[first]>(function, text, joined(types, " "), joined(reasons), inputs, f);
 }
 
-/// Of a call whose tensors all have types of their own.
+/// Calls a function whose tensors all have types of their own.
 template <class F, class... Inputs>
 void call_as_is(const char* function, const char* text, const char* types, const with<Inputs...>& inputs, const F& f) {
   facts_of_call<ep::dtype::f32>(function, text, types, "", inputs, f);
 }
 
-// What is called.
+// The operands of the calls.
 constexpr in<4, 6> a{"a"};
 constexpr in<4, 6> b{"b"};
 constexpr in<4, 6> x{"x"};
@@ -515,7 +515,7 @@ void operators() {
   call("operators", "a >> b", with(a, b), [](auto, auto p, auto q) { return p >> q; });
   call("operators", "a && b", with(a, b), [](auto, auto p, auto q) { return p && q; });
   call("operators", "a || b", with(a, b), [](auto, auto p, auto q) { return p || q; });
-  // What is no truth value is refused by an assertion, not by a type that can be asked.
+  // Operands that are no truth values are refused by an assertion, not by a type that can be asked.
   call_as_is("operators", "!a", "bool", with(fixed<ep::boolean<4, 6>>{"a"}), [](auto, auto p) { return !p; });
 }
 

@@ -139,7 +139,7 @@ using whole_program =
   return chosen;
 }
 
-/// What a step of so many samples is given.
+/// The data that a step of so many samples is given.
 class step_data {
  public:
   step_data(const std::vector<pl::data_facts>& wanted, int samples) {

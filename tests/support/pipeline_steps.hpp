@@ -40,7 +40,7 @@ inline pl::schedule scheduled(const std::string& name, int ranks, int chunks, in
   return pl::make_schedule(name, ranks, chunks, micro_batches, pl::uniform_costs(ranks * chunks), again);
 }
 
-/// What some steps were on one rank.
+/// The results of some steps on one rank.
 struct outcome {
   std::vector<double> losses;
   std::map<int, std::vector<double>> weights, gradients;  // of the last step, by layer

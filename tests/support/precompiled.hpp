@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 
-// What most tests include of other libraries: clang reads it once for all of them (compile_check.py --precompile). Of
-// ours nothing: with one name of ours more in sight a test may mean something else.
+// Headers of other libraries that most tests include: clang reads them once for all of them (compile_check.py
+// --precompile). Of ours nothing: with one name of ours more in sight a test may mean something else.
 #pragma once
 
 #include <boost/hana.hpp>

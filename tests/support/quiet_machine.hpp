@@ -19,7 +19,7 @@
 
 namespace espalier::test {
 
-/// What the processors of this machine did since it started, in ticks: the first line of Linux's /proc/stat.
+/// The work of this machine's processors since it started, in ticks: the first line of Linux's /proc/stat.
 class processor_ticks {
  public:
   [[nodiscard]] static processor_ticks now() {
@@ -47,10 +47,10 @@ class processor_ticks {
   std::vector<double> ticks_ = std::vector<double>(8, 0.0);
 };
 
-/// What a measurement of time says of the code: nothing, if it is wrong and the machine was busy with something else.
+/// The verdict of a measurement of time: none, if it is wrong and the machine was busy with something else.
 enum class verdict { right, wrong, machine_was_busy };
 
-/// For tests of timings. Every rank is on this machine; rank 0 looks at what it did.
+/// Watches the machine in tests of timings. Every rank is on this machine; rank 0 looks at what it did.
 class quiet_machine {
  public:
   /// Least share of the processors' time that is left idle where nothing but these tests runs (they leave 0.4 and

@@ -21,15 +21,15 @@ namespace espalier::test {
 
 inline constexpr std::array<std::uint32_t, 2> sample{ESPALIER_TEST_SAMPLE};
 
-/// What the programs of a sample have in them.
+/// The kinds of programs that a sample contains.
 struct sample_census {
   int compared = 0;
   int gradients = 0;
   int of_type[dtype_count]{};
 };
 
-/// What rounding may change, relative to the largest element of a result. The kernels' functions are not the exact
-/// ones.
+/// The change that rounding may cause, relative to the largest element of a result. The kernels' functions are not the
+/// exact ones.
 [[nodiscard]] constexpr double sample_tolerance(numbers kind, bool is_exact) {
   return kind == numbers::smooth ? 1e-8 : is_exact ? 0 : 0x1p-6;
 }

@@ -32,8 +32,8 @@ namespace espalier::test {
   return mesh;
 }
 
-/// Reads a sharding as the tests write it, one entry per dimension: "x,_,yz,?,x?" are split by x, whole, split by y
-/// and z, open, and x or more. Behind "|" follow the axes to stay replicated on, behind "!" those of a pending sum.
+/// Reads a sharding as the tests write it, one entry per dimension: "x,_,yz,?,x?" are split by x, whole, split by y and
+/// z, open, and x or more. After "|" follow the axes to stay replicated on, after "!" those of a pending sum.
 [[nodiscard]] inline sharding sharding_of(const std::string& text) {
   static const std::string names = "xyzwstuv";
   sharding result;
@@ -161,7 +161,7 @@ struct spmd_program {
     for (const collective_use& use : collectives) sum += use.times * use.bytes;
     return sum;
   }
-  /// What the device that sends most sends in one run: `program::bytes` of all kinds together.
+  /// Returns the bytes that the device that sends most sends in one run: `program::bytes` of all kinds together.
   [[nodiscard]] std::int64_t most_bytes() const {
     std::int64_t most = 0;
     for (int device = 0; device < mesh.devices(); ++device) {
@@ -206,7 +206,7 @@ template <int Count>
   return result;
 }
 
-/// As `completed_on_parts` does it with constants: on the parts that the graph wants.
+/// Completes as `completed_on_parts` does with constants: on the parts that the graph wants.
 /// @param cuts whether axes may be cut
 [[nodiscard]] inline spmd_program completed_program(const mesh_shape& mesh, graph_view g, bool cuts = true) {
   spmd_program made;
@@ -294,8 +294,8 @@ inline void list_collectives(spmd_program& made) {
   return price(made).is_dearer_than(price(whole)) ? whole : made;
 }
 
-/// Where results differ from those expected by more than `tolerance`, relative to the largest element, or an empty
-/// string.
+/// Returns where results differ from those expected by more than `tolerance`, relative to the largest element, or an
+/// empty string.
 [[nodiscard]] inline std::string difference(const std::vector<tensor_value>& made,
                                             const std::vector<tensor_value>& expected, double tolerance) {
   for (std::size_t r = 0; r < expected.size(); ++r) {
@@ -319,7 +319,7 @@ inline void list_collectives(spmd_program& made) {
          program.parts.fault == partition_fault::pending_sum_dropped;
 }
 
-/// What is wrong with a partitioned program, or an empty string: results that differ from those of one device by more
+/// Returns the fault of a partitioned program, or an empty string: results that differ from those of one device by more
 /// than `tolerance`, relative to the largest element; bytes that differ from what `sent_bytes` promises.
 [[nodiscard]] inline std::string fault_of(const spmd_program& program, const std::vector<tensor_value>& expected,
                                           const std::vector<tensor_value>& arguments, double tolerance = 1e-9) {

@@ -119,13 +119,13 @@ inline const std::vector<stage_meshes> two_stages{
     {"1 of 2 then 3 of 1", {{on_model, 1}, {alone, 3}}},
 };
 
-/// By name.
+/// Elements of tensors by name.
 using tensor_values = std::map<std::string, std::vector<double>>;
 
 /// The layers, compiled once for all programs of tests (staged_model.cpp).
 [[nodiscard]] const pl::layer_model& layers();
 
-/// What this rank has of gradients and parameters, put into whole tensors.
+/// Puts this rank's parts of gradients and parameters into whole tensors.
 inline void add_tensors(pl::engine& engine, tensor_values& whole) {
   const int mesh = engine.plan().mesh_of_rank(engine.rank());
   for (pl::detail::parameter_block& block : engine.store().blocks())

@@ -6,7 +6,7 @@
 #include <string>
 #include <unistd.h>
 
-/// What a process writes to stderr.
+/// Captures the text that a process writes to stderr.
 namespace testing {
 
 /// The text that is written to stderr while `body` runs.

@@ -53,7 +53,7 @@ static_assert(are_consistent());
 // --- binary16
 // ---------------------------------------------------------------------------------------------------------
 
-/// What the bits say by the definition of the format: a sign, 5 bits of exponent, 10 of mantissa.
+/// Returns the value of the bits by the definition of the format: a sign, 5 bits of exponent, 10 of mantissa.
 double meant(std::uint16_t bits) {
   const int exponent = bits >> 10 & 31;
   const int mantissa = bits & 1023;
@@ -146,7 +146,7 @@ template <class T> double nearest_of_all(float x) {
   return std::copysign(best, static_cast<double>(x));
 }
 
-/// What ops::convert says it does, in a type that holds all numbers there are.
+/// Converts as ops::convert says it does, in a type that holds all numbers there are.
 template <class To, class From> To converted(From stored) {
   const auto from = static_cast<computed_t<From>>(stored);
   if constexpr (std::is_same_v<To, bool>) {

@@ -216,7 +216,7 @@ std::string last_differs_in() {
   return text + " in ";
 }
 
-/// What `body` threw; empty if it did not throw an `Error`.
+/// Returns the text that `body` threw; empty if it did not throw an `Error`.
 template <class Error, class Body> std::string error_of(const Body& body) {
   try {
     body();
@@ -286,7 +286,7 @@ TEST_CASE("ranks with different new calls are all told which rank differs and in
         REQUIRE_ALL(MPI_COMM_WORLD, said.find(last_differs_in() + d.in + "\n") != std::string::npos);
       }
     }
-    // Which operation a type is broadcast with is nobody's business.
+    // No rank need know with which operation a type is broadcast.
     CHECK_NOTHROW(all.broadcast(data.data(), 100, last ? max : sum, 0));
     // All have seen it, and nothing was moved: they go on.
     all.all_reduce(data.data(), result.data(), 100, sum);
@@ -327,7 +327,7 @@ TEST_CASE("ranks that disagree on calls that they have made before get an error 
           for (const element& by : {sum, max, ints, sum}) all.all_reduce(data.data(), result.data(), count, by);
         }
         const bool by_library = way.how ? way.how->how == method::library : !started;
-        // Whoever is inside of the library cannot leave it: see below. With a choice of methods it may be there.
+        // A rank inside of the library cannot leave it: see below. With a choice of methods it may be there.
         if (by_library && !started && d.count != d.count_of_last) continue;
         const auto start = std::chrono::steady_clock::now();
         const collective_call call = uniform_call(collective::all_reduce, ranks, last ? d.count_of_last : d.count);
@@ -339,7 +339,7 @@ TEST_CASE("ranks that disagree on calls that they have made before get an error 
           }
         });
         INFO(way.name << (started ? ", started: " : ": ") << said);
-        // What the library made of it is found out as soon as there is a new call.
+        // The library's result is compared as soon as there is a new call.
         const bool unseen = by_library && !started;
         if (unseen && said.empty()) {
           said = error_of<comm_error>([&] { all.all_reduce(data.data(), result.data(), 55, sum); });

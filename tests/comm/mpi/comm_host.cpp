@@ -72,8 +72,8 @@ class arena {
   std::int64_t used_ = 0;
 };
 
-/// Calls behind each other, checked after the last, from private buffers and the library's, with ranks that dawdle.
-/// `how`: none, for each call another.
+/// Makes calls one after another, checked after the last, from private and the library's buffers; ranks dawdle. `how`:
+/// none, for each call another.
 void random_calls(MPI_Comm communicator, const host_options& options, std::optional<private_memory> how, unsigned seed,
                   long count) {
   const std::vector<element_kind> kinds = espalier::test::element_kinds();
@@ -84,7 +84,7 @@ void random_calls(MPI_Comm communicator, const host_options& options, std::optio
   for (long done = 0; done < count;) {
     std::vector<call_buffers> series;
     ours.clear();
-    // Which buffers are the library's: none, everybody's, or some ranks' and not others'.
+    // Which buffers are the library's: none, all ranks', or some ranks' and not others'.
     const auto way = random() % 3;
     for (auto n = 1 + random() % 10; n > 0; --n, ++done) {
       const element_kind& kind = kinds[random() % kinds.size()];
@@ -355,7 +355,7 @@ TEST_CASE("processes in different collectives are told so", "[host]") {
   if (ranks == 1) return;
   host_options options;
   options.deadline = std::chrono::duration<double>(10);
-  // What rank 0 does otherwise: one element less, or the same bytes in one copy.
+  // Rank 0 does one element less, or moves the same bytes in one copy.
   for (const std::int64_t count : {2, 100, 100000, 100001}) {
     host_collectives all(MPI_COMM_WORLD, options);
     const bool other = all.rank() == 0;

@@ -91,7 +91,7 @@ TEST_CASE("many operations in flight, waited for in any order, beside blocking o
       const std::size_t count = 1 + together() % 9;
       for (std::size_t i = 0; i < count; ++i) {
         under_way.push_back(begin(all, random_call(together, ranks, 160000), kind_number(together())));
-        // What ranks do between is not the same on two of them.
+        // The work of ranks in between differs from rank to rank.
         if (own() % 3 == 0) (void)under_way[own() % under_way.size()].handle.test();
         if (own() % 5 == 0) under_way[own() % under_way.size()].handle.wait();
         if (together() % 4 == 0) fault += run(all, random_call(together, ranks, 160000), kind_number(together()));
@@ -135,8 +135,8 @@ TEST_CASE("what was started later may be over first", "[collectives]") {
 TEST_CASE("ranks that wait for different things take each other's further", "[collectives]") {
   std::mt19937 random = fuzz_random();
   const int ranks = size_of();
-  // Of several rounds, so that nobody's part is done when it has begun. The MPI library's own, which takes nothing of
-  // ours further, is what blocking calls use where it is forced.
+  // It has several rounds, so that no rank's part is done when it has begun. The MPI library's own, which takes nothing
+  // of ours further, is what blocking calls use where it is forced.
   for (const choice way : {choice{method::trees, 4096}, choice{method::library, 0}}) {
     collectives_options options = forced(way);
     options.deadline = std::chrono::duration<double>(20);
@@ -268,7 +268,7 @@ TEST_CASE("no rank gets more than two rounds of credits ahead of the one it send
   const element what = element_of(dtype::f32, reduction::sum);
   const bool sends_only = rank == ranks - 1;
   if (sends_only) {
-    // Messages of four bytes leave at once, whoever takes them.
+    // Messages of four bytes leave at once, even if no rank takes them.
     runner.begin(input.data(), output.data(), what.by);
     const auto begun = std::chrono::steady_clock::now();
     const auto is_within = [&](std::chrono::seconds time) { return std::chrono::steady_clock::now() - begun < time; };

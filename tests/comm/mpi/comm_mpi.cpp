@@ -128,7 +128,7 @@ TEST_CASE("MPI ranks in different collectives take none of each other's data, an
     reduction kind;
     const char* text;
   };
-  // Of the last rank; the others add up `usual` f32. Small ones go another way than large ones.
+  // The type is the last rank's; the others add up `usual` f32. Small ones take another path than large ones.
   for (const std::int64_t usual : {std::int64_t{4}, std::int64_t{200000}}) {
     for (const difference& d : {difference{usual, dtype::i32, reduction::sum, "all_reduce of i32, sum"},
                                 difference{usual, dtype::f32, reduction::max, "all_reduce of f32, max"},
@@ -150,7 +150,7 @@ TEST_CASE("MPI ranks in different collectives take none of each other's data, an
           device.all_reduce(world, data.data(), data.data(), last ? d.count : usual,
                             espalier::comm::reducer_of(last ? d.type : dtype::f32, last ? d.kind : reduction::sum));
         } catch (const comm_error& error) { text = error.what(); }
-        // Whoever meets a message of the other collective; who waits for one that has given up hears of the deadline.
+        // A rank that meets a message of the other call is told; one that waits for one that gave up sees the deadline.
         const bool is_told =
             text.find("different collectives") != std::string::npos && text.find(d.text) != std::string::npos;
         const bool has_waited = text.find(" waited 2 s in all_reduce") != std::string::npos;

@@ -113,7 +113,7 @@ TEST_CASE("a rank that does not come to the probe is missed", "[.][probe_absent]
 
 using espalier::test::verdict;
 
-/// Of the rate that a token bucket is set to, the share that is left without the headers of TCP, IP and Ethernet.
+/// The share of a token bucket's rate that is left without the headers of TCP, IP and Ethernet.
 constexpr double payload = 0.956;
 
 /// Probes until `is_as_set` holds of what is found, or does not although the machine was quiet.
@@ -174,7 +174,7 @@ TEST_CASE("what eight hosts share is found in one probe, whatever passes as a bu
       const bool all_buses = shared.size() == 8 && std::all_of(shared.begin(), shared.end(), [](const auto& r) {
                                return r.links.size() == 3 && r.name.ends_with(" out");
                              });
-      // What the root can send at all: its links and its bus.
+      // The most that the root can send at all: its links and its bus.
       return all_buses && is_about(rate_of(machine, collective::broadcast), payload * 650, 0.06);
     });
     if (found == verdict::machine_was_busy) return;

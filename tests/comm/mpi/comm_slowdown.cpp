@@ -63,7 +63,7 @@ void pause_on(int rank, int milliseconds) {
   if (rank_in() == rank) std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
 }
 
-/// Calls of which one rank is late, after some of which nobody is. A broadcast's root, so that all others wait.
+/// Makes calls in which no rank is late, then some in which a broadcast's root is, so that all others wait.
 void late_broadcasts(collectives& all) {
   std::vector<float> data(100, 1);
   for (int n = 0; n < 12; ++n) all.broadcast(data.data(), 100, sums(), 0);
@@ -166,7 +166,7 @@ TEST_CASE("a card that slows down while the program runs", "[.][lab_slowdown]") 
         right && std::all_of(result.begin(), result.end(), [](float x) { return x == static_cast<float>(size_of()); });
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
-  // What all ranks wait for, and what is usual: a token bucket lets a first call pass at once, and a call may be late.
+  // The time for which all ranks wait, and the usual one: a token bucket lets a first call pass; a call may be late.
   const auto usual = [](std::vector<double> seconds) {
     MPI_Allreduce(MPI_IN_PLACE, seconds.data(), static_cast<int>(seconds.size()), MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2), seconds.end());

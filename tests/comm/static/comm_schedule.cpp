@@ -72,14 +72,14 @@ constexpr double broadcast_seconds() {
   return simulate(along_line(collective::broadcast, 4, 10000, 0, 1000), line_of(4), options).seconds;
 }
 constexpr double on_the_way = capacity == 0 ? 0 : 0.012;
-// Without rates only credits hold chunks back: 4 per round trip, so that the last leaves after two of them.
+// If there are no rates, only credits hold chunks back: 4 per round trip, so that the last leaves after two of them.
 constexpr double held_back = capacity == 0 ? 0.004 : 0;
 static_assert(broadcast_seconds() > 0.00299999 + on_the_way + held_back &&
               broadcast_seconds() < 0.00300001 + on_the_way + held_back);
 static_assert(pipelined_seconds(10000, 3, 1000, {alpha, 0, unit}) > 0.0149999 &&
               pipelined_seconds(10000, 3, 1000, {alpha, 0, unit}) < 0.0150001);
 
-// What is taken out is missed, with its place.
+// A step that is taken out is missed, with its place.
 constexpr schedule_fault first_fault_without(int step_index) {
   schedule plan = along_line(collective::broadcast, 3, 4, 0, 2);
   track& t = plan.tracks[0];

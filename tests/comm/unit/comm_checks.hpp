@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-// What every communicator must do, against references computed element by element without any of the library's loops.
-// A check runs on each rank and throws on the rank that sees a mistake: Catch's macros belong to the main thread.
+// Checks every communicator against references computed element by element without any of the library's loops. A check
+// runs on each rank and throws on the rank that sees a mistake: Catch's macros belong to the main thread.
 
 #include <espalier/comm/communicator.hpp>
 

@@ -52,7 +52,7 @@ std::vector<std::string> on_threads(host::thread_group& group, std::chrono::dura
   return said;
 }
 
-/// Calls behind each other, checked after the last, with ranks that dawdle here and there.
+/// Makes calls one after another, checked after the last, with ranks that dawdle here and there.
 void random_calls(int ranks, const host::sizes& how, unsigned seed, long count) {
   host::thread_group group(ranks, how);
   const std::vector<element_kind> kinds = espalier::test::element_kinds();

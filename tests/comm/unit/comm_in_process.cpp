@@ -124,8 +124,8 @@ TEST_CASE("buffers outlive a failure elsewhere while peers still read them", "[c
   REQUIRE(complete);
 }
 
-/// A transfer in which member k sends `counts[k]` elements to each: every second one of its source, to where they lie
-/// behind each other.
+/// A transfer in which member k sends `counts[k]` elements to each: every second one of its source, to where they
+/// follow one another.
 transfer every_second(const std::vector<std::int64_t>& counts, int self) {
   transfer moves;
   moves.self = self;
@@ -261,7 +261,7 @@ TEST_CASE("devices in different collectives are told which differs, and in what"
     reduction kind;
     const char* in;
   };
-  // Of device 4; the others add four f32. A group need not have all devices, nor in their order.
+  // The difference is device 4's; the others add four f32. A group need not have all devices, nor in their order.
   const auto other = GENERATE(values<difference>({{8, dtype::f32, reduction::sum, "the count (8, not 4)"},
                                                   {4, dtype::i32, reduction::sum, "the type (i32, not f32)"},
                                                   {4, dtype::f32, reduction::max, "the operation (max, not sum)"},

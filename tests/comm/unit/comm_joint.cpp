@@ -371,7 +371,7 @@ TEST_CASE("all-to-alls of several groups are routed jointly") {
     for (std::size_t r = 0; r < whole.resources.size(); ++r)
       CHECK(routes.loads[0][r] + routes.loads[1][r] <= static_cast<double>(whole.resources[r].capacity) * (1 + 1e-9));
   }
-  // Who is not connected has no load, and holds nobody up.
+  // A rank that is not connected has no load, and delays no other.
   const joint_routing some = route_jointly(net, {{0, 3}, {1}, {2}});
   CHECK(some.rate == 0);
 }

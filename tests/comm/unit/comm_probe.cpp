@@ -152,7 +152,7 @@ machine linked(const std::vector<std::vector<double>>& rate, double bus) {
   return m;
 }
 
-/// What a probe of the simulated machine concludes, if each measurement is off by up to `noise`.
+/// Returns the topology that a probe of the simulated machine concludes, if measurements are off by up to `noise`.
 topology probed(const machine& m, double noise, std::mt19937& random) {
   std::uniform_real_distribution<double> slip(1 - noise, 1 + noise);
   probe_hosts hosts;
@@ -237,7 +237,7 @@ TEST_CASE("a probe finds the rates of machines that share cards, buses and nothi
   }
 }
 
-/// What a host sends to others, as a probe of eight hosts linked like a DGX-1V, each with a bus beside its links,
+/// The rates of a host to others, as a probe of eight hosts linked like a DGX-1V, each with a bus beside its links,
 /// measured it on a busy machine: MB/s alone, and at once.
 struct measured_fan {
   std::vector<double> alone;

@@ -544,7 +544,7 @@ TEST_CASE("chunk sizes", "[schedule]") {
 
 namespace {
 
-// What the simulation of large messages may take: 5 % more than the bound, and the way through the tree.
+// The time that the simulation of large messages may take: 5 % more than the bound, and the way through the tree.
 double allowed(double bound, int depth, double latency) { return 1.05 * bound + depth * latency; }
 
 }  // namespace

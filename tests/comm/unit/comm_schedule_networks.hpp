@@ -108,7 +108,7 @@ constexpr void add_link(comm::network& net, int a, int b, std::int64_t capacity,
   return t;
 }
 
-/// Along a row of ranks, in either direction from the root.
+/// Returns the tree along a row of ranks, in either direction from the root.
 [[nodiscard]] constexpr comm::tree line_tree(const comm::network& net, int root) {
   std::vector<int> parents;
   for (int r = 0; r < net.ranks; ++r) parents.push_back(r < root ? r + 1 : r > root ? r - 1 : -1);

@@ -37,7 +37,7 @@ struct matrix {
   return x ^ (x >> 31U);
 }
 
-/// What rank `rank` has for element `element` of the array. Commuting values are diagonal.
+/// The value that rank `rank` has for element `element` of the array. Commuting values are diagonal.
 [[nodiscard]] inline matrix contribution(int rank, std::int64_t element, bool commute) {
   const std::uint64_t a = mixed(static_cast<std::uint64_t>(element) * 64 + static_cast<std::uint64_t>(rank));
   const std::uint64_t b = mixed(a);

@@ -177,7 +177,7 @@ TEST_CASE("a damaged topology file is refused with its line, or is a machine wit
     double latency = 0;
     for (const network::edge& e : net.edges) latency += e.latency;
     REQUIRE(std::isfinite(latency));
-    // What a time is made of: a terabyte over the slowest way.
+    // A time is made of this: a terabyte over the slowest way.
     REQUIRE((net.resources.empty() || std::isfinite(1e12 / slowest)));
   }
   CHECK(refused > 500);
@@ -242,7 +242,7 @@ TEST_CASE("ranks reach each other through switches, over every path that could h
     for (const auto& edge : net.edges) CHECK(edge.resources.size() == 2);
   }
   SECTION("two spines are two paths") {
-    // ranks 0 and 1 behind leaves 2 and 3, spines 4 and 5
+    // ranks 0 and 1 at leaves 2 and 3, spines 4 and 5
     topology machine;
     for (int v = 0; v < 6; ++v) machine.vertices.push_back({std::to_string(v), v >= 2, -1});
     const auto connect = [&](int u, int v, double bandwidth) {

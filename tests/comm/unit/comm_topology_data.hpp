@@ -97,7 +97,7 @@ inline const topology& named(const std::string& name) {
   throw std::runtime_error("there is no topology " + name);
 }
 
-/// What a random topology has.
+/// The properties of a random topology.
 struct traits {
   int ranks = 6;
   bool duplex = true;     ///< every link in both directions, with the same bandwidth

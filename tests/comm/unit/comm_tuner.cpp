@@ -205,7 +205,7 @@ TEST_CASE("before a tuner settles it tries the best of each way once more, and o
 }
 
 TEST_CASE("what one way leaves in the caches does not count against the way that is tried after it") {
-  // As an all-to-all of 1 MiB on one host: who is called after shared memory finds that in the caches.
+  // As an all-to-all of 1 MiB on one host: a call after shared memory finds its data in the caches.
   tuner t({{method::library, 0}, {method::shared, 0}, {method::single_copy, 0}, {method::low_latency, 0}});
   method last = method::library;
   settle(t, [&](const choice& c, int) {
@@ -217,7 +217,7 @@ TEST_CASE("what one way leaves in the caches does not count against the way that
 }
 
 TEST_CASE("among the last, no way always comes after the same other one") {
-  // What comes after shared memory is slower by a fifth, as an all-to-all of 8 MiB on one host.
+  // A call after shared memory is slower by a fifth, as an all-to-all of 8 MiB on one host.
   int wrong = 0;
   constexpr int runs = 200;
   for (unsigned seed = 0; seed < runs; ++seed) {

@@ -57,7 +57,7 @@ outcome run(const pl::execution_plan& plan) {
   return found;
 }
 
-/// Of the losses, and of what this rank has of the tensors.
+/// Returns the distance of the losses, and of this rank's parts of the tensors.
 double distance(const outcome& mine, const outcome& wanted) {
   double most = largest_difference(mine.losses, wanted.losses);
   for (const auto& [name, values] : mine.tensors)

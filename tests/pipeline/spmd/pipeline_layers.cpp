@@ -106,7 +106,7 @@ int count_of(ep::graph_view g, bool (*is_counted)(const ep::instruction&)) {
   return static_cast<int>(std::count_if(g.code, g.code + g.size, is_counted));
 }
 bool contracts(const ep::instruction& i) { return i.op->facts.contracts; }
-/// What may not be done twice.
+/// True for operations that may not be done twice.
 bool is_work(const ep::instruction& i) {
   return part_of(i) == ep::structure::none && i.operand_count > 0 && !i.op->facts.cheap_to_repeat;
 }
@@ -123,7 +123,7 @@ template <int Layer> void check_work_is_done_once() {
   INFO("layer " << Layer);
   CHECK(sum([](ep::graph_view g) { return count_of(g, contracts); }) == count_of(whole, contracts));
   CHECK(sum([](ep::graph_view g) { return count_of(g, is_work); }) == count_of(whole, is_work));
-  // What is repeated are comparisons, one operation for each element.
+  // The repeated operations are comparisons, one for each element.
   std::int64_t repeated = 0;
   for (const ep::graph_view& g : parts)
     for (int id = 0; id < g.size; ++id)
@@ -253,8 +253,8 @@ TEST_CASE("What is kept, and how long what is not kept is needed", "[pipeline_la
 
 namespace {
 
-/// A look at a value that the layer hands on, at one that the gradient alone needs, at one that nobody else reads, at
-/// an argument, and at one in a loop.
+/// A look at a value that the layer hands on, at one that the gradient alone needs, at one without other readers, at an
+/// argument, and at one in a loop.
 struct looking {
   template <class Leaf> struct parameters {
     BOOST_HANA_DEFINE_STRUCT(parameters, (ep::leaf<Leaf, ep::f64<width, width>>, weight),
@@ -405,7 +405,7 @@ TEST_CASE("A measured profile can be planned", "[pipeline_layers]") {
     CHECK(one.forward_seconds > 0);
     CHECK(one.parameter_bytes == static_cast<double>(model.facts(k).parameter_bytes));
   }
-  // widening keeps its output, for W of the next layer; narrowing gelu's argument, and nobody reads its output later.
+  // widening keeps its output, for W of the next layer; narrowing gelu's argument, and its output has no later reader.
   CHECK(measured.layers[2].activation_bytes == 2 * context * wide * 8);
   CHECK(measured.layers[3].activation_bytes == static_cast<double>(ep::aligned(2 * context * width * 8)));
   CHECK(measured.layers[5].output_bytes == 0);

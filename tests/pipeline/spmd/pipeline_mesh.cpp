@@ -160,7 +160,7 @@ TEST_CASE("Each device of a replica holds its part of the layers", "[pipeline_me
   CHECK(split.facts(1).parameters[3].shape == std::vector<std::int64_t>{1, width / heads, width});
   CHECK(split.facts(1).state_bytes < whole.facts(1).state_bytes * 2 / 3);
   CHECK(split.facts(2).output.shape == std::vector<std::int64_t>{context, wide / 2});
-  // What layers keep is split with their features.
+  // The values that layers keep are split with their features.
   CHECK(split.facts(1).kept[2].kept_bytes + split.facts(1).kept[2].kept_through_bytes <
         whole.facts(1).kept[2].kept_bytes + whole.facts(1).kept[2].kept_through_bytes);
 }

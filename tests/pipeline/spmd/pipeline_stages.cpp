@@ -212,7 +212,7 @@ TEST_CASE("Layers are measured and counted on each mesh", "[pipeline_stages]") {
     const pl::profile counted = pl::estimate(layers(), "small", 2, {1e9, 1e9}, mesh);
     // Its rows are split over the data axis, its features over the model axis.
     const int parts = mesh == on_both ? 4 : mesh == alone ? 1 : 2;
-    // What skips it crosses behind it, too; of that, devices of the model axis have copies.
+    // The value that skips it crosses after it, too; of that, devices of the model axis have copies.
     const int row_parts = mesh == on_both || mesh == on_data ? 2 : 1;
     CHECK(measured.back().layers[1].output_bytes ==
           2 * context * wide * 8 / parts + 2 * context * width * 8 / row_parts);

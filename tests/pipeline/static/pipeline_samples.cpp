@@ -51,7 +51,7 @@ struct attention {
 };
 static_assert(!layer_mixes<attention, sequence>);
 
-/// Along the places, in a loop.
+/// A recurrence along the places, in a loop.
 struct recurrent {
   struct cell {
     constexpr auto operator()(const auto& state, const auto& x) const { return ep::tanh(state + x); }
@@ -103,7 +103,7 @@ struct merged_centred {
   }
 };
 static_assert(layer_mixes<merged_centred, sequence>);
-/// Through a loop's carry.
+/// The mean goes through a loop's carry.
 struct recurrent_centred {
   struct cell {
     constexpr auto operator()(const auto& state, const auto& x) const { return state + (x - ep::mean<0>(x)); }

@@ -82,7 +82,7 @@ void require_equal_to_loop(const pl::execution_plan& plan) {
   }
 }
 
-/// What the engine says on all ranks when it refuses a plan.
+/// Returns the engine's error on all ranks when it refuses a plan.
 std::string refusal(const pl::execution_plan& plan, int ranks, const model& layers = model()) {
   try {
     run_ranks(ranks, layers, plan, [](pl::engine&) {});
@@ -90,7 +90,7 @@ std::string refusal(const pl::execution_plan& plan, int ranks, const model& laye
   return "not refused";
 }
 
-/// By rank what a step threw; nothing where it ended well.
+/// Returns by rank the error that a step threw; nothing where it ended well.
 std::vector<std::string> failures(int ranks, const model& layers, const pl::execution_plan& plan, double deadline) {
   std::vector<std::string> texts(static_cast<std::size_t>(ranks));
   const batch data(plan.samples());
@@ -439,7 +439,7 @@ TEST_CASE("a value that several stages read crosses each cut once") {
     machines.devices_of.assign(static_cast<std::size_t>(stages), 1);
     const pl::costs priced = pl::predicted_costs(plan, layers, measured, machines);
     for (std::size_t cut = 1; cut < static_cast<std::size_t>(stages); ++cut) {
-      std::int64_t crossing = 0;  // what ranks before the cut send ranks behind it
+      std::int64_t crossing = 0;  // bytes that ranks before the cut send to ranks after it
       for (std::size_t from = 0; from < cut; ++from)
         for (std::size_t to = cut; to < static_cast<std::size_t>(stages); ++to) crossing += bytes[from][to];
       CHECK(crossing == pl::detail::crossing_bytes(layers, cuts[cut] - 1, 0, 1));

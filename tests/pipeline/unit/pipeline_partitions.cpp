@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 
-// What the planner takes a partition to cost: its clock, its memory, its cluster.
+// The cost of a partition, as the planner computes it: its clock, its memory, its cluster.
 // processors: 1
 #include <espalier/pipeline/cluster.hpp>
 #include <espalier/pipeline/durations.hpp>

@@ -26,8 +26,8 @@
 #include <string>
 #include <vector>
 
-/// What the devices of a replica say to each other: the same as the collectives of threads, which share no code with
-/// it; and plans whose replicas are several ranks.
+/// The messages between a replica's devices: the results are those of the collectives of threads, which share no code
+/// with it; and plans whose replicas are several ranks.
 namespace ep = espalier;
 namespace pl = espalier::pipeline;
 namespace ec = espalier::comm;
@@ -61,7 +61,7 @@ std::int64_t column(int member) {
   return first;
 }
 
-/// Everybody has `rows` rows of all columns, and gets everybody's rows of its own: strided on one side, or on both.
+/// Each member has `rows` rows of all columns, and gets all members' rows of its own: strided on one side, or on both.
 ec::transfer columns_to_members(int members, int self, std::int64_t rows, bool strided_target) {
   ec::transfer moves;
   moves.self = self;

@@ -100,7 +100,7 @@ planner_options one_f_one_b_only(int global_batch, int least_share, int most_sta
   return asked;
 }
 
-/// What any plan has to hold, whatever it costs.
+/// Checks what any plan has to hold, whatever it costs.
 void check_plan(const profile& model, const cluster& machines, const planner_options& asked, const plan& made) {
   REQUIRE(!made.stages.empty());
   CHECK(asked.global_batch % made.micro_batches == 0);

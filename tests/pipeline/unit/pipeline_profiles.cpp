@@ -61,7 +61,7 @@ TEST_CASE("all published profiles are read, with their branches") {
 }
 
 TEST_CASE("what crosses a cut is each output that is read behind it, once") {
-  // XLNet: behind its first layer cross that layer's output, the dropout's, the segments' and the mask.
+  // XLNet: after its first layer, that layer's output, the dropout's, the segments' and the mask cross.
   const profile model = profile_data::read("hpgo/xlnet_36", 1);
   const auto layer = [&](const std::string& name) {
     for (int k = 0; k < model.size(); ++k)
@@ -71,7 +71,7 @@ TEST_CASE("what crosses a cut is each output that is read behind it, once") {
   REQUIRE(layer("Layer_17") >= 0);
   CHECK(model.layers[static_cast<std::size_t>(layer("Layer_17"))].output_bytes == 9e6);
 
-  // a -> b -> d, a -> c -> d: with b first, a still crosses behind b, and b and c behind c.
+  // a -> b -> d, a -> c -> d: with b first, a still crosses after b, and b and c after c.
   const std::string graph =
       "a -- Input -- forward_compute_time=9, backward_compute_time=0, activation_size=99, parameter_size=0\n"
       "b -- b -- forward_compute_time=1, backward_compute_time=2, activation_size=10, parameter_size=4\n"

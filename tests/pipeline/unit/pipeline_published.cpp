@@ -43,7 +43,7 @@ published_setting setting_for(double global_batch, double micro_batch, std::vect
   return setting;
 }
 
-// To four decimals.
+// Rounds to four decimals.
 double rounded(double value) { return std::round(value * 1e4) / 1e4; }
 
 // The published plans count XLNet's layers without two of its four inputs' nodes being layers of their own, BERT's
@@ -117,7 +117,7 @@ TEST_CASE("the published evaluator gives DAPPLE's and PipeDream's plans the prin
 }
 
 TEST_CASE("one stage in the published evaluator is its data parallelism without overlap") {
-  // What the released planner prints for two hosts of eight.
+  // The speed-up that the released planner prints for two hosts of eight.
   const auto reached = [](const char* name, double profile_batch, double global_batch, double micro_batch) {
     const profile model = profile_data::read(name, profile_batch);
     return rounded(best_published_plan(model, setting_for(global_batch, micro_batch), 1, 16).speed_up);
@@ -141,7 +141,7 @@ TEST_CASE("a search in the published evaluator finds plans that are better than 
   CHECK(rounded(three.speed_up) >= 12.6845);
   CHECK(three.speed_up == Approx(published_speed_up(amoeba, setting_for(128, 1), three.stages)));
 
-  // With the layer counted once: what the same plans would have been said to reach.
+  // The layer is counted once here: this is what the same plans would have been said to reach.
   published_setting once = setting_for(1024, 32);
   once.layer_twice = false;
   CHECK(best_published_plan(vgg, once, 2, 16).speed_up == Approx(13.152).margin(1e-3));
@@ -186,7 +186,7 @@ TEST_CASE("the bound never says more than strictly alternating stages take, the 
     const double bound = latency_bound(stages, micro_batches);
     CHECK(bound <= exact * (1 + 1e-12));
     CHECK(bound >= 0.7 * exact);
-    // Equation 2 is no bound: behind the pivot it credits more than there is.
+    // Equation 2 is no bound: after the pivot it credits more than there is.
     CHECK(estimated_latency(stages, micro_batches) <= 1.03 * exact);
     CHECK(estimated_latency(stages, micro_batches) >= 0.6 * exact);
   }
@@ -213,7 +213,7 @@ TEST_CASE("placements: Figure 5") {
   CHECK(by(placement_policy::append_first, 6) == std::vector<int>{3, 4, 5, 6, 7, 13});
   CHECK(by(placement_policy::scatter_first, 6) == std::vector<int>{3, 4, 5, 13, 14, 15});
   CHECK(by(placement_policy::gaps_first, 6) == std::vector<int>{3, 4, 5, 13, 14, 15});
-  // What a policy cannot give.
+  // Placements that a policy cannot give.
   CHECK(by(placement_policy::fresh_first, 9).empty());
   CHECK(by(placement_policy::append_first, 9).empty());
   CHECK(by(placement_policy::gaps_first, 9) == std::vector<int>{3, 4, 5, 6, 7, 13, 14, 15, 16});

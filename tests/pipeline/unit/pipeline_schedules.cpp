@@ -209,7 +209,7 @@ TEST_CASE("warm-ups that know their hops are never slower than PA and PB, and ho
       const double all_first = seconds(std::vector<int>(static_cast<std::size_t>(ranks), micro_batches));
       CAPTURE(even, repeat, ranks, micro_batches);
       CHECK(ours <= std::min(pa, pb) * (1 + close));
-      // What the rule gives before anything is taken away needs no simulation to be as good.
+      // The rule's schedule, before anything is taken away, needs no simulation to be as good.
       CHECK(seconds(warm_up_per_hop(cost, micro_batches)) <= std::min({pa, pb, all_first}) * (1 + close));
       faster_than_pa += ours < pa * (1 - close) ? 1 : 0;
       faster_than_pb += ours < pb * (1 - close) ? 1 : 0;

@@ -22,15 +22,15 @@
 #include <utility>
 #include <vector>
 
-// What a change of layout moves, counted box by box on the real boxes, for pairs of layouts without pending sums: every
-// device receives exactly what it lacks, holds nothing larger on the way, and copies share the work of sending. Usually
-// a sample of the pairs; ESPALIER_RESHARD_ALL=1 takes all of them (tests/run --long does).
+// The moves of a change of layout, counted box by box on the real boxes, for pairs of layouts without pending sums:
+// every device receives exactly what it lacks, holds nothing larger on the way, and copies share the work of sending.
+// Usually a sample of the pairs; ESPALIER_RESHARD_ALL=1 takes all of them (tests/run --long does).
 
 namespace {
 
 using namespace reshard_checks;
 
-/// Where a device's part lies in the whole tensor, from the definition of nested splits: each axis cuts the chunk of
+/// The place of a device's part in the whole tensor, from the definition of nested splits: each axis cuts the chunk of
 /// the axis before it into equal parts, rounded up.
 struct region {
   std::int64_t first[max_rank]{};
@@ -104,7 +104,7 @@ struct findings {
   std::map<std::string, std::int64_t> kinds;
   /// The most that any device sent, as a multiple of what the neediest lacked.
   double most_sent = 0;
-  /// Where it is more than 1.5 times that.
+  /// The cases where it is more than 1.5 times that.
   std::vector<std::string> where;
   /// How many of these although every device holds something.
   std::int64_t unavoidable = 0;
@@ -164,7 +164,7 @@ void move_all(const mesh_shape& mesh, const extents& shape, const sharding& from
     REQUIRE(held[index(device)] == numbered(shape, local_shape(mesh, shape, to), region(mesh, shape, to, device)));
   }
   REQUIRE(received == lacking);
-  // What the planner said is what the neediest device receives, where splits are even.
+  // The planner's number is what the neediest device receives, where splits are even.
   if (even) REQUIRE(plan.bytes == 4 * most_lacking);
   ++found.pairs;
   ++found.kinds[kinds];
@@ -193,7 +193,7 @@ void move_all(const mesh_shape& mesh, const extents& shape, const sharding& from
     all_hold = all_hold && theirs.elements(shape.rank) > 0;
     least = std::max(least, static_cast<double>(wanted) / static_cast<double>(copies));
   }
-  // Some device has nothing to send, or one has so much that nobody else has that no plan could do with less.
+  // Some device has nothing to send, or one has so much that no other has that no plan could do with less.
   REQUIRE((!all_hold || 2 * least > 3 * static_cast<double>(most_lacking)));
   found.unavoidable += all_hold ? 1 : 0;
   found.where.push_back(text_of(mesh, shape, from, to) + ", latency " + std::to_string(latency) + ": " +

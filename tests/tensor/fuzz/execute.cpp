@@ -115,14 +115,14 @@ struct outcome {
   bool is_exact = false;
 };
 
-/// In half of the programs rows are cut into blocks already where they are this short.
+/// Returns limits that cut already such short rows into blocks, in half of the programs.
 row_limits any_limits(std::uint32_t seed) {
   if (seed / 4 % 2 == 0) return {};
   return seed / 8 % 2 == 0 ? row_limits{2, 2} : row_limits{4, 3};
 }
 
-/// What rounding may change, relative to the largest element of a result. Whole numbers are exact, but for some
-/// gradients.
+/// The change that rounding may cause, relative to the largest element of a result. Whole numbers are exact, but for
+/// some gradients.
 double tolerance_of(const program_options& options, bool is_exact) {
   if (options.kind == numbers::whole) return is_exact ? 0 : 0x1p-6;
   if (options.float_type == dtype::f64) return 1e-8;
@@ -200,7 +200,7 @@ outcome check(std::uint32_t seed, const program_options& options, const graph& s
     const naive_outcome meant = naive_run(raw, arguments, is_exact_real ? naive_storage::exact : naive_storage::typed);
     const std::vector<tensor_value>& expected = meant.results;
     result.is_exact = meant.is_exact;
-    // What the partitioner made, before it is scheduled, and before its collectives are merged: bytes sent, scopes,
+    // The partitioner's program, before it is scheduled, and before its collectives are merged: bytes sent, scopes,
     // copies that differ.
     if (is_exact_real && seed % 4 == 0) result.text = fault_of(program, expected, arguments, 1e-8);
     if (is_exact_real && seed % 4 == 2) result.text = fault_of(apart, expected, arguments, 1e-8);
@@ -250,7 +250,7 @@ outcome check_narrow(std::uint32_t seed, bool /*cuts*/) {
   const graph source = random_program_graph(seed, options);
   outcome result = check(seed, options, source);
   if (result.what != verdict::wrong) return result;
-  // What rounding turned: in f64 nothing does.
+  // Rounding may have turned a comparison: in f64 it turns none.
   program_options exact = options;
   exact.float_type = dtype::f64;
   if (check(seed, exact, widened(source)).what == verdict::right) result.what = verdict::undecided;
@@ -336,7 +336,7 @@ TEST_CASE("random programs of functions in sixteen bits execute as they mean on 
 
 TEST_CASE("a chain reads through broadcasts only what is there", "[fuzz]") {
   // As hard to hit for random programs as they are short: rows' sums that come back as columns, of a square; and sums
-  // in the place of a donated argument that is read through a broadcast once more, behind them.
+  // in the place of a donated argument that is read through a broadcast once more, after them.
   builder columns;
   const int square = emit::argument(columns, dtype::f64, extents{2, {4, 4}}, 0);
   const int sums = emit::reduce_sum(columns, square, 2);

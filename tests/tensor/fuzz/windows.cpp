@@ -43,7 +43,7 @@ struct spatial_window {
   int dilation = 1;
   int base_dilation = 1;
   bool reversed = false;
-  /// Over how many devices the dimension is split, by which axis (-1: by none).
+  /// The number of devices over which the dimension is split, and the axis that splits it (-1: none).
   int parts = 1;
   int axis = -1;
 
@@ -113,7 +113,7 @@ class convolution_draw {
   std::mt19937 engine_;
 };
 
-/// What is added up: places in input, filter and output.
+/// A term of the sum: places in input, filter and output.
 struct term {
   std::size_t input = 0;
   std::size_t filter = 0;

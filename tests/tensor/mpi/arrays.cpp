@@ -25,7 +25,7 @@
 #include <thread>
 #include <vector>
 
-/// What a user keeps of a run, where each rank is a process: kept by all ranks, or by some.
+/// The arrays that a user keeps of a run, where each rank is a process: kept by all ranks, or by some.
 namespace ep = espalier;
 
 namespace {
@@ -182,7 +182,7 @@ TEST_CASE("each rank shows what it has, and what all have is shown once") {
   });
 }
 
-// What a rank throws ends the job: the last words are its own.
+// An exception on one rank ends the job: the last words are its own.
 TEST_CASE("check_finite of the last rank's element, in a loop", "[.][carry_is_infinite]") {
   on_all_ranks([]<int N>(ep::world& world, std::integral_constant<int, N>) {
     ep::runner<looking<N>> run(world);
@@ -191,7 +191,7 @@ TEST_CASE("check_finite of the last rank's element, in a loop", "[.][carry_is_in
     x.for_each([](float& e, std::int64_t at) { e = at == 7 ? 9.0F : 0.0F; });
     steps.for_each([](float& e, std::int64_t at) { e = at == 0 ? 1.0F : 1e38F; });
     run(x, steps);
-    CHECK(ep::gather(world, x).empty());  // nobody comes here
+    CHECK(ep::gather(world, x).empty());  // no rank comes here
   });
 }
 

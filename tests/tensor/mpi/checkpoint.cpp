@@ -161,7 +161,7 @@ TEST_CASE("a checkpoint of 22 MB is written in a few calls, however its arrays a
   char* arguments[] = {&name[0], nullptr};
   int count = 1;
   char** values = &arguments[0];
-  // Of all four ranks, and of two of them.
+  // The worlds are of all four ranks, and of two of them.
   world all(count, values, mesh<data, model>{});
   auto [pair, others] = all.divide(mesh<model>{}, mesh<data>{});
   for (const bool four : {true, false}) {

@@ -34,7 +34,7 @@ template <class Mesh, class Data, class Model>
 using short_and_long_program =
     ep::program<Mesh, short_and_long<Data, Model>, ep::i64<6, 6>, ep::u32<7, 5>, ep::i8<6, 9>, ep::f16<9, 5>>;
 
-/// On four devices and more 24 columns come apart into 2 x 12 or 2 x 2 x 6: sums and copies along parts of the axis.
+/// Takes 24 columns apart on four devices and more into 2 x 12 or 2 x 2 x 6: sums and copies along parts of the axis.
 template <class Data, class Model> struct taken_apart {
   constexpr auto operator()(auto x, auto weight) const {
     const auto loss = [](const auto& p) {

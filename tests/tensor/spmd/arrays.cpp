@@ -191,7 +191,7 @@ TEST_CASE("one array as a donated argument and as another one is read before it 
   run(s, s);  // now without another handle
   const matrix third = times(expected, numbers(1), 2);
   CHECK(ep::gather(world, s) == times(third, third, 2));
-  // What was read from a copy once is read from the array itself again.
+  // An array that was read from a copy once is read from the array itself again.
   const auto t = run.argument<1>();
   fill(s, numbers(1));
   fill(t, numbers(2));

@@ -51,7 +51,7 @@ template <class Leaf> struct half {
 template <class Leaf> struct half_layers {
   BOOST_HANA_DEFINE_STRUCT(half_layers, (half<Leaf>, first), (half<stacked<Leaf, 3>>, others));
 };
-/// As `nn::sgd::state` was.
+/// The state as `nn::sgd::state` was.
 template <class Leaf> struct narrow_state {
   BOOST_HANA_DEFINE_STRUCT(narrow_state, (half_layers<Leaf>, parameters), (half_layers<Leaf>, velocity),
                            (leaf<Leaf, f32<>>, step));
@@ -185,7 +185,7 @@ TEST_CASE("moments of sixteen bits, as they were saved once, are read as f32") {
   small(loaded, [&](auto& e, float value) { differ += static_cast<float>(e) == value ? 0 : 1, ++seen; });
   CHECK(differ == 0);
   CHECK(seen > 4 * 36);
-  // What is saved now has f32, and is read as it is; parameters are never converted.
+  // A checkpoint that is saved now has f32, and is read as it is; parameters are never converted.
   save_checkpoint(other, loaded, file);
   CHECK(io::safetensors_reader(file).find("velocity.first.weight")->type == dtype::f32);
   CHECK_NOTHROW(load_checkpoint(other, loaded, file));

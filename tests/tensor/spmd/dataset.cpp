@@ -74,7 +74,7 @@ TEST_CASE("a permutation has every number once, and others for other seeds and e
     for (std::int64_t i = 0; i < n; ++i) each_once = each_once && seen[static_cast<std::size_t>(i)] == i;
     CHECK(each_once);
   }
-  // Where row 0 of ten comes over 2,000 epochs: about 200 times each place. Five deviations are 67.
+  // Counts where row 0 of ten comes over 2,000 epochs: about 200 times each place. Five deviations are 67.
   std::vector<int> counts(10);
   for (std::int64_t epoch = 0; epoch < 2000; ++epoch)
     ++counts[static_cast<std::size_t>(io::permutation(10, 5, epoch)(0))];

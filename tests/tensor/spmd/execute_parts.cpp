@@ -112,8 +112,8 @@ template <class On, bool Adds>
 using padded_program =
     ep::program<typename On::mesh, padded_attention<On, Adds>, ep::f64<4, 64, 6, 8>, ep::f64<4, 64, 6, 8>>;
 
-/// What follows a batched product but needs other parts of it than its own: sums over the batch, rows turned round, and
-/// a product that is batched by another label.
+/// Operations that follow a batched product but need other parts of it than their own: sums over the batch, rows turned
+/// round, and a product that is batched by another label.
 struct crossing {
   constexpr auto operator()(const auto& a, const auto& b) const {
     const auto product = ep::einsum<"bij,bjk->bik">(a, b);
@@ -125,7 +125,7 @@ struct crossing {
 };
 using crossing_program = ep::program<ep::mesh<>, crossing, ep::f64<8, 8, 8>, ep::f64<8, 8, 8>>;
 
-/// Two products with as many parts each, where every part of the second reads all parts of the first, and nobody else
+/// Two products with as many parts each, where every part of the second reads all parts of the first, and no other op
 /// does: with the first in a buffer for one part, only `hands_over` sees that they must not run part by part.
 struct across {
   constexpr auto operator()(const auto& a, const auto& b) const {

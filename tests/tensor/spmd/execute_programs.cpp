@@ -9,7 +9,7 @@
 
 #include <boost/hana/define_struct.hpp>
 
-/// What a new user would write: arguments that nothing reads, loops of every form.
+/// Programs that a new user would write: arguments that nothing reads, loops of every form.
 namespace ep = espalier;
 
 namespace {

@@ -35,7 +35,7 @@ struct checked_sum {
 };
 using step = ep::program<mesh, checked_sum, ep::sharded<ep::f32<4, 2>, data, model>>;
 
-/// What `body` throws: its text, and whether an `Inner` is nested in it.
+/// The error that `body` throws: its text, and whether an `Inner` is nested in it.
 struct seen_error {
   std::string text;
   bool nested = false;

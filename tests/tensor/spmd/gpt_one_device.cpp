@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 // optimised: never
 
-// What the other gpt_*.cpp compare with: one program a file, so that each compiles in little memory.
+// The results with which the other gpt_*.cpp compare: one program a file, so that each compiles in little memory.
 #include <support/tiny_gpt.hpp>
 
 #include <catch2/catch.hpp>

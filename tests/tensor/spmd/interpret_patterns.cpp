@@ -26,7 +26,7 @@ using collective::reduce_scatter;
 
 constexpr std::int64_t f32_bytes = 4;
 
-/// What one device sends of `elements` that are all reduced among n.
+/// Returns the bytes that one device sends of `elements` that are all reduced among n.
 std::int64_t all_reduce_bytes(std::int64_t elements, std::int64_t n) {
   return (elements + ceil_div(elements, n) * (n - 2)) * f32_bytes;
 }
@@ -81,7 +81,7 @@ TEST_CASE("a Megatron MLP reduces once forward and once backward") {
       CHECK(program.count(all_reduce) == 2);
       CHECK(program.bytes(all_reduce) == 2 * all_reduce_bytes(batch * width, n));
     }
-    // With data parallelism on the other axis: the loss and both weights' gradients.
+    // Data parallelism is on the other axis: the loss and both weights' gradients.
     m.b[x].annotation = m.b.annotate(m.b[x].shape, sharding_of("y,_"));
     const spmd_program both = run_on({2, 2}, m);
     CAPTURE(both.summary());

@@ -238,6 +238,6 @@ TEST_CASE("cumulative sums wrap around, and are rounded once") {
     wrapped(i) = (i + 1 + 128) % 256 - 128;
     rounded(i) = i + 1;
   }
-  // To 8 bits of 600: 2^-9 of it. Added up in them, the sum would stop at 256.
+  // The result has 8 bits of 600: 2^-9 of it. Added up in them, the sum would stop at 256.
   everywhere<rounding_program>(cumulative_meshes{}, in, {wrapped, rounded}, 1.0 / 256);
 }

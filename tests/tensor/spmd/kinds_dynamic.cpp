@@ -13,7 +13,7 @@ using namespace testing::kinds;
 
 namespace {
 
-/// Where a slice starts that is to start at `start`, in this file's own words.
+/// Returns where a slice starts that is to start at `start`, in this file's own words.
 int moved(real start, int extent, int size) {
   int at = static_cast<int>(start);
   while (at < 0) ++at;
@@ -106,7 +106,7 @@ template <template <class> class Program, class Meshes> void cuts(Meshes on_thes
   const plains in = cutting_arguments(rows, columns, below);
   everywhere<Program>(on_these, in, plain_cutting(in), 0);
 }
-/// What is cut does not depend on the type, nor how on the mesh.
+/// Which elements are cut does not depend on the type, and how they are cut not on the mesh.
 using other_types = few_or_all<meshes<on<2, 2>>, both_ways>;
 
 // --- what travels ---------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ plains plain_kept(const plains& in) {
 }
 
 /// A carry that its own update reads, one that is read after its update, two that start from the same value, and one
-/// whose last value is updated behind the loop.
+/// whose last value is updated after the loop.
 template <class On> struct carried {
   constexpr auto operator()(auto x, auto y, auto update) const {
     const auto body = [&](const auto& c, auto step) {
@@ -259,7 +259,7 @@ real plain_differentiated(const plains& in) {
   return total;
 }
 
-/// Through a loop: each step reads one row of a table and writes one row of a history.
+/// A slice in a loop: each step reads one row of a table and writes one row of a history.
 template <class On> struct recurrent {
   constexpr auto operator()(auto table, auto weight) const {
     const auto loss = [&](auto t) {
@@ -475,7 +475,7 @@ template <class Program> constexpr bool one_layer_travels(std::int64_t reduction
 static_assert(one_layer_travels<even_layers<on<1, 1>>>(0) && one_layer_travels<even_layers<on<2, 1>>>(16) &&
               one_layer_travels<even_layers<on<8, 1>>>(16));
 
-/// What a loop gives out may be split along its iterations, and read so by another one.
+/// A loop's stacked outputs may be split along its iterations, and another loop may read them so.
 template <class On> struct handed_out {
   constexpr auto operator()(auto x, auto xs) const {
     const auto first = ep::scan(

@@ -33,7 +33,7 @@ template <class On>
 using whole_numbers_program = ep::program<typename On::mesh, whole_numbers<On>, ep::i32<5, 3>, ep::u32<5, 3>,
                                           ep::i8<5, 3>, ep::u8<5, 3>, ep::i64<5, 3>>;
 
-/// As the element type T does it in C++, where nothing is wider than T.
+/// Computes as C++ does in the element type T, where nothing is wider than T.
 template <class T> void plain_whole(const plain& x, plains& out) {
   plains made(7, x);
   for (int i = 0; i < 5; ++i) {

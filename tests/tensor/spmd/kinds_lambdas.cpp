@@ -17,7 +17,7 @@ using namespace testing::kinds;
 
 namespace {
 
-/// Of the same name on every mesh; a lambda that knows no mesh serves all.
+/// It has the same name on every mesh; a lambda that knows no mesh serves all.
 constexpr auto mean_square = [](auto x, auto w) {
   const auto loss = [](auto weights, auto batch) {
     const auto h = ep::checkpoint([](auto a, auto b) { return ep::tanh(ep::matmul(a, b)); })(batch, weights);
@@ -75,7 +75,7 @@ TEST_CASE("a compiled lambda runs, answers and explains itself as a value") {
 }
 
 TEST_CASE("explain adds up what one device sends") {
-  // To the right device 0 sends a number, to the left device 1.
+  // Device 0 sends a number to the right, device 1 to the left.
   constexpr auto step = ep::compile<on<2, 1>::mesh, ep::sharded<ep::f64<8>, on<2, 1>::data>>([](auto x) {
     const auto to_the_right = ep::pad<0, 1, 0>(ep::slice<0, 0, 7>(x));
     const auto to_the_left = ep::pad<0, 0, 1>(ep::slice<0, 1, 8>(x));

@@ -35,7 +35,7 @@ template <class On> struct mlp {
 };
 template <class On>
 using mlp_program = ep::program<typename On::mesh, mlp<On>, dense_pair<ep::spec>, ep::f64<8, 6>, ep::f64<8, 5>>;
-// What the split hidden layer leaves; all gradients and the loss.
+// The collectives of the split hidden layer; all gradients and the loss.
 static_assert(mlp_program<on<2, 2>>::collectives<ep::all_reduce, on<2, 2>::model>() == 1);
 static_assert(mlp_program<on<2, 2>>::collectives<ep::all_reduce, on<2, 2>::data>() == 1);
 static_assert(mlp_program<on<2, 2>>::collectives() == 2);
@@ -92,7 +92,7 @@ real plain_factorisation(const plains& in) {
   return total;
 }
 
-// --- SwiGLU behind an RMS norm --------------------------------------------------------------------------------------
+// --- SwiGLU after an RMS norm ---------------------------------------------------------------------------------------
 
 template <class On> struct swiglu {
   constexpr auto operator()(auto gate, auto up, auto down, auto gain, auto x) const {
@@ -111,7 +111,7 @@ template <class On> struct swiglu {
 template <class On>
 using swiglu_program = ep::program<typename On::mesh, swiglu<On>, ep::f64<4, 8>, ep::f64<4, 8>, ep::f64<8, 4>,
                                    ep::f64<4>, ep::f64<4, 3, 4>>;
-// What the split hidden layer leaves, the gain's gradient, and one for all weights and the loss.
+// The collectives of the split hidden layer, the gain's gradient, and one for all weights and the loss.
 static_assert(swiglu_program<on<2, 2>>::collectives<ep::all_reduce>() == 3);
 static_assert(swiglu_program<on<2, 2>>::collectives() == 3);
 

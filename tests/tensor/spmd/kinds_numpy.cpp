@@ -7,8 +7,8 @@
 
 #include <cmath>
 
-/// What users of NumPy and JAX write first: dimensions of one element, triangles, where the largest is, parts of
-/// results, gradients by several arguments, and derivatives in a direction.
+/// Programs that users of NumPy and JAX write first: dimensions of one element, triangles, where the largest is, parts
+/// of results, gradients by several arguments, and derivatives in a direction.
 namespace ep = espalier;
 using namespace testing::kinds;
 

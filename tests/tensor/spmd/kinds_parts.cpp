@@ -148,7 +148,7 @@ template <class On> using beside_six = beside_uneven_program<On, 6>;
 template <class On> using beside_seven = beside_uneven_program<On, 7>;
 static_assert(!is_cut<beside_six<on<1, 4>>> && is_cut<beside_seven<on<1, 4>>>);
 
-/// What is uneven in between does not matter.
+/// An uneven value in between does not matter.
 template <class On> struct uneven_between {
   constexpr auto operator()(auto x) const {
     const auto two = ep::reshape<2, 4>(x);
@@ -192,7 +192,7 @@ using sums_apart_program =
 template <class On> using one_sum_apart = sums_apart_program<On, 1>;
 template <class On> using four_sums_apart = sums_apart_program<On, 4>;
 static_assert(is_cut<one_sum_apart<on<1, 4>>> && one_sum_apart<on<1, 4>>::bytes<ep::all_reduce>() == 16);
-// With parts it would be 4 x 16 B.
+// On parts it would be 4 x 16 B.
 static_assert(!is_cut<four_sums_apart<on<1, 4>>> && four_sums_apart<on<1, 4>>::bytes<ep::all_gather>() == 48);
 static_assert(four_sums_apart<on<1, 4>>::collectives() == 1);
 
@@ -234,7 +234,7 @@ static_assert(grouped_program<on<1, 4>>::collectives() == 3);  // and that of th
 static_assert(grouped_program<on<1, 8>>::bytes<ep::all_gather>() == 2 * 192);
 static_assert(grouped_program<on<1, 8>>::bytes<ep::reduce_scatter>() == 2 * 192);
 static_assert(grouped_program<on<1, 8>>::collectives() == 3);
-// Of axes a budget counts what moves along a part of them.
+// A budget of an axis counts what moves along a part of it.
 static_assert(ep::budget<grouped_program<on<1, 4>>, ep::at_most<ep::all_gather, 1, on<1, 4>::model>,
                          ep::at_most<ep::all_gather, 0, on<1, 4>::data>>::holds);
 static_assert(grouped_program<on<1, 4>>::collectives<ep::all_gather, on<1, 4>::model>() == 1);

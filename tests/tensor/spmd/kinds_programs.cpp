@@ -32,7 +32,7 @@ template <class On> struct training_run {
 template <class On>
 using training_program = ep::program<typename On::mesh, training_run<On>, ep::donated<ep::f64<3, 4>>,
                                      ep::donated<ep::f64<4, 2>>, ep::f64<5, 8, 3>, ep::f64<5, 8, 2>>;
-// In each step what the split layer leaves, and the gradients.
+// Each step has the collectives of the split layer, and of the gradients.
 static_assert(training_program<on<2, 2>>::collectives() == training_program<on<2, 2>>::collectives<ep::all_reduce>());
 
 real plain_batch(const plains& in) {  // w, v, xs, ys, number of the batch

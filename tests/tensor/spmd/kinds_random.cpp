@@ -72,7 +72,7 @@ template <class On> struct loops {
   using data = typename On::data;
   using model = typename On::model;
   constexpr auto operator()(auto key) const {
-    // By the number of the step; by a key that is handed on; by one key for each step.
+    // The keys: the number of the step; a key that is handed on; one key for each step.
     const auto start = ep::constant<ep::u32<7, 6>>(key, 0);
     const auto by_step = ep::repeat<4>(
         [&](auto sum, auto step) {

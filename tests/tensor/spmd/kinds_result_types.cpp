@@ -165,7 +165,7 @@ template <class On> struct long_sums {
 };
 template <class On> using long_f32 = ep::program<typename On::mesh, long_sums<On>, ep::f32<16778217>>;
 
-// Of doubles, whose sums are added pairwise: of n tenths one by one the error would grow with n.
+// Sums of doubles are added pairwise: of n tenths one by one the error would grow with n.
 template <class On> struct double_sums {
   constexpr auto operator()(auto x) const {
     return ep::results(ep::take<0, -1>(ep::cumsum<0>(ep::shard<typename On::data>(x))),
@@ -234,7 +234,7 @@ TEST_CASE("kinds: sums of sixteen bits are rounded once, on every mesh", "[kinds
   const plain w = wave(1, {3, 2});
   // A carry of bf16 that 1 is added to eight times: 264 + 2k is held exactly, 265 is not.
   everywhere<in_bf16>(data_axis{}, {x, w}, {plain({3, 2}, 264), plain({3}, 264), plain({3}, 264), plain({3}, 264)}, 0);
-  // Of two rows each: 256 + 1, which is 256 in bf16, and 2 three times; then 262 once, which it holds.
+  // The sums are of two rows each: 256 + 1, which is 256 in bf16, and 2 three times; then 262 once, which it holds.
   const plains halved{plain({3, 2}, 262), plain({3}, 524), plain({3}, 256)};
   everywhere<narrow_sums>(meshes<on<4, 1>>{}, {x, w}, halved, 0);
   everywhere<in_f32>(data_axis{}, {x, w}, {plain({3, 2}, 263), plain({3}, 264), plain({3}, 264), plain({3}, 264)}, 0);

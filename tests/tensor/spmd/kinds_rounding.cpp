@@ -54,7 +54,7 @@ using reference = std::function<duals(const arguments&)>;
   return made;
 }
 
-/// What a function is, and its gradient by the first arguments where `cotangent` flows into it.
+/// Returns a function's value, and its gradient by the first arguments where `cotangent` flows into it.
 [[nodiscard]] plains value_and_gradients(const reference& f, const plains& in, std::size_t by, const plain& cotangent) {
   arguments at = as_arguments(in);
   plains made(1, cotangent);
@@ -95,7 +95,7 @@ struct number_type {
   if (value != 0) exponent = std::max(exponent, std::ilogb(value));
   return std::ldexp(1.0L, exponent - t.bits + 1);
 }
-/// What the type holds.
+/// Returns the values as the type holds them.
 [[nodiscard]] plain held(ep::dtype type, plain values) {
   const number_type t = facts(type);
   for (real& one : values.data) {

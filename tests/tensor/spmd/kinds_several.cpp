@@ -41,7 +41,7 @@ template <class On> struct largest_of_rows {
 };
 static_assert(ep::program<on<4, 1>::mesh, largest_of_rows<on<4, 1>>, ep::f64<8, 7>>::collectives() <= 1);
 
-/// Of the devices' parts of the dimension itself; there are 37 elements, which no number of devices shares evenly.
+/// The largest of the devices' parts of the dimension itself; no number of devices shares its 37 elements evenly.
 template <class On> struct largest_of_parts {
   static constexpr auto top(const auto& all) { return ep::top_k<0, 3>(ep::shard<typename On::data, ep::none>(all)); }
   constexpr auto operator()(auto x, auto weight) const {
@@ -53,7 +53,7 @@ template <class On> struct largest_of_parts {
 };
 template <class On>
 using largest_of_parts_program = ep::program<typename On::mesh, largest_of_parts<On>, ep::f64<37, 3>, ep::f64<3, 3>>;
-// What moves are three numbers and three places of each part, in one collective.
+// Three numbers and three places of each part move, in one collective.
 template <class On> struct found_in_parts {
   constexpr auto operator()(auto x) const { return largest_of_parts<On>::top(x).indices; }
 };
@@ -259,7 +259,7 @@ TEST_CASE("the largest elements of every type; of equal ones the first") {
 
 TEST_CASE("seven tensors joined and six stacked, along split dimensions and others") {
   const plains in{scattered({3, 2}), scattered({1, 2}), scattered({1, 2}), scattered({13, 2})};
-  // By the first argument of the loss alone: what the body reaches otherwise is a constant.
+  // The gradient is by the first argument of the loss alone: whatever else the body reaches is a constant.
   plains expected = value_and_slopes([&](const plains& p) { return plain_joined(in, p[0]); }, in, 1);
   plain stacked({3, 2, 6});
   for (int r = 0; r < 3; ++r) {

@@ -219,7 +219,7 @@ TEST_CASE("kinds: many rows of an odd length", "[kinds]") {
       turned(j, i) = in[0](i, j) * in[1](j);
     }
   }
-  // Of 1368 gradients, differences along one direction; all meshes agree on the rest.
+  // There are 1368 gradients: differences along one direction; all meshes agree on the rest.
   const plains first = run<rows_program<on<1, 1>>>(in);
   const plains direction{wave(4, {columns}), wave(5, {rows, 1})};
   const auto along = [&](const plains& step) {

@@ -34,7 +34,7 @@ template <class On> struct ties {
       return ep::mean(extremes) + ep::mean(products) + larger + ep::max(a) + ep::mean(ep::relu(b));
     };
     const auto [value, gradient] = ep::value_and_grad(loss)(ep::results(x, y));
-    // Where the largest of a row stands first.
+    // The first place where the largest of a row is.
     const auto top = x >= ep::max<1>(x, ep::keep_dims);
     const auto first = ep::min<1>(ep::select(top, ep::iota<ep::i32<8, 6>, 1>(x), 6));
     return ep::results(value, gradient, first, ep::sum<0>(ep::convert<ep::dtype::i32>(top)), (x == y) | !top);

@@ -55,7 +55,7 @@ struct leaf_facts {
   std::vector<std::int64_t> extents;
   bool is_bias;
 
-  /// What storing it rounds by, relative.
+  /// Returns the relative error of storing it.
   [[nodiscard]] double unit() const {
     switch (type) {
       case ep::dtype::f64: return 1e-14;
@@ -134,7 +134,7 @@ template <class Program> void agrees(const leaf_list& leaves, const plains& star
     CHECK(difference(got[r], expected[r], r < leaves.size() ? leaf.unit() : leaf.moment_unit()) == "");
   }
 }
-/// On each mesh: from `start(leaves)` to what `plain_steps(leaves, start)` finds.
+/// Runs from `start(leaves)` on each mesh, and compares with what `plain_steps(leaves, start)` finds.
 template <template <class> class Program, class... On>
 void agrees_everywhere(const auto& start, const auto& plain_steps) {
   const auto one = [&]<class Here>(Here) {
@@ -355,7 +355,7 @@ plain transposed(const plain& a) {
   }
   return b;
 }
-/// As its publication writes it, always x x^T x.
+/// Computes as its publication writes it, always x x^T x.
 plain newton_schulz(plain x) {
   const real norm = root_mean_square(x) * std::sqrt(static_cast<real>(x.data.size()));
   for (real& one : x.data) one /= norm + 1e-7L;

@@ -27,7 +27,7 @@
 #include <utility>
 #include <vector>
 
-/// What a user may keep of a run, and what is checked on request.
+/// The results that a user may keep of a run, and what is checked on request.
 namespace ep = espalier;
 
 namespace {
@@ -183,7 +183,7 @@ TEMPLATE_TEST_CASE_SIG("a kept handle of a donated state keeps its values", "[ex
   CHECK(ep::gather(world, state) == filled(6));
   CHECK(run.copied_bytes() == shard);  // by the first of these calls
 
-  // In place, without assignment: the argument is the result.
+  // The update is in place, without assignment: the argument is the result.
   auto p = run.template argument<0>();
   fill(p, 10);
   const auto before = p;
@@ -195,7 +195,7 @@ TEMPLATE_TEST_CASE_SIG("a kept handle of a donated state keeps its values", "[ex
   CHECK(ep::gather(world, before) == filled(10));
   CHECK(run.copied_bytes() == 3 * shard);
 
-  // Of a result by reference, kept by the user.
+  // The user keeps a result by reference.
   const auto& r = run(p);
   const auto held = r;
   run(r);
@@ -240,7 +240,7 @@ TEST_CASE("an array that a call took is refused with the call's line", "[execute
   CHECK_THROWS_AS(ep::gather(world, before), ep::argument_error);
   CHECK(ep::gather(world, held) == filled(2));
 
-  // Of a tree, the leaves whose results are taken.
+  // The leaves of a tree whose results are taken.
   ep::runner<training<2>> train(world);
   const auto tree = train.argument<0>();
   const auto x = train.argument<1>();
@@ -252,7 +252,7 @@ TEST_CASE("an array that a call took is refused with the call's line", "[execute
   CHECK(ep::gather(world, tree.moments) == filled(2));
   CHECK_THROWS_AS(train(tree, x), ep::argument_error);
 
-  // To read an array of pending sums is to take nothing.
+  // Reading an array of pending sums takes nothing.
   ep::runner<adding<2>> add(world);
   const auto sum = add.argument<0>();
   const auto& total = add(sum, add.argument<1>());
@@ -452,7 +452,7 @@ TEST_CASE("an array is laid out anew between programs and meshes", "[execute]") 
   check_reshard<swapped, by_columns>(square, line);
   check_reshard<minor, by_rows>(square, line);
 
-  // As many bytes as the exchange of a program.
+  // The bytes are as many as those of a program's exchange.
   using crossing = ep::program<mesh<4>, across, ep::sharded<table, data<4>, none>>;
   ep::runner<crossing> cross(line);
   const auto x = cross.argument<0>();

@@ -34,7 +34,7 @@ using square = ep::mesh<data, model>;
 
 // --- halos of fields of different shapes ----------------------------------------------------------------------------
 
-/// What a row differs from the mean of the rows around it.
+/// The difference of a row from the mean of the rows around it.
 constexpr auto rough(const auto& x) {
   constexpr auto rows = std::remove_cvref_t<decltype(x)>::shape[0];
   return ep::slice<0, 1, rows - 1>(x) * 2 - ep::slice<0, 0, rows - 2>(x) - ep::slice<0, 2, rows>(x);
@@ -121,7 +121,7 @@ using gathering =
                 ep::sharded<ep::f32<13>, typename On::data>, ep::sharded<ep::i32<8, 3>, typename On::data, ep::none>>;
 static_assert(gathering<on<4>>::collectives<ep::all_gather>() == 1);
 
-/// Products over a split dimension, whose sums are scattered; and sums over everybody's rows, of uneven parts.
+/// Products over a split dimension, whose sums are scattered; and sums over all devices' rows, of uneven parts.
 struct summed {
   constexpr auto operator()(const auto& x, const auto& y, const auto& w) const {
     const auto a = ep::shard<data, ep::none>(ep::einsum<"ik,kj->ij">(x, w));
@@ -266,7 +266,7 @@ TEST_CASE("a line in a helper function is followed by the lines of the calls", "
   // A gradient is on the line it is the gradient of.
   CHECK(has(line(in_block - 1) + from(in_loss) + "  "));
 
-  // What a budget says of an instruction, as a type.
+  // The facts that a budget tells of an instruction, as a type.
   constexpr int calls = ep::detail::callers_of<called>::count;
   STATIC_REQUIRE(calls == 5);
   constexpr int id = [] {

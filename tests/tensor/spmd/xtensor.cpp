@@ -75,7 +75,7 @@ template <class Program> void takes_and_gives_whole_tensors() {
   ep::scatter(x, own);
   check_layer(ep::gather_xtensor(world, run(p, own, -1, n)), x, -1);
 
-  // What does not fit is refused before anything runs.
+  // Arguments that do not fit are refused before anything runs.
   const auto& last = run(p, own, -1, n);
   const auto before = ep::gather_xtensor(world, last.template get<0>());
   CHECK_THROWS_WITH(run(p, xt::transpose(x), 1, n), Catch::Contains("shape (4, 5) were given for a tensor f64[5, 4]"));
@@ -123,7 +123,7 @@ template <class Program> void reads_results_as_they_were() {
     y = &run(all(4), *y);  // 2 more
     CHECK((ep::gather_xtensor(world, *y) == all(expected)));
   }
-  const auto kept = *y;  // a copy shares the memory, which nobody may write to now
+  const auto kept = *y;  // a copy shares the memory, which must not be written now
   CHECK((ep::gather_xtensor(world, run(all(4), kept)) == all(11)));
   CHECK((ep::gather_xtensor(world, run(all(4), kept)) == all(11)));
   CHECK((ep::gather_xtensor(world, kept) == all(9)));

@@ -3,7 +3,7 @@
 
 #include <espalier/tensor/core/graph/instruction.hpp>
 
-/// What is stored in an instruction's attributes comes back as it was, whatever the types of the fields.
+/// Values stored in an instruction's attributes come back as they were, whatever the types of the fields.
 namespace ep = espalier;
 
 namespace {
@@ -49,7 +49,7 @@ static_assert(through(four_fields{1, 5, true, ep::dtype::i8}).low == 5);
 static_assert(through(four_fields{1, 5, true, ep::dtype::i8}).first);
 static_assert(through(four_fields{1, 5, true, ep::dtype::i8}).type == ep::dtype::i8);
 
-// What is not used is 0, so that equal instructions are equal in all attributes.
+// Unused attributes are 0, so that equal instructions are equal in all attributes.
 constexpr bool the_rest_is_zero() {
   ep::instruction i;
   for (std::int64_t& a : i.attribute) a = 77;

@@ -1,8 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 
-// What docs/coming-from.md shows: each comment `JAX: ...`, `PyTorch: ...` or `MPI: ...` and the code below it are a row
-// of a table there (tests/support/quotes.py).
+// The code that docs/coming-from.md shows: each comment `JAX: ...`, `PyTorch: ...` or `MPI: ...` and the code below it
+// are a row of a table there (tests/support/quotes.py).
 
 #include <espalier/core.hpp>
 #include <espalier/tensor/core/nn/nn.hpp>
@@ -13,7 +13,7 @@ namespace ep = espalier;
 
 namespace {
 
-/// What is called compiles, and is no mistake.
+/// Calls that are passed here compile, and are no mistake.
 template <class... T> constexpr void use(const T&... /*values*/) { static_assert((!ep::Failed<T> && ...)); }
 
 // JAX: `mesh = jax.make_mesh((2, 2), ("data", "model"))`

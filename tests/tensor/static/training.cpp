@@ -1,7 +1,7 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 
-// What docs/training.md shows.
+// The code that docs/training.md shows.
 
 #include <espalier/core.hpp>
 #include <espalier/tensor/core/nn/training.hpp>

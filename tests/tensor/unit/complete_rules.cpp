@@ -144,7 +144,7 @@ TEST_CASE("broadcasts carry shardings back before they carry them on") {
   first.result(both);
   CHECK(completed_shardings({2}, first)[both] == "[x,_]");
 
-  // Where nobody else says anything, they do carry them on.
+  // If no other op says anything, they do carry them on.
   model last;
   const int only = last.argument({8}, "x");
   const int repeated = emit::broadcast_to(last.b, only, extents_of({4, 8}));
@@ -242,7 +242,7 @@ TEST_CASE("completion comes to rest, whatever the annotations") {
   }
 }
 
-/// As `complete`, but in each sweep every op is visited, whether anything changed or not.
+/// Completes as `complete` does, but visits every op in each sweep, whether anything changed or not.
 void complete_by_visiting_all(const mesh_shape& mesh, graph_view g, const factor_rule* rules, sharding* of,
                               int* cause) {
   const auto size = static_cast<std::size_t>(g.size);

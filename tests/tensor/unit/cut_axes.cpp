@@ -101,7 +101,7 @@ TEST_CASE("axes are cut where a part of one ends a factor of a reshape") {
   CHECK(sizes_of(wanted({6}, {1, {24}}, {x}, {2, {3, 8}})) == sizes{3, 2});
   CHECK(sizes_of(wanted({2, 8}, {2, {2, 16}}, {x, y}, {3, {2, 4, 4}})) == sizes{2, 4, 2});
   CHECK(sizes_of(wanted({4, 2}, {1, {16}}, {y.with(0)}, {3, {4, 2, 2}})) == sizes{2, 2, 2});
-  // Of eight parts of (3, 4) the major part alone passes: the factor of 3 has no four parts.
+  // The major part of eight parts of (3, 4) passes alone: the factor of 3 has no four parts.
   CHECK(sizes_of(wanted({8}, {1, {24}}, {x}, {3, {2, 3, 4}})) == sizes{2, 4});
 }
 

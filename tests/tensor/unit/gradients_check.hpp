@@ -17,7 +17,7 @@
 #include <cstring>
 #include <vector>
 
-/// What the tests of ops and of gradients share.
+/// The common code of the tests of ops and of gradients.
 namespace gradients_check {
 
 using namespace espalier;
@@ -67,7 +67,7 @@ inline void require_same(const std::vector<tensor_value>& one, const std::vector
     CAPTURE(r);
     REQUIRE(one[r].shape == other[r].shape);
     REQUIRE(one[r].data.size() == other[r].data.size());
-    // By their bits, so that a NaN equals itself.
+    // Compared by their bits, so that a NaN equals itself.
     const std::size_t bytes = one[r].data.size() * sizeof(double);
     REQUIRE((bytes == 0 || std::memcmp(one[r].data.data(), other[r].data.data(), bytes) == 0));
   }

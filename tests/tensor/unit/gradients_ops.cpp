@@ -137,7 +137,7 @@ TEST_CASE("gradients of atan2, pow and remainder") {
   check_gradients({ahead, behind}, apply(ops::atan2));
   check_gradients({ahead, y}, apply(ops::pow));
   check_gradients({ahead, ahead}, apply(ops::pow));
-  // Of quotients far from whole numbers: 2.2 to 2.8, and of all signs.
+  // The quotients are far from whole numbers: 2.2 to 2.8, and of all signs.
   const tensor_value divisor = random_tensor(random, shape, 0.95, 1.05);
   const tensor_value divided = random_tensor(random, shape, 2.4, 2.6);
   const auto negated = [](tensor_value x) {

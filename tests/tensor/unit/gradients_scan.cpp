@@ -17,7 +17,7 @@ using test::random_source;
 using test::random_tensor;
 using ids = std::vector<int>;
 
-/// What a body passes on and gives out, or a scan returns.
+/// The values that a body passes on and gives out, or a scan returns.
 struct scanned {
   ids carries;
   ids outputs;
@@ -27,7 +27,7 @@ struct scanned {
 struct scan_writer {
   bool unrolled = false;
   bool reverse = false;
-  /// By depth of nesting: whether the gradient recomputes.
+  /// Whether the gradient recomputes, by depth of nesting.
   std::vector<bool> recompute;
 
   template <class Body>

@@ -18,7 +18,7 @@ namespace {
 using namespace espalier;
 using namespace espalier::test;
 
-/// What `parse_graph` says of a text.
+/// Returns the error of `parse_graph` for a text.
 std::string error_of(const std::string& text) {
   try {
     static_cast<void>(parsed(text));

@@ -186,7 +186,7 @@ TEST_CASE("a checkpoint comes back as it was written", "[io]") {
   CHECK(i64_back == i64);
   CHECK(i8_back == i8);
   CHECK(std::memcmp(f16_back.data(), f16.data(), 4) == 0);
-  // As other readers of the format call them.
+  // The names are those that other readers of the format use.
   for (const char* const name : {"F32", "F64", "BF16", "I32", "U32", "I64", "I8", "F16", "BOOL"}) {
     CHECK(contents(path).find(std::string("\"dtype\":\"") + name + '"') != std::string::npos);
   }

@@ -217,7 +217,7 @@ TEST_CASE("attention, forward and backward", "[kernels][contraction]") {
 }
 
 /// Row i of a lower triangle has the columns before the next multiple of `triangle_grain`, and no more than an eighth
-/// of all behind the diagonal, or a few: the rest is as it was.
+/// of all after the diagonal, or a few: the rest is as it was.
 template <int Positions, class T> void check_lower_triangle() {
   constexpr contraction p = contraction_of("bsnd,btnd->bnst", {1, Positions, 2, 8}, {1, Positions, 2, 8});
   constexpr std::size_t side = Positions;

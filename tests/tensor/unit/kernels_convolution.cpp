@@ -13,7 +13,7 @@
 #include <vector>
 
 // The kernels of convolutions and their gradients against the sum over all terms, for random windows, groups and boxes.
-// What is outside of a device's part is not a number: nobody may read it.
+// Elements outside of a device's part are NaN: they must not be read.
 
 namespace {
 
@@ -106,7 +106,7 @@ class convolution_draw {
       d.window[k] = place_window(w, k + 1, 0, axis_list{});
       d.filter.append(w.size);
       d.input.append(integer(1, most));
-      // As long as what it reads, or anything.
+      // It is as long as what it reads, or has any length.
       d.output.append(once_in(2) ? d.input[k + 1] : integer(1, most));
       part(d.input[k + 1], d.at_input.dim[k + 1]);
       part(d.output[k + 1], d.at_output.dim[k + 1]);
@@ -118,7 +118,7 @@ class convolution_draw {
   }
 
  private:
-  /// Of room for `extent` elements, those that a device has.
+  /// Draws, in room for `extent` elements, those that a device has.
   void part(std::int64_t extent, interval& box) {
     box = {0, extent};
     if (once_in(3)) box.start = integer(0, 9);

@@ -108,7 +108,7 @@ template <class T> std::vector<T> negated(std::vector<T> x) {
   for (T& one : x) one = -one;
   return x;
 }
-/// Of every magnitude and both signs.
+/// Returns numbers of every magnitude and both signs.
 template <class T> std::vector<T> all_floats(int count) {
   const std::vector<T> x = all_magnitudes<T>(count);
   return joined(x, negated(x));
@@ -318,7 +318,7 @@ TEMPLATE_TEST_CASE("erf and erfc are accurate, also where erfc is tiny", "[kerne
 TEMPLATE_TEST_CASE("erf_inv is accurate, also near 1", "[kernels][math]", float, double) {
   using T = TestType;
   const bool single = sizeof(T) == 4;
-  // From the right digits of double one step of Newton's method doubles their number.
+  // One step of Newton's method doubles the number of right digits, starting from those of double.
   const auto inverse = [](auto x) {
     using wide = decltype(x);
     const wide size = std::abs(x);
@@ -365,7 +365,7 @@ void check_exact(const std::vector<T>& x, const std::vector<T>& y, Reference ref
   CHECK(wrong == 0);
 }
 
-/// With a fraction of a half and without one, on both sides of where all numbers are whole.
+/// Returns numbers with a fraction of a half and without one, on both sides of where all numbers are whole.
 template <class T> std::vector<T> halves() {
   std::vector<T> x;
   for (int i = -3000; i <= 3000; ++i) {

@@ -10,7 +10,7 @@
 #include <limits>
 #include <vector>
 
-/// What tests measure the errors of functions with.
+/// Tools with which tests measure the errors of functions.
 namespace kernels_math_checks {
 
 template <class T> inline constexpr T infinity = std::numeric_limits<T>::infinity();

@@ -17,7 +17,7 @@ using test::values;
 constexpr std::int64_t rows = 7;
 constexpr std::int64_t first_row = 5;
 
-/// What the operands' and the result's rows are apart: their own length, more, or (operands only) nothing.
+/// The distance between rows of the operands and the result: their own length, more, or (operands only) nothing.
 enum class distance { dense, padded, repeated };
 
 struct block_test {
@@ -177,7 +177,7 @@ using signed_types =
     types<dtype::f32, dtype::f64, dtype::bf16, dtype::i32, dtype::boolean, dtype::i64, dtype::i8, dtype::f16>;
 using all_types = types<dtype::f32, dtype::f64, dtype::bf16, dtype::i32, dtype::boolean, dtype::u32, dtype::i64,
                         dtype::i8, dtype::f16>;
-/// In which a sum of 100 small numbers has room.
+/// Types in which a sum of 100 small numbers has room.
 using wide_types =
     types<dtype::f32, dtype::f64, dtype::bf16, dtype::i32, dtype::boolean, dtype::u32, dtype::i64, dtype::f16>;
 
@@ -393,7 +393,7 @@ void check_reduce() {
       t.reference.shape = {1, {rows}};
       check(t);
     } else {
-      // Into accumulators that hold a value already, in two calls.
+      // The sums go into accumulators that hold a value already, in two calls.
       const std::int64_t row = row_distance(t, true, false);
       test::generator random;
       buffer from(Type, rows * (Columns + 3));

@@ -21,7 +21,7 @@ struct run_options {
   values kind = values::any;
   double terms = 1;
   double scalar = 0;
-  /// Where the result (of a gather, its table) is along dimension `along`, if it is not a whole tensor.
+  /// The range of the result (of a gather, its table) along dimension `along`, if it is not a whole tensor.
   std::optional<interval> here{};
   int along = 0;
   /// Indices are drawn from [first, last).
@@ -250,7 +250,7 @@ constexpr kernel_key scatter_key(dtype type, extents table, extents indices, int
   return key;
 }
 
-/// Indices that start before this device's rows and end behind them.
+/// Checks indices that start before this device's rows and end after them.
 template <dtype Type, extents Table, extents Indices, int Along, dtype Index = dtype::i32> void check_lookup() {
   constexpr std::int64_t rows = Table[Along];
   run_options options{.terms = 40,
@@ -475,7 +475,7 @@ TEST_CASE("kernels: a product is added to what is there, in its place or elsewhe
   check_add_einsum<einsum_key(dtype::f32, "bm", "mh", "bh", {2, {100, 40}}, {2, {40, 17}}, {2, {100, 17}})>(40);
   check_add_einsum<einsum_key(dtype::f64, "bshd", "bthd", "bhst", {4, {2, 17, 3, 8}}, {4, {2, 20, 3, 8}},
                               {4, {2, 3, 17, 20}})>(40);
-  // One that is put in order behind the product, one of a vector, one of numbers alone.
+  // One that is put in order after the product, one of a vector, one of numbers alone.
   check_add_einsum<einsum_key(dtype::f32, "sbw", "bshd", "hwd", {3, {5, 4, 16}}, {4, {4, 5, 3, 8}}, {3, {3, 16, 8}})>(
       40);
   check_add_einsum<einsum_key(dtype::f32, "ij", "j", "i", {2, {100, 17}}, {1, {17}}, {1, {100}})>(40);

@@ -66,7 +66,7 @@ TEST_CASE("patterns take what is longest first, and the first alternative that f
   CHECK(matches("x{2}", U"xxx") == "xx||");
   CHECK(matches("[^a-c\\n]+", U"xyabz\n") == "xy|||z||");
   CHECK(matches("[a-c]+", U"cab-d") == "cab|||");
-  // As much space as there is, but for the last, if a word follows.
+  // It takes as much space as there is, but for the last, if a word follows.
   CHECK(matches("\\s+(?!\\S)|\\s", U"   w") == "  | ||");
   CHECK(matches("a(?=b)", U"abac") == "a||||");
   CHECK(matches("\\p{L}+|\\p{N}", U"éß東x²7") == "éß東x|²|7|");

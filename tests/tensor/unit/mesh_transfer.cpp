@@ -25,7 +25,7 @@ using namespace reshard_checks;
 
 constexpr std::int64_t padding = -1;
 
-/// What a box holds of the tensor whose element number k is k, in its buffer.
+/// Returns the buffer of a box that holds its part of the tensor whose element number k is k.
 std::vector<std::int64_t> filled(const held_box& one, const extents& shape, bool with_elements) {
   std::vector<std::int64_t> buffer(static_cast<std::size_t>(one.buffer.elements()), padding);
   for (std::int64_t at = 0; with_elements && at < one.buffer.elements(); ++at) {
@@ -67,7 +67,7 @@ std::string fault_in(const std::vector<held_box>& holders, const std::vector<hel
     comm::detail::for_each_run(box, 0, box.elements(), [&](std::int64_t s, std::int64_t t, std::int64_t length) {
       for (std::int64_t k = 0; k < length; ++k) {
         std::int64_t& element = to.at(static_cast<std::size_t>(t + k * box.target_stride[comm::block_rank - 1]));
-        // What came twice is wrong afterwards.
+        // An element that came twice is wrong afterwards.
         element = element != padding
                       ? -2
                       : source[move.from].at(static_cast<std::size_t>(s + k * box.source_stride[comm::block_rank - 1]));

@@ -225,7 +225,7 @@ TEST_CASE("two meanings of conversions agree") {
     CAPTURE(row.name);
     const tensor_value found =
         both({x}, [&](builder& b, const ids& a) { return b.append(ops::convert, type, x.shape, a[0]); });
-    // To the last bit.
+    // The results are equal to the last bit.
     builder b;
     emit::result(b, b.append(ops::convert, type, x.shape, emit::argument(b, dtype::f64, x.shape, 0)), 0);
     const tensor_value evaluated = interpret(b.result(), {x})[0];
@@ -380,7 +380,7 @@ std::vector<tensor_value> looped(std::int64_t count, bool reverse, const std::ve
   const ids passed = body(b, carries);
   ids next;
   for (std::size_t k = 0; k < passed.size(); ++k) {
-    // As it is: no copy that makes an order harmless.
+    // The value is passed as it is: no copy that makes an order harmless.
     next.push_back(b.append(ops::loop_next, dtype::f64, extents{}, carries[k], passed[k]));
   }
   emit::loop_end(b);

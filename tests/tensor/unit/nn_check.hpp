@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <vector>
 
-/// What the tests of nn share: calling a traced function on numbers.
+/// The common code of the tests of nn: calling a traced function on numbers.
 namespace nn_check {
 
 using namespace espalier;

@@ -324,7 +324,7 @@ TEST_CASE("nn: the number of layers does not change the number of instructions")
   const int two = step_on<square, gpt::config<64, 32, 4, 2, 16, 4>, gpt::megatron<data, model>>().code.size();
   const int many = step_on<square, gpt::config<64, 32, 4, 48, 16, 4>, gpt::megatron<data, model>>().code.size();
   CHECK(two == many);
-  // What compile times depend on: whoever adds to it should know.
+  // Compile times depend on this number: a change that raises it should be deliberate.
   CHECK(two <= 740);
 }
 

@@ -12,7 +12,7 @@
 #include <limits>
 #include <string>
 
-/// What each op computes, against a plain computation written here from the op's description.
+/// Checks the results of each op against a plain computation written here from the op's description.
 namespace {
 
 using namespace espalier;

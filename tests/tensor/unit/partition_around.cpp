@@ -34,7 +34,7 @@ struct halo {
 struct planned_halo {
   location of_exchange;
   bool shares = false;
-  /// What the arena has for the operand.
+  /// The bytes that the arena has for the operand.
   std::int64_t bytes = 0;
 };
 
@@ -63,8 +63,8 @@ int itself(model&, int x) { return x; }
 }  // namespace
 
 TEST_CASE("neighbours' rows arrive around a value that stays where it is", "[partition]") {
-  // Of 8 rows of 5 x 3 elements each device has 4, and room for one before them (in whole lines of a cache) and two
-  // behind: buffers of the exchange have 6 rows on both, that of the first device from its own first on.
+  // Each device has 4 of 8 rows of 5 x 3 elements, and room for one before them (in whole lines of a cache) and two
+  // after: buffers of the exchange have 6 rows on both, that of the first device from its own first on.
   halo plain({1, 8, 5, 3}, "_,x,_,_", negated);
   const planned_halo found = plan_of({2}, plain);
   CHECK(found.of_exchange.is_displaced);
@@ -88,7 +88,7 @@ TEST_CASE("an exchange has a buffer of its own where rows are no neighbours, or 
 }
 
 TEST_CASE("of exchanges along two dimensions around one value, one is left where it is", "[partition]") {
-  // A device has one row of one column, so that the neighbours of both dimensions would come directly behind it.
+  // A device has one row of one column, so that the neighbours of both dimensions would come directly after it.
   model m;
   const int value = negated(m, m.argument({2, 2, 3}, "x,y,_"));
   const int below[]{value, m.argument({1, 2, 3})};

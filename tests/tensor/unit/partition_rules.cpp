@@ -7,7 +7,7 @@
 
 #include <catch2/catch.hpp>
 
-// What the partitioner makes of single ops whose tensors are placed in every way (the numbers are those of XLA's
+// The partitioner's results for single ops whose tensors are placed in every way (the numbers are those of XLA's
 // partitioner tests as listed in GSPMD's reference): the collectives, and the same numbers as on one device.
 
 namespace {
@@ -118,7 +118,7 @@ TEST_CASE("work that no tensor's axes split is split where putting its result to
     if (local[id].op->facts.contracts) work += local[id].op->flops(graph_view(local).view(id));
   }
   CHECK(work == 2 * 64 * 64 * 8192 / 8);
-  // Where little is gained, nothing is sent that nobody asked for.
+  // If little is gained, nothing is sent that was not asked for.
   CHECK(run_on({2, 4}, product(1024)).collectives.empty());
   // So is what waits for memory, however large.
   model sum;
@@ -229,7 +229,7 @@ TEST_CASE("a table split by rows adds up lookups, and takes updates where they b
       const int at = s.indices({5}, static_cast<int>(rows) + 2);
       s.result(s.shard(emit::scatter_add(s.b, extents_of({rows, 6}), at, updates, 0), "xy,_"));  // 68
       const spmd_program scatter = run_on(mesh, s);
-      // Only the result, which nobody annotated, follows the annotation.
+      // Only the result, which has no annotation, follows the annotation.
       CHECK(kinds_of(scatter) == "");
 
       model t;
@@ -279,7 +279,7 @@ TEST_CASE("slices, pads, shifts and turns along a split dimension bring what is 
       {"roll", [](builder& b, int x) { return emit::roll(b, x, 0, 1); }, "exchange(x) 4"},
       // All change their device.
       {"reverse", [](builder& b, int x) { return emit::reverse(b, x, 0); }, "exchange(x) 8"},
-      // What is left out does not move: elements 0 and 1 stay, 2 and 3 are lost.
+      // Elements that are left out do not move: elements 0 and 1 stay, 2 and 3 are lost.
       {"lower half", [](builder& b, int x) { return emit::slice(b, x, 0, 0, 4); }, "exchange(x) 8"},
       // Every second one: device d has elements 2d and 2d + 1, its result is element 2d.
       {"every second", [](builder& b, int x) { return emit::slice(b, x, 0, 0, 4, 2); }, ""},
@@ -307,7 +307,7 @@ TEST_CASE("reshapes split and merge dimensions in place where the split is even"
       {{2, 4, 6}, {8, 6}, "x,y,_", "xy,_", ""},
       {{5, 6}, {5, 2, 3}, "x,_", "x,_,_", ""},
       {{5, 6}, {5, 2, 3}, "x,y", "x,y,_", ""},
-      {{6, 4, 8}, {8, 3, 8}, "_,_,x", "_,_,x", ""},  // the dimensions behind the reordered ones pass
+      {{6, 4, 8}, {8, 3, 8}, "_,_,x", "_,_,x", ""},  // the dimensions after the reordered ones pass
       {{8, 1, 3}, {8, 3}, "x,_,_", "x,_", ""},
       {{6}, {3, 2}, "x", "x,_", "exchange(x)"},  // an uneven one: what lies between the parts moves
       {{6}, {3, 2}, "x", "_,x", "exchange(x), all_to_all(x)"},
@@ -329,7 +329,7 @@ TEST_CASE("pending sums pass through linear ops and are reduced once") {
   m.result(m.sum(scaled, 1));
   const spmd_program program = run_on({4}, m);
   CHECK(kinds_of(program) == "all_reduce(x)");
-  // After the last sum, when it is smallest.
+  // The all_reduce comes after the last sum, when it is smallest.
   CHECK(program.bytes(collective::all_reduce) == (6 + 2 * 2) * 4);
 }
 
@@ -399,7 +399,7 @@ TEST_CASE("collectives of a kind that are ready together move as one") {
         CHECK(apart.collectives.size() == static_cast<std::size_t>(times));
         CHECK(merged.collectives.size() == 1);
         CHECK(merged.count(kind) == 1);
-        // What each device lacks comes once. (Of an exchange the most of all devices, which may be another for each.)
+        // Elements that a device lacks come once. (An exchange counts the most of all devices, maybe different ones.)
         CHECK((shape[0] == 8 ? merged.total_bytes() == apart.total_bytes()
                              : merged.total_bytes() <= apart.total_bytes()));
       }
@@ -474,7 +474,7 @@ TEST_CASE("exchanges of what windows need travel together where they bring littl
   CHECK(shortened(3, 1, 5, 4096) == 3 * shortened(1, 1, 5, 4096));
   CHECK(shortened(3, 0, 8, 4096) == 3 * shortened(1, 0, 8, 4096));
 
-  // Where the parts of a join go: two exchanges for one reader, however large its operands.
+  // The parts of a join go there in two exchanges for one reader, however large its operands.
   model joined;
   const int parts[]{joined.argument({8, 3}, "x,_"), joined.argument({12, 3}, "x,_")};
   joined.result(joined.shard(emit::concat(joined.b, &parts[0], 2, 0), "x,_"));
@@ -499,7 +499,7 @@ TEST_CASE("small all_reduces move as one whatever order the program is written i
   }
   CHECK(run_merged_on({2, 2}, many).count(collective::all_reduce) == 2);
 
-  // What reads the first reads something large, too: the second comes forward, for it is little work.
+  // The first's reader reads something large, too: the second comes forward, for it is little work.
   model forward;
   const int large = forward.argument({8, 4096}, "x,_");
   const int one = forward.sum(forward.argument({8, 3}, "x,_"), 1);
@@ -515,7 +515,7 @@ TEST_CASE("small all_reduces move as one whatever order the program is written i
   late.result(late.unary(ops::exp, late.sum(late.unary(ops::exp, late.argument({8, 4096}, "x,_")), 3)));
   CHECK(run_merged_on({2, 2}, late).count(collective::all_reduce) == 1);
 
-  // What reads the first would keep one large value while the other is computed: two it is.
+  // The first's reader would keep one large value while the other is computed: two it is.
   model memory;
   for (int n = 0; n < 2; ++n) {
     const int x = memory.unary(ops::exp, memory.argument({8, 4096}, "x,_"));
@@ -562,7 +562,7 @@ TEST_CASE("small all_reduces wait for a loop that does not read them, and move a
     const spmd_program program = run_merged_on({2}, m);
     // One in each iteration, the last, and the first with it if it may wait so long.
     CHECK(program.count(collective::all_reduce) == (reads ? 6 : 5));
-    // What the body passes on stands together at its end, behind the collective, and nothing else stands in it.
+    // The values that the body passes on are together at its end, after the collective, and nothing else is in it.
     const graph_view code = program.parts.program;
     int loop = -1;
     for (int id = 0; id < code.size; ++id) {
@@ -638,7 +638,7 @@ TEST_CASE("a sum that the user keeps pending is not reduced behind his back") {
   const int terms_of = trained.shard(trained.einsum("ik,kj->ij", trained.argument({6, 8}, "_,x"), weights), "_,_!x");
   trained.train(trained.total(trained.unary(ops::tanh, trained.reshard(terms_of, "_,_"))), {weights});
   CHECK(run_on({2}, trained).count(collective::all_reduce) == 1);
-  // Where somebody else reads the sum, he gets it whole.
+  // If another op reads the sum, it gets it whole.
   model m;
   const int a = m.argument({6, 8}, "_,x"), b = m.argument({8, 4}, "x,_");
   const int product = m.einsum("ik,kj->ij", a, b);

@@ -32,7 +32,7 @@ struct partitioner_case {
   int row;
   const char* name;
   std::vector<int> mesh;
-  /// What XLA's test expects.
+  /// The collectives that XLA's test expects.
   const char* theirs;
   std::function<void(model&)> write;
 };
@@ -94,7 +94,7 @@ const std::vector<partitioner_case>& cases() {
   static const std::vector<partitioner_case> all{
       // --- changes of layout
       {1, "TiledToReplicated", {2}, "AG", relayout({2, 3}, "x,_", "_,_")},
-      // What is on the first device alone: a part of a dimension that has one element.
+      // Elements on the first device alone: a part of a dimension that has one element.
       {2, "SingleDeviceToReplicated", {2}, "AR", reshaping({1, 8, 3}, "x,_,_", {8, 3}, "_,_")},
       {3, "SingleDeviceToTiled", {2}, "AR", reshaping({1, 8, 3}, "x,_,_", {8, 3}, "x,_")},
       {4, "TiledToTiledEven", {2}, "A2A", relayout({8, 2}, "x,_", "_,x")},
@@ -386,7 +386,7 @@ TEST_CASE("uneven reshapes move the elements between two parts, and no others", 
   CHECK(moved({2}, follows) == "exchange(x) 8");
   const auto leads = [](model& m) { m.result(m.shard(m.reshape(m.argument({35}), {7, 5}), "x,_")); };
   CHECK(moved({2}, leads) == "exchange(x) 8");
-  // Dimensions before and behind, one of them split too.
+  // There are dimensions before and after, one of them split too.
   CHECK(moved({2, 2}, reshaping({4, 3, 2, 5}, "y,x,_,_", {4, 6, 5}, "y,x,_")) == "exchange(x) 40");
   // Neither extent divides the other, but the halves are the same elements.
   CHECK(moved({2}, reshaping({6, 4}, "x,_", {8, 3}, "x,_")) == "");
@@ -414,13 +414,13 @@ TEST_CASE("a rotation is one exchange, however it is written", "[partitioner_cas
   };
   CHECK(moved({4}, rolled(12, 2)) == "exchange(x) 24");
   CHECK(moved({4}, rolled(12, -1)) == "exchange(x) 12");
-  // By a whole part: everything travels to the neighbour.
+  // The roll is by a whole part: everything travels to the neighbour.
   CHECK(moved({4}, rolled(12, 3)) == "exchange(x) 36");
   // Uneven parts, and more devices than elements.
   CHECK(moved({4}, rolled(10, 1)) == "exchange(x) 12");
   CHECK(moved({8}, rolled(3, 1)) == "exchange(x) 12");
   CHECK(moved({2, 2}, map({10, 3}, "xy,_", "xy,_", [](model& m, int x) { return emit::roll(m.b, x, 0, 4); })) != "");
-  // What is not split does not travel.
+  // A dimension that is not split does not travel.
   CHECK(moved({2}, map({3, 10}, "x,_", "x,_", [](model& m, int x) { return emit::roll(m.b, x, 1, 4); })) == "");
 }
 

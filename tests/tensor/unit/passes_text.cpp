@@ -12,7 +12,7 @@
 #include <cstddef>
 #include <string>
 
-// What each pass makes of a graph, before and after (docs/graph_text.md).
+// The result of each pass on a graph, before and after (docs/graph_text.md).
 
 namespace {
 
@@ -35,7 +35,7 @@ std::string merged_buffers(const std::string& before) {
 std::string collectives_merged(const std::string& before) {
   return after(passes_on_buffers[1], before, graph_stage::buffers);
 }
-/// With the layouts that completion gives every value.
+/// Returns the graph with the layouts that completion gives every value.
 std::string completed(const std::string& before) {
   const parsed_graph g = parsed(before);
   const spmd_program program = completed_program(g.mesh, g.code);

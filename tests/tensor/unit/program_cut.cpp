@@ -59,7 +59,7 @@ struct parts_of_graph {
   return made;
 }
 
-/// What the parts compute, one after the other: each reads what those before it hand on.
+/// Runs the parts one after the other: each reads what those before it hand on.
 [[nodiscard]] std::vector<tensor_value> run(const parts_of_graph& parts, std::vector<tensor_value> arguments) {
   const auto count = static_cast<std::size_t>(parts.numbers.arguments);
   arguments.resize(count);
@@ -84,7 +84,7 @@ struct parts_of_graph {
   });
 }
 
-/// By op: how many of the instructions that may not be done twice.
+/// Counts, by op, the instructions that may not be done twice.
 [[nodiscard]] std::map<std::string, int> work_in(graph_view g) {
   std::map<std::string, int> count;
   for (int id = 0; id < g.size; ++id) {

@@ -21,7 +21,7 @@ namespace {
 
 using block = std::array<std::uint32_t, 4>;
 
-// From the file kat_vectors of Random123 (D. E. Shaw Research).
+// The values are from the file kat_vectors of Random123 (D. E. Shaw Research).
 constexpr block zeros{0, 0, 0, 0};
 constexpr block ones{0xffffffffU, 0xffffffffU, 0xffffffffU, 0xffffffffU};
 constexpr block pi{0x243f6a88U, 0x85a308d3U, 0x13198a2eU, 0x03707344U};

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-/// What the generator of random programs draws: well-formed programs, the same ones everywhere, and all that it
+/// Checks the generator of random programs: it draws well-formed programs, the same ones everywhere, and all that it
 /// promises.
 namespace {
 
@@ -76,7 +76,7 @@ bool close(const std::vector<tensor_value>& one, const std::vector<tensor_value>
   return true;
 }
 
-/// The value behind ops that hand it on as it is.
+/// Returns the value before ops that hand it on as it is.
 int behind(graph_view g, int id) {
   while (g[id].op == &ops::copy || g[id].op == &ops::stop_gradient || g[id].op == &ops::reshape) id = g[id].operand[0];
   return id;
@@ -109,7 +109,7 @@ class census {
       if (g[i.operand[0]].op == &ops::constant) ++of["a constant returned"];
       if (g[i.operand[0]].op == &ops::iota) ++of["an index returned"];
       if (i.operand_count < 2) continue;
-      // What may be donated: an argument, once, to a result like it.
+      // Only an argument may be donated, once, to a result like it.
       REQUIRE(g[i.operand[1]].op == &ops::argument);
       REQUIRE(g[i.operand[1]].shape == i.shape);
       REQUIRE(g[i.operand[1]].type == i.type);
@@ -340,7 +340,7 @@ TEST_CASE("random programs of whole numbers are exact in every type") {
     const naive_outcome found = naive_run(g, data);
     if (options.gradients == 0) REQUIRE(found.is_exact);
     exact += found.is_exact ? 1 : 0;
-    // What is no longer exact is a bf16 gradient, or one that was divided.
+    // A bf16 gradient is no longer exact, nor is one that was divided.
     const naive_outcome stored = naive_run(g, data, naive_storage::typed);
     REQUIRE(close(found.results, stored.results, found.is_exact ? 0 : 0x1p-6));
     REQUIRE(close(found.results, interpret(g, data), found.is_exact ? 0 : 1e-9));
@@ -373,7 +373,7 @@ TEST_CASE("gradients of random programs are what differences say") {
     b.result() = g;
     emit::result(b, made.loss, 0);
     for (int k = 0; k < made.wanted.size(); ++k) {
-      // By an argument, or by the name for it that all others use.
+      // The gradient is by an argument, or by the name for it that all others use.
       const int wanted = made.wanted[k];
       const bool is_name =
           g.code[wanted].op == &ops::reshape && g.code[g.code[wanted].operand[0]].shape == g.code[wanted].shape;

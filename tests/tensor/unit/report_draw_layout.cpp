@@ -146,7 +146,7 @@ TEST_CASE("for every layout cells are all devices and all elements, each once, a
       const element_count here = count(one);
       elements += here.elements;
       for (const int device : here.devices) CHECK(devices.insert(device).second);
-      // Of the same panel, cells are in proportion to their elements.
+      // Cells of the same panel are in proportion to their elements.
       area += one.width * one.height;
       const double scale = cells[0].width * cells[0].height / static_cast<double>(count(cells[0]).elements);
       const bool one_panel = picture.find("<g transform") == picture.rfind("<g transform");

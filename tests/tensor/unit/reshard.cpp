@@ -18,7 +18,7 @@ namespace {
 
 using namespace reshard_checks;
 
-/// What plans are compared by: bytes (with latency), collectives.
+/// The costs by which plans are compared: bytes (with latency), collectives.
 using cost = std::tuple<std::int64_t, int>;
 
 cost operator+(const cost& a, const cost& b) {
@@ -64,7 +64,7 @@ struct move_model {
     return true;
   }
 
-  /// What any device may lack and, were copies divided evenly, send.
+  /// The bytes that any device may lack and, were copies divided evenly, send.
   cost exchange(const sharding& s, const sharding& t) const {
     const std::int64_t held = buffer_bytes(s);
     const std::int64_t wanted = buffer_bytes(t);
@@ -172,8 +172,8 @@ int index_of(const std::vector<sharding>& layouts, const sharding& wanted) {
   return static_cast<int>(found - layouts.begin());
 }
 
-/// From each placement the one exchange that may be on the way to `target`: to the target's lists, up to the first axis
-/// that has terms of a sum.
+/// Returns from each placement the one exchange that may be on the way to `target`: to the target's lists, up to the
+/// first axis that has terms of a sum.
 std::vector<edge> exchanges_towards(const sharding& target, const move_model& model,
                                     const std::vector<sharding>& layouts) {
   std::vector<edge> edges;
@@ -192,7 +192,7 @@ std::vector<edge> exchanges_towards(const sharding& target, const move_model& mo
   return edges;
 }
 
-/// Where no sum is to be carried out: slices towards the target, and at the end at most one collective.
+/// True if a plan without sums may contain the move: slices towards the target, then at most one collective.
 bool ends_at(const edge& e, int target, const std::vector<sharding>& layouts) {
   if (e.to == target) return true;
   if (e.price != for_free) return false;
@@ -204,7 +204,7 @@ bool ends_at(const edge& e, int target, const std::vector<sharding>& layouts) {
   return true;
 }
 
-/// What the cheapest plan from each placement to `target` costs. While a sum is to be carried out, any steps will do.
+/// Returns the cost of the cheapest plan from each placement to `target`. While a sum remains, any steps will do.
 std::vector<cost> cheapest_to(int target, const std::vector<sharding>& layouts, const std::vector<edge>& named,
                               const std::vector<edge>& exchanges) {
   const axis_mask kept = layouts[static_cast<std::size_t>(target)].unreduced;
@@ -234,7 +234,7 @@ cost cost_of(const reshard_plan& plan, std::int64_t latency) {
   return total;
 }
 
-/// What the device that lacks most of its new shard has to receive at the least, for a tensor without pending sums.
+/// Returns the least that the device that lacks most of its shard must receive, for a tensor without pending sums.
 std::int64_t bytes_missing(const mesh_shape& mesh, const extents& shape, const sharding& from, const sharding& to) {
   std::int64_t most = 0;
   for (int device = 0; device < mesh.devices(); ++device) {

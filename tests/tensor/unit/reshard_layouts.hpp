@@ -31,7 +31,7 @@ inline extents shape_of(std::initializer_list<int> sizes) {
 
 inline void extend(const mesh_shape& mesh, const sharding& base, std::vector<sharding>& all) {
   all.push_back(base);
-  // To reach every placement once, dimensions are filled in order: only the last one begun, or a later one, grows.
+  // Dimensions are filled in order, to reach every placement once: only the last one begun, or a later one, grows.
   int last = 0;
   for (int d = 0; d < base.rank; ++d) {
     if (!base.dim[d].empty()) last = d;

@@ -43,7 +43,7 @@ std::size_t offset_of(const extents& shape, const std::int64_t* index, const std
 
 constexpr std::int64_t at_zero[max_rank]{};
 
-/// Where a device's part lies in the whole tensor.
+/// The place of a device's part in the whole tensor.
 struct part {
   std::int64_t start[max_rank]{};
   std::int64_t extent[max_rank]{};

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-// What windows need, and what an exchange brings, against the definition: every element, output and tap in turn.
+// Checks what windows need, and what an exchange brings, against the definition: each element, output and tap.
 // ESPALIER_WINDOW_CASES: how many random windows (100,000 if it is not set).
 
 namespace {
@@ -144,7 +144,7 @@ TEST_CASE("windows that find everything at home are known, from a few devices", 
     const bool said = detail::stays_at_home(mesh, d.window, d.extent, axes);
     CAPTURE(n, mesh.size[0], mesh.size[1], axes.code(), d.window.axes, d.window.extent, d.extent, d.window.size,
             d.window.stride, d.window.low, d.window.dilation, d.window.base_dilation);
-    // Where it is not said though it is so, an exchange moves nothing.
+    // stays_at_home may be false although all is at home: the exchange then moves nothing.
     REQUIRE((!said || all));
     home += all ? 1 : 0;
     found += said ? 1 : 0;
