@@ -98,7 +98,7 @@ template <class On> using together_program = ep::program<typename On::mesh, toge
 static_assert(is_cut<together_program<on<1, 4>>>);
 static_assert(together_program<on<1, 4>>::collectives() == 1);  // the sums
 
-// --- other element types, three dimensions, an axis of 6, and an axis before and behind
+// --- other element types, three dimensions, an axis of 6, and an axis before and after
 // ---------------------------------
 
 template <class On> struct thirds {
