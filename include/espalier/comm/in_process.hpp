@@ -253,7 +253,7 @@ class in_process_communicator {
     call_.counts.assign(1, count);
   }
 
-  /// `body(collectives of the group)`. What goes wrong is said in terms of this group's devices.
+  /// Calls `body(collectives of the group)`. Its errors name this group's devices.
   void run(const char* operation, const transfer_group& group,
            espalier::detail::function_ref<void(thread_collectives&)> body) {
     thread_collectives& all = among(group);

@@ -9,12 +9,12 @@
 
 namespace espalier::comm {
 
-/// A communicator of MPI's with its owner, if it has one: the last copy of what was made by `own` frees it. What takes
-/// a communicator of this library's takes an `MPI_Comm`, so that this, a `boost::mpi::communicator` and a handle of the
-/// program's own all serve.
+/// A communicator of MPI's with its owner, if it has one: the last copy of a handle made by `own` frees it. Functions
+/// that take this library's communicators take an `MPI_Comm`, so that this, a `boost::mpi::communicator` and a handle
+/// of the program's own all serve.
 class mpi_handle {
  public:
-  /// A communicator that somebody else frees.
+  /// Refers to a communicator that its owner frees.
   mpi_handle(MPI_Comm lent) : communicator_(lent) {}  // NOLINT: as a boost::mpi::communicator is an MPI_Comm
   template <std::convertible_to<MPI_Comm> Communicator>
   mpi_handle(const Communicator& lent) : communicator_(lent) {}  // NOLINT

@@ -111,7 +111,7 @@ class host_collectives {
   /// Returns once all ranks have called it, on all within some tens of nanoseconds. `operation` is the name that the
   /// error of a timeout gives.
   void meet(const char* operation, const context* where = nullptr) { engine_.meet(operation, where); }
-  /// The largest of the numbers that all ranks bring, on all. As `meet`.
+  /// Returns on all ranks the largest of the numbers that they bring. Otherwise as `meet`.
   [[nodiscard]] double largest(double mine, const char* operation, const context* where = nullptr) {
     return engine_.largest(mine, operation, where);
   }

@@ -147,7 +147,7 @@ template <SharedSpace Space> class engine {
   /// Returns when all ranks have come here. `operation`: for the error of a rank that waits in vain; else as `run`.
   void meet(const char* operation, const context* where) { static_cast<void>(largest(0, operation, where)); }
 
-  /// The largest of the numbers that all ranks bring, on all. As `meet`.
+  /// Returns on all ranks the largest of the numbers that they bring. Otherwise as `meet`.
   [[nodiscard]] double largest(double mine, const char* operation, const context* where) {
     self_.require_whole(where);
     if (self_.size == 1) return mine;

@@ -108,8 +108,8 @@ ESPALIER_ALWAYS_INLINE void fold_lines(const host::fold_job& job, std::int64_t a
   for (int c = 0; c < job.copies; ++c) put_lines<Lines>(job.targets[c] + at, sum, job.how);
 }
 
-/// Two parts and one target, which is nearly always the case: at least 64 bytes. What is written is whole lines of the
-/// target, since to write across two costs twice as much; before and after these, 64 bytes that overlap with them.
+/// Two parts and one target, which is nearly always the case: at least 64 bytes. It writes whole lines of the target,
+/// since a write across two costs twice as much, and before and after these 64 bytes that overlap with them.
 template <reduction Kind, class T, host::store How>
 void fold_pair(std::byte* target, const std::byte* first, const std::byte* second, std::int64_t bytes) {
   const auto fold = [&](auto& sum, std::int64_t at) {

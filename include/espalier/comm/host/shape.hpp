@@ -13,25 +13,25 @@ namespace espalier::comm::host {
 
 /// Sizes in bytes that decide how a call is carried out. Every rank must be given the same ones.
 struct sizes {
-  std::int64_t region = 640 << 10;      ///< of one copy of the largest tier of a rank's region
-  std::int64_t chunk = 128 << 10;       ///< at most
-  std::int64_t least_chunk = 8 << 10;   ///< what is no longer goes in one
+  std::int64_t region = 640 << 10;      ///< size of one copy of the largest tier of a rank's region
+  std::int64_t chunk = 128 << 10;       ///< size of a chunk at most
+  std::int64_t least_chunk = 8 << 10;   ///< messages up to this size are sent as one chunk
   std::int64_t expose_from = 32 << 10;  ///< total: buffers may be read in place, or, per flow, by the operating system
   std::int64_t split_from = 64 << 10;   ///< extra bytes that a rank of many may read to save a second meeting
   std::int64_t stream_from = 32 << 20;  ///< total times ranks: results are written past the caches
-  std::optional<store> stage_by = {};   ///< how chunks are written; none: as is faster
+  std::optional<store> stage_by = {};   ///< how chunks are written; none: the faster way, found by trials
 };
 
 [[nodiscard]] constexpr std::int64_t whole_lines(std::int64_t bytes) {
   return (bytes + line_bytes - 1) / line_bytes * line_bytes;
 }
 
-/// How a flow is cut, and where its chunks are.
+/// How a flow is cut into chunks, and where they are.
 struct shape {
   const tier* of = nullptr;
-  bool beside = false;      ///< in the flag's own line
+  bool beside = false;      ///< the data is in the flag's own line
   std::int64_t chunk = 1;   ///< bytes
-  std::int64_t stride = 0;  ///< from one slot to the next
+  std::int64_t stride = 0;  ///< bytes from one slot to the next
   std::int64_t rounds = 1;
   std::int64_t in_flight = 1;  ///< rounds that have room at the same time
 };

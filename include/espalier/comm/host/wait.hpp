@@ -165,7 +165,7 @@ template <SharedSpace Space> class watch {
 #endif
   }
 
-  /// Whether somebody failed, or is in another call.
+  /// Throws if another rank failed, or is in another call.
   void look_around() const {
     if (space_->interrupted()) { fail({"was interrupted: another rank failed", during()}); }
     for (int r = 0; r < space_->size(); ++r) {

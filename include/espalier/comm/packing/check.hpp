@@ -58,7 +58,7 @@ struct packing_report {
   std::vector<std::string> mistakes;  ///< one sentence each, with the values; empty: the packing is right
   std::vector<fraction> loads;        ///< of each resource
   fraction rate;                      ///< sum of the weights
-  fraction bound;                     ///< what the prices prove; only if `has_certificate`
+  fraction bound;                     ///< the bound that the prices prove; only if `has_certificate`
   bool has_certificate = false;
   int depth = 0;
 

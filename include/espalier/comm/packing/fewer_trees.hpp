@@ -76,7 +76,7 @@ class whole_multiples {
   std::vector<std::int64_t> left_;
   std::vector<std::int64_t> prices_;
   int128 least_;
-  int128 worth_ = 0;  ///< what the capacity that is left costs
+  int128 worth_ = 0;  ///< the cost of the capacity that is left
   std::int64_t wanted_;
   packing_clock::time_point deadline_;
   std::vector<std::int64_t> counts_;
@@ -137,8 +137,8 @@ namespace espalier::comm {
 
 /// Packs fewer trees, at a rate that is less by at most the part `slack` (Blink allows 0.05): whole multiples of the
 /// greatest common capacity, its half and so on where that works out (Blink's integer program), else by leaving out
-/// trees while the linear program over the others keeps the rate. What is packed already is kept where neither finds
-/// fewer in the time given. Bound and prices stay those of the network.
+/// trees while the linear program over the others keeps the rate. The given packing is kept if neither finds fewer in
+/// the time given. Bound and prices stay those of the network.
 /// @post trees <= those before, rate >= (1 - slack) rate before, check(...) if it was so before
 [[nodiscard]] inline packing fewer_trees(const network& net, const packing& trees, double slack, double seconds) {
   if (net.ranks < 2 || trees.trees.size() < 2) return trees;

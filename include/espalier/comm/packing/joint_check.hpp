@@ -44,7 +44,7 @@ struct joint_packing {
 struct joint_report {
   std::vector<std::string> mistakes;  ///< one sentence each, with the values; empty: the packing is right
   std::vector<fraction> loads;        ///< of each resource, by all groups
-  fraction bound;                     ///< what the prices prove
+  fraction bound;                     ///< the bound that the prices prove
 
   [[nodiscard]] explicit operator bool() const { return mistakes.empty(); }
 };

@@ -43,7 +43,7 @@ class simplex {
     return static_cast<int>(columns_.size()) - 1;
   }
 
-  /// A constraint sum entry x <= limit on columns that are known. What the basis now violates, `repair` mends.
+  /// Adds a constraint sum entry x <= limit on known columns. If the basis now violates it, `repair` mends that.
   void add_row(const std::vector<std::pair<int, double>>& entries, double limit) {
     const auto row = static_cast<int>(rows_);
     std::vector<double> coefficient(columns_.size(), 0);

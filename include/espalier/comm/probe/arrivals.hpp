@@ -47,7 +47,7 @@ class arrivals {
   }
 
  private:
-  /// Messages are seen in batches, when somebody gets to look. Only at the end of a batch is the count up to date; the
+  /// Messages are seen in batches, when the rank gets to look. Only at the end of a batch is the count up to date; the
   /// rate is the slope of the line that fits those ends best. 0 if there are too few.
   [[nodiscard]] double slope(std::size_t first, std::size_t end) const {
     if (end < first + 2) return 0;

@@ -49,7 +49,7 @@ struct peer_group {
 /// emulated hosts whose links are known, most of them measured while the machine was busy: of those of a machine with
 /// time to spare none is explained wrongly, and 1 in 70 is in doubt. Half and twice as much make little difference.
 struct misfit_weights {
-  double division = 0.05;       ///< how members divide what they share
+  double division = 0.05;       ///< the division of a shared capacity among its members
   double reason = 0.03;         ///< that something is shared at all
   double capacity = 0.12;       ///< one that no peer can fill alone
   double part_of_alike = 0.15;  ///< a peer shares it, and one that is as wide does not

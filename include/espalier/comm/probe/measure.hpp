@@ -27,7 +27,7 @@ struct probe_options {
   double seconds = 1.3;
   double inside_seconds = 0.010;  ///< each round inside the hosts
   double latency_seconds = 0.003;
-  double most_seconds = 1.8;  ///< what is still in doubt after this time is decided without more measurements
+  double most_seconds = 1.8;  ///< a doubt that remains after this time is decided without more measurements
 };
 
 }  // namespace espalier::comm

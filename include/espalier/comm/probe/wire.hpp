@@ -75,7 +75,8 @@ class probe_wire {
       const auto now = clock::now();
       if (idle++ == 0) last_progress = now;
       // Emulated hosts and oversubscribed ones share processors: a rank that finds nothing leaves them to the others,
-      // or their delays would be measured. By the time, not by polls: with others about, a single one takes that long.
+      // or their delays would be measured. The limit is a time, not a number of polls: with others about, a single poll
+      // takes that long.
       constexpr auto idle_limit = std::chrono::microseconds(10);
       if (eager || now - last_progress < idle_limit) {
         std::this_thread::yield();

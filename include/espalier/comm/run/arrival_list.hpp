@@ -20,7 +20,7 @@
 namespace espalier::comm::detail {
 
 /// Which calls the ranks have come to, as far as that can be seen: every rank writes the number of its call, and what
-/// it is, to memory that its host's ranks share, before it waits for anybody.
+/// it is, to memory that its host's ranks share, before it waits for others.
 class arrival_list {
  public:
   using notice = host::call_notice;

@@ -37,7 +37,7 @@ enum class method : std::uint8_t {
 struct choice {
   method how = method::library;
   std::int64_t chunk = 0;            ///< bytes of a message, of what is cut; 0: what the cost model says
-  std::optional<algorithm> by = {};  ///< of a schedule; none: what the cost model says
+  std::optional<algorithm> by = {};  ///< the algorithm of a schedule; none: the cost model's choice
   /// Blocks of `circulant_blocks`, shares of `ordered_trees`; of trees, times the usual `chunking::spare`.
   int parts = 1;
 

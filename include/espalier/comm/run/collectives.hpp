@@ -38,9 +38,9 @@ namespace espalier::comm {
 /// Options for the detection of links that become slow. A settled call is compared with earlier runs of itself.
 struct watch_options {
   slowdown_limits limits;              ///< `factor` 0: nothing is watched
-  std::int64_t least_bytes = 1 << 20;  ///< of calls that are watched
-  double cool_down = 60;               ///< seconds between probes at least; longer after one that found nothing
-  double changed = 1.25;               ///< times as fast or slow: then a way between two ranks has changed
+  std::int64_t least_bytes = 1 << 20;  ///< calls of fewer bytes are not watched
+  double cool_down = 60;               ///< least seconds between probes; longer after one that found nothing
+  double changed = 1.25;               ///< a way between two ranks that is so many times as fast or slow has changed
   /// Collective, alike on all ranks. None: `comm::probe` for collectives made from a topology; for those made from a
   /// network, which may be a part of one, what becomes slow is only noted.
   std::function<network(MPI_Comm)> probe;
@@ -603,8 +603,8 @@ class collectives {
     }
   }
 
-  /// The largest of all ranks' numbers, after a call. By shared memory where nothing is under way on any rank, as
-  /// after all but schedules: by messages it takes tens of microseconds.
+  /// The largest of all ranks' numbers, after a call. It uses shared memory where no operation is under way on any
+  /// rank, as after all but schedules: messages would take tens of microseconds.
   [[nodiscard]] double largest_after(const known_call& known, double mine, const context* where) {
     const char* const what = "for the times of all ranks";
     if (host_ == nullptr || is_schedule(known.settled->how)) return together_.largest(mine, what);

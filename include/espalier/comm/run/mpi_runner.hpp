@@ -133,7 +133,7 @@ class mpi_schedule_runner {
     });
   }
 
-  /// Gives up, because somebody waited too long: lets go of all messages. Errors: `comm_error`, naming what is missing.
+  /// Gives up, because a rank waited too long: lets go of all messages. Errors: `comm_error`, naming what is missing.
   [[noreturn]] void expire() {
     const std::string text = expired_text();
     abandon();

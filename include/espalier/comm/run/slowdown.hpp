@@ -10,7 +10,7 @@ namespace espalier::comm {
 struct slowdown_limits {
   double factor = 1.5;  ///< times what was usual; 0: never
   int window = 8;       ///< calls of which the fastest counts: noise makes some slow, a slow link all
-  int windows = 2;      ///< in a row that must be slow; as many make up what is usual
+  int windows = 2;      ///< windows in a row that must be slow; as many make up the usual time
 };
 
 /// One rank's times of one call that has been settled. Windows of calls are compared with the first ones, which every

@@ -14,36 +14,38 @@
 namespace espalier::comm {
 
 struct tuning_limits {
-  int rounds = 3;             ///< how often every candidate is tried
-  int chunk_rounds = 3;       ///< and every chunk size after that
-  std::int64_t least = 4096;  ///< bytes of a chunk
+  int rounds = 3;             ///< tries of every candidate
+  int chunk_rounds = 3;       ///< tries of every chunk size after that
+  std::int64_t least = 4096;  ///< the fewest bytes of a chunk
   std::int64_t most = 4 << 20;
-  std::int64_t eager = 65536;  ///< of the transport: chunks keep away from it
-  /// The MPI library's own is left only for what takes at most this share of its time: the rest may be noise.
+  std::int64_t eager = 65536;  ///< the transport's limit of eager messages: chunks keep away from it
+  /// The MPI library's own is left only for a candidate that takes at most this share of its time: the rest may be
+  /// noise.
   double favour = 0.95;
-  /// Seconds. Of what takes less, one call tells nothing: the clock, and how far apart ranks leave the meeting before
-  /// it, take as long, and that meeting leaves the transport's memory in the caches and not that of others.
+  /// Seconds. A shorter call cannot be timed alone: the resolution of the clock and the skew of the barrier before it
+  /// are of the same size, and that barrier leaves the transport's memory in the caches and not that of others.
   double short_call = 5e-6;
   int short_rounds = 2;  ///< tries of each candidate until that is known
-  int batch = 8;         ///< calls in a row that are one try, then
+  int batch = 8;         ///< calls in a row that are one try of a short call
   int batch_rounds = 3;  ///< such tries of every candidate that is not much slower
   /// Shared memory counts with this share of its time there: in its first calls no copy of a tier is in a cache yet,
   /// and a machine whose processors change places between two tries makes more noise than that.
   double favour_shared = 0.75;
   int finalists = 4;           ///< ways that are tried once more before one is settled on
-  int final_calls = 3;         ///< in a row that are one try of theirs, the first not counted
-  int least_final_rounds = 3;  ///< such tries of each
+  int final_calls = 3;         ///< calls in a row that are one try of a finalist, the first not counted
+  int least_final_rounds = 3;  ///< such tries of each finalist
   int most_final_rounds = 9;
-  double final_seconds = 0.1;  ///< that more than the least number of rounds may take
-  /// Times the least time: what took more is no finalist. Single calls differ by as much where the caches do not hold
-  /// all data: what the operating system copied of 1 MiB took 50 or 90 us from one call to the next (Xeon).
+  double final_seconds = 0.1;  ///< seconds that more than the least number of rounds may take
+  /// A candidate that took more than this many times the least time is no finalist. Single calls differ by as much
+  /// where the caches do not hold all data: a copy of 1 MiB by the operating system took 50 or 90 us from one call to
+  /// the next (Xeon).
   double close = 2;
   double favour_final = 0.98;  ///< `favour` among finalists, where there is less noise
-  double beaten = 0.92;        ///< of one's time is what another takes in every round: it is out
-  double long_call = 0.1;      ///< seconds: of what takes longer, one try tells more, and each costs more
+  double beaten = 0.92;        ///< a finalist is out if another takes at most this share of its time in every round
+  double long_call = 0.1;      ///< seconds: in a longer call, one try tells more, and costs more
   double close_long = 1.1;     ///< `close` of long calls
-  /// Seconds: what takes less is called twice for one try, from the second on, and the first call warms up: what the
-  /// candidate before it left in the caches, or pushed from there, would count for as much as the candidate itself.
+  /// Seconds: a shorter call is made twice for one try, from the second on, and the first call warms up: the data that
+  /// the candidate before it left in the caches, or evicted, would count for as much as the candidate itself.
   double warmed_up = 0.01;
   /// The largest of the chunk sizes whose times differ by at most this share is settled on: fewer messages leave the
   /// processor to others.

@@ -14,8 +14,8 @@ namespace espalier::comm {
 
 using espalier::collective;
 
-/// Whether all ranks can call it, and schedules say who sends what when. The others are what a program's devices do
-/// with boxes, or have no data.
+/// True if all ranks can call it, and schedules say which rank sends what when. The other collectives move boxes
+/// between a program's devices, or have no data.
 [[nodiscard]] constexpr bool has_schedules(collective what) { return facts_of(what).before != array_share::none; }
 
 /// Whose memory: offsets and counts of a schedule are elements of one of these, on one rank.

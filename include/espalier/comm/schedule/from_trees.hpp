@@ -30,7 +30,7 @@ struct chunking {
   int credits = 4;           ///< messages under way per stream
   int in_flight = 0;         ///< lanes of a track begun and not finished per rank; 0: those on their way, and `spare`
   std::int64_t grain = 1;    ///< cuts fall on multiples of this many elements where that costs nothing
-  double element_bytes = 4;  ///< what latencies are compared with
+  double element_bytes = 4;  ///< bytes of an element, with which latencies are compared
   /// Lanes of a tree beside those on their way: one that is being received, one that is being sent, one for what
   /// disturbs. More make up for ranks that wait for their processors; but they fill the transport's queues, ahead of
   /// what other trees wait for: on eight hosts linked like a DGX-1V twice as many lanes as hops lose 12 % of the bound.

@@ -14,10 +14,10 @@
 
 namespace espalier::comm {
 
-/// A probed topology with what somebody declared about it. Vertices are matched by name; those only declared are added
-/// (a switch that a probe cannot see). A declared link replaces the probed one between the same vertices (the k-th
-/// declared the k-th probed, where there are several), a declared resource the probed one of the same name; others are
-/// added. The probed unit stays.
+/// Returns a probed topology with the declarations of a file or program applied. Vertices are matched by name; those
+/// only declared are added (a switch that a probe cannot see). A declared link replaces the probed one between the same
+/// vertices (the k-th declared the k-th probed, where there are several), a declared resource the probed one of the
+/// same name; others are added. The probed unit stays.
 ///
 /// Errors: `std::invalid_argument` if a name stands for two vertices, or for a rank here and a switch there.
 [[nodiscard]] inline topology merge(topology probed, const topology& declared) {

@@ -14,8 +14,8 @@ namespace espalier::comm {
 /// A picture of the machine that ranks run on: probed, declared in a file, or both.
 ///
 /// Data moves along directed links; a full-duplex cable is two of them, and several between one pair are several
-/// channels. Switches forward and hold no data. What several links share (a network card of a host, a bus, the inside
-/// of a switch) is a resource that names them.
+/// channels. Switches forward and hold no data. A limit that several links share (a network card of a host, a bus, the
+/// inside of a switch) is a resource that names them.
 struct topology {
   struct vertex {
     std::string name;
@@ -43,7 +43,7 @@ struct topology {
   };
 
   double unit = 1e9;      ///< bytes per second of bandwidth 1
-  std::string unit_name;  ///< what bandwidth 1 is called, for people
+  std::string unit_name;  ///< the name of bandwidth 1, for people
   std::vector<vertex> vertices;
   std::vector<link> links;
   std::vector<resource> resources;
