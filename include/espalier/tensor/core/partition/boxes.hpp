@@ -46,9 +46,10 @@ constexpr void apply_windows(const mesh_shape& mesh, const extents& shape, const
   }
 }
 
-/// What a device holds, placed so that it meets the box `needed`: on a circle, beyond whose end a box goes on with the
-/// first elements, once around. (Of a part and what another one needs, no two pieces meet: together they are at most
-/// one element longer than the circle. Who needs all of it needs [0, extent).)
+/// Returns the box that a device holds, moved once around a circular dimension where that is needed to meet the box
+/// `needed`, whose elements go on with the first ones after the end of the dimension. (A shard and a box needed by
+/// another device meet in one piece: together they are at most one element longer than the circle. A device that needs
+/// the whole dimension needs [0, extent).)
 [[nodiscard]] constexpr tensor_box meeting(tensor_box held, const tensor_box& needed, const extents& shape) {
   for (int d = 0; d < shape.rank; ++d) {
     if (held.dim[d].start + held.dim[d].size <= needed.dim[d].start) held.dim[d].start += shape[d];
@@ -56,7 +57,8 @@ constexpr void apply_windows(const mesh_shape& mesh, const extents& shape, const
   return held;
 }
 
-/// What `device` holds of the tensor that instruction `id` of a partitioned program is a part of.
+/// Returns the box that `device` holds of the whole tensor of which instruction `id` of a partitioned program is a
+/// shard.
 [[nodiscard]] constexpr tensor_box box_of(const mesh_shape& mesh, graph_view g, int id, int device) {
   const instruction& i = g[id];
   const layout& l = g.annotations[i.annotation];
@@ -122,7 +124,7 @@ constexpr void apply_windows(const mesh_shape& mesh, const extents& shape, const
   return needed_rows.size == 0 ? 0 : needed_rows.start - box_of(mesh, g, g[id].operand[0], device).dim[rows].start;
 }
 
-/// The room, in elements, that an operand's buffer needs before and behind it; before < 0: it cannot be done, or would
+/// The room, in elements, that an operand's buffer needs before and after it; before < 0: it cannot be done, or would
 /// be more than another buffer.
 struct room_around {
   std::int64_t before = -1;
@@ -183,8 +185,8 @@ constexpr void for_each_window_piece(const mesh_shape& mesh, graph_view g, int i
   return elements * size_of(g[id].type);
 }
 
-/// What the device that sends most sends then: of a few, among them the first and the last, so that it takes no longer
-/// on a larger mesh.
+/// Returns the largest number of bytes that a device sends for windows. On larger meshes only some devices are looked
+/// at, the first and the last among them, so that the time does not grow with the mesh.
 [[nodiscard]] constexpr std::int64_t most_bytes_for_windows(const mesh_shape& mesh, graph_view g, int id) {
   const int devices = mesh.devices();
   const int step = devices <= 8 ? 1 : devices / 7;

@@ -18,9 +18,9 @@ struct collective_attributes {
   axis_mask axes = 0;
   /// How those combine that do.
   reduction combine = reduction::sum;
-  /// Of an exchange that brings what windows need, or a slice that cuts it out: the first of the graph's windows
-  /// through which dimensions of the operand are read, and how many there are. A device's box of such a dimension is
-  /// what its part of the window's factor needs.
+  /// The first of the graph's windows through which dimensions of the operand are read, and how many there are, for an
+  /// exchange that receives a halo or a slice that cuts it out. A device's box of such a dimension is the interval that
+  /// its shard of the window's factor needs.
   int first_window = 0;
   int window_count = 0;
 

@@ -54,7 +54,7 @@ class device_values {
   constexpr int rounded(int id, int held) {
     return layout_of(held).placement.unreduced != 0 ? held : program.converted(held, traced_.g[id].type);
   }
-  /// If one of the operands has such terms, so has the result, and all operands take their type.
+  /// Widens the result and all operands to the accumulating type if one of the operands has such wider terms.
   constexpr void widen(instruction& step, int* operands, int count) {
     bool is_wide = false;
     for (int k = 0; k < count; ++k) is_wide = is_wide || is_wider(operands[k], step.type);

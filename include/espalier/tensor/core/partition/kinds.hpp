@@ -12,9 +12,9 @@ namespace espalier::detail {
 template <int Count> struct kind_table {
   static constexpr int room = Count > 0 ? Count : 1;
   int count = 0;
-  /// By thing; -1 if it has no kernel.
+  /// The kind of each thing; -1 if it has no kernel.
   int of[room]{};
-  /// By kind: a thing of that kind.
+  /// The first thing of each kind.
   int first[room]{};
 };
 

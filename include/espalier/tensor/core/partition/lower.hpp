@@ -30,11 +30,11 @@ enum class source_kind : std::uint8_t {
   memory,
   /// A number.
   constant,
-  /// What a reduction made of the blocks of one row that is cut: an element for each of them.
+  /// The partial results of a reduction over a row that is cut: one element for each block of the row.
   partials,
 };
 
-/// Where a fused step finds an operand or puts its result.
+/// The place from which a fused step reads an operand, or to which it writes its result.
 struct fused_source {
   source_kind kind = source_kind::memory;
   /// The instruction whose buffer it is; for a temporary its slot.
@@ -59,7 +59,7 @@ struct fused_step {
   fused_source operand[3];
   fused_source result;
   bool accumulates = false;
-  /// Of a chain whose rows are cut: bit p says that the step runs in pass p over a row.
+  /// The passes in which the step runs if the rows of its chain are cut: bit p stands for pass p over a row.
   std::uint64_t passes = 1;
 };
 
@@ -74,7 +74,7 @@ struct fused_chain {
   int narrow_slots = 0;
   /// Number of columns summed over all rows, for which each thread needs a buffer.
   int accumulators = 0;
-  /// Where rows are cut, the columns of a block of one row; else all.
+  /// The columns of one block: some of one row if rows are cut, otherwise all.
   std::int64_t block_columns = 1;
   /// How often the chain passes over a row that is cut: a reduction of the row is complete after a pass, and the next
   /// one computes again what it needs of those before, rather than have a whole row of it in memory.
@@ -89,7 +89,7 @@ struct fused_chain {
 /// Everything about the fused chains of a program.
 struct fused_program {
   detail::list<fused_step> steps;
-  /// By unit; empty for single instructions.
+  /// The chain of each unit; empty for single instructions.
   detail::list<fused_chain> chains;
 };
 

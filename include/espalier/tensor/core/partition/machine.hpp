@@ -9,15 +9,15 @@ namespace espalier {
 // What the passes take the machine to be, in bytes that a device could send meanwhile: they weigh work, messages and
 // collectives against one another before any machine is known. Everything that is compared is compared in these.
 
-/// What starting a collective costs, in bytes. It keeps a plan from sharing one all-reduce out over idle axes as three
-/// steps unless the tensor is large enough to gain by it.
+/// The cost of starting a collective, in bytes. It keeps a plan from replacing one all-reduce by three steps that share
+/// it out over idle axes, unless the tensor is large enough to gain by it.
 inline constexpr std::int64_t collective_latency = 16384;
 
 /// Floating-point operations of a device in the time that it takes to send a byte.
 inline constexpr double operations_per_byte = 40;
 
-/// What a collective must save before one is made that no annotation asks for, in bytes: the rates above are guesses,
-/// and a program without annotations is expected to communicate nothing unless that is plainly slower.
+/// The bytes that a collective must save before a plan adds it although no annotation asks for it. The rates above are
+/// guesses, and a program without annotations is expected to communicate nothing unless that is plainly slower.
 inline constexpr double unasked_collective = 1 << 20;
 
 /// An op that does fewer operations with each element that it reads or writes waits for memory.

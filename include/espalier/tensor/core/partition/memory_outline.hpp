@@ -18,8 +18,9 @@ enum class memory_space : std::uint8_t {
   result,
 };
 
-/// Where a value's buffer is. Inside loops the address moves with the iterations: slices of stacked tensors are read
-/// and written where they are. How far, a chain of locations says, of one loop each, so that loops nest to any depth.
+/// The place of a value's buffer. Inside loops the address moves with the iterations: slices of stacked tensors are
+/// read and written in place. A chain of locations, one for each loop, says how far it moves, so loops nest to any
+/// depth.
 struct location {
   memory_space space = memory_space::nowhere;
   int index = -1;

@@ -91,7 +91,7 @@ class collective_merger {
  private:
   /// The bytes that a group sends at most.
   static constexpr std::int64_t most_bytes = 32 * merged_bytes_limit;
-  /// What stands for an instruction's number while it has none.
+  /// The states of an instruction that has no number yet.
   static constexpr int unplaced = -1;
   static constexpr int waiting = -2;
   static constexpr int gathered = -3;
@@ -135,8 +135,8 @@ class collective_merger {
     return communicates(g_[id]) && bytes_sent(id) <= merged_bytes_limit;
   }
 
-  /// What is combined has to be of one type; what is only moved, of types of one size, so that elements of all are
-  /// aligned wherever their box begins in a message.
+  /// True if two collectives may be merged. Reductions must have one type. Other collectives must have types of one
+  /// size, so that the elements of each are aligned wherever its box begins in a message.
   [[nodiscard]] constexpr bool are_alike(int a, int b) const {
     if (g_[a].op != g_[b].op) return false;
     const auto one = attributes_of<collective_attributes>(g_[a]);
@@ -298,8 +298,8 @@ class collective_merger {
     }
   }
 
-  /// What windows bring of a large tensor is a buffer as large: it costs memory to have it earlier, unless it can be
-  /// seen around the operand.
+  /// True if the collective may start earlier. The halo of a large tensor is received in a buffer as large as the
+  /// tensor, which costs memory if it is received earlier, unless the halo is received around the operand.
   [[nodiscard]] constexpr bool may_come_forward(int id) const {
     return is_small(id) || rows_around(mesh_, g_, id) >= 0;
   }
@@ -326,7 +326,7 @@ class collective_merger {
   [[nodiscard]] constexpr bool is_easy(const instruction& i) const {
     return i.op->fuse == fusion::elementwise || (i.operand_count == 1 && i.shape == g_[i.operand[0]].shape);
   }
-  /// By nothing else: it is gone again when all of them have been computed.
+  /// True if only gathered instructions read the value: its buffer is free again once all of them are computed.
   [[nodiscard]] constexpr bool is_read_among_gathered(int value) const {
     int reads = 0;
     for (const int one : gathered_) {
@@ -389,26 +389,26 @@ class collective_merger {
 
   const mesh_shape& mesh_;
   graph_view g_;
-  /// By instruction: its number in the result, or why it has none yet.
+  /// The number of each instruction in the result, or the reason why it has none yet.
   list<int> number_;
-  /// By collective: its class, the next one of that class to come, the next one that waits with it, and the first loop
-  /// beside it that reads it.
+  /// Each list has an entry for each collective: its class, the next one of that class to come, the next one that waits
+  /// with it, and the first loop next to it that reads it.
   list<int> class_of_;
   list<int> next_alike_;
   list<int> next_member_;
   list<int> read_in_;
-  /// By instruction: how often it is read.
+  /// The number of reads of each instruction.
   list<int> readers_;
-  /// What can wait for everything else, and what of it does.
+  /// The instructions that can wait for all others, and those of them that do wait.
   list<bool> is_late_;
   list<int> delayed_;
   list<alike> classes_;
-  /// By loop, the outside first: one of the classes in it.
+  /// One of the classes in each loop; the outside of all loops is first.
   list<int> classes_in_;
   /// The `loop_next`s of all open loops.
   list<int> passed_on_;
   list<int> gathered_;
-  /// What looks at values and has no place yet, and the innermost open loop.
+  /// The instructions that look at values and have no place yet, and the innermost open loop.
   list<int> looks_;
   int open_loop_ = -1;
   graph result_;

@@ -20,7 +20,7 @@
 /// planned when a program starts, since which ranks form a mesh is known then.
 namespace espalier {
 
-/// What one rank holds of a tensor, or is to hold: a box of it, whose elements begin a buffer of this shape.
+/// The box of a tensor that one rank holds or needs; the box begins at the start of a buffer of this shape.
 struct held_box {
   int rank = 0;
   tensor_box box;
@@ -44,9 +44,9 @@ struct moved_piece {
 
 namespace detail {
 
-/// What holders of one box have for some readers, one piece after the other, cut into as many equal shares as there are
-/// holders. A piece that a share ends in is cut along its longest dimension, to the nearest layer, so that one box goes
-/// from a holder to a reader; a small one is not cut.
+/// Cuts the pieces that the holders of one box have for some readers, one piece after the other, into as many equal
+/// shares as there are holders. A piece in which a share ends is cut along its longest dimension, to the nearest layer,
+/// so that one box goes from a holder to a reader; a small piece is not cut.
 class copy_shares {
  public:
   /// Fewer elements are not worth a message of their own.
@@ -90,12 +90,12 @@ class copy_shares {
 
 }  // namespace detail
 
-/// What has to move so that every reader gets its box of a tensor of so many dimensions: nothing that its rank holds
-/// already, and of what it lacks each element once. Where several ranks hold the same box, they send equal shares, but
-/// for half a layer of a piece at each cut, or a piece that is too small to be cut. From one holder to one reader
-/// goes at most one piece; readers are served in their order.
+/// Returns the pieces to send so that every reader gets its box of a tensor of so many dimensions. Elements that the
+/// reader's rank already holds are not sent; each missing element is sent once. Ranks that hold the same box send equal
+/// shares, but for half a layer of a piece at each cut, or a piece that is too small to be cut. A holder sends a reader
+/// at most one piece; readers are served in their order.
 /// @pre boxes of different holders are the same, or have nothing in common
-/// Throws std::invalid_argument where nobody holds what a reader needs.
+/// Throws std::invalid_argument if no rank holds an element that a reader needs.
 [[nodiscard]] inline std::vector<moved_piece> moved_pieces(const std::vector<held_box>& holders,
                                                            const std::vector<held_box>& readers, int dimensions) {
   const auto same = [&](const tensor_box& a, const tensor_box& b) {

@@ -46,8 +46,8 @@ namespace espalier::detail {
   return bytes;
 }
 
-/// What the device that moves most sends then, or of permutations and exchanges receives. (Where shards are uneven the
-/// first device holds the largest.)
+/// Returns the bytes that the device that moves most sends in these messages, or receives if they are permutations or
+/// exchanges. (If shards are uneven the first device holds the largest.)
 [[nodiscard]] constexpr std::int64_t most_sent_in_messages(const mesh_shape& mesh, graph_view g, int id) {
   if (is_collective(g[id].op, collective::all_reduce)) return sent_in_messages(mesh, g, id, 0);
   std::int64_t bytes = 0;

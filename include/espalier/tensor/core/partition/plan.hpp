@@ -31,7 +31,7 @@ template <int Instructions, int Units, int Ordered> struct fixed_plan {
   static constexpr int ordered_count = Ordered;
 };
 
-/// What lowering and execution read of a plan, whether it was made by the compiler or at run time.
+/// A view of a plan for lowering and execution, whether the plan was made by the compiler or at run time.
 struct plan_view {
   const unit* units = nullptr;
   int unit_count = 0;
@@ -74,7 +74,7 @@ namespace detail {
   return count;
 }
 
-/// What `outline_memory` finds, in arrays that outlive a constant evaluation.
+/// The result of `outline_memory`, in arrays that outlive a constant evaluation.
 template <int Instructions> struct fixed_outline {
   static constexpr int room = Instructions > 0 ? Instructions : 1;
   int root[room]{};

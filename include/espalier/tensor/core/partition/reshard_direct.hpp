@@ -256,7 +256,8 @@ class direct_reshard {
     return axes;
   }
 
-  /// What always works: carries out the sum where it is, and goes on without. Only there to be undercut.
+  /// Adds the fallback plan: reduce the partial in its present layout, then move the sum. Other plans are compared with
+  /// it.
   constexpr void reduce_and_move() {
     now_ = from_;
     now_.unreduced = to_.unreduced;

@@ -40,17 +40,17 @@ inline constexpr reshard_step empty_step{};
   return facts_of(kind).sent == nullptr ? 0 : facts_of(kind).sent(local, n);
 }
 
-/// What plans are compared by: bytes, with the latency of each collective expressed in bytes; then the number of
-/// collectives; then the number of axes sliced by.
+/// The cost by which plans are compared: bytes, with the latency of each collective expressed in bytes; then the number
+/// of collectives; then the number of axes sliced by.
 [[nodiscard]] constexpr std::int64_t plan_cost(std::int64_t bytes, std::int64_t latency, int collectives, int slices) {
   return (bytes + latency * collectives) * 256 + collectives * 16 + slices;
 }
 
-/// What is added to the cost of an exchange: at equal bytes and latency a named collective with whatever slices wins,
-/// since its schedules are faster; two collectives lose.
+/// The penalty of an exchange, in units of `plan_cost`. At equal bytes and latency a named collective with any number
+/// of slices is preferred, since its schedules are faster; two collectives are not.
 inline constexpr int exchange_handicap = 9;
 
-/// What is to be moved where. No axis of a single device appears in it.
+/// A reshard to plan: the tensor and the layouts before and after. No axis of a single device appears in it.
 struct reshard_task {
   mesh_shape mesh;
   extents shape;
@@ -96,7 +96,7 @@ static_assert(sizeof(placement_codes) == sizeof(sharding));
 [[nodiscard]] constexpr std::uint32_t without_first(std::uint32_t code, unsigned count) {
   return static_cast<std::uint32_t>(std::uint64_t{code} >> 4U * count);
 }
-/// `minor` behind `major`.
+/// The axes of `major`, followed by those of `minor`.
 [[nodiscard]] constexpr std::uint32_t joined(std::uint32_t major, std::uint32_t minor) {
   return static_cast<std::uint32_t>(major | std::uint64_t{minor} << 4U * length_of(major));
 }
@@ -104,7 +104,7 @@ static_assert(sizeof(placement_codes) == sizeof(sharding));
   return (axes & 1U) + (axes >> 1U & 1U) + (axes >> 2U & 1U) + (axes >> 3U & 1U) + (axes >> 4U & 1U) +
          (axes >> 5U & 1U) + (axes >> 6U & 1U) + (axes >> 7U & 1U);
 }
-/// Into how many parts a list of axes splits a dimension.
+/// Returns the number of shards into which a list of axes splits a dimension.
 [[nodiscard]] constexpr std::int64_t parts_of(const mesh_shape& mesh, std::uint32_t code) {
   if (code < 0x100U)
     return (code == 0 ? 1 : mesh.size[(code & 15U) - 1U]) * (code < 16U ? 1 : mesh.size[(code >> 4U) - 1U]);
@@ -137,7 +137,8 @@ static_assert(sizeof(placement_codes) == sizeof(sharding));
   return ((a ^ b) & ((shorter | shorter >> 1U | shorter >> 2U | shorter >> 3U) & 0x11111111U) * 15U) == 0;
 }
 
-/// Where part number `position` of a dimension split by `axes` starts, and how many elements it has.
+/// Returns the interval of shard number `position` of a dimension split by `axes`: its start and its number of
+/// elements.
 [[nodiscard]] constexpr interval interval_at(const mesh_shape& mesh, std::int64_t extent, axis_list axes,
                                              std::int64_t position) {
   interval result{0, extent};

@@ -11,9 +11,10 @@
 
 namespace espalier {
 
-/// What one run of a partitioned program costs a device: what two ways to partition the same program are compared by.
+/// The cost for a device of one run of a partitioned program. Two ways to partition the same program are compared by
+/// it.
 struct run_price {
-  /// What the device sends that sends most, and how many collectives send it.
+  /// The bytes sent by the device that sends most, and the number of collectives that send them.
   std::int64_t bytes = 0;
   std::int64_t starts = 0;
   /// Floating-point operations.

@@ -27,11 +27,11 @@ struct unit {
   bool is_cut = false;
   /// More than once, that is; so it may read an operand again after it has written a result.
   bool reads_again = false;
-  /// What a fused chain iterates over: rows (all dimensions but the last) by columns (the last).
+  /// The index space of a fused chain: rows (all dimensions but the last) by columns (the last).
   extents space;
 };
 
-/// What a value is to a fused chain over `space`.
+/// The role of a value in a fused chain over `space`.
 enum class fused_role : std::uint8_t {
   not_fusable,
   /// One element per row and column.
@@ -48,7 +48,7 @@ struct schedule {
   /// The unit that computes an instruction, or -1 for constants, broadcasts and indices that their readers make for
   /// themselves.
   detail::list<int> unit_of;
-  /// What the instruction is to its fused chain.
+  /// The role of each instruction in its fused chain.
   detail::list<fused_role> role;
   /// Whether the instruction's value has to be in memory: some reader is outside its chain.
   detail::list<bool> stored;
@@ -67,7 +67,7 @@ template <int Instructions> struct fixed_schedule {
   bool stored[room]{};
 };
 
-/// What later passes read of either kind of schedule.
+/// A view of either kind of schedule, for later passes.
 struct schedule_view {
   const unit* units = nullptr;
   int unit_count = 0;

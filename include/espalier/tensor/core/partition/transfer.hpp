@@ -20,7 +20,7 @@ struct piece {
 
 namespace detail {
 
-/// What two boxes have in common, as the piece that the holder of `theirs` contributes to `mine`.
+/// Returns the intersection of two boxes, as the piece that the holder of `theirs` contributes to `mine`.
 [[nodiscard]] constexpr piece common_piece(const tensor_box& theirs, const tensor_box& mine, int rank, int source) {
   piece result;
   result.source = source;
