@@ -12,7 +12,8 @@
 namespace espalier {
 
 namespace why {
-/// In a helper function, whose calls follow from the inside out: `called_from<at<line<9>, ...>, at<line<31>, ...>>`.
+/// The place is in a helper function, whose calls follow from the inside out: `called_from<at<line<9>, ...>,
+/// at<line<31>, ...>>`.
 template <class Place, class... Calls> struct called_from { static constexpr bool ok = false; };
 }  // namespace why
 
@@ -44,7 +45,8 @@ template <class Mesh, class Function, class... Arguments> struct callers_of<prog
   static constexpr caller_table<count> value = make();
 };
 
-/// Where an instruction is in the user's source, with the calls of the helper functions it is in (`called_from`).
+/// The line of an instruction in the user's source, with the calls of the helper functions that it is in
+/// (`called_from`).
 template <class Program, int Caller> struct line_of_caller {
   static constexpr source_line value = callers_of<Program>::value.of[Caller - 1];
 };

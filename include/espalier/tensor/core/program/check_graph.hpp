@@ -16,7 +16,7 @@ namespace espalier {
 
 /// How far a graph has come: each stage promises more.
 enum class graph_stage : std::uint8_t {
-  /// As it was traced: stacked outputs and loop invariants may stand inside of loops.
+  /// The traced graph: stacked outputs and loop invariants may still be inside of loops.
   traced,
   /// Whole tensors, after the first of `passes_on_tensors`.
   tensors,
@@ -117,8 +117,8 @@ class graph_check {
     if (part_of(self()) == structure::loop_begin) open_.push_back(id_);
   }
 
-  /// In a traced graph stacked outputs and loop invariants stand where they were traced, and name the loop further out
-  /// that normalise moves them to.
+  /// True if the instruction may name a loop further out than the one that it is in: a traced graph has stacked outputs
+  /// and loop invariants where they were traced, and they name the loop that normalise moves them to.
   [[nodiscard]] bool may_move() const {
     if (reads_loop(part_of(self()))) return true;
     for (int l = innermost(); l >= 0; l = g_[l].loop) {
@@ -233,7 +233,8 @@ class graph_check {
     }
     require((used >> static_cast<unsigned>(mesh_.rank)) == 0, "its layout names an axis that the mesh has not");
   }
-  /// What travels with another collective is one of the same kind in the same loop, and waits for none of its company.
+  /// Requires that a collective that travels with another one is of the same kind, in the same loop, and is computed
+  /// from no collective of the group.
   void check_company() const {
     int first = id_;
     while (first > 0 && g_[first].op->facts.travels_along) --first;

@@ -40,8 +40,8 @@ class common_subexpressions {
   }
 
  private:
-  /// What crosses the program's border, and what gives loops their structure, exists once for each time it was asked
-  /// for; so does a copy, whose point is a buffer of its own.
+  /// True if two equal instructions of this op may be merged. Arguments, results and the structure of loops are kept
+  /// once for each time they were asked for; so is a copy, whose purpose is a buffer of its own.
   [[nodiscard]] constexpr bool may_merge(const op_info& op) const {
     if (!sources_too_ && (op.fuse == fusion::source || op.fuse == fusion::broadcast)) return false;
     return !op.facts.unique;

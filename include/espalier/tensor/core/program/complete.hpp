@@ -220,8 +220,8 @@ constexpr void list_readers(graph_view g, int* first, int* reader, int* next) {
   }
 }
 
-/// Before any sweep: what the annotations say, and everything else open. Only who has something to pass on is to be
-/// visited.
+/// Sets the layouts before any sweep: those of the annotations, with everything else open. Only instructions that have
+/// a layout to pass on are marked to be visited.
 constexpr void start_completion(graph_view g, const completion_view& state) {
   for (int id = 0; id < g.size; ++id) {
     const bool annotated = g[id].annotation >= 0;
@@ -234,7 +234,7 @@ constexpr void start_completion(graph_view g, const completion_view& state) {
   }
 }
 
-/// What a sweep did.
+/// The outcome of a sweep.
 struct completion_sweep {
   bool changed = false;
   /// How many ops it looked at, in either direction.

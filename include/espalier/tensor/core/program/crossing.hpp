@@ -34,7 +34,8 @@ class cheapest_crossing {
     for (const int node : sinks_) connect(leave(node), sink_, unlimited);
     while (find_path()) push();
   }
-  /// After `run`: whether the value is one of those to hand on.
+  /// True if the value is one of those to hand on.
+  /// @pre `run` was called
   [[nodiscard]] constexpr bool is_kept(int node) const {
     return by_[enter(node)] != not_reached && by_[leave(node)] == not_reached;
   }
@@ -92,10 +93,10 @@ class cheapest_crossing {
   int sink_ = -1;
   list<int> sources_;
   list<int> sinks_;
-  /// By node: its first edge. A value has two nodes.
+  /// The first edge of each node. A value has two nodes.
   list<int> head_;
   list<edge> edges_;
-  /// By node: the edge that the last search reached it by.
+  /// The edge by which the last search reached each node.
   list<int> by_;
 };
 

@@ -13,8 +13,8 @@ namespace espalier {
 
 namespace detail {
 
-/// By instruction: the one that stands for all that is never divided: an outermost loop, whose results, stacks and
-/// sums belong to it, an op with all of its results, or the instruction itself.
+/// Returns for each instruction the one that represents its indivisible group: an outermost loop, to which its results,
+/// stacks and sums belong, an op with all of its results, or the instruction itself.
 /// @pre the graph is normalised
 [[nodiscard]] constexpr list<int> indivisible_parts(graph_view g) {
   list<int> whole(g.size, -1);
@@ -94,8 +94,9 @@ template <class PartOfResult>
   return part;
 }
 
-/// How arguments and results are numbered across a cut. What a part hands on is a result with the next free number;
-/// to the parts behind, result r is argument `arguments` + r. Both have the annotation of the value that is handed on.
+/// The numbers of arguments and results across a cut. A value that a part hands on is a result with the next free
+/// number; for the parts after it, result r is argument `arguments` + r. Both have the annotation of the value that is
+/// handed on.
 struct cut_numbers {
   int arguments = 0;  ///< of the whole graph
   int results = 0;    ///< numbers that have been given
@@ -167,7 +168,7 @@ class graph_cutter {
     return i.operand_count == 0 || i.op->facts.cheap_to_repeat || is_from_sixteen_bits(g_.code, id);
   }
 
-  /// What the late part reads and need not compute.
+  /// Returns the values that the late part reads and does not have to compute.
   [[nodiscard]] constexpr list<int> values_wanted() const {
     list<int> wanted;
     for (int id = 0; id < g_.size; ++id) {
@@ -257,11 +258,11 @@ class graph_cutter {
 
   graph_view g_;
   cut_numbers numbers_;
-  /// By instruction: what is computed early; what is not, but could be; and the rest.
+  /// The instructions that are computed early, those that are not but could be, and the rest.
   list<bool> is_early_;
   list<bool> may_be_early_;
   list<bool> is_late_;
-  /// By value: the result it is handed on as, or -1.
+  /// The result that each value is handed on as, or -1.
   list<int> handed_on_as_;
   cheapest_crossing crossing_;
   list<int> node_;

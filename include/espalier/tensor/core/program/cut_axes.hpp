@@ -17,7 +17,7 @@ namespace espalier {
 
 namespace detail {
 
-/// Where an axis is to be cut: the size of the major part, or 0.
+/// The cut of an axis: the size of its major sub-axis, or 0.
 struct axis_cut {
   int axis = -1;
   int major = 0;

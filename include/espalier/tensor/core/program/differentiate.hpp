@@ -34,7 +34,7 @@ template <class Tree> constexpr void set_apart(Tree& tree, builder& b, source_li
   });
 }
 
-/// What a function that is differentiated returns: a loss, or results(loss, others ...).
+/// The return type of a function that is differentiated: a loss, or results(loss, others ...).
 template <class T> struct loss_in { using type = T; };
 template <class First, class... Rest> struct loss_in<results<First, Rest...>> { using type = First; };
 template <class T> [[nodiscard]] constexpr bool is_loss() {
@@ -189,8 +189,9 @@ template <class Function> struct jvp_function {
     }
   }
 
-  /// What flows back from the value to the argument is linear in what flows into the value. The reverse of that linear
-  /// function, from the argument's tangent, is the value's tangent; of the first reverse nothing is left then.
+  /// Returns the tangent of the value. The cotangent of the argument is a linear function of the cotangent of the
+  /// value; the reverse of that function, applied to the argument's tangent, is the value's tangent. Nothing of the
+  /// first reverse is left then.
   template <class Point, class Value>
   constexpr Value slope_of(builder& b, const Point& argument, const Point& tangent, const Value& value) const {
     const pinned_line line(b, where);

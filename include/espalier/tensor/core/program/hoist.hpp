@@ -66,7 +66,7 @@ class hoisting {
   /// The graph's table of further operands.
   const int* further_;
   int open_;
-  /// What a stack or sum collects stays with its loop.
+  /// True for the operand of a stack or sum, which stays in its loop.
   list<bool> collected_;
 };
 

@@ -32,7 +32,7 @@ using report_of = std::conditional_t<std::is_same_v<Reason, reported>, reported_
                                      report<typename printed_reason<Reason>::type, Where>>;
 
 template <class Place> struct op_of_place { static constexpr const char* value = Place::value.op; };
-/// Where a mistake was made, as a type: a line, or the program as a whole where none is known; and the op.
+/// Returns the place of a mistake as a type: a line, or the program as a whole if no line is known; and the op.
 template <class Place> [[nodiscard]] constexpr auto spelled_place() {
   if constexpr (Place::value.line == 0) {
     return why::program{};

@@ -52,7 +52,7 @@ class normalisation {
     return i.annotation < 0 && i.op->facts.is_operand != nullptr && i.op->facts.is_operand({code_.data(), id});
   }
 
-  /// What instruction `id` passes on as it is, or -1.
+  /// Returns the value that instruction `id` passes on as it is, or -1.
   [[nodiscard]] constexpr int passed_on(int id) const {
     const instruction& i = g_[id];
     if (is_further_result(i) && g_.operand(id, 0).op->facts.passes_operands) {
@@ -139,7 +139,8 @@ class normalisation {
     }
   }
 
-  /// With nothing left to differentiate, what was there for its gradient is one of its operands.
+  /// Makes an instruction that was there for its gradient an alias of one of its operands: nothing is left to
+  /// differentiate.
   static constexpr void become_alias(instruction& i, int operand) {
     instruction alias = builder::make(ops::stop_gradient, i.type, i.shape, operand);
     alias.loop = i.loop;
@@ -257,7 +258,7 @@ class normalisation {
 
   graph_view g_;
   list<instruction> code_;
-  /// What users of an instruction read instead: itself, or what it is an alias of.
+  /// The value that users of an instruction read instead: the instruction itself, or the value that it is an alias of.
   list<int> stand_for_;
   list<int> next_of_;
   list<int> end_of_;
@@ -265,12 +266,12 @@ class normalisation {
   /// Aliases that become copies; empty if there are none.
   list<bool> stays_;
   list<int> work_;
-  /// By loop (outside: the last entry): its first instruction; `following_` links to the others.
+  /// The first instruction of each loop (the last entry is for the outside); `following_` links to the others.
   list<int> head_;
   list<int> collected_;
   list<int> following_;
   list<int> number_;
-  /// What looks at values of the regions that are being emitted.
+  /// The instructions that look at values of the regions that are being emitted.
   list<int> looks_;
   graph result_;
 };
@@ -282,7 +283,7 @@ class normalisation {
 ///    carry if its last value or its use in the body is;
 ///  - `stop_gradient`, and ops that change neither shape nor type, are passed by;
 ///  - what does not change inside a loop stands before it, see `hoist`;
-///  - each `loop_stack` and `loop_sum` stands directly behind the `loop_end` of its value's loop;
+///  - each `loop_stack` and `loop_sum` comes directly after the `loop_end` of its value's loop;
 ///  - between a `loop_begin` and its `loop_end` stands only what belongs to that loop or to loops inside it.
 /// Annotations keep their numbers. A label moves on to the value it named.
 [[nodiscard]] constexpr graph normalise(graph_view g) { return detail::normalisation(g).run(); }

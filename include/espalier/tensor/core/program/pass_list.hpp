@@ -25,13 +25,15 @@ namespace detail {
 // The passes, in order. The compiler walks these lists (each pass a constant of its own, program/passes.hpp), and so do
 // tests with graphs that are made at run time.
 
-/// From what was traced to what is completed: whole tensors. After the first nothing is left that nobody uses.
+/// The passes from the traced graph to the completed one: on whole tensors. After the first pass no unused instruction
+/// is left.
 inline constexpr pass passes_on_tensors[]{
     {"normalise", detail::run_normalise},
     {"merge_computations", detail::merge_computations},
 };
-/// Between them the graph is completed and partitioned. From there to what is scheduled: buffers of one device. The
-/// last one is about when collectives start, the others about what is computed.
+/// The passes from the partitioned graph to the schedule: on buffers of one device. The graph is completed and
+/// partitioned between the two lists. The last pass decides when collectives start, the others which instructions are
+/// computed.
 inline constexpr pass passes_on_buffers[]{
     {"merge_all", detail::merge_all},
     {"merge_collectives", merge_collectives},

@@ -276,8 +276,8 @@ template <class Mesh, class Function, class... Arguments> class program {
   [[nodiscard]] static constexpr std::int64_t sent_bytes_of(int id, int device) {
     return detail::sent_in_messages(device_mesh::value, code, id, device);
   }
-  /// What the device that moves most sends then, or of permutations and exchanges receives. (Where shards are uneven
-  /// the first device holds the largest.)
+  /// Returns the bytes that the device that moves most sends then, or receives if it is a permutation or an exchange.
+  /// (If shards are uneven the first device holds the largest.)
   [[nodiscard]] static constexpr std::int64_t sent_bytes_of(int id) {
     return detail::most_sent_in_messages(device_mesh::value, code, id);
   }

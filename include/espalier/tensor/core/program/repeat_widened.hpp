@@ -18,7 +18,7 @@ namespace detail {
          i.type == facts_of(code[i.operand[0]].type).accumulate;
 }
 
-/// What a value is computed from, as far back as elementwise ops of its own type reach.
+/// The computation that a value results from, as far back as elementwise ops of its own type reach.
 struct widened_origin {
   static constexpr int most_ops = 12;
   int ops = 0;
@@ -129,7 +129,7 @@ class widened_repetition {
   schedule_view s_;
   list<bool> may_repeat_;
   list<int> number_;
-  /// By instruction: the last of its copies, -1 without any.
+  /// The last copy of each instruction, -1 if it has none.
   list<int> copies_of_;
   list<copy> copies_;
   graph result_;

@@ -13,14 +13,14 @@ struct loop_reversal {
   int forward = -1;
   int reverse = -1;
   bool recompute = false;
-  /// By place in the forward body: whether the value is the same in all iterations.
+  /// True for each place in the forward body whose value is the same in all iterations.
   detail::list<bool> fixed;
-  /// What stands for each value of the forward body inside the reverse loop, or -1. Where the body is repeated, also
-  /// what stands for each value of the loops in it.
+  /// The substitute for each value of the forward body inside the reverse loop, or -1. If the body is repeated, also
+  /// the substitute for each value of the loops in it.
   detail::list<int> stand_in;
   loop_reversal* outer = nullptr;
 
-  /// (What the sweep adds to the body to hand values out stands behind it.)
+  /// (Values that the sweep appends to the body, to hand them out, come after the places that `fixed` covers.)
   [[nodiscard]] constexpr bool is_fixed(int id) const { return id - forward < fixed.size() && fixed[id - forward]; }
   [[nodiscard]] constexpr int find(int id) const { return id >= 0 && id < stand_in.size() ? stand_in[id] : -1; }
   constexpr int note(int id, int value) {
@@ -148,7 +148,8 @@ class reverse_sweep {
     int value = -1;
   };
 
-  /// Where no loop is being reversed, everything belongs except the bodies of finished loops.
+  /// True if the instruction belongs to the body that is being reversed. If no loop is being reversed, all instructions
+  /// belong, except the bodies of finished loops.
   [[nodiscard]] constexpr bool belongs(int id) const {
     if (forward_loop_ >= 0) return b_[id].loop == forward_loop_;
     int open = b_.loop;
@@ -296,7 +297,7 @@ class reverse_sweep {
     for (const outside_term& term : terms) add_to(term.id, emit::loop_sum(b_, term.value));
   }
 
-  /// Of the body [begin, end], what depends on nothing that changes from one iteration to the next.
+  /// Returns the values of the body [begin, end] that depend on nothing that changes from one iteration to the next.
   [[nodiscard]] constexpr list<bool> fixed_values(int begin, int end) const {
     list<bool> fixed(end - begin, false);
     for (int id = begin + 1; id < end; ++id) {
@@ -368,7 +369,7 @@ class reverse_sweep {
   /// The forward loop whose body is being reversed, and the terms for values outside it.
   int forward_loop_ = -1;
   list<outside_term> outside_;
-  /// What that body reads of stacked tensors, with the slices' cotangents.
+  /// The slices of stacked tensors that the body reads, with their cotangents.
   list<outside_term> reads_;
   int without_rule_ = -1;
 };

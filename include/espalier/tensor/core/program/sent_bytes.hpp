@@ -39,7 +39,7 @@ template <class Program> class sent_bytes_table {
   }
 
  public:
-  /// By instruction; 0 for what is no collective.
+  /// The bytes of each instruction; 0 if it is no collective.
   static constexpr table value = make(std::make_index_sequence<static_cast<std::size_t>(moving.count)>{});
 };
 

@@ -27,7 +27,7 @@ template <class Argument> struct argument_traits<donated<Argument>> {
   static constexpr bool is_donated = true;
 };
 
-/// What the traced function sees of an argument.
+/// The value that the traced function gets for an argument.
 template <class Mesh, class Argument> struct traced_argument { using type = symbol<Mesh, plain<Argument>>; };
 template <class Mesh, ParameterTree Tree> struct traced_argument<Mesh, Tree> {
   using type = with_leaves<Tree, symbols<Mesh>>;
@@ -130,13 +130,13 @@ template <class T> [[nodiscard]] constexpr bool returns_tensors() {
 
 }  // namespace detail
 
-/// What tracing yields: the graph, or where a mistake was made.
+/// The result of tracing: the graph, or the place of a mistake.
 struct traced {
   graph program;
   mistake_place failure;
   int without_gradient = -1;
   source_line without_gradient_line;
-  /// What `source_line::caller` of an instruction is a place in.
+  /// The list that `source_line::caller` of an instruction is a place in.
   detail::list<source_line> callers;
   /// A mistake that was noted by value (see `builder::note`), and where.
   const detail::reason_id* mistake = nullptr;
@@ -191,7 +191,7 @@ template <class Mesh, class... Arguments> struct traced_call {
   constexpr traced_call() : arguments(b, arguments_made) {}
   traced_call(const traced_call&) = delete;  // arguments point to b
 
-  /// What came of it.
+  /// Returns the result of the trace, given what the traced function returned.
   template <class Out> constexpr traced finish(const Out& out) {
     traced result;
     if constexpr (!std::is_void_v<typename failure_in<Out>::type>) {

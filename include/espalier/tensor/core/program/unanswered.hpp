@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <type_traits>
 
-/// What a program with a mistake answers to questions, so that no assertion about it fails beside the mistake:
-/// every comparison is true, every flag set, and what is computed from an answer is one again.
+/// The answer of a program with a mistake to questions, so that no assertion about it fails in addition to the mistake:
+/// every comparison is true, every flag is set, and a value computed from an answer is an answer too.
 namespace espalier::detail {
 
 struct unanswered;
