@@ -88,7 +88,7 @@ template <class Self, class Tensor> struct without_value {
 #undef ESPALIER_ASSERTED_BEFORE_BODY
 }  // namespace detail
 
-/// Where a mistake was made: the line, and the op that found it, or null where the reason itself names it.
+/// The place of a mistake: the line, and the op that found it, or null if the reason itself names the op.
 struct mistake_place : source_line {
   const char* op = nullptr;
 };

@@ -40,7 +40,7 @@ struct no_buffer {};
 template <class Name, class Tensor> struct leaf {};
 struct no_leaf {};
 
-/// Where in the user's source: `at<line<17>, 'm', 'l', 'p', '.', 'h', 'p', 'p'>`.
+/// The place in the user's source: `at<line<17>, 'm', 'l', 'p', '.', 'h', 'p', 'p'>`.
 template <class Line, char... File> struct at { static constexpr bool ok = false; };
 /// The place is a call of this op, where the reason is not one op's own: `in<op<'s', 'u', 'm'>, at<...>>`.
 template <class Op, class Where> struct in { static constexpr bool ok = false; };

@@ -82,7 +82,7 @@ template <class Holder>
 concept HoldsAttributes = requires(const Holder& holder) {
   holder.attribute[max_attributes - 1];
 };
-/// What looks at an instruction: an `op_view`, a `gradient_context`.
+/// A type that gives access to an instruction: an `op_view`, a `gradient_context`.
 template <class View>
 concept ShowsInstruction = requires(const View& view) {
   view.self().attribute[max_attributes - 1];

@@ -28,9 +28,9 @@ class builder {
 
   /// The innermost loop being traced (-1 outside): what is appended belongs to it.
   int loop = -1;
-  /// Where appended instructions come from.
+  /// The source line of instructions that are appended.
   source_line where;
-  /// While set, user-visible lines stay at `where`: set by library functions that stand for one line of the user's.
+  /// True while user-visible lines stay at `where`: library functions that stand for one line of the user's set it.
   bool line_is_pinned = false;
   /// The calls of helper functions that have said so (`called_from`); the last field of each is the call around it.
   detail::list<source_line> callers;
@@ -125,7 +125,7 @@ class builder {
     return first;
   }
 
-  /// While a reverse loop is built, values of the forward body are reached through this: see ops/scan.hpp.
+  /// The function that finds values of the forward body while a reverse loop is built: see ops/scan.hpp.
   using substitution = int (*)(builder&, loop_reversal&, int);
   constexpr void substitute(substitution function, loop_reversal* state) {
     substitution_ = function;
@@ -165,15 +165,16 @@ class pinned_line {
   bool pinned_;
 };
 
-/// What an op's gradient rule works with: the op, the cotangent of its result, and a place for those of its operands.
+/// The argument of an op's gradient rule: the op, the cotangent of its result, and a place for the cotangents of its
+/// operands.
 struct gradient_context {
   builder& emit;
   int id = 0;
   int cotangent = 0;
-  /// Of an op with several results: the cotangents of those after the first, or -1 where nothing flows back. (That of
-  /// the first is zero then.)
+  /// The cotangents of the results after the first, for an op with several: -1 if nothing flows back to one of them.
+  /// (If nothing flows back to the first, its cotangent is zero.)
   const int* further_result_cotangent = nullptr;
-  /// Of the first operands, and of those beyond, up to the last that has one.
+  /// The cotangents of the first operands, and those of the further ones, up to the last that has one.
   int operand_cotangent[inline_operands]{-1, -1, -1, -1};
   detail::list<int> further_cotangent{};
 
@@ -189,7 +190,7 @@ struct gradient_context {
     while (further_cotangent.size() <= k - inline_operands) further_cotangent.push_back(-1);
     further_cotangent[k - inline_operands] = value;
   }
-  /// What `give` was given, or -1.
+  /// Returns the value that `give` got for operand k, or -1.
   [[nodiscard]] constexpr int cotangent_of(int k) const {
     if (k < inline_operands) return operand_cotangent[k];
     return k - inline_operands < further_cotangent.size() ? further_cotangent[k - inline_operands] : -1;

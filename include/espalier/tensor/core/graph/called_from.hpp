@@ -10,9 +10,9 @@
 
 namespace espalier {
 
-/// In a helper function, keeps its caller's line: while this object lives, what the function computes is shown by
-/// `explain` on its own line, "called from" the one on which the function was called. Helpers that call helpers make a
-/// chain. A function template has no other way to learn where it was called than a default argument:
+/// Keeps the line of a helper function's caller: while this object lives, `explain` shows what the function computes on
+/// its own line, "called from" the one on which the function was called. Helpers that call helpers make a chain. A
+/// function template has no other way to learn where it was called than a default argument:
 ///
 ///     constexpr auto layer(auto x, auto w, ep::source_line where = ep::source_line::current()) {
 ///       const ep::called_from caller(x, where);

@@ -12,7 +12,7 @@ namespace espalier {
 
 inline constexpr int max_factors = 12;
 
-/// What happens when a factor of an op is split over mesh axes.
+/// The effect of splitting a factor of an op over mesh axes.
 enum class factor_kind : std::uint8_t {
   /// Every device computes its part of the result, no communication.
   pass,

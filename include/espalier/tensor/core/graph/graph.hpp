@@ -45,7 +45,7 @@ template <int Size, int Annotations, int Windows, int Further> struct roomy_grap
   bool fits = false;
 };
 
-/// What a pass reads: any kind of graph.
+/// A view of any kind of graph, for passes.
 struct graph_view {
   const instruction* code = nullptr;
   int size = 0;
@@ -97,7 +97,7 @@ struct graph_view {
   [[nodiscard]] constexpr const instruction& operand(int id, int k) const {
     return code[code[id].operand_at(k, further)];
   }
-  /// What the functions of an instruction's op read.
+  /// Returns the view of an instruction that the functions of its op read.
   [[nodiscard]] constexpr op_view view(int id) const { return {code, id, windows, further}; }
 };
 

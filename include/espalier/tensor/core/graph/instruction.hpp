@@ -28,16 +28,17 @@ struct instruction {
   /// Any number (`operand_at`).
   int operand_count = 0;
   int operand[inline_operands]{-1, -1, -1, -1};
-  /// Where the operands beyond those are in the graph's table, or -1 if there are none.
+  /// The place of the further operands in the graph's table, or -1 if there are none.
   int further = -1;
-  /// What the op's own struct says they are: read and written through graph/attributes.hpp.
+  /// The attributes, with the meaning that the op's own struct gives them: read and written through
+  /// graph/attributes.hpp.
   std::int64_t attribute[max_attributes]{};
   double scalar = 0;
   /// The `loop_begin` of the innermost enclosing loop, or -1.
   int loop = -1;
   /// Index of a layout in the graph's annotations, or -1.
   int annotation = -1;
-  /// After partitioning: the instruction of the traced graph this one was made for.
+  /// The instruction of the traced graph that this one was made for; set by partitioning.
   int origin = -1;
   source_line where;
   const char* label = nullptr;

@@ -9,7 +9,8 @@
 #include <type_traits>
 #include <utility>
 
-/// Where two parameter trees differ, as types for messages. Nothing here is made for trees that are equal.
+/// The differences of two parameter trees, as types for messages. Nothing here is instantiated for trees that are
+/// equal.
 namespace espalier::detail {
 
 template <class... Leaves> struct leaf_list {};

@@ -59,14 +59,14 @@ struct reduction_attributes {
   reduction kind = reduction::sum;
 };
 
-/// What a step of a fused chain keeps of these.
+/// The attributes of a reduction that a step of a fused chain keeps.
 struct fused_reduction_attributes {
   reduction kind = reduction::sum;
   /// The rows of the block are combined into a row of accumulators, which has a value already; otherwise each row is
   /// combined into one result.
   bool accumulates = false;
 };
-/// What it keeps of an index (`pattern::index`), which it makes where it is read.
+/// The attributes of an index (`pattern::index`) that a step keeps; it computes the index where it is read.
 struct fused_index_attributes {
   /// The index runs along the columns. Otherwise it runs along the rows: row r has index r / repeat % size.
   bool along_columns = false;
@@ -84,12 +84,12 @@ struct fused_index_attributes {
 /// Stands for the columns of a block (`kernels::block_key`) of which the call says how many they are: any number.
 inline constexpr std::int64_t any_columns = -1;
 
-/// Where an instruction's result and operands are in their whole tensors, on one device. A buffer may have room for
-/// more elements than its box has: what is behind them is padding.
+/// The boxes of an instruction's result and operands in their whole tensors, on one device. A buffer may have room for
+/// more elements than its box has: those after the box are padding.
 struct instruction_boxes {
   tensor_box result;
   per_operand<tensor_box> operand;
-  /// Of the whole result: from them follows which element of it one of the buffer is.
+  /// The extents of the whole result, from which follows which of its elements an element of the buffer is.
   extents whole;
 };
 
@@ -102,7 +102,7 @@ struct evaluation {
   double* result = nullptr;
   /// Results 1, 2, ...
   double* const* further_result = nullptr;
-  /// If the op is positional.
+  /// The boxes of the instruction, if the op is positional.
   const instruction_boxes* boxes = nullptr;
   /// The graph's table (`builder::add_windows`).
   const placed_window* windows = nullptr;
@@ -120,7 +120,7 @@ struct op_info {
   factor_rule (*factors)(op_view) = nullptr;
   /// Appends the cotangents of the operands.
   void (*gradient)(gradient_context&) = nullptr;
-  /// What the op computes, plainly, in double precision: the oracle of all tests.
+  /// Evaluates the op plainly, in double precision: the oracle of all tests.
   void (*evaluate)(const evaluation&) = nullptr;
   /// Floating-point operations on operands and result of these shapes.
   std::int64_t (*flops)(op_view) = nullptr;
@@ -130,14 +130,15 @@ struct op_info {
   /// Appends the local counterpart of the op in steps of its own and returns the last of them (graph/lowering.hpp); or
   /// -1: then, and if there is no such function, it becomes one instruction, whose factors are split by axes.
   int (*lower)(partition_context&) = nullptr;
-  /// What it computes depends on where its result and operands are in their tensors: kernels and `evaluate` get boxes.
+  /// True if the result depends on the positions of result and operands in their tensors: kernels and `evaluate` get
+  /// boxes.
   bool positional = false;
   /// The value that leaves a reduction over a padded dimension unchanged, when the op reduces one.
   double (*identity)(op_view) = nullptr;
   /// The dimensions of operand and result, as a bit set, along which an element of the result depends on other
   /// elements, although devices may split them. Null: there are none.
   std::uint32_t (*carries_along)(op_view) = nullptr;
-  /// Of a table in the user's source: writes the part of the whole tensor that a box says into a buffer.
+  /// Writes the box `part` of the whole tensor into a buffer; set for a table in the user's source.
   void (*fill)(void* to, const extents& buffer, const extents& whole, const tensor_box& part) = nullptr;
 };
 

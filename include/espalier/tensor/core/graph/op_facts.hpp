@@ -28,13 +28,14 @@ enum class structure : std::uint8_t {
 struct border_attributes {
   /// Which of the program's arguments, or of its results.
   int number = 0;
-  /// Of a result: one more than the `dtype` that the program's sums travel in (`send_sums_as`), 0 if none is chosen.
+  /// One more than the `dtype` that the program's sums travel in (`send_sums_as`), 0 if none is chosen; set for
+  /// results.
   int sums_travel_as = 0;
 };
 /// Attributes of a `loop_begin`.
 struct loop_attributes {
   std::int64_t iterations = 0;
-  /// From the last to the first.
+  /// True if the loop runs from the last iteration to the first.
   bool reverse = false;
   /// The gradient computes the body again instead of keeping its values.
   bool recompute = false;
@@ -47,7 +48,7 @@ struct loop_attributes {
 /// Whether it only marks a place in the list of instructions.
 [[nodiscard]] constexpr bool marks_loop(structure s) { return s == structure::loop_begin || s == structure::loop_end; }
 
-/// What an op that leaves every value as it is says about layouts.
+/// The layout that an op asks for, if it leaves every value as it is.
 enum class layout_request : std::uint8_t {
   none,
   /// The operand is laid out so (`shard`).
@@ -79,7 +80,7 @@ struct index_attributes {
   int dim = 0;
 };
 
-/// What becomes of values that a mask has set to a very low number, or to zero (execute/causal.hpp).
+/// The effect of an op on values that a mask has set to a very low number, or to zero (execute/causal.hpp).
 enum class masking : std::uint8_t {
   none,
   /// Whether operand 0 is at most operand 1: between indices, where a causal mask lets values through.
@@ -108,7 +109,8 @@ struct op_facts {
   // Border and loop.
 
   structure part = structure::none;
-  /// In a loop, the result depends on more than the operands: on the iteration, or on having a buffer of its own.
+  /// True if, in a loop, the result depends on more than the operands: on the iteration, or on having a buffer of its
+  /// own.
   bool bound_to_loop = false;
   /// One of the results of operand 0, after the first (ops/further_result.hpp): directly after it, and made with it.
   bool is_further_result = false;
@@ -133,11 +135,11 @@ struct op_facts {
   // Movement.
 
   layout_request requests = layout_request::none;
-  /// In a partitioned program: the `collective` it is, or -1.
+  /// The `collective` that it is in a partitioned program, or -1.
   std::int8_t moves = -1;
-  /// In a partitioned program: a collective that travels in the messages of the one before it.
+  /// True for a collective of a partitioned program that travels in the messages of the one before it.
   bool travels_along = false;
-  /// In a partitioned program: windows may say where its boxes are (partition/boxes.hpp).
+  /// True if, in a partitioned program, windows may say where its boxes are (partition/boxes.hpp).
   bool has_windows = false;
   /// A dimension of an operand or of the result is several of the other's: one axis may split two of them by parts of
   /// it (program/cut_axes.hpp).

@@ -19,9 +19,9 @@ concept Scalar = std::is_arithmetic_v<T>;
 
 namespace detail {
 
-/// What a symbol is but for its name, and the base by which an operator takes it: by value, so that the operand,
-/// whether it has a name or not, is copied where the operator stands, which notes the line. An operator has no room for
-/// a default argument that would ask for it, but a copy has.
+/// The base of a symbol, with all that it holds except its name. An overloaded operator takes its operand by value as
+/// this base, so the operand, named or not, is copied on the line of the operator, and the copy constructor records
+/// that line. An operator cannot have a default argument that would ask for the line; a copy constructor can.
 template <class Mesh, class Type> struct operand : symbol_tag {
   builder* owner = nullptr;
   int id = -1;
@@ -38,7 +38,7 @@ template <class Mesh, class Type> struct operand : symbol_tag {
   [[nodiscard]] constexpr symbol<Mesh, Type> value() const { return symbol<Mesh, Type>(*this); }
 };
 
-/// What an operator assigns to, and the line on which it stands.
+/// The target of an assigning operator, and the line of the operator.
 template <class S> struct assigned {
   S& target;
   source_line where;
@@ -60,7 +60,8 @@ struct subscript {
 /// Names an operator by its letters: `operate` is what it does, overloaded for each in the header of its op.
 template <char... Letters> struct operator_name {};
 
-/// What may stand on the right of a symbol; on its left stands a symbol, with operators of its own, or one of these.
+/// The operands other than symbols: the right operand of a symbol's operator. The left operand is a symbol, which has
+/// operators of its own, or one of these.
 template <class T>
 concept OtherOperand = Scalar<T> || Failed<T>;
 template <class T>
@@ -198,7 +199,8 @@ template <class Mesh, class Type> constexpr auto operator!(operand<Mesh, Type> a
   return operate(operator_name<'!'>{}, a.value(), a.seen);
 }
 
-/// What assigns to a symbol S: friends, found through S, in which S is not deduced, so that the operand is converted.
+/// The operators that assign to a symbol S: friends, found through S, in which S is not deduced, so that the operand is
+/// converted.
 template <class S> struct assigning_operators {
   // The result has to be of the type of what is assigned to.
   template <AnyOperand B> friend constexpr S& operator+=(assigned<S> a, const B& b) {

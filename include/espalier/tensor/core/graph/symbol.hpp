@@ -56,7 +56,7 @@ struct symbol : detail::operand<Mesh, Type>,
     return failed<why::tensor_has_no_subscript<Type>>(index.where);
   }
 
-  /// After `if (tensor)` (see `without_value`) nothing else is reported.
+  /// Notes a use as in `if (tensor)` (see `without_value`), after which no other mistake is reported.
   constexpr void note_use_as_value() const {
     if (owner != nullptr) owner->note(failed<detail::reported>(seen));
   }
@@ -74,7 +74,7 @@ struct symbol : detail::operand<Mesh, Type>,
 template <class T>
 concept Symbol = std::derived_from<T, detail::symbol_tag>;
 
-/// What an op accepts: a tensor, or a mistake that is on its way to being reported.
+/// The operands that an op accepts: a tensor, or a mistake that is on its way to being reported.
 template <class T>
 concept Traced = Symbol<T> || Failed<T>;
 

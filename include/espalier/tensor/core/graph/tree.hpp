@@ -122,8 +122,8 @@ template <ParameterTree T, class Leaves>
 using with_leaves = rebind_tree<T, typename stacking<kind_of<T>>::template with<Leaves>>;
 }  // namespace detail
 
-/// What a traced function returns when it has several results: tensors, trees, in this order. They can be taken apart:
-/// `const auto [last, outputs] = scan(...);`
+/// The return value of a traced function that has several results: tensors, trees, in this order. They can be taken
+/// apart: `const auto [last, outputs] = scan(...);`
 template <class... Parts> struct results;
 template <> struct results<> {};
 template <class First, class... Rest> struct results<First, Rest...> {
@@ -178,7 +178,7 @@ namespace espalier {
 
 namespace detail {
 
-/// What a program takes for the results when its function returns a T: that, or results that a T converts to.
+/// The results of a program whose function returns a T: T itself, or results that a T converts to.
 template <class T> struct returned_as { using type = T; };
 
 template <class T> inline constexpr bool is_results = false;

@@ -42,7 +42,7 @@ struct placed_window {
   int dim;
   bool wraps;
 
-  /// From the first tap to the last.
+  /// Returns the distance from the first tap to the last.
   [[nodiscard]] constexpr std::int64_t reach() const { return dilation * (size - 1); }
   [[nodiscard]] constexpr window relation() const { return {size, stride, low, dilation, base_dilation, wraps}; }
   /// The same relation with operand and factor exchanged, and its taps in reverse order: what the gradient reads.

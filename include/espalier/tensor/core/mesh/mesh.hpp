@@ -21,7 +21,7 @@ struct mesh_shape {
     for (int axis = 0; axis < rank; ++axis) count *= size[axis];
     return count;
   }
-  /// Into how many parts these axes split a dimension.
+  /// Returns the number of shards into which these axes split a dimension.
   [[nodiscard]] constexpr std::int64_t parts(axis_list axes) const {
     std::int64_t count = 1;
     for (std::uint32_t rest = axes.code(); rest != 0; rest >>= 4U) count *= size[(rest & 15U) - 1U];

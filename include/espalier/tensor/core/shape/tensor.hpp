@@ -12,8 +12,8 @@ namespace espalier {
 
 namespace detail {
 
-/// What the tensor types of base/dtype.hpp are. A value of one takes part in nothing: operators pass it on as they do
-/// a mistake, so that of a function with a parameter `f32<8, 6> x` the program says what is wrong, and only that.
+/// The common base of the tensor types of base/dtype.hpp. A value of one has no part in a program: operators pass it on
+/// as they do a mistake, so if a function has a parameter `f32<8, 6> x`, the program reports that mistake and no other.
 template <dtype Type, int... Extents> struct tensor_type : failure_tag {
   static_assert(sizeof...(Extents) <= max_rank, "a tensor has at most eight dimensions");
   static_assert(

@@ -9,14 +9,14 @@
 
 namespace espalier {
 
-/// What an annotation may say of one dimension: a mesh axis; several axes, major to minor; `none`, whole on every
+/// The entries of an annotation for one dimension: a mesh axis; several axes, major to minor; `none`, whole on every
 /// device; `open`, for completion to decide; or axes that completion may add to.
 struct none {};
 struct open {};
 template <MeshAxis... Axes> struct axes {};
 template <MeshAxis... Axes> struct at_least {};
-/// What it may say of the tensor as a whole, behind the dimensions: axes it must not be split on, and axes on which
-/// it is a pending sum.
+/// The entries for the tensor as a whole, after the dimensions: axes it must not be split on, and axes on which it is a
+/// partial.
 template <MeshAxis... Axes> struct replicated {};
 template <MeshAxis... Axes> struct unreduced {};
 

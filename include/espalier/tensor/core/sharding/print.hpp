@@ -30,8 +30,9 @@ namespace espalier {
 }
 
 /// The one notation for a tensor and its layout: `f32[64@data, 1024@model]`. A dimension split by several axes lists
-/// them from major to minor, `64@data*model`; a pending sum is named behind, `f32[64] sum@model`. Of an axis that is
-/// cut into parts, `f32[2@model:(1)2, 4@model:(2)2]`. `placement` names parts, `mesh` is that of the axes.
+/// them from major to minor, `64@data*model`; a partial is named after the brackets, `f32[64] sum@model`. Sub-axes of
+/// an axis that is cut are written as in `f32[2@model:(1)2, 4@model:(2)2]`. `placement` names sub-axes, `mesh` is that
+/// of the axes.
 [[nodiscard]] inline std::string to_string(const mesh_shape& mesh, const axis_parts& parts, dtype type,
                                            const extents& shape, const sharding& placement) {
   std::string text = name_of(type);

@@ -48,7 +48,7 @@ struct sharding {
 };
 
 namespace detail {
-/// To copy, which takes a single step of a constant evaluation; making one takes dozens.
+/// An empty sharding to copy: a copy is a single step of a constant evaluation, a construction takes dozens.
 inline constexpr sharding empty_sharding = [] {
   sharding result;
   write_each(&result.dim[0], max_rank);
@@ -97,7 +97,7 @@ struct interval {
   std::int64_t size = 0;
 };
 
-/// Where `device`'s shard of a dimension starts and how many real elements it holds (possibly none).
+/// Returns the start of `device`'s shard of a dimension and the number of real elements in it (possibly none).
 [[nodiscard]] constexpr interval local_interval(const mesh_shape& mesh, std::int64_t extent, axis_list axes,
                                                 int device) {
   interval result{0, extent};
