@@ -10,7 +10,7 @@ namespace espalier {
 
 namespace detail {
 
-/// As of a product, but nothing that is summed over is split: each device would add the addend once more.
+/// The factors of a product, but no factor that is summed over is split: each device would add the addend once more.
 [[nodiscard]] constexpr factor_rule add_einsum_factors(op_view v) {
   factor_rule rule = einsum_factors(v);
   for (int d = 0; d < v.self().shape.rank; ++d) rule.operand[2][d] = rule.result[d];

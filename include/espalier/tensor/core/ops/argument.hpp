@@ -10,7 +10,7 @@ namespace detail {
 constexpr void argument_gradient(gradient_context&) {}
 }  // namespace detail
 
-/// What crosses the border of a program.
+/// The ops at the border of a program.
 namespace ops {
 /// One of the program's arguments, laid out as `annotation` says if there is one.
 inline constexpr op_info argument{.name = "argument",

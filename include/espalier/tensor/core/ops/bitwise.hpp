@@ -100,7 +100,7 @@ constexpr void evaluate_bit_cast(const evaluation& e) {
 
 [[nodiscard]] constexpr bool holds_bits(dtype type) { return !is_floating(type); }
 [[nodiscard]] constexpr bool holds_whole_numbers(dtype type) { return !is_floating(type) && type != dtype::boolean; }
-/// Of the first tensor among two operands: whether its integers have a sign.
+/// True if the first tensor among two operands has integers with a sign.
 template <class A, class B> [[nodiscard]] constexpr bool has_sign() {
   if constexpr (Symbol<A>) {
     return facts_of(A::type).format == number_format::integer;
@@ -143,7 +143,7 @@ constexpr int bit_cast(builder& b, int a, dtype type) {
 }
 }  // namespace emit
 
-/// Of integers bit by bit, and of truth values. Either operand may be a number; they broadcast.
+/// Combines integers bit by bit, and truth values. Either operand may be a number; they broadcast.
 /// Errors: `operand_is_not_integer`, `shape_mismatch`, `dtype_mismatch`.
 template <class A, class B>
   requires detail::OperatorArguments<A, B>
@@ -188,7 +188,7 @@ constexpr auto shift_right_arithmetic(const A& a, const B& amount, source_line w
 
 namespace detail {
 
-/// Of integers bit by bit, of truth values as such.
+/// Combines integers bit by bit with `Bits`, and truth values with `Truth`.
 template <const op_info* Bits, const op_info* Truth, class A, class B>
 constexpr auto bits_or_truth(const A& a, const B& b, source_line where) {
   if constexpr (!std::is_void_v<typename refused_among<is_boolean, A, B>::type>) {

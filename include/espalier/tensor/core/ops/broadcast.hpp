@@ -132,10 +132,10 @@ constexpr int reduce_sum(builder& b, int a, std::int64_t dims, dtype type) {
 }
 }  // namespace emit
 
-/// Along which dimensions a tensor is repeated: those that its own do not lie along, and those where it has one
-/// element.
+/// The dimensions along which a tensor is repeated: those of the result that no dimension of the operand is mapped to,
+/// and those where the operand has one element.
 struct broadcast_attributes {
-  /// For each dimension of the operand the dimension of the result that it lies along.
+  /// The dimension of the result that each dimension of the operand lies along.
   axis_list target;
 };
 

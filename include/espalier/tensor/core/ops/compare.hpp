@@ -76,8 +76,8 @@ constexpr void detail::select_gradient(gradient_context& c) {
   c.give(1, emit::keep_where(c.emit, c.operand(0), c.cotangent));
   c.give(2, emit::drop_where(c.emit, c.operand(0), c.cotangent));
 }
-/// Where both are equal the first operand receives the whole cotangent; where one is a NaN both do, so that none of
-/// them hides it.
+/// Gives the first operand the whole cotangent where both are equal; gives it to both where one is a NaN, so that
+/// neither hides it.
 constexpr void detail::maximum_gradient(gradient_context& c) {
   const int second = emit::compare(c.emit, ops::less, c.operand(0), c.operand(1));
   const int first = emit::compare(c.emit, ops::less_equal, c.operand(1), c.operand(0));
@@ -118,7 +118,7 @@ template <class A, class B>
 constexpr auto operate(operator_name<'!', '='> /*sign*/, const A& a, const B& b, source_line where) {
   return binary<&ops::not_equal, binary_result::boolean>(a, b, where);
 }
-/// Of truth values alone.
+/// Combines truth values; other types are mistakes.
 template <const op_info* Op, class A, class B> constexpr auto logical(const A& a, const B& b, source_line where) {
   return binary_of<Op, is_boolean, why::condition_is_not_boolean>(a, b, where);
 }

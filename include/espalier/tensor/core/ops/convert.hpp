@@ -38,8 +38,8 @@ template <class T> [[nodiscard]] constexpr T nearest_integer(double value) {
 /// Rounds as a store to the type would; an integer's range ends at the nearest one.
 [[nodiscard]] constexpr double stored_as(dtype type, double value) { return element_as(type, value, false); }
 
-/// As low as a score is made that is to count for nothing, and finite, so that a difference of two is no NaN: -1e30, or
-/// the lowest number of the type. A softmax gives it 0 beside any score that is not as low.
+/// Returns the score of an element that must count for nothing: -1e30, or the lowest number of the type. It is finite,
+/// so that a difference of two is no NaN. A softmax gives it 0 next to any score that is not as low.
 [[nodiscard]] constexpr double hidden_score(dtype type) {
   const bool is_half = size_of(type) == 2 && facts_of(type).format == number_format::binary;
   return is_half ? -65504 : -1e30;
@@ -92,8 +92,8 @@ namespace emit {
 constexpr int convert(builder& b, int a, dtype type) {
   return b[a].type == type ? a : b.append(ops::convert, type, b[a].shape, a);
 }
-/// In the type that its elements are computed in (`dtype_facts::accumulate`): bf16 and f16 as f32, all others as they
-/// are. What takes several steps is computed in it, and rounded once.
+/// Converts to the type that the elements are computed in (`dtype_facts::accumulate`): bf16 and f16 to f32; all others
+/// stay as they are. A computation in several steps is done in it, and rounded once.
 constexpr int widen(builder& b, int a) {
   return is_floating(b[a].type) ? convert(b, a, facts_of(b[a].type).accumulate) : a;
 }

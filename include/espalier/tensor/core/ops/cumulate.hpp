@@ -17,7 +17,7 @@
 
 namespace espalier {
 
-/// What is carried along a dimension.
+/// The operation that is carried along a dimension.
 enum class cumulation : std::uint8_t {
   sum,
   prod,
@@ -29,7 +29,7 @@ enum class cumulation : std::uint8_t {
   late_recurrence,
 };
 
-/// As a program calls them.
+/// Returns the name by which a program calls it.
 [[nodiscard]] constexpr const char* name_of(cumulation kind) {
   switch (kind) {
     case cumulation::sum: return "cumsum";
@@ -45,7 +45,7 @@ enum class cumulation : std::uint8_t {
 struct cumulate_attributes {
   int dim = 0;
   cumulation kind = cumulation::sum;
-  /// From the last element to the first.
+  /// True if the carry goes from the last element to the first.
   bool reverse = false;
   /// Element i is what was carried there: element i of the operand is not part of it.
   bool exclusive = false;
@@ -58,7 +58,7 @@ namespace detail {
 /// is added to that.
 [[nodiscard]] constexpr int carried(cumulation kind) { return is_recurrence(kind) ? 2 : 1; }
 
-/// Where nothing has been carried yet; infinities stand for the ends of an integer's range.
+/// Returns the carry before the first element; infinities stand for the ends of an integer's range.
 [[nodiscard]] constexpr double start_of(cumulation kind) {
   switch (kind) {
     case cumulation::prod: return 1;
@@ -96,8 +96,7 @@ namespace detail {
   return rule;
 }
 
-/// What is carried from one element to the next, of any type: `a` is the element, or a recurrence's factor, and `b` its
-/// term.
+/// Returns the carry after an element, of any type: `a` is the element, or a recurrence's factor, and `b` its term.
 template <cumulation Kind, class T> [[nodiscard]] constexpr T carry_on(T carry, T a, [[maybe_unused]] T b) {
   if constexpr (Kind == cumulation::sum) {
     return static_cast<T>(carry + a);
@@ -113,7 +112,7 @@ template <cumulation Kind, class T> [[nodiscard]] constexpr T carry_on(T carry, 
     return static_cast<T>(a * static_cast<T>(carry + b));
   }
 }
-/// What element of the result that step gives.
+/// Returns the element of the result at a step, from the carry before and after it.
 template <cumulation Kind, bool Exclusive, class T>
 [[nodiscard]] constexpr T shown(T before, T after, [[maybe_unused]] T b) {
   if constexpr (Exclusive) {
@@ -137,7 +136,8 @@ template <class F> constexpr void with_cumulation(cumulation kind, const F& f) {
   }
 }
 
-/// Of a column of the parts' carries, which are `step` apart, what all parts before number `mine` of `parts` carry on.
+/// Returns the carry from which shard number `mine` of `parts` starts: `start`, carried through all shards before it.
+/// `carries` is a column of the shards' carries, which are `step` apart.
 template <cumulation Kind, class T, class From>
 [[nodiscard]] constexpr T carried_to(T start, const From* carries, std::int64_t step, std::int64_t mine,
                                      std::int64_t parts, bool reverse) {
@@ -231,7 +231,7 @@ inline constexpr op_info cumulate{
     .lower = detail::lower_cumulate,
     .positional = true,
     .carries_along = detail::cumulate_carries_along};
-/// What a device's part of the operands carries on to the next one.
+/// The carry that a device's shard of the operands passes on to the next device.
 inline constexpr op_info part_of_cumulate{
     .name = "part_of_cumulate",
     .spread = propagation::none,
@@ -420,7 +420,8 @@ constexpr auto cummin(const A& a, from_last_t, source_line where = source_line::
   return detail::cumulative<cumulation::min, true, Dim>(a, where);
 }
 
-/// Of another element type, in which it is added up: `cumsum<dtype::i32, 0>(x)` of an i8<300> full of 1 ends with 300.
+/// Adds up in another element type, which the result has: `cumsum<dtype::i32, 0>(x)` of an i8<300> full of 1 ends with
+/// 300.
 /// Errors: `no_such_dimension`, `result_type_cannot_hold_sums`.
 template <dtype Result, int Dim, Traced A>
 constexpr auto cumsum(const A& a, source_line where = source_line::current()) {

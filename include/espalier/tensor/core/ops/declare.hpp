@@ -23,7 +23,7 @@ namespace espalier::detail {
 [[nodiscard]] constexpr std::int64_t one_flop_per_element(op_view v) { return v.self().shape.elements(); }
 [[nodiscard]] constexpr std::int64_t no_flops(op_view) { return 0; }
 
-/// For ops that, where nothing changes type or shape, do nothing.
+/// True if neither type nor shape changes: some ops then do nothing.
 [[nodiscard]] constexpr bool has_type_and_shape_of_operand(op_view v) {
   return v.self().type == v.operand(0).type && v.self().shape == v.operand(0).shape;
 }

@@ -38,7 +38,7 @@ template <int... Dims> [[nodiscard]] constexpr bool named_once(std::int64_t dims
 
 }  // namespace detail
 
-/// Without these dimensions, each of which has one element; without all such dimensions when none is named.
+/// Removes these dimensions, each of which has one element; removes all such dimensions when none is named.
 /// Errors: `no_such_dimension`, `dimension_has_more_elements`.
 template <int... Dims, Traced A> constexpr auto squeeze(const A& a, source_line where = source_line::current()) {
   if constexpr (Failed<A>) {
@@ -58,7 +58,7 @@ template <int... Dims, Traced A> constexpr auto squeeze(const A& a, source_line 
   }
 }
 
-/// With new dimensions of one element, which are dimensions Dims of the result: of an f32<4, 8>, expand_dims<0> is an
+/// Adds dimensions of one element, which are dimensions Dims of the result: of an f32<4, 8>, expand_dims<0> is an
 /// f32<1, 4, 8> and expand_dims<-1> an f32<4, 8, 1>.
 /// Errors: `no_such_dimension`, `dimension_named_twice`, `wrong_rank` (of the result).
 template <int... Dims, Traced A> constexpr auto expand_dims(const A& a, source_line where = source_line::current()) {
@@ -120,8 +120,8 @@ template <int Dim, int Index, Traced A> constexpr auto take(const A& a, source_l
 
 namespace detail {
 
-/// What a triangle of the last two dimensions keeps: elements [i, j] with j - i <= Diagonal, or those with
-/// j - i >= Diagonal.
+/// Keeps a triangle of the last two dimensions: elements [i, j] with j - i <= Diagonal, or those with j - i >=
+/// Diagonal.
 template <bool Lower, int Diagonal, Traced A> constexpr auto triangle(const A& a, source_line where) {
   if constexpr (Failed<A>) {
     return a;

@@ -14,7 +14,7 @@
 
 namespace espalier {
 
-/// What `dynamic_slice` cuts out.
+/// The slice that `dynamic_slice` cuts out.
 struct dynamic_slice_attributes {
   int dim = 0;
   /// Elements of that dimension in the whole tensor, and in the whole slice.
@@ -22,9 +22,9 @@ struct dynamic_slice_attributes {
   std::int64_t size = 0;
 };
 
-/// Along which dimensions `dynamic_update_slice` writes an update that is smaller than the tensor there, and how many
-/// elements they have in the whole tensor. Operand 2 is the start along the first of them, operand 3, if there is one,
-/// along the second.
+/// The dimensions along which `dynamic_update_slice` writes an update that is smaller than the tensor there, and the
+/// number of elements they have in the whole tensor. Operand 2 is the start along the first of them, operand 3, if
+/// there is one, along the second.
 struct dynamic_update_slice_attributes {
   int dim = 0;
   std::int64_t extent = 0;
@@ -37,8 +37,8 @@ struct dynamic_update_slice_attributes {
 
 namespace detail {
 
-/// Where a slice of `size` elements starts that is to start at `start`: as in XLA, the nearest place at which all of it
-/// lies inside a dimension of `extent` elements. (4 of 10 from 8 on start at 6, from -3 on at 0.)
+/// Returns the start of a slice of `size` elements that is to start at `start`: as in XLA, the nearest place at which
+/// all of it lies inside a dimension of `extent` elements. (4 of 10 from 8 on start at 6, from -3 on at 0.)
 [[nodiscard]] constexpr std::int64_t clamped_start(std::int64_t start, std::int64_t extent, std::int64_t size) {
   const std::int64_t last = extent - size;
   return start < 0 ? 0 : start > last ? last : start;
@@ -60,8 +60,8 @@ struct owned_rows {
   return {first, end - first, offset + first};
 }
 
-/// What a device gives for elements that it does not own: added to any element, it leaves every bit of it. (0 would
-/// turn -0 into 0.)
+/// Returns the value that a device gives for elements that it does not own: added to any element, it leaves every bit
+/// of it. (0 would turn -0 into 0.)
 [[nodiscard]] constexpr double not_owned(dtype type) { return is_floating(type) ? -0.0 : 0.0; }
 
 /// `shc,->sKc`: operand 0 is the tensor, operand 1 the start. A device that holds part of the sliced dimension gives
@@ -183,7 +183,7 @@ constexpr int dynamic_slice(builder& b, int a, int start, int dim, std::int64_t 
                       dynamic_slice_attributes{dim, shape[dim], size}));
 }
 
-/// Where an update goes along one dimension.
+/// The place of an update along one dimension.
 struct placed_at {
   int dim = -1;
   int start = -1;
@@ -260,7 +260,7 @@ template <class Start> [[nodiscard]] constexpr bool is_start() { return Start::r
 }
 [[nodiscard]] constexpr bool is_part(std::int64_t size, std::int64_t extent) { return size >= 1 && size <= extent; }
 
-/// What `dynamic_update_slice` says of one of its dimensions, or void.
+/// Returns the mistake that `dynamic_update_slice` reports for one of its dimensions, or void.
 template <class A, class Update, int Dim, class Start> [[nodiscard]] constexpr auto placing_mistake() {
   constexpr int along = dimension(Dim, A::rank);
   if constexpr (along < 0) {

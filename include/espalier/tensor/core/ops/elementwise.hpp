@@ -11,7 +11,7 @@
 
 namespace espalier::detail {
 
-/// What the families of elementwise ops share: evaluation from a scalar function, and the typed front with NumPy's
+/// The families of elementwise ops share this: evaluation from a scalar function, and the typed front with NumPy's
 /// broadcasting and scalars.
 
 template <double (*Function)(double)> constexpr void evaluate_unary(const evaluation& e) {
@@ -89,7 +89,7 @@ constexpr int number(builder& b, Number value, source_line where, const char* op
   }
 }
 
-/// What a binary elementwise op returns: the operands' type, or a truth value.
+/// The element type of a binary elementwise op's result: the operands' type, or a truth value.
 enum class binary_result { same, boolean };
 
 template <const op_info* Op, binary_result Result, class A, class B>

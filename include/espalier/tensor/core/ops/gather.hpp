@@ -158,7 +158,7 @@ constexpr void detail::scatter_add_gradient(gradient_context& c) {
 }
 
 namespace detail {
-/// What indices of a type are compared with numbers in: every index, and every number, is itself in it.
+/// Returns the type in which indices of a type are compared with numbers: it holds every index and every such number.
 [[nodiscard]] constexpr dtype index_type(dtype indices) { return indices == dtype::i32 ? dtype::i32 : dtype::i64; }
 }  // namespace detail
 

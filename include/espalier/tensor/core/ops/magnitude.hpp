@@ -37,7 +37,7 @@ inline constexpr op_info is_finite =
 inline constexpr op_info clamp = detail::elementwise_op("clamp", detail::evaluate_clamp, detail::clamp_gradient);
 }  // namespace ops
 
-/// At 0 it is 0.
+/// The slope is the sign of the operand; at 0 it is 0.
 constexpr void detail::abs_gradient(gradient_context& c) {
   const instruction from = c.emit[c.operand(0)];
   const int slope = c.emit.append(ops::sign, from.type, from.shape, c.operand(0));

@@ -10,7 +10,7 @@
 
 namespace espalier {
 
-/// What a pooling takes together. Entries beyond the spatial dimensions are ignored.
+/// The windows of a pooling. Entries beyond the spatial dimensions are ignored.
 struct pooling_settings {
   int size[3]{1, 1, 1};
   int stride[3]{1, 1, 1};
@@ -38,11 +38,11 @@ namespace detail {
 [[nodiscard]] constexpr std::uint32_t all_pooled(op_view v, int /*operand*/, window* of_dimension) {
   return pooling_windows(v, of_dimension);
 }
-/// Of `pool_equal`: x and v are read through windows, y is not.
+/// Lists the windows of `pool_equal`: x and v are read through them, y is not.
 [[nodiscard]] constexpr std::uint32_t equal_windows(op_view v, int k, window* of_dimension) {
   return k == 1 ? 0 : pooling_windows(v, of_dimension);
 }
-/// Of `spread_equal`: y and g are, x is not.
+/// Lists the windows of `spread_equal`: y and g are read through them, x is not.
 [[nodiscard]] constexpr std::uint32_t spread_windows(op_view v, int k, window* of_dimension) {
   return k == 0 ? 0 : pooling_windows(v, of_dimension);
 }

@@ -18,8 +18,9 @@
 
 namespace espalier {
 
-/// Of Philox4x32: 7 are the fewest that pass all batteries of TestU01 (table 2 of the paper). Its 10 are a margin that
-/// costs a third of the speed, with which all cores of a machine no longer make words as fast as memory takes them.
+/// The rounds of Philox4x32: 7 are the fewest that pass all batteries of TestU01 (table 2 of the paper). Its 10 are a
+/// margin that costs a third of the speed; with 10, all cores of a machine no longer make words as fast as memory takes
+/// them.
 inline constexpr int philox_rounds = 7;
 
 /// Four random words from a counter of four words and a key of two: Philox4x32 (Salmon, Moraes, Dror and Shaw,
@@ -39,7 +40,7 @@ template <int Rounds = philox_rounds>
 
 namespace detail {
 
-/// What the words of one key are for: with another purpose they are other words.
+/// The purpose of the words of a key: with another purpose they are other words.
 enum class random_purpose : std::uint8_t {
   bits,
   /// The less significant half of numbers that one word is too short for.
@@ -99,7 +100,8 @@ inline constexpr op_info random_bits{.name = "random_bits",
 }  // namespace ops
 
 namespace emit {
-/// Of type u32, or i32: the same bits. `number`, if it is not negative, is the instruction of a scalar u32.
+/// Appends random bits of type u32, or the same bits as i32. `number`, if it is not negative, is the instruction of a
+/// scalar u32.
 constexpr int random_bits(builder& b, dtype type, const extents& shape, int key,
                           detail::random_purpose purpose = detail::random_purpose::bits, int number = -1) {
   return b.append(
@@ -327,8 +329,8 @@ constexpr auto bernoulli(const Key& key, double p, source_line where = source_li
     return emit::convert(b, hit, Type::type);
   });
 }
-/// With probabilities from a tensor of floats, which broadcasts to `Type`'s shape: true where `uniform` of the same
-/// type is less than p. Errors: `not_a_random_key`, `operand_is_not_floating`, `shape_mismatch`.
+/// Takes the probabilities from a tensor of floats, which broadcasts to `Type`'s shape: true where `uniform` of the
+/// same type is less than p. Errors: `not_a_random_key`, `operand_is_not_floating`, `shape_mismatch`.
 template <TensorType Type, Traced Key, Traced Probability>
 constexpr auto bernoulli(const Key& key, const Probability& p, source_line where = source_line::current()) {
   if constexpr (Failed<Key> || Failed<Probability>) {

@@ -220,7 +220,7 @@ template <int... Dims, Traced A>
 constexpr auto mean(const A& a, keep_dims_t, source_line where = source_line::current()) {
   return detail::mean_of<true, Dims...>(a, where);
 }
-/// Of another type of float: `mean<dtype::f32, 1>(x)` of a bf16<4, 300> is an f32<4>.
+/// Computes the mean in another type of float: `mean<dtype::f32, 1>(x)` of a bf16<4, 300> is an f32<4>.
 /// Errors: `no_such_dimension`, `operand_is_not_floating`, `result_type_cannot_hold_sums`.
 template <dtype Result, int... Dims, Traced A>
 constexpr auto mean(const A& a, source_line where = source_line::current()) {

@@ -75,10 +75,10 @@ namespace detail {
   return rule;
 }
 
-/// Where parts of the result are not those of the operand, as of (3, 2) and 6 on two devices, which have rows 0 and 1
-/// and row 2 of the one and elements 0 to 2 and 3 to 5 of the other: only the elements between move. In the order of
-/// the elements both are intervals, so the operand's buffers are seen with these dimensions merged into one, of which
-/// an exchange brings each device the interval that its part of the result is.
+/// Lowers a reshape whose shards hold other elements before than after. A (3, 2) reshaped to 6 on two devices has rows
+/// 0 and 1 on the first device and row 2 on the second; the result has elements 0 to 2 and 3 to 5: only the elements
+/// between move. In row-major order both are intervals. The operand's buffers are therefore seen with these dimensions
+/// merged into one, and an exchange gives each device the interval that its shard of the result is.
 class uneven_reshape {
  public:
   constexpr explicit uneven_reshape(partition_context& context)
@@ -276,7 +276,7 @@ constexpr void detail::reshape_gradient(gradient_context& c) {
 
 namespace detail {
 
-/// What a reshape with an extent -1 comes to.
+/// The value of an extent -1 of a reshape.
 struct inferred_extent {
   int unknown = 0;
   std::int64_t known = 1;

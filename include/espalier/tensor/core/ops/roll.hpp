@@ -23,7 +23,7 @@ namespace detail {
 
 constexpr void roll_gradient(gradient_context& c);
 
-/// Where the first element of the result's part is in the operand's.
+/// Returns the place, in the operand's shard, of the first element of the result's shard.
 [[nodiscard]] constexpr std::int64_t first_rolled(interval result, interval operand, std::int64_t by,
                                                   std::int64_t extent) {
   const std::int64_t at = (result.start - by - operand.start) % extent;

@@ -43,7 +43,7 @@ inline constexpr op_info trunc =
     detail::elementwise_op("trunc", detail::evaluate_unary<detail::trunc_scalar>, detail::no_gradient);
 inline constexpr op_info round =
     detail::elementwise_op("round", detail::evaluate_unary<detail::round_scalar>, detail::no_gradient);
-/// What dividing operand 0 by operand 1 towards zero leaves.
+/// The remainder of dividing operand 0 by operand 1, rounded towards zero.
 inline constexpr op_info remainder =
     detail::elementwise_op("remainder", detail::evaluate_remainder, detail::remainder_gradient);
 }  // namespace ops

@@ -148,8 +148,8 @@ inline constexpr recompute_t recompute{};
 
 namespace detail {
 
-/// What a loop's body returns: the next carry, or that and an output. No type is a part of itself, so a carry that is
-/// `results` of two is not mistaken for a pair of carry and output, nor the other way round.
+/// The return value of a loop's body: the next carry, or that and an output. No type is a part of itself, so a carry
+/// that is `results` of two is not mistaken for a pair of carry and output, nor the other way round.
 template <class Carry, class Out> struct body_parts { static constexpr bool carry_fits = false; };
 template <class Carry> struct body_parts<Carry, Carry> {
   static constexpr bool carry_fits = true;
@@ -190,7 +190,7 @@ template <class... Parts> struct inside_loop<results<Parts...>> {
   }();
 };
 
-/// What is computed inside a loop, stacked.
+/// The type, outside a loop, of the stacked values of an output that the body computes.
 template <int Count, class Y> struct outside_loop;
 template <int Count, class Mesh, class Tensor> struct outside_loop<Count, symbol<Mesh, Tensor>> {
   using type = symbol<Mesh, typename stacked_tensor<Count, Tensor>::type>;
@@ -218,7 +218,7 @@ template <class Mesh> struct mesh_of<symbols<Mesh>> { using type = Mesh; };
 template <ParameterTree Tree> struct mesh_of<Tree> : mesh_of<typename stacking<kind_of<Tree>>::leaves> {};
 template <class First, class... Rest> struct mesh_of<results<First, Rest...>> : mesh_of<First> {};
 
-/// What a loop may carry, or take a layer of: tensors, trees of them and `results`.
+/// A value that a loop may carry, or take a layer of: tensors, trees of them and `results`.
 template <class T>
 concept LoopValue = requires {
   typename mesh_of<T>::type;

@@ -7,7 +7,7 @@
 
 namespace espalier {
 
-/// What `slice` reads, and `pad` writes: elements start, start + step, ... of one dimension.
+/// The elements start, start + step, ... of one dimension, which `slice` reads and `pad` writes.
 struct slice_attributes {
   int dim = 0;
   std::int64_t start = 0;
@@ -23,7 +23,7 @@ namespace detail {
   of_dimension[dim] = {.stride = step, .low = -start};
   return 1U << static_cast<unsigned>(dim);
 }
-/// Of a pad: element start + step * p of the result is element p.
+/// Element start + step * p of the result of a pad is element p.
 [[nodiscard]] constexpr std::uint32_t pad_windows(op_view v, int /*operand*/, window* of_dimension) {
   const auto [dim, start, step] = attributes_of<slice_attributes>(v);
   of_dimension[dim] = step < 0 ? window{.stride = -1, .low = -start, .base_dilation = -step}

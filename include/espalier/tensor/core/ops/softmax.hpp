@@ -7,11 +7,11 @@
 
 namespace espalier {
 
-/// Along what `softmax` and `standardise` relate elements to each other.
+/// The dimensions along which `softmax` and `standardise` relate elements to each other.
 struct normalised_attributes {
   /// The dimensions, as a bit set.
   std::int64_t dims = 0;
-  /// Of `standardise`: the mean was taken away before.
+  /// True if the mean was subtracted before; only for `standardise`.
   bool centred = false;
 };
 
@@ -99,7 +99,7 @@ constexpr int mean_over(builder& b, int x, std::int64_t dims) {
 
 namespace detail {
 
-/// With p the result: p (dp - sum(p dp)).
+/// Gives p (dp - sum(p dp)), where p is the result.
 constexpr void softmax_gradient(gradient_context& c) {
   builder& b = c.emit;
   const std::int64_t dims = attributes_of<normalised_attributes>(c).dims;
@@ -110,7 +110,8 @@ constexpr void softmax_gradient(gradient_context& c) {
   c.give(0, emit::convert(b, emit::multiply(b, p, rest), b[c.id].type));
 }
 
-/// With y the result and f the factor: f (dy - mean(dy) - y mean(y dy)), without mean(dy) if no mean was taken away.
+/// Gives f (dy - mean(dy) - y mean(y dy)), where y is the result and f the factor; without mean(dy) if no mean was
+/// subtracted.
 constexpr void standardise_gradient(gradient_context& c) {
   builder& b = c.emit;
   const auto [dims, centred] = attributes_of<normalised_attributes>(c);

@@ -54,9 +54,9 @@ template <class F> constexpr void for_each_row(const extents& shape, int along, 
   }
 }
 
-/// Of `size` elements the first `count` in their order: values and places go to where `to` and `places` point. The
-/// place of an element is its number and `first`; or what `given` says, where a negative one stands for no element at
-/// all. Elements of a row are `step` apart. Returns how many there are, `count` at most.
+/// Selects the first `count` of `size` elements in their order and writes values and places to `to` and `places`. The
+/// place of an element is its number plus `first`; or the entry of `given`, of which a negative one says that there is
+/// no element. Elements of a row are `step` apart. Returns the number of selected elements, `count` at most.
 template <class Compute, class T, class Index>
 constexpr std::int64_t select_top(const T* from, std::int64_t size, std::int64_t step, std::int64_t count, T* to,
                                   Index* places, std::int64_t first = 0, const Index* given = nullptr) {
@@ -207,9 +207,9 @@ constexpr int put_along(builder& b, int x, int places, int dim, std::int64_t ext
 }
 }  // namespace emit
 
-/// Where the dimension is split and few elements are wanted: the largest of each part, and their places, go to all
-/// devices, and the largest of these are those of the whole. -1 where less moves if the dimension is made whole, or
-/// split elsewhere.
+/// Lowers `top_k` along a dimension that is split, if few elements are wanted: the largest of each shard, and their
+/// places, go to all devices, and the largest of these are those of the whole. Returns -1 if less moves when the
+/// dimension is made whole, or split elsewhere.
 [[nodiscard]] constexpr int detail::lower_top_k(partition_context& context) {
   instruction self = context.op().self();
   const int along = attributes_of<along_attributes>(self).dim;
@@ -269,7 +269,7 @@ constexpr void detail::put_along_gradient(gradient_context& c) {
   c.give(0, emit::take_along(c.emit, c.cotangent, c.operand(1), attributes_of<along_attributes>(c).dim));
 }
 
-/// What `top_k` and `max_with_index` return.
+/// The result of `top_k` and `max_with_index`.
 template <class Values, class Indices> struct top_elements {
   Values values;
   Indices indices;

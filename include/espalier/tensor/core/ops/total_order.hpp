@@ -20,7 +20,7 @@ constexpr double total_less_scalars(double a, double b) { return total_rank(a) <
 constexpr double total_less_equal_scalars(double a, double b) { return total_rank(a) <= total_rank(b) ? 1 : 0; }
 constexpr double total_equal_scalars(double a, double b) { return total_rank(a) == total_rank(b) ? 1 : 0; }
 
-/// Of other types than floats every order is total.
+/// Compares floats with `Total` and other types with `Plain`, whose order is total already.
 template <const op_info* Total, const op_info* Plain, class A, class B>
 constexpr auto total_comparison(const A& a, const B& b, source_line where) {
   if constexpr (std::is_void_v<typename refused_among<is_floating, A, B>::type>) {
@@ -32,7 +32,7 @@ constexpr auto total_comparison(const A& a, const B& b, source_line where) {
 
 }  // namespace detail
 
-/// Of floats.
+/// The comparisons of floats in the total order.
 namespace ops {
 inline constexpr op_info total_less =
     detail::elementwise_op("total_less", detail::evaluate_binary<detail::total_less_scalars>, detail::no_gradient);

@@ -9,7 +9,7 @@ namespace espalier {
 
 /// A permutation of dimensions.
 struct transpose_attributes {
-  /// For each dimension of the result the dimension of the operand that it is.
+  /// The dimension of the operand that each dimension of the result is.
   axis_list source;
 };
 

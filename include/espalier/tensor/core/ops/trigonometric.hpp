@@ -56,7 +56,8 @@ constexpr void detail::cos_gradient(gradient_context& c) {
   c.give(0, emit::negate(c.emit, emit::multiply(c.emit, c.cotangent, slope)));
 }
 
-/// Of angles in radians, however large. Of an infinity, a NaN. Errors: `operand_is_not_floating`.
+/// Returns the sine or cosine of angles in radians, however large; of an infinity, a NaN.
+/// Errors: `operand_is_not_floating`.
 template <Traced A> constexpr auto sin(const A& a, source_line where = source_line::current()) {
   return detail::unary<&ops::sin>(a, where);
 }

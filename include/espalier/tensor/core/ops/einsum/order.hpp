@@ -96,7 +96,8 @@ class einsum_orders {
 
   int operands_;
   double size_[64]{};
-  /// For each set of operands: the letters of its product, its cost, and one of the two sets it is the product of.
+  /// Each list has an entry for each set of operands: the letters of its product, its cost, and one of the two sets
+  /// that it is the product of.
   std::uint64_t kept_[1U << max_einsum_operands]{};
   double cost_[1U << max_einsum_operands]{};
   unsigned half_[1U << max_einsum_operands]{};
