@@ -118,10 +118,10 @@ template <int Parts, class Function> struct value_and_grad_in_parts_function {
 
 namespace nn {
 
-/// As `value_and_grad(f)(parameters, batches ...)` of a loss that is a mean over the rows of its batches, in `Parts`
-/// parts one after the other: only one part's values are in memory, and gradients are added up, in `f32` where
-/// parameters are of sixteen bits. Each batch [B, ...] is cut into parts of B / Parts rows, every Parts-th row each, so
-/// that rows stay on their devices; the value and the gradient are the means over the parts.
+/// Computes `value_and_grad(f)(parameters, batches ...)` of a loss that is a mean over the rows of its batches, in
+/// `Parts` chunks one after the other: only one chunk's values are in memory, and gradients are added up, in `f32`
+/// where parameters are of sixteen bits. Each batch [B, ...] is cut into chunks of B / Parts rows, every Parts-th row
+/// each, so that rows stay on their devices; the value and the gradient are the means over the chunks.
 ///
 ///     const auto [loss, gradient] = nn::value_and_grad_in_parts<4>(f)(state.parameters, x, labels);
 ///

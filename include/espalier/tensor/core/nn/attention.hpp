@@ -102,13 +102,13 @@ constexpr auto attention_mix(const Weights& weights, const Value& value, source_
   return einsum<"bhqk,bkhd->bqhd">(weights, value, where);
 }
 
-/// What `attention` hides: keys after the query's own place.
+/// Makes `attention` hide keys after the query's own place.
 struct causal {
   template <Traced Scores> constexpr auto operator()(const Scores& scores, source_line where) const {
     return hide_future(scores, where);
   }
 };
-/// What `attention` hides: keys that only fill a batch up, for which `real` [batch, keys] is false.
+/// Makes `attention` hide keys that only fill a batch up, for which `real` [batch, keys] is false.
 template <Traced Real> struct padding {
   Real real;
   template <Traced Scores> constexpr auto operator()(const Scores& scores, source_line where) const {
@@ -122,8 +122,8 @@ template <Traced Real> struct padding {
   }
 };
 template <class Real> padding(Real) -> padding<Real>;
-/// What `attention` hides: pairs of a query and a key where `seen` is false, which broadcasts to [batch, heads,
-/// queries, keys].
+/// Makes `attention` hide pairs of a query and a key where `seen` is false, which broadcasts to [batch, heads, queries,
+/// keys].
 template <Traced Seen> struct mask {
   Seen seen;
   template <Traced Scores> constexpr auto operator()(const Scores& scores, source_line where) const {

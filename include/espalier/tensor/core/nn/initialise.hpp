@@ -36,8 +36,8 @@ namespace espalier::nn {
   return std::sqrt(-2 * std::log(u[0])) * std::cos(two_pi * u[1]);
 }
 
-/// What a leaf's elements start as: numbers from a normal distribution with mean `mean`; all the same if `deviation`
-/// is 0.
+/// The starting values of a leaf's elements: numbers from a normal distribution with mean `mean`; all the same if
+/// `deviation` is 0.
 struct initial {
   double mean = 0;
   double deviation = 0;
@@ -80,8 +80,8 @@ void initialise(Tree& tree, std::uint64_t seed, const Choose& choose, const Fill
   });
 }
 
-/// What a layer says of its own leaves: `static constexpr nn::initial start(const nn::leaf_path&)`. Those of
-/// nn/layers.hpp do.
+/// A layer that gives the starting values of its own leaves: `static constexpr nn::initial start(const
+/// nn::leaf_path&)`. Those of nn/layers.hpp do.
 template <class Tree>
 concept StartsItself = requires(const leaf_path& path) {
   { Tree::start(path) } -> std::same_as<initial>;

@@ -28,7 +28,8 @@ struct loss_scale_settings {
   double most = 16777216;
 };
 
-/// What loss scaling carries from step to step: an argument and a result of the program. Zeros are a good start.
+/// The state that loss scaling carries from step to step: an argument and a result of the program. Zeros are a good
+/// start.
 template <class Leaf> struct loss_scale {
   BOOST_HANA_DEFINE_STRUCT(loss_scale, (leaf<Leaf, f32<>>, scale), (leaf<Leaf, f32<>>, finite_steps));
 };

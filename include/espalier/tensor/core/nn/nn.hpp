@@ -4,7 +4,7 @@
 
 #include <espalier/config.hpp>
 
-/// What example models share.
+/// The layers, losses and helpers that example models share.
 #include <espalier/tensor/core/nn/attention.hpp>
 #include <espalier/tensor/core/nn/initialise.hpp>
 #include <espalier/tensor/core/nn/losses.hpp>

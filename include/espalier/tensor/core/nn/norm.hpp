@@ -75,7 +75,7 @@ constexpr auto with_gain_and_bias(const X& x, const Gain& gain, const Bias& bias
 
 namespace nn {
 
-/// What is added to a variance before it divides.
+/// The number that is added to a variance before it divides.
 inline constexpr double norm_epsilon = 1e-5;
 
 /// Normalises the last dimension to mean 0 and variance 1, then scales and shifts it (Ba et al., arXiv 1607.06450).

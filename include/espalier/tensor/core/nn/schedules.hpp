@@ -76,7 +76,7 @@ constexpr auto constant_rate(const Step& step, double rate, source_line where = 
   return detail::rate_of_step(step, where, [=](builder& b, int) { return emit::scalar(b, rate); });
 }
 
-/// From `from` at step 0 to `to` at step `steps`, in a straight line, and `to` from there on:
+/// Goes in a straight line from `from` at step 0 to `to` at step `steps`, and stays at `to` from there on:
 /// `linear_rate(state.step, 0.1, 0, 100)` is 0.1, 0.099, 0.098, ...
 template <class Step>
 constexpr auto linear_rate(const Step& step, double from, double to, double steps,
@@ -85,8 +85,8 @@ constexpr auto linear_rate(const Step& step, double from, double to, double step
       step, where, [=](builder& b, int t) { return emit::between(b, from, to, emit::progress(b, t, 0, steps)); });
 }
 
-/// From `from` at step 0 to `to` at step `steps` along half a cosine (Loshchilov and Hutter, arXiv 1608.03983), and
-/// `to` from there on: `cosine_rate(state.step, 0.1, 0, 100)` is 0.05 at step 50.
+/// Goes along half a cosine (Loshchilov and Hutter, arXiv 1608.03983) from `from` at step 0 to `to` at step `steps`,
+/// and stays at `to` from there on: `cosine_rate(state.step, 0.1, 0, 100)` is 0.05 at step 50.
 template <class Step>
 constexpr auto cosine_rate(const Step& step, double from, double to, double steps,
                            source_line where = source_line::current()) {

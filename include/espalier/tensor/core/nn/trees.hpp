@@ -84,7 +84,7 @@ template <template <TensorType> class Array, class Old, class Tensor> struct lea
   using type = Array<Tensor>;
 };
 
-/// What a function makes of leaves: a tree like the first, with leaves as they were, accumulating ones or those of a
+/// The tree that a function makes of leaves: one like the first, with its leaves unchanged, accumulating, or of one
 /// type.
 struct same_leaves {
   template <class Tree> using tree = Tree;
@@ -127,7 +127,7 @@ struct first_failed<results<Made, More...>>
 
 template <class Made> inline constexpr bool is_leaf_tensor = requires { typename Made::tensor; };
 
-/// Where the function gave something else than a leaf's tensor.
+/// The reason for the first leaf for which the function returned no tensor, or one of another shape; or void.
 template <class... Leaves> struct first_changed {
   template <class... Made> struct of { using type = void; };
 };
@@ -269,7 +269,7 @@ constexpr auto tree_reduce(const F& f, const Start& start, const Tree& tree) {
 
 namespace detail {
 
-/// What holds only traced tensors.
+/// True if a tuple of leaves holds only traced tensors.
 template <class Leaves> inline constexpr bool are_all_symbols = false;
 template <class... Leaves>
 inline constexpr bool are_all_symbols<std::tuple<const Leaves*...>> = (... && Symbol<Leaves>);

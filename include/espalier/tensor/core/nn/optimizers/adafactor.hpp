@@ -20,7 +20,7 @@ namespace detail {
   return result;
 }
 
-/// What Adafactor keeps of a leaf's second moment: of matrices, the last two dimensions, the means of the rows and of
+/// The second moment that Adafactor keeps of a leaf: of matrices, the last two dimensions, the means of the rows and of
 /// the columns; of vectors and scalars all of it, in the place of the rows.
 template <class Tensor, bool Rows> struct factored_moment {
   static constexpr extents shape = Tensor::rank >= 2 ? shape_without(Tensor::shape, Rows ? -1 : -2)
@@ -56,9 +56,10 @@ struct adafactor_settings {
   double weight_decay = 0;
 };
 
-/// What Adafactor carries from step to step for parameters `Tree<Leaf>`: of a matrix [m, n], m + n numbers; of
-/// [layers, m, n] and the like, the same of each matrix; of vectors and scalars as many as they have elements (whose
-/// `columns` are a scalar that is not used). Leaves are `f32`, or `f64` of `f64` parameters. As for `adamw`.
+/// The state that Adafactor carries from step to step for parameters `Tree<Leaf>`: of a matrix [m, n], m + n numbers;
+/// of [layers, m, n] and the like, the same of each matrix; of vectors and scalars as many as they have elements (whose
+/// `columns` are a scalar that is not used). Leaves are `f32`, or `f64` of `f64` parameters. It is stored and updated
+/// as that of `adamw`.
 template <template <class> class Tree> struct adafactor {
   template <class Leaf> struct state {
     BOOST_HANA_DEFINE_STRUCT(state, (Tree<Leaf>, parameters), (Tree<detail::factored<Leaf, true>>, rows),

@@ -82,8 +82,8 @@ constexpr int adamw_update(builder& b, int gradient, int& first, int& second, co
 
 namespace nn {
 
-/// What AdamW carries from step to step for parameters `Tree<Leaf>`: everything a checkpoint needs. Moments of
-/// parameters of sixteen bits are `f32`. As a donated argument and a result of the program it is updated where it is.
+/// The state that AdamW carries from step to step for parameters `Tree<Leaf>`: everything a checkpoint needs. Moments
+/// of parameters of sixteen bits are `f32`. As a donated argument and a result of the program it is updated in place.
 template <template <class> class Tree> struct adamw {
   template <class Leaf> struct state {
     BOOST_HANA_DEFINE_STRUCT(state, (Tree<Leaf>, parameters), (accumulators<Tree, Leaf>, first_moment),

@@ -17,7 +17,8 @@ struct lion_settings {
   double weight_decay = 0.1;
 };
 
-/// What Lion carries from step to step for parameters `Tree<Leaf>`: half of what AdamW does. As for `adamw`.
+/// The state that Lion carries from step to step for parameters `Tree<Leaf>`: half of what AdamW carries. It is stored
+/// and updated as that of `adamw`.
 template <template <class> class Tree> struct lion {
   template <class Leaf> struct state {
     BOOST_HANA_DEFINE_STRUCT(state, (Tree<Leaf>, parameters), (accumulators<Tree, Leaf>, momentum),

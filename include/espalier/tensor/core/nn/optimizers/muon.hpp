@@ -10,8 +10,8 @@ namespace espalier {
 
 namespace detail {
 
-/// What Muon keeps beyond the momentum: of vectors and scalars a second moment as they are, of matrices a scalar that
-/// is not used.
+/// The second moment of a leaf, which Muon keeps in addition to the momentum: that of a vector or scalar has its shape,
+/// that of a matrix is a scalar that is not used.
 template <class Tensor, bool IsMatrix> struct vector_moment {
   using type = tensor_for<computed_type(Tensor::type), Tensor::shape>;
 };
@@ -51,12 +51,12 @@ struct muon_settings {
   bool gather = false;
   /// Each step takes rate * weight_decay of every matrix away.
   double weight_decay = 0.1;
-  /// For vectors and scalars.
+  /// The settings for vectors and scalars.
   adamw_settings others{};
 };
 
-/// What Muon carries from step to step for parameters `Tree<Leaf>`: the momentum, and a second moment of vectors and
-/// scalars (of matrices a scalar that is not used). As for `adamw`.
+/// The state that Muon carries from step to step for parameters `Tree<Leaf>`: the momentum, and a second moment of
+/// vectors and scalars (of matrices a scalar that is not used). It is stored and updated as that of `adamw`.
 template <template <class> class Tree> struct muon {
   template <class Leaf> struct state {
     BOOST_HANA_DEFINE_STRUCT(state, (Tree<Leaf>, parameters), (accumulators<Tree, Leaf>, momentum),
@@ -131,7 +131,7 @@ constexpr int orthogonalised(builder& b, int x, int iterations, bool gather) {
   return gather ? emit::match(b, held(result), x) : result;
 }
 
-/// What the update of a matrix of this shape is multiplied by.
+/// Returns the factor of the update of a matrix of this shape.
 constexpr double muon_scale(const extents& shape, double size) {
   const auto rows = static_cast<double>(shape[shape.rank - 2]);
   const auto columns = static_cast<double>(shape[shape.rank - 1]);

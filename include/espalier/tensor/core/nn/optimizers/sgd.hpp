@@ -18,8 +18,9 @@ struct sgd_settings {
   bool nesterov = false;
 };
 
-/// What SGD carries from step to step for parameters `Tree<Leaf>`: everything a checkpoint needs. The velocity of
-/// parameters of sixteen bits is `f32`. As a donated argument and a result of the program it is updated where it is.
+/// The state that SGD carries from step to step for parameters `Tree<Leaf>`: everything a checkpoint needs. The
+/// velocity of parameters of sixteen bits is `f32`. As a donated argument and a result of the program it is updated in
+/// place.
 template <template <class> class Tree> struct sgd {
   template <class Leaf> struct state {
     BOOST_HANA_DEFINE_STRUCT(state, (Tree<Leaf>, parameters), (accumulators<Tree, Leaf>, velocity),

@@ -8,7 +8,7 @@
 
 #include <type_traits>
 
-/// What all optimizers share: where a state is, what a step is given, and how a parameter takes its update.
+/// All optimizers share this: where a state is, what a step is given, and how a parameter takes its update.
 namespace espalier {
 
 namespace why {
@@ -134,7 +134,7 @@ template <class Moments, class Parameters> [[nodiscard]] constexpr bool are_mome
   }
 }
 
-/// What is wrong with the arguments of an optimizer's step: the first mistake, or void.
+/// Returns the first mistake in the arguments of an optimizer's step, or void.
 template <bool IsState, class State, class Gradients, class Rate, template <class...> class NotState>
 [[nodiscard]] constexpr auto mistake_in_step() {
   if constexpr (!IsState) {
