@@ -147,7 +147,7 @@ template <class Reason> struct noted_reason {
   friend constexpr auto reason_of(reason_at<&noted_reason::id>) { return failed<Reason>{}; }
 };
 
-/// A stand-in for something that does not exist, as the compiler has said.
+/// A substitute for something that does not exist, after the compiler has said so.
 inline constexpr failed<reported> no_such_part{};
 
 /// The first mistake among the arguments of an op.

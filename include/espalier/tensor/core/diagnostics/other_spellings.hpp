@@ -7,11 +7,12 @@
 ///
 /// Three habits keep the messages short. espalier.hpp includes this header before all others, because compilers list
 /// every file on the way to a message. Each assertion is in the function that the user calls, which returns auto, for
-/// g++ to make its body at the call. And nothing follows a message: a mistake of which the compiler has spoken takes
-/// the place of the result.
+/// g++ to make its body at the call. And nothing follows a message: a mistake that the compiler has already printed
+/// takes the place of the result.
 ///
 /// A call that is right costs nothing here: its template arguments or the number of its arguments fit none of these. To
-/// read the header takes 10 ms, which those who include core.hpp only need not wait for: it does not include this one.
+/// read the header takes 10 ms, which a file that includes only core.hpp does not pay: core.hpp does not include this
+/// one.
 #include <espalier/base/fixed_string.hpp>
 #include <espalier/tensor/core/diagnostics/failure.hpp>
 
@@ -37,7 +38,7 @@ concept TensorOrMistake = std::derived_from<T, symbol_tag> || std::derived_from<
 template <class T>
 concept NoSourceLine = !std::same_as<T, source_line>;
 
-/// The result of a call of which the compiler has spoken: a mistake that nobody reports again.
+/// The result of a call about which the compiler has printed a message: a mistake that is not reported again.
 template <class A> constexpr auto spoken_of(const A& a) {
   if constexpr (std::derived_from<A, failure_tag>) {
     return a;

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-/// Why a program does not compile. Each reason is a type that carries the tensors involved, and one sentence that
-/// says what happened and what to do; docs/errors.md explains each. `raise` holds the assertion: `program` needs its
-/// definition once, for the first mistake. These reasons are those of several operators or of a program as a whole; an
-/// operator's own are beside it, in ops/reasons/. An op of your own may bring its own reason: any template with such a
-/// member does.
+/// The reasons why a program does not compile. Each reason is a type that carries the tensors involved, and one
+/// sentence that says what happened and what to do; docs/errors.md explains each. `raise` holds the assertion:
+/// `program` needs its definition once, for the first mistake. These reasons are those of several operators or of a
+/// program as a whole; an operator's own are in ops/reasons/. An op of your own may bring its own reason: any template
+/// with such a member does.
 ///
 /// All names here appear in compiler messages, so they read as words. Two habits keep the messages short: `Where::ok`
 /// is all that is asserted, because clang prints the whole condition before the sentence; and no macro writes these

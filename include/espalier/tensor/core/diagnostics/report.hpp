@@ -34,8 +34,8 @@ template <class Line>
 using spelled = typename spelled_text<file_of_line<Line>, line_in<Line::value.line>::template file>::type;
 
 /// A mistake, ready to be reported. Naming `raised` does no harm; as soon as its definition is needed, the reason's own
-/// assertion fails, and the compiler names whoever needed it: that is left to the class template that the user wrote,
-/// so that nothing stands between the two in the message.
+/// assertion fails, and the compiler names the code that needed it: that is left to the class template that the user
+/// wrote, so that the message names nothing between the two.
 template <class Reason, class Where> struct report {
   static constexpr bool is_mistake = true;
   using raised = typename Reason::template raise<Where>;

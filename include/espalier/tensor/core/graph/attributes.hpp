@@ -6,8 +6,8 @@
 #include <type_traits>
 #include <utility>
 
-// What an op says of itself beyond its operands, as `slice` says where it starts. An instruction has room for a few
-// numbers; an op family declares what they are, as a struct in its header, through which all read and write them:
+// Attributes are the facts of an op beyond its operands, such as the start of a `slice`. An instruction has room for a
+// few numbers; an op family declares what they are, as a struct in its header, through which all read and write them:
 //
 //     struct slice_attributes {
 //       int dim = 0;

@@ -77,7 +77,7 @@ class builder {
     for (int k = 0; k < count && k < inline_operands; ++k) made.operand[k] = available(operands[k]);
     made.further = -1;
     if (count > inline_operands) {
-      // What makes an operand available may have many itself.
+      // The instructions that make an operand available may have many operands themselves.
       detail::list<int> beyond;
       for (int k = inline_operands; k < count; ++k) beyond.push_back(available(operands[k]));
       made.further = graph_.further.size();

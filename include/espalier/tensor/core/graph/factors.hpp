@@ -34,7 +34,7 @@ struct factor_rule {
   factor_kind kind[max_factors]{};
   reduction combine = reduction::sum;
   factor_list operand[inline_operands][max_rank]{};
-  /// The dimensions of the operands beyond those: a table that outlives the rule, beside the op. Null: each has those
+  /// The dimensions of the operands beyond those: a table that outlives the rule, next to the op. Null: each has those
   /// of the last operand before them.
   const factor_list (*further)[max_rank] = nullptr;
   factor_list result[max_rank]{};

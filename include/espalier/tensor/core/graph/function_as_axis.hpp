@@ -6,8 +6,9 @@
 #include <espalier/tensor/core/diagnostics/source_line.hpp>
 #include <espalier/tensor/core/graph/symbol.hpp>
 
-/// `shard<pipe>(x)` where the name of an axis is that of a function too, as C has `pipe`, `read`, `link`, `time`: of
-/// two global ones the function is found, which is a mistake. Beside the overloads that take types stand these.
+/// Overloads for `shard<pipe>(x)` where the name of an axis is that of a function too, as C has `pipe`, `read`, `link`,
+/// `time`: of two global ones the function is found, which is a mistake. They are found together with the overloads
+/// that take types.
 namespace espalier {
 
 namespace detail {

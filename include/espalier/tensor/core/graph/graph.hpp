@@ -9,8 +9,8 @@
 
 namespace espalier {
 
-/// A program as a value, in execution order. The body of a loop stands between its `loop_begin` and `loop_end`.
-/// Grows freely inside a constant evaluation; `fixed_graph` is what outlives one.
+/// A program as a value, in execution order. The body of a loop is between its `loop_begin` and `loop_end`. Grows
+/// freely inside a constant evaluation; `fixed_graph` outlives one.
 struct graph {
   detail::list<instruction> code;
   detail::list<layout> annotations;

@@ -16,7 +16,8 @@ class partition_context {
   /// The op in the traced graph: whole tensors.
   [[nodiscard]] constexpr virtual op_view op() const = 0;
   [[nodiscard]] constexpr virtual const factor_rule& rule() const = 0;
-  /// How completion lays out the result. What `lower` returns may be laid out in another way, and is resharded.
+  /// The layout of the result that completion chose. The value that `lower` returns may have another layout, and is
+  /// resharded.
   [[nodiscard]] constexpr virtual const sharding& completed_layout() const = 0;
   /// The value of operand k.
   [[nodiscard]] constexpr virtual int operand(int k) const = 0;

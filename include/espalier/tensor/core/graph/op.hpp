@@ -27,7 +27,7 @@ enum class propagation : std::uint8_t {
   none,
 };
 
-/// A result that is linear in an operand may be computed on the terms of a pending sum.
+/// A result that is linear in an operand may be computed on the terms of a partial.
 enum class linearity : std::uint8_t {
   none,
   /// Linear in operand 0 alone; the others, if any, only select.

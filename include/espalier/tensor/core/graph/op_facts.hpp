@@ -8,8 +8,8 @@ namespace espalier {
 
 struct op_view;
 
-/// The part an op plays in what holds a program together: its border, and its loops, of which ops/scan.hpp has a
-/// picture. What plays none computes.
+/// The part an op plays in the structure of a program: its border, and its loops, of which ops/scan.hpp has a picture.
+/// An op that plays none computes.
 enum class structure : std::uint8_t {
   none,
   argument,
@@ -43,7 +43,7 @@ struct loop_attributes {
 
 /// Whether it collects a value of a loop's body over all iterations.
 [[nodiscard]] constexpr bool collects(structure s) { return s == structure::loop_stack || s == structure::loop_sum; }
-/// Whether it stands outside a loop and reads what that has computed.
+/// True if it is outside a loop and reads a value that the loop has computed.
 [[nodiscard]] constexpr bool reads_loop(structure s) { return collects(s) || s == structure::loop_result; }
 /// Whether it only marks a place in the list of instructions.
 [[nodiscard]] constexpr bool marks_loop(structure s) { return s == structure::loop_begin || s == structure::loop_end; }
@@ -124,8 +124,8 @@ struct op_facts {
 
   /// The result is operand 0's buffer.
   bool shares_operand = false;
-  /// The operand that the result is but for what the op overwrites, or -1: where nobody reads that operand afterwards,
-  /// the two share a buffer, and the kernel is called with one address for both.
+  /// The operand that the result equals except for the elements that the op overwrites, or -1. If that operand is not
+  /// read afterwards, the two share a buffer, and the kernel is called with one address for both.
   std::int8_t overwrites = -1;
   /// Result n is operand n, with the same type, shape and values: it is there for its gradient alone.
   bool passes_operands = false;

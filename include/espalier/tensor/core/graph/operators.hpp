@@ -48,7 +48,7 @@ template <class S> struct assigned {
       : target(operand), where{file, line} {}
 };
 
-/// A subscript of any type, and the line on which it stands.
+/// A subscript of any type, and the line that it is on.
 struct subscript {
   source_line where;
 

@@ -9,14 +9,15 @@
 
 namespace espalier {
 
-/// How a dimension of an operand is read: element p contributes to element o of a factor, through tap k of `size`, if
+/// A window says how a dimension of an operand is read: element p contributes to element o of a factor, through tap k
+/// of `size`, if
 ///
 ///     base_dilation * p = stride * o + dilation * k - low
 ///
-/// With one tap this is a slice (stride; low = -start), a pad (base_dilation; low), a reversal (stride -1;
-/// low = -(extent - 1)); with more a pooling or a convolution, whose gradients are the same relation solved for another
-/// of p, o, k. What a part of the factor needs of a tensor follows from it (GSPMD section 4.4, halo exchange): an
-/// interval that overlaps those of its neighbours, or lies beyond them.
+/// With one tap this is a slice (stride; low = -start), a pad (base_dilation; low), a reversal (stride -1; low =
+/// -(extent - 1)); with more a pooling or a convolution, whose gradients are the same relation solved for another of p,
+/// o, k. The elements of a tensor that a shard of the factor needs follow from it (GSPMD section 4.4, halo exchange):
+/// an interval that overlaps those of its neighbours, or lies beyond them.
 struct window {
   std::int64_t size = 1;
   std::int64_t stride = 1;
@@ -27,7 +28,7 @@ struct window {
   bool wraps = false;
 };
 
-/// A window as it stands in a graph: with the factor over whose parts it moves.
+/// A window of a graph: with the factor over whose shards it moves.
 /// (Without initialisers, since arrays of these are made in constant evaluations, and most stay empty.)
 struct placed_window {
   std::int64_t size;
@@ -62,7 +63,7 @@ struct windowed_attributes {
   return {w.size, w.stride, w.low, w.dilation, w.base_dilation, extent, axes.code(), dim, w.wraps};
 }
 
-/// The windows through which one operand is read, as they stand over the factors of their op.
+/// The windows through which one operand is read, with the factors of their op.
 struct placed_windows {
   int count = 0;
   placed_window window[max_rank]{};

@@ -17,8 +17,8 @@ constexpr int hide_unseen(builder& b, int scores, int seen) {
                 constant_like(b, scores, detail::hidden_score(b[scores].type)));
 }
 
-/// Scores [..., queries, keys] where each query sees the keys up to its own place; the last query and the last key
-/// stand at the same place. Hidden scores become so low that their exponential is 0.
+/// Scores [..., queries, keys] where each query sees the keys up to its own place; the last query and the last key have
+/// the same place. Hidden scores become so low that their exponential is 0.
 constexpr int hide_future(builder& b, int scores) {
   const extents shape = b[scores].shape;
   extents square;

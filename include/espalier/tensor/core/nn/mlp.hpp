@@ -8,7 +8,7 @@
 
 namespace espalier::nn {
 
-/// Leaves a tensor as completion lays it out: the placement of those who have none to give.
+/// Leaves a tensor as completion lays it out: the placement for models that have none to give.
 struct anywhere {
   template <Traced X> constexpr auto operator()(const X& x, source_line = {}) const { return x; }
 };

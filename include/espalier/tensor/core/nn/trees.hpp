@@ -10,9 +10,9 @@
 #include <type_traits>
 #include <utility>
 
-/// Functions of whole trees. A tree is what a program takes and returns: a Hana struct of leaves, `results` of trees,
-/// or one tensor. `tree_map`, `tree_zip` and `tree_reduce` are for traced tensors and for arrays alike; what else is
-/// for arrays stands in tensor/run/execute/array_trees.hpp.
+/// Functions of whole trees. A tree is an argument or result of a program: a Hana struct of leaves, `results` of trees,
+/// or one tensor. `tree_map`, `tree_zip` and `tree_reduce` are for traced tensors and for arrays alike; all other
+/// functions for arrays are in tensor/run/execute/array_trees.hpp.
 namespace espalier {
 
 namespace why {
@@ -226,7 +226,7 @@ constexpr auto fold_leaves(std::index_sequence<First, I...> /*leaves*/, const F&
 }  // namespace detail
 
 /// The tree of what `f` makes of each leaf, `f(leaf)`, in the order of declaration; with more trees, of the leaves of
-/// the same number, `f(leaf, other)`. What `f` returns has the leaf's shape and its element type; or all have the same
+/// the same number, `f(leaf, other)`. The result of `f` has the leaf's shape and its element type; or all have the same
 /// element type, `tree_map([](auto x) { return ep::convert<ep::dtype::f32>(x); }, net)`, or the one that the leaf's is
 /// accumulated in. Of arrays, `f` may return nothing.
 /// Errors: `trees_of_different_leaves`, `leaf_function_changes_shape`, and those of what `f` does.

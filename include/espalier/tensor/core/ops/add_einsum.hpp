@@ -4,7 +4,7 @@
 
 #include <espalier/tensor/core/ops/einsum.hpp>
 
-// A product added to what is there. Nobody writes it: programs that accumulate gradients are made with it, so that a
+// A product added to an existing value. Users do not write it: programs that accumulate gradients contain it, so that a
 // product is not written, read again and added.
 namespace espalier {
 
@@ -32,7 +32,7 @@ constexpr void evaluate_add_einsum(const evaluation& e) {
 }  // namespace detail
 
 namespace ops {
-/// The einsum of operands 0 and 1, and operand 2, which it overwrites where nobody reads it any more.
+/// The einsum of operands 0 and 1, plus operand 2, which it overwrites if that is not read afterwards.
 inline constexpr op_info add_einsum{.name = "add_einsum",
                                     .spread = propagation::dimensional,
                                     .facts = {.overwrites = 2, .attributes = "subscripts:einsum"},

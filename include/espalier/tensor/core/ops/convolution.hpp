@@ -40,10 +40,10 @@ namespace detail {
 //     input gradient      x[n, p, c] = sum over k, f of y[n, o, f] w[k, c, f]
 //     filter gradient     w[k, c, f] = sum over n, o of x[n, p, c] y[n, o, f]
 //
-// A device that has a part of a spatial dimension of the result (or, of the filter's gradient, of what is summed over)
-// needs of the windowed operand what `needed` says: its own part, and some elements of its neighbours. Bringing them is
-// GSPMD's halo exchange (section 4.4); the partitioner does that for every op with `windows`, and the kernel finds in
-// the boxes where its buffers are. What is outside of the tensor counts as zero.
+// A device that has a shard of a spatial dimension of the result (or, of the filter's gradient, of what is summed over)
+// needs of the windowed operand what `needed` says: its own shard, and some elements of its neighbours. Bringing them
+// is GSPMD's halo exchange (section 4.4); the partitioner does that for every op with `windows`, and the kernel finds
+// in the boxes where its buffers are. Elements outside of the tensor count as zero.
 //
 // All three ops have the windows of the convolution (`windowed_attributes`). The number of feature groups is that of
 // the input's channels over the filter's.
@@ -79,7 +79,7 @@ enum class convolved : std::uint8_t { input, filter, output };
   factor_list* const at_filter = to_filter ? &rule.result[0] : &rule.operand[1][0];
   factor_list* const at_output = to_output ? &rule.result[0] : &rule.operand[to_input ? 0 : 1][0];
   const auto summed_if = [](bool sums) { return sums ? factor_kind::reduce : factor_kind::pass; };
-  // What is not read through windows has the factors of positions.
+  // The operand that is not read through windows has the factors of positions.
   const extents& positions = to_input ? input : output;
   const std::int64_t groups = groups_of(input, filter);
   const int last = of_result.rank - 1;

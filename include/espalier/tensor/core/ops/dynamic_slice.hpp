@@ -10,7 +10,7 @@
 #include <cstdint>
 
 // Slices that start where a number says that is known only when the program runs: one page of a cache, one layer of a
-// stack. The tensor never moves: who owns elements of the slice hands them out or overwrites them.
+// stack. The tensor never moves: a device that owns elements of the slice hands them out or overwrites them.
 
 namespace espalier {
 
@@ -215,7 +215,7 @@ constexpr int dynamic_update_slice(builder& b, int a, int update, placed_at firs
   instruction made = builder::make(ops::dynamic_update_slice, b[a].type, b[a].shape, a, update);
   dynamic_update_slice_attributes placed;
   for (const placed_at& one : {first, second}) {
-    // What has all elements of a dimension can start nowhere but at 0.
+    // An update that has all elements of a dimension can start nowhere but at 0.
     if (one.dim < 0 || b[update].shape[one.dim] == b[a].shape[one.dim]) continue;
     const bool is_first = made.operand_count == 2;
     (is_first ? placed.dim : placed.second_dim) = one.dim;

@@ -267,7 +267,7 @@ template <const op_info* Op, pooling_settings Settings, Traced X> constexpr auto
 }  // namespace detail
 
 /// Sums, means and maxima of windows that move over the spatial dimensions of [n, spatial ..., channels], one to three
-/// of them. What lies outside of the input counts as 0 in a sum, not at all in a maximum; a mean divides by the size of
+/// of them. Elements outside of the input count as 0 in a sum, not at all in a maximum; a mean divides by the size of
 /// the window wherever it is.
 /// Errors: `wrong_rank`, `operand_is_boolean`, `step_is_not_positive`, `window_is_larger_than_input`; of the mean
 /// `operand_is_not_floating`.

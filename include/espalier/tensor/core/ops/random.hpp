@@ -272,8 +272,8 @@ template <int Count, Traced Key> constexpr auto split_key(const Key& key, source
   });
 }
 
-/// Random words, all equally likely: a tensor of `Type`, u32 or i32. What an element becomes depends on the key and on
-/// the element's place in the whole tensor alone.
+/// Random words, all equally likely: a tensor of `Type`, u32 or i32. An element depends only on the key and on the
+/// element's place in the whole tensor.
 /// Errors: `not_a_random_key`, `random_bits_are_words`.
 template <TensorType Type, Traced Key>
 constexpr auto random_bits(const Key& key, source_line where = source_line::current()) {

@@ -16,8 +16,8 @@
 
 namespace espalier {
 
-// What slices, pads and joins make together. Along a dimension that is split only the elements that change their device
-// move: a shift by one of 8 elements on 4 devices sends one element to each neighbour.
+// Ops that consist of slices, pads and joins. Along a dimension that is split only the elements that change their
+// device move: a shift by one of 8 elements on 4 devices sends one element to each neighbour.
 
 namespace emit {
 /// x[n - 1], ..., x[0] along one dimension.
@@ -26,7 +26,7 @@ constexpr int reverse(builder& b, int a, int dim) {
   return n == 1 ? a : slice(b, a, dim, n - 1, n, -1);
 }
 /// Zeros before, after and between the elements of one dimension; negative numbers of them before or after take
-/// elements (or zeros in between) away. What is taken away goes first: it need not move.
+/// elements (or zeros in between) away. Elements are taken away first, so they need not move.
 constexpr int pad_around(builder& b, int a, int dim, std::int64_t low, std::int64_t high, std::int64_t between) {
   const std::int64_t step = between + 1;
   const std::int64_t n = b[a].shape[dim];
@@ -73,7 +73,7 @@ constexpr auto pad(const A& a, double value = 0, source_line where = source_line
       constexpr extents shape = detail::with_extent(A::shape, along, size);
       int made = emit::pad_around(b, a.id, along, Low, High, Between);
       if (value != 0) {
-        // What is not a multiple of the distance, or lies outside, is padding.
+        // An index that is not a multiple of the distance, or lies outside, is padding.
         const int index = emit::iota(b, dtype::i32, shape, along);
         const int at = emit::subtract(b, index, emit::constant(b, dtype::i32, shape, Low));
         const int nearest =

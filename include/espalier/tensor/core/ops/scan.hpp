@@ -344,8 +344,8 @@ constexpr auto scan(const Body& body, const Carry& carry, const Stacked& layers,
   return detail::scan<true>(body, carry, layers, where);
 }
 
-/// Runs `body(carry)`, or `body(carry, step)` with the number of the step as an i32<>, counted from 0, Steps times.
-/// What the body and `repeat` return is as for `scan`. Errors: `carry_changes_type`, `loop_value_is_not_a_tensor`,
+/// Runs `body(carry)`, or `body(carry, step)` with the number of the step as an i32<>, counted from 0, Steps times. The
+/// body and `repeat` return the same as with `scan`. Errors: `carry_changes_type`, `loop_value_is_not_a_tensor`,
 /// `body_not_callable`, and whatever the body does wrong.
 template <int Steps, class Body, class Carry>
 constexpr auto repeat(const Body& body, const Carry& carry, source_line where = source_line::current()) {

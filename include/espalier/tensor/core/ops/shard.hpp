@@ -52,7 +52,7 @@ constexpr int match(builder& b, int value, int like) {
 }  // namespace emit
 
 constexpr void detail::shard_gradient(gradient_context& c) {
-  // A pending sum's cotangent is whole on those axes, and the other way round.
+  // A partial's cotangent is whole on those axes, and the other way round.
   layout wanted = c.emit.result().annotations[c.self().annotation];
   wanted.placement.unreduced = 0;
   const int made = emit::annotated(c.emit, ops::shard, c.cotangent, c.emit.annotate(wanted.shape, wanted.placement));

@@ -10,8 +10,8 @@
 #include <type_traits>
 #include <utility>
 
-// Tensors whose elements stand in the user's source: an array, or arrays of arrays. The table stays where it is, in the
-// program's own memory; each device copies its part of it.
+// Tensors whose elements are in the user's source: an array, or arrays of arrays. The table stays where it is, in the
+// program's own memory; each device copies its shard of it.
 
 namespace espalier {
 

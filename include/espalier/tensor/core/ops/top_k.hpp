@@ -9,8 +9,8 @@
 #include <espalier/tensor/core/ops/slice.hpp>
 
 // The largest elements along a dimension, and where they are: two results of one op. Where the dimension is split, each
-// device finds the largest of its part, and all devices the largest of those; every other dimension may be split
-// anyhow. What flows back goes to where the elements were taken from (`put_along`), and the gradient of that takes it
+// device finds the largest of its shard, and all devices the largest of those; every other dimension may be split
+// anyhow. The cotangent goes to where the elements were taken from (`put_along`), and the gradient of that takes it
 // from there again (`take_along`).
 
 namespace espalier {
@@ -22,7 +22,8 @@ struct along_attributes {
 
 namespace detail {
 
-/// Whether an element comes before another one that stands before it: a larger one, and a NaN before all numbers.
+/// True if element a comes before b although b has the earlier place: a is larger, or is a NaN, which is before all
+/// numbers.
 template <class T> [[nodiscard]] constexpr bool is_above(T a, T b) { return a > b || (a != a && b == b); }
 
 /// Operands and results have the same dimensions, but for one, in which each has all of its own.
@@ -276,7 +277,7 @@ template <class Values, class Indices> struct top_elements {
 };
 
 /// The Count largest elements along dimension Dim, the largest first, and their indices, i32. Of equal elements the
-/// first comes first; a NaN is above all numbers. What flows back to the values goes to those elements.
+/// first comes first; a NaN is above all numbers. The cotangent of the values goes to those elements.
 /// Errors: `no_such_dimension`, `top_k_out_of_range`.
 template <int Dim, int Count, Traced A> constexpr auto top_k(const A& a, source_line where = source_line::current()) {
   if constexpr (Failed<A>) {

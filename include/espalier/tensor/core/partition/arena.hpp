@@ -158,9 +158,9 @@ class arena_occupancy {
 
 }  // namespace detail
 
-/// Offsets in the arena, found for the largest buffers first: each goes into the tightest gap that the buffers it
-/// lives beside leave. Places numbers [start, stop) of `order`, when those before them have been; returns the bytes
-/// that they take together.
+/// Finds offsets in the arena, for the largest buffers first: each goes into the tightest gap that the buffers alive at
+/// the same time leave. Places numbers [start, stop) of `order`, when those before them have been placed; returns the
+/// bytes that all of them take.
 constexpr std::int64_t place_buffers(const buffer* buffers, const int* order, int start, int stop, int units,
                                      std::int64_t* offset) {
   detail::arena_occupancy occupied(units);

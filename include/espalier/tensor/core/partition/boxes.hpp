@@ -70,8 +70,8 @@ constexpr void apply_windows(const mesh_shape& mesh, const extents& shape, const
   return box;
 }
 
-/// Whether every device has all that windows need of value `id`, though not from the first element on: `stays_at_home`
-/// asks for more, and does not look at single devices. On more than a few dozen of these, nobody looks.
+/// True if every device has all that windows need of value `id`, though not from the first element on: `stays_at_home`
+/// asks for more, and does not look at single devices. On more than a few dozen devices the answer is false unchecked.
 [[nodiscard]] constexpr bool nobody_lacks(const mesh_shape& mesh, graph_view g, int id, const sharding& wanted,
                                           const placed_window* windows, int count) {
   constexpr int most_devices = 64;
@@ -153,9 +153,9 @@ struct room_around {
   return boxes;
 }
 
-/// Calls `f(piece)` for every box that `device` receives in the exchange of windows `id`, from itself too. What copies
-/// hold each takes from the one nearest to it, that which differs from it along the fewest axes: so all serve equally
-/// many.
+/// Calls `f(piece)` for every box that `device` receives in the exchange of windows `id`, from itself too. A box that
+/// several copies hold comes from the nearest copy, which differs from `device` along the fewest axes: so all copies
+/// serve equally many devices.
 template <class F>
 constexpr void for_each_window_piece(const mesh_shape& mesh, graph_view g, int id, int device, F&& f) {
   const int from = g[id].operand[0];

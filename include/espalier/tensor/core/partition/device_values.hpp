@@ -69,7 +69,7 @@ class device_values {
   local_program program;
   /// The value of `program` that holds each traced value now; for a carry that is still to come, its initial value.
   list<int> value;
-  /// The terms of which each traced value is the sum, if it was a pending sum; or -1.
+  /// The terms of which each traced value is the sum, if it was a partial; or -1.
   list<int> terms;
 
  private:

@@ -45,7 +45,7 @@ class factor_choice {
                           const list<int>& value)
       : mesh_(mesh), g_(g), of_(of), program_(program), value_(value) {}
 
-  /// @param pending the axes over which the result will be a pending sum because operands are.
+  /// @param pending the axes over which the result will be a partial because operands are.
   constexpr factor_axes run(int id, const factor_rule& rule, axis_mask pending) {
     factor_axes agreed;
     if (agree(id, rule, pending, agreed) && is_faithful(id, rule, agreed)) {
@@ -81,7 +81,7 @@ class factor_choice {
     return result;
   }
 
-  /// The usual case: nobody contradicts anybody.
+  /// Handles the usual case, in which no two layouts contradict each other.
   [[nodiscard]] constexpr bool agree(int id, const factor_rule& rule, axis_mask pending, factor_axes& result) const {
     const instruction& i = g_[id];
     if (!join(of_[id], rule.result, rule, result)) return false;
@@ -235,7 +235,7 @@ class factor_choice {
     for (int n = further_results(g_.code, g_.size, id); n > 0; --n) {
       note(rule.dims_of_result(n), g_[id + n].shape.rank, now.factors_of[i.operand_count]);
     }
-    // Along reduced factors the result is a pending sum.
+    // Along reduced factors the result is a partial.
     for (int f = 0; f < rule.count; ++f) {
       if (rule.kind[f] == factor_kind::reduce) now.factors_of[i.operand_count] |= 1U << static_cast<unsigned>(f);
     }

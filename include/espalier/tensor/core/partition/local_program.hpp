@@ -274,7 +274,7 @@ class local_program {
   list<int> first_variant_;
   list<value_variant> variants_;
   int current_ = 0;
-  /// Some instruction stands in a loop that it does not belong to.
+  /// True if some instruction is in a loop that it does not belong to.
   bool hoisted_ = false;
 };
 

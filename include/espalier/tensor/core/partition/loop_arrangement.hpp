@@ -7,7 +7,7 @@
 
 namespace espalier::detail {
 
-/// Moves what stands inside a loop without belonging to it before that loop.
+/// Moves an instruction that is inside a loop without belonging to it before that loop.
 class loop_arrangement {
  public:
   /// Both are put in order by `run`: the instructions of a program, and what goes with each.

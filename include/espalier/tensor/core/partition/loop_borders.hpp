@@ -144,7 +144,7 @@ class loop_borders {
                                                   all.shape, all.placement);
   }
 
-  /// Makes the slice of an iteration, which comes from its owner as a pending sum.
+  /// Makes the slice of an iteration, which comes from its owner as a partial.
   constexpr void cut_slice(int id, int stack) {
     const layout all = device_.layout_of(stack);
     layout one = all;

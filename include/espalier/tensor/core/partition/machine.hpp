@@ -6,8 +6,8 @@
 
 namespace espalier {
 
-// What the passes take the machine to be, in bytes that a device could send meanwhile: they weigh work, messages and
-// collectives against one another before any machine is known. Everything that is compared is compared in these.
+// The passes weigh work, messages and collectives against one another before any machine is known. These are their
+// assumptions about the machine, each in bytes that a device could send meanwhile.
 
 /// The cost of starting a collective, in bytes. It keeps a plan from replacing one all-reduce by three steps that share
 /// it out over idle axes, unless the tensor is large enough to gain by it.

@@ -17,9 +17,9 @@ namespace detail {
 /// form on every mesh.
 inline constexpr std::int64_t merged_bytes_limit = collective_latency;
 
-/// Bytes that devices lack of a tensor that is read through windows: of each dimension, by how much what is needed
-/// stands off from what is held. A window of three taps and stride 1 over 20 rows of 400 B with one row of padding:
-/// about three rows, 1,200 B. Where parts move away, as half of a tensor does that is cut, all of it.
+/// Bytes that devices lack of a tensor that is read through windows: of each dimension, the distance from the rows that
+/// are held to those that are needed. A window of three taps and stride 1 over 20 rows of 400 B with one row of
+/// padding: about three rows, 1,200 B. If shards move away, as half of a tensor does that is cut, all of it.
 [[nodiscard]] constexpr std::int64_t bytes_lacking(graph_view g, int id) {
   const layout& to = g.annotations[g[id].annotation];
   const layout& from = g.annotations[g.operand(id, 0).annotation];

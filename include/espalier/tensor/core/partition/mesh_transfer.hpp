@@ -27,8 +27,8 @@ struct held_box {
   extents buffer;
 };
 
-/// Device `device` of a mesh, as rank `rank`, with its part of a tensor in this layout.
-/// @pre no pending sum
+/// Returns device `device` of a mesh, as rank `rank`, with its shard of a tensor in this layout.
+/// @pre the tensor is no partial
 [[nodiscard]] inline held_box held_part(const mesh_shape& mesh, const layout& whole, int device, int rank) {
   return {rank, detail::box_of(mesh, whole.shape, whole.placement, device),
           local_shape(mesh, whole.shape, whole.placement)};

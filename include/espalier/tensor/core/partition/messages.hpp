@@ -9,9 +9,9 @@
 #include <cstdint>
 
 // Collectives that travel together (partition/merge_collectives.hpp) are instructions of their own, each with its
-// operand, its layouts and its windows, and directly after one another. What a device sends to another one in all of
-// them is one message: the boxes of the first, then those of the second, and so on. So whatever boxes collectives of a
-// kind move, between whatever shapes, any of them can share messages.
+// operand, its layouts and its windows, and directly after one another. A device sends each peer one message for all of
+// them: the boxes of the first, then those of the second, and so on. So whatever boxes collectives of a kind move,
+// between whatever shapes, any of them can share messages.
 
 namespace espalier::detail {
 

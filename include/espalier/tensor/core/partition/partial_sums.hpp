@@ -9,27 +9,26 @@
 
 namespace espalier::detail {
 
-/// The axes over which the operands of an op are pending sums when it is source. `is_dropped`: an annotation keeps one
-/// of them pending, and the op would lose it.
+/// The axes over which the operands of an op are partials when it is source. `is_dropped`: an annotation keeps one of
+/// them pending, and the op would lose it.
 struct operand_sums {
   axis_mask pending = 0;
   bool is_dropped = false;
 };
 
-/// The policy of pending sums: which stay pending past which op, and where and in which layout the others are carried
-/// out.
+/// The policy of partials: which ones stay pending past which op, and where and in which layout the others are reduced.
 class partial_sums {
  public:
   constexpr partial_sums(const completed_program& traced, device_values& device)
       : traced_(traced), g_(traced.g), of_(traced.of), device_(device) {}
 
-  /// An operand with the pending sums that completion gives it, and no other.
+  /// Returns an operand that is a partial over the axes that completion gives it, and over no other.
   constexpr int settled(int id) {
     const int value = device_.value[id];
     if (device_.layout_of(value).placement.unreduced == of_[id].unreduced) return value;
     return settle(id, of_[id]);
   }
-  /// Carries out a pending sum for all later readers but those that ask for the terms.
+  /// Reduces a partial for all later readers but those that ask for the terms.
   constexpr int settle(int id, const sharding& reduced) {
     device_.terms[id] = device_.value[id];
     return device_.value[id] = device_.rounded(id, device_.reshard(device_.value[id], reduced));
@@ -47,8 +46,8 @@ class partial_sums {
     }
     device_.value[id] = device_.rounded(id, value);
   }
-  /// A pending sum whose only reader is linear is reduced there, where it may have been added to others, have become
-  /// smaller, or be wanted in another layout.
+  /// True if a partial is reduced later: its only reader is linear, so it is reduced there, where it may have been
+  /// added to others, have become smaller, or be wanted in another layout.
   [[nodiscard]] constexpr bool postpones(int id, axis_mask pending) const {
     if (traced_.readers[id] != 1) return false;
     const int reader = traced_.last_reader[id];
@@ -59,7 +58,7 @@ class partial_sums {
            part_of(g_[reader]) == structure::loop_carry;
   }
 
-  /// Carries out the pending sums of operands that the op cannot work on.
+  /// Reduces the partials of operands that the op cannot work on.
   constexpr operand_sums settle_operands(int id) {
     const instruction& i = g_[id];
     axis_mask pending = 0;
@@ -165,8 +164,8 @@ class partial_sums {
     }
     return false;
   }
-  /// Whether an op that makes a pending sum larger is one of several whose results add up to no more than they are made
-  /// of, or that are added up over a loop: the pieces of a tensor that a gradient is put together from.
+  /// True if an op that makes a partial larger is one of several whose results add up to no more than they are made of,
+  /// or that are added up over a loop: the pieces of a tensor that a gradient is put together from.
   [[nodiscard]] constexpr bool pays_after(int id) {
     if (pays_.empty()) pays_.resize(g_.size, unknown);
     if (pays_[id] != unknown) return pays_[id] == yes;
@@ -180,7 +179,7 @@ class partial_sums {
     list<int> seen;
     open.push_back({end, 1});
     std::int64_t elements = 0;
-    // Where a pending sum meets a term that is none, it is reduced, as large as it is there.
+    // Where a partial meets a term that is none, it is reduced, as large as it is there.
     bool has_whole_term = false;
     bool adds_terms = false;
     while (!open.empty()) {
@@ -208,7 +207,7 @@ class partial_sums {
     for (const int one : seen) pays_[one] = answer;
     return answer == yes;
   }
-  /// Whether a value is a pending sum where it is computed, as completion laid its operands out.
+  /// True if a value is a partial where it is computed, as completion laid its operands out.
   [[nodiscard]] constexpr bool makes_sum(int id) const {
     if (of_[id].unreduced != 0) return true;
     const instruction& i = g_[id];
@@ -225,7 +224,7 @@ class partial_sums {
     }
     return false;
   }
-  /// Whether a pending sum can pass from a value through one of its readers.
+  /// True if a partial can pass from a value through one of its readers.
   [[nodiscard]] constexpr bool passes_on(int id, int reader) const {
     const instruction& i = g_[reader];
     if (i.loop != g_[id].loop && part_of(i) != structure::loop_sum) return false;
@@ -233,8 +232,8 @@ class partial_sums {
       return false;
     return i.op->linear == linearity::joint || (i.op->linear == linearity::first && i.operand[0] == id);
   }
-  /// Whether a small pending sum meets what is computed from another sum over the same axes, as that of a mean its
-  /// weight: both can move as one (partition/merge_collectives.hpp), unless the first waits for the second.
+  /// True if a small partial meets a value that is computed from another partial over the same axes, as that of a mean
+  /// its weight: both can move as one (partition/merge_collectives.hpp), unless the first waits for the second.
   [[nodiscard]] constexpr bool travel_together(int id, int pending_operand, int other, axis_mask pending) const {
     if (traced_.keeps_sums) return false;
     const instruction& i = g_[id];

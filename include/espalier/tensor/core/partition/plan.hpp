@@ -20,7 +20,7 @@ template <int Instructions, int Units, int Ordered> struct fixed_plan {
   location where[Instructions > 0 ? Instructions : 1]{};
   int root[Instructions > 0 ? Instructions : 1]{};
   bool copied[Instructions > 0 ? Instructions : 1]{};
-  /// See `memory_outline`; -1 fills what is left of `copies`, and stands at what is not saved.
+  /// The copies of `memory_outline`, then -1 in the rest of `copies`; also -1 for a value that is not saved.
   int copies[Instructions > 0 ? Instructions : 1]{};
   std::int64_t saved_at[Instructions > 0 ? Instructions : 1]{};
   /// Bytes of the one block that holds everything the program computes on the way.

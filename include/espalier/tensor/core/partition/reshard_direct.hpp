@@ -176,7 +176,7 @@ class direct_reshard {
     return d;
   }
 
-  /// A sum, and no axis moves from one dimension to another; false if the scattered axes stand in the way of slices.
+  /// Plans a sum where no axis moves from one dimension to another; returns false if the scattered axes prevent slices.
   constexpr bool grow_and_reduce() {
     const axis_mask scattered = gained_ & now_.unreduced;
     if (grown_ != 0 && !slice_before(scattered)) return false;

@@ -12,8 +12,8 @@
 
 namespace espalier::detail {
 
-/// The cheapest sequence of steps between two placements, while sums are to be carried out: A* over placements, each
-/// the dimensions' lists of axes and the set of axes with pending sums. From where the last of these sums is complete
+/// The cheapest sequence of steps between two placements, while partials are to be reduced: A* over placements, each
+/// the dimensions' lists of axes and the set of axes of the partial. Once the last of these axes is reduced
 /// `direct_reshard` knows how to go on. Before, terms of sums may be exchanged to the dimensions' lists of the target,
 /// as far as these lists have no axis of a sum.
 class reshard_search {
@@ -89,9 +89,9 @@ class reshard_search {
     return static_cast<std::uint32_t>(mixed >> 32U) % buckets;
   }
 
-  /// A lower bound of what a plan from here costs. Were all splits even, a device that must end with B bytes has to
-  /// receive those it does not hold yet, every byte of a pending sum among them; and n terms of a sum that m devices
-  /// want take at least n + m - 2 messages. Uneven splits only make buffers larger.
+  /// A lower bound of the cost of a plan from here. Were all splits even, a device that must end with B bytes has to
+  /// receive those it does not hold yet, every byte of a partial among them; and n terms of a sum that m devices want
+  /// take at least n + m - 2 messages. Uneven splits only make buffers larger.
   [[nodiscard]] constexpr std::int64_t bound_of(const placement_codes& s) const {
     const axis_mask pending = s.unreduced & ~target_.unreduced;
     std::int64_t bytes = ceil_div(total_, target_parts_);

@@ -34,8 +34,8 @@ namespace detail {
 inline constexpr reshard_plan empty_plan{};
 inline constexpr reshard_step empty_step{};
 
-/// The bytes each device of a group of `n` sends in a step when its buffer had `local` bytes before it. What an
-/// exchange moves does not follow from these: see `exchange_bytes`.
+/// The bytes each device of a group of `n` sends in a step when its buffer had `local` bytes before it. The bytes of an
+/// exchange do not follow from these: see `exchange_bytes`.
 [[nodiscard]] constexpr std::int64_t step_bytes(collective kind, std::int64_t local, std::int64_t n) {
   return facts_of(kind).sent == nullptr ? 0 : facts_of(kind).sent(local, n);
 }

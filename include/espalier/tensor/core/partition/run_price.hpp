@@ -50,7 +50,7 @@ namespace detail {
   return true;
 }
 
-/// Whether all devices send as many bytes. What sends most in one exchange need not be what sends most in the next.
+/// True if all devices send as many bytes. The device that sends most in one exchange need not send most in the next.
 [[nodiscard]] constexpr bool all_send_alike(const mesh_shape& mesh, graph_view g) {
   for (int id = 0; id < g.size; ++id) {
     if (is_collective(g[id].op, collective::exchange)) return false;

@@ -48,8 +48,8 @@ namespace detail {
   return false;
 }
 
-/// Who sends what within a group of a named collective: its members differ along `holders` in the data they hold, along
-/// `copies` only in which copy of it.
+/// The choice of senders within a group of a named collective: its members differ along `holders` in the data they
+/// hold, along `copies` only in which copy of it.
 struct sender_choice {
   axis_list holders;
   axis_list copies;

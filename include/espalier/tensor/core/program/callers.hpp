@@ -28,8 +28,8 @@ namespace detail {
 }
 template <int Count> struct caller_table { source_line of[Count > 0 ? Count : 1]{}; };
 
-/// The callers, from a trace of their own: of a program that names none they cost nothing, and of others nobody pays
-/// for them who does not ask.
+/// The callers, from a trace of their own. A program that names none does not pay for them, nor does one whose callers
+/// are not asked for.
 template <class Program> struct callers_of;
 template <class Mesh, class Function, class... Arguments> struct callers_of<program<Mesh, Function, Arguments...>> {
   using of = program<Mesh, Function, Arguments...>;

@@ -19,9 +19,9 @@ template <class F, class Result, class... Parameters> struct member_arity<Result
 template <class F, class Result, class... Parameters>
 struct member_arity<Result (F::*)(Parameters...) const> : member_arity<Result (F::*)(Parameters...)> {};
 
-/// Can be called with Count arguments of any type. Beside a function template that can be called so too, the call is
-/// ambiguous: that tells how many arguments the template takes without instantiating its body, which would be full of
-/// errors. (With the last parameter, no constraint decides between the two.)
+/// A function object that can be called with Count arguments of any type. Together with a function template that can be
+/// called so too, the call is ambiguous: that tells how many arguments the template takes without instantiating its
+/// body, which would be full of errors. (With the last parameter, no constraint decides between the two.)
 template <int Count> struct other_call_operator;
 template <> struct other_call_operator<1> { template <class A, class = void> void operator()(A) const; };
 template <> struct other_call_operator<2> { template <class A, class B, class = void> void operator()(A, B) const; };

@@ -30,7 +30,7 @@ template <int Size> struct completion {
   bool done = false;
 };
 
-/// The same as arrays, of any length, and who reads what.
+/// The same as arrays, of any length, and the readers of each value.
 struct completion_view {
   sharding* of = nullptr;
   int* cause = nullptr;
@@ -92,8 +92,8 @@ class propagation_step {
   }
 
  private:
-  /// `to` is laid out as `from` is and closed to everybody else: were its readers to refine it, the two would never
-  /// reach a fixed point. The cotangent of a pending sum is whole on its axes.
+  /// Lays `to` out as `from` is and closes it to all other readers and operands: were its readers to refine it, the two
+  /// would never reach a fixed point. The cotangent of a partial is whole on its axes.
   constexpr bool copy(int to, int from) {
     sharding like = of_[from];
     like.open = 0;

@@ -8,9 +8,9 @@
 
 namespace espalier::detail {
 
-/// Which values to hand on where a graph is cut, so that they take the fewest bytes: a minimum cut through nodes (Ford
-/// and Fulkerson 1956; the shortest path first, as Edmonds and Karp 1972). A value that may be computed again has
-/// edges from what it is computed from; any other one has one from the source. What is wanted has one to the sink.
+/// Finds the values to hand on where a graph is cut, so that they take the fewest bytes: a minimum cut through nodes
+/// (Ford and Fulkerson 1956; the shortest path first, as Edmonds and Karp 1972). A value that may be computed again has
+/// edges from its operands; any other one has one from the source. A wanted value has one to the sink.
 class cheapest_crossing {
  public:
   /// A value that costs `bytes` where it is handed on.
@@ -45,7 +45,7 @@ class cheapest_crossing {
   static constexpr int not_reached = -2;
   static constexpr int at_source = -1;
 
-  /// Edges stand in pairs, each beside the one that leads back.
+  /// Edges come in pairs, each next to the one that leads back.
   struct edge {
     int to = -1;
     int next = -1;

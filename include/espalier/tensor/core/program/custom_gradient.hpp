@@ -171,12 +171,12 @@ template <class Function> struct repetition_of {
 
 }  // namespace detail
 
-/// The function `forward` with a gradient of your own: `backward(arguments ..., value, cotangent)` returns what flows
-/// back to the argument (a tensor or tree of its type), or to several as results, from what flows into the value. How
-/// `forward` computes it is not differentiated, so that it may use ops without gradients. `backward` is a lambda
-/// without captures, or a struct without members; to what `forward` uses besides its arguments nothing flows back. What
-/// is no floating-point number flows nowhere: return anything of its type, such as the argument. Errors:
-/// `function_with_captures`, `gradient_of_another_type`, and those of `forward`.
+/// The function `forward` with a gradient of your own: `backward(arguments ..., value, cotangent)` returns the
+/// cotangent of the argument (a tensor or tree of its type), or of several as results, from the cotangent of the value.
+/// How `forward` computes it is not differentiated, so that it may use ops without gradients. `backward` is a lambda
+/// without captures, or a struct without members; values that `forward` uses besides its arguments get no cotangent. A
+/// value that is no floating-point number has no cotangent either: return anything of its type, such as the argument.
+/// Errors: `function_with_captures`, `gradient_of_another_type`, and those of `forward`.
 template <class Forward, class Backward>
 constexpr auto custom_gradient(const Forward& forward, const Backward& backward,
                                source_line where = source_line::current()) {

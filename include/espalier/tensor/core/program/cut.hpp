@@ -38,8 +38,8 @@ inline constexpr int no_part = 1 << 30;
 
 namespace detail {
 
-/// No result needs what looks at a value (`print`): it belongs to the part that has the value. What only looks need is
-/// computed as early as what it is computed from.
+/// Gives each op that looks at a value (`print`) the part of that value, since no result needs it. A value that is
+/// needed only by such ops is computed as early as its operands.
 constexpr void label_looks(graph_view g, const list<int>& whole, list<int>& part) {
   list<bool> is_looked_at(g.size, false);
   bool any = false;

@@ -23,8 +23,8 @@ template <class Value, class Gradient> struct returned_as<value_and_gradient<Val
   using type = results<Value, Gradient>;
 };
 
-/// Makes values of a tree's tensors that are the same, but nobody else's: the derivative is by these alone, and the
-/// same value reached in another way is a constant.
+/// Replaces a tree's tensors by equal values with no other reader: the derivative is by these alone, and the same value
+/// reached in another way is a constant.
 template <class Tree> constexpr void set_apart(Tree& tree, builder& b, source_line where) {
   for_each_leaf(tree, [&](auto& one) {
     if constexpr (Symbol<std::remove_cvref_t<decltype(one)>>) {
@@ -249,10 +249,10 @@ constexpr auto grad(const Function& f, source_line where = source_line::current(
   return detail::grad_function<Function, Arguments...>{{f, where}};
 }
 
-/// The function that returns `f`'s value at a point and its derivative there in a direction, as results:
-/// `const auto [y, slope] = jvp(f)(x, dx);` Several arguments are given as results: `jvp(f)(results(x, w),
-/// results(dx, dw))` calls f(x, w). Value and derivative are what f returns, a tensor, a tree, or results. What is no
-/// floating-point number has derivative 0.
+/// The function that returns `f`'s value at a point and its derivative there in a direction, as results: `const auto
+/// [y, slope] = jvp(f)(x, dx);` Several arguments are given as results: `jvp(f)(results(x, w), results(dx, dw))` calls
+/// f(x, w). Value and derivative are what f returns, a tensor, a tree, or results. A value that is no floating-point
+/// number has derivative 0.
 /// Errors: `tangent_of_another_type`, `op_without_gradient`, and those of what `f` does.
 template <class Function> constexpr auto jvp(const Function& f, source_line where = source_line::current()) {
   return detail::jvp_function<Function>{f, where};

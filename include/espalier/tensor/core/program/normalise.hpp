@@ -149,8 +149,8 @@ class normalisation {
     i = alias;
   }
 
-  /// A stack or sum collects what its loop computes, not what stands outside; and a carry that is passed on as
-  /// another one would be overwritten on the way. There the alias stays, as a copy.
+  /// True if the alias stays, as a copy. A stack or sum collects values of its own loop, not of the outside; and a
+  /// carry that is passed on as another one would be overwritten on the way.
   [[nodiscard]] constexpr bool needs_own_buffer(const instruction& i, int k, int target) const {
     if (is_collected(i)) return code_[target].loop != code_[i.operand[0]].loop;
     return part_of(i) == structure::loop_next && k == 1 && part_of(code_[target]) == structure::loop_carry &&
@@ -213,9 +213,9 @@ class normalisation {
     }
   }
 
-  /// Emits what belongs to one loop, from `cursor` up to position `last`, and moves the cursor on. What stands inside
-  /// an inner loop without belonging to it comes first: the inner loop may use it, and it cannot use the inner loop.
-  /// Looks at values come when all of the region's are there.
+  /// Emits the instructions that belong to one loop, from `cursor` up to position `last`, and moves the cursor on. An
+  /// instruction inside an inner loop that does not belong to it comes first: the inner loop may use it, and it cannot
+  /// use the inner loop. Looks at values come when all of the region's are there.
   constexpr void emit_region(int& cursor, int last) {
     while (cursor >= 0 && cursor < last) {
       const int id = cursor;
@@ -279,12 +279,12 @@ class normalisation {
 }  // namespace detail
 
 /// The same program without dead code and in the order that later passes rely on:
-///  - only the arguments and what some `ops::result` depends on is left: a loop if something it computes is used, a
-///    carry if its last value or its use in the body is;
+///  - only the arguments and the values that some `ops::result` depends on are left: a loop if something it computes is
+///    used, a carry if its last value or its use in the body is;
 ///  - `stop_gradient`, and ops that change neither shape nor type, are passed by;
-///  - what does not change inside a loop stands before it, see `hoist`;
+///  - loop-invariant code is before its loop, see `hoist`;
 ///  - each `loop_stack` and `loop_sum` comes directly after the `loop_end` of its value's loop;
-///  - between a `loop_begin` and its `loop_end` stands only what belongs to that loop or to loops inside it.
+///  - between a `loop_begin` and its `loop_end` are only instructions of that loop or of loops inside it.
 /// Annotations keep their numbers. A label moves on to the value it named.
 [[nodiscard]] constexpr graph normalise(graph_view g) { return detail::normalisation(g).run(); }
 

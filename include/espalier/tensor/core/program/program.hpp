@@ -95,7 +95,7 @@ template <class Mesh, class Function, class... Arguments> class program {
                                               },
                                               Mesh, Function, Arguments...>());
   // The call itself. A compiler that finds something in it that is no constant prints this name first, and then the
-  // line where it stands: with a type of its own, the variable would need a message more.
+  // line it is on: with a type of its own, the variable would need a message more.
   static constexpr auto the_function_and_what_it_calls_must_be_constexpr =
       detail::content_of_call(typename detail::call_of<called::is_mistake, Mesh, Function, Arguments...>::type{});
 
@@ -116,7 +116,7 @@ template <class Mesh, class Function, class... Arguments> class program {
  private:
   using findings = detail::findings_at<the_function_and_what_it_calls_must_be_constexpr>;
   using finding = decltype(detail::verify_after<called, findings, Mesh, Function, Arguments...>());
-  // Reports a mistake, from here: nothing stands between the reason and the user's line in the message.
+  // Reports a mistake, from here: nothing comes between the reason and the user's line in the message.
   static_assert(sizeof(typename finding::raised) > 0);
   using accepted = detail::accepted<!finding::is_mistake, !called::is_mistake, Mesh, Function, Arguments...>;
   using on_parts = detail::on_wanted_parts<Mesh, detail::simplified_graph<Mesh, typename accepted::source>>;

@@ -48,8 +48,8 @@ struct widened_origin {
   }
 };
 
-/// Whether a value is computed in a few elementwise steps from others that take half of its memory: a norm from its
-/// argument in bf16 and the mean of each row. Whoever reads it later computes it again: it is never in memory.
+/// True if a value is computed in a few elementwise steps from others that take half of its memory: a norm from its
+/// argument in bf16 and the mean of each row. A later reader computes it again: it is never in memory.
 [[nodiscard]] constexpr bool is_from_sixteen_bits(const instruction* code, int id) {
   widened_origin origin;
   return origin.look(code, id) && origin.widens;
@@ -70,7 +70,7 @@ class widened_repetition {
       : g_(g), s_(s), may_repeat_(g.size, false), number_(g.size, -1), copies_of_(g.size, -1) {
     for (int id = 0; id < g_.size; ++id) {
       may_repeat_[id] = part_of(g_[id]) == structure::none && may_repeat(id);
-      // What another kind of op reads is in memory anyway.
+      // An operand of another kind of op is in memory anyway.
       for (int k = 0; k < g_[id].operand_count; ++k) {
         const int o = g_.operand_at(g_[id], k);
         if (g_[id].loop != g_[o].loop || s_.unit_of[id] < 0 || !s_.units[s_.unit_of[id]].fused) may_repeat_[o] = false;

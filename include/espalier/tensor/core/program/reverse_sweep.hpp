@@ -66,7 +66,7 @@ constexpr int reach(builder& b, loop_reversal& innermost, int id) {
   b.loop = level->reverse;
   original.label = nullptr;
   const bool repeat = level->recompute || cheaper_to_repeat(b, id) || level->is_fixed(id);
-  // (Behind what a body computes stands at least the end of its loop.)
+  // (After the instructions of a body comes at least the end of its loop.)
   if (repeat && (is_further_result(original) || is_further_result(b[id + 1]))) {
     // With all that is made with it.
     const int op = is_further_result(original) ? original.operand[0] : id;
@@ -116,8 +116,8 @@ class reverse_sweep {
   /// The first op that has no gradient rule, or -1.
   [[nodiscard]] constexpr int without_rule() const { return without_rule_; }
 
-  /// Carries cotangents back from instruction end - 1 to `begin`, through what belongs to the loop that is being
-  /// reversed. What stands inside another loop without belonging to it is computed before that loop, so its turn
+  /// Carries cotangents back from instruction end - 1 to `begin`, through the instructions of the loop that is being
+  /// reversed. An instruction inside another loop that does not belong to it is computed before that loop, so its turn
   /// comes after.
   constexpr void run(int begin, int end) {
     for (int id = end - 1; id >= begin; --id) {
@@ -338,7 +338,7 @@ class reverse_sweep {
   constexpr int repeat_loop(int begin, loop_reversal& reversal) {
     for (int id = begin;; ++id) {
       instruction i = b_[id];
-      // What stands here but belongs to a loop further out has been computed there, and is not repeated.
+      // An instruction here that belongs to a loop further out has been computed there, and is not repeated.
       const bool belongs = i.loop == reversal.forward || (i.loop >= 0 && reversal.find(i.loop) >= 0);
       if (reads_loop(part_of(i)) || !belongs || i.op->facts.looks) continue;
       list<int> operands;

@@ -50,7 +50,7 @@ template <class Mesh, class Leaf> constexpr int argument_leaf(builder& b, int in
   const int id = emit::argument(b, tensor::type, tensor::shape, index);
   if constexpr (leaf_annotation<Mesh, Leaf>::present) {
     constexpr read_annotation read = leaf_annotation<Mesh, Leaf>::value;
-    // `program` has said what is wrong with it; this is for those who trace without one.
+    // `program` has reported the mistake; this is for callers that trace without one.
     static_assert(read.fault == annotation_fault::nothing, "sharded<...>: not an annotation of this tensor.");
     b[id].annotation = b.annotate(tensor::shape, read.placement);
   }
@@ -161,7 +161,7 @@ template <class Part, class Pack> constexpr void emit_results(builder& b, const 
     int k = 0;
     for_each_leaf(part, [&](const auto& one) {
       const int id = operand_of(b, one, {});
-      // A result stands on the line of its value: what has to be communicated for it belongs there.
+      // A result has the line of its value: what has to be communicated for it belongs there.
       b.at(b[id].where);
       emit::result(b, id, index++, donated ? replaced[k] : -1);
       ++k;
@@ -210,8 +210,8 @@ template <class Mesh, class... Arguments> struct traced_call {
   }
 };
 
-/// The call as an object, made where it is initialised: no function of ours stands between, each of which would be one
-/// more message about code that is not constexpr. (Not for g++, in whose constants no object can point to itself so.)
+/// The call as an object, made where it is initialised: no function of ours is between, each of which would be one more
+/// message about code that is not constexpr. (Not for g++, in whose constants no object can point to itself so.)
 template <class Mesh, class Function, class Indices, class... Arguments> struct made_call;
 template <class Mesh, class Function, std::size_t... I, class... Arguments>
 struct made_call<Mesh, Function, std::index_sequence<I...>, Arguments...> {

@@ -19,8 +19,8 @@ template <class Mesh, class Function, class... Arguments> class program;
 /// Everything that can be wrong with a program, looked for in the order of the passes.
 namespace espalier::detail {
 
-/// The first annotation `unreduced<...>` of something that is no sum along these axes, or -1. A value may be a pending
-/// sum where a dimension that its op sums over is split, or where a linear op works on the terms of one.
+/// The first annotation `unreduced<...>` of something that is no sum along these axes, or -1. A value may be a partial
+/// where a dimension that its op sums over is split, or where a linear op works on the terms of one.
 [[nodiscard]] constexpr int find_unfounded_sum(const mesh_shape& mesh, graph_view g, const factor_rule* rules,
                                                const sharding* of) {
   axis_mask annotated = 0;
@@ -226,7 +226,7 @@ template <class Called, class Findings, class Mesh, class Function, class... Arg
     return verify_trace<Findings, Mesh, Function, Arguments...>();
   }
 }
-/// The mistakes that types alone tell, before anything is evaluated. Whoever instantiates a program for somebody else
+/// The mistakes that types alone tell, before anything is evaluated. Code that instantiates a program for a user
 /// reports these itself, so that the user's line comes one message sooner: for this the program is an argument, null,
 /// and needs no class between.
 template <class Mesh, class Function, class... Arguments>
@@ -248,7 +248,7 @@ template <class Mesh, class Function, class... Arguments>
 
 /// All mistakes.
 template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr auto verify() {
-  // Qualified: looked for beside its argument, it would need the program's definition.
+  // Qualified: found by argument-dependent lookup, it would need the program's definition.
   using mistake = decltype(detail::verify_types(static_cast<const program<Mesh, Function, Arguments...>*>(nullptr)));
   if constexpr (mistake::is_mistake) {
     return mistake{};

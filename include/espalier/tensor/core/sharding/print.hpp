@@ -13,8 +13,8 @@
 
 namespace espalier {
 
-/// Axes by their names, `data*model`: all parts of an axis in order by its name, another part as Shardy does, by what
-/// stands before it in the axis and its size, `model:(1)2`.
+/// Axes by their names, `data*model`: all sub-axes of an axis in order by its name, another sub-axis as Shardy does, by
+/// the size before it in the axis and its own size, `model:(1)2`.
 [[nodiscard]] inline std::string names_of(const mesh_shape& mesh, const axis_parts& parts, axis_list axes,
                                           const char* between = "*") {
   std::string text;

@@ -10,9 +10,9 @@
 
 namespace espalier {
 
-/// How one tensor is laid out on a mesh: for each dimension the ordered axes that split it (major to minor), and for
-/// the tensor as a whole the axes it must stay replicated on and the axes on which it is a pending sum.
-/// An axis appears at most once in all of these.
+/// The layout of one tensor on a mesh: for each dimension the ordered axes that split it (major to minor), and for the
+/// tensor as a whole the axes it must stay replicated on and the axes on which it is a partial. An axis appears at most
+/// once in all of these.
 struct sharding {
   int rank = 0;
   axis_list dim[max_rank]{};

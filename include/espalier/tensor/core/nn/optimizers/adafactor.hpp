@@ -114,7 +114,7 @@ namespace nn {
 /// One step of Adafactor (Shazeer and Stern, arXiv 1804.04235, algorithms 4 and 5): second moments as rows' and
 /// columns' means, an update that is clipped to a root mean square of `clip`, a decay that grows with the step. With
 /// `nn::relative_step(state.step)` as the rate it is the paper's; means in the place of its sums give the same update.
-/// What the paper says of a matrix is done for each matrix, the last two dimensions, of a leaf with more.
+/// The paper's rule for a matrix is applied to each matrix, the last two dimensions, of a leaf with more.
 ///
 /// Computed in f32 (f64 of f64 parameters), and rounded once to parameters of sixteen bits. State and update are laid
 /// out as the parameters are: of a matrix whose rows are split, the columns' sums travel, of one whose columns are, the

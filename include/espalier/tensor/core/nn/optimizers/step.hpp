@@ -175,7 +175,8 @@ constexpr int gradient_for(builder& b, const optimizer_leaf& leaf, int state) {
 }
 
 /// The parameter, times what weight decay leaves of it (`kept`, or -1 without), minus its update, which is where the
-/// state is. What is of sixteen bits is computed in `f32` where the state is and rounded once: only that travels.
+/// state is. A parameter of sixteen bits is computed in `f32` where the state is and rounded once: only the rounded one
+/// travels.
 constexpr int updated_parameter(builder& b, const optimizer_leaf& leaf, int update, int state, int kept) {
   const dtype type = b[leaf.parameter].type;
   const auto decayed = [&](int value) {

@@ -52,7 +52,7 @@ struct einsum_formula {
   int operands = 0;
   einsum_term operand[max_einsum_operands];
   einsum_term result;
-  /// The position of an ellipsis: the letter of its term before which it stands, counted from 1; 0 if there is none.
+  /// The position of an ellipsis: the letter of its term that follows it, counted from 1; 0 if there is none.
   int ellipsis[max_einsum_operands]{};
   int result_ellipsis = 0;
 };
