@@ -78,7 +78,7 @@ template <class Call = void> no_value shard_view(any_argument /*array*/, any_arg
 
 namespace espalier {
 namespace io {
-// Without their headers, to catch or to make one is one error that says it is incomplete.
+// Code that catches or makes one without including its header gets one error, which says that the type is incomplete.
 class checkpoint_error;
 class safetensors_reader;
 }  // namespace io

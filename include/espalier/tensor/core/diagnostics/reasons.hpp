@@ -21,7 +21,7 @@ template <int Value> struct dim {};
 template <int Value> struct extent {};
 template <int Value> struct count {};
 template <long long Value> struct bytes {};
-/// How many arguments a function takes, and how many it was given.
+/// The number of arguments that a function takes, and the number that it was given.
 template <int Count> struct takes {};
 template <int Count> struct given {};
 /// The needs of a program, and the limits of its budget.
@@ -29,7 +29,7 @@ template <long long Value> struct needs {};
 template <long long Value> struct allowed {};
 template <long long Value> struct needs_bytes {};
 template <long long Value> struct allowed_bytes {};
-/// How a tensor is annotated, in the words of `shard<...>`.
+/// The annotation of a tensor, in the words of `shard<...>`.
 template <class... Entries> struct annotated {};
 /// The axes that a collective runs along.
 template <class... Axes> struct along {};

@@ -19,7 +19,7 @@
 
 namespace espalier {
 
-/// How many attributes an instruction has room for.
+/// The number of attributes that an instruction has room for.
 inline constexpr int max_attributes = 4;
 
 namespace detail {
@@ -44,7 +44,7 @@ template <class Field>
   requires requires(const Field& field) { field.code(); }
 [[nodiscard]] constexpr std::int64_t as_stored(const Field& field) { return static_cast<std::int64_t>(field.code()); }
 
-/// How many fields a struct has.
+/// Returns the number of fields of a struct.
 template <class Attributes> [[nodiscard]] constexpr int count_fields() {
   static_assert(std::is_aggregate_v<Attributes>, "an op's attributes are a struct without constructors");
   using any = stored_attribute;

@@ -21,7 +21,7 @@ class builder {
   [[nodiscard]] constexpr op_view view(int id) const {
     return {graph_.code.data(), id, graph_.windows.data(), graph_.further.data()};
   }
-  /// Which instruction makes operand k of one.
+  /// Returns the instruction that is operand k of another one.
   [[nodiscard]] constexpr int operand_at(const instruction& i, int k) const {
     return i.operand_at(k, graph_.further.data());
   }

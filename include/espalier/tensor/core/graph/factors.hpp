@@ -25,9 +25,9 @@ enum class factor_kind : std::uint8_t {
 /// Short ordered lists of factor numbers have the same encoding as lists of axes.
 using factor_list = axis_list;
 
-/// How an op's dimensions correspond (Shardy's sharding rule): every dimension of every operand and of the result is
-/// a list of factors, major to minor; `bm,mh->bh` has the factors b, m, h. Completion, partitioning, resharding and
-/// cost all work through this one description.
+/// The correspondence of an op's dimensions (Shardy's sharding rule): every dimension of every operand and of the
+/// result is a list of factors, major to minor; `bm,mh->bh` has the factors b, m, h. Completion, partitioning,
+/// resharding and cost all work through this one description.
 struct factor_rule {
   int count = 0;
   std::int64_t size[max_factors]{};

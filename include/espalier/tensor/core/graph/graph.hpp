@@ -90,7 +90,7 @@ struct graph_view {
         further_count(source.further_count) {}
 
   [[nodiscard]] constexpr const instruction& operator[](int id) const { return code[id]; }
-  /// Which instruction makes operand k of one.
+  /// Returns the instruction that is operand k of another one.
   [[nodiscard]] constexpr int operand_at(const instruction& i, int k) const {
     return k < inline_operands ? i.operand[k] : further[i.further + k - inline_operands];
   }

@@ -14,8 +14,8 @@ namespace espalier {
 
 struct op_info;
 
-/// How many operands an instruction has room for itself. The few that have more keep the others in a table of their
-/// graph, so that all others stay small.
+/// The number of operands that an instruction has room for itself. The few that have more keep the others in a table of
+/// their graph, so that all others stay small.
 inline constexpr int inline_operands = 4;
 
 /// One operation on tensors. Operands and the enclosing loop are indices into the graph's code, always smaller than

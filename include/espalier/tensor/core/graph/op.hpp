@@ -15,7 +15,7 @@ namespace espalier {
 struct gradient_context;
 class partition_context;
 
-/// How eagerly completion carries shardings through an op (GSPMD section 3.5; the order of XLA's four levels).
+/// The order in which completion carries shardings through ops (GSPMD section 3.5; the order of XLA's four levels).
 enum class propagation : std::uint8_t {
   /// Elementwise and other ops that keep every dimension: first, both ways.
   elementwise,
@@ -38,7 +38,7 @@ enum class linearity : std::uint8_t {
   each,
 };
 
-/// How an op may take part in a fused chain, which passes over a block of rows while it is in the cache.
+/// The part that an op may play in a fused chain, which passes over a block of rows while it is in the cache.
 enum class fusion : std::uint8_t {
   /// Never: it has a kernel of its own.
   alone,
@@ -116,7 +116,7 @@ struct op_info {
   linearity linear = linearity::none;
   fusion fuse = fusion::alone;
   op_facts facts{};
-  /// How dimensions correspond.
+  /// Returns how dimensions correspond.
   factor_rule (*factors)(op_view) = nullptr;
   /// Appends the cotangents of the operands.
   void (*gradient)(gradient_context&) = nullptr;
@@ -143,7 +143,7 @@ struct op_info {
 };
 
 [[nodiscard]] constexpr bool is_further_result(const instruction& i) { return i.op->facts.is_further_result; }
-/// How many results instruction `id` of `size` has after the first: they follow it.
+/// Returns the number of results that instruction `id` of `size` has after the first: they follow it.
 [[nodiscard]] constexpr int further_results(const instruction* code, int size, int id) {
   int last = id + 1;
   while (last < size && is_further_result(code[last])) ++last;

@@ -26,7 +26,7 @@ enum class structure : std::uint8_t {
 
 /// Attributes of arguments and results.
 struct border_attributes {
-  /// Which of the program's arguments, or of its results.
+  /// The number of the argument, or of the result, in the program.
   int number = 0;
   /// One more than the `dtype` that the program's sums travel in (`send_sums_as`), 0 if none is chosen; set for
   /// results.
@@ -116,7 +116,7 @@ struct op_facts {
   bool is_further_result = false;
   /// Each is there for its own sake: two with the same operands are not one.
   bool unique = false;
-  /// It is there for what it does when it runs, and nothing reads its result: it lives with its loop, and no pass
+  /// True if the op has an effect when it runs, and nothing reads its result: it lives with its loop, and no pass
   /// decides anything because of it, so that a program is the same with and without it.
   bool looks = false;
 

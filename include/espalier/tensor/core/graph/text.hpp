@@ -40,7 +40,8 @@ struct graph_text_options {
 
 namespace detail {
 
-/// How the text of an attribute is written. `op_facts::attributes` names it after the colon; the standard is a number.
+/// The way in which an attribute is written as text. `op_facts::attributes` names it after the colon; the standard is a
+/// number.
 enum class attribute_form : std::uint8_t {
   number,
   /// "reverse:flag": the name alone where it is true.
@@ -74,7 +75,7 @@ struct attribute_name {
   /// The position in `instruction::attribute`.
   int first = 0;
 
-  /// How many of the attributes it takes.
+  /// Returns the number of attributes that it takes.
   [[nodiscard]] int size() const { return form == attribute_form::einsum ? 3 : form == attribute_form::scalar ? 0 : 1; }
 };
 
@@ -233,7 +234,7 @@ class graph_writer {
     using enum attribute_form;
     if (one.size() != 1 || i.attribute[one.first] != 0) return true;
     if (one.form == windows) {
-      // Not where the op says how many there are, and there are none.
+      // The windows are not written if the op says how many there are, and there are none.
       for (const attribute_name& other : all) {
         if (other.form == count && i.attribute[other.first] == 0) return false;
       }

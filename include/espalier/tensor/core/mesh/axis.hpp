@@ -23,7 +23,7 @@ concept MeshAxis = requires {
   { T::size } -> std::convertible_to<int>;
 };
 
-/// How many axes a mesh may have, and how many dimensions a tensor.
+/// The largest number of axes of a mesh, and of dimensions of a tensor.
 inline constexpr int max_axes = 8;
 inline constexpr int max_rank = 8;
 

@@ -11,9 +11,9 @@ namespace espalier {
 /// the major one first, so that devices keep their numbers, and all parts of an axis in order are the axis. For the
 /// passes a part is an axis as any other: of the mesh that `cut_mesh` makes.
 struct axis_parts {
-  /// How many parts; an axis that is not cut is one.
+  /// The number of sub-axes; an axis that is not cut is one.
   int count = 0;
-  // Of each part: the axis of the mesh, and the product of the sizes of that axis's parts before it.
+  // Each sub-axis has the axis of the mesh, and the product of the sizes of that axis's sub-axes before it.
   int axis[max_axes]{};
   int majors[max_axes]{};
   int size[max_axes]{};
@@ -40,7 +40,8 @@ struct axis_parts {
 
   /// Whether part `p` is the last of its axis.
   [[nodiscard]] constexpr bool is_last(int p) const { return p + 1 == count || axis[p + 1] != axis[p]; }
-  /// How many entries of a list, from the n-th on, are all parts of one axis in order; 0 if they are not.
+  /// Returns the number of entries of a list, from the n-th on, that are all sub-axes of one axis in order; 0 if they
+  /// are not.
   [[nodiscard]] constexpr int whole_axis_at(axis_list list, int n) const {
     const int first = list[n];
     if (majors[first] != 1) return 0;

@@ -37,7 +37,7 @@ constexpr int hide_future(builder& b, int scores) {
 /// Building blocks of models. Each call is one line of the user's: `explain` shows it as that line.
 namespace nn {
 
-/// How well each query fits each key, divided by sqrt(head_dim): softmax's argument.
+/// The products of each query with each key, divided by sqrt(head_dim): softmax's argument.
 /// query [batch, queries, heads, head_dim], key [batch, keys, heads, head_dim] -> [batch, heads, queries, keys].
 /// Errors: `wrong_rank`, `operand_is_not_floating`, and those of `einsum`.
 template <Traced Query, Traced Key>

@@ -18,7 +18,7 @@
 ///     return ep::results(next, nn::next_loss_scale(scaling, finite));
 namespace espalier::nn {
 
-/// How a loss's scale changes.
+/// The rule by which a loss's scale changes.
 struct loss_scale_settings {
   double initial = 65536;  ///< the scale of a state of zeros
   double growth = 2;       ///< times which, after `interval` finite steps in a row

@@ -41,7 +41,7 @@ namespace detail {
   return true;
 }
 
-/// How losses become a result.
+/// The reduction of the losses to a result.
 enum class loss_reduction : std::uint8_t { none, sum, mean };
 
 /// The losses of all targets but those that equal `ignore`, if it is given, reduced and rounded once.
@@ -74,7 +74,7 @@ constexpr auto cross_entropy(const Logits& logits, const Targets& targets, std::
       int total = emit::reduce_sum(b, loss, all);
       if constexpr (Reduction == loss_reduction::mean && Ignores) {
         const int number = emit::reduce_sum(b, emit::convert(b, counts, b[loss].type), all);
-        // Of none, the sum of no losses: 0 / 1.
+        // If no target counts, the sum is that of no losses: 0 / 1.
         const int divisor = emit::select(b, emit::compare(b, ops::equal, number, emit::constant_like(b, number, 0)),
                                          emit::constant_like(b, number, 1), number);
         total = emit::divide(b, total, divisor);

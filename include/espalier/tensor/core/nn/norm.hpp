@@ -196,7 +196,7 @@ constexpr auto group_norm(const X& x, const Gain& gain, const Bias& bias, double
       extents channels;
       channels.append(Groups);
       channels.append(X::extent(-1) / Groups);
-      // Over all dimensions but the first and that of the groups.
+      // The statistics are over all dimensions but the first and that of the groups.
       constexpr std::int64_t dims =
           ((std::int64_t{1} << (X::rank + 1)) - 1) & ~std::int64_t{1} & ~(std::int64_t{1} << (X::rank - 1));
       const int normal = emit::standardise(b, emit::reshape(b, x.id, grouped), dims, true, epsilon);

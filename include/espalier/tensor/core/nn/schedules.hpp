@@ -27,7 +27,7 @@ template <class... Details> struct step_is_no_scalar {
 namespace emit {
 
 constexpr int scalar(builder& b, double value) { return constant(b, dtype::f64, extents{}, value); }
-/// How far a step is between the steps `first` and `last`: 0 before, 1 after.
+/// Returns the share of the way from step `first` to step `last` that is done: 0 before, 1 after.
 constexpr int progress(builder& b, int step, double first, double last) {
   const int done = scale(b, subtract(b, step, scalar(b, first)), 1 / (last > first ? last - first : 1e-9));
   const int begun = b.append(ops::maximum, dtype::f64, extents{}, done, scalar(b, 0));

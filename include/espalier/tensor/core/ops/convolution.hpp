@@ -11,7 +11,7 @@
 
 namespace espalier {
 
-/// How a filter moves over an input. Entries beyond the spatial dimensions are ignored.
+/// The movement of a filter over an input. Entries beyond the spatial dimensions are ignored.
 struct convolution_settings {
   int stride[3]{1, 1, 1};
   /// Zeros before and after the input; negative: so many elements are left out.

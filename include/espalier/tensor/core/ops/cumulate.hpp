@@ -54,8 +54,8 @@ struct cumulate_attributes {
 namespace detail {
 
 [[nodiscard]] constexpr bool is_recurrence(cumulation kind) { return kind >= cumulation::recurrence; }
-/// How many elements a part carries on along the dimension: of a recurrence, what its start is multiplied by, and what
-/// is added to that.
+/// Returns the number of elements that a shard carries on along the dimension. A recurrence has two: the factor of its
+/// start, and the term that is added to that.
 [[nodiscard]] constexpr int carried(cumulation kind) { return is_recurrence(kind) ? 2 : 1; }
 
 /// Returns the carry before the first element; infinities stand for the ends of an integer's range.
@@ -264,7 +264,7 @@ namespace detail {
   sharding placed = context.completed_layout();
   placed.unreduced = 0;
   const std::int64_t parts = mesh.parts(placed.dim[along]);
-  // To all, what the other parts carry on; or, there and back, the elements of a part.
+  // Either all shards' carries go to all devices, or the elements of a shard are moved to another split and back.
   if (parts * carried(how.kind) > (own + 1) * local_extent(mesh, shape[along], placed.dim[along])) {
     static_cast<void>(split_elsewhere(mesh, shape, along, placed));
   }
@@ -291,7 +291,8 @@ constexpr void cumulate_gradient(gradient_context& c) {
   cumulate_attributes back = how;
   back.reverse = !how.reverse;
   const int x = c.operand(0);
-  // Of a product and of a recurrence, what flows back to y_i is s_i = dy_i + a_{i+1} s_{i+1}: a recurrence as well.
+  // The cotangent that flows back to y_i is s_i = dy_i + a_{i+1} s_{i+1} for a product and a recurrence: a recurrence
+  // as well.
   const auto flow = [&](int factor) {
     cumulate_attributes to = back;
     to.kind =
@@ -305,7 +306,7 @@ constexpr void cumulate_gradient(gradient_context& c) {
     case cumulation::prod: c.give(0, emit::multiply(b, emit::cumulate(b, x, before), flow(x))); return;
     case cumulation::max:
     case cumulation::min: {
-      // To the element that was the first to be so large; until then, all flows on.
+      // The cotangent goes to the element that was the first to be so large; until then, all of it flows on.
       const int so_far = emit::cumulate(b, x, before);
       const int passes = how.kind == cumulation::max ? emit::compare(b, ops::less_equal, x, so_far)
                                                      : emit::compare(b, ops::less_equal, so_far, x);

@@ -14,7 +14,7 @@ namespace espalier {
 
 /// Attributes of a `further_result`.
 struct further_result_attributes {
-  /// Which of its op's results: 1 or more.
+  /// The number among the results of its op: 1 or more.
   int number = 1;
 };
 

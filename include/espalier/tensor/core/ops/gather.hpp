@@ -9,7 +9,7 @@
 
 namespace espalier {
 
-/// How rows are looked up, or added to.
+/// The lookup of rows, or the addition to them.
 struct gather_attributes {
   /// The table's dimension that is looked up, which a result replaces by the dimensions of the indices.
   int dim = 0;

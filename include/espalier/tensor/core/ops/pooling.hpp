@@ -202,7 +202,7 @@ constexpr void max_pool_gradient(gradient_context& c) {
   const int share = emit::divide(c.emit, c.cotangent, ties);
   c.give(0, emit::pool(c.emit, ops::spread_equal, c.emit[x].shape, &back.of[0], x, c.id, share));
 }
-/// Which elements are equal does not change with them.
+/// Gives only operand 2 a cotangent: small changes of the others do not change which elements are equal.
 constexpr void pool_equal_gradient(gradient_context& c) {
   const reversed_windows back(c.emit, c.id);
   const int x = c.operand(0);

@@ -208,7 +208,7 @@ class uneven_reshape {
   const extents& to_;
   sharding held_;
   sharding completed_;
-  /// How the axes of the result split the rule's factors, as far as they do.
+  /// The axes by which the result splits the rule's factors, as far as it does.
   factor_axes asked_;
   sharding source_ = empty_sharding;
   /// The tensor between: dimensions merged, or those of the result.

@@ -8,7 +8,7 @@ namespace espalier {
 
 struct roll_attributes {
   int dim = 0;
-  /// How far elements go forward; positive, and below the extent.
+  /// The distance by which elements go forward; positive, and below the extent.
   std::int64_t by = 0;
 };
 

@@ -7,7 +7,7 @@
 
 namespace espalier {
 
-// Where the largest element is, and whether any holds: made of other ops.
+// The place of the largest element, and whether any holds: made of other ops.
 
 namespace detail {
 

@@ -11,7 +11,7 @@ namespace espalier {
 struct slice_attributes {
   int dim = 0;
   std::int64_t start = 0;
-  /// May be negative.
+  /// The distance between elements; may be negative.
   std::int64_t step = 1;
 };
 
@@ -69,7 +69,7 @@ constexpr void evaluate_pad(const evaluation& e) {
 }  // namespace detail
 
 namespace detail {
-/// Not if it runs backwards.
+/// True if the slice is its operand. A slice that runs backwards is not.
 [[nodiscard]] constexpr bool slices_everything(op_view v) {
   return attributes_of<slice_attributes>(v).step > 0 && has_type_and_shape_of_operand(v);
 }

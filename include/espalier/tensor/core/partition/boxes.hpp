@@ -86,8 +86,8 @@ constexpr void apply_windows(const mesh_shape& mesh, const extents& shape, const
   return true;
 }
 
-// Where a device's rows of a tensor are neighbours in memory, an exchange need not copy them: their buffer gets room
-// for the rows of neighbours around it, and the result is seen there.
+// An exchange does not copy a device's rows of a tensor where they are neighbours in memory: their buffer gets room for
+// the rows of neighbours around it, and the result is seen there.
 
 /// The dimension whose rows are neighbours in the buffers of an exchange and of its operand, which differ in how many
 /// of them there are and nothing else; -1 if there is none.

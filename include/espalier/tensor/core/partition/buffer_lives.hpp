@@ -33,7 +33,7 @@ class buffer_lives {
         live(buffers_.root[id], s_.unit_of[loop]);
         live(buffers_.root[id], s_.unit_of[program_.end_of[loop]]);
       } else if (part_of(i) == structure::loop_carry) {
-        // Until its loop ends: there the value that is passed on is copied into it.
+        // The buffer lives until its loop ends: there the value that is passed on is copied into it.
         live(buffers_.root[id], s_.unit_of[i.loop]);
       }
       program_.for_each_read(id, [this](int value, int reader, int unit) { read(value, reader, unit); });

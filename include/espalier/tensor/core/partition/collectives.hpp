@@ -16,7 +16,7 @@ namespace espalier {
 struct collective_attributes {
   /// The axes along which devices communicate.
   axis_mask axes = 0;
-  /// How those combine that do.
+  /// The reduction, for collectives that combine elements.
   reduction combine = reduction::sum;
   /// The first of the graph's windows through which dimensions of the operand are read, and how many there are, for an
   /// exchange that receives a halo or a slice that cuts it out. A device's box of such a dimension is the interval that
@@ -84,8 +84,8 @@ class no_instruction_of_this_kind : public std::exception {
   return op->facts.moves == static_cast<int>(kind);
 }
 
-/// How many collectives share the messages of instruction `id`: it and those directly after it that travel along. 0 if
-/// it travels along itself, or is none.
+/// Returns the number of collectives that share the messages of instruction `id`: it and those directly after it that
+/// travel along. 0 if it travels along itself, or is none.
 [[nodiscard]] constexpr int travelling_together(const instruction* code, int size, int id) {
   if (collective_index(code[id].op) < 0 || code[id].op->facts.travels_along) return 0;
   int last = id + 1;

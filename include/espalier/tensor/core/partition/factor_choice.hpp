@@ -204,7 +204,8 @@ class factor_choice {
     return best;
   }
 
-  /// Which factor each axis splits, or -1; and what each tensor (the operands, then the result) has to do with it.
+  /// The factor that each axis splits, or -1; and the effect of the axes on each tensor (the operands, then the
+  /// result).
   struct assignment {
     axis_list axes;
     int count = 0;
@@ -235,7 +236,7 @@ class factor_choice {
     for (int n = further_results(g_.code, g_.size, id); n > 0; --n) {
       note(rule.dims_of_result(n), g_[id + n].shape.rank, now.factors_of[i.operand_count]);
     }
-    // Along reduced factors the result is a partial.
+    // The result is a partial along reduced factors.
     for (int f = 0; f < rule.count; ++f) {
       if (rule.kind[f] == factor_kind::reduce) now.factors_of[i.operand_count] |= 1U << static_cast<unsigned>(f);
     }

@@ -130,7 +130,7 @@ class halo_room {
         where.stride = half;
         where.alternates = true;
       } else {
-        // After the loop: where the last iteration has put it.
+        // A reader after the loop finds the value where the last iteration has put it.
         where.phase = 0;
         const auto begin = attributes_of<loop_attributes>(g_[loop]);
         const std::int64_t last = begin.reverse ? 0 : begin.iterations - 1;

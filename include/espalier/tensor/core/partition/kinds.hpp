@@ -8,7 +8,7 @@
 
 namespace espalier::detail {
 
-/// Which of `Count` things are of one kind: one kernel is instantiated for each kind, however often it is used.
+/// The kinds of `Count` things: one kernel is instantiated for each kind, however often it is used.
 template <int Count> struct kind_table {
   static constexpr int room = Count > 0 ? Count : 1;
   int count = 0;

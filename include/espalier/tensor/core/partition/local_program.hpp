@@ -52,7 +52,7 @@ class local_program {
   constexpr void enter(int loop) { out_.loop = loop; }
 
   [[nodiscard]] constexpr const instruction& operator[](int value) const { return out_[value]; }
-  /// Which value is operand k of an instruction.
+  /// Returns the value that is operand k of an instruction.
   [[nodiscard]] constexpr int operand_at(const instruction& i, int k) const { return out_.operand_at(i, k); }
   [[nodiscard]] constexpr const layout& layout_of(int value) const {
     return out_.result().annotations[out_[value].annotation];

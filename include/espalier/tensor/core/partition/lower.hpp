@@ -8,8 +8,8 @@
 
 namespace espalier {
 
-/// How the rows of a fused chain find their row of a tensor outside: the offset of row r, in elements, is the sum over
-/// the terms of (r / divide) % modulo * stride.
+/// The map from the rows of a fused chain to the rows of a tensor outside: the offset of row r, in elements, is the sum
+/// over the terms of (r / divide) % modulo * stride.
 struct row_map {
   int terms = 0;
   std::int64_t divide[max_rank]{};
@@ -46,7 +46,7 @@ struct fused_source {
 
 /// One micro-operation of a fused chain. The flags of a `kernels::block_key` in a form that needs no kernel header.
 struct fused_step {
-  /// Whose op it carries out.
+  /// The instruction whose op it carries out.
   int instruction = -1;
   /// The chain's, 0 if its rows are long, or `any_columns` if they are cut into blocks that are no whole vectors.
   std::int64_t columns = 1;
@@ -72,12 +72,12 @@ struct fused_chain {
   std::int64_t block_rows = 1;
   int wide_slots = 0;
   int narrow_slots = 0;
-  /// Number of columns summed over all rows, for which each thread needs a buffer.
+  /// The number of columns summed over all rows, for which each thread needs a buffer.
   int accumulators = 0;
   /// The columns of one block: some of one row if rows are cut, otherwise all.
   std::int64_t block_columns = 1;
-  /// How often the chain passes over a row that is cut: a reduction of the row is complete after a pass, and the next
-  /// one computes again what it needs of those before, rather than have a whole row of it in memory.
+  /// The number of passes of the chain over a row that is cut: a reduction of the row is complete after a pass, and the
+  /// next one computes again what it needs of those before, rather than have a whole row of it in memory.
   int passes = 1;
   /// Reductions of the row, for each of which there are partial results of all its blocks.
   int partials = 0;
@@ -474,7 +474,8 @@ class fuser {
   bool dense_ = true;
   bool cut_ = false;
   std::int64_t limit_ = 1;
-  // Of a chain whose rows are cut: three for each step, and by instruction.
+  // The lists serve a chain whose rows are cut: the first has three entries for each step, the second one for each
+  // instruction.
   list<int> producers_;
   list<int> step_of_;
 };
@@ -489,8 +490,8 @@ template <int Steps, int Units> struct fixed_fused_program {
 
 namespace detail {
 
-/// How many steps the fused chains of a planned program have: one for each instruction, and one for each index that
-/// an instruction makes for itself.
+/// Returns the number of steps of the fused chains of a planned program: one for each instruction, and one for each
+/// index that an instruction makes for itself.
 [[nodiscard]] constexpr int count_steps(graph_view g, const plan_view& plan) {
   int count = 0;
   for (int u = 0; u < plan.unit_count; ++u) {

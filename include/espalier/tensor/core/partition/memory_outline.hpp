@@ -9,7 +9,7 @@
 namespace espalier {
 
 enum class memory_space : std::uint8_t {
-  /// Not stored: made by its readers, or inside a fused chain.
+  /// The value is not stored: its readers make it, or it is inside a fused chain.
   nowhere,
   /// The value is at an offset in the one block that a device allocates for a program.
   arena,
@@ -29,15 +29,16 @@ struct location {
   int loop = -1;
   int outer = -1;
   std::int64_t stride = 0;
-  /// Instead, `stride` bytes further in every second iteration: in those whose number plus `phase` is odd.
+  /// True if the address is `stride` bytes further in every second iteration instead: in those whose number plus
+  /// `phase` is odd.
   bool alternates = false;
   int phase = 0;
   /// Each device has it so many rows further as the first row it needs is from its operand's (`rows_to_needed`).
   bool is_displaced = false;
 };
 
-/// How far the iterations of all loops around a value move its address; `iteration(loop)` is the index of the one that
-/// runs, `where(id)` the location of an instruction.
+/// Returns how far the iterations of all loops around a value move its address; `iteration(loop)` is the index of the
+/// one that runs, `where(id)` the location of an instruction.
 template <class Where, class Iteration>
 [[nodiscard]] constexpr std::int64_t moved_by(const location& at, const Where& where, const Iteration& iteration) {
   std::int64_t bytes = 0;
@@ -63,7 +64,7 @@ inline constexpr std::int64_t arena_alignment = 64;
   return (bytes + arena_alignment - 1) / arena_alignment * arena_alignment;
 }
 
-/// Which values share a buffer, and how long each buffer lives.
+/// The values that share a buffer, and the lifetime of each buffer.
 struct memory_outline {
   /// The value in whose buffer this one is (itself: it has its own), or -1 if it is not stored.
   detail::list<int> root;

@@ -96,8 +96,8 @@ class collective_merger {
   static constexpr int waiting = -2;
   static constexpr int gathered = -3;
   static constexpr int delayed = -4;
-  /// How many later collectives are tried in vain before a group closes, and how many instructions may come forward
-  /// for one of them.
+  /// The number of later collectives that are tried in vain before a group closes, and the number of instructions that
+  /// may come forward for one of them.
   static constexpr int most_failures = 4;
   static constexpr int most_gathered = 24;
 
@@ -111,7 +111,7 @@ class collective_merger {
     int first = -1;
     int last = -1;
     int to_come = 0;
-    /// Since the last of them moved: whether those to come have been tried.
+    /// True if those to come have been tried since the last of them moved.
     bool tried = false;
     /// Another class in the same loop.
     int sibling = -1;
@@ -346,7 +346,7 @@ class collective_merger {
     return true;
   }
   constexpr void place_gathered() {
-    // In the program's order: few, and usually found in the opposite one.
+    // The gathered instructions are placed in the program's order: they are few, and usually found in the opposite one.
     for (int n = 1; n < gathered_.size(); ++n) {
       for (int m = n; m > 0 && gathered_[m] < gathered_[m - 1]; --m) {
         const int later = gathered_[m - 1];

@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-/// How a tensor goes from one mesh to another: from devices that hold it in one layout to others, or some of the same,
-/// that need it in another layout. A reshard within one mesh is planned by `transfer.hpp`, in constants; this is
-/// planned when a program starts, since which ranks form a mesh is known then.
+/// A tensor goes from one mesh to another: from devices that hold it in one layout to others, or some of the same, that
+/// need it in another layout. A reshard within one mesh is planned by `transfer.hpp`, in constants; this is planned
+/// when a program starts, since which ranks form a mesh is known then.
 namespace espalier {
 
 /// The box of a tensor that one rank holds or needs; the box begins at the start of a buffer of this shape.

@@ -48,7 +48,7 @@ class overwritten_values {
     for (int id = 0; id < g_.size; ++id) {
       const instruction& i = g_[id];
       program.for_each_read(id, [&](int value, int /*reader*/, int at) {
-        // To be passed on, a carry is named, not read.
+        // A carry that is passed on is named, not read.
         if (part_of(i) == structure::loop_next && value == i.operand[0] && value != i.operand[1]) return;
         for (;; value = g_[value].operand[0]) {
           if (last_read_[value] < at) last_read_[value] = at;

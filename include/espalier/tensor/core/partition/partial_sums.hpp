@@ -53,7 +53,7 @@ class partial_sums {
     const int reader = traced_.last_reader[id];
     // Stacked, terms would take as much memory as the sums that are to be split over their devices.
     if (part_of(g_[reader]) == structure::loop_stack) return (of_[id].tiled() & pending) == 0;
-    // Never into a loop, where it would be reduced in every iteration; but out of one.
+    // A partial never goes into a loop, where it would be reduced in every iteration; but it may go out of one.
     return g_[reader].loop == g_[id].loop || part_of(g_[reader]) == structure::loop_sum ||
            part_of(g_[reader]) == structure::loop_carry;
   }
@@ -179,7 +179,7 @@ class partial_sums {
     list<int> seen;
     open.push_back({end, 1});
     std::int64_t elements = 0;
-    // Where a partial meets a term that is none, it is reduced, as large as it is there.
+    // A partial that meets a term that is none is reduced there, as large as it is.
     bool has_whole_term = false;
     bool adds_terms = false;
     while (!open.empty()) {

@@ -4,9 +4,9 @@
 
 namespace espalier::detail {
 
-/// How a pass over a graph is cut into constant evaluations, since compilers limit the steps of each. Graphs up to
-/// eight times `Shortest` have parts of that many instructions; longer ones have eight parts, since each part is handed
-/// all that was made before it.
+/// The chunks of a pass over a graph, each a constant evaluation of its own, since compilers limit the steps of each.
+/// Graphs up to eight times `Shortest` have chunks of that many instructions; longer ones have eight chunks, since each
+/// chunk is handed all that was made before it.
 template <int Size, int Shortest> struct parts {
   static constexpr int length = Size <= 8 * Shortest ? Shortest : (Size + 7) / 8;
   static constexpr int count = Size <= length ? 1 : (Size + length - 1) / length;

@@ -65,7 +65,7 @@ struct plan_view {
 
 namespace detail {
 
-/// How often each instruction runs: the product of the lengths of its loops.
+/// Returns how often each instruction runs: the product of the lengths of its loops.
 [[nodiscard]] constexpr std::int64_t repetitions(graph_view g, int id) {
   std::int64_t count = 1;
   for (int loop = g[id].loop; loop >= 0; loop = g[loop].loop) {

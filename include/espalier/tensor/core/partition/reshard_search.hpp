@@ -53,7 +53,7 @@ class reshard_search {
   }
 
  private:
-  // Without initialisers, so that an array of nodes is zeroed in no time.
+  // A node has no initialisers, so that an array of nodes is zeroed in no time.
   struct node {
     placement_codes at;
     axis_mask tiled;
@@ -320,7 +320,7 @@ class reshard_search {
   std::int64_t target_parts_ = 1;
   std::int64_t summed_devices_ = 1;  // that together hold one sum's terms
   std::int64_t limit_ = 0;
-  // Of the node being expanded:
+  // These are of the node being expanded.
   std::int64_t local_ = 0;  // bytes
   std::int64_t paid_ = 0;
   int parent_ = 0;

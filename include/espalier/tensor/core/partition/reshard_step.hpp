@@ -78,7 +78,7 @@ static_assert(sizeof(placement_codes) == sizeof(sharding));
          a.unreduced == b.unreduced;
 }
 
-/// How many axes a list has.
+/// Returns the number of axes in a list.
 [[nodiscard]] constexpr unsigned length_of(std::uint32_t code) {
   return (code > 0U ? 1U : 0U) + (code > 0xFU ? 1U : 0U) + (code > 0xFFU ? 1U : 0U) + (code > 0xFFFU ? 1U : 0U) +
          (code > 0xFFFFU ? 1U : 0U) + (code > 0xFFFFFU ? 1U : 0U) + (code > 0xFFFFFFU ? 1U : 0U) +
@@ -112,7 +112,7 @@ static_assert(sizeof(placement_codes) == sizeof(sharding));
   for (; code != 0; code >>= 4U) count *= mesh.size[(code & 15U) - 1U];
   return count;
 }
-/// How many devices differ along these axes only; all bits set: those of the whole mesh.
+/// Returns the number of devices that differ along these axes only; all bits set: those of the whole mesh.
 [[nodiscard]] constexpr std::int64_t group_size(const mesh_shape& mesh, axis_mask axes) {
   std::int64_t count = 1;
   for (int axis = 0; axis < mesh.rank; ++axis)

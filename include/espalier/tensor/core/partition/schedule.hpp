@@ -6,7 +6,7 @@
 
 namespace espalier {
 
-/// How a fused chain passes over its rows.
+/// The limits for a fused chain that passes over its rows.
 struct row_limits {
   /// Rows of so many columns at most are worked on whole; longer ones are cut.
   std::int64_t whole = 65536;
@@ -22,10 +22,10 @@ struct unit {
   int first = 0;
   int count = 0;
   bool fused = false;
-  /// Its rows are cut into blocks of columns (`row_limits`): the chain passes over a row as often as what it reduces of
-  /// the row is needed for the next pass.
+  /// True if its rows are cut into blocks of columns (`row_limits`): the chain passes over a row as often as what it
+  /// reduces of the row is needed for the next pass.
   bool is_cut = false;
-  /// More than once, that is; so it may read an operand again after it has written a result.
+  /// True if it passes over a row more than once, so it may read an operand again after it has written a result.
   bool reads_again = false;
   /// The index space of a fused chain: rows (all dimensions but the last) by columns (the last).
   extents space;

@@ -56,11 +56,11 @@ struct growing_chain {
   int merged_into = -1;
 };
 
-/// How far a schedule has come, in arrays that outlive a constant evaluation.
+/// The progress of a schedule, in arrays that outlive a constant evaluation.
 template <int Instructions> struct schedule_progress {
   static constexpr int room = Instructions > 0 ? Instructions : 1;
   fixed_schedule<Instructions> schedule;
-  /// Which virtual values have to be in memory all the same.
+  /// True for virtual values that have to be in memory all the same.
   bool stored[room]{};
   int group[room]{};
   int next[room]{};
@@ -225,7 +225,7 @@ class scheduler {
   [[nodiscard]] static constexpr bool is_made_before(const instruction& i) {
     return is_further_result(i) || i.op->facts.travels_along;
   }
-  /// How many instructions after it are.
+  /// Returns the number of instructions directly after `id` that are part of its unit.
   [[nodiscard]] constexpr int made_with(int id) const {
     int last = id + 1;
     while (last < g_.size && is_made_before(g_[last])) ++last;

@@ -6,7 +6,7 @@
 
 namespace espalier::detail {
 
-/// Which values share a buffer, as it is found value by value.
+/// The sets of values that share a buffer, as they are found value by value.
 struct shared_buffers {
   constexpr explicit shared_buffers(int values)
       : root(values, -1), within(values), copied(values, false), sharer(values, -1), next_sharer(values, -1) {}

@@ -19,7 +19,7 @@ template <class Place, class... Calls> struct called_from { static constexpr boo
 
 namespace detail {
 
-/// How many of a trace's callers the lines of a program may name.
+/// Returns the number of a trace's callers that the lines of a program may name.
 [[nodiscard]] constexpr int count_callers(graph_view code, graph_view traced) {
   int count = 0;
   for (int id = 0; id < code.size; ++id) count = code[id].where.caller > count ? code[id].where.caller : count;

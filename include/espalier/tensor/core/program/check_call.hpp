@@ -55,7 +55,7 @@ template <class Function, int Count> [[nodiscard]] constexpr bool takes() {
   (std::make_index_sequence<static_cast<std::size_t>(Count)>{});
 }
 
-/// How many arguments a function object takes, or -1 if that cannot be told.
+/// Returns the number of arguments that a function object takes, or -1 if that cannot be told.
 template <class Function> [[nodiscard]] constexpr int arity_of() {
   if constexpr (requires { &Function::operator(); }) {
     return member_arity<decltype(&Function::operator())>::value;

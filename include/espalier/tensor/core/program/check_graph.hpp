@@ -14,7 +14,7 @@
 
 namespace espalier {
 
-/// How far a graph has come: each stage promises more.
+/// The stage that a graph has reached: each stage promises more.
 enum class graph_stage : std::uint8_t {
   /// The traced graph: stacked outputs and loop invariants may still be inside of loops.
   traced,

@@ -8,8 +8,8 @@
 
 namespace espalier {
 
-/// Which instructions read each value: `first[value]` is where in `reader` and `next` they begin, a list that ends at
-/// -1.
+/// The instructions that read each value: `first[value]` is where in `reader` and `next` they begin, a list that ends
+/// at -1.
 template <int Size, int Operands> struct reader_table {
   int first[Size > 0 ? Size : 1]{};
   int reader[Operands > 0 ? Operands : 1]{};
@@ -199,7 +199,7 @@ class propagation_step {
 
 }  // namespace detail
 
-/// How many operands the instructions of a graph have between them.
+/// Returns the number of operands of all instructions of a graph.
 [[nodiscard]] constexpr int count_operands(graph_view g) {
   int count = 0;
   for (int id = 0; id < g.size; ++id) count += g[id].operand_count;
@@ -237,7 +237,7 @@ constexpr void start_completion(graph_view g, const completion_view& state) {
 /// The outcome of a sweep.
 struct completion_sweep {
   bool changed = false;
-  /// How many ops it looked at, in either direction.
+  /// The number of ops that it looked at, in either direction.
   int visited = 0;
 };
 

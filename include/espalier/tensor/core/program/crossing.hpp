@@ -21,7 +21,7 @@ class cheapest_crossing {
     connect(enter(node), leave(node), bytes);
     return node;
   }
-  /// It is there only if it was kept.
+  /// Marks a value that is there only if it was kept.
   constexpr void cannot_be_repeated(int node) { sources_.push_back(node); }
   constexpr void is_wanted(int node) { sinks_.push_back(node); }
   /// `node` may be computed again, from `operand` among others.

@@ -159,7 +159,7 @@ class graph_cutter {
     return is_argument(id) && attributes_of<border_attributes>(g_[id]).number >= numbers_.arguments + numbers_.readable;
   }
 
-  /// It takes no work to speak of, so the late part may compute it once more.
+  /// True if it takes no work to speak of, so the late part may compute it once more.
   [[nodiscard]] constexpr bool is_repeatable(int id) const {
     const instruction& i = g_[id];
     if (i.loop >= 0 || i.op->facts.bound_to_loop || part_of(i) != structure::none) return false;

@@ -8,10 +8,10 @@
 #include <espalier/tensor/core/ops/ops.hpp>
 #include <espalier/tensor/core/partition/reshard_step.hpp>
 
-// Where completion finds a dimension that an axis splits, and whose factors it does not split, though parts of it
-// would, the axis is cut, and the graph is completed again on the mesh of the parts: 8@x on an axis of 4 becomes (2, 4)
-// without a move when x is 2 x 2 (GSPMD's tile assignments and Shardy's sub-axes say the same). All passes after that
-// see the parts as axes. A program that has no such dimension goes on with the mesh as it is.
+// An axis is cut if completion finds a dimension that it splits and whose factors it does not split, though sub-axes of
+// it would. The graph is then completed again on the mesh of the sub-axes: 8@x on an axis of 4 becomes (2, 4) without a
+// move when x is 2 x 2 (GSPMD's tile assignments and Shardy's sub-axes say the same). All passes after that see the
+// sub-axes as axes. A program that has no such dimension goes on with the mesh as it is.
 
 namespace espalier {
 
@@ -134,7 +134,7 @@ struct axis_cut {
   }
   if (!any) return parts;
   axis_parts result = parts;
-  // From the last one: the numbers of those before stay.
+  // The last axis is cut first: the numbers of those before stay.
   for (int axis = mesh.rank - 1; axis >= 0; --axis) {
     if (major[axis] == 0 || result.count == max_axes) continue;
     if (detail::keeps_border(mesh, g, of, axis_parts::whole(mesh).with_cut(axis, major[axis])))

@@ -102,7 +102,7 @@ template <class Function, int... Numbers> struct value_and_grad_function {
         using value_type = std::remove_cv_t<decltype(value)>;
         using loss_type = typename loss_in<value_type>::type;
         using mistake = typename failure_in<value_type>::type;
-        // With a mistake the gradient keeps its type, so that what the caller does with its leaves compiles.
+        // A gradient with a mistake keeps its type, so that what the caller does with its leaves compiles.
         if constexpr (Failed<mistake>) {
           b.note(mistake(failure_place(value)));
           return value_and_gradient<value_type, gradient_type>{value, gradient};

@@ -94,7 +94,7 @@ struct trace_content {
 template <int Room> struct trace_content_and_graph : trace_content {
   roomy_graph<Room, Room / 2, Room / 8, Room / 8> program;
 };
-/// How many instructions most functions of so many tensors do not exceed.
+/// Returns a number of instructions that most functions of so many tensors do not exceed.
 [[nodiscard]] constexpr int room_for_trace(int arguments) { return 160 + 16 * arguments; }
 
 /// The same by its address, and the places in it, for messages.
@@ -150,7 +150,8 @@ template <class Mesh, class Source, int Count = length_of(passes_on_buffers)> st
   static constexpr graph make() { return passes_on_buffers[Count - 1].run(Mesh::value, frozen<before>::value); }
 };
 
-/// And, where values are computed in a wider type than they are kept in, `repeat_widened`: most programs have none.
+/// The graph after `repeat_widened`, where values are computed in a wider type than they are kept in: most programs
+/// have none.
 template <class Mesh, class Source> struct repeated_graph {
   using before = device_graph<Mesh, Source>;
   static constexpr graph make() {
@@ -245,8 +246,8 @@ template <class Mesh, class Source> struct completed {
   static constexpr const completion<size>& value = last<0>();
 };
 
-/// How often axes may be cut, completing the graph each time: what parts of an axis split shows where the next cut is.
-/// (An axis is cut in at most as many places as a mesh may have axes.)
+/// The largest number of times that axes are cut, with the graph completed each time: the dimensions that sub-axes
+/// split show where the next cut is. (An axis is cut in at most as many places as a mesh may have axes.)
 inline constexpr int most_cuts = max_axes;
 
 /// A graph completed on a mesh, of which axes are cut `Cuts` times. Of none: on the mesh itself.

@@ -100,7 +100,7 @@ template <class Mesh, class Function, class... Arguments> class program {
       detail::content_of_call(typename detail::call_of<called::is_mistake, Mesh, Function, Arguments...>::type{});
 
  public:
-  // For g++, which explains a constant here in fewer messages than of a variable.
+  // This deleted constructor is for g++, which explains a constant here in fewer messages than that of a variable.
   explicit(detail::explained_call<called, Mesh, Function, Arguments...>::explain(
       std::index_sequence_for<Arguments...>{})) program(detail::as_value /*tag*/, detail::as_value /*tag*/) = delete;
   /// A mistake: a program is a type.
@@ -143,7 +143,7 @@ template <class Mesh, class Function, class... Arguments> class program {
   static constexpr const auto& code = detail::frozen<device_program>::value;
   static constexpr const auto& plan = detail::planned<device_mesh, detail::frozen<device_program>::value>::value;
   using result_type = typename accepted::result_type;
-  /// How many arguments it takes (a tree is one), the declared type of each, and the number of its first leaf.
+  /// The number of arguments it takes (a tree is one), the declared type of each, and the number of its first leaf.
   static constexpr int arity = static_cast<int>(sizeof...(Arguments));
   template <int I> using argument_at = typename detail::nth_type<I, Arguments...>::type;
   template <int I> [[nodiscard]] static constexpr int first_leaf() {
@@ -155,8 +155,8 @@ template <class Mesh, class Function, class... Arguments> class program {
     return count;
   }
 
-  /// How many collectives of a kind a device takes part in per run (those in loops once per iteration, and those that
-  /// travel together once); with axes, only those along all of these.
+  /// Returns the number of collectives of a kind that a device takes part in per run (those in loops once per
+  /// iteration, and those that travel together once); with axes, only those along all of these.
   template <CollectiveKind Kind, MeshAxis... Axes> [[nodiscard]] static constexpr number collectives() {
     return answer([] {
       std::int64_t count = 0;

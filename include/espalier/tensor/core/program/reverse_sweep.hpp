@@ -68,7 +68,7 @@ constexpr int reach(builder& b, loop_reversal& innermost, int id) {
   const bool repeat = level->recompute || cheaper_to_repeat(b, id) || level->is_fixed(id);
   // (After the instructions of a body comes at least the end of its loop.)
   if (repeat && (is_further_result(original) || is_further_result(b[id + 1]))) {
-    // With all that is made with it.
+    // The value is repeated with all results that are made with it.
     const int op = is_further_result(original) ? original.operand[0] : id;
     for (int n = further_results(b.result().code.data(), b.size(), op), first = op; first <= op + n; ++first) {
       instruction next = b[first];
@@ -239,7 +239,7 @@ class reverse_sweep {
     list<int> stacked_terms;
     for (const outside_term& c : collected) stacked_terms.push_back(cotangent_[c.id]);
 
-    // From here on everything is appended to the reverse loop.
+    // All that follows is appended to the reverse loop.
     loop_reversal reversal;
     reversal.forward = begin;
     const loop_attributes forward = attributes_of<loop_attributes>(b_[begin]);

@@ -169,7 +169,7 @@ template <class Part, class Pack> constexpr void emit_results(builder& b, const 
   }
 }
 
-/// How many tensors an argument of a program is: a tree counts by its leaves.
+/// Returns the number of tensors that an argument of a program is: a tree counts by its leaves.
 template <class Argument> [[nodiscard]] constexpr int leaf_count() {
   using declared = typename argument_traits<Argument>::type;
   if constexpr (ParameterTree<declared>) {

@@ -155,13 +155,13 @@ template <class Checked, bool IsCallable, class Mesh, class Function, class... A
 }
 
 template <class... Donated> struct donated_types {};
-/// How many of a list are `Added`, and the list with it.
+/// The number of entries of a list that are `Added`, and the list with it.
 template <class List, class Added> struct with_donated;
 template <class... Donated, class Added> struct with_donated<donated_types<Donated...>, Added> {
   static constexpr int taken = (0 + ... + (std::is_same_v<Added, Donated> ? 1 : 0));
   using type = donated_types<Donated..., Added>;
 };
-/// How many results of the type `Traced` there are in what a function returns.
+/// Returns the number of results of the type `Traced` in what a function returns.
 template <class Traced, class Returned> [[nodiscard]] constexpr int count_results() {
   if constexpr (!is_results<Returned>) {
     return std::is_same_v<Traced, Returned> ? 1 : 0;
@@ -257,7 +257,7 @@ template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexp
   }
 }
 
-/// How a program calls its function, as an object for `content_of_call`.
+/// A program's call of its function, as an object for `content_of_call`.
 struct no_call {};
 template <class Mesh, class Function, class... Arguments> struct checked_call {};
 template <bool IsMistake, class Mesh, class Function, class... Arguments> struct call_of {

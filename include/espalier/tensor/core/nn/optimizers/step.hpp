@@ -97,7 +97,7 @@ constexpr int to_state(builder& b, int gradient, int state) {
   const int terms = b[gradient].op->facts.requests == layout_request::as_operand ? b[gradient].operand[0] : gradient;
   return emit::annotated(b, ops::reshard, terms, b[state].annotation);
 }
-/// And the update where the parameter is.
+/// The update where the parameter is.
 constexpr int to_parameter(builder& b, int update, int state, int parameter) {
   return is_annotated(b[state]) ? emit::match(b, update, parameter) : update;
 }
