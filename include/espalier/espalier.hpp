@@ -4,8 +4,9 @@
 
 #include <espalier/config.hpp>
 
-/// What nearly every program needs: the compile-time half, what models share, the executor with its kernels, both kinds
-/// of communicator, `explain`. MPI is used when the target espalier::mpi is linked (it defines ESPALIER_USE_MPI).
+/// The headers that nearly every program needs: the compile-time half, the parts that models share, the executor with
+/// its kernels, both kinds of communicator, `explain`. MPI is used when the target espalier::mpi is linked (it defines
+/// ESPALIER_USE_MPI).
 ///
 /// Files (`espalier/io.hpp`), new layouts at run time
 /// (`espalier/runner.hpp`), xtensor

@@ -4,7 +4,7 @@
 
 #include <espalier/config.hpp>
 
-/// For models: layers, attention, losses, initial values, every optimizer, and what training needs inside programs.
+/// The headers for models: layers, attention, losses, initial values, every optimizer, and training inside programs.
 #include <espalier/tensor/core/graph/named_leaves.hpp>
 #include <espalier/tensor/core/nn/layers.hpp>
 #include <espalier/tensor/core/nn/leaves.hpp>

@@ -4,7 +4,7 @@
 
 #include <espalier/config.hpp>
 
-/// What people look at: `explain`, pictures of layouts, progress, and tables.
+/// The headers for output to people: `explain`, pictures of layouts, progress, and tables.
 #include <espalier/base/table.hpp>
 #include <espalier/tensor/run/report/draw_layout.hpp>
 #include <espalier/tensor/run/report/explain.hpp>

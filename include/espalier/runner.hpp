@@ -4,7 +4,7 @@
 
 #include <espalier/config.hpp>
 
-/// What runs programs: worlds, runners, arrays, and what moves arrays between layouts and devices.
+/// The headers that run programs: worlds, runners, arrays, and transfers of arrays between layouts and devices.
 #include <espalier/tensor/run/execute/array.hpp>
 #include <espalier/tensor/run/execute/array_trees.hpp>
 #include <espalier/tensor/run/execute/copy.hpp>

@@ -4,8 +4,8 @@
 
 #include <espalier/config.hpp>
 
-/// For models that run as a pipeline of stages: layers, measurements, the choice of a plan, and the engine. Plans alone
-/// are in `espalier/pipeline.hpp`.
+/// The headers for models that run as a pipeline of stages: layers, measurements, the choice of a plan, and the engine.
+/// Plans alone are in `espalier/pipeline.hpp`.
 #include <espalier/pipeline/stages/engine/checkpoint.hpp>
 #include <espalier/pipeline/stages/engine/engine.hpp>
 #include <espalier/pipeline/stages/layers/layer.hpp>

@@ -42,10 +42,10 @@ enum class array_share : std::uint8_t {
   cells,          ///< rank r of an array of ranks x ranks cells row r before, column r after
 };
 
-/// What is known of a kind of collective.
+/// The properties of a kind of collective.
 struct collective_facts {
   collective kind;
-  /// In errors, tables and docs.
+  /// The name in errors, tables and docs.
   const char* name;
   /// Whether it is an instruction of partitioned programs, whether devices send each other something by it, and whether
   /// it can bring what windows need.
@@ -54,11 +54,11 @@ struct collective_facts {
   bool has_windows = false;
   /// Whether what several ranks have is combined.
   bool reduces = false;
-  /// Of calls of all ranks, the array's parts before and after them.
+  /// The shares of the array that ranks hold before and after a call that all of them make.
   array_share before = array_share::none;
   array_share after = array_share::none;
-  /// Of an instruction: the bytes that each device of a group of `n` sends whose buffer had `local` bytes before. Null
-  /// where they do not follow from these.
+  /// Returns the bytes that each device of a group of `n` sends for an instruction if its buffer had `local` bytes
+  /// before. Null if these two numbers do not determine it.
   std::int64_t (*sent)(std::int64_t local, std::int64_t n) = nullptr;
 };
 

@@ -15,10 +15,10 @@
 
 namespace espalier {
 
-/// What one element is.
+/// The type of one element.
 enum class dtype : std::uint8_t { f32, f64, bf16, i32, boolean, u32, i64, i8, f16, u8 };
 
-/// What the bits of an element say.
+/// The meaning of an element's bits.
 enum class number_format : std::uint8_t {
   binary,   ///< a binary float of IEEE 754
   brain,    ///< a float with the exponent of float32, and a shorter mantissa
@@ -29,15 +29,15 @@ enum class number_format : std::uint8_t {
 
 struct dtype_facts {
   dtype type;
-  /// In errors, tables and docs.
+  /// The name in errors, tables and docs.
   const char* name;
-  /// In safetensors files.
+  /// The name in safetensors files.
   const char* wire_name;
-  /// Of one element in memory, on the wire and in a checkpoint.
+  /// The bytes of one element in memory, on the wire and in a checkpoint.
   std::int64_t bytes;
   number_format format;
-  /// What partial results are kept in, by kernels and collectives alike, until they are rounded once. Floats are
-  /// computed in it, too. Sums and products of integers wrap around.
+  /// The type in which kernels and collectives keep partial results until they round once. Floats are also computed in
+  /// it. Sums and products of integers wrap around.
   dtype accumulate;
 };
 
@@ -169,7 +169,8 @@ template <class Visit> constexpr decltype(auto) with_storage(dtype type, Visit v
   return visit(float{});
 }
 
-/// What partial results of elements of type T are kept in. (Of integers, sums and products in `wrapping_t` of it.)
+/// The type in which partial results of elements of type T are kept. (Sums and products of integers use `wrapping_t` of
+/// it.)
 template <class T> using accumulate_t = storage_t<facts_of(dtype_of<T>).accumulate>;
 
 /// How values are combined when a dimension is reduced, on one device or across several.

@@ -98,7 +98,7 @@ struct float16 {
   static constexpr std::uint32_t least_normal = 113U << 23U;
 };
 
-/// What single elements of a C++ type are computed in: in the type itself, unless it is one for storage only.
+/// The C++ type in which single elements of type T are computed: `T::computed` for a storage-only type, else T itself.
 template <class T> struct computed { using type = T; };
 template <class T>
   requires requires { typename T::computed; }
@@ -107,8 +107,8 @@ struct computed<T> {
 };
 template <class T> using computed_t = typename computed<T>::type;
 
-/// What sums and products of integers are taken in: unsigned, where they wrap around and do not overflow. Other types
-/// stay as they are.
+/// The type in which sums and products of T are computed. An integer type becomes unsigned, so that it wraps around and
+/// does not overflow; every other type stays as it is.
 template <class T> struct wrapping { using type = T; };
 template <class T>
   requires(std::is_integral_v<T> && !std::is_same_v<T, bool>)

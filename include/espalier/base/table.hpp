@@ -110,7 +110,7 @@ namespace espalier::report {
   return pair(std::llround(seconds / 3600), 24, "d", "h");
 }
 
-/// Where the cells of a column stand; `automatic`: right when every cell reads as a number, else left.
+/// The alignment of a column's cells. `automatic` is right if every cell reads as a number, else left.
 enum class align : std::uint8_t { automatic, left, right };
 
 /// The head of a table's column, printed as "name [unit]".
@@ -129,7 +129,7 @@ class table {
   /// point. Throws `std::invalid_argument` when the number of cells is not that of the columns.
   template <class... Cells> table& row(const Cells&... cells) { return add({cell(cells)...}); }
 
-  /// As `row`, for a number of columns that is known at run time only.
+  /// Adds a row like `row`, for a number of columns that is known only at run time.
   table& add(std::vector<std::string> cells) {
     if (cells.size() != columns_.size())
       throw std::invalid_argument(

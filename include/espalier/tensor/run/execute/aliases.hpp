@@ -15,14 +15,14 @@ namespace espalier::detail {
 /// read as it was when the program was called. A program is compiled for arguments and results that lie apart.
 class alias_finder {
  public:
-  /// For at most so many arguments and results; nothing allocates after this.
+  /// Reserves room for `most` arguments and results; nothing allocates after this.
   explicit alias_finder(int most) {
     uses_.reserve(static_cast<std::size_t>(most));
     copied_.reserve(static_cast<std::size_t>(most));
     renewed_.reserve(static_cast<std::size_t>(most));
   }
 
-  /// What a call does with memory, in this order among those in the same memory.
+  /// The use of memory by a call. Uses of the same memory are sorted in this order.
   enum class role : char {
     changed,  ///< an argument whose place a result takes
     read,     ///< any other argument

@@ -69,7 +69,7 @@ struct handle_state {
 
   std::shared_ptr<donation> donated;
   bool is_of_runner = false;
-  /// Of a runner's result in the memory of a donated argument: that donation.
+  /// The donation of the argument in whose memory this result of a runner lies; else null.
   donation* gives = nullptr;
 
  private:
@@ -137,7 +137,8 @@ class any_array {
     require_unspent();
     return shards_[static_cast<std::size_t>(local)].data();
   }
-  /// Before a device's elements are written: of pending sums its terms become 0. Whether it is the one to write.
+  /// Prepares a device's shard for writing: if the array is a pending sum, its terms become 0. Returns whether this
+  /// device writes the elements.
   bool begin_writing(int local) const;
   void refuse_reading_terms() const {
     if (placed_.placement.unreduced != 0) refuse_terms("for_each reads");
@@ -153,7 +154,7 @@ class any_array {
   mesh_shape mesh_;
   layout placed_;
   std::vector<int> devices_;
-  /// Of an argument in a donated place, others after the call.
+  /// A call exchanges these if the array is an argument in a donated place.
   mutable std::vector<shared_buffer> shards_;
   mutable detail::handle_state handle_;
 
@@ -244,7 +245,7 @@ struct array_memory {
   static const std::vector<shared_buffer>& shards(const any_array& array) { return array.shards_; }
   static bool begin_writing(const any_array& array, int local) { return array.begin_writing(local); }
   static detail::handle_state& handle(const any_array& array) { return array.handle_; }
-  /// From now on these, of an argument in a donated place.
+  /// Replaces the shards of an argument in a donated place.
   static void renew(const any_array& array, const std::vector<shared_buffer>& shards) { array.shards_ = shards; }
   /// Zeros, placed as given.
   static void make(any_array& array, const world& where, const axis_parts& parts, const sharding& as) {

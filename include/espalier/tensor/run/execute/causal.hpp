@@ -49,7 +49,7 @@ class causal_finder {
   [[nodiscard]] bool looks_at_maxima(int s) const { return least(s) > -unbounded; }
 
  private:
-  /// What a value has where its key is hidden.
+  /// The content of a value at the positions whose key is hidden.
   enum class content : std::uint8_t {
     any,
     /// So low a number that it is no row's maximum, and has no exponential. Also said of such a maximum.
@@ -151,7 +151,8 @@ class causal_finder {
     if (hidden(value) != content::any) rely(u, t_.unit_of[value]);
     return hidden(value);
   }
-  /// What another unit has hidden is so unless it, or one that it relies on, meets a row that is hidden entirely.
+  /// Records that unit `u` relies on what unit `other` hides. That holds unless `other`, or a unit that it relies on,
+  /// meets a row that is hidden entirely.
   void rely(int u, int other) {
     std::vector<int>& units = relies_on_[static_cast<std::size_t>(u)];
     const auto add = [&](int one) {

@@ -142,7 +142,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   }
   [[nodiscard]] char* arena() const { return static_cast<char*>(arena_.data()); }
 
-  /// Where a value is now; inside loops that depends on the iteration.
+  /// Returns the present address of a value; inside loops it depends on the iteration.
   [[nodiscard]] void* address(int id) const {
     const location& w = t_.where[id];
     char* base = nullptr;
@@ -249,7 +249,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     report_not_finite();
   }
 
-  /// Where the boxes, messages and further results of each instruction are.
+  /// Assigns each instruction the places of its boxes, messages and further results.
   void give_places() {
     int boxes = 0;
     int messages = 0;
@@ -355,7 +355,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     return site;
   }
 
-  /// Where the operands beyond the first few are now.
+  /// Returns the present addresses of the operands after the first `inline_operands`.
   [[nodiscard]] const kernels::further_operand* further_operands(const instruction& i) {
     kernels::further_operand* const all = &further_[static_cast<std::size_t>(i.further)];
     for (int k = inline_operands; k < i.operand_count; ++k) {
@@ -364,7 +364,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     return all;
   }
 
-  /// Where its results after the first go now.
+  /// Returns the present addresses of the results after the first.
   [[nodiscard]] const kernels::further_result* further_results_of(int id) {
     kernels::further_result* const all =
         &results_beyond_[static_cast<std::size_t>(first_result_[static_cast<std::size_t>(id)])];

@@ -13,7 +13,7 @@ namespace espalier {
 
 namespace detail {
 
-/// What `gather` does for any tensor: the whole of it, once for each device of this process.
+/// Gathers any tensor for `gather`: one whole copy for each device of this process.
 [[nodiscard]] std::vector<shared_buffer> gather_shards(world& where, const any_array& array, source_line line);
 
 }  // namespace detail

@@ -22,12 +22,12 @@ struct message_part {
   std::vector<std::int64_t> received_at;
 };
 
-/// What one device sends and receives in collectives that travel together. For each other member it has one message:
-/// the box of each part, one behind the other. As a transfer it is one between two blocks of memory, where all boxes
-/// lie in one piece. (Types may differ that have the same size: the first one's stands for all.)
+/// The blocks that one device sends and receives in collectives that travel together. It has one message for each other
+/// member, with the boxes of all parts back to back. As a transfer it is one between two blocks of memory, where all
+/// boxes lie in one piece. (Types may differ if they have the same size: the first one's stands for all.)
 struct message_table {
   std::vector<message_part> parts;
-  /// What the communicator is told.
+  /// The transfer as the communicator gets it.
   comm::transfer moves;
   /// Elements of the two blocks.
   std::int64_t sent = 0;
@@ -81,7 +81,7 @@ struct transfer_kinds {
   return made.finish();
 }
 
-/// What `device` sends and receives in one collective, of these kinds.
+/// Returns the transfer of `device` in one collective, which is of one of these kinds.
 template <transfer_kinds Kinds>
 [[nodiscard]] comm::transfer make_transfer_of(const mesh_shape& mesh, graph_view g, int id, int device, int channel) {
   const auto kind = static_cast<collective>(collective_index(g[id].op));
@@ -179,9 +179,9 @@ template <transfer_kinds Kinds>
   return made;
 }
 
-/// What makes a program's transfers.
+/// The functions that make a program's transfers.
 struct transfer_functions {
-  /// Of a collective without messages.
+  /// Makes the transfer of a collective without messages.
   comm::transfer (*one)(const mesh_shape& mesh, graph_view g, int id, int device, int channel);
   message_table (*together)(const mesh_shape& mesh, graph_view g, int id, int device, int channel);
 };
@@ -191,7 +191,7 @@ template <transfer_kinds Kinds> [[nodiscard]] constexpr transfer_functions trans
   return made;
 }
 
-/// Of all kinds.
+/// Returns the functions for all kinds of transfers.
 #if defined(ESPALIER_COMPILED)
 [[nodiscard]] transfer_functions all_transfers();
 #else

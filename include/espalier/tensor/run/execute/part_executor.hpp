@@ -123,7 +123,7 @@ class part_executor final : public device_executor<Communicator, Kernels> {
   }
 
   std::vector<part_group> groups_;
-  /// By step: the group that begins there, or -1.
+  /// The group that begins at each step, or -1.
   std::vector<int> group_at_;
   shared_buffer locals_;
 };
@@ -137,8 +137,8 @@ template <class Program, std::size_t... Kind>
   return false;
 }
 
-/// What executes a program: most have no product of which parts could be handed on, and need not be compiled with what
-/// looks for them.
+/// The executor of a program. Only programs with a batched product whose items can be handed on instantiate
+/// `part_executor`.
 template <class Program, class Communicator>
 using executor_of =
     std::conditional_t<may_have_parts<Program>(

@@ -17,8 +17,8 @@
 
 namespace espalier::detail {
 
-/// What a unit reads or writes in memory. `chunk`: bytes of one part, if the parts of the value follow each other in
-/// memory and the unit touches only the part it works on; else 0.
+/// A value that a unit reads or writes in memory. `chunk`: bytes of one part, if the parts of the value follow each
+/// other in memory and the unit touches only the part it works on; else 0.
 struct part_access {
   int value = -1;
   std::int64_t chunk = 0;
@@ -134,7 +134,7 @@ class part_finder {
     return plan_for(contraction_for(key), key.operand_type[0], key.operand_type[1], key.type);
   }
 
-  /// What unit `u` touches when it works on one of `parts` parts; no unit if it can't.
+  /// Returns what unit `u` touches when it works on one of `parts` parts; a `member` without a unit if it cannot.
   [[nodiscard]] member describe(int u, std::int64_t parts) const {
     if (t_.units[u].fused) return describe_chain(u, parts);
     return is_product(u) ? describe_product(u, parts) : member{};

@@ -45,7 +45,7 @@ template <class Arrays>
   return made;
 }
 
-/// While one exists, errors of this device's collectives name an operation of the user's line.
+/// During its lifetime, errors of this device's collectives name an operation of the user's line.
 class named_operation {
  public:
   named_operation(comm::any_communicator& communicator, const char* name, source_line line)

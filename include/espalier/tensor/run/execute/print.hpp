@@ -20,7 +20,7 @@ namespace detail {
 
 // Templates, which cost nothing where no array is printed.
 
-/// Where this process holds an element of a tensor, or null.
+/// Returns the address at which this process holds an element of a tensor, or null.
 template <class Array> [[nodiscard]] const void* find_element(const Array& array, std::int64_t flat) {
   const extents& shape = array.shape();
   const extents buffer = array.local_extents();

@@ -28,7 +28,7 @@ using device_maker = std::unique_ptr<program_device> (*)(const program_tables& t
                                                          comm::any_communicator& communicator);
 
 #if defined(ESPALIER_COMPILED)
-/// For all programs.
+/// Makes a device for any program.
 [[nodiscard]] std::unique_ptr<program_device> make_device(const program_tables& tables, int device,
                                                           comm::any_communicator& communicator);
 template <class Program> [[nodiscard]] device_maker device_maker_of() { return &make_device; }

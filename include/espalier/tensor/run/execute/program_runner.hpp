@@ -17,14 +17,14 @@
 
 namespace espalier::detail {
 
-/// What a runner knows of its program beside its tables.
+/// The facts of a program that a runner needs in addition to its tables.
 struct runner_facts {
   const mesh_shape* mesh;   ///< that the program was written for
   const axis_parts* parts;  ///< of its axes
   const int* first_leaf;    ///< by argument, and how many leaves there are
   int arity;
   device_maker make_device;
-  /// Of a leaf of an argument that is a tree, "blocks.up.weight". Null where no argument is one.
+  /// Returns the name of a leaf of an argument that is a tree: "blocks.up.weight". Null if no argument is a tree.
   std::string (*leaf_name)(int leaf);
 };
 
@@ -52,8 +52,8 @@ class program_runner {
   /// Bytes that calls have copied on a device because arguments were the same array, or because an array that shares a
   /// donated one's memory keeps its values.
   [[nodiscard]] std::int64_t copied_bytes() const { return copied_bytes_; }
-  /// Of an argument of which only the whole is given, at the number of its leaf: an array whose memory is nobody
-  /// else's, as a result's that took its place may be, or null if one has to be made.
+  /// Returns the array into which an argument given only as a whole is copied, at the number of its leaf. No other
+  /// array shares its memory, as a result that took its place may do; it is null if one has to be made.
   [[nodiscard]] std::shared_ptr<any_array>& own_argument(int leaf);
 
  private:

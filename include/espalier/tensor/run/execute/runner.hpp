@@ -42,8 +42,8 @@ template <class... Parts> struct data_for<results<Parts...>> {
   using type = results<typename data_for<Parts>::type...>;
 };
 
-/// What `run` takes for an array beside an array: the whole tensor, of which it copies each device's part. Here numbers
-/// for scalars; io/xtensor.hpp adds its own, and trees of them.
+/// A whole tensor that `run` accepts in place of an array, and of which it copies each device's part. Defined here for
+/// numbers, as scalars; io/xtensor.hpp adds its own, and trees of them.
 template <class Given> struct whole_tensor { template <class Array> static constexpr bool fits = false; };
 template <class Number>
   requires(std::is_arithmetic_v<Number>)
@@ -77,8 +77,7 @@ template <int Index, class First, class... Rest> [[nodiscard]] constexpr auto fi
   }(First{});
 }
 
-/// What stands for arrays of a program with a mistake: nothing that is asked of them adds an error to the one that
-/// counts.
+/// A substitute for the arrays of a program with a mistake: no use of it adds an error to the one that counts.
 template <std::size_t Parts = 2> class no_array : public sharded_array<f32<>> {
  public:
   template <std::size_t I> [[nodiscard]] const no_array& get() const { return *this; }
@@ -148,8 +147,8 @@ template <class Program> class runner {
     }
   }
 
-  /// What is wrong with a call's arguments. Each operator() asserts it itself, so that the user's line comes right
-  /// after it.
+  /// The mistake in a call's arguments. Each operator() asserts it itself, so that the user's line comes right after
+  /// it.
   template <class... Given>
   using mistake_in = decltype(check_types<std::remove_cvref_t<Given>...>(std::make_integer_sequence<int, arity>{}));
 
@@ -162,7 +161,7 @@ template <class Program> class runner {
       core_.start();
     }
   }
-  /// Of a program that `compile` returned: `runner run(world, step)`.
+  /// Makes a runner of a program that `compile` returned: `runner run(world, step)`.
   runner(world& where, const Program& /*program*/) : runner(where) {}
   runner(const runner&) = delete;
   runner& operator=(const runner&) = delete;

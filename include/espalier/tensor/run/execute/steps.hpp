@@ -11,7 +11,7 @@
 
 namespace espalier::detail {
 
-/// What a device does in one step. Values are named by their instruction; where they are, the plan says.
+/// The action of a device in one step. Values are named by their instruction; the plan says where they are.
 enum class step_kind : std::uint8_t {
   /// The unit's kernel.
   kernel,
@@ -32,7 +32,7 @@ enum class step_kind : std::uint8_t {
   local_slice,
   /// A collective: target from everybody's source
   move,
-  /// The first iteration of loop `loop`; goes on behind the loop, at step `jump`, if there is none.
+  /// The first iteration of loop `loop`; if there is none, execution goes on after the loop, at step `jump`.
   loop_begin,
   /// The next iteration: goes back to step `jump`, if there is one.
   loop_end,

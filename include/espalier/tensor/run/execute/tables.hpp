@@ -104,7 +104,7 @@ template <class Program, int Kind> struct lifted_unit {
   static constexpr std::int64_t scratch_bytes = kernels::kernel<op>::scratch_bytes(key);
 };
 
-/// What stands at each thing's kind: `by_kind` spread over the things.
+/// The entry of `by_kind` for each step or unit, found by its kind; null if it has none.
 template <class Function, int Count> struct spread_table {
   Function of[kind_table<Count>::room]{};
   constexpr spread_table(const kind_table<Count>& kinds, const Function* by_kind) {
@@ -134,7 +134,7 @@ template <class Program, std::size_t... Kind> [[nodiscard]] std::int64_t most_sc
   return most;
 }
 
-/// What a program combines: between devices, and over the iterations of its loops.
+/// Returns the reducers of a program: between devices, and over the iterations of its loops.
 [[nodiscard]] constexpr comm::detail::reducer_set reducers_in(graph_view g) {
   comm::detail::reducer_set found = 0;
   const auto add = [&](dtype type, reduction kind) {

@@ -14,7 +14,7 @@
 
 namespace espalier {
 
-/// What one rank could not do, on all of them.
+/// An error of one rank, thrown on all ranks.
 struct error_on_all_ranks : std::runtime_error, known_to_all_ranks {
   using std::runtime_error::runtime_error;
 };

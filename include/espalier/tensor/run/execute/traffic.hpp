@@ -13,7 +13,8 @@
 
 namespace espalier {
 
-/// What a program communicates per run along which axes of its mesh, for `comm::propose_placement`.
+/// Returns the bytes that a program communicates per run along each set of axes of its mesh, for
+/// `comm::propose_placement`.
 template <class Program> [[nodiscard]] comm::mesh_traffic traffic_of() {
   comm::mesh_traffic all;
   const mesh_shape mesh = Program::device_mesh::value;

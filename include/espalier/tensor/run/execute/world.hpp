@@ -59,7 +59,7 @@ namespace detail {
 /// Says once on stderr, on the root alone, that the program is not optimised, unless ESPALIER_QUIET is set.
 void warn_of_build(bool is_root);
 
-/// What a world does on its devices.
+/// The function that a world calls for each of its devices.
 using device_work = function_ref<void(int local, comm::any_communicator&)>;
 
 }  // namespace detail
@@ -91,7 +91,7 @@ class world {
   ~world();
 
   [[nodiscard]] const mesh_shape& mesh_value() const { return mesh_; }
-  /// Where this world is, for runners, which may outlive it.
+  /// A pointer to this world, for runners, which may outlive it.
   [[nodiscard]] const std::shared_ptr<world*>& place() const { return place_; }
   /// How many devices this process works for, and which.
   [[nodiscard]] int local_devices() const { return uses_mpi_ ? 1 : mesh_.devices(); }
@@ -102,8 +102,8 @@ class world {
   /// This rank's communicator, for `comm::use_topology`; null when all devices are in this process.
   [[nodiscard]] comm::mpi_communicator* ranks();
 
-  /// From now on device d is the rank that was `rank_of[d]`, as a `comm::placement` proposes. Every rank calls it,
-  /// before anything else is made with this world. Without MPI nothing changes.
+  /// Makes device d the rank that was `rank_of[d]`, as a `comm::placement` proposes. Every rank calls it before
+  /// anything else is made with this world. Without MPI it does nothing.
   /// @pre `rank_of` is a permutation that leaves 0 where it is: the rank that speaks stays the same
   void reorder(const std::vector<int>& rank_of);
 #endif

@@ -81,8 +81,8 @@ template <class To, class From> [[nodiscard]] To rounded_once(From value) {
   return refused;
 }
 
-/// As `reader.read_box` into memory of another element type. With a null `target` the elements are only looked at:
-/// nothing is read if none of them can be refused.
+/// Reads a box, as `reader.read_box` does, into memory of another element type. With a null `target` the elements are
+/// only looked at: nothing is read if none of them can be refused.
 /// @pre converts(type in the file, type)
 /// Errors: `io::checkpoint_error` with the first element that the type cannot hold.
 inline void read_box_as(dtype type, const io::safetensors_reader& reader, const io::tensor_info& info,

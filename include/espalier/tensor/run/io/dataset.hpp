@@ -47,7 +47,7 @@ struct dataset_options {
   bool read_ahead = true;
 };
 
-/// Where a dataset is: the batch that `next` returns next.
+/// The position of a dataset: the batch that `next` returns next.
 struct dataset_place {
   std::int64_t seed = 0;
   std::int64_t epoch = 0;

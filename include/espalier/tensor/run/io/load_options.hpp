@@ -15,7 +15,8 @@
 
 namespace espalier::io {
 
-/// What `load_checkpoint` may do besides filling every leaf of a tree from the tensor of the same name and type.
+/// Options of `load_checkpoint`, which without them fills every leaf of a tree from the tensor of the same name and
+/// type.
 ///
 /// A name in a list is that of a leaf (`body.up`) or of a member with leaves (`body`, which stands for all leaves in
 /// it). A name that nothing has is an error, and so is, as without options, every leaf that finds no tensor and every
@@ -120,9 +121,9 @@ class names_in_file {
   std::vector<bool> met_;
 };
 
-/// For each leaf the tensor that fills it; null for one that keeps its values. A leaf may also be filled by a tensor of
-/// the type in `declared` (io/sixteen_bit_moments.hpp). Depends on the file's header, the specs and the options only,
-/// so that all ranks find the same.
+/// Returns the tensor that fills each leaf; null for a leaf that keeps its values. A leaf may also be filled by a
+/// tensor of the type in `declared` (io/sixteen_bit_moments.hpp). The result depends only on the file's header, the
+/// specs and the options, so that all ranks find the same.
 ///
 /// Errors: `io::checkpoint_error` that lists all that does not fit, or names the name in `options` that nothing has.
 [[nodiscard]] inline std::vector<const io::tensor_info*> sources_of_leaves(const io::safetensors_reader& reader,

@@ -76,7 +76,7 @@ class row_file {
  public:
   [[nodiscard]] const std::filesystem::path& path() const { return file_->path; }
   [[nodiscard]] dtype type() const { return file_->type; }
-  /// Of the whole file: the first is the number of rows.
+  /// The shape of the whole file; its first extent is the number of rows.
   [[nodiscard]] const std::vector<std::int64_t>& shape() const { return file_->shape; }
   [[nodiscard]] std::int64_t rows() const { return file_->shape.front(); }
   /// Elements of one row.
@@ -246,7 +246,7 @@ class row_file {
     });
   }
 
-  /// What all formats have in common: sizes that can be, and bytes that are there.
+  /// Makes the checks that all formats share: the sizes are possible, and the bytes are there.
   static row_file checked(std::shared_ptr<opened> file) {
     const std::string text = detail::rows_text(file->type, file->shape);
     if (file->shape.empty())

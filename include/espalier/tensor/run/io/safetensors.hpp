@@ -99,7 +99,7 @@ class tensor_table {
   return found;
 }
 
-/// What a file that is not safetensors seems to be, from its first bytes.
+/// Guesses from its first bytes which format a file has that is not safetensors.
 [[nodiscard]] inline std::string guess_format(std::string_view first) {
   constexpr std::array<std::pair<std::string_view, std::string_view>, 5> known{
       {{"PK\x03\x04", "a zip archive, as PyTorch .pt and NumPy .npz are"},
@@ -165,8 +165,8 @@ class safetensors_reader {
     transfer(info, box, static_cast<std::byte*>(target));
   }
 
-  /// As `read_box`, of the tensor seen as one of shape `as` with as many elements, in row-major order: a matrix
-  /// [out, in] whose rows are those of several heads is read by heads as [heads, out / heads, in].
+  /// Reads a box, as `read_box` does, of the tensor seen as one of shape `as` with as many elements, in row-major
+  /// order: a matrix [out, in] whose rows are those of several heads is read by heads as [heads, out / heads, in].
   void read_reshaped(std::string_view name, std::span<const std::int64_t> as, std::span<const std::int64_t> starts,
                      std::span<const std::int64_t> extents, void* target,
                      std::span<const std::int64_t> strides = {}) const {
@@ -323,7 +323,8 @@ class safetensors_writer {
     if (directory.descriptor() >= 0) ::fsync(directory.descriptor());
   }
 
-  /// As `commit()`, but refuses if `written_by_all`, the sum of all writers' `bytes_written()`, is not the whole file.
+  /// Commits as `commit()` does, but refuses if `written_by_all`, the sum of all writers' `bytes_written()`, is not the
+  /// whole file.
   void commit(std::int64_t written_by_all) {
     if (written_by_all != data_bytes_)
       throw checkpoint_error(path_, std::to_string(written_by_all) + " bytes of tensor data written",

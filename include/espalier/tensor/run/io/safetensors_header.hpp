@@ -108,7 +108,7 @@ inline constexpr std::int64_t safetensors_header_limit = 100'000'000;
   return true;
 }
 
-/// What a safetensors header says.
+/// The contents of a safetensors header.
 struct safetensors_header {
   std::vector<io::tensor_info> tensors;  // in the order of their data
   io::metadata_map metadata;

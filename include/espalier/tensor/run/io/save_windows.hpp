@@ -172,7 +172,7 @@ class window_writer {
 #endif
 
  private:
-  /// Of all processes in a round.
+  /// The bytes that all processes together write in a round.
   static constexpr std::int64_t round_bytes = std::int64_t{1} << 23;
 
   [[nodiscard]] static const std::byte* shard(const saved_array& from, int local) {
@@ -184,7 +184,7 @@ class window_writer {
     return {begin, std::min(bytes_, begin + share_)};
   }
 
-  /// What a device of this process owns, into the window. Returns its bytes.
+  /// Copies the bytes of the window that a device of this process owns into it. Returns their number.
   std::int64_t take_own(const file_window& window, int device, int local) {
     std::int64_t filled = 0;
     for_each_owned_run(arrays_, window, device, true,

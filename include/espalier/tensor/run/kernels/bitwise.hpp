@@ -18,7 +18,7 @@ template <> struct word_of_size<4> { using type = std::uint32_t; };
 template <> struct word_of_size<8> { using type = std::uint64_t; };
 template <class T> using bits_of_t = typename word_of_size<static_cast<int>(sizeof(T))>::type;
 
-/// Of the bits of integers, or of truth values.
+/// The bitwise *and* of integers, or the logical one of truth values.
 struct and_bits {
   template <class W> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr W of(W a, W b) {
     return static_cast<W>(a & b);

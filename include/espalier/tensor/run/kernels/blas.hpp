@@ -26,8 +26,8 @@
 
 namespace espalier::kernels {
 
-/// What is wrong with the speed of the matrix products, or nothing. OpenBLAS chooses its kernels by the processor's
-/// model number; one it does not know gets those of the first 64-bit processors, a fifth of the speed.
+/// Returns a warning if the matrix products are slow, else null. OpenBLAS chooses its kernels by the processor's model
+/// number; a model that it does not know gets those of the first 64-bit processors, a fifth of the speed.
 [[nodiscard]] inline const char* blas_warning() {
 #if ESPALIER_HAS_CBLAS && defined(ESPALIER_USE_OPENBLAS) && defined(__GNUC__) && defined(__x86_64__)
   const std::string_view chosen = openblas_get_corename();

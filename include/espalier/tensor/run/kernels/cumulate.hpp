@@ -14,8 +14,8 @@
 
 namespace espalier::detail {
 
-/// What is carried. Floats are carried in double: in float, a sum of ones would stop at 2^24, since each is rounded
-/// into it. Integers wrap in sums and products, which only unsigned ones may.
+/// The type of the carried value. Sums and products of floats are carried in double: in float, a sum of ones would stop
+/// at 2^24, since each is rounded into it. Integer sums and products wrap, which only unsigned integers may.
 template <class T, cumulation Kind>
 using carry_t = std::conditional_t<Kind == cumulation::max || Kind == cumulation::min, accumulate_t<T>,
                                    std::conditional_t<is_floating(dtype_of<T>), double, wrapping_t<accumulate_t<T>>>>;

@@ -29,7 +29,8 @@ template <class To, class From> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr T
   return low ? std::numeric_limits<To>::min() : above;
 }
 
-/// What ops::convert does to one element; also every load into, and store from, the type computed in.
+/// Converts one element as ops::convert does. Every load into the type of the computation, and every store from it,
+/// uses it.
 template <class To, class From> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr To element_cast(From x) {
   if constexpr (std::is_same_v<To, From>) {
     return x;
@@ -175,7 +176,7 @@ void map_wide(const kernels::block_call& call, Result* to, Operands... from) {
   for (std::int64_t r = 0; r < rows; ++r) map_row<Function, Columns>(columns, to + r * to_row, from.at(r)...);
 }
 
-/// With one column, one element per column and one per row are the same.
+/// True if the result has one element per column. A result of one column counts as one per row, which is the same.
 template <kernels::block_key Key> inline constexpr bool result_is_wide = Key.result_wide&& Key.columns != 1;
 template <kernels::block_key Key, int K>
 using operand_for = block_operand<storage_t<Key.operand_type[K]>, Key.wide[K] && Key.columns != 1>;

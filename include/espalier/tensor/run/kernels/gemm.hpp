@@ -54,7 +54,7 @@ enum class strip_layout : std::uint8_t {
   columns,    // a[i + p * step], copied or not
 };
 
-/// Where a tile's factors are. B's rows of `columns` elements are `b_step` apart.
+/// The addresses of a tile's factors. B's rows of `columns` elements are `b_step` apart.
 template <class T> struct tile_factors {
   const T* a;
   std::int64_t a_step;
@@ -150,8 +150,8 @@ template <class T, int Rows, strip_layout Layout, bool Packs>
   }
 }
 
-/// What is fetched while a strip is multiplied, a share with each tile: strips of A, and rows of B, lie far apart,
-/// where no hardware prefetcher follows.
+/// Prefetches lines while a strip is multiplied, a share with each tile: strips of A and rows of B lie too far apart
+/// for a hardware prefetcher to follow.
 template <class T> class strip_prefetcher {
  public:
   strip_prefetcher() = default;

@@ -11,18 +11,18 @@
 
 namespace espalier::kernels {
 
-/// Where only the lower triangle of a square matters (under a causal mask), of row i at least the columns before the
-/// next multiple of this are computed: whole vectors, and rows whose length does not change too often for the processor
-/// to foresee where they end.
+/// The granularity of a lower triangle. If only the lower triangle of a square matters (under a causal mask), row i is
+/// computed at least up to the next multiple of this: whole vectors, and row lengths that change seldom enough for the
+/// processor to predict where rows end.
 inline constexpr std::int64_t triangle_grain = 32;
 
-/// What a kernel is specialised for: everything static about an instruction except which one it is, so that equal ops
-/// share one instantiation.
+/// The key that a kernel is specialised for: everything static about an instruction except which one it is, so that
+/// equal ops share one instantiation.
 struct kernel_key {
   dtype type = dtype::f32;
   extents shape;
   int operand_count = 0;
-  /// Of the first operands: what a kernel knows of those beyond, it is told when it is called.
+  /// Only the first `inline_operands` are part of the key; the others are passed at run time.
   dtype operand_type[inline_operands]{};
   extents operand_shape[inline_operands]{};
   /// Those of the instruction (`attributes_of`).
@@ -43,19 +43,19 @@ struct further_result {
   extents shape;
 };
 
-/// Where a program is when it looks at a value (`op_facts::looks`).
+/// The place in a program at which it looks at a value (`op_facts::looks`).
 struct look_site {
   const instruction* self = nullptr;
   const mesh_shape* mesh = nullptr;
-  /// Of the value.
+  /// The placement of the value.
   const sharding* placement = nullptr;
   int device = 0;
-  /// Of the enclosing loops, the innermost first; the others are not told.
+  /// The enclosing loops, at most four, the innermost first; any further loops are omitted.
   int loops = 0;
   std::int64_t iteration[4]{};
 };
 
-/// What a kernel is called with. All tensors are dense and row-major.
+/// The arguments of a kernel. All tensors are dense and row-major.
 struct kernel_call {
   const void* operand[inline_operands]{};
   const further_operand* further = nullptr;
@@ -63,17 +63,17 @@ struct kernel_call {
   /// Results 1, 2, ...
   const further_result* further_results = nullptr;
   double scalar = 0;
-  /// If the op is positional.
+  /// The boxes of the instruction, if the op is positional.
   const instruction_boxes* boxes = nullptr;
   /// The graph's table (`builder::add_windows`).
   const placed_window* windows = nullptr;
-  /// If the op looks at a value.
+  /// The site, if the op looks at a value.
   const look_site* site = nullptr;
-  /// At least `kernel<Op>::scratch_bytes(key)` bytes, aligned to 64.
+  /// Holds at least `kernel<Op>::scratch_bytes(key)` bytes, aligned to 64.
   void* scratch = nullptr;
-  /// If not negative, an einsum computes this one of its batched products alone (`gemm_plan::iterations`).
+  /// The batch item of an einsum (`gemm_plan::iterations`) to compute alone; negative: all of them.
   std::int64_t part = -1;
-  /// Of that product, a square, only the lower triangle is needed (see `triangle_grain`).
+  /// True if that product is a square of which only the lower triangle is needed (see `triangle_grain`).
   bool lower_triangle = false;
 
   /// The elements of operand k.
@@ -108,7 +108,7 @@ struct block_call {
   std::int64_t columns = 0;
   /// Index of the block's first row, among all rows of the fused group.
   std::int64_t first_row = 0;
-  /// Of a row that is cut, index of the block's first column.
+  /// The index of the block's first column, if the row is cut.
   std::int64_t first_column = 0;
   stream operand[3];
   stream result;
@@ -117,7 +117,7 @@ struct block_call {
 };
 using block_function = void (*)(const block_call&);
 
-/// What a micro-operation is specialised for.
+/// The key that a micro-operation is specialised for.
 struct block_key {
   /// Static for short rows; 0 for long ones (`is_long_row`), of which the call says how long they are; `any_columns`
   /// for the blocks of rows that are cut, where these are no whole number of vectors.

@@ -101,7 +101,8 @@ class pooling_walk {
 /// Channels of a position that are summed at a time, on the stack: sums of short formats are kept in long ones.
 inline constexpr std::int64_t pooled_channels = 512;
 
-/// For each position: sums[c] = start, then step(sums[c], to + c, from + c) for all that its window sees, then stored.
+/// Computes, for each position, sums[c] = start, then step(sums[c], to + c, from + c) for all that its window sees, and
+/// stores it.
 template <class T, class Acc, class Step>
 void pool_by(const pooling_walk& walk, Acc start, T* result, const Step& step) {
   parallel_ranges(walk.rows(), walk.work(), [&](std::int64_t first, std::int64_t last) {

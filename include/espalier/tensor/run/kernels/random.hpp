@@ -18,7 +18,7 @@
 
 namespace espalier::detail {
 
-/// What all counters of one tensor have in common, and the key.
+/// The key, and the words that all counters of one tensor share.
 struct random_stream {
   std::uint32_t key[2];
   std::uint32_t number;
@@ -60,7 +60,7 @@ inline constexpr int blocks_at_once = side_by_side * block_lanes;
 inline constexpr std::uint32_t philox_factor[2]{0xD2511F53U, 0xCD9E8D57U};
 inline constexpr std::uint32_t philox_step[2]{0x9E3779B9U, 0xBB67AE85U};
 
-/// From round `First` to the last one.
+/// Runs the rounds from `First` to the last one.
 template <int First> ESPALIER_ALWAYS_INLINE void philox_rounds_from(const random_stream& from, block_words* w) {
   ESPALIER_UNROLL
   for (unsigned round = First; round < philox_rounds; ++round) {
@@ -135,7 +135,7 @@ inline void write_blocks(const random_stream& from, std::uint64_t first, std::in
   }
 }
 
-/// As many blocks as wait to be computed side by side where they do not follow each other.
+/// The number of blocks that are collected and then computed side by side if they do not follow each other.
 inline constexpr int scattered_blocks = 16;
 
 /// Blocks of which only some words are wanted, or that do not follow each other: computed side by side as well.

@@ -19,8 +19,8 @@
 
 namespace espalier::detail {
 
-/// What partial results for a result of type T are held in, whatever type the operand has. Sums of integers wrap, which
-/// only unsigned ones may.
+/// The type that holds partial results for a result of type T, whatever the operand's type. Integer sums and products
+/// wrap, which only unsigned integers may.
 template <class T, reduction Kind>
 using accumulator_t =
     std::conditional_t<Kind == reduction::sum || Kind == reduction::prod, wrapping_t<accumulate_t<T>>, accumulate_t<T>>;
@@ -35,7 +35,7 @@ template <class Acc, class T, reduction Kind> [[nodiscard]] constexpr Acc neutra
   }
 }
 
-/// For single elements as for lanes.
+/// Combines two single elements, or two vectors lane by lane.
 template <reduction Kind, class V> [[nodiscard]] ESPALIER_ALWAYS_INLINE V combined(V a, V b) {
   // What is narrower than an int comes back from one.
   if constexpr (Kind == reduction::sum) {

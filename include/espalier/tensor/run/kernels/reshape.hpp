@@ -54,7 +54,7 @@ struct run_nest {
   }
 };
 
-/// Where an iteration of a nest reads and writes.
+/// The elements at which an iteration of a loop nest reads and writes.
 struct run_place {
   std::int64_t from = 0;
   std::int64_t to = 0;

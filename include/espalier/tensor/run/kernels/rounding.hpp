@@ -13,7 +13,7 @@
 
 namespace espalier::detail {
 
-/// From here on all numbers are whole.
+/// Every number of at least this magnitude is whole: 2^23 in float, 2^52 in double.
 template <class T> inline constexpr T all_whole = float_format<T>::to_integer / T(1.5);
 
 /// 1 where a condition holds, else 0, without control flow.

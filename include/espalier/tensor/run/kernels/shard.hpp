@@ -8,7 +8,7 @@
 
 namespace espalier::kernels {
 
-/// On one device a layout is only a promise: the values pass.
+/// These kernels copy: on one device a layout is only a promise and changes no value.
 template <> struct kernel<&ops::shard> : detail::copy_kernel {};
 template <> struct kernel<&ops::reshard> : detail::copy_kernel {};
 template <> struct kernel<&ops::match> : detail::copy_kernel {};

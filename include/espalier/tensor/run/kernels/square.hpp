@@ -33,8 +33,8 @@ ESPALIER_ALWAYS_INLINE void exchange_lanes(V& a, V& b, std::index_sequence<Lane.
   a = low;
 }
 
-/// Of every 2 Step x 2 Step square that two rows cross, the off-diagonal quarters change places. Narrow lanes move in
-/// groups as wide as possible: processors have no cheap permutation of 16-bit lanes.
+/// Swaps the off-diagonal quarters of every 2 Step x 2 Step square that two rows cross. Narrow lanes move in groups as
+/// wide as possible: processors have no cheap permutation of 16-bit lanes.
 template <int Step, int Side, class Word, class V> ESPALIER_ALWAYS_INLINE void exchange(V& a, V& b) {
   constexpr int bytes = Step * static_cast<int>(sizeof(Word));
   if constexpr (sizeof(Word) < 4 && bytes >= 4) {

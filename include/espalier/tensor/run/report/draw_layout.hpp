@@ -139,7 +139,7 @@ class layout_drawing {
                                                        "#cab2d6", "#ffed9f", "#9fd8cb", "#e5c6a8",
                                                        "#c6d9f1", "#e0e0a0", "#f4c2d7", "#c7c7c7"};
 
-  /// Where a panel has a caption, there is room for it.
+  /// The height above the drawing, with room for the panels' captions if there are panels.
   [[nodiscard]] double above() const { return panels_.empty() ? 44 : 62; }
   [[nodiscard]] static std::string number(double value) { return espalier::report::format_fixed(value, 1); }
   [[nodiscard]] static std::string text(double x, double y, const std::string& words, const char* anchor, double size) {
@@ -289,7 +289,7 @@ class layout_drawing {
 
   const mesh_shape& whole_mesh_;
   axis_parts axes_;
-  /// Of the parts of the axes.
+  /// The mesh of the axes' sub-axes.
   mesh_shape mesh_;
   dtype type_;
   const layout& placed_;
@@ -309,7 +309,7 @@ class layout_drawing {
 [[nodiscard]] inline std::string draw_layout(const mesh_shape& mesh, dtype type, const layout& placed) {
   return detail::layout_drawing(mesh, axis_parts::whole(mesh), type, placed).svg();
 }
-/// Of a placement on parts of the axes of a mesh.
+/// Draws a placement on sub-axes of a mesh.
 [[nodiscard]] inline std::string draw_layout(const mesh_shape& mesh, const axis_parts& axes, dtype type,
                                              const layout& placed) {
   return detail::layout_drawing(mesh, axes, type, placed).svg();
@@ -335,7 +335,7 @@ template <class Mesh, TensorType Tensor> [[nodiscard]] std::string draw_layout()
   return draw_layout(Mesh::value, Tensor::type, {Tensor::shape, read.placement});
 }
 
-/// Of the value of a program that has this label: `draw_layout<step>("hidden")`. Errors: as `layout_of`.
+/// Draws the value of a program that has this label: `draw_layout<step>("hidden")`. Errors: as `layout_of`.
 template <class Program> [[nodiscard]] std::string draw_layout(const char* label) {
   const layout& placed = Program::layout_of(label);
   dtype type = dtype::f32;
@@ -345,7 +345,7 @@ template <class Program> [[nodiscard]] std::string draw_layout(const char* label
   return draw_layout(Program::mesh::value, Program::parts, type, placed);
 }
 
-/// Of an array in a world.
+/// Draws the layout of an array in a world.
 template <class World, class Array>
   requires requires(const World& w, const Array& a) {
     w.mesh_value();

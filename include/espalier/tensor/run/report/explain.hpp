@@ -41,7 +41,7 @@ inline constexpr explained collectives_only = explained::collectives;
 
 namespace detail {
 
-/// What `explain` reads of a program.
+/// The facts of a program that `explain` reads.
 struct program_facts {
   const mesh_shape& mesh;
   const axis_parts& parts;
@@ -50,7 +50,7 @@ struct program_facts {
   graph_view traced;
   const mesh_shape& device_mesh;
   const int* cause = nullptr;
-  /// By instruction: the bytes that the device which sends most sends for it, once.
+  /// The bytes sent for each instruction, once, by the device that sends most for it; indexed by instruction.
   const std::int64_t* sent = nullptr;
   /// The bytes that a device sends for an instruction, once. Null where the first device sends the most for all of
   /// them, as it does where all are sums: a program of sums does not compile the counting of what shards lack.
@@ -60,7 +60,7 @@ struct program_facts {
   std::int64_t argument_bytes = 0;
   std::int64_t result_bytes = 0;
   std::int64_t arena_bytes = 0;
-  /// Where helper functions were called (`called_from`).
+  /// The lines from which helper functions were called (`called_from`).
   const source_line* callers = nullptr;
 };
 
@@ -129,8 +129,8 @@ class explanation {
     rows_.back().bytes += repeated * of_.sent[id];
   }
 
-  /// What the device that sends most sends in a run. The rows say of each collective what the one that sends most for
-  /// it does: of a shift to the right and one to the left these are two.
+  /// Returns the bytes that the device that sends most sends in a run. Each row shows the device that sends most for
+  /// that collective instead: a shift to the right and one to the left are two different devices.
   [[nodiscard]] std::int64_t most_sent() const {
     std::int64_t most = 0;
     const int devices = of_.sent_by == nullptr ? 1 : static_cast<int>(of_.device_mesh.devices());

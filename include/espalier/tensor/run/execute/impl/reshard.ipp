@@ -13,7 +13,7 @@
 
 namespace espalier::detail {
 
-/// What device `device` sends and receives, when the layouts are on two meshes of the same devices.
+/// Returns the transfer of device `device` if the layouts are on two meshes of the same devices.
 [[nodiscard]] inline comm::transfer transfer_between(const any_array& from, const any_array& into, int device) {
   const int devices = from.mesh().devices();
   std::vector<held_box> holders;
