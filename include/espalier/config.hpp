@@ -14,7 +14,7 @@
 #if defined(__GNUC__) || defined(__clang__)
 #define ESPALIER_RESTRICT __restrict__
 #define ESPALIER_ALWAYS_INLINE [[gnu::always_inline]] inline
-#define ESPALIER_ALWAYS_INLINE_BODY __attribute__((always_inline))  // of a lambda, behind its parameters
+#define ESPALIER_ALWAYS_INLINE_BODY __attribute__((always_inline))  // of a lambda, after its parameters
 #else
 #define ESPALIER_RESTRICT
 #define ESPALIER_ALWAYS_INLINE inline

@@ -18,7 +18,7 @@
 
 namespace espalier::pipeline {
 
-/// What moving bytes takes: `latency_seconds` once, then bytes / `bytes_per_second`.
+/// The time to move bytes: `latency_seconds` once, then bytes / `bytes_per_second`.
 struct transfer_rate {
   double bytes_per_second = 1;
   double latency_seconds = 0;
@@ -34,12 +34,12 @@ struct cluster {
   transfer_rate inside;                                           ///< of each device, to devices of its host
   transfer_rate across;                                           ///< of each host, to other hosts
   double memory_bytes = std::numeric_limits<double>::infinity();  ///< of each device
-  /// Where pairs of hosts differ: of each host to each, row by row; what a host has with itself does not count. Empty:
-  /// all pairs are connected at `across`.
+  /// The rate of each host to each, row by row, if pairs of hosts differ; the diagonal is not used. Empty: all pairs
+  /// are connected at `across`.
   std::vector<transfer_rate> between = {};
 
   [[nodiscard]] int hosts() const { return static_cast<int>(devices_of.size()); }
-  /// From one host to another one.
+  /// Returns the rate from one host to another.
   [[nodiscard]] const transfer_rate& rate(int from, int to) const {
     if (between.empty()) return across;
     return between[static_cast<std::size_t>(from) * devices_of.size() + static_cast<std::size_t>(to)];
@@ -188,8 +188,8 @@ struct seconds_for_bytes {
   [[nodiscard]] double operator()(double bytes) const { return fixed + per_byte * bytes; }
 };
 
-/// What each link of a ring through some hosts can do: the slowest of them, in the order in which the nearest host that
-/// is left follows, from whichever host is best to begin with.
+/// Returns the rate of each link of a ring through some hosts: that of its slowest link. The ring goes on to the
+/// nearest host that is left, and begins at the host from which it is fastest.
 /// @pre `taken` holds a number for each host, at least two of them positive
 [[nodiscard]] inline transfer_rate ring_across(const cluster& machines, const std::vector<int>& taken) {
   if (machines.between.empty()) return machines.across;

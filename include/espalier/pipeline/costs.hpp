@@ -13,7 +13,7 @@
 
 namespace espalier::pipeline {
 
-/// What one stage costs per micro-batch, on one of its ranks. Seconds and bytes may be any consistent units.
+/// The costs of one stage per micro-batch, on one of its ranks. Seconds and bytes may be any consistent units.
 struct stage_costs {
   double forward_seconds = 1;
   double input_gradient_seconds = 1;
@@ -32,7 +32,7 @@ struct stage_costs {
 /// Whether a link carries both directions at once, or one transfer at a time.
 enum class duplex : std::uint8_t { full, half };
 
-/// What a transfer between a stage and the next one costs: it occupies the link for bytes / bandwidth, and arrives a
+/// The costs of a transfer between a stage and the next one: it occupies the link for bytes / bandwidth, and arrives a
 /// latency after that.
 struct hop_costs {
   double latency_seconds = 0;
@@ -45,7 +45,7 @@ struct hop_costs {
   [[nodiscard]] double gradient_seconds() const { return gradient_bytes / bytes_per_second; }
 };
 
-/// What a pipeline costs: every stage, every hop from a stage to the next, and what ranks may hold.
+/// The costs of a pipeline: every stage, every hop from a stage to the next, and the bytes that ranks may hold.
 struct costs {
   std::vector<stage_costs> stages;
   std::vector<hop_costs> hops;       ///< by the stage before it; empty: transfers take no time

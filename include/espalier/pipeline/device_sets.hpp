@@ -209,8 +209,8 @@ inline int take_from(const free_devices& free, const std::vector<int>& hosts, in
 
 namespace espalier::pipeline {
 
-/// What `policy` gives a stage of `count` devices: a number for each host, or nothing where the policy cannot.
-/// `order`: of hosts; empty: of their numbers.
+/// Returns the number of devices on each host that `policy` gives a stage of `count` devices, or nothing if the policy
+/// cannot. `order`: the hosts in the order to try them; empty: by number.
 /// @pre count is positive
 [[nodiscard]] inline std::vector<int> devices_by(placement_policy policy, const free_devices& free, int count,
                                                  const std::vector<int>& order = {}) {

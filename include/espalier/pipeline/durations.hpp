@@ -24,7 +24,7 @@ namespace espalier::pipeline {
   }
 }
 
-/// By rank: seconds of all its computations.
+/// Returns, for each rank, the seconds of all its computations.
 [[nodiscard]] inline std::vector<double> work_of(const schedule& plan, const costs& cost) {
   std::vector<double> work;
   for (const auto& list : plan.lists) {
@@ -35,7 +35,7 @@ namespace espalier::pipeline {
   return work;
 }
 
-/// What one activation of `stage` holds from F to B.
+/// Returns the bytes that one activation of `stage` holds from F to B.
 [[nodiscard]] inline double held_bytes(const schedule& plan, const costs& cost, int stage) {
   const stage_costs& one = cost.stages[detail::as_index(stage)];
   return plan.recomputes(stage) ? one.input_bytes : one.activation_bytes;
@@ -65,7 +65,7 @@ namespace espalier::pipeline {
   return peak;
 }
 
-/// By rank: `peak_of` its list.
+/// Returns, for each rank, `peak_of` its list.
 [[nodiscard]] inline std::vector<double> peak_activation_bytes(const schedule& plan, const costs& cost) {
   std::vector<double> peaks;
   peaks.reserve(plan.lists.size());
@@ -73,7 +73,7 @@ namespace espalier::pipeline {
   return peaks;
 }
 
-/// By rank: the most bytes it holds at once, the state of its stages included.
+/// Returns, for each rank, the most bytes that it holds at once, the state of its stages included.
 [[nodiscard]] inline std::vector<double> peak_bytes(const schedule& plan, const costs& cost) {
   std::vector<double> peaks = peak_activation_bytes(plan, cost);
   for (std::size_t s = 0; s < plan.rank_of.size(); ++s)

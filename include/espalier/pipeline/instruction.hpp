@@ -26,17 +26,16 @@ namespace espalier::pipeline::detail {
 
 namespace espalier::pipeline {
 
-/// What a rank does in one instruction. B is the gradient with respect to a stage's input, W with respect to its
-/// weights.
+/// The action of one instruction. B is the gradient with respect to a stage's input, W with respect to its weights.
 enum class action : std::uint8_t {
   forward,             ///< F
   input_gradient,      ///< B
   weight_gradient,     ///< W
   backward,            ///< BW: both gradients in one; what the stage before needs is there at its end
-  send_activation,     ///< starts the transfer of the stage's output to the stage behind it; does not wait
+  send_activation,     ///< starts the transfer of the stage's output to the next stage; does not wait
   receive_activation,  ///< waits until the stage's input has come from the stage before it
   send_gradient,     ///< starts the transfer of the gradient of the stage's input to the stage before it; does not wait
-  receive_gradient,  ///< waits until the gradient of the stage's output has come from the stage behind it
+  receive_gradient,  ///< waits until the gradient of the stage's output has come from the next stage
   all_reduce,        ///< starts to sum the stage's weight gradients over its replicas; does not wait
   optimizer          ///< waits for the stage's all-reduce, then steps
 };
@@ -77,7 +76,7 @@ struct instruction {
   return text;
 }
 
-/// What each rank does, in order, in one training step.
+/// The instructions of each rank, in order, in one training step.
 ///
 /// Lists hold computations alone, as generators make them, or also transfers, all-reduces and optimizer steps, as
 /// `with_transfers` adds them. Stages, ranks and micro-batches count from 0; a stage passes its output to the next one.
@@ -95,7 +94,7 @@ struct schedule {
   }
 };
 
-/// What `rank_of` is where stages go round the ranks: stage s belongs to rank s mod ranks.
+/// Returns the `rank_of` of stages that go round the ranks: stage s belongs to rank s mod ranks.
 /// Throws std::invalid_argument unless both counts are positive.
 [[nodiscard]] inline std::vector<int> loop_placement(int ranks, int chunks) {
   if (ranks < 1 || chunks < 1)
@@ -107,8 +106,8 @@ struct schedule {
   return rank_of;
 }
 
-/// What `rank_of` is where stages go down the ranks and back up, as often as there are chunks: with two, a V, whose
-/// first and last stage are both on rank 0.
+/// Returns the `rank_of` of stages that go down the ranks and back up, as often as there are chunks: with two, a V,
+/// whose first and last stage are both on rank 0.
 /// Throws std::invalid_argument unless both counts are positive.
 [[nodiscard]] inline std::vector<int> v_placement(int ranks, int chunks) {
   std::vector<int> rank_of = loop_placement(ranks, chunks);

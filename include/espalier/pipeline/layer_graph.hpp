@@ -72,8 +72,8 @@ class graph_line {
     return true;
   }
 
-  /// Of the layers that may come next, the one after which the fewest bytes cross; of equals, the one whose sources
-  /// were there last, so that a branch is finished before another begins.
+  /// Returns the layers in a line. The next one is always the layer after which the fewest bytes cross; of equals, the
+  /// one whose sources were placed last, so that a branch is finished before another begins.
   [[nodiscard]] profile in_line(double batch) {
     std::vector<int> ready;
     for (int k = 0; k < size(); ++k)
@@ -110,7 +110,7 @@ class graph_line {
   static std::size_t index(int k) { return static_cast<std::size_t>(k); }
   [[nodiscard]] int size() const { return static_cast<int>(graph_.nodes.size()); }
 
-  /// How many bytes more cross behind layer k than before it.
+  /// Returns by how many bytes the cut after layer k is larger than the cut before it.
   [[nodiscard]] double growth(int k) const {
     double more = readers_[index(k)].empty() ? 0 : graph_.nodes[index(k)].output_bytes;
     for (const int source : sources_[index(k)])
@@ -129,7 +129,8 @@ class graph_line {
       if (--unplaced_sources_[index(reader)] == 0) make_ready(reader, step, ready);
   }
 
-  /// Where only the sum of both gradients is known, half of it is taken to be the weights', if there are any.
+  /// Returns layer k as part of the line. If only the sum of both gradients is known, half of it is taken to be the
+  /// weights', if there are any.
   [[nodiscard]] layer_profile layer(int k, double crossing) const {
     const auto& one = graph_.nodes[index(k)];
     layer_profile made;
@@ -155,8 +156,8 @@ class graph_line {
 
 namespace espalier::pipeline {
 
-/// The graph's layers in an order in which every cut is legal: all that a layer reads stands before it. What crosses a
-/// cut is the output of each layer before it that some layer behind it reads, once.
+/// Returns the graph's layers in an order in which every cut is legal: all that a layer reads comes before it. The
+/// output of each layer before a cut crosses it once if some layer after it reads that output.
 ///
 /// Inputs (without sources and parameters, described as "Input...") are left out, as planners do: they cost nothing and
 /// stay in the first stage. `batch`: the samples that the graph was profiled with.

@@ -10,12 +10,12 @@
 
 namespace espalier::pipeline::detail {
 
-/// A stage and the hop behind it, as `one_forward_one_backward` needs them. Seconds.
+/// A stage and the hop after it, as `one_forward_one_backward` needs them. Seconds.
 struct line_stage {
   double forward = 0;   ///< of one micro-batch
   double backward = 0;  ///< of one micro-batch
   double tail = 0;      ///< all-reduce and optimizer after the last backward, while other stages still work
-  double transfer = 0;  ///< what an activation, or a gradient, occupies one direction of the hop behind the stage
+  double transfer = 0;  ///< what an activation, or a gradient, occupies one direction of the hop after the stage
   double latency = 0;   ///< of that hop, on top
   int in_flight = 1;    ///< micro-batches that are forward but not backward
 
@@ -23,7 +23,7 @@ struct line_stage {
   [[nodiscard]] double hop() const { return transfer + latency; }
 };
 
-/// Sets how many micro-batches each stage has in flight: one more than the stage behind it, and as many more as pass
+/// Sets how many micro-batches each stage has in flight: one more than the next stage, and as many more as pass
 /// while an activation and its gradient travel.
 inline void set_in_flight(std::vector<line_stage>& line, int micro_batches) {
   double longest = 0;

@@ -14,7 +14,7 @@
 
 namespace espalier::pipeline {
 
-/// What a planner is asked for, besides the model and the machines.
+/// The options of a planner, besides the model and the machines.
 struct planner_options {
   int global_batch = 1;  ///< samples of a step
   /// Samples below which a device is not faster: fewer take as long. 0: the profile's batch, for which its times are.
@@ -31,7 +31,7 @@ struct planner_options {
 /// A run of layers, and who computes them.
 struct plan_stage {
   int first = 0;
-  int last = 0;              ///< one behind the last layer
+  int last = 0;              ///< one after the last layer
   std::vector<int> devices;  ///< each micro-batch is split over them; stages with the same devices are their chunks
   placement_policy policy = placement_policy::gaps_first;
   bool recomputed = false;
@@ -39,13 +39,13 @@ struct plan_stage {
   int share = 1;               ///< samples of a micro-batch on the device that has most of them
   double forward_seconds = 0;  ///< of a micro-batch
   double backward_seconds = 0;
-  double transfer_seconds = 0;    ///< of a micro-batch's output to the stage behind it
+  double transfer_seconds = 0;    ///< of a micro-batch's output to the next stage
   double all_reduce_seconds = 0;  ///< of its gradients
-  double exposed_seconds = 0;     ///< of these, what remains behind its last backward
+  double exposed_seconds = 0;     ///< of these, the seconds that remain after its last backward
   double state_bytes = 0;         ///< of each device: parameters, gradients, optimizer
 };
 
-/// Where the time of a step goes: what the busiest stage computes, and what each cause adds to it.
+/// The parts of a step's time: the work of the busiest stage, and the time that each cause adds to it.
 struct plan_times {
   double step = std::numeric_limits<double>::infinity();
   double work = 0;        ///< of the busiest stage, forward again included
@@ -74,7 +74,7 @@ struct alternative {
   std::string reason;  ///< why it lost: a sentence
 };
 
-/// What a planner found.
+/// The result of a planner.
 struct planning {
   plan best;
   std::vector<alternative> others;  ///< best first, those that do not fit at the end

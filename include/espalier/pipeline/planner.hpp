@@ -76,14 +76,15 @@ class planner {
   static constexpr int exhaustive_stages = 3;     // partitions of so many stages are all looked at
   static constexpr std::size_t most_counts = 16;  // numbers of micro-batches
 
-  /// To eleven digits.
+  /// Rounds to eleven digits.
   static double without_rounding(double seconds) {
     int exponent = 0;
     const double fraction = std::frexp(seconds, &exponent);
     return std::ldexp(std::round(std::ldexp(fraction, 36)), exponent - 36);
   }
 
-  /// If there are very many divisors, those that are next to a geometric series, with the first and the last.
+  /// Returns all counts or, if there are very many, `most_counts` of them at even distances, with the first and the
+  /// last.
   static std::vector<int> some_counts(const std::vector<int>& all) {
     if (all.size() <= most_counts) return all;
     std::vector<int> some;

@@ -126,8 +126,8 @@ inline void print(std::ostream& out, const profile& model, const planner_options
   return text + "]}";
 }
 
-/// What a planner found as one JSON object: `plan`, `others` (each with `name`, `fits`, `reason` and, where it fits,
-/// `plan`), `partitions`, `evaluated` and `planning_seconds`.
+/// Returns a planner's result as one JSON object: `plan`, `others` (each with `name`, `fits`, `reason` and, where it
+/// fits, `plan`), `partitions`, `evaluated` and `planning_seconds`.
 [[nodiscard]] inline std::string to_json(const planning& result) {
   std::string text = "{\"plan\": " + to_json(result.best) + ", \"others\": [";
   for (std::size_t k = 0; k < result.others.size(); ++k) {

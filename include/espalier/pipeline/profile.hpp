@@ -14,7 +14,7 @@
 
 namespace espalier::pipeline {
 
-/// What one layer of a model costs for a batch of `profile::batch` samples on one device. Seconds and bytes.
+/// The costs of one layer of a model for a batch of `profile::batch` samples on one device. Seconds and bytes.
 struct layer_profile {
   std::string name;
   double forward_seconds = 0;
@@ -22,7 +22,7 @@ struct layer_profile {
   double weight_gradient_seconds = 0;
   double activation_bytes = 0;   ///< kept from the layer's forward to its backward
   double parameter_bytes = 0;    ///< of the parameters alone; their gradients and the optimizer's state come on top
-  double output_bytes = 0;       ///< what crosses to another stage if the model is cut right behind this layer
+  double output_bytes = 0;       ///< that cross to another stage if the model is cut right after this layer
   double optimizer_seconds = 0;  ///< of its parameters, once per step; 0 in published profiles
 
   [[nodiscard]] double backward_seconds() const { return input_gradient_seconds + weight_gradient_seconds; }
@@ -94,7 +94,8 @@ class profile_sums {
   [[nodiscard]] double activation(int first, int last) const { return between(activation_, first, last); }
   [[nodiscard]] double parameter(int first, int last) const { return between(parameter_, first, last); }
   [[nodiscard]] double optimizer(int first, int last) const { return between(optimizer_, first, last); }
-  /// What crosses into the run that starts with layer `first`: nothing at 0, where the batch itself comes in.
+  /// Returns the bytes that cross into the run that starts with layer `first`: 0 at layer 0, where the batch itself
+  /// comes in.
   [[nodiscard]] double input(int first) const { return first == 0 ? 0 : output_[static_cast<std::size_t>(first) - 1]; }
 
  private:

@@ -16,7 +16,7 @@
 #include <utility>
 #include <vector>
 
-// The evaluator behind the speed-ups that DAPPLE prints (its Table 6 and Figure 12), with its constants and its fault,
+// The evaluator of the speed-ups that DAPPLE prints (its Table 6 and Figure 12), with its constants and its fault,
 // so that plans can be compared in the numbers that were published. Nothing else uses it.
 
 namespace espalier::pipeline {
@@ -24,15 +24,15 @@ namespace espalier::pipeline {
 /// A stage of a published plan.
 struct published_stage {
   int first = 0;
-  int last = 0;              ///< one behind the stage's last layer
+  int last = 0;              ///< one after the stage's last layer
   std::vector<int> devices;  ///< ascending
 };
 
-/// What a published speed-up is for.
+/// The setting that a published speed-up is for.
 struct published_setting {
   double global_batch = 1;
   double micro_batch = 1;             ///< samples; each replica of a stage gets its share of them, be it less than one
-  std::vector<int> host_ends{8, 16};  ///< one behind each host's last device; devices beyond belong to no host
+  std::vector<int> host_ends{8, 16};  ///< one after each host's last device; devices beyond belong to no host
   bool layer_twice = true;  ///< the published evaluator counts the first layer of a stage in the stage before it, too
   double gigabyte_point_to_point = 1;  ///< bandwidths between hosts, GB/s: of a transfer into one host,
   double gigabyte_collective = 3;      ///< of an all-reduce and of a transfer into several hosts,
@@ -45,7 +45,7 @@ struct published_setting {
 
 namespace espalier::pipeline::detail {
 
-/// What the published evaluator takes transfers and computations to cost.
+/// The costs of transfers and computations in the published evaluator.
 class published_costs {
  public:
   published_costs(const profile& model, const published_setting& setting)
@@ -56,7 +56,7 @@ class published_costs {
   }
 
   [[nodiscard]] int layers() const { return sums_.layers(); }
-  /// Of the whole batch on one device.
+  /// Returns the seconds of the whole batch on one device.
   [[nodiscard]] double one_device() const { return scale_ * sums_.seconds(0, layers()); }
 
   /// One micro-batch in the stage [first, last): half of it is taken to be its forward, half its backward.
@@ -121,7 +121,7 @@ class published_costs {
       const int micro_batch = round - (count - 1 - static_cast<int>(x));
       if (micro_batch < 0 || micro_batch >= micro_batches) continue;
       const double gradient = x + 1 < stages.size() ? backward[x + 1] : 0.0;
-      // Behind the last forward, the published recursion waits for no forward: what it names is out of range.
+      // After the last forward, the published recursion waits for no forward: the one it names is out of range.
       const double own = round < micro_batches ? forward[x] : 0.0;
       backward[x] = std::max({backward[x], own, gradient}) + stages[x].backward;
     }

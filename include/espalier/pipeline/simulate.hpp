@@ -28,7 +28,7 @@ struct timed {
   double end = 0;
 };
 
-/// What a schedule does on given costs, in their units. All ranks start at 0.
+/// The course of a schedule on given costs, in their units. All ranks start at 0.
 struct simulation {
   bool complete = false;                      ///< false: no rank can go on; the rest says how far they came
   std::vector<std::string> waiting;           ///< what each rank that cannot go on waits for, one sentence each

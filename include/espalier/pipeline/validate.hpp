@@ -86,7 +86,7 @@ class list_check {
 
 namespace espalier::pipeline {
 
-/// What is wrong with a schedule, one sentence each; nothing if it is valid: every stage does F, B and W of every
+/// Returns the faults of a schedule, one sentence each, and none if it is valid: every stage does F, B and W of every
 /// micro-batch once, in this order, and no rank waits for ever.
 [[nodiscard]] inline std::vector<std::string> validate(const schedule& plan) {
   std::vector<std::string> faults;

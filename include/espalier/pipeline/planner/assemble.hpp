@@ -40,7 +40,7 @@ namespace espalier::pipeline::detail {
   return order;
 }
 
-/// What the simulator needs to know of a partition. Activations are taken to be held whole from B to W.
+/// Returns the costs of a partition for the simulator. Activations are taken to be held whole from B to W.
 [[nodiscard]] inline costs simulated_costs(const planning_problem& problem, const candidate& partition) {
   costs cost;
   const int micro_batches = partition.micro_batches;

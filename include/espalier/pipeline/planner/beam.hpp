@@ -22,7 +22,7 @@ class beam_search {
   beam_search(const planning_problem& problem, device_tree& tree, partition_evaluator& evaluate, families& found)
       : problem_(problem), tree_(tree), evaluate_(evaluate), found_(found), width_(width_for(tree.hosts())) {}
 
-  /// From `least` to `most` stages; ends when a few more stages have brought nothing.
+  /// Searches partitions of `least` to `most` stages; ends when a few more stages have brought nothing.
   void run(int least, int most, int micro_batches) {
     micro_batches_ = micro_batches;
     levels_.assign(1, {beginning{}});

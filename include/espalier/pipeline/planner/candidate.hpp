@@ -18,7 +18,7 @@ namespace espalier::pipeline::detail {
 struct candidate {
   struct stage {
     int first = 0;
-    int last = 0;  ///< one behind the last layer
+    int last = 0;  ///< one after the last layer
     const stage_devices* devices = nullptr;
   };
 
@@ -26,8 +26,8 @@ struct candidate {
   std::vector<stage> stages;
 };
 
-/// What a stage costs per micro-batch, with the least that its all-reduce and its optimizer can add; without the hop
-/// behind it.
+/// Returns the costs of a stage per micro-batch, with the least that its all-reduce and its optimizer can add; without
+/// the hop after it.
 inline line_stage stage_line(const planning_problem& problem, const candidate::stage& one, int micro_batches) {
   line_stage line;
   const double scale = problem.time_scale(micro_batches, one.devices->count);

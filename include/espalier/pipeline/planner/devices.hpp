@@ -53,7 +53,8 @@ class device_tree {
     return &others_.back();
   }
 
-  /// What devices take, behind a stage that has `before` of each host; empty: as the first stage.
+  /// Returns the devices `chosen` with the costs of their transfers, after a stage that has `before` on each host;
+  /// empty: as the first stage.
   [[nodiscard]] stage_devices devices_behind(const std::vector<int>& before, placement chosen) const {
     stage_devices made;
     for (const int here : chosen.count) made.count += here;

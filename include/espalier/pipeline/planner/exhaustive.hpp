@@ -28,8 +28,8 @@ class exhaustive_search {
   [[nodiscard]] long long partitions() const { return partitions_; }
 
  private:
-  /// What the stages so far add to whatever comes: until the first micro-batch is through them, until the last gradient
-  /// is back and reduced, and the step that they need at least.
+  /// The terms that the stages so far add to any continuation: until the first micro-batch is through them, until the
+  /// last gradient is back and reduced, and the step that they need at least.
   struct prefix {
     double fill = 0;
     double drain = 0;

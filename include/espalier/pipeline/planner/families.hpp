@@ -21,7 +21,7 @@ class families {
     candidate partition;
   };
 
-  /// What a partition of so many stages must be below to be of interest.
+  /// Returns the seconds below which a partition of so many stages is of interest.
   [[nodiscard]] double limit(int stages) const {
     const auto at = best_.find(stages);
     return at == best_.end() ? std::numeric_limits<double>::infinity() : at->second.back().seconds;
@@ -40,7 +40,7 @@ class families {
     return true;
   }
 
-  /// By number of stages: the best ones, the very best last.
+  /// Returns the best partitions for each number of stages, the very best last.
   [[nodiscard]] const std::map<int, std::vector<member>>& all() const { return best_; }
 
   [[nodiscard]] double best_seconds() const {

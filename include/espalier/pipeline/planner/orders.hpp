@@ -85,7 +85,7 @@ class order_search {
     }
   }
 
-  /// By name of the schedule.
+  /// Returns the best partition of each schedule, by the schedule's name.
   [[nodiscard]] const std::map<std::string, ordered_partition>& best() const { return best_; }
 
  private:
@@ -143,7 +143,7 @@ class order_search {
     }
   }
 
-  /// What any order of these stages takes: the work of the busiest group.
+  /// Returns a lower bound of the seconds of any order of these stages: the work of the busiest group.
   [[nodiscard]] static double least_seconds(const candidate& partition, const std::vector<int>& rank_of,
                                             const costs& cost) {
     std::vector<double> work(rank_of.size(), 0);

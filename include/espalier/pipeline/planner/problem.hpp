@@ -73,11 +73,11 @@ class planning_problem {
     const int samples = asked_.global_batch / micro_batches;
     return (samples + replicas - 1) / replicas;
   }
-  /// What the profile's seconds are multiplied by.
+  /// Returns the factor of the profile's seconds.
   [[nodiscard]] double time_scale(int micro_batches, int replicas) const {
     return std::max(share(micro_batches, replicas), asked_.least_share) / model_.batch;
   }
-  /// What the profile's activation bytes are multiplied by, on one device.
+  /// Returns the factor of the profile's activation bytes on one device.
   [[nodiscard]] double share_scale(int micro_batches, int replicas) const {
     return share(micro_batches, replicas) / model_.batch;
   }
@@ -89,20 +89,22 @@ class planning_problem {
   [[nodiscard]] double even_seconds(int first, int last, int micro_batches, int devices) const {
     return sums_.seconds(first, last) * micro_batch_scale(micro_batches) / devices;
   }
-  /// Of the whole batch on one device.
+  /// Returns the seconds of the whole batch on one device.
   [[nodiscard]] double one_device_seconds() const {
     return sums_.seconds(0, layers()) * std::max(asked_.global_batch, asked_.least_share) / model_.batch;
   }
 
   [[nodiscard]] double state_bytes(int first, int last) const { return sums_.parameter(first, last) * state_scale_; }
-  /// On one device, of a micro-batch, from forward to backward: the stage's input and what its layers keep.
+  /// Returns the bytes that one device holds of a micro-batch from forward to backward: the stage's input and what its
+  /// layers keep.
   [[nodiscard]] double activation_bytes(int first, int last, int micro_batches, int replicas) const {
     return (sums_.activation(first, last) + sums_.input(first)) * share_scale(micro_batches, replicas);
   }
   [[nodiscard]] double input_bytes(int first, int micro_batches, int replicas) const {
     return sums_.input(first) * share_scale(micro_batches, replicas);
   }
-  /// What a device needs if the stage has a single micro-batch in flight: less is impossible, recomputed or not.
+  /// Returns the bytes that a device needs if the stage has a single micro-batch in flight, the least possible,
+  /// recomputed or not.
   [[nodiscard]] double least_bytes(int first, int last, int micro_batches, int replicas) const {
     return state_bytes(first, last) + activation_bytes(first, last, micro_batches, replicas);
   }
@@ -112,8 +114,9 @@ class planning_problem {
     return devices.count > 1 && bytes > 0 ? devices.all_reduce(bytes) : 0.0;
   }
 
-  /// What of the all-reduce remains behind the last backward. Gradients are reduced as they come, from the last layer
-  /// to the first: whichever layer is looked at, its gradient and all before it go over the network after its backward.
+  /// Returns the seconds of the all-reduce that remain after the last backward. Gradients are reduced as they come,
+  /// from the last layer to the first: for every layer, its gradient and all before it go over the network after its
+  /// backward.
   [[nodiscard]] double exposed_seconds(int first, int last, int micro_batches, const stage_devices& devices) const {
     const double whole = all_reduce_seconds(first, last, devices);
     if (whole <= 0 || !asked_.overlap_all_reduce) return whole;

@@ -12,8 +12,8 @@
 
 namespace espalier::pipeline::detail {
 
-/// At most `most` runs of layers that take about equally long, each ended where few bytes cross: what a search over
-/// cuts looks at in a model of many layers. Returns the runs' ends.
+/// Divides the layers into at most `most` runs that take about equally long and end where few bytes cross; a search
+/// over cuts in a model of many layers looks at these alone. Returns the runs' ends.
 [[nodiscard]] inline std::vector<int> blocks_of(const profile& model, int most) {
   std::vector<int> ends;
   if (model.size() <= most) {

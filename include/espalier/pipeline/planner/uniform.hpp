@@ -14,8 +14,8 @@
 
 namespace espalier::pipeline::detail {
 
-/// Where to cut the layers into `parts` runs so that the longest of a run's seconds and of the transfers at its cuts is
-/// shortest; of such cuts, those where the transfers are shortest in sum. Exact: a table over layers and parts.
+/// Cuts the layers into `parts` runs so that the longest of a run's seconds and of the transfers at its cuts is
+/// shortest; of such cuts, it chooses those whose transfers are shortest in sum. Exact: a table over layers and parts.
 ///
 /// `run(part, first, last)` gives the seconds of a run, infinity where it does not fit; `transfer(first)` those of a
 /// cut before a layer. Returns the runs' ends, nothing where no cut is possible.

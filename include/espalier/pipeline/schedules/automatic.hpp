@@ -36,8 +36,8 @@ namespace espalier::pipeline {
 /// one.
 enum class stage_placement : std::uint8_t { any, loop, v, wide_v };
 
-/// What `rank_of` is where stages go down the ranks and back up once, `chunks` / 2 neighbouring ones on each rank on
-/// each way. Throws std::invalid_argument unless `chunks` is even and both counts are positive.
+/// Returns the `rank_of` of stages that go down the ranks and back up once, with `chunks` / 2 neighbouring ones on each
+/// rank in each direction. Throws std::invalid_argument unless `chunks` is even and both counts are positive.
 [[nodiscard]] inline std::vector<int> wide_v_placement(int ranks, int chunks) {
   if (chunks % 2 != 0)
     throw std::invalid_argument("a V of " + std::to_string(chunks) +
@@ -49,7 +49,7 @@ enum class stage_placement : std::uint8_t { any, loop, v, wide_v };
   return rank_of;
 }
 
-/// What `automatic` may spend and choose.
+/// The budget and the choices of `automatic`.
 struct automatic_options {
   int evaluations = 3000;  ///< of the local search, in all; of large pipelines fewer, so that it takes seconds
   stage_placement placement = stage_placement::any;

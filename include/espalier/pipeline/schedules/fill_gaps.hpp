@@ -17,10 +17,10 @@
 
 namespace espalier::pipeline::detail {
 
-/// By rank: what may be held of activations, in bytes.
+/// The bytes of activations that each rank may hold.
 using activation_limits = std::vector<double>;
 
-/// By rank: what `cost` leaves for activations beside the state; infinite where it sets no limit.
+/// Returns the bytes that `cost` leaves each rank for activations, after its state; infinite if it sets no limit.
 [[nodiscard]] inline activation_limits limits_of(const schedule& plan, const costs& cost) {
   activation_limits limits(plan.lists.size(), std::numeric_limits<double>::infinity());
   if (cost.memory_bytes.empty()) return limits;
@@ -181,7 +181,7 @@ class gap_filler {
     }
   }
 
-  // An instruction behind the next one that can run now and ends before `end`. An F must leave room for those before
+  // An instruction after the next one that can run now and ends before `end`. An F must leave room for those before
   // it, counted as if each W followed its B.
   [[nodiscard]] std::size_t early(std::size_t r, double end) const {
     const rank_state& rank = ranks_[r];

@@ -20,7 +20,7 @@ namespace espalier::pipeline::detail {
 
 // Local search on lists of computations. A schedule gets shorter only if the chain of instructions that ends last gets
 // shorter, and of it only what waits for its rank can be moved: such an instruction is put before others of its rank,
-// or the W before it behind others. A change is kept if it makes nothing worse.
+// or the W before it after others. A change is kept if it makes nothing worse.
 class local_search {
  public:
   local_search(schedule plan, const costs& cost, std::uint64_t seed)
@@ -37,7 +37,7 @@ class local_search {
       auto& list = plan_.lists[as_index(where.rank)];
       const std::size_t at = as_index(where.position);
       const std::size_t far = 1 + below(below(4) == 0 ? 16 : 3);
-      // Before the chain's instruction stands what it waits for: that goes behind it, or it goes before that.
+      // The chain's instruction waits for the one before it: that one is moved later, or the chain's own one earlier.
       const bool later = below(2) == 0;
       const std::size_t from = later ? at - 1 : at;
       const std::size_t to = later ? std::min(list.size() - 1, from + far) : from - std::min(from, far);

@@ -15,7 +15,7 @@
 
 namespace espalier::pipeline::detail {
 
-/// What all generators ask of their arguments.
+/// Checks the counts that every generator takes. Throws std::invalid_argument unless all of them are positive.
 inline void require_counts(int ranks, int chunks, int micro_batches) {
   if (micro_batches < 1)
     throw std::invalid_argument("a schedule of " + std::to_string(micro_batches) +

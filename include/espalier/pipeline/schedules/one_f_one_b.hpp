@@ -20,7 +20,7 @@ namespace espalier::pipeline {
 
 /// DAPPLE's early backward scheduling, "1F1B" (DAPPLE section 3): rank i does `warm_up[i]` F, then one BW and one F in
 /// turn. It holds as many activations as it does F in its warm-up.
-/// Throws std::invalid_argument where a rank starts with fewer F than the rank behind it, which would wait for ever.
+/// Throws std::invalid_argument where a rank starts with fewer F than the next rank, which would wait for ever.
 [[nodiscard]] inline schedule one_f_one_b(int micro_batches, const std::vector<int>& warm_up) {
   const int ranks = static_cast<int>(warm_up.size());
   detail::require_counts(ranks, 1, micro_batches);
@@ -50,7 +50,8 @@ namespace espalier::pipeline {
   return warm_up;
 }
 
-/// What is left of a warm-up where `cost.memory_bytes` allows no more; no rank starts with fewer F than the next one.
+/// Returns the warm-up that `cost.memory_bytes` allows, at most the given one; no rank starts with fewer F than the
+/// next one.
 /// @pre one stage per rank. Throws std::invalid_argument where a rank cannot hold a single micro-batch.
 [[nodiscard]] inline std::vector<int> within_memory(std::vector<int> warm_up, const costs& cost,
                                                     const std::vector<bool>& recomputed = {}) {
@@ -71,9 +72,9 @@ namespace espalier::pipeline {
   return warm_up;
 }
 
-/// As many micro-batches as each hop needs, and no more: each rank starts with one more than the rank behind it, and
-/// one more for every micro-batch that the slowest stage completes while an activation and its gradient travel between
-/// the two; within memory. Without transfer times it is PA; with equal short ones, PB.
+/// Returns the warm-up that the hops need, and no more, within memory. Each rank starts with one more micro-batch than
+/// the next rank, and one more for every micro-batch that the slowest stage completes while an activation and its
+/// gradient travel between the two. Without transfer times it is PA; with equal short ones, PB.
 /// @pre one stage per rank. Throws std::invalid_argument where a rank cannot hold a single micro-batch.
 [[nodiscard]] inline std::vector<int> warm_up_per_hop(const costs& cost, int micro_batches,
                                                       const std::vector<bool>& recomputed = {}) {
@@ -127,7 +128,7 @@ namespace espalier::pipeline {
       least = time;
       best = std::move(warm_up);
     }
-  // A rank cannot start with fewer than the one behind it, which therefore comes first, and makes room for others.
+  // A rank cannot start with fewer than the next one, which is therefore set first, and makes room for others.
   // Large pipelines end with more than they need rather than late: this many instructions are timed in all.
   constexpr double most_instructions = 3e7;
   double tries = most_instructions / (2.0 * ranks * micro_batches);

@@ -137,7 +137,7 @@ class zb_rounds {
       forward(j);
     }
     std::vector<int> more(count, 0);
-    double first_gradient = 0;  // when the one of the rank behind ends
+    double first_gradient = 0;  // when the one of the next rank ends
     for (std::size_t j = count; j-- > 0;) {
       double now = ranks_[j].now;
       if (j + 1 < count) {
@@ -216,8 +216,8 @@ class zb_rounds {
 
 namespace espalier::pipeline {
 
-/// What a search makes small: the time until the last rank ends, or the longest span of a rank, which is what counts
-/// where ranks need not begin a step together.
+/// The quantity that a search minimises: the time until the last rank ends, or the longest span of a rank, which counts
+/// if ranks need not begin a step together.
 enum class goal { makespan, span };
 
 /// The zero-bubble heuristic (Zero Bubble Pipeline Parallelism, section 3) for one stage per rank and the costs and

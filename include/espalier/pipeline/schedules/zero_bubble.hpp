@@ -23,7 +23,7 @@ namespace espalier::pipeline {
 }
 
 /// ZB-H2 (the same paper): twice the warm-up, so that no rank waits between its first F and its last W where F = B = W.
-/// Ranks hold 2 `ranks` - 1 activations. Behind a barrier it is no faster than ZB-H1.
+/// Ranks hold 2 `ranks` - 1 activations. After a barrier it is no faster than ZB-H1.
 [[nodiscard]] inline schedule zb_h2(int ranks, int micro_batches) {
   detail::require_counts(ranks, 1, micro_batches);
   detail::rhythm beat;

@@ -111,7 +111,7 @@ class engine final : private detail::stage_host {
   /// The last step of all ranks, on one clock. All ranks call it; rank 0 gets it.
   [[nodiscard]] measured_run measured() { return detail::collect(talk(), timeline_, clock_ahead_); }
 
-  /// For checkpoints and tests: what this rank has of the parameters, and who saves them.
+  /// The parameters that this rank holds, and which rank saves them; for checkpoints and tests.
   [[nodiscard]] detail::parameter_store& store() { return *store_; }
   [[nodiscard]] detail::conversation talk() { return detail::conversation(*ranks_); }
   [[nodiscard]] const layer_model& model() const { return *model_; }
@@ -344,7 +344,7 @@ class engine final : private detail::stage_host {
     held_ += change;
     peak_ = std::max(peak_, held_);
   }
-  /// Between two layers messages move on: a stage of many layers must not keep the others waiting.
+  /// Moves messages on between two layers: a stage of many layers must not keep the other ranks waiting.
   void entering(int layer) override {
     const int first = plan_.stages[detail::as_index(list()[index_].stage)].first;
     place_ = texts_.at(index_, layer - first);

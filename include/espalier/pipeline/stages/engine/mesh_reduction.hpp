@@ -66,7 +66,7 @@ class mesh_reduction final : public block_reduction {
   }
 
  private:
-  /// What this rank adds: contributions of `count` elements each, one behind the other from `begin`.
+  /// The elements that this rank adds: contributions of `count` elements each, back to back from `begin`.
   struct share {
     dtype type;
     std::int64_t begin, count;

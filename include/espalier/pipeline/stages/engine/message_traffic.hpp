@@ -77,7 +77,7 @@ class message_traffic {
     dry_ = false;
   }
 
-  /// Before instruction number `index` computes: all it needs has come.
+  /// Prepares for instruction number `index`, whose messages have all come: posts the next receives.
   void begin_computation(const instruction& step, std::size_t index) {
     if (dry_)
       std::erase_if(outstanding_, [&](const journey& one) {
@@ -119,8 +119,8 @@ class message_traffic {
     return text;
   }
 
-  /// After F: the outputs that other stages read go to them, and so does what this stage read and hands on, at once or
-  /// with `start`.
+  /// Hands on outputs after F: the outputs that other stages read go to them, and so does what this stage read and
+  /// hands on, at once or with `start`.
   void hand_on_outputs(int stage, int m) {
     stage_worker& from = worker(stage);
     if (from.rows(m).count() == 0) return;
@@ -136,7 +136,7 @@ class message_traffic {
       pool_->hold(block_of_[as_index(number)]);
     }
   }
-  /// After B: the gradients of what came in go back.
+  /// Sends back the gradients of the stage's inputs after B.
   void hand_on_gradients(int stage, int m) {
     stage_worker& from = worker(stage);
     if (from.rows(m).count() == 0) return;
@@ -253,7 +253,7 @@ class message_traffic {
           ranks_->receive(one.from, first_tag + one.tag, pool_->memory(into) + offset, ways_->bytes(one));
     }
   }
-  /// What has come packed goes where it belongs.
+  /// Copies a message that has come packed to its place.
   void unpack(int number) {
     int& packed = packed_[as_index(number)];
     if (packed == block_pool::none) return;

@@ -23,7 +23,7 @@
 
 namespace espalier::pipeline::detail {
 
-/// What becomes of gradients at the end of a step: those of a block are summed over all ranks that use it, in the
+/// Updates the parameters at the end of a step: the gradients of a block are summed over all ranks that use it, in the
 /// background, as soon as the last of them is there; then its optimizer steps.
 class parameter_update {
  public:
@@ -62,7 +62,7 @@ class parameter_update {
     for (parameter_block& block : store_->blocks())
       if (!block.stepped && uses(stage, block)) optimise(block, number, wait);
   }
-  /// What lists left out.
+  /// Reduces and optimises the blocks for which the lists have no instruction.
   template <class Wait> void finish(std::int64_t number, std::size_t no_entry, const Wait& wait) {
     for (parameter_block& block : store_->blocks())
       if (block.stages_left > 0) {

@@ -88,7 +88,7 @@ class parameter_store {
     return false;
   }
 
-  /// Of a layer, for this rank's mesh.
+  /// Returns the facts of a layer on this rank's mesh.
   [[nodiscard]] const layer_facts& facts(int layer) const { return model_->facts(layer, mesh_); }
   [[nodiscard]] std::vector<parameter_block>& blocks() { return blocks_; }
   [[nodiscard]] const std::vector<parameter_block>& blocks() const { return blocks_; }

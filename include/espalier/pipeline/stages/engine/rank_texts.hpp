@@ -18,7 +18,7 @@
 
 namespace espalier::pipeline::detail {
 
-/// What the places of one rank in a step are called: made once, so that being somewhere costs a number.
+/// The names of one rank's places in a step. They are made once, so that recording the place costs a number.
 class rank_texts {
  public:
   rank_texts() = default;
@@ -38,8 +38,8 @@ class rank_texts {
   }
 
   [[nodiscard]] const std::vector<std::string>& all() const { return texts_; }
-  /// The number of an instruction's text, and of the layer number k of its stage in it. Behind the last instruction:
-  /// the end of the step.
+  /// Returns the number of an instruction's text, and of that of layer number k of its stage in it. After the last
+  /// instruction it is that of the end of the step.
   [[nodiscard]] int at(std::size_t index) const { return first_[std::min(index, first_.size() - 1)]; }
   [[nodiscard]] int at(std::size_t index, int k) const { return at(index) + 1 + k; }
   [[nodiscard]] const std::string& text(std::size_t index) const { return texts_[as_index(at(index))]; }

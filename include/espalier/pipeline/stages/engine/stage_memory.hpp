@@ -18,7 +18,7 @@
 
 namespace espalier::pipeline::detail {
 
-/// What a stage asks of the engine.
+/// The services of the engine that a stage uses.
 class stage_host {
  public:
   stage_host() = default;
@@ -53,7 +53,7 @@ struct micro_batch_blocks {
 
 /// A layer of a stage, with what follows from its facts and its place there.
 struct held_layer {
-  /// Of an input: it comes from the same stage.
+  /// The route of an input that comes from the same stage.
   static constexpr std::size_t inside = static_cast<std::size_t>(-1);
 
   int index = 0;

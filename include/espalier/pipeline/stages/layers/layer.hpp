@@ -28,8 +28,8 @@ enum class part : std::uint8_t {
   weight_gradient  ///< W
 };
 
-/// One row of an activation, of its gradient or of data: what belongs to one sample. Rows lie behind each other, so
-/// that those of a part of a micro-batch are a part of its memory.
+/// One row of an activation, of its gradient or of data: the elements of one sample. Rows follow each other in memory,
+/// so that those of a part of a micro-batch are a part of its memory.
 struct row_facts {
   dtype type = dtype::f32;
   std::vector<std::int64_t> shape;  ///< without the dimension of samples
@@ -54,14 +54,14 @@ struct data_facts {
   row_facts row;
 };
 
-/// What a layer keeps for later parts, for one number of rows. Each block is one opaque piece of memory.
+/// The memory that a layer keeps for later parts, for one number of rows. Each block is one opaque piece of memory.
 struct kept_facts {
   std::int64_t kept_bytes = 0;          ///< written by F, read by B
   std::int64_t kept_through_bytes = 0;  ///< written by F, read by B and by W
   std::int64_t kept_between_bytes = 0;  ///< written by B, read by W
 };
 
-/// What a part of a layer has to do for some number of rows, before any machine is known.
+/// The work of a part of a layer for some number of rows, before any machine is known.
 struct work_facts {
   double operations = 0;  ///< of products and other ops that do many operations with each element
   double bytes = 0;       ///< that the other ops read and write
@@ -83,9 +83,9 @@ struct tensor_facts {
   [[nodiscard]] std::int64_t bytes() const { return elements() * size_of(type); }
 };
 
-/// What is known of a layer on one mesh before it exists: enough to check a plan, to size all memory and to match
-/// transfers. The same on every rank. On all meshes alike are its name, numbers of rows, inputs, data and whose
-/// parameters it reads.
+/// The facts of a layer on one mesh before it exists: enough to check a plan, to size all memory and to match
+/// transfers. The same on every rank. Its name, numbers of rows, inputs, data and the layers whose parameters it reads
+/// are the same on all meshes.
 struct layer_facts {
   std::string name;
   std::vector<int> batches;  ///< the numbers of rows that it is compiled for, ascending
@@ -100,7 +100,7 @@ struct layer_facts {
   part output_needed = part::forward;                  ///< the last part that reads the layer's own output
   part output_gradient_needed = part::input_gradient;  ///< the last part that reads the output's gradient: B or W
   std::vector<kept_facts> kept;                        ///< by number of rows, as `batches`
-  /// By number of rows, as `batches`, what F, B and W do; empty where nobody counted.
+  /// The work of F, B and W for each number of rows, in the order of `batches`; empty if it was not counted.
   std::vector<std::array<work_facts, 3>> work;
   /// The layers whose blocks of parameters it reads, in the order in which it gets them: itself, where it has any, and
   /// those whose weights are tied to its own.
@@ -149,7 +149,7 @@ class replica_link {
   /// Each starts a message; its memory stays until `wait` returns. @pre device != device()
   virtual void send(int device, const void* data, std::int64_t bytes) = 0;
   virtual void receive(int device, void* data, std::int64_t bytes) = 0;
-  /// Until all messages that were started here have ended; the step's other messages move on meanwhile.
+  /// Waits until all messages that were started here have ended; the step's other messages move on meanwhile.
   /// Errors: `peer_error`.
   virtual void wait() = 0;
 };
@@ -178,7 +178,8 @@ class layer {
   layer& operator=(const layer&) = delete;
   virtual ~layer() = default;
 
-  /// Before the first step, once for each number of rows that the plan uses: what it needs for them is allocated here.
+  /// Allocates the memory that the layer needs for `batch` rows. Called before the first step, once for each number of
+  /// rows that the plan uses.
   virtual void prepare(int batch) = 0;
 
   /// F: the output, and what B and W need of it. Called again, with the same result, where the stage is recomputed.
@@ -220,7 +221,7 @@ class layer_model {
   [[nodiscard]] int devices(int mesh = 0) const { return replica_mesh(mesh).devices(); }
   /// @pre 0 <= index < layers(), 0 <= mesh < meshes()
   [[nodiscard]] virtual const layer_facts& facts(int index, int mesh) const = 0;
-  /// For what is alike on all meshes.
+  /// Returns the facts on mesh 0, for those that are the same on all meshes.
   [[nodiscard]] const layer_facts& facts(int index) const { return facts(index, 0); }
   /// A new object of that layer, for the device of `link`, which outlives it. Devices call it at the same time.
   /// @pre link.devices() == devices(mesh)

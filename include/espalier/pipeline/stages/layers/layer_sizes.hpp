@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
-/// What follows from the facts of layers alone, whatever the stages.
+/// Sizes that follow from the facts of layers alone, whatever the stages.
 namespace espalier::pipeline::detail {
 
-/// What all layers read of a step's data, in the order of layers.
+/// Returns the fields of a step's data that the layers read, in the order of layers.
 [[nodiscard]] inline std::vector<data_facts> data_of(const layer_model& model) {
   std::vector<data_facts> all;
   for (int l = 0; l < model.layers(); ++l)

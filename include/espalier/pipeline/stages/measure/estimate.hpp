@@ -16,7 +16,7 @@
 
 namespace espalier::pipeline {
 
-/// What a device is taken to reach.
+/// The rates that a device is assumed to reach.
 struct device_rates {
   double operations_per_second = 1;
   double bytes_per_second = 1;  ///< of memory, read and written

@@ -30,7 +30,7 @@
 
 namespace espalier::pipeline {
 
-/// What `measure` runs.
+/// The options of `measure`.
 struct measure_options {
   int rows = 1;         ///< samples, one of the numbers that the model is compiled for
   int mesh = 0;         ///< on which of the model's meshes
@@ -127,7 +127,7 @@ class measured_model {
     return static_cast<std::byte*>(buffer.data());
   }
 
-  /// As in a step: of zeros, products would be done sooner.
+  /// Sets the output's gradient as in a step: products of zeros would be faster.
   void begin_gradient() {
     with_storage(model_.facts(model_.layers() - 1).output.type, [&]<class T>(T) {
       if constexpr (!std::is_same_v<T, bool>) {
@@ -137,7 +137,8 @@ class measured_model {
     });
   }
 
-  /// Where several layers read one output, the last of them to run leaves its gradient: no sum is needed for times.
+  /// Connects a layer to its inputs. If several layers read one output, the last of them to run leaves its gradient:
+  /// times need no sum.
   void connect(one_layer& one) {
     for (const int from : one.facts->parameters_of) {
       const one_layer& other = layers_[static_cast<std::size_t>(from)];
@@ -182,7 +183,7 @@ struct layer_seconds {
   return *middle;
 }
 
-/// On one device of a replica; all of them call it.
+/// Measures on one device of a replica; all of its devices call it.
 [[nodiscard]] inline layer_seconds measured_seconds(const layer_model& model, const measure_options& options,
                                                     replica_link& link) {
   measured_model measured(model, options, link);

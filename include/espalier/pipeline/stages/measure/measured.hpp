@@ -20,7 +20,7 @@
 
 namespace espalier::pipeline {
 
-/// What a step was on one rank.
+/// The report of one rank on a step.
 struct step_report {
   double loss = 0;                         ///< mean over the samples of the batch; the same on all ranks
   double seconds = 0;                      ///< of the step on this rank
@@ -29,13 +29,13 @@ struct step_report {
   int instructions = 0;                    ///< of this rank's list
   std::int64_t peak_activation_bytes = 0;  ///< the most that was held at once, between and within instructions
 
-  /// What the pipeline itself costs per instruction: neither layers nor waiting.
+  /// Returns the pipeline's own seconds per instruction, without layers and waiting.
   [[nodiscard]] double overhead_seconds() const {
     return instructions == 0 ? 0 : (seconds - layer_seconds - waiting_seconds) / instructions;
   }
 };
 
-/// What a rank has allocated, in bytes.
+/// The bytes that a rank has allocated.
 struct memory_report {
   std::int64_t blocks = 0;      ///< activations, their gradients and messages, as the schedule needs them at most
   std::int64_t parameters = 0;  ///< parameters, gradients and optimizer's state

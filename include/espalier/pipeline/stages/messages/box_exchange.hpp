@@ -22,7 +22,8 @@ class box_exchange {
   box_exchange(std::vector<int> members, std::size_t self, int tag)
       : members_(std::move(members)), self_(self), tag_(tag), out_(members_.size()), in_(members_.size()) {}
 
-  /// A box from member `from` to member `to`, between memory at so many bytes behind what the calls below are given.
+  /// Adds a box from member `from` to member `to`. It lies `source` bytes after the source that the calls below are
+  /// given, and goes `target` bytes after their target.
   void add(std::size_t from, std::size_t to, dtype type, const comm::block& box, std::int64_t source,
            std::int64_t target) {
     if (from != self_ && to != self_) return;
@@ -36,7 +37,7 @@ class box_exchange {
     one.boxes.push_back({type, box, source, target, one.bytes});
     one.bytes += box.elements() * element;
   }
-  /// After the last box: makes room for the messages.
+  /// Makes room for the messages. Called after the last box is added.
   void finish() {
     for (auto* list : {&out_, &in_})
       for (message& one : *list) {

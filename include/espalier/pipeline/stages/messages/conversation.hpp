@@ -13,7 +13,7 @@
 
 namespace espalier::pipeline::detail {
 
-/// Tags of what is no transfer of the schedule; transfers come behind them.
+/// Tags of messages outside the schedule; the tags of its transfers come after them.
 enum class talk_tag : int { numbers = transport::first_tag, loss, clock, peers, end };
 
 [[nodiscard]] inline double seconds_now() {
@@ -65,7 +65,7 @@ class conversation {
     if (count > 0) finish(ranks_->receive(from, tag, words.data(), bytes(words)), from);
     return words;
   }
-  /// What rank 0 has, on all ranks.
+  /// Copies the words of rank 0 to all ranks.
   void broadcast(std::vector<std::int64_t>& words) {
     if (ranks_->rank() != 0) {
       words = hear(0);
@@ -73,7 +73,7 @@ class conversation {
     }
     for (int k = 1; k < ranks_->size(); ++k) tell(k, words);
   }
-  /// By rank what each has, on rank 0; elsewhere nothing.
+  /// Returns, on rank 0, the words of each rank; nothing on other ranks.
   [[nodiscard]] std::vector<std::vector<std::int64_t>> gather(const std::vector<std::int64_t>& words) {
     std::vector<std::vector<std::int64_t>> all;
     if (ranks_->rank() != 0) {

@@ -16,8 +16,8 @@
 
 namespace espalier::pipeline::detail {
 
-/// Where the ranks of this host are, in memory that they share: readable also of a rank that is stopped, or inside a
-/// layer, and answers nothing. Not collective: who cannot share it, or is on another host, is just not known.
+/// The places of this host's ranks, in memory that they share: they can be read even if a rank is stopped, or inside a
+/// layer, and does not answer. Not collective: a rank that cannot share it, or is on another host, is just not known.
 class host_places {
  public:
   static constexpr int unknown = -1;

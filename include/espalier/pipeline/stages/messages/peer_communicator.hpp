@@ -15,9 +15,9 @@
 
 namespace espalier::pipeline::detail {
 
-/// What moves data between the devices of a replica while they run a layer's programs: a `comm::Communicator` on the
-/// pipeline's own messages, so that whoever waits here lets activations, gradients and reductions of the step go on,
-/// and hears of a failure anywhere. Replicas are small: everything goes straight from one device to another.
+/// Moves data between the devices of a replica while they run a layer's programs: a `comm::Communicator` on the
+/// pipeline's own messages, so that a rank that waits here lets activations, gradients and reductions of the step go
+/// on, and hears of a failure on any rank. Replicas are small: everything goes straight from one device to another.
 class peer_communicator {
  public:
   explicit peer_communicator(replica_link& link) : link_(&link) {
@@ -184,7 +184,7 @@ class peer_communicator {
     }
     link_->wait();
   }
-  /// In the order of the group, on all members alike.
+  /// Reduces in the order of the group, the same on all members.
   void reduce(const comm::transfer_group& group, const void* source, void* target, const comm::element_range& own,
               const comm::reducer& by) {
     const std::int64_t begin = own.begin * size_of(by.type);

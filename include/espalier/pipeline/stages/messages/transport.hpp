@@ -13,7 +13,7 @@
 
 namespace espalier::pipeline {
 
-/// Where a rank is, for errors.
+/// The place of a rank in a step, for errors.
 struct rank_place {
   bool known = false;    ///< false: it did not answer
   int number = -1;       ///< of its text where it was last seen, where only that is known

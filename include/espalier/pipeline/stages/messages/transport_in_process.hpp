@@ -25,7 +25,7 @@
 
 namespace espalier::pipeline::detail {
 
-/// What the ranks of one process share: what each was sent and what it waits for.
+/// The state that the ranks of one process share: the messages sent to each rank, and those that it waits for.
 class message_hub {
  public:
   explicit message_hub(int ranks) : boxes_(static_cast<std::size_t>(ranks)) {}

@@ -155,7 +155,7 @@ class mpi_transport final : public transport {
   }
 
  private:
-  /// What ranks say to each other beside the pipeline's messages: where they are, and that they fail.
+  /// The notes that ranks send each other in addition to the pipeline's messages: where they are, and that they fail.
   enum class note_kind : int { question, answer, failure };
   struct note_text {
     note_kind kind = note_kind::question;
@@ -169,7 +169,8 @@ class mpi_transport final : public transport {
   static constexpr int note_tag = 0;
   /// MPI counts bytes in an int.
   static constexpr std::int64_t largest_piece = std::int64_t{1} << 30;
-  /// What MPI sends to another host without asking first: Open MPI 64 KiB with its own header (btl_tcp_eager_limit).
+  /// The most bytes of a piece that MPI sends to another host without asking first: Open MPI's limit is 64 KiB with its
+  /// own header (btl_tcp_eager_limit).
   static constexpr std::int64_t unasked_piece = 48 << 10;
   static constexpr std::int64_t most_unasked_pieces = 64;
 

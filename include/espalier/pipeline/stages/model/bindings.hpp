@@ -13,7 +13,7 @@
 #include <cstdint>
 #include <vector>
 
-/// Where the arguments and results of a layer's programs are in the memory that the engine gives.
+/// The places of the arguments and results of a layer's programs in the memory that the engine gives.
 namespace espalier::pipeline::detail {
 
 /// One of the parts of a layer as a compiled program; `tables` is null where the part has nothing to do.
@@ -22,7 +22,7 @@ struct compiled_part {
   program_tables (*tables)() = nullptr;
   /// W: the gradients that its results are added to follow its arguments.
   bool adds = false;
-  /// Of each device.
+  /// The work of each device.
   work_facts work;
 };
 
@@ -33,7 +33,7 @@ struct compiled_part {
   return local_shape(mesh, i.shape, code.annotations[i.annotation].placement).elements() * size_of(i.type);
 }
 
-/// What a part does on a device alone; gradients that it adds to are read and written.
+/// Returns the work of a part on a single device; gradients that it adds to are both read and written.
 [[nodiscard]] constexpr work_facts work_alone(graph_view code, bool adds) {
   work_facts work = work_of(code);
   for (int id = 0; adds && id < code.size; ++id)
@@ -77,7 +77,7 @@ struct layer_border {
   std::vector<place> results;
 };
 
-/// Where arguments and results of one part are, in the order of the program.
+/// The places of the arguments and results of one part, in the order of the program.
 struct part_places {
   std::vector<place> arguments;
   std::vector<place> results;

@@ -18,7 +18,7 @@ namespace espalier::pipeline::detail {
 using espalier::detail::for_each_leaf;
 using espalier::detail::frozen;
 
-/// Of a replica that is one device: nothing is laid out.
+/// The layouts of a replica that is one device: none.
 struct on_one_device {
   static constexpr bool are_known = false;
 };
@@ -27,7 +27,7 @@ struct on_one_device {
 /// the axes of each dimension.
 template <int Count> struct layout_codes { std::uint32_t code[Count > 0 ? Count : 1]{}; };
 
-/// The layouts of a layer's arguments from the leaf `First` on, and behind them, of all `Count` arguments, its output.
+/// The layouts of a layer's arguments from the leaf `First` on and, after all `Count` arguments, that of its output.
 template <int First, int Count, auto Codes> struct known_layouts {
   static constexpr bool are_known = true;
   [[nodiscard]] static constexpr bool knows(int argument) { return argument >= First; }
@@ -87,7 +87,7 @@ template <class Layer, class Layouts> struct laid_out_layer {
   }
 };
 
-/// As completion left it, and no longer to be refined.
+/// Returns a layout as completion left it, closed to further refinement.
 [[nodiscard]] constexpr sharding settled(const sharding& completed) {
   sharding made = sharding::whole(completed.rank);
   for (int d = 0; d < completed.rank; ++d) made.dim[d] = completed.dim[d];

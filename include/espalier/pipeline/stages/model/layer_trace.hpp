@@ -17,7 +17,7 @@ namespace espalier::pipeline::detail {
 using espalier::detail::leaf_count;
 using espalier::detail::list;
 
-/// What a layer returns while it is traced.
+/// The type that a layer returns while it is traced.
 template <class Mesh, class Layer, class... Arguments>
 using traced_output = std::remove_cvref_t<decltype(std::declval<const Layer&>()(
     std::declval<const espalier::detail::traced_t<Mesh, Arguments>&>()...))>;
@@ -38,7 +38,7 @@ template <class First, class... Parts> constexpr auto prepended(const First& fir
   return all;
 }
 
-/// Of the first `Count` arguments, those that a gradient flows to.
+/// Returns those of the first `Count` arguments that a gradient flows to.
 template <int Count> constexpr results<> with_gradients() { return {}; }
 template <int Count, class First, class... Rest>
 constexpr auto with_gradients(const First& first, const Rest&... rest) {
@@ -87,7 +87,7 @@ template <class Layer, int Data, class Layouts> struct layer_gradient {
   }
 };
 
-/// The number behind the last one that a graph's results have, or `least`.
+/// Returns the number after the last one that a graph's results have, at least `least`.
 [[nodiscard]] constexpr int behind_results(graph_view g, int least) {
   int next = least;
   for (int id = 0; id < g.size; ++id) {
@@ -209,7 +209,7 @@ template <class Source, bool Adds> struct part_border {
   using tensor_at = tensor_for<frozen<Source>::value.code[Id].type, frozen<Source>::value.code[Id].shape>;
 };
 
-/// Appends a graph's instructions; `given` are its arguments, and behind them, if it adds, what to add its results to.
+/// Appends a graph's instructions; `given` holds its arguments and, if it adds, then the values to add its results to.
 /// Both get the layouts that the graph has for them. Returns the results.
 constexpr list<int> replay(builder& b, graph_view g, const int* given, bool adds) {
   const int annotations = b.result().annotations.size();

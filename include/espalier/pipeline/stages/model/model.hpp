@@ -36,7 +36,7 @@ template <class Program, class Border> [[nodiscard]] constexpr bool lies_as_cut(
   return true;
 }
 
-/// What a part does on each device.
+/// Returns the work of a part on each device.
 template <class Mesh, class Source, bool Adds> [[nodiscard]] constexpr work_facts work_of_part() {
   if constexpr (Mesh::devices > 1 && part_border<Source, Adds>::value.results > 0) {
     return work_of(part_program<Mesh, Source, Adds>::type::code);

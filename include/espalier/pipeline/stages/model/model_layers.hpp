@@ -16,7 +16,7 @@ namespace espalier::pipeline::detail {
 
 template <int Rows, class Row> using with_rows = typename espalier::detail::stacked_tensor<Rows, Row>::type;
 
-/// What stands for a layer with a mistake, and for those that read it: nothing else is said of them.
+/// A substitute for a layer with a mistake, and for the layers that read it, so that no further error names them.
 struct unsound_layer {
   struct output {
     using tensor = void;
@@ -113,10 +113,10 @@ template <class Table, class Mesh, int I, int Rows> struct layouts_of_layer {
   template <class... Fields> [[nodiscard]] static constexpr int count_fields(reads<Fields...>) {
     return static_cast<int>(sizeof...(Fields));
   }
-  /// Of all trees.
+  /// The number of leaves of all trees.
   static constexpr int leaves = count_leaves(tree_numbers{});
 
-  /// Before the layer is completed: inputs as the layers that make them leave them, and all rows of data.
+  /// The layouts before the layer is completed: inputs as the layers that make them lay them out, and all rows of data.
   struct inputs_and_data {
     static constexpr int count = links.inputs + count_fields(typename at::fields{});
     template <std::size_t... In>
@@ -141,7 +141,7 @@ template <class Table, class Mesh, int I, int Rows> struct layouts_of_layer {
 
   static constexpr sharding made = completed::of(structure::result, 0);
   [[nodiscard]] static constexpr sharding output() { return made; }
-  /// Of a leaf of its own parameters.
+  /// Returns the layout of a leaf of the layer's own parameters.
   [[nodiscard]] static constexpr sharding parameter(int leaf) { return completed::of(structure::argument, leaf); }
 
   /// All of them: parameters as the layers lay them out that they belong to.

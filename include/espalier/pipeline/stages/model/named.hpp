@@ -93,11 +93,11 @@ template <class... Axes, class... Others> struct meshes<espalier::mesh<Axes...>,
 template <espalier::detail::fixed_string... Names> struct inputs : detail::name_list<Names...> {
   static constexpr detail::option kind = detail::option::inputs;
 };
-/// It reads these outputs behind that of the layer before it.
+/// The layer reads these outputs in addition to that of the layer before it, and after it.
 template <espalier::detail::fixed_string... Names> struct skips : detail::name_list<Names...> {
   static constexpr detail::option kind = detail::option::skips;
 };
-/// It uses the parameters of these layers, behind its own.
+/// The layer uses the parameters of these layers after its own.
 template <espalier::detail::fixed_string... Names> struct tied : detail::name_list<Names...> {
   static constexpr detail::option kind = detail::option::tied;
 };
@@ -123,7 +123,7 @@ concept HasParameters = requires {
   typename Layer::template parameters<spec>;
 };
 
-/// What a layer reads, as numbers of layers.
+/// The layers that a layer reads, by number.
 struct layer_links {
   static constexpr int most = 16;
   int inputs = 0;

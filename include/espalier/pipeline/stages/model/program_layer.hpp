@@ -24,10 +24,10 @@
 
 namespace espalier::pipeline {
 
-/// What a model's parameters start as, and how far each step of its optimizer goes.
+/// The initial values of a model's parameters, and the length of each step of its optimizer.
 struct training_options {
   std::uint64_t seed = 0;
-  /// What a parameter of a layer starts as; by convention as its name says.
+  /// The initial value of a parameter of a layer; by default its name decides.
   std::function<nn::initial(const std::string& layer, const leaf_path& path)> initial =
       [](const std::string&, const leaf_path& path) { return nn::initial_by_name(path); };
   /// The learning rate of a step; steps count from 1.

@@ -50,10 +50,11 @@ enum class sample_use : std::uint8_t {
 
 struct sample_state {
   sample_use use = sample_use::none;
-  /// Where samples are apart: in dimension `dim`, element i belongs to sample i / minor % samples.
+  /// The dimension in which samples are apart (`sample_use::apart`): its element i belongs to sample i / minor %
+  /// samples.
   int dim = 0;
   std::int64_t minor = 1;
-  /// Where they are not: the instruction that brought them together.
+  /// The instruction that brought the samples together, if they are not apart.
   int origin = -1;
 
   [[nodiscard]] friend constexpr bool operator==(const sample_state&, const sample_state&) = default;
@@ -180,8 +181,8 @@ template <int Size> struct sample_table {
   }
 };
 
-/// Of all instructions of a layer's forward graph. Passes over it until nothing changes, since a carry is what the end
-/// of its loop makes of it.
+/// The sample states of all instructions of a layer's forward graph. It passes over the graph until nothing changes,
+/// since a carry depends on the end of its loop.
 template <class Source, int Parameters, std::int64_t Samples, int Round = 0> struct sample_states {
   static constexpr graph_view code() { return frozen<Source>::value; }
   using table = sample_table<frozen<Source>::size>;

@@ -67,7 +67,7 @@ inline void check_tensors(const layer_model& model, int index, const std::vector
   }
 }
 
-/// What a model says of its layers on one mesh must hold together.
+/// Checks that a model's facts about its layers on one mesh are consistent.
 inline void check_model(const layer_model& model, int mesh) {
   std::set<std::string> names;
   std::map<std::string, std::int64_t> data_bytes;

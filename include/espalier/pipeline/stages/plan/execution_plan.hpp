@@ -42,8 +42,9 @@ struct replica_group {
   int devices = 1;  ///< of that mesh
 };
 
-/// What a step executes: which layers form a stage, which ranks compute it, in which order, and which samples are in
-/// which micro-batch. The ranks of `order` are groups of ranks here; all members of a group follow its list.
+/// The plan of a step that an engine executes: which layers form a stage, which ranks compute it, in which order, and
+/// which samples are in which micro-batch. The ranks of `order` are groups of ranks here; all members of a group follow
+/// its list.
 struct execution_plan {
   schedule order;
   std::vector<layer_run> stages;
@@ -88,7 +89,7 @@ struct execution_plan {
   [[nodiscard]] int first_sample(int micro_batch) const {
     return std::accumulate(micro_batch_rows.begin(), micro_batch_rows.begin() + micro_batch, 0);
   }
-  /// What a replica has of a micro-batch; may be nothing, where there are fewer rows than replicas.
+  /// Returns the rows of a micro-batch that a replica has; none if there are fewer rows than replicas.
   [[nodiscard]] row_interval rows_of(int group, int replica, int micro_batch) const {
     const replica_group& members = groups[detail::as_index(group)];
     const std::int64_t rows = micro_batch_rows[detail::as_index(micro_batch)];
@@ -149,8 +150,8 @@ struct execution_plan {
   return made;
 }
 
-/// What a planner found, to be executed on a batch of `samples`: each of its devices is a replica of `devices` ranks
-/// that follow each other, on the model's mesh of that number.
+/// Returns a planner's result as a plan to execute on a batch of `samples`: each of its devices becomes a replica of
+/// `devices` ranks that follow each other, on the model's mesh of that number.
 /// Throws std::invalid_argument where stages of one rank of its order have different devices.
 [[nodiscard]] inline execution_plan make_execution_plan(const plan& planned, int samples, int devices = 1,
                                                         int mesh = 0) {

@@ -17,7 +17,7 @@ namespace espalier::pipeline::detail {
 /// it gets there.
 ///
 /// A message stays in the sender's memory until the receiver has it. How many do so at once depends on how far the
-/// receiver is behind, which is bounded by what the sender has heard since: vector clocks, kept in a run of all lists
+/// receiver lags, which is bounded by what the sender has heard since: vector clocks, kept in a run of all lists
 /// in which no instruction takes time, give that bound, so that buffers can be counted before the first step.
 class flow {
  public:
@@ -41,7 +41,7 @@ class flow {
   [[nodiscard]] const std::vector<instruction>& list(int rank) const {
     return group(rank) < 0 ? nothing_to_do_ : plan_->order.lists[as_index(group(rank))];
   }
-  /// What must have come before the instruction can run.
+  /// Returns the messages that must have come before the instruction can run.
   [[nodiscard]] const std::vector<int>& waits(int rank, const instruction& step) const {
     switch (step.kind) {
       case action::forward:
@@ -52,7 +52,8 @@ class flow {
       default: return no_messages_;
     }
   }
-  /// What it sends; computations send themselves where the list has no instruction for it.
+  /// Returns the messages that the instruction sends; a computation sends its results if the list has no instruction
+  /// for that.
   [[nodiscard]] const std::vector<int>& starts(int rank, const instruction& step) const {
     switch (step.kind) {
       case action::send_activation: return of(traffic::activation_out, rank, step);

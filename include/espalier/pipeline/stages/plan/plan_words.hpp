@@ -14,7 +14,8 @@
 
 namespace espalier::pipeline::detail {
 
-/// Everything a plan says as numbers, each list behind its length: what ranks send each other, and what a checksum is
+/// Returns a plan as numbers, with each list after its length. Ranks send each other these numbers, and checksums are
+/// taken of them.
 /// taken of.
 [[nodiscard]] inline std::vector<std::int64_t> words_of(const execution_plan& plan) {
   std::vector<std::int64_t> words;
@@ -131,7 +132,7 @@ class checksum {
   return sum.value();
 }
 
-/// Of all that ranks must agree on about a model: names, rows, blocks, tensors.
+/// Returns a checksum of everything that ranks must agree on about a model: names, rows, blocks, tensors.
 [[nodiscard]] inline std::int64_t checksum_of(const layer_model& model) {
   checksum sum;
   const auto add_row = [&](const row_facts& row) {

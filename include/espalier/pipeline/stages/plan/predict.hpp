@@ -35,10 +35,10 @@ namespace detail {
 
 }  // namespace detail
 
-/// What the simulator needs to know to predict the step of a plan: bytes from the model, seconds from profiles, one for
-/// each of the model's meshes, for the replica that has most rows, and from the machines' rates. A hop carries what a
-/// device of a stage behind it reads of a stage before it, once for all of its readers, as `routes` has it: what skips
-/// over stages is counted at each hop on its way. An all-reduce begins with a stage's last gradient.
+/// Returns the costs from which the simulator predicts the step of a plan: bytes from the model, seconds from profiles,
+/// one for each of the model's meshes, for the replica that has most rows, and from the machines' rates. A hop carries
+/// the values that a device of a later stage reads of an earlier one, once for all of its readers, as `routes` has it:
+/// a value that skips stages is counted at each hop on its way. An all-reduce begins with a stage's last gradient.
 /// @pre check(plan, model, ranks) passes; the profiles are of this model; device d of the machines is rank d or, where
 ///      all replicas have n ranks, the replica that begins with rank d * n
 [[nodiscard]] inline costs predicted_costs(const execution_plan& plan, const layer_model& model,

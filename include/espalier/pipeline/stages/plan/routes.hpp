@@ -39,11 +39,12 @@ struct message {
   int from = 0;  ///< ranks
   int to = 0;
   int tag = 0;  ///< number among those of this pair
-  /// What of the sender's buffer goes where in the receiver's; in the order of its elements when it is under way.
+  /// The elements of the sender's buffer and their places in the receiver's; under way they are in the order of the
+  /// box.
   comm::block box{};
 };
 
-/// What a stage waits for and what it sends.
+/// The messages that a stage waits for, and those that it sends.
 enum class traffic : std::uint8_t { activation_in, activation_out, gradient_in, gradient_out };
 
 /// All that moves between stages in a step, which follows from the plan alone: every rank knows it of every other. A
@@ -75,7 +76,7 @@ class routes {
   [[nodiscard]] std::int64_t bytes(const message& one) const {
     return one.box.elements() * size_of(value(one.route).type);
   }
-  /// Of a reading device's buffer for its replica's rows.
+  /// Returns the bytes of a reading device's buffer for its replica's rows.
   [[nodiscard]] std::int64_t incoming_bytes(int route, int rows) const {
     const value_route& one = value(route);
     return output_bytes(*model_, one.layer, plan_->mesh_of(one.to_stage), rows);
@@ -128,8 +129,8 @@ class routes {
       out_of_[as_index(values_[r].from_stage)].push_back(static_cast<int>(r));
   }
 
-  /// What the devices of a stage have, or are to have, of a value. Device after device: where both stages have as many,
-  /// and one layout, copies then go to the same device of another replica.
+  /// Returns the boxes of a value that the devices of a stage have, or are to have, device after device: if both stages
+  /// have equally many devices and one layout, copies then go to the same device of another replica.
   [[nodiscard]] std::vector<held_box> parts_in(int stage, int layer, int m) const {
     const int group = plan_->group_of(stage);
     const replica_group& members = plan_->groups[as_index(group)];
@@ -147,7 +148,7 @@ class routes {
   }
   /// Micro-batches of as many rows have the same messages.
   void add_messages(int route) {
-    std::map<int, std::pair<int, int>> known;  // by rows: from the first message to behind the last one
+    std::map<int, std::pair<int, int>> known;  // by rows: from the first message to one after the last
     for (int m = 0; m < plan_->order.micro_batches; ++m) {
       const int begin = static_cast<int>(messages_.size());
       const auto [at, fresh] = known.try_emplace(plan_->micro_batch_rows[as_index(m)]);

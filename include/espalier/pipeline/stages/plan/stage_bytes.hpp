@@ -25,7 +25,8 @@ namespace espalier::pipeline::detail {
   return needed;
 }
 
-/// What one micro-batch of `rows` rows holds in a stage, from the layers' facts: see `stage_costs` for the terms.
+/// Returns the bytes that one micro-batch of `rows` rows holds in a stage, from the layers' facts: see `stage_costs`
+/// for the terms.
 [[nodiscard]] inline stage_costs bytes_of_stage(const layer_model& model, const execution_plan& plan,
                                                 const routes& ways, int stage, int rows) {
   std::int64_t inputs = 0;
@@ -77,9 +78,10 @@ namespace espalier::pipeline::detail {
 
 namespace espalier::pipeline {
 
-/// What the stages of a plan hold, for the simulator: bytes of the replica that has most rows of the largest
-/// micro-batch. Durations and hops are 1 and nothing, for the caller to fill in. The simulator's peak of a rank is what
-/// the engine holds there, where all micro-batches and shares are equal; otherwise it is at least that.
+/// Returns the bytes that the stages of a plan hold, for the simulator: those of the replica that has most rows of the
+/// largest micro-batch. All durations are 1 and hops are free, for the caller to fill in. The simulator's peak of a
+/// rank equals the bytes that the engine holds there if all micro-batches and shares are equal; otherwise it is at
+/// least that.
 /// @pre check(plan, model, ranks) passes
 [[nodiscard]] inline costs memory_costs(const execution_plan& plan, const layer_model& model) {
   const detail::routes ways(plan, model);

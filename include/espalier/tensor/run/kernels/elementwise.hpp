@@ -60,7 +60,7 @@ template <class T> [[nodiscard]] constexpr T element_of_scalar(double scalar) {
 }
 
 /// Calls body(0), ..., body(count - 1) in any order, many at a time. The body holds what it needs by value: memory
-/// behind a reference could change with every store.
+/// that a reference refers to could change with every store.
 template <class Body> ESPALIER_ALWAYS_INLINE void vector_loop(std::int64_t count, Body body) {
 // At -O2 g++ vectorises with OpenMP's pragma what it would not with its own.
 #if defined(_OPENMP)

@@ -125,7 +125,7 @@ class progress {
       *out_ << text << '\n' << std::flush;
       return;
     }
-    // Spaces erase what a longer line left behind, on every kind of terminal.
+    // Spaces erase the rest of a longer line, on every kind of terminal.
     const std::size_t width = text.size();
     if (width < drawn_) text.append(drawn_ - width, ' ');
     drawn_ = width;
