@@ -180,7 +180,7 @@ class table {
       return format_fixed(static_cast<double>(value));
   }
 
-  // "-" and nothing stand for "no value" in either kind of column.
+  // "-" and nothing mean "no value" in either kind of column.
   [[nodiscard]] bool stands_right(std::size_t c) const {
     if (columns_[c].alignment != align::automatic) return columns_[c].alignment == align::right;
     bool any = false;

@@ -7,7 +7,7 @@
 
 namespace espalier::detail {
 
-/// Text as it stands in an SVG picture: <, >, & and " are named.
+/// Returns a text escaped for an SVG picture: <, >, & and " are named.
 [[nodiscard]] inline std::string xml_text(std::string_view text) {
   std::string out;
   for (const char c : text) {

@@ -19,7 +19,7 @@ struct stage_costs {
   double input_gradient_seconds = 1;
   double weight_gradient_seconds = 1;
   double activation_bytes = 1;       ///< held from F to B
-  double weight_gradient_bytes = 1;  ///< of them, what is held from B to W
+  double weight_gradient_bytes = 1;  ///< of them, those held from B to W
   double input_bytes = 0;            ///< held from F to B instead, where the stage is recomputed
   double state_bytes = 0;            ///< always held: weights, gradients, the optimizer's state
   double all_reduce_seconds = 0;     ///< of its weight gradients over its replicas, once per step

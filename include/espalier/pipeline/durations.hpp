@@ -43,7 +43,7 @@ namespace espalier::pipeline {
 
 /// The most activation bytes that a rank with this list holds at once. Which those are follows from the order alone: F
 /// takes memory as it starts, a recomputed B takes a whole activation while it runs, B gives back all but what W needs.
-/// @pre every F stands before its B, every B before its W
+/// @pre every F comes before its B, every B before its W
 [[nodiscard]] inline double peak_of(const std::vector<instruction>& list, const schedule& plan, const costs& cost) {
   double held = 0;
   double peak = 0;

@@ -20,7 +20,7 @@ namespace espalier::pipeline {
 struct layer_graph {
   struct node {
     std::string name;         ///< unique
-    std::string description;  ///< what kind of layer it is
+    std::string description;  ///< the kind of layer
     double forward_seconds = 0;
     double backward_seconds = 0;
     double output_bytes = 0;
@@ -52,7 +52,7 @@ class graph_line {
       sources_[index(to)].push_back(from);
     }
     for (std::size_t k = 0; k < graph.nodes.size(); ++k) {
-      for (auto* list : {&readers_[k], &sources_[k]}) {  // an edge that stands there twice is one
+      for (auto* list : {&readers_[k], &sources_[k]}) {  // an edge that is listed twice is one
         std::sort(list->begin(), list->end());
         list->erase(std::unique(list->begin(), list->end()), list->end());
       }

@@ -15,7 +15,7 @@ struct line_stage {
   double forward = 0;   ///< of one micro-batch
   double backward = 0;  ///< of one micro-batch
   double tail = 0;      ///< all-reduce and optimizer after the last backward, while other stages still work
-  double transfer = 0;  ///< what an activation, or a gradient, occupies one direction of the hop after the stage
+  double transfer = 0;  ///< of an activation, or a gradient, in one direction of the hop after the stage
   double latency = 0;   ///< of that hop, on top
   int in_flight = 1;    ///< micro-batches that are forward but not backward
 

@@ -25,10 +25,10 @@ struct planner_options {
   bool overlap_all_reduce = true;         ///< a layer's gradients are reduced while the layers before it still compute
   bool all_schedules = true;              ///< the best partitions are tried with every schedule, not with 1F1B alone
   int most_stages = 0;                    ///< 0: as many as there are layers and devices
-  int alternatives = 8;                   ///< plans to name beside the best
+  int alternatives = 8;                   ///< plans to name besides the best
 };
 
-/// A run of layers, and who computes them.
+/// A run of layers, and the devices that compute it.
 struct plan_stage {
   int first = 0;
   int last = 0;              ///< one after the last layer
@@ -50,8 +50,8 @@ struct plan_times {
   double step = std::numeric_limits<double>::infinity();
   double work = 0;        ///< of the busiest stage, forward again included
   double bubble = 0;      ///< it waits: pipeline fill and drain, uneven stages, too few micro-batches in flight
-  double transfer = 0;    ///< what transfers add
-  double all_reduce = 0;  ///< what all-reduces add
+  double transfer = 0;    ///< added by transfers
+  double all_reduce = 0;  ///< added by all-reduces
 };
 
 /// A plan for a training step, with what it is predicted to cost. Nothing but layers, devices and order: any runtime

@@ -176,7 +176,7 @@ class planner {
       std::string name = plan_name(one);
       const bool data_parallel = one.stages.size() == 1;
       if (name == chosen && one.micro_batches == result.best.micro_batches) continue;
-      // Data parallelism is always named: it is what everybody would do without a plan.
+      // Data parallelism is always named: it is the usual choice without a plan.
       if (result.others.size() + (alone || data_parallel ? 0 : 1) >= room) continue;
       alone = alone || data_parallel;
       std::string reason = reason_for(one.times, result.best.times);

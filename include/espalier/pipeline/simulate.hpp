@@ -31,7 +31,7 @@ struct timed {
 /// The course of a schedule on given costs, in their units. All ranks start at 0.
 struct simulation {
   bool complete = false;                      ///< false: no rank can go on; the rest says how far they came
-  std::vector<std::string> waiting;           ///< what each rank that cannot go on waits for, one sentence each
+  std::vector<std::string> waiting;           ///< why each rank that cannot go on waits, one sentence each
   double makespan = 0;                        ///< when the last rank ends, its optimizer step included
   double bubble = 0;                          ///< makespan - the busiest rank's `busy`
   double span_bubble = 0;                     ///< the longest span - the busiest rank's `busy`
@@ -371,7 +371,7 @@ namespace espalier::pipeline {
 
 /// Runs a schedule on costs, as discrete events; a list that holds computations alone gets its transfers first.
 ///
-/// A rank does one computation at a time; transfers and all-reduces run beside them. Exact up to rounding.
+/// A rank does one computation at a time; transfers and all-reduces run in parallel with it. Exact up to rounding.
 /// Throws std::invalid_argument where costs and schedule do not belong together, or a list names what does not exist.
 [[nodiscard]] inline simulation simulate(const schedule& plan, const costs& cost) {
   check(cost, plan.stages(), plan.ranks());

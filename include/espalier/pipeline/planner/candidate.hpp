@@ -100,7 +100,7 @@ class partition_evaluator {
         return each > 0 ? std::floor(free / each) : static_cast<double>(micro_batches);
       };
       limits_.push_back({line_.back().forward, fit(memory - state, activation),
-                         // While one is computed again, it is there as a whole, beside the inputs.
+                         // While one is computed again, it is there as a whole, in addition to the inputs.
                          std::max(1.0, fit(memory - state - activation, input))});
     }
     return true;

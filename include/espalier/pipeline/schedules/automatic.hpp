@@ -83,7 +83,7 @@ class candidates {
     if (!plan || plan->lists.empty() || !fits(*plan, cost_)) return;
     const double makespan = quick_makespan(*plan, cost_);
     if (makespan == evaluator::never) return;
-    // Of equals the one that was added first stands first.
+    // Equals keep the order in which they were added.
     const auto place = std::upper_bound(best_.begin(), best_.end(), makespan,
                                         [](double value, const candidate& one) { return value < one.makespan; });
     best_.insert(place, {makespan, std::move(*plan)});

@@ -29,13 +29,13 @@ using activation_limits = std::vector<double>;
   return limits;
 }
 
-// Runs lists whose W may stand anywhere, and whose F and B may come earlier than they stand: where a rank would wait,
+// Runs lists whose W may be anywhere, and whose F and B may come earlier than listed: where a rank would wait,
 // it does the next F or B of a stage whose operands are there, if it ends in time and never costs more memory than the
 // limit; or a W. A W is also done to free memory for the next F. Ranks act in the order of their clocks.
 class gap_filler {
  public:
   struct options {
-    bool early = true;         // F and B may come earlier than they stand
+    bool early = true;         // F and B may come earlier than listed
     bool largest_gap = false;  // a W also goes into a smaller gap, if that would make the rank the one that waited most
   };
 
@@ -89,7 +89,7 @@ class gap_filler {
     double held = 0;
     double reserve = 0;
     bool asleep = false;           // until something that it may need is done on another rank
-    bool tried = false;            // to go on when nobody could
+    bool tried = false;            // to go on when no rank could
     std::deque<instruction> left;  // F and B that are still to come
     std::deque<instruction> open;  // W whose B is done
     std::vector<instruction> list;
@@ -101,7 +101,7 @@ class gap_filler {
   [[nodiscard]] const stage_costs& of(const instruction& step) const { return cost_.stages[as_index(step.stage)]; }
   [[nodiscard]] double held_by(const instruction& step) const { return held_bytes(plan_, cost_, step.stage); }
 
-  // Of the ranks that may have something to do, the one whose clock is least; or, of those that nobody will wake, the
+  // Of the ranks that may have something to do, the one whose clock is least; or, of those that no rank will wake, the
   // next one that has not been tried.
   [[nodiscard]] std::size_t next_rank(bool stuck) const {
     std::size_t chosen = nowhere;
@@ -211,7 +211,7 @@ class gap_filler {
     return true;
   }
 
-  // Does one thing on a rank; false where it can do nothing. `now_or_never`: nobody can go on otherwise.
+  // Does one thing on a rank; false where it can do nothing. `now_or_never`: no rank can go on otherwise.
   bool act(std::size_t r, bool now_or_never) {
     rank_state& rank = ranks_[r];
     if (rank.left.empty()) return false;

@@ -50,7 +50,7 @@ struct step_error : std::runtime_error {
 /// `reorders_gradients`). All memory is there before the first step.
 class engine final : private detail::stage_host {
  public:
-  /// Rank 0's plan is everybody's; another rank may pass the one that it expects, or none.
+  /// Rank 0's plan is used on all ranks; another rank may pass the one that it expects, or none.
   /// Errors, on all ranks alike: std::invalid_argument where the plan cannot be executed, or ranks pass different plans
   /// or models. `comm_error` where a rank does not come.
   engine(std::unique_ptr<transport> ranks, const layer_model& model,

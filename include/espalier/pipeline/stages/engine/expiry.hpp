@@ -16,7 +16,7 @@
 
 namespace espalier::pipeline::detail {
 
-/// Nothing has happened for the deadline: asks where all ranks are, and says who holds the others up.
+/// Returns the text of an expired wait: asks where all ranks are, and says which ranks hold the others up.
 [[nodiscard]] inline std::string expired_text(transport& ranks, const execution_plan& plan, const layer_model& model,
                                               const flow& lists, const std::string& own_place,
                                               const std::string& awaited) {

@@ -21,9 +21,9 @@
 namespace espalier::pipeline::detail {
 
 /// The sum of one block of gradients over replicas on different meshes, where the same rank of two replicas holds
-/// different parts. Each tensor is cut into as many shares as there are ranks; who has a share gets it from every
-/// replica, from one of those of its ranks that hold it, adds what has come in the order of replicas, and gives each
-/// rank what it needs of the sum.
+/// different parts. Each tensor is cut into as many shares as there are ranks. The rank that has a share
+/// gets it from every replica, from one of the ranks that hold it there, adds the contributions in the order of
+/// replicas, and gives each rank the part of the sum that it needs.
 class mesh_reduction final : public block_reduction {
  public:
   /// @param groups those of the plan that use the block, ascending; @param members their ranks, ascending

@@ -66,7 +66,7 @@ class rank_texts {
   return text.empty() ? text : text + ")";
 }
 
-/// The end of the message of a wait that has expired: who does not wait for anybody, and who does.
+/// Returns the end of the message of a wait that has expired: which ranks wait for no other rank, and which do.
 [[nodiscard]] inline std::string who_holds_up(const std::vector<rank_place>& places,
                                               const std::vector<std::string>& whereabouts_of, int own) {
   std::string busy;

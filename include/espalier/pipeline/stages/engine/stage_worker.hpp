@@ -229,7 +229,7 @@ class stage_worker {
         pool_->drop(mine.kept[k]);
         pool_->drop(mine.kept_through[k]);
       }
-      for (const held_layer& before : layers_)  // what nobody reads any more
+      for (const held_layer& before : layers_)  // outputs without another reader
         if (before.last_reader == one.index && !before.leaves && (!keep || before.needed == part::forward))
           pool_->drop(mine.outputs[place(before.index)]);
     }
@@ -263,8 +263,8 @@ class stage_worker {
     pool_->drop(addend);
   }
 
-  /// The gradient that nobody gave: of the loss, 1 / (samples of the step); of an output that is read only where no
-  /// gradient is asked for, 0.
+  /// Fills a gradient that no layer computes: 1 / (samples of the step) for the loss; 0 for an output that is read only
+  /// where no gradient is asked for.
   void begin_gradient(int block, const held_layer& one, int rows) {
     if (dry_) return;
     const bool loss = one.index + 1 == model_->layers();

@@ -94,7 +94,7 @@ struct layer_facts {
   /// A row of the output. The last layer's output is no row but one element of this type, whatever the number of rows:
   /// the sum of its samples' losses; its gradient is one such element, too, 1 / (samples of the step).
   row_facts output;
-  /// The output of one sample, and how the devices of a replica share it; dimension 0 stands for samples. Nothing: each
+  /// The output of one sample, and how the devices of a replica share it; dimension 0 is that of samples. Nothing: each
   /// has all of it. `output` is then every device's part of a row.
   std::optional<layout> whole_output{};
   part output_needed = part::forward;                  ///< the last part that reads the layer's own output

@@ -35,7 +35,7 @@ class aligned_memory {
   std::unique_ptr<std::byte, release> memory_;
 };
 
-/// Blocks of a few sizes, shared by counting who holds them. How many of each size there must be is found by a dry run
+/// Blocks of a few sizes, shared by reference counts. How many of each size there must be is found by a dry run
 /// of the step, in which blocks have no memory; from then on nothing is allocated.
 class block_pool {
  public:

@@ -39,7 +39,7 @@ struct step_report {
 struct memory_report {
   std::int64_t blocks = 0;      ///< activations, their gradients and messages, as the schedule needs them at most
   std::int64_t parameters = 0;  ///< parameters, gradients and optimizer's state
-  std::int64_t reductions = 0;  ///< what all-reduces need beside the gradients
+  std::int64_t reductions = 0;  ///< that all-reduces need in addition to the gradients
 };
 
 /// A measured step of all ranks, on one clock that begins with the first instruction of any.
@@ -48,7 +48,7 @@ struct measured_run {
   double makespan = 0;
 };
 
-/// A measured run as a chart beside simulated ones: of each group of ranks the first.
+/// Returns a measured run as a chart to compare with simulated ones; it shows the first rank of each group.
 [[nodiscard]] inline chart chart_of(const execution_plan& plan, const measured_run& run) {
   chart drawn{
       plan.order.name + ", measured: makespan " + detail::short_number(run.makespan) + " s", plan.order.rank_of, {}};

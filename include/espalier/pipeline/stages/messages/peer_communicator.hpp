@@ -168,7 +168,7 @@ class peer_communicator {
     }
   }
 
-  /// Sends `range(k)` of the source to member k, and gets everybody's `own`.
+  /// Sends `range(k)` of the source to member k, and gets the `own` range of every member.
   template <class Range>
   void gather_parts(const comm::transfer_group& group, const void* source, const Range& range,
                     const comm::element_range& own, dtype type) {

@@ -174,9 +174,9 @@ class mpi_transport final : public transport {
   static constexpr std::int64_t unasked_piece = 48 << 10;
   static constexpr std::int64_t most_unasked_pieces = 64;
 
-  /// Nothing has come in this turn of a wait. Who is waited for may need this processor, even where ranks count as
-  /// hosts of their own. A processor that is only yielded comes back while others still compute, and takes a part of
-  /// their time: all waits but the shortest become naps, each short against the wait so far.
+  /// Yields the processor after a turn of a wait in which nothing has come. The awaited rank may need it, even where
+  /// ranks count as hosts of their own. A rank that only yields is scheduled again while others still compute, and
+  /// takes a part of their time: all waits but the shortest become naps, each short against the wait so far.
   void give_way() {
     constexpr std::chrono::steady_clock::duration short_wait = std::chrono::microseconds(200);
     constexpr std::chrono::steady_clock::duration longest_nap = std::chrono::microseconds(200);

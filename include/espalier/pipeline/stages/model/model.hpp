@@ -173,7 +173,7 @@ class model<batches<Rows...>, Training, Layers...> final : public layer_model {
                                 RowCount>::checked::template traced<detail::layouts_at<table, Mesh, I, RowCount>>;
 
   explicit model(training_options options = {}) : options_(std::move(options)) {
-    // From here, so that nothing stands between the reason and the user's line in the message.
+    // From here, so that nothing comes between the reason and the user's line in the message.
     static_assert(((sizeof(typename place_of<Layers, any_rows, any_mesh>::finding::raised) > 0) && ...));
     static_assert(((sizeof(reported<Layers, any_rows, any_mesh>) > 0) && ...));
     static_assert((are_reported<Rows, any_mesh> && ...));

@@ -62,7 +62,7 @@ class bound_program {
 /// The optimizer of a layer: (parameters, state, gradients, rate), the first two changed where they are.
 struct compiled_optimizer {
   program_tables (*tables)() = nullptr;
-  /// `room::inputs` stands for the state, `room::data` for the rate.
+  /// `room::inputs` is the state, `room::data` the rate.
   part_places places;
 };
 

@@ -38,7 +38,7 @@ namespace espalier::pipeline::detail {
     const value_route& value = ways.value(r);
     const std::int64_t bytes = ways.incoming_bytes(r, rows);
     inputs += bytes;
-    // What is recomputed has its inputs beside the activation; see `peak_of`.
+    // A recomputed stage holds its inputs in addition to the activation; see `peak_of`.
     if (value.needed >= part::input_gradient && !plan.order.recomputes(stage)) held += bytes;
     if (value.needed == part::weight_gradient) for_weights += bytes;
   }

@@ -60,7 +60,7 @@ struct handle_state {
   }
   ~handle_state() = default;
 
-  /// This copy was made for its layout alone: it has memory of its own, and takes nothing from anybody.
+  /// This copy was made for its layout alone: it has memory of its own, and takes nothing from other arrays.
   void own_memory() {
     donated = nullptr;
     if (took != nullptr) --took->takers;
@@ -87,8 +87,8 @@ struct handle_state {
 
 }  // namespace detail
 
-/// A tensor spread over the devices of a world, for whoever needs no elements: what is the same for arrays of all
-/// types.
+/// A tensor spread over the devices of a world, for code that needs no elements: the members that arrays of all types
+/// share.
 class any_array {
  public:
   [[nodiscard]] bool empty() const { return shards_.empty(); }

@@ -15,8 +15,8 @@
 // counts. Nothing says so but the chain itself, which selects by "key <= query" and in the end has zeros for the rest.
 //
 // The zeros are exponentials of what is far below the maximum of its row. A row that is hidden entirely, since another
-// mask hides the rest of it, has no such maximum: its softmax spreads over all keys. Whoever runs the chain sees it by
-// the maximum, and computes the chain, and those that rely on its zeros, as a whole.
+// mask hides the rest of it, has no such maximum: its softmax spreads over all keys. The executor
+// detects this by the maximum, and computes the chain, and those that rely on its zeros, as a whole.
 
 namespace espalier::detail {
 
@@ -35,7 +35,7 @@ class causal_finder {
       const fused_chain& c = t_.chains[u];
       side_[static_cast<std::size_t>(u)] = side_of(c, u);
       if (side(u) > 0) continue;
-      // Computed as a whole, and nobody looks at its maxima.
+      // Computed as a whole, and no unit looks at its maxima.
       for (int s = c.first_step; s < c.first_step + c.step_count; ++s) hidden(t_.steps[s].instruction) = content::any;
     }
   }

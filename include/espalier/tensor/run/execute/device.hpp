@@ -91,7 +91,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     while (next() != nullptr) step();
   }
 
-  // --- step by step: for whoever walks several devices at once, and carries out their collectives himself ------------
+  // --- step by step: for a caller that walks several devices at once, and carries out their collectives itself -------
 
   void start() {
     position_ = 0;

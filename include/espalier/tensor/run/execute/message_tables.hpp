@@ -24,7 +24,7 @@ struct message_part {
 
 /// The blocks that one device sends and receives in collectives that travel together. It has one message for each other
 /// member, with the boxes of all parts back to back. As a transfer it is one between two blocks of memory, where all
-/// boxes lie in one piece. (Types may differ if they have the same size: the first one's stands for all.)
+/// boxes lie in one piece. (Types may differ if they have the same size: the first one's is used for all.)
 struct message_table {
   std::vector<message_part> parts;
   /// The transfer as the communicator gets it.
@@ -195,7 +195,7 @@ template <transfer_kinds Kinds> [[nodiscard]] constexpr transfer_functions trans
 #if defined(ESPALIER_COMPILED)
 [[nodiscard]] transfer_functions all_transfers();
 #else
-// A template: a function would have the compiler read the code for all even where nobody calls it.
+// A template: a function would have the compiler read the code for all even where it is not called.
 template <transfer_kinds Kinds = transfer_kinds::all()> [[nodiscard]] transfer_functions all_transfers() {
   return transfers_of_kinds<Kinds>();
 }

@@ -12,8 +12,8 @@
 #include <vector>
 
 // Neighbouring units that all work on the same independent parts, such as the heads of attention, may take the first
-// part through all of them before they touch the second. What they hand to each other is then still in the cache, and
-// what nobody else reads is never written to memory at all: it lives in a buffer of the size of one part.
+// part through all of them before they touch the second. The values that they hand to each other are then still in the
+// cache, and a value that no other unit reads is never written to memory: it lives in a buffer of one part's size.
 
 namespace espalier::detail {
 
@@ -38,7 +38,7 @@ struct part_group {
     int unit = -1;
     /// Runs as a whole, before all parts: it needs nothing that the group makes.
     bool whole = false;
-    /// A product of which nobody reads more than the lower triangle: these chains do.
+    /// A product of which only the lower triangle is read, by these chains.
     bool lower_triangle = false;
     std::vector<int> readers;
     plain_vector<part_access> accesses;

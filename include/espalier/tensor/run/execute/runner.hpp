@@ -238,7 +238,7 @@ template <class Program> class runner {
     }
   }
 
-  /// Arrays for the leaves of an argument that is given whole, where they have none that is nobody else's.
+  /// Makes arrays for the leaves of an argument that is given whole, unless they have one that no other array shares.
   template <int I> void make_own_arguments() {
     int leaf = Program::template first_leaf<I>();
     bool is_missing = false;

@@ -30,7 +30,7 @@ enum class step_kind : std::uint8_t {
   stack,
   /// target = the part of source that this device keeps
   local_slice,
-  /// A collective: target from everybody's source
+  /// A collective: target from the sources of all devices
   move,
   /// The first iteration of loop `loop`; if there is none, execution goes on after the loop, at step `jump`.
   loop_begin,
@@ -47,8 +47,8 @@ struct device_step {
   int jump = -1;
 };
 
-/// The program of one device as a table of steps, which whoever executes it walks without knowing any op. Made once, at
-/// run time: it costs no compilation.
+/// The program of one device as a table of steps, which an executor walks without knowing any op. Made once, at run
+/// time: it costs no compilation.
 class step_list {
  public:
   explicit step_list(const program_tables& t) : t_(t), first_(static_cast<std::size_t>(t.unit_count) + 1) {

@@ -19,7 +19,7 @@ namespace espalier {
 using kernel_function = void (*)(const kernels::kernel_call&);
 
 /// A program as the executor sees it: constants and function pointers, the same type for all programs.
-/// One made at run time has no functions: whoever executes it brings his own.
+/// One made at run time has no functions: its executor brings its own.
 struct program_tables : plan_view {
   mesh_shape mesh;
   graph_view code;

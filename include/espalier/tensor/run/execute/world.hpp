@@ -33,7 +33,7 @@ struct launch_error : std::runtime_error, known_to_all_ranks {
   using std::runtime_error::runtime_error;
 };
 
-/// One of several devices in this process failed. The text says which, where it stands on the mesh, why, and in which
+/// One of several devices in this process failed. The text says which, where it is on the mesh, why, and in which
 /// instruction of which line, as far as that is known; what it threw is nested (`std::rethrow_if_nested`).
 struct device_error : std::runtime_error {
   using std::runtime_error::runtime_error;

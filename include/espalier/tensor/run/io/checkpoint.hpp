@@ -156,7 +156,7 @@ void save_checkpoint(world& where, const Tree& given, const std::filesystem::pat
 }
 
 /// Fills a tree of sharded arrays from a file that `save_checkpoint` wrote, on whatever mesh: each process reads the
-/// boxes its devices hold. Returns what was saved beside the tensors. Collective.
+/// boxes its devices hold. Returns the metadata that was saved with the tensors. Collective.
 ///
 /// A file that is damaged, or of a model with other names, types or shapes, is refused before any array changes, unless
 /// `options` asks for a part of it, for other names or for conversion (`io::load_options`). One exception: moments of

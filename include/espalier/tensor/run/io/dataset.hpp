@@ -293,7 +293,7 @@ template <class... Tensors> class dataset {
   void fill(batch& arrays, const dataset_place& place) {
     constexpr auto all = std::index_sequence_for<Tensors...>{};
     if (place != asked_for_) ask_for_all(arrays, rows_at(place), all);
-    // The disk reads the batch after this one while this one is copied, and as long as that takes nobody waits for it.
+    // The disk reads the batch after this one while this one is copied, and the program does not wait for it meanwhile.
     asked_for_ = after(place);
     ask_for_all(arrays, rows_at(asked_for_), all);
     fill_all(arrays, rows_at(place), all);
@@ -347,7 +347,7 @@ template <class... Tensors> class dataset {
   std::array<batch, 2> buffers_;
   std::size_t current_ = 0;
   const world* where_ = nullptr;
-  dataset_place asked_for_{0, -1, 0};  // of the system, by whoever fills
+  dataset_place asked_for_{0, -1, 0};  // of the system, by the filling thread
   std::exception_ptr failure_;
 
   std::mutex mutex_;

@@ -18,7 +18,7 @@ namespace espalier::io {
 /// Options of `load_checkpoint`, which without them fills every leaf of a tree from the tensor of the same name and
 /// type.
 ///
-/// A name in a list is that of a leaf (`body.up`) or of a member with leaves (`body`, which stands for all leaves in
+/// A name in a list is that of a leaf (`body.up`) or of a member with leaves (`body`, which means all leaves in
 /// it). A name that nothing has is an error, and so is, as without options, every leaf that finds no tensor and every
 /// tensor that no leaf takes, unless one of these lists names it.
 ///

@@ -18,8 +18,8 @@
 
 namespace espalier::detail {
 
-/// A file's bytes in memory, read by the system where they are looked at. Whoever shortens the file while it is mapped
-/// ends the process (SIGBUS).
+/// A file's bytes in memory, read by the system where they are looked at. If the file is shortened while it is mapped,
+/// a read beyond its end ends the process (SIGBUS).
 class mapped_file {
  public:
   /// Errors: `io::data_error`, also for an empty file.

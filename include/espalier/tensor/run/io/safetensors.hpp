@@ -227,7 +227,7 @@ class safetensors_reader {
   detail::tensor_table table_;
 };
 
-/// Who makes the temporary file of a checkpoint and who only writes into it.
+/// The role of a writer: one creates the temporary file of a checkpoint, the others only write into it.
 enum class writer_role : std::uint8_t { create, attach };
 
 /// A safetensors file in the making: laid out at once, written in boxes by many, and visible only when complete.
@@ -309,7 +309,7 @@ class safetensors_writer {
   /// Waits until what this host wrote is on the disk; on a network file system each rank's data needs its own flush.
   void flush() const { file_.flush(); }
 
-  /// Gives the file its real name. @pre role create; everybody has flushed.
+  /// Gives the file its real name. @pre role create; all writers have flushed.
   void commit() {
     if (role_ != writer_role::create || committed_)
       throw checkpoint_error(path_, committed_ ? "a second commit" : "a commit by an attached writer",

@@ -40,7 +40,7 @@ struct tensor_info : tensor_spec {
   friend bool operator==(const tensor_info&, const tensor_info&) = default;
 };
 
-/// Free text beside the tensors, such as the step number.
+/// Free text saved with the tensors, such as the step number.
 using metadata_map = std::map<std::string, std::string>;
 
 }  // namespace espalier::io
@@ -70,7 +70,7 @@ inline constexpr std::int64_t safetensors_header_limit = 100'000'000;
 
 /// Bytes that a tensor occupies; nothing when a dimension is negative or the product exceeds 63 bits.
 [[nodiscard]] inline std::optional<std::int64_t> bytes_of(const io::tensor_spec& spec) {
-  // Dimensions beside a 0 count too, as they do in the reference implementation: strides are products of them.
+  // If one dimension is 0 the others count too, as in the reference implementation: strides are products of them.
   std::int64_t bytes = size_of(spec.type);
   bool empty = false;
   for (const std::int64_t extent : spec.shape) {

@@ -11,8 +11,8 @@
 
 namespace espalier::detail {
 
-/// factor * e^(exponent.high + exponent.low), where `low` is negligible beside 1. Error <= 1.1 ulp beside those of its
-/// arguments, subnormal results included, as of kernels::exp.
+/// Returns factor * e^(exponent.high + exponent.low), where `low` is negligible against 1. Error <= 1.1 ulp, plus those
+/// of its arguments, subnormal results included, as of kernels::exp.
 [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr double scaled_exp(double factor, const two_parts& exponent) {
   using format = float_format<double>;
   const bool vanishes = exponent.high < format::exp_lowest;

@@ -40,8 +40,8 @@ void gather_rows(const table_shape& shape, interval here, const T* table, const 
   });
 }
 
-/// The part of a table that one thread adds into: nobody else touches it, and it meets the updates in their order, so
-/// that the result does not depend on the number of threads.
+/// The part of a table that one thread adds into: no other thread touches it, and the updates reach it in their order,
+/// so that the result does not depend on the number of threads.
 struct table_part {
   std::int64_t outer_first = 0, outer_last = 0;
   std::int64_t row_first = 0, row_last = 0;

@@ -19,7 +19,7 @@
 
 namespace espalier::detail {
 
-/// A matrix in memory: element (i, j) stands at `data[i * row_stride + j * column_stride]`.
+/// A matrix in memory: element (i, j) is at `data[i * row_stride + j * column_stride]`.
 template <class T> struct matrix_view {
   T* data;
   std::int64_t row_stride;

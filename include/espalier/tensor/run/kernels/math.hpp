@@ -241,7 +241,7 @@ template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr T tanh(T x) {
 
 namespace espalier::detail {
 /// 1 + e^x, within 1.1 ulp; infinite from where 1 / (1 + e^x) is no normal number any more. A single power of two
-/// scales the result: what is too small for it is nothing beside 1, and what is too large becomes infinite.
+/// scales the result: a power too small for it is negligible against 1, and one too large becomes infinite.
 template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr T one_plus_exp(T x) {
   using format = float_format<T>;
   x = at_least(x, format::scale_lowest);

@@ -124,7 +124,7 @@ template <reduction Kind, std::int64_t Columns, class R, class T> void reduce_ro
         element_cast<R>(reduce_run<Kind, accumulator_t<R, Kind>>(from + r * call.operand[0].row, columns));
   }
 }
-/// All rows into one. Short ones are accumulated beside them, where no store can touch what is still to be read.
+/// Reduces all rows to one. Short rows are accumulated elsewhere, where no store can touch elements still to be read.
 template <reduction Kind, std::int64_t Columns, class Acc, class T>
 void reduce_columns(const kernels::block_call& call) {
   auto* to = static_cast<Acc*>(call.result.data);

@@ -48,7 +48,7 @@ namespace espalier::detail {
 
 template <class T> inline constexpr T zero_element{};
 
-/// Rows of the operand that this device has and that go into its part of the result: row p of the operand stands at
+/// Rows of the operand that this device has and that go into its part of the result: row p of the operand is at
 /// `start + step * p`, in whole tensors. A negative step turns their order around.
 struct row_run {
   std::int64_t first = 0;  // in the operand's buffer

@@ -8,7 +8,7 @@
 
 namespace espalier::detail {
 
-/// The first operand stands for what the others were made of.
+/// Computes value * factor; the first operand is the one that the others were made of, and is not read.
 struct normalised_elements {
   static constexpr int arity = 3;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T, T value, T factor) {

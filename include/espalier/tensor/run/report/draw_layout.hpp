@@ -24,7 +24,7 @@ namespace espalier {
 
 namespace detail {
 
-/// A part of a tensor and the devices that hold it: all those with a term of one sum stand together, and every such
+/// A part of a tensor and the devices that hold it: all those with a term of one sum form a group, and every such
 /// group holds the part once.
 struct drawn_part {
   tensor_box box;
@@ -46,7 +46,7 @@ struct drawn_part {
   return true;
 }
 
-/// Who holds what, in the order of the devices; devices without any element are put into `idle`.
+/// Returns the parts and the devices that hold them, by device; devices without any element are put into `idle`.
 [[nodiscard]] inline std::vector<drawn_part> drawn_parts(const mesh_shape& mesh, const layout& placed,
                                                          std::vector<int>& idle) {
   std::vector<drawn_part> all;

@@ -89,7 +89,7 @@ class progress {
     seen_ = true;
   }
 
-  /// The line as it stands now.
+  /// Returns the present line.
   [[nodiscard]] std::string line() const {
     std::string text = "step " + format_count(step_) + "/" + format_count(total_) + "  loss " + format_fixed(loss_, 3);
     if (recent_seconds_ > 0) {
