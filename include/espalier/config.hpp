@@ -21,15 +21,15 @@
 #define ESPALIER_ALWAYS_INLINE_BODY
 #endif
 
-// What is no template is inline, unless ESPALIER_COMPILED says that the library's compiled part is linked (the target
-// espalier::compiled): then only that part includes such definitions.
+// Definitions that are not templates are inline, unless ESPALIER_COMPILED says that the library's compiled part is
+// linked (the target espalier::compiled): then only that part includes such definitions.
 #if defined(ESPALIER_COMPILED)
 #define ESPALIER_INLINE
 #else
 #define ESPALIER_INLINE inline
 #endif
 
-// What works on a std::vector is constexpr where the standard library's vector is: libstdc++ 12, libc++ 15 and later.
+// Functions on a std::vector are constexpr where the standard library's vector is: libstdc++ 12, libc++ 15 and later.
 #include <version>
 #if defined(__cpp_lib_constexpr_vector)
 #define ESPALIER_CONSTEXPR_VECTOR constexpr

@@ -11,7 +11,7 @@ namespace espalier {
 /// `collective_table`, from which passes and schedules learn what they ask, and whatever carries it out: nothing else
 /// lists the kinds.
 enum class collective : std::uint8_t {
-  // What changes the placement of a tensor (GSPMD section 4.5). The first cuts out what a device has already: no data
+  // Changes of a tensor's placement (GSPMD section 4.5). The first cuts out what a device has already: no data
   // moves.
   local_slice,
   all_gather,
@@ -23,7 +23,7 @@ enum class collective : std::uint8_t {
   /// from each other device.
   exchange,
 
-  // What only communicators do.
+  // Collectives of communicators alone.
   broadcast,
   reduce,
   gather,

@@ -82,7 +82,8 @@ class evaluator {
     return seconds_[4 * as_index(step.stage) + static_cast<std::size_t>(step.kind)];
   }
 
-  // What `step` had to wait for, apart from its rank: F of the stage before, B of the next one, or its own F or B.
+  // Returns the instruction that `step` had to wait for on account of its data: F of the stage before, B of the next
+  // one, or its own F or B.
   [[nodiscard]] place source(const instruction& step) const {
     const std::size_t here = cell(step.stage, step.micro_batch);
     if (step.kind == action::forward) return forward_place_[here - as_index(micro_batches_)];

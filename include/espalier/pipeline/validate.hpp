@@ -14,7 +14,7 @@
 
 namespace espalier::pipeline::detail {
 
-// What one rank's list does wrong: each of its stages needs F, then B and W or both in one, once per micro-batch.
+// Finds the faults of one rank's list: each of its stages needs F, then B and W or both in one, once per micro-batch.
 class list_check {
  public:
   list_check(const schedule& plan, int rank, std::vector<std::string>& faults)

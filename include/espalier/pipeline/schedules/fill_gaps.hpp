@@ -50,7 +50,7 @@ class gap_filler {
           ranks_[r].left.push_back(step);
           if (step.kind == action::backward) ranks_[r].left.back().kind = action::input_gradient;
         }
-    // What a recomputed B takes while it runs has to stay free.
+    // The memory that a recomputed B takes while it runs has to stay free.
     for (std::size_t s = 0; s < plan.rank_of.size(); ++s)
       if (plan.recomputes(static_cast<int>(s))) {
         double& reserve = ranks_[as_index(plan.rank_of[s])].reserve;

@@ -112,7 +112,8 @@ class safe_greedy {
                : there + cost_.hops[as_index(stage)].gradient_seconds() + cost_.hops[as_index(stage)].latency_seconds;
   }
 
-  // What micro-batch m holds of a stage, and what it will still need for it; with the next F of `started` done.
+  // Returns the bytes that micro-batch m holds of a stage, and those it will still need for it; with the next F of
+  // `started` done.
   [[nodiscard]] std::pair<double, double> share(int stage, int m, int started) const {
     const stage_state& one = at(stage);
     if (one.weights > m) return {0, 0};

@@ -174,7 +174,7 @@ struct v_pattern {
 }
 
 // Limits of so many halves of a micro-batch's activations on every rank; where that is too few, of one more, and so on.
-// What is found within them is improved by local search.
+// Local search improves the schedules that are found within them.
 [[nodiscard]] inline schedule bounded_v(std::string name, int ranks, int micro_batches, const costs& cost, int sum,
                                         int halves) {
   require_counts(ranks, 2, micro_batches);

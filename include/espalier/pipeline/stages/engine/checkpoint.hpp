@@ -56,7 +56,7 @@ inline void save(engine& pipe, const std::filesystem::path& path) {
   const std::vector<io::tensor_spec> specs = detail::checkpoint_tensors(pipe.model());
   const io::metadata_map metadata{{"step", std::to_string(pipe.steps_done())}};
   detail::conversation talk = pipe.talk();
-  // What goes wrong on one rank is told to all: none waits for a file that never comes.
+  // All ranks hear of an error of one rank: none waits for a file that never comes.
   const auto together = [&](const auto& body) {
     std::string mine;
     try {

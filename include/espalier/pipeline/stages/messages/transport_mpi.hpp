@@ -122,7 +122,7 @@ class mpi_transport final : public transport {
   void fail(const std::string& reason) override {
     for (int k = 0; k < size_; ++k)
       if (k != rank_) say(k, {note_kind::failure, 0, {}}, reason);
-    // What was said should be out before this rank ends.
+    // All notes should be sent before this rank ends.
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
     while (!said_.empty() && std::chrono::steady_clock::now() < end) {
       tidy();

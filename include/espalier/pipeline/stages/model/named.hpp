@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <type_traits>
 
-// What a user writes to make a model of layers. A layer is a struct that computes on traced tensors, with its
+// The text of a user's model of layers. A layer is a struct that computes on traced tensors, with its
 // parameters, if it has any, as a tree called `parameters`:
 //
 //     struct dense_relu {

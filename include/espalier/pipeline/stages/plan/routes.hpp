@@ -120,7 +120,7 @@ class routes {
         values_.push_back(route);
       }
     }
-    // What a reader hands on has a gradient where it comes back with one.
+    // A value that a reader hands on has a gradient if it comes back with one.
     for (std::size_t r = values_.size(); r-- > 0;)
       for (value_route& before : values_)
         if (before.layer == values_[r].layer && before.to_stage == values_[r].from_stage)

@@ -11,8 +11,9 @@
 #include <limits>
 #include <vector>
 
-// What a causal mask hides need not be computed: of each square of scores, queries by keys, only the lower triangle
-// counts. Nothing says so but the chain itself, which selects by "key <= query" and in the end has zeros for the rest.
+// Scores that a causal mask hides need not be computed: of each square of scores, queries by keys, only the lower
+// triangle counts. Nothing says so but the chain itself, which selects by "key <= query" and in the end has zeros for
+// the rest.
 //
 // The zeros are exponentials of what is far below the maximum of its row. A row that is hidden entirely, since another
 // mask hides the rest of it, has no such maximum: its softmax spreads over all keys. The executor

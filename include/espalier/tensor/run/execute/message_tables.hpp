@@ -162,7 +162,7 @@ template <transfer_kinds Kinds>
     const std::int64_t first_sent = made.sent;
     const std::int64_t first_received = made.received;
     for (message_part& part : made.parts) {
-      // What a device has itself goes through a message only to be combined; and what is combined has one place.
+      // A device's own elements go through a message only to be combined; all that is combined has one place.
       if (k == self && !reduces) continue;
       if (!part.boxes.outgoing[k].empty()) part.sent_at[k] = made.sent;
       made.sent += part.boxes.outgoing[k].elements();

@@ -132,8 +132,8 @@ class program_runner {
 /// Throws `argument_error`: `value` is an integer that an element of type `type` cannot be.
 [[noreturn]] void refuse_element(const std::string& value, dtype type);
 
-// What a runner does with each leaf of a tree: types of their own, so that trees are walked by the same code whatever
-// the program.
+// The actions of a runner on each leaf of a tree: types of their own, so that trees are walked by the same code
+// whatever the program.
 struct result_lister {
   program_runner& core;
   void operator()(any_array& array) const { core.add_result(array); }

@@ -170,7 +170,7 @@ class names_in_file {
     different.push_back(quoted + ": the file has " + describe(*info) + ", the model " + describe(leaf) +
                         (can ? " (.convert = true converts it)" : ""));
   }
-  // What `only` names of the file: the members it names, as they are called there.
+  // The members that `only` names, by their names in the file.
   std::vector<std::string> asked_of_file;
   for (const std::string& name : options.only) asked_of_file.push_back(in_file.of(name));
   for (const io::tensor_info& info : reader.tensors()) {

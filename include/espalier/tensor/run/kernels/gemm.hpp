@@ -231,7 +231,7 @@ template <class T> class panel_product {
   /// `b` has depth x b_columns elements, for as many of which `panel` has room, `strip` for rows x depth.
   panel_product(std::int64_t depth, std::int64_t b_columns, matrix_view<const T> b, T* panel, T* strip)
       : depth_(depth), width_(b_columns), b_(b), panel_(panel), strip_(strip) {
-    // What the first strip does not copy as it goes.
+    // Copies the columns that the first strip does not copy as it goes.
     for (std::int64_t j = 0; j < width_; j += sizes::columns) {
       const std::int64_t columns = smaller_of<std::int64_t>(sizes::columns, width_ - j);
       if (columns < sizes::columns || b_.column_stride != 1) copy_columns(b_.at(0, j), columns, panel_ + j * depth_);

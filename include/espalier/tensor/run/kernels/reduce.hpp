@@ -37,7 +37,7 @@ template <class Acc, class T, reduction Kind> [[nodiscard]] constexpr Acc neutra
 
 /// Combines two single elements, or two vectors lane by lane.
 template <reduction Kind, class V> [[nodiscard]] ESPALIER_ALWAYS_INLINE V combined(V a, V b) {
-  // What is narrower than an int comes back from one.
+  // A type narrower than int is converted back from int.
   if constexpr (Kind == reduction::sum) {
     return static_cast<V>(a + b);
   } else if constexpr (Kind == reduction::prod) {

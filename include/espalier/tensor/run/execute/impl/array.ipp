@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-// What is the same for arrays of all types: the compiled half of array.hpp.
+// The definitions that arrays of all types share: the compiled half of array.hpp.
 #include <espalier/base/light_std/joined.hpp>
 #include <espalier/tensor/core/sharding/print.hpp>
 #include <espalier/tensor/run/execute/array.hpp>

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-// What a program's device is made of: the compiled half of program_device.hpp.
+// The definitions of a program's device: the compiled half of program_device.hpp.
 #include <espalier/tensor/run/execute/part_executor.hpp>
 #include <espalier/tensor/run/execute/program_device.hpp>
 

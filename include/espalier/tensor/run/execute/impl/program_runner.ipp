@@ -160,7 +160,7 @@ ESPALIER_INLINE void program_runner::call(source_line where) {
     }
     devices_[static_cast<std::size_t>(local)]->run();
   });
-  // What only the last results held was an argument until now.
+  // Memory that only the last results held was in use as an argument until now.
   if (!as_before) forget_former();
   settled_ = !some_kept_ && aliases_.copied().empty() && aliases_.renewed().empty();
 }

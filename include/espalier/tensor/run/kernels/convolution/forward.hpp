@@ -80,7 +80,7 @@ void convolve_piece(const convolution_task& t, const T* input, const Acc* filter
         continue;
       }
       if constexpr (std::is_same_v<T, Acc>) {
-        // What the next strip is the first to see.
+        // Prefetches the elements that the next strip is the first to read.
         const std::int64_t next = start + sizes::rows;
         if (k == 0 && next + sizes::rows <= placed && first + 2 * sizes::rows <= piece.last) {
           const std::int64_t step = reader.last_seen(next + 1) - reader.last_seen(next);
@@ -116,8 +116,8 @@ void convolve_phase(const convolution_task& t, const T* input, const Acc* filter
   const std::int64_t strips = (positions + sizes::rows - 1) / sizes::rows;
   const std::int64_t width = piece_width<Acc>(t.f, strips * t.groups, share.threads);
   const std::int64_t widths = (t.f + width - 1) / width;
-  // What is written stays in the second-level cache from one panel to the next; there are as many pieces for each
-  // thread.
+  // The written elements stay in the second-level cache from one panel to the next; each thread has equally many
+  // pieces.
   constexpr std::int64_t most_written = 384 * 1024 / static_cast<std::int64_t>(sizeof(Acc));
   const std::int64_t most_strips = larger_of<std::int64_t>(most_written / (width * sizes::rows), 16);
   const std::int64_t pieces =

@@ -12,9 +12,9 @@
 #include <numeric>
 #include <type_traits>
 
-// What a device's part of a convolution reads and writes. Positions whose taps meet the same elements between the
-// input's (base dilation, which an input's gradient has where the convolution has a stride) are a phase: one of them is
-// an ordinary convolution with some of the taps, so no zero between two elements is ever multiplied.
+// The elements that a device's part of a convolution reads and writes. Positions whose taps meet the same elements
+// between the input's (base dilation, which an input's gradient has where the convolution has a stride) are a phase:
+// one of them is an ordinary convolution with some of the taps, so no zero between two elements is ever multiplied.
 
 namespace espalier::detail {
 
