@@ -82,7 +82,7 @@ class evaluator {
     return seconds_[4 * as_index(step.stage) + static_cast<std::size_t>(step.kind)];
   }
 
-  // Returns the instruction that `step` had to wait for on account of its data: F of the stage before, B of the next
+  // Returns the place of the instruction whose result `step` had to wait for: F of the stage before, B of the next
   // one, or its own F or B.
   [[nodiscard]] place source(const instruction& step) const {
     const std::size_t here = cell(step.stage, step.micro_batch);
