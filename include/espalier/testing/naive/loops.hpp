@@ -1,0 +1,100 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/testing/naive/lookups.hpp>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+/// The meanings of loops.
+namespace espalier::test::naive {
+
+/// Meanings of carries, slices, results, stacks and sums of loops.
+class loop_equations : protected lookup_equations {
+ protected:
+  using lookup_equations::lookup_equations;
+
+  /// The value of `id` in iteration `k` (by index, not by order) of the loop it belongs to.
+  const tensor_value& value_in(int id, int loop, std::int64_t k) {
+    const std::int64_t before = iteration(loop);
+    iteration(loop) = k;
+    const tensor_value& found = value(id);
+    iteration(loop) = before;
+    return found;
+  }
+  /// The index of the nth iteration to run.
+  [[nodiscard]] std::int64_t nth(int loop, std::int64_t n) const {
+    return runs_down(loop) ? count_of(loop) - 1 - n : n;
+  }
+
+  tensor_value carry(int id) {
+    const int loop = g_[id].loop;
+    if (g_[g_[id].operand[0]].loop == loop) refuse(id, "starts with a value of its own loop");
+    if (iteration(loop) == nth(loop, 0)) return operand(id, 0);
+    const int next = passed_on_by_[static_cast<std::size_t>(id)];
+    if (next < 0) refuse(id, "is passed on by nothing");
+    const int passed = g_[next].operand[1];
+    // What is passed on may be a value from outside.
+    return value_in(passed, loop, iteration(loop) + (runs_down(loop) ? 1 : -1));
+  }
+
+  tensor_value loop_slice(int id) {
+    const tensor_value& whole = operand(id, 0);
+    const std::int64_t k = iteration(g_[id].loop);
+    return tensor_of(g_[id].shape, [&](const place_in& to) {
+      place_in i;
+      i[0] = k;
+      for (int d = 0; d < g_[id].shape.rank; ++d) i[d + 1] = to[d];
+      return element(whole, i);
+    });
+  }
+
+  tensor_value loop_result(int id) {
+    const int next = g_[id].operand[0];
+    if (g_[next].op != &ops::loop_next) refuse(id, "is the result of no carry");
+    const int loop = g_[next].loop;
+    const int carried = g_[next].operand[0];
+    if (count_of(loop) == 0) return value(g_[carried].operand[0]);
+    // In order, so that no iteration has to ask for a chain of those before it.
+    for (std::int64_t n = 0; n + 1 < count_of(loop); ++n) value_in(g_[next].operand[1], loop, nth(loop, n));
+    return value_in(g_[next].operand[1], loop, nth(loop, count_of(loop) - 1));
+  }
+
+  /// Of a stack or sum: the loop of what is collected.
+  [[nodiscard]] int collecting_loop(int id) const {
+    const int loop = g_[g_[id].operand[0]].loop;
+    if (loop < 0 || g_[loop].loop != g_[id].loop) refuse(id, "collects no value of a loop where it stands");
+    return loop;
+  }
+
+  tensor_value loop_stack(int id) {
+    const int loop = collecting_loop(id);
+    if (g_[id].shape[0] != count_of(loop)) refuse(id, "has another length than its loop");
+    for (std::int64_t n = 0; n < count_of(loop); ++n) value_in(g_[id].operand[0], loop, nth(loop, n));
+    return tensor_of(g_[id].shape, [&](const place_in& to) {
+      place_in i;
+      for (int d = 1; d < g_[id].shape.rank; ++d) i[d - 1] = to[d];
+      return element(value_in(g_[id].operand[0], loop, to[0]), i);
+    });
+  }
+
+  tensor_value loop_sum(int id) {
+    const int loop = collecting_loop(id);
+    tensor_value made = tensor_of(g_[id].shape, [](const place_in&) { return 0.0; });
+    std::vector<double> sizes(made.data.size(), 0.0);
+    for (std::int64_t n = 0; n < count_of(loop); ++n) {
+      const tensor_value& term = value_in(g_[id].operand[0], loop, nth(loop, n));
+      for (std::size_t i = 0; i < made.data.size(); ++i) {
+        made.data[i] += term.data.at(i);
+        sizes[i] += std::abs(term.data[i]);
+      }
+    }
+    for (std::size_t i = 0; i < sizes.size(); ++i) note(g_[id].type, made.data[i], sizes[i]);
+    return made;
+  }
+};
+
+}  // namespace espalier::test::naive

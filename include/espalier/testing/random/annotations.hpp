@@ -1,0 +1,102 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/testing/random/values.hpp>
+
+#include <cstdint>
+
+/// Random shardings of values, and sums that are asked to stay partial.
+namespace espalier::test {
+
+/// Draws annotations.
+class random_annotations : protected random_values {
+ protected:
+  using random_values::random_values;
+
+  constexpr bool wants_annotation() { return options_.mesh.rank > 0 && random_.chance(options_.annotated); }
+
+  /// Any sharding: axes in any order on any dimensions, open and closed ones, axes to stay replicated on.
+  constexpr int any_annotation(const extents& shape) {
+    sharding placement = sharding::whole(shape.rank);
+    axis_mask left = bit_of(options_.mesh.rank) - 1;
+    while (left != 0) {
+      const axis_list axes = list_of(left);
+      const int axis = axes[random_.integer(0, axes.size() - 1)];
+      left &= ~bit_of(axis);
+      const int where = random_.integer(-2, shape.rank - 1);
+      if (where >= 0) placement.dim[where] = placement.dim[where].with(axis);
+      if (where == -2 && random_.chance(0.2)) placement.replicated |= bit_of(axis);
+    }
+    for (int d = 0; d < shape.rank; ++d) {
+      if (random_.chance(0.4)) placement.open |= 1U << static_cast<unsigned>(d);
+    }
+    if (random_.chance(options_.unfounded)) {
+      const int axis = random_.integer(0, options_.mesh.rank - 1);
+      if (!has_axis(placement.tiled() | placement.replicated, axis)) placement.unreduced |= bit_of(axis);
+    }
+    return b_.annotate(shape, placement);
+  }
+  constexpr int annotated(const op_info& op, int id, int annotation) {
+    return bounded_by(emit::annotated(b_, op, id, annotation), bound(id));
+  }
+  constexpr int with_annotations(int id) {
+    if (!wants_annotation()) return id;
+    const extents shape = shape_of(id);
+    const op_info& op = random_.chance(0.85) ? ops::shard : ops::reshard;
+    int result = annotated(op, id, any_annotation(shape));
+    if (random_.chance(options_.conflicts)) {
+      // Of the same value, or of its copy.
+      const int again = random_.chance(0.5) ? id : result;
+      const int other = annotated(ops::shard, again, any_annotation(shape));
+      keep(result);
+      result = other;
+    }
+    return result;
+  }
+
+  /// A sum over a split dimension that is asked to stay pending, through a linear op, and then whole.
+  constexpr int pending_sum() {
+    const int from = any_that([&](int id) { return rank_of(id) > 0 && is_number(id) && b_[id].loop == b_.loop; });
+    if (from < 0) return -1;
+    const int axis = random_.integer(0, options_.mesh.rank - 1);
+    const int dim = random_.integer(0, rank_of(from) - 1);
+    const extents shape = shape_of(from);
+    sharding split = sharding::whole(shape.rank);
+    split.dim[dim] = axis_list(axis);
+    const double most = bound(from) * static_cast<double>(shape[dim]);
+    if (!holds(from, most)) return -1;
+    const int parts = annotated(ops::reshard, from, b_.annotate(shape, split));
+    int sum = -1;
+    const std::int64_t one = std::int64_t{1} << dim;
+    if (random_.chance(0.5)) {
+      sum = emit::reduce_sum(b_, parts, one);
+    } else {
+      // With a vector of ones.
+      einsum_term left;
+      einsum_term right;
+      einsum_term result;
+      for (int d = 0; d < shape.rank; ++d) {
+        const char letter = static_cast<char>('a' + d);
+        left.append(letter);
+        (d == dim ? right : result).append(letter);
+      }
+      extents line;
+      line.append(shape[dim]);
+      const int ones = bounded_by(emit::constant(b_, type_of(parts), line, 1), 1);
+      sum = emit::einsum(b_, parts, left, ones, right, result);
+    }
+    bounded_by(sum, most);
+    sharding pending = sharding::whole(rank_of(sum));
+    pending.unreduced = bit_of(axis);
+    const extents rest = shape_of(sum);
+    sum = annotated(random_.chance(0.5) ? ops::shard : ops::reshard, sum, b_.annotate(rest, pending));
+    if (random_.chance(0.4) && !is_natural(sum)) sum = bounded_by(emit::negate(b_, sum), most);
+    if (random_.chance(0.3) && holds(sum, 2 * most)) sum = bounded_by(emit::add(b_, sum, sum), 2 * most);
+    sharding settled = sharding::whole(rank_of(sum));
+    if (rest.rank > 0 && random_.chance(0.5)) settled.dim[random_.integer(0, rest.rank - 1)] = axis_list(axis);
+    return tame(annotated(ops::reshard, sum, b_.annotate(rest, settled)));
+  }
+};
+
+}  // namespace espalier::test

@@ -1,0 +1,285 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/tensor/core/program/differentiate.hpp>
+#include <espalier/testing/random/sources.hpp>
+
+#include <cstdint>
+
+/// Random sequences of ops, and loops whose bodies are such sequences.
+namespace espalier::test {
+
+/// Draws the ops of a program or of a loop's body. A loop passes its carries on in any order, and may contain loops.
+class random_bodies : protected random_sources {
+ public:
+  using ids = random_values::ids;
+  /// What the last gradients that the program computes are of and by, and what they are; a loss of -1 without any.
+  struct derivatives {
+    int loss = -1;
+    ids wanted;
+    ids gradients;
+    /// An op that would have to be differentiated and cannot be, or -1.
+    int without_rule = -1;
+  };
+
+ protected:
+  using random_sources::random_sources;
+
+  constexpr void add_ops(int count, int depth) {
+    for (int i = 0; i < count; ++i) {
+      if (depth < options_.loop_depth && random_.chance(depth == 0 ? options_.loops : 2 * options_.loops)) {
+        add_loop(depth);
+        continue;
+      }
+      int id = options_.mesh.rank > 0 && random_.chance(options_.pending) ? pending_sum() : -1;
+      if (id < 0) id = smooth() ? add_smooth_op() : add_whole_op();
+      if (id < 0) continue;
+      keep(with_annotations(id));
+    }
+  }
+
+  constexpr int add_smooth_op() {
+    if (options_.float_type != dtype::f64 && random_.chance(0.25)) return composite(any_float());
+    const int x = any_float();
+    switch (random_.integer(0, 9)) {
+      case 0:
+      case 1: return arithmetic(x);
+      case 2:
+      case 3: return function(x);
+      case 4: return normalised(x);
+      default: return add_common_op();
+    }
+  }
+  constexpr int add_whole_op() {
+    switch (random_.integer(0, 9)) {
+      case 0:
+      case 1: return arithmetic(any_number());
+      case 2: return truth();
+      case 3: {
+        const int value = any_value();
+        return as_type(value, any_type());
+      }
+      case 4: return other_arithmetic(any_number());
+      case 5: return exact_function(any_value());
+      default: return add_common_op();
+    }
+  }
+
+  /// Ops that move or combine elements: of all types.
+  constexpr int add_common_op() {
+    if (options_.taken_apart > 0 && random_.chance(options_.taken_apart)) return taken_apart(any_value());
+    switch (random_.integer(0, 22)) {
+      case 22: {
+        const int x = any_value();
+        return bounded_by(emit::again(b_, x), bound(x));
+      }
+      case 21: return cumulated();
+      case 19: return largest();
+      case 18: return dynamic_slice();
+      case 17: return dynamic_update_slice();
+      case 14: return rearranged();
+      case 15: return convolution();
+      case 16:
+      case 20: return pooled();
+      case 0: return reduce();
+      case 1: return broadcast(any_value());
+      case 2: return transpose(any_value());
+      case 3: return reshape(any_value());
+      case 4:
+      case 5: return einsum();
+      case 6: return choice();
+      case 7: return slice();
+      case 8: return concat();
+      case 9: return gather();
+      case 10: return scatter();
+      case 11: return pad();
+      case 12: return source();
+      default: {
+        const int x = any_value();
+        if (!options_.stop_gradients || random_.chance(0.7)) {
+          return bounded_by(b_.append(ops::copy, type_of(x), shape_of(x), x), bound(x));
+        }
+        return unary(ops::stop_gradient, x, bound(x));
+      }
+    }
+  }
+
+  struct loop_carries {
+    int count = 0;
+    int carry[6]{};
+    int passed[6]{};
+  };
+
+  /// A tensor whose first dimension is the loop's length: an argument, a stack of an earlier loop, or one made so.
+  constexpr int stacked(std::int64_t count) {
+    for (int tries = 0; tries < 6; ++tries) {
+      const int id = any_value();
+      if (rank_of(id) > 0 && shape_of(id)[0] == count) return id;
+    }
+    const int from = any_of_rank(0, options_.most_dimensions - 1);
+    if (from < 0 || shape_of(from).elements() * count > options_.most_elements) return -1;
+    extents shape;
+    shape.append(count);
+    for (int d = 0; d < rank_of(from); ++d) shape.append(shape_of(from)[d]);
+    if (random_.chance(0.5)) return like(shape, type_of(from));
+    return bounded_by(emit::broadcast_along(b_, from, shape, 1), bound(from));
+  }
+
+  constexpr std::int64_t any_length() {
+    if (random_.chance(options_.empty_loops)) return 0;
+    return random_.chance(0.6) ? length_ : random_.integer(1, 4);
+  }
+
+  constexpr void add_loop(int depth) {
+    const std::int64_t count = any_length();
+    ids slices;
+    for (int n = random_.integer(0, 2); n > 0; --n) {
+      const int from = stacked(count);
+      if (from >= 0) slices.push_back(from);
+    }
+    loop_carries c;
+    c.count = random_.integer(1, 4);
+    int initial[6]{};
+    for (int k = 0; k < c.count; ++k) {
+      if (k > 0 && random_.chance(0.65)) {
+        const int model = initial[random_.integer(0, k - 1)];
+        const bool turned = random_.chance(0.2);
+        const extents shape = turned ? reshaped(shape_of(model)) : shape_of(model);
+        initial[k] = !turned && random_.chance(0.2) ? model : like(shape, type_of(model));
+      } else {
+        initial[k] = any_value();
+        if (type_of(initial[k]) == dtype::boolean) initial[k] = as_type(initial[k], any_type());
+      }
+      initial[k] = tame(initial[k]);
+    }
+    const ids outside = values_;
+    const bool reverse = random_.chance(0.3);
+    const bool counts = random_.chance(0.4);
+    extents numbers;
+    numbers.append(count);
+    const int all_steps = counts ? emit::iota(b_, dtype::i32, numbers, 0) : -1;
+    const int steps_outside = steps_.size();
+    emit::loop_begin(b_, count, reverse, random_.chance(0.4));
+    for (int k = 0; k < c.count; ++k) c.carry[k] = bounded_by(emit::loop_carry(b_, initial[k]), tame_bound);
+    for (const int from : slices) {
+      const int slice = bounded_by(emit::loop_slice(b_, from), bound(from));
+      // A slice of what a loop further out counts, too.
+      values_.push_back(slice);
+    }
+    if (counts) steps_.push_back(emit::loop_slice(b_, all_steps));
+    for (int k = c.count - 1; k >= 0; --k) values_.push_back(c.carry[k]);
+    add_ops(random_.integer(1, 5), depth + 1);
+    if (inner_gradients_ && random_.chance(0.2)) step_down(c);
+    choose_passed(c, outside);
+    int next[6]{};
+    for (int k = 0; k < c.count; ++k) next[k] = emit::loop_next(b_, c.carry[k], c.passed[k]);
+    ids outputs;
+    for (int n = random_.integer(0, 3); n > 0; --n) {
+      int value = -1;
+      switch (random_.integer(0, 5)) {
+        case 0: value = c.carry[random_.integer(0, c.count - 1)]; break;
+        case 1: value = c.passed[random_.integer(0, c.count - 1)]; break;
+        case 2: value = outside[random_.integer(0, outside.size() - 1)]; break;
+        case 3: value = outputs.empty() ? any_value() : outputs.back(); break;
+        default: value = any_value(); break;
+      }
+      if (rank_of(value) >= options_.most_dimensions) continue;
+      if (shape_of(value).elements() * count > options_.most_elements) continue;
+      const double most = bound(value);
+      outputs.push_back(bounded_by(emit::own(b_, value), most));
+    }
+    emit::loop_end(b_);
+    values_ = outside;
+    steps_.resize(steps_outside);
+    const bool all = outputs.empty() || random_.chance(0.5);
+    for (int k = 0; k < c.count; ++k) {
+      if (all || random_.chance(0.6)) keep(bounded_by(emit::loop_result(b_, next[k]), tame_bound));
+    }
+    for (const int value : outputs) {
+      const double most = bound(value);
+      keep(bounded_by(emit::loop_stack(b_, value), most));
+      const double sum = most * static_cast<double>(count);
+      if (random_.chance(0.15) && is_number(value) && holds(value, sum)) { keep(made(emit::loop_sum(b_, value), sum)); }
+    }
+  }
+
+  /// What the loop hands on. Every value was there before the first is overwritten.
+  constexpr void choose_passed(loop_carries& c, const ids& outside) {
+    for (int k = 0; k < c.count; ++k) c.passed[k] = computed_carry(c.carry[k]);
+    if (c.count > 1 && random_.chance(0.35)) {
+      // A delay line, or a turn: each carry that fits becomes the one before it.
+      const bool turn = random_.chance(0.5);
+      for (int k = 0; k < c.count; ++k) {
+        const int from = k + 1 < c.count ? k + 1 : 0;
+        if ((turn || from > 0) && same_kind(c.carry[k], c.carry[from])) c.passed[k] = c.carry[from];
+      }
+      return;
+    }
+    for (int k = 0; k < c.count; ++k) {
+      const int carry = c.carry[k];
+      const int other = c.carry[random_.integer(0, c.count - 1)];
+      switch (random_.integer(0, 7)) {
+        case 0: c.passed[k] = carry; break;
+        case 1:
+        case 2:
+          if (same_kind(other, carry)) {
+            c.passed[k] = other;
+          } else if (type_of(other) == type_of(carry) && shape_of(other).elements() == shape_of(carry).elements()) {
+            c.passed[k] = bounded_by(emit::reshape(b_, other, shape_of(carry)), tame_bound);
+          }
+          break;
+        case 3: {
+          const int value = outside[random_.integer(0, outside.size() - 1)];
+          if (same_kind(value, carry) && bound(value) <= tame_bound) c.passed[k] = value;
+          break;
+        }
+        case 4:
+          if (k > 0 && same_kind(c.passed[k - 1], carry)) c.passed[k] = c.passed[k - 1];
+          break;
+        case 5: {
+          // An alias of another carry, behind which it would be overwritten.
+          if (same_kind(other, carry)) {
+            c.passed[k] = unary(options_.stop_gradients ? ops::stop_gradient : ops::copy, other, tame_bound);
+          }
+          break;
+        }
+        default: break;
+      }
+    }
+  }
+  constexpr int computed_carry(int carry) {
+    if (random_.chance(0.15)) {
+      const int updated = dynamic_update_slice(carry);
+      if (updated >= 0) return tame(updated);
+    }
+    const int other = like(carry);
+    const double sum = bound(carry) + bound(other);
+    if (random_.chance(0.3) || !holds(carry, sum)) return tame(other);
+    return tame(bounded_by(emit::add(b_, carry, other), sum));
+  }
+
+  /// One step of descent in the body of a loop, along the gradient of something by a carry.
+  constexpr void step_down(loop_carries& c) {
+    for (int k = 0; k < c.count; ++k) {
+      const int carry = c.carry[k];
+      if (!is_floating(type_of(carry)) || (!smooth() && is_for_storage(type_of(carry)))) continue;
+      const int other = like(carry);
+      const int product = bounded_by(emit::multiply(b_, carry, other), bound(carry) * bound(other));
+      const int loss = total(smooth() ? tame(product) : product);
+      int gradient = -1;
+      note_rule(differentiate(b_, loss, &carry, 1, &gradient));
+      const double step = smooth() ? 0.1 : 1;
+      keep(tame(emit::subtract(b_, carry, emit::scale(b_, gradient, step))));
+      return;
+    }
+  }
+
+  constexpr void note_rule(int without_rule) {
+    if (derivatives_.without_rule < 0) derivatives_.without_rule = without_rule;
+  }
+
+  derivatives derivatives_;
+};
+
+}  // namespace espalier::test
