@@ -74,8 +74,8 @@ namespace espalier::comm {
 template <class T, reduction Kind> [[nodiscard]] constexpr reducer reducer_of() {
   constexpr dtype type = dtype_of<T>;
   if constexpr (is_reducible(type, Kind)) {
-    using lane = detail::lane_t<Kind, T>;
-    return {type, Kind, &detail::combine_tile<Kind, lane>, &detail::combine_messages<Kind, lane>,
+    using lane_type = detail::lane_t<Kind, T>;
+    return {type, Kind, &detail::combine_tile<Kind, lane_type>, &detail::combine_messages<Kind, lane_type>,
             detail::fold_of<Kind, T>()};
   } else {
     return {type, Kind};
