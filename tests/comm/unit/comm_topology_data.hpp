@@ -49,7 +49,7 @@ inline fraction to_fraction(const std::string& text) {
 }
 
 inline std::filesystem::path folder() {
-  return std::filesystem::path(__FILE__).parent_path().parent_path() / "data" / "topologies";
+  return std::filesystem::path(__FILE__).parent_path().parent_path().parent_path() / "data" / "topologies";
 }
 
 inline known_topology read(const std::filesystem::path& path) {

@@ -19,7 +19,7 @@ namespace profile_data {
 using espalier::pipeline::profile;
 
 inline std::filesystem::path folder() {
-  return std::filesystem::path(__FILE__).parent_path().parent_path() / "data" / "profiles";
+  return std::filesystem::path(__FILE__).parent_path().parent_path().parent_path() / "data" / "profiles";
 }
 
 inline profile read(const std::string& name, double batch) {

@@ -29,7 +29,8 @@ constexpr double close = 1e-9;  // relative: sums of the same numbers in another
 
 // The lines of a file of tests/data/pipeline, cut at commas, without its remarks and heads.
 std::vector<std::vector<std::string>> rows_of(const std::string& name) {
-  const auto path = std::filesystem::path(__FILE__).parent_path().parent_path() / "data" / "pipeline" / name;
+  const auto path =
+      std::filesystem::path(__FILE__).parent_path().parent_path().parent_path() / "data" / "pipeline" / name;
   std::ifstream file(path);
   std::vector<std::vector<std::string>> rows;
   bool heads = true;

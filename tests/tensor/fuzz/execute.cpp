@@ -381,7 +381,7 @@ TEST_CASE("a chain reads through broadcasts only what is there", "[fuzz]") {
 
 TEST_CASE("what random programs have found stays mended", "[fuzz]") {
   // Each file says in its first lines what was wrong with it.
-  const auto folder = std::filesystem::path(__FILE__).parent_path().parent_path() / "data" / "programs";
+  const auto folder = std::filesystem::path(__FILE__).parent_path().parent_path().parent_path() / "data" / "programs";
   int programs = 0;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     const kept_program kept = read_kept_program(entry.path().string());

@@ -18,7 +18,7 @@
 namespace {
 
 std::filesystem::path data(const char* model) {
-  return std::filesystem::path(__FILE__).parent_path().parent_path() / "data" / "llama" / model;
+  return std::filesystem::path(__FILE__).parent_path().parent_path().parent_path() / "data" / "llama" / model;
 }
 
 /// The first match of a pattern in a text, from each place on: "ab|c|" for matches "ab", "c" and an empty one.
