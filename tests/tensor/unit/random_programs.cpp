@@ -372,9 +372,9 @@ TEST_CASE("gradients of random programs are what differences say") {
     const std::vector<tensor_value> exact = naive_interpret(b.result(), data);
     b.result() = g;
     emit::result(b, made.loss, 0);
-    for (int k = 0; k < made.wanted.size(); ++k) {
+    for (int k = 0; k < made.by.size(); ++k) {
       // The gradient is by an argument, or by the name for it that all others use.
-      const int wanted = made.wanted[k];
+      const int wanted = made.by[k];
       const bool is_name =
           g.code[wanted].op == &ops::reshape && g.code[g.code[wanted].operand[0]].shape == g.code[wanted].shape;
       const int argument = is_name ? g.code[wanted].operand[0] : wanted;

@@ -14,10 +14,10 @@ namespace espalier::test {
 class random_bodies : protected random_sources {
  public:
   using ids = random_values::ids;
-  /// What the last gradients that the program computes are of and by, and what they are; a loss of -1 without any.
+  /// The gradients that the program computes last: of `loss` by the values `by`. The loss is -1 if there are none.
   struct derivatives {
     int loss = -1;
-    ids wanted;
+    ids by;
     ids gradients;
     /// An op that would have to be differentiated and cannot be, or -1.
     int without_rule = -1;
@@ -200,7 +200,9 @@ class random_bodies : protected random_sources {
       const double most = bound(value);
       keep(bounded_by(emit::loop_stack(b_, value), most));
       const double sum = most * static_cast<double>(count);
-      if (random_.chance(0.15) && is_number(value) && holds(value, sum)) { keep(made(emit::loop_sum(b_, value), sum)); }
+      if (random_.chance(0.15) && is_number(value) && holds(value, sum)) {
+        keep(limited(emit::loop_sum(b_, value), sum));
+      }
     }
   }
 

@@ -24,12 +24,12 @@ class random_elementwise : protected random_arguments {
     const double sum = bound(x) + bound(y);
     const double product = bound(x) * bound(y);
     switch (random_.integer(0, 3)) {
-      case 0: return holds(x, sum) ? made(emit::add(b_, x, y), sum) : -1;
-      case 1: return holds(x, sum) && !is_natural(x) ? made(emit::subtract(b_, y, x), sum) : -1;
-      case 2: return holds(x, product) ? made(emit::multiply(b_, x, y), product) : -1;
+      case 0: return holds(x, sum) ? limited(emit::add(b_, x, y), sum) : -1;
+      case 1: return holds(x, sum) && !is_natural(x) ? limited(emit::subtract(b_, y, x), sum) : -1;
+      case 2: return holds(x, product) ? limited(emit::multiply(b_, x, y), product) : -1;
       default: {
         const double square = bound(x) * bound(x);
-        return holds(x, square) ? made(emit::multiply(b_, x, x), square) : -1;
+        return holds(x, square) ? limited(emit::multiply(b_, x, x), square) : -1;
       }
     }
   }
@@ -56,7 +56,7 @@ class random_elementwise : protected random_arguments {
       // Off zero, which sums of equal terms may miss by rounding.
       case 6: return unary(ops::relu, plus(x, 0.0137), most + 0.0137);
       case 7: return unary(ops::negate, x, most);
-      case 8: return made(emit::divide(b_, like(x), positive(x, 0.7)), 3 * tame_bound);
+      case 8: return limited(emit::divide(b_, like(x), positive(x, 0.7)), 3 * tame_bound);
       case 9: {
         const int y = plus(like(x), 0.0211);
         return unary_of_two(random_.chance(0.5) ? ops::maximum : ops::minimum, x, y);
@@ -75,7 +75,7 @@ class random_elementwise : protected random_arguments {
       case 18: {
         const int base = positive(tame(x), 0.5);
         const int exponent = like(x);
-        return made(binary(ops::pow, base, unary(ops::tanh, exponent, 1), bound(base)), bound(base));
+        return limited(binary(ops::pow, base, unary(ops::tanh, exponent, 1), bound(base)), bound(base));
       }
       case 19: return unary(ops::abs, plus(x, 0.0171), most + 0.0171);
       case 20: {
@@ -115,11 +115,11 @@ class random_elementwise : protected random_arguments {
     const dtype type = type_of(x);
     const int place = emit::convert(b_, emit::iota(b_, dtype::i32, shape, dim), type);
     const int middle = plus(bounded_by(emit::subtract(b_, near, place), 0.4 + static_cast<double>(shape[dim])), 0.5);
-    return made(unary(*random_.one_of(steps), middle, bound(middle) + 1), bound(middle) + 1);
+    return limited(unary(*random_.one_of(steps), middle, bound(middle) + 1), bound(middle) + 1);
   }
   constexpr int unary_of_two(const op_info& op, int x, int y) {
     const double most = bound(x) > bound(y) ? bound(x) : bound(y);
-    return made(b_.append(op, type_of(x), shape_of(x), x, y), most);
+    return limited(b_.append(op, type_of(x), shape_of(x), x, y), most);
   }
 
   constexpr int normalised(int x) {
@@ -152,12 +152,12 @@ class random_elementwise : protected random_arguments {
         const int normal = emit::standardise(b_, x, batch ? last - 1 : last, random_.chance(0.6), 0.1);
         const int gain = like(width, type);
         const int bias = random_.chance(0.5) ? like(width, type) : -1;
-        return made(emit::scaled_and_shifted(b_, normal, gain, bias, type), 20 * bound(gain) + 4);
+        return limited(emit::scaled_and_shifted(b_, normal, gain, bias, type), 20 * bound(gain) + 4);
       }
       case 1: {
         const int none = emit::constant(b_, dtype::i32, before, 0);
         const int target = before.rank == 0 ? none : emit::iota(b_, dtype::i32, before, before.rank - 1);
-        return made(emit::convert(b_, emit::cross_entropy(b_, x, target), type), 2 * bound(x) + 6);
+        return limited(emit::convert(b_, emit::cross_entropy(b_, x, target), type), 2 * bound(x) + 6);
       }
       case 2:
         if (shape.rank < 2) return normalised(x);
@@ -205,7 +205,8 @@ class random_elementwise : protected random_arguments {
         const int low = like(x);
         const int high = constant_like(x, random_.integer(-2, 3));
         const double widest = bound(low) > most ? bound(low) : most;
-        return made(bounded_by(b_.append(ops::clamp, type_of(x), shape_of(x), low, x, high), widest + 3), widest + 3);
+        return limited(bounded_by(b_.append(ops::clamp, type_of(x), shape_of(x), low, x, high), widest + 3),
+                       widest + 3);
       }
       case 5: {
         const int number = is_floating(type_of(x)) ? x : as_type(x, dtype::bf16);
@@ -222,7 +223,7 @@ class random_elementwise : protected random_arguments {
         const int number = unary(ops::abs, as_type(x, dtype::f32), most);
         const int word = bounded_by(emit::bit_cast(b_, number, dtype::i32), 0x1p31);
         if (random_.chance(0.5)) return bounded_by(emit::bit_cast(b_, word, dtype::f32), bound(number));
-        return made(binary(ops::shift_right_logical, word, constant_like(word, 23), 255), 255);
+        return limited(binary(ops::shift_right_logical, word, constant_like(word, 23), 255), 255);
       }
       default: return word_function(as_type(x, dtype::i32));
     }
@@ -233,23 +234,23 @@ class random_elementwise : protected random_arguments {
     double most = 1;
     while (type_of(x) != dtype::boolean && (most <= bound(x) || most <= bound(y))) most *= 2;
     switch (random_.integer(0, type_of(x) == dtype::boolean ? 3 : 6)) {
-      case 0: return made(binary(ops::bitwise_and, x, y, most), most);
-      case 1: return made(binary(ops::bitwise_or, x, y, most), most);
-      case 2: return made(binary(ops::bitwise_xor, x, y, most), most);
-      case 3: return made(unary(ops::bitwise_not, x, most), most);
+      case 0: return limited(binary(ops::bitwise_and, x, y, most), most);
+      case 1: return limited(binary(ops::bitwise_or, x, y, most), most);
+      case 2: return limited(binary(ops::bitwise_xor, x, y, most), most);
+      case 3: return limited(unary(ops::bitwise_not, x, most), most);
       case 4: {
         const int amount = binary(ops::bitwise_and, y, constant_like(y, 3), 3);
-        return made(binary(ops::shift_left, x, amount, 8 * bound(x)), 8 * bound(x));
+        return limited(binary(ops::shift_left, x, amount, 8 * bound(x)), 8 * bound(x));
       }
       case 5: {
         constexpr int amounts[]{-1, 0, 1, 2, 31, 32, 40};
         const int amount = constant_like(x, random_.one_of(amounts));
-        return made(binary(ops::shift_right_arithmetic, x, amount, most), most);
+        return limited(binary(ops::shift_right_arithmetic, x, amount, most), most);
       }
       default: {
         constexpr int amounts[]{-1, 1, 3, 30, 32, 99};
         const int amount = constant_like(x, random_.one_of(amounts));
-        return made(binary(ops::shift_right_logical, x, amount, 0x1p31), 0x1p31);
+        return limited(binary(ops::shift_right_logical, x, amount, 0x1p31), 0x1p31);
       }
     }
   }

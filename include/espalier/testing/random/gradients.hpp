@@ -114,7 +114,7 @@ class random_gradients : protected random_bodies {
     ids gradients(wanted.size(), -1);
     note_rule(differentiate(b_, loss, wanted.data(), wanted.size(), gradients.data()));
     derivatives_.loss = loss;
-    derivatives_.wanted = wanted;
+    derivatives_.by = wanted;
     derivatives_.gradients = gradients;
     if (second_order_) {
       int squares = -1;

@@ -87,7 +87,7 @@ class random_lookups : protected random_reductions {
     if (shape.elements() > options_.most_elements || shape.rank > options_.most_dimensions) return -1;
     if (!holds(x, most)) return -1;
     const int updates = tame(like(shape, type_of(x)));
-    return made(emit::scatter_add(b_, table, to, updates, dim), most);
+    return limited(emit::scatter_add(b_, table, to, updates, dim), most);
   }
 
   /// The numbers of the running iterations of the loops being built.

@@ -24,14 +24,16 @@ class random_reductions : protected random_rearrangements {
       if ((dims >> d & 1) != 0) terms *= static_cast<double>(shape[d]);
     }
     const double most = bound(x);
-    if (random_.chance(0.6)) { return holds(x, most * terms) ? made(emit::reduce_sum(b_, x, dims), most * terms) : -1; }
+    if (random_.chance(0.6)) {
+      return holds(x, most * terms) ? limited(emit::reduce_sum(b_, x, dims), most * terms) : -1;
+    }
     if (random_.chance(0.4)) {
       x = tame(x);
       double product = 1;
       for (int n = 0; n < static_cast<int>(terms) && product < 1e15; ++n) product *= bound(x);
       // Of many numbers a product is as good as 0 or too large.
       if (product > (smooth() ? 1e4 : most_of(type_of(x))) || terms > 30) return -1;
-      return made(emit::reduce(b_, reduction::prod, x, dims), product);
+      return limited(emit::reduce(b_, reduction::prod, x, dims), product);
     }
     const reduction kind = random_.chance(0.5) ? reduction::max : reduction::min;
     if (smooth()) {
@@ -42,7 +44,7 @@ class random_reductions : protected random_rearrangements {
         x = emit::add(b_, x, emit::scale(b_, place, 0.0173 + 0.0071 * d));
       }
     }
-    return made(emit::reduce(b_, kind, x, dims), most + 3);
+    return limited(emit::reduce(b_, kind, x, dims), most + 3);
   }
 
   /// The product with another value over common sizes, or with itself.
@@ -89,7 +91,7 @@ class random_reductions : protected random_rearrangements {
     }
     const double most = bound(x) * bound(y) * summed;
     if (space > 20000 || shape.elements() > options_.most_elements || !holds(x, most)) return -1;
-    return made(emit::einsum(b_, x, left, y, right, result), most);
+    return limited(emit::einsum(b_, x, left, y, right, result), most);
   }
 
   /// Filters that are as large as their input or larger than their stride, with and without padding and gaps.
@@ -128,7 +130,7 @@ class random_reductions : protected random_rearrangements {
     const int w = like(filter, type);
     const double most = bound(x) * bound(w) * terms * channels;
     if (!holds(x, most)) return -1;
-    return made(emit::convolution(b_, x, w, s), most);
+    return limited(emit::convolution(b_, x, w, s), most);
   }
 
   constexpr int pooled() {
@@ -158,7 +160,7 @@ class random_reductions : protected random_rearrangements {
       return bounded_by(emit::pool(b_, ops::max_pool, shape, &windows[0], x), bound(x));
     }
     const double most = bound(x) * terms;
-    return holds(x, most) ? made(emit::pool(b_, ops::sum_pool, shape, &windows[0], x), most) : -1;
+    return holds(x, most) ? limited(emit::pool(b_, ops::sum_pool, shape, &windows[0], x), most) : -1;
   }
 
   /// Along a dimension, from either end: sums, products, recurrences; of whole numbers, among which there may be equal
@@ -174,14 +176,14 @@ class random_reductions : protected random_rearrangements {
     switch (random_.integer(0, smooth() ? 2 : 4)) {
       case 0: {
         const double most = each * static_cast<double>(extent);
-        return holds(x, most) ? made(emit::cumulate(b_, x, how), most) : -1;
+        return holds(x, most) ? limited(emit::cumulate(b_, x, how), most) : -1;
       }
       case 1: {
         double most = 1;
         for (std::int64_t n = 0; n < extent; ++n) most *= each > 1 ? each : 1;
         if (!holds(x, most) || most > 1e6) return -1;
         how.kind = cumulation::prod;
-        return made(emit::cumulate(b_, x, how), most);
+        return limited(emit::cumulate(b_, x, how), most);
       }
       case 2: {
         const int term = like(x);
@@ -189,7 +191,7 @@ class random_reductions : protected random_rearrangements {
         for (std::int64_t n = 0; n < extent; ++n) most = each * most + bound(term);
         if (!holds(x, most) || most > 1e6) return -1;
         how.kind = cumulation::recurrence;
-        return made(emit::recurrence(b_, x, term, how), most);
+        return limited(emit::recurrence(b_, x, term, how), most);
       }
       default: {
         how.kind = random_.chance(0.5) ? cumulation::max : cumulation::min;

@@ -92,8 +92,8 @@ class random_values {
     const int cut = b_.append(ops::minimum, type_of(id), shape_of(id), id, top);
     return bounded_by(b_.append(ops::maximum, type_of(id), shape_of(id), cut, bottom), edge);
   }
-  /// Every op's result goes through here.
-  constexpr int made(int id, double most) {
+  /// The value, tamed if its elements may be too large. The result of every op goes through here.
+  constexpr int limited(int id, double most) {
     bounded_by(id, most);
     const double limit = smooth() ? 30 : most_of(type_of(id));
     return most > limit || (most > tame_bound && random_.chance(0.5)) ? tame(id) : id;
