@@ -35,9 +35,9 @@ PROGRAMS = [
     ("Files", ["tensor/run/io/checkpoint.hpp", "tensor/run/io/load_options.hpp", "tensor/run/io/safetensors.hpp",
                "tensor/run/io/error.hpp", "tensor/run/io/xtensor.hpp", "tensor/run/io/dataset.hpp",
                "tensor/run/io/row_file.hpp", "tensor/run/io/permutation.hpp", "tensor/run/io/data_error.hpp"]),
-    ("Reports and pictures", ["tensor/run/report/explain.hpp", "tensor/core/graph/called_from.hpp",
-                              "tensor/run/report/draw_layout.hpp", "tensor/run/report/progress.hpp",
-                              "base/table.hpp"]),
+    ("Reports and pictures", ["tensor/run/report/explain.hpp", "tensor/run/report/dump.hpp",
+                              "tensor/core/graph/called_from.hpp", "tensor/run/report/draw_layout.hpp",
+                              "tensor/run/report/progress.hpp", "base/table.hpp"]),
 ]
 PIPELINES = [
     ("Models and machines", ["pipeline/profile.hpp", "pipeline/layer_graph.hpp", "pipeline/read_profile.hpp",

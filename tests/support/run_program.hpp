@@ -4,6 +4,7 @@
 
 #include <espalier/tensor/run/execute/gather.hpp>
 #include <espalier/tensor/run/execute/runner.hpp>
+#include <espalier/tensor/run/report/dump.hpp>
 #include <espalier/testing/interpret.hpp>
 
 #include <algorithm>
@@ -44,8 +45,12 @@ template <class Program, int... I> auto make_arguments(ep::runner<Program>& run,
 
 /// Runs a program on a world, `times` times over its own donated arguments, and compares every element of every
 /// result of the last run with the interpretation of the traced, unpartitioned program in double precision. The
-/// differences are relative to the largest element of each result.
+/// differences are relative to the largest element of each result. In debug builds, which tests are, the graph is
+/// checked after every pass.
 template <class Program> [[nodiscard]] comparison run_and_compare(ep::world& world, int times = 1) {
+#ifndef NDEBUG
+  ep::check_passes<Program>();
+#endif
   ep::runner<Program> run(world);
   auto arguments = make_arguments(run, std::make_integer_sequence<int, Program::arity>{});
   std::vector<ep::tensor_value> inputs;

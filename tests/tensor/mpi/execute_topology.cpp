@@ -6,6 +6,7 @@
 
 // The executor's collectives through generated ones: the same results as without.
 
+#include <espalier/comm/placement.hpp>
 #include <espalier/comm/run/engine.hpp>
 #include <espalier/comm/topology/topology.hpp>
 #include <espalier/tensor/core/partition/reshard.hpp>

@@ -135,6 +135,8 @@ template <class Mesh, class Function, class... Arguments> class program {
   /// theirs; devices have the same numbers.
   using device_mesh = typename on_parts::mesh;
   static constexpr const axis_parts& parts = on_parts::parts;
+  /// The passes, as `frozen` takes them: tracing (its graph is not simplified yet), completion and partitioning.
+  using trace_pass = typename accepted::source;
   using completion_pass = typename on_parts::completion;
   using partition_pass = detail::partitioned_graph<device_mesh, source>;
   /// The traced and simplified program of one device, and the partitioned program of each.
