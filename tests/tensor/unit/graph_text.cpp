@@ -1,6 +1,9 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 
+#include <espalier/tensor/core/ops/ops.hpp>
+#include <espalier/tensor/core/program/program.hpp>
+#include <espalier/tensor/run/report/dump.hpp>
 #include <espalier/testing/random_program_graph.hpp>
 #include <support/graph_text.hpp>
 #include <support/spmd_check.hpp>
@@ -8,7 +11,9 @@
 #include <catch2/catch.hpp>
 
 #include <limits>
+#include <sstream>
 #include <string>
+#include <string_view>
 
 // The text of graphs (docs/graph_text.md): what it looks like, what is wrong with one, and that nothing of a random
 // program is lost.
@@ -129,4 +134,142 @@ TEST_CASE("nothing of a random program is lost in its text") {
     if (is_refused(program)) continue;
     REQUIRE(fault_of_text(options.mesh, program.axes, program.parts.program) == "");
   }
+}
+
+namespace {
+
+struct rows : axis<"rows", 2> {};
+
+/// Each iteration adds the sum over all rows.
+struct row_sums {
+  constexpr auto operator()(const auto& x) const {
+    return repeat<3>([&](const auto& total) { return total + sum<0>(x * total); }, sum<0>(x));
+  }
+};
+using step = program<mesh<rows>, row_sums, sharded<f32<4, 8>, rows, none>>;
+
+/// The output of `dump<step>`.
+constexpr const char* dumped = R"(after trace:
+mesh rows=2
+%0 = argument<number=0> : f32[4@rows, 8]
+%1 = reduce_sum<dims={0}, kind=sum> %0 : f32[8]
+%2 = loop_begin<iterations=3> : i32[] {
+  %3 = loop_carry %1 : f32[8]
+  %4 = broadcast<target=[1]> %3 : f32[4, 8]
+  %5 = multiply %0, %4 : f32[4, 8]
+  %6 = reduce_sum<dims={0}, kind=sum> %5 : f32[8]
+  %7 = add %3, %6 : f32[8]
+  %8 = loop_next %3, %7 : f32[8]
+} %9 = loop_end %2 : i32[]
+%10 = loop_result %8 : f32[8]
+%11 = result<number=0> %10 : f32[8]
+
+after normalise: unchanged
+
+after merge_computations: unchanged
+
+after complete:
+mesh rows=2
+%0 = argument<number=0> : f32[4@rows, 8]
+%1 = reduce_sum<dims={0}, kind=sum> %0 : f32[8@?]
+%2 = loop_begin<iterations=3> : i32[] whole {
+  %3 = loop_carry %1 : f32[8@?]
+  %4 = broadcast<target=[1]> %3 : f32[4@rows?, 8@?]
+  %5 = multiply %0, %4 : f32[4@rows?, 8@?]
+  %6 = reduce_sum<dims={0}, kind=sum> %5 : f32[8@?]
+  %7 = add %3, %6 : f32[8@?]
+  %8 = loop_next %3, %7 : f32[8@?]
+} %9 = loop_end %2 : i32[] whole
+%10 = loop_result %8 : f32[8@?]
+%11 = result<number=0> %10 : f32[8@?]
+
+after partition:
+mesh rows=2
+%0 = argument<number=0> : f32[4@rows, 8] local [2, 8] origin 0
+%1 = reduce_sum<dims={0}, kind=sum> %0 : f32[8] sum@rows origin 1
+%2 = all_reduce<axes=rows, combine=sum> %1 : f32[8@?] origin 2
+%3 = loop_begin<iterations=3> : i32[] whole origin 2 {
+  %4 = loop_carry %2 : f32[8@?] origin 3
+  %5 = broadcast<target=[1]> %4 : f32[4@rows, 8] local [2, 8] origin 4
+  %6 = multiply %0, %5 : f32[4@rows, 8] local [2, 8] origin 5
+  %7 = reduce_sum<dims={0}, kind=sum> %6 : f32[8] sum@rows origin 6
+  %8 = all_reduce<axes=rows, combine=sum> %7 : f32[8] whole origin 7
+  %9 = add %4, %8 : f32[8] whole origin 7
+  %10 = loop_next %4, %9 : f32[8@?] origin 8
+} %11 = loop_end %3 : i32[] whole origin 9
+%12 = loop_result %10 : f32[8@?] origin 10
+%13 = result<number=0> %12 : f32[8@?] origin 11
+
+after merge_all: unchanged
+
+after merge_collectives: unchanged
+
+schedule:
+%0
+%1, fused
+%2
+%3
+%4
+%6 %7, fused
+%8
+%9, fused
+%11
+%12
+%13
+)";
+
+/// The reshaped tensor has 2 rows and 4 columns: an axis of 4 devices is split into a sub-axis of 2 for each.
+struct refolded {
+  constexpr auto operator()(const auto& x) const { return exp(reshape<2, 4>(x)); }
+};
+struct four : axis<"four", 4> {};
+using step_on_parts = program<mesh<four>, refolded, sharded<f32<8>, four>>;
+
+/// The message with which the graph of one pass is refused after `mutate` has changed it.
+template <class Mutate> std::string refusal_after(std::string_view pass, const Mutate& mutate) {
+  std::string message;
+  detail::for_each_pass<step>([&](detail::pass_graph made) {
+    if (made.pass != pass) return;
+    graph broken;
+    detail::copy_tables(broken, made.code);
+    for (int id = 0; id < made.code.size; ++id) broken.code.push_back(made.code[id]);
+    mutate(broken);
+    made.code = broken;
+    try {
+      detail::check_pass(made);
+    } catch (const graph_error& error) { message = error.what(); }
+  });
+  return message;
+}
+
+}  // namespace
+
+TEST_CASE("dump writes the graph after every pass") {
+  std::ostringstream out;
+  dump<step>(out);
+  CHECK(out.str() == dumped);
+  std::ostringstream of_value;
+  dump(of_value, compile<mesh<rows>, sharded<f32<4, 8>, rows, none>>([](const auto& x) { return row_sums{}(x); }));
+  CHECK(of_value.str() == dumped);
+}
+
+TEST_CASE("dump names the sub-axes of a split axis") {
+  std::ostringstream out;
+  dump<step_on_parts>(out);
+  CHECK_THAT(out.str(), Catch::Contains("after cut_axes:\nmesh four=2*2\n"));
+}
+
+TEST_CASE("check_passes names the pass and the instruction of a broken graph") {
+  check_passes<step>();
+  check_passes<step_on_parts>();
+  CHECK(refusal_after("normalise", [](graph&) {}) == "");
+  CHECK(refusal_after("normalise", [](graph& g) { g.code[5].shape[1] = 7; }) ==
+        "after normalise, %5 = multiply %0, %4 : f32[4, 7]: its operands' shapes do not fit together");
+  CHECK(refusal_after("partition", [](graph& g) { g.code[8].loop = -1; }) ==
+        "after partition, %8 = all_reduce<axes=rows, combine=sum> %7 : f32[8] whole origin 7: an operand is computed "
+        "in a loop that it is not in");
+  CHECK(refusal_after("complete", [](graph& g) { g.annotations[5].placement.unreduced = bit_of(0); }) ==
+        "after complete, %4 = broadcast<target=[1]> %3 : f32[4@rows?, 8@?] sum@rows: its layout uses an axis twice");
+  CHECK(refusal_after("merge_collectives", [](graph& g) { g.code[6].operand[1] = 9; }) ==
+        "after merge_collectives, %6 = multiply: operand 1 is %9, which is not an instruction before it");
 }

@@ -62,7 +62,8 @@ template <class Program, class F> void for_each_pass(const F& f) {
     (on_tensors(passes_on_tensors[N].name, graph_stage::tensors,
                 frozen<simplified_graph<mesh, trace_pass, N + 1>>::value),
      ...);
-  }(std::make_integer_sequence<int, length_of(passes_on_tensors)>{});
+  }
+  (std::make_integer_sequence<int, length_of(passes_on_tensors)>{});
   if constexpr (!std::is_same_v<device_mesh, mesh>) on_devices("cut_axes", graph_stage::tensors, Program::traced);
   on_devices("complete", graph_stage::tensors, with_layouts(Program::traced, &Program::completion_pass::value.of[0]));
   on_devices("partition", graph_stage::buffers, frozen<partition_pass>::value);
@@ -70,7 +71,8 @@ template <class Program, class F> void for_each_pass(const F& f) {
     (on_devices(passes_on_buffers[N].name, graph_stage::buffers,
                 frozen<device_graph<device_mesh, partition_pass, N + 1>>::value),
      ...);
-  }(std::make_integer_sequence<int, length_of(passes_on_buffers)>{});
+  }
+  (std::make_integer_sequence<int, length_of(passes_on_buffers)>{});
   if constexpr (!std::is_same_v<device_program, device_graph<device_mesh, partition_pass>>)
     on_devices("repeat_widened", graph_stage::buffers, Program::code);
 }
