@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <random>
+#include <utility>
 #include <vector>
 
 /// Graphs and data made at run time, for tests that compare one way of computing with another.
@@ -103,7 +104,8 @@ struct random_graph_options {
 /// optionally with its gradients by all parameters. Smooth where they are differentiated, and bounded.
 class graph_generator {
  public:
-  graph_generator(random_source& random, random_graph_options options) : random_(random), options_(options) {}
+  graph_generator(random_source& random, random_graph_options options)
+      : random_(random), options_(std::move(options)) {}
 
   [[nodiscard]] random_program make() {
     program_ = {};
@@ -434,7 +436,7 @@ class graph_generator {
 };
 
 [[nodiscard]] inline random_program random_graph(random_source& random, random_graph_options options = {}) {
-  return graph_generator(random, options).make();
+  return graph_generator(random, std::move(options)).make();
 }
 
 }  // namespace espalier::test

@@ -27,6 +27,10 @@ namespace naive {
 /// operands' values. Computed where a result asks for it, and kept; the order of the instructions means nothing.
 /// This is the first layer of `equations`; each further layer gives the meaning of one family of ops.
 class equation_values {
+ public:
+  equation_values(const equation_values&) = delete;
+  equation_values& operator=(const equation_values&) = delete;
+
  protected:
   equation_values(graph_view g, const std::vector<tensor_value>& arguments, naive_storage storage)
       : g_(g),
@@ -39,8 +43,6 @@ class equation_values {
       if (g[id].op == &ops::loop_next) passed_on_by_[static_cast<std::size_t>(g[id].operand[0])] = id;
     }
   }
-  equation_values(const equation_values&) = delete;
-  equation_values& operator=(const equation_values&) = delete;
   ~equation_values() = default;
 
   /// The meaning of instruction `id`, in the current iterations.

@@ -188,7 +188,7 @@ class graph_parser {
 
   /// `data=2, model=2*4`: of the axis `model` two parts.
   void mesh(line_reader& line) {
-    if (result_.mesh.rank > 0 || result_.code.code.size() > 0) line.fail("the mesh once, before all instructions");
+    if (result_.mesh.rank > 0 || !result_.code.code.empty()) line.fail("the mesh once, before all instructions");
     do {
       mesh_shape& m = result_.mesh;
       axis_parts& p = result_.parts;

@@ -244,7 +244,7 @@ class graph_writer {
   [[nodiscard]] std::string attribute_text(const instruction& i, const attribute_name& one) const {
     using enum attribute_form;
     const std::int64_t value = one.size() > 0 ? i.attribute[one.first] : 0;
-    const std::string name(one.name);
+    std::string name(one.name);
     switch (one.form) {
       case flag:
         if (value == 1) return name;
