@@ -137,7 +137,7 @@ class device_state {
   graph_view g_;
   std::vector<tensor_value> arguments_;
   std::vector<tensor_value> value_;
-  /// For each loop, by its `loop_begin`: the index of the iteration that is running.
+  /// The index of the iteration that is running, of each loop by its `loop_begin`.
   std::vector<std::int64_t> iteration_;
 };
 

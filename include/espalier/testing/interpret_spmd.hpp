@@ -25,7 +25,7 @@ struct traffic {
   [[nodiscard]] std::int64_t& operator[](collective kind) { return bytes[static_cast<std::size_t>(kind)]; }
 };
 
-/// What a partitioned program computed, and what every device sent for it.
+/// The results of a partitioned program, and the bytes that every device sent for them.
 struct spmd_outcome {
   std::vector<tensor_value> results;
   std::vector<traffic> sent;
@@ -50,7 +50,7 @@ template <class F> void for_each_index(int rank, const std::int64_t* extent, con
   }
 }
 
-/// The position in a buffer of this shape of the element `index` behind `start`.
+/// The position in a buffer of this shape of the element `index` after `start`.
 [[nodiscard]] inline std::size_t position_in(const extents& shape, const std::int64_t* start,
                                              const std::int64_t* index) {
   std::int64_t at = 0;
@@ -58,7 +58,7 @@ template <class F> void for_each_index(int rank, const std::int64_t* extent, con
   return static_cast<std::size_t>(at);
 }
 
-/// What fills padding: a NaN spreads until somebody notices. An integer has none, but may be somebody's index.
+/// The filling of padding: a NaN spreads until a check notices. An integer has none, but may be used as an index.
 [[nodiscard]] inline double poison_of(dtype type) {
   return is_floating(type) ? std::numeric_limits<double>::quiet_NaN() : 1.0;
 }
@@ -187,7 +187,7 @@ class spmd_interpreter {
     return op != &ops::mask && (part < structure::loop_begin || part == structure::loop_slice || collects(part));
   }
 
-  /// What a kernel leaves in padding is nobody's business, except where a mask was made for the next instruction.
+  /// The values that a kernel leaves in padding are never read, except where a mask was made for the next instruction.
   void poison_padding(int id, int device) {
     tensor_value& value = state(device)[id];
     const tensor_box mine = box(id, device);

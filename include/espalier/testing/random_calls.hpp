@@ -192,7 +192,7 @@ class call_buffers {
   [[nodiscard]] const void* input() const { return input_; }
   [[nodiscard]] void* output() const { return output_; }
 
-  /// What is wrong with the result of this rank; empty if nothing is.
+  /// The mistake in the result of this rank; empty if there is none.
   [[nodiscard]] std::string fault() const {
     const comm::call_layout layout(call_);
     if (std::memcmp(given_.data(), input_ - margin, given_.size()) != 0) return "the input was overwritten";

@@ -94,7 +94,7 @@ struct random_graph_options {
   /// Products, maxima and minima along dimensions, integer indices as arguments, and conversions.
   bool more_ops = false;
   std::vector<std::int64_t> sizes{1, 2, 3, 4, 4, 6};
-  /// Where this is a mesh, that share of the values is annotated with shardings on it.
+  /// If this is a mesh, that share of the values is annotated with shardings on it.
   mesh_shape mesh{};
   double annotated = 0;
 };

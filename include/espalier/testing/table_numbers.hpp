@@ -14,7 +14,7 @@ namespace espalier::test {
 [[nodiscard]] constexpr bool is_unsigned(dtype type) {
   return facts_of(type).format == number_format::natural || type == dtype::boolean;
 }
-/// What stands at a place of the tables: small whole numbers, none below zero for types without a sign.
+/// The entry at a place of the tables: small whole numbers, none below zero for types without a sign.
 [[nodiscard]] constexpr int table_number(std::int64_t place, bool natural) {
   const auto number = static_cast<int>((place * 7 + place / 5 + 3) % 6) - 2;
   return natural && number < 0 ? -number : number;

@@ -137,7 +137,7 @@ template <class Kernels> class lockstep_execution {
       }
     }
   }
-  /// Of an argument or a result.
+  /// The memory of an argument or a result.
   [[nodiscard]] static std::size_t number_of(const instruction& i) {
     return static_cast<std::size_t>(attributes_of<border_attributes>(i).number);
   }
@@ -189,8 +189,8 @@ template <class Kernels> class lockstep_execution {
     }
   }
 
-  /// Before the first step of a unit: buffers that nobody needs any more, and those that only begin to be used, hold
-  /// nothing that anybody may read.
+  /// Runs before the first step of a unit: buffers that no step needs any more, and those that only begin to be used,
+  /// hold nothing that anybody may read.
   void spoil(executor& device, int unit) const {
     if (unit == last_unit_) return;
     for (const placed_buffer& one : buffers_) {
@@ -209,7 +209,7 @@ template <class Kernels> class lockstep_execution {
     });
   }
 
-  /// What a kernel leaves in padding is nobody's business, except where a mask was made for the next instruction.
+  /// The values that a kernel leaves in padding are never read, except where a mask was made for the next instruction.
   void poison_padding(const detail::device_step& now, int device) const {
     if (now.kind == detail::step_kind::kernel) {
       if (std::string_view(g_[now.target].op->name) != ops::mask.name) poison_padding(now.target, device);
@@ -272,7 +272,7 @@ template <class Kernels> class lockstep_execution {
       devices_[d]->unpack(all);
     }
   }
-  /// What is not received is not there, but for rows that stay where they are.
+  /// Elements that are not received are not there, but for rows that stay in place.
   void spoil_result(int id, const executor& device) const {
     if (t_.where[id].is_displaced) return;
     std::memset(device.address(id), poison, static_cast<std::size_t>(bytes_of(g_[id])));
@@ -330,7 +330,7 @@ template <class Kernels> class lockstep_execution {
   std::vector<placed_buffer> buffers_;
   no_communicator nobody_;
   std::vector<std::unique_ptr<executor>> devices_;
-  /// By number: the instruction, or -1.
+  /// The instruction of each number, or -1.
   std::vector<int> argument_;
   std::vector<int> result_;
   int last_unit_ = -1;

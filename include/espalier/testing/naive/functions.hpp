@@ -14,7 +14,7 @@ namespace espalier::test::naive {
 
 [[nodiscard]] inline double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
-/// Between the numbers whose erf is less than x and those whose erf is not.
+/// The border between the numbers whose erf is less than x and those whose erf is not.
 [[nodiscard]] inline double whose_erf_is(double x) {
   const double size = std::abs(x);
   if (size == 0) return x;
@@ -95,7 +95,7 @@ namespace espalier::test::naive {
   return y < x ? y : x;
 }
 
-/// What is left of x when as many y as fit are taken away, with x's sign; of integers, x itself where y is zero.
+/// The remainder of x when as many y as fit are taken away, with x's sign; of integers, x itself where y is zero.
 [[nodiscard]] inline double left_over(double x, double y) {
   const double size = std::abs(y);
   const double rest = std::remainder(std::abs(x), size);

@@ -63,7 +63,7 @@ class loop_equations : protected lookup_equations {
     return value_in(g_[next].operand[1], loop, nth(loop, count_of(loop) - 1));
   }
 
-  /// Of a stack or sum: the loop of what is collected.
+  /// The loop of the values that a stack or sum collects.
   [[nodiscard]] int collecting_loop(int id) const {
     const int loop = g_[g_[id].operand[0]].loop;
     if (loop < 0 || g_[loop].loop != g_[id].loop) refuse(id, "collects no value of a loop where it stands");

@@ -103,7 +103,7 @@ class sum_equations : protected movement_equations {
             size = std::abs(factor) * size + std::abs(term);
             break;
           case cumulation::late_recurrence:
-            // The factor is for what comes behind this element.
+            // The factor is for the elements after this one.
             sum = (n == before ? 1 : factor) * (sum + term);
             size = (n == before ? 1 : std::abs(factor)) * (size + std::abs(term));
             break;

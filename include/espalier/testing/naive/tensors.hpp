@@ -11,7 +11,7 @@
 /// Tensors as functions of an index.
 namespace espalier::test::naive {
 
-/// Where an element stands in its tensor.
+/// The place of an element in its tensor.
 struct place_in {
   std::array<std::int64_t, max_rank> at{};
   [[nodiscard]] std::int64_t operator[](int d) const { return at[static_cast<std::size_t>(d)]; }

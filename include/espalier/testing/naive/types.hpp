@@ -50,7 +50,7 @@ struct whole_numbers {
   return whole - std::floor((whole - least) / count) * count;
 }
 
-/// What is left of the exact result of an op in memory: floats round, integers wrap around.
+/// The exact result of an op as memory keeps it: floats round, integers wrap around.
 [[nodiscard]] inline double in_memory(dtype type, double x) {
   switch (type) {
     case dtype::f64: return x;

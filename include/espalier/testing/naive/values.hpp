@@ -113,9 +113,9 @@ class equation_values {
   const std::vector<tensor_value>& arguments_;
   naive_storage storage_;
   bool exact_ = true;
-  /// By `loop_begin`: the index of the iteration whose values are being computed, -1 outside of it.
+  /// The index, by `loop_begin`, of the iteration whose values are being computed, -1 outside of it.
   std::vector<std::int64_t> iteration_;
-  /// By `loop_carry`: its `loop_next`.
+  /// The `loop_next` of each `loop_carry`.
   std::vector<int> passed_on_by_;
 
  private:
@@ -124,7 +124,7 @@ class equation_values {
     tensor_value value;
   };
 
-  /// By instruction, then by the iterations of the loops around it.
+  /// Values by instruction, then by the iterations of the loops around it.
   std::vector<std::vector<slot>> known_;
 };
 

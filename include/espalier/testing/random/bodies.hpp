@@ -206,7 +206,7 @@ class random_bodies : protected random_sources {
     }
   }
 
-  /// What the loop hands on. Every value was there before the first is overwritten.
+  /// The values that the loop hands on. Every value was there before the first is overwritten.
   constexpr void choose_passed(loop_carries& c, const ids& outside) {
     for (int k = 0; k < c.count; ++k) c.passed[k] = computed_carry(c.carry[k]);
     if (c.count > 1 && random_.chance(0.35)) {
@@ -240,7 +240,7 @@ class random_bodies : protected random_sources {
           if (k > 0 && same_kind(c.passed[k - 1], carry)) c.passed[k] = c.passed[k - 1];
           break;
         case 5: {
-          // An alias of another carry, behind which it would be overwritten.
+          // An alias of another carry, after which it would be overwritten.
           if (same_kind(other, carry)) {
             c.passed[k] = unary(options_.stop_gradients ? ops::stop_gradient : ops::copy, other, tame_bound);
           }

@@ -135,7 +135,7 @@ class random_elementwise : protected random_arguments {
     }
   }
 
-  /// What nn makes of x, in its type: computed in a wider one, and rounded once.
+  /// A function of nn applied to x, in its type: computed in a wider one, and rounded once.
   constexpr int composite(int x) {
     if (x < 0 || rank_of(x) == 0) return -1;
     x = tame(x);
@@ -228,7 +228,7 @@ class random_elementwise : protected random_arguments {
       default: return word_function(as_type(x, dtype::i32));
     }
   }
-  /// Of the bits of integers, or of truth values.
+  /// Operations on the bits of integers, or on truth values.
   constexpr int word_function(int x) {
     const int y = like(x);
     double most = 1;

@@ -64,7 +64,7 @@ class random_gradients : protected random_bodies {
     return loss;
   }
 
-  /// To how many of these values a gradient flows.
+  /// The number of these values to which a gradient flows.
   [[nodiscard]] constexpr int reached(int from, const ids& wanted) const {
     detail::list<bool> seen(b_.size(), false);
     ids next_of(b_.size(), -1);

@@ -18,7 +18,7 @@ enum class numbers : std::uint8_t {
   whole,
 };
 
-/// What `random_program_graph` draws. Probabilities are of each chance to do it.
+/// The options of `random_program_graph`. Probabilities are of each chance to do it.
 struct program_options {
   numbers kind = numbers::smooth;
   /// The type of smooth numbers. Of another than f64, many ops are functions of several steps, which are computed in a
@@ -46,7 +46,7 @@ struct program_options {
   double donated = 0.4;
   /// That there are arguments nobody uses.
   double unused = 0.3;
-  /// Where `mesh` is one: that a value is annotated with a random sharding on it; that it is annotated once more; that
+  /// If `mesh` is one: that a value is annotated with a random sharding on it; that it is annotated once more; that
   /// a sum is asked to stay pending.
   mesh_shape mesh{};
   double annotated = 0.2;

@@ -98,7 +98,7 @@ class random_rearrangements : protected random_elementwise {
     const std::int64_t room = start + (extent > 0 ? step * (extent - 1) + 1 : 0) + random_.integer(0, 2);
     return bounded_by(emit::pad(b_, x, dim, start, room, step), bound(x));
   }
-  /// In reverse order, in a circle, with something before, behind or between, or without.
+  /// Elements in reverse order, in a circle, with something before, after or between, or without.
   constexpr int rearranged() {
     const int x = any_of_rank(1, options_.most_dimensions);
     if (x < 0) return -1;

@@ -163,8 +163,8 @@ class random_reductions : protected random_rearrangements {
     return holds(x, most) ? limited(emit::pool(b_, ops::sum_pool, shape, &windows[0], x), most) : -1;
   }
 
-  /// Along a dimension, from either end: sums, products, recurrences; of whole numbers, among which there may be equal
-  /// ones, also the largest and the smallest so far.
+  /// Cumulations along a dimension, from either end: sums, products, recurrences; of whole numbers, among which there
+  /// may be equal ones, also the largest and the smallest so far.
   constexpr int cumulated() {
     const int x = any_that([&](int id) { return is_number(id) && rank_of(id) >= 1; });
     if (x < 0) return -1;
@@ -200,7 +200,7 @@ class random_reductions : protected random_rearrangements {
     }
   }
 
-  /// Where two elements are equal there is no derivative, so the arguments are drawn from, and where rounding might
+  /// There is no derivative where two elements are equal, so the arguments are drawn from, and where rounding might
   /// exchange two nothing can be compared, so gradients are not.
   constexpr int largest() {
     const int x = smooth() ? any_that([&](int id) { return b_[id].op == &ops::argument && rank_of(id) >= 1; })

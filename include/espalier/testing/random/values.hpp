@@ -48,7 +48,7 @@ class random_values {
   }
   /// Carries are handed on below this.
   static constexpr double tame_bound = 4;
-  /// What the type holds exactly, and sums of a few such.
+  /// Numbers that the type holds exactly, and sums of a few such.
   [[nodiscard]] static constexpr double most_of(dtype type) {
     switch (type) {
       case dtype::i8:
