@@ -65,12 +65,12 @@ class liveness {
     for (int n = 0; n < steps_.size();) {
       const int before = n;
       n = execute(n);
-      // All instructions of one unit happen at one time.
-      if (n <= before || n >= steps_.size() || steps_[n].unit != steps_[before].unit) ++time_;
+      // All instructions of one launch happen at one time.
+      if (n <= before || n >= steps_.size() || steps_[n].launch != steps_[before].launch) ++time_;
     }
   }
 
-  /// The largest sum of what is alive during one unit, in bytes without any alignment.
+  /// The largest sum of what is alive during one launch, in bytes without any alignment.
   [[nodiscard]] std::int64_t most_bytes() const {
     std::vector<std::int64_t> change(static_cast<std::size_t>(time_) + 1, 0);
     for (std::size_t root = 0; root < touched_.size(); ++root) {
@@ -85,7 +85,7 @@ class liveness {
     for (const std::int64_t step : change) most = std::max(most, live += step);
     return most;
   }
-  [[nodiscard]] int executed_units() const { return time_; }
+  [[nodiscard]] int executed_launches() const { return time_; }
 
  private:
   struct life {
@@ -117,7 +117,7 @@ class liveness {
   int execute(int n) {
     const device_step& s = steps_[n];
     switch (s.kind) {
-      case step_kind::chain: touch_chain(t_.chains[s.unit]); break;
+      case step_kind::chain: touch_chain(t_.chains[s.launch]); break;
       case step_kind::kernel:
         for (int k = 0; k < t_.code[s.target].operand_count; ++k) touch(t_.code.operand_at(t_.code[s.target], k));
         write(s.target);
@@ -203,7 +203,7 @@ int main(int argc, char** argv) {
     report(row, "program::arena_bytes()", static_cast<double>(facts.arena_bytes), "B");
   } else if (row == "peak_memory_vs_bound") {
     const liveness walk(tables);
-    std::printf("%d units executed\n", walk.executed_units());
+    std::printf("%d units executed\n", walk.executed_launches());
     report(row, "ours", static_cast<double>(facts.arena_bytes), "B");
     report(row, "alive at once", static_cast<double>(walk.most_bytes()), "B");
   } else if (row == "peak_memory_process") {

@@ -33,16 +33,16 @@ struct executed {
 /// All that is executed, in order. Kernels are the same function when all that is static about them is the same.
 std::vector<executed> list_kernels(const program_tables& t) {
   std::vector<executed> list;
-  for (int u = 0; u < t.unit_count; ++u) {
+  for (int u = 0; u < t.launch_count; ++u) {
     executed one;
-    if (t.units[u].fused) {
+    if (t.launches[u].fused) {
       const fused_chain& chain = t.chains[u];
       one.name = "fused " + std::to_string(chain.rows) + " x " + std::to_string(chain.columns);
       for (int s = chain.first_step; s < chain.first_step + chain.step_count; ++s) {
         one.functions.push_back(reinterpret_cast<const void*>(t.block_functions[s]));
       }
     } else {
-      one.name = t.code[t.order[t.units[u].first]].op->name;
+      one.name = t.code[t.order[t.launches[u].first]].op->name;
       one.functions.push_back(reinterpret_cast<const void*>(t.kernel_functions[u]));
     }
     list.push_back(std::move(one));

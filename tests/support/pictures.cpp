@@ -227,10 +227,11 @@ template <class Program> std::string device_table() {
   report::table rows({{"on each device"}, {"buffer"}, {"bytes"}, {"place"}, {"step"}, {"sent"}});
   for (int id = 0; id < g.size; ++id) {
     const ep::instruction& i = g[id];
-    const int unit = plan.unit_of[id];
+    const int launch = plan.launch_of[id];
     const std::int64_t sent = i.op->facts.moves < 0 ? 0 : Program::sent_bytes_of(id);
     rows.row("%" + std::to_string(id) + " = " + call_of(g, id), whole_type(i), ep::bytes_of(i),
-             place_of(plan.where[id]), unit < 0 ? "-" : std::to_string(unit), sent == 0 ? "" : std::to_string(sent));
+             place_of(plan.where[id]), launch < 0 ? "-" : std::to_string(launch),
+             sent == 0 ? "" : std::to_string(sent));
   }
   std::ostringstream out;
   rows.print(out);

@@ -166,9 +166,9 @@ template <class Program> std::vector<ep::detail::part_group> groups_of() {
 class counting_kernels : public ep::detail::compiled_kernels {
  public:
   counting_kernels(const ep::program_tables& t, std::atomic<int>& parts) : compiled_kernels(t), parts_(&parts) {}
-  void run(int unit, const ep::kernels::kernel_call& call) const {
+  void run(int launch, const ep::kernels::kernel_call& call) const {
     if (call.part >= 0) ++*parts_;
-    compiled_kernels::run(unit, call);
+    compiled_kernels::run(launch, call);
   }
 
  private:
@@ -185,7 +185,7 @@ template <class Program> triangles triangles_of() {
   const ep::program_tables tables = ep::tables_of<Program>();
   const ep::detail::causal_finder causal(tables);
   triangles found;
-  for (int u = 0; u < tables.unit_count; ++u) found.chains += causal.side(u) > 0 ? 1 : 0;
+  for (int u = 0; u < tables.launch_count; ++u) found.chains += causal.side(u) > 0 ? 1 : 0;
   for (const ep::detail::part_group& group : groups_of<Program>()) {
     for (const auto& member : group.members) found.products += member.lower_triangle ? 1 : 0;
   }
@@ -214,7 +214,7 @@ TEST_CASE("the products of a group are executed part by part", "[execute]") {
   int parts = 0;
   for (const ep::detail::part_group& group : groups_of<program>()) {
     for (const auto& member : group.members) {
-      const bool multiplies = !member.whole && !ep::tables_of<program>().units[member.unit].fused;
+      const bool multiplies = !member.whole && !ep::tables_of<program>().launches[member.launch].fused;
       if (multiplies) parts += static_cast<int>(group.parts);
     }
   }

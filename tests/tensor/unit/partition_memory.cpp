@@ -40,13 +40,13 @@ std::int64_t tightest_gap(const std::vector<buffer>& placed, const std::vector<s
   return best < 0 ? end : best;
 }
 
-std::vector<buffer> random_buffers(std::mt19937& random, int count, int units) {
+std::vector<buffer> random_buffers(std::mt19937& random, int count, int launches) {
   std::vector<buffer> made;
   for (int n = 0; n < count; ++n) {
-    const int first = static_cast<int>(random() % static_cast<unsigned>(units));
+    const int first = static_cast<int>(random() % static_cast<unsigned>(launches));
     // Mostly short lives, some that last nearly all the time.
-    const int most = random() % 4 == 0 ? units : 4;
-    const int last = std::min(units - 1, first + static_cast<int>(random() % static_cast<unsigned>(most)));
+    const int most = random() % 4 == 0 ? launches : 4;
+    const int last = std::min(launches - 1, first + static_cast<int>(random() % static_cast<unsigned>(most)));
     made.push_back({n, 64 * static_cast<std::int64_t>(1 + random() % 40), first, last});
   }
   return made;
@@ -58,29 +58,29 @@ TEST_CASE("buffers go into the tightest gap beside those they live with, in howe
   std::mt19937 random(7);
   for (int trial = 0; trial < 300; ++trial) {
     const int count = 1 + static_cast<int>(random() % 60);
-    const int units = 1 + static_cast<int>(random() % 50);
-    const std::vector<buffer> buffers = random_buffers(random, count, units);
+    const int launches = 1 + static_cast<int>(random() % 50);
+    const std::vector<buffer> buffers = random_buffers(random, count, launches);
     std::vector<int> order(buffers.size());
     sort_buffers(buffers.data(), count, order.data());
 
     std::vector<std::int64_t> offset(buffers.size(), -1);
     const int middle = count / 3;
-    place_buffers(buffers.data(), order.data(), 0, middle, units, offset.data());
-    const std::int64_t size = place_buffers(buffers.data(), order.data(), middle, count, units, offset.data());
+    place_buffers(buffers.data(), order.data(), 0, middle, launches, offset.data());
+    const std::int64_t size = place_buffers(buffers.data(), order.data(), middle, count, launches, offset.data());
 
     std::vector<buffer> placed;
     std::vector<std::int64_t> at;
     std::int64_t end = 0;
     for (const int n : order) {
       const buffer& b = buffers[static_cast<std::size_t>(n)];
-      INFO("trial " << trial << ", " << count << " buffers over " << units << " units, buffer " << n);
+      INFO("trial " << trial << ", " << count << " buffers over " << launches << " units, buffer " << n);
       REQUIRE(offset[static_cast<std::size_t>(n)] == tightest_gap(placed, at, b));
       placed.push_back(b);
       at.push_back(offset[static_cast<std::size_t>(n)]);
       end = std::max(end, at.back() + b.bytes);
     }
     REQUIRE(size == end);
-    REQUIRE(size >= live_bytes(buffers.data(), count, units));
+    REQUIRE(size >= live_bytes(buffers.data(), count, launches));
   }
 }
 

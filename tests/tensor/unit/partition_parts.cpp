@@ -111,16 +111,16 @@ TEST_CASE("a schedule made in parts comes out as in one go", "[partition]") {
     detail::scheduler second(g, *state);
     second.run(cut, g.size);
     const schedule parts = second.finish();
-    REQUIRE(parts.units.size() == whole.units.size());
+    REQUIRE(parts.launches.size() == whole.launches.size());
     REQUIRE(parts.order.size() == whole.order.size());
     for (int n = 0; n < whole.order.size(); ++n) REQUIRE(parts.order[n] == whole.order[n]);
-    for (int u = 0; u < whole.units.size(); ++u) {
-      REQUIRE(parts.units[u].first == whole.units[u].first);
-      REQUIRE(parts.units[u].count == whole.units[u].count);
-      REQUIRE(parts.units[u].fused == whole.units[u].fused);
+    for (int u = 0; u < whole.launches.size(); ++u) {
+      REQUIRE(parts.launches[u].first == whole.launches[u].first);
+      REQUIRE(parts.launches[u].count == whole.launches[u].count);
+      REQUIRE(parts.launches[u].fused == whole.launches[u].fused);
     }
     for (int id = 0; id < g.size; ++id) {
-      REQUIRE(parts.unit_of[id] == whole.unit_of[id]);
+      REQUIRE(parts.launch_of[id] == whole.launch_of[id]);
       REQUIRE(parts.role[id] == whole.role[id]);
       REQUIRE(parts.stored[id] == whole.stored[id]);
     }

@@ -12,13 +12,13 @@
 /// Kernels that are each op's `evaluate`.
 namespace espalier::test {
 
-/// Every unit, and every step of a fused chain, by its op's `evaluate`.
+/// Every launch, and every step of a fused chain, by its op's `evaluate`.
 class evaluated_kernels {
  public:
   explicit evaluated_kernels(const program_tables& t) : t_(&t) {}
 
-  void run(int unit, const kernels::kernel_call& call) const {
-    const int id = t_->order[t_->units[unit].first];
+  void run(int launch, const kernels::kernel_call& call) const {
+    const int id = t_->order[t_->launches[launch].first];
     const instruction& self = t_->code[id];
     if (call.part >= 0) return run_part(id, call);
     std::vector<std::vector<double>> operands(static_cast<std::size_t>(self.operand_count));

@@ -169,13 +169,13 @@ template <class Kernels> class lockstep_execution {
     while (const detail::device_step* s = devices_[0]->next()) {
       for (const auto& device : devices_) {
         const detail::device_step* other = device->next();
-        if (other == nullptr || other->kind != s->kind || other->unit != s->unit || other->target != s->target) {
+        if (other == nullptr || other->kind != s->kind || other->launch != s->launch || other->target != s->target) {
           throw std::logic_error("two devices are at different steps");
         }
       }
       const detail::device_step now = *s;
-      for (const auto& device : devices_) spoil(*device, now.unit);
-      last_unit_ = now.unit;
+      for (const auto& device : devices_) spoil(*device, now.launch);
+      last_unit_ = now.launch;
       if (now.kind == detail::step_kind::move) {
         move(now.target);
         for (const auto& device : devices_) device->pass();
@@ -189,22 +189,22 @@ template <class Kernels> class lockstep_execution {
     }
   }
 
-  /// Runs before the first step of a unit: buffers that no step needs any more, and those that only begin to be used,
+  /// Runs before the first step of a launch: buffers that no step needs any more, and those that only begin to be used,
   /// hold nothing that anybody may read.
-  void spoil(executor& device, int unit) const {
-    if (unit == last_unit_) return;
+  void spoil(executor& device, int launch) const {
+    if (launch == last_unit_) return;
     for (const placed_buffer& one : buffers_) {
-      const bool begins = one.first == unit;
-      const bool has_ended = last_unit_ < unit && one.last >= last_unit_ && one.last < unit;
+      const bool begins = one.first == launch;
+      const bool has_ended = last_unit_ < launch && one.last >= last_unit_ && one.last < launch;
       if (!begins && !has_ended) continue;
       // Where another one lives now, it is that one's.
-      if (!begins && overlaps_living(one, unit)) continue;
+      if (!begins && overlaps_living(one, launch)) continue;
       std::memset(device.arena() + one.offset, poison, static_cast<std::size_t>(one.bytes));
     }
   }
-  [[nodiscard]] bool overlaps_living(const placed_buffer& one, int unit) const {
+  [[nodiscard]] bool overlaps_living(const placed_buffer& one, int launch) const {
     return std::any_of(buffers_.begin(), buffers_.end(), [&](const placed_buffer& other) {
-      return other.first <= unit && unit <= other.last && other.offset < one.offset + one.bytes &&
+      return other.first <= launch && launch <= other.last && other.offset < one.offset + one.bytes &&
              one.offset < other.offset + other.bytes;
     });
   }
@@ -214,7 +214,7 @@ template <class Kernels> class lockstep_execution {
     if (now.kind == detail::step_kind::kernel) {
       if (std::string_view(g_[now.target].op->name) != ops::mask.name) poison_padding(now.target, device);
     } else if (now.kind == detail::step_kind::chain) {
-      const unit& what = t_.units[now.unit];
+      const launch& what = t_.launches[now.launch];
       for (int n = what.first; n < what.first + what.count; ++n) {
         if (t_.root[t_.order[n]] >= 0) poison_padding(t_.order[n], device);
       }

@@ -27,12 +27,12 @@ class run_time_plan {
     memory_outline outline = outline_memory(mesh, g, schedule_);
     const auto size = static_cast<std::size_t>(g.size);
     const int count = outline.buffers.size();
-    const int units = schedule_.units.size();
+    const int launches = schedule_.launches.size();
     buffers_.assign(outline.buffers.data(), outline.buffers.data() + count);
     offsets_.resize(buffers_.size());
     std::vector<int> order(buffers_.size());
     sort_buffers(buffers_.data(), count, order.data());
-    tables_.arena_bytes = place_buffers(buffers_.data(), order.data(), 0, count, units, offsets_.data());
+    tables_.arena_bytes = place_buffers(buffers_.data(), order.data(), 0, count, launches, offsets_.data());
     std::vector<std::int64_t> base(size, -1);
     for (std::size_t b = 0; b < buffers_.size(); ++b) base[static_cast<std::size_t>(buffers_[b].value)] = offsets_[b];
     copies_.assign(size, -1);
@@ -53,10 +53,10 @@ class run_time_plan {
     copied_ = std::move(outline.copied);
     tables_.mesh = mesh;
     tables_.code = g;
-    tables_.units = schedule_.units.data();
-    tables_.unit_count = units;
+    tables_.launches = schedule_.launches.data();
+    tables_.launch_count = launches;
     tables_.order = schedule_.order.data();
-    tables_.unit_of = schedule_.unit_of.data();
+    tables_.launch_of = schedule_.launch_of.data();
     tables_.role = schedule_.role.data();
     tables_.stored = schedule_.stored.data();
     tables_.where = where_.data();

@@ -9,15 +9,15 @@
 namespace espalier {
 
 /// The largest sum of the sizes of buffers that are needed at the same time: no arena can be smaller.
-[[nodiscard]] constexpr std::int64_t live_bytes(const buffer* buffers, int count, int units) {
-  detail::list<std::int64_t> change(units + 1, 0);
+[[nodiscard]] constexpr std::int64_t live_bytes(const buffer* buffers, int count, int launches) {
+  detail::list<std::int64_t> change(launches + 1, 0);
   for (int i = 0; i < count; ++i) {
     change[buffers[i].first] += buffers[i].bytes;
     change[buffers[i].last + 1] -= buffers[i].bytes;
   }
   std::int64_t live = 0;
   std::int64_t most = 0;
-  for (int u = 0; u < units; ++u) {
+  for (int u = 0; u < launches; ++u) {
     live += change[u];
     most = live > most ? live : most;
   }
@@ -26,8 +26,8 @@ namespace espalier {
 
 namespace detail {
 
-/// The occupied offsets of the arena by time: a segment tree over the units of the schedule, whose nodes hold sets of
-/// offsets as spans that neither touch nor overlap. Looking for the conflicts of a buffer meets a few spans on each
+/// The occupied offsets of the arena by time: a segment tree over the launches of the schedule, whose nodes hold sets
+/// of offsets as spans that neither touch nor overlap. Looking for the conflicts of a buffer meets a few spans on each
 /// level of the tree, where a list of all buffers would be quadratic.
 class arena_occupancy {
  public:
@@ -37,14 +37,14 @@ class arena_occupancy {
     int next;  // in the same set, in order of offset; 0 ends it
   };
 
-  constexpr explicit arena_occupancy(int units) {
-    while (leaves_ < units) leaves_ *= 2;
+  constexpr explicit arena_occupancy(int launches) {
+    while (leaves_ < launches) leaves_ *= 2;
     throughout_.resize(2 * leaves_, 0);
     inside_.resize(2 * leaves_, 0);
     spans_.push_back({});
   }
 
-  /// Offsets [begin, end) are in use from unit `first` to unit `last`.
+  /// Offsets [begin, end) are in use from launch `first` to launch `last`.
   constexpr void occupy(int first, int last, std::int64_t begin, std::int64_t end) {
     int left = first + leaves_;
     int right = last + leaves_;
@@ -67,7 +67,7 @@ class arena_occupancy {
     for (; left > 0; left /= 2) add(inside_[left], 0, begin, end);
   }
 
-  /// The lowest of the smallest gaps that `bytes` fit into, among everything in use between two units.
+  /// The lowest of the smallest gaps that `bytes` fit into, among everything in use between two launches.
   [[nodiscard]] constexpr std::int64_t tightest(int first, int last, std::int64_t bytes) {
     taken_ = 0;
     int left = first + leaves_;
@@ -147,8 +147,8 @@ class arena_occupancy {
   }
 
   int leaves_ = 1;
-  /// The offsets in use during all units of a node because of this node (not of those above it), and those in use
-  /// during any of its units because of this node and those below it.
+  /// The offsets in use during all launches of a node because of this node (not of those above it), and those in use
+  /// during any of its launches because of this node and those below it.
   list<int> throughout_;
   list<int> inside_;
   list<span> spans_;
@@ -161,9 +161,9 @@ class arena_occupancy {
 /// Finds offsets in the arena, for the largest buffers first: each goes into the tightest gap that the buffers alive at
 /// the same time leave. Places numbers [start, stop) of `order`, when those before them have been placed; returns the
 /// bytes that all of them take.
-constexpr std::int64_t place_buffers(const buffer* buffers, const int* order, int start, int stop, int units,
+constexpr std::int64_t place_buffers(const buffer* buffers, const int* order, int start, int stop, int launches,
                                      std::int64_t* offset) {
-  detail::arena_occupancy occupied(units);
+  detail::arena_occupancy occupied(launches);
   std::int64_t size = 0;
   for (int n = 0; n < stop; ++n) {
     const buffer& b = buffers[order[n]];

@@ -8,7 +8,7 @@
 
 namespace espalier::detail {
 
-/// Finds the units during which each buffer is needed, and the results that are computed in the caller's memory.
+/// Finds the launches during which each buffer is needed, and the results that are computed in the caller's memory.
 class buffer_lives {
  public:
   constexpr buffer_lives(const scheduled_program& program, shared_buffers& buffers, const halo_room& halos)
@@ -26,17 +26,17 @@ class buffer_lives {
   constexpr void find_lives() {
     for (int id = 0; id < g_.size; ++id) {
       const instruction& i = g_[id];
-      const int at = s_.unit_of[id];
+      const int at = s_.launch_of[id];
       if (at >= 0 && buffers_.root[id] >= 0) use(id, id, at);
       if (collects(part_of(i))) {
         const int loop = g_[i.operand[0]].loop;
-        live(buffers_.root[id], s_.unit_of[loop]);
-        live(buffers_.root[id], s_.unit_of[program_.end_of[loop]]);
+        live(buffers_.root[id], s_.launch_of[loop]);
+        live(buffers_.root[id], s_.launch_of[program_.end_of[loop]]);
       } else if (part_of(i) == structure::loop_carry) {
         // The buffer lives until its loop ends: there the value that is passed on is copied into it.
-        live(buffers_.root[id], s_.unit_of[i.loop]);
+        live(buffers_.root[id], s_.launch_of[i.loop]);
       }
-      program_.for_each_read(id, [this](int value, int reader, int unit) { read(value, reader, unit); });
+      program_.for_each_read(id, [this](int value, int reader, int launch) { read(value, reader, launch); });
     }
   }
 
@@ -84,7 +84,7 @@ class buffer_lives {
     if (root < 0) return;
     live(root, at);
     for (int loop = g_[reader].loop; loop >= 0 && loop != g_[root].loop; loop = g_[loop].loop) {
-      live(root, s_.unit_of[program_.end_of[loop]]);
+      live(root, s_.launch_of[program_.end_of[loop]]);
     }
   }
 
@@ -103,8 +103,8 @@ class buffer_lives {
   [[nodiscard]] constexpr bool may_overwrite(int root, int argument) const {
     const int written = first_[root];
     if (last_[argument] < written) return true;
-    if (last_[argument] > written || !s_.units[written].fused) return false;
-    const unit& u = s_.units[written];
+    if (last_[argument] > written || !s_.launches[written].fused) return false;
+    const launch& u = s_.launches[written];
     if (u.reads_again) return false;
     bool overwritten = false;
     for (int n = u.first; n < u.first + u.count; ++n) {
@@ -126,7 +126,7 @@ class buffer_lives {
   schedule_view s_;
   shared_buffers& buffers_;
   const halo_room& halos_;
-  /// The first and the last unit that needs the buffer of a root.
+  /// The first and the last launch that needs the buffer of a root.
   list<int> first_;
   list<int> last_;
 };

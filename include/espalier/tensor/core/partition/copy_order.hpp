@@ -19,16 +19,16 @@ class copy_order {
   constexpr void run() {
     unread_.resize(g_.size, 0);
     writer_.resize(g_.size, -1);
-    // Copies of one unit form a group; loops nest, so a group is found by its unit.
-    list<int> head(s_.unit_count, -1);
+    // Copies of one launch form a group; loops nest, so a group is found by its launch.
+    list<int> head(s_.launch_count, -1);
     list<int> next(g_.size, -1);
     for (int id = g_.size - 1; id >= 0; --id) {
       if (!buffers_.copied[id] || part_of(g_[id]) == structure::loop_stack) continue;
-      int& first = head[s_.unit_of[id]];
+      int& first = head[s_.launch_of[id]];
       next[id] = first;
       first = id;
     }
-    for (int u = 0; u < s_.unit_count; ++u) {
+    for (int u = 0; u < s_.launch_count; ++u) {
       if (head[u] >= 0) order_group(head[u], next);
     }
   }

@@ -89,7 +89,7 @@ struct fused_chain {
 /// Everything about the fused chains of a program.
 struct fused_program {
   detail::list<fused_step> steps;
-  /// The chain of each unit; empty for single instructions.
+  /// The chain of each launch; empty for single instructions.
   detail::list<fused_chain> chains;
 };
 
@@ -102,19 +102,19 @@ class fuser {
   constexpr fuser(graph_view g, const plan_view& plan, row_limits limits = {})
       : g_(g),
         limits_(limits),
-        units_(plan.units),
+        launches_(plan.launches),
         order_(plan.order),
-        unit_of_(plan.unit_of),
+        launch_of_(plan.launch_of),
         role_(plan.role),
         stored_(plan.stored),
-        unit_count_(plan.unit_count),
+        launch_count_(plan.launch_count),
         slot_(g.size, -1),
         last_use_(g.size, -1) {}
 
   constexpr fused_program run() {
-    for (int u = 0; u < unit_count_; ++u) {
+    for (int u = 0; u < launch_count_; ++u) {
       fused_chain chain;
-      if (units_[u].fused) { chain = fuse(u); }
+      if (launches_[u].fused) { chain = fuse(u); }
       result_.chains.push_back(chain);
     }
     return static_cast<fused_program&&>(result_);
@@ -122,8 +122,8 @@ class fuser {
 
  private:
   constexpr fused_chain fuse(int u) {
-    const unit& what = units_[u];
-    unit_ = u;
+    const launch& what = launches_[u];
+    launch_ = u;
     chain_ = {};
     chain_.first_step = result_.steps.size();
     space_ = what.space;
@@ -224,7 +224,7 @@ class fuser {
     }
   }
   [[nodiscard]] constexpr int behind(int o) const {
-    return unit_of_[o] < 0 && g_[o].op->fuse == fusion::broadcast ? g_[o].operand[0] : o;
+    return launch_of_[o] < 0 && g_[o].op->fuse == fusion::broadcast ? g_[o].operand[0] : o;
   }
 
   constexpr void add(int id, int n) {
@@ -257,7 +257,7 @@ class fuser {
   }
 
   constexpr void release(int source, int n) {
-    if (unit_of_[source] != unit_ || last_use_[source] != n || slot_[source] < 0) return;
+    if (launch_of_[source] != launch_ || last_use_[source] != n || slot_[source] < 0) return;
     // Every pass over a row that is cut may read what those before have found about it.
     if (cut_ && role_[source] == fused_role::narrow) return;
     (role_[source] == fused_role::narrow ? free_narrow_ : free_wide_).push_back(slot_[source]);
@@ -305,16 +305,16 @@ class fuser {
     const instruction& i = g_[o];
     fused_source source;
     wide = false;
-    if (unit_of_[o] < 0 && i.op->facts.values == pattern::uniform) return number(i.scalar);
-    if (unit_of_[o] < 0 && i.op->facts.values == pattern::index) {
+    if (launch_of_[o] < 0 && i.op->facts.values == pattern::uniform) return number(i.scalar);
+    if (launch_of_[o] < 0 && i.op->facts.values == pattern::index) {
       dense_ = false;
       return index(o, wide_context, wide);
     }
-    if (unit_of_[o] < 0 && i.op->fuse == fusion::broadcast) return repeated(o, wide_context, wide);
+    if (launch_of_[o] < 0 && i.op->fuse == fusion::broadcast) return repeated(o, wide_context, wide);
     wide = wide_context;
     if (!wide) dense_ = false;
     source.value = o;
-    if (unit_of_[o] == unit_ && !stored_[o]) {
+    if (launch_of_[o] == launch_ && !stored_[o]) {
       source.kind = source_kind::temporary;
       source.slot = slot_[o];
     } else {
@@ -335,11 +335,11 @@ class fuser {
     const instruction& b = g_[o];
     const int inner = b.operand[0];
     const instruction& from = g_[inner];
-    if (unit_of_[inner] < 0 && from.op->facts.values == pattern::uniform) return number(from.scalar);
+    if (launch_of_[inner] < 0 && from.op->facts.values == pattern::uniform) return number(from.scalar);
     dense_ = false;
     fused_source source;
     source.value = inner;
-    if (unit_of_[inner] == unit_ && !stored_[inner]) {
+    if (launch_of_[inner] == launch_ && !stored_[inner]) {
       source.kind = source_kind::temporary;
       source.slot = slot_[inner];
       return source;
@@ -457,12 +457,12 @@ class fuser {
 
   graph_view g_;
   row_limits limits_;
-  const unit* units_;
+  const launch* launches_;
   const int* order_;
-  const int* unit_of_;
+  const int* launch_of_;
   const fused_role* role_;
   const bool* stored_;
-  int unit_count_;
+  int launch_count_;
   list<int> slot_;
   list<int> last_use_;
   list<int> free_wide_;
@@ -470,7 +470,7 @@ class fuser {
   fused_program result_;
   fused_chain chain_;
   extents space_;
-  int unit_ = -1;
+  int launch_ = -1;
   bool dense_ = true;
   bool cut_ = false;
   std::int64_t limit_ = 1;
@@ -482,9 +482,9 @@ class fuser {
 
 }  // namespace detail
 
-template <int Steps, int Units> struct fixed_fused_program {
+template <int Steps, int Launches> struct fixed_fused_program {
   fused_step steps[Steps > 0 ? Steps : 1]{};
-  fused_chain chains[Units > 0 ? Units : 1]{};
+  fused_chain chains[Launches > 0 ? Launches : 1]{};
   static constexpr int step_count = Steps;
 };
 
@@ -494,8 +494,8 @@ namespace detail {
 /// index that an instruction makes for itself.
 [[nodiscard]] constexpr int count_steps(graph_view g, const plan_view& plan) {
   int count = 0;
-  for (int u = 0; u < plan.unit_count; ++u) {
-    const unit& what = plan.units[u];
+  for (int u = 0; u < plan.launch_count; ++u) {
+    const launch& what = plan.launches[u];
     if (!what.fused) continue;
     count += what.count;
     for (int n = what.first; n < what.first + what.count; ++n) {
@@ -503,7 +503,7 @@ namespace detail {
       if (what.is_cut && i.op->fuse == fusion::reduction) ++count;
       for (int k = 0; k < i.operand_count; ++k) {
         const int o = g.operand_at(i, k);
-        if (plan.unit_of[o] < 0 && g[o].op->facts.values == pattern::index) ++count;
+        if (plan.launch_of[o] < 0 && g[o].op->facts.values == pattern::index) ++count;
       }
     }
   }
@@ -513,12 +513,12 @@ namespace detail {
 /// The fused chains of a program, frozen.
 template <class Program> struct lowered {
   static constexpr int steps = count_steps(Program::code, Program::plan);
-  static constexpr int units = std::remove_cvref_t<decltype(Program::plan)>::unit_count;
-  static constexpr fixed_fused_program<steps, units> value = [] {
+  static constexpr int launches = std::remove_cvref_t<decltype(Program::plan)>::launch_count;
+  static constexpr fixed_fused_program<steps, launches> value = [] {
     const fused_program made = fuser(Program::code, Program::plan).run();
-    fixed_fused_program<steps, units> result;
+    fixed_fused_program<steps, launches> result;
     for (int s = 0; s < steps; ++s) result.steps[s] = made.steps[s];
-    for (int u = 0; u < units; ++u) result.chains[u] = made.chains[u];
+    for (int u = 0; u < launches; ++u) result.chains[u] = made.chains[u];
     return result;
   }();
 };

@@ -31,7 +31,7 @@ namespace espalier {
 
   memory_outline outline;
   for (int id = 0; id < g.size; ++id) {
-    if (copies.saved[id]) outline.buffers.push_back({id, aligned(bytes_of(g[id])), s.unit_of[id], s.unit_of[id]});
+    if (copies.saved[id]) outline.buffers.push_back({id, aligned(bytes_of(g[id])), s.launch_of[id], s.launch_of[id]});
     if (shared.root[id] != id || shared.within[id].space != memory_space::arena) continue;
     outline.buffers.push_back({id, halos.room_of(id), lives.first(id), lives.last(id)});
   }

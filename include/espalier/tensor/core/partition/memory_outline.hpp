@@ -49,7 +49,7 @@ template <class Where, class Iteration>
   return bytes;
 }
 
-/// A buffer that the arena has to provide, and the units [first, last] during which it is needed.
+/// A buffer that the arena has to provide, and the launches [first, last] during which it is needed.
 struct buffer {
   int value = -1;
   std::int64_t bytes = 0;
@@ -74,7 +74,7 @@ struct memory_outline {
   /// A copy is made: true for results, carries and stacks whose value could not be computed in place.
   detail::list<bool> copied;
   /// The results and the `loop_next`s that are copied, in an order in which none overwrites what a later one of the
-  /// same unit reads, but for those that are saved: their values go to a buffer of their own first.
+  /// same launch reads, but for those that are saved: their values go to a buffer of their own first.
   detail::list<int> copies;
   detail::list<bool> saved;
 };

@@ -24,14 +24,14 @@ class overwritten_values {
   /// from.
   [[nodiscard]] constexpr bool starts_in_place(int carry) const {
     const instruction& i = g_[carry];
-    return takes_over(i.operand[0], g_[i.loop].loop, s_.unit_of[i.loop]) &&
+    return takes_over(i.operand[0], g_[i.loop].loop, s_.launch_of[i.loop]) &&
            home_[buffers_.root[i.operand[0]]] != i.loop;
   }
   /// Whether instruction `id` may be computed in the operand that its operator overwrites.
   [[nodiscard]] constexpr bool is_last_reader(int id) const {
     const instruction& i = g_[id];
     const int overwritten = g_.operand_at(i, i.op->facts.overwrites);
-    if (!takes_over(overwritten, i.loop, s_.unit_of[id])) return false;
+    if (!takes_over(overwritten, i.loop, s_.launch_of[id])) return false;
     for (int k = 0; k < i.operand_count; ++k) {
       if (k != i.op->facts.overwrites && buffers_.root[g_.operand_at(i, k)] == buffers_.root[overwritten]) return false;
     }
@@ -60,8 +60,8 @@ class overwritten_values {
     }
   }
 
-  /// Whether the buffer of `value` may hold something else from unit `at` on, in the loop `loop`: nothing in it is read
-  /// later, neither in this iteration nor in the next one, and it is none that the caller keeps.
+  /// Whether the buffer of `value` may hold something else from launch `at` on, in the loop `loop`: nothing in it is
+  /// read later, neither in this iteration nor in the next one, and it is none that the caller keeps.
   constexpr bool takes_over(int value, int loop, int at) const {
     if (last_read_.empty()) return false;
     const int root = buffers_.root[value];
@@ -79,7 +79,7 @@ class overwritten_values {
   graph_view g_;
   schedule_view s_;
   const shared_buffers& buffers_;
-  /// The last unit that reads a value; the loop whose iterations may change the contents of its buffer; whether it is
+  /// The last launch that reads a value; the loop whose iterations may change the contents of its buffer; whether it is
   /// an argument whose place a result takes.
   list<int> last_read_;
   list<int> home_;

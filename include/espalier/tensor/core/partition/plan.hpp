@@ -11,10 +11,10 @@ namespace espalier {
 
 /// A partitioned program in the order of execution, with every buffer's place: all that the executor needs besides
 /// kernels. Arrays of exactly the size.
-template <int Instructions, int Units, int Ordered> struct fixed_plan {
-  unit units[Units > 0 ? Units : 1]{};
+template <int Instructions, int Launches, int Ordered> struct fixed_plan {
+  launch launches[Launches > 0 ? Launches : 1]{};
   int order[Ordered > 0 ? Ordered : 1]{};
-  int unit_of[Instructions > 0 ? Instructions : 1]{};
+  int launch_of[Instructions > 0 ? Instructions : 1]{};
   fused_role role[Instructions > 0 ? Instructions : 1]{};
   bool stored[Instructions > 0 ? Instructions : 1]{};
   location where[Instructions > 0 ? Instructions : 1]{};
@@ -27,16 +27,16 @@ template <int Instructions, int Units, int Ordered> struct fixed_plan {
   std::int64_t arena_bytes = 0;
   /// The largest sum of buffers alive at the same time: no arena can be smaller.
   std::int64_t live_bytes = 0;
-  static constexpr int unit_count = Units;
+  static constexpr int launch_count = Launches;
   static constexpr int ordered_count = Ordered;
 };
 
 /// A view of a plan for lowering and execution, whether the plan was made by the compiler or at run time.
 struct plan_view {
-  const unit* units = nullptr;
-  int unit_count = 0;
+  const launch* launches = nullptr;
+  int launch_count = 0;
   const int* order = nullptr;
-  const int* unit_of = nullptr;
+  const int* launch_of = nullptr;
   const fused_role* role = nullptr;
   const bool* stored = nullptr;
   const location* where = nullptr;
@@ -47,12 +47,12 @@ struct plan_view {
   std::int64_t arena_bytes = 0;
 
   constexpr plan_view() = default;
-  template <int Instructions, int Units, int Ordered>
-  constexpr plan_view(const fixed_plan<Instructions, Units, Ordered>& source)  // NOLINT(google-explicit-constructor)
-      : units(&source.units[0]),
-        unit_count(Units),
+  template <int Instructions, int Launches, int Ordered>
+  constexpr plan_view(const fixed_plan<Instructions, Launches, Ordered>& source)  // NOLINT(google-explicit-constructor)
+      : launches(&source.launches[0]),
+        launch_count(Launches),
         order(&source.order[0]),
-        unit_of(&source.unit_of[0]),
+        launch_of(&source.launch_of[0]),
         role(&source.role[0]),
         stored(&source.stored[0]),
         where(&source.where[0]),
@@ -134,10 +134,10 @@ template <class Mesh, const auto& Program> struct planned {
       freeze_schedule<size>(scheduler(Program, placed<cut::count - 1>::value).finish());
 
   static constexpr fixed_outline<size> outline = freeze_outline<size>(outline_memory(Mesh::value, Program, scheduled));
-  static constexpr int unit_count = scheduled.unit_count;
+  static constexpr int launch_count = scheduled.launch_count;
   static constexpr int ordered_count = scheduled.ordered_count;
   static constexpr int buffer_count = outline.buffer_count;
-  using plan_type = fixed_plan<size, unit_count, ordered_count>;
+  using plan_type = fixed_plan<size, launch_count, ordered_count>;
 
   static constexpr buffer_table<buffer_count> buffers = [] {
     buffer_table<buffer_count> table;
@@ -150,7 +150,7 @@ template <class Mesh, const auto& Program> struct planned {
   static constexpr int goes = buffer_count <= 128 ? 1 : 4;
   static constexpr arena_table<buffer_count> next_go(arena_table<buffer_count> table, int n) {
     table.size = place_buffers(&buffers.of[0], &buffers.order[0], n * buffer_count / goes,
-                               (n + 1) * buffer_count / goes, unit_count, &table.offset[0]);
+                               (n + 1) * buffer_count / goes, launch_count, &table.offset[0]);
     return table;
   }
   template <int Goes> struct arena {
@@ -165,12 +165,12 @@ template <class Mesh, const auto& Program> struct planned {
   static constexpr plan_type value = [] {
     const arena_table<buffer_count>& table = arena<goes>::value;
     plan_type p;
-    for (int u = 0; u < unit_count; ++u) p.units[u] = scheduled.units[u];
+    for (int u = 0; u < launch_count; ++u) p.launches[u] = scheduled.launches[u];
     for (int n = 0; n < ordered_count; ++n) p.order[n] = scheduled.order[n];
     list<std::int64_t> base(size, 0);
     for (int b = 0; b < buffer_count; ++b) base[buffers.of[b].value] = table.offset[b];
     for (int id = 0; id < size; ++id) {
-      p.unit_of[id] = scheduled.unit_of[id];
+      p.launch_of[id] = scheduled.launch_of[id];
       p.role[id] = scheduled.role[id];
       p.stored[id] = scheduled.stored[id];
       p.root[id] = outline.root[id];
@@ -182,7 +182,7 @@ template <class Mesh, const auto& Program> struct planned {
       if (p.where[id].space == memory_space::arena) p.where[id].offset += base[outline.root[id]];
     }
     p.arena_bytes = table.size;
-    p.live_bytes = live_bytes(&buffers.of[0], buffer_count, unit_count);
+    p.live_bytes = live_bytes(&buffers.of[0], buffer_count, launch_count);
     return p;
   }();
 };

@@ -17,7 +17,7 @@ struct row_limits {
 
 /// A step of execution: one instruction with a kernel of its own, a chain of fused ones that passes together over
 /// blocks of rows, or all results of the program. The end of a loop passes its carries on, too.
-struct unit {
+struct launch {
   /// Its instructions are order[first] ... order[first + count - 1].
   int first = 0;
   int count = 0;
@@ -43,52 +43,52 @@ enum class fused_role : std::uint8_t {
 };
 
 struct schedule {
-  detail::list<unit> units;
+  detail::list<launch> launches;
   detail::list<int> order;
-  /// The unit that computes an instruction, or -1 for constants, broadcasts and indices that their readers make for
+  /// The launch that computes an instruction, or -1 for constants, broadcasts and indices that their readers make for
   /// themselves.
-  detail::list<int> unit_of;
+  detail::list<int> launch_of;
   /// The role of each instruction in its fused chain.
   detail::list<fused_role> role;
   /// Whether the instruction's value has to be in memory: some reader is outside its chain.
   detail::list<bool> stored;
 };
 
-/// A schedule in arrays that outlive a constant evaluation: there is room for a unit and a place in the order for every
-/// instruction.
+/// A schedule in arrays that outlive a constant evaluation: there is room for a launch and a place in the order for
+/// every instruction.
 template <int Instructions> struct fixed_schedule {
   static constexpr int room = Instructions > 0 ? Instructions : 1;
-  unit units[room]{};
-  int unit_count = 0;
+  launch launches[room]{};
+  int launch_count = 0;
   int order[room]{};
   int ordered_count = 0;
-  int unit_of[room]{};
+  int launch_of[room]{};
   fused_role role[room]{};
   bool stored[room]{};
 };
 
 /// A view of either kind of schedule, for later passes.
 struct schedule_view {
-  const unit* units = nullptr;
-  int unit_count = 0;
+  const launch* launches = nullptr;
+  int launch_count = 0;
   const int* order = nullptr;
-  const int* unit_of = nullptr;
+  const int* launch_of = nullptr;
   const fused_role* role = nullptr;
   const bool* stored = nullptr;
 
   constexpr schedule_view(const schedule& source)  // NOLINT(google-explicit-constructor): a view
-      : units(source.units.data()),
-        unit_count(source.units.size()),
+      : launches(source.launches.data()),
+        launch_count(source.launches.size()),
         order(source.order.data()),
-        unit_of(source.unit_of.data()),
+        launch_of(source.launch_of.data()),
         role(source.role.data()),
         stored(source.stored.data()) {}
   template <int Instructions>
   constexpr schedule_view(const fixed_schedule<Instructions>& source)  // NOLINT(google-explicit-constructor): a view
-      : units(&source.units[0]),
-        unit_count(source.unit_count),
+      : launches(&source.launches[0]),
+        launch_count(source.launch_count),
         order(&source.order[0]),
-        unit_of(&source.unit_of[0]),
+        launch_of(&source.launch_of[0]),
         role(&source.role[0]),
         stored(&source.stored[0]) {}
 };

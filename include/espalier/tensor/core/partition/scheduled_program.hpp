@@ -17,14 +17,14 @@ struct scheduled_program {
     }
   }
 
-  /// Calls `f(value, reader, unit)` for each operand that an instruction reads.
+  /// Calls `f(value, reader, launch)` for each operand that an instruction reads.
   template <class F> constexpr void for_each_read(int id, const F& f) const {
     const instruction& i = g[id];
-    const int at = s.unit_of[id];
+    const int at = s.launch_of[id];
     if (collects(part_of(i))) {
-      f(i.operand[0], i.operand[0], s.unit_of[end_of[g[i.operand[0]].loop]]);
+      f(i.operand[0], i.operand[0], s.launch_of[end_of[g[i.operand[0]].loop]]);
     } else if (part_of(i) == structure::loop_carry) {
-      f(i.operand[0], i.loop, s.unit_of[i.loop]);
+      f(i.operand[0], i.loop, s.launch_of[i.loop]);
     } else if (at >= 0) {
       // A result's second operand only names the argument whose place it takes.
       const int read_operands = part_of(i) == structure::result ? 1 : i.operand_count;

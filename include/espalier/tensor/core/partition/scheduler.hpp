@@ -81,16 +81,16 @@ class scheduler {
         group_(g.size, -1),
         role_(g.size, fused_role::not_fusable),
         next_(g.size, -1) {
-    result_.unit_of.resize(g.size, -1);
+    result_.launch_of.resize(g.size, -1);
     // Readers first: what a broadcast repeats is read in memory if the broadcast itself is stored.
     for (int id = g.size - 1; id >= 0; --id) find_stored(id);
   }
   /// Goes on with what an earlier evaluation made.
   template <int Instructions>
   constexpr scheduler(graph_view g, const schedule_progress<Instructions>& from) : g_(g), first_open_(from.first_open) {
-    copy(result_.units, &from.schedule.units[0], from.schedule.unit_count);
+    copy(result_.launches, &from.schedule.launches[0], from.schedule.launch_count);
     copy(result_.order, &from.schedule.order[0], from.schedule.ordered_count);
-    copy(result_.unit_of, &from.schedule.unit_of[0], g.size);
+    copy(result_.launch_of, &from.schedule.launch_of[0], g.size);
     copy(role_, &from.schedule.role[0], g.size);
     copy(stored_, &from.stored[0], g.size);
     copy(group_, &from.group[0], g.size);
@@ -106,22 +106,22 @@ class scheduler {
     place_results();
   }
   constexpr schedule finish() {
-    find_last_units();
+    find_last_launches();
     find_readers_outside();
     result_.role = static_cast<list<fused_role>&&>(role_);
     return static_cast<schedule&&>(result_);
   }
   template <int Instructions> [[nodiscard]] constexpr schedule_progress<Instructions> save() const {
     schedule_progress<Instructions> to;
-    to.schedule.unit_count = result_.units.size();
+    to.schedule.launch_count = result_.launches.size();
     to.schedule.ordered_count = result_.order.size();
     to.chain_count = chains_.size();
     to.first_open = first_open_;
-    for (int u = 0; u < to.schedule.unit_count; ++u) to.schedule.units[u] = result_.units[u];
+    for (int u = 0; u < to.schedule.launch_count; ++u) to.schedule.launches[u] = result_.launches[u];
     for (int n = 0; n < to.schedule.ordered_count; ++n) to.schedule.order[n] = result_.order[n];
     for (int c = 0; c < to.chain_count; ++c) to.chains[c] = chains_[c];
     for (int id = 0; id < g_.size; ++id) {
-      to.schedule.unit_of[id] = result_.unit_of[id];
+      to.schedule.launch_of[id] = result_.launch_of[id];
       to.schedule.role[id] = role_[id];
       to.stored[id] = stored_[id];
       to.group[id] = group_[id];
@@ -221,47 +221,47 @@ class scheduler {
     }
   }
 
-  /// Part of the unit of an instruction before it: its op's further results, or collectives that travel with it.
+  /// Part of the launch of an instruction before it: its op's further results, or collectives that travel with it.
   [[nodiscard]] static constexpr bool is_made_before(const instruction& i) {
     return is_further_result(i) || i.op->facts.travels_along;
   }
-  /// Returns the number of instructions directly after `id` that are part of its unit.
+  /// Returns the number of instructions directly after `id` that are part of its launch.
   [[nodiscard]] constexpr int made_with(int id) const {
     int last = id + 1;
     while (last < g_.size && is_made_before(g_[last])) ++last;
     return last - id - 1;
   }
 
-  /// A unit of instruction `id` and the `with` instructions after it.
+  /// A launch of instruction `id` and the `with` instructions after it.
   constexpr void single(int id, int with = 0) {
-    result_.unit_of[id] = result_.units.size();
-    result_.units.push_back({result_.order.size(), 1 + with, false, false, false, {}});
+    result_.launch_of[id] = result_.launches.size();
+    result_.launches.push_back({result_.order.size(), 1 + with, false, false, false, {}});
     result_.order.push_back(id);
     for (int n = 1; n <= with; ++n) {
-      result_.unit_of[id + n] = result_.unit_of[id];
+      result_.launch_of[id + n] = result_.launch_of[id];
       result_.order.push_back(id + n);
     }
   }
 
-  /// One unit for all results.
+  /// One launch for all results.
   constexpr void place_results() {
-    unit made{result_.order.size(), 0, false, false, false, {}};
+    launch made{result_.order.size(), 0, false, false, false, {}};
     for (int id = 0; id < g_.size; ++id) {
       if (part_of(g_[id]) != structure::result) continue;
-      result_.unit_of[id] = result_.units.size();
+      result_.launch_of[id] = result_.launches.size();
       result_.order.push_back(id);
       ++made.count;
     }
-    if (made.count > 0) result_.units.push_back(made);
+    if (made.count > 0) result_.launches.push_back(made);
   }
-  /// A carry is passed on in the unit that ends its loop.
-  constexpr void find_last_units() {
+  /// A carry is passed on in the launch that ends its loop.
+  constexpr void find_last_launches() {
     list<int> last(g_.size, -1);
     for (int id = 0; id < g_.size; ++id) {
-      if (part_of(g_[id]) == structure::loop_end) last[g_[id].operand[0]] = result_.unit_of[id];
+      if (part_of(g_[id]) == structure::loop_end) last[g_[id].operand[0]] = result_.launch_of[id];
     }
     for (int id = 0; id < g_.size; ++id) {
-      if (part_of(g_[id]) == structure::loop_next) result_.unit_of[id] = last[g_[id].loop];
+      if (part_of(g_[id]) == structure::loop_next) result_.launch_of[id] = last[g_[id].loop];
     }
   }
 
@@ -394,12 +394,12 @@ class scheduler {
   constexpr void close(int group) {
     growing_chain& c = chains_[group];
     c.open = false;
-    unit made{result_.order.size(), c.count, true, is_cut(c.space), c.reductions > 0, c.space};
+    launch made{result_.order.size(), c.count, true, is_cut(c.space), c.reductions > 0, c.space};
     for (int id = c.head; id >= 0; id = next_[id]) {
-      result_.unit_of[id] = result_.units.size();
+      result_.launch_of[id] = result_.launches.size();
       result_.order.push_back(id);
     }
-    result_.units.push_back(made);
+    result_.launches.push_back(made);
   }
   constexpr void close_all() {
     for (int group = first_open_; group < chains_.size(); ++group) {
@@ -411,12 +411,12 @@ class scheduler {
   constexpr void find_readers_outside() {
     result_.stored.resize(g_.size, false);
     for (int id = 0; id < g_.size; ++id) {
-      if (result_.unit_of[id] < 0) continue;
-      if (!result_.units[result_.unit_of[id]].fused) result_.stored[id] = true;
+      if (result_.launch_of[id] < 0) continue;
+      if (!result_.launches[result_.launch_of[id]].fused) result_.stored[id] = true;
       for (int k = 0; k < g_[id].operand_count; ++k) {
         const int o = g_.operand_at(g_[id], k);
-        const int source = result_.unit_of[o] < 0 ? source_of(o) : o;
-        if (result_.unit_of[source] >= 0 && result_.unit_of[source] != result_.unit_of[id]) {
+        const int source = result_.launch_of[o] < 0 ? source_of(o) : o;
+        if (result_.launch_of[source] >= 0 && result_.launch_of[source] != result_.launch_of[id]) {
           result_.stored[source] = true;
         }
       }
@@ -437,7 +437,7 @@ class scheduler {
 
 }  // namespace detail
 
-/// Groups instructions into units and puts these in order: a chain of fused ops runs when its first reader outside
+/// Groups instructions into launches and puts these in order: a chain of fused ops runs when its first reader outside
 /// needs it.
 [[nodiscard]] constexpr schedule make_schedule(graph_view g, row_limits limits = {}) {
   detail::scheduler whole(g, limits);
@@ -448,12 +448,12 @@ class scheduler {
 /// The same in arrays. @pre the graph has `Instructions` instructions.
 template <int Instructions> [[nodiscard]] constexpr fixed_schedule<Instructions> freeze_schedule(const schedule& s) {
   fixed_schedule<Instructions> result;
-  result.unit_count = s.units.size();
+  result.launch_count = s.launches.size();
   result.ordered_count = s.order.size();
-  for (int u = 0; u < result.unit_count; ++u) result.units[u] = s.units[u];
+  for (int u = 0; u < result.launch_count; ++u) result.launches[u] = s.launches[u];
   for (int n = 0; n < result.ordered_count; ++n) result.order[n] = s.order[n];
   for (int id = 0; id < Instructions; ++id) {
-    result.unit_of[id] = s.unit_of[id];
+    result.launch_of[id] = s.launch_of[id];
     result.role[id] = s.role[id];
     result.stored[id] = s.stored[id];
   }

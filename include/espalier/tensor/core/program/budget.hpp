@@ -104,9 +104,9 @@ struct largest_buffers {
   }
 };
 
-/// The unit of the schedule during which the temporaries need most.
-[[nodiscard]] constexpr int fullest_unit(const buffer* buffers, int count, int units) {
-  list<std::int64_t> change(units + 1, 0);
+/// The launch of the schedule during which the temporaries need most.
+[[nodiscard]] constexpr int fullest_launch(const buffer* buffers, int count, int launches) {
+  list<std::int64_t> change(launches + 1, 0);
   for (int i = 0; i < count; ++i) {
     change[buffers[i].first] += buffers[i].bytes;
     change[buffers[i].last + 1] -= buffers[i].bytes;
@@ -114,7 +114,7 @@ struct largest_buffers {
   std::int64_t live = 0;
   std::int64_t most = -1;
   int result = 0;
-  for (int u = 0; u < units; ++u) {
+  for (int u = 0; u < launches; ++u) {
     live += change[u];
     if (live <= most) continue;
     most = live;
@@ -126,10 +126,10 @@ struct largest_buffers {
 template <class Program> [[nodiscard]] constexpr largest_buffers find_largest_buffers() {
   using plan = planned<typename Program::device_mesh, Program::code>;
   const buffer* const buffers = &plan::buffers.of[0];
-  const int unit = fullest_unit(buffers, plan::buffer_count, plan::unit_count);
+  const int launch = fullest_launch(buffers, plan::buffer_count, plan::launch_count);
   largest_buffers found;
   for (int i = 0; i < plan::buffer_count; ++i) {
-    if (buffers[i].first <= unit && unit <= buffers[i].last) found.offer(buffers[i].value, buffers[i].bytes);
+    if (buffers[i].first <= launch && launch <= buffers[i].last) found.offer(buffers[i].value, buffers[i].bytes);
   }
   for (int id = 0; id < Program::code.size; ++id) {
     const instruction& i = Program::code.code[id];

@@ -73,7 +73,8 @@ class widened_repetition {
       // An operand of another kind of op is in memory anyway.
       for (int k = 0; k < g_[id].operand_count; ++k) {
         const int o = g_.operand_at(g_[id], k);
-        if (g_[id].loop != g_[o].loop || s_.unit_of[id] < 0 || !s_.units[s_.unit_of[id]].fused) may_repeat_[o] = false;
+        if (g_[id].loop != g_[o].loop || s_.launch_of[id] < 0 || !s_.launches[s_.launch_of[id]].fused)
+          may_repeat_[o] = false;
       }
     }
   }
@@ -83,7 +84,7 @@ class widened_repetition {
     copy_tables(result_, g_);
     for (int id = 0; id < g_.size; ++id) {
       if (may_repeat_[id]) continue;
-      for (int k = 0; k < g_[id].operand_count; ++k) make(g_.operand_at(g_[id], k), s_.unit_of[id]);
+      for (int k = 0; k < g_[id].operand_count; ++k) make(g_.operand_at(g_[id], k), s_.launch_of[id]);
       append(id);
     }
     return static_cast<graph&&>(result_);
@@ -97,23 +98,23 @@ class widened_repetition {
 
   /// A value as instructions of one chain read it.
   struct copy {
-    int unit = -1;
+    int launch = -1;
     int number = -1;
     int next = -1;
   };
 
-  /// The value is there, for readers in this unit.
-  constexpr void make(int id, int unit) {
+  /// The value is there, for readers in this launch.
+  constexpr void make(int id, int launch) {
     if (!may_repeat_[id]) return;
     for (int c = copies_of_[id]; c >= 0; c = copies_[c].next) {
-      if (copies_[c].unit != unit) continue;
+      if (copies_[c].launch != launch) continue;
       number_[id] = copies_[c].number;
       return;
     }
-    for (int k = 0; k < g_[id].operand_count; ++k) make(g_[id].operand[k], unit);
+    for (int k = 0; k < g_[id].operand_count; ++k) make(g_[id].operand[k], launch);
     append(id);
     if (copies_of_[id] >= 0) result_.code[number_[id]].label = nullptr;
-    copies_of_[id] = copies_.push_back({unit, number_[id], copies_of_[id]});
+    copies_of_[id] = copies_.push_back({launch, number_[id], copies_of_[id]});
   }
   constexpr void append(int id) {
     instruction i = g_[id];

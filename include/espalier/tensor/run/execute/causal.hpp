@@ -26,24 +26,24 @@ class causal_finder {
  public:
   explicit causal_finder(const program_tables& t)
       : t_(t),
-        side_(static_cast<std::size_t>(t.unit_count), 0),
-        relies_on_(static_cast<std::size_t>(t.unit_count)),
+        side_(static_cast<std::size_t>(t.launch_count), 0),
+        relies_on_(static_cast<std::size_t>(t.launch_count)),
         least_(static_cast<std::size_t>(t.step_count), -unbounded),
         hidden_(static_cast<std::size_t>(t.code.size), content::any),
         low_(static_cast<std::size_t>(t.code.size), 0) {
-    for (int u = 0; u < t_.unit_count; ++u) {
-      if (!t_.units[u].fused || !is_suitable(t_.chains[u])) continue;
+    for (int u = 0; u < t_.launch_count; ++u) {
+      if (!t_.launches[u].fused || !is_suitable(t_.chains[u])) continue;
       const fused_chain& c = t_.chains[u];
       side_[static_cast<std::size_t>(u)] = side_of(c, u);
       if (side(u) > 0) continue;
-      // Computed as a whole, and no unit looks at its maxima.
+      // Computed as a whole, and no launch looks at its maxima.
       for (int s = c.first_step; s < c.first_step + c.step_count; ++s) hidden(t_.steps[s].instruction) = content::any;
     }
   }
 
-  /// Rows, and columns, of the squares of which unit `u` needs the lower triangles alone; 0 if it needs everything.
+  /// Rows, and columns, of the squares of which launch `u` needs the lower triangles alone; 0 if it needs everything.
   [[nodiscard]] std::int64_t side(int u) const { return side_[static_cast<std::size_t>(u)]; }
-  /// It does so only while none of these units met a row that is hidden entirely.
+  /// It does so only while none of these launches met a row that is hidden entirely.
   [[nodiscard]] const std::vector<int>& relies_on(int u) const { return relies_on_[static_cast<std::size_t>(u)]; }
   /// A maximum that step `s` finds and that is not greater than this belongs to a row that is hidden entirely.
   [[nodiscard]] double least(int s) const { return least_[static_cast<std::size_t>(s)]; }
@@ -143,21 +143,21 @@ class causal_finder {
   [[nodiscard]] content operand(const fused_chain& c, int u, const fused_step& step, int k) {
     const fused_source& from = step.operand[k];
     if (from.kind == source_kind::constant || !step.wide[k]) return content::any;
-    if (from.kind == source_kind::temporary || t_.unit_of[from.value] == u) return hidden(from.value);
+    if (from.kind == source_kind::temporary || t_.launch_of[from.value] == u) return hidden(from.value);
     const extents& shape = t_.code[from.value].shape;
     const bool is_square = shape.rank >= 2 && shape[shape.rank - 1] == c.columns && shape[shape.rank - 2] == c.columns;
     const bool is_dense = maps(from.rows, c.rows, c.columns);
     if (!is_square || !is_dense) return content::any;
     const int value = stacked(from.value);
-    if (hidden(value) != content::any) rely(u, t_.unit_of[value]);
+    if (hidden(value) != content::any) rely(u, t_.launch_of[value]);
     return hidden(value);
   }
-  /// Records that unit `u` relies on what unit `other` hides. That holds unless `other`, or a unit that it relies on,
-  /// meets a row that is hidden entirely.
+  /// Records that launch `u` relies on what launch `other` hides. That holds unless `other`, or a launch that it relies
+  /// on, meets a row that is hidden entirely.
   void rely(int u, int other) {
-    std::vector<int>& units = relies_on_[static_cast<std::size_t>(u)];
+    std::vector<int>& launches = relies_on_[static_cast<std::size_t>(u)];
     const auto add = [&](int one) {
-      if (place_in(units, one) < 0) units.push_back(one);
+      if (place_in(launches, one) < 0) launches.push_back(one);
     };
     add(other);
     for (const int one : relies_on(other)) add(one);
@@ -165,7 +165,7 @@ class causal_finder {
   /// Whether operand k is the maximum of each row of low values, found by this chain.
   [[nodiscard]] bool is_maximum(int u, const fused_step& step, int k) {
     const fused_source& from = step.operand[k];
-    return from.kind == source_kind::temporary && !step.wide[k] && t_.unit_of[from.value] == u &&
+    return from.kind == source_kind::temporary && !step.wide[k] && t_.launch_of[from.value] == u &&
            t_.code[from.value].op->fuse == fusion::reduction && hidden(from.value) == content::low;
   }
   /// The value in a loop that an iteration of another one gets back.

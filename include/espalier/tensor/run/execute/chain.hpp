@@ -38,13 +38,13 @@ template <class Kernels> class chain_runner {
         store(numbers_[static_cast<std::size_t>(3 * s + k)], t.steps[s].operand_type[k], t.steps[s].operand[k].number);
       }
     }
-    for (int u = 0; u < t.unit_count; ++u) {
-      if (!t.units[u].fused) continue;
+    for (int u = 0; u < t.launch_count; ++u) {
+      if (!t.launches[u].fused) continue;
       per_thread_ = larger_of(per_thread_, scratch_layout::bytes_per_thread(t.chains[u]));
       most_steps_ = larger_of(most_steps_, t.chains[u].step_count);
     }
     placed_.resize(static_cast<std::size_t>(most_steps_ * threads_));
-    spreads_ = std::vector<std::atomic<bool>>(static_cast<std::size_t>(t.unit_count));
+    spreads_ = std::vector<std::atomic<bool>>(static_cast<std::size_t>(t.launch_count));
     forget_rows();
   }
 
@@ -56,7 +56,7 @@ template <class Kernels> class chain_runner {
   void forget_rows() {
     for (std::atomic<bool>& one : spreads_) one.store(false, std::memory_order_relaxed);
   }
-  /// Rows, and columns, of the squares of which unit `u` computes the lower triangles alone; 0 if it computes all.
+  /// Rows, and columns, of the squares of which launch `u` computes the lower triangles alone; 0 if it computes all.
   [[nodiscard]] std::int64_t side(int u) const {
     if (causal_.side(u) == 0 || spreads(u)) return 0;
     for (const int other : causal_.relies_on(u)) {
@@ -65,7 +65,7 @@ template <class Kernels> class chain_runner {
     return causal_.side(u);
   }
 
-  /// Runs the chain of unit `u`. `address(id)` is where a value is, `boxes_of(id)` which part of its tensor it is.
+  /// Runs the chain of launch `u`. `address(id)` is where a value is, `boxes_of(id)` which part of its tensor it is.
   template <class Address, class Boxes> void run(int u, char* scratch, const Address& address, const Boxes& boxes_of) {
     const fused_chain& chain = t_.chains[u];
     step_type* const steps = &placed_[0];
@@ -94,8 +94,8 @@ template <class Kernels> class chain_runner {
     }
   }
 
-  /// Runs rows [first, last), whole blocks, of the chain of unit `u` on the calling thread, which has number `thread`.
-  /// False if one of them turned out to be hidden entirely: to be run again, with all that was left out.
+  /// Runs rows [first, last), whole blocks, of the chain of launch `u` on the calling thread, which has number
+  /// `thread`. False if one of them turned out to be hidden entirely: to be run again, with all that was left out.
   /// @pre nothing is accumulated over rows
   template <class Address, class Boxes>
   [[nodiscard]] bool run_rows(int u, std::int64_t first, std::int64_t last, int thread, char* scratch,
@@ -325,7 +325,7 @@ template <class Kernels> class chain_runner {
   int most_steps_ = 0;
   plain_vector<step_type> placed_;  // for each thread
   plain_vector<double> numbers_;
-  /// The units that have met a row that is hidden entirely, in this run.
+  /// The launches that have met a row that is hidden entirely, in this run.
   std::vector<std::atomic<bool>> spreads_;
 };
 

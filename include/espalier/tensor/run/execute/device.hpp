@@ -25,7 +25,7 @@ class compiled_kernels {
  public:
   explicit compiled_kernels(const program_tables& t) : functions_(t.kernel_functions), blocks_(t.block_functions) {}
 
-  void run(int unit, const kernels::kernel_call& call) const { functions_[unit](call); }
+  void run(int launch, const kernels::kernel_call& call) const { functions_[launch](call); }
   using block_function = kernels::block_function;
   [[nodiscard]] block_function block(int step) const { return blocks_[step]; }
 
@@ -34,11 +34,12 @@ class compiled_kernels {
   const kernels::block_function* blocks_;
 };
 
-/// One device at work: its memory, its part of every collective, and the walk over the steps, one unit after the other;
-/// `part_executor` also takes units part by part. Everything is allocated when it is made; a run allocates nothing.
+/// One device at work: its memory, its part of every collective, and the walk over the steps, one launch after the
+/// other; `part_executor` also takes launches part by part. Everything is allocated when it is made; a run allocates
+/// nothing.
 ///
-/// `Kernels` computes what a unit or a step of a fused chain computes; all else is the same for every program, whether
-/// it was compiled or made at run time.
+/// `Kernels` computes what a launch or a step of a fused chain computes; all else is the same for every program,
+/// whether it was compiled or made at run time.
 template <class Communicator, class Kernels = compiled_kernels> class device_executor {
  public:
   device_executor(const program_tables& t, int device, Communicator& comm)
@@ -100,7 +101,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   }
   /// The next step, or null at the end.
   [[nodiscard]] const device_step* next() const { return position_ < steps_.size() ? &steps_[position_] : nullptr; }
-  /// Executes it, and possibly those that follow up to some unit.
+  /// Executes it, and possibly those that follow up to some launch.
   virtual void step() { position_ = execute(position_); }
   /// Goes on after a collective that the caller has carried out.
   void pass() { ++position_; }
@@ -195,8 +196,8 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   int execute_unchecked(int n) {
     const device_step& s = steps_[n];
     switch (s.kind) {
-      case step_kind::kernel: call_kernel(s.unit, s.target); break;
-      case step_kind::chain: run_chain(s.unit); break;
+      case step_kind::kernel: call_kernel(s.launch, s.target); break;
+      case step_kind::chain: run_chain(s.launch); break;
       case step_kind::copy: copy(address(s.target), address(s.source), s.target); break;
       case step_kind::save: copy(saved(s.target), address(s.source), s.target); break;
       case step_kind::copy_saved: copy(address(s.target), saved(s.target), s.target); break;

@@ -14,7 +14,7 @@
 
 namespace espalier::detail {
 
-/// A device that takes neighbouring units part by part where it can (see execute/parts.hpp).
+/// A device that takes neighbouring launches part by part where it can (see execute/parts.hpp).
 template <class Communicator, class Kernels = compiled_kernels>
 class part_executor final : public device_executor<Communicator, Kernels> {
   using base = device_executor<Communicator, Kernels>;
@@ -45,12 +45,12 @@ class part_executor final : public device_executor<Communicator, Kernels> {
   }
 
  private:
-  /// Runs a group's units part by part; false if where values lie now does not allow it.
+  /// Runs a group's launches part by part; false if where values lie now does not allow it.
   [[nodiscard]] bool run_parts(const part_group& group) {
     if (!parts_are_independent(t_, group, [this](int value) { return this->address(value); })) return false;
     for (const part_group::member& m : group.members) {
       if (!m.whole) continue;
-      for (int n = steps_.first_of(m.unit); n < steps_.first_of(m.unit + 1); ++n) (void)this->execute(n);
+      for (int n = steps_.first_of(m.launch); n < steps_.first_of(m.launch + 1); ++n) (void)this->execute(n);
     }
     const auto threads = static_cast<int>(smaller_of<std::int64_t>(available_threads(), group.parts));
     if (threads == 1) {
@@ -76,15 +76,15 @@ class part_executor final : public device_executor<Communicator, Kernels> {
       for (std::size_t n = 0; n < group.members.size(); ++n) {
         const part_group::member& m = group.members[n];
         if (m.whole) continue;
-        if (!t_.units[m.unit].fused) {
+        if (!t_.launches[m.launch].fused) {
           multiply_part(m, part, at);
           if (finite_.is_on()) check_part(group, m, part, at);
-        } else if (!run_part(group, m.unit, part, thread, scratch, at)) {
+        } else if (!run_part(group, m.launch, part, thread, scratch, at)) {
           // A row that is hidden entirely: with what products have left out for this chain.
           for (std::size_t before = 0; before < n; ++before) {
             if (group.members[before].lower_triangle) multiply_part(group.members[before], part, at);
           }
-          (void)run_part(group, m.unit, part, thread, scratch, at);
+          (void)run_part(group, m.launch, part, thread, scratch, at);
         }
       }
     }
@@ -99,19 +99,19 @@ class part_executor final : public device_executor<Communicator, Kernels> {
   }
 
   template <class Address> void multiply_part(const part_group::member& m, std::int64_t part, const Address& at) const {
-    const int id = t_.order[t_.units[m.unit].first];
+    const int id = t_.order[t_.launches[m.launch].first];
     kernels::kernel_call call;
     for (int k = 0; k < t_.code[id].operand_count; ++k) call.operand[k] = at(t_.code[id].operand[k]);
     call.result = at(id);
     call.part = part;
     call.lower_triangle = m.lower_triangle;
     for (const int reader : m.readers) call.lower_triangle = call.lower_triangle && chains_.side(reader) > 0;
-    kernels_.run(m.unit, call);
+    kernels_.run(m.launch, call);
   }
 
   template <class Address>
   void check_part(const part_group& group, const part_group::member& m, std::int64_t part, const Address& at) {
-    const int id = t_.order[t_.units[m.unit].first];
+    const int id = t_.order[t_.launches[m.launch].first];
     const std::int64_t elements = t_.code[id].shape.elements() / group.parts;
     const std::int64_t columns = stride_of(t_.code[id].shape, t_.code[id].shape.rank - 2);
     const std::int64_t size = size_of(t_.code[id].type);
@@ -129,7 +129,7 @@ class part_executor final : public device_executor<Communicator, Kernels> {
 };
 
 template <class Program, std::size_t... Kind>
-[[nodiscard]] constexpr bool may_have_parts(std::index_sequence<Kind...> /*of units*/) {
+[[nodiscard]] constexpr bool may_have_parts(std::index_sequence<Kind...> /*of launches*/) {
   constexpr std::int64_t parts[]{parts_of_product<Program, static_cast<int>(Kind)>()..., 0};
   for (const std::int64_t count : parts) {
     if (count >= part_finder::fewest_parts) return true;
@@ -140,9 +140,8 @@ template <class Program, std::size_t... Kind>
 /// The executor of a program. Only programs with a batched product whose items can be handed on instantiate
 /// `part_executor`.
 template <class Program, class Communicator>
-using executor_of =
-    std::conditional_t<may_have_parts<Program>(
-                           std::make_index_sequence<static_cast<std::size_t>(kernel_kinds<Program>::of_units.count)>{}),
-                       part_executor<Communicator>, device_executor<Communicator>>;
+using executor_of = std::conditional_t<may_have_parts<Program>(std::make_index_sequence<static_cast<std::size_t>(
+                                                                   kernel_kinds<Program>::of_launches.count)>{}),
+                                       part_executor<Communicator>, device_executor<Communicator>>;
 
 }  // namespace espalier::detail

@@ -11,14 +11,14 @@
 #include <utility>
 #include <vector>
 
-// Neighbouring units that all work on the same independent parts, such as the heads of attention, may take the first
+// Neighbouring launches that all work on the same independent parts, such as the heads of attention, may take the first
 // part through all of them before they touch the second. The values that they hand to each other are then still in the
-// cache, and a value that no other unit reads is never written to memory: it lives in a buffer of one part's size.
+// cache, and a value that no other launch reads is never written to memory: it lives in a buffer of one part's size.
 
 namespace espalier::detail {
 
-/// A value that a unit reads or writes in memory. `chunk`: bytes of one part, if the parts of the value follow each
-/// other in memory and the unit touches only the part it works on; else 0.
+/// A value that a launch reads or writes in memory. `chunk`: bytes of one part, if the parts of the value follow each
+/// other in memory and the launch touches only the part it works on; else 0.
 struct part_access {
   int value = -1;
   std::int64_t chunk = 0;
@@ -32,10 +32,10 @@ struct part_local {
   std::int64_t offset = 0;  // in the thread's buffer
 };
 
-/// Units [first, last] of a program that run part by part.
+/// Launches [first, last] of a program that run part by part.
 struct part_group {
   struct member {
-    int unit = -1;
+    int launch = -1;
     /// Runs as a whole, before all parts: it needs nothing that the group makes.
     bool whole = false;
     /// A product of which only the lower triangle is read, by these chains.
@@ -68,7 +68,7 @@ class part_finder {
 
   [[nodiscard]] std::vector<part_group> run() {
     std::vector<part_group> groups;
-    for (int u = 0; u < t_.unit_count; ++u) {
+    for (int u = 0; u < t_.launch_count; ++u) {
       part_group group = from(u);
       if (group.last < 0) continue;
       u = group.last;
@@ -83,19 +83,19 @@ class part_finder {
   /// More than this, and a part does not stay in the second-level cache anyway.
   static constexpr std::int64_t most_bytes = 1 << 20;
 
-  [[nodiscard]] int instruction_of(int u) const { return t_.order[t_.units[u].first]; }
+  [[nodiscard]] int instruction_of(int u) const { return t_.order[t_.launches[u].first]; }
   [[nodiscard]] bool is_product(int u) const {
     const instruction& i = t_.code[instruction_of(u)];
-    return !t_.units[u].fused && i.op->facts.contracts && is_floating(i.type);
+    return !t_.launches[u].fused && i.op->facts.contracts && is_floating(i.type);
   }
-  /// Units that only say where something lies.
+  /// Launches that only say where something lies.
   [[nodiscard]] bool is_idle(int u) const {
     const instruction& i = t_.code[instruction_of(u)];
-    return !t_.units[u].fused && !has_kernel(i) && !marks_loop(part_of(i)) && part_of(i) != structure::result &&
+    return !t_.launches[u].fused && !has_kernel(i) && !marks_loop(part_of(i)) && part_of(i) != structure::result &&
            collective_index(i.op) < 0;
   }
 
-  /// The group that starts with the batched product of unit `u`; without a `last` if it is none.
+  /// The group that starts with the batched product of launch `u`; without a `last` if it is none.
   [[nodiscard]] part_group from(int u) const {
     part_group group;
     if (!is_product(u)) return group;
@@ -105,15 +105,15 @@ class part_finder {
     int blocked = 0;
     int last = -1;
     std::size_t kept = 0;
-    for (int n = u; n < t_.unit_count; ++n) {
+    for (int n = u; n < t_.launch_count; ++n) {
       if (is_idle(n)) continue;
       member next = describe(n, group.parts);
       // A chain that needs nothing from the group gains nothing by it, and may be needed by all parts.
       const bool joins = is_product(n) || reads_from(group, next);
-      const bool fits = next.unit >= 0 && joins && hands_over(group, next);
+      const bool fits = next.launch >= 0 && joins && hands_over(group, next);
       if (!fits) {
         next = as_whole(n);
-        if (next.unit < 0 || reads_from(group, next)) break;
+        if (next.launch < 0 || reads_from(group, next)) break;
       }
       group.members.push_back(std::move(next));
       if (!fits) continue;
@@ -134,9 +134,9 @@ class part_finder {
     return plan_for(contraction_for(key), key.operand_type[0], key.operand_type[1], key.type);
   }
 
-  /// Returns what unit `u` touches when it works on one of `parts` parts; a `member` without a unit if it cannot.
+  /// Returns what launch `u` touches when it works on one of `parts` parts; a `member` without a launch if it cannot.
   [[nodiscard]] member describe(int u, std::int64_t parts) const {
-    if (t_.units[u].fused) return describe_chain(u, parts);
+    if (t_.launches[u].fused) return describe_chain(u, parts);
     return is_product(u) ? describe_product(u, parts) : member{};
   }
 
@@ -169,7 +169,7 @@ class part_finder {
     const int left = i.operand[plan.swapped ? 1 : 0];
     const int right = i.operand[plan.swapped ? 0 : 1];
     member made;
-    made.unit = u;
+    made.launch = u;
     made.accesses.push_back({left, chunk_of(&loop_axis::a, far_a, left), false});
     made.accesses.push_back({right, chunk_of(&loop_axis::b, far_b, right), false});
     made.accesses.push_back({id, chunk_of(&loop_axis::c, far_c, id), true});
@@ -181,7 +181,7 @@ class part_finder {
     const std::int64_t rows = chain.rows / parts;
     if (rows * parts != chain.rows || rows % chain.block_rows != 0) return {};
     member made;
-    made.unit = u;
+    made.launch = u;
     const auto add = [&](const fused_source& source, dtype type, bool writes) {
       if (source.kind != source_kind::memory) return;
       const row_map& map = source.rows;
@@ -199,13 +199,13 @@ class part_finder {
     return made;
   }
 
-  /// Unit `u` as one that runs before all parts.
+  /// Launch `u` as one that runs before all parts.
   [[nodiscard]] member as_whole(int u) const {
     member made;
-    if (!t_.units[u].fused && !has_kernel(t_.code[instruction_of(u)])) return made;
-    made.unit = u;
+    if (!t_.launches[u].fused && !has_kernel(t_.code[instruction_of(u)])) return made;
+    made.launch = u;
     made.whole = true;
-    const unit& what = t_.units[u];
+    const launch& what = t_.launches[u];
     for (int n = what.first; n < what.first + what.count; ++n) {
       const instruction& i = t_.code[t_.order[n]];
       for (int k = 0; k < i.operand_count; ++k) add_read(made, t_.code.operand_at(i, k));
@@ -295,7 +295,7 @@ class part_finder {
       for (int k = 0; k < t_.code[id].operand_count; ++k) {
         if (t_.code.operand_at(t_.code[id], k) != value) continue;
         bool inside = false;
-        for (const member& m : group.members) inside = inside || (!m.whole && m.unit == t_.unit_of[id]);
+        for (const member& m : group.members) inside = inside || (!m.whole && m.launch == t_.launch_of[id]);
         if (!inside) return false;
       }
     }
@@ -306,9 +306,9 @@ class part_finder {
   /// meanwhile where its operands lie: it may have to be made as a whole after all.
   void find_lower_triangle(part_group& group, std::size_t n) const {
     member& m = group.members[n];
-    if (m.whole || t_.units[m.unit].fused || group.local(instruction_of(m.unit)) == nullptr) return;
-    const int made = instruction_of(m.unit);
-    const kernels::gemm_plan plan = plan_at(m.unit);
+    if (m.whole || t_.launches[m.launch].fused || group.local(instruction_of(m.launch)) == nullptr) return;
+    const int made = instruction_of(m.launch);
+    const kernels::gemm_plan plan = plan_at(m.launch);
     if (plan.m != plan.n || plan.c_row != plan.n || plan.c_column != 1) return;
     std::vector<int> readers;
     for (int id = 0; id < t_.code.size; ++id) {
@@ -316,12 +316,12 @@ class part_finder {
       bool reads = false;
       for (int k = 0; k < i.operand_count; ++k) reads = reads || t_.code.operand_at(i, k) == made;
       if (!reads) continue;
-      if (t_.unit_of[id] < 0 || causal_.side(t_.unit_of[id]) != plan.n) return;
-      readers.push_back(t_.unit_of[id]);
+      if (t_.launch_of[id] < 0 || causal_.side(t_.launch_of[id]) != plan.n) return;
+      readers.push_back(t_.launch_of[id]);
     }
     for (std::size_t later = n + 1; later < group.members.size(); ++later) {
       if (overwrites(group, group.members[later], t_.code[made])) return;
-      if (group.members[later].unit == readers.back()) break;
+      if (group.members[later].launch == readers.back()) break;
     }
     m.lower_triangle = true;
     m.readers = std::move(readers);
@@ -350,7 +350,7 @@ class part_finder {
 };
 
 /// Whether the parts of a group may really run in any order where its values lie now: the memory plan lets values share
-/// a place if their units run one after the other. `address(value)` is where a value that is not local lies.
+/// a place if their launches run one after the other. `address(value)` is where a value that is not local lies.
 template <class Address>
 [[nodiscard]] bool parts_are_independent(const program_tables& t, const part_group& group, const Address& address) {
   struct range {
@@ -377,21 +377,22 @@ template <class Address>
       const range& y = ranges[j];
       if (!x.access->writes && !y.access->writes) continue;
       if (x.end <= y.begin || y.end <= x.begin) continue;
-      // A whole unit that comes first and is read later: as it would be.
+      // A whole launch that comes first and is read later: as it would be.
       if (y.of->whole && (x.of->whole || x.access->value == y.access->value)) continue;
       const bool same_parts = !x.of->whole && !y.of->whole && x.begin == y.begin && x.access->chunk > 0 &&
                               x.access->chunk == y.access->chunk;
-      const bool same_unit = x.of == y.of && x.access->value == y.access->value && x.access->writes == y.access->writes;
-      if (!same_parts && !same_unit) return false;
+      const bool same_launch =
+          x.of == y.of && x.access->value == y.access->value && x.access->writes == y.access->writes;
+      if (!same_parts && !same_launch) return false;
     }
   }
   return true;
 }
 
-/// The parts of a compiled program's unit of kind `Kind` that is a product: what the finder asks for it; 0 if it is
+/// The parts of a compiled program's launch of kind `Kind` that is a product: what the finder asks for it; 0 if it is
 /// none.
 template <class Program, int Kind> [[nodiscard]] constexpr std::int64_t parts_of_product() {
-  using product = lifted_unit<Program, Kind>;
+  using product = lifted_launch<Program, Kind>;
   constexpr kernels::kernel_key key = product::key;
   if constexpr (product::op->facts.contracts && is_floating(key.type)) {
     return static_plan<contraction_for(key), key.operand_type[0], key.operand_type[1], key.type>.iterations;

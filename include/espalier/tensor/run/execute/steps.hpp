@@ -13,9 +13,9 @@ namespace espalier::detail {
 
 /// The action of a device in one step. Values are named by their instruction; the plan says where they are.
 enum class step_kind : std::uint8_t {
-  /// The unit's kernel.
+  /// The launch's kernel.
   kernel,
-  /// The unit's fused chain.
+  /// The launch's fused chain.
   chain,
   /// target = source
   copy,
@@ -40,7 +40,7 @@ enum class step_kind : std::uint8_t {
 
 struct device_step {
   step_kind kind = step_kind::kernel;
-  int unit = -1;
+  int launch = -1;
   int target = -1;
   int source = -1;
   int loop = -1;
@@ -51,19 +51,19 @@ struct device_step {
 /// time: it costs no compilation.
 class step_list {
  public:
-  explicit step_list(const program_tables& t) : t_(t), first_(static_cast<std::size_t>(t.unit_count) + 1) {
+  explicit step_list(const program_tables& t) : t_(t), first_(static_cast<std::size_t>(t.launch_count) + 1) {
     find_loops();
-    for (unit_ = 0; unit_ < t.unit_count; ++unit_) {
-      first_[static_cast<std::size_t>(unit_)] = size();
-      add_unit();
+    for (launch_ = 0; launch_ < t.launch_count; ++launch_) {
+      first_[static_cast<std::size_t>(launch_)] = size();
+      add_launch();
     }
-    first_[static_cast<std::size_t>(unit_)] = size();
+    first_[static_cast<std::size_t>(launch_)] = size();
   }
 
   [[nodiscard]] int size() const { return static_cast<int>(steps_.size()); }
   [[nodiscard]] const device_step& operator[](int n) const { return steps_[static_cast<std::size_t>(n)]; }
-  /// The first step of a unit, or, if it has none, of the next one that has.
-  [[nodiscard]] int first_of(int unit) const { return first_[static_cast<std::size_t>(unit)]; }
+  /// The first step of a launch, or, if it has none, of the next one that has.
+  [[nodiscard]] int first_of(int launch) const { return first_[static_cast<std::size_t>(launch)]; }
 
  private:
   struct loop_content {
@@ -84,11 +84,11 @@ class step_list {
   [[nodiscard]] loop_content& at(int loop) { return loop_[static_cast<std::size_t>(loop)]; }
 
   void add(step_kind kind, int target = -1, int source = -1, int loop = -1, int jump = -1) {
-    steps_.push_back({kind, unit_, target, source, loop, jump});
+    steps_.push_back({kind, launch_, target, source, loop, jump});
   }
 
-  void add_unit() {
-    const unit& what = t_.units[unit_];
+  void add_launch() {
+    const launch& what = t_.launches[launch_];
     const int id = t_.order[what.first];
     const instruction& i = t_.code[id];
     const int moves = collective_index(i.op);
@@ -134,10 +134,10 @@ class step_list {
     steps_[static_cast<std::size_t>(begin)].jump = size();
   }
 
-  /// The copies that happen at once at the end of this unit.
+  /// The copies that happen at once at the end of this launch.
   void add_copies() {
     const int first = next_copy_;
-    while (next_copy_ < t_.code.size && t_.copies[next_copy_] >= 0 && t_.unit_of[t_.copies[next_copy_]] == unit_) {
+    while (next_copy_ < t_.code.size && t_.copies[next_copy_] >= 0 && t_.launch_of[t_.copies[next_copy_]] == launch_) {
       ++next_copy_;
     }
     for (const bool saving : {true, false}) {
@@ -155,7 +155,7 @@ class step_list {
   plain_vector<device_step> steps_;
   std::vector<int> first_;
   std::vector<loop_content> loop_;
-  int unit_ = 0;
+  int launch_ = 0;
   int next_copy_ = 0;
 };
 

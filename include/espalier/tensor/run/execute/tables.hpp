@@ -75,16 +75,16 @@ namespace detail {
 /// The kinds of kernels that a program needs.
 template <class Program> struct kernel_kinds {
   static constexpr int steps = lowered<Program>::steps;
-  static constexpr int units = lowered<Program>::units;
+  static constexpr int launches = lowered<Program>::launches;
   static constexpr const fused_step* step = &lowered<Program>::value.steps[0];
   static constexpr kind_table<steps> of_steps =
       sort_into_kinds<steps>([](int) { return true; }, [](int s) { return kernel_hash(Program::code, step[s]); },
                              [](int a, int b) { return same_kernel(Program::code, step[a], step[b]); });
-  [[nodiscard]] static constexpr int instruction_of(int unit) {
-    return Program::plan.order[Program::plan.units[unit].first];
+  [[nodiscard]] static constexpr int instruction_of(int launch) {
+    return Program::plan.order[Program::plan.launches[launch].first];
   }
-  static constexpr kind_table<units> of_units = sort_into_kinds<units>(
-      [](int u) { return !Program::plan.units[u].fused && has_kernel(Program::code.code[instruction_of(u)]); },
+  static constexpr kind_table<launches> of_launches = sort_into_kinds<launches>(
+      [](int u) { return !Program::plan.launches[u].fused && has_kernel(Program::code.code[instruction_of(u)]); },
       [](int u) { return kernel_hash(Program::code, instruction_of(u)); },
       [](int a, int b) { return same_kernel(Program::code, instruction_of(a), instruction_of(b)); });
 };
@@ -96,15 +96,15 @@ template <class Program, int Kind> struct lifted_step {
   static constexpr kernels::block_key key = key_of(step);
   static constexpr kernels::block_function function = &kernels::block_kernel<op>::template run<key>;
 };
-template <class Program, int Kind> struct lifted_unit {
-  static constexpr int id = kernel_kinds<Program>::instruction_of(kernel_kinds<Program>::of_units.first[Kind]);
+template <class Program, int Kind> struct lifted_launch {
+  static constexpr int id = kernel_kinds<Program>::instruction_of(kernel_kinds<Program>::of_launches.first[Kind]);
   static constexpr const op_info* op = Program::code.code[id].op;
   static constexpr kernels::kernel_key key = key_of(Program::code, id);
   static constexpr kernel_function function = &kernels::kernel<op>::template run<key>;
   static constexpr std::int64_t scratch_bytes = kernels::kernel<op>::scratch_bytes(key);
 };
 
-/// The entry of `by_kind` for each step or unit, found by its kind; null if it has none.
+/// The entry of `by_kind` for each step or launch, found by its kind; null if it has none.
 template <class Function, int Count> struct spread_table {
   Function of[kind_table<Count>::room]{};
   constexpr spread_table(const kind_table<Count>& kinds, const Function* by_kind) {
@@ -123,12 +123,12 @@ template <class Program, std::size_t... Kind>
 template <class Program, std::size_t... Kind>
 [[nodiscard]] const kernel_function* kernel_table(std::index_sequence<Kind...>) {
   using kinds = kernel_kinds<Program>;
-  static constexpr kernel_function by_kind[]{lifted_unit<Program, static_cast<int>(Kind)>::function..., nullptr};
-  static constexpr spread_table<kernel_function, kinds::units> table(kinds::of_units, &by_kind[0]);
+  static constexpr kernel_function by_kind[]{lifted_launch<Program, static_cast<int>(Kind)>::function..., nullptr};
+  static constexpr spread_table<kernel_function, kinds::launches> table(kinds::of_launches, &by_kind[0]);
   return &table.of[0];
 }
 template <class Program, std::size_t... Kind> [[nodiscard]] std::int64_t most_scratch(std::index_sequence<Kind...>) {
-  static constexpr std::int64_t each[]{lifted_unit<Program, static_cast<int>(Kind)>::scratch_bytes..., 0};
+  static constexpr std::int64_t each[]{lifted_launch<Program, static_cast<int>(Kind)>::scratch_bytes..., 0};
   std::int64_t most = 0;
   for (const std::int64_t bytes : each) most = bytes > most ? bytes : most;
   return most;
@@ -172,7 +172,7 @@ template <class Program> [[nodiscard]] program_tables tables_of() {
   using lowered = detail::lowered<Program>;
   using kinds = detail::kernel_kinds<Program>;
   constexpr auto steps = std::make_index_sequence<static_cast<std::size_t>(kinds::of_steps.count)>{};
-  constexpr auto units = std::make_index_sequence<static_cast<std::size_t>(kinds::of_units.count)>{};
+  constexpr auto launches = std::make_index_sequence<static_cast<std::size_t>(kinds::of_launches.count)>{};
   program_tables t;
   static_cast<plan_view&>(t) = Program::plan;
   t.mesh = Program::device_mesh::value;
@@ -181,8 +181,8 @@ template <class Program> [[nodiscard]] program_tables tables_of() {
   t.step_count = lowered::steps;
   t.chains = &lowered::value.chains[0];
   t.block_functions = detail::block_table<Program>(steps);
-  t.kernel_functions = detail::kernel_table<Program>(units);
-  t.kernel_scratch_bytes = detail::most_scratch<Program>(units);
+  t.kernel_functions = detail::kernel_table<Program>(launches);
+  t.kernel_scratch_bytes = detail::most_scratch<Program>(launches);
   detail::add_communication<Program>(t);
   t.argument_count = Program::argument_count();
   t.result_count = Program::result_count();

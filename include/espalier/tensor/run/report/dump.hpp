@@ -105,7 +105,7 @@ class graph_dump {
 /// `%6 %7, fused`.
 template <class Plan> void write_schedule(std::ostream& out, const Plan& plan) {
   out << "\nschedule:\n";
-  for (const unit& group : plan.units) {
+  for (const launch& group : plan.launches) {
     std::string text;
     for (int k = 0; k < group.count; ++k) append_text(text, {k == 0 ? "%" : " %", plan.order[group.first + k]});
     out << text << (group.fused ? ", fused\n" : "\n");
