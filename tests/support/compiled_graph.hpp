@@ -44,7 +44,7 @@ template <int... Sizes> struct grid {
   options.most_dimensions = 4;
   options.mesh = mesh;
   options.conflicts = 0;
-  options.pending = 0;
+  options.partial = 0;
   options.unfounded = 0;
   return options;
 }

@@ -135,7 +135,7 @@ MUTATIONS = [
     (LOCAL, "if (like >= 0 && !reads_windows(out_[like])) {", "if (false) {"),
     (HALOS, "return !is_enlarged(root) || brings_the_same(id, around_[root].exchange);", "return true;"),
     (WINDOW, "if (o >= part.start && o < part.start + part.size) return true;", "return true;"),
-    (SUMS, "if (pending != 0 && combine == reduction::sum) device_.terms[id] = value;", "if (pending != 0) device_.terms[id] = value;"),
+    (SUMS, "if (partial != 0 && combine == reduction::sum) device_.terms[id] = value;", "if (partial != 0) device_.terms[id] = value;"),
     (MESSAGES, "    if (p.source == receiver && !reduces) return;\n", ""),
     (MESSAGES, "add_elements_before<Kinds>(mesh, g, part.id, moves, before);", "add_elements_before<Kinds>(mesh, g, id, moves, before);"),
     (MESSAGES, "part.received_at[k] = made.received;", "part.received_at[k] = first_received;"),

@@ -297,8 +297,8 @@ void note_op(const ep::builder& b, int id) {
   if (text.size() > known.rule.size()) known.rule = text;
 }
 
-/// Names the operands on whose pending sums an op may work, so that they are carried out later.
-const char* pending_of(const ep::op_info& op) {
+/// Names the operands on whose partial sums an op may work, so that they are carried out later.
+const char* partial_of(const ep::op_info& op) {
   switch (op.linear) {
     case ep::linearity::first: return "of operand 0";
     case ep::linearity::joint: return "of all operands together";
@@ -879,5 +879,5 @@ int main() {
   models();
   note_others();
   for (const auto& [name, known] : op_rows)
-    row("op", name, known.rule, pending_of(*known.op), kernel_of(*known.op), gradient_of_op(*known.op));
+    row("op", name, known.rule, partial_of(*known.op), kernel_of(*known.op), gradient_of_op(*known.op));
 }

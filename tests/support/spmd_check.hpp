@@ -33,7 +33,7 @@ namespace espalier::test {
 }
 
 /// Reads a sharding as the tests write it, one entry per dimension: "x,_,yz,?,x?" are split by x, whole, split by y and
-/// z, open, and x or more. After "|" follow the axes to stay replicated on, after "!" those of a pending sum.
+/// z, open, and x or more. After "|" follow the axes to stay replicated on, after "!" those of a partial sum.
 [[nodiscard]] inline sharding sharding_of(const std::string& text) {
   static const std::string names = "xyzwstuv";
   sharding result;
@@ -313,10 +313,10 @@ inline void list_collectives(spmd_program& made) {
   return "";
 }
 
-/// Whether the user would be told that a pending sum cannot be where an annotation wants it: no fault of the library's.
+/// Whether the user would be told that a partial sum cannot be where an annotation wants it: no fault of the library's.
 [[nodiscard]] inline bool is_refused(const spmd_program& program) {
-  return program.parts.fault == partition_fault::no_sum_pending ||
-         program.parts.fault == partition_fault::pending_sum_dropped;
+  return program.parts.fault == partition_fault::no_partial_sum ||
+         program.parts.fault == partition_fault::partial_sum_dropped;
 }
 
 /// Returns the fault of a partitioned program, or an empty string: results that differ from those of one device by more

@@ -116,7 +116,7 @@ class spmd_interpreter {
   [[nodiscard]] tensor_value cut(int id, const tensor_value& whole, int device) const {
     tensor_value part = poisoned(g_[id].shape, g_[id].type);
     const tensor_box mine = box(id, device);
-    // A pending sum that comes from outside is the first device's term.
+    // A partial sum that comes from outside is the first device's term.
     const bool has_term = mesh_.position(device, list_of(layout_of(id).placement.unreduced)) == 0;
     std::int64_t start[max_rank]{};
     std::int64_t extent[max_rank]{};
@@ -132,7 +132,7 @@ class spmd_interpreter {
     return part;
   }
 
-  /// The whole tensor from all devices' parts; copies must agree to the last bit, and the terms of pending sums are
+  /// The whole tensor from all devices' parts; copies must agree to the last bit, and the terms of partial sums are
   /// added up.
   [[nodiscard]] tensor_value assemble(int id) const {
     const layout& l = layout_of(id);
@@ -284,7 +284,7 @@ class spmd_interpreter {
 
 /// Runs a partitioned program on all devices of a mesh, in lockstep and in double precision, from whole arguments to
 /// whole results: the oracle of partitioning. Padding is filled with NaN, so that a mask that is missing shows.
-/// Throws std::logic_error where the program contradicts itself: buffers that do not fit, copies that differ, pending
+/// Throws std::logic_error where the program contradicts itself: buffers that do not fit, copies that differ, partial
 /// sums that get lost, values of another loop.
 [[nodiscard]] inline spmd_outcome interpret_spmd(const mesh_shape& mesh, graph_view spmd,
                                                  const std::vector<tensor_value>& arguments) {

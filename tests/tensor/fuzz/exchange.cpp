@@ -22,7 +22,7 @@
 #include <utility>
 #include <vector>
 
-// The moves of a change of layout, counted box by box on the real boxes, for pairs of layouts without pending sums:
+// The moves of a change of layout, counted box by box on the real boxes, for pairs of layouts without partial sums:
 // every device receives exactly what it lacks, holds nothing larger on the way, and copies share the work of sending.
 // Usually a sample of the pairs; ESPALIER_RESHARD_ALL=1 takes all of them (tests/run --long does).
 
@@ -215,7 +215,7 @@ bool is_even(const mesh_shape& mesh, const extents& shape, const sharding& s) {
   return true;
 }
 
-/// All layouts without pending sums.
+/// All layouts without partial sums.
 std::vector<sharding> layouts_without_sums(const mesh_shape& mesh, int rank) {
   std::vector<sharding> all = all_layouts(mesh, rank);
   all.erase(std::remove_if(all.begin(), all.end(), [](const sharding& s) { return s.unreduced != 0; }), all.end());

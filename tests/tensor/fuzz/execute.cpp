@@ -96,7 +96,7 @@ enum class verdict {
   right,
   /// Annotations contradict each other, as the user is told.
   conflicting,
-  /// A sum is asked to stay pending where none is.
+  /// A sum is asked to stay partial where none is.
   unfounded,
   undecided,
   wrong,

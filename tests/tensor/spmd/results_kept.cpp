@@ -252,7 +252,7 @@ TEST_CASE("an array that a call took is refused with the call's line", "[execute
   CHECK(ep::gather(world, tree.moments) == filled(2));
   CHECK_THROWS_AS(train(tree, x), ep::argument_error);
 
-  // Reading an array of pending sums takes nothing.
+  // Reading an array of partial sums takes nothing.
   ep::runner<adding<2>> add(world);
   const auto sum = add.argument<0>();
   const auto& total = add(sum, add.argument<1>());
@@ -316,7 +316,7 @@ TEMPLATE_TEST_CASE_SIG("arrays of pending sums are read as sums and written as o
   CHECK(ep::gather(world, loaded.weights) == filled(5));
   CHECK(ep::gather(world, use(loaded)) == filled(5));
   const auto read = [&] { loaded.weights.for_each([](float /*e*/, std::int64_t /*at*/) {}); };
-  if (N == 1) return;  // nothing is pending
+  if (N == 1) return;  // nothing is partial
   CHECK_THROWS_WITH(
       read(), Contains("for_each reads this device's terms of pending sums (f32[5] sum@data)") && Contains("gather"));
 }

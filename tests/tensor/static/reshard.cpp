@@ -58,7 +58,7 @@ static_assert(plan(placed(by({z}), by({x}), {}, bit_of(y)), placed(by({z, y}), b
 static_assert(takes(plan(placed(by({x}), by({z}), {}, bit_of(y)), placed(by({x}), by({z}))), {all_reduce}));
 static_assert(plan(placed(by({x}), by({z}), {}, bit_of(y)), placed(by({x}), by({z}))).bytes == all_bytes / 4 * 6 / 4);
 
-// A joint group instead of one collective per axis; a sum that is wanted pending stays so.
+// A joint group instead of one collective per axis; a sum that is wanted partial stays so.
 static_assert(takes(plan(placed({}, by({y}), {}, bit_of(x) | bit_of(z)), placed({}, by({y}))), {all_reduce}));
 static_assert(takes(plan(placed(by({z}), {}, {}, bit_of(x) | bit_of(y)), placed(by({z}), {})), {all_reduce}));
 static_assert(takes(plan(placed(by({z}), by({x, y})), placed(by({z}), {})), {all_gather}));

@@ -59,7 +59,7 @@ TEST_CASE("an einsum's collectives follow from where its operands and result are
       {"bik,bkj->bij", {4, 6, 4}, {4, 4, 6}, "x,_,y", "x,_,y", "x,_,y", {2, 2}, "all_gather(y)"},
       // 37: batch and contracting
       {"bik,bkj->bij", {4, 6, 4}, {4, 4, 6}, "x,y,z", "x,z,_", "x,y,_", {2, 2, 2}, "all_reduce(z)"},
-      // 41: left pending
+      // 41: left partial
       {"ik,kj->ij", {6, 8}, {8, 4}, "_,x", "x,_", "_,_!x", {2}, ""},
       {"ik,kj->ij", {6, 8}, {8, 4}, "y,x", "x,_", "y,_!x", {2, 2}, ""},
       // the worked example of section 4.4
@@ -81,16 +81,16 @@ TEST_CASE("an einsum's collectives follow from where its operands and result are
     const int left = place(c.left, c.left_at);
     const int right = place(c.right, c.right_at);
     const int made = m.shard(m.einsum(c.formula, left, right), c.result_at);
-    const bool pending = sharding_of(c.result_at).unreduced != 0;
-    if (!pending) m.result(made);
+    const bool partial = sharding_of(c.result_at).unreduced != 0;
+    if (!partial) m.result(made);
     const int id = m.b.size();
-    if (pending) m.result(m.shard(m.unary(ops::negate, made), c.result_at));
+    if (partial) m.result(m.shard(m.unary(ops::negate, made), c.result_at));
     CHECK(id > 0);
     const spmd_program program = partitioned_program(mesh_of(c.mesh), m.b.result());
     INFO(program.text());
     // A result that leaves the program is whole: its reduction comes last.
     std::string kinds = kinds_of(program);
-    if (pending) {
+    if (partial) {
       REQUIRE(kinds == "all_reduce(x)");
       REQUIRE(program.parts.program.code[program.parts.program.code.size() - 1].op == &ops::result);
       REQUIRE(communicates(program.parts.program.code[program.parts.program.code.size() - 2]));
@@ -405,7 +405,7 @@ TEST_CASE("collectives of a kind that are ready together move as one") {
       }
     }
   }
-  // Pending sums are scattered together.
+  // Partial sums are scattered together.
   model scattered;
   std::vector<int> sums;
   for (int n = 0; n < 3; ++n) {
@@ -592,7 +592,7 @@ TEST_CASE("a sum that only a loop's body reads is reduced once, before the loop"
 }
 
 TEST_CASE("the gradient of what a loop's body slices is reduced once, behind the loop") {
-  // With a factor that changes the pieces cannot leave the loop, but their pending sums can.
+  // With a factor that changes the pieces cannot leave the loop, but their partial sums can.
   for (const bool changing : {false, true}) {
     CAPTURE(changing);
     model m;
@@ -616,15 +616,15 @@ TEST_CASE("the gradient of what a loop's body slices is reduced once, behind the
 }
 
 TEST_CASE("a sum that the user keeps pending is not reduced behind his back") {
-  const auto faulty = [](const op_info& op, bool pending) {
+  const auto faulty = [](const op_info& op, bool partial) {
     model m;
-    const int a = m.argument({6, 8}, pending ? "_,x" : "_,_"), b = m.argument({8, 4}, pending ? "x,_" : "_,_");
+    const int a = m.argument({6, 8}, partial ? "_,x" : "_,_"), b = m.argument({8, 4}, partial ? "x,_" : "_,_");
     m.result(m.unary(op, m.shard(m.einsum("ik,kj->ij", a, b), "_,_!x")));
     return partitioned_program(mesh_of({2}), m.b.result()).parts.fault;
   };
   CHECK(faulty(ops::negate, true) == partition_fault::nothing);
-  CHECK(faulty(ops::tanh, true) == partition_fault::pending_sum_dropped);
-  CHECK(faulty(ops::negate, false) == partition_fault::no_sum_pending);
+  CHECK(faulty(ops::tanh, true) == partition_fault::partial_sum_dropped);
+  CHECK(faulty(ops::negate, false) == partition_fault::no_partial_sum);
   // Not for another one's sake either.
   model share;
   const int terms = share.argument({8, 3}, "x,_");

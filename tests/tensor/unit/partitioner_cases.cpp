@@ -393,7 +393,7 @@ TEST_CASE("uneven reshapes move the elements between two parts, and no others", 
   CHECK(moved({2}, reshaping({5, 6}, "x,_", {10, 3}, "x,_")) == "exchange(x) 12");
   // More devices than rows: two of eight elements each become the halves of four devices.
   CHECK(moved({4}, reshaping({8}, "x", {2, 4}, "x,_")) == "exchange(x) 8");
-  // A sum that is pending moves as terms only where it stays pending.
+  // A sum that is partial moves as terms only where it stays partial.
   const auto gradient = [](model& m) {
     const int x = m.argument({7, 5}, "x,_");
     const int y = m.reshape(m.multiply(x, x), {35});

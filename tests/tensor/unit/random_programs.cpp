@@ -420,6 +420,6 @@ TEST_CASE("random programs compute on a mesh what the naive meaning says") {
     REQUIRE(fault_of(program, naive_interpret(g, data), data) == "");
   }
   CHECK(conflicts > 20);
-  // Few ask for a pending sum where there is none.
+  // Few ask for a partial sum where there is none.
   CHECK(refused <= 8);
 }

@@ -126,7 +126,7 @@ element_count count(const cell& one) {
 TEST_CASE("for every layout cells are all devices and all elements, each once, as large as they are") {
   const ep::mesh_shape mesh = cube::value;
   const ep::extents shape{3, {5, 7, 4}};
-  // Each axis splits a dimension, or none, or is one of a pending sum: 5^3 layouts.
+  // Each axis splits a dimension, or none, or is one of a partial sum: 5^3 layouts.
   for (int code = 0; code < 125; ++code) {
     ep::sharding placement = ep::sharding::whole(3);
     int rest = code;

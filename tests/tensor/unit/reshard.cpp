@@ -143,7 +143,7 @@ struct edge {
   bool gathers_several = false;
 };
 
-/// The steps other than exchanges. Several dimensions are gathered at once only where no sum is pending.
+/// The steps other than exchanges. Several dimensions are gathered at once only where no sum is partial.
 std::vector<edge> edges_of(const move_model& model, const std::vector<sharding>& layouts) {
   std::vector<edge> edges;
   for (int i = 0; i < static_cast<int>(layouts.size()); ++i) {
@@ -214,8 +214,8 @@ std::vector<cost> cheapest_to(int target, const std::vector<sharding>& layouts, 
     changed = false;
     for (const std::vector<edge>* edges : {&named, &exchanges}) {
       for (const edge& e : *edges) {
-        const bool pending = (layouts[static_cast<std::size_t>(e.from)].unreduced & ~kept) != 0;
-        if (pending ? e.gathers_several : !ends_at(e, target, layouts)) continue;
+        const bool partial = (layouts[static_cast<std::size_t>(e.from)].unreduced & ~kept) != 0;
+        if (partial ? e.gathers_several : !ends_at(e, target, layouts)) continue;
         const cost reached = best[static_cast<std::size_t>(e.to)] + e.price;
         if (reached >= best[static_cast<std::size_t>(e.from)]) continue;
         best[static_cast<std::size_t>(e.from)] = reached;
@@ -234,7 +234,7 @@ cost cost_of(const reshard_plan& plan, std::int64_t latency) {
   return total;
 }
 
-/// Returns the least that the device that lacks most of its shard must receive, for a tensor without pending sums.
+/// Returns the least that the device that lacks most of its shard must receive, for a tensor without partial sums.
 std::int64_t bytes_missing(const mesh_shape& mesh, const extents& shape, const sharding& from, const sharding& to) {
   std::int64_t most = 0;
   for (int device = 0; device < mesh.devices(); ++device) {
@@ -322,13 +322,13 @@ TEST_CASE("plans on eight devices in three axes are cheapest paths too", "[resha
 TEST_CASE("a sum cannot become pending", "[reshard]") {
   const auto mesh = mesh_of({2, 1});
   const auto shape = shape_of({8});
-  sharding pending = sharding::whole(1);
-  pending.unreduced = bit_of(0);
-  CHECK_THROWS_AS(plan_reshard(mesh, shape, dtype::f32, sharding::whole(1), pending), impossible_reshard);
+  sharding partial = sharding::whole(1);
+  partial.unreduced = bit_of(0);
+  CHECK_THROWS_AS(plan_reshard(mesh, shape, dtype::f32, sharding::whole(1), partial), impossible_reshard);
   CHECK_THROWS_AS(reshard_bytes(mesh, shape, dtype::f32, sharding::whole(1), sharding::whole(2)), impossible_reshard);
   // A "sum" over the one device of an axis is complete as it is.
-  pending.unreduced = bit_of(1);
-  CHECK(plan_reshard(mesh, shape, dtype::f32, sharding::whole(1), pending).bytes == 0);
+  partial.unreduced = bit_of(1);
+  CHECK(plan_reshard(mesh, shape, dtype::f32, sharding::whole(1), partial).bytes == 0);
 }
 
 }  // namespace

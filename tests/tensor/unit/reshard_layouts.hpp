@@ -46,7 +46,7 @@ inline void extend(const mesh_shape& mesh, const sharding& base, std::vector<sha
   }
 }
 
-/// All placements of a tensor of this rank; those without pending sums first.
+/// All placements of a tensor of this rank; those without partial sums first.
 inline std::vector<sharding> all_layouts(const mesh_shape& mesh, int rank) {
   std::vector<sharding> all;
   for (axis_mask unreduced = 0; unreduced < bit_of(mesh.rank); ++unreduced) {
@@ -57,7 +57,7 @@ inline std::vector<sharding> all_layouts(const mesh_shape& mesh, int rank) {
   return all;
 }
 
-/// Whether a plan exists: no sum becomes pending.
+/// Whether a plan exists: no sum becomes partial.
 inline bool reachable(const sharding& from, const sharding& to) { return (to.unreduced & ~from.unreduced) == 0; }
 
 inline std::string text_of(const mesh_shape& mesh, axis_list axes) {

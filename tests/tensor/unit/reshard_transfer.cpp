@@ -63,7 +63,7 @@ class simulation {
     for (std::int64_t i = 0; i < shape.elements(); ++i) tensor_.push_back(i + 1);
   }
 
-  /// Slices the tensor, or for pending sums random terms of it.
+  /// Slices the tensor, or for partial sums random terms of it.
   buffers distribute(const sharding& placement) {
     const axis_list summed = list_of(placement.unreduced);
     const auto terms = static_cast<std::size_t>(mesh_.parts(summed));

@@ -96,14 +96,14 @@ template <class Kernels> class lockstep_execution {
   }
 
   void put(int id, const tensor_value& whole, int device, void* memory) const {
-    // A pending sum that comes from outside is the first device's term.
+    // A partial sum that comes from outside is the first device's term.
     const bool has_term = mesh_.position(device, list_of(layout_of(id).placement.unreduced)) == 0;
     for_each_held(id, device, [&](std::size_t at, std::size_t from) {
       save(g_[id].type, memory, static_cast<std::int64_t>(at), has_term ? whole.data[from] : 0);
     });
   }
 
-  /// A result from all devices' parts; copies must agree to the last bit, and the terms of pending sums are added up.
+  /// A result from all devices' parts; copies must agree to the last bit, and the terms of partial sums are added up.
   [[nodiscard]] tensor_value take(int id) const {
     const layout& l = layout_of(id);
     const auto size = static_cast<std::size_t>(l.shape.elements());

@@ -55,8 +55,8 @@ class random_annotations : protected random_values {
     return result;
   }
 
-  /// A sum over a split dimension that is asked to stay pending, through a linear op, and then whole.
-  constexpr int pending_sum() {
+  /// A sum over a split dimension that is asked to stay partial, through a linear op, and then whole.
+  constexpr int partial_sum() {
     const int from = any_that([&](int id) { return rank_of(id) > 0 && is_number(id) && b_[id].loop == b_.loop; });
     if (from < 0) return -1;
     const int axis = random_.integer(0, options_.mesh.rank - 1);
@@ -87,15 +87,15 @@ class random_annotations : protected random_values {
       sum = emit::einsum(b_, parts, left, ones, right, result);
     }
     bounded_by(sum, most);
-    sharding pending = sharding::whole(rank_of(sum));
-    pending.unreduced = bit_of(axis);
+    sharding partial = sharding::whole(rank_of(sum));
+    partial.unreduced = bit_of(axis);
     const extents rest = shape_of(sum);
-    sum = annotated(random_.chance(0.5) ? ops::shard : ops::reshard, sum, b_.annotate(rest, pending));
+    sum = annotated(random_.chance(0.5) ? ops::shard : ops::reshard, sum, b_.annotate(rest, partial));
     if (random_.chance(0.4) && !is_natural(sum)) sum = bounded_by(emit::negate(b_, sum), most);
     if (random_.chance(0.3) && holds(sum, 2 * most)) sum = bounded_by(emit::add(b_, sum, sum), 2 * most);
-    sharding settled = sharding::whole(rank_of(sum));
-    if (rest.rank > 0 && random_.chance(0.5)) settled.dim[random_.integer(0, rest.rank - 1)] = axis_list(axis);
-    return tame(annotated(ops::reshard, sum, b_.annotate(rest, settled)));
+    sharding reduced = sharding::whole(rank_of(sum));
+    if (rest.rank > 0 && random_.chance(0.5)) reduced.dim[random_.integer(0, rest.rank - 1)] = axis_list(axis);
+    return tame(annotated(ops::reshard, sum, b_.annotate(rest, reduced)));
   }
 };
 

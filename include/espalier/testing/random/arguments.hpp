@@ -19,7 +19,7 @@ class random_arguments : protected random_annotations {
     if (wants_annotation()) {
       const int annotation = any_annotation(shape);
       b_[id].annotation = annotation;
-      // An argument is never a pending sum.
+      // An argument is never a partial sum.
       b_.result().annotations[annotation].placement.unreduced = 0;
     }
     arguments_.push_back(id);

@@ -47,12 +47,12 @@ struct program_options {
   /// That there are arguments nobody uses.
   double unused = 0.3;
   /// If `mesh` is one: that a value is annotated with a random sharding on it; that it is annotated once more; that
-  /// a sum is asked to stay pending.
+  /// a sum is asked to stay partial.
   mesh_shape mesh{};
   double annotated = 0.2;
   double conflicts = 0.1;
-  double pending = 0.1;
-  /// That a pending sum is asked for where there is none, which the partitioner refuses.
+  double partial = 0.1;
+  /// That a partial sum is asked for where there is none, which the partitioner refuses.
   double unfounded = 0.002;
   /// That a dimension is split by an axis and then taken apart, so that a part of the axis may split a part of it.
   double taken_apart = 0;

@@ -32,9 +32,9 @@ enum class linearity : std::uint8_t {
   none,
   /// Linear in operand 0 alone; the others, if any, only select.
   first,
-  /// Linear in all operands together: all of them must be pending on the same axes (addition).
+  /// Linear in all operands together: all of them must be partial on the same axes (addition).
   joint,
-  /// Linear in each operand alone, while the others are replicated on the pending axes (multiplication).
+  /// Linear in each operand alone, while the others are replicated on the partial axes (multiplication).
   each,
 };
 

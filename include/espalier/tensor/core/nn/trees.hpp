@@ -306,7 +306,7 @@ constexpr int sum_of_scalars(builder& b, const list<int>& scalars) {
   return total;
 }
 /// The same of what `term` makes of each leaf. Terms of matrices come first, then those of vectors: leaves of a kind
-/// tend to be laid out alike, and sums that are pending over the same axes are added before they travel.
+/// tend to be laid out alike, and sums that are partial over the same axes are added before they travel.
 template <class F> constexpr int sum_over_leaves(builder& b, const list<int>& leaves, const F& term) {
   list<int> parts;
   for (int rank = 2; rank >= 0; --rank) {

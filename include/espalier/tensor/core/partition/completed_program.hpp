@@ -29,7 +29,7 @@ struct completed_program {
   /// The number of instructions that read each value, and the last of them.
   list<int> readers;
   list<int> last_reader;
-  /// Some annotation keeps a sum pending.
+  /// Some annotation keeps a sum partial.
   bool keeps_sums = false;
   /// The element type in which the program's sums travel, if it names one.
   bool has_narrow_sums = false;
@@ -53,7 +53,7 @@ struct completed_program {
       keeps_sums = keeps_sums || of[id].unreduced != 0;
     }
   }
-  /// Axes of one device split nothing, and nothing is pending on them.
+  /// Axes of one device split nothing, and nothing is partial on them.
   constexpr void leave_out_axes_of_one() {
     const axis_mask trivial = axes_of_one(mesh);
     if ((trivial & ((1U << static_cast<unsigned>(mesh.rank)) - 1U)) == 0) return;

@@ -50,7 +50,7 @@ class device_values {
     }
     return program.reshard(held, to, combine);
   }
-  /// A value of instruction `id`, of the type which that has: rounded, unless terms of it are pending.
+  /// A value of instruction `id`, of the type which that has: rounded, unless it is a partial.
   constexpr int rounded(int id, int held) {
     return layout_of(held).placement.unreduced != 0 ? held : program.converted(held, traced_.g[id].type);
   }

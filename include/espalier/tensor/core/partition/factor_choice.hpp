@@ -45,15 +45,15 @@ class factor_choice {
                           const list<int>& value)
       : mesh_(mesh), g_(g), of_(of), program_(program), value_(value) {}
 
-  /// @param pending the axes over which the result will be a partial because operands are.
-  constexpr factor_axes run(int id, const factor_rule& rule, axis_mask pending) {
+  /// @param partial the axes over which the result will be a partial because operands are.
+  constexpr factor_axes run(int id, const factor_rule& rule, axis_mask partial) {
     factor_axes agreed;
-    if (agree(id, rule, pending, agreed) && is_faithful(id, rule, agreed)) {
-      axis_mask used = pending;
+    if (agree(id, rule, partial, agreed) && is_faithful(id, rule, agreed)) {
+      axis_mask used = partial;
       for (int f = 0; f < rule.count; ++f) used |= agreed[f].mask();
       if (worth_splitting(id, used) == 0) return agreed;
     }
-    return search(id, rule, propose(id, rule), pending);
+    return search(id, rule, propose(id, rule), partial);
   }
 
  private:
@@ -82,7 +82,7 @@ class factor_choice {
   }
 
   /// Handles the usual case, in which no two layouts contradict each other.
-  [[nodiscard]] constexpr bool agree(int id, const factor_rule& rule, axis_mask pending, factor_axes& result) const {
+  [[nodiscard]] constexpr bool agree(int id, const factor_rule& rule, axis_mask partial, factor_axes& result) const {
     const instruction& i = g_[id];
     if (!join(of_[id], rule.result, rule, result)) return false;
     for (int n = further_results(g_.code, g_.size, id); n > 0; --n) {
@@ -92,7 +92,7 @@ class factor_choice {
     for (int k = 0; k < i.operand_count; ++k) {
       if (!join(program_.layout_of(value_[g_.operand_at(i, k)]).placement, rule.dims_of(k), rule, result)) return false;
     }
-    axis_mask used = pending;
+    axis_mask used = partial;
     for (int f = 0; f < rule.count; ++f) {
       const axis_list axes = result[f];
       if (axes.empty()) continue;
@@ -149,7 +149,7 @@ class factor_choice {
 
   /// Otherwise every assignment of the axes involved to factors is priced: bytes to bring the operands there, bytes
   /// to bring the result to its layout, and the work that is left to each device.
-  constexpr factor_axes search(int id, const factor_rule& rule, const proposals& said, axis_mask pending) {
+  constexpr factor_axes search(int id, const factor_rule& rule, const proposals& said, axis_mask partial) {
     assignment now;
     axis_mask involved = 0;
     std::uint32_t factors_of[max_axes]{};
@@ -157,12 +157,12 @@ class factor_choice {
       for (int f = 0; f < rule.count; ++f) {
         const axis_list list = said.by[t][f];
         if (list.empty()) continue;
-        involved |= list.mask() & ~pending;
+        involved |= list.mask() & ~partial;
         if (rule.kind[f] == factor_kind::blocked) continue;
         for (int n = 0; n < list.size(); ++n) factors_of[list[n]] |= 1U << static_cast<unsigned>(f);
       }
     }
-    const axis_mask idle = worth_splitting(id, pending | involved);
+    const axis_mask idle = worth_splitting(id, partial | involved);
     involved |= idle;
     // The axes of a dimension that has to be whole may split another one meanwhile, which moves less than gathering.
     for (int axis = 0; axis < mesh_.rank; ++axis) {
@@ -181,11 +181,11 @@ class factor_choice {
     // The proposal of some tensor is likely to be good: with its price as a limit, most others are soon too expensive.
     for (int n = 0; n < now.count; ++n) now.factor[n] = first_factor(rule, said, now.axes[n]);
     factor_axes best = assemble(rule, said, now);
-    double best_cost = price(id, rule, best, now, pending, -1);
+    double best_cost = price(id, rule, best, now, partial, -1);
     for (int n = 0; n < now.count; ++n) now.factor[n] = -1;
     for (;;) {
       const factor_axes candidate = assemble(rule, said, now);
-      const double cost = price(id, rule, candidate, now, pending, best_cost);
+      const double cost = price(id, rule, candidate, now, partial, best_cost);
       if (cost >= 0) {
         best = candidate;
         best_cost = cost;
@@ -283,10 +283,10 @@ class factor_choice {
   /// (partition/machine.hpp). Negative if a compound dimension cannot be split like this, or if it is not below `limit`
   /// (which is none when negative).
   constexpr double price(int id, const factor_rule& rule, const factor_axes& split, const assignment& now,
-                         axis_mask pending, double limit) {
+                         axis_mask partial, double limit) {
     const instruction& i = g_[id];
     if (now.compound && !is_faithful(id, rule, split)) return -1;
-    axis_mask used = pending;
+    axis_mask used = partial;
     for (int n = 0; n < now.count; ++n) used |= now.factor[n] >= 0 ? bit_of(now.axes[n]) : 0;
     const double work = static_cast<double>(i.op->flops == nullptr ? 0 : i.op->flops(g_.view(id)));
     double cost = work / static_cast<double>(mesh_.parts(used)) / operations_per_byte;

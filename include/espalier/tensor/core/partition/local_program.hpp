@@ -198,11 +198,11 @@ class local_program {
     }
     return -1;
   }
-  /// The variant of a value with sums pending on these axes; or the value itself if there is none.
-  [[nodiscard]] constexpr int variant_pending(int value, axis_mask pending) const {
+  /// The variant of a value with sums partial on these axes; or the value itself if there is none.
+  [[nodiscard]] constexpr int partial_variant(int value, axis_mask partial) const {
     for (int v = first_variant_[value]; v >= 0; v = variants_[v].next) {
       const int made = variants_[v].value;
-      if (in_scope(out_[made].loop) && layout_of(made).placement.unreduced == pending) return made;
+      if (in_scope(out_[made].loop) && layout_of(made).placement.unreduced == partial) return made;
     }
     return value;
   }

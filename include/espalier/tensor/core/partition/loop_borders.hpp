@@ -163,15 +163,15 @@ class loop_borders {
   /// A slice is laid out as the tensor it is cut from: what has to be gathered is gathered slice by slice.
   constexpr void visit_slice(int id) {
     instruction step = g_[id];
-    step.operand[0] = sums_.settled(g_[id].operand[0]);
+    step.operand[0] = sums_.reduced(g_[id].operand[0]);
     sharding whole = device_.layout_of(step.operand[0]).placement;
     if (!whole.dim[0].empty()) {
       if ((whole.dim[0].mask() & ~of_[id].tiled()) != 0) return cut_slice(id, step.operand[0]);
       // The same axes split the slices as they are wanted: once, outside, each device changes its part of the stack for
       // another one of that size, and no slice travels.
-      const axis_mask pending = whole.unreduced;
+      const axis_mask partial = whole.unreduced;
       whole = stacked(of_[id]);
-      whole.unreduced = pending;
+      whole.unreduced = partial;
       step.operand[0] = device_.reshard(step.operand[0], whole);
     }
     step.type = device_.program[step.operand[0]].type;

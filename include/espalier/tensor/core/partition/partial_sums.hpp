@@ -10,70 +10,71 @@
 namespace espalier::detail {
 
 /// The axes over which the operands of an op are partials when it is source. `is_dropped`: an annotation keeps one of
-/// them pending, and the op would lose it.
+/// them unreduced, and the op would lose it.
 struct operand_sums {
-  axis_mask pending = 0;
+  axis_mask partial = 0;
   bool is_dropped = false;
 };
 
-/// The policy of partials: which ones stay pending past which op, and where and in which layout the others are reduced.
+/// The policy of partials: which ones stay unreduced past which op, and where and in which layout the others are
+/// reduced.
 class partial_sums {
  public:
   constexpr partial_sums(const completed_program& traced, device_values& device)
       : traced_(traced), g_(traced.g), of_(traced.of), device_(device) {}
 
   /// Returns an operand that is a partial over the axes that completion gives it, and over no other.
-  constexpr int settled(int id) {
+  constexpr int reduced(int id) {
     const int value = device_.value[id];
     if (device_.layout_of(value).placement.unreduced == of_[id].unreduced) return value;
-    return settle(id, of_[id]);
+    return reduce(id, of_[id]);
   }
   /// Reduces a partial for all later readers but those that ask for the terms.
-  constexpr int settle(int id, const sharding& reduced) {
+  constexpr int reduce(int id, const sharding& layout) {
     device_.terms[id] = device_.value[id];
-    return device_.value[id] = device_.rounded(id, device_.reshard(device_.value[id], reduced));
+    return device_.value[id] = device_.rounded(id, device_.reshard(device_.value[id], layout));
   }
-  /// Takes `value`, which was computed for instruction `id`. If its terms are pending, they are combined here or by
+  /// Takes `value`, which was computed for instruction `id`. If it is a partial, its terms are combined here or by
   /// its reader.
   constexpr void take(int id, int value, reduction combine) {
-    const axis_mask pending = device_.layout_of(value).placement.unreduced;
-    // The largest of terms is no sum that could stay pending.
-    if (pending != 0 && combine == reduction::sum) device_.terms[id] = value;
-    if (pending != of_[id].unreduced && combine != reduction::sum) {
+    const axis_mask partial = device_.layout_of(value).placement.unreduced;
+    // The largest of terms is no sum that could stay partial.
+    if (partial != 0 && combine == reduction::sum) device_.terms[id] = value;
+    if (partial != of_[id].unreduced && combine != reduction::sum) {
       value = device_.reshard(value, of_[id], combine);
-    } else if (pending == 0 || !postpones(id, pending)) {
+    } else if (partial == 0 || !postpones(id, partial)) {
       value = device_.reshard(value, of_[id]);
     }
     device_.value[id] = device_.rounded(id, value);
   }
   /// True if a partial is reduced later: its only reader is linear, so it is reduced there, where it may have been
   /// added to others, have become smaller, or be wanted in another layout.
-  [[nodiscard]] constexpr bool postpones(int id, axis_mask pending) const {
+  [[nodiscard]] constexpr bool postpones(int id, axis_mask partial) const {
     if (traced_.readers[id] != 1) return false;
     const int reader = traced_.last_reader[id];
     // Stacked, terms would take as much memory as the sums that are to be split over their devices.
-    if (part_of(g_[reader]) == structure::loop_stack) return (of_[id].tiled() & pending) == 0;
+    if (part_of(g_[reader]) == structure::loop_stack) return (of_[id].tiled() & partial) == 0;
     // A partial never goes into a loop, where it would be reduced in every iteration; but it may go out of one.
     return g_[reader].loop == g_[id].loop || part_of(g_[reader]) == structure::loop_sum ||
            part_of(g_[reader]) == structure::loop_carry;
   }
 
   /// Reduces the partials of operands that the op cannot work on.
-  constexpr operand_sums settle_operands(int id) {
+  constexpr operand_sums reduce_operands(int id) {
     const instruction& i = g_[id];
-    axis_mask pending = 0;
+    axis_mask partial = 0;
     for (int k = 0; k < i.operand_count; ++k)
-      pending |= device_.layout_of(device_.value[g_.operand_at(i, k)]).placement.unreduced;
-    if (pending == 0) return {};
-    if (may_keep(id, pending)) return {.pending = pending, .is_dropped = false};
+      partial |= device_.layout_of(device_.value[g_.operand_at(i, k)]).placement.unreduced;
+    if (partial == 0) return {};
+    if (may_keep(id, partial)) return {.partial = partial, .is_dropped = false};
     for (int k = 0; k < i.operand_count; ++k) {
       if (of_[g_.operand_at(i, k)].unreduced != 0 &&
           requests_of(g_[g_.operand_at(i, k)]) == layout_request::annotation) {
-        // The user asked for this sum to stay pending, and here it would be lost.
-        return {.pending = 0, .is_dropped = true};
+        // The user asked for this sum to stay partial, and here it would be lost.
+        return {.partial = 0, .is_dropped = true};
       }
       if (device_.layout_of(device_.value[g_.operand_at(i, k)]).placement.unreduced != 0)
-        settle(g_.operand_at(i, k), settled_for(id, k));
+        reduce(g_.operand_at(i, k), reduced_layout(id, k));
     }
     return {};
   }
@@ -81,9 +82,9 @@ class partial_sums {
   /// The layout in which the sum of a gradient is carried out: its parameter's layout, or to finer parts if all that
   /// read it work on those, as where the state of an optimizer is split and its parameter is not (ZeRO, arXiv
   /// 1910.02054, stage 1).
-  [[nodiscard]] constexpr sharding parts_for_readers(int id, axis_mask pending) const {
+  [[nodiscard]] constexpr sharding parts_for_readers(int id, axis_mask partial) const {
     sharding held = of_[id];
-    held.unreduced = pending;
+    held.unreduced = partial;
     sharding common = of_[id];
     bool is_first = true;
     for (int reader = id + 1; reader <= traced_.last_reader[id]; ++reader) {
@@ -105,7 +106,7 @@ class partial_sums {
  private:
   /// The layout in which a sum is carried out for its reader: its own, or, if no other instruction reads it, parts
   /// that the reader works on.
-  [[nodiscard]] constexpr sharding settled_for(int id, int k) const {
+  [[nodiscard]] constexpr sharding reduced_layout(int id, int k) const {
     const int operand = g_.operand_at(g_[id], k);
     if (traced_.readers[operand] == 1) return parts_for(id, k, device_.layout_of(device_.value[operand]).placement);
     sharding result = of_[operand];
@@ -113,7 +114,7 @@ class partial_sums {
     return result;
   }
   /// The parts of operand k that instruction `id` works on, as far as they are parts of what devices hold, split along
-  /// axes on which a sum is pending: a reduce-scatter makes them.
+  /// axes on which a sum is partial: a reduce-scatter makes them.
   [[nodiscard]] constexpr sharding parts_for(int id, int k, sharding held) const {
     const factor_rule& rule = traced_.rules[id];
     factor_axes asked;
@@ -131,7 +132,7 @@ class partial_sums {
     return held;
   }
   /// Whether instruction `id` can work on the terms of its operands, and it pays to leave them terms.
-  [[nodiscard]] constexpr bool may_keep(int id, axis_mask pending) {
+  [[nodiscard]] constexpr bool may_keep(int id, axis_mask partial) {
     const instruction& i = g_[id];
     const auto held = [&](int k) { return device_.layout_of(device_.value[g_.operand_at(i, k)]).placement.unreduced; };
     const auto uses = [&](int k) { return device_.layout_of(device_.value[g_.operand_at(i, k)]).placement.tiled(); };
@@ -139,13 +140,13 @@ class partial_sums {
       case linearity::none: return false;
       case linearity::first: {
         for (int k = 1; k < i.operand_count; ++k) {
-          if (held(k) != 0 || (uses(k) & pending) != 0 || travel_together(id, 0, k, pending)) return false;
+          if (held(k) != 0 || (uses(k) & partial) != 0 || travel_together(id, 0, k, partial)) return false;
         }
         return i.shape.elements() <= g_[i.operand[0]].shape.elements() || pays_after(id);
       }
       case linearity::joint: {
         for (int k = 0; k < i.operand_count; ++k) {
-          if (held(k) != pending) return false;
+          if (held(k) != partial) return false;
         }
         return true;
       }
@@ -154,12 +155,12 @@ class partial_sums {
         for (int k = 0; k < i.operand_count; ++k) {
           if (held(k) != 0) {
             ++holders;
-          } else if ((uses(k) & pending) != 0 || g_[g_.operand_at(i, k)].shape.elements() > i.shape.elements()) {
+          } else if ((uses(k) & partial) != 0 || g_[g_.operand_at(i, k)].shape.elements() > i.shape.elements()) {
             return false;
           }
         }
         if (holders != 1 || i.op->facts.contracts) return false;
-        return i.operand_count != 2 || !travel_together(id, held(0) != 0 ? 0 : 1, held(0) != 0 ? 1 : 0, pending);
+        return i.operand_count != 2 || !travel_together(id, held(0) != 0 ? 0 : 1, held(0) != 0 ? 1 : 0, partial);
       }
     }
     return false;
@@ -234,16 +235,16 @@ class partial_sums {
   }
   /// True if a small partial meets a value that is computed from another partial over the same axes, as that of a mean
   /// its weight: both can move as one (partition/merge_collectives.hpp), unless the first waits for the second.
-  [[nodiscard]] constexpr bool travel_together(int id, int pending_operand, int other, axis_mask pending) const {
+  [[nodiscard]] constexpr bool travel_together(int id, int partial_operand, int other, axis_mask partial) const {
     if (traced_.keeps_sums) return false;
     const instruction& i = g_[id];
-    const instruction& sum = g_[i.operand[pending_operand]];
+    const instruction& sum = g_[i.operand[partial_operand]];
     if (sum.shape.elements() * size_of(sum.type) > collective_latency) return false;
     int value = device_.value[i.operand[other]];
     for (int step = 0; step < 8; ++step) {
       const instruction& source = device_.program[value];
       if (is_collective(source.op, collective::all_reduce)) {
-        return attributes_of<collective_attributes>(source).axes == pending;
+        return attributes_of<collective_attributes>(source).axes == partial;
       }
       if (source.op->factors == nullptr || source.op->spread == propagation::none || source.op->facts.contracts)
         return false;

@@ -101,7 +101,7 @@ class partitioner {
     if (!device_.program.in_scope(device_.program[value].loop) && device_.terms[operand] >= 0)
       value = device_.terms[operand];
     if (device_.layout_of(value).placement.unreduced != of_[operand].unreduced) {
-      value = device_.program.variant_pending(value, of_[operand].unreduced);
+      value = device_.program.partial_variant(value, of_[operand].unreduced);
     }
     const sharding as_it_is = device_.layout_of(value).placement;
     instruction step = g_[id];
@@ -116,18 +116,18 @@ class partitioner {
       if (device_.terms[operand] >= 0 && device_.program.in_scope(device_.program[device_.terms[operand]].loop))
         value = device_.terms[operand];
       if ((of_[id].unreduced & ~device_.layout_of(value).placement.unreduced) != 0) {
-        fail(partition_fault::no_sum_pending, id);
+        fail(partition_fault::no_partial_sum, id);
         return value;
       }
     }
     // The reader of the sum may need it in yet another layout, and says in which.
-    const axis_mask pending = device_.layout_of(value).placement.unreduced;
-    const bool waits = requests_of(g_[id]) == layout_request::as_operand && pending != 0 &&
-                       sums_.postpones(id, pending) && part_of(g_[traced_.last_reader[id]]) != structure::result;
+    const axis_mask partial = device_.layout_of(value).placement.unreduced;
+    const bool waits = requests_of(g_[id]) == layout_request::as_operand && partial != 0 &&
+                       sums_.postpones(id, partial) && part_of(g_[traced_.last_reader[id]]) != structure::result;
     if (waits) return owned(id, value);
-    const bool is_sum = requests_of(g_[id]) == layout_request::as_operand && pending != 0 && traced_.readers[id] > 1;
+    const bool is_sum = requests_of(g_[id]) == layout_request::as_operand && partial != 0 && traced_.readers[id] > 1;
     return owned(id,
-                 device_.rounded(id, device_.reshard(value, is_sum ? sums_.parts_for_readers(id, pending) : of_[id])));
+                 device_.rounded(id, device_.reshard(value, is_sum ? sums_.parts_for_readers(id, partial) : of_[id])));
   }
 
   /// A loop collects what it computes itself: a value from outside becomes one of the loop.
@@ -150,15 +150,15 @@ class partitioner {
   constexpr void visit_op(int id) {
     const instruction& i = g_[id];
     if (i.op->factors == nullptr) return fail(partition_fault::op_without_rule, id);
-    const operand_sums sums = sums_.settle_operands(id);
-    if (sums.is_dropped) return fail(partition_fault::pending_sum_dropped, id);
+    const operand_sums sums = sums_.reduce_operands(id);
+    if (sums.is_dropped) return fail(partition_fault::partial_sum_dropped, id);
     const factor_rule& rule = traced_.rules[id];
     if (i.op->lower != nullptr) {
       op_lowering steps(traced_, device_, id);
       if (const int value = i.op->lower(steps); value >= 0) return sums_.take(id, value, rule.combine);
     }
     const factor_axes split =
-        factor_choice(traced_.mesh, g_, of_, device_.program, device_.value).run(id, rule, sums.pending);
+        factor_choice(traced_.mesh, g_, of_, device_.program, device_.value).run(id, rule, sums.partial);
     operands_.clear();
     for (int k = 0; k < i.operand_count; ++k) {
       sharding needed = required(traced_.mesh, rule.dims_of(k), g_[g_.operand_at(i, k)].shape.rank, rule, split);
@@ -172,7 +172,7 @@ class partitioner {
       if (rule.kind[f] == factor_kind::reduce) local.unreduced |= split[f].mask();
     }
     const bool has_terms = local.unreduced != 0 && rule.combine == reduction::sum && i.op->facts.adds_up;
-    local.unreduced |= sums.pending;
+    local.unreduced |= sums.partial;
     instruction step = i;
     device_.widen(step, operands_.data(), operands_.size());
     if (has_terms && is_for_storage(step.type)) step.type = facts_of(step.type).accumulate;
@@ -182,13 +182,13 @@ class partitioner {
   }
   /// The results after the first, all before any of them is resharded: they stay together.
   constexpr void append_results(int id, int count, int value, const factor_axes& split) {
-    const axis_mask pending = device_.layout_of(value).placement.unreduced;
+    const axis_mask partial = device_.layout_of(value).placement.unreduced;
     for (int n = 1; n <= count; ++n) {
       instruction step = g_[id + n];
       step.operand[0] = value;
       sharding local =
           required(traced_.mesh, traced_.rules[id].dims_of_result(n), step.shape.rank, traced_.rules[id], split);
-      local.unreduced = pending;
+      local.unreduced = partial;
       device_.program.stems_from(id + n, step.where);
       device_.value[id + n] = device_.program.append(step, step.shape, local);
     }

@@ -12,10 +12,10 @@ namespace espalier {
 enum class partition_fault : std::uint8_t {
   nothing,
   op_without_rule,
-  /// A sum that was to stay pending meets an op that needs it whole.
-  pending_sum_dropped,
-  /// An annotation says that a sum is pending where none is.
-  no_sum_pending,
+  /// A sum that was to stay partial meets an op that needs it whole.
+  partial_sum_dropped,
+  /// An annotation says that a sum is partial where none is.
+  no_partial_sum,
 };
 
 namespace detail {

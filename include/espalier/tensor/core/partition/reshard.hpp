@@ -68,10 +68,10 @@ static_assert(max_axes == 8);
 
 /// The cheapest steps that change how a tensor is placed, and the bytes each device sends for them (GSPMD section 4.5,
 /// without its last resort of replicating everything). Cheapest means: fewest bytes by the formulas of `step_bytes`,
-/// plus `latency` bytes for each collective; then fewest collectives. Sums pending in both placements stay pending.
+/// plus `latency` bytes for each collective; then fewest collectives. Sums partial in both placements stay partial.
 /// (On meshes of five and more axes, when nearly all of them change their dimension, the search gives up after
 /// thousands of placements and searches only plans that leave in place what both placements share.)
-/// @pre a sum pending in `to` is pending in `from`; `latency` is not negative.
+/// @pre a sum partial in `to` is partial in `from`; `latency` is not negative.
 /// @post the last step leaves exactly `to`; no steps if the placements agree.
 [[nodiscard]] constexpr reshard_plan plan_reshard(const mesh_shape& mesh, const extents& shape, dtype type,
                                                   const sharding& from, const sharding& to, std::int64_t latency = 0) {

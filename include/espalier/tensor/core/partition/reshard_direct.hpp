@@ -32,7 +32,7 @@ class direct_reshard {
   constexpr direct_reshard(const reshard_task& task, const placement_codes& from, reshard_plan* plan)
       : task_(task), plan_(plan), from_(from), now_(from), to_(std::bit_cast<placement_codes>(task.to)) {
     compare();
-    if (pending_ == 0) {
+    if (partial_ == 0) {
       move();
       optimal = true;
     } else if (crossed_ != 0 || (gained_ & lost_) != 0 || !grow_and_reduce()) {
@@ -72,7 +72,7 @@ class direct_reshard {
       same_parts_ = same_parts_ && parts == parts_of(task_.mesh, t);
     }
     local_ = even_ ? local_ / parts_ : buffer_bytes(task_, now_);
-    pending_ = now_.unreduced & ~to_.unreduced;
+    partial_ = now_.unreduced & ~to_.unreduced;
   }
 
   /// Ends a step: the placement is `now_`.
@@ -200,7 +200,7 @@ class direct_reshard {
   constexpr void reduce(axis_mask scattered) {
     // Copies can share the work of a sum of more than two terms: each reduces a part, and they gather the result.
     const axis_mask added = gained_ & ~scattered;
-    const std::int64_t terms = group_size(task_.mesh, pending_);
+    const std::int64_t terms = group_size(task_.mesh, partial_);
     const std::int64_t copies = group_size(task_.mesh, ~0U) / (parts_ * group_size(task_.mesh, added | now_.unreduced));
     // When nothing else changes, this meets the bound for any plan of two collectives, and there is one plan of one: so
     // the cheaper of both is the cheapest of all. The number of steps to find that is the same on every mesh.
@@ -216,7 +216,7 @@ class direct_reshard {
       now_.unreduced &= ~axes;
       emit(collective::reduce_scatter, axes, group_size(task_.mesh, axes));
     }
-    if (const axis_mask axes = pending_ & ~scattered; axes != 0) {
+    if (const axis_mask axes = partial_ & ~scattered; axes != 0) {
       now_.unreduced = to_.unreduced;
       emit(collective::all_reduce, axes, group_size(task_.mesh, axes));
     }
@@ -261,7 +261,7 @@ class direct_reshard {
   constexpr void reduce_and_move() {
     now_ = from_;
     now_.unreduced = to_.unreduced;
-    emit(collective::all_reduce, pending_, group_size(task_.mesh, pending_));
+    emit(collective::all_reduce, partial_, group_size(task_.mesh, partial_));
     from_ = now_;
     move();
   }
@@ -281,7 +281,7 @@ class direct_reshard {
   std::uint32_t crossed_ = 0;
   axis_mask gained_ = 0;
   axis_mask lost_ = 0;
-  axis_mask pending_ = 0;
+  axis_mask partial_ = 0;
 };
 
 }  // namespace espalier::detail

@@ -93,10 +93,10 @@ class reshard_search {
   /// receive those it does not hold yet, every byte of a partial among them; and n terms of a sum that m devices want
   /// take at least n + m - 2 messages. Uneven splits only make buffers larger.
   [[nodiscard]] constexpr std::int64_t bound_of(const placement_codes& s) const {
-    const axis_mask pending = s.unreduced & ~target_.unreduced;
+    const axis_mask partial = s.unreduced & ~target_.unreduced;
     std::int64_t bytes = ceil_div(total_, target_parts_);
-    if (pending != 0) {
-      const std::int64_t messages = task_.mesh.parts(pending) + summed_devices_ / target_parts_ - 2;
+    if (partial != 0) {
+      const std::int64_t messages = task_.mesh.parts(partial) + summed_devices_ / target_parts_ - 2;
       bytes = larger_of(bytes, ceil_div(total_ * messages, summed_devices_));
     } else {
       std::int64_t common = 1;
@@ -175,8 +175,8 @@ class reshard_search {
     const axis_mask tiled = nodes_[id].tiled;
     parent_ = id;
     paid_ = nodes_[id].cost;
-    const axis_mask pending = s.unreduced & ~target_.unreduced;
-    if (pending == 0) {
+    const axis_mask partial = s.unreduced & ~target_.unreduced;
+    if (partial == 0) {
       const direct_reshard rest(task_, s, nullptr);
       reach(target_, target_tiled_, collective::exchange, 0, rest.bytes, paid_ + rest.cost());
       return;
@@ -190,8 +190,8 @@ class reshard_search {
     if (tiled != 0) {
       for (int d = 0; d < task_.shape.rank; ++d) take_from(d, s, tiled);
     }
-    scatter(s, tiled, 0, pending);
-    for (axis_mask some = pending; some != 0; some = (some - 1) & pending) {
+    scatter(s, tiled, 0, partial);
+    for (axis_mask some = partial; some != 0; some = (some - 1) & partial) {
       placement_codes t = s;
       t.unreduced &= ~some;
       offer(t, tiled, collective::all_reduce, some, task_.mesh.parts(some));
@@ -253,13 +253,13 @@ class reshard_search {
     }
   }
 
-  /// A reduce_scatter over every ordered choice of the pending axes.
-  constexpr void scatter(const placement_codes& s, axis_mask tiled, std::uint32_t chosen, axis_mask pending) {
+  /// A reduce_scatter over every ordered choice of the partial axes.
+  constexpr void scatter(const placement_codes& s, axis_mask tiled, std::uint32_t chosen, axis_mask partial) {
     for (int axis = 0; axis < task_.mesh.rank; ++axis) {
-      if (!has_axis(pending, axis)) continue;
+      if (!has_axis(partial, axis)) continue;
       const std::uint32_t more = joined(chosen, static_cast<std::uint32_t>(axis + 1));
       append(s, tiled, more, collective::reduce_scatter);
-      scatter(s, tiled, more, pending & ~bit_of(axis));
+      scatter(s, tiled, more, partial & ~bit_of(axis));
     }
   }
 

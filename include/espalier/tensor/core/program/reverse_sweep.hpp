@@ -35,7 +35,7 @@ namespace detail {
 /// keep.
 [[nodiscard]] constexpr bool cheaper_to_repeat(builder& b, int id) {
   const instruction& i = b[id];
-  // A sum that is pending in the body has been carried out in what is kept of it.
+  // A sum that is partial in the body has been carried out in what is kept of it.
   if (requests_of(i) == layout_request::annotation && b.result().annotations[i.annotation].placement.unreduced != 0) {
     return false;
   }

@@ -26,19 +26,19 @@ namespace espalier::detail {
   axis_mask annotated = 0;
   for (int n = 0; n < g.annotation_count; ++n) annotated |= g.annotations[n].placement.unreduced;
   if (annotated == 0) return -1;
-  list<axis_mask> pending(g.size, 0);
+  list<axis_mask> partial(g.size, 0);
   for (int id = 0; id < g.size; ++id) {
     const instruction& i = g[id];
     const axis_mask wanted = i.annotation >= 0 ? g.annotations[i.annotation].placement.unreduced : 0;
-    pending[id] = wanted;
+    partial[id] = wanted;
     if (i.operand_count > 0 && i.annotation >= 0) {
       for (int axis = 0; axis < mesh.rank; ++axis) {
-        if (mesh.size[axis] > 1 && has_axis(wanted & ~pending[i.operand[0]], axis)) return id;
+        if (mesh.size[axis] > 1 && has_axis(wanted & ~partial[i.operand[0]], axis)) return id;
       }
       continue;
     }
     for (int k = 0; k < i.operand_count; ++k) {
-      if (i.op->linear != linearity::none) pending[id] |= pending[g.operand_at(i, k)];
+      if (i.op->linear != linearity::none) partial[id] |= partial[g.operand_at(i, k)];
       const sharding& from = of[g.operand_at(i, k)];
       for (int d = 0; d < from.rank; ++d) {
         const factor_list dims = rules[id].dims_of(k)[d];
@@ -46,7 +46,7 @@ namespace espalier::detail {
         factor_axes split;
         read_dimension(mesh, rules[id], dims, from.dim[d], split);
         for (int n = 0; n < dims.size(); ++n) {
-          if (rules[id].kind[dims[n]] == factor_kind::reduce) pending[id] |= split[dims[n]].mask();
+          if (rules[id].kind[dims[n]] == factor_kind::reduce) partial[id] |= split[dims[n]].mask();
         }
       }
     }
@@ -79,7 +79,7 @@ template <class Mesh, class Source> [[nodiscard]] constexpr auto check_passes() 
     if constexpr (sums::at >= 0) {
       return report<why::not_a_pending_sum<typename annotation_words<Mesh, whole::program, sums::at>::type>,
                     place_of_instruction<whole::program, sums::at>>{};
-    } else if constexpr (parts::last.fault == partition_fault::no_sum_pending) {
+    } else if constexpr (parts::last.fault == partition_fault::no_partial_sum) {
       return report<why::not_a_pending_sum<typename annotation_words<Mesh, whole::program, parts::last.fault_at>::type>,
                     place_of_instruction<whole::program, parts::last.fault_at>>{};
     } else if constexpr (parts::last.fault_at >= 0) {

@@ -30,9 +30,9 @@ struct argument_error : std::invalid_argument {
 namespace detail {
 struct array_memory;
 
-/// Whatever may make an array of pending sums calls this first, so that its readers can reduce them
+/// Whatever may make an array of partial sums calls this first, so that its readers can reduce them
 /// (execute/pending.hpp).
-void expect_pending_sums();
+void expect_partial_sums();
 
 /// A call to which an array was donated: its handles, and the copies of these, share one.
 struct donation {
@@ -137,7 +137,7 @@ class any_array {
     require_unspent();
     return shards_[static_cast<std::size_t>(local)].data();
   }
-  /// Prepares a device's shard for writing: if the array is a pending sum, its terms become 0. Returns whether this
+  /// Prepares a device's shard for writing: if the array is a partial sum, its terms become 0. Returns whether this
   /// device writes the elements.
   bool begin_writing(int local) const;
   void refuse_reading_terms() const {
@@ -198,11 +198,11 @@ template <TensorType Tensor> class sharded_array : public any_array {
       : sharded_array(where, axis_parts::whole(where.mesh_value()), placement) {}
   /// Zeros, placed as given on parts of the axes of the world's mesh.
   sharded_array(const world& where, const axis_parts& parts, const sharding& placement) : sharded_array() {
-    detail::expect_pending_sums();
+    detail::expect_partial_sums();
     make(where, parts, placement);
   }
 
-  /// A shard's elements, dense and row-major in `local_extents()`; of pending sums this device's terms.
+  /// A shard's elements, dense and row-major in `local_extents()`; of partial sums this device's terms.
   [[nodiscard]] value_type* data(int local) const { return static_cast<value_type*>(memory(local)); }
 
   // Not there: the elements are spread over devices. A compile error says what to do instead.
@@ -218,9 +218,9 @@ template <TensorType Tensor> class sharded_array : public any_array {
 
   /// Calls f(element, flat index in the whole tensor) for every element this process holds.
   ///
-  /// Of pending sums (`unreduced`) the first device of each sum gets what `f` writes, as the whole sum, into elements
+  /// Of partial sums (`unreduced`) the first device of each sum gets what `f` writes, as the whole sum, into elements
   /// that are 0 before; the terms of all others become 0.
-  /// Errors: `argument_error` if `f` only reads, and the array holds pending sums, or if the array was donated.
+  /// Errors: `argument_error` if `f` only reads, and the array holds partial sums, or if the array was donated.
   template <class F> void for_each(const F& f) const {
     constexpr bool reads = std::is_invocable_v<const F&, value_type, std::int64_t>;
     if constexpr (reads) refuse_reading_terms();

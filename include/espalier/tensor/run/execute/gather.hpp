@@ -18,7 +18,7 @@ namespace detail {
 
 }  // namespace detail
 
-/// The whole tensor, row-major, on every process; of pending sums (`unreduced`) the sums. Collective: all ranks call
+/// The whole tensor, row-major, on every process; of partial sums (`unreduced`) the sums. Collective: all ranks call
 /// it, and one that does not come is named, with the line of the call, after `ESPALIER_DEADLINE_SECONDS`.
 ///
 /// Errors: `argument_error` if the array is empty, of another world or donated to a call whose result is another array.
@@ -27,7 +27,7 @@ template <class Tensor>
                                                           source_line line = source_line::current()) {
   using element = storage_t<Tensor::type>;
   if (!array.empty() && array.placed().placement.unreduced != 0) {
-    return gather(where, detail::without_pending_sums(where, array, line), line);
+    return gather(where, detail::without_partial_sums(where, array, line), line);
   }
   const std::vector<shared_buffer> whole = detail::gather_shards(where, array, line);
   // Through plain memory: a vector<bool> has none.

@@ -23,19 +23,19 @@ template <class T> void add_terms(void* sum, const void* terms, std::int64_t cou
   }
 }
 
-/// Replaces an array of pending sums by one of the sums, in new memory: a reduce-scatter and an all-gather among the
+/// Replaces an array of partial sums by one of the sums, in new memory: a reduce-scatter and an all-gather among the
 /// devices that hold terms, each element sent as often as an all-reduce does. Collective.
 void reduce_terms(world& where, any_array& array, term_adder add, source_line line);
 
-/// `reduce_terms`, once `expect_pending_sums` was called. Most programs have no such arrays at their border, and do not
+/// `reduce_terms`, once `expect_partial_sums` was called. Most programs have no such arrays at their border, and do not
 /// compile it.
 using terms_reducer = void (*)(world& where, any_array& array, term_adder add, source_line line);
 [[nodiscard]] std::atomic<terms_reducer>& reducer_of_terms();
 
-/// Arrays, or a tree of them, without pending sums; those that have none share the memory of the given ones.
+/// Arrays, or a tree of them, without partial sums; those that have none share the memory of the given ones.
 /// Collective.
 template <class Arrays>
-[[nodiscard]] Arrays without_pending_sums(world& where, const Arrays& arrays,
+[[nodiscard]] Arrays without_partial_sums(world& where, const Arrays& arrays,
                                           source_line line = source_line::current()) {
   Arrays made = arrays;
   for_each_leaf(made, [&]<class Array>(Array& array) {

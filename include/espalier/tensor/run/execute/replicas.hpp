@@ -44,7 +44,7 @@ struct replica_broadcaster {
 
 /// Makes the copies of a replicated array, or of all arrays of a tree, equal: of the devices that hold the same
 /// elements the first one on the mesh sends its own to the others. Collective: all ranks call it. A sharded array
-/// without copies stays as it is, and so do the terms of pending sums.
+/// without copies stays as it is, and so do the terms of partial sums.
 ///
 /// Needed only where ranks fill an array with numbers of their own, such as those of `std::random_device`.
 /// `nn::initialise` draws numbers by an element's place in the whole tensor, equal on all ranks without a message.

@@ -10,7 +10,7 @@ namespace espalier {
 
 namespace detail {
 
-/// Fills `into`, of the same type and shape, on the same devices. @pre `from` has no pending sums
+/// Fills `into`, of the same type and shape, on the same devices. @pre `from` has no partial sums
 void reshard_array(world& where, const any_array& from, const any_array& into, source_line line);
 
 }  // namespace detail
@@ -23,13 +23,13 @@ void reshard_array(world& where, const any_array& from, const any_array& into, s
 ///     auto w = serve.argument<0>();               // as the program on `grid` wants it
 ///     ep::reshard(flat, trained.weights, w);      // f32[1024@data, 256] -> f32[1024@rows, 256@columns]
 ///
-/// Device k of one mesh is device k of the other. `where` is the world of either. Pending sums are carried out first.
+/// Device k of one mesh is device k of the other. `where` is the world of either. Partial sums are carried out first.
 /// Errors: `argument_error` if an array is empty, was donated, or lies on other devices.
 template <class Arrays>
 void reshard(world& where, const Arrays& from, const Arrays& into, source_line line = source_line::current()) {
   detail::for_each_pair(from, into, [&](const auto& given, const auto& wanted) {
     if (!given.empty() && given.placed().placement.unreduced != 0) {
-      detail::reshard_array(where, detail::without_pending_sums(where, given, line), wanted, line);
+      detail::reshard_array(where, detail::without_partial_sums(where, given, line), wanted, line);
     } else {
       detail::reshard_array(where, given, wanted, line);
     }

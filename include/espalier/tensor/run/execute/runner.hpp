@@ -23,8 +23,8 @@ namespace espalier {
 
 namespace detail {
 
-/// Whether an argument or a result holds pending sums.
-[[nodiscard]] constexpr bool has_pending_borders(graph_view g) {
+/// Whether an argument or a result holds partial sums.
+[[nodiscard]] constexpr bool has_partial_borders(graph_view g) {
   for (int id = 0; id < g.size; ++id) {
     const structure part = part_of(g[id]);
     if (part != structure::argument && part != structure::result) continue;
@@ -257,7 +257,7 @@ template <class Program> class runner {
     static constexpr int first_leaf[]{Program::template first_leaf<I>()...};
     detail::runner_facts made{&Program::mesh::value, &Program::parts, &first_leaf[0], arity, nullptr, nullptr};
     if constexpr (Program::is_sound) {
-      if constexpr (detail::has_pending_borders(Program::code)) detail::expect_pending_sums();
+      if constexpr (detail::has_partial_borders(Program::code)) detail::expect_partial_sums();
       made.make_device = detail::device_maker_of<Program>();
       if constexpr (first_leaf[arity] != arity) made.leaf_name = &name_of<I...>;
     }

@@ -91,7 +91,7 @@ template <class Tree, class F> void for_each_box(const Tree& tree, bool owned, c
         strides[at] = stride_of(local, d);
         wanted = wanted && held.size > 0;
       }
-      // Of pending sums one device reads the whole sum.
+      // Of partial sums one device reads the whole sum.
       if (!owned && !detail::array_memory::begin_writing(array, k)) continue;
       const axis_mask splits = array.placed().placement.tiled();
       for (int axis = 0; owned && axis < its_mesh.rank; ++axis) {
@@ -111,14 +111,14 @@ template <class Tree, class F> void for_each_box(const Tree& tree, bool owned, c
 /// Writes a tree of sharded arrays as a safetensors file, named by the tree's members (`parameters.blocks.up.weight`).
 /// Each process writes a part of the file in few large pieces, each element once, whatever is replicated and however
 /// arrays are split; for this the processes send one another what lies in the others' pieces, over buffers of 12 MiB at
-/// most. Of pending sums the sums are written. Collective.
+/// most. Of partial sums the sums are written. Collective.
 ///
 /// `path` shows the new file when it is complete, and the old one until then. Errors: `io::checkpoint_error`; under MPI
 /// `error_on_all_ranks` with its text, on every rank.
 template <class Tree>
 void save_checkpoint(world& where, const Tree& given, const std::filesystem::path& path,
                      const io::metadata_map& metadata = {}) {
-  const Tree tree = detail::without_pending_sums(where, given);
+  const Tree tree = detail::without_partial_sums(where, given);
   std::unique_ptr<io::safetensors_writer> writer;
   const auto open = [&](io::writer_role role) {
     writer =

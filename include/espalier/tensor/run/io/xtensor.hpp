@@ -41,7 +41,7 @@ template <class Tensor> [[nodiscard]] std::array<std::size_t, static_cast<std::s
 /// kind or of a later one of bool, natural, integer, floating; others are a compile error.
 ///
 /// Errors: `argument_error` if the shapes differ, or if an integer is one that the tensor's type cannot hold; then
-/// nothing has been written. Of pending sums the first device gets the values, and the others terms of 0.
+/// nothing has been written. Of partial sums the first device gets the values, and the others terms of 0.
 template <class Tensor, class Values>
   requires(xt::is_xexpression<Values>::value)
 void scatter(const Values& values, const sharded_array<Tensor>& into) {

@@ -279,8 +279,8 @@ class layout_drawing {
     for (const drawn_part& one : boxes_) copies = copies || one.groups.size() > 1;
     if (copies) notes.emplace_back("a, b: each holds a copy");
     if (placed_.placement.unreduced != 0) {
-      const axis_list pending = list_of(placed_.placement.unreduced);
-      notes.push_back("a + b: each holds a term of a sum over " + names_of(whole_mesh_, axes_, pending, " * "));
+      const axis_list partial = list_of(placed_.placement.unreduced);
+      notes.push_back("a + b: each holds a term of a sum over " + names_of(whole_mesh_, axes_, partial, " * "));
     }
     if (!idle_.empty())
       notes.push_back((idle_.size() == 1 ? "nothing on device " : "nothing on devices ") + joined_numbers(idle_, ", "));
@@ -303,7 +303,7 @@ class layout_drawing {
 }  // namespace detail
 
 /// A picture (SVG) of a tensor's layout: every part of the tensor as a cell, as large as it is, with the numbers of the
-/// devices that hold it. `0, 2` are copies, `0 + 1` terms of a pending sum. The two last dimensions that are split run
+/// devices that hold it. `0, 2` are copies, `0 + 1` terms of a partial sum. The two last dimensions that are split run
 /// down and to the right; where more are, there is a panel for each part of these.
 /// @pre the placement is one of this shape on this mesh
 [[nodiscard]] inline std::string draw_layout(const mesh_shape& mesh, dtype type, const layout& placed) {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-// How pending sums of arrays are carried out: the compiled half of pending.hpp.
+// How partial sums of arrays are carried out: the compiled half of pending.hpp.
 #include <espalier/base/light_std/extremes.hpp>
 #include <espalier/comm/layout.hpp>
 #include <espalier/tensor/run/execute/pending.hpp>
@@ -18,7 +18,7 @@ ESPALIER_INLINE std::atomic<terms_reducer>& reducer_of_terms() {
   return reducer;
 }
 
-ESPALIER_INLINE void expect_pending_sums() { reducer_of_terms().store(&reduce_terms); }
+ESPALIER_INLINE void expect_partial_sums() { reducer_of_terms().store(&reduce_terms); }
 
 ESPALIER_INLINE void reduce_terms(world& where, any_array& array, term_adder add, source_line line) {
   const sharding placement = array.placed().placement;
