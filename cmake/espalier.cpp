@@ -15,10 +15,10 @@
 #include <espalier/tensor/run/execute/impl/gather.ipp>
 #include <espalier/tensor/run/execute/impl/guard.ipp>
 #include <espalier/tensor/run/execute/impl/message_tables.ipp>
-#include <espalier/tensor/run/execute/impl/pending.ipp>
 #include <espalier/tensor/run/execute/impl/print.ipp>
 #include <espalier/tensor/run/execute/impl/program_device.ipp>
 #include <espalier/tensor/run/execute/impl/program_runner.ipp>
+#include <espalier/tensor/run/execute/impl/reduce_terms.ipp>
 #include <espalier/tensor/run/execute/impl/replicas.ipp>
 #include <espalier/tensor/run/execute/impl/reshard.ipp>
 #include <espalier/tensor/run/execute/impl/world.ipp>

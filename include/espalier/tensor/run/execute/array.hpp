@@ -31,7 +31,7 @@ namespace detail {
 struct array_memory;
 
 /// Whatever may make an array of partial sums calls this first, so that its readers can reduce them
-/// (execute/pending.hpp).
+/// (execute/reduce_terms.hpp).
 void expect_partial_sums();
 
 /// A call to which an array was donated: its handles, and the copies of these, share one.

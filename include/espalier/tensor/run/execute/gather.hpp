@@ -5,7 +5,7 @@
 #include <espalier/config.hpp>
 
 #include <espalier/tensor/run/execute/array.hpp>
-#include <espalier/tensor/run/execute/pending.hpp>
+#include <espalier/tensor/run/execute/reduce_terms.hpp>
 
 #include <vector>
 

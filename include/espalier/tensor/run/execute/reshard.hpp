@@ -4,7 +4,7 @@
 
 #include <espalier/tensor/core/diagnostics/source_line.hpp>
 #include <espalier/tensor/run/execute/array.hpp>
-#include <espalier/tensor/run/execute/pending.hpp>
+#include <espalier/tensor/run/execute/reduce_terms.hpp>
 
 namespace espalier {
 

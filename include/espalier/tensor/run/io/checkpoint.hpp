@@ -6,7 +6,7 @@
 
 #include <espalier/tensor/core/graph/named_leaves.hpp>
 #include <espalier/tensor/run/execute/array.hpp>
-#include <espalier/tensor/run/execute/pending.hpp>
+#include <espalier/tensor/run/execute/reduce_terms.hpp>
 #include <espalier/tensor/run/execute/together.hpp>
 #include <espalier/tensor/run/io/load_options.hpp>
 #include <espalier/tensor/run/io/safetensors.hpp>

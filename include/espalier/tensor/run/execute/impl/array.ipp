@@ -6,7 +6,7 @@
 #include <espalier/base/light_std/joined.hpp>
 #include <espalier/tensor/core/sharding/print.hpp>
 #include <espalier/tensor/run/execute/array.hpp>
-#include <espalier/tensor/run/execute/pending.hpp>
+#include <espalier/tensor/run/execute/reduce_terms.hpp>
 
 #include <cstring>
 #include <string>

@@ -5,7 +5,7 @@
 // How copies of arrays are compared and made equal: the compiled half of replicas.hpp.
 #include <espalier/base/light_std/joined.hpp>
 #include <espalier/comm/layout.hpp>
-#include <espalier/tensor/run/execute/pending.hpp>
+#include <espalier/tensor/run/execute/reduce_terms.hpp>
 #include <espalier/tensor/run/execute/replicas.hpp>
 
 #include <cstddef>

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-// How partial sums of arrays are carried out: the compiled half of pending.hpp.
+// How partial sums of arrays are carried out: the compiled half of reduce_terms.hpp.
 #include <espalier/base/light_std/extremes.hpp>
 #include <espalier/comm/layout.hpp>
-#include <espalier/tensor/run/execute/pending.hpp>
+#include <espalier/tensor/run/execute/reduce_terms.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -64,5 +64,5 @@ class named_operation {
 }  // namespace espalier::detail
 
 #if !defined(ESPALIER_COMPILED)
-#include <espalier/tensor/run/execute/impl/pending.ipp>
+#include <espalier/tensor/run/execute/impl/reduce_terms.ipp>
 #endif
