@@ -64,7 +64,7 @@ template <class Kernels> class lockstep_execution {
       std::memset(device.arena(), poison, static_cast<std::size_t>(t_.arena_bytes));
       device.start();
     }
-    last_unit_ = -1;
+    last_launch_ = -1;
     walk();
     check_margins(given);
     check_margins(made);
@@ -175,7 +175,7 @@ template <class Kernels> class lockstep_execution {
       }
       const detail::device_step now = *s;
       for (const auto& device : devices_) spoil(*device, now.launch);
-      last_unit_ = now.launch;
+      last_launch_ = now.launch;
       if (now.kind == detail::step_kind::move) {
         move(now.target);
         for (const auto& device : devices_) device->pass();
@@ -192,10 +192,10 @@ template <class Kernels> class lockstep_execution {
   /// Runs before the first step of a launch: buffers that no step needs any more, and those that only begin to be used,
   /// hold nothing that anybody may read.
   void spoil(executor& device, int launch) const {
-    if (launch == last_unit_) return;
+    if (launch == last_launch_) return;
     for (const placed_buffer& one : buffers_) {
       const bool begins = one.first == launch;
-      const bool has_ended = last_unit_ < launch && one.last >= last_unit_ && one.last < launch;
+      const bool has_ended = last_launch_ < launch && one.last >= last_launch_ && one.last < launch;
       if (!begins && !has_ended) continue;
       // Where another one lives now, it is that one's.
       if (!begins && overlaps_living(one, launch)) continue;
@@ -333,7 +333,7 @@ template <class Kernels> class lockstep_execution {
   /// The instruction of each number, or -1.
   std::vector<int> argument_;
   std::vector<int> result_;
-  int last_unit_ = -1;
+  int last_launch_ = -1;
 };
 
 /// Takes a partitioned graph through the rest of the compiler and executes it.
