@@ -77,7 +77,7 @@ bool close(const std::vector<tensor_value>& one, const std::vector<tensor_value>
 }
 
 /// Returns the value before ops that hand it on as it is.
-int behind(graph_view g, int id) {
+int source_of(graph_view g, int id) {
   while (g[id].op == &ops::copy || g[id].op == &ops::stop_gradient || g[id].op == &ops::reshape) id = g[id].operand[0];
   return id;
 }
@@ -101,7 +101,8 @@ class census {
       if (i.operand_count > inline_operands) ++of["many operands"];
       if (i.op == &ops::loop_begin) loop(g, id);
       if (i.op == &ops::loop_next) next(g, id);
-      if (i.op == &ops::loop_slice && g[behind(g, i.operand[0])].op == &ops::loop_stack) ++of["a stack read by a loop"];
+      if (i.op == &ops::loop_slice && g[source_of(g, i.operand[0])].op == &ops::loop_stack)
+        ++of["a stack read by a loop"];
       if (i.op == &ops::loop_stack) stack(g, i.operand[0]);
       if (i.op != &ops::result) continue;
       if (++returned[i.operand[0]] == 2) ++of["a value returned twice"];
@@ -114,7 +115,7 @@ class census {
       REQUIRE(g[i.operand[1]].shape == i.shape);
       REQUIRE(g[i.operand[1]].type == i.type);
       REQUIRE(++replaced[i.operand[1]] == 1);
-      replaces[static_cast<std::size_t>(i.operand[1])] = behind(g, i.operand[0]);
+      replaces[static_cast<std::size_t>(i.operand[1])] = source_of(g, i.operand[0]);
     }
     for (const auto& [argument, times] : replaced) donation(g, replaces, argument);
     for (int id = 0; id < g.size; ++id) {
@@ -142,7 +143,7 @@ class census {
   }
   void next(graph_view g, int id) {
     const int carry = g[id].operand[0];
-    const int value = behind(g, g[id].operand[1]);
+    const int value = source_of(g, g[id].operand[1]);
     if (value == carry) ++of["a carry unchanged"];
     if (g[value].loop != g[id].loop) ++of["a value from outside handed on"];
     if (value == carry || g[value].op != &ops::loop_carry || g[value].loop != g[id].loop) return;
@@ -150,7 +151,7 @@ class census {
     if (!(g[value].shape == g[carry].shape)) ++of["a carry as another one of another shape"];
     for (int k = 0; k < g.size; ++k) {
       if (g[k].op != &ops::loop_next || g[k].operand[0] != value) continue;
-      const int back = behind(g, g[k].operand[1]);
+      const int back = source_of(g, g[k].operand[1]);
       if (back == carry) ++of["two carries exchanged"];
       if (back != carry && back != value && g[back].op == &ops::loop_carry) ++of["a delay line or a ring"];
     }

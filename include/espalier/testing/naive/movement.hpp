@@ -69,9 +69,9 @@ class movement_equations : protected element_equations {
     const auto written = attributes_of<slice_attributes>(g_[id]);
     const int along = written.dim;
     return tensor_of(g_[id].shape, [&](place_in i) {
-      const std::int64_t behind = i[along] - written.start;
-      const std::int64_t row = behind / written.step;
-      if (behind % written.step != 0 || row < 0 || row >= from.shape[along]) return 0.0;
+      const std::int64_t offset = i[along] - written.start;
+      const std::int64_t row = offset / written.step;
+      if (offset % written.step != 0 || row < 0 || row >= from.shape[along]) return 0.0;
       i[along] = row;
       return element(from, i);
     });

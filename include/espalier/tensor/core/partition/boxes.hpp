@@ -128,7 +128,7 @@ constexpr void apply_windows(const mesh_shape& mesh, const extents& shape, const
 /// be more than another buffer.
 struct room_around {
   std::int64_t before = -1;
-  std::int64_t behind = 0;
+  std::int64_t after = 0;
 };
 [[nodiscard]] constexpr room_around room_around_operand(const mesh_shape& mesh, graph_view g, int id) {
   const int rows = rows_around(mesh, g, id);
@@ -138,11 +138,11 @@ struct room_around {
   for (int device = 0; device < mesh.devices(); ++device) {
     const std::int64_t first = rows_to_needed(mesh, g, id, rows, device);
     room.before = larger_of(room.before, -first);
-    room.behind = larger_of(room.behind, first + g[id].shape[rows] - held);
+    room.after = larger_of(room.after, first + g[id].shape[rows] - held);
   }
-  if (room.before + room.behind > held) return {};
+  if (room.before + room.after > held) return {};
   const std::int64_t row = stride_of(g[id].shape, rows);
-  return {room.before * row, room.behind * row};
+  return {room.before * row, room.after * row};
 }
 
 [[nodiscard]] constexpr instruction_boxes boxes_of(const mesh_shape& mesh, graph_view g, int id, int device) {

@@ -29,7 +29,7 @@ class halo_room {
       if (i.op->facts.moves >= 0 && reads_windows(i)) {
         const std::int64_t bytes = size_of(i.type);
         const room_around room = room_around_operand(mesh_, g_, id);
-        if (room.before >= 0) around_[id].room = {aligned(room.before * bytes), room.behind * bytes};
+        if (room.before >= 0) around_[id].room = {aligned(room.before * bytes), room.after * bytes};
       }
       // Another reader expects a buffer that starts where the value does.
       for (int k = 0; k < i.operand_count; ++k) {
@@ -46,7 +46,7 @@ class halo_room {
   [[nodiscard]] constexpr std::int64_t room_of(int root) const {
     const std::int64_t own = bytes_of(g_[root]);
     if (!is_enlarged(root)) return aligned(own);
-    const std::int64_t one = around_[root].before + aligned(own + around_[root].behind);
+    const std::int64_t one = around_[root].before + aligned(own + around_[root].after);
     return around_[root].alternates_in >= 0 ? 2 * one : one;
   }
 
@@ -70,7 +70,7 @@ class halo_room {
     if (!kept.is_enlarged) kept.exchange = id;
     kept.is_enlarged = true;
     kept.before = larger_of(kept.before, around_[id].room.before);
-    kept.behind = larger_of(kept.behind, around_[id].room.behind);
+    kept.after = larger_of(kept.after, around_[id].room.after);
   }
 
   /// Whether a carry that keeps its neighbours' rows around it and the value that takes its place can have a buffer of
@@ -100,7 +100,7 @@ class halo_room {
     const int value = g_[next].operand[1];
     around_[carry].alternates_in = g_[carry].loop;
     around_[carry].before = larger_of(around_[carry].before, around_[value].before);
-    around_[carry].behind = larger_of(around_[carry].behind, around_[value].behind);
+    around_[carry].after = larger_of(around_[carry].after, around_[value].after);
     int other = buffers_.sharer[value];
     buffers_.sharer[value] = -1;
     buffers_.within[value].phase = 1;
@@ -148,7 +148,7 @@ class halo_room {
     bool is_wanted = false;
     /// The room that the buffer of a root keeps, and the first exchange that uses it.
     std::int64_t before = 0;
-    std::int64_t behind = 0;
+    std::int64_t after = 0;
     bool is_enlarged = false;
     int exchange = -1;
     /// The loop of a carry that changes places with the next value, if the value is the root of one.

@@ -220,10 +220,10 @@ class fuser {
   constexpr void note_uses(int id, int n) {
     for (int k = 0; k < g_[id].operand_count; ++k) {
       const int o = g_.operand_at(g_[id], k);
-      last_use_[behind(o)] = n;
+      last_use_[source_of(o)] = n;
     }
   }
-  [[nodiscard]] constexpr int behind(int o) const {
+  [[nodiscard]] constexpr int source_of(int o) const {
     return launch_of_[o] < 0 && g_[o].op->fuse == fusion::broadcast ? g_[o].operand[0] : o;
   }
 
@@ -248,10 +248,11 @@ class fuser {
     // Operands read for the last time here leave their slots to the result: micro-operations work in place, as long
     // as an element of the result is not larger than what has been read.
     for (int k = 0; k < i.operand_count; ++k) {
-      if (size_of(g_[behind(g_.operand_at(i, k))].type) == size_of(i.type)) release(behind(g_.operand_at(i, k)), n);
+      if (size_of(g_[source_of(g_.operand_at(i, k))].type) == size_of(i.type))
+        release(source_of(g_.operand_at(i, k)), n);
     }
     step.result = write(id, step.result_wide, step.accumulates);
-    for (int k = 0; k < i.operand_count; ++k) release(behind(g_.operand_at(i, k)), n);
+    for (int k = 0; k < i.operand_count; ++k) release(source_of(g_.operand_at(i, k)), n);
     if (cut_ && i.op->fuse == fusion::reduction) return reduce_blocks(step, step.result);
     append(step);
   }

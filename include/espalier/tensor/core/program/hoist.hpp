@@ -33,7 +33,7 @@ class hoisting {
     bool from_outside = false;
     std::int64_t elements = 0;
     for (int k = 0; k < i.operand_count; ++k) {
-      const int source = behind(k < inline_operands ? i.operand[k] : i.operand_at(k, further_));
+      const int source = source_of(k < inline_operands ? i.operand[k] : i.operand_at(k, further_));
       if (is_constant(source)) continue;
       from_outside = true;
       elements += code_[source].shape.elements();
@@ -44,7 +44,7 @@ class hoisting {
     code_[id].loop = within;
     for (int k = 0; k < i.operand_count; ++k) {
       const int o = i.operand_at(k, further_);
-      for (const int one : {behind(o), o}) {
+      for (const int one : {source_of(o), o}) {
         if (code_[one].loop > within) code_[one].loop = within;
       }
     }
@@ -55,7 +55,7 @@ class hoisting {
     return is_further_result(code_[id]) || (id + 1 < code_.size() && is_further_result(code_[id + 1]));
   }
   /// Constants and broadcasts cost nothing and go where they are read.
-  [[nodiscard]] constexpr int behind(int id) const {
+  [[nodiscard]] constexpr int source_of(int id) const {
     return code_[id].op->fuse == fusion::broadcast && !collected_[id] ? code_[id].operand[0] : id;
   }
   [[nodiscard]] constexpr bool is_constant(int id) const {

@@ -51,13 +51,13 @@ void filter_gradient_piece(const convolution_task& t, const T* input, const Acc*
   static_assert(sizes::depth <= window_reader<T>::most);
   const std::int64_t line = t.line();
   const std::int64_t run = t.run();
-  const std::int64_t behind = piece.positions.start + piece.positions.size;
+  const std::int64_t stop = piece.positions.start + piece.positions.size;
   const std::int64_t feature = piece.group * t.f + piece.feature;
   const filter_strips strips(t, rows, sizes::rows);
   const std::int64_t count = piece.last - piece.first;
   // Equal parts of the run that a position is in.
   const auto depth_from = [=](std::int64_t first) {
-    const std::int64_t left = smaller_of(run - first % run, behind - first);
+    const std::int64_t left = smaller_of(run - first % run, stop - first);
     const std::int64_t pieces = (left + sizes::depth - 1) / sizes::depth;
     return pieces == 0 ? 0 : (left + pieces - 1) / pieces;
   };
@@ -70,7 +70,7 @@ void filter_gradient_piece(const convolution_task& t, const T* input, const Acc*
   std::int64_t depth = depth_from(piece.positions.start);
   readers[0].place(piece.positions.start, depth);
   int which = 0;
-  for (std::int64_t first = piece.positions.start; first < behind;) {
+  for (std::int64_t first = piece.positions.start; first < stop;) {
     window_reader<T>& reader = readers[which];
     window_reader<T>& following = readers[1 - which];
     const std::int64_t next_depth = depth_from(first + depth);
