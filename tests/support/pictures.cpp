@@ -122,7 +122,7 @@ std::string completion_picture() {
     const double y = 40 + row_height * static_cast<double>(r);
     const ep::instruction& i = g[static_cast<int>(r)];
     std::string name = i.op->name;
-    if (ep::part_of(i) == ep::structure::argument)
+    if (ep::structure_of(i) == ep::structure::argument)
       name += " " + std::to_string(ep::attributes_of<ep::border_attributes>(i).number);
     out += svg_text(10, y + 17, name);
     for (std::size_t c = 0; c < columns.size(); ++c) {
@@ -190,7 +190,7 @@ std::string memory_table() {
 std::string call_of(ep::graph_view g, int id) {
   const ep::instruction& i = g[id];
   std::string text = i.op->name;
-  if (ep::part_of(i) == ep::structure::argument)
+  if (ep::structure_of(i) == ep::structure::argument)
     text += " " + std::to_string(ep::attributes_of<ep::border_attributes>(i).number);
   for (int k = 0; k < i.operand_count; ++k) text += (k == 0 ? " %" : ", %") + std::to_string(g.operand_at(i, k));
   return text;

@@ -45,13 +45,13 @@ class device_state {
   /// interpreter cannot evaluate.
   void execute(int id, const instruction_boxes& boxes) {
     const instruction& self = g_[id];
-    if (part_of(self) == structure::argument) {
+    if (structure_of(self) == structure::argument) {
       (*this)[id] = argument(id);
-    } else if (part_of(self) == structure::loop_slice) {
+    } else if (structure_of(self) == structure::loop_slice) {
       slice(id);
-    } else if (part_of(self) == structure::loop_result) {
+    } else if (structure_of(self) == structure::loop_result) {
       (*this)[id] = (*this)[g_[self.operand[0]].operand[0]];
-    } else if (part_of(self) != structure::loop_carry && part_of(self) != structure::loop_next &&
+    } else if (structure_of(self) != structure::loop_carry && structure_of(self) != structure::loop_next &&
                !is_further_result(self)) {
       evaluate(id, boxes);
     }
@@ -74,7 +74,7 @@ class device_state {
     for (const int id : loop.collected) {
       const std::vector<double>& from = (*this)[g_[id].operand[0]].data;
       const std::size_t start =
-          part_of(g_[id]) == structure::loop_stack ? static_cast<std::size_t>(index) * from.size() : 0;
+          structure_of(g_[id]) == structure::loop_stack ? static_cast<std::size_t>(index) * from.size() : 0;
       for (std::size_t i = 0; i < from.size(); ++i) (*this)[id].data[start + i] += from[i];
     }
     std::vector<tensor_value> passed;
@@ -149,9 +149,9 @@ template <class Execute> class lockstep {
       : g_(g), devices_(devices), execute_(std::move(execute)), loop_(static_cast<std::size_t>(g.size)) {
     for (int id = 0; id < g.size; ++id) {
       const instruction& i = g[id];
-      if (part_of(i) == structure::loop_begin) parts(id).begin = id;
-      if (part_of(i) == structure::loop_end) parts(i.operand[0]).end = id;
-      if (part_of(i) == structure::loop_next) parts(i.loop).next.push_back(id);
+      if (structure_of(i) == structure::loop_begin) parts(id).begin = id;
+      if (structure_of(i) == structure::loop_end) parts(i.operand[0]).end = id;
+      if (structure_of(i) == structure::loop_next) parts(i.loop).next.push_back(id);
       if (is_collected(i)) parts(g[i.operand[0]].loop).collected.push_back(id);
     }
   }
@@ -159,7 +159,7 @@ template <class Execute> class lockstep {
   void run() { run_region(-1, 0, g_.size); }
 
  private:
-  [[nodiscard]] static bool is_collected(const instruction& i) { return collects(part_of(i)); }
+  [[nodiscard]] static bool is_collected(const instruction& i) { return collects(structure_of(i)); }
   [[nodiscard]] loop_parts& parts(int begin) { return loop_[static_cast<std::size_t>(begin)]; }
 
   /// The instructions of `loop` itself among the instructions [first, last). An instruction that stands inside an inner
@@ -167,7 +167,7 @@ template <class Execute> class lockstep {
   void run_region(int loop, int first, int last) {
     for (int id = first; id < last; ++id) {
       if (g_[id].loop != loop || is_collected(g_[id])) continue;
-      if (part_of(g_[id]) == structure::loop_begin) {
+      if (structure_of(g_[id]) == structure::loop_begin) {
         const int end = parts(id).end;
         run_region(loop, id + 1, end);
         run_loop(parts(id));
@@ -200,7 +200,7 @@ template <class Execute> class lockstep {
 [[nodiscard]] inline std::vector<tensor_value> results_of(graph_view g, const device_state& state) {
   std::vector<tensor_value> results;
   for (int id = 0; id < g.size; ++id) {
-    if (part_of(g[id]) != structure::result) continue;
+    if (structure_of(g[id]) != structure::result) continue;
     const auto index = static_cast<std::size_t>(attributes_of<border_attributes>(g[id]).number);
     if (index >= results.size()) results.resize(index + 1);
     results[index] = state[id];

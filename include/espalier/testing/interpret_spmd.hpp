@@ -77,7 +77,7 @@ class spmd_interpreter {
     for (int device = 0; device < mesh.devices(); ++device) {
       std::vector<tensor_value> mine(arguments.size());
       for (int id = 0; id < g.size; ++id) {
-        if (part_of(g[id]) != structure::argument) continue;
+        if (structure_of(g[id]) != structure::argument) continue;
         const auto index = static_cast<std::size_t>(attributes_of<border_attributes>(g[id]).number);
         if (index >= arguments.size()) throw std::invalid_argument("interpret_spmd: an argument is missing");
         if (!(arguments[index].shape == layout_of(id).shape)) {
@@ -96,7 +96,7 @@ class spmd_interpreter {
     spmd_outcome outcome;
     outcome.sent = sent_;
     for (int id = 0; id < g_.size; ++id) {
-      if (part_of(g_[id]) != structure::result) continue;
+      if (structure_of(g_[id]) != structure::result) continue;
       const auto index = static_cast<std::size_t>(attributes_of<border_attributes>(g_[id]).number);
       if (index >= outcome.results.size()) outcome.results.resize(index + 1);
       outcome.results[index] = assemble(id);

@@ -108,7 +108,7 @@ int count_of(ep::graph_view g, bool (*is_counted)(const ep::instruction&)) {
 bool contracts(const ep::instruction& i) { return i.op->facts.contracts; }
 /// True for operations that may not be done twice.
 bool is_work(const ep::instruction& i) {
-  return part_of(i) == ep::structure::none && i.operand_count > 0 && !i.op->facts.cheap_to_repeat;
+  return structure_of(i) == ep::structure::none && i.operand_count > 0 && !i.op->facts.cheap_to_repeat;
 }
 
 template <int Layer> void check_work_is_done_once() {

@@ -222,7 +222,7 @@ TEST_CASE("the products of a group are executed part by part", "[execute]") {
   const ep::program_tables tables = ep::tables_of<program>();
   std::vector<std::vector<double>> memory;
   for (int id = 0; id < tables.code.size; ++id) {
-    const auto part = ep::part_of(tables.code[id]);
+    const auto part = ep::structure_of(tables.code[id]);
     if (part != ep::structure::argument && part != ep::structure::result) continue;
     memory.emplace_back(static_cast<std::size_t>(tables.code[id].shape.elements()), 0.5);
   }
@@ -234,7 +234,7 @@ TEST_CASE("the products of a group are executed part by part", "[execute]") {
     std::size_t next = 0;
     for (int id = 0; id < tables.code.size; ++id) {
       const ep::instruction& i = tables.code[id];
-      const auto part = ep::part_of(i);
+      const auto part = ep::structure_of(i);
       if (part != ep::structure::argument && part != ep::structure::result) continue;
       const int number = ep::attributes_of<ep::border_attributes>(i).number;
       void* const data = memory[next++].data();

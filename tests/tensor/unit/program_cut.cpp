@@ -36,7 +36,7 @@ struct parts_of_graph {
 [[nodiscard]] int highest(graph_view g, structure kind) {
   int most = -1;
   for (int id = 0; id < g.size; ++id)
-    if (part_of(g[id]) == kind) most = std::max(most, number_of(g[id]));
+    if (structure_of(g[id]) == kind) most = std::max(most, number_of(g[id]));
   return most;
 }
 [[nodiscard]] std::int64_t bytes(const instruction& i) { return i.shape.elements() * size_of(i.type); }
@@ -67,7 +67,7 @@ struct parts_of_graph {
   for (const graph& part : parts.part) {
     const std::vector<tensor_value> made = interpret(part, arguments);
     for (int id = 0; id < part.code.size(); ++id) {
-      if (part_of(part.code[id]) != structure::result) continue;
+      if (structure_of(part.code[id]) != structure::result) continue;
       const auto number = static_cast<std::size_t>(number_of(part.code[id]));
       if (number < results.size()) results[number] = made[number];
       if (arguments.size() <= count + number) arguments.resize(count + number + 1);
@@ -91,7 +91,8 @@ struct parts_of_graph {
     const instruction& i = g[id];
     const bool may_repeat =
         i.loop < 0 && !i.op->facts.bound_to_loop && (i.operand_count == 0 || i.op->facts.cheap_to_repeat);
-    if (part_of(i) != structure::argument && part_of(i) != structure::result && !may_repeat) ++count[i.op->name];
+    if (structure_of(i) != structure::argument && structure_of(i) != structure::result && !may_repeat)
+      ++count[i.op->name];
   }
   return count;
 }
@@ -106,7 +107,7 @@ struct parts_of_graph {
 [[nodiscard]] std::int64_t handed_on(const parts_of_graph& parts) {
   std::int64_t sum = 0;
   for (const instruction& i : parts.part[0].code)
-    if (part_of(i) == structure::result && number_of(i) >= parts.numbers.results) sum += bytes(i);
+    if (structure_of(i) == structure::result && number_of(i) >= parts.numbers.results) sum += bytes(i);
   return sum;
 }
 /// The same if all that a later part reads was handed on.
@@ -116,11 +117,11 @@ struct parts_of_graph {
   std::set<int> read;
   std::set<int> readable;
   for (int id = 0; id < g.size; ++id) {
-    if (part_of(g[id]) == structure::result && number_of(g[id]) == 0 && part[id] == 0)
+    if (structure_of(g[id]) == structure::result && number_of(g[id]) == 0 && part[id] == 0)
       readable.insert(g[id].operand[0]);
     for (int k = 0; k < g[id].operand_count && part[id] > 0 && part[id] != no_part; ++k) {
       const int operand = g.operand_at(g[id], k);
-      if (part[operand] == 0 && part_of(g[operand]) != structure::argument) read.insert(operand);
+      if (part[operand] == 0 && structure_of(g[operand]) != structure::argument) read.insert(operand);
     }
   }
   std::int64_t sum = 0;
@@ -155,7 +156,7 @@ TEST_CASE("Random programs in three parts compute what they compute in one", "[p
     REQUIRE(handed_on(parts) <= simple);
     crossing += handed_on(parts) > 0 ? 1 : 0;
     smaller += handed_on(parts) < simple ? 1 : 0;
-    for (const instruction& i : made.code) with_loops += part_of(i) == structure::loop_begin ? 1 : 0;
+    for (const instruction& i : made.code) with_loops += structure_of(i) == structure::loop_begin ? 1 : 0;
   }
   // The sample has what the test is about.
   CHECK(with_loops > 50);
@@ -173,7 +174,7 @@ TEST_CASE("What is handed on takes the fewest bytes", "[program_cut]") {
   const auto handed_on = [](const cut_graph& made) {
     std::vector<extents> shapes;
     for (const instruction& i : made.early.code)
-      if (part_of(i) == structure::result && number_of(i) >= 2) shapes.push_back(i.shape);
+      if (structure_of(i) == structure::result && number_of(i) >= 2) shapes.push_back(i.shape);
     return shapes;
   };
   SECTION("the row that is broadcast") {
@@ -199,7 +200,7 @@ TEST_CASE("What is handed on takes the fewest bytes", "[program_cut]") {
     const cut_graph made = cut_here(b);
     REQUIRE(handed_on(made).size() == 1);
     for (const instruction& i : made.early.code)
-      if (part_of(i) == structure::result && number_of(i) == 2) CHECK(i.type == dtype::boolean);
+      if (structure_of(i) == structure::result && number_of(i) == 2) CHECK(i.type == dtype::boolean);
   }
   SECTION("but nothing where the mask follows from the result") {
     builder b;
@@ -212,7 +213,7 @@ TEST_CASE("What is handed on takes the fewest bytes", "[program_cut]") {
     CHECK(handed_on(made).empty());
     bool reads_result = false;
     for (const instruction& i : made.late.code)
-      reads_result = reads_result || (part_of(i) == structure::argument && number_of(i) == 2 + 0);
+      reads_result = reads_result || (structure_of(i) == structure::argument && number_of(i) == 2 + 0);
     CHECK(reads_result);
   }
   SECTION("never an argument") {
@@ -239,12 +240,12 @@ TEST_CASE("A loop stays whole in the first part that needs it", "[program_cut]")
   const cut_graph made = cut(g, parts_by_results(g, [](int number) { return number; }), 0, {1, 2, 1});
   const auto loops = [](const graph& one) {
     return std::count_if(one.code.begin(), one.code.end(),
-                         [](const instruction& i) { return part_of(i) == structure::loop_begin; });
+                         [](const instruction& i) { return structure_of(i) == structure::loop_begin; });
   };
   CHECK(loops(made.early) == 1);
   CHECK(loops(made.late) == 0);
   // The stack is handed on, not the loop repeated.
   CHECK(std::count_if(made.early.code.begin(), made.early.code.end(), [](const instruction& i) {
-          return part_of(i) == structure::result && number_of(i) == 2 && i.shape == extents_of({4, 3});
+          return structure_of(i) == structure::result && number_of(i) == 2 && i.shape == extents_of({4, 3});
         }) == 1);
 }

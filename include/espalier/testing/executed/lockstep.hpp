@@ -39,8 +39,8 @@ template <class Kernels> class lockstep_execution {
     argument_.assign(static_cast<std::size_t>(t.argument_count), -1);
     result_.assign(static_cast<std::size_t>(t.result_count), -1);
     for (int id = 0; id < g.size; ++id) {
-      if (part_of(g[id]) == structure::argument) argument_[number_of(g[id])] = id;
-      if (part_of(g[id]) == structure::result) result_.at(number_of(g[id])) = id;
+      if (structure_of(g[id]) == structure::argument) argument_[number_of(g[id])] = id;
+      if (structure_of(g[id]) == structure::result) result_.at(number_of(g[id])) = id;
     }
     for (int device = 0; device < mesh.devices(); ++device) {
       devices_.push_back(std::make_unique<executor>(t, device, nobody_, Kernels(t)));

@@ -44,10 +44,10 @@ class run_time_plan {
       if (outline.root[id] < 0) at = {};
       if (at.space == memory_space::arena) at.offset += base[static_cast<std::size_t>(outline.root[id])];
       where_.push_back(at);
-      if (part_of(g[id]) == structure::argument) {
+      if (structure_of(g[id]) == structure::argument) {
         tables_.argument_count = std::max(tables_.argument_count, attributes_of<border_attributes>(g[id]).number + 1);
       }
-      if (part_of(g[id]) == structure::result) ++tables_.result_count;
+      if (structure_of(g[id]) == structure::result) ++tables_.result_count;
     }
     root_ = std::move(outline.root);
     copied_ = std::move(outline.copied);

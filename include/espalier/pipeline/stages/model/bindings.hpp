@@ -94,7 +94,7 @@ struct batch_places {
 }
 [[nodiscard]] inline bool has_argument(const compiled_part& part, int number) {
   for (int id = 0; id < part.code.size; ++id) {
-    if (part_of(part.code[id]) == structure::argument && border_number(part.code[id]) == number) return true;
+    if (structure_of(part.code[id]) == structure::argument && border_number(part.code[id]) == number) return true;
   }
   return false;
 }
@@ -120,7 +120,7 @@ struct batch_places {
   for (const part which : {part::forward, part::input_gradient}) {
     const graph_view code = batch[which].code;
     for (int id = 0; id < code.size; ++id) {
-      if (part_of(code[id]) != structure::result || border_number(code[id]) < results) continue;
+      if (structure_of(code[id]) != structure::result || border_number(code[id]) < results) continue;
       const int number = border_number(code[id]);
       const std::int64_t bytes = local_bytes(mesh, code, id);
       if (which == part::input_gradient) {
@@ -140,7 +140,7 @@ struct batch_places {
     const compiled_part& one = batch[which];
     part_places& places = found.of[static_cast<std::size_t>(which)];
     for (int id = 0; id < one.code.size; ++id) {
-      if (part_of(one.code[id]) != structure::argument) continue;
+      if (structure_of(one.code[id]) != structure::argument) continue;
       const int number = border_number(one.code[id]);
       places.arguments.push_back(number < arguments ? border.arguments[static_cast<std::size_t>(number)]
                                                     : place_of_result(number - arguments));

@@ -103,7 +103,7 @@ template <class Mesh, class Layer, class Layouts, class... Arguments> struct com
   [[nodiscard]] static constexpr sharding of(structure part, int number) {
     const graph_view g = frozen<source>::value;
     for (int id = 0; id < g.size; ++id)
-      if (part_of(g[id]) == part && attributes_of<border_attributes>(g[id]).number == number)
+      if (structure_of(g[id]) == part && attributes_of<border_attributes>(g[id]).number == number)
         return settled(found::value.of[id]);
     return sharding::whole(0);
   }
@@ -111,7 +111,8 @@ template <class Mesh, class Layer, class Layouts, class... Arguments> struct com
 
 /// Whether completion alone says how a value is laid out; what is in a loop is left to it.
 [[nodiscard]] constexpr bool wants_annotation(const espalier::instruction& i) {
-  const bool in_loop = i.loop >= 0 || part_of(i) == structure::loop_begin || part_of(i) == structure::loop_end;
+  const bool in_loop =
+      i.loop >= 0 || structure_of(i) == structure::loop_begin || structure_of(i) == structure::loop_end;
   return i.annotation < 0 && !in_loop;
 }
 

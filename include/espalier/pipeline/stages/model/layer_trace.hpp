@@ -91,7 +91,7 @@ template <class Layer, int Data, class Layouts> struct layer_gradient {
 [[nodiscard]] constexpr int behind_results(graph_view g, int least) {
   int next = least;
   for (int id = 0; id < g.size; ++id) {
-    if (part_of(g[id]) != structure::result) continue;
+    if (structure_of(g[id]) != structure::result) continue;
     const int number = attributes_of<border_attributes>(g[id]).number;
     if (number >= next) next = number + 1;
   }
@@ -184,7 +184,7 @@ template <class Mesh, class Layer, int Data, class Layouts, class... Arguments> 
   return i.op->facts.values == pattern::uniform && i.scalar == 0;
 }
 [[nodiscard]] constexpr bool hands_out(graph_view g, int id, bool adds) {
-  return part_of(g[id]) == structure::result && !(adds && is_zero(g.operand(id, 0)));
+  return structure_of(g[id]) == structure::result && !(adds && is_zero(g.operand(id, 0)));
 }
 
 /// Which instructions of a graph are its arguments and results, in their order.
@@ -200,7 +200,7 @@ template <class Source, bool Adds> struct part_border {
     table t;
     const graph_view g = code();
     for (int id = 0; id < g.size; ++id) {
-      if (part_of(g[id]) == structure::argument) t.argument[t.arguments++] = id;
+      if (structure_of(g[id]) == structure::argument) t.argument[t.arguments++] = id;
       if (hands_out(g, id, Adds)) t.result[t.results++] = id;
     }
     return t;
@@ -225,13 +225,13 @@ constexpr list<int> replay(builder& b, graph_view g, const int* given, bool adds
     if (annotation >= 0) b[argument].annotation = annotation + annotations;
   };
   for (int id = 0; id < g.size; ++id) {
-    if (part_of(g[id]) != structure::argument) continue;
+    if (structure_of(g[id]) != structure::argument) continue;
     number[id] = *given++;
     lay_out(number[id], g[id].annotation);
   }
   for (int id = 0; id < g.size; ++id) {
     espalier::instruction i = g[id];
-    if (part_of(i) == structure::argument) continue;
+    if (structure_of(i) == structure::argument) continue;
     if (i.operand_count > espalier::inline_operands) i.further += further;
     for (int k = 0; k < i.operand_count; ++k) {
       int& operand = i.operand_at(k, b.result().further.data());
@@ -239,7 +239,7 @@ constexpr list<int> replay(builder& b, graph_view g, const int* given, bool adds
     }
     if (i.loop >= 0) i.loop = number[i.loop];
     if (i.annotation >= 0) i.annotation += annotations;
-    if (part_of(i) != structure::result) {
+    if (structure_of(i) != structure::result) {
       number[id] = b.result().code.push_back(i);
     } else if (hands_out(g, id, adds)) {
       b.at(i.where);

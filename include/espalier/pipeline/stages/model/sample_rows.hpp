@@ -199,15 +199,15 @@ template <class Source, int Parameters, std::int64_t Samples, int Round = 0> str
     t.is_settled = true;
     for (int id = 0; id < g.size; ++id) {
       sample_state found;
-      if (part_of(g[id]) == structure::argument) {
+      if (structure_of(g[id]) == structure::argument) {
         if (attributes_of<border_attributes>(g[id]).number > Parameters && g[id].shape.rank > 0)
           found.use = sample_use::apart;
       } else {
         found = sample_step(g, id, Samples, t).result();
       }
       // A carry begins as its start, and becomes what is passed on.
-      if (part_of(g[id]) == structure::loop_carry && t.at(id).use > found.use) found = t.at(id);
-      if (part_of(g[id]) == structure::loop_next) {
+      if (structure_of(g[id]) == structure::loop_carry && t.at(id).use > found.use) found = t.at(id);
+      if (structure_of(g[id]) == structure::loop_next) {
         const int carry = g[id].operand[0];
         if (found.use > t.at(carry).use) {
           t.set(carry, found);
@@ -244,7 +244,7 @@ template <class Traced, std::int64_t Samples, bool IsLoss> struct sample_finding
   static constexpr int at = [] {
     const graph_view g = states::code();
     for (int id = 0; id < g.size; ++id) {
-      if (part_of(g[id]) != structure::result || attributes_of<border_attributes>(g[id]).number != 0) continue;
+      if (structure_of(g[id]) != structure::result || attributes_of<border_attributes>(g[id]).number != 0) continue;
       const sample_state state = states::value.at(g[id].operand[0]);
       if (is_right(state)) return -1;
       return state.origin >= 0 ? state.origin : g[id].operand[0];

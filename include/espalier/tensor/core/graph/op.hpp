@@ -150,7 +150,7 @@ struct op_info {
   return is_further_result(code[id]) ? 0 : last - id - 1;
 }
 
-[[nodiscard]] constexpr structure part_of(const instruction& i) { return i.op->facts.part; }
+[[nodiscard]] constexpr structure structure_of(const instruction& i) { return i.op->facts.part; }
 [[nodiscard]] constexpr layout_request requests_of(const instruction& i) { return i.op->facts.requests; }
 
 }  // namespace espalier

@@ -261,7 +261,8 @@ class graph_parser {
     i.op = find_op(op_name, false);
     if (i.op == nullptr) i.op = find_op(op_name, true);
     if (i.op == nullptr) line.fail_at(op_at, "an operator's name");
-    if (closes != (part_of(i) == structure::loop_end)) line.fail_at(op_at, closes ? "loop_end" : "\"}\" before it");
+    if (closes != (structure_of(i) == structure::loop_end))
+      line.fail_at(op_at, closes ? "loop_end" : "\"}\" before it");
     if (closes) {
       if (loops_.empty()) line.fail_at(op_at, "a loop_begin before it");
       loops_.pop_back();
@@ -274,7 +275,7 @@ class graph_parser {
     extras(line, i, op_name);
     const int id = result_.code.code.push_back(i);
     values_[name] = id;
-    if (part_of(i) == structure::loop_begin) {
+    if (structure_of(i) == structure::loop_begin) {
       line.expect("{");
       loops_.push_back(id);
     }

@@ -153,7 +153,7 @@ class graph_writer {
     std::string text = head();
     std::vector<int> loops;
     for (int id = 0; id < g_.size; ++id) {
-      const structure part = part_of(g_[id]);
+      const structure part = structure_of(g_[id]);
       if (part == structure::loop_end && !loops.empty()) loops.pop_back();
       text += std::string(2 * loops.size(), ' ');
       text += instruction_text(id, loops.empty() ? -1 : loops.back()) + '\n';
@@ -165,7 +165,7 @@ class graph_writer {
   /// @param loop the loop that the instruction's place in the list implies
   [[nodiscard]] std::string instruction_text(int id, int loop) const {
     const instruction& i = g_[id];
-    std::string text = part_of(i) == structure::loop_end ? "} " : "";
+    std::string text = structure_of(i) == structure::loop_end ? "} " : "";
     append_text(text, {"%", id, " = ", name_of_op(*i.op)});
     text += attributes_text(i);
     text += i.operand_count > 0 ? " " : "";
@@ -176,7 +176,7 @@ class graph_writer {
     if (i.origin >= 0) append_text(text, {" origin ", i.origin});
     if (i.label != nullptr) text += " label " + quoted(i.label);
     if (options_.lines && i.where.line != 0) text += joined({" at ", quoted(i.where.file), ":", i.where.line});
-    return part_of(i) == structure::loop_begin ? text + " {" : text;
+    return structure_of(i) == structure::loop_begin ? text + " {" : text;
   }
 
  private:

@@ -28,11 +28,11 @@ class buffer_lives {
       const instruction& i = g_[id];
       const int at = s_.launch_of[id];
       if (at >= 0 && buffers_.root[id] >= 0) use(id, id, at);
-      if (collects(part_of(i))) {
+      if (collects(structure_of(i))) {
         const int loop = g_[i.operand[0]].loop;
         live(buffers_.root[id], s_.launch_of[loop]);
         live(buffers_.root[id], s_.launch_of[program_.end_of[loop]]);
-      } else if (part_of(i) == structure::loop_carry) {
+      } else if (structure_of(i) == structure::loop_carry) {
         // The buffer lives until its loop ends: there the value that is passed on is copied into it.
         live(buffers_.root[id], s_.launch_of[i.loop]);
       }
@@ -45,7 +45,7 @@ class buffer_lives {
   constexpr void place_results() {
     for (int id = 0; id < g_.size; ++id) {
       const instruction& i = g_[id];
-      if (part_of(i) != structure::result) continue;
+      if (structure_of(i) != structure::result) continue;
       location target;
       target.space = memory_space::result;
       target.index = attributes_of<border_attributes>(i).number;

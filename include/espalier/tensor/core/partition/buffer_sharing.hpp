@@ -20,7 +20,7 @@ class buffer_sharing {
   constexpr void run() {
     for (int id = 0; id < g_.size; ++id) {
       const instruction& i = g_[id];
-      switch (part_of(i)) {
+      switch (structure_of(i)) {
         case structure::argument:
           buffers_.own(id);
           buffers_.within[id].space = memory_space::argument;
@@ -50,7 +50,7 @@ class buffer_sharing {
             buffers_.share(id, i.operand[0]);
           } else if (halos_.may_lie_around(id)) {
             halos_.lie_around(id);
-          } else if (part_of(i) == structure::loop_carry && !halos_.wants_room(id) &&
+          } else if (structure_of(i) == structure::loop_carry && !halos_.wants_room(id) &&
                      overwritten_.starts_in_place(id)) {
             buffers_.share(id, i.operand[0]);
             overwritten_.changes_in(buffers_.root[id], i.loop);
@@ -70,7 +70,7 @@ class buffer_sharing {
     const int value = g_[id].operand[0];
     const int loop = g_[value].loop;
     const bool plain = buffers_.root[value] == value && buffers_.is_plain(value) && !halos_.is_enlarged(value) &&
-                       part_of(g_[value]) != structure::loop_carry;
+                       structure_of(g_[value]) != structure::loop_carry;
     if (!plain) {
       buffers_.copied[id] = true;
       return;

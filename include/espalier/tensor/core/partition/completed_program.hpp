@@ -41,7 +41,7 @@ struct completed_program {
     int* const last = last_reader.data();
     for (int id = 0; id < g.size; ++id) {
       const instruction& i = g.code[id];
-      if (part_of(i) == structure::result) {
+      if (structure_of(i) == structure::result) {
         const int sums = attributes_of<border_attributes>(i).sums_travel_as;
         has_narrow_sums = has_narrow_sums || sums > 0;
         if (sums > 0) narrow_sums = static_cast<dtype>(sums - 1);

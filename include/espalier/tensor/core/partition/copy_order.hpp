@@ -23,7 +23,7 @@ class copy_order {
     list<int> head(s_.launch_count, -1);
     list<int> next(g_.size, -1);
     for (int id = g_.size - 1; id >= 0; --id) {
-      if (!buffers_.copied[id] || part_of(g_[id]) == structure::loop_stack) continue;
+      if (!buffers_.copied[id] || structure_of(g_[id]) == structure::loop_stack) continue;
       int& first = head[s_.launch_of[id]];
       next[id] = first;
       first = id;
@@ -39,11 +39,11 @@ class copy_order {
 
  private:
   [[nodiscard]] constexpr int copied_from(int id) const {
-    return g_[id].operand[part_of(g_[id]) == structure::result ? 0 : 1];
+    return g_[id].operand[structure_of(g_[id]) == structure::result ? 0 : 1];
   }
   /// The buffer that a copy overwrites, by its root; -1 for a result that takes no argument's place.
   [[nodiscard]] constexpr int overwritten(int id) const {
-    if (part_of(g_[id]) != structure::result) return buffers_.root[id];
+    if (structure_of(g_[id]) != structure::result) return buffers_.root[id];
     return g_[id].operand_count == 2 ? g_[id].operand[1] : -1;
   }
 

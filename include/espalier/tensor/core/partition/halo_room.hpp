@@ -58,7 +58,7 @@ class halo_room {
     if (root < 0 || bytes_of(g_[root]) != bytes_of(g_[operand]) || g_[operand].op == &ops::mask) return false;
     const location& where = buffers_.within[operand];
     const bool is_plain = where.space == memory_space::arena && where.loop < 0 && !where.is_displaced;
-    const structure part = part_of(g_[root]);
+    const structure part = structure_of(g_[root]);
     if (!is_plain || (part != structure::none && part != structure::loop_carry)) return false;
     return !is_enlarged(root) || brings_the_same(id, around_[root].exchange);
   }
@@ -82,7 +82,7 @@ class halo_room {
     const int loop = g_[carry].loop;
     const bool is_own = buffers_.root[carry] == carry && buffers_.root[value] == value && carry != value;
     if (!is_own || g_[value].loop != loop || attributes_of<loop_attributes>(g_[loop]).iterations < 2) return false;
-    if (part_of(g_[value]) != structure::none || bytes_of(g_[value]) != bytes_of(g_[carry])) return false;
+    if (structure_of(g_[value]) != structure::none || bytes_of(g_[value]) != bytes_of(g_[carry])) return false;
     if (buffers_.within[carry].space != memory_space::arena || buffers_.within[value].space != memory_space::arena) {
       return false;
     }
@@ -117,7 +117,7 @@ class halo_room {
     if (around_.empty()) return;
     for (int id = 0; id < g_.size; ++id) {
       const int root = buffers_.root[id];
-      if (root < 0 || !around_[root].is_enlarged || part_of(g_[id]) == structure::result) continue;
+      if (root < 0 || !around_[root].is_enlarged || structure_of(g_[id]) == structure::result) continue;
       location& where = buffers_.within[id];
       where.offset += around_[root].before;
       const int loop = around_[root].alternates_in;

@@ -77,7 +77,7 @@ class local_program {
     const int loop = out_.loop;
     for (int id = loop + 1; id < out_.size(); ++id) {
       const instruction& i = out_[id];
-      const bool counts = i.loop == loop && part_of(i) == structure::loop_slice &&
+      const bool counts = i.loop == loop && structure_of(i) == structure::loop_slice &&
                           out_[i.operand[0]].op->facts.values == pattern::index;
       if (counts && i.type == dtype::i32 && i.shape.rank == 0) return id;
     }

@@ -24,7 +24,7 @@ class loop_arrangement {
     const int size = code_.size();
     for (int id = size - 1; id >= 0; --id) {
       const instruction& i = code_[id];
-      if (part_of(i) == structure::loop_end) end_[i.operand[0]] = id;
+      if (structure_of(i) == structure::loop_end) end_[i.operand[0]] = id;
       int& head = head_[i.loop < 0 ? size : i.loop];
       next_[id] = head;
       head = id;
@@ -42,7 +42,7 @@ class loop_arrangement {
     while (cursor >= 0 && cursor < last) {
       const int id = cursor;
       cursor = next_[id];
-      if (part_of(code_[id]) == structure::loop_begin) {
+      if (structure_of(code_[id]) == structure::loop_begin) {
         arrange(cursor, end_[id]);
         emit(id);
         int body = head_[id];

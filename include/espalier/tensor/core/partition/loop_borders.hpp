@@ -17,9 +17,9 @@ class loop_borders {
   /// Calls `f(stack)` for the stacks of a loop's values that are split along its iterations.
   template <class F> constexpr void for_each_split_stack(int loop, const F& f) const {
     int id = loop + 1;
-    while (id < g_.size && !(part_of(g_[id]) == structure::loop_end && g_[id].operand[0] == loop)) ++id;
-    for (++id; id < g_.size && collects(part_of(g_[id])) && g_[g_[id].operand[0]].loop == loop; ++id) {
-      if (part_of(g_[id]) == structure::loop_stack && !of_[id].dim[0].empty() && of_[id].unreduced == 0) f(id);
+    while (id < g_.size && !(structure_of(g_[id]) == structure::loop_end && g_[id].operand[0] == loop)) ++id;
+    for (++id; id < g_.size && collects(structure_of(g_[id])) && g_[g_[id].operand[0]].loop == loop; ++id) {
+      if (structure_of(g_[id]) == structure::loop_stack && !of_[id].dim[0].empty() && of_[id].unreduced == 0) f(id);
     }
   }
 
@@ -33,7 +33,7 @@ class loop_borders {
     switch (part) {
       case structure::loop_begin:
         // The carries' initial values take the carries' layout outside, before the loop starts.
-        for (int c = id + 1; c < g_.size && part_of(g_[c]) == structure::loop_carry; ++c) {
+        for (int c = id + 1; c < g_.size && structure_of(g_[c]) == structure::loop_carry; ++c) {
           device_.value[c] =
               device_.program.converted(device_.reshard(device_.value[g_[c].operand[0]], of_[c]), type_of_carry(c));
         }
@@ -101,7 +101,7 @@ class loop_borders {
 
   /// A carry that becomes another one (through annotations, which are gone by now) would be overwritten on the way.
   constexpr int passed_on(int value, int carry) {
-    if (part_of(device_.program[value]) != structure::loop_carry ||
+    if (structure_of(device_.program[value]) != structure::loop_carry ||
         device_.program[value].loop != device_.program.loop() || value == carry)
       return value;
     return device_.program.copy_of(value);

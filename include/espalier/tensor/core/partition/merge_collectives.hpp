@@ -83,7 +83,7 @@ class collective_merger {
     look();
     // Nothing reads a result: it can wait for all the others.
     for (int id = 0; id < g_.size; ++id) {
-      if (part_of(g_[id]) == structure::result) place(id);
+      if (structure_of(g_[id]) == structure::result) place(id);
     }
     return static_cast<graph&&>(result_);
   }
@@ -153,7 +153,7 @@ class collective_merger {
       for (int k = 0; k < i.operand_count && !i.op->facts.looks; ++k) ++readers_[g_.operand_at(i, k)];
       if (i.op->facts.looks) looks_.push_back(id);
       if (may_wait(id)) join_class(id);
-      if (i.loop < 0 || reads_loop(part_of(i))) continue;
+      if (i.loop < 0 || reads_loop(structure_of(i))) continue;
       for (int k = 0; k < i.operand_count; ++k) {
         const int o = g_.operand_at(i, k);
         if (class_of_[o] < 0 || g_[o].loop == i.loop || read_in_[o] >= 0) continue;
@@ -185,11 +185,11 @@ class collective_merger {
     for (int id = g_.size - 1; id >= 0; --id) {
       const instruction& i = g_[id];
       bool& late = is_late_[id];
-      if (part_of(i) == structure::result || (i.op->facts.looks && i.loop < 0)) {
+      if (structure_of(i) == structure::result || (i.op->facts.looks && i.loop < 0)) {
         late = false;
         continue;
       }
-      late = late && i.loop < 0 && !is_structure(part_of(i));
+      late = late && i.loop < 0 && !is_structure(structure_of(i));
       for (int k = 0; late && k < i.operand_count; ++k) {
         late = g_.operand(id, k).op->fuse == fusion::source || is_small(g_.operand_at(i, k));
       }
@@ -212,18 +212,18 @@ class collective_merger {
 
   constexpr void visit(int id) {
     const instruction& i = g_[id];
-    if (part_of(i) == structure::result || i.op->facts.looks) return;
-    if (part_of(i) == structure::loop_next) {
+    if (structure_of(i) == structure::result || i.op->facts.looks) return;
+    if (structure_of(i) == structure::loop_next) {
       // They stay together at the end of the body, after every collective that one of them needs.
       passed_on_.push_back(id);
       return;
     }
     for (int k = 0; k < i.operand_count; ++k) need(g_.operand_at(i, k));
-    if (part_of(i) == structure::loop_begin) {
+    if (structure_of(i) == structure::loop_begin) {
       for (int c = classes_in_[i.loop + 1]; c >= 0; c = classes_[c].sibling) {
         if (is_read_in(classes_[c], id)) close(c);
       }
-    } else if (part_of(i) == structure::loop_end) {
+    } else if (structure_of(i) == structure::loop_end) {
       const int begin = i.operand[0];
       close_all(begin);
       int first = passed_on_.size();
@@ -235,7 +235,7 @@ class collective_merger {
     }
     if (class_of_[id] < 0) {
       place(id);
-      if (part_of(i) == structure::loop_begin) open_loop_ = id;
+      if (structure_of(i) == structure::loop_begin) open_loop_ = id;
     } else {
       if (!has_room(classes_[class_of_[id]], id)) close(class_of_[id]);
       join(id);
@@ -311,7 +311,7 @@ class collective_merger {
     bool possible = gather(g_[id]);
     for (int n = 0; possible && n < gathered_.size(); ++n) {
       const instruction& i = g_[gathered_[n]];
-      possible = i.loop == g_[id].loop && !is_structure(part_of(i)) && collective_index(i.op) < 0 &&
+      possible = i.loop == g_[id].loop && !is_structure(structure_of(i)) && collective_index(i.op) < 0 &&
                  !is_further_result(i) && further_results(g_.code, g_.size, gathered_[n]) == 0 &&
                  (is_small(gathered_[n]) || is_easy(i)) && gather(i);
     }

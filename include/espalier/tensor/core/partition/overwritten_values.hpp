@@ -49,14 +49,14 @@ class overwritten_values {
       const instruction& i = g_[id];
       program.for_each_read(id, [&](int value, int /*reader*/, int at) {
         // A carry that is passed on is named, not read.
-        if (part_of(i) == structure::loop_next && value == i.operand[0] && value != i.operand[1]) return;
+        if (structure_of(i) == structure::loop_next && value == i.operand[0] && value != i.operand[1]) return;
         for (;; value = g_[value].operand[0]) {
           if (last_read_[value] < at) last_read_[value] = at;
           if (g_[value].op->fuse != fusion::broadcast) return;
         }
       });
       home_[id] = i.loop;
-      if (part_of(i) == structure::result && i.operand_count == 2) donated_[i.operand[1]] = true;
+      if (structure_of(i) == structure::result && i.operand_count == 2) donated_[i.operand[1]] = true;
     }
   }
 
@@ -66,7 +66,7 @@ class overwritten_values {
     if (last_read_.empty()) return false;
     const int root = buffers_.root[value];
     if (root < 0 || bytes_of(g_[root]) != bytes_of(g_[value])) return false;
-    if (part_of(g_[root]) == structure::argument && !donated_[root]) return false;
+    if (structure_of(g_[root]) == structure::argument && !donated_[root]) return false;
     int home = home_[root];
     while (home >= 0 && home != loop) home = g_[home].loop;
     if (home != loop || last_read_[root] > at) return false;

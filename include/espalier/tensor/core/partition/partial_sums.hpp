@@ -53,10 +53,10 @@ class partial_sums {
     if (traced_.readers[id] != 1) return false;
     const int reader = traced_.last_reader[id];
     // Stacked, terms would take as much memory as the sums that are to be split over their devices.
-    if (part_of(g_[reader]) == structure::loop_stack) return (of_[id].tiled() & partial) == 0;
+    if (structure_of(g_[reader]) == structure::loop_stack) return (of_[id].tiled() & partial) == 0;
     // A partial never goes into a loop, where it would be reduced in every iteration; but it may go out of one.
-    return g_[reader].loop == g_[id].loop || part_of(g_[reader]) == structure::loop_sum ||
-           part_of(g_[reader]) == structure::loop_carry;
+    return g_[reader].loop == g_[id].loop || structure_of(g_[reader]) == structure::loop_sum ||
+           structure_of(g_[reader]) == structure::loop_carry;
   }
 
   /// Reduces the partials of operands that the op cannot work on.
@@ -92,7 +92,7 @@ class partial_sums {
       if (i.op->facts.looks) continue;
       for (int k = 0; k < i.operand_count; ++k) {
         if (g_.operand_at(i, k) != id) continue;
-        const bool computes = part_of(i) == structure::none && requests_of(i) == layout_request::none;
+        const bool computes = structure_of(i) == structure::none && requests_of(i) == layout_request::none;
         if (!computes || i.loop != g_[id].loop || i.op->factors == nullptr) return of_[id];
         const sharding parts = parts_for(reader, k, held);
         if (!is_first && !parts.same_layout(common)) return of_[id];
@@ -188,7 +188,7 @@ class partial_sums {
       open.pop_back();
       seen.push_back(sum.id);
       const instruction& i = g_[sum.id];
-      if (part_of(i) == structure::loop_sum) {
+      if (structure_of(i) == structure::loop_sum) {
         sum.times *= attributes_of<loop_attributes>(g_[g_[i.operand[0]].loop]).iterations;
       }
       const int terms = i.op->linear == linearity::joint ? i.operand_count : 1;
@@ -228,8 +228,9 @@ class partial_sums {
   /// True if a partial can pass from a value through one of its readers.
   [[nodiscard]] constexpr bool passes_on(int id, int reader) const {
     const instruction& i = g_[reader];
-    if (i.loop != g_[id].loop && part_of(i) != structure::loop_sum) return false;
-    if (part_of(i) == structure::result || part_of(i) == structure::loop_stack || part_of(i) == structure::loop_carry)
+    if (i.loop != g_[id].loop && structure_of(i) != structure::loop_sum) return false;
+    if (structure_of(i) == structure::result || structure_of(i) == structure::loop_stack ||
+        structure_of(i) == structure::loop_carry)
       return false;
     return i.op->linear == linearity::joint || (i.op->linear == linearity::first && i.operand[0] == id);
   }

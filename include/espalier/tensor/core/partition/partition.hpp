@@ -74,7 +74,7 @@ class partitioner {
   constexpr void visit(int id) {
     const instruction& i = g_[id];
     device_.program.stems_from(id, i.where);
-    const structure part = part_of(i);
+    const structure part = structure_of(i);
     if (part == structure::argument) {
       device_.value[id] = device_.program.append(i, i.shape, of_[id]);
     } else if (part == structure::result) {
@@ -123,7 +123,7 @@ class partitioner {
     // The reader of the sum may need it in yet another layout, and says in which.
     const axis_mask partial = device_.layout_of(value).placement.unreduced;
     const bool waits = requests_of(g_[id]) == layout_request::as_operand && partial != 0 &&
-                       sums_.postpones(id, partial) && part_of(g_[traced_.last_reader[id]]) != structure::result;
+                       sums_.postpones(id, partial) && structure_of(g_[traced_.last_reader[id]]) != structure::result;
     if (waits) return owned(id, value);
     const bool is_sum = requests_of(g_[id]) == layout_request::as_operand && partial != 0 && traced_.readers[id] > 1;
     return owned(id,
@@ -137,7 +137,7 @@ class partitioner {
       return value;
     return device_.program.copy_of(value);
   }
-  [[nodiscard]] constexpr bool collects(int id) const { return espalier::collects(part_of(g_[id])); }
+  [[nodiscard]] constexpr bool collects(int id) const { return espalier::collects(structure_of(g_[id])); }
 
   constexpr void visit_result(int id) {
     instruction step = g_[id];

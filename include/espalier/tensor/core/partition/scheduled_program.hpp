@@ -13,7 +13,7 @@ struct scheduled_program {
   constexpr scheduled_program(graph_view graph, const schedule_view& schedule)
       : g(graph), s(schedule), end_of(graph.size, -1) {
     for (int id = 0; id < g.size; ++id) {
-      if (part_of(g[id]) == structure::loop_end) end_of[g[id].operand[0]] = id;
+      if (structure_of(g[id]) == structure::loop_end) end_of[g[id].operand[0]] = id;
     }
   }
 
@@ -21,13 +21,13 @@ struct scheduled_program {
   template <class F> constexpr void for_each_read(int id, const F& f) const {
     const instruction& i = g[id];
     const int at = s.launch_of[id];
-    if (collects(part_of(i))) {
+    if (collects(structure_of(i))) {
       f(i.operand[0], i.operand[0], s.launch_of[end_of[g[i.operand[0]].loop]]);
-    } else if (part_of(i) == structure::loop_carry) {
+    } else if (structure_of(i) == structure::loop_carry) {
       f(i.operand[0], i.loop, s.launch_of[i.loop]);
     } else if (at >= 0) {
       // A result's second operand only names the argument whose place it takes.
-      const int read_operands = part_of(i) == structure::result ? 1 : i.operand_count;
+      const int read_operands = structure_of(i) == structure::result ? 1 : i.operand_count;
       for (int k = 0; k < read_operands; ++k) f(g.operand_at(i, k), id, at);
     }
   }

@@ -201,7 +201,7 @@ class scheduler {
     const instruction& i = g_[id];
     // Carries are passed on when the body is complete, and results handed out when the program is: all at once, since
     // one may be what another one is about to overwrite.
-    const structure part = part_of(i);
+    const structure part = structure_of(i);
     if (part == structure::loop_next || part == structure::result || is_made_before(i)) return;
     if (marks_loop(part)) {
       close_all();
@@ -247,7 +247,7 @@ class scheduler {
   constexpr void place_results() {
     launch made{result_.order.size(), 0, false, false, false, {}};
     for (int id = 0; id < g_.size; ++id) {
-      if (part_of(g_[id]) != structure::result) continue;
+      if (structure_of(g_[id]) != structure::result) continue;
       result_.launch_of[id] = result_.launches.size();
       result_.order.push_back(id);
       ++made.count;
@@ -258,10 +258,10 @@ class scheduler {
   constexpr void find_last_launches() {
     list<int> last(g_.size, -1);
     for (int id = 0; id < g_.size; ++id) {
-      if (part_of(g_[id]) == structure::loop_end) last[g_[id].operand[0]] = result_.launch_of[id];
+      if (structure_of(g_[id]) == structure::loop_end) last[g_[id].operand[0]] = result_.launch_of[id];
     }
     for (int id = 0; id < g_.size; ++id) {
-      if (part_of(g_[id]) == structure::loop_next) result_.launch_of[id] = last[g_[id].loop];
+      if (structure_of(g_[id]) == structure::loop_next) result_.launch_of[id] = last[g_[id].loop];
     }
   }
 

@@ -133,7 +133,7 @@ template <class Program> [[nodiscard]] constexpr largest_buffers find_largest_bu
   }
   for (int id = 0; id < Program::code.size; ++id) {
     const instruction& i = Program::code.code[id];
-    if (part_of(i) == structure::argument || (part_of(i) == structure::result && i.operand_count == 1))
+    if (structure_of(i) == structure::argument || (structure_of(i) == structure::result && i.operand_count == 1))
       found.offer(id, bytes_of(i));
   }
   return found;

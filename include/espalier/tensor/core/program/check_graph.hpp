@@ -58,7 +58,7 @@ class graph_check {
       fail("no loop_end closes it");
     }
     for (id_ = 0; id_ < g_.size; ++id_) {
-      if (part_of(self()) == structure::loop_carry && next_of_[static_cast<std::size_t>(id_)] < 0)
+      if (structure_of(self()) == structure::loop_carry && next_of_[static_cast<std::size_t>(id_)] < 0)
         fail("no loop_next of its loop says what the next iteration gets");
     }
   }
@@ -98,7 +98,7 @@ class graph_check {
       require(in_scope(g_.operand_at(self(), k)), "an operand is computed in a loop that it is not in");
   }
   [[nodiscard]] bool in_scope(int operand) const {
-    if (reads_loop(part_of(self())) || part_of(self()) == structure::loop_end) return true;
+    if (reads_loop(structure_of(self())) || structure_of(self()) == structure::loop_end) return true;
     for (int l = self().loop; l < id_; l = g_[l].loop) {
       if (l == g_[operand].loop) return true;
       if (l < 0) return false;
@@ -108,19 +108,19 @@ class graph_check {
 
   /// The loop that it names is the one that it is in.
   void check_place() {
-    if (part_of(self()) == structure::loop_end) {
+    if (structure_of(self()) == structure::loop_end) {
       require(!open_.empty() && self().operand[0] == open_.back(), "it does not end the innermost open loop");
       open_.pop_back();
     }
     const bool is_in_place = self().loop == innermost() || (stage_ == graph_stage::traced && may_move());
     require(is_in_place, "its loop is not the one that it is in");
-    if (part_of(self()) == structure::loop_begin) open_.push_back(id_);
+    if (structure_of(self()) == structure::loop_begin) open_.push_back(id_);
   }
 
   /// True if the instruction may name a loop further out than the one that it is in: a traced graph has stacked outputs
   /// and loop invariants where they were traced, and they name the loop that normalise moves them to.
   [[nodiscard]] bool may_move() const {
-    if (reads_loop(part_of(self()))) return true;
+    if (reads_loop(structure_of(self()))) return true;
     for (int l = innermost(); l >= 0; l = g_[l].loop) {
       if (l == self().loop) return true;
     }
@@ -129,7 +129,7 @@ class graph_check {
 
   void check_loop() {
     const int operand = self().operand_count > 0 ? self().operand[0] : -1;
-    switch (part_of(self())) {
+    switch (structure_of(self())) {
       case structure::loop_carry:
         require(self().loop >= 0, "it is in no loop");
         require(is_before_loop(operand), "a carry starts with a value from before its loop");
@@ -142,13 +142,13 @@ class graph_check {
         return;
       case structure::loop_next: return check_next();
       case structure::loop_result:
-        require(part_of(g_[operand]) == structure::loop_next, "it reads no loop_next");
+        require(structure_of(g_[operand]) == structure::loop_next, "it reads no loop_next");
         require(same_tensor(id_, operand), "it has another type than the carry");
         return check_reader(operand);
       case structure::loop_stack:
       case structure::loop_sum:
         require(g_[operand].loop >= 0, "its operand is in no loop");
-        if (part_of(self()) == structure::loop_stack) {
+        if (structure_of(self()) == structure::loop_stack) {
           require(is_part_of_stack(operand, id_, g_[operand].loop), "it is not the stack of its operand");
         } else {
           require(whole(id_) == whole(operand), "a sum over iterations has the shape of what is summed");
@@ -171,10 +171,10 @@ class graph_check {
     require(self().loop >= 0, "it is in no loop");
     const int carry = self().operand[0];
     const int value = self().operand[1];
-    require(part_of(g_[carry]) == structure::loop_carry && g_[carry].loop == self().loop,
+    require(structure_of(g_[carry]) == structure::loop_carry && g_[carry].loop == self().loop,
             "operand 0 is not a carry of its loop");
     require(same_tensor(carry, value), "the value that is passed on has another type than the carry");
-    require(value == carry || part_of(g_[value]) != structure::loop_carry || g_[value].loop != self().loop,
+    require(value == carry || structure_of(g_[value]) != structure::loop_carry || g_[value].loop != self().loop,
             "another carry is passed on without a copy, and would be overwritten");
     if (is_partitioned() && g_[carry].annotation >= 0 && g_[value].annotation >= 0) {
       require(
@@ -204,11 +204,11 @@ class graph_check {
             "a further result follows the instruction that makes it");
   }
   void check_border() const {
-    if (part_of(self()) == structure::argument) require(self().operand_count == 0, "an argument has no operands");
-    if (part_of(self()) != structure::result) return;
+    if (structure_of(self()) == structure::argument) require(self().operand_count == 0, "an argument has no operands");
+    if (structure_of(self()) != structure::result) return;
     require(same_tensor(id_, self().operand[0]), "a result has the type of its value");
     if (self().operand_count < 2) return;
-    require(part_of(g_.operand(id_, 1)) == structure::argument && same_tensor(id_, self().operand[1]),
+    require(structure_of(g_.operand(id_, 1)) == structure::argument && same_tensor(id_, self().operand[1]),
             "a result takes the place of an argument of its type");
   }
 
@@ -249,8 +249,8 @@ class graph_check {
   /// Shapes agree as the operator's rule says; of a partitioned graph those of local buffers.
   void check_extents() const {
     const instruction& i = self();
-    if (collective_index(i.op) >= 0 || i.op->factors == nullptr || part_of(i) == structure::loop_end) return;
-    if (is_partitioned() && i.op->facts.shares_operand && part_of(i) == structure::none) {
+    if (collective_index(i.op) >= 0 || i.op->factors == nullptr || structure_of(i) == structure::loop_end) return;
+    if (is_partitioned() && i.op->facts.shares_operand && structure_of(i) == structure::none) {
       // Its factors are those of whole tensors: between buffers that do not fit there are none.
       require(i.shape.elements() == g_.operand(id_, 0).shape.elements(), "its buffers differ in size");
       return;

@@ -77,7 +77,8 @@ class propagation_step {
 
   /// Whether an instruction's result is to be laid out as its second operand is.
   [[nodiscard]] static constexpr bool copies_layout(const instruction& i) {
-    return i.operand_count == 2 && (requests_of(i) == layout_request::as_operand || part_of(i) == structure::result);
+    return i.operand_count == 2 &&
+           (requests_of(i) == layout_request::as_operand || structure_of(i) == structure::result);
   }
 
   /// The level from which on shardings pass through an op.
@@ -291,7 +292,7 @@ struct annotation_conflict {
   for (int id = 0; id < g.size; ++id) {
     root[id] = id;
     const instruction& i = g[id];
-    if (part_of(i) == structure::argument && i.annotation >= 0) annotated_by[id] = id;
+    if (structure_of(i) == structure::argument && i.annotation >= 0) annotated_by[id] = id;
     if (requests_of(i) != layout_request::annotation || attributes_of<annotation_attributes>(i).of_gradient) continue;
     const int tensor = root[i.operand[0]];
     root[id] = tensor;

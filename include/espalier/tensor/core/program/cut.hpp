@@ -22,7 +22,7 @@ namespace detail {
     const instruction& i = g[id];
     if (i.loop >= 0) {
       whole[id] = whole[i.loop];
-    } else if (part_of(i) == structure::loop_end || reads_loop(part_of(i)) || is_further_result(i)) {
+    } else if (structure_of(i) == structure::loop_end || reads_loop(structure_of(i)) || is_further_result(i)) {
       whole[id] = whole[i.operand[0]];
     } else {
       whole[id] = id;
@@ -82,7 +82,7 @@ template <class PartOfResult>
   detail::list<int> part(g.size, no_part);
   for (int id = g.size - 1; id >= 0; --id) {
     const instruction& i = g[id];
-    if (part_of(i) == structure::result) part[id] = part_of_result(attributes_of<border_attributes>(i).number);
+    if (structure_of(i) == structure::result) part[id] = part_of_result(attributes_of<border_attributes>(i).number);
     const int own = part[whole[id]];
     for (int k = 0; k < i.operand_count; ++k) {
       int& operand = part[whole[g.operand_at(i, k)]];
@@ -141,7 +141,7 @@ class graph_cutter {
 
   constexpr cut_graph run() {
     for (int id = 0; id < g_.size; ++id) {
-      if (part_of(g_[id]) != structure::result || !is_early_[id]) continue;
+      if (structure_of(g_[id]) != structure::result || !is_early_[id]) continue;
       const int number = attributes_of<border_attributes>(g_[id]).number;
       if (number < numbers_.readable) handed_on_as_[g_[id].operand[0]] = number;
     }
@@ -153,7 +153,7 @@ class graph_cutter {
   }
 
  private:
-  [[nodiscard]] constexpr bool is_argument(int id) const { return part_of(g_[id]) == structure::argument; }
+  [[nodiscard]] constexpr bool is_argument(int id) const { return structure_of(g_[id]) == structure::argument; }
   /// An argument that an earlier cut handed on: to need it longer takes memory.
   [[nodiscard]] constexpr bool was_handed_on(int id) const {
     return is_argument(id) && attributes_of<border_attributes>(g_[id]).number >= numbers_.arguments + numbers_.readable;
@@ -162,7 +162,7 @@ class graph_cutter {
   /// True if it takes no work to speak of, so the late part may compute it once more.
   [[nodiscard]] constexpr bool is_repeatable(int id) const {
     const instruction& i = g_[id];
-    if (i.loop >= 0 || i.op->facts.bound_to_loop || part_of(i) != structure::none) return false;
+    if (i.loop >= 0 || i.op->facts.bound_to_loop || structure_of(i) != structure::none) return false;
     if (requests_of(i) == layout_request::annotation && g_.annotations[i.annotation].placement.unreduced != 0)
       return false;
     return i.operand_count == 0 || i.op->facts.cheap_to_repeat || is_from_sixteen_bits(g_.code, id);

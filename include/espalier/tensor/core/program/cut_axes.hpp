@@ -84,7 +84,8 @@ struct axis_cut {
   const mesh_shape parts = cut_mesh(mesh, cut);
   for (int id = 0; id < g.size; ++id) {
     const instruction& i = g[id];
-    const bool is_said = part_of(i) == structure::result || (part_of(i) == structure::argument && i.annotation >= 0);
+    const bool is_said =
+        structure_of(i) == structure::result || (structure_of(i) == structure::argument && i.annotation >= 0);
     if (!is_said) continue;
     for (int d = 0; d < i.shape.rank; ++d) {
       const axis_list axes = of[id].dim[d];

@@ -17,7 +17,7 @@ class hoisting {
 
   constexpr void run() {
     for (int id = open_ + 1; id < code_.size(); ++id) {
-      if (collects(part_of(code_[id]))) collected_[code_[id].operand[0]] = true;
+      if (collects(structure_of(code_[id]))) collected_[code_[id].operand[0]] = true;
     }
     for (int id = open_ + 1; id < code_.size(); ++id) {
       const instruction& i = code_[id];

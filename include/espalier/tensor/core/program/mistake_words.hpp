@@ -50,9 +50,9 @@ template <const auto& Program, int Id> struct line_of_instruction {
   static constexpr source_line value = Program.code[Id].where;
 };
 template <const auto& Program, int Id> [[nodiscard]] constexpr auto place_of() {
-  if constexpr (part_of(Program.code[Id]) == structure::argument) {
+  if constexpr (structure_of(Program.code[Id]) == structure::argument) {
     return why::argument_leaf<attributes_of<border_attributes>(Program.code[Id]).number>{};
-  } else if constexpr (part_of(Program.code[Id]) == structure::result) {
+  } else if constexpr (structure_of(Program.code[Id]) == structure::result) {
     return place_of<Program, Program.code[Id].operand[0]>();
   } else if constexpr (Program.code[Id].where.line == 0) {
     return why::program{};

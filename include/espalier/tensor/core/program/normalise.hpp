@@ -44,7 +44,7 @@ class normalisation {
   /// The table of the result: renumbered in place.
   [[nodiscard]] constexpr int* further() { return result_.further.data(); }
 
-  [[nodiscard]] static constexpr bool is_collected(const instruction& i) { return collects(part_of(i)); }
+  [[nodiscard]] static constexpr bool is_collected(const instruction& i) { return collects(structure_of(i)); }
 
   /// The same values in the same shape and type, for no purpose that a later pass knows of.
   [[nodiscard]] constexpr bool is_alias(int id) const {
@@ -71,7 +71,7 @@ class normalisation {
   constexpr void find_copies() {
     int annotations = 0;
     for (int id = 0; id < g_.size; ++id) {
-      if (is_annotation(id) || (part_of(g_[id]) == structure::argument && g_[id].annotation >= 0)) ++annotations;
+      if (is_annotation(id) || (structure_of(g_[id]) == structure::argument && g_[id].annotation >= 0)) ++annotations;
     }
     if (annotations < 2) return;
     stays_.resize(g_.size, false);
@@ -85,7 +85,7 @@ class normalisation {
     for (int id = 0; id < g_.size; ++id) {
       same[id] = is_annotation(id) ? tensor(g_[id].operand[0]) : id;
       int& known = annotation[same[id]];
-      if (known < 0 && (is_annotation(id) || part_of(g_[id]) == structure::argument)) known = g_[id].annotation;
+      if (known < 0 && (is_annotation(id) || structure_of(g_[id]) == structure::argument)) known = g_[id].annotation;
     }
     for (int id = 0; id < g_.size; ++id) {
       const int from = passed_on(id);
@@ -113,7 +113,7 @@ class normalisation {
       } else if (i.op->facts.passes_operands) {
         become_alias(i, i.operand[0]);
       }
-      if (part_of(i) == structure::loop_end) {
+      if (structure_of(i) == structure::loop_end) {
         end_of_[i.operand[0]] = id;
         continue;
       }
@@ -127,7 +127,7 @@ class normalisation {
           operand = target;
         }
       }
-      if (part_of(i) == structure::loop_next) {
+      if (structure_of(i) == structure::loop_next) {
         next_of_[i.operand[0]] = id;
       } else if (i.operand_count == 1 && is_alias(id)) {
         if (!stays_.empty() && stays_[id]) {
@@ -153,7 +153,7 @@ class normalisation {
   /// carry that is passed on as another one would be overwritten on the way.
   [[nodiscard]] constexpr bool needs_own_buffer(const instruction& i, int k, int target) const {
     if (is_collected(i)) return code_[target].loop != code_[i.operand[0]].loop;
-    return part_of(i) == structure::loop_next && k == 1 && part_of(code_[target]) == structure::loop_carry &&
+    return structure_of(i) == structure::loop_next && k == 1 && structure_of(code_[target]) == structure::loop_carry &&
            code_[target].loop == i.loop && target != i.operand[0];
   }
 
@@ -182,7 +182,7 @@ class normalisation {
   constexpr void mark() {
     work_.reserve(g_.size);
     for (int id = 0; id < g_.size; ++id) {
-      const structure part = part_of(code_[id]);
+      const structure part = structure_of(code_[id]);
       if (part == structure::result || part == structure::argument || code_[id].op->facts.looks) want(id);
     }
     while (!work_.empty()) {
@@ -192,7 +192,7 @@ class normalisation {
       for (int k = 0; k < i.operand_count; ++k) want(i.operand_at(k, further()));
       if (i.loop >= 0) want(i.loop);
       for (int next = id + 1; next < g_.size && is_further_result(code_[next]); ++next) want(next);
-      if (part_of(i) == structure::loop_carry && next_of_[id] >= 0) want(next_of_[id]);
+      if (structure_of(i) == structure::loop_carry && next_of_[id] >= 0) want(next_of_[id]);
     }
   }
 
@@ -224,7 +224,7 @@ class normalisation {
         looks_.push_back(id);
         continue;
       }
-      if (part_of(code_[id]) != structure::loop_begin) {
+      if (structure_of(code_[id]) != structure::loop_begin) {
         emit(id);
         continue;
       }

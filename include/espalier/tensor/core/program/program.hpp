@@ -298,13 +298,13 @@ template <class Mesh, class Function, class... Arguments> class program {
   [[nodiscard]] static constexpr std::int64_t border_bytes(structure part) {
     std::int64_t sum = 0;
     for (const instruction& i : code.code) {
-      if (part_of(i) == part && (part == structure::argument || i.operand_count == 1)) sum += bytes_of(i);
+      if (structure_of(i) == part && (part == structure::argument || i.operand_count == 1)) sum += bytes_of(i);
     }
     return sum;
   }
   [[nodiscard]] static constexpr int border_count(structure part) {
     int count = 0;
-    for (const instruction& i : code.code) count += part_of(i) == part ? 1 : 0;
+    for (const instruction& i : code.code) count += structure_of(i) == part ? 1 : 0;
     return count;
   }
   template <class Count> [[nodiscard]] static constexpr number answer(const Count& count) {
@@ -317,7 +317,7 @@ template <class Mesh, class Function, class... Arguments> class program {
   [[nodiscard]] static constexpr int border_value(structure part, int index) {
     for (int id = 0; id < code.size; ++id) {
       const instruction& i = code.code[id];
-      if (part_of(i) == part && attributes_of<border_attributes>(i).number == index) return id;
+      if (structure_of(i) == part && attributes_of<border_attributes>(i).number == index) return id;
     }
     return -1;
   }

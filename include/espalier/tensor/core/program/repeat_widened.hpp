@@ -69,7 +69,7 @@ class widened_repetition {
   constexpr widened_repetition(graph_view g, schedule_view s)
       : g_(g), s_(s), may_repeat_(g.size, false), number_(g.size, -1), copies_of_(g.size, -1) {
     for (int id = 0; id < g_.size; ++id) {
-      may_repeat_[id] = part_of(g_[id]) == structure::none && may_repeat(id);
+      may_repeat_[id] = structure_of(g_[id]) == structure::none && may_repeat(id);
       // An operand of another kind of op is in memory anyway.
       for (int k = 0; k < g_[id].operand_count; ++k) {
         const int o = g_.operand_at(g_[id], k);

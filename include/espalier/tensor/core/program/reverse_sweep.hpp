@@ -61,7 +61,7 @@ constexpr int reach(builder& b, loop_reversal& innermost, int id) {
   if (level == nullptr) return id;
   if (level->find(id) >= 0) return level->find(id);
   instruction original = b[id];
-  if (level->recompute && reads_loop(part_of(original))) return repeat_reader(b, *level, id);
+  if (level->recompute && reads_loop(structure_of(original))) return repeat_reader(b, *level, id);
   const int building = b.loop;
   b.loop = level->reverse;
   original.label = nullptr;
@@ -103,7 +103,7 @@ class reverse_sweep {
           depends = depends || active_[k < inline_operands ? i.operand[k] : b_.operand_at(i, k)];
         if (!depends) continue;
         active_[id] = true;
-        if (part_of(i) == structure::loop_next && !active_[i.operand[0]]) active_[i.operand[0]] = changed = true;
+        if (structure_of(i) == structure::loop_next && !active_[i.operand[0]]) active_[i.operand[0]] = changed = true;
       }
     }
   }
@@ -209,18 +209,18 @@ class reverse_sweep {
     list<int> next;
     bool any = false;
     for (int id = begin + 1; id < end; ++id) {
-      if (part_of(b_[id]) == structure::loop_next && b_[id].loop == begin) next.push_back(id);
+      if (structure_of(b_[id]) == structure::loop_next && b_[id].loop == begin) next.push_back(id);
     }
     list<int> from_result(next.size(), -1);
     list<outside_term> collected;
     for (int id = end + 1; id < cotangent_.size(); ++id) {
       if (cotangent_[id] < 0) continue;
       const int source = b_[id].operand[0];
-      if (part_of(b_[id]) == structure::loop_result) {
+      if (structure_of(b_[id]) == structure::loop_result) {
         for (int k = 0; k < next.size(); ++k) {
           if (next[k] == source) from_result[k] = id;
         }
-      } else if (collects(part_of(b_[id])) && b_[source].loop == begin) {
+      } else if (collects(structure_of(b_[id])) && b_[source].loop == begin) {
         collected.push_back({id, source});
         any = true;
       }
@@ -266,7 +266,7 @@ class reverse_sweep {
       add_to(value, carry[k]);
     }
     for (int k = 0; k < collected.size(); ++k) {
-      const bool is_stack = part_of(b_[collected[k].id]) == structure::loop_stack;
+      const bool is_stack = structure_of(b_[collected[k].id]) == structure::loop_stack;
       add_to(collected[k].value, is_stack ? emit::loop_slice(b_, stacked_terms[k]) : stacked_terms[k]);
     }
     run(begin + 1, end);
@@ -319,14 +319,14 @@ class reverse_sweep {
   /// Recomputation: the forward body once more, on the carry that was kept; what no gradient reads is dropped later.
   constexpr void repeat_body(int begin, int end, loop_reversal& reversal) {
     for (int id = begin + 1; id < end; ++id) {
-      if (b_[id].loop != begin || part_of(b_[id]) != structure::loop_carry) continue;
+      if (b_[id].loop != begin || structure_of(b_[id]) != structure::loop_carry) continue;
       reversal.recompute = false;
       reach(b_, reversal, id);
       reversal.recompute = true;
     }
     for (int id = begin + 1; id < end; ++id) {
-      if (b_[id].loop != begin || part_of(b_[id]) == structure::loop_next || b_[id].op->facts.looks) continue;
-      if (part_of(b_[id]) == structure::loop_begin) {
+      if (b_[id].loop != begin || structure_of(b_[id]) == structure::loop_next || b_[id].op->facts.looks) continue;
+      if (structure_of(b_[id]) == structure::loop_begin) {
         id = repeat_loop(id, reversal);
       } else {
         reach(b_, reversal, id);
@@ -340,11 +340,11 @@ class reverse_sweep {
       instruction i = b_[id];
       // An instruction here that belongs to a loop further out has been computed there, and is not repeated.
       const bool belongs = i.loop == reversal.forward || (i.loop >= 0 && reversal.find(i.loop) >= 0);
-      if (reads_loop(part_of(i)) || !belongs || i.op->facts.looks) continue;
+      if (reads_loop(structure_of(i)) || !belongs || i.op->facts.looks) continue;
       list<int> operands;
       for (int k = 0; k < i.operand_count; ++k) {
         int operand = b_.operand_at(i, k);
-        const bool reads = reads_loop(part_of(b_[operand])) && b_[operand].loop >= 0;
+        const bool reads = reads_loop(structure_of(b_[operand])) && b_[operand].loop >= 0;
         if (reversal.find(operand) >= 0) {
           operand = reversal.find(operand);
         } else if (reads && reversal.find(b_[operand].loop) >= 0) {
@@ -356,7 +356,7 @@ class reverse_sweep {
       b_.where = i.where;
       i.label = nullptr;
       reversal.note(id, b_.append(i, operands.data(), operands.size()));
-      if (part_of(i) == structure::loop_end && b_[id].operand[0] == begin) {
+      if (structure_of(i) == structure::loop_end && b_[id].operand[0] == begin) {
         b_.loop = reversal.reverse;
         return id;
       }

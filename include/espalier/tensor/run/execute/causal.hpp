@@ -171,7 +171,8 @@ class causal_finder {
   /// The value in a loop that an iteration of another one gets back.
   [[nodiscard]] int stacked(int value) const {
     const instruction& i = t_.code[value];
-    if (part_of(i) != structure::loop_slice || part_of(t_.code[i.operand[0]]) != structure::loop_stack) return value;
+    if (structure_of(i) != structure::loop_slice || structure_of(t_.code[i.operand[0]]) != structure::loop_stack)
+      return value;
     return t_.code[i.operand[0]].operand[0];
   }
 

@@ -67,7 +67,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
         results_(static_cast<std::size_t>(t.result_count)) {
     give_places();
     for (int id = 0; id < t.code.size; ++id) {
-      if (part_of(t.code[id]) == structure::loop_begin) iteration(id) = first_iteration(id);
+      if (structure_of(t.code[id]) == structure::loop_begin) iteration(id) = first_iteration(id);
       prepare(id);
     }
     std::int64_t message_bytes = 0;
@@ -231,7 +231,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
 
   void check_arguments() {
     for (int id = 0; id < t_.code.size; ++id) {
-      if (part_of(t_.code[id]) == structure::argument) finite_.look_at(id, address(id));
+      if (structure_of(t_.code[id]) == structure::argument) finite_.look_at(id, address(id));
     }
     finite_.begin();
   }

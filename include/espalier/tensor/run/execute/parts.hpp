@@ -91,8 +91,8 @@ class part_finder {
   /// Launches that only say where something lies.
   [[nodiscard]] bool is_idle(int u) const {
     const instruction& i = t_.code[instruction_of(u)];
-    return !t_.launches[u].fused && !has_kernel(i) && !marks_loop(part_of(i)) && part_of(i) != structure::result &&
-           collective_index(i.op) < 0;
+    return !t_.launches[u].fused && !has_kernel(i) && !marks_loop(structure_of(i)) &&
+           structure_of(i) != structure::result && collective_index(i.op) < 0;
   }
 
   /// The group that starts with the batched product of launch `u`; without a `last` if it is none.

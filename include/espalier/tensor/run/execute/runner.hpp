@@ -26,7 +26,7 @@ namespace detail {
 /// Whether an argument or a result holds partial sums.
 [[nodiscard]] constexpr bool has_partial_borders(graph_view g) {
   for (int id = 0; id < g.size; ++id) {
-    const structure part = part_of(g[id]);
+    const structure part = structure_of(g[id]);
     if (part != structure::argument && part != structure::result) continue;
     if (g.annotations[g[id].annotation].placement.unreduced != 0) return true;
   }

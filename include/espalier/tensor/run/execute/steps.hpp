@@ -77,8 +77,8 @@ class step_list {
     loop_ = std::vector<loop_content>(static_cast<std::size_t>(t_.code.size));
     for (int id = 0; id < t_.code.size; ++id) {
       const instruction& i = t_.code[id];
-      if (part_of(i) == structure::loop_carry) at(i.loop).carries.push_back(id);
-      if (collects(part_of(i))) at(t_.code[i.operand[0]].loop).collected.push_back(id);
+      if (structure_of(i) == structure::loop_carry) at(i.loop).carries.push_back(id);
+      if (collects(structure_of(i))) at(t_.code[i.operand[0]].loop).collected.push_back(id);
     }
   }
   [[nodiscard]] loop_content& at(int loop) { return loop_[static_cast<std::size_t>(loop)]; }
@@ -100,11 +100,11 @@ class step_list {
       add(step_kind::local_slice, id, i.operand[0]);
     } else if (moves >= 0) {
       add(step_kind::move, id, i.operand[0]);
-    } else if (part_of(i) == structure::loop_begin) {
+    } else if (structure_of(i) == structure::loop_begin) {
       begin_loop(id);
-    } else if (part_of(i) == structure::loop_end) {
+    } else if (structure_of(i) == structure::loop_end) {
       end_loop(i.operand[0]);
-    } else if (part_of(i) == structure::result) {
+    } else if (structure_of(i) == structure::result) {
       add_copies();
     }
   }
@@ -112,7 +112,7 @@ class step_list {
   void begin_loop(int loop) {
     for (const int carry : at(loop).carries) add(step_kind::copy, carry, t_.code[carry].operand[0]);
     for (const int id : at(loop).collected) {
-      if (part_of(t_.code[id]) == structure::loop_sum) add(step_kind::clear, id);
+      if (structure_of(t_.code[id]) == structure::loop_sum) add(step_kind::clear, id);
     }
     at(loop).begin = size();
     add(step_kind::loop_begin, -1, -1, loop);
@@ -122,7 +122,7 @@ class step_list {
   void end_loop(int loop) {
     for (const int id : at(loop).collected) {
       const int value = t_.code[id].operand[0];
-      if (part_of(t_.code[id]) == structure::loop_sum) {
+      if (structure_of(t_.code[id]) == structure::loop_sum) {
         add(step_kind::add, id, value);
       } else if (t_.copied[id]) {
         add(step_kind::stack, id, value, loop);
@@ -143,7 +143,7 @@ class step_list {
     for (const bool saving : {true, false}) {
       for (int n = first; n < next_copy_; ++n) {
         const int id = t_.copies[n];
-        const int source = t_.code[id].operand[part_of(t_.code[id]) == structure::result ? 0 : 1];
+        const int source = t_.code[id].operand[structure_of(t_.code[id]) == structure::result ? 0 : 1];
         const bool is_saved = t_.saved_at[id] >= 0;
         if (saving && is_saved) add(step_kind::save, id, source);
         if (!saving) add(is_saved ? step_kind::copy_saved : step_kind::copy, id, source);

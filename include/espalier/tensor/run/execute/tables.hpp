@@ -142,7 +142,7 @@ template <class Program, std::size_t... Kind> [[nodiscard]] std::int64_t most_sc
   };
   for (int id = 0; id < g.size; ++id) {
     const int place = collective_index(g[id].op);
-    if (part_of(g[id]) == structure::loop_sum) {
+    if (structure_of(g[id]) == structure::loop_sum) {
       add(g[id].type, reduction::sum);
     } else if (place >= 0 && facts_of(static_cast<collective>(place)).reduces) {
       add(g[id].type, attributes_of<collective_attributes>(g[id]).combine);

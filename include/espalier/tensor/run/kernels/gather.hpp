@@ -49,7 +49,7 @@ struct table_part {
 };
 
 /// Cuts the dimension that makes long pieces of work out of few long runs.
-[[nodiscard]] inline table_part part_of(const table_shape& shape, std::int64_t part, std::int64_t parts) {
+[[nodiscard]] inline table_part structure_of(const table_shape& shape, std::int64_t part, std::int64_t parts) {
   const auto cut = [=](std::int64_t extent, std::int64_t at) { return extent * at / parts; };
   table_part mine{0, shape.outer, 0, shape.rows, 0, shape.inner};
   if (shape.outer >= 2 * parts) {
@@ -100,7 +100,7 @@ void scatter_add_rows(const table_shape& shape, interval here, const Index* indi
   const std::int64_t threads = threads_for(work, work);
   parallel_ranges(threads, work, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t t = first; t < last; ++t)
-      add_rows(shape, part_of(shape, t, threads), here, indices, updates, sums);
+      add_rows(shape, structure_of(shape, t, threads), here, indices, updates, sums);
   });
   if constexpr (sizeof(acc) != sizeof(R)) {
     parallel_ranges(elements, elements, [=](std::int64_t first, std::int64_t last) {

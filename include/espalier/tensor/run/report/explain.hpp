@@ -106,7 +106,7 @@ class explanation {
   [[nodiscard]] static bool is_shown(const instruction& i, explained shown) {
     if (shown == explained::collectives) return communicates(i);
     // Of loops, what they hand out is worth a line.
-    const structure part = part_of(i);
+    const structure part = structure_of(i);
     return (part < structure::loop_begin || collects(part)) && i.op->facts.values != pattern::uniform &&
            i.op->fuse != fusion::broadcast;
   }
@@ -180,7 +180,7 @@ class explanation {
     }
     if (id < 0 || of_.traced[id].annotation < 0) return "";
     const instruction& i = of_.traced[id];
-    const std::string where = part_of(i) == structure::argument
+    const std::string where = structure_of(i) == structure::argument
                                   ? joined({"argument ", attributes_of<border_attributes>(i).number})
                                   : line_text(i.where);
     return joined({where, " ", layout_text(i, of_.traced.annotations[i.annotation])});

@@ -79,10 +79,10 @@ ESPALIER_INLINE void program_runner::start() {
 ESPALIER_INLINE void program_runner::find_borders() {
   for (int id = 0; id < tables_.code.size; ++id) {
     const instruction& i = tables_.code[id];
-    if (part_of(i) != structure::argument && part_of(i) != structure::result) continue;
+    if (structure_of(i) != structure::argument && structure_of(i) != structure::result) continue;
     const int number = attributes_of<border_attributes>(i).number;
     const sharding* const placement = &tables_.code.annotations[i.annotation].placement;
-    if (part_of(i) == structure::argument) {
+    if (structure_of(i) == structure::argument) {
       argument_of(number).placement = placement;
       continue;
     }
