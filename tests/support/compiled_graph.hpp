@@ -58,9 +58,9 @@ template <std::uint32_t Seed, class Mesh> struct random_graph_source {
 template <std::uint32_t Seed, class Mesh> struct compiled_graph {
   using mesh = Mesh;
   using raw = random_graph_source<Seed, Mesh>;
-  using on_parts = detail::on_wanted_parts<Mesh, detail::simplified_graph<Mesh, raw>>;
-  using device_mesh = typename on_parts::mesh;
-  using partition_pass = detail::partitioned_graph<device_mesh, typename on_parts::source>;
+  using on_sub_axes = detail::on_chosen_sub_axes<Mesh, detail::simplified_graph<Mesh, raw>>;
+  using device_mesh = typename on_sub_axes::mesh;
+  using partition_pass = detail::partitioned_graph<device_mesh, typename on_sub_axes::source>;
   using device_program = detail::scheduled_graph<device_mesh, partition_pass>;
   static constexpr const auto& code = detail::frozen<device_program>::value;
   using planned = detail::planned<device_mesh, detail::frozen<device_program>::value>;

@@ -130,10 +130,10 @@ struct collective_use {
 
 /// A graph on its way through the passes.
 struct spmd_program {
-  /// Its axes are these parts of those of the mesh that was asked for.
+  /// Its axes are these sub-axes of those of the mesh that was asked for.
   mesh_shape mesh;
   axis_parts axes;
-  /// It wants parts, but moves less with whole axes.
+  /// It wants sub-axes, but moves less with whole axes.
   bool stays_whole = false;
   graph traced;
   std::vector<factor_rule> rules;
@@ -206,7 +206,7 @@ template <int Count>
   return result;
 }
 
-/// Completes as `completed_on_parts` does with constants: on the parts that the graph wants.
+/// Completes as `completed_on_sub_axes` does with constants: on the sub-axes that the graph wants.
 /// @param cuts whether axes may be cut
 [[nodiscard]] inline spmd_program completed_program(const mesh_shape& mesh, graph_view g, bool cuts = true) {
   spmd_program made;
@@ -222,11 +222,11 @@ template <int Count>
   while (true) {
     complete(made.mesh, made.traced, made.rules.data(), made.of.data(), made.cause.data());
     if (!cuts) return made;
-    const axis_parts wanted = parts_wanted(made.mesh, made.traced, made.rules.data(), made.of.data(), made.axes);
+    const axis_parts wanted = refined_sub_axes(made.mesh, made.traced, made.rules.data(), made.of.data(), made.axes);
     if (wanted.count == made.axes.count) return made;
     made.axes = wanted;
     made.mesh = cut_mesh(mesh, wanted);
-    made.traced = on_parts(whole, wanted);
+    made.traced = on_sub_axes(whole, wanted);
     check(made.mesh, made.traced, graph_stage::tensors, "cut_axes");
   }
 }
@@ -255,7 +255,7 @@ inline void list_collectives(spmd_program& made) {
   }
 }
 
-/// All passes but the last, on the parts that the graph wants.
+/// All passes but the last, on the sub-axes that the graph wants.
 [[nodiscard]] inline spmd_program partitioned_on(const mesh_shape& mesh, graph_view g, bool cuts) {
   spmd_program made = completed_program(mesh, g, cuts);
   made.parts = partition(made.mesh, made.traced, made.rules.data(), made.of.data());
@@ -281,7 +281,7 @@ inline void list_collectives(spmd_program& made) {
   return made;
 }
 
-/// All passes but the last: what the partitioner itself decides, on the mesh that `on_wanted_parts` decides for.
+/// All passes but the last: what the partitioner itself decides, on the mesh that `on_chosen_sub_axes` decides for.
 [[nodiscard]] inline spmd_program partitioned_program(const mesh_shape& mesh, graph_view g) {
   spmd_program made = partitioned_on(mesh, g, true);
   if (made.axes.count == mesh.rank) return made;

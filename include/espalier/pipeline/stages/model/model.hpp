@@ -27,7 +27,7 @@ template <class Program, class Border> [[nodiscard]] constexpr bool lies_as_cut(
   const graph_view g = Border::code();
   const auto same = [&](int id, const layout& found) {
     if (g[id].annotation < 0) return true;
-    return on_parts(g.annotations[g[id].annotation].placement, Program::parts).same_layout(found.placement);
+    return on_sub_axes(g.annotations[g[id].annotation].placement, Program::parts).same_layout(found.placement);
   };
   for (int k = 0; k < Border::value.arguments; ++k)
     if (!same(Border::value.argument[k], Program::argument_layout(k))) return false;

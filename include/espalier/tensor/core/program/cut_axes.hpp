@@ -23,7 +23,7 @@ struct axis_cut {
   int major = 0;
 };
 
-[[nodiscard]] constexpr bool has_parts(int devices) {
+[[nodiscard]] constexpr bool is_composite(int devices) {
   for (int n = 2; n * n <= devices; ++n) {
     if (devices % n == 0) return true;
   }
@@ -58,13 +58,13 @@ struct axis_cut {
 [[nodiscard]] constexpr bool passes_through(const mesh_shape& mesh, const factor_rule& rule, const factor_list* dims,
                                             const sharding& s, int dim, axis_cut cut, const factor_list* other,
                                             int rank) {
-  const axis_parts parts = axis_parts::whole(mesh).with_cut(cut.axis, cut.major);
-  const mesh_shape on = cut_mesh(mesh, parts);
+  const axis_parts sub_axes = axis_parts::whole(mesh).with_cut(cut.axis, cut.major);
+  const mesh_shape on = cut_mesh(mesh, sub_axes);
   factor_axes split;
   for (int d = 0; d < s.rank; ++d) {
-    if (!dims[d].empty() && !s.dim[d].empty()) read_dimension(on, rule, dims[d], parts.parts_of(s.dim[d]), split);
+    if (!dims[d].empty() && !s.dim[d].empty()) read_dimension(on, rule, dims[d], sub_axes.parts_of(s.dim[d]), split);
   }
-  const axis_list cut_axes = parts.parts_of(s.dim[dim]);
+  const axis_list cut_axes = sub_axes.parts_of(s.dim[dim]);
   axis_mask passed = 0;
   for (int d = 0; d < rank; ++d) {
     if (!other[d].empty()) passed |= write_dimension(on, rule, other[d], split).mask();
@@ -103,15 +103,15 @@ struct axis_cut {
 
 }  // namespace detail
 
-/// The parts into which a completed graph wants axes cut further, of which the mesh has these now; the same parts if
-/// none is.
-/// @param mesh the mesh of the parts, on which `of` are the layouts of the graph's values
-[[nodiscard]] constexpr axis_parts parts_wanted(const mesh_shape& mesh, graph_view g, const factor_rule* rules,
-                                                const sharding* of, const axis_parts& parts) {
-  if (parts.count == max_axes) return parts;
+/// The sub-axes into which a completed graph wants axes cut further, of which the mesh has these now; the same sub-axes
+/// if none is.
+/// @param mesh the mesh of the sub-axes, on which `of` are the layouts of the graph's values
+[[nodiscard]] constexpr axis_parts refined_sub_axes(const mesh_shape& mesh, graph_view g, const factor_rule* rules,
+                                                    const sharding* of, const axis_parts& sub_axes) {
+  if (sub_axes.count == max_axes) return sub_axes;
   bool any = false;
-  for (int axis = 0; axis < mesh.rank; ++axis) any = any || detail::has_parts(mesh.size[axis]);
-  if (!any) return parts;
+  for (int axis = 0; axis < mesh.rank; ++axis) any = any || detail::is_composite(mesh.size[axis]);
+  if (!any) return sub_axes;
   int major[max_axes]{};
   any = false;
   const auto look = [&](const factor_rule& rule, const sharding& s, const factor_list* dims, const factor_list* other,
@@ -133,8 +133,8 @@ struct axis_cut {
     look(rules[id], result, results, operands, operand.rank);
     look(rules[id], operand, operands, results, result.rank);
   }
-  if (!any) return parts;
-  axis_parts result = parts;
+  if (!any) return sub_axes;
+  axis_parts result = sub_axes;
   // The last axis is cut first: the numbers of those before stay.
   for (int axis = mesh.rank - 1; axis >= 0; --axis) {
     if (major[axis] == 0 || result.count == max_axes) continue;
@@ -144,21 +144,21 @@ struct axis_cut {
   return result;
 }
 
-/// The same placement on parts of its axes.
-[[nodiscard]] constexpr sharding on_parts(const sharding& placement, const axis_parts& parts) {
+/// The same placement on the sub-axes of its axes.
+[[nodiscard]] constexpr sharding on_sub_axes(const sharding& placement, const axis_parts& sub_axes) {
   sharding result = placement;
-  for (int d = 0; d < result.rank; ++d) result.dim[d] = parts.parts_of(result.dim[d]);
-  result.replicated = parts.parts_of(result.replicated);
-  result.unreduced = parts.parts_of(result.unreduced);
+  for (int d = 0; d < result.rank; ++d) result.dim[d] = sub_axes.parts_of(result.dim[d]);
+  result.replicated = sub_axes.parts_of(result.replicated);
+  result.unreduced = sub_axes.parts_of(result.unreduced);
   return result;
 }
-/// A graph, with annotations that name the parts of axes in the place of axes.
-[[nodiscard]] constexpr graph on_parts(graph_view g, const axis_parts& parts) {
+/// A graph, with annotations that name sub-axes in the place of axes.
+[[nodiscard]] constexpr graph on_sub_axes(graph_view g, const axis_parts& sub_axes) {
   graph result;
   detail::copy_tables(result, g);
   result.code.reserve(g.size);
   for (int id = 0; id < g.size; ++id) result.code.push_back(g[id]);
-  for (layout& one : result.annotations) one.placement = on_parts(one.placement, parts);
+  for (layout& one : result.annotations) one.placement = on_sub_axes(one.placement, sub_axes);
   return result;
 }
 

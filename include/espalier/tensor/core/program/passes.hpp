@@ -251,30 +251,30 @@ template <class Mesh, class Source> struct completed {
 inline constexpr int most_cuts = max_axes;
 
 /// A graph completed on a mesh, of which axes are cut `Cuts` times. Of none: on the mesh itself.
-template <class Mesh, class Source, int Cuts> struct completed_on_parts {
-  using before = completed_on_parts<Mesh, Source, Cuts - 1>;
-  static constexpr axis_parts parts = before::next_parts;
+template <class Mesh, class Source, int Cuts> struct completed_on_sub_axes {
+  using before = completed_on_sub_axes<Mesh, Source, Cuts - 1>;
+  static constexpr axis_parts sub_axes = before::next_sub_axes;
   struct mesh {
-    static constexpr mesh_shape value = cut_mesh(Mesh::value, parts);
+    static constexpr mesh_shape value = cut_mesh(Mesh::value, sub_axes);
     static constexpr int devices = Mesh::devices;
   };
   struct source {
     static constexpr graph_size counted = frozen<Source>::counted;
-    [[nodiscard]] static constexpr graph make() { return on_parts(frozen<Source>::value, parts); }
+    [[nodiscard]] static constexpr graph make() { return on_sub_axes(frozen<Source>::value, sub_axes); }
   };
   using completion = completed<mesh, source>;
-  static constexpr axis_parts next_parts =
-      parts_wanted(mesh::value, completion::program, &completion::rules.of[0], &completion::value.of[0], parts);
-  static constexpr bool is_last = next_parts.count == parts.count || Cuts == most_cuts;
+  static constexpr axis_parts next_sub_axes =
+      refined_sub_axes(mesh::value, completion::program, &completion::rules.of[0], &completion::value.of[0], sub_axes);
+  static constexpr bool is_last = next_sub_axes.count == sub_axes.count || Cuts == most_cuts;
 };
-template <class Mesh, class Source> struct completed_on_parts<Mesh, Source, 0> {
-  static constexpr axis_parts parts = axis_parts::whole(Mesh::value);
+template <class Mesh, class Source> struct completed_on_sub_axes<Mesh, Source, 0> {
+  static constexpr axis_parts sub_axes = axis_parts::whole(Mesh::value);
   using mesh = Mesh;
   using source = Source;
   using completion = completed<Mesh, Source>;
-  static constexpr axis_parts next_parts =
-      parts_wanted(Mesh::value, completion::program, &completion::rules.of[0], &completion::value.of[0], parts);
-  static constexpr bool is_last = next_parts.count == parts.count;
+  static constexpr axis_parts next_sub_axes =
+      refined_sub_axes(Mesh::value, completion::program, &completion::rules.of[0], &completion::value.of[0], sub_axes);
+  static constexpr bool is_last = next_sub_axes.count == sub_axes.count;
 };
 /// Partitioning, part by part: every part goes on with what the one before it made.
 template <class Mesh, class Source> struct partitioned_graph {
@@ -325,24 +325,24 @@ template <class Mesh, class Source> struct partitioned_graph {
   }
 };
 
-/// Whether the partitioner gave the program up that is completed on these parts; what it made until then may read
+/// Whether the partitioner gave the program up that is completed on these sub-axes; what it made until then may read
 /// values that never were, and no pass runs on it.
-template <class OnParts>
+template <class OnSubAxes>
 inline constexpr bool is_given_up =
-    partitioned_graph<typename OnParts::mesh, typename OnParts::source>::last.fault != partition_fault::nothing;
+    partitioned_graph<typename OnSubAxes::mesh, typename OnSubAxes::source>::last.fault != partition_fault::nothing;
 
-/// The price of a run of a graph that is completed on these parts.
-template <class OnParts, bool IsGivenUp = is_given_up<OnParts>> struct price_on_parts {
-  using partition_pass = partitioned_graph<typename OnParts::mesh, typename OnParts::source>;
-  using device_program = device_graph<typename OnParts::mesh, partition_pass>;
+/// The price of a run of a graph that is completed on these sub-axes.
+template <class OnSubAxes, bool IsGivenUp = is_given_up<OnSubAxes>> struct price_on_sub_axes {
+  using partition_pass = partitioned_graph<typename OnSubAxes::mesh, typename OnSubAxes::source>;
+  using device_program = device_graph<typename OnSubAxes::mesh, partition_pass>;
   static constexpr const auto& code = frozen<device_program>::value;
 
   // Each device in an evaluation of its own, as in the function of the same name that knows them all.
-  static constexpr int step = step_between_asked(OnParts::mesh::devices);
+  static constexpr int step = step_between_asked(OnSubAxes::mesh::devices);
   static constexpr int asked =
-      all_send_alike(OnParts::mesh::value, code) ? 0 : (OnParts::mesh::devices + step - 1) / step;
+      all_send_alike(OnSubAxes::mesh::value, code) ? 0 : (OnSubAxes::mesh::devices + step - 1) / step;
   template <int N> struct bytes_sent {
-    static constexpr std::int64_t value = bytes_sent_by(OnParts::mesh::value, code, N* step);
+    static constexpr std::int64_t value = bytes_sent_by(OnSubAxes::mesh::value, code, N* step);
   };
   template <int... N> [[nodiscard]] static constexpr std::int64_t most_of(std::integer_sequence<int, N...>) {
     std::int64_t most = -1;
@@ -350,27 +350,29 @@ template <class OnParts, bool IsGivenUp = is_given_up<OnParts>> struct price_on_
     return most;
   }
   static constexpr run_price value =
-      price_of_run(OnParts::mesh::value, code, false, most_of(std::make_integer_sequence<int, asked>{}));
+      price_of_run(OnSubAxes::mesh::value, code, false, most_of(std::make_integer_sequence<int, asked>{}));
 };
-template <class OnParts> struct price_on_parts<OnParts, true> { static constexpr run_price value{.is_faulty = true}; };
-/// Whether a program is to have these parts. No single op knows what a cut costs later: with whole axes a tensor may be
-/// gathered once, and nothing that is computed from it communicates; with parts it stays split, and each op that reads
-/// it sums up or gathers its own. So a program that still moves something with its axes cut is partitioned with whole
-/// axes too, and has the parts if it moves no more with them.
-template <class OnParts, class Whole> [[nodiscard]] constexpr bool pays_off() {
-  constexpr run_price cut = price_on_parts<OnParts>::value;
+template <class OnSubAxes> struct price_on_sub_axes<OnSubAxes, true> {
+  static constexpr run_price value{.is_faulty = true};
+};
+/// Whether a program is to have these sub-axes. No single op knows what a cut costs later: with whole axes a tensor may
+/// be gathered once, and nothing that is computed from it communicates; with sub-axes it stays split, and each op that
+/// reads it sums up or gathers its own. So a program that still moves something with its axes cut is partitioned with
+/// whole axes too, and has the sub-axes if it moves no more with them.
+template <class OnSubAxes, class Whole> [[nodiscard]] constexpr bool pays_off() {
+  constexpr run_price cut = price_on_sub_axes<OnSubAxes>::value;
   if constexpr (cut.bytes == 0 && !cut.is_faulty) {
     return true;
   } else {
-    return !cut.is_dearer_than(price_on_parts<Whole>::value);
+    return !cut.is_dearer_than(price_on_sub_axes<Whole>::value);
   }
 }
 
-template <class Mesh, class Source, int Cuts = 0> [[nodiscard]] constexpr auto find_parts() {
-  using cut = completed_on_parts<Mesh, Source, Cuts>;
-  using whole = completed_on_parts<Mesh, Source, 0>;
+template <class Mesh, class Source, int Cuts = 0> [[nodiscard]] constexpr auto find_sub_axes() {
+  using cut = completed_on_sub_axes<Mesh, Source, Cuts>;
+  using whole = completed_on_sub_axes<Mesh, Source, 0>;
   if constexpr (!cut::is_last) {
-    return find_parts<Mesh, Source, Cuts + 1>();
+    return find_sub_axes<Mesh, Source, Cuts + 1>();
   } else if constexpr (Cuts == 0) {
     return whole{};
   } else {
@@ -378,6 +380,6 @@ template <class Mesh, class Source, int Cuts = 0> [[nodiscard]] constexpr auto f
   }
 }
 /// A graph completed on the mesh whose axes are cut where that spares a move.
-template <class Mesh, class Source> using on_wanted_parts = decltype(find_parts<Mesh, Source>());
+template <class Mesh, class Source> using on_chosen_sub_axes = decltype(find_sub_axes<Mesh, Source>());
 
 }  // namespace espalier::detail

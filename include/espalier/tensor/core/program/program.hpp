@@ -119,8 +119,8 @@ template <class Mesh, class Function, class... Arguments> class program {
   // Reports a mistake, from here: nothing comes between the reason and the user's line in the message.
   static_assert(sizeof(typename finding::raised) > 0);
   using accepted = detail::accepted<!finding::is_mistake, !called::is_mistake, Mesh, Function, Arguments...>;
-  using on_parts = detail::on_wanted_parts<Mesh, detail::simplified_graph<Mesh, typename accepted::source>>;
-  using source = typename on_parts::source;
+  using on_sub_axes = detail::on_chosen_sub_axes<Mesh, detail::simplified_graph<Mesh, typename accepted::source>>;
+  using source = typename on_sub_axes::source;
 
  public:
   /// False when a mistake was reported: then nothing here describes the function, and nothing more need be said.
@@ -133,11 +133,11 @@ template <class Mesh, class Function, class... Arguments> class program {
   /// The mesh as the program uses it, which all layouts and collectives below are about: `mesh` itself, unless the
   /// program splits dimensions by parts of an axis (`axis_parts`). Then these parts are the axes, in the place of
   /// theirs; devices have the same numbers.
-  using device_mesh = typename on_parts::mesh;
-  static constexpr const axis_parts& parts = on_parts::parts;
+  using device_mesh = typename on_sub_axes::mesh;
+  static constexpr const axis_parts& parts = on_sub_axes::sub_axes;
   /// The passes, as `frozen` takes them: tracing (its graph is not simplified yet), completion and partitioning.
   using trace_pass = typename accepted::source;
-  using completion_pass = typename on_parts::completion;
+  using completion_pass = typename on_sub_axes::completion;
   using partition_pass = detail::partitioned_graph<device_mesh, source>;
   /// The traced and simplified program of one device, and the partitioned program of each.
   static constexpr const auto& traced = completion_pass::program;

@@ -72,9 +72,9 @@ template <class Mesh, class Source> [[nodiscard]] constexpr auto check_passes() 
                   place_of_instruction<given::program, given::without_rule>>{};
   } else {
     using whole = completed<Mesh, simplified_graph<Mesh, Source>>;
-    using on_parts = on_wanted_parts<Mesh, simplified_graph<Mesh, Source>>;
-    using parts = partitioned_graph<typename on_parts::mesh, typename on_parts::source>;
-    using sums = unfounded_sum<typename on_parts::mesh, typename parts::from>;
+    using on_sub_axes = on_chosen_sub_axes<Mesh, simplified_graph<Mesh, Source>>;
+    using parts = partitioned_graph<typename on_sub_axes::mesh, typename on_sub_axes::source>;
+    using sums = unfounded_sum<typename on_sub_axes::mesh, typename parts::from>;
     // The instructions of both have the same numbers, and what the user wrote names axes.
     if constexpr (sums::at >= 0) {
       return report<why::not_a_pending_sum<typename annotation_words<Mesh, whole::program, sums::at>::type>,
