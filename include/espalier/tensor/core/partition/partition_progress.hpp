@@ -26,8 +26,8 @@ struct value_variant {
   int next = -1;
 };
 
-/// The progress of partitioning, in arrays: a long graph is partitioned part by part, each in a constant evaluation of
-/// its own. `Size` is that of the whole graph.
+/// The progress of partitioning, in arrays: a long graph is partitioned chunk by chunk, each in a constant evaluation
+/// of its own. `Size` is that of the whole graph.
 template <int Size, int Room> struct partition_progress {
   static constexpr int size = Size > 0 ? Size : 1;
 

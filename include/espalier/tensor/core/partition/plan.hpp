@@ -4,7 +4,7 @@
 
 #include <espalier/tensor/core/partition/collectives.hpp>
 #include <espalier/tensor/core/partition/memory.hpp>
-#include <espalier/tensor/core/partition/parts.hpp>
+#include <espalier/tensor/core/partition/pass_chunks.hpp>
 #include <espalier/tensor/core/partition/scheduler.hpp>
 
 namespace espalier {
@@ -115,21 +115,21 @@ template <int Buffers> struct arena_table {
 template <class Mesh, const auto& Program> struct planned {
   static constexpr int size = Program.size;
 
-  /// The schedule is made part by part; which values have to be in memory is known when it is complete.
-  using cut = parts<size, 512>;
-  template <int Part> static constexpr scheduler started() {
-    if constexpr (Part == 0) {
+  /// The schedule is made chunk by chunk; which values have to be in memory is known when it is complete.
+  using cut = pass_chunks<size, 512>;
+  template <int Chunk> static constexpr scheduler started() {
+    if constexpr (Chunk == 0) {
       return scheduler(Program);
     } else {
-      return scheduler(Program, placed<Part - 1>::value);
+      return scheduler(Program, placed<Chunk - 1>::value);
     }
   }
-  template <int Part> static constexpr schedule_progress<size> run_part() {
-    scheduler work = started<Part>();
-    work.run(cut::first(Part), cut::last(Part));
+  template <int Chunk> static constexpr schedule_progress<size> run_chunk() {
+    scheduler work = started<Chunk>();
+    work.run(cut::first(Chunk), cut::last(Chunk));
     return work.template save<size>();
   }
-  template <int Part> struct placed { static constexpr schedule_progress<size> value = run_part<Part>(); };
+  template <int Chunk> struct placed { static constexpr schedule_progress<size> value = run_chunk<Chunk>(); };
   static constexpr fixed_schedule<size> scheduled =
       freeze_schedule<size>(scheduler(Program, placed<cut::count - 1>::value).finish());
 

@@ -4,7 +4,7 @@
 
 #include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/core/partition/partition.hpp>
-#include <espalier/tensor/core/partition/parts.hpp>
+#include <espalier/tensor/core/partition/pass_chunks.hpp>
 #include <espalier/tensor/core/partition/plan.hpp>
 #include <espalier/tensor/core/partition/run_price.hpp>
 #include <espalier/tensor/core/program/complete.hpp>
@@ -228,19 +228,19 @@ template <class Mesh, class Source> struct completed {
   static constexpr rule_table<size> rules = rules_of<size>(program);
   static constexpr auto readers = readers_of<size, count_operands(program)>(program);
 
-  template <int Part> struct state {
-    static constexpr completion<size> value = swept(Mesh::value, program, rules, readers, state<Part - 1>::value);
+  template <int Chunk> struct state {
+    static constexpr completion<size> value = swept(Mesh::value, program, rules, readers, state<Chunk - 1>::value);
   };
-  template <int Part>
-    requires(Part == 0)
-  struct state<Part> {
+  template <int Chunk>
+    requires(Chunk == 0)
+  struct state<Chunk> {
     static constexpr completion<size> value = started_completion(program, readers);
   };
-  template <int Part> static constexpr const completion<size>& last() {
-    if constexpr (state<Part>::value.done) {
-      return state<Part>::value;
+  template <int Chunk> static constexpr const completion<size>& last() {
+    if constexpr (state<Chunk>::value.done) {
+      return state<Chunk>::value;
     } else {
-      return last<Part + 1>();
+      return last<Chunk + 1>();
     }
   }
   static constexpr const completion<size>& value = last<0>();
@@ -276,36 +276,36 @@ template <class Mesh, class Source> struct completed_on_sub_axes<Mesh, Source, 0
       refined_sub_axes(Mesh::value, completion::program, &completion::rules.of[0], &completion::value.of[0], sub_axes);
   static constexpr bool is_last = next_sub_axes.count == sub_axes.count;
 };
-/// Partitioning, part by part: every part goes on with what the one before it made.
+/// Partitioning, chunk by chunk: every chunk goes on with what the one before it made.
 template <class Mesh, class Source> struct partitioned_graph {
   using from = completed<Mesh, Source>;
-  using cut = parts<from::size, 128>;
+  using cut = pass_chunks<from::size, 128>;
 
-  template <int Part> static constexpr partitioner started() {
-    if constexpr (Part == 0) {
+  template <int Chunk> static constexpr partitioner started() {
+    if constexpr (Chunk == 0) {
       return {Mesh::value, from::program, &from::rules.of[0], &from::value.of[0]};
     } else {
-      return {Mesh::value, from::program, &from::rules.of[0], &from::value.of[0], progress<Part - 1>::value()};
+      return {Mesh::value, from::program, &from::rules.of[0], &from::value.of[0], progress<Chunk - 1>::value()};
     }
   }
-  template <int Room, int Part> static constexpr partition_progress<from::size, Room> run_part() {
-    partitioner work = started<Part>();
-    work.run(cut::first(Part), cut::last(Part));
+  template <int Room, int Chunk> static constexpr partition_progress<from::size, Room> run_chunk() {
+    partitioner work = started<Chunk>();
+    work.run(cut::first(Chunk), cut::last(Chunk));
     return work.template save<from::size, Room>();
   }
-  /// The dearest pass, so each part runs but once if twice as many instructions as before are enough.
-  template <int Part> struct progress {
+  /// The dearest pass, so each chunk runs but once if twice as many instructions as before are enough.
+  template <int Chunk> struct progress {
     static constexpr int room_before() {
-      if constexpr (Part == 0) {
+      if constexpr (Chunk == 0) {
         return 64;
       } else {
-        return progress<Part - 1>::value().program.size;
+        return progress<Chunk - 1>::value().program.size;
       }
     }
     static constexpr int room = room_before() + 2 * cut::length;
-    static constexpr partition_progress<from::size, room> first = run_part<room, Part>();
+    static constexpr partition_progress<from::size, room> first = run_chunk<room, Chunk>();
     template <int Room> struct again {
-      static constexpr partition_progress<from::size, Room> value = run_part<Room, Part>();
+      static constexpr partition_progress<from::size, Room> value = run_chunk<Room, Chunk>();
     };
     [[nodiscard]] static constexpr const auto& value() {
       if constexpr (first.program.fits) {
