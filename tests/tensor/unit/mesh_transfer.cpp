@@ -110,7 +110,7 @@ std::string fault_in(const std::vector<held_box>& holders, const std::vector<hel
 std::vector<held_box> on_mesh(const mesh_shape& mesh, const extents& shape, const sharding& placement, int first_rank) {
   std::vector<held_box> all;
   for (int device = 0; device < mesh.devices(); ++device)
-    all.push_back(held_part(mesh, {shape, placement}, device, first_rank + device));
+    all.push_back(held_shard(mesh, {shape, placement}, device, first_rank + device));
   return all;
 }
 

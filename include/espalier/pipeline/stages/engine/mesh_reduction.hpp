@@ -120,8 +120,8 @@ class mesh_reduction final : public block_reduction {
       for (int replica = 0; replica < plan.replicas(g); ++replica, ++number) {
         std::vector<held_box> holders;
         for (int device = 0; device < group.devices; ++device)
-          holders.push_back(held_part(model.replica_mesh(group.mesh), layout_of(facts(group.mesh)), device,
-                                      group.ranks[as_index(replica * group.devices + device)]));
+          holders.push_back(held_shard(model.replica_mesh(group.mesh), layout_of(facts(group.mesh)), device,
+                                       group.ranks[as_index(replica * group.devices + device)]));
         for (const moved_piece& move : moved_pieces(holders, shares, shape.rank))
           given_.add(member(holders[move.from].rank), move.to, type,
                      espalier::detail::block_of(move.part, holders[move.from].buffer, shares[move.to].buffer),

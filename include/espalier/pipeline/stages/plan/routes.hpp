@@ -139,8 +139,8 @@ class routes {
     for (int device = 0; device < members.devices; ++device)
       for (int replica = 0; replica < plan_->replicas(group); ++replica) {
         const row_interval rows = plan_->rows_of(group, replica, m);
-        held_box part = held_part(mesh, output_layout(*model_, layer, members.mesh, rows.count()), device,
-                                  members.ranks[as_index(replica * members.devices + device)]);
+        held_box part = held_shard(mesh, output_layout(*model_, layer, members.mesh, rows.count()), device,
+                                   members.ranks[as_index(replica * members.devices + device)]);
         part.box.dim[0].start += rows.begin;
         parts.push_back(part);
       }

@@ -29,7 +29,7 @@ struct held_box {
 
 /// Returns device `device` of a mesh, as rank `rank`, with its shard of a tensor in this layout.
 /// @pre the tensor is no partial
-[[nodiscard]] inline held_box held_part(const mesh_shape& mesh, const layout& whole, int device, int rank) {
+[[nodiscard]] inline held_box held_shard(const mesh_shape& mesh, const layout& whole, int device, int rank) {
   return {rank, detail::box_of(mesh, whole.shape, whole.placement, device),
           local_shape(mesh, whole.shape, whole.placement)};
 }

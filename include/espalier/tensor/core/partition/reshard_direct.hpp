@@ -53,11 +53,11 @@ class direct_reshard {
       const std::uint32_t t = to_.dim[d];
       local_ *= task_.shape.size[d];
       if ((f | t) == 0) continue;
-      const std::int64_t parts = parts_of(task_.mesh, f);
-      parts_ *= parts;
-      even_ = even_ && task_.shape.size[d] % parts == 0;
+      const std::int64_t shards = shards_of(task_.mesh, f);
+      shards_ *= shards;
+      even_ = even_ && task_.shape.size[d] % shards == 0;
       if (f == t) continue;
-      even_ = even_ && task_.shape.size[d] % parts_of(task_.mesh, t) == 0;
+      even_ = even_ && task_.shape.size[d] % shards_of(task_.mesh, t) == 0;
       const axis_mask before = mask_of(f);
       const axis_mask after = mask_of(t);
       if (!nested(f, t)) {
@@ -69,9 +69,9 @@ class direct_reshard {
         shrunk_ |= 1U << static_cast<unsigned>(d);
         lost_ |= before & ~after;
       }
-      same_parts_ = same_parts_ && parts == parts_of(task_.mesh, t);
+      same_shards_ = same_shards_ && shards == shards_of(task_.mesh, t);
     }
-    local_ = even_ ? local_ / parts_ : buffer_bytes(task_, now_);
+    local_ = even_ ? local_ / shards_ : buffer_bytes(task_, now_);
     partial_ = now_.unreduced & ~to_.unreduced;
   }
 
@@ -109,7 +109,7 @@ class direct_reshard {
     collective kind = collective::exchange;
     axis_mask axes = lost_;
     if (crossed_ != 0) {
-      if (same_parts_ && (even_ || splits_alike())) kind = collective::collective_permute;
+      if (same_shards_ && (even_ || splits_alike())) kind = collective::collective_permute;
     } else if ((gained_ & lost_) == 0) {
       kind = collective::all_gather;
       add_slices(sliced_first);
@@ -165,7 +165,7 @@ class direct_reshard {
   }
   [[nodiscard]] constexpr bool splits_alike() const {
     for (int d = 0; d < task_.shape.rank; ++d) {
-      if (!same_parts(task_.mesh, task_.shape.size[d], now_.dim[d], to_.dim[d])) return false;
+      if (!same_shards(task_.mesh, task_.shape.size[d], now_.dim[d], to_.dim[d])) return false;
     }
     return true;
   }
@@ -201,7 +201,8 @@ class direct_reshard {
     // Copies can share the work of a sum of more than two terms: each reduces a part, and they gather the result.
     const axis_mask added = gained_ & ~scattered;
     const std::int64_t terms = group_size(task_.mesh, partial_);
-    const std::int64_t copies = group_size(task_.mesh, ~0U) / (parts_ * group_size(task_.mesh, added | now_.unreduced));
+    const std::int64_t copies =
+        group_size(task_.mesh, ~0U) / (shards_ * group_size(task_.mesh, added | now_.unreduced));
     // When nothing else changes, this meets the bound for any plan of two collectives, and there is one plan of one: so
     // the cheaper of both is the cheapest of all. The number of steps to find that is the same on every mesh.
     const bool only_sums = even_ && gained_ == 0 && lost_ == 0;
@@ -240,7 +241,7 @@ class direct_reshard {
   [[nodiscard]] constexpr int shareable_dim(std::int64_t copies) const {
     for (int d = 0; d < task_.shape.rank; ++d) {
       const bool complete = now_.dim[d] == to_.dim[d];
-      if (complete && task_.shape.size[d] % (parts_of(task_.mesh, now_.dim[d]) * copies) == 0) return d;
+      if (complete && task_.shape.size[d] % (shards_of(task_.mesh, now_.dim[d]) * copies) == 0) return d;
     }
     return -1;
   }
@@ -271,10 +272,10 @@ class direct_reshard {
   placement_codes from_;
   placement_codes now_;
   placement_codes to_;
-  std::int64_t parts_ = 1;
+  std::int64_t shards_ = 1;
   std::int64_t local_ = 0;  // bytes
   bool even_ = true;
-  bool same_parts_ = true;  // no dimension is split into more or fewer parts
+  bool same_shards_ = true;  // no dimension is split into more or fewer shards
   // Bits of dimensions: those that gain axes at the end, lose axes at the end, or change otherwise.
   std::uint32_t grown_ = 0;
   std::uint32_t shrunk_ = 0;

@@ -29,7 +29,7 @@ class reshard_search {
       if (task_.mesh.size[axis] > 1) axes_ |= bit_of(axis);
     }
     target_tiled_ = task_.to.tiled();
-    target_parts_ = task_.mesh.parts(target_tiled_);
+    target_shards_ = task_.mesh.parts(target_tiled_);
     summed_devices_ = task_.mesh.parts(axes_ & ~target_.unreduced);
   }
 
@@ -94,18 +94,18 @@ class reshard_search {
   /// take at least n + m - 2 messages. Uneven splits only make buffers larger.
   [[nodiscard]] constexpr std::int64_t bound_of(const placement_codes& s) const {
     const axis_mask partial = s.unreduced & ~target_.unreduced;
-    std::int64_t bytes = ceil_div(total_, target_parts_);
+    std::int64_t bytes = ceil_div(total_, target_shards_);
     if (partial != 0) {
-      const std::int64_t messages = task_.mesh.parts(partial) + summed_devices_ / target_parts_ - 2;
+      const std::int64_t messages = task_.mesh.parts(partial) + summed_devices_ / target_shards_ - 2;
       bytes = larger_of(bytes, ceil_div(total_ * messages, summed_devices_));
     } else {
       std::int64_t common = 1;
       for (int d = 0; d < task_.shape.rank; ++d) {
         if ((s.dim[d] | target_.dim[d]) == 0) continue;
         if (!nested(s.dim[d], target_.dim[d])) return plan_cost(bytes, task_.latency, 1, 0);
-        common *= parts_of(task_.mesh, s.dim[d] > target_.dim[d] ? s.dim[d] : target_.dim[d]);
+        common *= shards_of(task_.mesh, s.dim[d] > target_.dim[d] ? s.dim[d] : target_.dim[d]);
       }
-      bytes = ceil_div(total_ * (common / target_parts_ - 1), common);
+      bytes = ceil_div(total_ * (common / target_shards_ - 1), common);
     }
     return bytes == 0 ? 0 : plan_cost(bytes, task_.latency, 1, 0);
   }
@@ -226,7 +226,7 @@ class reshard_search {
     std::uint32_t kept = 0;
     for (std::uint32_t moved = s.dim[d]; moved != 0; moved >>= 4U) {
       const axis_mask axes = mask_of(moved);
-      const std::int64_t n = parts_of(task_.mesh, moved);
+      const std::int64_t n = shards_of(task_.mesh, moved);
       placement_codes t = s;
       t.dim[d] = kept;
       offer(t, tiled & ~axes, collective::all_gather, axes, n);
@@ -243,7 +243,7 @@ class reshard_search {
   /// Splits each dimension further, by axes that were replicated or held the terms of a sum.
   constexpr void append(const placement_codes& s, axis_mask tiled, std::uint32_t added, collective kind) {
     const axis_mask axes = mask_of(added);
-    const std::int64_t n = parts_of(task_.mesh, added);
+    const std::int64_t n = shards_of(task_.mesh, added);
     if (!affordable(kind, n)) return;
     for (int d = 0; d < task_.shape.rank; ++d) {
       placement_codes t = s;
@@ -263,11 +263,11 @@ class reshard_search {
     }
   }
 
-  /// Every way to give the dimensions other axes with the same parts: `t` is complete before dimension `d`, which still
-  /// has to be split into `missing` parts.
+  /// Every way to give the dimensions other axes with the same shards: `t` is complete before dimension `d`, which
+  /// still has to be split into `missing` shards.
   constexpr void arrange(const placement_codes& s, placement_codes& t, int d, std::int64_t missing, axis_mask used) {
     if (missing == 1) {
-      if (d >= 0 && !same_parts(task_.mesh, task_.shape[d], s.dim[d], t.dim[d])) return;
+      if (d >= 0 && !same_shards(task_.mesh, task_.shape[d], s.dim[d], t.dim[d])) return;
       do ++d;
       while (d < task_.shape.rank && s.dim[d] == 0);
       if (d == task_.shape.rank) {
@@ -275,7 +275,7 @@ class reshard_search {
         return;
       }
       t.dim[d] = 0;
-      missing = parts_of(task_.mesh, s.dim[d]);
+      missing = shards_of(task_.mesh, s.dim[d]);
     }
     const std::uint32_t begun = t.dim[d];
     for (int axis = 0; axis < task_.mesh.rank; ++axis) {
@@ -317,7 +317,7 @@ class reshard_search {
   placement_codes target_;
   axis_mask target_tiled_ = 0;
   placement_codes start_;
-  std::int64_t target_parts_ = 1;
+  std::int64_t target_shards_ = 1;
   std::int64_t summed_devices_ = 1;  // that together hold one sum's terms
   std::int64_t limit_ = 0;
   // These are of the node being expanded.

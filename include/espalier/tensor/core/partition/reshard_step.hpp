@@ -105,7 +105,7 @@ static_assert(sizeof(placement_codes) == sizeof(sharding));
          (axes >> 5U & 1U) + (axes >> 6U & 1U) + (axes >> 7U & 1U);
 }
 /// Returns the number of shards into which a list of axes splits a dimension.
-[[nodiscard]] constexpr std::int64_t parts_of(const mesh_shape& mesh, std::uint32_t code) {
+[[nodiscard]] constexpr std::int64_t shards_of(const mesh_shape& mesh, std::uint32_t code) {
   if (code < 0x100U)
     return (code == 0 ? 1 : mesh.size[(code & 15U) - 1U]) * (code < 16U ? 1 : mesh.size[(code >> 4U) - 1U]);
   std::int64_t count = 1;
@@ -155,14 +155,14 @@ static_assert(sizeof(placement_codes) == sizeof(sharding));
   return result;
 }
 
-/// Whether two lists with equally many parts split a dimension into the same parts, in the same order.
-[[nodiscard]] constexpr bool same_parts(const mesh_shape& mesh, std::int64_t extent, std::uint32_t one_code,
-                                        std::uint32_t other_code) {
-  const std::int64_t parts = parts_of(mesh, one_code);
-  if (one_code == other_code || extent % parts == 0) return true;
+/// Whether two lists with equally many shards split a dimension into the same shards, in the same order.
+[[nodiscard]] constexpr bool same_shards(const mesh_shape& mesh, std::int64_t extent, std::uint32_t one_code,
+                                         std::uint32_t other_code) {
+  const std::int64_t shards = shards_of(mesh, one_code);
+  if (one_code == other_code || extent % shards == 0) return true;
   const axis_list a = axis_list::from_code(one_code);
   const axis_list b = axis_list::from_code(other_code);
-  for (std::int64_t position = 0; position < parts; ++position) {
+  for (std::int64_t position = 0; position < shards; ++position) {
     const interval one = interval_at(mesh, extent, a, position);
     const interval other = interval_at(mesh, extent, b, position);
     if (one.start != other.start || one.size != other.size) return false;
@@ -177,7 +177,7 @@ static_assert(sizeof(placement_codes) == sizeof(sharding));
 /// the other in all dimensions, the finer part lies inside the coarser one on every device: of the dimensions that lose
 /// axes most is lacking where the last part of the first, largest coarse part is held. Otherwise some device holds the
 /// first part of an old split and wants the last of the new one: nothing in common. All devices together want `held
-/// parts / wanted parts` times what they hold, so that is what a holder sends if copies share the work, less what
+/// shards / wanted shards` times what they hold, so that is what a holder sends if copies share the work, less what
 /// holders want themselves.
 /// Example: [64@d, 256@m] f32 to [64@m, 256@d] on 2 x 4: 64/4 x 256/2 x 4 B = 8,192 B.
 [[nodiscard]] constexpr std::int64_t exchange_bytes(const reshard_task& task, const placement_codes& from,
@@ -185,15 +185,15 @@ static_assert(sizeof(placement_codes) == sizeof(sharding));
   std::int64_t held = task.element;
   std::int64_t wanted = task.element;
   std::int64_t common = task.element;
-  std::int64_t shrinking = 1;  // by which factor dimensions lose parts
+  std::int64_t shrinking = 1;  // by which factor dimensions lose shards
   std::int64_t growing = 1;
   bool crossed = false;
   for (int d = 0; d < task.shape.rank; ++d) {
     const std::int64_t extent = task.shape.size[d];
     const std::uint32_t f = from.dim[d];
     const std::uint32_t t = to.dim[d];
-    const std::int64_t before = parts_of(task.mesh, f);
-    const std::int64_t after = parts_of(task.mesh, t);
+    const std::int64_t before = shards_of(task.mesh, f);
+    const std::int64_t after = shards_of(task.mesh, t);
     const bool even = extent % before == 0 && extent % after == 0;
     const std::int64_t largest_held = even ? extent / before : local_extent(task.mesh, extent, axis_list::from_code(f));
     const std::int64_t largest_wanted =

@@ -19,8 +19,8 @@ namespace espalier::detail {
   std::vector<held_box> holders;
   std::vector<held_box> readers;
   for (int d = 0; d < devices; ++d) {
-    holders.push_back(held_part(from.mesh(), from.placed(), d, d));
-    readers.push_back(held_part(into.mesh(), into.placed(), d, d));
+    holders.push_back(held_shard(from.mesh(), from.placed(), d, d));
+    readers.push_back(held_shard(into.mesh(), into.placed(), d, d));
   }
   comm::transfer moves;
   moves.type = from.type();
