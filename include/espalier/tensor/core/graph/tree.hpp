@@ -100,8 +100,8 @@ template <class Kind, int Count> struct stacking<stacked<Kind, Count>> {
 
 namespace detail {
 
-template <class T> struct tree_parts : std::false_type {};
-template <template <class> class Tree, class Kind> struct tree_parts<Tree<Kind>> : std::true_type {
+template <class T> struct tree_traits : std::false_type {};
+template <template <class> class Tree, class Kind> struct tree_traits<Tree<Kind>> : std::true_type {
   using kind = Kind;
   template <class Other> using rebind = Tree<Other>;
 };
@@ -110,11 +110,11 @@ template <template <class> class Tree, class Kind> struct tree_parts<Tree<Kind>>
 
 /// A Hana struct templated over the kind of its leaves.
 template <class T>
-concept ParameterTree = boost::hana::Struct<T>::value && detail::tree_parts<T>::value;
+concept ParameterTree = boost::hana::Struct<T>::value && detail::tree_traits<T>::value;
 
-template <ParameterTree T> using kind_of = typename detail::tree_parts<T>::kind;
+template <ParameterTree T> using kind_of = typename detail::tree_traits<T>::kind;
 /// The same tree with leaves of another kind.
-template <ParameterTree T, class Kind> using rebind_tree = typename detail::tree_parts<T>::template rebind<Kind>;
+template <ParameterTree T, class Kind> using rebind_tree = typename detail::tree_traits<T>::template rebind<Kind>;
 
 namespace detail {
 /// The same tree, as often stacked, with other leaves.

@@ -58,8 +58,8 @@ class halo_room {
     if (root < 0 || bytes_of(g_[root]) != bytes_of(g_[operand]) || g_[operand].op == &ops::mask) return false;
     const location& where = buffers_.within[operand];
     const bool is_plain = where.space == memory_space::arena && where.loop < 0 && !where.is_displaced;
-    const structure part = structure_of(g_[root]);
-    if (!is_plain || (part != structure::none && part != structure::loop_carry)) return false;
+    const structure role = structure_of(g_[root]);
+    if (!is_plain || (role != structure::none && role != structure::loop_carry)) return false;
     return !is_enlarged(root) || brings_the_same(id, around_[root].exchange);
   }
   /// Leaves the operand of exchange `id` where it is.

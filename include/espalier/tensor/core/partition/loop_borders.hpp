@@ -27,10 +27,10 @@ class loop_borders {
   constexpr loop_borders(const completed_program& traced, device_values& device, partial_sums& sums)
       : g_(traced.g), of_(traced.of), device_(device), sums_(sums) {}
 
-  constexpr void visit(int id, structure part) {
+  constexpr void visit(int id, structure role) {
     const instruction& i = g_[id];
     instruction step = i;
-    switch (part) {
+    switch (role) {
       case structure::loop_begin:
         // The carries' initial values take the carries' layout outside, before the loop starts.
         for (int c = id + 1; c < g_.size && structure_of(g_[c]) == structure::loop_carry; ++c) {

@@ -118,8 +118,8 @@ class collective_merger {
   };
 
   /// Whether it belongs to the structure of loops: its place is where it is.
-  [[nodiscard]] static constexpr bool is_structure(structure part) {
-    return part >= structure::loop_begin && part != structure::loop_slice;
+  [[nodiscard]] static constexpr bool is_structure(structure role) {
+    return role >= structure::loop_begin && role != structure::loop_slice;
   }
 
   [[nodiscard]] constexpr bool is_small(int id) const {

@@ -82,7 +82,7 @@ class partial_sums {
   /// The layout in which the sum of a gradient is carried out: its parameter's layout, or to finer parts if all that
   /// read it work on those, as where the state of an optimizer is split and its parameter is not (ZeRO, arXiv
   /// 1910.02054, stage 1).
-  [[nodiscard]] constexpr sharding parts_for_readers(int id, axis_mask partial) const {
+  [[nodiscard]] constexpr sharding layout_for_readers(int id, axis_mask partial) const {
     sharding held = of_[id];
     held.unreduced = partial;
     sharding common = of_[id];
@@ -94,9 +94,9 @@ class partial_sums {
         if (g_.operand_at(i, k) != id) continue;
         const bool computes = structure_of(i) == structure::none && requests_of(i) == layout_request::none;
         if (!computes || i.loop != g_[id].loop || i.op->factors == nullptr) return of_[id];
-        const sharding parts = parts_for(reader, k, held);
-        if (!is_first && !parts.same_layout(common)) return of_[id];
-        common = parts;
+        const sharding layout = layout_for_reader(reader, k, held);
+        if (!is_first && !layout.same_layout(common)) return of_[id];
+        common = layout;
         is_first = false;
       }
     }
@@ -108,14 +108,15 @@ class partial_sums {
   /// that the reader works on.
   [[nodiscard]] constexpr sharding reduced_layout(int id, int k) const {
     const int operand = g_.operand_at(g_[id], k);
-    if (traced_.readers[operand] == 1) return parts_for(id, k, device_.layout_of(device_.value[operand]).placement);
+    if (traced_.readers[operand] == 1)
+      return layout_for_reader(id, k, device_.layout_of(device_.value[operand]).placement);
     sharding result = of_[operand];
     result.unreduced = 0;
     return result;
   }
   /// The parts of operand k that instruction `id` works on, as far as they are parts of what devices hold, split along
   /// axes on which a sum is partial: a reduce-scatter makes them.
-  [[nodiscard]] constexpr sharding parts_for(int id, int k, sharding held) const {
+  [[nodiscard]] constexpr sharding layout_for_reader(int id, int k, sharding held) const {
     const factor_rule& rule = traced_.rules[id];
     factor_axes asked;
     for (int d = 0; d < of_[id].rank; ++d) {

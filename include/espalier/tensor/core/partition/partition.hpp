@@ -74,13 +74,13 @@ class partitioner {
   constexpr void visit(int id) {
     const instruction& i = g_[id];
     device_.program.stems_from(id, i.where);
-    const structure part = structure_of(i);
-    if (part == structure::argument) {
+    const structure role = structure_of(i);
+    if (role == structure::argument) {
       device_.value[id] = device_.program.append(i, i.shape, of_[id]);
-    } else if (part == structure::result) {
+    } else if (role == structure::result) {
       visit_result(id);
-    } else if (part != structure::none) {
-      loops_.visit(id, part);
+    } else if (role != structure::none) {
+      loops_.visit(id, role);
     } else if (i.op->facts.looks) {
       visit_look(id);
     } else if (requests_of(i) != layout_request::none) {
@@ -127,7 +127,7 @@ class partitioner {
     if (waits) return owned(id, value);
     const bool is_sum = requests_of(g_[id]) == layout_request::as_operand && partial != 0 && traced_.readers[id] > 1;
     return owned(id,
-                 device_.rounded(id, device_.reshard(value, is_sum ? sums_.parts_for_readers(id, partial) : of_[id])));
+                 device_.rounded(id, device_.reshard(value, is_sum ? sums_.layout_for_readers(id, partial) : of_[id])));
   }
 
   /// A loop collects what it computes itself: a value from outside becomes one of the loop.

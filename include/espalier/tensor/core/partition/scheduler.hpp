@@ -201,9 +201,9 @@ class scheduler {
     const instruction& i = g_[id];
     // Carries are passed on when the body is complete, and results handed out when the program is: all at once, since
     // one may be what another one is about to overwrite.
-    const structure part = structure_of(i);
-    if (part == structure::loop_next || part == structure::result || is_made_before(i)) return;
-    if (marks_loop(part)) {
+    const structure role = structure_of(i);
+    if (role == structure::loop_next || role == structure::result || is_made_before(i)) return;
+    if (marks_loop(role)) {
       close_all();
       single(id);
     } else if (is_virtual(id)) {

@@ -73,18 +73,19 @@ template <class Mesh, class Source> [[nodiscard]] constexpr auto check_passes() 
   } else {
     using whole = completed<Mesh, simplified_graph<Mesh, Source>>;
     using on_sub_axes = on_chosen_sub_axes<Mesh, simplified_graph<Mesh, Source>>;
-    using parts = partitioned_graph<typename on_sub_axes::mesh, typename on_sub_axes::source>;
-    using sums = unfounded_sum<typename on_sub_axes::mesh, typename parts::from>;
+    using partition_pass = partitioned_graph<typename on_sub_axes::mesh, typename on_sub_axes::source>;
+    using sums = unfounded_sum<typename on_sub_axes::mesh, typename partition_pass::from>;
     // The instructions of both have the same numbers, and what the user wrote names axes.
     if constexpr (sums::at >= 0) {
       return report<why::not_a_pending_sum<typename annotation_words<Mesh, whole::program, sums::at>::type>,
                     place_of_instruction<whole::program, sums::at>>{};
-    } else if constexpr (parts::last.fault == partition_fault::no_partial_sum) {
-      return report<why::not_a_pending_sum<typename annotation_words<Mesh, whole::program, parts::last.fault_at>::type>,
-                    place_of_instruction<whole::program, parts::last.fault_at>>{};
-    } else if constexpr (parts::last.fault_at >= 0) {
-      return report<why::pending_sum_dropped<op_of_instruction<whole::program, parts::last.fault_at>>,
-                    place_of_instruction<whole::program, parts::last.fault_at>>{};
+    } else if constexpr (partition_pass::last.fault == partition_fault::no_partial_sum) {
+      return report<
+          why::not_a_pending_sum<typename annotation_words<Mesh, whole::program, partition_pass::last.fault_at>::type>,
+          place_of_instruction<whole::program, partition_pass::last.fault_at>>{};
+    } else if constexpr (partition_pass::last.fault_at >= 0) {
+      return report<why::pending_sum_dropped<op_of_instruction<whole::program, partition_pass::last.fault_at>>,
+                    place_of_instruction<whole::program, partition_pass::last.fault_at>>{};
     } else {
       return nothing_to_report{};
     }
@@ -313,9 +314,9 @@ template <class Mesh, class Function, class... Arguments> struct accepted<false,
 };
 template <class Mesh, class Function, class... Arguments> struct accepted<false, true, Mesh, Function, Arguments...> {
   using source = stand_in_graph;
-  template <class Returned> struct parts_of { using type = no_result<>; };
-  template <class... Part> struct parts_of<results<Part...>> { using type = no_result<sizeof...(Part)>; };
-  using result_type = typename parts_of<traced_result<Mesh, Function, Arguments...>>::type;
+  template <class Returned> struct no_results_of { using type = no_result<>; };
+  template <class... Part> struct no_results_of<results<Part...>> { using type = no_result<sizeof...(Part)>; };
+  using result_type = typename no_results_of<traced_result<Mesh, Function, Arguments...>>::type;
 };
 
 }  // namespace espalier::detail
