@@ -79,7 +79,7 @@ class flow_meter {
         requests_, [this](std::size_t at) { settle(at); },
         [this](std::size_t at) {
           const owner of = owners_[at];
-          const int peer = of.incoming ? receivers_[of.flow].what.from : senders_[of.flow].what.to;
+          const int peer = of.incoming ? receivers_[of.flow].probe.from : senders_[of.flow].probe.to;
           return probe_peers{{peer}, of.incoming != of.tells};
         });
     std::vector<double> rates(flows.size(), 0.0);
@@ -100,7 +100,7 @@ class flow_meter {
     bool tells = false;  // that the round is over, against the flow's direction
   };
   struct sender {
-    probe_flow what;
+    probe_flow probe;
     int tag = 0;
     double began = 0;
     std::size_t index = 0;  // of the flow
@@ -111,7 +111,7 @@ class flow_meter {
     arrivals acknowledged;
   };
   struct receiver {
-    probe_flow what;
+    probe_flow probe;
     int tag = 0;
     std::size_t index = 0;   // of the flow
     std::int64_t place = 0;  // in memory_
@@ -143,9 +143,9 @@ class flow_meter {
   /// The flows that this rank sees: `visit(flow, index, log)`.
   template <class Visit> void for_each_seen(Visit visit) const {
     if (where_ == seen::where_it_begins) {
-      for (const sender& out : senders_) visit(out.what, out.index, out.acknowledged);
+      for (const sender& out : senders_) visit(out.probe, out.index, out.acknowledged);
     } else {
-      for (const receiver& in : receivers_) visit(in.what, in.index, in.log);
+      for (const receiver& in : receivers_) visit(in.probe, in.index, in.log);
     }
   }
   /// The time when the round began, for a rank that sees it.
@@ -180,32 +180,32 @@ class flow_meter {
   [[nodiscard]] bool is_told(const probe_flow& flow) const { return flow.alone > 0 && where_ == seen::where_it_ends; }
 
   void begin_receiving(std::size_t r) {
-    for (int slot = 0; slot < receivers_[r].what.widest; ++slot) post(new_request({true, r, slot}));
+    for (int slot = 0; slot < receivers_[r].probe.widest; ++slot) post(new_request({true, r, slot}));
   }
   void begin_sending(std::size_t s) {
     senders_[s].began = now();
-    for (int slot = 0; slot < senders_[s].what.window; ++slot) push(new_request({false, s, slot}));
-    senders_[s].places = senders_[s].what.window;
-    if (!is_told(senders_[s].what)) return;
+    for (int slot = 0; slot < senders_[s].probe.window; ++slot) push(new_request({false, s, slot}));
+    senders_[s].places = senders_[s].probe.window;
+    if (!is_told(senders_[s].probe)) return;
     const std::size_t at = new_request({false, s, 0, false, true});
-    wire_.check(
-        MPI_Irecv(nullptr, 0, bytes_type(), senders_[s].what.to, senders_[s].tag, wire_.communicator(), &requests_[at]),
-        "MPI_Irecv");
+    wire_.check(MPI_Irecv(nullptr, 0, bytes_type(), senders_[s].probe.to, senders_[s].tag, wire_.communicator(),
+                          &requests_[at]),
+                "MPI_Irecv");
   }
 
   [[nodiscard]] std::byte* buffer_of(const owner& of) {
     const receiver& in = receivers_[of.flow];
-    return memory_.reserve(0) + in.place + of.slot * in.what.message_bytes;
+    return memory_.reserve(0) + in.place + of.slot * in.probe.message_bytes;
   }
   void post(std::size_t at) {
     const receiver& in = receivers_[owners_[at].flow];
-    wire_.check(MPI_Irecv(buffer_of(owners_[at]), static_cast<int>(in.what.message_bytes), bytes_type(), in.what.from,
+    wire_.check(MPI_Irecv(buffer_of(owners_[at]), static_cast<int>(in.probe.message_bytes), bytes_type(), in.probe.from,
                           in.tag, wire_.communicator(), &requests_[at]),
                 "MPI_Irecv");
   }
   void push(std::size_t at) {
     const sender& out = senders_[owners_[at].flow];
-    wire_.check(MPI_Issend(outgoing_.data(), static_cast<int>(out.what.message_bytes), bytes_type(), out.what.to,
+    wire_.check(MPI_Issend(outgoing_.data(), static_cast<int>(out.probe.message_bytes), bytes_type(), out.probe.to,
                            out.tag, wire_.communicator(), &requests_[at]),
                 "MPI_Issend");
   }
@@ -223,7 +223,7 @@ class flow_meter {
       const double when = now();
       receivers_[of.flow].log.add(when);
       post(at);
-      if (is_told(receivers_[of.flow].what) && !over_ && has_seen_enough(when)) tell_all();
+      if (is_told(receivers_[of.flow].probe) && !over_ && has_seen_enough(when)) tell_all();
       return;
     }
     if (of.ended) return;
@@ -239,12 +239,12 @@ class flow_meter {
     end(at);
     if (out.over) return;
     out.over = true;
-    for (; out.places < out.what.widest; ++out.places) end(new_request({false, owners_[at].flow, 0, true}));
+    for (; out.places < out.probe.widest; ++out.places) end(new_request({false, owners_[at].flow, 0, true}));
   }
 
   [[nodiscard]] bool is_over(const sender& out, double when) {
-    if (is_told(out.what)) return out.told;
-    if (out.what.alone > 0 && where_ == seen::where_it_begins) return has_seen_enough(when);
+    if (is_told(out.probe)) return out.told;
+    if (out.probe.alone > 0 && where_ == seen::where_it_begins) return has_seen_enough(when);
     const double taken = when - out.began;
     if (taken < seconds_) return false;
     return where_ != seen::alone || out.acknowledged.late() >= enough_messages || taken >= longest * seconds_;
@@ -253,7 +253,7 @@ class flow_meter {
   void tell_all() {
     for (std::size_t r = 0; r < receivers_.size(); ++r) {
       const std::size_t at = new_request({true, r, 0, false, true});
-      wire_.check(MPI_Isend(nullptr, 0, bytes_type(), receivers_[r].what.from, receivers_[r].tag, wire_.communicator(),
+      wire_.check(MPI_Isend(nullptr, 0, bytes_type(), receivers_[r].probe.from, receivers_[r].tag, wire_.communicator(),
                             &requests_[at]),
                   "MPI_Isend");
     }
@@ -264,16 +264,16 @@ class flow_meter {
     out.widened = true;
     const double now_at = out.began + widening * seconds_;
     const double rate =
-        out.acknowledged.rate(now_at - looking * seconds_, now_at) * static_cast<double>(out.what.message_bytes);
-    const int wanted = static_cast<int>(std::min(rate * cover_seconds / static_cast<double>(out.what.message_bytes),
-                                                 static_cast<double>(out.what.widest)));
+        out.acknowledged.rate(now_at - looking * seconds_, now_at) * static_cast<double>(out.probe.message_bytes);
+    const int wanted = static_cast<int>(std::min(rate * cover_seconds / static_cast<double>(out.probe.message_bytes),
+                                                 static_cast<double>(out.probe.widest)));
     for (; out.places < wanted; ++out.places) push(new_request({false, s, 0}));
   }
 
   void end(std::size_t at) {
     owners_[at].ended = true;
     const sender& out = senders_[owners_[at].flow];
-    wire_.check(MPI_Isend(&end_message_, 1, bytes_type(), out.what.to, out.tag, wire_.communicator(), &requests_[at]),
+    wire_.check(MPI_Isend(&end_message_, 1, bytes_type(), out.probe.to, out.tag, wire_.communicator(), &requests_[at]),
                 "MPI_Isend");
   }
 

@@ -53,7 +53,7 @@ class network_engine : public collective_engine {
       for (const block& box : moves.outgoing) sent.push_back(box.elements());
       sent = detail::agreement(group.part, options_.deadline, true).from_all(sent, "for the sizes of an all-to-all");
     }
-    known.made.emplace(moves, *what, std::move(sent));
+    known.prepared.emplace(moves, *what, std::move(sent));
   }
 
   std::optional<std::int64_t> all_reduce(const transfer_group& group, const void* source, void* target,
@@ -124,7 +124,7 @@ class network_engine : public collective_engine {
   /// A transfer as it was when it was prepared.
   struct known_transfer {
     transfer moves;
-    std::optional<detail::transfer_call> made;
+    std::optional<detail::transfer_call> prepared;
 
     [[nodiscard]] bool is(const transfer& other) const {
       return moves.members == other.members && moves.type == other.type && moves.outgoing == other.outgoing &&
@@ -139,14 +139,15 @@ class network_engine : public collective_engine {
       throw comm_error("a transfer was used that had not been prepared, or was copied since" + detail::during(where) +
                        "\n  prepare it where it stays");
     }
-    std::optional<detail::transfer_call>& made = found->second.made;
-    if (!made || (made->what() == collective::reduce_scatter) != reduces || total_elements(made->call) == 0) {
+    std::optional<detail::transfer_call>& prepared = found->second.prepared;
+    if (!prepared || (prepared->what() == collective::reduce_scatter) != reduces ||
+        total_elements(prepared->call) == 0) {
       return std::nullopt;
     }
-    collectives& all = *of(moves).with(*this, made->what());
-    const void* const input = made->gather_input(moves.type, source);
-    all.run(made->call, input, made->output(moves.type, target), what, where);
-    made->scatter_output(moves.type, target);
+    collectives& all = *of(moves).with(*this, prepared->what());
+    const void* const input = prepared->gather_input(moves.type, source);
+    all.run(prepared->call, input, prepared->output(moves.type, target), what, where);
+    prepared->scatter_output(moves.type, target);
     return sent_by(all, sent_bytes(moves));
   }
 

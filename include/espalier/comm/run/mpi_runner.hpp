@@ -66,8 +66,8 @@ class mpi_schedule_runner {
       state.asked.assign(t.steps.size(), 0);
       requests += t.steps.size() * static_cast<std::size_t>(t.slots);
       for (const rank_schedule::own_step& s : t.steps) {
-        if (s.what.what != action::send) continue;
-        sent_bytes_ += (t.shape->chunks * s.what.count - t.shape->cut) * mine_.element_bytes;
+        if (s.move.what != action::send) continue;
+        sent_bytes_ += (t.shape->chunks * s.move.count - t.shape->cut) * mine_.element_bytes;
       }
       tracks_.push_back(std::move(state));
     }
@@ -145,7 +145,7 @@ class mpi_schedule_runner {
     std::vector<pending_message> all;
     for (const owner& of : owners_) {
       const rank_schedule::own_track& t = shape(static_cast<std::size_t>(of.track));
-      const step& s = t.steps[static_cast<std::size_t>(of.step)].what;
+      const step& s = t.steps[static_cast<std::size_t>(of.step)].move;
       const slot_state& slot = tracks_[static_cast<std::size_t>(of.track)].slots[static_cast<std::size_t>(of.slot)];
       const std::int64_t bytes = t.shape->count(s, slot.chunk) * mine_.element_bytes;
       all.push_back({t.shape->tree, slot.chunk, t.shape->chunks, s.peer, s.what != action::send, bytes});
@@ -238,17 +238,17 @@ class mpi_schedule_runner {
   void post_early(std::size_t t, slot_state& s) {
     const auto& steps = shape(t).steps;
     for (std::size_t i = 0; i < steps.size(); ++i) {
-      const bool staged = steps[i].what.what == action::receive_reduce;
+      const bool staged = steps[i].move.what == action::receive_reduce;
       if ((staged || steps[i].early) && tracks_[t].issued[i] == s.chunk) post(t, s, i);
     }
   }
 
   void post(std::size_t t, slot_state& s, std::size_t i) {
-    const rank_schedule::own_step& what = shape(t).steps[i];
-    const bool staged = what.what.what == action::receive_reduce;
-    std::byte* const to = staged ? staged_memory(t, s, i) : memory(t, s, what.what.to);
-    const std::int64_t bytes = shape(t).shape->count(what.what, s.chunk) * mine_.element_bytes;
-    check(MPI_Irecv(to, static_cast<int>(bytes), detail::bytes_type(), what.what.peer, base_ + what.tag, communicator_,
+    const rank_schedule::own_step& own = shape(t).steps[i];
+    const bool staged = own.move.what == action::receive_reduce;
+    std::byte* const to = staged ? staged_memory(t, s, i) : memory(t, s, own.move.to);
+    const std::int64_t bytes = shape(t).shape->count(own.move, s.chunk) * mine_.element_bytes;
+    check(MPI_Irecv(to, static_cast<int>(bytes), detail::bytes_type(), own.move.peer, base_ + own.tag, communicator_,
                     request(t, s, i)),
           "MPI_Irecv");
     s.done[i] = under_way;
@@ -259,18 +259,18 @@ class mpi_schedule_runner {
   bool take(std::size_t t, slot_state& s) {
     const std::size_t i = s.at;
     const rank_schedule::own_step& own = shape(t).steps[i];
-    const std::int64_t count = shape(t).shape->count(own.what, s.chunk);
+    const std::int64_t count = shape(t).shape->count(own.move, s.chunk);
     track_state& state = tracks_[t];
-    for (const int before : own.behind) {
+    for (const int before : own.after) {
       if (s.done[static_cast<std::size_t>(before)] != over) return false;
     }
-    switch (own.what.what) {
+    switch (own.move.what) {
       case action::send: {
         // Other sends may leave before the receiver knows of them: those that ask tell how far it is.
         if (state.issued[i] != s.chunk || state.asked[i] == 2) return false;
-        check((asks(s) ? MPI_Issend : MPI_Isend)(memory(t, s, own.what.from),
+        check((asks(s) ? MPI_Issend : MPI_Isend)(memory(t, s, own.move.from),
                                                  static_cast<int>(count * mine_.element_bytes), detail::bytes_type(),
-                                                 own.what.peer, base_ + own.tag, communicator_, request(t, s, i)),
+                                                 own.move.peer, base_ + own.tag, communicator_, request(t, s, i)),
               "MPI_Isend");
         ++state.issued[i];
         if (asks(s)) ++state.asked[i];
@@ -285,13 +285,13 @@ class mpi_schedule_runner {
           post(t, s, i);
         }
         if (s.done[i] != over) return false;
-        if (own.what.what == action::receive_reduce) {
-          by_.combine(by_.state, memory(t, s, own.what.to), memory(t, s, own.what.from), staged_memory(t, s, i), count,
-                      own.what.incoming_left);
+        if (own.move.what == action::receive_reduce) {
+          by_.combine(by_.state, memory(t, s, own.move.to), memory(t, s, own.move.from), staged_memory(t, s, i), count,
+                      own.move.incoming_left);
         }
         break;
       case action::copy:
-        std::memmove(memory(t, s, own.what.to), memory(t, s, own.what.from),
+        std::memmove(memory(t, s, own.move.to), memory(t, s, own.move.from),
                      static_cast<std::size_t>(count * mine_.element_bytes));
         break;
     }
@@ -311,7 +311,7 @@ class mpi_schedule_runner {
   [[nodiscard]] std::byte* staged_memory(std::size_t t, const slot_state& s, std::size_t i) {
     const rank_schedule::own_step& own = shape(t).steps[i];
     constexpr std::int64_t alignment = 64;
-    const std::int64_t each = (own.what.count * mine_.element_bytes + alignment - 1) / alignment * alignment;
+    const std::int64_t each = (own.move.count * mine_.element_bytes + alignment - 1) / alignment * alignment;
     return staging_.reserve(0) + own.staged_at + s.chunk % shape(t).slots * each;
   }
 
@@ -356,7 +356,7 @@ class mpi_schedule_runner {
       track_state& state = tracks_[static_cast<std::size_t>(of.track)];
       slot_state& s = state.slots[static_cast<std::size_t>(of.slot)];
       s.done[static_cast<std::size_t>(of.step)] = over;
-      if (shape(static_cast<std::size_t>(of.track)).steps[static_cast<std::size_t>(of.step)].what.what ==
+      if (shape(static_cast<std::size_t>(of.track)).steps[static_cast<std::size_t>(of.step)].move.what ==
           action::send) {
         --s.sends;
         if (asks(s)) --state.asked[static_cast<std::size_t>(of.step)];
@@ -390,7 +390,7 @@ class mpi_schedule_runner {
     for (std::size_t n = 0; n < requests_.size(); ++n) {
       if (requests_[n] == detail::no_request()) continue;
       const owner of = owners_[n];
-      const step& s = shape(static_cast<std::size_t>(of.track)).steps[static_cast<std::size_t>(of.step)].what;
+      const step& s = shape(static_cast<std::size_t>(of.track)).steps[static_cast<std::size_t>(of.step)].move;
       if (s.what != action::send) MPI_Cancel(&requests_[n]);
       MPI_Request_free(&requests_[n]);
     }

@@ -18,7 +18,7 @@ namespace espalier::comm {
 /// One rank's part of a schedule, with everything worked out that does not change from chunk to chunk.
 struct rank_schedule {
   struct own_step {
-    step what;
+    step move;
     /// The number of the message among all messages of one chunk of each track. Both ends count alike.
     int tag = -1;
     /// The place where the message of a reduction waits: bytes from the start of the staging memory, for slot 0.
@@ -27,7 +27,7 @@ struct rank_schedule {
     bool early = false;
     /// Sends before it in the lane that read what it writes: these have to leave first, and no others, since they may
     /// wait for a message of ours that comes later.
-    std::vector<int> behind;
+    std::vector<int> after;
   };
 
   struct own_track {
@@ -59,14 +59,14 @@ namespace detail {
 inline void find_dependences(std::vector<rank_schedule::own_step>& steps) {
   for (std::size_t i = 0; i < steps.size(); ++i) {
     rank_schedule::own_step& mine = steps[i];
-    if (!writes(mine.what.what)) continue;
-    mine.early = mine.what.what == action::receive;
+    if (!writes(mine.move.what)) continue;
+    mine.early = mine.move.what == action::receive;
     for (std::size_t j = 0; j < i; ++j) {
-      const step& before = steps[j].what;
-      const bool read = reads(before.what) && overlap(before.from, before.count, mine.what.to, mine.what.count);
-      const bool written = writes(before.what) && overlap(before.to, before.count, mine.what.to, mine.what.count);
+      const step& before = steps[j].move;
+      const bool read = reads(before.what) && overlap(before.from, before.count, mine.move.to, mine.move.count);
+      const bool written = writes(before.what) && overlap(before.to, before.count, mine.move.to, mine.move.count);
       mine.early = mine.early && !read && !written;
-      if (read && before.what == action::send) mine.behind.push_back(static_cast<int>(j));
+      if (read && before.what == action::send) mine.after.push_back(static_cast<int>(j));
     }
   }
 }
@@ -99,13 +99,13 @@ inline void find_dependences(std::vector<rank_schedule::own_step>& steps) {
     made.slots = static_cast<int>(std::clamp<std::int64_t>(t.in_flight, 1, std::max<std::int64_t>(1, t.chunks)));
     for (int i = own->begin; i < own->end; ++i) {
       rank_schedule::own_step s;
-      s.what = t.steps[static_cast<std::size_t>(i)];
-      const std::int64_t bytes = s.what.count * element_bytes;
-      if (s.what.what != action::copy && bytes > std::numeric_limits<int>::max()) {
+      s.move = t.steps[static_cast<std::size_t>(i)];
+      const std::int64_t bytes = s.move.count * element_bytes;
+      if (s.move.what != action::copy && bytes > std::numeric_limits<int>::max()) {
         throw std::invalid_argument("a message of " + std::to_string(bytes) +
                                     " bytes is too long for MPI: the schedule needs smaller chunks");
       }
-      if (s.what.what == action::receive_reduce) {
+      if (s.move.what == action::receive_reduce) {
         s.staged_at = mine.staging_bytes;
         mine.staging_bytes += (bytes + alignment - 1) / alignment * alignment * made.slots;
       }

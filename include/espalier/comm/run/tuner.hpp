@@ -68,7 +68,7 @@ class tuner {
 
   [[nodiscard]] bool settled() const { return stage_ == stage::settled; }
   /// Returns the choice to use in the next call.
-  [[nodiscard]] choice next() const { return tries_[settled() ? best() : at_].what; }
+  [[nodiscard]] choice next() const { return tries_[settled() ? best() : at_].tried; }
   /// And in how many in a row: of several, the first warms up, and the mean of the others is what `note` is told.
   [[nodiscard]] int calls() const { return calls_; }
   /// The least time of what was settled on.
@@ -104,7 +104,7 @@ class tuner {
  private:
   enum class stage : std::uint8_t { candidates, batches, rising, falling, finals, settled };
   struct attempt {
-    choice what;
+    choice tried;
     double least = -1;
     int count = 0;
     std::vector<double> finals = {};  // times, by round
@@ -112,8 +112,8 @@ class tuner {
 
   [[nodiscard]] double cost(const attempt& a) const {
     if (a.count == 0) return std::numeric_limits<double>::infinity();
-    if (a.what.how == method::library) return limits_.favour * a.least;
-    return a.what.how == method::shared && short_ ? limits_.favour_shared * a.least : a.least;
+    if (a.tried.how == method::library) return limits_.favour * a.least;
+    return a.tried.how == method::shared && short_ ? limits_.favour_shared * a.least : a.least;
   }
   [[nodiscard]] std::size_t best() const {
     std::size_t found = 0;
@@ -131,7 +131,7 @@ class tuner {
   [[nodiscard]] std::size_t best_trees() const {
     std::size_t found = tries_.size();
     for (std::size_t i = 0; i < tries_.size(); ++i) {
-      if (tries_[i].what.how != method::trees || tries_[i].count == 0) continue;
+      if (tries_[i].tried.how != method::trees || tries_[i].count == 0) continue;
       if (found == tries_.size() || tries_[i].least < tries_[found].least) found = i;
     }
     return found;
@@ -141,7 +141,7 @@ class tuner {
   void begin_batches() {
     const double most = 4 * tries_[best()].least + 0.25 * limits_.short_call;
     std::erase_if(tries_, [&](const attempt& a) { return a.least > most; });
-    for (attempt& a : tries_) a = {a.what, -1, 0};
+    for (attempt& a : tries_) a = {a.tried, -1, 0};
     at_ = 0;
     short_ = true;
     calls_ = limits_.batch;
@@ -155,7 +155,7 @@ class tuner {
     // Much slower: no chunk size makes up for that.
     if (trees == tries_.size() || tries_[trees].least > 2 * tries_[best()].least) return begin_finals();
     stage_ = stage::rising;
-    pattern_ = tries_[trees].what;
+    pattern_ = tries_[trees].tried;
     chunk_ = pattern_.chunk / 4;
     try_chunk(chunk_);
   }
@@ -194,7 +194,7 @@ class tuner {
     choice wanted = pattern_;
     wanted.chunk = chunk;
     for (std::size_t i = 0; i < tries_.size(); ++i) {
-      if (tries_[i].what == wanted) {
+      if (tries_[i].tried == wanted) {
         at_ = i;
         if (tries_[i].count >= limits_.chunk_rounds) {
           if (++repeats_ > 4) {
@@ -221,13 +221,13 @@ class tuner {
     const auto add_unless = [&](auto is_in) {
       for (const attempt& a : tries_) {
         const bool known = std::any_of(last.begin(), last.end(), [&](const attempt& l) { return is_in(a, l); });
-        if (!known && static_cast<int>(last.size()) < limits_.finalists) last.push_back({a.what, -1, 0});
+        if (!known && static_cast<int>(last.size()) < limits_.finalists) last.push_back({a.tried, -1, 0});
       }
     };
     add_unless([](const attempt& a, const attempt& l) { return is_like(a, l); });
     // Long calls, which are few, try other chunk sizes too: the least of three times is mostly luck among so many.
     const auto is_near = [](const attempt& a, const attempt& l) {
-      const auto [less, more] = std::minmax({a.what.chunk, l.what.chunk});
+      const auto [less, more] = std::minmax({a.tried.chunk, l.tried.chunk});
       return is_like(a, l) && (less == more || 2 * less > more);
     };
     if (is_long) add_unless(is_near);
@@ -276,7 +276,7 @@ class tuner {
     return true;
   }
   [[nodiscard]] double final_cost(const attempt& a, std::size_t round) const {
-    return (a.what.how == method::library ? limits_.favour_final : 1) * a.finals[round];
+    return (a.tried.how == method::library ? limits_.favour_final : 1) * a.finals[round];
   }
   /// Takes the finalist whose usual part of a round's time is the least: a machine that is slow for a while, or whose
   /// memory others use, is so for a whole round.
@@ -296,7 +296,8 @@ class tuner {
     auto found = static_cast<std::size_t>(std::min_element(usual.begin(), usual.end()) - usual.begin());
     const double enough = (1 + limits_.alike) * usual[found];
     for (std::size_t i = 0; i < tries_.size(); ++i) {
-      if (usual[i] <= enough && is_like(tries_[i], tries_[found]) && tries_[i].what.chunk > tries_[found].what.chunk) {
+      if (usual[i] <= enough && is_like(tries_[i], tries_[found]) &&
+          tries_[i].tried.chunk > tries_[found].tried.chunk) {
         found = i;
       }
     }
@@ -306,7 +307,7 @@ class tuner {
   }
   /// The same way, but for the length of its chunks.
   [[nodiscard]] static bool is_like(const attempt& a, const attempt& b) {
-    return a.what.how == b.what.how && a.what.by == b.what.by && a.what.parts == b.what.parts;
+    return a.tried.how == b.tried.how && a.tried.by == b.tried.by && a.tried.parts == b.tried.parts;
   }
 
   tuning_limits limits_;
