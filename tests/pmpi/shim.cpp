@@ -264,7 +264,7 @@ std::optional<int> serve(MPI_Comm communicator, const collective_call& call, con
     ours->run(call, input, output, what);
     ++served;
     return MPI_SUCCESS;
-  } catch (const std::exception& error) { return report(communicator, call.what, error.what(), MPI_ERR_OTHER); }
+  } catch (const std::exception& error) { return report(communicator, call.kind, error.what(), MPI_ERR_OTHER); }
 }
 
 /// A rank must send itself as much as it receives, or gets an error before anything moves: no other rank sees it.

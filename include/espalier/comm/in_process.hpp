@@ -246,7 +246,7 @@ class in_process_communicator {
 
   /// One call is kept: making a new one would take memory.
   void set_call(collective what, int ranks, std::int64_t count, int root, bool in_place) {
-    call_.what = what;
+    call_.kind = what;
     call_.ranks = ranks;
     call_.root = root;
     call_.in_place = in_place;

@@ -141,15 +141,15 @@ class placement_price {
     double latency = 0;
     for (const std::vector<int>& list : members)
       for (const network::edge& e : restricted(net_, list).edges) latency = std::max(latency, e.latency);
-    const double rounds = std::ceil(std::log2(n)) * (item.what == collective::all_reduce ? 2 : 1);
+    const double rounds = std::ceil(std::log2(n)) * (item.kind == collective::all_reduce ? 2 : 1);
     const double waiting = latency * rounds * static_cast<double>(item.calls);
     double rate = 0;  // of each group's whole array
     double size = 0;
-    if (!moves_tensors(item.what)) {
+    if (!moves_tensors(item.kind)) {
       throw std::invalid_argument(std::string("placement: a program of tensors does not communicate by ") +
-                                  name_of(item.what));
+                                  name_of(item.kind));
     }
-    if (!has_trees(item.what)) {
+    if (!has_trees(item.kind)) {
       // Permutations and exchanges count as all-to-alls of the same bytes.
       rate = all_connected(members) ? route_jointly(net_, members).rate : 0;
       size = item.bytes * n * n / (n - 1);
@@ -159,8 +159,8 @@ class placement_price {
       pack_options quick;
       quick.seconds = 0;
       quick.attempts = 1;
-      rate = to_double(pack_jointly(net_, item.what, groups, quick).rate);
-      size = item.bytes * n / (n - 1) / (item.what == collective::all_reduce ? 2 : 1);
+      rate = to_double(pack_jointly(net_, item.kind, groups, quick).rate);
+      size = item.bytes * n / (n - 1) / (item.kind == collective::all_reduce ? 2 : 1);
     }
     if (rate <= 0) return std::numeric_limits<double>::infinity();
     return size / (rate * net_.unit) + waiting;

@@ -14,7 +14,7 @@ namespace espalier::comm {
 /// The traffic of one run of a program in one kind of collective along some mesh axes. All groups of these axes do the
 /// same at the same time.
 struct axis_traffic {
-  collective what = collective::all_reduce;  ///< one that `moves_tensors`
+  collective kind = collective::all_reduce;  ///< one that `moves_tensors`
   unsigned axes = 0;                         ///< bit a: mesh axis a
   std::int64_t calls = 0;
   double bytes = 0;  ///< that a device sends, in all calls, as the program's queries say

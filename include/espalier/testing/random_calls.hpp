@@ -152,7 +152,7 @@ inline comm::collective_call random_call(std::mt19937& random, int ranks, std::i
 }
 
 inline std::string text_of(const comm::collective_call& call, const element_kind& kind) {
-  std::string text = std::string(name_of(call.what)) + " of " + kind.name + ", root " + std::to_string(call.root) +
+  std::string text = std::string(name_of(call.kind)) + " of " + kind.name + ", root " + std::to_string(call.root) +
                      (call.in_place ? ", in place" : "") + (call.ordered ? ", ordered" : "") + ", counts";
   for (const std::int64_t count : call.counts) text += ' ' + std::to_string(count);
   return text;

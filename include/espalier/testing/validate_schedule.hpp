@@ -36,7 +36,7 @@ enum class fault : std::uint8_t {
 
 /// The place of a mistake.
 struct schedule_fault {
-  fault what = fault::malformed;
+  fault kind = fault::malformed;
   int rank = -1;
   int peer = -1;
   int track = -1;
@@ -69,7 +69,7 @@ struct schedule_report {
   if (f.step >= 0) text += ", step " + std::to_string(f.step);
   text += ": ";
   const std::string peer = "rank " + std::to_string(f.peer);
-  switch (f.what) {
+  switch (f.kind) {
     case fault::malformed: return text + "a field of the schedule is out of range";
     case fault::wrong_edge: return text + "the message exchanged with " + peer + " names an edge between others";
     case fault::outside: return text + buffer() + " reaches beyond the buffer";
@@ -139,7 +139,7 @@ class schedule_validator {
   ESPALIER_CONSTEXPR_VECTOR schedule_fault& add(fault what, int rank, int track = -1, int step = -1,
                                                 std::int64_t chunk = -1) {
     schedule_fault f;
-    f.what = what;
+    f.kind = what;
     f.rank = rank;
     f.track = track;
     f.tree = track < 0 ? -1 : plan_.tracks[static_cast<std::size_t>(track)].tree;
@@ -188,21 +188,21 @@ class schedule_validator {
 
   ESPALIER_CONSTEXPR_VECTOR void check_step(const track& t, int number, int rank, int index) {
     const step& s = t.steps[static_cast<std::size_t>(index)];
-    const bool moves = s.what == action::send || is_receive(s.what);
+    const bool moves = s.kind == action::send || is_receive(s.kind);
     if (s.count <= t.cut || (t.chunks > 1 && s.count > t.chunk) ||
         (moves && (s.peer < 0 || s.peer >= plan_.call.ranks || s.peer == rank))) {
       add(fault::malformed, rank, number, index);
       return;
     }
     if (moves && !right_edge(s, rank)) add(fault::wrong_edge, rank, number, index).peer = s.peer;
-    if (writes(s.what) && s.to.where == place::input) at(add(fault::writes_input, rank, number, index), s.to, s.count);
+    if (writes(s.kind) && s.to.where == place::input) at(add(fault::writes_input, rank, number, index), s.to, s.count);
     const auto inside = [&](const location& l) {
       const std::int64_t size = span(t, s, l);
       if (l.offset >= 0 && l.offset + size <= size_of_place(rank, l.where)) return;
       at(add(fault::outside, rank, number, index), l, size);
     };
-    if (reads(s.what)) inside(s.from);
-    if (writes(s.what)) inside(s.to);
+    if (reads(s.kind)) inside(s.from);
+    if (writes(s.kind)) inside(s.to);
   }
 
   [[nodiscard]] constexpr bool right_edge(const step& s, int rank) const {
@@ -211,7 +211,7 @@ class schedule_validator {
     if (net_ == nullptr) return true;
     if (static_cast<std::size_t>(s.edge) >= net_->edges.size()) return false;
     const network::edge& e = net_->edges[static_cast<std::size_t>(s.edge)];
-    const bool sends = s.what == action::send;
+    const bool sends = s.kind == action::send;
     return e.from == (sends ? rank : s.peer) && e.to == (sends ? s.peer : rank);
   }
 
@@ -239,8 +239,8 @@ class schedule_validator {
             all[static_cast<std::size_t>(p.rank)].push_back({t.phase, l.where, l.offset, l.offset + span(t, s, l),
                                                              static_cast<int>(i), k, write, t.chunks > 1, l.cyclic});
           };
-          if (reads(s.what)) note(s.from, false);
-          if (writes(s.what)) note(s.to, true);
+          if (reads(s.kind)) note(s.from, false);
+          if (writes(s.kind)) note(s.to, true);
         }
       }
     }
@@ -378,9 +378,9 @@ class schedule_validator {
     const int index_of_stream =
         map_.ends[static_cast<std::size_t>(record.track)][static_cast<std::size_t>(index)].stream;
     mailbox* const way = index_of_stream >= 0 ? &mailboxes_[static_cast<std::size_t>(index_of_stream)] : nullptr;
-    if (way != nullptr && way->full == (s.what == action::send)) return false;
+    if (way != nullptr && way->full == (s.kind == action::send)) return false;
     const step_position where{rank, record.track, index, chunk};
-    switch (s.what) {
+    switch (s.kind) {
       case action::send:
         if (!read(where, from, count, way->held.runs)) return false;
         way->full = true;
@@ -396,7 +396,7 @@ class schedule_validator {
           report_.faults.back().peer = s.peer;
           return false;
         }
-        if (s.what == action::receive) {
+        if (s.kind == action::receive) {
           put(to, way->held.runs, rank);
         } else if (!combine(where, from, to, count, way->held.runs, s.incoming_left)) {
           return false;

@@ -202,7 +202,7 @@ TEST_CASE("what is pending can be listed", "[collectives]") {
   const std::vector<pending_operation> list = all.pending();
   const std::string text = describe(list);
   INFO(text);
-  bool right = late ? list.empty() : list.size() == 1 && list[0].what == collective::all_reduce && list[0].seconds >= 0;
+  bool right = late ? list.empty() : list.size() == 1 && list[0].kind == collective::all_reduce && list[0].seconds >= 0;
   for (const pending_operation& o : list) {
     for (const pending_message& m : o.messages) {
       right = right && m.peer != all.rank() && m.peer < ranks && m.bytes > 0 && m.bytes <= 1024 && m.chunk < m.chunks;

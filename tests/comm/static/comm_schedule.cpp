@@ -86,7 +86,7 @@ constexpr schedule_fault first_fault_without(int step_index) {
   t.steps[static_cast<std::size_t>(step_index)].to.offset = 1;
   return validate(plan).faults[0];
 }
-static_assert(first_fault_without(1).what == fault::outside && first_fault_without(1).rank == 1);
+static_assert(first_fault_without(1).kind == fault::outside && first_fault_without(1).rank == 1);
 
 constexpr bool valid(const schedule& plan) { return static_cast<bool>(validate(plan)); }
 

@@ -198,7 +198,7 @@ TEST_CASE("a program says what it communicates") {
     CHECK(item.axes > 0);
     CHECK(item.axes < 4);
     calls += item.calls;
-    if (item.what == collective::all_reduce) bytes += item.bytes;
+    if (item.kind == collective::all_reduce) bytes += item.bytes;
   }
   CHECK(calls == program::collectives());
   CHECK(calls > 0);

@@ -60,17 +60,17 @@ struct made_case {
 
 collective_call random_call(chooser& random, int ranks) {
   collective_call call;
-  call.what = every_operation[static_cast<std::size_t>(random.below(8))];
+  call.kind = every_operation[static_cast<std::size_t>(random.below(8))];
   call.ranks = ranks;
   call.root = random.below(ranks);
   call.in_place = random.chance(0.3);
   const int most = random.chance(0.3) ? 3 : random.chance(0.5) ? 12 : 60;
   const auto n = static_cast<std::size_t>(ranks);
-  call.counts.resize(call.what == collective::all_to_all ? n * n : has_blocks(call.what) ? n : 1);
+  call.counts.resize(call.kind == collective::all_to_all ? n * n : has_blocks(call.kind) ? n : 1);
   const bool equal = random.chance(0.4);
   const int one = random.below(most);
   for (std::size_t i = 0; i < call.counts.size(); ++i) {
-    const bool mirrored = call.what == collective::all_to_all && call.in_place && i % n < i / n;
+    const bool mirrored = call.kind == collective::all_to_all && call.in_place && i % n < i / n;
     call.counts[i] = mirrored ? call.counts[i % n * n + i / n] : equal ? one : random.below(most);
   }
   return call;
@@ -86,17 +86,17 @@ made_case random_case(chooser& random) {
   cut.in_flight = random.chance(0.4) ? 1 + random.below(3) : 0;
   cut.grain = random.chance(0.2) ? 1 + random.below(4) : 1;
   const bool exchange =
-      call.what == collective::gather || call.what == collective::scatter || call.what == collective::all_to_all;
+      call.kind == collective::gather || call.kind == collective::scatter || call.kind == collective::all_to_all;
   const int way = random.below(exchange ? 3 : 4);
-  made.name = std::string(name_of(call.what)) + " on " + std::to_string(ranks) + " ranks";
+  made.name = std::string(name_of(call.kind)) + " on " + std::to_string(ranks) + " ranks";
   if (way == 3) {
-    call.ordered = reduces(call.what) && random.chance(0.5);
+    call.ordered = reduces(call.kind) && random.chance(0.5);
     made.plan = flat(call, random.below(ranks));
     made.name += ", flat";
     return made;
   }
   if (way == 0) {  // low latency
-    switch (call.what) {
+    switch (call.kind) {
       case collective::broadcast:
       case collective::reduce:
         made.plan = random.chance(0.6) ? circulant_blocks(call, 1 + random.below(9)) : binomial(call);
@@ -127,17 +127,17 @@ made_case random_case(chooser& random) {
     made.name += way == 1 ? ", pairwise" : ", routes";
     return made;
   }
-  if (way == 1 && reduces(call.what)) {
-    made.plan = from_ordered_trees(call, cut, call.what == collective::all_reduce ? 1 + random.below(ranks) : 1);
+  if (way == 1 && reduces(call.kind)) {
+    made.plan = from_ordered_trees(call, cut, call.kind == collective::all_reduce ? 1 + random.below(ranks) : 1);
     made.name += ", ordered trees";
     return made;
   }
   std::vector<tree> trees;
-  call.ordered = reduces(call.what) && random.chance(0.3);
+  call.ordered = reduces(call.kind) && random.chance(0.3);
   if (call.ordered) made.net = complete_network(ranks, 1e8, 1e-6);
   for (int i = 1 + random.below(4); i > 0; --i) {
-    for (int b = 0; b < (has_blocks(call.what) ? ranks : 1); ++b) {
-      const int root = has_blocks(call.what) ? b : has_root(call.what) ? call.root : random.below(ranks);
+    for (int b = 0; b < (has_blocks(call.kind) ? ranks : 1); ++b) {
+      const int root = has_blocks(call.kind) ? b : has_root(call.kind) ? call.root : random.below(ranks);
       trees.push_back(call.ordered ? tree_of(made.net, random_ordered_parents(ranks, root, random.source()))
                                    : random_tree(made.net, root, random.source()));
     }
@@ -195,7 +195,7 @@ mutation mutate(schedule& plan, chooser& random) {
   const auto [t, at] = steps[static_cast<std::size_t>(random.below(static_cast<int>(steps.size())))];
   track& track = plan.tracks[t];
   step& s = track.steps[at];
-  const bool must_show = s.what != action::copy;  // a copy may be of something that is not needed
+  const bool must_show = s.kind != action::copy;  // a copy may be of something that is not needed
   const std::string where = " of step " + std::to_string(at) + " in track " + std::to_string(t);
   const std::int64_t shift = random.chance(0.5) ? 1 + random.below(3) : -1 - random.below(3);
   switch (random.below(8)) {
@@ -215,11 +215,11 @@ mutation mutate(schedule& plan, chooser& random) {
       }
       return {};
     case 2:
-      if (!reads(s.what)) return {};
+      if (!reads(s.kind)) return {};
       s.from.offset += shift;
       return {"source moved by " + std::to_string(shift) + where, must_show};
     case 3:
-      if (!writes(s.what)) return {};
+      if (!writes(s.kind)) return {};
       s.to.offset += shift;
       return {"target moved by " + std::to_string(shift) + where, must_show};
     case 4:
@@ -232,7 +232,7 @@ mutation mutate(schedule& plan, chooser& random) {
       s.edge = s.edge == step::direct ? 0 : step::direct;
       return {"edge changed" + where};
     case 7:
-      if (!plan.call.ordered || s.what != action::receive_reduce) return {};
+      if (!plan.call.ordered || s.kind != action::receive_reduce) return {};
       s.incoming_left = !s.incoming_left;
       return {"operands exchanged" + where};
   }
@@ -333,7 +333,7 @@ TEST_CASE("each kind of fault is told apart", "[schedule]") {
     other(made);
     plan.tracks.push_back(made.finish());
     const schedule_report report = validate(plan);
-    return report ? -1 : static_cast<int>(report.faults[0].what);
+    return report ? -1 : static_cast<int>(report.faults[0].kind);
   };
   const auto is = [](fault what) { return static_cast<int>(what); };
   const auto sends = [&](track_builder& t) { t.send(0, step::direct, in0, 2); };
@@ -395,7 +395,7 @@ TEST_CASE("lanes that race are found even where every order happens to give the 
   }
   const schedule_report report = validate(plan);
   REQUIRE(report.faults.size() == 1);
-  CHECK(report.faults[0].what == fault::race);
+  CHECK(report.faults[0].kind == fault::race);
   CHECK(report.faults[0].rank == 1);
   plan.tracks[1].phase = 1;
   CHECK(validate(plan));

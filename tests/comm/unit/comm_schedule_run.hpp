@@ -124,7 +124,7 @@ class schedule_run {
         }
         for (int i = p.begin; i < p.end; ++i) {
           const comm::step& s = track.steps[static_cast<std::size_t>(i)];
-          if (s.what == comm::action::send) {
+          if (s.kind == comm::action::send) {
             ++streams_at(stream_index({static_cast<int>(t), p.rank, s.peer, s.edge, s.stream})).per_chunk;
           }
         }
@@ -206,7 +206,7 @@ class schedule_run {
     const comm::location from{s.from.where, track.offset(s.from, lane.chunk)};
     const comm::location to{s.to.where, track.offset(s.to, lane.chunk)};
     const auto n = static_cast<std::size_t>(count);
-    if (s.what == comm::action::send) {
+    if (s.kind == comm::action::send) {
       stream& way = streams_[stream_index({lane.track, rank, s.peer, s.edge, s.stream})];
       if (way.used == credits_ || way.started / way.per_chunk != lane.chunk) return false;
       ++way.used;
@@ -227,7 +227,7 @@ class schedule_run {
     };
     std::vector<matrix> values;
     std::vector<matrix> incoming;
-    if (comm::is_receive(s.what)) {
+    if (comm::is_receive(s.kind)) {
       stream& way = streams_[stream_index({lane.track, s.peer, rank, s.edge, s.stream})];
       if (way.arrived.empty() || way.arrived.front().chunk != lane.chunk || way.arrived.front().values.size() != n) {
         return false;
@@ -236,13 +236,13 @@ class schedule_run {
       way.arrived.pop_front();
       --way.used;
     }
-    switch (s.what) {
+    switch (s.kind) {
       case comm::action::receive: values = std::move(incoming); break;
       case comm::action::copy: values = source(from); break;
       case comm::action::receive_reduce: values = source(from); break;
       case comm::action::send: break;
     }
-    if (s.what == comm::action::receive_reduce) {
+    if (s.kind == comm::action::receive_reduce) {
       for (std::size_t i = 0; i < n; ++i) {
         values[i] = s.incoming_left ? incoming[i] * values[i] : values[i] * incoming[i];
       }

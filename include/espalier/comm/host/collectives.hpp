@@ -92,7 +92,7 @@ class host_collectives {
   /// Whether `run` can carry this out: elements to be combined have to fit into a chunk.
   [[nodiscard]] bool serves(const collective_call& call, const element& what) const {
     if (call.ranks != size()) return false;
-    return !reduces(call.what) || (what.by.combine != nullptr && engine_.holds(what.by.element_bytes));
+    return !reduces(call.kind) || (what.by.combine != nullptr && engine_.holds(what.by.element_bytes));
   }
 
   /// Buffers as `collective_call` says; `how`: the same on all ranks. Errors: as above; std::invalid_argument, on all

@@ -109,7 +109,7 @@ class thread_collectives {
   [[nodiscard]] int rank() const { return space_.rank(); }
   [[nodiscard]] int size() const { return space_.size(); }
   [[nodiscard]] bool serves(const collective_call& call, const combiner& by) const {
-    return call.ranks == size() && (!reduces(call.what) || (by.combine != nullptr && engine_.holds(by.element_bytes)));
+    return call.ranks == size() && (!reduces(call.kind) || (by.combine != nullptr && engine_.holds(by.element_bytes)));
   }
 
   /// Buffers as `collective_call` says.
@@ -117,7 +117,7 @@ class thread_collectives {
            const context* where = nullptr) {
     engine_.run(call, detail::summary_of(call, by), 0, input, output, by, where);
   }
-  /// The same for a collective that combines nothing. @pre `!reduces(call.what)`
+  /// The same for a collective that combines nothing. @pre `!reduces(call.kind)`
   void move(const collective_call& call, const void* input, void* output, std::int64_t element_bytes,
             const context* where = nullptr) {
     const combiner by = moves_only(element_bytes);

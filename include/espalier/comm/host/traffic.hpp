@@ -29,7 +29,7 @@ class traffic {
   /// Errors: std::invalid_argument where the call contradicts itself.
   void set(const collective_call& call, std::int64_t element) {
     require_sound(call);
-    operation_ = call.what;
+    operation_ = call.kind;
     root_ = call.root;
     const bool is_root = rank_ == root_;
     common_ = false;
@@ -77,12 +77,12 @@ class traffic {
       throw std::invalid_argument(
           espalier::detail::joined({"a call for ", call.ranks, " ranks on a communicator of ", ranks_}));
     }
-    if (!has_schedules(call.what)) throw std::invalid_argument("this kind of collective has no schedules");
-    if (has_root(call.what) && (call.root < 0 || call.root >= ranks_)) {
+    if (!has_schedules(call.kind)) throw std::invalid_argument("this kind of collective has no schedules");
+    if (has_root(call.kind) && (call.root < 0 || call.root >= ranks_)) {
       throw std::invalid_argument("the root of a collective must be one of its ranks");
     }
     const auto n = static_cast<std::size_t>(ranks_);
-    if (call.counts.size() != (has_cells(call.what) ? n * n : has_blocks(call.what) ? n : 1)) {
+    if (call.counts.size() != (has_cells(call.kind) ? n * n : has_blocks(call.kind) ? n : 1)) {
       throw std::invalid_argument(
           "counts of a collective: one for the whole array, one per rank for blocks, ranks x ranks for all-to-all");
     }

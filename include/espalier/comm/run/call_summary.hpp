@@ -78,8 +78,8 @@ enum call_flags : unsigned {
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR call_summary summary_of(const collective_call& call, const combiner& by,
                                                                 unsigned flags = 0) {
   call_summary made;
-  made.kind = kind_word(call.what, by.type, reduces(call.what) ? by.operation : element_operation::unnamed,
-                        has_root(call.what) ? call.root : 0, flags);
+  made.kind = kind_word(call.kind, by.type, reduces(call.kind) ? by.operation : element_operation::unnamed,
+                        has_root(call.kind) ? call.root : 0, flags);
   made.element_bytes = static_cast<std::uint64_t>(by.element_bytes);
   const std::int64_t first = call.counts.empty() ? 0 : call.counts.front();
   bool alike = true;
@@ -139,7 +139,7 @@ class spelled_call {
  public:
   explicit spelled_call(const call_summary& said) : said_(said) {}
 
-  [[nodiscard]] const char* name() const { return name_of(what()); }
+  [[nodiscard]] const char* name() const { return name_of(kind()); }
   /// "f32", "u64", "elements of 12 bytes"
   [[nodiscard]] std::string type() const {
     const auto of_bits = [this](const char* kind) { return joined({kind, said_.element_bytes * 8}); };
@@ -173,9 +173,9 @@ class spelled_call {
                    differ ? " in blocks of different sizes" : ""});
   }
   /// Whether boxes are sent, over a channel, instead of so many elements.
-  [[nodiscard]] bool is_transfer() const { return !has_schedules(what()); }
-  [[nodiscard]] bool has_root() const { return comm::has_root(what()); }
-  [[nodiscard]] bool reduces() const { return comm::reduces(what()); }
+  [[nodiscard]] bool is_transfer() const { return !has_schedules(kind()); }
+  [[nodiscard]] bool has_root() const { return comm::has_root(kind()); }
+  [[nodiscard]] bool reduces() const { return comm::reduces(kind()); }
 
   /// "all_reduce of 100 f32, sum"; "broadcast of 7 elements of 3 bytes, root rank 2"
   [[nodiscard]] std::string text() const {
@@ -188,7 +188,7 @@ class spelled_call {
   }
 
  private:
-  [[nodiscard]] collective what() const { return collective_of(said_); }
+  [[nodiscard]] collective kind() const { return collective_of(said_); }
 
   call_summary said_;
 };

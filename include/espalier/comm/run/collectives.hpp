@@ -182,8 +182,8 @@ class collectives {
            const context* where = nullptr) {
     require_sound();
     ++number_;
-    const bool ordered = is_ordered(call.what, call.ordered, what);
-    const key wanted = known_calls::key_of(call.what, call.root, call.in_place, ordered, what);
+    const bool ordered = is_ordered(call.kind, call.ordered, what);
+    const key wanted = known_calls::key_of(call.kind, call.root, call.in_place, ordered, what);
     known_call* known = known_.find(wanted, call.counts);
     if (known == nullptr) known = &learn(wanted, call, ordered, what);
     run(*known, input, output, what, where);
@@ -196,8 +196,8 @@ class collectives {
                                          const element& what, const context* where = nullptr) {
     require_sound();
     ++number_;
-    const bool ordered = is_ordered(call.what, call.ordered, what);
-    const key wanted = known_calls::key_of(call.what, call.root, call.in_place, ordered, what);
+    const bool ordered = is_ordered(call.kind, call.ordered, what);
+    const key wanted = known_calls::key_of(call.kind, call.root, call.in_place, ordered, what);
     known_call* known = known_.find(wanted, call.counts);
     if (known == nullptr) known = &learn(wanted, call, ordered, what);
     come_to(*known, what);
@@ -211,7 +211,7 @@ class collectives {
         tags_.restart();
       }
       runner->begin(input, output, what.by, where, tags_.take(runner->tags(), detail::short_fingerprint(said_)));
-      return started_collective(under_way_, under_way_.add(std::move(way), std::move(runner), call.what));
+      return started_collective(under_way_, under_way_.add(std::move(way), std::move(runner), call.kind));
     });
   }
 
@@ -222,9 +222,9 @@ class collectives {
 
   /// Returns the choice for a call, once one has been settled on.
   [[nodiscard]] std::optional<choice> settled(const collective_call& call, const element& what) {
-    const bool ordered = is_ordered(call.what, call.ordered, what);
+    const bool ordered = is_ordered(call.kind, call.ordered, what);
     const known_call* known =
-        known_.find(known_calls::key_of(call.what, call.root, call.in_place, ordered, what), call.counts);
+        known_.find(known_calls::key_of(call.kind, call.root, call.in_place, ordered, what), call.counts);
     return known == nullptr ? std::nullopt : known->settled;
   }
 
@@ -443,7 +443,7 @@ class collectives {
     unchecked_ += known.bytes < options_.watch.least_bytes ? 1 : most_unchecked / 64;
     if (unchecked_ < most_unchecked) return;
     guarded([&] {
-      if (!together_.are_equal(by_library_, name_of(known.call.what))) fail_by_library();
+      if (!together_.are_equal(by_library_, name_of(known.call.kind))) fail_by_library();
     });
     compared_ = number_;
     unchecked_ = 0;
@@ -487,7 +487,7 @@ class collectives {
 
   /// Synchronises the ranks where calls are short: the library's barrier would leave them too far apart.
   void meet_closely(const known_call& known, const context* where) {
-    host_->meet(name_of(known.call.what), where);
+    host_->meet(name_of(known.call.kind), where);
     const clock::time_point met = clock::now();
     while (since(met) < 1e-6) {}  // until caches have done what the meeting asked of them
   }
@@ -553,12 +553,12 @@ class collectives {
       watched_ = true;
     }
     last_sent_ = -1;
-    in_library_->enter(number_, said_, name_of(known.call.what), where, known.library_seconds);
+    in_library_->enter(number_, said_, name_of(known.call.kind), where, known.library_seconds);
     const int code = known.library.run(communicator_, input, output, what);
     in_library_->leave();
     if (code != MPI_SUCCESS) {
       under_way_.fail();
-      detail::check_mpi(code, name_of(known.call.what), rank_, where);
+      detail::check_mpi(code, name_of(known.call.kind), rank_, where);
     }
     note_library_call(known);
   }
@@ -571,7 +571,7 @@ class collectives {
     }
     require_same_call();
     schedule plan = planner_.make(known.call, how, what.by.element_bytes);
-    const char* const name = name_of(known.call.what);
+    const char* const name = name_of(known.call.kind);
     if (!together_.are_equal(fingerprint(plan), name)) {
       throw comm_error(std::string("the ranks made different plans for ") + name + ": they have different topologies");
     }
@@ -585,14 +585,14 @@ class collectives {
   /// The end of a window of calls, on all ranks alike: has this one become slow?
   void judge(known_call& known, const context* where) {
     // Where all ranks wait for all, the last to arrive measures the network alone, and the others their waiting too.
-    const double sign = has_root(known.call.what) ? 1 : -1;
+    const double sign = has_root(known.call.kind) ? 1 : -1;
     const double ratio = sign * largest_after(known, sign * known.watch.ratio(), where);
     if (!known.watch.judge(ratio)) return;
     const detail::plan_words said = together_.from_root(
         "for what rank 0 decides", [&] { return detail::plan_words{cool_down_.allows(since(made_)) ? 1 : 0}; });
     if (said.at(0) == 0) return;
     const double seconds = together_.largest(known.watch.seconds(), "for the times of all ranks");
-    note(std::string(name_of(known.call.what)) + " of " + std::to_string(known.bytes) + " bytes takes " +
+    note(std::string(name_of(known.call.kind)) + " of " + std::to_string(known.bytes) + " bytes takes " +
          detail::number_text(seconds) + " s, " + detail::number_text(ratio) + " times what was usual" +
          (options_.watch.probe ? ": the network is probed" : ""));
     if (options_.watch.probe) {
@@ -608,7 +608,7 @@ class collectives {
   [[nodiscard]] double largest_after(const known_call& known, double mine, const context* where) {
     const char* const what = "for the times of all ranks";
     if (host_ == nullptr || is_schedule(known.settled->how)) return together_.largest(mine, what);
-    return host_->largest(mine, name_of(known.call.what), where);
+    return host_->largest(mine, name_of(known.call.kind), where);
   }
 
   void probe_again(known_call& known) {

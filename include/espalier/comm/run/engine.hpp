@@ -140,11 +140,11 @@ class network_engine : public collective_engine {
                        "\n  prepare it where it stays");
     }
     std::optional<detail::transfer_call>& prepared = found->second.prepared;
-    if (!prepared || (prepared->what() == collective::reduce_scatter) != reduces ||
+    if (!prepared || (prepared->kind() == collective::reduce_scatter) != reduces ||
         total_elements(prepared->call) == 0) {
       return std::nullopt;
     }
-    collectives& all = *of(moves).with(*this, prepared->what());
+    collectives& all = *of(moves).with(*this, prepared->kind());
     const void* const input = prepared->gather_input(moves.type, source);
     all.run(prepared->call, input, prepared->output(moves.type, target), what, where);
     prepared->scatter_output(moves.type, target);

@@ -21,7 +21,7 @@ namespace espalier::comm {
 
 /// An operation that has been started and is not over, and the messages it waits for.
 struct pending_operation {
-  collective what = collective::broadcast;
+  collective kind = collective::broadcast;
   std::int64_t number = 0;  ///< operations started before it
   double seconds = 0;       ///< since it was started
   std::vector<pending_message> messages;
@@ -31,7 +31,7 @@ struct pending_operation {
 [[nodiscard]] inline std::string describe(const std::vector<pending_operation>& operations) {
   std::string text;
   for (const pending_operation& o : operations) {
-    const std::string begin = std::string(name_of(o.what)) + ' ' + std::to_string(o.number) + ", for " +
+    const std::string begin = std::string(name_of(o.kind)) + ' ' + std::to_string(o.number) + ", for " +
                               detail::seconds_text(std::chrono::duration<double>(o.seconds)) + " s: ";
     for (const pending_message& m : o.messages) text += begin + describe(m) + '\n';
     if (o.messages.empty()) text += begin + "nothing under way\n";
@@ -83,7 +83,7 @@ class runnable {
 struct operation_in_flight {
   std::shared_ptr<runnable> way;
   std::unique_ptr<mpi_schedule_runner> runner;  // none: it is over
-  collective what = collective::broadcast;
+  collective kind = collective::broadcast;
   std::int64_t number = 0;
   std::chrono::steady_clock::time_point begun{};
 };
@@ -139,7 +139,7 @@ class operations_in_flight {
     const auto now = std::chrono::steady_clock::now();
     for (const std::shared_ptr<operation_in_flight>& f : all_) {
       const double seconds = std::chrono::duration<double>(now - f->begun).count();
-      list.push_back({f->what, f->number, seconds, f->runner->pending()});
+      list.push_back({f->kind, f->number, seconds, f->runner->pending()});
     }
     return list;
   }

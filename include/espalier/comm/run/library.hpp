@@ -35,7 +35,7 @@ namespace espalier::comm::detail {
 /// ends, if the root is another rank than the first (seen with 8 ranks and more than 2,000 floats).
 [[nodiscard]] inline bool library_reduces_in_place(const collective_call& call) {
 #if defined(MPICH_NUMVERSION)
-  return call.what != collective::reduce || !call.in_place || call.root == 0;
+  return call.kind != collective::reduce || !call.in_place || call.root == 0;
 #else
   static_cast<void>(call);
   return true;
@@ -47,15 +47,15 @@ class library_call {
  public:
   library_call(const collective_call& call, const element& what, int rank) : call_(call), rank_(rank), layout_(call) {
     const auto n = static_cast<std::size_t>(call.ranks);
-    possible_ = what.type != no_type() && (!reduces(call.what) || what.operation != no_operation());
-    if (possible_ && reduces(call.what)) possible_ = library_compares_right(what) && library_reduces_in_place(call);
+    possible_ = what.type != no_type() && (!reduces(call.kind) || what.operation != no_operation());
+    if (possible_ && reduces(call.kind)) possible_ = library_compares_right(what) && library_reduces_in_place(call);
     // Some libraries refuse what is nothing: no elements, or one rank in place.
     possible_ = possible_ && call.ranks > 1 && layout_.total() > 0;
     // Counts of MPI 3 are `int`; so are lengths in bytes inside of some libraries.
     possible_ = possible_ && layout_.total() * what.by.element_bytes <= std::numeric_limits<int>::max();
     if (!possible_ || call.counts.size() == 1) return;
     equal_ = std::all_of(call.counts.begin(), call.counts.end(), [&](auto c) { return c == call.counts[0]; });
-    if (call.what == collective::all_to_all) {
+    if (call.kind == collective::all_to_all) {
       int sent = 0;
       int received = 0;
       for (std::size_t k = 0; k < n; ++k) {
@@ -78,10 +78,10 @@ class library_call {
 
   int run(MPI_Comm communicator, const void* input, void* output, const element& what) const {
     const bool root = rank_ == call_.root;
-    const void* const in = call_.in_place && (root || !has_root(call_.what)) ? in_place() : input;
+    const void* const in = call_.in_place && (root || !has_root(call_.kind)) ? in_place() : input;
     const int count = counts_.empty() ? static_cast<int>(layout_.total()) : counts_[own()];
     const MPI_Datatype type = what.type;
-    switch (call_.what) {
+    switch (call_.kind) {
       case collective::broadcast: return broadcast(communicator, input, output, count, what);
       case collective::reduce:
         return MPI_Reduce(in, root ? output : nullptr, count, type, what.operation, call_.root, communicator);
@@ -104,7 +104,7 @@ class library_call {
         if (equal_) return MPI_Alltoall(in, counts_[0], type, output, counts_[0], type, communicator);
         return MPI_Alltoallv(in, counts_.data(), offsets_.data(), type, output, from_counts_.data(),
                              from_offsets_.data(), type, communicator);
-      default: throw std::logic_error(std::string("MPI has no call for ") + name_of(call_.what));
+      default: throw std::logic_error(std::string("MPI has no call for ") + name_of(call_.kind));
     }
     return MPI_SUCCESS;
   }

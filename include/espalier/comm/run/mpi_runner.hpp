@@ -66,7 +66,7 @@ class mpi_schedule_runner {
       state.asked.assign(t.steps.size(), 0);
       requests += t.steps.size() * static_cast<std::size_t>(t.slots);
       for (const rank_schedule::own_step& s : t.steps) {
-        if (s.move.what != action::send) continue;
+        if (s.move.kind != action::send) continue;
         sent_bytes_ += (t.shape->chunks * s.move.count - t.shape->cut) * mine_.element_bytes;
       }
       tracks_.push_back(std::move(state));
@@ -148,7 +148,7 @@ class mpi_schedule_runner {
       const step& s = t.steps[static_cast<std::size_t>(of.step)].move;
       const slot_state& slot = tracks_[static_cast<std::size_t>(of.track)].slots[static_cast<std::size_t>(of.slot)];
       const std::int64_t bytes = t.shape->count(s, slot.chunk) * mine_.element_bytes;
-      all.push_back({t.shape->tree, slot.chunk, t.shape->chunks, s.peer, s.what != action::send, bytes});
+      all.push_back({t.shape->tree, slot.chunk, t.shape->chunks, s.peer, s.kind != action::send, bytes});
     }
     return all;
   }
@@ -238,14 +238,14 @@ class mpi_schedule_runner {
   void post_early(std::size_t t, slot_state& s) {
     const auto& steps = shape(t).steps;
     for (std::size_t i = 0; i < steps.size(); ++i) {
-      const bool staged = steps[i].move.what == action::receive_reduce;
+      const bool staged = steps[i].move.kind == action::receive_reduce;
       if ((staged || steps[i].early) && tracks_[t].issued[i] == s.chunk) post(t, s, i);
     }
   }
 
   void post(std::size_t t, slot_state& s, std::size_t i) {
     const rank_schedule::own_step& own = shape(t).steps[i];
-    const bool staged = own.move.what == action::receive_reduce;
+    const bool staged = own.move.kind == action::receive_reduce;
     std::byte* const to = staged ? staged_memory(t, s, i) : memory(t, s, own.move.to);
     const std::int64_t bytes = shape(t).shape->count(own.move, s.chunk) * mine_.element_bytes;
     check(MPI_Irecv(to, static_cast<int>(bytes), detail::bytes_type(), own.move.peer, base_ + own.tag, communicator_,
@@ -264,7 +264,7 @@ class mpi_schedule_runner {
     for (const int before : own.after) {
       if (s.done[static_cast<std::size_t>(before)] != over) return false;
     }
-    switch (own.move.what) {
+    switch (own.move.kind) {
       case action::send: {
         // Other sends may leave before the receiver knows of them: those that ask tell how far it is.
         if (state.issued[i] != s.chunk || state.asked[i] == 2) return false;
@@ -285,7 +285,7 @@ class mpi_schedule_runner {
           post(t, s, i);
         }
         if (s.done[i] != over) return false;
-        if (own.move.what == action::receive_reduce) {
+        if (own.move.kind == action::receive_reduce) {
           by_.combine(by_.state, memory(t, s, own.move.to), memory(t, s, own.move.from), staged_memory(t, s, i), count,
                       own.move.incoming_left);
         }
@@ -329,7 +329,7 @@ class mpi_schedule_runner {
         MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &count, ended_.data(), MPI_STATUSES_IGNORE),
         "MPI_Testsome");
     if (count == MPI_UNDEFINED) {
-      throw comm_error("rank " + std::to_string(mine_.rank) + ": a schedule of " + name_of(plan_.call.what) +
+      throw comm_error("rank " + std::to_string(mine_.rank) + ": a schedule of " + name_of(plan_.call.kind) +
                        " waits for nothing and has not ended: it is not valid" + detail::during(where_));
     }
     if (count == 0) return false;
@@ -356,7 +356,7 @@ class mpi_schedule_runner {
       track_state& state = tracks_[static_cast<std::size_t>(of.track)];
       slot_state& s = state.slots[static_cast<std::size_t>(of.slot)];
       s.done[static_cast<std::size_t>(of.step)] = over;
-      if (shape(static_cast<std::size_t>(of.track)).steps[static_cast<std::size_t>(of.step)].move.what ==
+      if (shape(static_cast<std::size_t>(of.track)).steps[static_cast<std::size_t>(of.step)].move.kind ==
           action::send) {
         --s.sends;
         if (asks(s)) --state.asked[static_cast<std::size_t>(of.step)];
@@ -379,7 +379,7 @@ class mpi_schedule_runner {
     for (const pending_message& m : waiting) missing.push_back(m.peer);
     std::sort(missing.begin(), missing.end());
     missing.erase(std::unique(missing.begin(), missing.end()), missing.end());
-    std::string text = detail::expired_text(mine_.rank, name_of(plan_.call.what), deadline_, missing, where_);
+    std::string text = detail::expired_text(mine_.rank, name_of(plan_.call.kind), deadline_, missing, where_);
     constexpr std::size_t most = 8;
     for (std::size_t n = 0; n < std::min(most, waiting.size()); ++n) text += "\n  pending: " + describe(waiting[n]);
     if (waiting.size() > most) text += "\n  and " + std::to_string(waiting.size() - most) + " more";
@@ -391,7 +391,7 @@ class mpi_schedule_runner {
       if (requests_[n] == detail::no_request()) continue;
       const owner of = owners_[n];
       const step& s = shape(static_cast<std::size_t>(of.track)).steps[static_cast<std::size_t>(of.step)].move;
-      if (s.what != action::send) MPI_Cancel(&requests_[n]);
+      if (s.kind != action::send) MPI_Cancel(&requests_[n]);
       MPI_Request_free(&requests_[n]);
     }
     requests_.clear();

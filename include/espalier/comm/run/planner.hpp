@@ -71,7 +71,7 @@ struct changed_way {
   std::int64_t most = 0;
   for (const track& t : plan.tracks) {
     for (const step& s : t.steps) {
-      if (s.what != action::copy) most = std::max(most, s.count * element_bytes);
+      if (s.kind != action::copy) most = std::max(most, s.count * element_bytes);
     }
   }
   return most;
@@ -220,8 +220,8 @@ class planner {
   [[nodiscard]] std::vector<candidate> schedules_for(const collective_call& call, std::int64_t element_bytes) {
     selection_input given = input(element_bytes);
     std::vector<route> routes;
-    if (has_trees(call.what)) {
-      const auto found = packings_.find({call.what, has_root(call.what) ? call.root : 0});
+    if (has_trees(call.kind)) {
+      const auto found = packings_.find({call.kind, has_root(call.kind) ? call.root : 0});
       if (found != packings_.end()) given.trees = &found->second.trees;
     } else if (worth_planning(call, element_bytes)) {
       routes = routes_here(call);
@@ -247,23 +247,23 @@ class planner {
     if (call.ranks == 1 || total_elements(call) == 0) return false;
     if (options_.forced) return options_.forced->how == method::trees;
     const selection_input given = input(element_bytes);
-    collective_call least = uniform_call(call.what, call.ranks, 1, call.root);
+    collective_call least = uniform_call(call.kind, call.ranks, 1, call.root);
     least.ordered = call.ordered;
     return candidates(call, net_, given).front().seconds > 1.25 * candidates(least, net_, given).front().seconds;
   }
 
   /// Packs trees where they may serve. Collective.
   void require_packing(const collective_call& call, std::int64_t element_bytes) {
-    if (call.ordered || !has_trees(call.what)) return;
-    if (packings_.contains({call.what, has_root(call.what) ? call.root : 0})) return;
+    if (call.ordered || !has_trees(call.kind)) return;
+    if (packings_.contains({call.kind, has_root(call.kind) ? call.root : 0})) return;
     const plan_words said = with_->from_root("for rank 0 to plan trees",
                                              [&] { return plan_words{worth_planning(call, element_bytes) ? 1 : 0}; });
     if (said.at(0) != 0) (void)trees_for(call);
   }
 
   [[nodiscard]] const packing& trees_for(const collective_call& call) {
-    const collective kind = call.what;
-    const int root = has_root(call.what) ? call.root : 0;
+    const collective kind = call.kind;
+    const int root = has_root(call.kind) ? call.root : 0;
     const auto wanted = std::pair{kind, root};
     if (const auto found = packings_.find(wanted); found != packings_.end()) return found->second;
     const plan_words said = with_->from_root("for rank 0's trees", [&] {

@@ -59,14 +59,14 @@ namespace detail {
 inline void find_dependences(std::vector<rank_schedule::own_step>& steps) {
   for (std::size_t i = 0; i < steps.size(); ++i) {
     rank_schedule::own_step& mine = steps[i];
-    if (!writes(mine.move.what)) continue;
-    mine.early = mine.move.what == action::receive;
+    if (!writes(mine.move.kind)) continue;
+    mine.early = mine.move.kind == action::receive;
     for (std::size_t j = 0; j < i; ++j) {
       const step& before = steps[j].move;
-      const bool read = reads(before.what) && overlap(before.from, before.count, mine.move.to, mine.move.count);
-      const bool written = writes(before.what) && overlap(before.to, before.count, mine.move.to, mine.move.count);
+      const bool read = reads(before.kind) && overlap(before.from, before.count, mine.move.to, mine.move.count);
+      const bool written = writes(before.kind) && overlap(before.to, before.count, mine.move.to, mine.move.count);
       mine.early = mine.early && !read && !written;
-      if (read && before.what == action::send) mine.after.push_back(static_cast<int>(j));
+      if (read && before.kind == action::send) mine.after.push_back(static_cast<int>(j));
     }
   }
 }
@@ -101,11 +101,11 @@ inline void find_dependences(std::vector<rank_schedule::own_step>& steps) {
       rank_schedule::own_step s;
       s.move = t.steps[static_cast<std::size_t>(i)];
       const std::int64_t bytes = s.move.count * element_bytes;
-      if (s.move.what != action::copy && bytes > std::numeric_limits<int>::max()) {
+      if (s.move.kind != action::copy && bytes > std::numeric_limits<int>::max()) {
         throw std::invalid_argument("a message of " + std::to_string(bytes) +
                                     " bytes is too long for MPI: the schedule needs smaller chunks");
       }
-      if (s.move.what == action::receive_reduce) {
+      if (s.move.kind == action::receive_reduce) {
         s.staged_at = mine.staging_bytes;
         mine.staging_bytes += (bytes + alignment - 1) / alignment * alignment * made.slots;
       }

@@ -77,9 +77,9 @@ class transfer_call {
   transfer_call() = default;
   /// @param sent  elements from each member to each, row by row; only for all-to-all
   transfer_call(const transfer& moves, collective what, std::vector<std::int64_t> sent)
-      : what_(what), input_(moves.outgoing), output_(moves.incoming) {
+      : kind_(what), input_(moves.outgoing), output_(moves.incoming) {
     const auto self = static_cast<std::size_t>(moves.self);
-    call.what = what;
+    call.kind = what;
     call.ranks = static_cast<int>(moves.members.size());
     if (what == collective::all_gather) {
       input_ = {moves.outgoing[self]};
@@ -128,7 +128,7 @@ class transfer_call {
     }
   }
 
-  [[nodiscard]] collective what() const { return what_; }
+  [[nodiscard]] collective kind() const { return kind_; }
 
  private:
   [[nodiscard]] static std::int64_t elements(const std::vector<block>& boxes) {
@@ -137,7 +137,7 @@ class transfer_call {
     return sum;
   }
 
-  collective what_ = collective::all_gather;
+  collective kind_ = collective::all_gather;
   std::vector<block> input_;
   std::vector<block> output_;
   std::int64_t input_start_ = 0;

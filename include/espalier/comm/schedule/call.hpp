@@ -37,7 +37,7 @@ struct location {
 
 /// One collective operation, as its caller states it. Units: elements.
 struct collective_call {
-  collective what = collective::broadcast;
+  collective kind = collective::broadcast;
   int ranks = 1;
   int root = 0;  ///< of broadcast, reduce, gather and scatter
   /// Broadcast, reduce, all-reduce: one number. All-gather, reduce-scatter, gather, scatter: the block of each rank;
@@ -67,7 +67,7 @@ struct collective_call {
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR collective_call uniform_call(collective what, int ranks, std::int64_t count,
                                                                      int root = 0) {
   collective_call call;
-  call.what = what;
+  call.kind = what;
   call.ranks = ranks;
   call.root = root;
   const auto n = static_cast<std::size_t>(ranks);
@@ -89,12 +89,12 @@ class call_layout {
   /// Throws std::invalid_argument where the call contradicts itself.
   ESPALIER_CONSTEXPR_VECTOR explicit call_layout(const collective_call& call) : call_(&call) {
     const auto n = static_cast<std::size_t>(call.ranks);
-    if (!has_schedules(call.what)) throw std::invalid_argument("this kind of collective has no schedules");
+    if (!has_schedules(call.kind)) throw std::invalid_argument("this kind of collective has no schedules");
     if (call.ranks < 1) throw std::invalid_argument("a collective needs at least one rank");
-    if (has_root(call.what) && (call.root < 0 || call.root >= call.ranks)) {
+    if (has_root(call.kind) && (call.root < 0 || call.root >= call.ranks)) {
       throw std::invalid_argument("the root of a collective must be one of its ranks");
     }
-    const std::size_t needed = has_cells(call.what) ? n * n : has_blocks(call.what) ? n : 1;
+    const std::size_t needed = has_cells(call.kind) ? n * n : has_blocks(call.kind) ? n : 1;
     if (call.counts.size() != needed) {
       throw std::invalid_argument(
           "counts of a collective: one for the whole array, one per rank for blocks, ranks x ranks for all-to-all");
@@ -105,7 +105,7 @@ class call_layout {
       if (count < 0) throw std::invalid_argument("a count of a collective is negative");
       first_.push_back(first_.back() + count);
     }
-    if (!has_cells(call.what)) return;
+    if (!has_cells(call.kind)) return;
     column_.assign(n * n, 0);
     for (std::size_t d = 0; d < n; ++d) {
       std::int64_t offset = 0;
@@ -184,11 +184,11 @@ class call_layout {
   }
 
  private:
-  [[nodiscard]] constexpr const collective_facts& facts() const { return facts_of(call_->what); }
+  [[nodiscard]] constexpr const collective_facts& facts() const { return facts_of(call_->kind); }
   /// Whether the rank's input stands in its output. (A scatter's root has its own in its input, whatever is in place.)
   [[nodiscard]] constexpr bool is_in_output(int rank) const {
     const bool scatters = facts().before == array_share::whole_at_root && facts().after == array_share::block;
-    return call_->in_place && !scatters && (rank == call_->root || !has_root(call_->what));
+    return call_->in_place && !scatters && (rank == call_->root || !has_root(call_->kind));
   }
 
   const collective_call* call_;
@@ -209,7 +209,7 @@ struct piece {
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<piece> pieces_held(const collective_call& call,
                                                                        const call_layout& layout, int rank) {
   std::vector<piece> pieces;
-  switch (facts_of(call.what).before) {
+  switch (facts_of(call.kind).before) {
     case array_share::whole_at_root:
       if (rank == call.root) pieces.push_back({layout.held(rank, 0, 0), layout.total(), 0, rank});
       break;
@@ -232,7 +232,7 @@ struct piece {
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<piece> pieces_wanted(const collective_call& call,
                                                                          const call_layout& layout, int rank) {
   std::vector<piece> pieces;
-  const collective_facts& facts = facts_of(call.what);
+  const collective_facts& facts = facts_of(call.kind);
   const bool root = rank == call.root;
   /// Whose the numbers are that do not come block by block.
   const int contributor = facts.reduces ? piece::everyone : call.root;

@@ -19,7 +19,7 @@ namespace espalier::comm::detail {
 // All-to-all in place: results would overwrite what has not been sent, so everything is put aside first.
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<location> put_aside(schedule& plan, const call_layout& layout) {
   std::vector<location> aside;
-  if (plan.call.what != collective::all_to_all || !plan.call.in_place || plan.call.ranks == 1) return aside;
+  if (plan.call.kind != collective::all_to_all || !plan.call.in_place || plan.call.ranks == 1) return aside;
   track_builder copies(0, 0);
   for (int r = 0; r < plan.call.ranks; ++r) {
     copies.rank(r);
@@ -45,14 +45,14 @@ namespace espalier::comm {
                                                              const chunking& cut = {}) {
   const call_layout layout(call);
   if (net.ranks != call.ranks) throw std::invalid_argument("the call and the network have different numbers of ranks");
-  if (call.what != collective::gather && call.what != collective::scatter && call.what != collective::all_to_all) {
+  if (call.kind != collective::gather && call.kind != collective::scatter && call.kind != collective::all_to_all) {
     throw std::invalid_argument("routes are for gather, scatter and all-to-all; others move along trees: from_trees");
   }
   schedule plan = detail::empty_schedule(call, cut);
   const std::vector<location> aside = detail::put_aside(plan, layout);
   const int phase = aside.empty() ? 0 : 1;
   const auto block_of = [&](int from, int to) {
-    return call.what == collective::gather ? from : call.what == collective::scatter ? to : from * call.ranks + to;
+    return call.kind == collective::gather ? from : call.kind == collective::scatter ? to : from * call.ranks + to;
   };
   // The cuts of each pair's data.
   const auto n = static_cast<std::size_t>(call.ranks);
@@ -65,8 +65,8 @@ namespace espalier::comm {
   std::vector<std::size_t> next(n * n, 0);
   for (int a = 0; a < call.ranks; ++a) {
     for (int b = 0; b < call.ranks; ++b) {
-      if (a == b || (call.what == collective::gather && b != call.root) ||
-          (call.what == collective::scatter && a != call.root)) {
+      if (a == b || (call.kind == collective::gather && b != call.root) ||
+          (call.kind == collective::scatter && a != call.root)) {
         continue;
       }
       const std::size_t at = static_cast<std::size_t>(a) * n + static_cast<std::size_t>(b);
@@ -127,7 +127,7 @@ namespace espalier::comm {
 /// Gather, scatter and all-to-all with every pair's data sent directly in one way, whatever links there are.
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule pairwise(const collective_call& call, const chunking& cut = {}) {
   const call_layout layout(call);
-  if (call.what != collective::gather && call.what != collective::scatter && call.what != collective::all_to_all) {
+  if (call.kind != collective::gather && call.kind != collective::scatter && call.kind != collective::all_to_all) {
     throw std::invalid_argument("pairwise exchange is for gather, scatter and all-to-all");
   }
   schedule plan = detail::empty_schedule(call, cut);
@@ -136,10 +136,10 @@ namespace espalier::comm {
   for (int d = 1; d < call.ranks; ++d) {
     for (int a = 0; a < call.ranks; ++a) {
       const int b = (a + d) % call.ranks;
-      if ((call.what == collective::gather && b != call.root) || (call.what == collective::scatter && a != call.root)) {
+      if ((call.kind == collective::gather && b != call.root) || (call.kind == collective::scatter && a != call.root)) {
         continue;
       }
-      const int block = call.what == collective::gather ? a : call.what == collective::scatter ? b : a * call.ranks + b;
+      const int block = call.kind == collective::gather ? a : call.kind == collective::scatter ? b : a * call.ranks + b;
       const chunk_grid grid = equal_chunks(layout.count(block), cut.of(layout.count(block)), cut.grain);
       if (grid.chunks == 0) continue;
       location held = layout.held(a, block, layout.first(block));

@@ -63,18 +63,18 @@ namespace espalier::comm::detail {
 // A rank's results that it holds from the start.
 ESPALIER_CONSTEXPR_VECTOR void add_own_copies(schedule& plan, const call_layout& layout, int tree) {
   const collective_call& call = plan.call;
-  if (call.what == collective::reduce_scatter || call.what == collective::reduce ||
-      call.what == collective::all_reduce) {
+  if (call.kind == collective::reduce_scatter || call.kind == collective::reduce ||
+      call.kind == collective::all_reduce) {
     if (call.ranks > 1) return;
   }
   track_builder copies(tree, 0);
   for (int r = 0; r < call.ranks; ++r) {
     const bool root = r == call.root;
-    if (has_root(call.what) && !root) continue;
-    if (call.what == collective::scatter && call.in_place) continue;
+    if (has_root(call.kind) && !root) continue;
+    if (call.kind == collective::scatter && call.in_place) continue;
     copies.rank(r);
     const bool whole = call.counts.size() == 1;
-    const int block = call.what == collective::all_to_all ? r * call.ranks + r : whole ? 0 : r;
+    const int block = call.kind == collective::all_to_all ? r * call.ranks + r : whole ? 0 : r;
     const std::int64_t first = whole ? 0 : layout.first(block);
     copies.copy(layout.held(r, block, first), layout.result(block, first), layout.count(block));
   }
@@ -96,8 +96,8 @@ class tree_tracks {
       : plan_(plan), layout_(layout), cut_(cut) {}
 
   /// Whether values rise to the root, and whether results fall from it.
-  [[nodiscard]] constexpr bool up() const { return reduces(plan_.call.what); }
-  [[nodiscard]] constexpr bool down() const { return !up() || plan_.call.what == collective::all_reduce; }
+  [[nodiscard]] constexpr bool up() const { return reduces(plan_.call.kind); }
+  [[nodiscard]] constexpr bool down() const { return !up() || plan_.call.kind == collective::all_reduce; }
 
   ESPALIER_CONSTEXPR_VECTOR void add(const network& net, const tree& t, const tree_share& share) {
     rooted_tree rising;
@@ -179,10 +179,10 @@ class tree_tracks {
   // are added up in place; others in scratch memory.
   [[nodiscard]] constexpr location accumulator(int rank, int root, const tree_share& share, std::int64_t elements) {
     const collective_call& call = plan_.call;
-    if (call.what == collective::all_reduce) return layout_.result(share.block, share.first);
+    if (call.kind == collective::all_reduce) return layout_.result(share.block, share.first);
     if (rank == root) {
       // In place, the front of a reduce-scatter's buffer is still needed as input: the result moves there at the end.
-      if (call.what == collective::reduce_scatter && call.in_place) return layout_.held(rank, share.block, share.first);
+      if (call.kind == collective::reduce_scatter && call.in_place) return layout_.held(rank, share.block, share.first);
       return layout_.result(share.block, share.first);
     }
     std::int64_t& scratch = plan_.scratch[static_cast<std::size_t>(rank)];
@@ -198,7 +198,7 @@ class tree_tracks {
 
 // The results of a reduce-scatter in place move to the front of the buffer when nothing reads that any more.
 ESPALIER_CONSTEXPR_VECTOR void add_final_moves(schedule& plan, const call_layout& layout, int tree) {
-  if (plan.call.what != collective::reduce_scatter || !plan.call.in_place) return;
+  if (plan.call.kind != collective::reduce_scatter || !plan.call.in_place) return;
   track_builder moves(tree, 1);
   for (int r = 0; r < plan.call.ranks; ++r) {
     moves.rank(r);
@@ -226,20 +226,20 @@ namespace espalier::comm {
   const call_layout layout(call);
   if (net.ranks != call.ranks) throw std::invalid_argument("the call and the network have different numbers of ranks");
   if (trees.size() != weights.size()) throw std::invalid_argument("trees need one weight each");
-  if (call.what == collective::gather || call.what == collective::scatter || call.what == collective::all_to_all) {
+  if (call.kind == collective::gather || call.kind == collective::scatter || call.kind == collective::all_to_all) {
     throw std::invalid_argument("gather, scatter and all-to-all move along routes: from_routes");
   }
   schedule plan = detail::empty_schedule(call, cut);
   const int own = static_cast<int>(trees.size());
   detail::tree_tracks tracks(plan, layout, cut);
-  const bool by_block = has_blocks(call.what);
+  const bool by_block = has_blocks(call.kind);
   for (int block = 0; block < (by_block ? call.ranks : 1) && call.ranks > 1; ++block) {
     const std::int64_t count = layout.count(block);
     std::vector<int> serving;
     std::vector<double> shares;
     for (std::size_t i = 0; i < trees.size(); ++i) {
       if (by_block && trees[i].root != block) continue;
-      if (has_root(call.what) && trees[i].root != call.root) {
+      if (has_root(call.kind) && trees[i].root != call.root) {
         throw std::invalid_argument("the trees of a broadcast or reduce must have the call's root");
       }
       serving.push_back(static_cast<int>(i));

@@ -103,8 +103,8 @@ class binomial_builder {
         plan_(empty_schedule(call, {})),
         track_(0, 0),
         levels_(rounds_of(call.ranks)),
-        blocks_(has_blocks(call.what)),
-        rising_(call.what == collective::reduce || call.what == collective::gather) {
+        blocks_(has_blocks(call.kind)),
+        rising_(call.kind == collective::reduce || call.kind == collective::gather) {
     if (blocks_) offsets_ = rotated_offsets(call.counts, call.root);
   }
 
@@ -112,9 +112,9 @@ class binomial_builder {
     for (int r = 0; r < call_.ranks; ++r) {
       track_.rank(r);
       const node at = node_of(r);
-      if (call_.what == collective::broadcast) {
+      if (call_.kind == collective::broadcast) {
         broadcast(at);
-      } else if (call_.what == collective::reduce) {
+      } else if (call_.kind == collective::reduce) {
         reduce(at);
       } else if (r == call_.root) {
         move_root_blocks(at);
@@ -266,7 +266,7 @@ namespace espalier::comm {
 /// Broadcast, reduce, gather and scatter along the binomial tree: ceil(log2(ranks)) rounds. A reduction keeps the order
 /// of ranks if the root is 0 or the operator commutes; gather and scatter move each block once per level.
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule binomial(const collective_call& call) {
-  detail::require(has_root(call.what), "binomial trees are for broadcast, reduce, gather and scatter");
+  detail::require(has_root(call.kind), "binomial trees are for broadcast, reduce, gather and scatter");
   detail::require(!call.ordered || call.root == 0, "a binomial tree keeps the order of ranks only with root 0");
   return detail::binomial_builder(call).build();
 }
@@ -274,7 +274,7 @@ namespace espalier::comm {
 /// All-reduce by recursive doubling: log2(ranks) rounds of the whole array, two more where ranks are no power of two
 /// (neighbours are folded first). Ranks stay in order, and all get the same bits.
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule doubling(const collective_call& call) {
-  detail::require(call.what == collective::all_reduce, "recursive doubling is for all-reduce");
+  detail::require(call.kind == collective::all_reduce, "recursive doubling is for all-reduce");
   const call_layout layout(call);
   schedule plan = detail::empty_schedule(call, {});
   const int n = call.ranks;
@@ -321,15 +321,15 @@ namespace espalier::comm {
 /// each for any number of ranks, every element sent as few times as possible (Träff, arXiv 2410.14234). The operator
 /// must commute.
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule circulant(const collective_call& call) {
-  detail::require(call.what == collective::all_gather || call.what == collective::reduce_scatter ||
-                      call.what == collective::all_reduce,
+  detail::require(call.kind == collective::all_gather || call.kind == collective::reduce_scatter ||
+                      call.kind == collective::all_reduce,
                   "circulant halving is for all-gather, reduce-scatter and all-reduce");
   detail::require(!call.ordered, "circulant halving changes the order of ranks");
   const call_layout layout(call);
   schedule plan = detail::empty_schedule(call, {});
   const int n = call.ranks;
   std::vector<std::int64_t> counts = call.counts;
-  if (call.what == collective::all_reduce) {
+  if (call.kind == collective::all_reduce) {
     counts.clear();
     for (int b = 0; b < n; ++b) counts.push_back(layout.total() * (b + 1) / n - layout.total() * b / n);
   }
@@ -338,14 +338,14 @@ namespace espalier::comm {
     track.rank(r);
     const std::vector<std::int64_t> offsets = detail::rotated_offsets(counts, r);
     const location rotated = detail::take_scratch(plan, r, offsets.back());
-    if (call.what == collective::all_gather) {
+    if (call.kind == collective::all_gather) {
       track.copy(layout.held(r, r, layout.first(r)), rotated, layout.count(r));
       detail::circulant_all_gather(track, offsets, r, rotated);
       detail::rotate(track, counts, r, layout.result(0, 0), rotated, true);
       continue;
     }
     detail::rotate(track, counts, r, layout.held(r, 0, 0), rotated, false);
-    if (call.what == collective::reduce_scatter) {
+    if (call.kind == collective::reduce_scatter) {
       detail::circulant_reduce_scatter(track, offsets, r, rotated, layout.result(r, layout.first(r)));
     } else {
       detail::circulant_reduce_scatter(track, offsets, r, rotated, rotated);
@@ -363,9 +363,9 @@ namespace espalier::comm {
 /// are ranks: best for few ranks far apart. Keeps the order of ranks. The root of an all-reduce is `hub`; those of
 /// blocks are their ranks.
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule flat(const collective_call& call, int hub = 0) {
-  detail::require(!has_root(call.what) || call.what == collective::broadcast || call.what == collective::reduce,
+  detail::require(!has_root(call.kind) || call.kind == collective::broadcast || call.kind == collective::reduce,
                   "flat trees are for broadcast, reduce, all-reduce, all-gather and reduce-scatter");
-  detail::require(call.what != collective::all_to_all, "an all-to-all sends every pair its own data: pairwise");
+  detail::require(call.kind != collective::all_to_all, "an all-to-all sends every pair its own data: pairwise");
   detail::require(hub >= 0 && hub < call.ranks, "the hub of flat trees must be one of the ranks");
   const call_layout layout(call);
   const auto n = static_cast<std::size_t>(call.ranks);
@@ -389,8 +389,8 @@ namespace espalier::comm {
     }
     tracks.add(root, t, t, share, 2);
   };
-  for (int b = 0; b < (has_blocks(call.what) ? call.ranks : 1) && call.ranks > 1; ++b) {
-    const int root = has_blocks(call.what) ? b : has_root(call.what) ? call.root : hub;
+  for (int b = 0; b < (has_blocks(call.kind) ? call.ranks : 1) && call.ranks > 1; ++b) {
+    const int root = has_blocks(call.kind) ? b : has_root(call.kind) ? call.root : hub;
     add(root, {layout.first(b), layout.count(b), b, b});
   }
   detail::add_own_copies(plan, layout, call.ranks);
@@ -402,7 +402,7 @@ namespace espalier::comm {
 /// one-ported algorithm beats, for any number of ranks (Träff, arXiv 2312.11236, 2407.18004). A reduction is the
 /// broadcast backwards; its operator must commute.
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule circulant_blocks(const collective_call& call, std::int64_t blocks) {
-  detail::require(call.what == collective::broadcast || call.what == collective::reduce,
+  detail::require(call.kind == collective::broadcast || call.kind == collective::reduce,
                   "circulant blocks are for broadcast and reduce");
   detail::require(!call.ordered, "a circulant reduction changes the order of ranks");
   detail::require(blocks >= 1, "a broadcast has at least one block");
@@ -419,7 +419,7 @@ namespace espalier::comm {
   for (int r = 0; r < n && n > 1; ++r) {
     track.rank(r);
     const int v = detail::modulo(r - call.root, n);
-    if (call.what == collective::broadcast) {
+    if (call.kind == collective::broadcast) {
       const location array = v == 0 ? layout.held(r, 0, 0) : layout.result(0, 0);
       for (std::int64_t i = 0; i < rounds.rounds(); ++i) {
         const int to = detail::modulo(v + rounds.skip(i), n);
@@ -461,7 +461,7 @@ namespace espalier::comm {
 /// All-to-all in ceil(log2(ranks)) rounds: each block travels by the bits of its distance (Bruck et al., 1997). For
 /// blocks so small that rounds cost more than sending each element log2(ranks) / 2 times.
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule bruck(const collective_call& call) {
-  detail::require(call.what == collective::all_to_all, "Bruck's algorithm is for all-to-all");
+  detail::require(call.kind == collective::all_to_all, "Bruck's algorithm is for all-to-all");
   const call_layout layout(call);
   schedule plan = detail::empty_schedule(call, {});
   const int n = call.ranks;

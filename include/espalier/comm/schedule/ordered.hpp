@@ -62,7 +62,7 @@ namespace espalier::comm {
 /// and `shares` alone, not on chunks.
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule from_ordered_trees(const collective_call& call,
                                                                     const chunking& cut = {}, int shares = 1) {
-  if (!reduces(call.what)) throw std::invalid_argument("only reductions have an order of ranks to keep");
+  if (!reduces(call.kind)) throw std::invalid_argument("only reductions have an order of ranks to keep");
   if (shares < 1 || shares > call.ranks) throw std::invalid_argument("an all-reduce has 1 to `ranks` shares");
   const call_layout layout(call);
   schedule plan = detail::empty_schedule(call, cut);
@@ -71,15 +71,15 @@ namespace espalier::comm {
   const auto add = [&](int root, const detail::tree_share& share) {
     rooted_tree rising = ordered_tree(call.ranks, root);
     rooted_tree falling = rising;
-    const int ways = rising.height[static_cast<std::size_t>(root)] * (call.what == collective::all_reduce ? 2 : 1);
+    const int ways = rising.height[static_cast<std::size_t>(root)] * (call.kind == collective::all_reduce ? 2 : 1);
     // Nothing is known of the rates on the way: two chunks a hop.
     tracks.add(root, std::move(rising), std::move(falling), share, 2.0 * ways);
   };
-  if (call.ranks > 1 && call.what == collective::reduce) add(call.root, {0, layout.total(), 0, 0});
-  for (int b = 0; b < call.ranks && call.ranks > 1 && has_blocks(call.what); ++b) {
+  if (call.ranks > 1 && call.kind == collective::reduce) add(call.root, {0, layout.total(), 0, 0});
+  for (int b = 0; b < call.ranks && call.ranks > 1 && has_blocks(call.kind); ++b) {
     add(b, {layout.first(b), layout.count(b), b, b});
   }
-  for (int k = 0; k < shares && call.ranks > 1 && call.what == collective::all_reduce; ++k) {
+  for (int k = 0; k < shares && call.ranks > 1 && call.kind == collective::all_reduce; ++k) {
     const std::int64_t begin = layout.total() / shares * k + std::min<std::int64_t>(k, layout.total() % shares);
     const std::int64_t count = layout.total() / shares + (k < layout.total() % shares ? 1 : 0);
     add((2 * k + 1) * call.ranks / (2 * shares), {begin, count, 0, k});

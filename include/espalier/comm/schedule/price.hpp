@@ -169,8 +169,8 @@ struct tree_depth {
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR collective_call call_for(const network& net, const packing& trees,
                                                                  std::int64_t elements) {
   collective_call call = uniform_call(trees.kind, net.ranks, elements);
-  if (has_root(call.what)) call.root = trees.root;
-  if (!has_blocks(call.what)) return call;
+  if (has_root(call.kind)) call.root = trees.root;
+  if (!has_blocks(call.kind)) return call;
   for (int b = 0; b < net.ranks; ++b) {
     call.counts[static_cast<std::size_t>(b)] = elements / net.ranks + (b < elements % net.ranks ? 1 : 0);
   }
@@ -186,13 +186,13 @@ struct tree_depth {
   cut.element_bytes = 1;
   if (net.ranks > 1 && bytes > 0) {
     int depth = 1;
-    for (const tree& t : trees.trees) depth = std::max(depth, depth_of(net, t, call.what).hops);
+    for (const tree& t : trees.trees) depth = std::max(depth, depth_of(net, t, call.kind).hops);
     cut.pieces = fill * depth;
     chunk_limits limits;
     limits.credits = cut.credits;
     limits.least = std::max<std::int64_t>(1, bytes / static_cast<std::int64_t>(trees.trees.size()) / cut.pieces);
     cut.least = std::max<std::int64_t>(1, limits.least / 16);
-    cut.elements = price_trees(net, trees.trees, call.what, bytes, 0, limits, cut.pieces).bytes;
+    cut.elements = price_trees(net, trees.trees, call.kind, bytes, 0, limits, cut.pieces).bytes;
   }
   return from_trees(call, net, trees.trees, cut);
 }

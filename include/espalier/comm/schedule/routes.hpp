@@ -283,16 +283,16 @@ namespace espalier::comm {
     }
   };
   for (int a = 0; a < call.ranks; ++a) {
-    if (call.what == collective::gather) demand(a, call.root, a);
-    if (call.what == collective::scatter) demand(call.root, a, a);
-    for (int b = 0; call.what == collective::all_to_all && b < call.ranks; ++b) demand(a, b, a * call.ranks + b);
+    if (call.kind == collective::gather) demand(a, call.root, a);
+    if (call.kind == collective::scatter) demand(call.root, a, a);
+    for (int b = 0; call.kind == collective::all_to_all && b < call.ranks; ++b) demand(a, b, a * call.ranks + b);
   }
   if (demands.empty()) return {};
   routing made = detail::concurrent_flow(net, demands).run(options);
   detail::take_fewer_routes(net, demands, made);
   // A message with far to go should leave first, and arrive last; senders should not all begin with the same receiver.
   std::sort(made.routes.begin(), made.routes.end(), [&](const route& a, const route& b) {
-    if (a.edges.size() != b.edges.size()) return (a.edges.size() < b.edges.size()) == (call.what == collective::gather);
+    if (a.edges.size() != b.edges.size()) return (a.edges.size() < b.edges.size()) == (call.kind == collective::gather);
     const int ahead_a = (a.to - a.from + call.ranks) % call.ranks;
     const int ahead_b = (b.to - b.from + call.ranks) % call.ranks;
     if (ahead_a != ahead_b) return ahead_a < ahead_b;

@@ -51,7 +51,7 @@ enum class action : std::uint8_t {
 struct step {
   static constexpr int direct = -1;  ///< as `edge`: not in the network; whatever way the transport finds
 
-  action what = action::send;
+  action kind = action::send;
   bool incoming_left = false;  ///< of a reduction: the message is the left operand
   int peer = -1;
   int edge = direct;  ///< of the network; names the channel
@@ -145,7 +145,7 @@ struct traffic {
   traffic all;
   for (const track& t : plan.tracks) {
     for (const step& s : t.steps) {
-      if (s.what != action::send) continue;
+      if (s.kind != action::send) continue;
       all.messages += t.chunks;
       all.elements += t.chunks * s.count - t.cut;
     }
@@ -166,7 +166,7 @@ struct traffic {
     add(l.offset);
   };
   const collective_call& call = plan.call;
-  add(static_cast<int>(call.what) * 4 + (call.in_place ? 2 : 0) + (call.ordered ? 1 : 0));
+  add(static_cast<int>(call.kind) * 4 + (call.in_place ? 2 : 0) + (call.ordered ? 1 : 0));
   add(call.ranks);
   add(call.root);
   for (const std::int64_t count : call.counts) add(count);
@@ -181,7 +181,7 @@ struct traffic {
       for (const int value : {p.rank, p.begin, p.end}) add(value);
     }
     for (const step& s : t.steps) {
-      add(static_cast<int>(s.what) * 2 + (s.incoming_left ? 1 : 0));
+      add(static_cast<int>(s.kind) * 2 + (s.incoming_left ? 1 : 0));
       for (const int value : {s.peer, s.edge, s.stream}) add(value);
       add_location(s.from);
       add_location(s.to);

@@ -116,7 +116,7 @@ class proposals {
         given(with),
         bytes(static_cast<std::int64_t>(static_cast<double>(total_elements(of)) * with.element_bytes)),
         hop(usual_hop(on, with.overhead)),
-        keeps_root_order(!of.ordered || of.what == collective::broadcast || !reduces(of.what)) {}
+        keeps_root_order(!of.ordered || of.kind == collective::broadcast || !reduces(of.kind)) {}
 
   /// Adds a candidate at the price that the simulator finds.
   ESPALIER_CONSTEXPR_VECTOR void add(candidate one);
@@ -149,8 +149,8 @@ class proposals {
 
 ESPALIER_CONSTEXPR_VECTOR void propose_trees(proposals& to) {
   const selection_input& given = to.given;
-  if (given.trees == nullptr || given.trees->empty() || exchanges(to.call.what) || to.call.ordered) return;
-  const chunk_price best = price_trees(to.net, *given.trees, to.call.what, to.bytes, given.overhead, given.limits);
+  if (given.trees == nullptr || given.trees->empty() || exchanges(to.call.kind) || to.call.ordered) return;
+  const chunk_price best = price_trees(to.net, *given.trees, to.call.kind, to.bytes, given.overhead, given.limits);
   candidate one;
   one.cut = chunks_of(best, given);
   one.seconds = best.seconds;
@@ -159,30 +159,30 @@ ESPALIER_CONSTEXPR_VECTOR void propose_trees(proposals& to) {
 
 ESPALIER_CONSTEXPR_VECTOR void propose_ordered_trees(proposals& to) {
   const collective_call& call = to.call;
-  if (!reduces(call.what) || !call.ordered) return;
+  if (!reduces(call.kind) || !call.ordered) return;
   for (const int shares : {1, call.ranks}) {
-    if (shares > 1 && call.what != collective::all_reduce) continue;
+    if (shares > 1 && call.kind != collective::all_reduce) continue;
     candidate one;
     one.how = algorithm::ordered_trees;
     one.shares = shares;
     const chunk_price best = best_chunk(to.bytes / shares, 1 + rounds_of(call.ranks), to.hop, to.given.limits);
     one.cut = chunks_of(best, to.given);
     // Inner ranks take two children's values; many shares with roots everywhere load all ranks like one.
-    const double up_and_down = call.what == collective::all_reduce ? 2 : 1;
-    one.seconds = up_and_down * (shares == 1 && !has_blocks(call.what) ? 2 : 1) * best.seconds * shares;
+    const double up_and_down = call.kind == collective::all_reduce ? 2 : 1;
+    one.seconds = up_and_down * (shares == 1 && !has_blocks(call.kind) ? 2 : 1) * best.seconds * shares;
     to.add_priced(one);
   }
 }
 
 ESPALIER_CONSTEXPR_VECTOR void propose_binomial(proposals& to) {
-  const collective kind = to.call.what;
+  const collective kind = to.call.kind;
   const bool whole = kind == collective::broadcast || kind == collective::reduce;
   const bool blocks = kind == collective::gather || kind == collective::scatter;
   if (blocks || (whole && (to.keeps_root_order || to.call.root == 0))) to.add(algorithm::binomial);
 }
 
 ESPALIER_CONSTEXPR_VECTOR void propose_circulant_blocks(proposals& to) {
-  const collective kind = to.call.what;
+  const collective kind = to.call.kind;
   if ((kind != collective::broadcast && kind != collective::reduce) || !to.keeps_root_order) return;
   // One block takes the fewest rounds; many blocks move as much as possible at once.
   const std::int64_t most = std::min<std::int64_t>(64, to.bytes / std::max<std::int64_t>(1, to.given.limits.least));
@@ -196,11 +196,11 @@ ESPALIER_CONSTEXPR_VECTOR void propose_circulant_blocks(proposals& to) {
 }
 
 ESPALIER_CONSTEXPR_VECTOR void propose_doubling(proposals& to) {
-  if (to.call.what == collective::all_reduce) to.add(algorithm::doubling);
+  if (to.call.kind == collective::all_reduce) to.add(algorithm::doubling);
 }
 
 ESPALIER_CONSTEXPR_VECTOR void propose_circulant(proposals& to) {
-  const collective kind = to.call.what;
+  const collective kind = to.call.kind;
   const bool folds = kind == collective::all_reduce || kind == collective::reduce_scatter;
   if (kind == collective::all_gather || (folds && !to.call.ordered)) to.add(algorithm::circulant);
 }
@@ -208,15 +208,15 @@ ESPALIER_CONSTEXPR_VECTOR void propose_circulant(proposals& to) {
 ESPALIER_CONSTEXPR_VECTOR void propose_flat(proposals& to) {
   // With many ranks the messages at a root, or of all pairs, cost more than any number of rounds.
   constexpr int few = 32;
-  if (!exchanges(to.call.what) && to.call.ranks > 2 && to.call.ranks <= few) to.add(algorithm::flat);
+  if (!exchanges(to.call.kind) && to.call.ranks > 2 && to.call.ranks <= few) to.add(algorithm::flat);
 }
 
 ESPALIER_CONSTEXPR_VECTOR void propose_bruck(proposals& to) {
-  if (to.call.what == collective::all_to_all) to.add(algorithm::bruck);
+  if (to.call.kind == collective::all_to_all) to.add(algorithm::bruck);
 }
 
 ESPALIER_CONSTEXPR_VECTOR void propose_routes(proposals& to) {
-  if (!exchanges(to.call.what) || to.given.routes == nullptr) return;
+  if (!exchanges(to.call.kind) || to.given.routes == nullptr) return;
   candidate one;
   one.how = algorithm::routes;
   one.cut = chunks_of(best_chunk(to.bytes, 3, to.hop, to.given.limits), to.given);
@@ -224,7 +224,7 @@ ESPALIER_CONSTEXPR_VECTOR void propose_routes(proposals& to) {
 }
 
 ESPALIER_CONSTEXPR_VECTOR void propose_pairwise(proposals& to) {
-  if (!exchanges(to.call.what)) return;
+  if (!exchanges(to.call.kind)) return;
   candidate one;
   one.how = algorithm::pairwise;
   one.cut = chunks_of(best_chunk(to.bytes, 1, to.hop, to.given.limits), to.given);
@@ -267,7 +267,7 @@ inline constexpr algorithm_row algorithms[]{
     {"circulant", [](const schedule_order& of) { return circulant(of.call); }, propose_circulant},
     {"flat",
      [](const schedule_order& of) {
-       return flat(of.call, of.call.what == collective::all_reduce ? best_hub(of.call, of.net, of.given) : 0);
+       return flat(of.call, of.call.kind == collective::all_reduce ? best_hub(of.call, of.net, of.given) : 0);
      },
      propose_flat},
     {"bruck", [](const schedule_order& of) { return bruck(of.call); }, propose_bruck},
@@ -309,9 +309,9 @@ ESPALIER_CONSTEXPR_VECTOR void proposals::add(candidate one) {
 
 /// The algorithm for a rank that is alone.
 [[nodiscard]] constexpr algorithm algorithm_alone(const collective_call& call) {
-  if (exchanges(call.what)) return algorithm::pairwise;
-  if (reduces(call.what) && call.ordered) return algorithm::ordered_trees;
-  return call.what == collective::broadcast || call.what == collective::reduce ? algorithm::binomial
+  if (exchanges(call.kind)) return algorithm::pairwise;
+  if (reduces(call.kind) && call.ordered) return algorithm::ordered_trees;
+  return call.kind == collective::broadcast || call.kind == collective::reduce ? algorithm::binomial
                                                                                : algorithm::circulant;
 }
 

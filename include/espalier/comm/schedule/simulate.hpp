@@ -233,9 +233,9 @@ class schedule_simulator {
     for (const part& p : t.parts) {
       for (int k = p.begin; k < p.end; ++k) {
         const step& s = t.steps[static_cast<std::size_t>(k)];
-        for (int j = p.begin; j < k && writes(s.what); ++j) {
+        for (int j = p.begin; j < k && writes(s.kind); ++j) {
           const step& before = t.steps[static_cast<std::size_t>(j)];
-          if (before.what == action::send && before.from.where == s.to.where &&
+          if (before.kind == action::send && before.from.where == s.to.where &&
               before.from.offset < s.to.offset + s.count && s.to.offset < before.from.offset + before.count) {
             overwrites[static_cast<std::size_t>(k)] = 1;
           }
@@ -288,7 +288,7 @@ class schedule_simulator {
       const bool overwrites = overwrites_[static_cast<std::size_t>(part.track)][static_cast<std::size_t>(at)] != 0;
       if (overwrites && lane.leaving > 0) return;
       const double bytes = static_cast<double>(t.count(s, chunk)) * options_.element_bytes;
-      if (s.what == action::send) {
+      if (s.kind == action::send) {
         stream& way = streams_[static_cast<std::size_t>(end.stream)];
         way.ready[static_cast<std::size_t>(chunk * way.sends + end.message)] = 1;
         ++lane.leaving;
@@ -297,11 +297,11 @@ class schedule_simulator {
         continue;
       }
       double work = 0;
-      if (is_receive(s.what)) {
+      if (is_receive(s.kind)) {
         stream& way = streams_[static_cast<std::size_t>(end.stream)];
         if (way.arrived <= chunk * way.sends + end.message) return;
         work = options_.message_seconds +
-               (s.what == action::receive_reduce ? bytes * options_.reduce_seconds_per_byte : 0);
+               (s.kind == action::receive_reduce ? bytes * options_.reduce_seconds_per_byte : 0);
       } else {
         work = bytes * options_.copy_seconds_per_byte;
       }

@@ -51,8 +51,8 @@ struct stream_map {
     for (const part& p : t.parts) {
       for (int k = p.begin; k < p.end; ++k) {
         const step& s = t.steps[static_cast<std::size_t>(k)];
-        if (s.what == action::send) found.push_back({p.rank, s.peer, s.edge, s.stream, k, true});
-        if (is_receive(s.what)) found.push_back({s.peer, p.rank, s.edge, s.stream, k, false});
+        if (s.kind == action::send) found.push_back({p.rank, s.peer, s.edge, s.stream, k, true});
+        if (is_receive(s.kind)) found.push_back({s.peer, p.rank, s.edge, s.stream, k, false});
       }
     }
     std::sort(found.begin(), found.end(), [](const message_end& a, const message_end& b) {

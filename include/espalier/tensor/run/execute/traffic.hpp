@@ -23,13 +23,13 @@ template <class Program> [[nodiscard]] comm::mesh_traffic traffic_of() {
   for (int id = 0; id < code.size; ++id) {
     if (!starts_collective(code[id])) continue;
     comm::axis_traffic item;
-    item.what = static_cast<collective>(detail::collective_index(code[id].op));
+    item.kind = static_cast<collective>(detail::collective_index(code[id].op));
     item.axes = attributes_of<collective_attributes>(code[id]).axes;
     item.calls = detail::repetitions(code, id);
     item.bytes = static_cast<double>(item.calls) * static_cast<double>(detail::sent_bytes_table<Program>::value.of[id]);
     bool known = false;
     for (comm::axis_traffic& other : all.items) {
-      if (other.what != item.what || other.axes != item.axes) continue;
+      if (other.kind != item.kind || other.axes != item.axes) continue;
       other.calls += item.calls;
       other.bytes += item.bytes;
       known = true;
