@@ -47,7 +47,7 @@ class planner {
 
   planning run() {
     search();
-    if (found_.all().empty()) {  // smaller micro-batches are slower, but they may fit
+    if (families_.all().empty()) {  // smaller micro-batches are slower, but they may fit
       counts_ = some_counts(problem_.micro_batch_counts(true));
       search();
     }
@@ -99,11 +99,11 @@ class planner {
         for (const placement_policy policy :
              {placement_policy::gaps_first, placement_policy::fresh_first, placement_policy::scatter_first})
           if (const auto partition = even_partition(merged_, tree_, stages, count, policy))
-            found_.offer(evaluate_merged_, *partition);
-    exhaustive_search all(merged_, tree_, evaluate_merged_, found_);
+            families_.offer(evaluate_merged_, *partition);
+    exhaustive_search all(merged_, tree_, evaluate_merged_, families_);
     for (int stages = 1; stages <= std::min(most, exhaustive_stages); ++stages)
       for (std::size_t k = counts_.size(); k-- > 0;) all.run(stages, counts_[k]);
-    beam_search more(merged_, tree_, evaluate_merged_, found_);
+    beam_search more(merged_, tree_, evaluate_merged_, families_);
     if (most > exhaustive_stages)
       for (std::size_t k = counts_.size(); k-- > 0;) more.run(exhaustive_stages + 1, most, counts_[k]);
     partitions_ = all.partitions() + more.partitions();
@@ -114,8 +114,8 @@ class planner {
   void refine() {
     const bool merged = ends_.size() < static_cast<std::size_t>(problem_.layers());
     const int reach = std::max(1, problem_.layers() / static_cast<int>(ends_.size()));
-    const double limit = 1.5 * found_.best_seconds();
-    for (const auto& [stages, kept] : found_.all()) {
+    const double limit = 1.5 * families_.best_seconds();
+    for (const auto& [stages, kept] : families_.all()) {
       if (kept.back().seconds > limit && stages > exhaustive_stages) continue;
       for (std::size_t k = 0; k < kept.size(); ++k) {
         candidate partition = unmerged(kept[k].partition, ends_);
@@ -215,7 +215,7 @@ class planner {
   partition_evaluator evaluate_;
   partition_evaluator evaluate_merged_;
   std::vector<int> counts_;
-  families found_;
+  families families_;
   families refined_;
   long long partitions_ = 0;
 };

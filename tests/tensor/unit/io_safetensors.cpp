@@ -583,7 +583,7 @@ TEST_CASE("mutated headers give a clean error or consistent metadata", "[io]") {
       }
     } catch (const io::checkpoint_error& error) {
       ++refused;
-      REQUIRE_FALSE(error.found().empty());
+      REQUIRE_FALSE(error.actual().empty());
       REQUIRE_FALSE(error.remedy().empty());
       continue;
     }

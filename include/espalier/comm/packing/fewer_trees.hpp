@@ -34,7 +34,7 @@ class whole_multiples {
         left_(std::move(capacities)),
         prices_(std::move(prices)),
         least_(least),
-        wanted_(wanted),
+        target_(wanted),
         deadline_(deadline),
         counts_(columns.size(), 0) {
     for (std::size_t r = 0; r < left_.size(); ++r) worth_ += int128{prices_[r]} * left_[r];
@@ -47,13 +47,13 @@ class whole_multiples {
 
  private:
   void descend(std::size_t next, std::int64_t reached, std::size_t trees) {
-    if (reached >= wanted_) {
+    if (reached >= target_) {
       if (trees < best_trees_) best_trees_ = trees, best_ = counts_;
       return;
     }
-    if (next == columns_.size() || trees + 1 >= best_trees_ || worth_ < least_ * (wanted_ - reached)) return;
+    if (next == columns_.size() || trees + 1 >= best_trees_ || worth_ < least_ * (target_ - reached)) return;
     if (++visited_ % 1024 == 0 && packing_clock::now() > deadline_) best_trees_ = 0;  // ends every branch
-    std::int64_t most = wanted_ - reached;
+    std::int64_t most = target_ - reached;
     for (const auto& [row, count] : columns_[next].uses)
       most = std::min(most, left_[static_cast<std::size_t>(row)] / count);
     for (std::int64_t n = most; n >= 0; --n) {
@@ -77,7 +77,7 @@ class whole_multiples {
   std::vector<std::int64_t> prices_;
   int128 least_;
   int128 worth_ = 0;  ///< the cost of the capacity that is left
-  std::int64_t wanted_;
+  std::int64_t target_;
   packing_clock::time_point deadline_;
   std::vector<std::int64_t> counts_;
   std::vector<std::int64_t> best_;

@@ -92,7 +92,7 @@ class collectives {
       : options_(options),
         communicator_(duplicate(communicator, net.ranks)),
         oversubscribed_(detail::has_more_ranks_than_processors(communicator_)),
-        made_(clock::now()),
+        created_(clock::now()),
         together_(communicator_, options.deadline, oversubscribed_),
         planner_(std::move(net), together_, {options.eager, options.forced, options.fixed_order}),
         known_(options.kept),
@@ -589,7 +589,7 @@ class collectives {
     const double ratio = sign * largest_after(known, sign * known.watch.ratio(), where);
     if (!known.watch.judge(ratio)) return;
     const detail::plan_words said = together_.from_root(
-        "for what rank 0 decides", [&] { return detail::plan_words{cool_down_.allows(since(made_)) ? 1 : 0}; });
+        "for what rank 0 decides", [&] { return detail::plan_words{cool_down_.allows(since(created_)) ? 1 : 0}; });
     if (said.at(0) == 0) return;
     const double seconds = together_.largest(known.watch.seconds(), "for the times of all ranks");
     note(std::string(name_of(known.call.kind)) + " of " + std::to_string(known.bytes) + " bytes takes " +
@@ -598,7 +598,7 @@ class collectives {
     if (options_.watch.probe) {
       probe_again(known);
     } else {
-      cool_down_.done(since(made_), true);
+      cool_down_.done(since(created_), true);
       known.watch.forget();
     }
   }
@@ -618,7 +618,7 @@ class collectives {
       if (found.ranks != size_) throw std::invalid_argument("the new network has another number of ranks");
       const detail::changed_way worst = detail::most_changed(planner_.over(), found);
       const bool changed = worst.factor > options_.watch.changed;
-      cool_down_.done(since(made_), !changed);
+      cool_down_.done(since(created_), !changed);
       return detail::plan_words{changed ? 1 : 0, worst.from, worst.to, std::bit_cast<std::int64_t>(worst.before),
                                 std::bit_cast<std::int64_t>(worst.after)};
     });
@@ -636,7 +636,7 @@ class collectives {
     known_.clear();
   }
 
-  void note(std::string text) { events_.push_back({since(made_), std::move(text)}); }
+  void note(std::string text) { events_.push_back({since(created_), std::move(text)}); }
   [[nodiscard]] static double since(clock::time_point start) {
     return std::chrono::duration<double>(clock::now() - start).count();
   }
@@ -646,7 +646,7 @@ class collectives {
   int rank_ = 0;
   int size_ = 1;
   bool oversubscribed_;
-  clock::time_point made_;
+  clock::time_point created_;
   detail::agreement together_;
   detail::planner planner_;
   known_calls known_;

@@ -144,20 +144,20 @@ class mpi_element {
                                     std::to_string(extent) + " bytes each)");
       }
     }
-    made_.by = {&combine, this, extent, detail::class_of(type), detail::operation_of(operation)};
-    made_.by.fold = detail::fold_of(made_.by);
-    made_.type = type;
-    made_.operation = operation;
-    made_.commutes = commutes != 0;
+    element_.by = {&combine, this, extent, detail::class_of(type), detail::operation_of(operation)};
+    element_.by.fold = detail::fold_of(element_.by);
+    element_.type = type;
+    element_.operation = operation;
+    element_.commutes = commutes != 0;
   }
   mpi_element(const mpi_element&) = delete;
   mpi_element& operator=(const mpi_element&) = delete;
 
-  [[nodiscard]] const element& get() const { return made_; }
+  [[nodiscard]] const element& get() const { return element_; }
 
  private:
   static void combine(const void* state, void* target, const void* own, void* incoming, std::int64_t count, bool left) {
-    const element& e = static_cast<const mpi_element*>(state)->made_;
+    const element& e = static_cast<const mpi_element*>(state)->element_;
     const auto bytes = static_cast<std::size_t>(count * e.by.element_bytes);
     const int n = static_cast<int>(count);
     if (left) {
@@ -170,7 +170,7 @@ class mpi_element {
     }
   }
 
-  element made_;
+  element element_;
 };
 
 }  // namespace espalier::comm

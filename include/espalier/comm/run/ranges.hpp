@@ -80,10 +80,10 @@ struct like<T> {
   using sized = std::conditional_t<sizeof(T) == 1, One, std::conditional_t<sizeof(T) == 4, Four, Eight>>;
   using integer = std::conditional_t<std::is_signed_v<T>, sized<std::int8_t, std::int32_t, std::int64_t>,
                                      sized<std::uint8_t, std::uint32_t, std::uint64_t>>;
-  using found = std::conditional_t<std::is_floating_point_v<T>, sized<void, float, double>,
-                                   std::conditional_t<std::is_same_v<T, bool>, bool, integer>>;
+  using candidate = std::conditional_t<std::is_floating_point_v<T>, sized<void, float, double>,
+                                       std::conditional_t<std::is_same_v<T, bool>, bool, integer>>;
   // There is no u64.
-  using type = std::conditional_t<std::is_same_v<found, std::uint64_t>, void, found>;
+  using type = std::conditional_t<std::is_same_v<candidate, std::uint64_t>, void, candidate>;
 };
 
 /// The kernel that does to numbers what `by` says; none for what the library has no type or operation for.

@@ -33,11 +33,11 @@ class circulant_receiver {
             ~(std::uint64_t{1} << static_cast<unsigned>(own_));
     int bound = 2 * skips.back();
     search(0, bound, rounds_);
-    for (int& block : found_) block = block == rounds_ ? own_ : block - rounds_;
+    for (int& block : blocks_) block = block == rounds_ ? own_ : block - rounds_;
   }
 
   /// The blocks by round: the block's number relative to the phase; negative: of the phase before.
-  [[nodiscard]] constexpr const std::vector<int>& blocks() const { return found_; }
+  [[nodiscard]] constexpr const std::vector<int>& blocks() const { return blocks_; }
 
  private:
   [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR int skip(int k) const {
@@ -56,13 +56,13 @@ class circulant_receiver {
   constexpr void search(int from, int& bound, int e) {
     for (; e >= 0; --e) {
       if ((left_ >> static_cast<unsigned>(e) & 1U) == 0) continue;
-      int k = static_cast<int>(found_.size());
+      int k = static_cast<int>(blocks_.size());
       if (k >= rounds_) return;
       const int at = from + skip(e);
       if (at > target_ - skip(k) || at >= bound) continue;
       if (at <= target_ - skip(k + 1)) {
         search(at, bound, e);
-        k = static_cast<int>(found_.size());
+        k = static_cast<int>(blocks_.size());
         if (k >= rounds_ || (left_ >> static_cast<unsigned>(e) & 1U) == 0) {
           if (k >= rounds_) return;
           continue;
@@ -70,7 +70,7 @@ class circulant_receiver {
       }
       if (from > target_ - skip(k + 1)) return;
       bound = at;
-      found_.push_back(e);
+      blocks_.push_back(e);
       left_ &= ~(std::uint64_t{1} << static_cast<unsigned>(e));
     }
   }
@@ -80,7 +80,7 @@ class circulant_receiver {
   int target_;
   int own_ = 0;
   std::uint64_t left_ = 0;
-  std::vector<int> found_;
+  std::vector<int> blocks_;
 };
 
 }  // namespace espalier::comm::detail

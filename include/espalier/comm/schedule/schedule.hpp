@@ -196,14 +196,14 @@ class track_builder {
  public:
   ESPALIER_CONSTEXPR_VECTOR track_builder() = default;
   ESPALIER_CONSTEXPR_VECTOR track_builder(int tree, int phase) {
-    made_.tree = tree;
-    made_.phase = phase;
+    track_.tree = tree;
+    track_.phase = phase;
   }
 
   /// All steps until the next call are `rank`'s. @pre ranks ascend
   ESPALIER_CONSTEXPR_VECTOR void rank(int rank) {
     close();
-    made_.parts.push_back({rank, static_cast<int>(made_.steps.size()), 0});
+    track_.parts.push_back({rank, static_cast<int>(track_.steps.size()), 0});
   }
   /// The stream of all message steps until the next call.
   constexpr void stream(int number) { stream_ = number; }
@@ -227,26 +227,26 @@ class track_builder {
   [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR track finish(std::int64_t chunks, std::int64_t chunk, std::int64_t cut,
                                                        int in_flight) {
     close();
-    made_.chunks = chunks;
-    made_.chunk = chunk;
-    made_.cut = cut;
-    made_.in_flight = in_flight;
-    return std::move(made_);
+    track_.chunks = chunks;
+    track_.chunk = chunk;
+    track_.cut = cut;
+    track_.in_flight = in_flight;
+    return std::move(track_);
   }
 
  private:
   // Nothing is sent for no elements: both ends leave it out alike.
   constexpr void add(const step& s) {
-    if (s.count > 0) made_.steps.push_back(s);
+    if (s.count > 0) track_.steps.push_back(s);
   }
   ESPALIER_CONSTEXPR_VECTOR void close() {
-    if (made_.parts.empty()) return;
-    part& last = made_.parts.back();
-    last.end = static_cast<int>(made_.steps.size());
-    if (last.begin == last.end) made_.parts.pop_back();
+    if (track_.parts.empty()) return;
+    part& last = track_.parts.back();
+    last.end = static_cast<int>(track_.steps.size());
+    if (last.begin == last.end) track_.parts.pop_back();
   }
 
-  track made_;
+  track track_;
   int stream_ = 0;
 };
 

@@ -58,21 +58,21 @@ class switch_paths {
     for (std::size_t l = 0; l < machine.links.size(); ++l)
       out_[static_cast<std::size_t>(machine.links[l].from)].push_back(static_cast<int>(l));
     visited_.assign(machine.vertices.size(), false);
-    found_.resize(machine.vertices.size());
+    paths_.resize(machine.vertices.size());
   }
 
   /// Returns the paths by the vertex where they end.
   [[nodiscard]] const std::vector<std::vector<std::vector<int>>>& from(int vertex) {
-    for (auto& paths : found_) paths.clear();
+    for (auto& paths : paths_) paths.clear();
     measure(vertex);
     // One more link at a time, so that the shortest are found before a pair's share of the list is used up.
     for (int length = 1; length <= options_.longest; ++length) {
       deeper_ = false;
       extend(vertex, length, length);
       if (!deeper_) break;
-      for (auto& paths : found_) drop_detours(paths);
+      for (auto& paths : paths_) drop_detours(paths);
     }
-    return found_;
+    return paths_;
   }
 
  private:
@@ -122,7 +122,7 @@ class switch_paths {
       if (visited_[n]) continue;
       path_.push_back(l);
       if (!machine_.vertices[n].is_switch) {
-        if (left == 1 && static_cast<int>(found_[n].size()) < options_.per_pair) found_[n].push_back(path_);
+        if (left == 1 && static_cast<int>(paths_[n].size()) < options_.per_pair) paths_[n].push_back(path_);
       } else if (left == 1) {
         deeper_ = true;
       } else if (length - left < distance_[n] + longest_detour) {
@@ -142,7 +142,7 @@ class switch_paths {
   std::vector<int> distance_;
   std::vector<bool> visited_;
   std::vector<int> path_;
-  std::vector<std::vector<std::vector<int>>> found_;
+  std::vector<std::vector<std::vector<int>>> paths_;
   bool deeper_ = false;
 };
 

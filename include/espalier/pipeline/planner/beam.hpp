@@ -20,7 +20,7 @@ namespace espalier::pipeline::detail {
 class beam_search {
  public:
   beam_search(const planning_problem& problem, device_tree& tree, partition_evaluator& evaluate, families& found)
-      : problem_(problem), tree_(tree), evaluate_(evaluate), found_(found), width_(width_for(tree.hosts())) {}
+      : problem_(problem), tree_(tree), evaluate_(evaluate), families_(found), width_(width_for(tree.hosts())) {}
 
   /// Searches partitions of `least` to `most` stages; ends when a few more stages have brought nothing.
   void run(int least, int most, int micro_batches) {
@@ -31,7 +31,7 @@ class beam_search {
     for (int stages = 1; stages <= most && idle < patience; ++stages) {
       if (stages >= least && stages > 1) {
         complete(stages);
-        const double now = found_.limit(stages);
+        const double now = families_.limit(stages);
         idle = now < best ? 0 : idle + 1;
         best = std::min(best, now);
       }
@@ -97,7 +97,7 @@ class beam_search {
     const int layers = problem_.layers();
     const int devices = problem_.machines().devices();
     std::vector<std::vector<beginning>> alike(index(layers) * index(devices));
-    const double limit = slack * found_.best_seconds();
+    const double limit = slack * families_.best_seconds();
     for (std::size_t p = 0; p < from.size(); ++p) {
       const int left = tree_.left(from[p].state);
       for (int count = 1; count < left; ++count)
@@ -135,7 +135,7 @@ class beam_search {
     const auto better = [](const beginning& a, const beginning& b) { return a.estimate < b.estimate; };
     const std::size_t some = std::min(width_ * completed, whole.size());
     std::partial_sort(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(some), whole.end(), better);
-    for (std::size_t k = 0; k < some; ++k) found_.offer(evaluate_, partition(whole[k], stages));
+    for (std::size_t k = 0; k < some; ++k) families_.offer(evaluate_, partition(whole[k], stages));
   }
 
   [[nodiscard]] candidate partition(const beginning& whole, int stages) const {
@@ -154,7 +154,7 @@ class beam_search {
   const planning_problem& problem_;
   device_tree& tree_;
   partition_evaluator& evaluate_;
-  families& found_;
+  families& families_;
   std::size_t width_;
   int micro_batches_ = 1;
   std::vector<std::vector<beginning>> levels_;

@@ -16,7 +16,7 @@ namespace espalier::pipeline::detail {
 class exhaustive_search {
  public:
   exhaustive_search(const planning_problem& problem, device_tree& tree, partition_evaluator& evaluate, families& found)
-      : problem_(problem), tree_(tree), evaluate_(evaluate), found_(found) {}
+      : problem_(problem), tree_(tree), evaluate_(evaluate), families_(found) {}
 
   void run(int stages, int micro_batches) {
     stages_ = stages;
@@ -55,7 +55,7 @@ class exhaustive_search {
     partition_.stages.push_back({first, first, &step.devices});
     for (int last = missing == 1 ? layers : first + 1; last + missing - 1 <= layers; ++last) {
       ++partitions_;
-      const double limit = found_.limit(stages_);
+      const double limit = families_.limit(stages_);
       const double forward = scale * problem_.sums().forward(first, last);
       const double backward = scale * problem_.sums().backward(first, last);
       const double work = micro_batches * (forward + backward);
@@ -72,7 +72,7 @@ class exhaustive_search {
       if (here.bound >= limit) continue;
       partition_.stages.back().last = last;
       if (missing == 1) {
-        found_.offer(evaluate_, partition_);
+        families_.offer(evaluate_, partition_);
       } else if (here.fill + micro_batches * problem_.even_seconds(last, layers, micro_batches, left) + here.drain <
                  limit) {
         extend(step.next, last, here);
@@ -84,7 +84,7 @@ class exhaustive_search {
   const planning_problem& problem_;
   device_tree& tree_;
   partition_evaluator& evaluate_;
-  families& found_;
+  families& families_;
   int stages_ = 1;
   candidate partition_;
   long long partitions_ = 0;

@@ -43,7 +43,7 @@ template <class Kernels> class lockstep_execution {
       if (structure_of(g[id]) == structure::result) result_.at(number_of(g[id])) = id;
     }
     for (int device = 0; device < mesh.devices(); ++device) {
-      devices_.push_back(std::make_unique<executor>(t, device, nobody_, Kernels(t)));
+      devices_.push_back(std::make_unique<executor>(t, device, no_ranks_, Kernels(t)));
     }
   }
 
@@ -328,7 +328,7 @@ template <class Kernels> class lockstep_execution {
   mesh_shape mesh_;
   graph_view g_;
   std::vector<placed_buffer> buffers_;
-  no_communicator nobody_;
+  no_communicator no_ranks_;
   std::vector<std::unique_ptr<executor>> devices_;
   /// The instruction of each number, or -1.
   std::vector<int> argument_;

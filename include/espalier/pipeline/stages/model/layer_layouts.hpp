@@ -98,13 +98,13 @@ template <class Layer, class Layouts> struct laid_out_layer {
 template <class Mesh, class Layer, class Layouts, class... Arguments> struct completed_layer {
   using source = espalier::detail::simplified_graph<
       Mesh, espalier::detail::traced_graph<Mesh, laid_out_layer<Layer, Layouts>, Arguments...>>;
-  using found = espalier::detail::completed<Mesh, source>;
+  using completion = espalier::detail::completed<Mesh, source>;
 
   [[nodiscard]] static constexpr sharding of(structure part, int number) {
     const graph_view g = frozen<source>::value;
     for (int id = 0; id < g.size; ++id)
       if (structure_of(g[id]) == part && attributes_of<border_attributes>(g[id]).number == number)
-        return settled(found::value.of[id]);
+        return settled(completion::value.of[id]);
     return sharding::whole(0);
   }
 };
@@ -119,7 +119,7 @@ template <class Mesh, class Layer, class Layouts, class... Arguments> struct com
 /// A graph in which every value outside of loops says how it was completed, so that what is cut out of it is completed
 /// alike.
 template <class Mesh, class Source> struct arranged_graph {
-  using found = espalier::detail::completed<Mesh, Source>;
+  using completion = espalier::detail::completed<Mesh, Source>;
 
   static constexpr espalier::detail::graph_size counted = [] {
     const graph_view g = frozen<Source>::value;
@@ -133,7 +133,7 @@ template <class Mesh, class Source> struct arranged_graph {
     espalier::detail::copy_tables(made, g);
     for (int id = 0; id < g.size; ++id) {
       espalier::instruction i = g[id];
-      if (wants_annotation(i)) i.annotation = made.annotations.push_back({i.shape, found::value.of[id]});
+      if (wants_annotation(i)) i.annotation = made.annotations.push_back({i.shape, completion::value.of[id]});
       made.code.push_back(i);
     }
     return made;

@@ -139,8 +139,8 @@ template <class Table, class Mesh, int I, int Rows> struct layouts_of_layer {
   using known_inputs = known_layouts<leaves, arguments, codes_of<inputs_and_data>()>;
   using completed = typename at::checked::template completed<known_inputs>;
 
-  static constexpr sharding made = completed::of(structure::result, 0);
-  [[nodiscard]] static constexpr sharding output() { return made; }
+  static constexpr sharding result_layout = completed::of(structure::result, 0);
+  [[nodiscard]] static constexpr sharding output() { return result_layout; }
   /// Returns the layout of a leaf of the layer's own parameters.
   [[nodiscard]] static constexpr sharding parameter(int leaf) { return completed::of(structure::argument, leaf); }
 

@@ -72,8 +72,8 @@ class sample_step {
   }
 
   [[nodiscard]] constexpr sample_state result() const {
-    if (carrier_ < 0 || made_.use == sample_use::mixed) return made_;
-    if (made_.use == sample_use::sum) return mixed();  // samples and a sum of them
+    if (carrier_ < 0 || state_.use == sample_use::mixed) return state_;
+    if (state_.use == sample_use::sum) return mixed();  // samples and a sum of them
     const factor_list* dims = rule_.dims_of_result(id_ - head_);
     for (int d = 0; d < g_[id_].shape.rank; ++d) {
       std::int64_t minor = minor_;
@@ -93,13 +93,13 @@ class sample_step {
     return id;
   }
   [[nodiscard]] constexpr sample_state mixed() const {
-    return {sample_use::mixed, 0, 1, made_.origin >= 0 ? made_.origin : head_};
+    return {sample_use::mixed, 0, 1, state_.origin >= 0 ? state_.origin : head_};
   }
 
   constexpr void read(int k, const sample_state& of) {
-    if (of.use == sample_use::none || made_.use == sample_use::mixed) return;
+    if (of.use == sample_use::none || state_.use == sample_use::mixed) return;
     if (of.use == sample_use::mixed) {
-      made_ = of;
+      state_ = of;
     } else if (of.use == sample_use::sum) {
       read_sum(k, of);
     } else {
@@ -109,8 +109,8 @@ class sample_step {
   constexpr void read_sum(int k, const sample_state& of) {
     const linearity linear = g_[head_].op->linear;
     const bool stays = linear == linearity::joint || (linear == linearity::first && k == 0) ||
-                       (linear == linearity::each && made_.use == sample_use::none) || only_converts();
-    made_ = stays ? of : sample_state{sample_use::mixed, 0, 1, of.origin};
+                       (linear == linearity::each && state_.use == sample_use::none) || only_converts();
+    state_ = stays ? of : sample_state{sample_use::mixed, 0, 1, of.origin};
   }
   [[nodiscard]] constexpr bool only_converts() const {
     const espalier::instruction& op = g_[head_];
@@ -130,12 +130,12 @@ class sample_step {
       }
       minor = behind;
     }
-    made_ = mixed();
+    state_ = mixed();
   }
   constexpr void carry(int k, int dim, int factor, std::int64_t minor) {
     const bool other = carrier_ >= 0 && (carrier_ != factor || minor_ != minor);
     if (other || rule_.kind[factor] == factor_kind::blocked || reads_other_places(k, dim)) {
-      made_ = mixed();
+      state_ = mixed();
       return;
     }
     // A product of two values of one sample is a term of that sample; what is linear in both together is, too.
@@ -156,7 +156,7 @@ class sample_step {
   int id_;
   std::int64_t samples_;
   factor_rule rule_{};
-  sample_state made_{};
+  sample_state state_{};
   int carrier_ = -1;
   std::int64_t minor_ = 1;
   bool is_alone_ = true;

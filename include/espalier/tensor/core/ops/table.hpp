@@ -75,9 +75,9 @@ template <class T> [[nodiscard]] constexpr const auto& table_element(const T& ta
   }
 }
 
-/// The element type for elements of a C++ type, as far as there is one: `found` is false otherwise.
+/// The element type for elements of a C++ type, as far as there is one: `is_known` is false otherwise.
 struct table_dtype {
-  bool found = true;
+  bool is_known = true;
   dtype type = dtype::f32;
 };
 template <class T> [[nodiscard]] constexpr table_dtype dtype_of_element() {
@@ -186,7 +186,7 @@ template <const auto& Table, Traced Like>
 constexpr auto constant(const Like& like, source_line where = source_line::current()) {
   using table = std::remove_cvref_t<decltype(Table)>;
   constexpr detail::table_dtype type = detail::dtype_of_element<typename detail::table_traits<table>::element>();
-  static_assert(type.found,
+  static_assert(type.is_known,
                 "constant: no element type is made of this C++ type. Name the tensor type: "
                 "constant<f32<3>, table>(like).");
   static_assert(detail::table_rank<table>() <= max_rank, "constant: the table has more than eight dimensions");

@@ -72,8 +72,8 @@ constexpr void apply_windows(const mesh_shape& mesh, const extents& shape, const
 
 /// True if every device has all that windows need of value `id`, though not from the first element on: `stays_at_home`
 /// asks for more, and does not look at single devices. On more than a few dozen devices the answer is false unchecked.
-[[nodiscard]] constexpr bool nobody_lacks(const mesh_shape& mesh, graph_view g, int id, const sharding& wanted,
-                                          const placed_window* windows, int count) {
+[[nodiscard]] constexpr bool none_lacks(const mesh_shape& mesh, graph_view g, int id, const sharding& wanted,
+                                        const placed_window* windows, int count) {
   constexpr int most_devices = 64;
   if (mesh.devices() > most_devices) return false;
   const extents& shape = g.annotations[g[id].annotation].shape;

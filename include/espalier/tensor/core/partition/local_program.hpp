@@ -149,7 +149,7 @@ class local_program {
     const int here = out_.loop;
     out_.loop = out_[value].loop;
     hoisted_ = hoisted_ || out_.loop != here;
-    const bool is_local = nobody_lacks(mesh_, out_.result(), value, wanted, &windows.window[0], windows.count);
+    const bool is_local = none_lacks(mesh_, out_.result(), value, wanted, &windows.window[0], windows.count);
     instruction made = builder::make(is_local ? ops::local_slice : ops::exchange, out_[value].type, extents{}, value);
     const axis_mask axes = is_local ? axis_mask{0} : holders_of(from.placement, wanted, windows.dims);
     const int result = append_in_windows(made, axes, from.shape, wanted, windows);

@@ -38,13 +38,13 @@ struct budget_item {
 
 template <class Program, class Kind, class... Axes> class collective_budget {
   using mesh_type = typename Program::mesh;
-  static constexpr axis_mask wanted = (axis_mask{0} | ... | bit_of(mesh_type::template index_of<Axes>));
+  static constexpr axis_mask axes = (axis_mask{0} | ... | bit_of(mesh_type::template index_of<Axes>));
 
   template <class F> static constexpr void visit(const F& f) {
     for (int id = 0; id < Program::code.size; ++id) {
       const instruction& i = Program::code.code[id];
       if (!starts_collective(i) || collective_index(i.op) != static_cast<int>(Kind::kind)) continue;
-      if ((Program::axes_of(i) & wanted) != wanted) continue;
+      if ((Program::axes_of(i) & axes) != axes) continue;
       f(id, repetitions(Program::code, id), Program::sent_bytes_of(id));
     }
   }

@@ -151,13 +151,13 @@ class argument_maker {
   const program_runner& core_;
   mutable int next_;
 };
-/// Leaves the name of leaf `wanted` in `name`.
+/// Leaves the name of leaf `leaf` in `name`.
 struct leaf_namer {
   int& next;
-  int wanted;
+  int leaf;
   std::string& name;
   void operator()(const any_array& /*array*/, const leaf_path& path) const {
-    if (next++ == wanted) name = path.str();
+    if (next++ == leaf) name = path.str();
   }
 };
 

@@ -23,7 +23,7 @@ class checkpoint_error : public std::runtime_error {
         remedy_(std::move(remedy)) {}
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-  [[nodiscard]] const std::string& found() const { return actual_; }
+  [[nodiscard]] const std::string& actual() const { return actual_; }
   [[nodiscard]] const std::string& expected() const { return expected_; }
   [[nodiscard]] const std::string& remedy() const { return remedy_; }
 
