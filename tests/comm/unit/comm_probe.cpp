@@ -163,7 +163,7 @@ topology probed(const machine& m, double noise, std::mt19937& random) {
   const auto measure = [&](probe_figures::concurrent& what) {
     std::vector<std::pair<int, int>> flows;
     for (const int peer : what.peers)
-      flows.push_back(what.way == toward::others ? std::pair{what.host, peer} : std::pair{peer, what.host});
+      flows.push_back(what.direction == toward::others ? std::pair{what.host, peer} : std::pair{peer, what.host});
     what.rates = fair_rates(m, flows);
     for (double& rate : what.rates) rate *= slip(random);
   };
@@ -176,15 +176,15 @@ topology probed(const machine& m, double noise, std::mt19937& random) {
   }
   figures.together = figures.single;
   for (int a = 0; a < m.hosts; ++a)
-    for (const toward way : {toward::others, toward::host}) {
-      probe_figures::concurrent fan{a, way, {}, {}};
+    for (const toward direction : {toward::others, toward::host}) {
+      probe_figures::concurrent fan{a, direction, {}, {}};
       for (int b = 0; b < m.hosts; ++b)
         if (a != b) fan.peers.push_back(b);
       measure(fan);
       const shared_peers found = explain_fan(figures.together, fan);
       figures.fans.push_back(fan);
       if (!found.in_doubt) continue;
-      probe_figures::concurrent part{a, way, found.peers, {}};
+      probe_figures::concurrent part{a, direction, found.peers, {}};
       measure(part);
       figures.parts.push_back(part);
     }

@@ -672,11 +672,11 @@ TEST_CASE("the simulator's costs are those of the model", "[schedule]") {
   {
     // Messages that go directly take the quickest way where there is no link.
     const network net = line_network(4, 1e9, 1e-3);
-    const std::vector<way> ways = all_ways(net);
-    CHECK(ways[0 * 4 + 3].latency == Approx(3e-3));
-    CHECK(ways[0 * 4 + 3].resources.size() == 3);
-    CHECK(ways[0 * 4 + 3].rate == Approx(1e9));
-    CHECK(ways[0].rate == 0);
+    const std::vector<network_path> paths = all_paths(net);
+    CHECK(paths[0 * 4 + 3].latency == Approx(3e-3));
+    CHECK(paths[0 * 4 + 3].resources.size() == 3);
+    CHECK(paths[0 * 4 + 3].rate == Approx(1e9));
+    CHECK(paths[0].rate == 0);
   }
 }
 

@@ -30,7 +30,7 @@ struct shared_peers {
                                                      const probe_figures::concurrent& measured) {
   std::vector<double> rates;
   for (const int peer : measured.peers)
-    rates.push_back(measured.way == toward::others ? alone(measured.host, peer) : alone(peer, measured.host));
+    rates.push_back(measured.direction == toward::others ? alone(measured.host, peer) : alone(peer, measured.host));
   return rates;
 }
 
@@ -236,15 +236,15 @@ struct usual_fans {
 
   usual_fans(const pair_table& alone, const std::vector<probe_figures::concurrent>& fans) {
     for (const probe_figures::concurrent& fan : fans) {
-      count& here = fan.way == toward::others ? out : in;
+      count& here = fan.direction == toward::others ? out : in;
       ++here.all;
       if (!explain_fan(alone, fan).peers.empty()) ++here.sharing;
     }
   }
 
   /// Whether a host is an exception, if what it sends or receives is found to share something, or not to.
-  [[nodiscard]] bool unusual(toward way, bool shares) const {
-    const count& here = way == toward::others ? out : in;
+  [[nodiscard]] bool unusual(toward direction, bool shares) const {
+    const count& here = direction == toward::others ? out : in;
     return 4 * (shares ? here.sharing : here.all - here.sharing) <= here.all;
   }
 };
@@ -271,7 +271,7 @@ constexpr double tolerated_misfit = 0.13;
   }
   if (found.in_doubt) open += tolerated_misfit;
   if (found.capacity > group.widest) open += tolerated_misfit;
-  if (usual.unusual(fan.way, !found.peers.empty())) open += tolerated_misfit;
+  if (usual.unusual(fan.direction, !found.peers.empty())) open += tolerated_misfit;
   return open;
 }
 
@@ -350,13 +350,13 @@ class topology_of_figures {
 
   void share_fan(const probe_figures::concurrent& fan) {
     const auto part = std::find_if(figures_.parts.begin(), figures_.parts.end(),
-                                   [&](const auto& p) { return p.host == fan.host && p.way == fan.way; });
+                                   [&](const auto& p) { return p.host == fan.host && p.direction == fan.direction; });
     const shared_peers found = explain_fan(figures_.together, fan, part == figures_.parts.end() ? nullptr : &*part);
     if (found.peers.size() < 2) return;
     const auto has = [&](int host) {
       return std::find(found.peers.begin(), found.peers.end(), host) != found.peers.end();
     };
-    const bool out = fan.way == toward::others;
+    const bool out = fan.direction == toward::others;
     add_shared(name_of(fan.host) + (out ? " out" : " in"), found.capacity, [&](int from, int to) {
       return out ? host_of(from) == fan.host && has(host_of(to)) : host_of(to) == fan.host && has(host_of(from));
     });

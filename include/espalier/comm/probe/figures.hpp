@@ -59,7 +59,7 @@ struct probe_figures {
   /// One host with some of the others at the same time.
   struct concurrent {
     int host = 0;
-    toward way = toward::others;
+    toward direction = toward::others;
     std::vector<int> peers;
     std::vector<double> rates;  ///< of each peer
   };

@@ -232,8 +232,8 @@ class topology_measurement {
   void measure_fans() {
     int left = 2 * hosts_.count();
     for (int host = 0; host < hosts_.count(); ++host) {
-      for (const toward way : {toward::others, toward::host}) {
-        probe_figures::concurrent fan{host, way, {}, {}};
+      for (const toward direction : {toward::others, toward::host}) {
+        probe_figures::concurrent fan{host, direction, {}, {}};
         for (int peer = 0; peer < hosts_.count(); ++peer)
           if (peer != host) fan.peers.push_back(peer);
         measure(fan, --left);
@@ -244,7 +244,7 @@ class topology_measurement {
     for (const auto& fan : figures_.fans) {
       const shared_peers found = explain_fan(figures_.together, fan);
       if (!is_worth_time(found.in_doubt)) continue;
-      probe_figures::concurrent part{fan.host, fan.way, found.peers, {}};
+      probe_figures::concurrent part{fan.host, fan.direction, found.peers, {}};
       measure(part);
       figures_.parts.push_back(std::move(part));
     }
@@ -267,7 +267,7 @@ class topology_measurement {
       }
       if (!is_worth_time(most > tolerated_misfit)) return;
       auto& fan = figures_.fans[worst];
-      probe_figures::concurrent again{fan.host, fan.way, fan.peers, {}};
+      probe_figures::concurrent again{fan.host, fan.direction, fan.peers, {}};
       measure(again);
       if (unexplained(figures_.together, usual, again) < most) fan = std::move(again);
       ++tries[worst];
@@ -287,13 +287,13 @@ class topology_measurement {
 
   /// `left`: measurements of this kind that have to be made afterwards.
   void measure(probe_figures::concurrent& what, int left = 0) {
-    wire_.begin("host " + std::to_string(what.host) + (what.way == toward::others ? " to " : " from ") +
+    wire_.begin("host " + std::to_string(what.host) + (what.direction == toward::others ? " to " : " from ") +
                 std::to_string(what.peers.size()) + " hosts at once");
     std::vector<probe_flow> flows;
     std::vector<std::size_t> place;
     for (std::size_t k = 0; k < what.peers.size(); ++k) {
       const int peer = what.peers[k];
-      const bool out = what.way == toward::others;
+      const bool out = what.direction == toward::others;
       const double alone = out ? figures_.together(what.host, peer) : figures_.together(peer, what.host);
       if (!(alone > 0)) continue;
       const int streams = std::max(hosts_.ranks_at(what.host), hosts_.ranks_at(peer));
@@ -309,7 +309,7 @@ class topology_measurement {
     const double spare = options_.most_seconds - seconds_taken() - left * (round_seconds_ + drain_seconds);
     const std::vector<double> rates =
         meter_.run(flows, round_seconds_,
-                   what.way == toward::others ? flow_meter::seen::where_it_begins : flow_meter::seen::where_it_ends,
+                   what.direction == toward::others ? flow_meter::seen::where_it_begins : flow_meter::seen::where_it_ends,
                    std::clamp(spare, 0.0, 2 * round_seconds_));
     what.rates.assign(what.peers.size(), 0.0);
     for (std::size_t f = 0; f < flows.size(); ++f) what.rates[place[f]] += rates[f];

@@ -203,7 +203,7 @@ class collectives {
     come_to(*known, what);
     return guarded([&] {
       const bool settled = known->settled && is_schedule(known->settled->how);
-      std::shared_ptr<detail::runnable> way = way_of(*known, settled ? *known->settled : known->scheduled, what);
+      std::shared_ptr<detail::runnable> way = runnable_of(*known, settled ? *known->settled : known->scheduled, what);
       std::unique_ptr<mpi_schedule_runner> runner = way->take();
       if (!tags_.has(runner->tags())) {
         under_way_.wait_all();
@@ -252,8 +252,8 @@ class collectives {
     int done = 0;      // of these
     double spent = 0;  // in these, here
     std::optional<choice> settled;
-    detail::runnable* settled_way = nullptr;  // of a schedule
-    std::vector<std::pair<choice, std::shared_ptr<detail::runnable>>> ways;
+    detail::runnable* settled_runnable = nullptr;  // of a schedule
+    std::vector<std::pair<choice, std::shared_ptr<detail::runnable>>> runnables;
     slowdown_watch watch;
 
     known_call(const collective_call& made, std::uint64_t kind, const element& what, int rank)
@@ -461,10 +461,10 @@ class collectives {
     if (!known.settled) {
       guarded([&] { try_one(known, input, output, what, where); });
     } else if (known.bytes < options_.watch.least_bytes || size_ == 1) {
-      carry_out(known, known.settled->how, known.settled_way, input, output, what, where);
+      carry_out(known, known.settled->how, known.settled_runnable, input, output, what, where);
     } else {
       const clock::time_point start = clock::now();
-      carry_out(known, known.settled->how, known.settled_way, input, output, what, where);
+      carry_out(known, known.settled->how, known.settled_runnable, input, output, what, where);
       if (known.watch.note(since(start))) guarded([&] { judge(known, where); });
     }
   }
@@ -474,7 +474,7 @@ class collectives {
     come_to(known, what);
     under_way_.wait_all();  // they would share the time
     const choice now = known.next;
-    detail::runnable* const way = way_of(known, now, what).get();  // planning is not timed
+    detail::runnable* const way = runnable_of(known, now, what).get();  // planning is not timed
     if (known.done == 0) together_.meet("for all ranks to begin");
     if (known.calls > 1 && host_ != nullptr) meet_closely(known, where);
     const clock::time_point start = clock::now();
@@ -509,9 +509,9 @@ class collectives {
   }
 
   void settle(known_call& known, const choice& found, const element& what) {
-    known.settled_way = way_of(known, found, what).get();
+    known.settled_runnable = runnable_of(known, found, what).get();
     known.settled = found;
-    std::erase_if(known.ways, [&](const auto& w) { return w.first != found && w.first != known.scheduled; });
+    std::erase_if(known.runnables, [&](const auto& w) { return w.first != found && w.first != known.scheduled; });
   }
 
   /// `way`: of a schedule.
@@ -564,9 +564,9 @@ class collectives {
   }
 
   /// The schedule of a choice; null if that is none. Collective where it is new.
-  std::shared_ptr<detail::runnable> way_of(known_call& known, const choice& how, const element& what) {
+  std::shared_ptr<detail::runnable> runnable_of(known_call& known, const choice& how, const element& what) {
     if (!is_schedule(how.how)) return nullptr;
-    for (const auto& [made, way] : known.ways) {
+    for (const auto& [made, way] : known.runnables) {
       if (made == how) return way;
     }
     require_same_call();
@@ -578,8 +578,8 @@ class collectives {
     auto made = std::make_shared<detail::runnable>(std::move(plan), communicator_, what.by.element_bytes,
                                                    options_.deadline, oversubscribed_);
     tags_.require(made->blocking().tags());
-    known.ways.emplace_back(how, std::move(made));
-    return known.ways.back().second;
+    known.runnables.emplace_back(how, std::move(made));
+    return known.runnables.back().second;
   }
 
   /// The end of a window of calls, on all ranks alike: has this one become slow?
@@ -616,7 +616,7 @@ class collectives {
     network found = options_.watch.probe(communicator_);
     const detail::plan_words said = together_.from_root("for what rank 0 decides", [&] {
       if (found.ranks != size_) throw std::invalid_argument("the new network has another number of ranks");
-      const detail::changed_way worst = detail::most_changed(planner_.over(), found);
+      const detail::changed_path worst = detail::most_changed(planner_.over(), found);
       const bool changed = worst.factor > options_.watch.changed;
       cool_down_.done(since(created_), !changed);
       return detail::plan_words{changed ? 1 : 0, worst.from, worst.to, std::bit_cast<std::int64_t>(worst.before),

@@ -81,7 +81,7 @@ class runnable {
 
 /// An operation under way.
 struct operation_in_flight {
-  std::shared_ptr<runnable> way;
+  std::shared_ptr<runnable> source;  // of the runner
   std::unique_ptr<mpi_schedule_runner> runner;  // none: it is over
   collective kind = collective::broadcast;
   std::int64_t number = 0;
@@ -198,7 +198,7 @@ class operations_in_flight {
   void remove_finished() {
     std::erase_if(all_, [](const std::shared_ptr<operation_in_flight>& f) {
       if (!f->runner->finished()) return false;
-      f->way->give_back(std::move(f->runner));
+      f->source->give_back(std::move(f->runner));
       f->runner = nullptr;
       return true;
     });

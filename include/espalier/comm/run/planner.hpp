@@ -9,7 +9,7 @@
 #include <espalier/comm/schedule/price.hpp>
 #include <espalier/comm/schedule/routes.hpp>
 #include <espalier/comm/schedule/select.hpp>
-#include <espalier/comm/schedule/ways.hpp>
+#include <espalier/comm/schedule/paths.hpp>
 #include <espalier/config.hpp>
 
 #include <algorithm>
@@ -24,17 +24,17 @@
 
 namespace espalier::comm::detail {
 
-/// Makes a network in which every rank reaches every other: MPI finds ways that a topology, or a group's part of one,
+/// Makes a network in which every rank reaches every other: MPI finds paths that a topology, or a group's part of one,
 /// does not show. They count as slow as the slowest that is known.
 [[nodiscard]] inline network reachable(network net) {
-  const std::vector<way> ways = all_ways(net);
+  const std::vector<network_path> paths = all_paths(net);
   std::int64_t slowest = net.resources.empty() ? 1 : net.resources.front().capacity;
   for (const network::resource& r : net.resources) slowest = std::min(slowest, r.capacity);
   double latency = 0;
   for (const network::edge& e : net.edges) latency = std::max(latency, e.latency);
   for (int a = 0; a < net.ranks; ++a) {
     for (int b = 0; b < net.ranks; ++b) {
-      if (a == b || ways[static_cast<std::size_t>(a * net.ranks + b)].rate > 0) continue;
+      if (a == b || paths[static_cast<std::size_t>(a * net.ranks + b)].rate > 0) continue;
       net.resources.push_back({"an unknown way from " + std::to_string(a) + " to " + std::to_string(b), slowest});
       net.edges.push_back({a, b, {static_cast<int>(net.resources.size()) - 1}, latency});
     }
@@ -42,25 +42,25 @@ namespace espalier::comm::detail {
   return net;
 }
 
-/// The way between two ranks whose rate differs most between two networks of the same ranks.
-struct changed_way {
+/// The path between two ranks whose rate differs most between two networks of the same ranks.
+struct changed_path {
   int from = 0;
   int to = 0;
   double before = 0;  ///< bytes per second
   double after = 0;
   double factor = 1;  ///< the larger of the two by the smaller
 };
-[[nodiscard]] inline changed_way most_changed(const network& before, const network& after) {
-  changed_way most;
-  const std::vector<way> old_ways = all_ways(before);
-  const std::vector<way> new_ways = all_ways(after);
+[[nodiscard]] inline changed_path most_changed(const network& before, const network& after) {
+  changed_path most;
+  const std::vector<network_path> old_paths = all_paths(before);
+  const std::vector<network_path> new_paths = all_paths(after);
   for (int a = 0; a < before.ranks; ++a) {
     for (int b = 0; b < before.ranks; ++b) {
       const auto cell = static_cast<std::size_t>(a * before.ranks + b);
-      if (a == b || old_ways[cell].rate <= 0 || new_ways[cell].rate <= 0) continue;
+      if (a == b || old_paths[cell].rate <= 0 || new_paths[cell].rate <= 0) continue;
       const double factor =
-          std::max(old_ways[cell].rate / new_ways[cell].rate, new_ways[cell].rate / old_ways[cell].rate);
-      if (factor > most.factor) most = {a, b, old_ways[cell].rate, new_ways[cell].rate, factor};
+          std::max(old_paths[cell].rate / new_paths[cell].rate, new_paths[cell].rate / old_paths[cell].rate);
+      if (factor > most.factor) most = {a, b, old_paths[cell].rate, new_paths[cell].rate, factor};
     }
   }
   return most;

@@ -9,7 +9,7 @@
 #include <espalier/comm/schedule/rooted.hpp>
 #include <espalier/comm/schedule/schedule.hpp>
 #include <espalier/comm/schedule/split.hpp>
-#include <espalier/comm/schedule/ways.hpp>
+#include <espalier/comm/schedule/network_paths.hpp>
 
 #include <algorithm>
 #include <cstddef>

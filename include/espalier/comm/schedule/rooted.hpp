@@ -56,19 +56,19 @@ enum class direction { from_root, to_root };
   }
   // The walk goes from each rank up to one whose depth is known; more steps than ranks are a circle.
   for (std::size_t r = 0; r < n; ++r) {
-    std::vector<std::size_t> way_up;
+    std::vector<std::size_t> path_up;
     std::size_t at = r;
     while (made.depth[at] < 0 && static_cast<int>(at) != t.root) {
-      way_up.push_back(at);
-      if (way_up.size() > n) wrong("form a circle");
+      path_up.push_back(at);
+      if (path_up.size() > n) wrong("form a circle");
       at = static_cast<std::size_t>(made.parent[at]);
     }
     int depth = static_cast<int>(at) == t.root ? 0 : made.depth[at];
     if (static_cast<int>(at) == t.root) made.depth[at] = 0;
-    for (std::size_t i = way_up.size(); i-- > 0;) {
-      made.depth[way_up[i]] = ++depth;
-      const auto parent = static_cast<std::size_t>(made.parent[way_up[i]]);
-      made.children[parent].push_back({static_cast<int>(way_up[i]), made.edge[way_up[i]]});
+    for (std::size_t i = path_up.size(); i-- > 0;) {
+      made.depth[path_up[i]] = ++depth;
+      const auto parent = static_cast<std::size_t>(made.parent[path_up[i]]);
+      made.children[parent].push_back({static_cast<int>(path_up[i]), made.edge[path_up[i]]});
     }
     int height = 0;
     for (at = r; static_cast<int>(at) != t.root; at = static_cast<std::size_t>(made.parent[at])) {

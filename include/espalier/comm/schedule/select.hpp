@@ -74,7 +74,7 @@ namespace espalier::comm::detail {
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR hop_cost usual_hop(const network& net, double overhead) {
   std::vector<double> latencies;
   std::vector<double> rates;
-  for (const way& w : all_ways(net)) {
+  for (const network_path& w : all_paths(net)) {
     if (w.rate <= 0) continue;
     latencies.push_back(w.latency);
     rates.push_back(w.rate);

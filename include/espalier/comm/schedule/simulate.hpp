@@ -7,7 +7,7 @@
 #include <espalier/comm/network.hpp>
 #include <espalier/comm/schedule/schedule.hpp>
 #include <espalier/comm/schedule/streams.hpp>
-#include <espalier/comm/schedule/ways.hpp>
+#include <espalier/comm/schedule/network_paths.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -64,7 +64,7 @@ struct server {
 };
 // One direction of one edge for one track: per chunk, `sends` messages.
 struct stream {
-  const way* path = nullptr;
+  const network_path* path = nullptr;
   int sender = -1;  // records
   int receiver = -1;
   int sends = 0;
@@ -167,11 +167,11 @@ class schedule_simulator {
     for (const network::resource& r : net_.resources) {
       servers_.push_back({1.0 / (static_cast<double>(r.capacity) * net_.unit), 0, false, {}});
     }
-    edge_ways_.reserve(net_.edges.size());
-    for (const network::edge& e : net_.edges) edge_ways_.push_back(way_of(net_, e));
+    edge_paths_.reserve(net_.edges.size());
+    for (const network::edge& e : net_.edges) edge_paths_.push_back(path_of(net_, e));
     for (const track& t : plan_.tracks) {
       for (const step& s : t.steps) {
-        if (s.peer >= 0 && s.edge == step::direct && direct_ways_.empty()) direct_ways_ = all_ways(net_);
+        if (s.peer >= 0 && s.edge == step::direct && direct_paths_.empty()) direct_paths_ = all_paths(net_);
       }
     }
     std::int64_t lanes = 0;
@@ -211,8 +211,8 @@ class schedule_simulator {
       }
       stream made;
       made.path = s.edge == step::direct
-                      ? &direct_ways_[static_cast<std::size_t>(s.from) * ranks_.size() + static_cast<std::size_t>(s.to)]
-                      : &edge_ways_[static_cast<std::size_t>(s.edge)];
+                      ? &direct_paths_[static_cast<std::size_t>(s.from) * ranks_.size() + static_cast<std::size_t>(s.to)]
+                      : &edge_paths_[static_cast<std::size_t>(s.edge)];
       if (made.path->rate <= 0) throw std::invalid_argument("the network has no way between two ranks that exchange");
       made.sender = record_of(s.track, s.from);
       made.receiver = record_of(s.track, s.to);
@@ -289,8 +289,8 @@ class schedule_simulator {
       if (overwrites && lane.leaving > 0) return;
       const double bytes = static_cast<double>(t.count(s, chunk)) * options_.element_bytes;
       if (s.kind == action::send) {
-        stream& way = streams_[static_cast<std::size_t>(end.stream)];
-        way.ready[static_cast<std::size_t>(chunk * way.sends + end.message)] = 1;
+        stream& channel = streams_[static_cast<std::size_t>(end.stream)];
+        channel.ready[static_cast<std::size_t>(chunk * channel.sends + end.message)] = 1;
         ++lane.leaving;
         ++lane.next;
         send_ready(end.stream);
@@ -298,8 +298,8 @@ class schedule_simulator {
       }
       double work = 0;
       if (is_receive(s.kind)) {
-        stream& way = streams_[static_cast<std::size_t>(end.stream)];
-        if (way.arrived <= chunk * way.sends + end.message) return;
+        stream& channel = streams_[static_cast<std::size_t>(end.stream)];
+        if (channel.arrived <= chunk * channel.sends + end.message) return;
         work = options_.message_seconds +
                (s.kind == action::receive_reduce ? bytes * options_.reduce_seconds_per_byte : 0);
       } else {
@@ -342,14 +342,14 @@ class schedule_simulator {
 
   // Starts the stream's next messages while they are ready and there is credit.
   ESPALIER_CONSTEXPR_VECTOR void send_ready(int index) {
-    stream& way = streams_[static_cast<std::size_t>(index)];
-    while (way.sent < way.total && way.sent - way.freed < credits_ &&
-           way.ready[static_cast<std::size_t>(way.sent)] != 0) {
-      const record& from = record_at(way.sender);
+    stream& channel = streams_[static_cast<std::size_t>(index)];
+    while (channel.sent < channel.total && channel.sent - channel.freed < credits_ &&
+           channel.ready[static_cast<std::size_t>(channel.sent)] != 0) {
+      const record& from = record_at(channel.sender);
       const track& t = track_of(from);
-      const std::int64_t chunk = way.sent / way.sends;
+      const std::int64_t chunk = channel.sent / channel.sends;
       const std::vector<int>& sends = map_.streams[static_cast<std::size_t>(index)].sends;
-      const step& s = t.steps[static_cast<std::size_t>(sends[static_cast<std::size_t>(way.sent % way.sends)])];
+      const step& s = t.steps[static_cast<std::size_t>(sends[static_cast<std::size_t>(channel.sent % channel.sends)])];
       int slot = static_cast<int>(messages_.size());
       if (free_messages_.empty()) {
         messages_.push_back({});
@@ -364,9 +364,9 @@ class schedule_simulator {
         start = r.free;
       }
       messages_[static_cast<std::size_t>(slot)] = {
-          index, way.sent, static_cast<double>(t.count(s, chunk)) * options_.element_bytes,
+          index, channel.sent, static_cast<double>(t.count(s, chunk)) * options_.element_bytes,
           start, 0,        places_[static_cast<std::size_t>(from.track)][static_cast<std::size_t>(chunk)]};
-      ++way.sent;
+      ++channel.sent;
       ++result_.messages;
       if (start > now_) {
         post(start, kind::served, -1, slot);
@@ -379,14 +379,14 @@ class schedule_simulator {
   // A message comes to its next resource, or has passed all of them.
   ESPALIER_CONSTEXPR_VECTOR void move_on(int slot) {
     message& m = messages_[static_cast<std::size_t>(slot)];
-    const stream& way = streams_[static_cast<std::size_t>(m.stream)];
-    if (m.hop == way.path->resources.size()) {
+    const stream& channel = streams_[static_cast<std::size_t>(m.stream)];
+    if (m.hop == channel.path->resources.size()) {
       post(m.leaves, kind::left, m.stream, m.number);
-      post(m.leaves + way.path->latency, kind::arrived, m.stream, m.number);
+      post(m.leaves + channel.path->latency, kind::arrived, m.stream, m.number);
       free_messages_.push_back(slot);
       return;
     }
-    const int resource = way.path->resources[m.hop++];
+    const int resource = channel.path->resources[m.hop++];
     server& s = servers_[static_cast<std::size_t>(resource)];
     s.waiting.emplace_back(-m.place, slot);
     std::push_heap(s.waiting.begin(), s.waiting.end());
@@ -418,16 +418,16 @@ class schedule_simulator {
         }
         break;
       case kind::left: {
-        const stream& way = streams_[static_cast<std::size_t>(e.a)];
-        const int sender = way.sender;
-        --state(sender, e.b / way.sends).leaving;
-        runnable_.emplace_back(sender, e.b / way.sends);
+        const stream& channel = streams_[static_cast<std::size_t>(e.a)];
+        const int sender = channel.sender;
+        --state(sender, e.b / channel.sends).leaving;
+        runnable_.emplace_back(sender, e.b / channel.sends);
         break;
       }
       case kind::arrived: {
-        stream& way = streams_[static_cast<std::size_t>(e.a)];
-        ++way.arrived;
-        runnable_.emplace_back(way.receiver, e.b / way.sends);
+        stream& channel = streams_[static_cast<std::size_t>(e.a)];
+        ++channel.arrived;
+        runnable_.emplace_back(channel.receiver, e.b / channel.sends);
         break;
       }
       case kind::credit:
@@ -449,8 +449,8 @@ class schedule_simulator {
   double now_ = 0;
   std::int64_t created_ = 0;
   std::int64_t unfinished_ = 0;
-  std::vector<way> edge_ways_;
-  std::vector<way> direct_ways_;
+  std::vector<network_path> edge_paths_;
+  std::vector<network_path> direct_paths_;
   std::vector<server> servers_;
   stream_map map_;
   std::vector<stream> streams_;

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <espalier/comm/network.hpp>
-#include <espalier/comm/schedule/ways.hpp>
+#include <espalier/comm/schedule/network_paths.hpp>
 #include <espalier/config.hpp>
 
 #include <algorithm>

@@ -123,7 +123,7 @@ class topology_parser {
     std::vector<placed_index> links;                           ///< by number
     std::vector<std::pair<placed_index, placed_index>> pairs;  ///< by ends
     std::vector<placed_index> vertices;
-    side way = side::both;
+    side direction = side::both;
     bool inner = false;
   };
 
@@ -280,7 +280,7 @@ class topology_parser {
       } else if (key == "direction") {
         const std::string way = json_.string();
         if (way != "in" && way != "out" && way != "both") fail(at, json_string(way), "\"in\", \"out\" or \"both\"");
-        r.way = way == "in" ? side::in : way == "out" ? side::out : side::both;
+        r.direction = way == "in" ? side::in : way == "out" ? side::out : side::both;
       } else if (key == "inner") {
         r.inner = json_.boolean();
       } else {
@@ -344,7 +344,7 @@ class topology_parser {
         require_vertex(v.at, v.value);
         vertices.push_back(v.value);
       }
-      share(machine_, r.name, r.bandwidth, vertices, r.way, r.inner, links);
+      share(machine_, r.name, r.bandwidth, vertices, r.direction, r.inner, links);
       std::vector<int>& used = machine_.resources.back().links;
       for (const auto& l : r.links) {
         if (l.value >= static_cast<int>(machine_.links.size()))

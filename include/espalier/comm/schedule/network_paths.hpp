@@ -12,8 +12,8 @@
 
 namespace espalier::comm {
 
-/// The resources that a message from one rank to another occupies on its way, and the time of its first byte.
-struct way {
+/// The resources that a message from one rank to another occupies on its path, and the time of its first byte.
+struct network_path {
   std::vector<int> resources;  ///< ascending
   double latency = 0;          ///< seconds
   double rate = 0;             ///< bytes per second of the slowest resource; infinite without resources
@@ -28,14 +28,14 @@ struct way {
   return rate;
 }
 
-[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR way way_of(const network& net, const network::edge& e) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR network_path path_of(const network& net, const network::edge& e) {
   return {e.resources, e.latency, edge_rate(net, e)};
 }
 
-/// The quickest way for messages of `bytes` between all pairs (row-major by sender), for messages that name no edge
+/// The quickest path for messages of `bytes` between all pairs (row-major by sender), for messages that name no edge
 /// (`step::direct`): an edge, or, between ranks that share none, a path over others that forward at no cost of their
 /// own. A pair without any path has rate 0.
-[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<way> all_ways(const network& net, double bytes = 4096) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<network_path> all_paths(const network& net, double bytes = 4096) {
   const auto n = static_cast<std::size_t>(net.ranks);
   constexpr double never = std::numeric_limits<double>::infinity();
   std::vector<double> cost(n * n, never);
@@ -48,9 +48,9 @@ struct way {
     cost[cell] = seconds;
     edge[cell] = static_cast<int>(i);
   }
-  std::vector<way> ways(n * n);
+  std::vector<network_path> paths(n * n);
   for (std::size_t from = 0; from < n; ++from) {
-    // Dijkstra's tree of this sender; each rank's way continues that of the rank before it.
+    // Dijkstra's tree of this sender; each rank's path continues that of the rank before it.
     std::vector<double> distance(n, never);
     std::vector<std::size_t> before(n, n);
     std::vector<char> done(n, 0);
@@ -70,9 +70,9 @@ struct way {
     }
     for (std::size_t to = 0; to < n; ++to) {
       if (to == from || distance[to] == never) continue;
-      way& made = ways[from * n + to];
+      network_path& made = paths[from * n + to];
       if (edge[from * n + to] >= 0) {
-        made = way_of(net, net.edges[static_cast<std::size_t>(edge[from * n + to])]);
+        made = path_of(net, net.edges[static_cast<std::size_t>(edge[from * n + to])]);
         continue;
       }
       made.rate = never;
@@ -86,7 +86,7 @@ struct way {
       made.resources.erase(std::unique(made.resources.begin(), made.resources.end()), made.resources.end());
     }
   }
-  return ways;
+  return paths;
 }
 
 }  // namespace espalier::comm
