@@ -179,15 +179,15 @@ inline int take_from(const free_devices& free, const std::vector<int>& hosts, in
   if (hosts.are_few()) {
     for (unsigned first = 1; first < 1U << static_cast<unsigned>(free.hosts()); ++first) {
       std::vector<int> order;
-      std::vector<int> behind;
+      std::vector<int> rest;
       int left = 0;
       for (const int h : hosts.from(before)) {
         const bool is_first = (first >> static_cast<unsigned>(h) & 1U) != 0;
-        (is_first ? order : behind).push_back(h);
+        (is_first ? order : rest).push_back(h);
         left += is_first ? free.left(h) : 0;
       }
       if (left < count || static_cast<int>(order.size()) > count) continue;
-      order.insert(order.end(), behind.begin(), behind.end());
+      order.insert(order.end(), rest.begin(), rest.end());
       orders.push_back(std::move(order));
     }
     return orders;

@@ -199,8 +199,8 @@ class pipeline_simulator {
     }
     if (!(forward_done_[here] <= now_)) return false;
     if (step.stage + 1 == plan_.stages()) return true;
-    const std::size_t behind = cell(step.stage + 1, step.micro_batch);
-    return crosses_behind(plan_, step.stage) ? gradient_here_[here] <= now_ : gradient_done_[behind] <= now_;
+    const std::size_t next_cell = cell(step.stage + 1, step.micro_batch);
+    return crosses_after(plan_, step.stage) ? gradient_here_[here] <= now_ : gradient_done_[next_cell] <= now_;
   }
 
   [[nodiscard]] bool can_send(const instruction& step) const {
@@ -244,27 +244,27 @@ class pipeline_simulator {
     const bool forward = step.kind == action::send_activation;
     const auto hop = static_cast<std::size_t>(forward ? step.stage : step.stage - 1);
     const int index = forward ? down_[hop] : up_[hop];
-    link& way = links_[static_cast<std::size_t>(index)];
-    way.queue.push_back({now_, step, r, result_.timeline[r].size()});
+    link& wire = links_[static_cast<std::size_t>(index)];
+    wire.queue.push_back({now_, step, r, result_.timeline[r].size()});
     record(r, step, now_, never);
-    post(std::max(now_, way.free), serve_link, index);
+    post(std::max(now_, wire.free), serve_link, index);
   }
 
   void serve(std::size_t index) {
-    link& way = links_[index];
-    if (way.served == way.queue.size()) return;
-    if (way.free > now_) return;  // an event of the moment when it is free follows
-    std::size_t chosen = way.served;
-    for (std::size_t i = chosen; i < way.queue.size() && way.queue[i].time == way.queue[way.served].time; ++i)
-      if (way.queue[i].step.kind == action::send_gradient) {
+    link& wire = links_[index];
+    if (wire.served == wire.queue.size()) return;
+    if (wire.free > now_) return;  // an event of the moment when it is free follows
+    std::size_t chosen = wire.served;
+    for (std::size_t i = chosen; i < wire.queue.size() && wire.queue[i].time == wire.queue[wire.served].time; ++i)
+      if (wire.queue[i].step.kind == action::send_gradient) {
         chosen = i;
         break;
       }
     // Those before it keep their order.
-    std::rotate(way.queue.begin() + static_cast<std::ptrdiff_t>(way.served),
-                way.queue.begin() + static_cast<std::ptrdiff_t>(chosen),
-                way.queue.begin() + static_cast<std::ptrdiff_t>(chosen) + 1);
-    const request next = way.queue[way.served++];
+    std::rotate(wire.queue.begin() + static_cast<std::ptrdiff_t>(wire.served),
+                wire.queue.begin() + static_cast<std::ptrdiff_t>(chosen),
+                wire.queue.begin() + static_cast<std::ptrdiff_t>(chosen) + 1);
+    const request next = wire.queue[wire.served++];
     const bool forward = next.step.kind == action::send_activation;
     const int target = forward ? next.step.stage + 1 : next.step.stage - 1;
     double seconds = 0;
@@ -274,8 +274,8 @@ class pipeline_simulator {
       seconds = forward ? hop.activation_seconds() : hop.gradient_seconds();
       latency = hop.latency_seconds;
     }
-    way.free = now_ + seconds;
-    const double arrival = way.free + latency;
+    wire.free = now_ + seconds;
+    const double arrival = wire.free + latency;
     timed& entry = result_.timeline[next.rank][next.entry];
     entry.start = now_;
     entry.end = arrival;
@@ -287,7 +287,7 @@ class pipeline_simulator {
       ranks_[receiver].awaited = no_cell;
       post(arrival, wake_rank, static_cast<int>(receiver));
     }
-    if (way.served < way.queue.size()) post(way.free, serve_link, static_cast<int>(index));
+    if (wire.served < wire.queue.size()) post(wire.free, serve_link, static_cast<int>(index));
   }
 
   // False: the rank waits.

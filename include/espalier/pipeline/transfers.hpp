@@ -25,7 +25,7 @@ namespace espalier::pipeline {
 }
 
 /// True where stage `s` hands its output to another rank.
-[[nodiscard]] inline bool crosses_behind(const schedule& plan, int s) {
+[[nodiscard]] inline bool crosses_after(const schedule& plan, int s) {
   return s + 1 < plan.stages() && crosses_before(plan, s + 1);
 }
 
@@ -47,9 +47,9 @@ namespace espalier::pipeline {
       const bool gradient = step.kind == action::backward || step.kind == action::input_gradient;
       if (step.kind == action::forward && crosses_before(plan, s))
         whole.push_back({action::receive_activation, s, step.micro_batch});
-      if (gradient && crosses_behind(plan, s)) whole.push_back({action::receive_gradient, s, step.micro_batch});
+      if (gradient && crosses_after(plan, s)) whole.push_back({action::receive_gradient, s, step.micro_batch});
       whole.push_back(step);
-      if (step.kind == action::forward && crosses_behind(plan, s))
+      if (step.kind == action::forward && crosses_after(plan, s))
         whole.push_back({action::send_activation, s, step.micro_batch});
       if (gradient && crosses_before(plan, s)) whole.push_back({action::send_gradient, s, step.micro_batch});
       if ((step.kind == action::backward || step.kind == action::weight_gradient) &&

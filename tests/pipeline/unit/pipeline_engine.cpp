@@ -431,9 +431,9 @@ TEST_CASE("a value that several stages read crosses each cut once") {
     const pl::execution_plan plan = pl::make_execution_plan(order, cuts, model::count, single(stages), 1);
     std::vector<std::vector<std::int64_t>> bytes(static_cast<std::size_t>(stages),
                                                  std::vector<std::int64_t>(static_cast<std::size_t>(stages), 0));
-    const pl::detail::routes ways(plan, layers);
-    for (const pl::detail::message& one : ways.messages())
-      bytes[static_cast<std::size_t>(one.from)][static_cast<std::size_t>(one.to)] += ways.bytes(one);
+    const pl::detail::routes paths(plan, layers);
+    for (const pl::detail::message& one : paths.messages())
+      bytes[static_cast<std::size_t>(one.from)][static_cast<std::size_t>(one.to)] += paths.bytes(one);
     pl::profile measured{"model", 1, std::vector<pl::layer_profile>(model::count)};
     pl::cluster machines;
     machines.devices_of.assign(static_cast<std::size_t>(stages), 1);

@@ -191,8 +191,8 @@ TEST_CASE("each device of a replica talks to the same device of others") {
   std::vector<pl::replica_group> groups{{{0, 1, 2, 3}, {2, 1}}, {{4, 5}, {}}};
   const pl::execution_plan plan =
       pl::make_execution_plan(scheduled("1f1b", 2, 1, 4, false), cut(2), model::count, groups, 12, 2);
-  const pl::detail::routes ways(plan, layers);
-  for (const pl::detail::message& one : ways.messages()) REQUIRE(plan.device_of(one.from) == plan.device_of(one.to));
+  const pl::detail::routes paths(plan, layers);
+  for (const pl::detail::message& one : paths.messages()) REQUIRE(plan.device_of(one.from) == plan.device_of(one.to));
   const batch data(12);
   ec::in_process_group group(6, std::chrono::duration<double>(20));
   ec::run_devices(group, [&](ec::in_process_communicator& here) {

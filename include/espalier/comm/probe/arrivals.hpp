@@ -40,10 +40,10 @@ class arrivals {
       return static_cast<std::size_t>(std::lower_bound(times_.begin(), times_.end(), time) - times_.begin());
     };
     const std::size_t first = at(begin);
-    const std::size_t behind = at(end);
-    const double fitted = slope(first, behind);
-    const bool filled = behind > first && times_[behind - 1] - times_[first] > (end - begin) / 2;
-    return fitted > 0 && filled ? fitted : static_cast<double>(behind - first) / (end - begin);
+    const std::size_t stop = at(end);
+    const double fitted = slope(first, stop);
+    const bool filled = stop > first && times_[stop - 1] - times_[first] > (end - begin) / 2;
+    return fitted > 0 && filled ? fitted : static_cast<double>(stop - first) / (end - begin);
   }
 
  private:

@@ -307,10 +307,10 @@ class topology_measurement {
       }
     }
     const double spare = options_.most_seconds - seconds_taken() - left * (round_seconds_ + drain_seconds);
-    const std::vector<double> rates =
-        meter_.run(flows, round_seconds_,
-                   what.direction == toward::others ? flow_meter::seen::where_it_begins : flow_meter::seen::where_it_ends,
-                   std::clamp(spare, 0.0, 2 * round_seconds_));
+    const std::vector<double> rates = meter_.run(
+        flows, round_seconds_,
+        what.direction == toward::others ? flow_meter::seen::where_it_begins : flow_meter::seen::where_it_ends,
+        std::clamp(spare, 0.0, 2 * round_seconds_));
     what.rates.assign(what.peers.size(), 0.0);
     for (std::size_t f = 0; f < flows.size(); ++f) what.rates[place[f]] += rates[f];
     wire_.sum(what.rates);

@@ -81,7 +81,7 @@ class runnable {
 
 /// An operation under way.
 struct operation_in_flight {
-  std::shared_ptr<runnable> source;  // of the runner
+  std::shared_ptr<runnable> source;             // of the runner
   std::unique_ptr<mpi_schedule_runner> runner;  // none: it is over
   collective kind = collective::broadcast;
   std::int64_t number = 0;

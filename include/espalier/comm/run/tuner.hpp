@@ -90,7 +90,7 @@ class tuner {
         begin_chunks();
       }
     } else if (stage_ == stage::batches) {
-      do { at_ = (at_ + 1) % tries_.size(); } while (is_behind(tries_[at_]));
+      do { at_ = (at_ + 1) % tries_.size(); } while (is_slower(tries_[at_]));
       if (tries_[at_].count >= limits_.batch_rounds) stage_ = stage::settled;
     } else if (stage_ == stage::finals) {
       now.finals.push_back(seconds);
@@ -125,8 +125,8 @@ class tuner {
   /// Not worth another try. One try tells only where calls are long and the difference is great: it may have been
   /// disturbed, or have made connections.
   [[nodiscard]] bool is_hopeless(const attempt& a) const {
-    const double behind = a.least / tries_[best()].least;
-    return a.count > 1 ? behind > 4 : a.count == 1 && a.least > limits_.long_call && behind > 8;
+    const double slower = a.least / tries_[best()].least;
+    return a.count > 1 ? slower > 4 : a.count == 1 && a.least > limits_.long_call && slower > 8;
   }
   [[nodiscard]] std::size_t best_trees() const {
     std::size_t found = tries_.size();
@@ -148,7 +148,7 @@ class tuner {
     stage_ = tries_.size() == 1 ? stage::settled : stage::batches;
   }
   /// A batch may be disturbed, but hardly two.
-  [[nodiscard]] bool is_behind(const attempt& a) const { return a.count > 1 && cost(a) > 1.5 * cost(tries_[best()]); }
+  [[nodiscard]] bool is_slower(const attempt& a) const { return a.count > 1 && cost(a) > 1.5 * cost(tries_[best()]); }
 
   void begin_chunks() {
     const std::size_t trees = best_trees();
@@ -166,15 +166,15 @@ class tuner {
       const bool rose = last_ < 0 || now < 0.99 * last_;
       if (rose) {
         last_ = now;
-        behind_ = chunk_;
+        turning_point_ = chunk_;
         misses_ = 0;
       } else if (++misses_ == 1) {
-        behind_ = chunk_;
+        turning_point_ = chunk_;
       }
       // One that is no better may have been disturbed.
       if (misses_ < 2 && chunk_ * 2 <= limits_.most) return try_chunk(chunk_ *= 2);
       stage_ = stage::falling;
-      chunk_ = behind_;
+      chunk_ = turning_point_;
       step_ = std::max<std::int64_t>(chunk_ / 4, 1);
       return try_chunk(chunk_ -= step_);
     }
@@ -323,7 +323,7 @@ class tuner {
   choice pattern_;      // the trees whose chunks are tried
   std::int64_t chunk_ = 0;
   std::int64_t step_ = 0;
-  std::int64_t behind_ = 0;  // the first chunk that was no better, or the last that was
+  std::int64_t turning_point_ = 0;  // the first chunk that was no better, or the last that was
   int misses_ = 0;
   double last_ = -1;
   int repeats_ = 0;

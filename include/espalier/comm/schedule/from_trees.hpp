@@ -6,10 +6,10 @@
 
 #include <espalier/comm/network.hpp>
 #include <espalier/comm/packing/fraction.hpp>
+#include <espalier/comm/schedule/network_paths.hpp>
 #include <espalier/comm/schedule/rooted.hpp>
 #include <espalier/comm/schedule/schedule.hpp>
 #include <espalier/comm/schedule/split.hpp>
-#include <espalier/comm/schedule/network_paths.hpp>
 
 #include <algorithm>
 #include <cstddef>

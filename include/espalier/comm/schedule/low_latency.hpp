@@ -48,15 +48,15 @@ ESPALIER_CONSTEXPR_VECTOR void rotate(track_builder& track, const std::vector<st
                                       location array, location rotated, bool back) {
   std::int64_t before = 0;
   for (int b = 0; b < rank; ++b) before += counts[static_cast<std::size_t>(b)];
-  std::int64_t behind = 0;
-  for (std::size_t b = static_cast<std::size_t>(rank); b < counts.size(); ++b) behind += counts[b];
+  std::int64_t from_own = 0;
+  for (std::size_t b = static_cast<std::size_t>(rank); b < counts.size(); ++b) from_own += counts[b];
   const location high = moved(array, before);
-  const location low_rotated = moved(rotated, behind);
+  const location low_rotated = moved(rotated, from_own);
   if (back) {
-    track.copy(rotated, high, behind);
+    track.copy(rotated, high, from_own);
     track.copy(low_rotated, array, before);
   } else {
-    track.copy(high, rotated, behind);
+    track.copy(high, rotated, from_own);
     track.copy(array, low_rotated, before);
   }
 }

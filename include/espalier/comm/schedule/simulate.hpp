@@ -5,9 +5,9 @@
 #include <espalier/config.hpp>
 
 #include <espalier/comm/network.hpp>
+#include <espalier/comm/schedule/network_paths.hpp>
 #include <espalier/comm/schedule/schedule.hpp>
 #include <espalier/comm/schedule/streams.hpp>
-#include <espalier/comm/schedule/network_paths.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -210,9 +210,10 @@ class schedule_simulator {
         throw std::invalid_argument("a stream's ends have different numbers of messages");
       }
       stream made;
-      made.path = s.edge == step::direct
-                      ? &direct_paths_[static_cast<std::size_t>(s.from) * ranks_.size() + static_cast<std::size_t>(s.to)]
-                      : &edge_paths_[static_cast<std::size_t>(s.edge)];
+      made.path =
+          s.edge == step::direct
+              ? &direct_paths_[static_cast<std::size_t>(s.from) * ranks_.size() + static_cast<std::size_t>(s.to)]
+              : &edge_paths_[static_cast<std::size_t>(s.edge)];
       if (made.path->rate <= 0) throw std::invalid_argument("the network has no way between two ranks that exchange");
       made.sender = record_of(s.track, s.from);
       made.receiver = record_of(s.track, s.to);
@@ -364,8 +365,12 @@ class schedule_simulator {
         start = r.free;
       }
       messages_[static_cast<std::size_t>(slot)] = {
-          index, channel.sent, static_cast<double>(t.count(s, chunk)) * options_.element_bytes,
-          start, 0,        places_[static_cast<std::size_t>(from.track)][static_cast<std::size_t>(chunk)]};
+          index,
+          channel.sent,
+          static_cast<double>(t.count(s, chunk)) * options_.element_bytes,
+          start,
+          0,
+          places_[static_cast<std::size_t>(from.track)][static_cast<std::size_t>(chunk)]};
       ++channel.sent;
       ++result_.messages;
       if (start > now_) {

@@ -39,11 +39,11 @@ inline line_stage stage_line(const planning_problem& problem, const candidate::s
 }
 
 /// Sets what the hop in front of a stage costs, in the line of the stage before it.
-inline void set_hop(const planning_problem& problem, const candidate::stage& behind, int micro_batches,
+inline void set_hop(const planning_problem& problem, const candidate::stage& after, int micro_batches,
                     line_stage& before) {
-  const double bytes = problem.sums().input(behind.first) * problem.micro_batch_scale(micro_batches);
-  before.transfer = behind.devices->transfer.per_byte * bytes;
-  before.latency = behind.devices->transfer.fixed;
+  const double bytes = problem.sums().input(after.first) * problem.micro_batch_scale(micro_batches);
+  before.transfer = after.devices->transfer.per_byte * bytes;
+  before.latency = after.devices->transfer.fixed;
 }
 
 /// A partition's exact step with 1F1B, and what had to be decided for it.

@@ -55,7 +55,7 @@ class device_tree {
 
   /// Returns the devices `chosen` with the costs of their transfers, after a stage that has `before` on each host;
   /// empty: as the first stage.
-  [[nodiscard]] stage_devices devices_behind(const std::vector<int>& before, placement chosen) const {
+  [[nodiscard]] stage_devices devices_after(const std::vector<int>& before, placement chosen) const {
     stage_devices made;
     for (const int here : chosen.count) made.count += here;
     made.all_reduce = all_reduce_seconds(machines_, chosen.count);
@@ -93,7 +93,7 @@ class device_tree {
       for (int h = 0; h < free.hosts(); ++h) before.push_back(free.latest(h));
     step made;
     free.take(offered.count);
-    made.devices = devices_behind(before, std::move(offered));
+    made.devices = devices_after(before, std::move(offered));
     made.next = number(free);
     return made;
   }

@@ -45,7 +45,7 @@ class device_exchange {
 
   [[nodiscard]] stage_devices devices(std::size_t stage, const by_stage& counts) const {
     const placement chosen{partition_.stages[stage].devices->chosen.policy, counts[stage]};
-    return tree_.devices_behind(stage == 0 ? std::vector<int>{} : counts[stage - 1], chosen);
+    return tree_.devices_after(stage == 0 ? std::vector<int>{} : counts[stage - 1], chosen);
   }
 
   /// Keeps other numbers of devices if the step is shorter with them.

@@ -140,7 +140,7 @@ class gap_filler {
   }
 
   [[nodiscard]] double way(int hop, bool forward) const {
-    if (cost_.hops.empty() || !crosses_behind(plan_, hop)) return 0;
+    if (cost_.hops.empty() || !crosses_after(plan_, hop)) return 0;
     const hop_costs& one = cost_.hops[as_index(hop)];
     return one.latency_seconds + (forward ? one.activation_seconds() : one.gradient_seconds());
   }

@@ -25,10 +25,10 @@ namespace espalier::pipeline {
   const int ranks = static_cast<int>(warm_up.size());
   detail::require_counts(ranks, 1, micro_batches);
   for (std::size_t i = 0; i < warm_up.size(); ++i) {
-    const int behind = i + 1 < warm_up.size() ? std::min(warm_up[i + 1], micro_batches) : 1;
-    if (warm_up[i] < behind)
+    const int next_warm_up = i + 1 < warm_up.size() ? std::min(warm_up[i + 1], micro_batches) : 1;
+    if (warm_up[i] < next_warm_up)
       throw std::invalid_argument("rank " + std::to_string(i) + " starts with " + std::to_string(warm_up[i]) +
-                                  " forwards, but " + std::to_string(behind) +
+                                  " forwards, but " + std::to_string(next_warm_up) +
                                   " are needed before the first gradient can "
                                   "come: let no rank start with fewer than the next one");
   }

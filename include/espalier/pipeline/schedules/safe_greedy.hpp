@@ -107,7 +107,7 @@ class safe_greedy {
     const double own = forward_[cell(stage, m)];
     if (stage + 1 == plan_.stages()) return own;
     const double there = gradient_[cell(stage + 1, m)];
-    return cost_.hops.empty() || !crosses_behind(plan_, stage)
+    return cost_.hops.empty() || !crosses_after(plan_, stage)
                ? there
                : there + cost_.hops[as_index(stage)].gradient_seconds() + cost_.hops[as_index(stage)].latency_seconds;
   }

@@ -21,36 +21,38 @@ class v_list {
 
   v_list(int rank, int ranks, int micro_batches) : stage_{rank, 2 * ranks - 1 - rank}, micro_batches_(micro_batches) {}
 
-  void forward(leg way) { add(action::forward, way, forwards_[way]++); }
-  void input_gradient(leg way) {
-    add(action::input_gradient, way, gradients_[way]);
-    open_.push_back({way, gradients_[way]++});
+  void forward(leg direction) { add(action::forward, direction, forwards_[direction]++); }
+  void input_gradient(leg direction) {
+    add(action::input_gradient, direction, gradients_[direction]);
+    open_.push_back({direction, gradients_[direction]++});
   }
-  void backward(leg way) { add(action::backward, way, gradients_[way]++); }
+  void backward(leg direction) { add(action::backward, direction, gradients_[direction]++); }
   /// W of the oldest B that has none yet; of this leg, if one is given.
   void weight_gradient() { finish(open_.begin()); }
-  void weight_gradient(leg way) {
-    finish(std::find_if(open_.begin(), open_.end(), [&](const pending& one) { return one.way == way; }));
+  void weight_gradient(leg direction) {
+    finish(
+        std::find_if(open_.begin(), open_.end(), [&](const open_gradient& one) { return one.direction == direction; }));
   }
 
-  [[nodiscard]] int forwards(leg way) const { return forwards_[way]; }
+  [[nodiscard]] int forwards(leg direction) const { return forwards_[direction]; }
   [[nodiscard]] bool has_open() const { return !open_.empty(); }
-  [[nodiscard]] bool has_open(leg way) const {
-    return std::any_of(open_.begin(), open_.end(), [&](const pending& one) { return one.way == way; });
+  [[nodiscard]] bool has_open(leg direction) const {
+    return std::any_of(open_.begin(), open_.end(),
+                       [&](const open_gradient& one) { return one.direction == direction; });
   }
   [[nodiscard]] std::vector<instruction> take() { return std::move(list_); }
 
  private:
-  struct pending {
-    leg way;
+  struct open_gradient {
+    leg direction;
     int micro_batch;
   };
 
-  void add(action kind, leg way, int micro_batch) {
-    if (micro_batch < micro_batches_) list_.push_back({kind, stage_[way], micro_batch});
+  void add(action kind, leg direction, int micro_batch) {
+    if (micro_batch < micro_batches_) list_.push_back({kind, stage_[direction], micro_batch});
   }
-  void finish(std::vector<pending>::iterator one) {
-    add(action::weight_gradient, one->way, one->micro_batch);
+  void finish(std::vector<open_gradient>::iterator one) {
+    add(action::weight_gradient, one->direction, one->micro_batch);
     open_.erase(one);
   }
 
@@ -58,7 +60,7 @@ class v_list {
   int micro_batches_;
   std::array<int, 2> forwards_{};
   std::array<int, 2> gradients_{};
-  std::vector<pending> open_;
+  std::vector<open_gradient> open_;
   std::vector<instruction> list_;
 };
 
@@ -79,8 +81,8 @@ namespace espalier::pipeline {
   const int count = std::max(2 * ranks - 1, micro_batches);
   for (int r = 0; r < ranks; ++r) {
     v_list list(r, ranks, micro_batches);
-    const auto both = [&](v_list::leg way) {
-      list.input_gradient(way);
+    const auto both = [&](v_list::leg direction) {
+      list.input_gradient(direction);
       list.weight_gradient();
     };
     for (int i = 0; i < 2 * (ranks - r) - 1; ++i) list.forward(v_list::down);

@@ -143,17 +143,17 @@ class engine final : private detail::stage_host {
 
   void prepare() {
     data_facts_ = detail::data_of(*model_);
-    ways_.emplace(plan_, *model_);
-    flow_.emplace(plan_, *ways_, ranks_->size(), rank());
+    routes_.emplace(plan_, *model_);
+    flow_.emplace(plan_, *routes_, ranks_->size(), rank());
     if (plan_.trains) store_ = std::make_shared<detail::parameter_store>(plan_, *model_, rank());
     const int group = flow_->group(rank());
     detail::stage_host& host = *this;
     for (int s = 0; s < plan_.order.stages() && group >= 0; ++s)
       if (plan_.group_of(s) == group)
         workers_.push_back(std::make_unique<detail::stage_worker>(
-            plan_, *model_, *ways_, data_facts_, s, flow_->member(rank()) / plan_.group_at(s).devices, pool_, host));
+            plan_, *model_, *routes_, data_facts_, s, flow_->member(rank()) / plan_.group_at(s).devices, pool_, host));
     link_.emplace(plan_.replica_of(rank()), *ranks_, [this](detail::peer_messages& link) { wait_for_peers(link); });
-    traffic_.emplace(plan_, *ways_, *flow_, *ranks_, pool_, workers_);
+    traffic_.emplace(plan_, *routes_, *flow_, *ranks_, pool_, workers_);
     texts_ = detail::rank_texts(plan_, *model_, list());
     kept_texts_ = &detail::kept_for_good(texts_.all());
     ranks_->use_texts(*kept_texts_);
@@ -361,7 +361,7 @@ class engine final : private detail::stage_host {
   double clock_ahead_ = 0;
   execution_plan plan_;
   std::vector<data_facts> data_facts_;
-  std::optional<detail::routes> ways_;
+  std::optional<detail::routes> routes_;
   std::optional<detail::flow> flow_;
   detail::block_pool pool_;
   std::optional<detail::peer_messages> link_;

@@ -29,9 +29,9 @@ class message_traffic {
  public:
   static constexpr std::size_t no_entry = std::numeric_limits<std::size_t>::max();
 
-  message_traffic(const execution_plan& plan, const routes& ways, const flow& order, transport& ranks, block_pool& pool,
-                  const std::vector<std::unique_ptr<stage_worker>>& workers)
-      : ways_(&ways), flow_(&order), ranks_(&ranks), pool_(&pool), member_(order.member(ranks.rank())) {
+  message_traffic(const execution_plan& plan, const routes& paths, const flow& order, transport& ranks,
+                  block_pool& pool, const std::vector<std::unique_ptr<stage_worker>>& workers)
+      : routes_(&paths), flow_(&order), ranks_(&ranks), pool_(&pool), member_(order.member(ranks.rank())) {
     worker_of_.assign(plan.stages.size(), nullptr);
     for (const auto& worker : workers) worker_of_[as_index(worker->stage())] = worker.get();
     queues_.resize(plan.stages.size() * 2);
@@ -39,20 +39,20 @@ class message_traffic {
       if (step.kind == action::forward) queue(step.stage, false).order.push_back(step.micro_batch);
       if (is_backward(step)) queue(step.stage, true).order.push_back(step.micro_batch);
     }
-    requests_.assign(ways.messages().size(), none);
-    came_.assign(ways.messages().size(), 0);
-    block_of_.assign(ways.messages().size(), block_pool::none);
-    packed_size_.assign(ways.messages().size(), in_place);
-    packed_.assign(ways.messages().size(), block_pool::none);
+    requests_.assign(paths.messages().size(), none);
+    came_.assign(paths.messages().size(), 0);
+    block_of_.assign(paths.messages().size(), block_pool::none);
+    packed_size_.assign(paths.messages().size(), in_place);
+    packed_.assign(paths.messages().size(), block_pool::none);
     std::size_t own = 0;
-    for (std::size_t number = 0; number < ways.messages().size(); ++number) {
-      const message& one = ways.messages()[number];
+    for (std::size_t number = 0; number < paths.messages().size(); ++number) {
+      const message& one = paths.messages()[number];
       tags_end_ = std::max(tags_end_, first_tag + one.tag + 1);
       if (one.from == ranks.rank()) ++own;
       const std::int64_t count = one.box.elements();
       const bool is_packed = (one.from == ranks.rank() && comm::detail::contiguous_source(one.box, 0, count) < 0) ||
                              (one.to == ranks.rank() && comm::detail::contiguous_target(one.box, 0, count) < 0);
-      if (is_packed) packed_size_[number] = pool.size_class(ways.bytes(one));
+      if (is_packed) packed_size_[number] = pool.size_class(paths.bytes(one));
     }
     outstanding_.reserve(own);
   }
@@ -111,9 +111,9 @@ class message_traffic {
     std::string text;
     for (const int number : numbers) {
       if (came_[as_index(number)] != 0) continue;
-      const message& one = ways_->at(number);
+      const message& one = routes_->at(number);
       text += (text.empty() ? "the " : ", and the ") + std::string(one.is_gradient ? "gradient" : "activation") +
-              " of " + layer_text(model, ways_->value(one.route).layer) + ", micro-batch " +
+              " of " + layer_text(model, routes_->value(one.route).layer) + ", micro-batch " +
               std::to_string(one.micro_batch) + ", from rank " + std::to_string(one.from);
     }
     return text;
@@ -124,15 +124,15 @@ class message_traffic {
   void hand_on_outputs(int stage, int m) {
     stage_worker& from = worker(stage);
     if (from.rows(m).count() == 0) return;
-    const auto output = [&](int route) { return from.held_block(m, ways_->value(route).layer); };
-    for (const int r : ways_->out_of(stage)) {
-      const value_route& route = ways_->value(r);
+    const auto output = [&](int route) { return from.held_block(m, routes_->value(route).layer); };
+    for (const int r : routes_->out_of(stage)) {
+      const value_route& route = routes_->value(r);
       if (!route.local) continue;
-      worker(route.to_stage).blocks(m).incoming[position(ways_->into(route.to_stage), r)] = output(r);
+      worker(route.to_stage).blocks(m).incoming[position(routes_->into(route.to_stage), r)] = output(r);
       pool_->hold(output(r));
     }
-    for (const int number : ways_->of(traffic::activation_out, stage, m, member_)) {
-      block_of_[as_index(number)] = output(ways_->at(number).route);
+    for (const int number : routes_->of(traffic::activation_out, stage, m, member_)) {
+      block_of_[as_index(number)] = output(routes_->at(number).route);
       pool_->hold(block_of_[as_index(number)]);
     }
   }
@@ -140,18 +140,18 @@ class message_traffic {
   void hand_on_gradients(int stage, int m) {
     stage_worker& from = worker(stage);
     if (from.rows(m).count() == 0) return;
-    for (std::size_t k = 0; k < ways_->into(stage).size(); ++k) {
-      const int r = ways_->into(stage)[k];
-      const value_route& route = ways_->value(r);
+    for (std::size_t k = 0; k < routes_->into(stage).size(); ++k) {
+      const int r = routes_->into(stage)[k];
+      const value_route& route = routes_->value(r);
       if (!route.has_gradient) continue;
       int& gradient = from.blocks(m).incoming_gradients[k];
       if (route.local) {
-        worker(route.from_stage).blocks(m).arrived[position(ways_->out_of(route.from_stage), r)] = gradient;
+        worker(route.from_stage).blocks(m).arrived[position(routes_->out_of(route.from_stage), r)] = gradient;
         gradient = block_pool::none;
         continue;
       }
-      for (const int number : ways_->of(traffic::gradient_out, stage, m, member_)) {
-        if (ways_->at(number).route != r) continue;
+      for (const int number : routes_->of(traffic::gradient_out, stage, m, member_)) {
+        if (routes_->at(number).route != r) continue;
         block_of_[as_index(number)] = gradient;
         pool_->hold(gradient);
       }
@@ -161,13 +161,13 @@ class message_traffic {
   /// Sends what was handed on; `entry`: where in the timeline its end is to be noted.
   void start(const std::vector<int>& numbers, std::size_t entry) {
     for (const int number : numbers) {
-      const message& one = ways_->at(number);
-      const dtype type = ways_->value(one.route).type;
+      const message& one = routes_->at(number);
+      const dtype type = routes_->value(one.route).type;
       int& block = block_of_[as_index(number)];
       journey started{number, block, none, entry};
       std::int64_t offset = 0;
       if (packed_size_[as_index(number)] != in_place) {
-        const value_route& route = ways_->value(one.route);
+        const value_route& route = routes_->value(one.route);
         started.block =
             worker(one.is_gradient ? route.to_stage : route.from_stage).take(packed_size_[as_index(number)]);
         if (!dry_) comm::pack(type, pool_->memory(started.block), pool_->memory(block), one.box);
@@ -177,7 +177,7 @@ class message_traffic {
       }
       if (!dry_)
         started.request =
-            ranks_->send(one.to, first_tag + one.tag, pool_->memory(started.block) + offset, ways_->bytes(one));
+            ranks_->send(one.to, first_tag + one.tag, pool_->memory(started.block) + offset, routes_->bytes(one));
       outstanding_.push_back(started);
     }
   }
@@ -227,18 +227,18 @@ class message_traffic {
     const int m = next.order[next.posted++];
     stage_worker& to = worker(stage);
     if (to.rows(m).count() == 0) return;
-    const std::vector<int>& ways = gradient ? ways_->out_of(stage) : ways_->into(stage);
-    for (std::size_t k = 0; k < ways.size(); ++k) {
-      const value_route& route = ways_->value(ways[k]);
+    const std::vector<int>& paths = gradient ? routes_->out_of(stage) : routes_->into(stage);
+    for (std::size_t k = 0; k < paths.size(); ++k) {
+      const value_route& route = routes_->value(paths[k]);
       if (route.local || (gradient && !route.has_gradient)) continue;
       int& block = (gradient ? to.blocks(m).arrived : to.blocks(m).incoming)[k];
       block = to.take(gradient ? to.held_size(route.layer) : to.incoming_size(k));
-      receive(ways[k], stage, m, gradient, block);
+      receive(paths[k], stage, m, gradient, block);
     }
   }
   void receive(int route, int stage, int m, bool gradient, int block) {
-    for (const int number : ways_->of(gradient ? traffic::gradient_in : traffic::activation_in, stage, m, member_)) {
-      const message& one = ways_->at(number);
+    for (const int number : routes_->of(gradient ? traffic::gradient_in : traffic::activation_in, stage, m, member_)) {
+      const message& one = routes_->at(number);
       if (one.route != route) continue;
       block_of_[as_index(number)] = block;
       std::int64_t offset = 0;
@@ -246,25 +246,25 @@ class message_traffic {
       if (packed_size_[as_index(number)] != in_place) {
         into = packed_[as_index(number)] = worker(stage).take(packed_size_[as_index(number)]);
       } else {
-        offset = comm::detail::contiguous_target(one.box, 0, one.box.elements()) * size_of(ways_->value(route).type);
+        offset = comm::detail::contiguous_target(one.box, 0, one.box.elements()) * size_of(routes_->value(route).type);
       }
       if (dry_) continue;
       requests_[as_index(number)] =
-          ranks_->receive(one.from, first_tag + one.tag, pool_->memory(into) + offset, ways_->bytes(one));
+          ranks_->receive(one.from, first_tag + one.tag, pool_->memory(into) + offset, routes_->bytes(one));
     }
   }
   /// Copies a message that has come packed to its place.
   void unpack(int number) {
     int& packed = packed_[as_index(number)];
     if (packed == block_pool::none) return;
-    const message& one = ways_->at(number);
+    const message& one = routes_->at(number);
     if (!dry_)
-      comm::unpack(ways_->value(one.route).type, pool_->memory(block_of_[as_index(number)]), pool_->memory(packed),
+      comm::unpack(routes_->value(one.route).type, pool_->memory(block_of_[as_index(number)]), pool_->memory(packed),
                    one.box);
     drop(packed);
   }
 
-  const routes* ways_;
+  const routes* routes_;
   const flow* flow_;
   transport* ranks_;
   block_pool* pool_;

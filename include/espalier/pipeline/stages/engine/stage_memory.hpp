@@ -73,7 +73,7 @@ struct held_layer {
 };
 
 /// Finds that out, and the sizes of its blocks for the largest of a replica's `rows`.
-[[nodiscard]] inline held_layer place_layer(const layer_model& model, const routes& ways, int stage,
+[[nodiscard]] inline held_layer place_layer(const layer_model& model, const routes& paths, int stage,
                                             const layer_run& run, int mesh, int l,
                                             const std::vector<row_interval>& rows_of,
                                             const std::vector<data_facts>& data, block_pool& pool) {
@@ -88,7 +88,7 @@ struct held_layer {
   for (int reader = l + 1; reader < run.last; ++reader)
     for (const input_facts& input : model.facts(reader, mesh).inputs)
       if (input.layer == l) one.last_reader = reader;
-  for (const int r : ways.out_of(stage)) one.leaves = one.leaves || ways.value(r).layer == l;
+  for (const int r : paths.out_of(stage)) one.leaves = one.leaves || paths.value(r).layer == l;
   kept_facts largest;
   for (const row_interval& rows : rows_of) {
     if (rows.count() == 0) continue;
@@ -103,8 +103,8 @@ struct held_layer {
   one.between_size = pool.size_class(largest.kept_between_bytes);
   for (const input_facts& input : facts.inputs) {
     std::size_t route = held_layer::inside;
-    for (std::size_t k = 0; k < ways.into(stage).size(); ++k)
-      if (ways.value(ways.into(stage)[k]).layer == input.layer) route = k;
+    for (std::size_t k = 0; k < paths.into(stage).size(); ++k)
+      if (paths.value(paths.into(stage)[k]).layer == input.layer) route = k;
     one.incoming.push_back(route);
   }
   for (const data_facts& wanted : facts.data)

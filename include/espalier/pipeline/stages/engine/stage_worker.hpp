@@ -28,11 +28,11 @@ namespace espalier::pipeline::detail {
 /// F, B and W of one stage on one rank: calls its layers and knows what has to be kept for how long.
 class stage_worker {
  public:
-  stage_worker(const execution_plan& plan, const layer_model& model, const routes& ways,
+  stage_worker(const execution_plan& plan, const layer_model& model, const routes& paths,
                const std::vector<data_facts>& data, int stage, int replica, block_pool& pool, stage_host& host)
       : plan_(&plan),
         model_(&model),
-        ways_(&ways),
+        routes_(&paths),
         stage_(stage),
         run_(plan.stages[as_index(stage)]),
         mesh_(plan.mesh_of(stage)),
@@ -44,16 +44,16 @@ class stage_worker {
       first_row_.push_back(plan.first_sample(m) + rows_.back().begin);
       most = std::max(most, rows_.back().count());
     }
-    for (const int r : ways.into(stage)) incoming_size_.push_back(pool.size_class(ways.incoming_bytes(r, most)));
+    for (const int r : paths.into(stage)) incoming_size_.push_back(pool.size_class(paths.incoming_bytes(r, most)));
     for (int l = run_.first; l < run_.last; ++l) {
-      layers_.push_back(place_layer(model, ways, stage, run_, mesh_, l, rows_, data, pool));
+      layers_.push_back(place_layer(model, paths, stage, run_, mesh_, l, rows_, data, pool));
       if (!plan.trains) layers_.back().needed = part::forward;
     }
     const auto width = static_cast<std::size_t>(run_.last - run_.first);
     micro_batch_blocks empty;
-    empty.incoming.assign(ways.into(stage).size(), block_pool::none);
+    empty.incoming.assign(paths.into(stage).size(), block_pool::none);
     empty.incoming_gradients = empty.incoming;
-    empty.arrived.assign(ways.out_of(stage).size(), block_pool::none);
+    empty.arrived.assign(paths.out_of(stage).size(), block_pool::none);
     for (auto* list : {&empty.outputs, &empty.output_gradients, &empty.kept, &empty.kept_through, &empty.kept_between})
       list->assign(width, block_pool::none);
     blocks_.assign(rows_.size(), empty);
@@ -107,7 +107,7 @@ class stage_worker {
     drop_outputs(mine, keeps());
     if (!recomputed())
       for (std::size_t k = 0; k < mine.incoming.size(); ++k)
-        if (ways_->value(ways_->into(stage_)[k]).needed == part::forward) pool_->drop(mine.incoming[k]);
+        if (routes_->value(routes_->into(stage_)[k]).needed == part::forward) pool_->drop(mine.incoming[k]);
     recount(m);
   }
 
@@ -121,7 +121,7 @@ class stage_worker {
       recount(m);
     }
     for (std::size_t k = 0; k < mine.arrived.size(); ++k) {
-      const value_route& route = ways_->value(ways_->out_of(stage_)[k]);
+      const value_route& route = routes_->value(routes_->out_of(stage_)[k]);
       if (!route.has_gradient) continue;
       int& sum = is_own(route.layer) ? mine.output_gradients[place(route.layer)]
                                      : mine.incoming_gradients[route_into(route.layer)];
@@ -129,7 +129,7 @@ class stage_worker {
     }
     for (int l = run_.last; l-- > run_.first;) backward(m, at(l), with_weights);
     for (std::size_t k = 0; k < mine.incoming.size(); ++k)
-      if (with_weights || ways_->value(ways_->into(stage_)[k]).needed <= part::input_gradient)
+      if (with_weights || routes_->value(routes_->into(stage_)[k]).needed <= part::input_gradient)
         pool_->drop(mine.incoming[k]);
     recount(m);
   }
@@ -159,9 +159,9 @@ class stage_worker {
   [[nodiscard]] bool is_own(int l) const { return l >= run_.first && l < run_.last; }
   /// Which of the values that come into the stage is that layer's output. @pre one of them is
   [[nodiscard]] std::size_t route_into(int layer) const {
-    const std::vector<int>& into = ways_->into(stage_);
+    const std::vector<int>& into = routes_->into(stage_);
     std::size_t k = 0;
-    while (ways_->value(into[k]).layer != layer) ++k;
+    while (routes_->value(into[k]).layer != layer) ++k;
     return k;
   }
   [[nodiscard]] bool recomputed() const { return plan_->order.recomputes(stage_); }
@@ -337,7 +337,7 @@ class stage_worker {
     const int n = rows(m).count();
     std::int64_t bytes = 0;
     for (std::size_t k = 0; k < mine.incoming.size(); ++k)
-      if (mine.incoming[k] != block_pool::none) bytes += ways_->incoming_bytes(ways_->into(stage_)[k], n);
+      if (mine.incoming[k] != block_pool::none) bytes += routes_->incoming_bytes(routes_->into(stage_)[k], n);
     for (const held_layer& one : layers_) {
       if (n == 0) break;
       const std::size_t k = place(one.index);
@@ -355,7 +355,7 @@ class stage_worker {
 
   const execution_plan* plan_;
   const layer_model* model_;
-  const routes* ways_;
+  const routes* routes_;
   int stage_;
   layer_run run_;
   int mesh_;

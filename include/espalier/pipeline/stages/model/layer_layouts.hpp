@@ -88,7 +88,7 @@ template <class Layer, class Layouts> struct laid_out_layer {
 };
 
 /// Returns a layout as completion left it, closed to further refinement.
-[[nodiscard]] constexpr sharding settled(const sharding& completed) {
+[[nodiscard]] constexpr sharding closed(const sharding& completed) {
   sharding made = sharding::whole(completed.rank);
   for (int d = 0; d < completed.rank; ++d) made.dim[d] = completed.dim[d];
   return made;
@@ -104,7 +104,7 @@ template <class Mesh, class Layer, class Layouts, class... Arguments> struct com
     const graph_view g = frozen<source>::value;
     for (int id = 0; id < g.size; ++id)
       if (structure_of(g[id]) == part && attributes_of<border_attributes>(g[id]).number == number)
-        return settled(completion::value.of[id]);
+        return closed(completion::value.of[id]);
     return sharding::whole(0);
   }
 };

@@ -88,7 +88,7 @@ template <class Layer, int Data, class Layouts> struct layer_gradient {
 };
 
 /// Returns the number after the last one that a graph's results have, at least `least`.
-[[nodiscard]] constexpr int behind_results(graph_view g, int least) {
+[[nodiscard]] constexpr int after_results(graph_view g, int least) {
   int next = least;
   for (int id = 0; id < g.size; ++id) {
     if (structure_of(g[id]) != structure::result) continue;
@@ -150,30 +150,30 @@ template <class Mesh, class Layer, int Data, class Layouts, class... Arguments> 
     if (number == 0) return 0;
     return number > parameters ? 1 : 2;
   }
-  [[nodiscard]] static constexpr cut_graph cut_behind_forward() {
+  [[nodiscard]] static constexpr cut_graph cut_after_forward() {
     const graph_view g = frozen<whole>::value;
     return cut(g, parts_by_results(g, part_of_result), 0, {arguments, results, 1});
   }
   struct forward {
     static constexpr espalier::detail::graph_size room = frozen<whole>::counted;
-    static constexpr graph make() { return cut_behind_forward().early; }
+    static constexpr graph make() { return cut_after_forward().early; }
   };
   struct backward {
     static constexpr espalier::detail::graph_size room = frozen<whole>::counted;
-    static constexpr graph make() { return cut_behind_forward().late; }
+    static constexpr graph make() { return cut_after_forward().late; }
   };
-  [[nodiscard]] static constexpr cut_graph cut_behind_input_gradient() {
+  [[nodiscard]] static constexpr cut_graph cut_after_input_gradient() {
     const graph_view g = frozen<backward>::value;
-    const int next = behind_results(frozen<forward>::value, results);
+    const int next = after_results(frozen<forward>::value, results);
     return cut(g, parts_by_results(g, part_of_result), 1, {arguments, next, 1});
   }
   struct input_gradient {
     static constexpr espalier::detail::graph_size room = frozen<backward>::counted;
-    static constexpr graph make() { return cut_behind_input_gradient().early; }
+    static constexpr graph make() { return cut_after_input_gradient().early; }
   };
   struct weight_gradient {
     static constexpr espalier::detail::graph_size room = frozen<backward>::counted;
-    static constexpr graph make() { return cut_behind_input_gradient().late; }
+    static constexpr graph make() { return cut_after_input_gradient().late; }
   };
 };
 

@@ -80,18 +80,18 @@ struct layer_description {
 /// Memory of a call, for an executor, which is given all of it as it is given results.
 [[nodiscard]] inline void* address_in(const layer_memory& memory, const place& at) {
   const auto index = static_cast<std::size_t>(at.index);
-  const auto behind = [&](const std::byte* begin) -> void* { return const_cast<std::byte*>(begin) + at.offset; };
+  const auto at_offset = [&](const std::byte* begin) -> void* { return const_cast<std::byte*>(begin) + at.offset; };
   switch (at.in) {
-    case room::parameters: return behind(memory.parameters[index]);
-    case room::inputs: return behind(memory.inputs[index]);
-    case room::data: return behind(memory.data[index]);
-    case room::output: return behind(memory.output);
-    case room::output_gradient: return behind(memory.output_gradient);
-    case room::kept: return behind(memory.kept);
-    case room::kept_through: return behind(memory.kept_through);
-    case room::kept_between: return behind(memory.kept_between);
-    case room::input_gradients: return behind(memory.input_gradients[index]);
-    case room::gradients: return behind(memory.gradients[index]);
+    case room::parameters: return at_offset(memory.parameters[index]);
+    case room::inputs: return at_offset(memory.inputs[index]);
+    case room::data: return at_offset(memory.data[index]);
+    case room::output: return at_offset(memory.output);
+    case room::output_gradient: return at_offset(memory.output_gradient);
+    case room::kept: return at_offset(memory.kept);
+    case room::kept_through: return at_offset(memory.kept_through);
+    case room::kept_between: return at_offset(memory.kept_between);
+    case room::input_gradients: return at_offset(memory.input_gradients[index]);
+    case room::gradients: return at_offset(memory.gradients[index]);
   }
   return nullptr;
 }

@@ -123,12 +123,12 @@ class sample_step {
     std::int64_t minor = 1;
     for (int i = factors.size(); i-- > 0;) {
       const int factor = factors[i];
-      const std::int64_t behind = minor * rule_.size[factor];
-      if (of.minor >= minor && of.minor % minor == 0 && of.minor * samples_ <= behind) {
+      const std::int64_t reach = minor * rule_.size[factor];
+      if (of.minor >= minor && of.minor % minor == 0 && of.minor * samples_ <= reach) {
         carry(k, of.dim, factor, of.minor / minor);
         return;
       }
-      minor = behind;
+      minor = reach;
     }
     state_ = mixed();
   }
@@ -168,7 +168,7 @@ template <int Size> struct sample_table {
   int dim[Size + 1]{};
   std::int64_t minor[Size + 1]{};
   int origin[Size + 1]{};
-  bool is_settled = false;
+  bool is_final = false;
 
   [[nodiscard]] constexpr sample_state at(int id) const {
     return {static_cast<sample_use>(use[id]), dim[id], minor[id], origin[id]};
@@ -196,7 +196,7 @@ template <class Source, int Parameters, std::int64_t Samples, int Round = 0> str
   static constexpr table value = [] {
     table t = before();
     const graph_view g = code();
-    t.is_settled = true;
+    t.is_final = true;
     for (int id = 0; id < g.size; ++id) {
       sample_state found;
       if (structure_of(g[id]) == structure::argument) {
@@ -211,7 +211,7 @@ template <class Source, int Parameters, std::int64_t Samples, int Round = 0> str
         const int carry = g[id].operand[0];
         if (found.use > t.at(carry).use) {
           t.set(carry, found);
-          t.is_settled = false;
+          t.is_final = false;
         }
       }
       t.set(id, found);
@@ -220,7 +220,7 @@ template <class Source, int Parameters, std::int64_t Samples, int Round = 0> str
   }();
   static constexpr int most_rounds = 8;
   [[nodiscard]] static constexpr auto last() {
-    if constexpr (value.is_settled || Round == most_rounds) {
+    if constexpr (value.is_final || Round == most_rounds) {
       return std::type_identity<sample_states>{};
     } else {
       return sample_states<Source, Parameters, Samples, Round + 1>::last();

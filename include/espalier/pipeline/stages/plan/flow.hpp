@@ -21,7 +21,7 @@ namespace espalier::pipeline::detail {
 /// in which no instruction takes time, give that bound, so that buffers can be counted before the first step.
 class flow {
  public:
-  flow(const execution_plan& plan, const routes& ways, int ranks, int own) : plan_(&plan), ways_(&ways), own_(own) {
+  flow(const execution_plan& plan, const routes& paths, int ranks, int own) : plan_(&plan), routes_(&paths), own_(own) {
     group_.assign(as_index(ranks), -1);
     member_.assign(as_index(ranks), -1);
     for (std::size_t g = 0; g < plan.groups.size(); ++g)
@@ -66,7 +66,7 @@ class flow {
   }
   /// True where the receiver of a message surely has it when this rank begins instruction `index` and has waited.
   [[nodiscard]] bool has_arrived(int number, std::size_t index) const {
-    const message& one = ways_->at(number);
+    const message& one = routes_->at(number);
     return known_[index][as_index(one.to)] > awaited_at_[as_index(number)];
   }
 
@@ -77,15 +77,15 @@ class flow {
            (gradient ? 1 : 0);
   }
   [[nodiscard]] const std::vector<int>& of(traffic kind, int rank, const instruction& step) const {
-    return ways_->of(kind, step.stage, step.micro_batch, member(rank));
+    return routes_->of(kind, step.stage, step.micro_batch, member(rank));
   }
 
   /// All ranks at once, none of which waits for anything but messages.
   void run(int ranks) {
     const auto count = as_index(ranks);
     std::vector<std::vector<int>> clock(count, std::vector<int>(count, 0));
-    std::vector<std::vector<int>> sent(ways_->messages().size());  // the sender's clock
-    awaited_at_.assign(ways_->messages().size(), -1);
+    std::vector<std::vector<int>> sent(routes_->messages().size());  // the sender's clock
+    awaited_at_.assign(routes_->messages().size(), -1);
     std::vector<std::size_t> next(count, 0);
     for (bool moved = true; moved;) {
       moved = false;
@@ -120,7 +120,7 @@ class flow {
   }
 
   const execution_plan* plan_;
-  const routes* ways_;
+  const routes* routes_;
   int own_;
   std::vector<int> group_, member_;      // by rank; -1: it has nothing to do
   std::vector<bool> sends_;              // by stage, micro-batch and direction: the list has an instruction for it

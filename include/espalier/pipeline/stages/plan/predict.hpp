@@ -44,7 +44,7 @@ namespace detail {
 [[nodiscard]] inline costs predicted_costs(const execution_plan& plan, const layer_model& model,
                                            const std::vector<profile>& measured, const cluster& machines) {
   costs made = memory_costs(plan, model);
-  const detail::routes ways(plan, model);
+  const detail::routes paths(plan, model);
   const int micro_batch = *std::max_element(plan.micro_batch_rows.begin(), plan.micro_batch_rows.end());
   const int devices = plan.groups.front().devices;
   const bool are_alike = std::all_of(plan.groups.begin(), plan.groups.end(),
@@ -72,10 +72,10 @@ namespace detail {
     if (replicas.size() > 1) stage.all_reduce_seconds = all_reduce_seconds(machines, here)(sums.parameter(first, last));
     if (s > 0) {
       hop_costs hop;
-      for (std::size_t r = 0; r < ways.values().size(); ++r) {
-        const detail::value_route& value = ways.values()[r];
+      for (std::size_t r = 0; r < paths.values().size(); ++r) {
+        const detail::value_route& value = paths.values()[r];
         if (value.local || value.from_stage >= s || value.to_stage < s) continue;
-        const auto bytes = static_cast<double>(ways.incoming_bytes(static_cast<int>(r), micro_batch));
+        const auto bytes = static_cast<double>(paths.incoming_bytes(static_cast<int>(r), micro_batch));
         hop.activation_bytes += bytes;
         if (value.has_gradient) hop.gradient_bytes += bytes;
       }

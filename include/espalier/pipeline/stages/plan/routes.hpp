@@ -184,9 +184,9 @@ class routes {
     return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
   }
   void add(message one) {
-    const value_route& way = value(one.route);
-    const int from = one.is_gradient ? way.to_stage : way.from_stage;
-    const int to = one.is_gradient ? way.from_stage : way.to_stage;
+    const value_route& crossed = value(one.route);
+    const int from = one.is_gradient ? crossed.to_stage : crossed.from_stage;
+    const int to = one.is_gradient ? crossed.from_stage : crossed.to_stage;
     const traffic out = one.is_gradient ? traffic::gradient_out : traffic::activation_out;
     const traffic in = one.is_gradient ? traffic::gradient_in : traffic::activation_in;
     one.tag = tags_[{one.from, one.to}]++;

@@ -28,15 +28,15 @@ namespace espalier::pipeline::detail {
 /// Returns the bytes that one micro-batch of `rows` rows holds in a stage, from the layers' facts: see `stage_costs`
 /// for the terms.
 [[nodiscard]] inline stage_costs bytes_of_stage(const layer_model& model, const execution_plan& plan,
-                                                const routes& ways, int stage, int rows) {
+                                                const routes& paths, int stage, int rows) {
   std::int64_t inputs = 0;
   std::int64_t held = 0;
   std::int64_t for_weights = 0;
   const layer_run run = plan.stages[as_index(stage)];
   const int mesh = plan.mesh_of(stage);
-  for (const int r : ways.into(stage)) {
-    const value_route& value = ways.value(r);
-    const std::int64_t bytes = ways.incoming_bytes(r, rows);
+  for (const int r : paths.into(stage)) {
+    const value_route& value = paths.value(r);
+    const std::int64_t bytes = paths.incoming_bytes(r, rows);
     inputs += bytes;
     // A recomputed stage holds its inputs in addition to the activation; see `peak_of`.
     if (value.needed >= part::input_gradient && !plan.order.recomputes(stage)) held += bytes;
@@ -84,14 +84,14 @@ namespace espalier::pipeline {
 /// least that.
 /// @pre check(plan, model, ranks) passes
 [[nodiscard]] inline costs memory_costs(const execution_plan& plan, const layer_model& model) {
-  const detail::routes ways(plan, model);
+  const detail::routes paths(plan, model);
   costs made = uniform_costs(plan.order.stages());
   for (int s = 0; s < plan.order.stages(); ++s) {
     int rows = 0;
     const int g = plan.group_of(s);
     for (int k = 0; k < plan.replicas(g); ++k)
       for (int m = 0; m < plan.order.micro_batches; ++m) rows = std::max(rows, plan.rows_of(g, k, m).count());
-    const stage_costs bytes = detail::bytes_of_stage(model, plan, ways, s, rows);
+    const stage_costs bytes = detail::bytes_of_stage(model, plan, paths, s, rows);
     stage_costs& stage = made.stages[detail::as_index(s)];
     stage.activation_bytes = bytes.activation_bytes;
     stage.weight_gradient_bytes = bytes.weight_gradient_bytes;

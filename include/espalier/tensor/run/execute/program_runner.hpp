@@ -120,7 +120,7 @@ class program_runner {
   int added_ = 0;  // results
   alias_finder aliases_;
   /// The last call had these arguments, and nothing had to be done about them.
-  bool settled_ = false;
+  bool unchanged_ = false;
   bool some_kept_ = false;
   std::int64_t copied_bytes_ = 0;
   std::int64_t replicas_every_ = 0;

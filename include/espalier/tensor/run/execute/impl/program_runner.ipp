@@ -137,8 +137,8 @@ ESPALIER_INLINE void program_runner::call(source_line where) {
   world& on = here();
   for (int leaf = 0; leaf < given_; ++leaf) check(leaf);
   if (replicas_every_ > 0 && calls_++ % replicas_every_ == 0) check_replicas(where);
-  bool as_before = settled_;
-  settled_ = false;
+  bool as_before = unchanged_;
+  unchanged_ = false;
   for (argument_leaf& one : arguments_) {
     void* const begin = array_memory::shards(*one.array).front().data();
     as_before = as_before && one.begin == begin;
@@ -162,7 +162,7 @@ ESPALIER_INLINE void program_runner::call(source_line where) {
   });
   // Memory that only the last results held was in use as an argument until now.
   if (!as_before) forget_former();
-  settled_ = !some_kept_ && aliases_.copied().empty() && aliases_.renewed().empty();
+  unchanged_ = !some_kept_ && aliases_.copied().empty() && aliases_.renewed().empty();
 }
 
 ESPALIER_INLINE void program_runner::check_replicas(source_line where) {
