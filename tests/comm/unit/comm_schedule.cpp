@@ -288,7 +288,7 @@ TEST_CASE("a fault is described with rank, tree, chunk and step", "[schedule]") 
   cut.elements = 10;
   schedule plan = from_trees(uniform_call(collective::broadcast, 4, 25, 0), net, {line_tree(net, 0)}, cut);
   REQUIRE(validate(plan, net));
-  const std::size_t send_of_2 = static_cast<std::size_t>(structure_of(plan.tracks[0], 2)->begin) + 1;
+  const std::size_t send_of_2 = static_cast<std::size_t>(steps_of(plan.tracks[0], 2)->begin) + 1;
   plan.tracks[0].steps[send_of_2].from.offset += 1;
   schedule_report report = validate(plan, net);
   REQUIRE(!report);

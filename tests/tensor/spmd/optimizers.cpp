@@ -35,19 +35,17 @@ template <class On> struct tree {
   static constexpr bool is_split = On::mesh::value.devices() > 1;
   static constexpr ep::dtype wide_type = is_split ? ep::dtype::f32 : ep::dtype::f64;
   static constexpr ep::dtype narrow_type = is_split ? ep::dtype::bf16 : ep::dtype::f16;
-  template <ep::dtype T, class Leaf> using structure_of = typename part<On, true, T>::template leaves<Leaf>;
+  template <ep::dtype T, class Leaf> using part_of = typename part<On, true, T>::template leaves<Leaf>;
   template <class Leaf> struct net {
-    BOOST_HANA_DEFINE_STRUCT(net, (structure_of<wide_type, Leaf>, wide), (structure_of<narrow_type, Leaf>, narrow));
+    BOOST_HANA_DEFINE_STRUCT(net, (part_of<wide_type, Leaf>, wide), (part_of<narrow_type, Leaf>, narrow));
   };
 };
 /// Parameters of every float type, laid out nowhere.
 template <class On> struct tree_of_all {
-  template <ep::dtype T, class Leaf> using structure_of = typename part<On, false, T>::template leaves<Leaf>;
+  template <ep::dtype T, class Leaf> using part_of = typename part<On, false, T>::template leaves<Leaf>;
   template <class Leaf> struct net {
-    BOOST_HANA_DEFINE_STRUCT(net, (structure_of<ep::dtype::f64, Leaf>, doubles),
-                             (structure_of<ep::dtype::f32, Leaf>, floats),
-                             (structure_of<ep::dtype::bf16, Leaf>, brains),
-                             (structure_of<ep::dtype::f16, Leaf>, halves));
+    BOOST_HANA_DEFINE_STRUCT(net, (part_of<ep::dtype::f64, Leaf>, doubles), (part_of<ep::dtype::f32, Leaf>, floats),
+                             (part_of<ep::dtype::bf16, Leaf>, brains), (part_of<ep::dtype::f16, Leaf>, halves));
   };
 };
 

@@ -104,12 +104,12 @@ TEST_CASE("training and held-out text are disjoint, cover the text, and are a te
   for (const std::size_t length : {1290UL, 5000UL, 99'999UL, 1'000'003UL}) {
     const std::string text = random_text(length, 1);
     const gpt::corpus data(text, gpt::vocabulary(text, 64), 128);
-    std::vector<int> structure_of(length, 0);
+    std::vector<int> part_of(length, 0);
     for (const auto& part : data.training())
-      for (std::int64_t i = part.begin; i < part.end; ++i) structure_of[static_cast<std::size_t>(i)] += 1;
+      for (std::int64_t i = part.begin; i < part.end; ++i) part_of[static_cast<std::size_t>(i)] += 1;
     for (const auto& part : data.held_out())
-      for (std::int64_t i = part.begin; i < part.end; ++i) structure_of[static_cast<std::size_t>(i)] += 10;
-    CHECK(std::all_of(structure_of.begin(), structure_of.end(), [](int once) { return once == 1 || once == 10; }));
+      for (std::int64_t i = part.begin; i < part.end; ++i) part_of[static_cast<std::size_t>(i)] += 10;
+    CHECK(std::all_of(part_of.begin(), part_of.end(), [](int once) { return once == 1 || once == 10; }));
     CHECK(data.training_characters() + data.held_out_characters() == static_cast<std::int64_t>(length));
     CHECK(std::abs(static_cast<double>(data.held_out_characters()) / static_cast<double>(length) - 0.1) < 0.002);
     CHECK(data.held_out_windows() >= 1);
@@ -118,7 +118,7 @@ TEST_CASE("training and held-out text are disjoint, cover the text, and are a te
     bool all_inside = true;
     for (std::int64_t row = 0; row < 2'000; ++row) {
       const std::int64_t at = data.training_window(3, 17, row);
-      for (std::int64_t i = at; i <= at + 128; ++i) all_inside &= structure_of.at(static_cast<std::size_t>(i)) == 1;
+      for (std::int64_t i = at; i <= at + 128; ++i) all_inside &= part_of.at(static_cast<std::size_t>(i)) == 1;
     }
     CHECK(all_inside);
     for (const auto& part : data.held_out()) REQUIRE(part.size() >= 129);

@@ -129,7 +129,7 @@ struct lane {
 }
 
 /// The part of `rank` in a track, or null.
-[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR const part* structure_of(const track& t, int rank) {
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR const part* steps_of(const track& t, int rank) {
   const auto found =
       std::lower_bound(t.parts.begin(), t.parts.end(), rank, [](const part& p, int wanted) { return p.rank < wanted; });
   return found != t.parts.end() && found->rank == rank ? &*found : nullptr;

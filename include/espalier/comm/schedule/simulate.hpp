@@ -225,7 +225,7 @@ class schedule_simulator {
   }
   [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR int record_of(int number, int rank) const {
     const track& t = plan_.tracks[static_cast<std::size_t>(number)];
-    return first_record_[static_cast<std::size_t>(number)] + static_cast<int>(structure_of(t, rank) - t.parts.data());
+    return first_record_[static_cast<std::size_t>(number)] + static_cast<int>(steps_of(t, rank) - t.parts.data());
   }
 
   // Which steps must wait until sends of their lane have left.

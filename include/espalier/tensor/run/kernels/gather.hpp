@@ -42,16 +42,16 @@ void gather_rows(const table_shape& shape, interval here, const T* table, const 
 
 /// The part of a table that one thread adds into: no other thread touches it, and the updates reach it in their order,
 /// so that the result does not depend on the number of threads.
-struct table_part {
+struct table_slice {
   std::int64_t outer_first = 0, outer_last = 0;
   std::int64_t row_first = 0, row_last = 0;
   std::int64_t first = 0, last = 0;  // of a row's elements
 };
 
 /// Cuts the dimension that makes long pieces of work out of few long runs.
-[[nodiscard]] inline table_part structure_of(const table_shape& shape, std::int64_t part, std::int64_t parts) {
+[[nodiscard]] inline table_slice slice_of(const table_shape& shape, std::int64_t part, std::int64_t parts) {
   const auto cut = [=](std::int64_t extent, std::int64_t at) { return extent * at / parts; };
-  table_part mine{0, shape.outer, 0, shape.rows, 0, shape.inner};
+  table_slice mine{0, shape.outer, 0, shape.rows, 0, shape.inner};
   if (shape.outer >= 2 * parts) {
     mine.outer_first = cut(shape.outer, part);
     mine.outer_last = cut(shape.outer, part + 1);
@@ -68,7 +68,7 @@ struct table_part {
 }
 
 template <class T, class Acc, class Index>
-void add_rows(const table_shape& shape, const table_part& part, interval here, const Index* indices, const T* updates,
+void add_rows(const table_shape& shape, const table_slice& part, interval here, const Index* indices, const T* updates,
               Acc* table) {
   const std::int64_t width = part.last - part.first;
   const std::int64_t end = smaller_of(part.row_last, here.size, shape.rows);
@@ -100,7 +100,7 @@ void scatter_add_rows(const table_shape& shape, interval here, const Index* indi
   const std::int64_t threads = threads_for(work, work);
   parallel_ranges(threads, work, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t t = first; t < last; ++t)
-      add_rows(shape, structure_of(shape, t, threads), here, indices, updates, sums);
+      add_rows(shape, slice_of(shape, t, threads), here, indices, updates, sums);
   });
   if constexpr (sizeof(acc) != sizeof(R)) {
     parallel_ranges(elements, elements, [=](std::int64_t first, std::int64_t last) {
