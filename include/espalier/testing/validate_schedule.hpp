@@ -124,7 +124,7 @@ class schedule_validator {
   };
   struct part_record {
     int track = 0;
-    part steps;
+    rank_steps steps;
   };
 
   [[nodiscard]] constexpr std::int64_t size_of_place(int rank, place where) const {
@@ -173,7 +173,7 @@ class schedule_validator {
       const int number = static_cast<int>(i);
       if (t.chunks < 1 || t.in_flight < 1 || t.chunk < 0 || t.cut < 0 || t.phase < 0) add(fault::malformed, 0, number);
       int before = -1;
-      for (const part& p : t.parts) {
+      for (const rank_steps& p : t.parts) {
         if (p.rank <= before || p.rank >= ranks || p.begin > p.end || p.begin < 0 ||
             p.end > static_cast<int>(t.steps.size())) {
           add(fault::malformed, p.rank, number);
@@ -232,7 +232,7 @@ class schedule_validator {
     std::vector<std::vector<access>> all(static_cast<std::size_t>(plan_.call.ranks));
     for (std::size_t i = 0; i < plan_.tracks.size(); ++i) {
       const track& t = plan_.tracks[i];
-      for (const part& p : t.parts) {
+      for (const rank_steps& p : t.parts) {
         for (int k = p.begin; k < p.end; ++k) {
           const step& s = t.steps[static_cast<std::size_t>(k)];
           const auto note = [&](const location& l, bool write) {
@@ -322,7 +322,7 @@ class schedule_validator {
     std::vector<std::vector<int>> of_track(plan_.tracks.size());
     processes_.resize(ranks);
     for (std::size_t i = 0; i < plan_.tracks.size(); ++i) {
-      for (const part& p : plan_.tracks[i].parts) {
+      for (const rank_steps& p : plan_.tracks[i].parts) {
         of_track[i].push_back(static_cast<int>(records.size()));
         records.push_back({static_cast<int>(i), p});
       }

@@ -201,13 +201,13 @@ mutation mutate(schedule& plan, chooser& random) {
   switch (random.below(8)) {
     case 0:
       track.steps.erase(track.steps.begin() + static_cast<std::ptrdiff_t>(at));
-      for (part& p : track.parts) {
+      for (rank_steps& p : track.parts) {
         if (p.begin > static_cast<int>(at)) --p.begin;
         if (p.end > static_cast<int>(at)) --p.end;
       }
       return {"without" + where, must_show};
     case 1:
-      for (const part& p : track.parts) {
+      for (const rank_steps& p : track.parts) {
         if (p.begin <= static_cast<int>(at) && static_cast<int>(at) + 1 < p.end) {
           std::swap(s, track.steps[at + 1]);
           return {"swap" + where, false};

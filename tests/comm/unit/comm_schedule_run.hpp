@@ -79,7 +79,7 @@ class schedule_run {
   };
   struct lane_state {
     int track;
-    const comm::part* part;
+    const comm::rank_steps* part;
     std::int64_t chunk;
     int next = 0;
     std::vector<std::pair<comm::location, std::int64_t>> reading;  // by sends that have not left
@@ -118,7 +118,7 @@ class schedule_run {
     }
     for (std::size_t t = 0; t < plan_.tracks.size(); ++t) {
       const comm::track& track = plan_.tracks[t];
-      for (const comm::part& p : track.parts) {
+      for (const comm::rank_steps& p : track.parts) {
         for (std::int64_t k = 0; k < track.chunks; ++k) {
           lanes_.push_back({static_cast<int>(t), &p, k, 0, {}, false, false});
         }

@@ -6,7 +6,7 @@
 #include <espalier/comm/run/agreement.hpp>
 #include <espalier/comm/run/choice.hpp>
 #include <espalier/comm/run/plan_words.hpp>
-#include <espalier/comm/schedule/paths.hpp>
+#include <espalier/comm/schedule/network_paths.hpp>
 #include <espalier/comm/schedule/price.hpp>
 #include <espalier/comm/schedule/routes.hpp>
 #include <espalier/comm/schedule/select.hpp>

@@ -91,7 +91,7 @@ inline void find_dependences(std::vector<rank_schedule::own_step>& steps) {
   int number = 0;
   for (const track& t : plan.tracks) {
     const int index = number++;
-    const part* const own = steps_of(t, rank);
+    const rank_steps* const own = steps_of(t, rank);
     if (own == nullptr || t.chunks == 0) continue;
     rank_schedule::own_track made;
     made.shape = &t;

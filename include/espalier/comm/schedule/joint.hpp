@@ -41,8 +41,9 @@ namespace espalier::comm {
     }
     all.credits = std::max(all.credits, plans[g].credits);
     for (track t : plans[g].tracks) {
-      for (part& p : t.parts) p.rank = members[static_cast<std::size_t>(p.rank)];
-      std::sort(t.parts.begin(), t.parts.end(), [](const part& a, const part& b) { return a.rank < b.rank; });
+      for (rank_steps& p : t.parts) p.rank = members[static_cast<std::size_t>(p.rank)];
+      std::sort(t.parts.begin(), t.parts.end(),
+                [](const rank_steps& a, const rank_steps& b) { return a.rank < b.rank; });
       for (step& s : t.steps) {
         if (s.peer >= 0) s.peer = members[static_cast<std::size_t>(s.peer)];
         if (s.edge != step::direct) s.edge = edges.at(static_cast<std::size_t>(s.edge));

@@ -64,7 +64,7 @@ struct step {
 };
 
 /// The steps [begin, end) of a track that rank `rank` takes.
-struct part {
+struct rank_steps {
   int rank = 0;
   int begin = 0;
   int end = 0;
@@ -75,10 +75,10 @@ struct track {
   int tree = 0;  ///< for reports: of the packing, or a number of the algorithm's own
   int phase = 0;
   std::int64_t chunks = 1;
-  std::int64_t chunk = 0;   ///< elements from one chunk to the next
-  std::int64_t cut = 0;     ///< elements by which the last chunk is shorter than the others
-  int in_flight = 1;        ///< lanes of this track that one rank may have begun and not finished
-  std::vector<part> parts;  ///< ranks ascending, each at most once
+  std::int64_t chunk = 0;         ///< elements from one chunk to the next
+  std::int64_t cut = 0;           ///< elements by which the last chunk is shorter than the others
+  int in_flight = 1;              ///< lanes of this track that one rank may have begun and not finished
+  std::vector<rank_steps> parts;  ///< ranks ascending, each at most once
   std::vector<step> steps;
 
   /// Elements that a step moves in chunk `k`.
@@ -129,9 +129,9 @@ struct lane {
 }
 
 /// The part of `rank` in a track, or null.
-[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR const part* steps_of(const track& t, int rank) {
-  const auto found =
-      std::lower_bound(t.parts.begin(), t.parts.end(), rank, [](const part& p, int wanted) { return p.rank < wanted; });
+[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR const rank_steps* steps_of(const track& t, int rank) {
+  const auto found = std::lower_bound(t.parts.begin(), t.parts.end(), rank,
+                                      [](const rank_steps& p, int wanted) { return p.rank < wanted; });
   return found != t.parts.end() && found->rank == rank ? &*found : nullptr;
 }
 
@@ -177,7 +177,7 @@ struct traffic {
     for (const int value : {t.tree, t.phase, t.in_flight}) add(value);
     for (const std::int64_t value : {t.chunks, t.chunk, t.cut}) add(value);
     add(t.parts.size());
-    for (const part& p : t.parts) {
+    for (const rank_steps& p : t.parts) {
       for (const int value : {p.rank, p.begin, p.end}) add(value);
     }
     for (const step& s : t.steps) {
@@ -241,7 +241,7 @@ class track_builder {
   }
   ESPALIER_CONSTEXPR_VECTOR void close() {
     if (track_.parts.empty()) return;
-    part& last = track_.parts.back();
+    rank_steps& last = track_.parts.back();
     last.end = static_cast<int>(track_.steps.size());
     if (last.begin == last.end) track_.parts.pop_back();
   }

@@ -84,7 +84,7 @@ struct message {
 };
 struct record {  // a part
   int track = 0;
-  part steps;
+  rank_steps steps;
   std::int64_t first_lane = 0;  // of lane states
   std::int64_t opened = 0;
 };
@@ -184,7 +184,7 @@ class schedule_simulator {
       const track& t = plan_.tracks[i];
       places_[i].assign(static_cast<std::size_t>(t.chunks), 0);
       first_record_.push_back(static_cast<int>(records_.size()));
-      for (const part& p : t.parts) {
+      for (const rank_steps& p : t.parts) {
         rank_state& rank = ranks_[static_cast<std::size_t>(p.rank)];
         rank.records.push_back(static_cast<int>(records_.size()));
         rank.left_in_phase[static_cast<std::size_t>(t.phase)] += t.chunks;
@@ -231,7 +231,7 @@ class schedule_simulator {
   // Which steps must wait until sends of their lane have left.
   ESPALIER_CONSTEXPR_VECTOR void find_overwrites(const track& t, std::vector<char>& overwrites) const {
     overwrites.assign(t.steps.size(), 0);
-    for (const part& p : t.parts) {
+    for (const rank_steps& p : t.parts) {
       for (int k = p.begin; k < p.end; ++k) {
         const step& s = t.steps[static_cast<std::size_t>(k)];
         for (int j = p.begin; j < k && writes(s.kind); ++j) {

@@ -48,7 +48,7 @@ struct stream_map {
     const track& t = plan.tracks[i];
     made.ends[i].assign(t.steps.size(), {});
     found.clear();
-    for (const part& p : t.parts) {
+    for (const rank_steps& p : t.parts) {
       for (int k = p.begin; k < p.end; ++k) {
         const step& s = t.steps[static_cast<std::size_t>(k)];
         if (s.kind == action::send) found.push_back({p.rank, s.peer, s.edge, s.stream, k, true});
