@@ -90,7 +90,7 @@ template <class Mesh, class Depth> class trainer {
     std::vector<double> shares(static_cast<std::size_t>(here_.local_devices()));
     here_.on_devices([&](int local, auto& communicator) {
       timed_communicator timed(communicator);
-      detail::part_executor device(tables_of<program_type>(), here_.device(local), timed);
+      detail::item_executor device(tables_of<program_type>(), here_.device(local), timed);
       int index = 0;
       const auto give = [&](const auto& array) { device.set_argument(index++, array.data(local)); };
       detail::for_each_leaf(state_, give);

@@ -4,7 +4,7 @@
 
 #include <catch2/catch.hpp>
 #include <espalier/tensor/core/nn/nn.hpp>
-#include <espalier/tensor/run/execute/part_executor.hpp>
+#include <espalier/tensor/run/execute/item_executor.hpp>
 #include <support/run_program.hpp>
 
 #include <atomic>
@@ -153,11 +153,11 @@ using layer_program = ep::program<ep::mesh<>, layer, ep::f64<8, 8>, ep::f64<8, 8
 /// Whether a program of headers alone is compiled with what looks for parts.
 template <class Program>
 constexpr bool looks_for_parts = std::is_same_v<ep::detail::executor_of<Program, ep::comm::any_communicator>,
-                                                ep::detail::part_executor<ep::comm::any_communicator>>;
+                                                ep::detail::item_executor<ep::comm::any_communicator>>;
 
-template <class Program> std::vector<ep::detail::part_group> groups_of() {
+template <class Program> std::vector<ep::detail::item_group> groups_of() {
   const ep::program_tables tables = ep::tables_of<Program>();
-  std::vector<ep::detail::part_group> groups = ep::detail::part_finder(tables, ep::detail::causal_finder(tables)).run();
+  std::vector<ep::detail::item_group> groups = ep::detail::item_finder(tables, ep::detail::causal_finder(tables)).run();
   CHECK((groups.empty() || looks_for_parts<Program>));
   return groups;
 }
@@ -167,7 +167,7 @@ class counting_kernels : public ep::detail::compiled_kernels {
  public:
   counting_kernels(const ep::program_tables& t, std::atomic<int>& parts) : compiled_kernels(t), parts_(&parts) {}
   void run(int launch, const ep::kernels::kernel_call& call) const {
-    if (call.part >= 0) ++*parts_;
+    if (call.item >= 0) ++*parts_;
     compiled_kernels::run(launch, call);
   }
 
@@ -186,7 +186,7 @@ template <class Program> triangles triangles_of() {
   const ep::detail::causal_finder causal(tables);
   triangles found;
   for (int u = 0; u < tables.launch_count; ++u) found.chains += causal.side(u) > 0 ? 1 : 0;
-  for (const ep::detail::part_group& group : groups_of<Program>()) {
+  for (const ep::detail::item_group& group : groups_of<Program>()) {
     for (const auto& member : group.members) found.products += member.lower_triangle ? 1 : 0;
   }
   return found;
@@ -198,24 +198,24 @@ TEST_CASE("attention runs head by head, and its scores are never stored as a who
   const auto groups = groups_of<attention_program<on<1, 1>, true>>();
   REQUIRE(groups.size() >= 2);
   std::size_t locals = 0;
-  for (const ep::detail::part_group& group : groups) {
-    CHECK(group.parts == 4 * 6);
+  for (const ep::detail::item_group& group : groups) {
+    CHECK(group.items == 4 * 6);
     locals += group.locals.size();
-    for (const ep::detail::part_local& local : group.locals) CHECK(local.chunk == 20 * 20 * 8);
+    for (const ep::detail::item_local& local : group.locals) CHECK(local.chunk == 20 * 20 * 8);
   }
   CHECK(locals >= 2);
   const auto split = groups_of<attention_program<on<2, 3>, true>>();
   REQUIRE(!split.empty());
-  CHECK(split.front().parts == 2 * 2);
+  CHECK(split.front().items == 2 * 2);
 }
 
 TEST_CASE("the products of a group are executed part by part", "[execute]") {
   using program = attention_program<on<1, 1>, true>;
   int parts = 0;
-  for (const ep::detail::part_group& group : groups_of<program>()) {
+  for (const ep::detail::item_group& group : groups_of<program>()) {
     for (const auto& member : group.members) {
       const bool multiplies = !member.whole && !ep::tables_of<program>().launches[member.launch].fused;
-      if (multiplies) parts += static_cast<int>(group.parts);
+      if (multiplies) parts += static_cast<int>(group.items);
     }
   }
   REQUIRE(parts > 0);
@@ -229,7 +229,7 @@ TEST_CASE("the products of a group are executed part by part", "[execute]") {
   std::atomic<int> executed = 0;
   ep::world world(program::mesh::value);
   world.on_devices([&](int local, ep::comm::any_communicator& communicator) {
-    ep::detail::part_executor<ep::comm::any_communicator, counting_kernels> device(
+    ep::detail::item_executor<ep::comm::any_communicator, counting_kernels> device(
         tables, world.device(local), communicator, counting_kernels(tables, executed));
     std::size_t next = 0;
     for (int id = 0; id < tables.code.size; ++id) {

@@ -227,8 +227,8 @@ template <int Positions, class T> void check_lower_triangle() {
   std::vector<T> whole(2 * side * side, untouched);
   std::vector<T> lower = whole;
   for (std::int64_t part = 0; part < 2; ++part) {
-    kernels::contract_part<p, T, T, T>(a.data(), b.data(), whole.data(), part);
-    kernels::contract_part<p, T, T, T>(a.data(), b.data(), lower.data(), part, true);
+    kernels::contract_item<p, T, T, T>(a.data(), b.data(), whole.data(), part);
+    kernels::contract_item<p, T, T, T>(a.data(), b.data(), lower.data(), part, true);
   }
   constexpr std::size_t grain = kernels::triangle_grain;
   constexpr std::size_t most_behind = std::max<std::size_t>(2 * grain, side / 8 + grain);

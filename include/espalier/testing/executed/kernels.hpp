@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
-#include <espalier/tensor/run/execute/part_executor.hpp>
+#include <espalier/tensor/run/execute/item_executor.hpp>
 #include <espalier/testing/executed/elements.hpp>
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class evaluated_kernels {
   void run(int launch, const kernels::kernel_call& call) const {
     const int id = t_->order[t_->launches[launch].first];
     const instruction& self = t_->code[id];
-    if (call.part >= 0) return run_part(id, call);
+    if (call.item >= 0) return run_item(id, call);
     std::vector<std::vector<double>> operands(static_cast<std::size_t>(self.operand_count));
     evaluation e;
     e.self = &self;
@@ -142,11 +142,11 @@ class evaluated_kernels {
 
  private:
   /// One of an einsum's batched products.
-  void run_part(int id, const kernels::kernel_call& call) const {
+  void run_item(int id, const kernels::kernel_call& call) const {
     const kernels::kernel_key key = detail::key_of(t_->code, id);
     const kernels::gemm_plan p =
         detail::plan_for(detail::contraction_for(key), key.operand_type[0], key.operand_type[1], key.type);
-    const detail::loop_axis at = detail::locate(p.loops, p.loop_count, call.part);
+    const detail::loop_axis at = detail::locate(p.loops, p.loop_count, call.item);
     const int left = p.swapped ? 1 : 0;
     for (std::int64_t m = 0; m < p.m; ++m) {
       for (std::int64_t n = 0; n < p.n; ++n) {

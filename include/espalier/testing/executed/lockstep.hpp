@@ -3,7 +3,7 @@
 #pragma once
 
 #include <espalier/comm/reducer.hpp>
-#include <espalier/tensor/run/execute/part_executor.hpp>
+#include <espalier/tensor/run/execute/item_executor.hpp>
 #include <espalier/testing/executed/devices.hpp>
 #include <espalier/testing/executed/elements.hpp>
 #include <espalier/testing/executed/kernels.hpp>
@@ -75,7 +75,7 @@ template <class Kernels> class lockstep_execution {
   }
 
  private:
-  using executor = detail::part_executor<no_communicator, Kernels>;
+  using executor = detail::item_executor<no_communicator, Kernels>;
 
   [[nodiscard]] const layout& layout_of(int id) const { return g_.annotations[g_[id].annotation]; }
 

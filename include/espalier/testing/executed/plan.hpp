@@ -3,7 +3,7 @@
 #pragma once
 
 #include <espalier/comm/reducer.hpp>
-#include <espalier/tensor/run/execute/part_executor.hpp>
+#include <espalier/tensor/run/execute/item_executor.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -9,7 +9,7 @@
 #include <espalier/pipeline/stages/messages/peer_communicator.hpp>
 #include <espalier/pipeline/stages/model/bindings.hpp>
 #include <espalier/tensor/core/nn/initialise.hpp>
-#include <espalier/tensor/run/execute/part_executor.hpp>
+#include <espalier/tensor/run/execute/item_executor.hpp>
 
 #include <cmath>
 #include <cstddef>
@@ -56,7 +56,7 @@ class bound_program {
 
  private:
   program_tables tables_;
-  espalier::detail::part_executor<peer_communicator> executor_;
+  espalier::detail::item_executor<peer_communicator> executor_;
 };
 
 /// The optimizer of a layer: (parameters, state, gradients, rate), the first two changed where they are.

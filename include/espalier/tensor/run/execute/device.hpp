@@ -35,7 +35,7 @@ class compiled_kernels {
 };
 
 /// One device at work: its memory, its part of every collective, and the walk over the steps, one launch after the
-/// other; `part_executor` also takes launches part by part. Everything is allocated when it is made; a run allocates
+/// other; `item_executor` also takes launches part by part. Everything is allocated when it is made; a run allocates
 /// nothing.
 ///
 /// `Kernels` computes what a launch or a step of a fused chain computes; all else is the same for every program,

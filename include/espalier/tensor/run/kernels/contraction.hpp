@@ -65,13 +65,13 @@ void contract(const A* a, const B* b, C* c, detail::compute_t<A, B, C> alpha, de
                                    scratch);
 }
 
-/// Iteration `part` of the plan's loops alone, on one thread, with alpha 1 and beta 0. Of a lower triangle, row i has
+/// Iteration `item` of the plan's loops alone, on one thread, with alpha 1 and beta 0. Of a lower triangle, row i has
 /// at least the columns before the next multiple of `triangle_grain`; what is not computed is not written.
-/// @pre `plan_of(P, ...)` needs no scratch, and 0 <= part < its `iterations`; for a lower triangle it is a gemm whose
+/// @pre `plan_of(P, ...)` needs no scratch, and 0 <= item < its `iterations`; for a lower triangle it is a gemm whose
 /// m and n are equal
 template <contraction P, class A, class B, class C, class Backend = detail::default_backend>
-void contract_part(const A* a, const B* b, C* c, std::int64_t part, bool lower_triangle = false) {
-  detail::run_contraction_part<Backend>(detail::static_plan<P, dtype_of<A>, dtype_of<B>, dtype_of<C>>, a, b, c, part,
+void contract_item(const A* a, const B* b, C* c, std::int64_t item, bool lower_triangle = false) {
+  detail::run_contraction_item<Backend>(detail::static_plan<P, dtype_of<A>, dtype_of<B>, dtype_of<C>>, a, b, c, item,
                                         lower_triangle);
 }
 

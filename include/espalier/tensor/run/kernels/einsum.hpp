@@ -103,10 +103,10 @@ template <> struct kernel<&ops::einsum> {
     auto* c = static_cast<element*>(call.result);
     if constexpr (is_floating(Key.type)) {
       // Most products are all in one piece.
-      constexpr bool has_parts =
+      constexpr bool has_items =
           detail::static_plan<plan, Key.operand_type[0], Key.operand_type[1], Key.type>.iterations > 1;
-      if constexpr (has_parts) {
-        if (call.part >= 0) return contract_part<plan>(a, b, c, call.part, call.lower_triangle);
+      if constexpr (has_items) {
+        if (call.item >= 0) return contract_item<plan>(a, b, c, call.item, call.lower_triangle);
       }
       contract<plan>(a, b, c, 1, 0, call.scratch);
     } else {

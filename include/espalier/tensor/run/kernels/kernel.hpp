@@ -72,7 +72,7 @@ struct kernel_call {
   /// Holds at least `kernel<Op>::scratch_bytes(key)` bytes, aligned to 64.
   void* scratch = nullptr;
   /// The batch item of an einsum (`gemm_plan::iterations`) to compute alone; negative: all of them.
-  std::int64_t part = -1;
+  std::int64_t item = -1;
   /// True if that product is a square of which only the lower triangle is needed (see `triangle_grain`).
   bool lower_triangle = false;
 

@@ -3,7 +3,7 @@
 #pragma once
 
 // The definitions of a program's device: the compiled half of program_device.hpp.
-#include <espalier/tensor/run/execute/part_executor.hpp>
+#include <espalier/tensor/run/execute/item_executor.hpp>
 #include <espalier/tensor/run/execute/program_device.hpp>
 
 #include <memory>
@@ -32,7 +32,7 @@ template <class Executor> class executing_device final : public program_device {
 #if defined(ESPALIER_COMPILED)
 std::unique_ptr<program_device> make_device(const program_tables& tables, int device,
                                             comm::any_communicator& communicator) {
-  return executing_device<part_executor<comm::any_communicator>>::make(tables, device, communicator);
+  return executing_device<item_executor<comm::any_communicator>>::make(tables, device, communicator);
 }
 #else
 template <class Program> [[nodiscard]] device_maker device_maker_of() {

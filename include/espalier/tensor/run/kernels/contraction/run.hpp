@@ -48,7 +48,7 @@ inline void pointwise_row(std::int64_t n, T alpha, const T* ESPALIER_RESTRICT a,
 }
 
 /// Part of a product: rows [row, row + rows) and columns [column, column + columns) of its result.
-struct product_part {
+struct product_block {
   std::int64_t row = 0;
   std::int64_t rows = 0;
   std::int64_t column = 0;
@@ -56,7 +56,8 @@ struct product_part {
 };
 
 template <class Backend, class T>
-void run_product(const kernels::gemm_plan& p, const T* a, const T* b, T* c, T alpha, T beta, const product_part& part) {
+void run_product(const kernels::gemm_plan& p, const T* a, const T* b, T* c, T alpha, T beta,
+                 const product_block& part) {
   c += part.row * p.c_row + part.column * p.c_column;
   a += part.row * p.a_row;
   switch (p.kind) {
@@ -95,7 +96,7 @@ void run_product(const kernels::gemm_plan& p, const T* a, const T* b, T* c, T al
 /// The products of one iteration of the loops, each of which adds to the same part of C.
 template <class Backend, class T>
 void run_iteration(const kernels::gemm_plan& p, const T* a, const T* b, T* c, T alpha, T beta, std::int64_t iteration,
-                   const product_part& part) {
+                   const product_block& part) {
   const loop_axis at = locate(p.loops, p.loop_count, iteration);
   for (std::int64_t s = 0; s < p.sum_iterations; ++s) {
     const loop_axis term = locate(p.sum_loops, p.sum_loop_count, s);
@@ -122,7 +123,7 @@ void run_products(const kernels::gemm_plan& p, const T* a, const T* b, T* c, T a
     const std::int64_t first = index % cuts * cut_length;
     const std::int64_t count = smaller_of(cut_length, length - first);
     if (count <= 0) return;
-    const product_part part = by_columns ? product_part{0, p.m, first, count} : product_part{first, count, 0, p.n};
+    const product_block part = by_columns ? product_block{0, p.m, first, count} : product_block{first, count, 0, p.n};
     run_iteration<Backend>(p, a, b, c, alpha, beta, index / cuts, part);
   };
   if (threads == 1 || total == 1) {
@@ -168,18 +169,18 @@ void run_contraction(const kernels::gemm_plan& plan, const A* a, const B* b, C* 
 /// One iteration of a plan without scratch, on one thread; of a square one, if asked for, little more than the lower
 /// triangle: a few blocks of whole tiles' columns, from the diagonal down.
 template <class Backend, class A, class B, class C>
-void run_contraction_part(const kernels::gemm_plan& plan, const A* a, const B* b, C* c, std::int64_t part,
+void run_contraction_item(const kernels::gemm_plan& plan, const A* a, const B* b, C* c, std::int64_t item,
                           bool lower_triangle) {
   using T = compute_t<A, B, C>;
-  // A tensor of another type is converted in scratch, and such a plan has no parts.
+  // A tensor of another type is converted in scratch, and such a plan has no items.
   if constexpr (std::is_same_v<A, T> && std::is_same_v<B, T> && std::is_same_v<C, T>) {
     constexpr std::int64_t narrowest = larger_of<std::int64_t>(tile_sizes<T>::columns, kernels::triangle_grain);
     constexpr std::int64_t most_blocks = 8;
     const std::int64_t tiles = (plan.n + most_blocks * narrowest - 1) / (most_blocks * narrowest);
     const std::int64_t block = lower_triangle ? tiles * narrowest : plan.n;
     for (std::int64_t j = 0; j < plan.n; j += block) {
-      const product_part below{j, plan.m - j, j, smaller_of(block, plan.n - j)};
-      run_iteration<Backend>(plan, plan.swapped ? b : a, plan.swapped ? a : b, c, T(1), T(0), part, below);
+      const product_block below{j, plan.m - j, j, smaller_of(block, plan.n - j)};
+      run_iteration<Backend>(plan, plan.swapped ? b : a, plan.swapped ? a : b, c, T(1), T(0), item, below);
     }
   }
 }

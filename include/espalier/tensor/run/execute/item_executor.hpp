@@ -3,8 +3,8 @@
 #pragma once
 
 #include <espalier/base/light_std/extremes.hpp>
+#include <espalier/tensor/run/execute/batch_items.hpp>
 #include <espalier/tensor/run/execute/device.hpp>
-#include <espalier/tensor/run/execute/parts.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -14,17 +14,17 @@
 
 namespace espalier::detail {
 
-/// A device that takes neighbouring launches part by part where it can (see execute/parts.hpp).
+/// A device that takes neighbouring launches item by item where it can (see execute/batch_items.hpp).
 template <class Communicator, class Kernels = compiled_kernels>
-class part_executor final : public device_executor<Communicator, Kernels> {
+class item_executor final : public device_executor<Communicator, Kernels> {
   using base = device_executor<Communicator, Kernels>;
   using base::causal_, base::chains_, base::finite_, base::kernels_, base::position_, base::steps_, base::t_;
 
  public:
-  part_executor(const program_tables& t, int device, Communicator& comm) : part_executor(t, device, comm, Kernels(t)) {}
-  part_executor(const program_tables& t, int device, Communicator& comm, Kernels kernels)
+  item_executor(const program_tables& t, int device, Communicator& comm) : item_executor(t, device, comm, Kernels(t)) {}
+  item_executor(const program_tables& t, int device, Communicator& comm, Kernels kernels)
       : base(t, device, comm, std::move(kernels)),
-        groups_(part_finder(t_, causal_).run()),
+        groups_(item_finder(t_, causal_).run()),
         group_at_(static_cast<std::size_t>(steps_.size()), -1) {
     std::int64_t local_bytes = 0;
     for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -36,7 +36,7 @@ class part_executor final : public device_executor<Communicator, Kernels> {
 
   void step() override {
     const int group = group_at_[static_cast<std::size_t>(position_)];
-    if (group >= 0 && run_parts(groups_[static_cast<std::size_t>(group)])) {
+    if (group >= 0 && run_items(groups_[static_cast<std::size_t>(group)])) {
       position_ = steps_.first_of(groups_[static_cast<std::size_t>(group)].last + 1);
       if (finite_.is_on()) this->report_not_finite();
     } else {
@@ -45,103 +45,103 @@ class part_executor final : public device_executor<Communicator, Kernels> {
   }
 
  private:
-  /// Runs a group's launches part by part; false if where values lie now does not allow it.
-  [[nodiscard]] bool run_parts(const part_group& group) {
-    if (!parts_are_independent(t_, group, [this](int value) { return this->address(value); })) return false;
-    for (const part_group::member& m : group.members) {
+  /// Runs a group's launches item by item; false if where values lie now does not allow it.
+  [[nodiscard]] bool run_items(const item_group& group) {
+    if (!items_are_independent(t_, group, [this](int value) { return this->address(value); })) return false;
+    for (const item_group::member& m : group.members) {
       if (!m.whole) continue;
       for (int n = steps_.first_of(m.launch); n < steps_.first_of(m.launch + 1); ++n) (void)this->execute(n);
     }
-    const auto threads = static_cast<int>(smaller_of<std::int64_t>(available_threads(), group.parts));
+    const auto threads = static_cast<int>(smaller_of<std::int64_t>(available_threads(), group.items));
     if (threads == 1) {
-      run_parts(group, 0, 0, group.parts);
+      run_items(group, 0, 0, group.items);
       return true;
     }
     ESPALIER_OMP(parallel for num_threads(threads) schedule(static))
     for (int t = 0; t < threads; ++t) {
-      run_parts(group, t, group.parts * t / threads, group.parts * (t + 1) / threads);
+      run_items(group, t, group.items * t / threads, group.items * (t + 1) / threads);
     }
     return true;
   }
 
-  void run_parts(const part_group& group, int thread, std::int64_t first, std::int64_t last) {
+  void run_items(const item_group& group, int thread, std::int64_t first, std::int64_t last) {
     char* const room = static_cast<char*>(locals_.data()) + thread * group.local_bytes;
     char* const scratch = this->chain_scratch();
-    for (std::int64_t part = first; part < last; ++part) {
+    for (std::int64_t item = first; item < last; ++item) {
       const auto at = [&](int value) -> void* {
-        const part_local* const local = group.local(value);
-        // Where the value would start if all of its parts existed.
-        return local == nullptr ? this->address(value) : room + local->offset - part * local->chunk;
+        const item_local* const local = group.local(value);
+        // Where the value would start if all of its items existed.
+        return local == nullptr ? this->address(value) : room + local->offset - item * local->chunk;
       };
       for (std::size_t n = 0; n < group.members.size(); ++n) {
-        const part_group::member& m = group.members[n];
+        const item_group::member& m = group.members[n];
         if (m.whole) continue;
         if (!t_.launches[m.launch].fused) {
-          multiply_part(m, part, at);
-          if (finite_.is_on()) check_part(group, m, part, at);
-        } else if (!run_part(group, m.launch, part, thread, scratch, at)) {
+          multiply_item(m, item, at);
+          if (finite_.is_on()) check_item(group, m, item, at);
+        } else if (!run_item(group, m.launch, item, thread, scratch, at)) {
           // A row that is hidden entirely: with what products have left out for this chain.
           for (std::size_t before = 0; before < n; ++before) {
-            if (group.members[before].lower_triangle) multiply_part(group.members[before], part, at);
+            if (group.members[before].lower_triangle) multiply_item(group.members[before], item, at);
           }
-          (void)run_part(group, m.launch, part, thread, scratch, at);
+          (void)run_item(group, m.launch, item, thread, scratch, at);
         }
       }
     }
   }
 
   template <class Address>
-  [[nodiscard]] bool run_part(const part_group& group, int u, std::int64_t part, int thread, char* scratch,
+  [[nodiscard]] bool run_item(const item_group& group, int u, std::int64_t item, int thread, char* scratch,
                               const Address& at) {
-    const std::int64_t rows = t_.chains[u].rows / group.parts;
-    return chains_.run_rows(u, part * rows, (part + 1) * rows, thread, scratch, at,
+    const std::int64_t rows = t_.chains[u].rows / group.items;
+    return chains_.run_rows(u, item * rows, (item + 1) * rows, thread, scratch, at,
                             [this](int value) { return this->boxes(value); });
   }
 
-  template <class Address> void multiply_part(const part_group::member& m, std::int64_t part, const Address& at) const {
+  template <class Address> void multiply_item(const item_group::member& m, std::int64_t item, const Address& at) const {
     const int id = t_.order[t_.launches[m.launch].first];
     kernels::kernel_call call;
     for (int k = 0; k < t_.code[id].operand_count; ++k) call.operand[k] = at(t_.code[id].operand[k]);
     call.result = at(id);
-    call.part = part;
+    call.item = item;
     call.lower_triangle = m.lower_triangle;
     for (const int reader : m.readers) call.lower_triangle = call.lower_triangle && chains_.side(reader) > 0;
     kernels_.run(m.launch, call);
   }
 
   template <class Address>
-  void check_part(const part_group& group, const part_group::member& m, std::int64_t part, const Address& at) {
+  void check_item(const item_group& group, const item_group::member& m, std::int64_t item, const Address& at) {
     const int id = t_.order[t_.launches[m.launch].first];
-    const std::int64_t elements = t_.code[id].shape.elements() / group.parts;
+    const std::int64_t elements = t_.code[id].shape.elements() / group.items;
     const std::int64_t columns = stride_of(t_.code[id].shape, t_.code[id].shape.rank - 2);
     const std::int64_t size = size_of(t_.code[id].type);
-    const char* row = static_cast<const char*>(at(id)) + part * elements * size;
+    const char* row = static_cast<const char*>(at(id)) + item * elements * size;
     for (std::int64_t first = 0; first < elements; first += columns, row += columns * size) {
       // Of a lower triangle, nothing else has been computed.
-      finite_.look_at(id, row, part * elements + first, m.lower_triangle ? first / columns + 1 : columns);
+      finite_.look_at(id, row, item * elements + first, m.lower_triangle ? first / columns + 1 : columns);
     }
   }
 
-  std::vector<part_group> groups_;
+  std::vector<item_group> groups_;
   /// The group that begins at each step, or -1.
   std::vector<int> group_at_;
   shared_buffer locals_;
 };
 
 template <class Program, std::size_t... Kind>
-[[nodiscard]] constexpr bool may_have_parts(std::index_sequence<Kind...> /*of launches*/) {
-  constexpr std::int64_t parts[]{parts_of_product<Program, static_cast<int>(Kind)>()..., 0};
-  for (const std::int64_t count : parts) {
-    if (count >= part_finder::fewest_parts) return true;
+[[nodiscard]] constexpr bool may_have_items(std::index_sequence<Kind...> /*of launches*/) {
+  constexpr std::int64_t items[]{items_of_product<Program, static_cast<int>(Kind)>()..., 0};
+  for (const std::int64_t count : items) {
+    if (count >= item_finder::fewest_items) return true;
   }
   return false;
 }
 
 /// The executor of a program. Only programs with a batched product whose items can be handed on instantiate
-/// `part_executor`.
+/// `item_executor`.
 template <class Program, class Communicator>
-using executor_of = std::conditional_t<may_have_parts<Program>(std::make_index_sequence<static_cast<std::size_t>(
+using executor_of = std::conditional_t<may_have_items<Program>(std::make_index_sequence<static_cast<std::size_t>(
                                                                    kernel_kinds<Program>::of_launches.count)>{}),
-                                       part_executor<Communicator>, device_executor<Communicator>>;
+                                       item_executor<Communicator>, device_executor<Communicator>>;
 
 }  // namespace espalier::detail
