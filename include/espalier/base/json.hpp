@@ -272,6 +272,7 @@ template <class Error> class json_reader {
 };
 
 /// The text in double quotes, with escapes.
+/// @post json_reader reads the same text back
 [[nodiscard]] inline std::string json_string(std::string_view text) {
   constexpr std::string_view digits = "0123456789abcdef";
   std::string out = "\"";
@@ -292,6 +293,7 @@ template <class Error> class json_reader {
 }
 
 /// The shortest text that reads back as the same number.
+/// @post json_reader reads the same number back, if it is finite
 [[nodiscard]] inline std::string json_number(double value) {
   std::array<char, 32> text{};
   const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), value);

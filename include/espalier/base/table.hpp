@@ -31,6 +31,7 @@ namespace espalier::report {
 }
 
 /// "1,234,567": exact, with a comma every three digits.
+/// @post without its commas it is std::to_string(value), and three digits follow each comma
 [[nodiscard]] inline std::string format_count(std::int64_t value) {
   // The magnitude as unsigned: the smallest integer has no positive counterpart.
   const std::uint64_t magnitude = value < 0 ? 0 - static_cast<std::uint64_t>(value) : static_cast<std::uint64_t>(value);

@@ -8,6 +8,7 @@
 namespace espalier::detail {
 
 /// Returns a text escaped for an SVG picture: <, >, & and " are named.
+/// @post no <, > or " is left, and named characters read back are the text
 [[nodiscard]] inline std::string xml_text(std::string_view text) {
   std::string out;
   for (const char c : text) {

@@ -47,6 +47,7 @@ inline void append_text(std::string& text, std::initializer_list<text_piece> pie
 
 /// The pieces one after the other: `joined({"rank ", rank, " waited for ", name})`. One call, and one string to be
 /// destroyed, where every `+` is one more of each: what reports mistakes is a tenth of what a program compiles.
+/// @post joined({a, n, b}) == a + std::to_string(n) + b
 [[nodiscard]] inline std::string joined(std::initializer_list<text_piece> pieces) {
   std::string text;
   append_text(text, pieces);
