@@ -20,6 +20,7 @@
 #include <espalier/core.hpp>
 #include <espalier/tensor/core/diagnostics/not_included.hpp>
 #include <espalier/tensor/core/nn/nn.hpp>
+#include <espalier/tensor/core/nn/not_included.hpp>
 #include <espalier/tensor/core/program/budget.hpp>
 #include <espalier/tensor/run/execute/copy.hpp>
 #include <espalier/tensor/run/execute/gather.hpp>

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/tensor/core/nn/optimizers/step.hpp>
+#include <espalier/tensor/core/nn/warm_up_settings.hpp>
 
 #include <type_traits>
 
@@ -94,14 +95,6 @@ constexpr auto cosine_rate(const Step& step, double from, double to, double step
     return emit::between(b, to, from, emit::half_cosine(b, emit::progress(b, t, 0, steps)));
   });
 }
-
-/// A schedule's rise and fall. Steps are numbers, so that they may be products.
-struct warm_up_settings {
-  double peak = 1e-3;    ///< the largest rate
-  double warm_up = 0;    ///< steps with a rate that grows: peak / warm_up at the first one
-  double total = 10000;  ///< the step from which on the rate is `floor`
-  double floor = 0;
-};
 
 /// Grows in a straight line to `peak`, which step number `warm_up` has, and falls along half a cosine to `floor` at
 /// step `total`.
