@@ -20,6 +20,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -535,4 +536,120 @@ TEST_CASE("trees for a machine that is declared in a file") {  // docs/topology.
   CHECK(trees.rate == trees.bound);
   // Nash-Williams: four units of links in both directions, over two edges a tree.
   CHECK((trees.rate == fraction{2, 1}));
+}
+
+// The laws that comments state as @post: each test has the name of the function and the law, as they stand there.
+
+TEST_CASE("pack: no resource carries more than its capacity", "[law]") {
+  for (unsigned seed = 101; seed <= 130; ++seed) {
+    std::mt19937 random(seed);
+    const network net = network_of(topology_data::random_topology(
+        random, {2 + static_cast<int>(seed % 6), seed % 3 != 0, seed % 2 == 0, seed % 5 == 0}));
+    for (const collective kind : collectives) {
+      CAPTURE(seed, name_of(kind));
+      const packing trees = pack(net, kind, static_cast<int>(seed) % net.ranks);
+      REQUIRE(!trees.trees.empty());
+      std::vector<fraction> carried(net.resources.size());
+      const auto add = [&](const std::vector<int>& edges, const fraction& weight) {
+        for (const int edge : edges) {
+          if (edge < 0) continue;
+          for (const int r : net.edges.at(static_cast<std::size_t>(edge)).resources)
+            carried[static_cast<std::size_t>(r)] = carried[static_cast<std::size_t>(r)] + weight;
+        }
+      };
+      for (const auto& tree : trees.trees) {
+        add(tree.down, tree.weight);
+        add(tree.up, tree.weight);
+      }
+      bool is_met = false;
+      for (std::size_t r = 0; r < carried.size(); ++r) {
+        const fraction capacity{net.resources[r].capacity, 1};
+        REQUIRE(carried[r] <= capacity);
+        is_met = is_met || to_double(carried[r]) > 0.99 * to_double(capacity);
+      }
+      CHECK(is_met);  // else more could be sent
+    }
+  }
+}
+
+namespace {
+
+fraction random_fraction(std::mt19937& random) {
+  const auto numerator = static_cast<std::int64_t>(random() % 200);
+  return fraction{numerator, 1} / fraction{static_cast<std::int64_t>(1 + random() % 60), 1};
+}
+
+}  // namespace
+
+TEST_CASE("operator-: (a - b) + b == a", "[law]") {
+  std::mt19937 random(1);
+  for (int trial = 0; trial < 5000; ++trial) {
+    const fraction a = random_fraction(random);
+    const fraction b = random_fraction(random);
+    if (a >= b) REQUIRE((a - b) + b == a);
+  }
+}
+
+TEST_CASE("operator/: (a / b) * b == a", "[law]") {
+  std::mt19937 random(2);
+  for (int trial = 0; trial < 5000; ++trial) {
+    const fraction a = random_fraction(random);
+    const fraction b = random_fraction(random);
+    if (b.numerator > 0) REQUIRE((a / b) * b == a);
+  }
+}
+
+TEST_CASE("common_divisor: a and b are whole multiples of it, and those two numbers have no common divisor", "[law]") {
+  std::mt19937 random(3);
+  for (int trial = 0; trial < 5000; ++trial) {
+    const fraction a = random_fraction(random);
+    const fraction b = random_fraction(random);
+    if (a.numerator + b.numerator == 0) continue;
+    const fraction divisor = espalier::comm::common_divisor(a, b);
+    const fraction times_a = a / divisor;
+    const fraction times_b = b / divisor;
+    REQUIRE((times_a.denominator == 1 && times_b.denominator == 1));
+    REQUIRE(std::gcd(times_a.numerator, times_b.numerator) == 1);
+  }
+}
+
+TEST_CASE(
+    "max_flow::solve: below `limit`: it is the capacity of the arcs from the source's side to the other, and "
+    "every flow fits its arc",
+    "[law]") {
+  std::mt19937 random(4);
+  const auto below = [&](int most) { return static_cast<int>(random() % static_cast<unsigned>(most)); };
+  for (int trial = 0; trial < 1000; ++trial) {
+    struct arc {
+      int from;
+      int to;
+      std::int64_t capacity;
+      int id;
+    };
+    const int vertices = 2 + below(7);
+    espalier::comm::detail::max_flow flow(vertices);
+    std::vector<arc> arcs;
+    for (int n = below(3 * vertices); n > 0; --n) {
+      arc one{below(vertices), below(vertices), below(10), 0};
+      if (one.from == one.to) continue;
+      one.id = flow.add_arc(one.from, one.to, one.capacity);
+      arcs.push_back(one);
+    }
+    const std::int64_t value = flow.solve(0, 1);
+    REQUIRE(flow.on_source_side(0));
+    REQUIRE_FALSE(flow.on_source_side(1));
+    std::int64_t cut = 0;
+    std::vector<std::int64_t> leaves(static_cast<std::size_t>(vertices), 0);
+    for (const arc& one : arcs) {
+      if (flow.on_source_side(one.from) && !flow.on_source_side(one.to)) cut += one.capacity;
+      const std::int64_t moved = flow.flow(one.id);
+      REQUIRE((moved >= 0 && moved <= one.capacity));
+      leaves[static_cast<std::size_t>(one.from)] += moved;
+      leaves[static_cast<std::size_t>(one.to)] -= moved;
+    }
+    REQUIRE(cut == value);
+    REQUIRE((leaves[0] == value && leaves[1] == -value));
+    for (std::size_t v = 2; v < leaves.size(); ++v) REQUIRE(leaves[v] == 0);
+    if (value > 1) REQUIRE(flow.solve(0, 1, value - 1) == value - 1);
+  }
 }

@@ -3,6 +3,7 @@
 // optimised: yes
 // processors: 1
 
+#include <espalier/comm/schedule/circulant.hpp>
 #include <espalier/comm/schedule/from_routes.hpp>
 #include <espalier/comm/schedule/from_trees.hpp>
 #include <espalier/comm/schedule/low_latency.hpp>
@@ -465,6 +466,28 @@ TEST_CASE("data is cut in proportion", "[schedule]") {
   CHECK(proportional_cuts(1, {1, 1, 1}) == cuts{0, 0, 1, 1});
   CHECK(proportional_cuts(0, {1, 1}) == cuts{0, 0, 0});
   CHECK(proportional_cuts(100, {1, 1, 1}, 16) == cuts{0, 32, 64, 100});
+}
+
+// The laws that comments state as @post: each test has the name of the function and the law, as they stand there.
+
+TEST_CASE("proportional_cuts: result.front() == 0, result.back() == count, result ascends", "[schedule][law]") {
+  chooser random(8);
+  for (int trial = 0; trial < 2000; ++trial) {
+    const std::int64_t count = random.below(1000);
+    const std::int64_t grain = 1 + random.below(20);
+    std::vector<double> weights(1 + static_cast<std::size_t>(random.below(9)), 1);
+    for (double& weight : weights) weight = random.chance(0.2) ? 0 : random.below(100) * 0.37;
+    weights[0] += 0.01;
+    const std::vector<std::int64_t> cuts = proportional_cuts(count, weights, grain);
+    REQUIRE(cuts.size() == weights.size() + 1);
+    REQUIRE(cuts.front() == 0);
+    REQUIRE(cuts.back() == count);
+    REQUIRE(std::is_sorted(cuts.begin(), cuts.end()));
+    for (const std::int64_t cut : cuts) REQUIRE((cut == count || cut % grain == 0));
+  }
+}
+
+TEST_CASE("equal_chunks: chunks * chunk - cut == count, 0 <= cut < chunk", "[schedule][law]") {
   chooser random(7);
   for (int i = 0; i < 2000; ++i) {
     const std::int64_t count = random.below(1000);
@@ -474,6 +497,41 @@ TEST_CASE("data is cut in proportion", "[schedule]") {
     CHECK(grid.chunks * grid.chunk - grid.cut == count);
     CHECK(grid.chunk <= most);
     CHECK((grid.cut >= 0 && (grid.cut < grid.chunk || count == 0)));
+  }
+}
+
+TEST_CASE("split_over_channels: the sum is `bytes`, and no share is negative", "[schedule][law]") {
+  chooser random(9);
+  for (int trial = 0; trial < 2000; ++trial) {
+    const std::int64_t bytes = random.below(100000);
+    std::vector<channel_cost> channels(1 + static_cast<std::size_t>(random.below(5)));
+    for (channel_cost& one : channels) one = {random.below(9) * 1e3, random.below(9) * 1.0};
+    channels[0].rate += 10;
+    const std::vector<std::int64_t> shares = split_over_channels(bytes, channels, 1 + random.below(9));
+    REQUIRE(shares.size() == channels.size());
+    std::int64_t sum = 0;
+    for (const std::int64_t share : shares) {
+      REQUIRE(share >= 0);
+      sum += share;
+    }
+    REQUIRE(sum == bytes);
+  }
+}
+
+TEST_CASE("circulant_skips: every rank is a sum of different skips", "[schedule][law]") {
+  for (int ranks = 1; ranks <= 200; ++ranks) {
+    const std::vector<int> skips = circulant_skips(ranks);
+    std::vector<bool> is_sum(static_cast<std::size_t>(ranks), false);
+    is_sum[0] = true;
+    for (std::size_t k = 0; k + 1 < skips.size(); ++k) {
+      for (int r = ranks - 1; r >= skips[k]; --r)
+        if (is_sum[static_cast<std::size_t>(r - skips[k])]) is_sum[static_cast<std::size_t>(r)] = true;
+    }
+    CAPTURE(ranks);
+    REQUIRE(skips.back() == ranks);
+    REQUIRE(std::count(is_sum.begin(), is_sum.end(), false) == 0);
+    // ceil(log2(ranks)) rounds
+    REQUIRE(((1 << (skips.size() - 1)) >= ranks && (ranks == 1 || (1 << (skips.size() - 2)) < ranks)));
   }
 }
 

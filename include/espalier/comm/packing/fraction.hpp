@@ -73,6 +73,7 @@ namespace espalier::comm {
 }
 
 /// @pre a >= b
+/// @post (a - b) + b == a
 [[nodiscard]] constexpr fraction operator-(const fraction& a, const fraction& b) {
   return a + fraction{-b.numerator, b.denominator};
 }
@@ -86,6 +87,7 @@ namespace espalier::comm {
 }
 
 /// @pre b > 0
+/// @post (a / b) * b == a
 [[nodiscard]] constexpr fraction operator/(const fraction& a, const fraction& b) {
   return a * fraction{b.denominator, b.numerator};
 }
@@ -108,8 +110,9 @@ namespace espalier::comm {
                             : std::to_string(a.numerator) + "/" + std::to_string(a.denominator);
 }
 
-/// The largest fraction that divides both: `a` and `b` are whole multiples of it.
+/// The largest fraction that divides both: 6/7 of 6 and 24/7.
 /// @pre one of them > 0
+/// @post a and b are whole multiples of it, and those two numbers have no common divisor
 [[nodiscard]] constexpr fraction common_divisor(const fraction& a, const fraction& b) {
   using detail::int128;
   return detail::make_fraction(

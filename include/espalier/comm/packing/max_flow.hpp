@@ -49,6 +49,8 @@ class max_flow {
   }
 
   /// The value of a maximum flow, or `limit` as soon as it is reached.
+  /// @post below `limit`: it is the capacity of the arcs from the source's side to the other, and every flow fits its
+  /// arc
   std::int64_t solve(int source, int sink, std::int64_t limit = unlimited) {
     for (entry& e : arcs_) e.residual = e.capacity;
     source_ = source;

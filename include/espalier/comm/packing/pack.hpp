@@ -161,6 +161,7 @@ namespace espalier::comm {
 /// A network that does not connect the ranks gets rate 0 and no trees. One rank alone gets one tree without edges.
 ///
 /// @post check(pack(net, kind, root), net)
+/// @post no resource carries more than its capacity
 [[nodiscard]] inline packing pack(const network& net, collective kind, int root = 0, const pack_options& options = {}) {
   detail::require_packable(net, kind, root);
   if (net.ranks == 1) {

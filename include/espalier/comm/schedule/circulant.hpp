@@ -12,6 +12,8 @@ namespace espalier::comm {
 
 /// The distances of the circulant graph on `ranks` vertices: from 1, each the half of the next rounded up, to `ranks`
 /// itself. Its size less one is ceil(log2(ranks)), the number of rounds in which one value reaches everyone.
+/// @pre ranks >= 1
+/// @post every rank is a sum of different skips
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<int> circulant_skips(int ranks) {
   std::vector<int> falling{ranks};
   while (falling.back() > 1) falling.push_back((falling.back() + 1) / 2);

@@ -64,7 +64,7 @@ struct channel_cost {
 
 /// How many of `bytes` each channel takes so that all that take part end together: rate x max(0, end - startup) with
 /// the end chosen so that nothing is left (reference/blink.md, 1.7; Blink section 4.3 for two channels).
-/// @post the sum is `bytes`
+/// @post the sum is `bytes`, and no share is negative
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<std::int64_t> split_over_channels(
     std::int64_t bytes, const std::vector<channel_cost>& channels, std::int64_t grain = 1) {
   std::vector<std::size_t> order;
