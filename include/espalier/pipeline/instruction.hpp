@@ -96,6 +96,7 @@ struct schedule {
 
 /// Returns the `rank_of` of stages that go round the ranks: stage s belongs to rank s mod ranks.
 /// Throws std::invalid_argument unless both counts are positive.
+/// @post every rank has one stage of each chunk, and each stage's rank is one after that of the stage before it
 [[nodiscard]] inline std::vector<int> loop_placement(int ranks, int chunks) {
   if (ranks < 1 || chunks < 1)
     throw std::invalid_argument("a pipeline of " + std::to_string(ranks) + " ranks with " + std::to_string(chunks) +
@@ -109,6 +110,7 @@ struct schedule {
 /// Returns the `rank_of` of stages that go down the ranks and back up, as often as there are chunks: with two, a V,
 /// whose first and last stage are both on rank 0.
 /// Throws std::invalid_argument unless both counts are positive.
+/// @post every rank has one stage of each chunk, and neighbouring stages are on neighbouring ranks or on one
 [[nodiscard]] inline std::vector<int> v_placement(int ranks, int chunks) {
   std::vector<int> rank_of = loop_placement(ranks, chunks);
   for (std::size_t s = 0; s < rank_of.size(); ++s)

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -547,6 +548,103 @@ TEST_CASE("arguments that make no schedule are refused with a remedy") {
   cost = uniform_costs(8);
   cost.memory_bytes.assign(4, 1);
   CHECK_THROWS_WITH(make_schedule("auto", 4, 2, 8, cost), Catch::Contains("(1, 1, 1, 1 bytes)"));
+}
+
+// The laws that comments state as @post: each test has the name of the function and the law, as they stand there.
+
+TEST_CASE("make_schedule: every F comes before its B and every B before its W, each once, on the rank of its stage",
+          "[law]") {
+  chance random{std::mt19937(31)};
+  for (int trial = 0; trial < 600; ++trial) {
+    const auto& kind = known_schedules[static_cast<std::size_t>(trial) % known_schedules.size()];
+    const int ranks = random.whole(1, 5);
+    const int chunks = chunks_of(kind, kind.chunks == chunk_count::any ? random.whole(1, 2) : 0);
+    const int micro_batches = (kind.name == "dualpipe_v" ? 2 * ranks : 0) + random.whole(1, 9);
+    const costs cost = divided(uniform_costs(ranks, random.between(0.5, 2), random.between(0.5, 2), 1), chunks);
+    CAPTURE(trial, kind.name, ranks, chunks, micro_batches);
+    const schedule plan = make_schedule(kind.name, ranks, chunks, micro_batches, cost);
+    REQUIRE(plan.stages() == ranks * chunks);
+    for (int stage = 0; stage < plan.stages(); ++stage) {
+      for (int m = 0; m < micro_batches; ++m) {
+        std::string done;
+        for (int rank = 0; rank < plan.ranks(); ++rank) {
+          for (const instruction& step : plan.lists[static_cast<std::size_t>(rank)]) {
+            if (step.stage != stage || step.micro_batch != m || !is_computation(step.kind)) continue;
+            REQUIRE(rank == plan.rank_of[static_cast<std::size_t>(stage)]);
+            done += name_of(step.kind);
+          }
+        }
+        REQUIRE((done == "FBW"));
+      }
+    }
+  }
+}
+
+TEST_CASE(
+    "within_memory: no rank starts with more than it was given, than the rank before it, or than its memory holds",
+    "[law]") {
+  chance random{std::mt19937(32)};
+  int shortened = 0;
+  for (int trial = 0; trial < 2000; ++trial) {
+    const int ranks = random.whole(1, 6);
+    std::vector<bool> recomputed;
+    const costs cost = random_costs(random, loop_placement(ranks, 1), ranks, recomputed);
+    if (!holds_one_micro_batch(cost, loop_placement(ranks, 1), recomputed)) continue;
+    std::vector<int> given;
+    for (int r = 0; r < ranks; ++r) given.push_back(random.whole(1, 12));
+    const std::vector<int> warm_up = within_memory(given, cost, recomputed);
+    REQUIRE(warm_up.size() == given.size());
+    for (std::size_t r = 0; r < warm_up.size(); ++r) {
+      REQUIRE((warm_up[r] >= 1 && warm_up[r] <= given[r]));
+      if (r > 0) REQUIRE(warm_up[r] <= warm_up[r - 1]);
+      if (cost.memory_bytes.empty()) continue;
+      const stage_costs& one = cost.stages[r];
+      const bool again = !recomputed.empty() && recomputed[r];
+      const double bytes = one.state_bytes + (again ? one.activation_bytes : 0) +
+                           warm_up[r] * (again ? one.input_bytes : one.activation_bytes);
+      REQUIRE(bytes <= cost.memory_bytes[r] * (1 + close));
+      shortened += warm_up[r] < given[r] ? 1 : 0;
+    }
+  }
+  CHECK(shortened > 100);
+}
+
+/// Whether every rank has one stage of each chunk.
+bool has_each_chunk_once(const std::vector<int>& rank_of, int ranks, int chunks) {
+  std::vector<int> stages(static_cast<std::size_t>(ranks * chunks), 0);
+  for (std::size_t s = 0; s < rank_of.size(); ++s)
+    ++stages.at(s / static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks) +
+                static_cast<std::size_t>(rank_of[s]));
+  return rank_of.size() == stages.size() && std::count(stages.begin(), stages.end(), 1) == ranks * chunks;
+}
+
+TEST_CASE(
+    "loop_placement: every rank has one stage of each chunk, and each stage's rank is one after that of the stage "
+    "before it",
+    "[law]") {
+  for (int ranks = 1; ranks <= 7; ++ranks) {
+    for (int chunks = 1; chunks <= 4; ++chunks) {
+      const std::vector<int> rank_of = loop_placement(ranks, chunks);
+      REQUIRE(has_each_chunk_once(rank_of, ranks, chunks));
+      for (std::size_t s = 1; s < rank_of.size(); ++s) REQUIRE(rank_of[s] == (rank_of[s - 1] + 1) % ranks);
+    }
+  }
+}
+
+TEST_CASE(
+    "v_placement: every rank has one stage of each chunk, and neighbouring stages are on neighbouring ranks or on "
+    "one",
+    "[law]") {
+  for (int ranks = 1; ranks <= 7; ++ranks) {
+    for (int chunks = 1; chunks <= 4; ++chunks) {
+      const std::vector<int> rank_of = v_placement(ranks, chunks);
+      REQUIRE(has_each_chunk_once(rank_of, ranks, chunks));
+      for (std::size_t s = 1; s < rank_of.size(); ++s) {
+        const bool turns = s % static_cast<std::size_t>(ranks) == 0;
+        REQUIRE(std::abs(rank_of[s] - rank_of[s - 1]) == (turns ? 0 : 1));
+      }
+    }
+  }
 }
 
 }  // namespace

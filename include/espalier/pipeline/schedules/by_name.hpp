@@ -114,6 +114,7 @@ inline constexpr std::array<known_schedule, 13> known_schedules{{
 /// The schedule of that name for stages of these costs; `recomputed` says of each stage whether only its input is kept
 /// (empty: of none). Policies of 1F1B start with fewer micro-batches where memory allows no more.
 /// @pre one entry of `cost.stages` for each of `ranks` x `chunks` stages, in the order of the pipeline
+/// @post every F comes before its B and every B before its W, each once, on the rank of its stage
 /// Throws std::invalid_argument where the schedule does not fit into `cost.memory_bytes`, or does not exist.
 [[nodiscard]] inline schedule make_schedule(std::string_view name, int ranks, int chunks, int micro_batches,
                                             const costs& cost, const std::vector<bool>& recomputed = {}) {

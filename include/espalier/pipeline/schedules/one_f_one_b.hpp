@@ -53,6 +53,7 @@ namespace espalier::pipeline {
 /// Returns the warm-up that `cost.memory_bytes` allows, at most the given one; no rank starts with fewer F than the
 /// next one.
 /// @pre one stage per rank. Throws std::invalid_argument where a rank cannot hold a single micro-batch.
+/// @post no rank starts with more than it was given, than the rank before it, or than its memory holds
 [[nodiscard]] inline std::vector<int> within_memory(std::vector<int> warm_up, const costs& cost,
                                                     const std::vector<bool>& recomputed = {}) {
   for (std::size_t s = 0; s < warm_up.size(); ++s) {
