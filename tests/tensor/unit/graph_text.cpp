@@ -120,7 +120,7 @@ TEST_CASE("what is wrong with a graph's text is said with its place") {
         "line 1, column 13: read \"\"\", expected two operands and a result, as in \"ab,bc->ac\"");
 }
 
-TEST_CASE("nothing of a random program is lost in its text") {
+TEST_CASE("to_text: parse_graph(to_text(g)) is g, and its text is the same", "[law]") {
   for (std::uint32_t seed = 1; seed <= 300; ++seed) {
     CAPTURE(seed);
     program_options options;

@@ -335,6 +335,8 @@ class graph_writer {
 
 /// A graph as text, which `parse_graph` reads back. `mesh` is that of the user; `parts` are the axes that layouts name,
 /// all of them whole where no axis is split into sub-axes.
+/// @pre options.lines; options.names has a name for each op that `ops` of `parse_graph` does not have
+/// @post parse_graph(to_text(g)) is g, and its text is the same
 [[nodiscard]] inline std::string to_text(const mesh_shape& mesh, const axis_parts& parts, graph_view g,
                                          const graph_text_options& options = {}) {
   return detail::graph_writer(mesh, parts, g, options).all();

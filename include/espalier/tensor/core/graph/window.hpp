@@ -47,6 +47,7 @@ struct placed_window {
   [[nodiscard]] constexpr std::int64_t reach() const { return dilation * (size - 1); }
   [[nodiscard]] constexpr window relation() const { return {size, stride, low, dilation, base_dilation, wraps}; }
   /// The same relation with operand and factor exchanged, and its taps in reverse order: what the gradient reads.
+  /// @post reversed().reversed() is the window
   [[nodiscard]] constexpr placed_window reversed() const {
     return {size, base_dilation, reach() - low, dilation, stride, extent, axes, dim, wraps};
   }
@@ -134,6 +135,7 @@ namespace detail {
 }
 
 /// The most elements that any part of `size` elements needs: the room for them in every device's buffer.
+/// @post needed(w, part, extent).size <= most_needed(w, part.size, extent)
 [[nodiscard]] constexpr std::int64_t most_needed(const placed_window& w, std::int64_t size, std::int64_t extent) {
   if (size <= 0) return 0;
   const std::int64_t span = (w.stride < 0 ? -w.stride : w.stride) * (size - 1) + w.reach();

@@ -55,6 +55,8 @@ class axis_list {
   [[nodiscard]] constexpr axis_list first(int count) const {
     return from_code(count >= 8 ? code_ : code_ & ((1U << (4U * static_cast<std::uint32_t>(count))) - 1U));
   }
+  /// The list after its first `count` axes: all of it for 0, nothing from its size on.
+  /// @post first(n).followed_by(without_first(n)) is the list
   [[nodiscard]] constexpr axis_list without_first(int count) const {
     return from_code(count >= 8 ? 0 : code_ >> (4U * static_cast<std::uint32_t>(count)));
   }
@@ -69,6 +71,7 @@ class axis_list {
   [[nodiscard]] constexpr bool contains(int axis) const { return (mask() >> static_cast<unsigned>(axis) & 1U) != 0; }
   [[nodiscard]] constexpr bool starts_with(axis_list prefix) const { return first(prefix.size()) == prefix; }
   /// The same list without the axes of `removed`, order kept.
+  /// @post the axes of the list that are not removed, in their order
   [[nodiscard]] constexpr axis_list without(axis_mask removed) const {
     axis_list result;
     for (std::uint32_t rest = code_; rest != 0; rest >>= 4U) {
@@ -102,6 +105,7 @@ constexpr void write_each([[maybe_unused]] axis_list* lists, [[maybe_unused]] in
 [[nodiscard]] constexpr bool has_axis(axis_mask mask, int axis) { return (mask & bit_of(axis)) != 0; }
 
 /// The axes of a set in mesh order.
+/// @post the axes ascend, and list_of(mask).mask() == mask
 [[nodiscard]] constexpr axis_list list_of(axis_mask mask) {
   axis_list result;
   for (int axis = 0; axis < max_axes; ++axis) {

@@ -25,6 +25,7 @@ struct axis_parts {
   }
   /// The same with part `p` cut in two.
   /// @pre `major` divides its size; count < max_axes
+  /// @post an axis's position is that among all of its sub-axes, on every device
   [[nodiscard]] constexpr axis_parts with_cut(int p, int major) const {
     axis_parts result;
     for (int n = 0; n < count; ++n) {
@@ -69,6 +70,7 @@ struct axis_parts {
     return result;
   }
   /// The axes that parts belong to.
+  /// @post axes_of(parts_of(axes)) == axes
   [[nodiscard]] constexpr axis_mask axes_of(axis_mask parts) const {
     axis_mask result = 0;
     for (int p = 0; p < count; ++p) result |= has_axis(parts, p) ? bit_of(axis[p]) : 0;

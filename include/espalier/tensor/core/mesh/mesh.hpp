@@ -48,6 +48,7 @@ struct mesh_shape {
     return result;
   }
   /// The device at `position` of the group that `device` belongs to along `axes`.
+  /// @post position(member(device, axes, p), axes) == p, and no other axis changes
   [[nodiscard]] constexpr int member(int device, axis_list axes, int position) const {
     for (int i = axes.size() - 1; i >= 0; --i) {
       const int axis = axes[i];

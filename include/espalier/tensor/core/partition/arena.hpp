@@ -9,6 +9,7 @@
 namespace espalier {
 
 /// The largest sum of the sizes of buffers that are needed at the same time: no arena can be smaller.
+/// @post the largest sum over launches of the buffers that live then
 [[nodiscard]] constexpr std::int64_t live_bytes(const buffer* buffers, int count, int launches) {
   detail::list<std::int64_t> change(launches + 1, 0);
   for (int i = 0; i < count; ++i) {
@@ -161,6 +162,7 @@ class arena_occupancy {
 /// Finds offsets in the arena, for the largest buffers first: each goes into the tightest gap that the buffers alive at
 /// the same time leave. Places numbers [start, stop) of `order`, when those before them have been placed; returns the
 /// bytes that all of them take.
+/// @post buffers that live at the same time do not overlap, and end within the returned bytes
 constexpr std::int64_t place_buffers(const buffer* buffers, const int* order, int start, int stop, int launches,
                                      std::int64_t* offset) {
   detail::arena_occupancy occupied(launches);
@@ -176,6 +178,7 @@ constexpr std::int64_t place_buffers(const buffer* buffers, const int* order, in
 }
 
 /// The buffers' numbers, largest first; among equals the one needed first. (Merge sort: no quadratic pass.)
+/// @post every buffer once, none larger than the one before it
 constexpr void sort_buffers(const buffer* buffers, int count, int* order) {
   detail::list<int> other(count);
   for (int i = 0; i < count; ++i) order[i] = i;

@@ -72,7 +72,7 @@ static_assert(max_axes == 8);
 /// (On meshes of five and more axes, when nearly all of them change their dimension, the search gives up after
 /// thousands of placements and searches only plans that leave in place what both placements share.)
 /// @pre a sum partial in `to` is partial in `from`; `latency` is not negative.
-/// @post the last step leaves exactly `to`; no steps if the placements agree.
+/// @post the last step leaves `to`; no steps if the placements agree
 [[nodiscard]] constexpr reshard_plan plan_reshard(const mesh_shape& mesh, const extents& shape, dtype type,
                                                   const sharding& from, const sharding& to, std::int64_t latency = 0) {
   reshard_plan plan = detail::empty_plan;
@@ -91,6 +91,7 @@ static_assert(max_axes == 8);
 }
 
 /// The bytes that `plan_reshard` would report, without building the plan where that is easy.
+/// @post as many as plan_reshard's plan has
 [[nodiscard]] constexpr std::int64_t reshard_bytes(const mesh_shape& mesh, const extents& shape, dtype type,
                                                    const sharding& from, const sharding& to, std::int64_t latency = 0) {
   if (detail::agree(from, to)) return 0;

@@ -21,6 +21,7 @@ struct piece {
 namespace detail {
 
 /// Returns the intersection of two boxes, as the piece that the holder of `theirs` contributes to `mine`.
+/// @post it is contained in both boxes, and has all their common elements
 [[nodiscard]] constexpr piece common_piece(const tensor_box& theirs, const tensor_box& mine, int rank, int source) {
   piece result;
   result.source = source;
@@ -182,7 +183,7 @@ class shared_sending {
 /// one step (all_gather, all_to_all, collective_permute, local_slice) whose groups span `axes`. Senders are members of
 /// the device's group, in group order of what they hold.
 /// @pre every device of a group finds all of its new shard within the group; neither layout uses `axes` for a sum.
-/// @post the boxes cover the real elements of the device's new shard, each exactly once.
+/// @post the boxes cover the real elements of the device's new shard, each exactly once
 template <class F>
 constexpr void for_each_piece(const mesh_shape& mesh, const extents& shape, const sharding& from, const sharding& to,
                               axis_mask axes, int device, F&& f) {
@@ -197,6 +198,7 @@ constexpr void for_each_piece(const mesh_shape& mesh, const extents& shape, cons
 }
 
 /// The same for an exchange. Of what several devices hold each sends its share; what `device` holds comes from itself.
+/// @post the boxes cover the new shard, each element exactly once
 /// @post at most one box from each device, and none from others that `device` held already.
 template <class F>
 constexpr void for_each_exchanged_piece(const mesh_shape& mesh, const extents& shape, const sharding& from,

@@ -52,8 +52,12 @@ inline constexpr std::int64_t most_elements = std::int64_t{1} << 59;
   return shape.product(dim + 1, shape.rank);
 }
 
+/// The quotient, rounded up: 3 of 7 and 3.
+/// @pre a >= 0, b > 0
+/// @post the least number whose product with b is not less than a
 [[nodiscard]] constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 /// The largest number that divides both; of a and 0 it is a.
+/// @post it divides both, and every number that divides both divides it
 [[nodiscard]] constexpr std::int64_t greatest_common_divisor(std::int64_t a, std::int64_t b) {
   while (b != 0) {
     const std::int64_t rest = a % b;

@@ -42,6 +42,7 @@ using espalier::tensor_box;
   return count;
 }
 
+/// @post the number of elements that are in both boxes
 [[nodiscard]] constexpr std::int64_t common_elements(const tensor_box& a, const tensor_box& b, int rank) {
   std::int64_t count = 1;
   for (int d = 0; d < rank; ++d) {

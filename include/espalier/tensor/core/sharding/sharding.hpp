@@ -70,6 +70,7 @@ struct layout {
 
 /// The extent of every device's buffer for one dimension. Splitting is nested: each axis cuts the chunk of the axis
 /// before it into equal parts, rounded up, so that gathering a minor axis gives exactly the major axis's chunks.
+/// @post no device's interval is longer, and that of the first device is as long
 [[nodiscard]] constexpr std::int64_t local_extent(const mesh_shape& mesh, std::int64_t extent, axis_list axes) {
   for (std::uint32_t rest = axes.code(); rest != 0; rest >>= 4U)
     extent = ceil_div(extent, mesh.size[(rest & 15U) - 1U]);
@@ -98,6 +99,7 @@ struct interval {
 };
 
 /// Returns the start of `device`'s shard of a dimension and the number of real elements in it (possibly none).
+/// @post the intervals by position follow one another from 0 to extent
 [[nodiscard]] constexpr interval local_interval(const mesh_shape& mesh, std::int64_t extent, axis_list axes,
                                                 int device) {
   interval result{0, extent};
