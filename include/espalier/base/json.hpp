@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/joined.hpp>
 #include <espalier/base/light_std/read_number.hpp>
 
 #include <array>
@@ -199,7 +200,7 @@ template <class Error> class json_reader {
              c == '+' || c == '_';
     };
     while (plain(text_[at_]) && at_ + length < text_.size() && plain(text_[at_ + length]) && length < 20) ++length;
-    return "'" + std::string(text_.substr(at_, length)) + "'";
+    return joined({"'", std::string(text_.substr(at_, length)), "'"});
   }
 
   [[noreturn]] void fail(const std::string& found, const std::string& expected) { fail(where(), found, expected); }

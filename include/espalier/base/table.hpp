@@ -35,9 +35,12 @@ namespace espalier::report {
 [[nodiscard]] inline std::string format_count(std::int64_t value) {
   // The magnitude as unsigned: the smallest integer has no positive counterpart.
   const std::uint64_t magnitude = value < 0 ? 0 - static_cast<std::uint64_t>(value) : static_cast<std::uint64_t>(value);
-  std::string text = std::to_string(magnitude);
-  for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
-  if (value < 0) text.insert(text.begin(), '-');
+  const std::string digits = std::to_string(magnitude);
+  std::string text = value < 0 ? "-" : "";
+  for (std::size_t n = 0; n < digits.size(); ++n) {
+    if (n > 0 && (digits.size() - n) % 3 == 0) text += ',';
+    text += digits[n];
+  }
   return text;
 }
 
@@ -91,7 +94,7 @@ namespace espalier::report {
 /// "350 us", "12.5 ms", "4.20 s", "1 min 12 s", "2 h 5 min", "3 d 4 h": a duration as a person says it.
 [[nodiscard]] inline std::string format_duration(double seconds) {
   if (!std::isfinite(seconds)) return std::isnan(seconds) ? "nan" : seconds > 0 ? "inf" : "-inf";
-  if (seconds < 0) return "-" + format_duration(-seconds);
+  if (seconds < 0) return detail::joined({"-", format_duration(-seconds)});
   if (seconds == 0) return "0 s";
   if (seconds < 999.5e-9) return detail::three_digits(seconds * 1e9) + " ns";
   if (seconds < 999.5e-6) return detail::three_digits(seconds * 1e6) + " us";
@@ -100,8 +103,8 @@ namespace espalier::report {
   if (seconds > 1e15) return detail::three_digits(seconds / 31'557'600.0) + " years";
   // Rounded once, to the smaller unit shown, so that "1 min 60 s" cannot appear.
   const auto pair = [](std::int64_t total, std::int64_t per, const char* large, const char* small) {
-    std::string text = std::to_string(total / per) + " " + large;
-    if (total % per != 0) text += " " + std::to_string(total % per) + " " + small;
+    std::string text = detail::joined({total / per, " ", large});
+    if (total % per != 0) detail::append_text(text, {" ", total % per, " ", small});
     return text;
   };
   const std::int64_t whole = std::llround(seconds);

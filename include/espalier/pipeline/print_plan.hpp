@@ -5,6 +5,7 @@
 #include <espalier/config.hpp>
 
 #include <espalier/base/json.hpp>
+#include <espalier/base/light_std/joined.hpp>
 #include <espalier/base/table.hpp>
 #include <espalier/pipeline/cluster.hpp>
 #include <espalier/pipeline/plan.hpp>
@@ -35,7 +36,7 @@ inline void print_stages(std::ostream& out, const profile& model, const plan& ch
   for (std::size_t s = 0; s < chosen.stages.size(); ++s) {
     const plan_stage& one = chosen.stages[s];
     const std::string layers =
-        std::to_string(one.first) + (one.last - one.first > 1 ? "-" + std::to_string(one.last - 1) : "");
+        one.last - one.first > 1 ? espalier::detail::joined({one.first, "-", one.last - 1}) : std::to_string(one.first);
     std::string name = model.layers[static_cast<std::size_t>(one.first)].name;
     if (name.size() > 24) name = name.substr(0, 21) + "...";
     const std::size_t rank = static_cast<std::size_t>(chosen.order.rank_of[s]);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/base/json.hpp>
+#include <espalier/base/light_std/joined.hpp>
 #include <espalier/pipeline/chart.hpp>
 #include <espalier/pipeline/instruction.hpp>
 #include <espalier/pipeline/simulate.hpp>
@@ -40,7 +41,7 @@ namespace espalier::pipeline {
         std::string label(name_of(kind));
         std::string details = "\"stage\": " + std::to_string(entry.step.stage);
         if (kind < action::all_reduce) {
-          label += " " + std::to_string(entry.step.micro_batch);
+          espalier::detail::append_text(label, {" ", entry.step.micro_batch});
           details += ", \"micro_batch\": " + std::to_string(entry.step.micro_batch);
         }
         add("{\"ph\": \"X\", \"name\": " + json_string(label) +

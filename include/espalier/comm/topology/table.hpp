@@ -5,6 +5,7 @@
 #include <espalier/config.hpp>
 
 #include <espalier/base/json.hpp>
+#include <espalier/base/light_std/joined.hpp>
 #include <espalier/comm/topology/topology.hpp>
 
 #include <algorithm>
@@ -45,7 +46,8 @@ namespace espalier::comm {
     for (std::size_t c = 0; c <= count; ++c) width[c] = std::max(width[c], row[c].size());
   for (const auto& row : rows) {
     out += row[0] + std::string(width[0] - row[0].size(), ' ');
-    for (std::size_t c = 1; c <= count; ++c) out += "  " + std::string(width[c] - row[c].size(), ' ') + row[c];
+    for (std::size_t c = 1; c <= count; ++c)
+      espalier::detail::append_text(out, {"  ", std::string(width[c] - row[c].size(), ' '), row[c]});
     out += '\n';
   }
   for (const auto& shared : machine.resources)

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/joined.hpp>
 #include <espalier/base/table.hpp>
 #include <espalier/pipeline/plan.hpp>
 
@@ -20,7 +21,7 @@ namespace espalier::pipeline::detail {
     while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
     if (!text.empty()) text += ",";
     text += std::to_string(numbers[k]);
-    if (end - k > 1) text += "-" + std::to_string(numbers[end - 1]);
+    if (end - k > 1) espalier::detail::append_text(text, {"-", numbers[end - 1]});
     k = end;
   }
   return text;

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/joined.hpp>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -77,7 +79,7 @@ class host_places {
       std::replace(bare.begin(), bare.end(), '/', '-');
       return bare;
     }
-    return "of-" + std::to_string(::getppid());
+    return espalier::detail::joined({"of-", ::getppid()});
   }
 #endif
 

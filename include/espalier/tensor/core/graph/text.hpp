@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/base/light_std/joined.hpp>
 #include <espalier/tensor/core/graph/graph.hpp>
 #include <espalier/tensor/core/graph/op.hpp>
 #include <espalier/tensor/core/sharding/print.hpp>
@@ -170,7 +171,7 @@ class graph_writer {
     text += attributes_text(i);
     text += i.operand_count > 0 ? " " : "";
     text += listed(i.operand_count, [&](int k) { return joined({"%", g_.operand_at(i, k)}); });
-    text += " : " + type_text(i);
+    append_text(text, {" : ", type_text(i)});
     if (i.op->facts.travels_along) text += " travels_along";
     if (i.loop != loop) text += i.loop < 0 ? std::string(" loop none") : joined({" loop %", i.loop});
     if (i.origin >= 0) append_text(text, {" origin ", i.origin});
@@ -199,7 +200,7 @@ class graph_writer {
     if (w.dilation != 1) append_text(text, {" dilation=", w.dilation});
     if (w.base_dilation != 1) append_text(text, {" base_dilation=", w.base_dilation});
     append_text(text, {" extent=", w.extent});
-    if (w.axes != 0) text += "@" + axes_text(axis_list::from_code(w.axes));
+    if (w.axes != 0) append_text(text, {"@", axes_text(axis_list::from_code(w.axes))});
     return w.wraps ? text + " wraps" : text;
   }
   [[nodiscard]] std::string axes_text(axis_list axes) const { return names_of(mesh_, parts_, axes); }

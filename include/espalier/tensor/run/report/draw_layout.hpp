@@ -4,6 +4,7 @@
 
 #include <espalier/config.hpp>
 
+#include <espalier/base/light_std/joined.hpp>
 #include <espalier/base/table.hpp>
 #include <espalier/base/xml_text.hpp>
 #include <espalier/tensor/core/mesh/axis_parts.hpp>
@@ -173,7 +174,7 @@ class layout_drawing {
 
   /// "[4, 7) of dimension 0"
   [[nodiscard]] static std::string range(interval part) {
-    return "[" + std::to_string(part.start) + ", " + std::to_string(part.start + part.size) + ")";
+    return joined({"[", part.start, ", ", part.start + part.size, ")"});
   }
 
   /// `0 + 1, 2 + 3`: two copies of a sum of two terms each.

@@ -4,6 +4,7 @@
 
 #include <espalier/config.hpp>
 
+#include <espalier/base/light_std/joined.hpp>
 #include <espalier/base/table.hpp>
 
 #include <chrono>
@@ -94,10 +95,12 @@ class progress {
     std::string text = "step " + format_count(step_) + "/" + format_count(total_) + "  loss " + format_fixed(loss_, 3);
     if (recent_seconds_ > 0) {
       const double speed = recent_tokens_ / recent_seconds_;
-      text += "  " + format_scaled(speed) + " tokens/s";
+      espalier::detail::append_text(text, {"  ", format_scaled(speed), " tokens/s"});
       if (options_.peak_flops > 0)
-        text += "  " + format_percent(speed * options_.flops_per_token / options_.peak_flops) + " of peak";
-      if (step_ < total_ && recent_steps_ > 0) text += "  " + format_duration(left()) + " left";
+        espalier::detail::append_text(
+            text, {"  ", format_percent(speed * options_.flops_per_token / options_.peak_flops), " of peak"});
+      if (step_ < total_ && recent_steps_ > 0)
+        espalier::detail::append_text(text, {"  ", format_duration(left()), " left"});
     }
     if (step_ >= total_) text += "  in " + format_duration(previous_ - started_);
     return text;
