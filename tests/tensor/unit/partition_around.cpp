@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 // An exchange whose operand's rows are neighbours in memory leaves them where they are.
@@ -103,4 +104,74 @@ TEST_CASE("of exchanges along two dimensions around one value, one is left where
   CHECK(displaced == 1);
   const std::vector<tensor_value> made = execute(mesh_of({2, 2}), code, m.arguments);
   CHECK(difference(made, interpret(m.b.result(), m.arguments), 1e-5) == "");
+}
+
+namespace {
+
+/// Runs a program on the lockstep devices and on one, and counts the exchanges whose results lie around their operands
+/// and the values that change halves in every iteration of a loop.
+struct run_around {
+  int displaced = 0;
+  int alternating = 0;
+  std::string fault;
+
+  run_around(const std::vector<int>& mesh, const model& m) {
+    const spmd_program program = run_merged_on(mesh, m);
+    const graph& code = program.parts.program;
+    const run_time_plan plan(mesh_of(mesh), code);
+    for (int id = 0; id < code.code.size(); ++id) {
+      displaced += plan.tables().where[id].is_displaced ? 1 : 0;
+      alternating += plan.tables().where[id].alternates ? 1 : 0;
+    }
+    fault = difference(execute(mesh_of(mesh), code, m.arguments), interpret(m.b.result(), m.arguments), 1e-4);
+  }
+};
+
+int smoothed(model& m, int x, int weights) {
+  return m.shard(emit::convolution(m.b, x, weights, {.low = {1, 1}, .high = {1, 1}}), "_,x,_,_");
+}
+
+}  // namespace
+
+TEST_CASE("halo_room: results are those of a program without room around its values", "[partition][law]") {
+  int displaced = 0;
+  int alternating = 0;
+  for (const int devices : {2, 4}) {
+    for (const std::int64_t rows : {8, 11}) {
+      // The exchange's result is read by a convolution, and by what expects a buffer that starts where a value does.
+      model m;
+      const int x = m.argument({1, rows, 5, 3}, "_,x,_,_");
+      const int w = m.argument({3, 3, 3, 3});
+      const int value = negated(m, x);
+      m.result(smoothed(m, value, w));
+      m.result(m.shard(negated(m, emit::slice(m.b, value, 1, 1, rows - 1)), "_,x,_,_"));
+      m.result(m.unary(ops::tanh, value));
+      const run_around straight({devices}, m);
+      CAPTURE(devices, rows);
+      CHECK(straight.fault == "");
+      displaced += straight.displaced;
+      for (const int iterations : {1, 2, 3, 4}) {
+        for (const bool is_reverse : {false, true}) {
+          CAPTURE(iterations, is_reverse);
+          model looped;
+          const int start = negated(looped, looped.argument({1, rows, 5, 3}, "_,x,_,_"));
+          const int weights = looped.argument({3, 3, 3, 3});
+          emit::loop_begin(looped.b, iterations, is_reverse, false);
+          const int carry = emit::loop_carry(looped.b, start);
+          const int next = emit::loop_next(looped.b, carry, looped.unary(ops::tanh, smoothed(looped, carry, weights)));
+          emit::loop_end(looped.b);
+          // The value after the loop is read by a convolution again.
+          const int last = emit::loop_result(looped.b, next);
+          looped.result(last);
+          looped.result(smoothed(looped, last, weights));
+          const run_around around({devices}, looped);
+          CHECK(around.fault == "");
+          displaced += around.displaced;
+          alternating += around.alternating;
+        }
+      }
+    }
+  }
+  CHECK(displaced > 0);
+  CHECK(alternating > 0);
 }

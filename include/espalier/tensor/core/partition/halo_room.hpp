@@ -13,6 +13,7 @@ namespace espalier::detail {
 
 /// Room for halos: an exchange of windows brings rows that are kept directly before and after those that a device has,
 /// so that these are not copied. Only programs with such exchanges have any.
+/// @post results are those of a program without room around its values
 class halo_room {
  public:
   constexpr halo_room(const mesh_shape& mesh, graph_view g, shared_buffers& buffers)
