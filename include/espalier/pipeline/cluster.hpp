@@ -4,6 +4,8 @@
 
 #include <espalier/config.hpp>
 
+#include <espalier/base/light_std/joined.hpp>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -142,7 +144,7 @@ inline void set_links(cluster& machines, std::string_view text, double unit) {
     int value = -1;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
     if (error != std::errc{} || end != part.data() + part.size() || value < 0)
-      throw fail("\"" + std::string(part) + "\" is no host");
+      throw fail(espalier::detail::joined({"\"", std::string(part), "\" is no host"}));
     if (value >= machines.hosts())
       throw fail("there are " + std::to_string(machines.hosts()) + " hosts, and none is " + std::to_string(value));
     return static_cast<std::size_t>(value);
@@ -155,7 +157,7 @@ inline void set_links(cluster& machines, std::string_view text, double unit) {
     const std::size_t dash = one.find('-');
     const std::size_t colon = one.find(':');
     if (dash == std::string_view::npos || colon == std::string_view::npos || colon < dash)
-      throw fail("\"" + std::string(one) + "\" is no pair with a rate");
+      throw fail(espalier::detail::joined({"\"", std::string(one), "\" is no pair with a rate"}));
     const std::size_t a = number(one.substr(0, dash));
     const std::size_t b = number(one.substr(dash + 1, colon - dash - 1));
     if (a == b) throw fail("a host has no link to itself");

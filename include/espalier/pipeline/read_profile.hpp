@@ -4,6 +4,7 @@
 
 #include <espalier/config.hpp>
 
+#include <espalier/base/light_std/joined.hpp>
 #include <espalier/base/light_std/read_number.hpp>
 #include <espalier/base/read_file.hpp>
 #include <espalier/pipeline/layer_graph.hpp>
@@ -105,7 +106,8 @@ class layer_graph_reader {
     read.description = std::string(first, last);
     read_numbers(fields[numbers], read);
     for (std::size_t k = numbers + 1; k < fields.size(); ++k) {
-      if (fields[k].substr(0, 9) != "stage_id=") fail("\"" + std::string(fields[k]) + "\" is not stage_id=NUMBER");
+      if (fields[k].substr(0, 9) != "stage_id=")
+        fail(espalier::detail::joined({"\"", std::string(fields[k]), "\" is not stage_id=NUMBER"}));
       read.stage = static_cast<int>(number("stage_id", fields[k].substr(9)));
     }
     if (!index_.emplace(read.name, static_cast<int>(graph_.nodes.size())).second)
@@ -124,7 +126,8 @@ class layer_graph_reader {
       const std::size_t equals = std::min(entry.find('='), entry.size());
       std::size_t k = 0;
       while (k < fields.size() && fields[k].first != entry.substr(0, equals)) ++k;
-      if (k == fields.size()) fail("\"" + std::string(entry) + "\" is none of the four numbers; " + layer_form);
+      if (k == fields.size())
+        fail(espalier::detail::joined({"\"", std::string(entry), "\" is none of the four numbers; ", layer_form}));
       if (given[k]) fail(std::string(fields[k].first) + " stands there twice");
       given[k] = true;
       *fields[k].second = value(fields[k].first, entry.substr(std::min(equals + 1, entry.size())));

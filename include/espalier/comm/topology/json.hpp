@@ -5,6 +5,7 @@
 #include <espalier/config.hpp>
 
 #include <espalier/base/json.hpp>
+#include <espalier/base/light_std/joined.hpp>
 #include <espalier/base/read_file.hpp>
 #include <espalier/comm/topology/topology.hpp>
 
@@ -362,7 +363,7 @@ class topology_parser {
         for (; l != by_ends.end() && ends(*l) == asked; ++l) used.push_back(*l);
         if (!any)
           fail(from.at,
-               "[" + std::to_string(from.value) + ", " + std::to_string(to.value) + "], between which there is no link",
+               espalier::detail::joined({"[", from.value, ", ", to.value, "], between which there is no link"}),
                "the ends of a link");
       }
       std::sort(used.begin(), used.end());

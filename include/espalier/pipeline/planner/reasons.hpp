@@ -31,7 +31,7 @@ namespace espalier::pipeline::detail {
 [[nodiscard]] inline std::string widths(const plan& chosen) {
   std::string text;
   for (int r = 0; r < chosen.order.ranks(); ++r)
-    text += (r == 0 ? "" : ":") + std::to_string(chosen.stages[static_cast<std::size_t>(r)].devices.size());
+    espalier::detail::append_text(text, {r == 0 ? "" : ":", chosen.stages[static_cast<std::size_t>(r)].devices.size()});
   return text;
 }
 
