@@ -84,7 +84,6 @@ template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr bool is_usual_
 
 /// Error <= 0.51 ulp (float), 0.8 ulp (double); odd exactly.
 struct sin_element {
-  static constexpr int arity = 1;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr bool is_usual(T x) {
     return is_usual_angle(x);
   }
@@ -99,7 +98,6 @@ struct sin_element {
 };
 /// Error <= 0.51 ulp (float), 0.8 ulp (double).
 struct cos_element {
-  static constexpr int arity = 1;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr bool is_usual(T x) {
     return is_usual_angle(x);
   }
@@ -113,7 +111,6 @@ struct cos_element {
 };
 /// Error <= 0.51 ulp (float), 2.2 ulp (double); odd exactly.
 struct tan_element {
-  static constexpr int arity = 1;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr bool is_usual(T x) {
     return is_usual_angle(x);
   }
@@ -142,7 +139,6 @@ template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr double arctan_
 
 /// Error <= 0.51 ulp (float), 2.4 ulp (double).
 struct atan2_elements {
-  static constexpr int arity = 2;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T y_of_type, T x_of_type) {
     constexpr std::uint64_t infinity = float_format<double>::infinity;
     const auto y = static_cast<double>(y_of_type);
