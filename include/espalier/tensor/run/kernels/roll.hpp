@@ -10,8 +10,7 @@
 
 namespace espalier::kernels {
 
-template <> struct kernel<&ops::roll> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::roll> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     constexpr roll_attributes turned = attributes_of<roll_attributes>(Key);
     constexpr int along = turned.dim;

@@ -95,8 +95,7 @@ void copy_rows(const row_run& rows, const extents& shape, const void* operand, v
 
 namespace espalier::kernels {
 
-template <> struct kernel<&ops::slice> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::slice> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
     constexpr slice_attributes from_whole = attributes_of<slice_attributes>(Key);
@@ -116,8 +115,7 @@ template <> struct kernel<&ops::slice> {
   }
 };
 
-template <> struct kernel<&ops::pad> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::pad> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
     constexpr slice_attributes in_whole = attributes_of<slice_attributes>(Key);
