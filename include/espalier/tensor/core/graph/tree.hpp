@@ -12,10 +12,8 @@
 #include <boost/hana/fwd/second.hpp>
 #include <boost/hana/fwd/unpack.hpp>
 
-#include <concepts>
 #include <cstddef>
 #include <type_traits>
-#include <utility>
 
 namespace espalier {
 

@@ -5,7 +5,6 @@
 #include <espalier/tensor/core/ops/broadcast.hpp>
 
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 #include <utility>
 

@@ -4,8 +4,6 @@
 
 #include <espalier/tensor/core/ops/compare.hpp>
 
-#include <limits>
-
 namespace espalier {
 
 namespace detail {

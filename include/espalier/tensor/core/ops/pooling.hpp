@@ -6,8 +6,6 @@
 #include <espalier/tensor/core/ops/compare.hpp>
 #include <espalier/tensor/core/ops/convolution.hpp>
 
-#include <limits>
-
 namespace espalier {
 
 /// The windows of a pooling. Entries beyond the spatial dimensions are ignored.
