@@ -16,4 +16,5 @@
 #include <espalier/testing/random_program_graph.hpp>
 #include <espalier/testing/symbolic_memory.hpp>
 #include <espalier/testing/table_numbers.hpp>
+#include <espalier/testing/three_phase.hpp>
 #include <espalier/testing/validate_schedule.hpp>
