@@ -5,7 +5,6 @@
 #include <espalier/tensor/core/ops/table.hpp>
 #include <espalier/tensor/run/kernels/kernel.hpp>
 
-#include <cstdint>
 
 namespace espalier::kernels {
 
