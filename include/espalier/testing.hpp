@@ -12,6 +12,7 @@
 #include <espalier/testing/interpret.hpp>
 #include <espalier/testing/interpret_spmd.hpp>
 #include <espalier/testing/naive.hpp>
+#include <espalier/testing/pieces.hpp>
 #include <espalier/testing/random_calls.hpp>
 #include <espalier/testing/random_graph.hpp>
 #include <espalier/testing/random_program_graph.hpp>
