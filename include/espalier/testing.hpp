@@ -7,6 +7,7 @@
 /// The headers for tests of the library and of passes of your own: random programs, interpreters, naive meanings of
 /// operators, and the validator of collective schedules.
 #include <espalier/testing/channels.hpp>
+#include <espalier/testing/check_joint_packing.hpp>
 #include <espalier/testing/contraction_of.hpp>
 #include <espalier/testing/executed.hpp>
 #include <espalier/testing/interpret.hpp>

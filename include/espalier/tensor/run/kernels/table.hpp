@@ -5,7 +5,6 @@
 #include <espalier/tensor/core/ops/table.hpp>
 #include <espalier/tensor/run/kernels/kernel.hpp>
 
-
 namespace espalier::kernels {
 
 /// Every table is an op of its own, which knows where its elements are.
