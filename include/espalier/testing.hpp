@@ -8,6 +8,7 @@
 /// operators, and the validator of collective schedules.
 #include <espalier/testing/channels.hpp>
 #include <espalier/testing/check_joint_packing.hpp>
+#include <espalier/testing/collapsed_block.hpp>
 #include <espalier/testing/contraction_of.hpp>
 #include <espalier/testing/executed.hpp>
 #include <espalier/testing/interpret.hpp>
