@@ -168,26 +168,22 @@ constexpr auto operator||(const A& a, const B& b) { return detail::first_failure
 
 /// Whether elements are equal, or not, as `==` and `!=`: a boolean tensor. A NaN equals nothing, itself included.
 /// Either operand may be a number; they broadcast. Errors: `shape_mismatch`, `dtype_mismatch`, `number_is_no_integer`.
-template <class A, class B>
-  requires detail::OperatorArguments<A, B>
+template <class A, detail::OperatorArguments<A> B>
 constexpr auto equal(const A& a, const B& b, source_line where = source_line::current()) {
   return detail::binary<&ops::equal, detail::binary_result::boolean>(a, b, where);
 }
-template <class A, class B>
-  requires detail::OperatorArguments<A, B>
+template <class A, detail::OperatorArguments<A> B>
 constexpr auto not_equal(const A& a, const B& b, source_line where = source_line::current()) {
   return detail::binary<&ops::not_equal, detail::binary_result::boolean>(a, b, where);
 }
 /// The larger, or the smaller, of two elements; where one is a NaN, a NaN. Of equal ones the gradient goes to the
 /// first. Either operand may be a number; they broadcast. Errors: `shape_mismatch`, `dtype_mismatch`,
 /// `number_is_no_integer`.
-template <class A, class B>
-  requires detail::OperatorArguments<A, B>
+template <class A, detail::OperatorArguments<A> B>
 constexpr auto maximum(const A& a, const B& b, source_line where = source_line::current()) {
   return detail::binary<&ops::maximum, detail::binary_result::same>(a, b, where);
 }
-template <class A, class B>
-  requires detail::OperatorArguments<A, B>
+template <class A, detail::OperatorArguments<A> B>
 constexpr auto minimum(const A& a, const B& b, source_line where = source_line::current()) {
   return detail::binary<&ops::minimum, detail::binary_result::same>(a, b, where);
 }
