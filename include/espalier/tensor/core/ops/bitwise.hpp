@@ -158,7 +158,7 @@ constexpr auto bitwise_xor(const A& a, const B& b, source_line where = source_li
   return detail::binary_of<&ops::bitwise_xor, detail::holds_bits, why::operand_is_not_integer>(a, b, where);
 }
 template <Traced A> constexpr auto bitwise_not(const A& a, source_line where = source_line::current()) {
-  return detail::unary_of<&ops::bitwise_not, detail::holds_bits, why::operand_is_not_integer>(a, where);
+  return detail::unary<&ops::bitwise_not, detail::holds_bits, why::operand_is_not_integer>(a, where);
 }
 
 /// Integers, by `amount` bits. The amount is read without its sign: by the number of bits or more, and so by a negative

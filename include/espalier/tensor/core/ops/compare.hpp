@@ -131,12 +131,7 @@ constexpr auto operate(operator_name<'|', '|'> /*or*/, const A& a, const B& b, s
   return logical<&ops::logical_or>(a, b, where);
 }
 template <class A> constexpr auto operate(operator_name<'!'> /*not*/, const A& a, source_line where) {
-  if constexpr (A::type != dtype::boolean) {
-    return failed<why::condition_is_not_boolean<typename A::tensor>>(where, ops::logical_not.name);
-  } else {
-    a.owner->at(where);
-    return symbol_like<A, typename A::tensor>(a, a.owner->append(ops::logical_not, dtype::boolean, A::shape, a.id));
-  }
+  return unary<&ops::logical_not, is_boolean, why::condition_is_not_boolean>(a, where);
 }
 }  // namespace detail
 template <class A, class B>

@@ -75,7 +75,7 @@ template <Traced A> constexpr auto round(const A& a, source_line where = source_
 /// Either may be a number; they broadcast. Errors: `shape_mismatch`, `dtype_mismatch`, `operand_is_boolean`.
 template <class A, detail::OperatorArguments<A> B>
 constexpr auto remainder(const A& a, const B& b, source_line where = source_line::current()) {
-  return detail::arithmetic<&ops::remainder>(a, b, where);
+  return detail::binary_of<&ops::remainder>(a, b, where);
 }
 
 namespace detail {
