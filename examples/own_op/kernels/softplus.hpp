@@ -9,7 +9,6 @@
 namespace mine {
 
 struct softplus_element {
-  static constexpr int arity = 1;
   // max(a, 0) + log(1 + exp(-|a|)): exp does not overflow.
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a) {
     const T positive = a > T(0) ? a : T(0);

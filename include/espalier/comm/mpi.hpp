@@ -3,8 +3,6 @@
 #pragma once
 
 #include <espalier/base/collective.hpp>
-#include <espalier/base/light_std/function_ref.hpp>
-#include <espalier/base/light_std/place_in.hpp>
 #include <espalier/base/light_std/plain_vector.hpp>
 #include <espalier/comm/communicator.hpp>
 #include <espalier/comm/layout.hpp>

@@ -14,8 +14,6 @@
 #include <cstddef>
 #include <cstdio>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 namespace espalier::pipeline {

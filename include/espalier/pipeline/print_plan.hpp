@@ -12,11 +12,9 @@
 #include <espalier/pipeline/planner/reasons.hpp>
 #include <espalier/pipeline/profile.hpp>
 
-#include <cmath>
 #include <cstddef>
 #include <ostream>
 #include <string>
-#include <vector>
 
 namespace espalier::pipeline::detail {
 

@@ -4,7 +4,6 @@
 
 #include <espalier/config.hpp>
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <stdexcept>

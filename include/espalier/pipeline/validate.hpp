@@ -7,7 +7,6 @@
 #include <espalier/pipeline/instruction.hpp>
 #include <espalier/pipeline/simulate.hpp>
 
-#include <cmath>
 #include <cstddef>
 #include <string>
 #include <vector>

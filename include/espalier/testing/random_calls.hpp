@@ -5,6 +5,7 @@
 #include <espalier/comm/reducer.hpp>
 #include <espalier/comm/run/combine.hpp>
 #include <espalier/comm/schedule/call.hpp>
+#include <espalier/testing/pieces.hpp>
 
 #include <algorithm>
 #include <cstddef>

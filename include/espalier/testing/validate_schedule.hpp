@@ -5,6 +5,7 @@
 #include <espalier/comm/schedule/schedule.hpp>
 #include <espalier/comm/schedule/streams.hpp>
 #include <espalier/config.hpp>
+#include <espalier/testing/pieces.hpp>
 #include <espalier/testing/symbolic_memory.hpp>
 
 #include <algorithm>

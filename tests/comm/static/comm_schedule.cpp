@@ -11,7 +11,8 @@
 #include <espalier/comm/schedule/price.hpp>
 #include <espalier/comm/schedule/simulate.hpp>
 #include <espalier/comm/schedule/split.hpp>
-#include <espalier/comm/schedule/three_phase.hpp>
+#include <espalier/testing/channels.hpp>
+#include <espalier/testing/three_phase.hpp>
 #include <espalier/testing/validate_schedule.hpp>
 
 #include <comm/unit/comm_schedule_networks.hpp>

@@ -6,6 +6,7 @@
 // runs on each rank and throws on the rank that sees a mistake: Catch's macros belong to the main thread.
 
 #include <espalier/comm/communicator.hpp>
+#include <espalier/testing/collapsed_block.hpp>
 
 #include <cstdint>
 #include <cstring>

@@ -12,6 +12,7 @@
 #include <espalier/comm/schedule/price.hpp>
 #include <espalier/comm/schedule/simulate.hpp>
 #include <espalier/comm/topology/paths.hpp>
+#include <espalier/testing/check_joint_packing.hpp>
 
 #include "comm_topology_data.hpp"
 

@@ -5,6 +5,7 @@
 
 #include <espalier/comm/layout.hpp>
 #include <espalier/comm/reducer.hpp>
+#include <espalier/testing/collapsed_block.hpp>
 
 #include <catch2/catch.hpp>
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/comm/schedule/schedule.hpp>
+#include <espalier/testing/pieces.hpp>
 
 #include <algorithm>
 #include <array>

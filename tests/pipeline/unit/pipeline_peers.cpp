@@ -7,6 +7,7 @@
 #include <espalier/pipeline/stages/messages/peer_communicator.hpp>
 #include <espalier/pipeline/stages/messages/peer_messages.hpp>
 #include <espalier/pipeline/stages/messages/transport_in_process.hpp>
+#include <espalier/testing/collapsed_block.hpp>
 #include <support/pipeline_steps.hpp>
 #include <support/replica_layers.hpp>
 

@@ -8,11 +8,8 @@
 #include <espalier/comm/run/element.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <stdexcept>
 #include <vector>
 

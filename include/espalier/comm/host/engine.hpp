@@ -5,7 +5,6 @@
 #include <espalier/base/collective.hpp>
 #include <espalier/base/light_std/extremes.hpp>
 #include <espalier/base/light_std/function_ref.hpp>
-#include <espalier/base/light_std/plain_vector.hpp>
 #include <espalier/comm/host/call_frame.hpp>
 #include <espalier/comm/host/chunk_protocol.hpp>
 #include <espalier/comm/host/copy.hpp>

@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
-#include <string>
 
 namespace espalier::comm::host {
 

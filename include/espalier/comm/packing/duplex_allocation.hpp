@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <optional>
 #include <set>
-#include <stdexcept>
 #include <utility>
 #include <vector>
 

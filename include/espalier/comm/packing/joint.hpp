@@ -4,7 +4,7 @@
 
 #include <espalier/comm/packing/column_generation.hpp>
 #include <espalier/comm/packing/columns.hpp>
-#include <espalier/comm/packing/joint_check.hpp>
+#include <espalier/comm/packing/joint_packing.hpp>
 #include <espalier/comm/packing/multiplicative_weights.hpp>
 #include <espalier/comm/packing/pack.hpp>
 #include <espalier/comm/packing/rounding.hpp>

@@ -6,7 +6,6 @@
 #include <espalier/comm/packing/graph_packing.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <map>

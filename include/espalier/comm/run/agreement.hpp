@@ -18,7 +18,6 @@
 #include <functional>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace espalier::comm::detail {
 

@@ -8,9 +8,7 @@
 #include <boost/mpi/datatype.hpp>
 #include <boost/mpi/operations.hpp>
 
-#include <concepts>
 #include <cstdint>
-#include <functional>
 #include <iterator>
 #include <ranges>
 #include <span>

@@ -271,30 +271,4 @@ namespace espalier::comm {
   return from_trees(call, net, trees, weights_of(trees), cut);
 }
 
-/// Trees of several packings of one network that use different channels, which start after `startup` seconds each
-/// (Blink's hybrid transfers): every packing gets the share with which all end together.
-/// `bytes` is the size of the whole array.
-[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR schedule from_channels(const collective_call& call, const network& net,
-                                                               const std::vector<packing>& channels,
-                                                               const std::vector<double>& startup, std::int64_t bytes,
-                                                               const chunking& cut = {}) {
-  if (channels.size() != startup.size()) throw std::invalid_argument("channels need one start-up cost each");
-  std::vector<channel_cost> costs;
-  for (std::size_t i = 0; i < channels.size(); ++i) {
-    costs.push_back({to_double(channels[i].rate) * net.unit, startup[i]});
-  }
-  const std::vector<std::int64_t> shares = split_over_channels(bytes, costs);
-  std::vector<tree> trees;
-  std::vector<double> weights;
-  for (std::size_t i = 0; i < channels.size(); ++i) {
-    const double all = to_double(channels[i].rate);
-    for (const tree& t : channels[i].trees) {
-      if (shares[i] == 0) continue;
-      trees.push_back(t);
-      weights.push_back(static_cast<double>(shares[i]) * to_double(t.weight) / all);
-    }
-  }
-  return from_trees(call, net, trees, weights, cut);
-}
-
 }  // namespace espalier::comm

@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
-#include <utility>
 #include <vector>
 
 // Schedules for messages so small that the number of rounds decides. They need no packing: messages go directly, rank

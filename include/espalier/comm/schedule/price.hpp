@@ -9,10 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
-#include <optional>
 #include <stdexcept>
-#include <utility>
 #include <vector>
 
 namespace espalier::comm {

@@ -5,7 +5,6 @@
 #include <espalier/config.hpp>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 #include <vector>
@@ -54,46 +53,6 @@ struct chunk_grid {
   if (grain > 1 && chunk % grain != 0 && chunk / grain * grain + grain <= most) chunk = (chunk / grain + 1) * grain;
   const std::int64_t chunks = (count - 1) / chunk + 1;
   return {chunks, chunk, chunks * chunk - count};
-}
-
-/// One of several ways for the same data.
-struct channel_cost {
-  double rate = 0;     ///< bytes per second
-  double startup = 0;  ///< seconds before the first byte
-};
-
-/// How many of `bytes` each channel takes so that all that take part end together: rate x max(0, end - startup) with
-/// the end chosen so that nothing is left (reference/blink.md, 1.7; Blink section 4.3 for two channels).
-/// @post the sum is `bytes`, and no share is negative
-[[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<std::int64_t> split_over_channels(
-    std::int64_t bytes, const std::vector<channel_cost>& channels, std::int64_t grain = 1) {
-  std::vector<std::size_t> order;
-  for (std::size_t i = 0; i < channels.size(); ++i) {
-    if (channels[i].rate > 0) order.push_back(i);
-  }
-  if (order.empty()) throw std::invalid_argument("no channel has a rate above zero");
-  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return channels[a].startup != channels[b].startup ? channels[a].startup < channels[b].startup : a < b;
-  });
-  // Channels join in the order of their start-up while the water stands above it.
-  double rate = 0;
-  double offset = 0;
-  double end = 0;
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const channel_cost& c = channels[order[i]];
-    if (i > 0 && end <= c.startup) break;
-    rate += c.rate;
-    offset += c.rate * c.startup;
-    end = (static_cast<double>(bytes) + offset) / rate;
-  }
-  std::vector<double> weights;
-  weights.reserve(channels.size());
-  for (const channel_cost& c : channels) weights.push_back(c.rate > 0 ? c.rate * std::max(0.0, end - c.startup) : 0.0);
-  if (bytes == 0) weights[order[0]] = 1;
-  const std::vector<std::int64_t> cuts = proportional_cuts(bytes, weights, grain);
-  std::vector<std::int64_t> shares;
-  for (std::size_t i = 0; i < channels.size(); ++i) shares.push_back(cuts[i + 1] - cuts[i]);
-  return shares;
 }
 
 }  // namespace espalier::comm

@@ -18,7 +18,6 @@
 #include <cstdio>
 #include <numeric>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace espalier::comm::detail {

@@ -11,9 +11,7 @@
 #include <espalier/pipeline/simulate.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
-#include <string>
 #include <utility>
 #include <vector>
 

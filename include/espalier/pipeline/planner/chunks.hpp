@@ -7,7 +7,6 @@
 #include <espalier/pipeline/planner/devices.hpp>
 #include <espalier/pipeline/planner/uniform.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <optional>
@@ -36,7 +35,6 @@ namespace espalier::pipeline::detail {
   }
   candidate partition;
   partition.micro_batches = micro_batches;
-  double slowest = 0;
   for (std::size_t s = 0; s < rank_of.size(); ++s) {
     const stage_devices* own = devices[static_cast<std::size_t>(rank_of[s])];
     if (s >= devices.size()) {
@@ -48,24 +46,13 @@ namespace espalier::pipeline::detail {
             problem.machines(), devices[static_cast<std::size_t>(before)]->chosen.count, own->chosen.count);
       own = &kept.back();
     }
-    slowest = std::max(slowest, own->transfer.per_byte);
     partition.stages.push_back({0, 0, own});
   }
   const auto run = [&](int part, int first, int last) {
     return problem.time_scale(micro_batches, partition.stages[static_cast<std::size_t>(part)].devices->count) *
            problem.sums().seconds(first, last);
   };
-  const auto transfer = [&](int first) {
-    return slowest * problem.sums().input(first) * problem.micro_batch_scale(micro_batches);
-  };
-  const std::vector<int> ends = even_cuts(problem.layers(), stages, run, transfer);
-  if (ends.empty()) return std::nullopt;
-  int first = 0;
-  for (std::size_t s = 0; s < ends.size(); ++s) {
-    partition.stages[s].first = first;
-    partition.stages[s].last = first = ends[s];
-  }
-  return partition;
+  return with_even_layers(problem, partition, run);
 }
 
 }  // namespace espalier::pipeline::detail

@@ -7,7 +7,6 @@
 #include <espalier/pipeline/planner/families.hpp>
 
 #include <algorithm>
-#include <vector>
 
 namespace espalier::pipeline::detail {
 

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <limits>
 #include <map>
-#include <utility>
 #include <vector>
 
 namespace espalier::pipeline::detail {

@@ -6,7 +6,6 @@
 #include <espalier/pipeline/planner/families.hpp>
 #include <espalier/pipeline/profile.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <vector>
 

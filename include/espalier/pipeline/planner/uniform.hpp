@@ -51,6 +51,26 @@ template <class Run, class Transfer>
   return ends;
 }
 
+/// Gives the stages of a partition their layers, as even as can be: `run(stage, first, last)` says how long a stage
+/// takes for layers. Nothing where no cut is possible.
+template <class Run>
+[[nodiscard]] std::optional<candidate> with_even_layers(const planning_problem& problem, candidate partition,
+                                                        const Run& run) {
+  double slowest = 0;  // which hop a cut will be is not known yet
+  for (const candidate::stage& one : partition.stages) slowest = std::max(slowest, one.devices->transfer.per_byte);
+  const auto transfer = [&](int first) {
+    return slowest * problem.sums().input(first) * problem.micro_batch_scale(partition.micro_batches);
+  };
+  const std::vector<int> ends = even_cuts(problem.layers(), static_cast<int>(partition.stages.size()), run, transfer);
+  if (ends.empty()) return std::nullopt;
+  int first = 0;
+  for (std::size_t s = 0; s < ends.size(); ++s) {
+    partition.stages[s].first = first;
+    partition.stages[s].last = first = ends[s];
+  }
+  return partition;
+}
+
 /// The partition into `stages` stages as even as can be, whose widths differ by one device at most; placed by one
 /// policy. Nothing where it does not fit.
 [[nodiscard]] inline std::optional<candidate> even_partition(const planning_problem& problem, device_tree& tree,
@@ -71,19 +91,7 @@ template <class Run, class Transfer>
     if (problem.least_bytes(first, last, micro_batches, count) > memory) return std::numeric_limits<double>::infinity();
     return problem.time_scale(micro_batches, count) * problem.sums().seconds(first, last);
   };
-  double slowest = 0;  // which hop a cut will be is not known yet
-  for (const candidate::stage& one : partition.stages) slowest = std::max(slowest, one.devices->transfer.per_byte);
-  const auto transfer = [&](int first) {
-    return slowest * problem.sums().input(first) * problem.micro_batch_scale(micro_batches);
-  };
-  const std::vector<int> ends = even_cuts(problem.layers(), stages, run, transfer);
-  if (ends.empty()) return std::nullopt;
-  int first = 0;
-  for (std::size_t s = 0; s < ends.size(); ++s) {
-    partition.stages[s].first = first;
-    partition.stages[s].last = first = ends[s];
-  }
-  return partition;
+  return with_even_layers(problem, partition, run);
 }
 
 }  // namespace espalier::pipeline::detail

@@ -6,7 +6,6 @@
 #include <espalier/pipeline/schedules/in_order.hpp>
 
 #include <utility>
-#include <vector>
 
 namespace espalier::pipeline {
 

@@ -60,9 +60,6 @@ class engine final : private detail::stage_host {
     ranks_->all_are_here();
     clock_ahead_ = talk().clock_ahead();
   }
-  engine(const engine&) = delete;
-  engine& operator=(const engine&) = delete;
-  ~engine() = default;
 
   [[nodiscard]] int rank() const { return ranks_->rank(); }
   [[nodiscard]] const execution_plan& plan() const { return plan_; }

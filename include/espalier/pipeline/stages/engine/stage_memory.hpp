@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <memory>
 #include <stdexcept>
-#include <utility>
 #include <vector>
 
 namespace espalier::pipeline::detail {

@@ -17,9 +17,6 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
-#include <memory>
-#include <stdexcept>
-#include <string>
 #include <type_traits>
 #include <vector>
 

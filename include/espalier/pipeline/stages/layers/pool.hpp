@@ -7,8 +7,6 @@
 #include <cstdint>
 #include <memory>
 #include <new>
-#include <stdexcept>
-#include <string>
 #include <vector>
 
 namespace espalier::pipeline::detail {

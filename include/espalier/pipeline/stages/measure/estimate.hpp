@@ -6,10 +6,7 @@
 #include <espalier/pipeline/stages/layers/layer.hpp>
 #include <espalier/pipeline/stages/layers/layer_sizes.hpp>
 
-#include <algorithm>
-#include <array>
 #include <cstddef>
-#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <utility>

@@ -21,7 +21,6 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
-#include <span>
 #include <stdexcept>
 #include <string>
 #include <type_traits>

@@ -14,8 +14,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <string>
-#include <utility>
 #include <vector>
 
 namespace espalier::pipeline {

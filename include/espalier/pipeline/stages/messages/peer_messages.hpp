@@ -8,7 +8,6 @@
 #include <espalier/pipeline/stages/messages/transport.hpp>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <utility>

@@ -5,9 +5,7 @@
 #include <espalier/comm/communicator.hpp>
 
 #include <chrono>
-#include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 

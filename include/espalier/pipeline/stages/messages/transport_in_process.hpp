@@ -167,8 +167,6 @@ class in_process_transport final : public transport {
  public:
   in_process_transport(comm::in_process_group& group, std::shared_ptr<message_hub> hub, int rank)
       : group_(&group), hub_(std::move(hub)), rank_(rank) {}
-  in_process_transport(const in_process_transport&) = delete;
-  in_process_transport& operator=(const in_process_transport&) = delete;
   ~in_process_transport() override { hub_->leave(rank_); }
 
   [[nodiscard]] int rank() const override { return rank_; }

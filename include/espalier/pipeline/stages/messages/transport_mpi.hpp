@@ -43,8 +43,6 @@ class mpi_transport final : public transport {
     if (found != 0) last_tag_ = *bound;
     listen();
   }
-  mpi_transport(const mpi_transport&) = delete;
-  mpi_transport& operator=(const mpi_transport&) = delete;
   ~mpi_transport() override {
     int finalised = 0;
     MPI_Finalized(&finalised);

@@ -11,7 +11,6 @@
 #include <espalier/tensor/core/nn/initialise.hpp>
 #include <espalier/tensor/run/execute/item_executor.hpp>
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -19,7 +18,6 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace espalier::pipeline {

@@ -9,10 +9,8 @@
 #include <espalier/pipeline/stages/plan/routes.hpp>
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <set>
-#include <vector>
 
 namespace espalier::pipeline::detail {
 

@@ -128,9 +128,7 @@ template <std::size_t I, class Reason> struct std::tuple_element<I, espalier::fa
   using type = espalier::failed<Reason>;
 };
 
-namespace espalier {
-
-namespace detail {
+namespace espalier::detail {
 
 /// A reason as a value: the address of its `id`. `reason_of(reason_at<address>{})` gives the type back.
 struct reason_id {};
@@ -159,6 +157,4 @@ template <class First, class... Rest> constexpr auto first_failure(const First& 
   }
 }
 
-}  // namespace detail
-
-}  // namespace espalier
+}  // namespace espalier::detail

@@ -9,7 +9,6 @@
 #include <espalier/tensor/core/shape/tensor.hpp>
 
 #include <concepts>
-#include <type_traits>
 
 namespace espalier {
 

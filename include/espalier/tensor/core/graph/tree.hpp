@@ -12,10 +12,8 @@
 #include <boost/hana/fwd/second.hpp>
 #include <boost/hana/fwd/unpack.hpp>
 
-#include <concepts>
 #include <cstddef>
 #include <type_traits>
-#include <utility>
 
 namespace espalier {
 
@@ -96,10 +94,6 @@ template <class Kind, int Count> struct stacking<stacked<Kind, Count>> {
   using rest = typename std::conditional_t<is_outermost, std::type_identity<Kind>, shorter<inner>>::type;
 };
 
-}  // namespace detail
-
-namespace detail {
-
 template <class T> struct tree_traits : std::false_type {};
 template <template <class> class Tree, class Kind> struct tree_traits<Tree<Kind>> : std::true_type {
   using kind = Kind;
@@ -174,9 +168,7 @@ template <class First, class... Rest> struct std::tuple_element<0, espalier::res
   using type = First;
 };
 
-namespace espalier {
-
-namespace detail {
+namespace espalier::detail {
 
 /// The results of a program whose function returns a T: T itself, or results that a T converts to.
 template <class T> struct returned_as { using type = T; };
@@ -250,6 +242,4 @@ template <class T> [[nodiscard]] constexpr builder* owner_of(const T& tree) {
   return owner;
 }
 
-}  // namespace detail
-
-}  // namespace espalier
+}  // namespace espalier::detail

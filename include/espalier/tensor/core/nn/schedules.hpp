@@ -5,8 +5,6 @@
 #include <espalier/tensor/core/nn/optimizers/step.hpp>
 #include <espalier/tensor/core/nn/warm_up_settings.hpp>
 
-#include <type_traits>
-
 /// Learning rates as functions of the step, inside a program. Each takes the number of steps that were made, a
 /// floating-point scalar such as an optimizer's `state.step` before the step, and returns the rate of the next one as
 /// `f32<>`: `nn::adamw_step(state, gradient, nn::warm_up_cosine(state.step, {.peak = 3e-4, .warm_up = 100, .total =

@@ -91,51 +91,29 @@ constexpr void detail::negate_gradient(gradient_context& c) { c.give(0, emit::ne
 // Elementwise arithmetic with NumPy's broadcasting; either operand may be a number.
 // Errors: `shape_mismatch`, `dtype_mismatch`, `operand_is_boolean`, `number_is_no_integer`, `number_out_of_range`.
 namespace detail {
-/// The first tensor of truth values among the operands of an op that computes with numbers, or void.
-template <class... Operands> struct boolean_among { using type = void; };
-template <class First, class... Rest> struct boolean_among<First, Rest...> : boolean_among<Rest...> {};
-template <Symbol First, class... Rest>
-  requires(First::type == dtype::boolean)
-struct boolean_among<First, Rest...> {
-  using type = typename First::tensor;
-};
 template <class... Operands>
-concept Numbers = std::is_void_v<typename boolean_among<Operands...>::type>;
+concept Numbers = std::is_void_v<typename refused_among<holds_numbers, Operands...>::type>;
 template <class... Operands>
-using operand_is_boolean = failed<why::operand_is_boolean<typename boolean_among<Operands...>::type>>;
+using operand_is_boolean = failed<why::operand_is_boolean<typename refused_among<holds_numbers, Operands...>::type>>;
 
-template <const op_info* Op, class A, class B> constexpr auto arithmetic(const A& a, const B& b, source_line where) {
-  if constexpr (Failed<A> || Failed<B>) {
-    return first_failure(a, b);
-  } else if constexpr (!Numbers<A, B>) {
-    return operand_is_boolean<A, B>(where, Op->name);
-  } else {
-    return binary<Op, binary_result::same>(a, b, where);
-  }
-}
 template <class A, class B>
 constexpr auto operate(operator_name<'+'> /*plus*/, const A& a, const B& b, source_line where) {
-  return arithmetic<&ops::add>(a, b, where);
+  return binary_of<&ops::add>(a, b, where);
 }
 template <class A, class B>
 constexpr auto operate(operator_name<'-'> /*minus*/, const A& a, const B& b, source_line where) {
-  return arithmetic<&ops::subtract>(a, b, where);
+  return binary_of<&ops::subtract>(a, b, where);
 }
 template <class A, class B>
 constexpr auto operate(operator_name<'*'> /*times*/, const A& a, const B& b, source_line where) {
-  return arithmetic<&ops::multiply>(a, b, where);
+  return binary_of<&ops::multiply>(a, b, where);
 }
 template <class A, class B>
 constexpr auto operate(operator_name<'/'> /*over*/, const A& a, const B& b, source_line where) {
-  return arithmetic<&ops::divide>(a, b, where);
+  return binary_of<&ops::divide>(a, b, where);
 }
 template <class A> constexpr auto operate(operator_name<'-'> /*minus*/, const A& a, source_line where) {
-  if constexpr (!Numbers<A>) {
-    return operand_is_boolean<A>(where, ops::negate.name);
-  } else {
-    a.owner->at(where);
-    return symbol_like<A, typename A::tensor>(a, emit::negate(*a.owner, a.id));
-  }
+  return unary<&ops::negate, holds_numbers, why::operand_is_boolean>(a, where);
 }
 }  // namespace detail
 template <class A, class B>

@@ -145,42 +145,36 @@ constexpr int bit_cast(builder& b, int a, dtype type) {
 
 /// Combines integers bit by bit, and truth values. Either operand may be a number; they broadcast.
 /// Errors: `operand_is_not_integer`, `shape_mismatch`, `dtype_mismatch`.
-template <class A, class B>
-  requires detail::OperatorArguments<A, B>
+template <class A, detail::OperatorArguments<A> B>
 constexpr auto bitwise_and(const A& a, const B& b, source_line where = source_line::current()) {
   return detail::binary_of<&ops::bitwise_and, detail::holds_bits, why::operand_is_not_integer>(a, b, where);
 }
-template <class A, class B>
-  requires detail::OperatorArguments<A, B>
+template <class A, detail::OperatorArguments<A> B>
 constexpr auto bitwise_or(const A& a, const B& b, source_line where = source_line::current()) {
   return detail::binary_of<&ops::bitwise_or, detail::holds_bits, why::operand_is_not_integer>(a, b, where);
 }
-template <class A, class B>
-  requires detail::OperatorArguments<A, B>
+template <class A, detail::OperatorArguments<A> B>
 constexpr auto bitwise_xor(const A& a, const B& b, source_line where = source_line::current()) {
   return detail::binary_of<&ops::bitwise_xor, detail::holds_bits, why::operand_is_not_integer>(a, b, where);
 }
 template <Traced A> constexpr auto bitwise_not(const A& a, source_line where = source_line::current()) {
-  return detail::unary_of<&ops::bitwise_not, detail::holds_bits, why::operand_is_not_integer>(a, where);
+  return detail::unary<&ops::bitwise_not, detail::holds_bits, why::operand_is_not_integer>(a, where);
 }
 
 /// Integers, by `amount` bits. The amount is read without its sign: by the number of bits or more, and so by a negative
 /// number, nothing is left: 0, or of `shift_right_arithmetic`, which repeats the sign, 0 or -1 (as in StableHLO).
 /// Errors: `operand_is_not_integer`, `shape_mismatch`, `dtype_mismatch`.
-template <class A, class B>
-  requires detail::OperatorArguments<A, B>
+template <class A, detail::OperatorArguments<A> B>
 constexpr auto shift_left(const A& a, const B& amount, source_line where = source_line::current()) {
   return detail::binary_of<&ops::shift_left, detail::holds_whole_numbers, why::operand_is_not_integer>(a, amount,
                                                                                                        where);
 }
-template <class A, class B>
-  requires detail::OperatorArguments<A, B>
+template <class A, detail::OperatorArguments<A> B>
 constexpr auto shift_right_logical(const A& a, const B& amount, source_line where = source_line::current()) {
   return detail::binary_of<&ops::shift_right_logical, detail::holds_whole_numbers, why::operand_is_not_integer>(
       a, amount, where);
 }
-template <class A, class B>
-  requires detail::OperatorArguments<A, B>
+template <class A, detail::OperatorArguments<A> B>
 constexpr auto shift_right_arithmetic(const A& a, const B& amount, source_line where = source_line::current()) {
   return detail::binary_of<&ops::shift_right_arithmetic, detail::holds_whole_numbers, why::operand_is_not_integer>(
       a, amount, where);

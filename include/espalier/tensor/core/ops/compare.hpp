@@ -131,12 +131,7 @@ constexpr auto operate(operator_name<'|', '|'> /*or*/, const A& a, const B& b, s
   return logical<&ops::logical_or>(a, b, where);
 }
 template <class A> constexpr auto operate(operator_name<'!'> /*not*/, const A& a, source_line where) {
-  if constexpr (A::type != dtype::boolean) {
-    return failed<why::condition_is_not_boolean<typename A::tensor>>(where, ops::logical_not.name);
-  } else {
-    a.owner->at(where);
-    return symbol_like<A, typename A::tensor>(a, a.owner->append(ops::logical_not, dtype::boolean, A::shape, a.id));
-  }
+  return unary<&ops::logical_not, is_boolean, why::condition_is_not_boolean>(a, where);
 }
 }  // namespace detail
 template <class A, class B>
@@ -168,26 +163,22 @@ constexpr auto operator||(const A& a, const B& b) { return detail::first_failure
 
 /// Whether elements are equal, or not, as `==` and `!=`: a boolean tensor. A NaN equals nothing, itself included.
 /// Either operand may be a number; they broadcast. Errors: `shape_mismatch`, `dtype_mismatch`, `number_is_no_integer`.
-template <class A, class B>
-  requires detail::OperatorArguments<A, B>
+template <class A, detail::OperatorArguments<A> B>
 constexpr auto equal(const A& a, const B& b, source_line where = source_line::current()) {
   return detail::binary<&ops::equal, detail::binary_result::boolean>(a, b, where);
 }
-template <class A, class B>
-  requires detail::OperatorArguments<A, B>
+template <class A, detail::OperatorArguments<A> B>
 constexpr auto not_equal(const A& a, const B& b, source_line where = source_line::current()) {
   return detail::binary<&ops::not_equal, detail::binary_result::boolean>(a, b, where);
 }
 /// The larger, or the smaller, of two elements; where one is a NaN, a NaN. Of equal ones the gradient goes to the
 /// first. Either operand may be a number; they broadcast. Errors: `shape_mismatch`, `dtype_mismatch`,
 /// `number_is_no_integer`.
-template <class A, class B>
-  requires detail::OperatorArguments<A, B>
+template <class A, detail::OperatorArguments<A> B>
 constexpr auto maximum(const A& a, const B& b, source_line where = source_line::current()) {
   return detail::binary<&ops::maximum, detail::binary_result::same>(a, b, where);
 }
-template <class A, class B>
-  requires detail::OperatorArguments<A, B>
+template <class A, detail::OperatorArguments<A> B>
 constexpr auto minimum(const A& a, const B& b, source_line where = source_line::current()) {
   return detail::binary<&ops::minimum, detail::binary_result::same>(a, b, where);
 }

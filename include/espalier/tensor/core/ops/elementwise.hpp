@@ -5,7 +5,6 @@
 #include <espalier/tensor/core/ops/broadcast.hpp>
 
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 #include <utility>
 
@@ -38,17 +37,6 @@ template <double (*Function)(double, double)> constexpr void evaluate_binary(con
     result[d] = x == 1 ? y : x;
   }
   return result;
-}
-
-template <const op_info* Op, Traced A> constexpr auto unary(const A& a, source_line where) {
-  if constexpr (Failed<A>) {
-    return a;
-  } else if constexpr (!is_floating(A::type)) {
-    return failed<why::operand_is_not_floating<typename A::tensor>>(where, Op->name);
-  } else {
-    a.owner->at(where);
-    return symbol_like<A, typename A::tensor>(a, a.owner->append(*Op, A::type, A::shape, a.id));
-  }
 }
 
 /// A floating-point number cannot be an element of a tensor of integers: its fraction would be lost.
@@ -125,7 +113,8 @@ constexpr auto binary(const A& a, const B& b, source_line where) {
   }
 }
 
-// Ops that take only some element types: `Reason` is the mistake, about the first tensor of another one.
+// Ops that take only some element types: `Reason` is the mistake, about the first tensor of another one. Most that have
+// one operand take floats, most that have two take numbers.
 
 /// The first tensor among the operands whose element type `Accepts` refuses, or void.
 template <bool (*Accepts)(dtype), class... Operands> struct refused_among { using type = void; };
@@ -137,8 +126,9 @@ struct refused_among<Accepts, First, Rest...> {
   using type = typename First::tensor;
 };
 
-template <const op_info* Op, bool (*Accepts)(dtype), template <class...> class Reason, Traced A>
-constexpr auto unary_of(const A& a, source_line where) {
+template <const op_info* Op, bool (*Accepts)(dtype) = is_floating,
+          template <class...> class Reason = why::operand_is_not_floating, Traced A>
+constexpr auto unary(const A& a, source_line where) {
   if constexpr (Failed<A>) {
     return a;
   } else if constexpr (!Accepts(A::type)) {
@@ -148,7 +138,9 @@ constexpr auto unary_of(const A& a, source_line where) {
     return symbol_like<A, typename A::tensor>(a, a.owner->append(*Op, A::type, A::shape, a.id));
   }
 }
-template <const op_info* Op, bool (*Accepts)(dtype), template <class...> class Reason, class A, class B>
+[[nodiscard]] constexpr bool holds_numbers(dtype type) { return type != dtype::boolean; }
+template <const op_info* Op, bool (*Accepts)(dtype) = holds_numbers,
+          template <class...> class Reason = why::operand_is_boolean, class A, class B>
 constexpr auto binary_of(const A& a, const B& b, source_line where) {
   using refused = typename refused_among<Accepts, A, B>::type;
   if constexpr (Failed<A> || Failed<B>) {
@@ -159,7 +151,6 @@ constexpr auto binary_of(const A& a, const B& b, source_line where) {
     return binary<Op, binary_result::same>(a, b, where);
   }
 }
-[[nodiscard]] constexpr bool holds_numbers(dtype type) { return type != dtype::boolean; }
 
 template <class A, class B>
 concept OperatorArguments = (Traced<A> && (Traced<B> || Scalar<B>)) || (Scalar<A> && Traced<B>);

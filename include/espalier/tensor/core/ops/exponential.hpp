@@ -70,8 +70,7 @@ template <Traced A> constexpr auto log1p(const A& a, source_line where = source_
 /// a to the power of b, with C's answers at zeros, infinities and NaN: a negative number has powers with whole
 /// exponents only, and x^0 and 1^x are 1 of any x. Either may be a number; they broadcast. The gradient by the exponent
 /// is a NaN where a is negative. Errors: `operand_is_not_floating`, `shape_mismatch`, `dtype_mismatch`.
-template <class A, class B>
-  requires detail::OperatorArguments<A, B>
+template <class A, detail::OperatorArguments<A> B>
 constexpr auto pow(const A& a, const B& b, source_line where = source_line::current()) {
   return detail::binary_of<&ops::pow, is_floating, why::operand_is_not_floating>(a, b, where);
 }

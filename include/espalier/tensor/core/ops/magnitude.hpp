@@ -4,8 +4,6 @@
 
 #include <espalier/tensor/core/ops/compare.hpp>
 
-#include <limits>
-
 namespace espalier {
 
 namespace detail {
@@ -65,11 +63,11 @@ constexpr void detail::clamp_gradient(gradient_context& c) {
 
 /// The absolute value; of the least integer that integer. Errors: `operand_is_boolean`.
 template <Traced A> constexpr auto abs(const A& a, source_line where = source_line::current()) {
-  return detail::unary_of<&ops::abs, detail::holds_numbers, why::operand_is_boolean>(a, where);
+  return detail::unary<&ops::abs, detail::holds_numbers, why::operand_is_boolean>(a, where);
 }
 /// -1, 0 or 1; a zero or a NaN is its own sign. The gradient is 0. Errors: `operand_is_boolean`.
 template <Traced A> constexpr auto sign(const A& a, source_line where = source_line::current()) {
-  return detail::unary_of<&ops::sign, detail::holds_numbers, why::operand_is_boolean>(a, where);
+  return detail::unary<&ops::sign, detail::holds_numbers, why::operand_is_boolean>(a, where);
 }
 /// A boolean tensor: neither infinite nor a NaN. Errors: `operand_is_not_floating`.
 template <Traced A> constexpr auto is_finite(const A& a, source_line where = source_line::current()) {

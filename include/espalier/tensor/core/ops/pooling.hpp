@@ -6,8 +6,6 @@
 #include <espalier/tensor/core/ops/compare.hpp>
 #include <espalier/tensor/core/ops/convolution.hpp>
 
-#include <limits>
-
 namespace espalier {
 
 /// The windows of a pooling. Entries beyond the spatial dimensions are ignored.
@@ -288,7 +286,7 @@ constexpr auto mean_pool(const X& x, source_line where = source_line::current())
   } else {
     double elements = 1;
     for (int d = 0; d < X::rank - 2; ++d) elements *= Settings.size[d];
-    return detail::arithmetic<&ops::multiply>(sum_pool<Settings>(x, where), 1 / elements, where);
+    return detail::binary_of<&ops::multiply>(sum_pool<Settings>(x, where), 1 / elements, where);
   }
 }
 

@@ -73,10 +73,9 @@ template <Traced A> constexpr auto round(const A& a, source_line where = source_
 }
 /// a - trunc(a / b) b, exactly, with the sign of a, as C's fmod and %. By 0 it is a NaN of floats, and of integers a.
 /// Either may be a number; they broadcast. Errors: `shape_mismatch`, `dtype_mismatch`, `operand_is_boolean`.
-template <class A, class B>
-  requires detail::OperatorArguments<A, B>
+template <class A, detail::OperatorArguments<A> B>
 constexpr auto remainder(const A& a, const B& b, source_line where = source_line::current()) {
-  return detail::arithmetic<&ops::remainder>(a, b, where);
+  return detail::binary_of<&ops::remainder>(a, b, where);
 }
 
 namespace detail {

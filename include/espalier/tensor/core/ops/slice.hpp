@@ -66,9 +66,6 @@ constexpr void evaluate_pad(const evaluation& e) {
   }
 }
 
-}  // namespace detail
-
-namespace detail {
 /// True if the slice is its operand. A slice that runs backwards is not.
 [[nodiscard]] constexpr bool slices_everything(op_view v) {
   return attributes_of<slice_attributes>(v).step > 0 && has_type_and_shape_of_operand(v);

@@ -45,18 +45,15 @@ inline constexpr op_info total_equal =
 /// Comparisons in the total order of IEEE 754 (section 5.10), in which -0 is below 0 and every NaN has a place: above
 /// +infinity, or with its sign set below -infinity. Of integers and truth values they are `<`, `<=` and `equal`. A
 /// boolean tensor of the broadcast shape. Errors: `shape_mismatch`, `dtype_mismatch`.
-template <class A, class B>
-  requires detail::OperatorArguments<A, B>
+template <class A, detail::OperatorArguments<A> B>
 constexpr auto total_less(const A& a, const B& b, source_line where = source_line::current()) {
   return detail::total_comparison<&ops::total_less, &ops::less>(a, b, where);
 }
-template <class A, class B>
-  requires detail::OperatorArguments<A, B>
+template <class A, detail::OperatorArguments<A> B>
 constexpr auto total_less_equal(const A& a, const B& b, source_line where = source_line::current()) {
   return detail::total_comparison<&ops::total_less_equal, &ops::less_equal>(a, b, where);
 }
-template <class A, class B>
-  requires detail::OperatorArguments<A, B>
+template <class A, detail::OperatorArguments<A> B>
 constexpr auto total_equal(const A& a, const B& b, source_line where = source_line::current()) {
   return detail::total_comparison<&ops::total_equal, &ops::equal>(a, b, where);
 }

@@ -70,8 +70,7 @@ template <Traced A> constexpr auto tan(const A& a, source_line where = source_li
 /// The angle of the point (x, y), in [-pi, pi], with C's answers at zeros and infinities. Either may be a number; they
 /// broadcast. The gradient at the origin is a NaN.
 /// Errors: `operand_is_not_floating`, `shape_mismatch`, `dtype_mismatch`.
-template <class Y, class X>
-  requires detail::OperatorArguments<Y, X>
+template <class Y, detail::OperatorArguments<Y> X>
 constexpr auto atan2(const Y& y, const X& x, source_line where = source_line::current()) {
   return detail::binary_of<&ops::atan2, is_floating, why::operand_is_not_floating>(y, x, where);
 }

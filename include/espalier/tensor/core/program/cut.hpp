@@ -7,8 +7,6 @@
 #include <espalier/tensor/core/program/crossing.hpp>
 #include <espalier/tensor/core/program/repeat_widened.hpp>
 
-#include <cstdint>
-
 namespace espalier {
 
 namespace detail {

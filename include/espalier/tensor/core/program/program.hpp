@@ -21,25 +21,17 @@
 
 namespace espalier {
 
+namespace detail {
+template <collective Kind> struct collective_type { static constexpr collective kind = Kind; };
+}  // namespace detail
+
 /// The kinds of communication, as types for queries: `step::collectives<all_gather>()`.
-struct all_gather {
-  static constexpr collective kind = collective::all_gather;
-};
-struct all_to_all {
-  static constexpr collective kind = collective::all_to_all;
-};
-struct collective_permute {
-  static constexpr collective kind = collective::collective_permute;
-};
-struct reduce_scatter {
-  static constexpr collective kind = collective::reduce_scatter;
-};
-struct all_reduce {
-  static constexpr collective kind = collective::all_reduce;
-};
-struct exchange {
-  static constexpr collective kind = collective::exchange;
-};
+struct all_gather : detail::collective_type<collective::all_gather> {};
+struct all_to_all : detail::collective_type<collective::all_to_all> {};
+struct collective_permute : detail::collective_type<collective::collective_permute> {};
+struct reduce_scatter : detail::collective_type<collective::reduce_scatter> {};
+struct all_reduce : detail::collective_type<collective::all_reduce> {};
+struct exchange : detail::collective_type<collective::exchange> {};
 
 template <class T>
 concept CollectiveKind = requires {

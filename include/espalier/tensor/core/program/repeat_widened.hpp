@@ -6,8 +6,6 @@
 #include <espalier/tensor/core/ops/ops.hpp>
 #include <espalier/tensor/core/partition/schedule.hpp>
 
-#include <cstdint>
-
 namespace espalier {
 
 namespace detail {

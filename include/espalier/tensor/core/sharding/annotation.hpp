@@ -5,8 +5,6 @@
 #include <espalier/tensor/core/mesh/mesh.hpp>
 #include <espalier/tensor/core/sharding/sharding.hpp>
 
-#include <type_traits>
-
 namespace espalier {
 
 /// The entries of an annotation for one dimension: a mesh axis; several axes, major to minor; `none`, whole on every

@@ -6,7 +6,6 @@
 #include <espalier/tensor/run/execute/tables.hpp>
 
 #include <cstdint>
-#include <cstring>
 
 namespace espalier::detail {
 

@@ -4,7 +4,6 @@
 
 #include <espalier/base/dtype.hpp>
 
-#include <cstdint>
 #include <type_traits>
 #include <utility>
 

@@ -7,7 +7,6 @@
 #include <espalier/tensor/run/execute/array.hpp>
 #include <espalier/tensor/run/execute/print.hpp>
 
-#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <vector>

@@ -19,9 +19,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace espalier {
-
-namespace detail {
+namespace espalier::detail {
 
 /// Whether an argument or a result holds partial sums.
 [[nodiscard]] constexpr bool has_partial_borders(graph_view g) {
@@ -91,9 +89,7 @@ struct argument_data<Argument> : data_for<Argument> {};
 
 template <std::size_t Parts> struct data_for<no_result<Parts>> { using type = no_array<Parts>; };
 
-}  // namespace detail
-
-}  // namespace espalier
+}  // namespace espalier::detail
 
 template <std::size_t Parts>
 struct std::tuple_size<espalier::detail::no_array<Parts>> : std::integral_constant<std::size_t, Parts> {};

@@ -9,8 +9,6 @@
 #include <espalier/tensor/core/program/sent_bytes.hpp>
 #include <espalier/tensor/core/program/without_rules.hpp>
 
-#include <cstdint>
-
 namespace espalier {
 
 /// Returns the bytes that a program communicates per run along each set of axes of its mesh, for

@@ -5,7 +5,6 @@
 #include <espalier/tensor/core/ops/arithmetic.hpp>
 #include <espalier/tensor/run/kernels/elementwise.hpp>
 
-#include <cstdint>
 #include <type_traits>
 
 namespace espalier::detail {
@@ -13,7 +12,6 @@ namespace espalier::detail {
 /// Integers wrap around, and on truth values a sum is `or`, a product `and`: what storing the exact result as the
 /// type gives.
 struct add_elements {
-  static constexpr int arity = 2;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a, T b) {
     if constexpr (std::is_same_v<T, bool>) {
       return static_cast<bool>(a | b);
@@ -23,7 +21,6 @@ struct add_elements {
   }
 };
 struct subtract_elements {
-  static constexpr int arity = 2;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a, T b) {
     if constexpr (std::is_same_v<T, bool>) {
       return a != b;
@@ -33,7 +30,6 @@ struct subtract_elements {
   }
 };
 struct multiply_elements {
-  static constexpr int arity = 2;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a, T b) {
     if constexpr (std::is_same_v<T, bool>) {
       return static_cast<bool>(a & b);
@@ -44,7 +40,6 @@ struct multiply_elements {
 };
 /// An integer divided by 0 gives 0, and the least one by -1 itself: padding must not trap.
 struct divide_elements {
-  static constexpr int arity = 2;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a, T b) {
     if constexpr (std::is_same_v<T, bool>) {
       return a;
@@ -59,7 +54,6 @@ struct divide_elements {
   }
 };
 struct negate_element {
-  static constexpr int arity = 1;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a) {
     if constexpr (std::is_same_v<T, bool>) {
       return a;

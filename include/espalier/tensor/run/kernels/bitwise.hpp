@@ -54,13 +54,11 @@ struct shifted_right_with_sign {
 
 /// A function of bits as one of integers or truth values: of words, which are unsigned.
 template <class Function> struct elements_of_bits {
-  static constexpr int arity = 2;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a, T b) {
     return static_cast<T>(Function::of(static_cast<bits_of_t<T>>(a), static_cast<bits_of_t<T>>(b)));
   }
 };
 struct bitwise_not_element {
-  static constexpr int arity = 1;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a) {
     if constexpr (std::is_same_v<T, bool>) {
       return !a;

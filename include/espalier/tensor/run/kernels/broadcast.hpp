@@ -24,8 +24,7 @@ namespace espalier::detail {
 
 namespace espalier::kernels {
 
-template <> struct kernel<&ops::broadcast> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::broadcast> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     constexpr detail::run_nest nest =
         detail::broadcast_nest(Key.operand_shape[0], Key.shape, attributes_of<broadcast_attributes>(Key).target);

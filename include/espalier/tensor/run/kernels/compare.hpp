@@ -9,50 +9,40 @@
 namespace espalier::detail {
 
 struct less_elements {
-  static constexpr int arity = 2;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr bool apply(T a, T b) { return a < b; }
 };
 struct less_equal_elements {
-  static constexpr int arity = 2;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr bool apply(T a, T b) { return a <= b; }
 };
 struct equal_elements {
-  static constexpr int arity = 2;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr bool apply(T a, T b) { return a == b; }
 };
 struct not_equal_elements {
-  static constexpr int arity = 2;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr bool apply(T a, T b) { return a != b; }
 };
 // `&` and `|`, not `&&` and `||`: a branch in the body would keep the loop from being vectorised.
 struct and_elements {
-  static constexpr int arity = 2;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr bool apply(T a, T b) {
     return static_cast<bool>((a != T(0)) & (b != T(0)));
   }
 };
 struct or_elements {
-  static constexpr int arity = 2;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr bool apply(T a, T b) {
     return static_cast<bool>((a != T(0)) | (b != T(0)));
   }
 };
 struct not_element {
-  static constexpr int arity = 1;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr bool apply(T a) { return a == T(0); }
 };
 struct maximum_elements {
-  static constexpr int arity = 2;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a, T b) {
     return greater_of(a, b);
   }
 };
 struct minimum_elements {
-  static constexpr int arity = 2;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a, T b) { return lesser_of(a, b); }
 };
 struct select_elements {
-  static constexpr int arity = 3;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(bool condition, T yes, T no) {
     return condition ? yes : no;
   }

@@ -9,8 +9,7 @@
 
 namespace espalier::kernels {
 
-template <> struct kernel<&ops::concat> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::concat> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     join<Key, 0>(call);
     for (int k = inline_operands; k < Key.operand_count; ++k) {

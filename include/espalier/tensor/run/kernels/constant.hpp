@@ -22,8 +22,7 @@ template <class T> void fill_rows(const kernels::block_call& call, std::int64_t 
 
 namespace espalier::kernels {
 
-template <> struct kernel<&ops::constant> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::constant> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
     detail::fill_all(Key.shape.elements(), static_cast<element*>(call.result),

@@ -128,8 +128,7 @@ template <extents Shape, int Along, class F> void for_each_column_block(const F&
 
 namespace espalier::kernels {
 
-template <> struct kernel<&ops::cumulate> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::cumulate> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     static constexpr cumulate_attributes how = attributes_of<cumulate_attributes>(Key);
     constexpr int along = how.dim;
@@ -166,8 +165,7 @@ template <> struct kernel<&ops::cumulate> {
   }
 };
 
-template <> struct kernel<&ops::part_of_cumulate> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::part_of_cumulate> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     static constexpr cumulate_attributes how = attributes_of<cumulate_attributes>(Key);
     constexpr int along = how.dim;

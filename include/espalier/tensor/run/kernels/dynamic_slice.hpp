@@ -44,8 +44,7 @@ void cut_rows(std::int64_t outer, std::int64_t held, std::int64_t rows, std::int
 
 namespace espalier::kernels {
 
-template <> struct kernel<&ops::dynamic_slice> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::dynamic_slice> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
     constexpr dynamic_slice_attributes cut = attributes_of<dynamic_slice_attributes>(Key);
@@ -60,8 +59,7 @@ template <> struct kernel<&ops::dynamic_slice> {
 };
 
 /// The result may be in the buffer of operand 0: then only the slice is written.
-template <> struct kernel<&ops::dynamic_update_slice> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::dynamic_update_slice> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
     constexpr extents update = Key.operand_shape[1];

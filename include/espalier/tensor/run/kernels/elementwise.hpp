@@ -192,14 +192,14 @@ void map_block(const kernels::block_call& call, Operands... from) {
   }
 }
 
-/// The block kernel of an elementwise op: `Function::apply` computes one element from `Function::arity` others.
+/// The block kernel of an elementwise op: `Function::apply` computes one element from those of the operands.
 template <class Function> struct elementwise_block {
   template <kernels::block_key Key> static void run(const kernels::block_call& call) {
     using result = storage_t<Key.type>;
     constexpr bool wide = result_is_wide<Key>;
-    if constexpr (Function::arity == 1) {
+    if constexpr (Key.operand_count == 1) {
       map_block<Function, Key.columns, wide, result>(call, operand_for<Key, 0>(call.operand[0]));
-    } else if constexpr (Function::arity == 2) {
+    } else if constexpr (Key.operand_count == 2) {
       map_block<Function, Key.columns, wide, result>(call, operand_for<Key, 0>(call.operand[0]),
                                                      operand_for<Key, 1>(call.operand[1]));
     } else {
@@ -211,7 +211,6 @@ template <class Function> struct elementwise_block {
 };
 
 struct same_element {
-  static constexpr int arity = 1;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a) { return a; }
 };
 /// The block kernel of the ops that only pass a value on.

@@ -139,15 +139,12 @@ template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE T erf_inv(T x) {
 namespace espalier::detail {
 
 struct erf_element {
-  static constexpr int arity = 1;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static T apply(T a) { return kernels::erf(a); }
 };
 struct erfc_element {
-  static constexpr int arity = 1;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static T apply(T a) { return kernels::erfc(a); }
 };
 struct erf_inv_element {
-  static constexpr int arity = 1;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static T apply(T a) { return kernels::erf_inv(a); }
 };
 

@@ -185,15 +185,12 @@ template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE T pow(T base, T exponent
 namespace espalier::detail {
 
 struct expm1_element {
-  static constexpr int arity = 1;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a) { return kernels::expm1(a); }
 };
 struct log1p_element {
-  static constexpr int arity = 1;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a) { return kernels::log1p(a); }
 };
 struct pow_elements {
-  static constexpr int arity = 2;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static T apply(T a, T b) { return kernels::pow(a, b); }
 };
 

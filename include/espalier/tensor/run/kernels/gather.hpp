@@ -114,8 +114,7 @@ void scatter_add_rows(const table_shape& shape, interval here, const Index* indi
 namespace espalier::kernels {
 
 /// The boxes say which of the looked-up dimension's rows this device has; indices of others, and of padding, give 0.
-template <> struct kernel<&ops::gather> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::gather> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
     using index = storage_t<Key.operand_type[1]>;

@@ -50,8 +50,7 @@ void count_rows(const kernels::block_call& call, std::int64_t start, std::int64_
 
 namespace espalier::kernels {
 
-template <> struct kernel<&ops::iota> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::iota> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     constexpr int along = attributes_of<index_attributes>(Key).dim;
     detail::count_along(Key.shape.product(0, along), Key.shape[along], stride_of(Key.shape, along),

@@ -94,6 +94,11 @@ struct kernel_call {
 ///     };
 template <const op_info* Op> struct kernel;
 
+/// The base of the kernels that need no memory but operands and result.
+struct no_scratch {
+  static constexpr std::int64_t scratch_bytes(const kernel_key& /*key*/) { return 0; }
+};
+
 /// One operand or result of a micro-operation: where the block's first row starts, and how many elements further the
 /// next row does. Whether a row has one element per column or one for all columns is static.
 struct stream {

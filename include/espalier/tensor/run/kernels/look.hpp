@@ -45,12 +45,10 @@ void check_value(const kernels::kernel_call& call);
 
 }  // namespace detail
 
-template <> struct kernels::kernel<&ops::print> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key& /*key*/) { return 0; }
+template <> struct kernels::kernel<&ops::print> : kernels::no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) { espalier::detail::print_value(call); }
 };
-template <> struct kernels::kernel<&ops::check_finite> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key& /*key*/) { return 0; }
+template <> struct kernels::kernel<&ops::check_finite> : kernels::no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) { espalier::detail::check_value(call); }
 };
 

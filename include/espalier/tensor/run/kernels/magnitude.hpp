@@ -11,7 +11,6 @@
 namespace espalier::detail {
 
 struct abs_element {
-  static constexpr int arity = 1;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a) {
     if constexpr (std::is_floating_point_v<T>) {
       return from_bits<T>(static_cast<float_bits<T>>(to_bits(a) & ~float_format<T>::sign));
@@ -26,7 +25,6 @@ struct abs_element {
   }
 };
 struct sign_element {
-  static constexpr int arity = 1;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a) {
     if constexpr (std::is_floating_point_v<T>) {
       const float_bits<T> raw = to_bits(a);
@@ -39,13 +37,11 @@ struct sign_element {
   }
 };
 struct is_finite_element {
-  static constexpr int arity = 1;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr bool apply(T a) {
     return from_bits<T>(to_bits(a) & ~float_format<T>::sign) < from_bits<T>(float_format<T>::infinity);
   }
 };
 struct clamp_elements {
-  static constexpr int arity = 3;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T low, T a, T high) {
     return lesser_of(greater_of(a, low), high);
   }

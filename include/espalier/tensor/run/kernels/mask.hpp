@@ -33,8 +33,7 @@ void mask_rows(std::int64_t outer, std::int64_t rows, std::int64_t inner, std::i
 
 namespace espalier::kernels {
 
-template <> struct kernel<&ops::mask> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::mask> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
     constexpr int along = attributes_of<mask_attributes>(Key).dim;

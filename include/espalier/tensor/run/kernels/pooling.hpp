@@ -154,8 +154,7 @@ template <kernels::kernel_key Key, int Windowed> void add_where_equal(const kern
 
 namespace espalier::kernels {
 
-template <> struct kernel<&ops::sum_pool> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::sum_pool> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
     using acc = detail::accumulator_t<element, reduction::sum>;
@@ -167,8 +166,7 @@ template <> struct kernel<&ops::sum_pool> {
   }
 };
 
-template <> struct kernel<&ops::max_pool> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::max_pool> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
     using acc = detail::accumulator_t<element, reduction::max>;
@@ -181,13 +179,11 @@ template <> struct kernel<&ops::max_pool> {
   }
 };
 
-template <> struct kernel<&ops::pool_equal> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::pool_equal> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) { detail::add_where_equal<Key, 0>(call); }
 };
 
-template <> struct kernel<&ops::spread_equal> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::spread_equal> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) { detail::add_where_equal<Key, 1>(call); }
 };
 

@@ -291,8 +291,7 @@ inline void write_words(const random_stream& from, const extents& shape, const t
 
 namespace espalier::kernels {
 
-template <> struct kernel<&ops::random_bits> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::random_bits> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     const auto* const key = static_cast<const std::uint32_t*>(call.operand[0]);
     constexpr auto purpose = attributes_of<detail::random_attributes>(Key).purpose;

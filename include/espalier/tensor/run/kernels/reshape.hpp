@@ -156,8 +156,7 @@ template <class T> void fill_all(std::int64_t count, T* to, T value) {
 }
 
 /// The kernel of the ops whose result has the operand's elements in the operand's order.
-struct copy_kernel {
-  static constexpr std::int64_t scratch_bytes(const kernels::kernel_key&) { return 0; }
+struct copy_kernel : kernels::no_scratch {
   template <kernels::kernel_key Key> static void run(const kernels::kernel_call& call) {
     copy_all<storage_t<Key.type>>(Key.shape.elements(), call.operand[0], call.result);
   }

@@ -10,8 +10,7 @@
 
 namespace espalier::kernels {
 
-template <> struct kernel<&ops::roll> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::roll> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     constexpr roll_attributes turned = attributes_of<roll_attributes>(Key);
     constexpr int along = turned.dim;
@@ -28,7 +27,7 @@ template <> struct kernel<&ops::roll> {
     using element = storage_t<Key.type>;
     constexpr std::int64_t inner = stride_of(Key.shape, Along);
     if (rows.count <= 0) return;
-    detail::copy_nest<element, 0>(detail::slice_nest(Key.operand_shape[0], Key.shape, Along, 1, rows.count),
+    detail::copy_nest<element, 0>(detail::row_nest(Key.operand_shape[0], Key.shape, Along, 1, 1, rows.count),
                                   static_cast<const element*>(call.operand[0]) + rows.first * inner,
                                   static_cast<element*>(call.result) + rows.to * inner);
   }

@@ -40,26 +40,21 @@ template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr T to_zero(T x)
 }
 
 struct floor_element {
-  static constexpr int arity = 1;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a) { return to_lower(a); }
 };
 struct ceil_element {
-  static constexpr int arity = 1;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a) { return -to_lower(-a); }
 };
 struct trunc_element {
-  static constexpr int arity = 1;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a) { return to_zero(a); }
 };
 struct round_element {
-  static constexpr int arity = 1;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T a) { return to_nearest(a); }
 };
 
 /// Exact. Of floats, a quotient that a double holds to the unit tells how often the divisor goes; others, zeros and
 /// infinities are the C library's.
 struct remainder_elements {
-  static constexpr int arity = 2;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr bool is_usual(T a, T b) {
     if constexpr (std::is_floating_point_v<T>) {
       const double dividend = magnitude(a);

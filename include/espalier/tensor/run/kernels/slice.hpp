@@ -12,25 +12,13 @@
 
 namespace espalier::detail {
 
-/// The loops that read `count` rows of one dimension of a tensor, every `step`th, and write them to neighbours.
-[[nodiscard]] constexpr run_nest slice_nest(const extents& from, const extents& to, int along, std::int64_t step,
-                                            std::int64_t count) {
+/// The loops that copy `count` rows of one dimension of a tensor: every `from_step`th one goes to every `to_step`th.
+[[nodiscard]] constexpr run_nest row_nest(const extents& from, const extents& to, int along, std::int64_t from_step,
+                                          std::int64_t to_step, std::int64_t count) {
   const std::int64_t inner = stride_of(to, along);
   run_nest nest;
   nest.append({to.product(0, along), from[along] * inner, to[along] * inner});
-  nest.append({count, step * inner, inner});
-  nest.append({inner, 1, 1});
-  nest.close();
-  return nest;
-}
-
-/// The loops that read neighbours and write to every `step`th row.
-[[nodiscard]] constexpr run_nest pad_nest(const extents& from, const extents& to, int along, std::int64_t step,
-                                          std::int64_t count) {
-  const std::int64_t inner = stride_of(to, along);
-  run_nest nest;
-  nest.append({to.product(0, along), from[along] * inner, to[along] * inner});
-  nest.append({count, inner, step * inner});
+  nest.append({count, from_step * inner, to_step * inner});
   nest.append({inner, 1, 1});
   nest.close();
   return nest;
@@ -74,9 +62,9 @@ void copy_rows(const row_run& rows, const void* operand, void* result) {
   const auto* const from = static_cast<const element*>(operand) + rows.first * inner;
   auto* const to = static_cast<element*>(result) + rows.to * inner;
   if (rows.count == all) {
-    copy_by<element, pad_nest(Key.operand_shape[K], Key.shape, Along, Step, all)>(from, to);
+    copy_by<element, row_nest(Key.operand_shape[K], Key.shape, Along, 1, Step, all)>(from, to);
   } else if (rows.count > 0) {
-    copy_nest<element, 0>(pad_nest(Key.operand_shape[K], Key.shape, Along, Step, rows.count), from, to);
+    copy_nest<element, 0>(row_nest(Key.operand_shape[K], Key.shape, Along, 1, Step, rows.count), from, to);
   }
 }
 
@@ -86,7 +74,7 @@ void copy_rows(const row_run& rows, const extents& shape, const void* operand, v
   using element = storage_t<Key.type>;
   constexpr std::int64_t inner = stride_of(Key.shape, Along);
   if (rows.count <= 0) return;
-  copy_nest<element, 0>(pad_nest(shape, Key.shape, Along, 1, rows.count),
+  copy_nest<element, 0>(row_nest(shape, Key.shape, Along, 1, 1, rows.count),
                         static_cast<const element*>(operand) + rows.first * inner,
                         static_cast<element*>(result) + rows.to * inner);
 }
@@ -95,8 +83,7 @@ void copy_rows(const row_run& rows, const extents& shape, const void* operand, v
 
 namespace espalier::kernels {
 
-template <> struct kernel<&ops::slice> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::slice> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
     constexpr slice_attributes from_whole = attributes_of<slice_attributes>(Key);
@@ -107,17 +94,16 @@ template <> struct kernel<&ops::slice> {
     const std::int64_t first = from_whole.start + step * mine.start - call.boxes->operand[0].dim[along].start;
     const auto* const from = static_cast<const element*>(call.operand[0]) + first * stride_of(Key.shape, along);
     if (mine.size == all) {
-      detail::copy_by<element, detail::slice_nest(Key.operand_shape[0], Key.shape, along, step, all)>(from,
-                                                                                                      call.result);
+      detail::copy_by<element, detail::row_nest(Key.operand_shape[0], Key.shape, along, step, 1, all)>(from,
+                                                                                                       call.result);
     } else if (mine.size > 0) {
-      detail::copy_nest<element, 0>(detail::slice_nest(Key.operand_shape[0], Key.shape, along, step, mine.size), from,
+      detail::copy_nest<element, 0>(detail::row_nest(Key.operand_shape[0], Key.shape, along, step, 1, mine.size), from,
                                     static_cast<element*>(call.result));
     }
   }
 };
 
-template <> struct kernel<&ops::pad> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::pad> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
     constexpr slice_attributes in_whole = attributes_of<slice_attributes>(Key);

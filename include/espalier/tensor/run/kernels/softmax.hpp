@@ -10,7 +10,6 @@ namespace espalier::detail {
 
 /// Computes value * factor; the first operand is the one that the others were made of, and is not read.
 struct normalised_elements {
-  static constexpr int arity = 3;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T, T value, T factor) {
     return value * factor;
   }

@@ -5,15 +5,12 @@
 #include <espalier/tensor/core/ops/table.hpp>
 #include <espalier/tensor/run/kernels/kernel.hpp>
 
-#include <cstdint>
-
 namespace espalier::kernels {
 
 /// Every table is an op of its own, which knows where its elements are.
 template <const op_info* Op>
   requires(Op->fill != nullptr)
-struct kernel<Op> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+struct kernel<Op> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     Op->fill(call.result, Key.shape, call.boxes->whole, call.boxes->result);
   }

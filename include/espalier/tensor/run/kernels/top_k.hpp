@@ -42,8 +42,7 @@ template <kernels::kernel_key Key, class F> void for_each_row_of_top(const kerne
 
 namespace espalier::kernels {
 
-template <> struct kernel<&ops::top_k> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::top_k> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     constexpr int along = attributes_of<along_attributes>(Key).dim;
     detail::for_each_row_of_top<Key>(call, [&](const auto* x, auto* values, auto* places, std::int64_t from) {
@@ -55,8 +54,7 @@ template <> struct kernel<&ops::top_k> {
   }
 };
 
-template <> struct kernel<&ops::part_of_top_k> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::part_of_top_k> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     constexpr int along = attributes_of<along_attributes>(Key).dim;
     const auto& part = call.boxes->operand[0].dim[along];
@@ -67,8 +65,7 @@ template <> struct kernel<&ops::part_of_top_k> {
   }
 };
 
-template <> struct kernel<&ops::take_along> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::take_along> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
     constexpr int along = attributes_of<along_attributes>(Key).dim;
@@ -86,8 +83,7 @@ template <> struct kernel<&ops::take_along> {
   }
 };
 
-template <> struct kernel<&ops::put_along> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::put_along> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
     constexpr int along = attributes_of<along_attributes>(Key).dim;

@@ -20,19 +20,16 @@ template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr auto place_in_
 }
 
 struct total_less_elements {
-  static constexpr int arity = 2;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr bool apply(T a, T b) {
     return place_in_order(a) < place_in_order(b);
   }
 };
 struct total_less_equal_elements {
-  static constexpr int arity = 2;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr bool apply(T a, T b) {
     return place_in_order(a) <= place_in_order(b);
   }
 };
 struct total_equal_elements {
-  static constexpr int arity = 2;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr bool apply(T a, T b) {
     return to_bits(a) == to_bits(b);
   }

@@ -127,8 +127,7 @@ template <run_nest Nest> inline constexpr transpose_plan static_transpose = plan
 
 namespace espalier::kernels {
 
-template <> struct kernel<&ops::transpose> {
-  static constexpr std::int64_t scratch_bytes(const kernel_key&) { return 0; }
+template <> struct kernel<&ops::transpose> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
     constexpr detail::run_nest nest =

@@ -78,16 +78,15 @@ template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr sine_and_cosin
   return to_bits(x) & float_format<double>::sign;
 }
 
-template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr bool is_usual_angle(T x) {
-  return magnitude_of(static_cast<double>(x)) <= greatest_usual_angle;
-}
+/// The base of the functions of an angle.
+struct angle_element {
+  template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr bool is_usual(T x) {
+    return magnitude_of(static_cast<double>(x)) <= greatest_usual_angle;
+  }
+};
 
 /// Error <= 0.51 ulp (float), 0.8 ulp (double); odd exactly.
-struct sin_element {
-  static constexpr int arity = 1;
-  template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr bool is_usual(T x) {
-    return is_usual_angle(x);
-  }
+struct sin_element : angle_element {
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T x) {
     const auto wide = static_cast<double>(x);
     const reduced_angle angle = reduce_angle<T>(magnitude_of(wide));
@@ -98,11 +97,7 @@ struct sin_element {
   template <class T> [[nodiscard]] static T exact(T x) { return static_cast<T>(std::sin(static_cast<double>(x))); }
 };
 /// Error <= 0.51 ulp (float), 0.8 ulp (double).
-struct cos_element {
-  static constexpr int arity = 1;
-  template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr bool is_usual(T x) {
-    return is_usual_angle(x);
-  }
+struct cos_element : angle_element {
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T x) {
     const reduced_angle angle = reduce_angle<T>(magnitude_of(static_cast<double>(x)));
     const auto [sine, cosine] = of_reduced<T>(angle);
@@ -112,11 +107,7 @@ struct cos_element {
   template <class T> [[nodiscard]] static T exact(T x) { return static_cast<T>(std::cos(static_cast<double>(x))); }
 };
 /// Error <= 0.51 ulp (float), 2.2 ulp (double); odd exactly.
-struct tan_element {
-  static constexpr int arity = 1;
-  template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr bool is_usual(T x) {
-    return is_usual_angle(x);
-  }
+struct tan_element : angle_element {
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T x) {
     const auto wide = static_cast<double>(x);
     const reduced_angle angle = reduce_angle<T>(magnitude_of(wide));
@@ -142,7 +133,6 @@ template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE constexpr double arctan_
 
 /// Error <= 0.51 ulp (float), 2.4 ulp (double).
 struct atan2_elements {
-  static constexpr int arity = 2;
   template <class T> [[nodiscard]] ESPALIER_ALWAYS_INLINE static constexpr T apply(T y_of_type, T x_of_type) {
     constexpr std::uint64_t infinity = float_format<double>::infinity;
     const auto y = static_cast<double>(y_of_type);

@@ -50,7 +50,7 @@ template <class Function> struct two_path_block {
         map_one_by_one<Function, Key.columns, wide, storage_t<Key.type>>(call, from...);
       }
     };
-    if constexpr (Function::arity == 1) {
+    if constexpr (Key.operand_count == 1) {
       map(operand_for<Key, 0>(call.operand[0]));
     } else {
       map(operand_for<Key, 0>(call.operand[0]), operand_for<Key, 1>(call.operand[1]));
