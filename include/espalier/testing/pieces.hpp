@@ -23,7 +23,7 @@ struct piece {
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<piece> pieces_held(const collective_call& call,
                                                                        const call_layout& layout, int rank) {
   std::vector<piece> pieces;
-  switch (facts_of(call.what).before) {
+  switch (facts_of(call.kind).before) {
     case array_share::whole_at_root:
       if (rank == call.root) pieces.push_back({layout.held(rank, 0, 0), layout.total(), 0, rank});
       break;
@@ -46,7 +46,7 @@ struct piece {
 [[nodiscard]] ESPALIER_CONSTEXPR_VECTOR std::vector<piece> pieces_wanted(const collective_call& call,
                                                                          const call_layout& layout, int rank) {
   std::vector<piece> pieces;
-  const collective_facts& facts = facts_of(call.what);
+  const collective_facts& facts = facts_of(call.kind);
   const bool root = rank == call.root;
   /// Whose the numbers are that do not come block by block.
   const int contributor = facts.reduces ? piece::everyone : call.root;
