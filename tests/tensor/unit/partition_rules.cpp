@@ -333,6 +333,68 @@ TEST_CASE("pending sums pass through linear ops and are reduced once") {
   CHECK(program.bytes(collective::all_reduce) == (6 + 2 * 2) * 4);
 }
 
+TEST_CASE("partials that are added to whole terms are added to each other first, and reduced once") {
+  // x is whole, p, q, r: [rows, columns] are partials over the mesh. An all_reduce of n bytes over d devices sends
+  // 2 n (d - 1) / d.
+  enum class form { chain, chain_of_differences, tree, scaled, turned, ends_whole, one_partial, two_readers };
+  struct sum_case {
+    form what;
+    int all_reduces;
+  };
+  const std::vector<sum_case> cases{
+      {form::chain, 1},                 // ((x + p) + q) + r
+      {form::chain_of_differences, 1},  // r - (q - (x - p))
+      {form::tree, 1},                  // (x + p) + (y - q)
+      {form::scaled, 1},                // (x + p) * 3 / y + q
+      {form::turned, 1},                // transpose(x + p) + transpose(q)
+      {form::ends_whole, 1},            // ((x + p) + y) + q) + x
+      {form::one_partial, 1},           // (x + p) + y: in the order that it is written in
+      {form::two_readers, 2},           // tanh(x + p) + ((x + p) + q): the first sum is needed
+  };
+  for (const std::vector<int>& mesh : {std::vector<int>{2}, {4}, {8}, {3}}) {
+    for (const std::int64_t rows : {8, 5}) {
+      for (const sum_case& c : cases) {
+        CAPTURE(mesh, rows, static_cast<int>(c.what));
+        model m;
+        const auto partial = [&] {
+          return m.einsum("ik,kj->ij", m.argument({rows, 16}, "_,x"), m.argument({16, 6}, "x,_"));
+        };
+        const int x = m.argument({rows, 6}), y = m.argument({rows, 6});
+        const int first = m.add(x, partial());
+        const auto subtract = [&](int a, int b) { return emit::subtract(m.b, a, b); };
+        int sum = first;
+        if (c.what == form::chain) sum = m.add(m.add(first, partial()), partial());
+        if (c.what == form::chain_of_differences)
+          sum = subtract(partial(), subtract(partial(), subtract(x, partial())));
+        if (c.what == form::tree) sum = m.add(first, subtract(y, partial()));
+        if (c.what == form::scaled) {
+          const int by = m.add(m.multiply(y, y), emit::constant_like(m.b, y, 1));
+          sum = m.add(emit::divide(m.b, emit::scale(m.b, first, 3), by), partial());
+        }
+        if (c.what == form::turned) sum = m.add(m.transpose(first, {1, 0}), m.transpose(partial(), {1, 0}));
+        if (c.what == form::ends_whole) sum = m.add(m.add(m.add(first, y), partial()), x);
+        if (c.what == form::one_partial) sum = m.add(first, y);
+        if (c.what == form::two_readers) sum = m.add(m.unary(ops::tanh, first), m.add(first, partial()));
+        m.result(m.unary(ops::tanh, sum));
+        const spmd_program program = run_on(mesh, m);
+        CHECK(program.count(collective::all_reduce) == c.all_reduces);
+        CHECK(program.collectives.size() == static_cast<std::size_t>(c.all_reduces));
+        if (48 * rows % mesh[0] == 0 && rows * 6 % mesh[0] == 0)
+          CHECK(program.most_bytes() == c.all_reduces * 2 * (rows * 6 * 4 / mesh[0]) * (mesh[0] - 1));
+      }
+    }
+  }
+  // A result that is split over the axis of the partials: three reduce_scatters become one.
+  model m;
+  int sum = m.argument({8, 6}, "x,_");
+  for (int n = 0; n < 3; ++n)
+    sum = m.add(sum, m.einsum("ik,kj->ij", m.argument({8, 16}, "_,x"), m.argument({16, 6}, "x,_")));
+  m.result(m.shard(m.unary(ops::tanh, sum), "x,_"));
+  const spmd_program program = run_on({4}, m);
+  CHECK(kinds_of(program) == "reduce_scatter(x)");
+  CHECK(program.most_bytes() == 8 * 6 * 4 / 4 * 3);
+}
+
 TEST_CASE("small all_reduces that wait together move as one") {
   struct merge_case {
     std::vector<std::vector<std::int64_t>> shapes;  // each is summed over its first dimension

@@ -22,6 +22,14 @@ struct completed_program {
   completed_program& operator=(const completed_program&) = delete;
   constexpr ~completed_program() = default;
 
+  /// Whether an instruction converts floats of sixteen bits to the type that the terms of their sums have anyway
+  /// (`device_values`): it does nothing to terms.
+  [[nodiscard]] constexpr bool widens(const instruction& i) const {
+    if (!i.op->facts.converts) return false;
+    const dtype from = g[i.operand[0]].type;
+    return is_for_storage(from) && i.type == facts_of(from).accumulate;
+  }
+
   const mesh_shape& mesh;
   graph_view g;
   const factor_rule* rules;
@@ -29,6 +37,8 @@ struct completed_program {
   /// The number of instructions that read each value, and the last of them.
   list<int> readers;
   list<int> last_reader;
+  /// Some instruction looks at a value.
+  bool has_looks = false;
   /// Some annotation keeps a sum partial.
   bool keeps_sums = false;
   /// The element type in which the program's sums travel, if it names one.
@@ -46,6 +56,7 @@ struct completed_program {
         has_narrow_sums = has_narrow_sums || sums > 0;
         if (sums > 0) narrow_sums = static_cast<dtype>(sums - 1);
       }
+      has_looks = has_looks || i.op->facts.looks;
       for (int k = 0; k < i.operand_count && !i.op->facts.looks; ++k) {
         ++count[g.operand_at(i, k)];
         last[g.operand_at(i, k)] = id;

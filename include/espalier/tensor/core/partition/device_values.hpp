@@ -27,6 +27,7 @@ class device_values {
       values[id] = from.value[id];
       terms_of[id] = from.terms[id];
     }
+    for (int n = 0; n < from.open_count; ++n) open.push_back(from.open[n]);
   }
   template <int Size, int Room> constexpr void save(partition_progress<Size, Room>& to) const {
     program.save(to);
@@ -37,6 +38,8 @@ class device_values {
       to.value[id] = values[id];
       to.terms[id] = terms_of[id];
     }
+    to.open_count = open.size();
+    for (int n = 0; n < to.open_count; ++n) to.open[n] = open[n];
   }
 
   [[nodiscard]] constexpr const layout& layout_of(int held) const { return program.layout_of(held); }
@@ -71,6 +74,8 @@ class device_values {
   list<int> value;
   /// The terms of which each traced value is the sum, if it was a partial; or -1.
   list<int> terms;
+  /// The sums that wait for more terms, at most `most_open_sums`.
+  list<open_sum> open;
 
  private:
   /// Whether a value has terms of sums that are going to be rounded to `type`.

@@ -59,13 +59,17 @@ class partial_sums {
            structure_of(g_[reader]) == structure::loop_carry;
   }
 
-  /// Reduces the partials of operands that the op cannot work on.
-  constexpr operand_sums reduce_operands(int id) {
+  /// The axes over which operands of an instruction are partials.
+  [[nodiscard]] constexpr axis_mask partial_of_operands(int id) const {
     const instruction& i = g_[id];
     axis_mask partial = 0;
     for (int k = 0; k < i.operand_count; ++k)
       partial |= device_.layout_of(device_.value[g_.operand_at(i, k)]).placement.unreduced;
-    if (partial == 0) return {};
+    return partial;
+  }
+  /// Reduces the partials of operands, over these axes, that the op cannot work on.
+  constexpr operand_sums reduce_operands(int id, axis_mask partial) {
+    const instruction& i = g_[id];
     if (may_keep(id, partial)) return {.partial = partial, .is_dropped = false};
     for (int k = 0; k < i.operand_count; ++k) {
       if (of_[g_.operand_at(i, k)].unreduced != 0 &&
@@ -103,17 +107,6 @@ class partial_sums {
     return common;
   }
 
- private:
-  /// The layout in which a sum is carried out for its reader: its own, or, if no other instruction reads it, parts
-  /// that the reader works on.
-  [[nodiscard]] constexpr sharding reduced_layout(int id, int k) const {
-    const int operand = g_.operand_at(g_[id], k);
-    if (traced_.readers[operand] == 1)
-      return layout_for_reader(id, k, device_.layout_of(device_.value[operand]).placement);
-    sharding result = of_[operand];
-    result.unreduced = 0;
-    return result;
-  }
   /// The parts of operand k that instruction `id` works on, as far as they are parts of what devices hold, split along
   /// axes on which a sum is partial: a reduce-scatter makes them.
   [[nodiscard]] constexpr sharding layout_for_reader(int id, int k, sharding held) const {
@@ -138,7 +131,7 @@ class partial_sums {
     const auto held = [&](int k) { return device_.layout_of(device_.value[g_.operand_at(i, k)]).placement.unreduced; };
     const auto uses = [&](int k) { return device_.layout_of(device_.value[g_.operand_at(i, k)]).placement.tiled(); };
     switch (i.op->linear) {
-      case linearity::none: return false;
+      case linearity::none: return traced_.widens(i);
       case linearity::first: {
         for (int k = 1; k < i.operand_count; ++k) {
           if (held(k) != 0 || (uses(k) & partial) != 0 || travel_together(id, 0, k, partial)) return false;
@@ -165,6 +158,18 @@ class partial_sums {
       }
     }
     return false;
+  }
+
+ private:
+  /// The layout in which a sum is carried out for its reader: its own, or, if no other instruction reads it, parts
+  /// that the reader works on.
+  [[nodiscard]] constexpr sharding reduced_layout(int id, int k) const {
+    const int operand = g_.operand_at(g_[id], k);
+    if (traced_.readers[operand] == 1)
+      return layout_for_reader(id, k, device_.layout_of(device_.value[operand]).placement);
+    sharding result = of_[operand];
+    result.unreduced = 0;
+    return result;
   }
   /// True if an op that makes a partial larger is one of several whose results add up to no more than they are made of,
   /// or that are added up over a loop: the pieces of a tensor that a gradient is put together from.

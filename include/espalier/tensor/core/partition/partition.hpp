@@ -7,6 +7,7 @@
 #include <espalier/tensor/core/partition/factor_choice.hpp>
 #include <espalier/tensor/core/partition/loop_borders.hpp>
 #include <espalier/tensor/core/partition/op_lowering.hpp>
+#include <espalier/tensor/core/partition/open_sums.hpp>
 #include <espalier/tensor/core/partition/partial_sums.hpp>
 #include <espalier/tensor/core/partition/partition_progress.hpp>
 
@@ -97,6 +98,7 @@ class partitioner {
   constexpr void visit_look(int id) {
     const int operand = g_[id].operand[0];
     int value = device_.value[operand];
+    if (open_.rest_of(operand) >= 0) value = open_.as_seen(operand);
     // A sum may have been carried out in a loop that is over, or for a reader alone.
     if (!device_.program.in_scope(device_.program[value].loop) && device_.terms[operand] >= 0)
       value = device_.terms[operand];
@@ -150,15 +152,28 @@ class partitioner {
   constexpr void visit_op(int id) {
     const instruction& i = g_[id];
     if (i.op->factors == nullptr) return fail(partition_fault::op_without_rule, id);
-    const operand_sums sums = sums_.reduce_operands(id);
+    axis_mask partial = sums_.partial_of_operands(id);
+    if (partial != 0 && (open_.adds(i) || !device_.open.empty())) {
+      if (visit_open_sum(id, partial)) return;
+      partial = sums_.partial_of_operands(id);
+    }
+    operand_sums sums;
+    if (partial != 0) sums = sums_.reduce_operands(id, partial);
     if (sums.is_dropped) return fail(partition_fault::partial_sum_dropped, id);
+    sums_.take(id, compute(id, i, sums.partial), traced_.rules[id].combine);
+  }
+
+  /// Computes an instruction `i` with the operands, shapes and layouts of `id`.
+  /// @param partial the axes over which operands are partials that stay so
+  constexpr int compute(int id, const instruction& i, axis_mask partial) {
+    if (partial != 0 && traced_.widens(i)) return device_.value[i.operand[0]];
     const factor_rule& rule = traced_.rules[id];
     if (i.op->lower != nullptr) {
       op_lowering steps(traced_, device_, id);
-      if (const int value = i.op->lower(steps); value >= 0) return sums_.take(id, value, rule.combine);
+      if (const int value = i.op->lower(steps); value >= 0) return value;
     }
     const factor_axes split =
-        factor_choice(traced_.mesh, g_, of_, device_.program, device_.value).run(id, rule, sums.partial);
+        factor_choice(traced_.mesh, g_, of_, device_.program, device_.value).run(id, rule, partial);
     operands_.clear();
     for (int k = 0; k < i.operand_count; ++k) {
       sharding needed = required(traced_.mesh, rule.dims_of(k), g_[g_.operand_at(i, k)].shape.rank, rule, split);
@@ -172,13 +187,103 @@ class partitioner {
       if (rule.kind[f] == factor_kind::reduce) local.unreduced |= split[f].mask();
     }
     const bool has_terms = local.unreduced != 0 && rule.combine == reduction::sum && i.op->facts.adds_up;
-    local.unreduced |= sums.partial;
+    local.unreduced |= partial;
     instruction step = i;
     device_.widen(step, operands_.data(), operands_.size());
     if (has_terms && is_for_storage(step.type)) step.type = facts_of(step.type).accumulate;
     const int value = device_.program.append(step, operands_, i.shape, local);
     if (const int count = further_results(g_.code, g_.size, id); count > 0) append_results(id, count, value, split);
-    sums_.take(id, value, rule.combine);
+    return value;
+  }
+
+  /// Carries out an instruction on sums that are open, or one after which a sum stays open (partition/open_sums.hpp).
+  /// False if there are none, or none any more.
+  constexpr bool visit_open_sum(int id, axis_mask partial) {
+    const instruction& i = g_[id];
+    if (open_.adds(i)) return visit_open_addition(id, partial);
+    for (int k = 0; k < i.operand_count; ++k) {
+      const int sum = g_.operand_at(i, k);
+      const int rest = open_.rest_of(sum);
+      if (rest < 0) continue;
+      if (!sums_.may_keep(id, partial)) {
+        close(sum);
+        return false;
+      }
+      const int seen = open_.as_seen(sum);
+      const int terms = compute(id, i, partial);
+      device_.value[sum] = rest;
+      open_.open(id, terms, compute(id, i, 0));
+      open_.forget(sum, seen);
+      if (!open_.meets_another(id, partial)) close(id);
+      return true;
+    }
+    return false;
+  }
+  constexpr bool visit_open_addition(int id, axis_mask partial) {
+    const instruction& i = g_[id];
+    const int held[2]{device_.value[i.operand[0]], device_.value[i.operand[1]]};
+    int terms[2]{-1, -1};
+    int whole[2]{-1, -1};
+    bool is_open = false;
+    bool differ = false;
+    for (int k = 0; k < 2; ++k) {
+      const axis_mask axes = device_.layout_of(held[k]).placement.unreduced;
+      (axes != 0 ? terms : whole)[k] = held[k];
+      differ = differ || (axes != 0 && axes != partial);
+      const int rest = open_.rest_of(i.operand[k]);
+      is_open = is_open || rest >= 0;
+      if (rest >= 0) whole[k] = rest;
+    }
+    const bool stays_open =
+        (is_open || (whole[0] < 0) != (whole[1] < 0)) && !differ && open_.meets_another(id, partial);
+    if (!stays_open && (!is_open || differ)) {
+      for (int k = 0; k < 2 && is_open; ++k) {
+        if (open_.rest_of(i.operand[k]) >= 0) close(i.operand[k]);
+      }
+      return false;
+    }
+    const int sum = added(id, terms, partial);
+    const int rest = added(id, whole, 0);
+    int result = sum;
+    if (!stays_open) {
+      const sharding finer = sums_.layout_for_reader(id, 0, device_.layout_of(sum).placement);
+      instruction addition = i;
+      addition.op = &ops::add;
+      device_.value[i.operand[0]] = device_.rounded(id, device_.reshard(sum, finer));
+      device_.value[i.operand[1]] = rest;
+      result = compute(id, addition, 0);
+    }
+    for (int k = 0; k < 2; ++k) {
+      device_.value[i.operand[k]] = held[k];
+      if (open_.rest_of(i.operand[k]) >= 0) open_.forget(i.operand[k], open_.as_seen(i.operand[k]));
+    }
+    if (stays_open) {
+      open_.open(id, sum, rest);
+    } else {
+      sums_.take(id, result, reduction::sum);
+    }
+    return true;
+  }
+  /// Adds two values, either of which may be missing (-1), as instruction `id` does.
+  constexpr int added(int id, const int* value, axis_mask partial) {
+    const instruction& i = g_[id];
+    if (value[0] >= 0 && value[1] >= 0) {
+      for (int k = 0; k < 2; ++k) device_.value[i.operand[k]] = value[k];
+      return compute(id, i, partial);
+    }
+    if (value[1] < 0) return value[0];
+    if (i.op != &ops::subtract) return value[1];
+    const layout same = device_.layout_of(value[1]);
+    return device_.program.append(builder::make(ops::negate, device_.program[value[1]].type, extents{}, value[1]),
+                                  same.shape, same.placement);
+  }
+  /// Reduces an open sum and adds the rest, in the layout that completion has chosen.
+  constexpr void close(int id) {
+    const instruction& i = g_[id];
+    const int reduced = device_.rounded(id, device_.reshard(device_.value[id], of_[id]));
+    const int rest = device_.reshard(open_.rest_of(id), of_[id]);
+    open_.forget(id,
+                 device_.program.append(builder::make(ops::add, i.type, extents{}, reduced, rest), i.shape, of_[id]));
   }
   /// The results after the first, all before any of them is resharded: they stay together.
   constexpr void append_results(int id, int count, int value, const factor_axes& split) {
@@ -241,6 +346,7 @@ class partitioner {
   const sharding* of_;
   device_values device_;
   partial_sums sums_{traced_, device_};
+  open_sums open_{traced_, device_};
   loop_borders loops_{traced_, device_, sums_};
   /// The operands of the op that is being visited, on the device.
   list<int> operands_;

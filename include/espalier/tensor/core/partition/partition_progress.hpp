@@ -26,6 +26,16 @@ struct value_variant {
   int next = -1;
 };
 
+/// A sum that waits for more terms: its value so far is a partial, to which the rest, which is whole on every device,
+/// is added when the partial has been reduced (partition/open_sums.hpp).
+struct open_sum {
+  /// The traced instruction, and the value of the device's program that is the rest.
+  int id = -1;
+  int rest = -1;
+};
+/// The number of sums that may be open at the same time.
+inline constexpr int most_open_sums = 8;
+
 /// The progress of partitioning, in arrays: a long graph is partitioned chunk by chunk, each in a constant evaluation
 /// of its own. `Size` is that of the whole graph.
 template <int Size, int Room> struct partition_progress {
@@ -38,6 +48,8 @@ template <int Size, int Room> struct partition_progress {
   int variant_count = 0;
   int value[size]{};
   int terms[size]{};
+  open_sum open[most_open_sums]{};
+  int open_count = 0;
   int loop = -1;
   bool hoisted = false;
   partition_fault fault = partition_fault::nothing;
