@@ -4,6 +4,7 @@
 
 // Training steps as they are written first, parameter by parameter, in an order that says nothing about communication.
 
+#include <espalier/nn/training.hpp>
 #include <espalier/tensor/core/nn/nn.hpp>
 #include <espalier/tensor/core/program/program.hpp>
 
@@ -164,6 +165,41 @@ template <class Data, class Model, ep::dtype Type> struct mixed_layers {
   }
 };
 
+template <class Leaf> struct two_layers {
+  BOOST_HANA_DEFINE_STRUCT(two_layers, (ep::leaf<Leaf, ep::f32<16, 12>>, up), (ep::leaf<Leaf, ep::f32<12, 16>>, down));
+};
+enum class norm_of { nothing, gradient, clipped, scattered };
+/// A step of AdamW whose state is split over the devices of `Data`, and what is done with the gradient before.
+template <class Data, norm_of Norm> struct split_step {
+  using place = ep::nn::split_state<Data, 12>;
+  struct loss {
+    constexpr auto operator()(const auto& p, const auto& x) const {
+      const auto y = ep::matmul(ep::tanh(ep::matmul(ep::shard<Data, ep::none>(x), p.up)), p.down);
+      return ep::mean(y * y);
+    }
+  };
+  constexpr auto operator()(const auto& state, const auto& x, const auto& rate) const {
+    auto [value, gradient] = ep::value_and_grad(loss{})(state.parameters, x);
+    if constexpr (Norm == norm_of::scattered) gradient = ep::nn::scattered(gradient, place{});
+    const auto square = ep::sum(gradient.up * gradient.up) + ep::sum(gradient.down * gradient.down);
+    if constexpr (Norm == norm_of::clipped || Norm == norm_of::scattered) {
+      const auto factor = ep::minimum(1 / (ep::sqrt(square) + 1e-6), 1);
+      gradient.up *= factor;
+      gradient.down *= factor;
+    }
+    // (The arguments have either sign, and a second moment does not.)
+    auto before = state;
+    before.second_moment.up *= before.second_moment.up;
+    before.second_moment.down *= before.second_moment.down;
+    const auto next = ep::nn::adamw_step(before, gradient, rate, {}, place{});
+    if constexpr (Norm == norm_of::nothing) {
+      return ep::results(next, value);
+    } else {
+      return ep::results(next, value, square);
+    }
+  }
+};
+
 template <int Data, int Model> struct on {
   struct data : ep::axis<"data", Data> {};
   struct model : ep::axis<"model", Model> {};
@@ -183,6 +219,10 @@ template <int Data, int Model> struct on {
   template <ep::dtype Type>
   using mixed = ep::program<ep::mesh<data, model>, mixed_layers<data, model, Type>, weights<ep::stacked<ep::spec, 3>>,
                             ep::f32<8, 16>>;
+  template <norm_of Norm>
+  using split_training =
+      ep::program<ep::mesh<data>, split_step<data, Norm>, ep::donated<ep::nn::adamw<two_layers>::state<ep::spec>>,
+                  ep::f32<8, 16>, ep::f32<>>;
   template <int Hidden, int Steps> using recurrent = typename gru<Hidden>::template program<data, Steps>;
 };
 using apart = on<2, 2>;
@@ -209,6 +249,18 @@ template <ep::dtype Type> constexpr std::int64_t mixed_bytes = apart::mixed<Type
 static_assert(reduces<apart::mixed<ep::dtype::f32>>(7) && reduces<apart::mixed<ep::dtype::bf16>>(7));
 static_assert(mixed_bytes<ep::dtype::f32> == 6 * 4 * 16 * 4 + 2 * 3 * 16 * 16 * 4 + 4);
 static_assert(mixed_bytes<ep::dtype::bf16> == mixed_bytes<ep::dtype::f32>);
+
+// ZeRO: of each of two gradients of 768 B, and of its update, a device of four sends three quarters. Of each number
+// that is summed it sends its term, or, if it is the one that adds them up, the sum to three others.
+template <norm_of Norm> constexpr bool is_scattered(std::int64_t numbers) {
+  using step = on<4, 1>::split_training<Norm>;
+  return step::template bytes<ep::reduce_scatter>() == 2 * 576 && step::template bytes<ep::all_gather>() == 2 * 576 &&
+         step::template bytes<ep::all_reduce>() == 3 * 4 + (numbers - 1) * 4 && step::collectives() == 3;
+}
+static_assert(is_scattered<norm_of::nothing>(1), "the loss");
+static_assert(is_scattered<norm_of::gradient>(2), "a norm of the gradient is a sum over its shards");
+static_assert(is_scattered<norm_of::clipped>(2), "and so is one by which it is scaled");
+static_assert(is_scattered<norm_of::scattered>(2), "as by hand");
 
 // Each iteration keeps activations only. (What is kept of the weights: their slices, and sums of the slices'
 // gradients.)
@@ -258,4 +310,12 @@ TEST_CASE("gradients of products in sixteen bits are reduced behind the loop", "
   agrees<apart::mixed<ep::dtype::bf16>>(1, 2e-2);
   agrees<on<4, 2>::mixed<ep::dtype::bf16>>(1, 2e-2);
   agrees<apart::mixed<ep::dtype::f32>>(1, 1e-5);
+}
+
+TEST_CASE("a norm leaves a gradient to be scattered to the shards of the optimizer", "[execute]") {
+  agrees<on<1, 1>::split_training<norm_of::clipped>>(2, 1e-5);
+  agrees<on<2, 1>::split_training<norm_of::clipped>>(2, 1e-5);
+  agrees<on<4, 1>::split_training<norm_of::clipped>>(2, 1e-5);
+  agrees<on<4, 1>::split_training<norm_of::gradient>>(2, 1e-5);
+  agrees<on<8, 1>::split_training<norm_of::clipped>>(2, 1e-5);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/tensor/core/partition/device_values.hpp>
+#include <espalier/tensor/core/program/finer_sums.hpp>
 
 namespace espalier::detail {
 
@@ -111,21 +112,9 @@ class open_sums {
     const instruction& i = g_[id];
     if (i.op->factors == nullptr || structure_of(i) != structure::none || requests_of(i) != layout_request::none)
       return 0;
-    const factor_rule& rule = traced_.rules[id];
-    if (i.op->facts.adds_up && rule.combine == reduction::sum) {
-      axis_mask reduced = 0;
-      axis_mask others = 0;
-      for (int k = 0; k < i.operand_count; ++k) {
-        const sharding& at = traced_.of[g_.operand_at(i, k)];
-        for (int d = 0; d < at.rank; ++d) {
-          const factor_list factors = rule.dims_of(k)[d];
-          if (at.dim[d].empty()) continue;
-          const bool is_reduced = factors.size() == 1 && rule.kind[factors[0]] == factor_kind::reduce;
-          (is_reduced ? reduced : others) |= at.dim[d].mask();
-        }
-      }
-      // Where the operands disagree, one of them moves.
-      if (reduced != 0) return reduced & ~others;
+    if (i.op->facts.adds_up) {
+      const axis_mask axes = axes_summed_over(g_, traced_.rules[id], traced_.of, id);
+      if (axes != 0) return axes;
     }
     if (depth == 0 || (i.op->linear == linearity::none && !traced_.widens(i))) return 0;
     const bool is_joint = i.op->linear == linearity::joint || i.op->linear == linearity::each;

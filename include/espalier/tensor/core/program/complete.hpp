@@ -5,6 +5,7 @@
 #include <espalier/tensor/core/graph/factor_axes.hpp>
 #include <espalier/tensor/core/graph/graph.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
+#include <espalier/tensor/core/program/finer_sums.hpp>
 
 namespace espalier {
 
@@ -261,6 +262,12 @@ constexpr completion_sweep sweep_completion(const mesh_shape& mesh, graph_view g
   return done;
 }
 
+/// The last step of completion: sums that are wanted in finer shards later on are carried out in them
+/// (program/finer_sums.hpp).
+constexpr void refine_sums(graph_view g, const factor_rule* rules, const completion_view& state) {
+  detail::finer_sums(g, rules, state.of, state.cause, state.first, state.reader, state.next).run();
+}
+
 /// One sweep after another until nothing changes at the last level; for graphs made at run time.
 constexpr void complete(const mesh_shape& mesh, graph_view g, const factor_rule* rules, sharding* of, int* cause) {
   const int operands = count_operands(g);
@@ -276,6 +283,7 @@ constexpr void complete(const mesh_shape& mesh, graph_view g, const factor_rule*
   for (int level = 0; level <= detail::last_level; ++level) {
     while (sweep_completion(mesh, g, rules, state, level).changed) continue;
   }
+  refine_sums(g, rules, state);
 }
 
 /// Two annotations of one tensor that cannot both hold.

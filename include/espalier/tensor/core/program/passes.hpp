@@ -216,6 +216,7 @@ template <int Size, int Operands>
     if (!sweep.changed) state.done = state.level++ == last_level;
     spent += sweep.visited + Size / 16;  // a look at whether to visit is a part of a visit
   }
+  if (state.done) refine_sums(g, &rules.of[0], view_of(state, readers));
   return state;
 }
 
