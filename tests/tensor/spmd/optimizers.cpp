@@ -505,6 +505,23 @@ template <class On>
 using clipped_program = ep::program<typename On::mesh, clipped_step<On>,
                                     ep::donated<nn::adamw<two_matrices>::state<ep::spec>>, ep::f32<16, 64>, ep::f32<>>;
 
+/// The same matrices under Muon, whose momentum is split along the shorter dimension of either.
+template <class On> struct split_muon_step {
+  constexpr auto operator()(const auto& state, auto x, auto rate) const {
+    using data = typename On::data;
+    const auto loss = [](const auto& p, auto rows) {
+      const auto y = ep::matmul(ep::tanh(ep::matmul(ep::shard<data, ep::none>(rows), p.up)), p.down);
+      return ep::mean(y * y);
+    };
+    const auto gradient = ep::grad(loss)(state.parameters, x);
+    return nn::muon_step(state, gradient, rate, {}, nn::split_state<data, 48>{});
+  }
+};
+template <class On>
+using split_muon_program =
+    ep::program<typename On::mesh, split_muon_step<On>, ep::donated<nn::muon<two_matrices>::state<ep::spec>>,
+                ep::f32<16, 64>, ep::f32<>>;
+
 // --- stacks ---------------------------------------------------------------------------------------------------------
 
 template <class Leaf> struct layer {
@@ -583,6 +600,15 @@ TEST_CASE("optimizers: what travels is what each needs") {
   using gathered = matrix_step<nn::muon, gathering_muon_step, true>;
   STATIC_REQUIRE(gathered::collectives() == 1);
   STATIC_REQUIRE(gathered::bytes<ep::all_gather>() == 3 * 16 * 24);
+  // One that is split so that it would be gathered in each iteration is gathered once without being asked.
+  using short_rows = matrix_step<nn::muon, muon_step, true>;
+  STATIC_REQUIRE(short_rows::collectives() == 1);
+  STATIC_REQUIRE(short_rows::bytes<ep::all_gather>() == 3 * 16 * 24);
+  // So ZeRO's Muon moves what AdamW's does: each gradient is scattered, and each direction gathered.
+  using scattered = split_muon_program<on<4, 1>>;
+  STATIC_REQUIRE(scattered::collectives() == 2);
+  STATIC_REQUIRE(scattered::bytes<ep::reduce_scatter>() == 3 * 2 * 64 * 48 * 4 / 4);
+  STATIC_REQUIRE(scattered::bytes<ep::all_gather>() == 3 * 2 * 64 * 48 * 4 / 4);
   // ZeRO: a reduce-scatter of gradients, one number for their norm, an all-gather of updates.
   using clipped = clipped_program<on<4, 1>>;
   STATIC_REQUIRE(clipped::collectives() == 3);
@@ -616,6 +642,9 @@ TEST_CASE("optimizers: a gathered Muon is Muon, and ZeRO with a norm is what one
   in.push_back(wave(3, {16, 64}));
   in.push_back(plain::number(0.01L));
   check_results(run<clipped_program<on<4, 1>>>(in), run<clipped_program<on<1, 1>>>(in), 1e-5);
+  in.erase(in.begin() + 4, in.begin() + 6);
+  in.insert(in.begin() + 4, 2, plain::number(0));
+  check_results(run<split_muon_program<on<4, 1>>>(in), run<split_muon_program<on<1, 1>>>(in), 1e-5);
 }
 
 namespace {

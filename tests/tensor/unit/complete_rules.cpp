@@ -263,6 +263,7 @@ void complete_by_visiting_all(const mesh_shape& mesh, graph_view g, const factor
       changed = sweep_completion(mesh, g, rules, state, level).changed;
     }
   }
+  refine_sums(g, rules, state);
 }
 
 TEST_CASE("completion visits all that have something to say") {

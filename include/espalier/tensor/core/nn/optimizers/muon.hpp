@@ -47,7 +47,8 @@ struct muon_settings {
   /// that rates are those of AdamW. With 0 it is multiplied by sqrt(max(1, m / n)), as in the first publication.
   double size = 0.2;
   /// Whether every device multiplies whole matrices: each is gathered once, and then nothing travels. Otherwise they
-  /// are multiplied where they are.
+  /// are multiplied where they are, but for those that are split along the shorter of their dimensions, which would
+  /// have to be gathered in each iteration.
   bool gather = false;
   /// Each step takes rate * weight_decay of every matrix away.
   double weight_decay = 0.1;
@@ -103,11 +104,19 @@ constexpr int whole_matrices(builder& b, const extents& shape) {
   return b.annotate(shape, placement);
 }
 
+/// Whether matrices of this shape are split along the shorter of their two dimensions, over which their products with
+/// themselves are not sums. `id` has their layout, as far as an annotation says it.
+[[nodiscard]] constexpr bool is_split_along_shorter(builder& b, int id, const extents& shape) {
+  if (b[id].annotation < 0) return false;
+  const bool is_wide = shape[shape.rank - 2] <= shape[shape.rank - 1];
+  return !b.result().annotations[b[id].annotation].placement.dim[shape.rank - (is_wide ? 2 : 1)].empty();
+}
+
 /// The nearest semi-orthogonal matrix, nearly: singular values become about 1 (0.7 to 1.2), by `iterations` steps of
 /// Newton and Schulz with Jordan's quintic, a x + b x^3 + c x^5. Of a matrix that is higher than wide the smaller of
 /// the two products with its transpose is used. With `gather`, whole matrices are multiplied on each device, and the
-/// result is where x is.
-constexpr int orthogonalised(builder& b, int x, int iterations, bool gather) {
+/// result is where `like` is.
+constexpr int orthogonalised(builder& b, int x, int iterations, bool gather, int like) {
   const extents shape = b[x].shape;
   const bool is_wide = shape[shape.rank - 2] <= shape[shape.rank - 1];
   const std::int64_t matrix = std::int64_t{3} << (shape.rank - 2);
@@ -128,7 +137,7 @@ constexpr int orthogonalised(builder& b, int x, int iterations, bool gather) {
   const int next = emit::loop_next(b, carry, held(emit::add(b, emit::scale(b, now, 3.4445), turned)));
   emit::loop_end(b);
   const int result = emit::loop_result(b, next);
-  return gather ? emit::match(b, held(result), x) : result;
+  return gather ? emit::match(b, held(result), like) : result;
 }
 
 /// Returns the factor of the update of a matrix of this shape.
@@ -153,8 +162,8 @@ namespace nn {
 ///
 /// Computed in f32 (f64 of f64 parameters), parameters of sixteen bits rounded once. Arguments and errors as for
 /// `adamw_step`. Of [m, n] with m <= n, split along n, or with m > n, split along m, the product of min(m, n) squared
-/// numbers is summed once an iteration; one that is split along the other dimension is gathered in each, unless
-/// `settings.gather` has it gathered once.
+/// numbers is summed once an iteration; one that is split along the other dimension is gathered once, as all are with
+/// `settings.gather`.
 template <class State, class Gradients, class Rate, class Place = like_parameters>
 constexpr auto muon_step(const State& state, const Gradients& gradients, const Rate& rate,
                          const muon_settings& settings = {}, const Place& place = {},
@@ -192,10 +201,14 @@ constexpr auto muon_step(const State& state, const Gradients& gradients, const R
       const int now = emit::add(b, emit::scale(b, old, settings.momentum), gradient);
       momentum[k] = emit::convert(b, now, b[before].type);
       const int direction = settings.nesterov ? emit::add(b, gradient, emit::scale(b, now, settings.momentum)) : now;
-      const int turned = emit::scale(b, detail::orthogonalised(b, direction, settings.iterations, settings.gather),
+      const int parameter = leaves[k].parameter;
+      const bool gather = settings.gather || detail::is_split_along_shorter(
+                                                 b, detail::is_annotated(b[before]) ? before : parameter, shape);
+      const int turned = emit::scale(b, detail::orthogonalised(b, direction, settings.iterations, gather, parameter),
                                      detail::muon_scale(shape, settings.size));
       const int update = emit::multiply(b, emit::repeat_scalar(b, exact_rate, turned), turned);
-      updated.push_back(detail::updated_parameter(b, leaves[k], update, before, kept));
+      // A matrix that every device has had whole need not be put together again: its update is where it is.
+      updated.push_back(detail::updated_parameter(b, leaves[k], update, gather ? parameter : before, kept));
     }
     detail::set_ids(next.momentum, momentum);
     detail::set_ids(next.second_moment, second);
