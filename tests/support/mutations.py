@@ -41,6 +41,8 @@ LOOPS = "tensor/core/program/reverse_sweep.hpp"
 NORMALISE = "tensor/core/program/normalise.hpp"
 PARTITION = "tensor/core/partition/partition.hpp"
 SUMS = "tensor/core/partition/partial_sums.hpp"
+OPEN = "tensor/core/partition/open_sums.hpp"
+FINER = "tensor/core/program/finer_sums.hpp"
 BORDERS = "tensor/core/partition/loop_borders.hpp"
 MERGE = "tensor/core/partition/merge_collectives.hpp"
 TRANSFER = "tensor/core/partition/transfer.hpp"
@@ -143,6 +145,11 @@ MUTATIONS = [
     (DEVICE, "comm::copy_block(type, target, address(t_.code[part.id].operand[0]), part.boxes.incoming[self]);", ""),
     (SCHEDULER, "close_operands(id + n, -1);", "close_operands(id, -1);"),
     (MERGE, "|| is_easy(i)) && gather(i);", "|| is_easy(i));"),
+    (OPEN, "if (traced_.readers[id] != 1 || g_[id].label != nullptr) return false;", "if (g_[id].label != nullptr) return false;"),
+    (OPEN, "if (terms_of(other, most_depth) == partial) return true;", ""),
+    (PARTITION, "if (i.op != &ops::subtract) return value[1];", "return value[1];"),
+    (FINER, "if (!is_small_sum) return false;", ""),
+    (FINER, "if (!is_coarse(reader) || !accepts(reader, loop)) return false;", ""),
 ]
 
 

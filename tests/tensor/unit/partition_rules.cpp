@@ -395,6 +395,39 @@ TEST_CASE("partials that are added to whole terms are added to each other first,
   CHECK(program.most_bytes() == 8 * 6 * 4 / 4 * 3);
 }
 
+TEST_CASE("a partial that is wanted in finer shards after elementwise ops is scattered to them") {
+  enum class form { plain, norm, shifted, also_whole, also_product };
+  struct scatter_case {
+    form what;
+    const char* expected;
+  };
+  const std::vector<scatter_case> cases{
+      {form::plain, "reduce_scatter(x)"},                   // g * 3
+      {form::norm, "reduce_scatter(x), all_reduce(x)"},     // g * sum(g * g)
+      {form::shifted, "reduce_scatter(x), all_reduce(x)"},  // (g + w) * sum((g + w) * (g + w)), w: whole
+      {form::also_whole, "all_reduce(x)"},                  // g * 3, and g itself is a result
+      {form::also_product, "all_reduce(x)"},                // g * 3, and g times its transpose, of the same size
+  };
+  for (const std::vector<int>& mesh : {std::vector<int>{2}, {4}, {8}, {3}}) {
+    for (const std::int64_t rows : {8, 5}) {
+      for (const scatter_case& c : cases) {
+        CAPTURE(mesh, rows, c.expected);
+        model m;
+        const int w = m.argument({rows, 6}, "_,_");
+        const int terms = m.einsum("ik,kj->ij", m.argument({rows, 16}, "_,x"), m.argument({16, 6}, "x,_"));
+        int g = emit::match(m.b, terms, w);
+        if (c.what == form::shifted) g = m.add(g, w);
+        int scaled = emit::scale(m.b, g, 3);
+        if (c.what == form::norm || c.what == form::shifted) scaled = m.multiply(g, m.total(m.multiply(g, g)));
+        m.result(m.unary(ops::tanh, m.reshard(scaled, "x,_")));
+        if (c.what == form::also_whole) m.result(g);
+        if (c.what == form::also_product) m.result(m.einsum("ij,kj->ik", g, g));
+        CHECK(kinds_of(run_on(mesh, m)) == c.expected);
+      }
+    }
+  }
+}
+
 TEST_CASE("small all_reduces that wait together move as one") {
   struct merge_case {
     std::vector<std::vector<std::int64_t>> shapes;  // each is summed over its first dimension

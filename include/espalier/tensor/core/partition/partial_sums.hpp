@@ -181,11 +181,15 @@ class partial_sums {
     struct term {
       int id;
       std::int64_t times;
+      /// It is whole: a sum that is made of it has been counted.
+      bool is_counted;
     };
     list<term> open;
     list<int> seen;
-    open.push_back({end, 1});
+    open.push_back({end, 1, false});
     std::int64_t elements = 0;
+    // The elements of the partials themselves, where they are made.
+    std::int64_t partial_elements = 0;
     // A partial that meets a term that is none is reduced there, as large as it is.
     bool has_whole_term = false;
     bool adds_terms = false;
@@ -202,15 +206,19 @@ class partial_sums {
         const int o = g_.operand_at(i, k);
         const bool is_passed_on = traced_.readers[o] == 1 && g_[o].operand_count > 0 && passes_on(g_[o].operand[0], o);
         adds_terms = adds_terms || terms > 1;
+        const std::int64_t of_operand = sum.times * g_[o].shape.elements();
+        const bool counts = !sum.is_counted && (!is_passed_on || makes_sum(o));
+        if (counts) partial_elements += of_operand;
         if (is_passed_on) {
-          open.push_back({o, sum.times});
+          open.push_back({o, sum.times, sum.is_counted || counts});
         } else {
-          elements += sum.times * g_[o].shape.elements();
+          elements += of_operand;
           has_whole_term = has_whole_term || !makes_sum(o);
         }
       }
     }
-    const verdict answer = !(adds_terms && has_whole_term) && g_[end].shape.elements() <= elements ? yes : no;
+    const bool pays = g_[end].shape.elements() <= smaller_of(elements, partial_elements);
+    const verdict answer = !(adds_terms && has_whole_term) && pays ? yes : no;
     for (const int one : seen) pays_[one] = answer;
     return answer == yes;
   }
