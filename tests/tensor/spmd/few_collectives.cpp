@@ -165,6 +165,27 @@ template <class Data, class Model, ep::dtype Type> struct mixed_layers {
   }
 };
 
+/// Batch norm by hand: the variance from the moments of x, or of x less its mean.
+template <class Data, bool Moments> struct batch_norm_gradient {
+  struct loss {
+    constexpr auto operator()(auto x, const auto& gain, const auto& bias) const {
+      x = ep::shard<Data, ep::none>(x);
+      const auto mean = ep::mean<0>(x);
+      const auto centred = x - mean;
+      const auto normalised = [&](const auto& variance) { return centred * ep::rsqrt(variance + 1e-5) * gain + bias; };
+      if constexpr (Moments) {
+        return ep::sum(ep::tanh(normalised(ep::mean<0>(x * x) - mean * mean)));
+      } else {
+        return ep::sum(ep::tanh(normalised(ep::mean<0>(centred * centred))));
+      }
+    }
+  };
+  constexpr auto operator()(const auto& x, const auto& gain, const auto& bias) const {
+    const auto made = ep::value_and_grad<0, 1, 2>(loss{})(x, gain, bias);
+    return ep::results(made.value, made.gradient);
+  }
+};
+
 template <class Leaf> struct two_layers {
   BOOST_HANA_DEFINE_STRUCT(two_layers, (ep::leaf<Leaf, ep::f32<16, 12>>, up), (ep::leaf<Leaf, ep::f32<12, 16>>, down));
 };
@@ -219,6 +240,9 @@ template <int Data, int Model> struct on {
   template <ep::dtype Type>
   using mixed = ep::program<ep::mesh<data, model>, mixed_layers<data, model, Type>, weights<ep::stacked<ep::spec, 3>>,
                             ep::f32<8, 16>>;
+  template <bool Moments>
+  using batch_norm =
+      ep::program<ep::mesh<data>, batch_norm_gradient<data, Moments>, ep::f64<16, 8>, ep::f64<8>, ep::f64<8>>;
   template <norm_of Norm>
   using split_training =
       ep::program<ep::mesh<data>, split_step<data, Norm>, ep::donated<ep::nn::adamw<two_layers>::state<ep::spec>>,
@@ -249,6 +273,13 @@ template <ep::dtype Type> constexpr std::int64_t mixed_bytes = apart::mixed<Type
 static_assert(reduces<apart::mixed<ep::dtype::f32>>(7) && reduces<apart::mixed<ep::dtype::bf16>>(7));
 static_assert(mixed_bytes<ep::dtype::f32> == 6 * 4 * 16 * 4 + 2 * 3 * 16 * 16 * 4 + 4);
 static_assert(mixed_bytes<ep::dtype::bf16> == mixed_bytes<ep::dtype::f32>);
+
+// Sums that do not wait for one another are one all_reduce: both moments; then the sums of the gradient, five rows and
+// the loss. Less its mean, x is known after the first sum, and the gradient of its variance before that of its mean:
+// four, each of which waits for the one before, and the same six rows of 64 B and number of 8 B in all.
+static_assert(reduces<apart::batch_norm<true>>(2) && reduces<apart::batch_norm<false>>(4));
+static_assert(apart::batch_norm<true>::bytes<ep::all_reduce>() == 6 * 64 + 8);
+static_assert(apart::batch_norm<false>::bytes<ep::all_reduce>() == 6 * 64 + 8);
 
 // ZeRO: of each of two gradients of 768 B, and of its update, a device of four sends three quarters. Of each number
 // that is summed it sends its term, or, if it is the one that adds them up, the sum to three others.
@@ -289,6 +320,12 @@ TEST_CASE("steps whose all_reduces are merged compute what one device does", "[e
   agrees<on<4, 1>::kmeans>();
   agrees<apart::rows>();
   agrees<on<2, 4>::rows>();
+}
+
+TEST_CASE("batch norm by hand is what one device computes", "[execute]") {
+  agrees<apart::batch_norm<true>>();
+  agrees<on<4, 1>::batch_norm<true>>();
+  agrees<on<8, 1>::batch_norm<false>>();
 }
 
 TEST_CASE("gradients of weights that a loop's body slices are reduced behind it", "[execute]") {
