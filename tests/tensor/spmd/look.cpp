@@ -195,6 +195,36 @@ TEST_CASE("print of a sum that is never carried out shows each device's term", "
                        Contains("device 1, its term of the sum\n  [10 12]\n"));
 }
 
+namespace {
+
+/// (y + sum) + another sum: both are reduced at once.
+template <class Data> struct open_sum {
+  constexpr auto operator()(auto x, auto y) const {
+    const auto rows = ep::shard<Data, ep::none>(x);
+    const auto first = ep::print(y + ep::sum<0>(rows), "first");
+    return first + ep::sum<0>(rows * rows);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("print of a sum that waits for more terms shows each device's share of the whole ones with its term",
+          "[look]") {
+  using program = ep::program<on<2, 1>, open_sum<data<2>>, ep::f32<4, 2>, ep::f32<2>>;
+  static_assert(program::collectives() == 1);
+  ep::world world(on<2, 1>::value);
+  ep::runner<program> run(world);
+  const auto x = run.argument<0>();
+  const auto y = run.argument<1>();
+  x.for_each([](float& e, std::int64_t i) { e = static_cast<float>(i); });
+  y.for_each([](float& e, std::int64_t i) { e = static_cast<float>(8 - 2 * i); });
+  std::vector<float> got;
+  const std::string text = written_by([&] { got = ep::gather(world, run(x, y)); });
+  CHECK(got == std::vector<float>{8 + 12 + 56, 6 + 16 + 84});
+  CHECK_THAT(text, Contains("device 0, its term of the sum\n  [6 7]\n") &&
+                       Contains("device 1, its term of the sum\n  [14 15]\n"));
+}
+
 // --- check_finite, and all values -----------------------------------------------------------------------------------
 
 namespace {

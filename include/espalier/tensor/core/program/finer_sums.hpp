@@ -93,6 +93,13 @@ class finer_sums {
     return g_[id].op->fuse == fusion::broadcast || g_[id].op->fuse == fusion::source;
   }
 
+  /// Whether one instruction reads a value, beside those that look at it.
+  [[nodiscard]] constexpr bool has_one_reader(int id) const {
+    int readers = 0;
+    for (int at = first_[id]; at >= 0; at = next_[at]) readers += g_[reader_[at]].op->facts.looks ? 0 : 1;
+    return readers == 1;
+  }
+
   /// Looks for the partial that a value is computed from, and refines the layouts if all its readers allow it.
   constexpr bool climb(int cause, int id, int depth) {
     if (depth == most_depth || !is_coarse(id)) return false;
@@ -146,8 +153,7 @@ class finer_sums {
       refine(id, cause);
       for (int k = 0; k < g_[id].operand_count && is_elementwise(id); ++k) {
         const int operand = g_.operand_at(g_[id], k);
-        const bool is_alone = first_[operand] >= 0 && next_[first_[operand]] < 0;
-        if (is_alone && is_made_where_read(operand) && is_coarse(operand)) refine(operand, cause);
+        if (has_one_reader(operand) && is_made_where_read(operand) && is_coarse(operand)) refine(operand, cause);
       }
     }
   }
@@ -169,8 +175,7 @@ class finer_sums {
     axis_mask axes = 0;
     for (int k = 0; k < operands; ++k) {
       const int operand = g_.operand_at(i, k);
-      const bool is_alone = first_[operand] >= 0 && next_[first_[operand]] < 0;
-      const axis_mask one = is_alone ? terms_of(operand, depth - 1) : 0;
+      const axis_mask one = has_one_reader(operand) ? terms_of(operand, depth - 1) : 0;
       if (i.op->linear == linearity::joint && k > 0 && one != axes) return 0;
       axes |= one;
     }
