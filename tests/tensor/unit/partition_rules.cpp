@@ -396,7 +396,7 @@ TEST_CASE("partials that are added to whole terms are added to each other first,
 }
 
 TEST_CASE("a partial that is wanted in finer shards after elementwise ops is scattered to them") {
-  enum class form { plain, norm, shifted, also_whole, also_product };
+  enum class form { plain, norm, shifted, two_terms, also_whole, also_product };
   struct scatter_case {
     form what;
     const char* expected;
@@ -405,6 +405,7 @@ TEST_CASE("a partial that is wanted in finer shards after elementwise ops is sca
       {form::plain, "reduce_scatter(x)"},                   // g * 3
       {form::norm, "reduce_scatter(x), all_reduce(x)"},     // g * sum(g * g)
       {form::shifted, "reduce_scatter(x), all_reduce(x)"},  // (g + w) * sum((g + w) * (g + w)), w: whole
+      {form::two_terms, "reduce_scatter(x)"},               // ((w + g) + h) * 3, h: another partial
       {form::also_whole, "all_reduce(x)"},                  // g * 3, and g itself is a result
       {form::also_product, "all_reduce(x)"},                // g * 3, and g times its transpose, of the same size
   };
@@ -417,6 +418,10 @@ TEST_CASE("a partial that is wanted in finer shards after elementwise ops is sca
         const int terms = m.einsum("ik,kj->ij", m.argument({rows, 16}, "_,x"), m.argument({16, 6}, "x,_"));
         int g = emit::match(m.b, terms, w);
         if (c.what == form::shifted) g = m.add(g, w);
+        if (c.what == form::two_terms) {
+          const int more = m.einsum("ik,kj->ij", m.argument({rows, 8}, "_,x"), m.argument({8, 6}, "x,_"));
+          g = m.add(m.add(w, terms), more);
+        }
         int scaled = emit::scale(m.b, g, 3);
         if (c.what == form::norm || c.what == form::shifted) scaled = m.multiply(g, m.total(m.multiply(g, g)));
         m.result(m.unary(ops::tanh, m.reshard(scaled, "x,_")));
