@@ -32,6 +32,13 @@ std::string merged_buffers(const std::string& before) {
   return after(passes_on_buffers[0], before, graph_stage::buffers);
 }
 
+std::string reduced_after_loops(const std::string& before) {
+  const parsed_graph g = parsed(before);
+  check(g.mesh, g.code, graph_stage::buffers, "the text");
+  const graph made = reduce_after_loops(g.mesh, g.code);
+  check(g.mesh, made, graph_stage::buffers, "reduce_after_loops");
+  return to_text(g.mesh, g.parts, made);
+}
 std::string collectives_merged(const std::string& before) {
   return after(passes_on_buffers[1], before, graph_stage::buffers);
 }
@@ -204,6 +211,177 @@ TEST_CASE("merge_all makes one of two equal computations after partitioning") {
 %2 = add %1, %1 : f32[8@x] local [4]
 %3 = result<number=0> %2 : f32[8@x] local [4]
 )");
+}
+
+TEST_CASE("reduce_after_loops adds up terms, and what a carry starts with once") {
+  CHECK(reduced_after_loops(R"(mesh x=4
+%0 = argument<number=0> : f32[12] whole
+%1 = argument<number=1> : f32[5, 16@x, 12] local [5, 4, 12]
+%2 = loop_begin<iterations=5> : i32[] whole {
+  %3 = loop_carry %0 : f32[12] whole
+  %4 = loop_slice %1 : f32[16@x, 12] local [4, 12]
+  %5 = reduce_sum<dims={0}, kind=sum> %4 : f32[12] sum@x
+  %6 = all_reduce<axes=x, combine=sum> %5 : f32[12] whole
+  %7 = add %3, %6 : f32[12] whole
+  %8 = loop_next %3, %7 : f32[12] whole
+} %9 = loop_end %2 : i32[] whole
+%10 = loop_result %8 : f32[12] whole
+%11 = result<number=0> %10 : f32[12] whole
+)") == R"(mesh x=4
+%0 = argument<number=0> : f32[12] whole
+%1 = argument<number=1> : f32[5, 16@x, 12] local [5, 4, 12]
+%2 = iota<dim=0> : i32[4@x] local [1]
+%3 = reshape %2 : i32[] sum@x
+%4 = constant<value=1> : i32[] sum@x
+%5 = less %3, %4 : bool[] sum@x
+%6 = broadcast<target=[]> %5 : bool[12] sum@x
+%7 = constant<value=0> : f32[12] sum@x
+%8 = select %6, %0, %7 : f32[12] sum@x
+%9 = loop_begin<iterations=5> : i32[] whole {
+  %10 = loop_carry %8 : f32[12] sum@x
+  %11 = loop_slice %1 : f32[16@x, 12] local [4, 12]
+  %12 = reduce_sum<dims={0}, kind=sum> %11 : f32[12] sum@x
+  %13 = add %10, %12 : f32[12] sum@x
+  %14 = loop_next %10, %13 : f32[12] sum@x
+} %15 = loop_end %9 : i32[] whole
+%16 = loop_result %14 : f32[12] sum@x
+%17 = all_reduce<axes=x, combine=sum> %16 : f32[12] whole
+%18 = result<number=0> %17 : f32[12] whole
+)");
+}
+
+TEST_CASE("reduce_after_loops scatters after the loop, and adds what a split carry starts with there") {
+  CHECK(reduced_after_loops(R"(mesh x=2
+%0 = argument<number=0> : f32[4@x] local [2]
+%1 = argument<number=1> : f32[3, 8@x, 4] local [3, 4, 4]
+%2 = loop_begin<iterations=3> : i32[] whole {
+  %3 = loop_carry %0 : f32[4@x] local [2]
+  %4 = loop_slice %1 : f32[8@x, 4] local [4, 4]
+  %5 = reduce_sum<dims={0}, kind=sum> %4 : f32[4] sum@x
+  %6 = reduce_scatter<axes=x, combine=sum> %5 : f32[4@x] local [2]
+  %7 = add %3, %6 : f32[4@x] local [2]
+  %8 = loop_next %3, %7 : f32[4@x] local [2]
+} %9 = loop_end %2 : i32[] whole
+%10 = loop_result %8 : f32[4@x] local [2]
+%11 = result<number=0> %10 : f32[4@x] local [2]
+)") == R"(mesh x=2
+%0 = argument<number=0> : f32[4@x] local [2]
+%1 = argument<number=1> : f32[3, 8@x, 4] local [3, 4, 4]
+%2 = constant<value=0> : f32[4] sum@x
+%3 = loop_begin<iterations=3> : i32[] whole {
+  %4 = loop_carry %2 : f32[4] sum@x
+  %5 = loop_slice %1 : f32[8@x, 4] local [4, 4]
+  %6 = reduce_sum<dims={0}, kind=sum> %5 : f32[4] sum@x
+  %7 = add %4, %6 : f32[4] sum@x
+  %8 = loop_next %4, %7 : f32[4] sum@x
+} %9 = loop_end %3 : i32[] whole
+%10 = loop_result %8 : f32[4] sum@x
+%11 = reduce_scatter<axes=x, combine=sum> %10 : f32[4@x] local [2]
+%12 = add %0, %11 : f32[4@x] local [2]
+%13 = result<number=0> %12 : f32[4@x] local [2]
+)");
+}
+
+TEST_CASE("reduce_after_loops follows a carry through inner loops, in the type of sums") {
+  CHECK(reduced_after_loops(R"(mesh x=2
+%0 = argument<number=0> : bf16[3, 2, 8@x, 4] local [3, 2, 4, 4]
+%1 = constant<value=0> : bf16[4] whole
+%2 = loop_begin<iterations=3> : i32[] whole {
+  %3 = loop_carry %1 : bf16[4] whole
+  %4 = loop_slice %0 : bf16[2, 8@x, 4] local [2, 4, 4]
+  %5 = loop_begin<iterations=2> : i32[] whole {
+    %6 = loop_carry %3 : bf16[4] whole
+    %7 = loop_slice %4 : bf16[8@x, 4] local [4, 4]
+    %8 = reduce_sum<dims={0}, kind=sum> %7 : f32[4] sum@x
+    %9 = all_reduce<axes=x, combine=sum> %8 : f32[4] whole
+    %10 = convert %9 : bf16[4] whole
+    %11 = add %10, %6 : bf16[4] whole
+    %12 = loop_next %6, %11 : bf16[4] whole
+  } %13 = loop_end %5 : i32[] whole
+  %14 = loop_result %12 : bf16[4] whole
+  %15 = loop_next %3, %14 : bf16[4] whole
+} %16 = loop_end %2 : i32[] whole
+%17 = loop_result %15 : bf16[4] whole
+%18 = result<number=0> %17 : bf16[4] whole
+)") == R"(mesh x=2
+%0 = argument<number=0> : bf16[3, 2, 8@x, 4] local [3, 2, 4, 4]
+%1 = constant<value=0> : bf16[4] whole
+%2 = constant<value=0> : f32[4] sum@x
+%3 = loop_begin<iterations=3> : i32[] whole {
+  %4 = loop_carry %2 : f32[4] sum@x
+  %5 = loop_slice %0 : bf16[2, 8@x, 4] local [2, 4, 4]
+  %6 = loop_begin<iterations=2> : i32[] whole {
+    %7 = loop_carry %4 : f32[4] sum@x
+    %8 = loop_slice %5 : bf16[8@x, 4] local [4, 4]
+    %9 = reduce_sum<dims={0}, kind=sum> %8 : f32[4] sum@x
+    %10 = add %9, %7 : f32[4] sum@x
+    %11 = loop_next %7, %10 : f32[4] sum@x
+  } %12 = loop_end %6 : i32[] whole
+  %13 = loop_result %11 : f32[4] sum@x
+  %14 = loop_next %4, %13 : f32[4] sum@x
+} %15 = loop_end %3 : i32[] whole
+%16 = loop_result %14 : f32[4] sum@x
+%17 = all_reduce<axes=x, combine=sum> %16 : f32[4] whole
+%18 = convert %17 : bf16[4] whole
+%19 = result<number=0> %18 : bf16[4] whole
+)");
+}
+
+TEST_CASE("reduce_after_loops takes the largest of all devices after the loop") {
+  CHECK(reduced_after_loops(R"(mesh x=2
+%0 = argument<number=0> : f32[4] whole
+%1 = argument<number=1> : f32[3, 8@x, 4] local [3, 4, 4]
+%2 = loop_begin<iterations=3> : i32[] whole {
+  %3 = loop_carry %0 : f32[4] whole
+  %4 = loop_slice %1 : f32[8@x, 4] local [4, 4]
+  %5 = reduce<dims={0}, kind=max> %4 : f32[4] sum@x
+  %6 = all_reduce<axes=x, combine=max> %5 : f32[4] whole
+  %7 = maximum %3, %6 : f32[4] whole
+  %8 = loop_next %3, %7 : f32[4] whole
+} %9 = loop_end %2 : i32[] whole
+%10 = loop_result %8 : f32[4] whole
+%11 = result<number=0> %10 : f32[4] whole
+)") == R"(mesh x=2
+%0 = argument<number=0> : f32[4] whole
+%1 = argument<number=1> : f32[3, 8@x, 4] local [3, 4, 4]
+%2 = loop_begin<iterations=3> : i32[] whole {
+  %3 = loop_carry %0 : f32[4] sum@x
+  %4 = loop_slice %1 : f32[8@x, 4] local [4, 4]
+  %5 = reduce<dims={0}, kind=max> %4 : f32[4] sum@x
+  %6 = maximum %3, %5 : f32[4] sum@x
+  %7 = loop_next %3, %6 : f32[4] sum@x
+} %8 = loop_end %2 : i32[] whole
+%9 = loop_result %7 : f32[4] sum@x
+%10 = all_reduce<axes=x, combine=max> %9 : f32[4] whole
+%11 = result<number=0> %10 : f32[4] whole
+)");
+}
+
+TEST_CASE("reduce_after_loops leaves a carry that the loop reads, and what the user laid out in it") {
+  const auto unchanged = [](const std::string& reads, const std::string& fixed) {
+    const std::string before = R"(mesh x=2
+%0 = argument<number=0> : f32[4] whole
+%1 = argument<number=1> : f32[3, 8@x, 4] local [3, 4, 4]
+%2 = loop_begin<iterations=3> : i32[] whole {
+  %3 = loop_carry %0 : f32[4] whole
+  %4 = loop_slice %1 : f32[8@x, 4] local [4, 4]
+  %5 = reduce_sum<dims={0}, kind=sum> %4 : f32[4] sum@x
+  %6 = all_reduce<axes=x, combine=sum> %5 : f32[4] whole
+  %7 = )" + reads + R"( : f32[4] whole
+  %8 = add %7, %6 : f32[4] whole)" +
+                               fixed + R"(
+  %9 = loop_next %3, %8 : f32[4] whole
+} %10 = loop_end %2 : i32[] whole
+%11 = loop_result %9 : f32[4] whole
+%12 = result<number=0> %11 : f32[4] whole
+)";
+    return reduced_after_loops(before) == before;
+  };
+  CHECK(unchanged("multiply %3, %3", ""));
+  CHECK(unchanged("exp %3", ""));
+  CHECK(unchanged("divide %6, %3", ""));
+  CHECK(unchanged("negate %3", " fixed"));
+  CHECK(!unchanged("negate %3", ""));
 }
 
 TEST_CASE("merge_collectives sends two sums in one message") {

@@ -103,7 +103,8 @@ enum class masking : std::uint8_t {
 /// | border and loop | part, bound_to_loop, is_further_result, unique, looks                                        |
 /// | buffers         | shares_operand, overwrites, passes_operands, is_operand                                      |
 /// | movement        | requests, moves, travels_along, has_windows, regroups_dimensions                             |
-/// | algebra         | values, masks, vanishes_with, contracts, adds_up, converts, cheap_to_repeat, stops_gradient  |
+/// | algebra         | values, masks, vanishes_with, contracts, adds_up, combines, converts, cheap_to_repeat,       |
+/// |                 | stops_gradient                                                                               |
 /// | text            | attributes                                                                                   |
 struct op_facts {
   // Border and loop.
@@ -156,6 +157,8 @@ struct op_facts {
   /// Adds up elements of floats, and rounds the sum to the result's type, once: also to the `accumulate` type of the
   /// one it has, in which terms of devices are kept until they are added up.
   bool adds_up = false;
+  /// The `reduction` by which it combines the elements of two operands, or -1.
+  std::int8_t combines = -1;
   /// Every element is that of operand 0 in another type.
   bool converts = false;
   /// The gradient of a loop's body computes it again rather than keep it: it takes no work to speak of.

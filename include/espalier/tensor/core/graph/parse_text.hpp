@@ -506,6 +506,9 @@ class graph_parser {
       if (word == "travels_along") {
         i.op = find_op(op_name, true);
         if (i.op == nullptr) line.fail_at(at, "this after a collective only");
+      } else if (word == "fixed") {
+        if (i.annotation < 0) line.fail_at(at, "this after a layout only");
+        result_.code.annotations[i.annotation].is_fixed = true;
       } else if (word == "loop") {
         i.loop = line.take_word("none") ? -1 : value(line);
       } else if (word == "origin") {

@@ -173,6 +173,7 @@ class graph_writer {
     text += listed(i.operand_count, [&](int k) { return joined({"%", g_.operand_at(i, k)}); });
     append_text(text, {" : ", type_text(i)});
     if (i.op->facts.travels_along) text += " travels_along";
+    if (i.annotation >= 0 && g_.annotations[i.annotation].is_fixed) text += " fixed";
     if (i.loop != loop) text += i.loop < 0 ? std::string(" loop none") : joined({" loop %", i.loop});
     if (i.origin >= 0) append_text(text, {" origin ", i.origin});
     if (i.label != nullptr) text += " label " + quoted(i.label);

@@ -40,7 +40,8 @@ constexpr void negate_gradient(gradient_context& c);
 
 namespace ops {
 inline constexpr op_info add =
-    detail::elementwise_op("add", detail::evaluate_binary<detail::add_scalars>, detail::add_gradient, linearity::joint);
+    detail::elementwise_op("add", detail::evaluate_binary<detail::add_scalars>, detail::add_gradient, linearity::joint,
+                           {.combines = static_cast<std::int8_t>(reduction::sum)});
 inline constexpr op_info subtract =
     detail::elementwise_op("subtract", detail::evaluate_binary<detail::subtract_scalars>, detail::subtract_gradient,
                            linearity::joint, {.masks = masking::difference});

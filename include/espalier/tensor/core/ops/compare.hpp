@@ -48,9 +48,11 @@ inline constexpr op_info logical_or =
 inline constexpr op_info logical_not =
     detail::elementwise_op("logical_not", detail::evaluate_unary<detail::not_scalar>, detail::no_gradient);
 inline constexpr op_info maximum =
-    detail::elementwise_op("maximum", detail::evaluate_binary<detail::maximum_scalars>, detail::maximum_gradient);
+    detail::elementwise_op("maximum", detail::evaluate_binary<detail::maximum_scalars>, detail::maximum_gradient,
+                           linearity::none, {.combines = static_cast<std::int8_t>(reduction::max)});
 inline constexpr op_info minimum =
-    detail::elementwise_op("minimum", detail::evaluate_binary<detail::minimum_scalars>, detail::minimum_gradient);
+    detail::elementwise_op("minimum", detail::evaluate_binary<detail::minimum_scalars>, detail::minimum_gradient,
+                           linearity::none, {.combines = static_cast<std::int8_t>(reduction::min)});
 /// Operand 0 is boolean; where it is true the result is operand 1, elsewhere operand 2.
 inline constexpr op_info select = detail::elementwise_op("select", detail::evaluate_select, detail::select_gradient,
                                                          linearity::none, {.masks = masking::choice});

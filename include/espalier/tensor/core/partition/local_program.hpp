@@ -58,6 +58,7 @@ class local_program {
     return out_.result().annotations[out_[value].annotation];
   }
   constexpr void label(int value, const char* name) { out_[value].label = name; }
+  constexpr void fix_layout(int value) { out_.result().annotations[out_[value].annotation].is_fixed = true; }
 
   constexpr int append(const instruction& made, const extents& shape, const sharding& placement) {
     return noted(out_.append(placed(made, shape, placement)));

@@ -128,8 +128,13 @@ class partitioner {
                        sums_.postpones(id, partial) && structure_of(g_[traced_.last_reader[id]]) != structure::result;
     if (waits) return owned(id, value);
     const bool is_sum = requests_of(g_[id]) == layout_request::as_operand && partial != 0 && traced_.readers[id] > 1;
-    return owned(id,
-                 device_.rounded(id, device_.reshard(value, is_sum ? sums_.layout_for_readers(id, partial) : of_[id])));
+    value = device_.reshard(value, is_sum ? sums_.layout_for_readers(id, partial) : of_[id]);
+    value = owned(id, device_.rounded(id, value));
+    // What a loop adds up may be reduced after it, unless the user laid it out in the loop.
+    const bool is_users_own =
+        requests_of(g_[id]) == layout_request::annotation && !attributes_of<annotation_attributes>(g_[id]).of_gradient;
+    if (is_users_own && device_.program.loop() >= 0) device_.program.fix_layout(value);
+    return value;
   }
 
   /// A loop collects what it computes itself: a value from outside becomes one of the loop.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/tensor/core/partition/merge_collectives.hpp>
+#include <espalier/tensor/core/partition/reduce_after_loops.hpp>
 #include <espalier/tensor/core/program/common_subexpressions.hpp>
 #include <espalier/tensor/core/program/normalise.hpp>
 
@@ -19,7 +20,10 @@ namespace detail {
 [[nodiscard]] constexpr graph merge_computations(const mesh_shape&, graph_view g) {
   return merge_common_subexpressions(g, false);
 }
-[[nodiscard]] constexpr graph merge_all(const mesh_shape&, graph_view g) { return merge_common_subexpressions(g); }
+[[nodiscard]] constexpr graph merge_all(const mesh_shape& mesh, graph_view g) {
+  if (!loop_accumulations::are_possible(g)) return merge_common_subexpressions(g);
+  return merge_common_subexpressions(reduce_after_loops(mesh, g));
+}
 }  // namespace detail
 
 // The passes, in order. The compiler walks these lists (each pass a constant of its own, program/passes.hpp), and so do

@@ -66,6 +66,8 @@ constexpr sharding sharding::whole(int rank) {
 struct layout {
   extents shape;
   sharding placement;
+  /// In a partitioned program: the user asked for it, inside of a loop, and no pass may change it.
+  bool is_fixed = false;
 };
 
 /// The extent of every device's buffer for one dimension. Splitting is nested: each axis cuts the chunk of the axis
