@@ -111,6 +111,86 @@ class random_bodies : protected random_sources {
     int passed[6]{};
   };
 
+  /// A carry that its loop only adds to, or takes the largest or smallest with: `value` is what it has become by now.
+  struct accumulator {
+    int first = -1;
+    int carry = -1;
+    int value = -1;
+    reduction combine = reduction::sum;
+    /// The most that one iteration adds.
+    double step = 0;
+    /// The place among the accumulators of the loop that this one is in, if it goes on with one of those.
+    int outer = -1;
+  };
+
+  /// Draws what accumulators start with, and puts them at the end of those that are open.
+  constexpr void draw_accumulators(int outer_from, int outer_last) {
+    for (int n = random_.chance(options_.accumulators) ? random_.integer(1, 2) : 0; n > 0; --n) {
+      accumulator one;
+      if (outer_from < outer_last && random_.chance(0.5)) {
+        one.outer = random_.integer(outer_from, outer_last - 1);
+        for (int other = outer_last; other < accumulators_.size(); ++other) {
+          if (accumulators_[other].outer == one.outer) one.outer = -1;
+        }
+      }
+      if (one.outer >= 0) {
+        one.combine = accumulators_[one.outer].combine;
+        one.first = accumulators_[one.outer].value;
+      } else {
+        const int model = any_number();
+        if (model < 0) return;
+        one.combine = random_.chance(0.7) ? reduction::sum : random_.chance(0.5) ? reduction::max : reduction::min;
+        one.first = random_.chance(0.6) ? constant_like(model, 0) : tame(model);
+      }
+      accumulators_.push_back(one);
+    }
+  }
+  /// Something of the shape and type of an accumulator, often a sum over a dimension that is split.
+  constexpr int term_for(const accumulator& one) {
+    const extents shape = shape_of(one.carry);
+    const std::int64_t size = random_.integer(1, 4);
+    const bool fits = options_.mesh.rank > 0 && shape.rank < options_.most_dimensions &&
+                      shape.elements() * size <= options_.most_elements;
+    if (!fits || random_.chance(0.3)) return tame(like(one.carry));
+    extents rows;
+    rows.append(size);
+    for (int d = 0; d < shape.rank; ++d) rows.append(shape[d]);
+    const int from = tame(like(rows, type_of(one.carry)));
+    sharding split = sharding::whole(rows.rank);
+    for (int axis = 0; axis < options_.mesh.rank; ++axis) {
+      const int where = random_.chance(0.5) ? 0 : random_.integer(0, rows.rank);
+      if (where < rows.rank) split.dim[where] = split.dim[where].with(axis);
+    }
+    const double most = bound(from) * (one.combine == reduction::sum ? static_cast<double>(size) : 1);
+    const int parts = annotated(ops::reshard, from, b_.annotate(rows, split));
+    return bounded_by(emit::reduce(b_, one.combine, parts, 1), most);
+  }
+  constexpr void accumulate(accumulator& one) {
+    const int term = term_for(one);
+    const double most = bound(term);
+    const dtype type = type_of(term);
+    const extents shape = shape_of(term);
+    int next = -1;
+    if (one.combine != reduction::sum) {
+      next = b_.append(one.combine == reduction::max ? ops::maximum : ops::minimum, type, shape, one.value, term);
+    } else if (!is_natural(type) && random_.chance(0.2)) {
+      next = emit::subtract(b_, one.value, term);
+    } else {
+      const bool comes_first = random_.chance(0.5);
+      next = emit::add(b_, comes_first ? term : one.value, comes_first ? one.value : term);
+    }
+    if (random_.chance(0.1)) {
+      const int one_side = like(term);
+      const int other_side = like(term);
+      next = emit::select(b_, emit::compare(b_, ops::less, one_side, other_side), next, one.value);
+    }
+    if (smooth() && one.combine == reduction::sum && random_.chance(0.1)) next = emit::scale(b_, next, 0.5);
+    one.step += most;
+    // (An annotation of its own, after which it may be laid out as before.)
+    const double unlimited = 1e6;
+    one.value = with_annotations(bounded_by(next, unlimited));
+  }
+
   /// A tensor whose first dimension is the loop's length: an argument, a stack of an earlier loop, or one made so.
   constexpr int stacked(std::int64_t count) {
     for (int tries = 0; tries < 6; ++tries) {
@@ -153,6 +233,11 @@ class random_bodies : protected random_sources {
       }
       initial[k] = tame(initial[k]);
     }
+    const int outer_from = accumulators_from_;
+    const int outer_last = accumulators_.size();
+    draw_accumulators(outer_from, outer_last);
+    accumulators_from_ = outer_last;
+    const int accumulators_last = accumulators_.size();
     const ids outside = values_;
     const bool reverse = random_.chance(0.3);
     const bool counts = random_.chance(0.4);
@@ -162,6 +247,9 @@ class random_bodies : protected random_sources {
     const int steps_outside = steps_.size();
     emit::loop_begin(b_, count, reverse, random_.chance(0.4));
     for (int k = 0; k < c.count; ++k) c.carry[k] = bounded_by(emit::loop_carry(b_, initial[k]), tame_bound);
+    for (int n = outer_last; n < accumulators_last; ++n) {
+      accumulators_[n].carry = accumulators_[n].value = emit::loop_carry(b_, accumulators_[n].first);
+    }
     for (const int from : slices) {
       const int slice = bounded_by(emit::loop_slice(b_, from), bound(from));
       // A slice of what a loop further out counts, too.
@@ -171,9 +259,19 @@ class random_bodies : protected random_sources {
     for (int k = c.count - 1; k >= 0; --k) values_.push_back(c.carry[k]);
     add_ops(random_.integer(1, 5), depth + 1);
     if (inner_gradients_ && random_.chance(0.2)) step_down(c);
+    for (int n = outer_last; n < accumulators_last; ++n) {
+      for (int terms = random_.integer(1, 2); terms > 0; --terms) accumulate(accumulators_[n]);
+    }
     choose_passed(c, outside);
     int next[6]{};
     for (int k = 0; k < c.count; ++k) next[k] = emit::loop_next(b_, c.carry[k], c.passed[k]);
+    ids accumulated;
+    for (int n = outer_last; n < accumulators_last; ++n) {
+      accumulator& one = accumulators_[n];
+      const double most = bound(one.first) + one.step * static_cast<double>(count);
+      if (one.outer < 0 && !holds(one.carry, most)) one.value = one.carry;
+      accumulated.push_back(emit::loop_next(b_, one.carry, one.value));
+    }
     ids outputs;
     for (int n = random_.integer(0, 3); n > 0; --n) {
       int value = -1;
@@ -192,6 +290,18 @@ class random_bodies : protected random_sources {
     emit::loop_end(b_);
     values_ = outside;
     steps_.resize(steps_outside);
+    for (int n = outer_last; n < accumulators_last; ++n) {
+      const accumulator one = accumulators_[n];
+      const int result = emit::loop_result(b_, accumulated[n - outer_last]);
+      if (one.outer >= 0) {
+        accumulators_[one.outer].value = result;
+        accumulators_[one.outer].step += one.step * static_cast<double>(count);
+      } else {
+        keep(limited(result, bound(one.first) + one.step * static_cast<double>(count)));
+      }
+    }
+    accumulators_.resize(outer_last);
+    accumulators_from_ = outer_from;
     const bool all = outputs.empty() || random_.chance(0.5);
     for (int k = 0; k < c.count; ++k) {
       if (all || random_.chance(0.6)) keep(bounded_by(emit::loop_result(b_, next[k]), tame_bound));
@@ -282,6 +392,9 @@ class random_bodies : protected random_sources {
   }
 
   derivatives derivatives_;
+  /// The accumulators of open loops, and where those of the innermost begin.
+  detail::list<accumulator> accumulators_;
+  int accumulators_from_ = 0;
 };
 
 }  // namespace espalier::test

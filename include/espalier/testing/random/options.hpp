@@ -33,6 +33,8 @@ struct program_options {
   /// That an op is a loop, and how deep they nest.
   double loops = 0.1;
   int loop_depth = 4;
+  /// That a loop has carries that it only adds to.
+  double accumulators = 0.5;
   /// That a loop has no iterations: nothing that a typed program can say.
   double empty_loops = 0;
   /// That the program has gradients, of these the share with gradients of gradients, and that a loop's body has its
