@@ -301,12 +301,133 @@ constexpr std::int64_t state_bytes = 4LL * 64 * 8;
 static_assert(long_run<16>::arena_bytes() - long_run<8>::arena_bytes() <= 8 * 8 * state_bytes);
 static_assert(long_run<16>::arena_bytes() < 3 * weight_bytes + 16 * 8 * state_bytes);
 
+// --- sums that a loop adds up ---------------------------------------------------------------------------------------
+
+struct squared_error {
+  constexpr auto operator()(const auto& w, const auto& x, const auto& y) const {
+    const auto difference = ep::tanh(ep::matmul(x, w)) - y;
+    return ep::sum(difference * difference);
+  }
+};
+/// Gradients of micro-batches, in a carry that begins with what the caller has added up so far.
+struct accumulate {
+  constexpr auto operator()(const auto& before, const auto& w, const auto& xs, const auto& ys) const {
+    const auto body = [&](const auto& sum, const auto& batch) {
+      return sum + ep::grad(squared_error{})(w, batch.template get<0>(), batch.template get<1>());
+    };
+    return ep::scan(body, before, ep::results(xs, ys));
+  }
+};
+/// The same with a parameter and an accumulator that are split, as in ZeRO.
+template <class Data> struct accumulate_split {
+  constexpr auto operator()(const auto& w, const auto& xs, const auto& ys) const {
+    const auto body = [&](const auto& sum, const auto& batch) {
+      const auto gradient = ep::grad(squared_error{})(w, batch.template get<0>(), batch.template get<1>());
+      return sum + ep::reshard<Data, ep::none>(gradient);
+    };
+    const auto start = ep::shard<Data, ep::none>(ep::constant<ep::f32<8, 6>>(w, 0.5));
+    return w - 0.1 * ep::scan(body, start, ep::results(xs, ys));
+  }
+};
+/// As `accumulate`, but the user lays out what is added up; or the loop asks for the norm of the sum so far.
+struct accumulate_fixed {
+  constexpr auto operator()(const auto& w, const auto& xs, const auto& ys) const {
+    const auto body = [&](const auto& sum, const auto& batch) {
+      const auto next = sum + ep::grad(squared_error{})(w, batch.template get<0>(), batch.template get<1>());
+      return ep::shard<ep::none, ep::none>(next);
+    };
+    return ep::scan(body, 0.0 * w, ep::results(xs, ys));
+  }
+};
+struct accumulate_clipped {
+  constexpr auto operator()(const auto& w, const auto& xs, const auto& ys) const {
+    const auto body = [&](const auto& sum, const auto& batch) {
+      const auto next = sum + ep::grad(squared_error{})(w, batch.template get<0>(), batch.template get<1>());
+      return next / ep::maximum(1.0, ep::sqrt(ep::sum(next * next)));
+    };
+    return ep::scan(body, 0.0 * w, ep::results(xs, ys));
+  }
+};
+/// Counts, sums and the largest and the least of all rows; the inner loop goes on with the sum of the outer one.
+struct statistics {
+  constexpr auto operator()(const auto& xs) const {
+    const auto rows = [](const auto& carry, const auto& x) {
+      const auto& [sum, square, most, least, count] = carry;
+      const auto one = ep::convert<ep::dtype::i32>(ep::sum<1>(x) > 0.0);
+      return ep::results(sum + ep::sum<0>(x), square + ep::sum(x * x), ep::maximum(most, ep::max<0>(x)),
+                         ep::minimum(ep::min<0>(x), least), count + ep::sum(one));
+    };
+    const auto start =
+        ep::results(ep::constant<ep::f32<3>>(xs, 0), ep::constant<ep::f32<>>(xs, 2), ep::constant<ep::f32<3>>(xs, -9),
+                    ep::constant<ep::f32<3>>(xs, 9), ep::constant<ep::i32<>>(xs, 7));
+    const auto all = [&](const auto& carry, const auto& x) { return ep::scan(rows, carry, x); };
+    return ep::scan(all, start, xs);
+  }
+};
+/// A loss that is summed over a loop, and its gradient; the body is computed again for that.
+struct summed_loss {
+  constexpr auto operator()(const auto& w, const auto& xs, const auto& ys) const {
+    const auto loss = [](const auto& p, const auto& x, const auto& y) {
+      const auto body = [&](const auto& sum, const auto& batch) {
+        return sum + squared_error{}(p, batch.template get<0>(), batch.template get<1>());
+      };
+      return ep::log(ep::scan(body, ep::constant<ep::f32<>>(p, 1), ep::results(x, y), ep::recompute));
+    };
+    const auto [value, gradient] = ep::value_and_grad(loss)(w, xs, ys);
+    return ep::results(value, gradient);
+  }
+};
+
+/// @tparam Rows of a micro-batch: 16 on four devices are 4 each, 10 are 3, 3, 3, 1
+template <int Data, int Rows> struct in_loops {
+  struct data : ep::axis<"data", Data> {};
+  using mesh = ep::mesh<data>;
+  using w = ep::f32<8, 6>;
+  using xs = ep::sharded<ep::f32<5, Rows, 8>, ep::none, data, ep::none>;
+  using ys = ep::f32<5, Rows, 6>;
+  using sums = ep::program<mesh, accumulate, ep::donated<w>, w, xs, ys>;
+  using split = ep::program<mesh, accumulate_split<data>, w, xs, ys>;
+  using fixed = ep::program<mesh, accumulate_fixed, w, xs, ys>;
+  using clipped = ep::program<mesh, accumulate_clipped, w, xs, ys>;
+  using counts = ep::program<mesh, statistics, ep::sharded<ep::f32<4, 3, Rows, 3>, ep::none, ep::none, data, ep::none>>;
+  using loss = ep::program<mesh, summed_loss, w, xs, ys>;
+  using narrow = ep::program<mesh, accumulate, ep::bf16<8, 6>, ep::bf16<8, 6>,
+                             ep::sharded<ep::bf16<5, Rows, 8>, ep::none, data, ep::none>, ep::bf16<5, Rows, 6>>;
+};
+using four = in_loops<4, 16>;
+using uneven = in_loops<4, 10>;
+
+// An all_reduce of n bytes over four devices sends 2 n 3 / 4, a reduce_scatter half of that, and so does an all_gather
+// to n bytes. Here n is 8 x 6 x 4 = 192.
+template <class Program, class Kind> constexpr bool moves(int times, std::int64_t bytes) {
+  return Program::template collectives<Kind>() == times && Program::template bytes<Kind>() == bytes;
+}
+static_assert(reduces<four::sums>(1) && moves<four::sums, ep::all_reduce>(1, 288));
+static_assert(reduces<uneven::sums>(1) && moves<uneven::sums, ep::all_reduce>(1, 288));
+static_assert(moves<four::split, ep::reduce_scatter>(1, 144) && moves<four::split, ep::all_gather>(1, 144) &&
+              four::split::collectives() == 2);
+static_assert(reduces<four::narrow>(1) && moves<four::narrow, ep::all_reduce>(1, 288), "in f32, as before");
+static_assert(moves<four::fixed, ep::all_reduce>(5, 5 * 288), "as the user says");
+static_assert(moves<four::clipped, ep::all_reduce>(5, 5 * 288), "the norm of the sum needs the sum");
+// The sum of rows with that of squares; the count; the largest; the least. (Not each of them in twelve iterations.)
+static_assert(reduces<four::counts>(4));
+static_assert(reduces<four::loss>(2), "the loss, of which the gradient is computed; the gradient");
+
 template <class Program> void agrees(int times = 1, double tolerance = 1e-11) {
   ep::world world(Program::mesh::value);
   const testing::comparison seen = testing::run_and_compare<Program>(world, times);
   CHECK(seen.finite);
   CHECK(seen.compared > 0);
   CHECK(seen.worst < tolerance);
+}
+template <class In> void loops_agree() {
+  agrees<typename In::sums>(2, 1e-5);
+  agrees<typename In::split>(1, 1e-5);
+  agrees<typename In::fixed>(1, 1e-5);
+  agrees<typename In::clipped>(1, 1e-5);
+  agrees<typename In::counts>(1, 1e-5);
+  agrees<typename In::loss>(1, 1e-5);
+  agrees<typename In::narrow>(1, 1e-2);
 }
 
 }  // namespace
@@ -355,4 +476,12 @@ TEST_CASE("a norm leaves a gradient to be scattered to the shards of the optimiz
   agrees<on<4, 1>::split_training<norm_of::clipped>>(2, 1e-5);
   agrees<on<4, 1>::split_training<norm_of::gradient>>(2, 1e-5);
   agrees<on<8, 1>::split_training<norm_of::clipped>>(2, 1e-5);
+}
+
+TEST_CASE("sums that a loop adds up are those of one device", "[execute]") {
+  loops_agree<in_loops<1, 10>>();
+  loops_agree<in_loops<2, 16>>();
+  loops_agree<four>();
+  loops_agree<uneven>();
+  loops_agree<in_loops<8, 10>>();
 }

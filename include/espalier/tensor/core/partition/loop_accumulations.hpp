@@ -20,7 +20,7 @@ struct accumulation {
   axis_mask axes = 0;
   /// True if the terms change more than that on their way (a reduce_scatter): then the carry is laid out as they are.
   bool is_laid_out_anew = false;
-  sharding layout;
+  sharding layout{};
   /// The first collective that moves out of the loop, and the type that it sends.
   int moved = -1;
   dtype sent = dtype::f32;
@@ -168,6 +168,7 @@ class loop_accumulations {
       const op_info& op = *g_[readers_[at].id].op;
       if (combines(op, reduction::max)) return reduction::max;
       if (combines(op, reduction::min)) return reduction::min;
+      if (op.facts.part == structure::loop_carry) return combined_by(readers_[at].id);
     }
     return reduction::sum;
   }
