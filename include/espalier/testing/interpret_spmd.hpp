@@ -200,7 +200,24 @@ class spmd_interpreter {
     });
   }
 
+  /// The owner's buffer is everybody's. What it sends is what the program says of it, not how the pieces travel.
+  void move_from_owner(int id) {
+    const auto owners = attributes_of<owner_attributes>(g_[id]);
+    const axis_list group = list_of(owners.axes);
+    for (int device = 0; device < mesh_.devices(); ++device) {
+      const double row = state(device)[g_[id].operand[1]].data[0];
+      const int owner = mesh_.member(device, group, owners.owner_of(static_cast<std::int64_t>(row)));
+      moved_.push_back(state(owner)[g_[id].operand[0]]);
+      sent_[static_cast<std::size_t>(device)][collective::exchange] += sent_for_owner(mesh_, g_, id);
+    }
+    for (int device = 0; device < mesh_.devices(); ++device) {
+      state(device)[id] = std::move(moved_[static_cast<std::size_t>(device)]);
+    }
+    moved_.clear();
+  }
+
   void move(int id) {
+    if (has_owner(g_[id])) return move_from_owner(id);
     const auto kind = static_cast<collective>(collective_index(g_[id].op));
     const int from = g_[id].operand[0];
     const collective_attributes attributes = attributes_of<collective_attributes>(g_[id]);

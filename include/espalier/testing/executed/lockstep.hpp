@@ -278,7 +278,25 @@ template <class Kernels> class lockstep_execution {
     std::memset(device.address(id), poison, static_cast<std::size_t>(bytes_of(g_[id])));
   }
 
+  /// The owner's buffer is everybody's.
+  void move_from_owner(int id) {
+    const auto bytes = static_cast<std::size_t>(bytes_of(g_[id]));
+    const axis_list group = list_of(attributes_of<owner_attributes>(g_[id]).axes);
+    std::vector<std::vector<char>> made;
+    for (int d = 0; d < mesh_.devices(); ++d) {
+      const executor& device = *devices_[static_cast<std::size_t>(d)];
+      const int owner = device.owner_exchange_of(id)->owner_of(device.address(g_[id].operand[1]));
+      const auto from = static_cast<std::size_t>(mesh_.member(d, group, owner));
+      const auto* const source = static_cast<const char*>(devices_[from]->address(g_[id].operand[0]));
+      made.emplace_back(source, source + bytes);
+    }
+    for (std::size_t d = 0; d < devices_.size(); ++d) {
+      if (bytes > 0) std::memcpy(devices_[d]->address(id), made[d].data(), bytes);
+    }
+  }
+
   void move(int id) {
+    if (devices_[0]->owner_exchange_of(id) != nullptr) return move_from_owner(id);
     if (devices_[0]->messages_of(id) != nullptr) return move_messages(id);
     const instruction& i = g_[id];
     const auto kind = static_cast<collective>(detail::collective_index(i.op));

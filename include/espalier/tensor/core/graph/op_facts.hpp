@@ -102,7 +102,7 @@ enum class masking : std::uint8_t {
 /// |-----------------|----------------------------------------------------------------------------------------------|
 /// | border and loop | part, bound_to_loop, is_further_result, unique, looks                                        |
 /// | buffers         | shares_operand, overwrites, passes_operands, is_operand                                      |
-/// | movement        | requests, moves, travels_along, has_windows, regroups_dimensions                             |
+/// | movement        | requests, moves, travels_along, row_of, has_windows, regroups_dimensions                     |
 /// | algebra         | values, masks, vanishes_with, contracts, adds_up, combines, converts, cheap_to_repeat,       |
 /// |                 | stops_gradient                                                                               |
 /// | text            | attributes                                                                                   |
@@ -140,6 +140,9 @@ struct op_facts {
   std::int8_t moves = -1;
   /// True for a collective of a partitioned program that travels in the messages of the one before it.
   bool travels_along = false;
+  /// The dimension of operand 0 of which the result is one row, whose number operand 1 is; -1 if it is more. A device
+  /// that has not this row gives nothing. Null: the result is no row.
+  int (*row_of)(op_view) = nullptr;
   /// True if, in a partitioned program, windows may say where its boxes are (partition/boxes.hpp).
   bool has_windows = false;
   /// A dimension of an operand or of the result is several of the other's: one axis may split two of them by parts of

@@ -64,6 +64,11 @@ struct owned_rows {
 /// of it. (0 would turn -0 into 0.)
 [[nodiscard]] constexpr double not_owned(dtype type) { return is_floating(type) ? -0.0 : 0.0; }
 
+[[nodiscard]] constexpr int row_of_slice(op_view v) {
+  const auto slice = attributes_of<dynamic_slice_attributes>(v);
+  return slice.size == 1 ? slice.dim : -1;
+}
+
 /// `shc,->sKc`: operand 0 is the tensor, operand 1 the start. A device that holds part of the sliced dimension gives
 /// the elements it owns, and `not_owned` for the others, so that the results of all devices add up, as of `gather`; of
 /// truth values, any that is true counts. The slice itself may be split over axes that do not split the tensor there.
@@ -155,7 +160,7 @@ namespace ops {
 inline constexpr op_info dynamic_slice{.name = "dynamic_slice",
                                        .spread = propagation::dimensional,
                                        .linear = linearity::first,
-                                       .facts = {.attributes = "dim extent size"},
+                                       .facts = {.row_of = detail::row_of_slice, .attributes = "dim extent size"},
                                        .factors = detail::dynamic_slice_factors,
                                        .gradient = detail::dynamic_slice_gradient,
                                        .evaluate = detail::evaluate_dynamic_slice,

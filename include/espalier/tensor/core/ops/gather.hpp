@@ -39,6 +39,10 @@ namespace detail {
   return rule;
 }
 
+[[nodiscard]] constexpr int row_of_table(op_view v) {
+  return v.operand(1).shape.rank == 0 ? attributes_of<gather_attributes>(v).dim : -1;
+}
+
 /// Operand 0 holds the indices, operand 1 the updates; the result has the table's shape. A device that holds part of
 /// the looked-up dimension drops the updates of other rows; a device that holds part of the indices has one term.
 [[nodiscard]] constexpr factor_rule scatter_add_factors(op_view v) {
@@ -108,7 +112,7 @@ namespace ops {
 /// Looks rows up; see `gather_factors` for the operands. An index outside the table gives zeros.
 inline constexpr op_info gather{.name = "gather",
                                 .spread = propagation::dimensional,
-                                .facts = {.attributes = "dim"},
+                                .facts = {.row_of = detail::row_of_table, .attributes = "dim"},
                                 .factors = detail::gather_factors,
                                 .gradient = detail::gather_gradient,
                                 .evaluate = detail::evaluate_gather,

@@ -27,6 +27,23 @@ struct collective_attributes {
   [[nodiscard]] friend constexpr bool operator==(const collective_attributes&, const collective_attributes&) = default;
 };
 
+/// Attributes of an exchange in which one device of each group has all that the others lack. Which one is known when
+/// the program runs: operand 1, an i32 or i64, is the number of a row, and devices have `rows` of all `extent` rows
+/// each, in the order of the group; a number before the first row, or after the last, stands for that. (Of 16 rows on
+/// four devices, row 5 is the second device's, and row 20 the last one's.)
+struct owner_attributes {
+  /// As in `collective_attributes`, which passes read of every collective.
+  axis_mask axes = 0;
+  reduction combine = reduction::sum;
+  std::int64_t rows = 1;
+  std::int64_t extent = 1;
+
+  /// The place of the owner in its group.
+  [[nodiscard]] constexpr int owner_of(std::int64_t row) const {
+    return static_cast<int>((row < 0 ? 0 : row < extent ? row : extent - 1) / rows);
+  }
+};
+
 struct mask_attributes {
   /// The dimension whose padding is filled.
   int dim = 0;
@@ -61,6 +78,11 @@ namespace ops {
 inline constexpr const op_info& local_slice = detail::collective_ops.of[static_cast<int>(collective::local_slice)];
 inline constexpr const op_info& all_reduce = detail::collective_ops.of[static_cast<int>(collective::all_reduce)];
 inline constexpr const op_info& exchange = detail::collective_ops.of[static_cast<int>(collective::exchange)];
+/// The owner of a row sends it to all others (`owner_attributes`): in equal pieces, which these pass on to one another,
+/// so that nobody sends more than the row.
+inline constexpr op_info exchange_from_owner{.name = "exchange_from_owner",
+                                             .facts = {.moves = static_cast<std::int8_t>(collective::exchange),
+                                                       .attributes = "axes:axes combine:sum|prod|max|min rows extent"}};
 }  // namespace ops
 
 namespace detail {
@@ -118,6 +140,9 @@ inline constexpr op_info merge_dimensions{
 inline constexpr op_info mask{
     .name = "mask", .facts = {.attributes = "dim value:scalar"}, .evaluate = detail::evaluate_mask, .positional = true};
 }  // namespace ops
+
+/// Whether the device that sends is known when the program runs (`owner_attributes`).
+[[nodiscard]] constexpr bool has_owner(const instruction& i) { return i.op == &ops::exchange_from_owner; }
 
 /// Whether an instruction moves data between devices.
 [[nodiscard]] constexpr bool communicates(const instruction& i) {

@@ -132,7 +132,7 @@ class collective_merger {
     return g_.annotations[g_[id].annotation].shape.elements() * size_of(g_[id].type);
   }
   [[nodiscard]] constexpr bool may_wait(int id) const {
-    return communicates(g_[id]) && bytes_sent(id) <= merged_bytes_limit;
+    return communicates(g_[id]) && !has_owner(g_[id]) && bytes_sent(id) <= merged_bytes_limit;
   }
 
   /// True if two collectives may be merged. Reductions must have one type. Other collectives must have types of one

@@ -20,11 +20,25 @@ namespace espalier::detail {
           g.annotations[g[id].annotation].placement};
 }
 
+/// Bytes that a device sends in one exchange from an owner: the whole row, if it is the owner. In a loop over all rows
+/// each device is as often, and the mean is what counts: of n bytes on d devices n (d - 1) / d.
+[[nodiscard]] constexpr std::int64_t sent_for_owner(const mesh_shape& mesh, graph_view g, int id) {
+  const owner_attributes owners = attributes_of<owner_attributes>(g[id]);
+  const std::int64_t devices = mesh.parts(list_of(owners.axes));
+  const std::int64_t bytes = g[id].shape.elements() * size_of(g[id].type);
+  const instruction& row = g.operand(id, 1);
+  const bool takes_turns = structure_of(row) == structure::loop_slice && row.loop == g[id].loop &&
+                           g[row.operand[0]].op->facts.values == pattern::index &&
+                           attributes_of<loop_attributes>(g[row.loop]).iterations == devices * owners.rows;
+  return takes_turns ? ceil_div(bytes * (devices - 1), devices) : bytes;
+}
+
 /// Bytes that `device` sends in the messages of collective `id`, all that travel with it included; 0 if it is one that
 /// travels with another.
 [[nodiscard]] constexpr std::int64_t sent_in_messages(const mesh_shape& mesh, graph_view g, int id, int device) {
   const int together = travelling_together(g.code, g.size, id);
   if (together == 0) return 0;
+  if (has_owner(g[id])) return sent_for_owner(mesh, g, id);
   std::int64_t bytes = 0;
   if (is_collective(g[id].op, collective::all_reduce)) {
     // Shares of all elements together are shared out, not of each tensor's.
@@ -49,7 +63,7 @@ namespace espalier::detail {
 /// Returns the bytes that the device that moves most sends in these messages, or receives if they are permutations or
 /// exchanges. (If shards are uneven the first device holds the largest.)
 [[nodiscard]] constexpr std::int64_t most_sent_in_messages(const mesh_shape& mesh, graph_view g, int id) {
-  if (is_collective(g[id].op, collective::all_reduce)) return sent_in_messages(mesh, g, id, 0);
+  if (is_collective(g[id].op, collective::all_reduce) || has_owner(g[id])) return sent_in_messages(mesh, g, id, 0);
   std::int64_t bytes = 0;
   for (int part = id; part < id + travelling_together(g.code, g.size, id); ++part) {
     const layout& from = g.annotations[g.operand(part, 0).annotation];

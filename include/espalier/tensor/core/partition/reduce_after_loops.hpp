@@ -104,12 +104,13 @@ class reduction_after_loops {
     if (result_.code[value].type == type) return value;
     if (result_.code[value].op->facts.values != pattern::uniform)
       return append_like(value, builder::make(ops::convert, type, extents{}, value));
-    instruction constant = builder::make(ops::constant, type, extents{});
-    constant.scalar = result_.code[value].scalar;
-    return append_like(value, constant);
+    const layout same = made_layout(value);
+    return uniform(type, same.shape, same.placement, result_.code[value].scalar);
   }
-  constexpr int zeros(dtype type, const extents& shape, const sharding& placement) {
-    return append(builder::make(ops::constant, type, extents{}), shape, placement);
+  constexpr int uniform(dtype type, const extents& shape, const sharding& placement, double value) {
+    instruction constant = builder::make(ops::constant, type, extents{});
+    constant.scalar = value;
+    return append(constant, shape, placement);
   }
 
   // --- values that count once ---------------------------------------------------------------------------------------
@@ -132,9 +133,7 @@ class reduction_after_loops {
       each.unreduced = axes;
       const int position = append(builder::make(ops::iota, dtype::i32, extents{}), positions, apart);
       const int number = append(builder::make(ops::reshape, dtype::i32, extents{}, position), extents{}, each);
-      instruction one = builder::make(ops::constant, dtype::i32, extents{});
-      one.scalar = 1;
-      const int limit = append(one, extents{}, each);
+      const int limit = uniform(dtype::i32, extents{}, each, 1);
       firsts_.push_back(
           {axes, append(builder::make(ops::less, dtype::boolean, extents{}, number, limit), extents{}, each)});
     };
@@ -166,7 +165,7 @@ class reduction_after_loops {
           append(builder::make(ops::broadcast, dtype::boolean, extents{}, is_first), partial.shape, partial.placement);
     }
     const dtype type = result_.code[value].type;
-    const int nothing = zeros(type, partial.shape, partial.placement);
+    const int nothing = uniform(type, partial.shape, partial.placement, not_owned(type));
     return append(builder::make(ops::select, type, extents{}, is_first, value, nothing), partial.shape,
                   partial.placement);
   }
@@ -186,7 +185,8 @@ class reduction_after_loops {
       started_.resize(g_.size, -1);
       // One in another layout starts with nothing, and what it starts with is added in the end.
       const bool is_empty = one.combine == reduction::sum && (one.is_laid_out_anew || all_.is_nothing(init));
-      started_[id] = is_empty ? zeros(type, layout_of(id).shape, layout_in(one, layout_of(id).placement))
+      const double nothing = all_.is_nothing(init) ? g_[init].scalar : not_owned(type);
+      started_[id] = is_empty ? uniform(type, layout_of(id).shape, layout_in(one, layout_of(id).placement), nothing)
                               : once(converted(number_[init], type), repeated(init, one));
     }
   }
@@ -205,7 +205,7 @@ class reduction_after_loops {
         if (is_term || is_for_storage(result_.code[value].type))
           value = converted(value, accumulating(g_[operand].type, one.combine));
         if (is_term && one.is_laid_out_anew && all_.is_nothing(operand))
-          value = zeros(result_.code[value].type, layout_of(operand).shape, one.layout);
+          value = uniform(result_.code[value].type, layout_of(operand).shape, one.layout, g_[operand].scalar);
         if (is_term) value = once(value, repeated(operand, one));
       }
       i.operand_at(k, result_.further.data()) = value;

@@ -4,6 +4,7 @@
 
 #include <espalier/tensor/core/partition/merge_collectives.hpp>
 #include <espalier/tensor/core/partition/reduce_after_loops.hpp>
+#include <espalier/tensor/core/partition/send_from_owners.hpp>
 #include <espalier/tensor/core/program/common_subexpressions.hpp>
 #include <espalier/tensor/core/program/normalise.hpp>
 
@@ -21,8 +22,12 @@ namespace detail {
   return merge_common_subexpressions(g, false);
 }
 [[nodiscard]] constexpr graph merge_all(const mesh_shape& mesh, graph_view g) {
-  if (!loop_accumulations::are_possible(g)) return merge_common_subexpressions(g);
-  return merge_common_subexpressions(reduce_after_loops(mesh, g));
+  const bool accumulates = loop_accumulations::are_possible(g);
+  const bool sends_rows = owner_sending::are_possible(g);
+  if (!accumulates && !sends_rows) return merge_common_subexpressions(g);
+  if (!sends_rows) return merge_common_subexpressions(reduce_after_loops(mesh, g));
+  if (!accumulates) return merge_common_subexpressions(send_from_owners(mesh, g));
+  return merge_common_subexpressions(send_from_owners(mesh, reduce_after_loops(mesh, g)));
 }
 }  // namespace detail
 

@@ -12,6 +12,7 @@
 #include <espalier/tensor/run/execute/finite_check.hpp>
 #include <espalier/tensor/run/execute/memory_steps.hpp>
 #include <espalier/tensor/run/execute/message_tables.hpp>
+#include <espalier/tensor/run/execute/owner_exchange.hpp>
 #include <espalier/tensor/run/execute/steps.hpp>
 
 #include <cstring>
@@ -111,6 +112,11 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   [[nodiscard]] const message_table* messages_of(int id) const {
     const int at = message_of_[static_cast<std::size_t>(id)];
     return at < 0 ? nullptr : &messages_[static_cast<std::size_t>(at)];
+  }
+  /// The moves of an exchange whose owner is known when it runs; null for all others.
+  [[nodiscard]] const owner_exchange* owner_exchange_of(int id) const {
+    const int at = owner_at_.empty() ? -1 : owner_at_[static_cast<std::size_t>(id)];
+    return at < 0 ? nullptr : &owners_[static_cast<std::size_t>(at)];
   }
   [[nodiscard]] char* sent_memory() const { return static_cast<char*>(message_memory_.data()); }
   /// An all_reduce works in place.
@@ -290,6 +296,13 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     if (kind < 0 || i.op->facts.travels_along) return;
     const auto what = static_cast<collective>(kind);
     const int channel = kind * 256 + static_cast<int>(attributes_of<collective_attributes>(i).axes);
+    if (has_owner(i)) {
+      owner_at_.resize(static_cast<std::size_t>(t_.code.size), -1);
+      owner_at_[static_cast<std::size_t>(id)] = static_cast<int>(owners_.size());
+      owners_.emplace_back(t_.mesh, t_.code, id, device_, channel);
+      owners_.back().prepare(comm_);
+      return;
+    }
     if (const int at = message_of_[static_cast<std::size_t>(id)]; at >= 0) {
       message_table& all = messages_[static_cast<std::size_t>(at)];
       all = t_.transfers.together(t_.mesh, t_.code, id, device_, channel);
@@ -387,7 +400,9 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
 
   void communicate(int id) {
     comm_.set_context(&contexts_[static_cast<std::size_t>(id)]);
-    if (const message_table* const all = messages_of(id)) {
+    if (const owner_exchange* const owners = owner_exchange_of(id)) {
+      owners->run(comm_, address(t_.code[id].operand[1]), address(t_.code[id].operand[0]), address(id));
+    } else if (const message_table* const all = messages_of(id)) {
       pack(*all);
       move(id, all->moves, sent_memory(), received_memory(*all), all->sent);
       unpack(*all);
@@ -430,6 +445,9 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   std::vector<message_table> messages_;  // they stay where they were prepared
   std::vector<int> message_of_;
   shared_buffer message_memory_;
+  /// Exchanges from owners, and by instruction which of them are its own.
+  std::vector<owner_exchange> owners_;
+  std::vector<int> owner_at_;
   std::vector<comm::context> contexts_;
   /// The addresses for the graph's table of further operands.
   plain_vector<kernels::further_operand> further_;
