@@ -208,7 +208,7 @@ class spmd_interpreter {
       const double row = state(device)[g_[id].operand[1]].data[0];
       const int owner = mesh_.member(device, group, owners.owner_of(static_cast<std::int64_t>(row)));
       moved_.push_back(state(owner)[g_[id].operand[0]]);
-      sent_[static_cast<std::size_t>(device)][collective::exchange] += sent_for_owner(mesh_, g_, id);
+      sent_[static_cast<std::size_t>(device)][collective::exchange] += sent_in_messages(mesh_, g_, id, device);
     }
     for (int device = 0; device < mesh_.devices(); ++device) {
       state(device)[id] = std::move(moved_[static_cast<std::size_t>(device)]);

@@ -460,7 +460,8 @@ plains layers_arguments(int count) {
 template <class Program> constexpr bool one_layer_travels(std::int64_t reductions) {
   bool ok = Program::template collectives<ep::all_gather>() == 0 &&
             Program::template collectives<ep::all_to_all>() == 0 &&
-            Program::template collectives<ep::exchange>() == 0 &&
+            Program::template collectives<ep::all_reduce>() + Program::template collectives<ep::exchange>() ==
+                Program::collectives() &&
             Program::template collectives<ep::collective_permute>() == 0;
   ok = ok && (Program::mesh::devices == 1 || Program::collectives() == reductions);
   const ep::layout& stack = Program::argument_layout(0);

@@ -278,20 +278,30 @@ template <class Kernels> class lockstep_execution {
     std::memset(device.address(id), poison, static_cast<std::size_t>(bytes_of(g_[id])));
   }
 
-  /// The owner's buffer is everybody's.
+  /// What the owner has, in its buffer or its messages, all devices of the group get.
   void move_from_owner(int id) {
-    const auto bytes = static_cast<std::size_t>(bytes_of(g_[id]));
     const axis_list group = list_of(attributes_of<owner_attributes>(g_[id]).axes);
+    const bool has_messages = devices_[0]->messages_of(id) != nullptr;
     std::vector<std::vector<char>> made;
+    for (const auto& device : devices_) {
+      if (has_messages) device->pack(*device->messages_of(id));
+    }
     for (int d = 0; d < mesh_.devices(); ++d) {
       const executor& device = *devices_[static_cast<std::size_t>(d)];
       const int owner = device.owner_exchange_of(id)->owner_of(device.address(g_[id].operand[1]));
-      const auto from = static_cast<std::size_t>(mesh_.member(d, group, owner));
-      const auto* const source = static_cast<const char*>(devices_[from]->address(g_[id].operand[0]));
+      const executor& from = *devices_[static_cast<std::size_t>(mesh_.member(d, group, owner))];
+      const auto* const source =
+          has_messages ? from.sent_memory() : static_cast<const char*>(from.address(g_[id].operand[0]));
+      const std::int64_t bytes = has_messages ? from.messages_of(id)->sent * size_of(g_[id].type) : bytes_of(g_[id]);
       made.emplace_back(source, source + bytes);
     }
     for (std::size_t d = 0; d < devices_.size(); ++d) {
-      if (bytes > 0) std::memcpy(devices_[d]->address(id), made[d].data(), bytes);
+      executor& device = *devices_[d];
+      void* const target = has_messages ? device.received_memory(*device.messages_of(id)) : device.address(id);
+      if (!made[d].empty()) std::memcpy(target, made[d].data(), made[d].size());
+      if (!has_messages) continue;
+      for (const detail::message_part& part : device.messages_of(id)->parts) spoil_result(part.id, device);
+      device.unpack(*device.messages_of(id));
     }
   }
 

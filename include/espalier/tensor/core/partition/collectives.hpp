@@ -67,6 +67,12 @@ template <int... Kind>
                       .attributes = "axes:axes combine:sum|prod|max|min windows:windows window_count:count"}}...}};
 }
 using all_collectives = std::make_integer_sequence<int, collective_kinds>;
+[[nodiscard]] constexpr op_info make_owner_op(bool travels_along) {
+  return {.name = "exchange_from_owner",
+          .facts = {.moves = static_cast<std::int8_t>(collective::exchange),
+                    .travels_along = travels_along,
+                    .attributes = "axes:axes combine:sum|prod|max|min rows extent"}};
+}
 inline constexpr collective_op_list collective_ops = make_collective_ops(all_collectives{}, false);
 inline constexpr collective_op_list travelling_ops = make_collective_ops(all_collectives{}, true);
 
@@ -79,10 +85,9 @@ inline constexpr const op_info& local_slice = detail::collective_ops.of[static_c
 inline constexpr const op_info& all_reduce = detail::collective_ops.of[static_cast<int>(collective::all_reduce)];
 inline constexpr const op_info& exchange = detail::collective_ops.of[static_cast<int>(collective::exchange)];
 /// The owner of a row sends it to all others (`owner_attributes`): in equal pieces, which these pass on to one another,
-/// so that nobody sends more than the row.
-inline constexpr op_info exchange_from_owner{.name = "exchange_from_owner",
-                                             .facts = {.moves = static_cast<std::int8_t>(collective::exchange),
-                                                       .attributes = "axes:axes combine:sum|prod|max|min rows extent"}};
+/// so that no device sends more than the row. The second travels in the messages of one before it, of the same row.
+inline constexpr op_info exchange_from_owner = detail::make_owner_op(false);
+inline constexpr op_info exchange_along_from_owner = detail::make_owner_op(true);
 }  // namespace ops
 
 namespace detail {
@@ -142,7 +147,9 @@ inline constexpr op_info mask{
 }  // namespace ops
 
 /// Whether the device that sends is known when the program runs (`owner_attributes`).
-[[nodiscard]] constexpr bool has_owner(const instruction& i) { return i.op == &ops::exchange_from_owner; }
+[[nodiscard]] constexpr bool has_owner(const instruction& i) {
+  return i.op == &ops::exchange_from_owner || i.op == &ops::exchange_along_from_owner;
+}
 
 /// Whether an instruction moves data between devices.
 [[nodiscard]] constexpr bool communicates(const instruction& i) {

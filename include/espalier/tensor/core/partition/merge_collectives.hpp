@@ -132,18 +132,25 @@ class collective_merger {
     return g_.annotations[g_[id].annotation].shape.elements() * size_of(g_[id].type);
   }
   [[nodiscard]] constexpr bool may_wait(int id) const {
-    return communicates(g_[id]) && !has_owner(g_[id]) && bytes_sent(id) <= merged_bytes_limit;
+    return communicates(g_[id]) && bytes_sent(id) <= merged_bytes_limit;
   }
 
   /// True if two collectives may be merged. Reductions must have one type. Other collectives must have types of one
   /// size, so that the elements of each are aligned wherever its box begins in a message.
   [[nodiscard]] constexpr bool are_alike(int a, int b) const {
-    if (g_[a].op != g_[b].op) return false;
+    if (g_[a].op != g_[b].op || (has_owner(g_[a]) && !have_one_owner(a, b))) return false;
     const auto one = attributes_of<collective_attributes>(g_[a]);
     const auto other = attributes_of<collective_attributes>(g_[b]);
     if (one.axes != other.axes || size_of(g_[a].type) != size_of(g_[b].type)) return false;
     const bool reduces = facts_of(static_cast<collective>(collective_index(g_[a].op))).reduces;
     return !reduces || (g_[a].type == g_[b].type && one.combine == other.combine);
+  }
+
+  /// Whether the same device sends in two exchanges from owners.
+  [[nodiscard]] constexpr bool have_one_owner(int a, int b) const {
+    const auto one = attributes_of<owner_attributes>(g_[a]);
+    const auto other = attributes_of<owner_attributes>(g_[b]);
+    return g_[a].operand[1] == g_[b].operand[1] && one.rows == other.rows && one.extent == other.extent;
   }
 
   /// Finds the classes, and for each collective the first loop that reads it from outside.
@@ -361,7 +368,8 @@ class collective_merger {
     place(closing.member);
     for (int id = next_member_[closing.member]; id >= 0; id = next_member_[id]) {
       place(id);
-      result_.code[number_[id]].op = &travelling_ops.of[collective_index(g_[id].op)];
+      result_.code[number_[id]].op =
+          has_owner(g_[id]) ? &ops::exchange_along_from_owner : &travelling_ops.of[collective_index(g_[id].op)];
     }
   }
 

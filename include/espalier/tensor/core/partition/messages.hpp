@@ -20,12 +20,15 @@ namespace espalier::detail {
           g.annotations[g[id].annotation].placement};
 }
 
-/// Bytes that a device sends in one exchange from an owner: the whole row, if it is the owner. In a loop over all rows
-/// each device is as often, and the mean is what counts: of n bytes on d devices n (d - 1) / d.
+/// Bytes that a device sends in one exchange from an owner, and what travels with it: the whole rows, if it is the
+/// owner. In a loop over all rows each device is as often, and the mean is what counts: of n bytes on d devices n (d -
+/// 1) / d.
 [[nodiscard]] constexpr std::int64_t sent_for_owner(const mesh_shape& mesh, graph_view g, int id) {
   const owner_attributes owners = attributes_of<owner_attributes>(g[id]);
   const std::int64_t devices = mesh.parts(list_of(owners.axes));
-  const std::int64_t bytes = g[id].shape.elements() * size_of(g[id].type);
+  std::int64_t bytes = 0;
+  for (int part = id; part < id + travelling_together(g.code, g.size, id); ++part)
+    bytes += g[part].shape.elements() * size_of(g[part].type);
   const instruction& row = g.operand(id, 1);
   const bool takes_turns = structure_of(row) == structure::loop_slice && row.loop == g[id].loop &&
                            g[row.operand[0]].op->facts.values == pattern::index &&

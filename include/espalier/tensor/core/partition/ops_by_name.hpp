@@ -135,6 +135,7 @@ inline constexpr const op_info* named_ops[]{&ops::exp,
   static const std::vector<const op_info*> all = [] {
     std::vector<const op_info*> list(std::begin(detail::named_ops), std::end(detail::named_ops));
     list.push_back(&ops::exchange_from_owner);
+    list.push_back(&ops::exchange_along_from_owner);
     for (const collective_facts& kind : collective_table) {
       if (!kind.is_instruction) continue;
       list.push_back(&detail::collective_ops.of[static_cast<int>(kind.kind)]);

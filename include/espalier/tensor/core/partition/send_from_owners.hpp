@@ -40,6 +40,11 @@ class owner_sending {
                  : is_collective(g_[id].op, collective::all_gather) ? cut_row(id)
                                                                     : row{};
     }
+    list<bool> stays(g_.size, false);
+    for (int id = 0; id < g_.size; ++id) stays[id] = rows[id].number >= 0 && !pays(id, rows);
+    for (int id = 0; id < g_.size; ++id) {
+      if (stays[id]) rows[id] = row{};
+    }
     drop_unread(rows);
     for (int id = 0; id < g_.size; ++id) {
       if (is_dropped(id)) continue;
@@ -66,7 +71,7 @@ class owner_sending {
 
   /// What an all_reduce adds up, if it is one device's row and nothing of all others.
   [[nodiscard]] constexpr row summed_row(int id) const {
-    if (g_[id].op->facts.travels_along || !pays(id)) return {};
+    if (g_[id].op->facts.travels_along) return {};
     int from = g_[id].operand[0];
     while (passes_row_on(g_[from]) && g_[from].loop == g_[id].loop) from = g_[from].operand[0];
     const instruction& i = g_[from];
@@ -79,14 +84,13 @@ class owner_sending {
   [[nodiscard]] static constexpr bool passes_row_on(const instruction& i) {
     return i.operand_count == 1 && (i.op == &ops::reshape || i.op == &ops::copy);
   }
-  /// Two devices send as much for a sum, which may travel with others, unless they take turns. So may any small sum.
-  [[nodiscard]] constexpr bool pays(int id) const {
+  /// Small sums travel with others, and a row with those of the same number: a row among other sums stays one.
+  [[nodiscard]] constexpr bool pays(int id, const list<row>& rows) const {
     if (g_[id].shape.elements() * size_of(g_[id].type) > collective_latency) return true;
     for (int other = 0; other < g_.size; ++other) {
-      const bool may_join = other != id && g_[other].loop == g_[id].loop &&
-                            is_collective(g_[other].op, collective::all_reduce) && axes_of(other) == axes_of(id) &&
-                            size_of(g_[other].type) == size_of(g_[id].type);
-      if (may_join) return false;
+      const bool may_join = g_[other].loop == g_[id].loop && is_collective(g_[other].op, collective::all_reduce) &&
+                            axes_of(other) == axes_of(id) && size_of(g_[other].type) == size_of(g_[id].type);
+      if (may_join && (rows[other].source < 0 || rows[other].number != rows[id].number)) return false;
     }
     return true;
   }

@@ -297,9 +297,15 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     const auto what = static_cast<collective>(kind);
     const int channel = kind * 256 + static_cast<int>(attributes_of<collective_attributes>(i).axes);
     if (has_owner(i)) {
+      std::int64_t elements = i.shape.elements();
+      if (const int at = message_of_[static_cast<std::size_t>(id)]; at >= 0) {
+        message_table& all = messages_[static_cast<std::size_t>(at)];
+        all = t_.transfers.together(t_.mesh, t_.code, id, device_, channel);
+        elements = all.sent;
+      }
       owner_at_.resize(static_cast<std::size_t>(t_.code.size), -1);
       owner_at_[static_cast<std::size_t>(id)] = static_cast<int>(owners_.size());
-      owners_.emplace_back(t_.mesh, t_.code, id, device_, channel);
+      owners_.emplace_back(t_.mesh, t_.code, id, device_, channel, elements);
       owners_.back().prepare(comm_);
       return;
     }
@@ -400,15 +406,19 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
 
   void communicate(int id) {
     comm_.set_context(&contexts_[static_cast<std::size_t>(id)]);
-    if (const owner_exchange* const owners = owner_exchange_of(id)) {
-      owners->run(comm_, address(t_.code[id].operand[1]), address(t_.code[id].operand[0]), address(id));
-    } else if (const message_table* const all = messages_of(id)) {
-      pack(*all);
+    const owner_exchange* const owners = owner_exchange_of(id);
+    const message_table* const all = messages_of(id);
+    if (all != nullptr) pack(*all);
+    if (owners != nullptr) {
+      owners->run(comm_, address(t_.code[id].operand[1]),
+                  all != nullptr ? sent_memory() : address(t_.code[id].operand[0]),
+                  all != nullptr ? received_memory(*all) : address(id));
+    } else if (all != nullptr) {
       move(id, all->moves, sent_memory(), received_memory(*all), all->sent);
-      unpack(*all);
     } else {
       move(id, moves_of(id), address(t_.code[id].operand[0]), address(id), t_.code[id].shape.elements());
     }
+    if (all != nullptr) unpack(*all);
   }
 
   /// `count`: the elements of an all_reduce, on all members of its group alike.

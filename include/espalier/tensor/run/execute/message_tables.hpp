@@ -88,7 +88,8 @@ template <transfer_kinds Kinds>
   if constexpr (Kinds.windows) {
     if (reads_windows(g[id])) return make_window_transfer(mesh, g, id, device, channel);
   }
-  if (kind == collective::all_reduce) return make_all_reduce_transfer(mesh, g, id, device, channel);
+  // What one device sends to all others is as large on all of them as what they add up.
+  if (kind == collective::all_reduce || has_owner(g[id])) return make_all_reduce_transfer(mesh, g, id, device, channel);
   const layout& to = g.annotations[g[id].annotation];
   const layout& from = g.annotations[g.operand(id, 0).annotation];
   const axis_mask axes =
@@ -142,7 +143,7 @@ void add_elements_before(const mesh_shape& mesh, graph_view g, int id, const com
 template <transfer_kinds Kinds>
 [[nodiscard]] message_table make_messages(const mesh_shape& mesh, graph_view g, int id, int device, int channel) {
   const auto kind = static_cast<collective>(collective_index(g[id].op));
-  const bool reduces = facts_of(kind).reduces;
+  const bool has_one_place = facts_of(kind).reduces || has_owner(g[id]);
   message_table made;
   for (int part = id; part < id + travelling_together(g.code, g.size, id); ++part) {
     made.parts.push_back({part, make_transfer_of<Kinds>(mesh, g, part, device, channel), {}, {}});
@@ -156,17 +157,19 @@ template <transfer_kinds Kinds>
   for (message_part& part : made.parts) {
     part.sent_at.assign(members, -1);
     part.received_at.assign(members, -1);
-    if (kind != collective::all_reduce) add_elements_before<Kinds>(mesh, g, part.id, moves, before);
+    if (kind != collective::all_reduce && !has_owner(g[id]))
+      add_elements_before<Kinds>(mesh, g, part.id, moves, before);
   }
   for (std::size_t k = 0; k < members; ++k) {
     const std::int64_t first_sent = made.sent;
     const std::int64_t first_received = made.received;
     for (message_part& part : made.parts) {
-      // A device's own elements go through a message only to be combined; all that is combined has one place.
-      if (k == self && !reduces) continue;
+      // A device's own elements go through a message only to be combined; all that is combined, or that comes from one
+      // device, has one place.
+      if (k == self && !has_one_place) continue;
       if (!part.boxes.outgoing[k].empty()) part.sent_at[k] = made.sent;
       made.sent += part.boxes.outgoing[k].elements();
-      if (reduces && k != self) continue;
+      if (has_one_place && k != self) continue;
       if (!part.boxes.incoming[k].empty()) part.received_at[k] = made.received;
       made.received += part.boxes.incoming[k].elements();
     }

@@ -17,7 +17,8 @@ namespace espalier::detail {
 /// send 500 each.
 class owner_exchange {
  public:
-  owner_exchange(const mesh_shape& mesh, graph_view g, int id, int device, int channel)
+  /// @param all the elements that the owner sends
+  owner_exchange(const mesh_shape& mesh, graph_view g, int id, int device, int channel, std::int64_t all)
       : owners_(attributes_of<owner_attributes>(g[id])), row_type_(g.operand(id, 1).type) {
     const axis_list group = list_of(owners_.axes);
     const int members = static_cast<int>(mesh.parts(group));
@@ -29,7 +30,6 @@ class owner_exchange {
     for (int k = 0; k < members; ++k) nothing.members.push_back(mesh.member(device, group, k));
     nothing.incoming.assign(static_cast<std::size_t>(members), comm::empty_block());
     nothing.outgoing = nothing.incoming;
-    const std::int64_t all = g[id].shape.elements();
     for (int owner = 0; owner < members; ++owner) {
       const auto piece = [&](int member) { return piece_of(all, members, member < owner ? member : member - 1); };
       comm::transfer dealt = nothing;
