@@ -424,6 +424,61 @@ static_assert(moves<four::clipped, ep::all_reduce>(5, 5 * 288), "the norm of the
 static_assert(reduces<four::counts>(4));
 static_assert(reduces<four::loss>(2), "the loss, of which the gradient is computed; the gradient");
 
+// --- rows that one device has ---------------------------------------------------------------------------------------
+
+struct computed_row {
+  constexpr auto operator()(const auto& a, const auto& index) const { return ep::dynamic_slice<0, 1>(a, index); }
+};
+struct looked_up_row {
+  constexpr auto operator()(const auto& a, const auto& index) const { return ep::take<0>(a, index) * 2.0; }
+};
+struct last_row {
+  constexpr auto operator()(const auto& a) const { return ep::take<0, -1>(a); }
+};
+/// Layers that are split over devices, one after the other; a layer's gain travels with its weights.
+struct layers_apart {
+  constexpr auto operator()(const auto& w, const auto& x) const {
+    return ep::scan([](const auto& h, const auto& one) { return ep::tanh(ep::matmul(h, one)); }, x, w);
+  }
+};
+struct layers_with_gain {
+  constexpr auto operator()(const auto& w, const auto& gain, const auto& x) const {
+    const auto loss = [&](const auto& all) {
+      const auto body = [](const auto& h, const auto& one) {
+        return h + ep::tanh(ep::matmul(h, one.template get<0>())) * one.template get<1>();
+      };
+      const auto y = ep::scan(body, x, all, ep::recompute);
+      return ep::sum(y * y);
+    };
+    const auto [value, gradient] = ep::value_and_grad(loss)(ep::results(w, gain));
+    return ep::results(value, gradient);
+  }
+};
+/// @tparam Rows 8 on four devices are 2 each, 10 are 3, 3, 3, 1
+template <int Devices, int Rows> struct rows_on {
+  struct data : ep::axis<"data", Devices> {};
+  using mesh = ep::mesh<data>;
+  using table = ep::sharded<ep::f32<Rows, 1024>, data, ep::none>;
+  using computed = ep::program<mesh, computed_row, table, ep::i32<>>;
+  using looked_up = ep::program<mesh, looked_up_row, table, ep::i64<>>;
+  using last = ep::program<mesh, last_row, table>;
+  using stack = ep::sharded<ep::f32<Rows, 8, 8>, data, ep::none, ep::none>;
+  using apart = ep::program<mesh, layers_apart, stack, ep::f32<4, 8>>;
+  using with_gain =
+      ep::program<mesh, layers_with_gain, stack, ep::sharded<ep::f32<Rows, 8>, data, ep::none>, ep::f32<4, 8>>;
+};
+// The owner of n bytes sends each byte at least once, and this is enough: the others pass pieces on. Here n is 4,096.
+template <class Program> constexpr bool sends_rows(int times, std::int64_t bytes) {
+  return moves<Program, ep::exchange>(times, bytes) && Program::collectives() == times;
+}
+static_assert(sends_rows<rows_on<4, 8>::computed>(1, 4096) && sends_rows<rows_on<4, 10>::computed>(1, 4096));
+static_assert(sends_rows<rows_on<4, 8>::looked_up>(1, 4096) && sends_rows<rows_on<4, 10>::looked_up>(1, 4096));
+static_assert(sends_rows<rows_on<4, 8>::last>(1, 4096) && sends_rows<rows_on<4, 10>::last>(1, 4096));
+// Each device lacks three quarters of a stack of 2,048 bytes, or half of it, and all send as much as they receive.
+static_assert(sends_rows<rows_on<4, 8>::apart>(8, 1536) && sends_rows<rows_on<2, 8>::apart>(8, 1024));
+// Forward and, as layers are computed again, in the gradient: 288 bytes of a layer and its gain.
+static_assert(sends_rows<rows_on<4, 8>::with_gain>(16, 16 * 216));
+
 template <class Program> void agrees(int times = 1, double tolerance = 1e-11) {
   ep::world world(Program::mesh::value);
   const testing::comparison seen = testing::run_and_compare<Program>(world, times);
@@ -487,6 +542,21 @@ TEST_CASE("a norm leaves a gradient to be scattered to the shards of the optimiz
   agrees<on<4, 1>::split_training<norm_of::clipped>>(2, 1e-5);
   agrees<on<4, 1>::split_training<norm_of::gradient>>(2, 1e-5);
   agrees<on<8, 1>::split_training<norm_of::clipped>>(2, 1e-5);
+}
+
+TEST_CASE("rows that one device has are the same on all", "[execute]") {
+  const auto agree = []<class On>(On) {
+    agrees<typename On::computed>(1, 1e-7);
+    agrees<typename On::looked_up>(1, 1e-6);
+    agrees<typename On::last>(1, 1e-7);
+    agrees<typename On::apart>(2, 1e-5);
+    agrees<typename On::with_gain>(1, 1e-5);
+  };
+  agree(rows_on<1, 10>{});
+  agree(rows_on<2, 8>{});
+  agree(rows_on<4, 8>{});
+  agree(rows_on<4, 10>{});
+  agree(rows_on<8, 10>{});
 }
 
 TEST_CASE("sums that a loop adds up are those of one device", "[execute]") {

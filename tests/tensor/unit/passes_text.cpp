@@ -235,7 +235,7 @@ TEST_CASE("reduce_after_loops adds up terms, and what a carry starts with once")
 %4 = constant<value=1> : i32[] sum@x
 %5 = less %3, %4 : bool[] sum@x
 %6 = broadcast<target=[]> %5 : bool[12] sum@x
-%7 = constant<value=0> : f32[12] sum@x
+%7 = constant<value=-0> : f32[12] sum@x
 %8 = select %6, %0, %7 : f32[12] sum@x
 %9 = loop_begin<iterations=5> : i32[] whole {
   %10 = loop_carry %8 : f32[12] sum@x
@@ -267,7 +267,7 @@ TEST_CASE("reduce_after_loops scatters after the loop, and adds what a split car
 )") == R"(mesh x=2
 %0 = argument<number=0> : f32[4@x] local [2]
 %1 = argument<number=1> : f32[3, 8@x, 4] local [3, 4, 4]
-%2 = constant<value=0> : f32[4] sum@x
+%2 = constant<value=-0> : f32[4] sum@x
 %3 = loop_begin<iterations=3> : i32[] whole {
   %4 = loop_carry %2 : f32[4] sum@x
   %5 = loop_slice %1 : f32[8@x, 4] local [4, 4]
@@ -382,6 +382,57 @@ TEST_CASE("reduce_after_loops leaves a carry that the loop reads, and what the u
   CHECK(unchanged("divide %6, %3", ""));
   CHECK(unchanged("negate %3", " fixed"));
   CHECK(!unchanged("negate %3", ""));
+}
+
+TEST_CASE("send_from_owners has the owner of a row send it") {
+  const auto sent = [](const std::string& before) {
+    const parsed_graph g = parsed(before);
+    check(g.mesh, g.code, graph_stage::buffers, "the text");
+    const graph made = send_from_owners(g.mesh, g.code);
+    check(g.mesh, made, graph_stage::buffers, "send_from_owners");
+    return to_text(g.mesh, g.parts, made);
+  };
+  // Where it was added up; 10 rows on four devices are 3, 3, 3, 1.
+  CHECK(sent(R"(mesh x=4
+%0 = argument<number=0> : f32[10@x, 6] local [3, 6]
+%1 = argument<number=1> : i32[] whole
+%2 = dynamic_slice<dim=0, extent=10, size=1> %0, %1 : f32[1, 6] sum@x
+%3 = reshape %2 : f32[6] sum@x
+%4 = all_reduce<axes=x, combine=sum> %3 : f32[6] whole
+%5 = result<number=0> %4 : f32[6] whole
+)") == R"(mesh x=4
+%0 = argument<number=0> : f32[10@x, 6] local [3, 6]
+%1 = argument<number=1> : i32[] whole
+%2 = dynamic_slice<dim=0, extent=10, size=1> %0, %1 : f32[1, 6] sum@x
+%3 = reshape %2 : f32[6] sum@x
+%4 = exchange_from_owner<axes=x, combine=sum, rows=3, extent=10> %3, %1 : f32[6] whole
+%5 = result<number=0> %4 : f32[6] whole
+)");
+  // Where it was gathered from the first device.
+  CHECK(sent(R"(mesh x=4
+%0 = argument<number=0> : f32[8, 10@x] local [8, 3]
+%1 = slice<dim=1, start=0, step=1> %0 : f32[8, 1@x] local [8, 1]
+%2 = all_gather<axes=x, combine=sum> %1 : f32[8, 1] whole
+%3 = result<number=0> %2 : f32[8, 1] whole
+)") == R"(mesh x=4
+%0 = argument<number=0> : f32[8, 10@x] local [8, 3]
+%1 = constant<value=0> : i32[] whole
+%2 = dynamic_slice<dim=1, extent=10, size=1> %0, %1 : f32[8, 1] sum@x
+%3 = exchange_from_owner<axes=x, combine=sum, rows=3, extent=10> %2, %1 : f32[8, 1] whole
+%4 = result<number=0> %3 : f32[8, 1] whole
+)");
+  // A sum of another value travels in the same messages.
+  const std::string among_others = R"(mesh x=2
+%0 = argument<number=0> : f32[10@x] local [5]
+%1 = argument<number=1> : i32[] whole
+%2 = dynamic_slice<dim=0, extent=10, size=1> %0, %1 : f32[1] sum@x
+%3 = all_reduce<axes=x, combine=sum> %2 : f32[1] whole
+%4 = reduce_sum<dims={0}, kind=sum> %0 : f32[] sum@x
+%5 = all_reduce<axes=x, combine=sum> %4 : f32[] whole
+%6 = result<number=0> %3 : f32[1] whole
+%7 = result<number=1> %5 : f32[] whole
+)";
+  CHECK(sent(among_others) == among_others);
 }
 
 TEST_CASE("merge_collectives sends two sums in one message") {

@@ -73,7 +73,7 @@ class owner_sending {
   [[nodiscard]] constexpr row summed_row(int id) const {
     if (g_[id].op->facts.travels_along) return {};
     int from = g_[id].operand[0];
-    while (passes_row_on(g_[from]) && g_[from].loop == g_[id].loop) from = g_[from].operand[0];
+    for (int next = from; next >= 0; next = computed_from(from, axes_of(id))) from = next;
     const instruction& i = g_[from];
     const int dim = i.op->facts.row_of == nullptr ? -1 : i.op->facts.row_of(g_.view(from));
     if (dim < 0 || i.loop != g_[id].loop || layout_of(from).placement.unreduced != axes_of(id)) return {};
@@ -81,8 +81,19 @@ class owner_sending {
     const row found{i.operand[0], dim, i.operand[1], 0};
     return (type == dtype::i32 || type == dtype::i64) && is_owned(found, axes_of(id)) && is_even(id) ? found : row{};
   }
-  [[nodiscard]] static constexpr bool passes_row_on(const instruction& i) {
-    return i.operand_count == 1 && (i.op == &ops::reshape || i.op == &ops::copy);
+  /// The one partial that a linear op of its loop has as operand, or -1: of nothing it makes nothing.
+  [[nodiscard]] constexpr int computed_from(int id, axis_mask axes) const {
+    const instruction& i = g_[id];
+    if (i.op->linear == linearity::none || i.op->facts.row_of != nullptr || structure_of(i) != structure::none)
+      return -1;
+    int partial = -1;
+    for (int k = 0; k < i.operand_count; ++k) {
+      const int operand = g_.operand_at(i, k);
+      if (layout_of(operand).placement.unreduced == 0) continue;
+      if (partial >= 0 || layout_of(operand).placement.unreduced != axes || g_[operand].loop != i.loop) return -1;
+      partial = operand;
+    }
+    return partial;
   }
   /// Small sums travel with others, and a row with those of the same number: a row among other sums stays one.
   [[nodiscard]] constexpr bool pays(int id, const list<row>& rows) const {
