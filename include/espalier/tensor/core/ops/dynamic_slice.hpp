@@ -283,8 +283,8 @@ template <class A, class Update, int Dim, class Start> [[nodiscard]] constexpr a
 /// Size elements of dimension Dim, from element `start` on, an integer scalar that is known when the program runs. A
 /// start from which the slice would leave the tensor is moved to the nearest one from which it does not, as in XLA.
 /// Along several dimensions: one after the other.
-/// A tensor that is split along Dim stays where it is: what its owners have of the slice is added up, bit by bit the
-/// same on any number of devices.
+/// A tensor that is split along Dim stays where it is. A slice of one element is sent by its owner; of a longer one,
+/// what its owners have is added up, bit by bit the same on any number of devices.
 /// Errors: `no_such_dimension`, `start_is_not_an_integer_scalar`, `slice_does_not_fit`.
 template <int Dim, int Size, Traced A, Traced Start>
 constexpr auto dynamic_slice(const A& a, const Start& start, source_line where = source_line::current()) {
