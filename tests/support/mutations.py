@@ -44,6 +44,7 @@ SUMS = "tensor/core/partition/partial_sums.hpp"
 OPEN = "tensor/core/partition/open_sums.hpp"
 FINER = "tensor/core/program/finer_sums.hpp"
 BORDERS = "tensor/core/partition/loop_borders.hpp"
+AFTER_LOOPS = "tensor/core/partition/reduce_after_loops.hpp"
 MERGE = "tensor/core/partition/merge_collectives.hpp"
 TRANSFER = "tensor/core/partition/transfer.hpp"
 BOXES = "tensor/core/partition/boxes.hpp"
@@ -53,6 +54,7 @@ CHOICE = "tensor/core/partition/factor_choice.hpp"
 RESHAPE = "tensor/core/ops/reshape.hpp"
 
 MUTATIONS = [
+    (AFTER_LOOPS, "    if (axes == 0) return value;", "    if (axes >= 0) return value;"),
     (SCHEDULER, "for (int id = g.size - 1; id >= 0; --id) find_stored(id);", "for (int id = 0; id < g.size; ++id) find_stored(id);"),
     (SCHEDULER, "i.op->fuse == fusion::broadcast && !stored_[id] && g_[o].op->facts.values", "i.op->fuse == fusion::broadcast && g_[o].op->facts.values"),
     (SCHEDULER, "for (const int source : {o, source_of(o)}) {\n        const int group = open_group(source);\n        if (group >= 0 && group != except)", "for (const int source : {o}) {\n        const int group = open_group(source);\n        if (group >= 0 && group != except)"),
