@@ -116,8 +116,12 @@ class owner_sending {
     int from = i.operand[0];
     if (communicates(g_[from]) && reads_windows(g_[from])) from = g_[from].operand[0];
     const row found{from, slice.dim, -1, slice.start};
-    const bool is_whole = (layout_of(id).placement.tiled() & axes_of(id)) == 0;
-    return is_whole && is_owned(found, axes_of(id)) && is_even(id) ? found : row{};
+    bool is_alike = layout_of(id).placement.dim[slice.dim].empty();
+    for (int d = 0; d < layout_of(id).shape.rank; ++d) {
+      const bool is_split_so = layout_of(id).placement.dim[d] == layout_of(from).placement.dim[d];
+      is_alike = is_alike && (d == slice.dim || is_split_so);
+    }
+    return is_alike && is_owned(found, axes_of(id)) && is_even(id) ? found : row{};
   }
 
   /// Whether the devices of a group have as many rows each, in order.
