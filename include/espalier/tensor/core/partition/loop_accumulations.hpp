@@ -147,7 +147,9 @@ class loop_accumulations {
         fits = follow(members_[n], readers_[at].id, number);
     }
     for (const int id : members_) fits = fits && holds(id, number);
-    if (!fits) give_up(number);
+    if (fits) return;
+    found_[number].carry = -1;
+    for (const int id : members_) of_[id] = -1;
   }
   constexpr bool join(int id, int number) {
     if (of_[id] == number) return true;
