@@ -36,6 +36,8 @@ constexpr int pad_around(builder& b, int a, int dim, std::int64_t low, std::int6
   const std::int64_t room = shape[dim] - 1 - low;
   const std::int64_t last = room < 0 ? -1 : room / step < n - 1 ? room / step : n - 1;
   if (last < first) return constant(b, b[a].type, shape, 0);
+  // Elements that are moved keep the layout of the dimension: a tensor of some fewer would be split in other places.
+  if (step == 1 && (low > 0 || high > 0)) return pad(b, a, dim, low, shape[dim]);
   const int kept = slice(b, a, dim, first, last - first + 1);
   return pad(b, kept, dim, low + first * step, shape[dim], step);
 }

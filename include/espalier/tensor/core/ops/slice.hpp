@@ -7,7 +7,8 @@
 
 namespace espalier {
 
-/// The elements start, start + step, ... of one dimension, which `slice` reads and `pad` writes.
+/// The elements start, start + step, ... of one dimension, which `slice` reads and `pad` writes. What a pad would write
+/// before the first element or after the last is lost: with start -1 and step 1 every element moves one place down.
 struct slice_attributes {
   int dim = 0;
   std::int64_t start = 0;
@@ -66,9 +67,10 @@ constexpr void evaluate_pad(const evaluation& e) {
   }
 }
 
-/// True if the slice is its operand. A slice that runs backwards is not.
+/// True if the slice is its operand. A slice that runs backwards is not, nor a pad that moves what it has.
 [[nodiscard]] constexpr bool slices_everything(op_view v) {
-  return attributes_of<slice_attributes>(v).step > 0 && has_type_and_shape_of_operand(v);
+  const slice_attributes which = attributes_of<slice_attributes>(v);
+  return which.step > 0 && which.start == 0 && has_type_and_shape_of_operand(v);
 }
 }  // namespace detail
 
@@ -104,9 +106,21 @@ constexpr int slice(builder& b, int a, int dim, std::int64_t start, std::int64_t
   shape[dim] = size;
   return b.append(with_attributes(builder::make(ops::slice, b[a].type, shape, a), slice_attributes{dim, start, step}));
 }
+/// The elements that a slice left are moved from where they were: a slice and a pad are one step, as long as the pad has
+/// no room for what the slice took away.
 constexpr int pad(builder& b, int a, int dim, std::int64_t start, std::int64_t size, std::int64_t step = 1) {
   extents shape = b[a].shape;
   if (start == 0 && size == shape[dim]) return a;
+  if (step == 1 && b[a].op == &ops::slice) {
+    const slice_attributes cut = attributes_of<slice_attributes>(b[a]);
+    const int whole = b[a].operand[0];
+    const std::int64_t end = cut.start + shape[dim];
+    const bool hides_first = cut.start == 0 || start <= 0;
+    const bool hides_last = end == b[whole].shape[dim] || start + shape[dim] >= size;
+    if (cut.dim == dim && cut.step == 1 && b[whole].loop == b[a].loop && hides_first && hides_last) {
+      return pad(b, whole, dim, start - cut.start, size);
+    }
+  }
   shape[dim] = size;
   return b.append(with_attributes(builder::make(ops::pad, b[a].type, shape, a), slice_attributes{dim, start, step}));
 }
@@ -118,7 +132,11 @@ constexpr void detail::slice_gradient(gradient_context& c) {
 }
 constexpr void detail::pad_gradient(gradient_context& c) {
   const auto [along, start, step] = attributes_of<slice_attributes>(c);
-  c.give(0, emit::slice(c.emit, c.cotangent, along, start, c.emit[c.operand(0)].shape[along], step));
+  const std::int64_t own = c.emit[c.operand(0)].shape[along];
+  const std::int64_t room = c.emit[c.cotangent].shape[along];
+  const bool loses = step == 1 && (start < 0 || start + own > room);
+  c.give(0, loses ? emit::pad(c.emit, c.cotangent, along, -start, own)
+                  : emit::slice(c.emit, c.cotangent, along, start, own, step));
 }
 
 namespace detail {
