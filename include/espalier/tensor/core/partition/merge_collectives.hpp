@@ -112,6 +112,10 @@ class collective_merger {
   /// may come forward for one of them.
   static constexpr int most_failures = 4;
   static constexpr int most_gathered = 24;
+  /// The number of instructions that the halo of a large tensor may pass as it comes forward, and of such halos that
+  /// are received at once.
+  static constexpr int most_passed = 96;
+  static constexpr int most_large = 12;
 
   /// Collectives that could move as one if none read another, and those of them that wait to.
   struct alike {
@@ -148,12 +152,16 @@ class collective_merger {
   }
 
   /// True if two collectives may be merged. Reductions must have one type. Other collectives must have types of one
-  /// size, so that the elements of each are aligned wherever its box begins in a message.
+  /// size, so that the elements of each are aligned wherever its box begins in a message. Exchanges of windows go to
+  /// neighbours, along whichever axes: those of all of them are the group's.
   [[nodiscard]] constexpr bool are_alike(int a, int b) const {
     if (g_[a].op != g_[b].op || (has_owner(g_[a]) && !have_one_owner(a, b))) return false;
     const auto one = attributes_of<collective_attributes>(g_[a]);
     const auto other = attributes_of<collective_attributes>(g_[b]);
-    if (one.axes != other.axes || size_of(g_[a].type) != size_of(g_[b].type)) return false;
+    const bool goes_to_neighbours = reads_windows(g_[a]);
+    if (goes_to_neighbours != reads_windows(g_[b])) return false;
+    if (one.axes != other.axes && !goes_to_neighbours) return false;
+    if (size_of(g_[a].type) != size_of(g_[b].type)) return false;
     const bool reduces = facts_of(static_cast<collective>(collective_index(g_[a].op))).reduces;
     return !reduces || (g_[a].type == g_[b].type && one.combine == other.combine);
   }
@@ -301,7 +309,7 @@ class collective_merger {
     int before = -1;
     for (int id = classes_[c].first; id >= 0 && failures < most_failures; id = next_alike_[id]) {
       bool joins = number_[id] == waiting || number_[id] >= 0;
-      if (number_[id] == unplaced && may_come_forward(id) && has_room(classes_[c], id) && gather_operands(id)) {
+      if (number_[id] == unplaced && may_come_forward(c, id) && has_room(classes_[c], id) && gather_operands(id)) {
         place_gathered();
         join(id);
         joins = true;
@@ -318,9 +326,14 @@ class collective_merger {
   }
 
   /// True if the collective may start earlier. The halo of a large tensor is received in a buffer as large as the
-  /// tensor, which costs memory if it is received earlier, unless the halo is received around the operand.
-  [[nodiscard]] constexpr bool may_come_forward(int id) const {
-    return is_small(id) || rows_around(mesh_, g_, id) >= 0;
+  /// tensor, which costs memory if it is received earlier, unless the halo is received around the operand. A few such
+  /// buffers are worth a round, if they are soon read.
+  [[nodiscard]] constexpr bool may_come_forward(int c, int id) const {
+    if (is_small(id) || rows_around(mesh_, g_, id) >= 0) return true;
+    if (!reads_windows(g_[id])) return false;
+    int large = 0;
+    for (int other = classes_[c].member; other >= 0; other = next_member_[other]) large += is_small(other) ? 0 : 1;
+    return id - classes_[c].member <= most_passed && large < most_large;
   }
 
   /// Lists in `gathered_` what has to be computed before instruction `id`, if that is little and nothing large lives
@@ -377,11 +390,17 @@ class collective_merger {
   }
 
   constexpr void move_together(const alike& closing) {
-    place(closing.member);
-    for (int id = next_member_[closing.member]; id >= 0; id = next_member_[id]) {
+    axis_mask axes = 0;
+    for (int id = closing.member; id >= 0; id = next_member_[id])
+      axes |= attributes_of<collective_attributes>(g_[id]).axes;
+    for (int id = closing.member; id >= 0; id = next_member_[id]) {
       place(id);
-      result_.code[number_[id]].op =
-          has_owner(g_[id]) ? &ops::exchange_along_from_owner : &travelling_ops.of[collective_index(g_[id].op)];
+      instruction& placed = result_.code[number_[id]];
+      auto moves = attributes_of<collective_attributes>(placed);
+      moves.axes = axes;
+      set_attributes(placed, moves);
+      if (id == closing.member) continue;
+      placed.op = has_owner(g_[id]) ? &ops::exchange_along_from_owner : &travelling_ops.of[collective_index(g_[id].op)];
     }
   }
 
