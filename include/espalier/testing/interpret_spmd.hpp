@@ -250,7 +250,7 @@ class spmd_interpreter {
         });
         if (kind == collective::all_reduce && !g_[id].op->facts.travels_along) count_all_reduce(id, device);
       } else if (reads_windows(g_[id])) {
-        for_each_window_piece(mesh_, g_, id, device, [&](const piece& p) {
+        for_each_window_piece(mesh_, g_, id, device, [&](const piece& p, int) {
           take(p, [](double, double value) { return value; });
           count(p);
         });

@@ -223,7 +223,7 @@ TEST_CASE("an exchange brings every device exactly what its window needs and it 
       const interval wanted = detail::needed(placed, part, d.extent);
       const interval mine = local_interval(mesh, d.extent, held.dim[0], device);
       std::vector<int> times(static_cast<std::size_t>(wanted.size), 0);
-      detail::for_each_window_piece(mesh, g, 1, device, [&](const piece& p) {
+      detail::for_each_window_piece(mesh, g, 1, device, [&](const piece& p, int) {
         const interval theirs = local_interval(mesh, d.extent, held.dim[0], p.source);
         REQUIRE(p.source_start[0] + p.extent[0] <= theirs.size);
         for (std::int64_t i = 0; i < p.extent[0]; ++i) {

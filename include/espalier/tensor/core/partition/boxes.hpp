@@ -46,15 +46,30 @@ constexpr void apply_windows(const mesh_shape& mesh, const extents& shape, const
   }
 }
 
-/// Returns the box that a device holds, moved once around a circular dimension where that is needed to meet the box
-/// `needed`, whose elements go on with the first ones after the end of the dimension. (A shard and a box needed by
-/// another device meet in one piece: together they are at most one element longer than the circle. A device that needs
-/// the whole dimension needs [0, extent).)
-[[nodiscard]] constexpr tensor_box meeting(tensor_box held, const tensor_box& needed, const extents& shape) {
+/// Calls `f(box)` for each part of what a device holds that may meet the box `needed`: as it is, and moved once around
+/// the circular dimensions in which that box goes on with the first elements after the end. (A device that needs the
+/// whole dimension needs [0, extent), so that it needs no element twice.)
+template <class F>
+constexpr void for_each_turn(const tensor_box& held, const tensor_box& needed, const extents& shape, F&& f) {
+  std::uint32_t circular = 0;
   for (int d = 0; d < shape.rank; ++d) {
-    if (held.dim[d].start + held.dim[d].size <= needed.dim[d].start) held.dim[d].start += shape[d];
+    if (needed.dim[d].start + needed.dim[d].size > shape[d]) circular |= 1U << static_cast<unsigned>(d);
   }
-  return held;
+  f(held);
+  for (std::uint32_t turned = circular; turned != 0; turned = (turned - 1) & circular) {
+    tensor_box moved = held;
+    for (int d = 0; d < shape.rank; ++d) {
+      if ((turned >> static_cast<unsigned>(d) & 1U) != 0) moved.dim[d].start += shape[d];
+    }
+    f(moved);
+  }
+}
+/// Elements of the box `needed` that are in what a device holds.
+[[nodiscard]] constexpr std::int64_t elements_met(const tensor_box& held, const tensor_box& needed,
+                                                  const extents& shape) {
+  std::int64_t count = 0;
+  for_each_turn(held, needed, shape, [&](const tensor_box& box) { count += common_elements(box, needed, shape.rank); });
+  return count;
 }
 
 /// Returns the box that `device` holds of the whole tensor of which instruction `id` of a partitioned program is a
@@ -80,8 +95,7 @@ constexpr void apply_windows(const mesh_shape& mesh, const extents& shape, const
   for (int device = 0; device < mesh.devices(); ++device) {
     tensor_box box = box_of(mesh, shape, wanted, device);
     apply_windows(mesh, shape, windows, count, device, box);
-    const tensor_box held = meeting(box_of(mesh, g, id, device), box, shape);
-    if (common_elements(box, held, wanted.rank) != elements_of(box, wanted.rank)) return false;
+    if (elements_met(box_of(mesh, g, id, device), box, shape) != elements_of(box, wanted.rank)) return false;
   }
   return true;
 }
@@ -153,25 +167,54 @@ struct room_around {
   return boxes;
 }
 
-/// Calls `f(piece)` for every box that `device` receives in the exchange of windows `id`, from itself too. A box that
-/// several copies hold comes from the nearest copy, which differs from `device` along the fewest axes: so all copies
-/// serve equally many devices.
+/// The axes along which the devices that take part in the exchange of windows `id` hold different boxes. They may take
+/// part along more: others travel with it, and along those axes it has copies, which need not be asked.
+[[nodiscard]] constexpr axis_list holders_for_windows(graph_view g, int id) {
+  const instruction& held = g.operand(id, 0);
+  axis_mask split = g.annotations[held.annotation].placement.tiled();
+  if (reads_windows(held)) {
+    const auto where = attributes_of<collective_attributes>(held);
+    for (int n = 0; n < where.window_count; ++n)
+      split |= axis_list::from_code(g.windows[where.first_window + n].axes).mask();
+  }
+  return list_of(attributes_of<collective_attributes>(g[id]).axes & split);
+}
+
+/// Calls `f(piece, n)` for every box that `device` receives in the exchange of windows `id`, from itself too; `n` counts
+/// those from one sender, which are several only where circular dimensions are read on both sides of a shard: of two
+/// devices each is both neighbours of the other. A box that several copies hold comes from the nearest copy, which
+/// differs from `device` along the fewest axes: so all copies serve equally many devices.
 template <class F>
 constexpr void for_each_window_piece(const mesh_shape& mesh, graph_view g, int id, int device, F&& f) {
   const int from = g[id].operand[0];
   const extents& shape = g.annotations[g[from].annotation].shape;
-  const axis_list holders = list_of(attributes_of<collective_attributes>(g[id]).axes);
+  const axis_list holders = holders_for_windows(g, id);
   const tensor_box mine = box_of(mesh, g, id, device);
   for (int position = 0; position < static_cast<int>(mesh.parts(holders)); ++position) {
     const int source = mesh.member(device, holders, position);
-    const piece p = common_piece(meeting(box_of(mesh, g, from, source), mine, shape), mine, shape.rank, source);
-    if (!is_empty(p, shape.rank)) f(p);
+    int n = 0;
+    for_each_turn(box_of(mesh, g, from, source), mine, shape, [&](const tensor_box& theirs) {
+      const piece p = common_piece(theirs, mine, shape.rank, source);
+      if (!is_empty(p, shape.rank)) f(p, n++);
+    });
   }
+}
+/// The number of boxes that one device may send to another in the exchange of windows `id`.
+[[nodiscard]] constexpr int most_window_pieces(graph_view g, int id) {
+  if (!reads_windows(g[id])) return 1;
+  const auto moves = attributes_of<collective_attributes>(g[id]);
+  int most = 1;
+  for (int n = 0; n < moves.window_count; ++n) {
+    const placed_window& w = g.windows[moves.first_window + n];
+    // What a single tap brings, and what a device holds, are together at most one element longer than the circle.
+    if (w.wraps && w.size > 1) most *= 2;
+  }
+  return most;
 }
 
 /// The bytes `device` sends to others in the exchange of windows `id`.
 [[nodiscard]] constexpr std::int64_t bytes_sent_for_windows(const mesh_shape& mesh, graph_view g, int id, int device) {
-  const axis_list group = list_of(attributes_of<collective_attributes>(g[id]).axes);
+  const axis_list group = holders_for_windows(g, id);
   const int from = g[id].operand[0];
   const extents& shape = g.annotations[g[from].annotation].shape;
   const tensor_box held = box_of(mesh, g, from, device);
@@ -180,7 +223,7 @@ constexpr void for_each_window_piece(const mesh_shape& mesh, graph_view g, int i
     const int receiver = mesh.member(device, group, position);
     if (receiver == device) continue;
     const tensor_box needed = box_of(mesh, g, id, receiver);
-    elements += common_elements(meeting(held, needed, shape), needed, shape.rank);
+    elements += elements_met(held, needed, shape);
   }
   return elements * size_of(g[id].type);
 }

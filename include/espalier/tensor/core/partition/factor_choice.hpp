@@ -343,8 +343,8 @@ class factor_choice {
     for (int device = 0; device < devices; device += step) {
       tensor_box box = box_of(mesh_, from.shape, wanted, device);
       apply_windows(mesh_, from.shape, &windows.window[0], windows.count, device, box);
-      const tensor_box held = meeting(box_of(mesh_, from.shape, from.placement, device), box, from.shape);
-      const std::int64_t lacking = elements_of(box, wanted.rank) - common_elements(box, held, wanted.rank);
+      const tensor_box held = box_of(mesh_, from.shape, from.placement, device);
+      const std::int64_t lacking = elements_of(box, wanted.rank) - elements_met(held, box, from.shape);
       most = larger_of(most, lacking);
     }
     return static_cast<double>(most * size_of(type) + (most > 0 ? collective_latency : 0)) + 0.01;

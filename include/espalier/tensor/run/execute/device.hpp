@@ -323,7 +323,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
       return;
     }
     comm::transfer& moves = moves_[static_cast<std::size_t>(id)];
-    moves = t_.transfers.one(t_.mesh, t_.code, id, device_, channel);
+    moves = t_.transfers.one(t_.mesh, t_.code, id, device_, channel, 0);
     if (t_.where[id].is_displaced) leave_in_place(id, moves);
     if (what == collective::all_reduce) {
       comm_.prepare(static_cast<const comm::transfer_group&>(moves));

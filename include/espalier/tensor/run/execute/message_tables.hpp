@@ -12,7 +12,8 @@
 
 namespace espalier::detail {
 
-/// A collective that travels with others: its boxes, and where in the messages they are.
+/// A collective that travels with others: its boxes, and where in the messages they are. (Of one that sends several
+/// boxes to one device there are several, each with one of those.)
 struct message_part {
   int id = -1;
   /// The boxes that this device sends and receives, in the buffers of operand and result, by member of the group.
@@ -43,10 +44,10 @@ struct transfer_kinds {
   [[nodiscard]] static constexpr transfer_kinds all() { return {true, true, true}; }
 };
 
-/// Whether a collective's boxes go through messages of their own, on all devices: if others travel with it, or if it
-/// combines less than whole buffers, where parts are uneven.
+/// Whether a collective's boxes go through messages of their own, on all devices: if others travel with it, if it may
+/// send several boxes to one device, or if it combines less than whole buffers, where parts are uneven.
 [[nodiscard]] constexpr bool has_messages(const mesh_shape& mesh, graph_view g, int id) {
-  if (travelling_together(g.code, g.size, id) > 1) return true;
+  if (travelling_together(g.code, g.size, id) > 1 || most_window_pieces(g, id) > 1) return true;
   if (!is_collective(g[id].op, collective::all_reduce)) return false;
   const layout& l = g.annotations[g[id].annotation];
   for (int d = 0; d < l.placement.rank; ++d) {
@@ -81,12 +82,14 @@ struct transfer_kinds {
   return made.finish();
 }
 
-/// Returns the transfer of `device` in one collective, which is of one of these kinds.
+/// Returns the transfer of `device` in one collective, which is of one of these kinds: of several boxes to one device
+/// number `which`.
 template <transfer_kinds Kinds>
-[[nodiscard]] comm::transfer make_transfer_of(const mesh_shape& mesh, graph_view g, int id, int device, int channel) {
+[[nodiscard]] comm::transfer make_transfer_of(const mesh_shape& mesh, graph_view g, int id, int device, int channel,
+                                              int which) {
   const auto kind = static_cast<collective>(collective_index(g[id].op));
   if constexpr (Kinds.windows) {
-    if (reads_windows(g[id])) return make_window_transfer(mesh, g, id, device, channel);
+    if (reads_windows(g[id])) return make_window_transfer(mesh, g, id, device, channel, which);
   }
   // What one device sends to all others is as large on all of them as what they add up.
   if (kind == collective::all_reduce || has_owner(g[id])) return make_all_reduce_transfer(mesh, g, id, device, channel);
@@ -129,7 +132,9 @@ void add_elements_before(const mesh_shape& mesh, graph_view g, int id, const com
     const int receiver = group.members[static_cast<std::size_t>(k)];
     const auto received = [&](const piece& p) { note(receiver, p); };
     if (Kinds.windows && reads_windows(i)) {
-      if constexpr (Kinds.windows) for_each_window_piece(mesh, g, id, receiver, received);
+      if constexpr (Kinds.windows) {
+        for_each_window_piece(mesh, g, id, receiver, [&](const piece& p, int) { received(p); });
+      }
     } else if (kind == collective::reduce_scatter) {
       for_each_term(mesh, to.shape, from.placement, to.placement, axes, receiver, received);
     } else {
@@ -146,7 +151,9 @@ template <transfer_kinds Kinds>
   const bool has_one_place = facts_of(kind).reduces || has_owner(g[id]);
   message_table made;
   for (int part = id; part < id + travelling_together(g.code, g.size, id); ++part) {
-    made.parts.push_back({part, make_transfer_of<Kinds>(mesh, g, part, device, channel), {}, {}});
+    for (int which = 0; which < most_window_pieces(g, part); ++which) {
+      made.parts.push_back({part, make_transfer_of<Kinds>(mesh, g, part, device, channel, which), {}, {}});
+    }
   }
   comm::transfer& moves = made.moves;
   static_cast<comm::transfer_group&>(moves) = made.parts.front().boxes;
@@ -154,11 +161,13 @@ template <transfer_kinds Kinds>
   const std::size_t members = moves.members.size();
   const auto self = static_cast<std::size_t>(moves.self);
   std::vector<std::int64_t> before(members, 0);
+  int counted = -1;
   for (message_part& part : made.parts) {
     part.sent_at.assign(members, -1);
     part.received_at.assign(members, -1);
-    if (kind != collective::all_reduce && !has_owner(g[id]))
-      add_elements_before<Kinds>(mesh, g, part.id, moves, before);
+    if (kind == collective::all_reduce || has_owner(g[id]) || part.id == counted) continue;
+    counted = part.id;
+    add_elements_before<Kinds>(mesh, g, part.id, moves, before);
   }
   for (std::size_t k = 0; k < members; ++k) {
     const std::int64_t first_sent = made.sent;
@@ -185,7 +194,7 @@ template <transfer_kinds Kinds>
 /// The functions that make a program's transfers.
 struct transfer_functions {
   /// Makes the transfer of a collective without messages.
-  comm::transfer (*one)(const mesh_shape& mesh, graph_view g, int id, int device, int channel);
+  comm::transfer (*one)(const mesh_shape& mesh, graph_view g, int id, int device, int channel, int which);
   message_table (*together)(const mesh_shape& mesh, graph_view g, int id, int device, int channel);
 };
 template <transfer_kinds Kinds> [[nodiscard]] constexpr transfer_functions transfers_of_kinds() {

@@ -125,12 +125,16 @@ template <bool Exchanges = true>
   });
 }
 
-/// The same of an exchange of what windows need.
+/// The same of an exchange of what windows need: of the boxes from one device to another, number `which`.
 [[nodiscard]] inline comm::transfer make_window_transfer(const mesh_shape& mesh, graph_view g, int id, int device,
-                                                         int channel) {
+                                                         int channel, int which = 0) {
   return make_transfer(mesh, g[id].type, attributes_of<collective_attributes>(g[id]).axes, g.operand(id, 0).shape,
                        g[id].shape, device, channel,
-                       [&](int receiver, const auto& f) { for_each_window_piece(mesh, g, id, receiver, f); });
+                       [&](int receiver, const auto& f) {
+                         for_each_window_piece(mesh, g, id, receiver, [&](const piece& p, int n) {
+                           if (n == which) f(p);
+                         });
+                       });
 }
 
 }  // namespace espalier::detail
