@@ -106,8 +106,8 @@ constexpr int slice(builder& b, int a, int dim, std::int64_t start, std::int64_t
   shape[dim] = size;
   return b.append(with_attributes(builder::make(ops::slice, b[a].type, shape, a), slice_attributes{dim, start, step}));
 }
-/// The elements that a slice left are moved from where they were: a slice and a pad are one step, as long as the pad has
-/// no room for what the slice took away.
+/// The elements that a slice left are moved from where they were: a slice and a pad are one step, as long as the pad
+/// has no room for what the slice took away.
 constexpr int pad(builder& b, int a, int dim, std::int64_t start, std::int64_t size, std::int64_t step = 1) {
   extents shape = b[a].shape;
   if (start == 0 && size == shape[dim]) return a;

@@ -46,20 +46,23 @@ constexpr void apply_windows(const mesh_shape& mesh, const extents& shape, const
   }
 }
 
-/// Calls `f(box)` for each part of what a device holds that may meet the box `needed`: as it is, and moved once around
-/// the circular dimensions in which that box goes on with the first elements after the end. (A device that needs the
-/// whole dimension needs [0, extent), so that it needs no element twice.)
+/// Calls `f(box)` for what a device holds, as it is, and moved around the circular dimensions in which that box or the
+/// box `needed` goes on with the first elements after the end. (A box that is the whole dimension is [0, extent): no
+/// box has an element twice.)
 template <class F>
 constexpr void for_each_turn(const tensor_box& held, const tensor_box& needed, const extents& shape, F&& f) {
-  std::uint32_t circular = 0;
+  const auto passes_end = [&](const interval& i, int d) { return i.start + i.size > shape[d]; };
+  std::int64_t turns = 1;
   for (int d = 0; d < shape.rank; ++d) {
-    if (needed.dim[d].start + needed.dim[d].size > shape[d]) circular |= 1U << static_cast<unsigned>(d);
+    if (passes_end(held.dim[d], d) || passes_end(needed.dim[d], d)) turns *= 3;
   }
-  f(held);
-  for (std::uint32_t turned = circular; turned != 0; turned = (turned - 1) & circular) {
+  for (std::int64_t n = 0; n < turns; ++n) {
     tensor_box moved = held;
-    for (int d = 0; d < shape.rank; ++d) {
-      if ((turned >> static_cast<unsigned>(d) & 1U) != 0) moved.dim[d].start += shape[d];
+    std::int64_t rest = n;
+    for (int d = 0; d < shape.rank && turns > 1; ++d) {
+      if (!passes_end(held.dim[d], d) && !passes_end(needed.dim[d], d)) continue;
+      moved.dim[d].start += (rest % 3 == 2 ? -1 : rest % 3) * shape[d];
+      rest /= 3;
     }
     f(moved);
   }
@@ -180,9 +183,9 @@ struct room_around {
   return list_of(attributes_of<collective_attributes>(g[id]).axes & split);
 }
 
-/// Calls `f(piece, n)` for every box that `device` receives in the exchange of windows `id`, from itself too; `n` counts
-/// those from one sender, which are several only where circular dimensions are read on both sides of a shard: of two
-/// devices each is both neighbours of the other. A box that several copies hold comes from the nearest copy, which
+/// Calls `f(piece, n)` for every box that `device` receives in the exchange of windows `id`, from itself too; `n`
+/// counts those from one sender, which are several only where circular dimensions are read on both sides of a shard: of
+/// two devices each is both neighbours of the other. A box that several copies hold comes from the nearest copy, which
 /// differs from `device` along the fewest axes: so all copies serve equally many devices.
 template <class F>
 constexpr void for_each_window_piece(const mesh_shape& mesh, graph_view g, int id, int device, F&& f) {
@@ -201,7 +204,7 @@ constexpr void for_each_window_piece(const mesh_shape& mesh, graph_view g, int i
 }
 /// The number of boxes that one device may send to another in the exchange of windows `id`.
 [[nodiscard]] constexpr int most_window_pieces(graph_view g, int id) {
-  if (!reads_windows(g[id])) return 1;
+  if (!reads_windows(g[id]) || !is_collective(g[id].op, collective::exchange)) return 1;
   const auto moves = attributes_of<collective_attributes>(g[id]);
   int most = 1;
   for (int n = 0; n < moves.window_count; ++n) {

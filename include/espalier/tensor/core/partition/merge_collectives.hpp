@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/base/light_std/extremes.hpp>
+#include <espalier/tensor/core/partition/lacking.hpp>
 #include <espalier/tensor/core/partition/messages.hpp>
 #include <espalier/tensor/core/partition/partition.hpp>
 
@@ -17,42 +18,11 @@ namespace detail {
 /// form on every mesh.
 inline constexpr std::int64_t merged_bytes_limit = collective_latency;
 
-/// Rows that a device lacks of a dimension of `extent` rows that it reads through a window: of rows that are read where
-/// they are, those before the first and behind the last; otherwise also the distance by which shards move on.
-[[nodiscard]] constexpr std::int64_t rows_lacking(const placed_window& w, std::int64_t extent) {
-  // On a circle the shorter way counts.
-  const std::int64_t low = w.wraps && 2 * w.low > extent ? w.low - extent : w.low;
-  if (w.stride == 1 && w.base_dilation == 1 && w.extent == extent) {
-    const std::int64_t off = larger_of<std::int64_t>(low, 0) + larger_of<std::int64_t>(w.reach() - low, 0);
-    return smaller_of(off, extent);
-  }
-  const auto size_of_number = [](std::int64_t x) { return x < 0 ? -x : x; };
-  const std::int64_t off =
-      size_of_number(low) + w.reach() + size_of_number(w.stride * w.extent - w.base_dilation * extent);
-  return smaller_of(ceil_div(off, w.base_dilation), extent);
-}
-
-/// Bytes that devices lack of a tensor that is read through windows: of each dimension, the distance from the rows that
-/// are held to those that are needed. A window of three taps and stride 1 over 20 rows of 400 B with one row of
-/// padding: two rows, 800 B. If shards move away, as half of a tensor does that is cut, all of it.
+/// Bytes that devices lack of a tensor that is read through windows.
 [[nodiscard]] constexpr std::int64_t bytes_lacking(graph_view g, int id) {
-  const layout& to = g.annotations[g[id].annotation];
-  const layout& from = g.annotations[g.operand(id, 0).annotation];
-  const std::int64_t all = to.shape.elements();
-  std::int64_t lacking = 0;
-  std::uint32_t windowed = 0;
   const auto moves = attributes_of<collective_attributes>(g[id]);
-  for (int n = 0; n < moves.window_count; ++n) {
-    const placed_window& w = g.windows[moves.first_window + n];
-    windowed |= 1U << static_cast<unsigned>(w.dim);
-    const std::int64_t extent = to.shape[w.dim];
-    lacking += extent == 0 ? 0 : rows_lacking(w, extent) * (all / extent);
-  }
-  for (int d = 0; d < to.placement.rank; ++d) {
-    const bool is_windowed = (windowed >> static_cast<unsigned>(d) & 1U) != 0;
-    if (!is_windowed && !(from.placement.dim[d] == to.placement.dim[d])) lacking = all;
-  }
-  return smaller_of(lacking, all) * size_of(g[id].type);
+  return bytes_lacking(g.annotations[g.operand(id, 0).annotation], g.annotations[g[id].annotation].placement,
+                       g.windows + moves.first_window, moves.window_count, size_of(g[id].type));
 }
 
 /// Postpones every collective that sends little until its value is needed, and lets those of a kind that wait then over

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/tensor/core/partition/join_halos.hpp>
 #include <espalier/tensor/core/partition/merge_collectives.hpp>
 #include <espalier/tensor/core/partition/reduce_after_loops.hpp>
 #include <espalier/tensor/core/partition/send_from_owners.hpp>
@@ -22,12 +23,13 @@ namespace detail {
   return merge_common_subexpressions(g, false);
 }
 [[nodiscard]] constexpr graph merge_all(const mesh_shape& mesh, graph_view g) {
+  const auto merged = [&](graph_view from) { return join_halos(mesh, merge_common_subexpressions(from)); };
   const bool accumulates = loop_accumulations::are_possible(g);
   const bool sends_rows = owner_sending::are_possible(g);
-  if (!accumulates && !sends_rows) return merge_common_subexpressions(g);
-  if (!sends_rows) return merge_common_subexpressions(reduce_after_loops(mesh, g));
-  if (!accumulates) return merge_common_subexpressions(send_from_owners(mesh, g));
-  return merge_common_subexpressions(send_from_owners(mesh, reduce_after_loops(mesh, g)));
+  if (!accumulates && !sends_rows) return merged(g);
+  if (!sends_rows) return merged(reduce_after_loops(mesh, g));
+  if (!accumulates) return merged(send_from_owners(mesh, g));
+  return merged(send_from_owners(mesh, reduce_after_loops(mesh, g)));
 }
 }  // namespace detail
 

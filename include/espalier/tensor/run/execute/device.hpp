@@ -215,7 +215,9 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
         break;
       }
       case step_kind::local_slice:
-        comm::copy_block(t_.code[s.target].type, address(s.target), address(s.source), moves_of(s.target).incoming[0]);
+        for (const comm::block& box : moves_of(s.target).incoming) {
+          comm::copy_block(t_.code[s.target].type, address(s.target), address(s.source), box);
+        }
         break;
       case step_kind::move: communicate(s.target); break;
       case step_kind::loop_begin: {

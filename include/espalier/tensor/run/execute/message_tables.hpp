@@ -89,7 +89,10 @@ template <transfer_kinds Kinds>
                                               int which) {
   const auto kind = static_cast<collective>(collective_index(g[id].op));
   if constexpr (Kinds.windows) {
-    if (reads_windows(g[id])) return make_window_transfer(mesh, g, id, device, channel, which);
+    if (reads_windows(g[id])) {
+      return kind == collective::local_slice ? make_window_slice(mesh, g, id, device, channel)
+                                             : make_window_transfer(mesh, g, id, device, channel, which);
+    }
   }
   // What one device sends to all others is as large on all of them as what they add up.
   if (kind == collective::all_reduce || has_owner(g[id])) return make_all_reduce_transfer(mesh, g, id, device, channel);

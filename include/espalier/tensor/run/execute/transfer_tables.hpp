@@ -125,12 +125,26 @@ template <bool Exchanges = true>
   });
 }
 
+/// The boxes of what it has that a device keeps in a slice of what windows need: several on a circle.
+[[nodiscard]] inline comm::transfer make_window_slice(const mesh_shape& mesh, graph_view g, int id, int device,
+                                                      int channel) {
+  comm::transfer made;
+  made.type = g[id].type;
+  made.channel = channel;
+  made.members = {device};
+  made.outgoing = {comm::empty_block()};
+  for_each_window_piece(mesh, g, id, device, [&](const piece& p, int) {
+    made.incoming.push_back(block_of(p, g.operand(id, 0).shape, g[id].shape));
+  });
+  if (made.incoming.empty()) made.incoming.push_back(comm::empty_block());
+  return made;
+}
+
 /// The same of an exchange of what windows need: of the boxes from one device to another, number `which`.
 [[nodiscard]] inline comm::transfer make_window_transfer(const mesh_shape& mesh, graph_view g, int id, int device,
                                                          int channel, int which = 0) {
   return make_transfer(mesh, g[id].type, attributes_of<collective_attributes>(g[id]).axes, g.operand(id, 0).shape,
-                       g[id].shape, device, channel,
-                       [&](int receiver, const auto& f) {
+                       g[id].shape, device, channel, [&](int receiver, const auto& f) {
                          for_each_window_piece(mesh, g, id, receiver, [&](const piece& p, int n) {
                            if (n == which) f(p);
                          });
