@@ -7,6 +7,7 @@
 #include <espalier/tensor/core/partition/reduce_after_loops.hpp>
 #include <espalier/tensor/core/partition/send_from_owners.hpp>
 #include <espalier/tensor/core/program/common_subexpressions.hpp>
+#include <espalier/tensor/core/program/keep_frames.hpp>
 #include <espalier/tensor/core/program/normalise.hpp>
 
 namespace espalier {
@@ -18,7 +19,11 @@ struct pass {
 };
 
 namespace detail {
-[[nodiscard]] constexpr graph run_normalise(const mesh_shape&, graph_view g) { return normalise(g); }
+[[nodiscard]] constexpr graph run_normalise(const mesh_shape& mesh, graph_view g) {
+  graph made = normalise(g);
+  if (mesh.devices() == 1) return made;
+  return keep_frames(static_cast<graph&&>(made));
+}
 [[nodiscard]] constexpr graph merge_computations(const mesh_shape&, graph_view g) {
   return merge_common_subexpressions(g, false);
 }
