@@ -93,7 +93,7 @@ class stencil_program {
     const auto n = static_cast<int>(shape_[d]);
     const int by = random_.chance(0.7) ? random_.integer(0, 1) * 2 - 1 : random_.integer(-2, 2);
     if (random_.chance(wraps_)) return emit::roll(b_, x, d, by);
-    switch (random_.integer(0, 9)) {
+    switch (random_.integer(0, 10)) {
       case 0: {
         // Both ends stay, and the inner part is from neighbours.
         const int inner = emit::slice(b_, x, d, random_.integer(0, 2), n - 2);
@@ -105,6 +105,11 @@ class stencil_program {
       case 1: {
         const int inner = emit::slice(b_, x, d, random_.integer(0, 2), n - 2);
         return emit::pad(b_, emit::scale(b_, inner, 0.75), d, random_.integer(0, 2), n);
+      }
+      case 2: {
+        if (random_.chance(0.5)) return emit::reverse(b_, x, d);
+        const int second = emit::slice(b_, x, d, 0, (n + 1) / 2, 2);
+        return emit::pad(b_, second, d, n % 2 == 0 ? random_.integer(0, 1) : 0, n, 2);
       }
       default: return emit::pad_around(b_, x, d, by, -by, 0);
     }

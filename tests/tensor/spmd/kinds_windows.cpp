@@ -229,6 +229,272 @@ plains plain_stepping(const plains& in) {
   return {five, four, plain::number(total), gradient};
 }
 
+// --- several shifts of one value ------------------------------------------------------------------------------------
+
+/// The sum of `weight[a][b] * x(i + a - 2, j + b - 2)`, with zeros around the plane or on a torus.
+constexpr int reach = 2;
+using stencil_weights = real[2 * reach + 1][2 * reach + 1];
+
+struct five_points {
+  static constexpr stencil_weights weight{{}, {0, 0, 1}, {0, 1, -4, 1}, {0, 0, 1}, {}};
+  constexpr auto operator()(auto u) const {
+    return ep::shift<0, 1>(u) + ep::shift<0, -1>(u) + ep::shift<1, 1>(u) + ep::shift<1, -1>(u) - 4.0 * u;
+  }
+};
+struct nine_points {
+  static constexpr stencil_weights weight{{}, {0, 0.5, 1, -1}, {0, 0.5, 1, -1}, {0, 0.5, 1, -1}, {}};
+  constexpr auto operator()(auto u) const {
+    const auto column = [](auto v) { return ep::shift<0, 1>(v) + v + ep::shift<0, -1>(v); };
+    return 0.5 * column(ep::shift<1, 1>(u)) + column(u) - column(ep::shift<1, -1>(u));
+  }
+};
+struct nine_points_on_torus {
+  static constexpr stencil_weights weight{{}, {0, 0.5, 1, -1}, {0, 0.5, 1, -1}, {0, 0.5, 1, -1}, {}};
+  constexpr auto operator()(auto u) const {
+    const auto column = [](auto v) { return ep::roll<0, 1>(v) + v + ep::roll<0, -1>(v); };
+    return 0.5 * column(ep::roll<1, 1>(u)) + column(u) - column(ep::roll<1, -1>(u));
+  }
+};
+struct fourth_order {
+  static constexpr stencil_weights weight{{0, 0, -1}, {0, 0, 16}, {0, 0, -30}, {0, 0, 16}, {0, 0, -1}};
+  constexpr auto operator()(auto u) const {
+    return -1.0 * ep::shift<0, 2>(u) + 16.0 * ep::shift<0, 1>(u) - 30.0 * u + 16.0 * ep::shift<0, -1>(u) -
+           ep::shift<0, -2>(u);
+  }
+};
+/// The same by slices and joins: zeros are joined to both ends.
+struct fourth_order_joined {
+  static constexpr const stencil_weights& weight = fourth_order::weight;
+  constexpr auto operator()(auto u) const {
+    constexpr int rows = decltype(u)::extent(0);
+    constexpr int columns = decltype(u)::extent(1);
+    const auto zeros = [&]<int Rows>(std::integral_constant<int, Rows>) {
+      return ep::broadcast_to<Rows, columns>(ep::constant<ep::f64<>>(u, 0));
+    };
+    const auto one = zeros(std::integral_constant<int, 1>{});
+    const auto two = zeros(std::integral_constant<int, 2>{});
+    return -1.0 * ep::concat<0>(two, ep::slice<0, 0, rows - 2>(u)) +
+           16.0 * ep::concat<0>(one, ep::slice<0, 0, rows - 1>(u)) - 30.0 * u +
+           16.0 * ep::concat<0>(ep::slice<0, 1, rows>(u), one) - ep::concat<0>(ep::slice<0, 2, rows>(u), two);
+  }
+};
+
+template <class On, class Stencil> struct stencilling {
+  constexpr auto operator()(auto u, auto weight) const {
+    const auto loss = [&](const auto& v) {
+      const auto y = Stencil{}(ep::shard<typename On::data, typename On::model>(v));
+      return ep::sum(y * y * weight);
+    };
+    const auto [value, gradient] = ep::value_and_grad(loss)(u);
+    return ep::results(ep::repeat<3>(Stencil{}, ep::shard<typename On::data, typename On::model>(u)), value, gradient);
+  }
+};
+template <class Stencil> struct of_stencil {
+  template <class On>
+  using program = ep::program<typename On::mesh, stencilling<On, Stencil>, ep::f64<13, 11>, ep::f64<13, 11>>;
+};
+
+plain plain_stencil(const plain& u, const stencil_weights& weight, bool torus, bool back = false) {
+  plain y(u.extents);
+  const int rows = u.size(0);
+  const int columns = u.size(1);
+  for (int i = 0; i < rows; ++i) {
+    for (int j = 0; j < columns; ++j) {
+      for (int a = -reach; a <= reach; ++a) {
+        for (int b = -reach; b <= reach; ++b) {
+          int p = i + a;
+          int q = j + b;
+          if (torus) {
+            p = (p + rows) % rows;
+            q = (q + columns) % columns;
+          }
+          if (p < 0 || p >= rows || q < 0 || q >= columns) continue;
+          const real w = weight[a + reach][b + reach];
+          if (back) {
+            y(p, q) += w * u(i, j);
+          } else {
+            y(i, j) += w * u(p, q);
+          }
+        }
+      }
+    }
+  }
+  return y;
+}
+plains plain_stencilling(const plains& in, const stencil_weights& weight, bool torus) {
+  plain three = in[0];
+  for (int n = 0; n < 3; ++n) three = plain_stencil(three, weight, torus);
+  plain y = plain_stencil(in[0], weight, torus);
+  real total = 0;
+  for (std::size_t k = 0; k < y.data.size(); ++k) {
+    total += y.data[k] * y.data[k] * in[1].data[k];
+    y.data[k] *= 2 * in[1].data[k];
+  }
+  return {three, plain::number(total), plain_stencil(y, weight, torus, true)};
+}
+
+/// The heat equation with a border that stays, by slices and joins.
+template <class On> struct heat_in_a_frame {
+  constexpr auto operator()(auto u, auto weight) const {
+    const auto step = [](auto v) {
+      const auto middle = ep::slice<1, 1, 21>(v);
+      const auto rows = ep::slice<0, 1, 25>(v);
+      const auto inner = ep::slice<0, 1, 25>(middle);
+      const auto around = ep::slice<0, 0, 24>(middle) + ep::slice<0, 2, 26>(middle) + ep::slice<1, 0, 20>(rows) +
+                          ep::slice<1, 2, 22>(rows);
+      const auto next =
+          ep::concat<1>(ep::slice<1, 0, 1>(rows), inner + 0.2 * (around - 4.0 * inner), ep::slice<1, 21, 22>(rows));
+      return ep::shard<typename On::data, typename On::model>(
+          ep::concat<0>(ep::slice<0, 0, 1>(v), next, ep::slice<0, 25, 26>(v)));
+    };
+    const auto start = [](auto v) { return ep::shard<typename On::data, typename On::model>(v); };
+    const auto loss = [&](auto v) { return ep::sum(step(start(v)) * weight); };
+    const auto [value, gradient] = ep::value_and_grad(loss)(u);
+    return ep::results(ep::repeat<3>(step, start(u)), value, gradient);
+  }
+};
+template <class On>
+using heat_program = ep::program<typename On::mesh, heat_in_a_frame<On>, ep::f64<26, 22>, ep::f64<26, 22>>;
+
+plain plain_heat(const plain& u) {
+  plain next = u;
+  for (int i = 1; i < 25; ++i) {
+    for (int j = 1; j < 21; ++j)
+      next(i, j) += 0.2L * (u(i - 1, j) + u(i + 1, j) + u(i, j - 1) + u(i, j + 1) - 4 * u(i, j));
+  }
+  return next;
+}
+plains plain_heat_in_a_frame(const plains& in) {
+  plain three = in[0];
+  for (int n = 0; n < 3; ++n) three = plain_heat(three);
+  const plain one = plain_heat(in[0]);
+  real total = 0;
+  for (std::size_t k = 0; k < one.data.size(); ++k) total += one.data[k] * in[1].data[k];
+  plain gradient = in[1];
+  for (int i = 1; i < 25; ++i) {
+    for (int j = 1; j < 21; ++j) {
+      const real w = 0.2L * in[1](i, j);
+      gradient(i, j) -= 4 * w;
+      gradient(i - 1, j) += w;
+      gradient(i + 1, j) += w;
+      gradient(i, j - 1) += w;
+      gradient(i, j + 1) += w;
+    }
+  }
+  return {three, plain::number(total), gradient};
+}
+
+/// Shallow water on a torus: three fields, whose fluxes are computed from all of them.
+struct shallow_water {
+  constexpr auto operator()(const auto& s) const {
+    const auto h = s.template get<0>();
+    const auto hu = s.template get<1>();
+    const auto hv = s.template get<2>();
+    const auto u = hu / h;
+    const auto v = hv / h;
+    const auto pressure = 4.9 * h * h;
+    const auto fx = hu * u + pressure;
+    const auto gy = hv * v + pressure;
+    const auto fy = hu * v;
+    const auto north = [](auto a) { return ep::roll<0, 1>(a); };
+    const auto south = [](auto a) { return ep::roll<0, -1>(a); };
+    const auto west = [](auto a) { return ep::roll<1, 1>(a); };
+    const auto east = [](auto a) { return ep::roll<1, -1>(a); };
+    const auto mean = [&](auto a) { return (north(a) + south(a) + west(a) + east(a)) / 4; };
+    return ep::results(mean(h) - 0.01 * (east(hu) - west(hu) + south(hv) - north(hv)),
+                       mean(hu) - 0.01 * (east(fx) - west(fx) + south(fy) - north(fy)),
+                       mean(hv) - 0.01 * (east(fy) - west(fy) + south(gy) - north(gy)));
+  }
+};
+template <class On> struct four_steps_of_water {
+  constexpr auto operator()(auto h, auto hu, auto hv) const {
+    const auto laid_out = [](auto v) { return ep::shard<typename On::data, typename On::model>(v); };
+    return ep::repeat<4>(shallow_water{}, ep::results(laid_out(h), laid_out(hu), laid_out(hv)));
+  }
+};
+template <class On, int Rows, int Columns, class Type = ep::f64<Rows, Columns>>
+using water_on = ep::program<typename On::mesh, four_steps_of_water<On>, Type, Type, Type>;
+template <class On> using water_program = water_on<On, 13, 11>;
+
+plains plain_water(const plains& in) {
+  plains s = in;
+  const int rows = s[0].size(0);
+  const int columns = s[0].size(1);
+  for (int n = 0; n < 4; ++n) {
+    plains next = s;
+    const auto at = [&](int i, int j) {
+      struct state {
+        real h, hu, hv, fx, gy, fy;
+      };
+      const int p = (i + rows) % rows;
+      const int q = (j + columns) % columns;
+      const real h = s[0](p, q);
+      const real hu = s[1](p, q);
+      const real hv = s[2](p, q);
+      return state{h, hu, hv, hu * hu / h + 4.9L * h * h, hv * hv / h + 4.9L * h * h, hu * hv / h};
+    };
+    for (int i = 0; i < rows; ++i) {
+      for (int j = 0; j < columns; ++j) {
+        const auto north = at(i - 1, j);
+        const auto south = at(i + 1, j);
+        const auto west = at(i, j - 1);
+        const auto east = at(i, j + 1);
+        next[0](i, j) = (north.h + south.h + west.h + east.h) / 4 - 0.01L * (east.hu - west.hu + south.hv - north.hv);
+        next[1](i, j) =
+            (north.hu + south.hu + west.hu + east.hu) / 4 - 0.01L * (east.fx - west.fx + south.fy - north.fy);
+        next[2](i, j) =
+            (north.hv + south.hv + west.hv + east.hv) / 4 - 0.01L * (east.fy - west.fy + south.gy - north.gy);
+      }
+    }
+    s = next;
+  }
+  return s;
+}
+
+// --- what they move -------------------------------------------------------------------------------------------------
+
+template <class On, class F, class T> struct alone {
+  using program = ep::program<typename On::mesh, F, ep::sharded<T, typename On::data, typename On::model>>;
+  static constexpr auto exchanges = program::template collectives<ep::exchange>();
+  static constexpr auto bytes = program::template bytes<ep::exchange>();
+};
+template <class Stencil> struct gradient_of {
+  constexpr auto operator()(auto u) const {
+    return ep::value_and_grad([](auto v) {
+             const auto y = Stencil{}(v);
+             return ep::sum(y * y);
+           })(u)
+        .gradient;
+  }
+};
+// A device within has 1,025 x 2,049 of 4,097 x 4,097 elements, two neighbours above and below and one beside it.
+constexpr std::int64_t plane_borders = (2 * 2049 + 1025) * 4;
+using five_on_plane = alone<on<4, 2>, five_points, ep::f32<4097, 4097>>;
+static_assert(five_on_plane::bytes == plane_borders && five_on_plane::exchanges <= 2);
+using five_back = alone<on<4, 2>, gradient_of<five_points>, ep::f32<4097, 4097>>;
+static_assert(five_back::bytes == 2 * plane_borders && five_back::exchanges <= 4);
+// With two corners.
+using nine_on_plane = alone<on<4, 2>, nine_points, ep::f32<4097, 4097>>;
+static_assert(nine_on_plane::bytes == plane_borders + 2 * 4 && nine_on_plane::exchanges == 1);
+// On a torus of two columns of devices the other column is on both sides.
+using nine_on_torus = alone<on<4, 2>, nine_points_on_torus, ep::f32<4097, 4097>>;
+static_assert(nine_on_torus::bytes == plane_borders + (1025 + 4) * 4 && nine_on_torus::exchanges == 1);
+// Two rows of three numbers to each of two neighbours.
+using fourth_on_line = alone<on<4, 1>, fourth_order, ep::f64<4097, 3>>;
+static_assert(fourth_on_line::bytes == 2 * 2 * 3 * 8 && fourth_on_line::exchanges == 1);
+using fourth_joined = alone<on<4, 1>, fourth_order_joined, ep::f64<4097, 3>>;
+static_assert(fourth_joined::bytes == 2 * 2 * 3 * 8 && fourth_joined::exchanges == 1);
+using fourth_back = alone<on<4, 1>, gradient_of<fourth_order>, ep::f64<4097, 3>>;
+static_assert(fourth_back::bytes == 2 * 2 * 2 * 3 * 8 && fourth_back::exchanges == 2);
+// 26 rows over four devices are 7, 7, 7 and 5: a device within sends two rows of 11 numbers and one column of 7 in each
+// of three steps of the loop, and so before the loss and for its gradient.
+static_assert(heat_program<on<4, 2>>::collectives<ep::exchange>() <= 3 + 1 + 4 &&
+              heat_program<on<4, 2>>::bytes<ep::exchange>() <= (3 + 1 + 2) * (2 * 11 + 7) * 8);
+// The borders of three fields of 101 x 149 over 2 x 2 devices: on a torus two rows of 75 numbers and two columns of 51.
+using water_on_basin = water_on<on<2, 2>, 101, 149, ep::f32<101, 149>>;
+static_assert(water_on_basin::collectives<ep::exchange>() == 4 &&
+              water_on_basin::bytes<ep::exchange>() == 4 * 3 * (2 * 75 + 2 * 51) * 4);
+
 // --- pooling
 // ----------------------------------------------------------------------------------------------------------
 
@@ -322,6 +588,30 @@ TEST_CASE("windows: a convolution over fewer channels than devices", "[kinds]") 
 TEST_CASE("windows: a stencil in a loop", "[kinds]") {
   const plains in{wave(1, {1, 10, 4, 1}), wave(2, {3, 3, 1, 1}), wave(3, {1, 10, 4, 1})};
   everywhere<stepping_program>(both_ways{}, in, plain_stepping(in), 1e-12);
+}
+
+TEST_CASE("windows: several shifts of one value, forward and gradient", "[kinds]") {
+  const plains in{wave(1, {13, 11}), wave(2, {13, 11})};
+  everywhere<of_stencil<five_points>::program>(both_ways{}, in, plain_stencilling(in, five_points::weight, false),
+                                               1e-12);
+  everywhere<of_stencil<nine_points>::program>(both_ways{}, in, plain_stencilling(in, nine_points::weight, false),
+                                               1e-12);
+  everywhere<of_stencil<nine_points_on_torus>::program>(
+      both_ways{}, in, plain_stencilling(in, nine_points_on_torus::weight, true), 1e-12);
+  const plains by_fourth = plain_stencilling(in, fourth_order::weight, false);
+  everywhere<of_stencil<fourth_order>::program>(both_ways{}, in, by_fourth, 1e-12);
+  everywhere<of_stencil<fourth_order_joined>::program>(both_axes{}, in, by_fourth, 1e-12);
+}
+
+TEST_CASE("windows: a frame that stays, by slices and joins", "[kinds]") {
+  const plains in{wave(1, {26, 22}), wave(2, {26, 22})};
+  everywhere<heat_program>(both_ways{}, in, plain_heat_in_a_frame(in), 1e-12);
+}
+
+TEST_CASE("windows: fields on a torus, whose fluxes are rolled", "[kinds]") {
+  plains in{wave(1, {13, 11}, 0.2), wave(2, {13, 11}, 0.2), wave(3, {13, 11}, 0.2)};
+  for (real& depth : in[0].data) depth += 1;
+  everywhere<water_program>(both_ways{}, in, plain_water(in), 1e-12);
 }
 
 TEST_CASE("windows: poolings, with ties", "[kinds]") {

@@ -169,6 +169,7 @@ class halo_joiner {
     asked.windows = windows;
     for (int n = 0; n < regions_.size(); ++n) {
       if (regions_[n].value != value) continue;
+      if (regions_[n].windows == windows && regions_[n].placement.same_layout(placement)) return n;
       read_region region = regions_[n];
       region.is_computed = false;
       const read_region both = hull_of_regions(region, asked);
