@@ -24,7 +24,7 @@ struct read_region {
   /// It is computed from what is around the values that the value is computed from.
   bool is_computed = false;
   /// The instruction of the result that has it, or -1 as long as there is none.
-  int made = -1;
+  int id = -1;
 };
 
 /// The window that reads through all taps of two, and what lies between them; of size 0 if there is none: windows that
@@ -146,6 +146,11 @@ class halo_joiner {
   }
   constexpr void add(read_region wanted) {
     for (int n = 0; n < regions_.size();) {
+      // Most are of other values.
+      if (regions_[n].value != wanted.value || regions_[n].is_computed) {
+        ++n;
+        continue;
+      }
       const read_region both = hull_of_regions(regions_[n], wanted);
       if (both.windows.count == 0) {
         ++n;
@@ -305,9 +310,18 @@ class halo_joiner {
     }
     return some;
   }
+  [[nodiscard]] constexpr bool is_exchanged(int value) const {
+    for (const read_region& r : regions_) {
+      if (r.value == value && !r.is_computed) return true;
+    }
+    return false;
+  }
   /// True if less moves then, or as much in fewer rounds.
   [[nodiscard]] constexpr bool pays(int region, const sources& found) {
     const std::int64_t spared = bytes_of_region(regions_[region]);
+    std::int64_t new_ones = 0;
+    for (const read_region& one : found.of) new_ones += is_exchanged(one.value) ? 0 : bytes_of_region(one);
+    if (new_ones > spared) return false;
     list<read_region> kept;
     for (const read_region& r : regions_) kept.push_back(r);
     std::int64_t more = 0;
@@ -446,7 +460,7 @@ class halo_joiner {
 
   /// The instruction that has a region.
   constexpr int make(int n, int like) {
-    if (regions_[n].made >= 0) return regions_[n].made;
+    if (regions_[n].id >= 0) return regions_[n].id;
     const read_region region = regions_[n];
     int made = -1;
     if (region.is_computed) {
@@ -460,7 +474,7 @@ class halo_joiner {
       made = append_in_windows(builder::make(ops::exchange, g_[region.value].type, extents{}, number_[region.value]),
                                axes, region.value, region.placement, region.windows, like);
     }
-    regions_[n].made = made;
+    regions_[n].id = made;
     return made;
   }
   /// Computes a value, and what is around it, from what is around others.

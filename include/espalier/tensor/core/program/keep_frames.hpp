@@ -38,7 +38,7 @@ class frame_keeper {
     number_.resize(g_.size, -1);
     framed_.resize(g_.size, -1);
     offset_.resize(g_.size, 0);
-    find_wanted();
+    find_needed_rows();
     out_.result().code.reserve(g_.size + 16);
     copy_tables(out_.result(), g_);
     for (int id = 0; id < g_.size; ++id) {
@@ -204,12 +204,12 @@ class frame_keeper {
       most = alike;
       best = offset_[operand];
     }
-    return most == all || wanted_[id] < 0 ? best : wanted_[id];
+    return most == all || needed_row_[id] < 0 ? best : needed_row_[id];
   }
   /// Finds the row of the frame where all readers of each value need it, -1 where they differ.
-  constexpr void find_wanted() {
+  constexpr void find_needed_rows() {
     constexpr std::int64_t nobody = -2;
-    wanted_.resize(g_.size, nobody);
+    needed_row_.resize(g_.size, nobody);
     for (int id = g_.size - 1; id >= 0; --id) {
       const instruction& i = g_[id];
       const bool back = is_back(id);
@@ -217,8 +217,8 @@ class frame_keeper {
       for (int k = 0; k < i.operand_count; ++k) {
         const int operand = g_.operand_at(i, k);
         if (frame_[operand] > 0 && (back || frame_[id] > 0)) {
-          const std::int64_t here = back ? start : wanted_[id];
-          std::int64_t& wanted = wanted_[operand];
+          const std::int64_t here = back ? start : needed_row_[id];
+          std::int64_t& wanted = needed_row_[operand];
           wanted = wanted == nobody || wanted == here ? here : -1;
         }
         if (back) start += rows(operand);
@@ -283,7 +283,7 @@ class frame_keeper {
   list<int> number_;
   list<int> framed_;
   list<std::int64_t> offset_;
-  list<std::int64_t> wanted_;
+  list<std::int64_t> needed_row_;
   builder out_;
 };
 
