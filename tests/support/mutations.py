@@ -21,7 +21,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CASES = "20000"
-TESTS = ["fuzz/execute", "fuzz/windows", "unit/partitioner_cases", "unit/partition_around", "unit/windows",
+TESTS = ["fuzz/execute", "fuzz/windows", "fuzz/stencils", "unit/partitioner_cases", "unit/partition_around", "unit/windows",
          "unit/partition_rules", "unit/partition_memory", "unit/gradients_scan", "unit/random_programs",
          "spmd/travelling_together"]
 
@@ -52,6 +52,8 @@ WINDOW = "tensor/core/graph/window.hpp"
 LOCAL = "tensor/core/partition/local_program.hpp"
 CHOICE = "tensor/core/partition/factor_choice.hpp"
 RESHAPE = "tensor/core/ops/reshape.hpp"
+JOIN = "tensor/core/partition/join_halos.hpp"
+FRAMES = "tensor/core/program/keep_frames.hpp"
 
 MUTATIONS = [
     (AFTER_LOOPS, "    if (axes == 0) return value;", "    if (axes >= 0) return value;"),
@@ -113,7 +115,7 @@ MUTATIONS = [
     (BOXES, "second > w.base_dilation * (held - 1) && ", ""),
     (BOXES, " && last_of_first < w.base_dilation * held;", ";"),
     (BOXES, "if (!regular || w.stride * part != w.base_dilation * held) return false;", "if (!regular) return false;"),
-    (BOXES, "if (common_elements(box, held, wanted.rank) != elements_of(box, wanted.rank)) return false;", ""),
+    (BOXES, "if (elements_met(box_of(mesh, g, id, device), box, shape) != elements_of(box, wanted.rank)) return false;", ""),
     (BOXES, "    box.dim[w.dim] = needed(w, part, shape[w.dim]);\n", "    box.dim[w.dim] = part;\n"),
     (WINDOW, "larger_of(one, other) + w.reach() - w.low", "larger_of(one, other) - w.low"),
     (WINDOW, "larger_of<std::int64_t>(first, 0), extent)", "larger_of<std::int64_t>(first, 1), extent)"),
@@ -121,7 +123,7 @@ MUTATIONS = [
     (LOCAL, "if (overlaps || !to.dim[d].starts_with(from.dim[d])) axes", "if (!to.dim[d].starts_with(from.dim[d])) axes"),
     (LOCAL, "stays = stays && stays_at_home(", "stays = stays_at_home("),
     (CHOICE, "rule.kind[f] == factor_kind::blocked || (used & mask) != 0", "rule.kind[f] == factor_kind::blocked"),
-    (BOXES, "if (held.dim[d].start + held.dim[d].size <= needed.dim[d].start) held.dim[d].start += shape[d];", ""),
+    (BOXES, "moved.dim[d].start += (rest % 3 == 2 ? -1 : rest % 3) * shape[d];", ""),
     (WINDOW, "interval{first - floor_div(first, extent) * extent, size}", "interval{first, size}"),
     (BOXES, "  if (w.wraps) return false;\n", ""),
     (BOXES, "    room.before = larger_of(room.before, -first);\n", ""),
@@ -152,6 +154,13 @@ MUTATIONS = [
     (PARTITION, "if (i.op != &ops::subtract) return value[1];", "return value[1];"),
     (FINER, "if (!is_small_sum) return false;", ""),
     (FINER, "if (!is_coarse(reader) || !accepts(reader, loop)) return false;", ""),
+    (BOXES, "if (w.wraps && w.size > 1) most *= 2;", ""),
+    (MERGE, "      moves.axes = axes;\n", ""),
+    (JOIN, "      if (joined.size == 0) return none;\n", ""),
+    (JOIN, "const bool is_wider_elsewhere = all.dims != windows.dims || windows.count > 1;", "const bool is_wider_elsewhere = false;"),
+    (JOIN, "      of_buffer.placement.dim[d] = axis_list{};\n", ""),
+    (FRAMES, "    if (start > 0) made = emit::select(out_, is_before(i.shape, start), nothing, made);\n", ""),
+    (FRAMES, "dim_, at - offset_[id], out_[framed_[id]]", "dim_, at, out_[framed_[id]]"),
 ]
 
 
