@@ -264,7 +264,6 @@ struct fourth_order {
 };
 /// The same by slices and joins: zeros are joined to both ends.
 struct fourth_order_joined {
-  static constexpr const stencil_weights& weight = fourth_order::weight;
   constexpr auto operator()(auto u) const {
     constexpr int rows = decltype(u)::extent(0);
     constexpr int columns = decltype(u)::extent(1);

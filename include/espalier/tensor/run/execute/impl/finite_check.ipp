@@ -11,6 +11,7 @@
 
 #include <cmath>
 #include <mutex>
+#include <vector>
 
 namespace espalier::detail {
 
@@ -34,6 +35,29 @@ ESPALIER_INLINE finite_check::finite_check(const program_tables& t, int device) 
 }
 ESPALIER_INLINE finite_check::~finite_check() = default;
 
+/// Halos that are computed (partition/join_halos.hpp) have as many rows as the halos that they are computed from, and
+/// padding where those have it: takes it off a box.
+inline void take_off_padding(const program_tables& t, int device, int id, std::vector<bool>& seen, tensor_box& box) {
+  const instruction& i = t.code[id];
+  if (seen[static_cast<std::size_t>(id)] || structure_of(i) != structure::none || collective_index(i.op) >= 0) return;
+  seen[static_cast<std::size_t>(id)] = true;
+  const sharding& placed = t.code.annotations[i.annotation].placement;
+  for (int k = 0; k < i.operand_count; ++k) {
+    const int operand = t.code.operand_at(i, k);
+    const instruction& from = t.code[operand];
+    if (from.shape.rank != i.shape.rank) continue;
+    if (!reads_windows(from)) {
+      take_off_padding(t, device, operand, seen, box);
+      continue;
+    }
+    const tensor_box held = box_of(t.mesh, t.code, operand, device);
+    for (int d = 0; d < i.shape.rank; ++d) {
+      if (placed.dim[d].empty() && from.shape[d] == i.shape[d])
+        box.dim[d].size = smaller_of(box.dim[d].size, held.dim[d].size);
+    }
+  }
+}
+
 ESPALIER_INLINE void finite_check::look_at(int id, const void* data, std::int64_t first, std::int64_t count) {
   const instruction& i = t_.code[id];
   if (!is_floating(i.type)) return;
@@ -42,7 +66,9 @@ ESPALIER_INLINE void finite_check::look_at(int id, const void* data, std::int64_
     const char* const name = name_of_not_finite(i.type, elements, n);
     if (name == nullptr || (findings_->nan_only && name[0] != 'n')) continue;
     // Unless it is padding.
-    const tensor_box box = box_of(t_.mesh, t_.code, id, device_);
+    tensor_box box = box_of(t_.mesh, t_.code, id, device_);
+    std::vector<bool> seen(static_cast<std::size_t>(t_.code.size));
+    take_off_padding(t_, device_, id, seen, box);
     bad_element bad;
     bad.name = name;
     bool is_padding = false;
