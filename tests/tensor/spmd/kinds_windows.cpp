@@ -489,6 +489,13 @@ static_assert(fourth_back::bytes == 2 * 2 * 2 * 3 * 8 && fourth_back::exchanges 
 // of three steps of the loop, and so before the loss and for its gradient.
 static_assert(heat_program<on<4, 2>>::collectives<ep::exchange>() <= 3 + 1 + 4 &&
               heat_program<on<4, 2>>::bytes<ep::exchange>() <= (3 + 1 + 2) * (2 * 11 + 7) * 8);
+// One row of 50 numbers to each side: of however many rows, in one exchange.
+struct rolled_both_ways {
+  constexpr auto operator()(auto u) const { return ep::roll<0, 1>(u) + ep::roll<0, -1>(u); }
+};
+template <int Rows> using rolled_rows = alone<on<2, 2>, rolled_both_ways, ep::f32<Rows, 100>>;
+static_assert(rolled_rows<40>::bytes == 2 * 50 * 4 && rolled_rows<40>::exchanges == 1);
+static_assert(rolled_rows<42>::bytes == 2 * 50 * 4 && rolled_rows<42>::exchanges == 1);
 // The borders of three fields of 101 x 149 over 2 x 2 devices: on a torus two rows of 75 numbers and two columns of 51.
 using water_on_basin = water_on<on<2, 2>, 101, 149, ep::f32<101, 149>>;
 static_assert(water_on_basin::collectives<ep::exchange>() == 4 &&
