@@ -1,0 +1,247 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+
+// Compares the layouts that the passes choose for random programs with the best of all layouts: the regret of a
+// program is the price of a run as the passes lay it out, over the price of a run with the best layouts.
+//
+//     bench_regret [--kind NAME] [--mesh 2x2] [--number 20000] [--seed 1] [--by bytes|movement|time] [--worst 10]
+//
+// Nothing runs: programs are graphs, which the passes take as values.
+
+#include <espalier/tensor/core/graph/text.hpp>
+#include <espalier/testing/regret.hpp>
+#include <support/spmd_check.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <iostream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace espalier;
+using namespace espalier::test;
+
+struct named_kind {
+  const char* name;
+  operator_kind kind;
+};
+constexpr named_kind kinds[]{{"products", operator_kind::products},
+                             {"outer_products", operator_kind::outer_products},
+                             {"broadcasts", operator_kind::broadcasts},
+                             {"gradients", operator_kind::gradients}};
+
+struct settings {
+  std::vector<named_kind> kinds;
+  std::vector<std::string> meshes;
+  long number = 1000;
+  std::uint64_t seed = 1;
+  price_measure by = price_measure::time;
+  int worst = 10;
+  bool checks = false;
+};
+
+mesh_shape mesh_named(const std::string& text) {
+  std::vector<int> sizes;
+  std::size_t at = 0;
+  while (at < text.size()) {
+    std::size_t length = 0;
+    sizes.push_back(std::stoi(text.substr(at), &length));
+    at += length + 1;
+  }
+  return mesh_of(sizes);
+}
+
+struct outcome {
+  std::uint64_t seed = 0;
+  run_price chosen;
+  run_price best;
+  double regret = 1;
+  /// The passes' program is cheaper than the oracle's.
+  bool beats = false;
+  /// The passes' program sends more bytes than the oracle's.
+  bool sends_more = false;
+  bool is_missed = false;
+};
+
+/// A program with what the passes make of it, and the best layouts.
+struct compared {
+  graph source;
+  spmd_program made;
+  run_price chosen;
+  layout_choice best;
+};
+
+compared compare(const named_kind& kind, price_memory& memory, std::uint64_t seed, price_measure by) {
+  compared one;
+  layout_program_options options;
+  options.kind = kind.kind;
+  options.mesh = memory.mesh();
+  one.source = layout_program_generator(seed, options).make();
+  one.made = merged_program(partitioned_program(memory.mesh(), one.source));
+  one.chosen = price_of_run(one.made.mesh, one.made.parts.program, one.made.parts.fault != partition_fault::nothing);
+  layout_oracle oracle(memory, one.made.traced);
+  one.best = oracle.least_sum(by);
+  return one;
+}
+
+outcome outcome_of(const named_kind& kind, price_memory& memory, std::uint64_t seed, const settings& wanted) {
+  const compared one = compare(kind, memory, seed, wanted.by);
+  outcome result;
+  result.seed = seed;
+  result.chosen = one.chosen;
+  result.best = one.best.price;
+  const double chosen = weighed(one.chosen, wanted.by);
+  const double best = weighed(one.best.price, wanted.by);
+  result.beats = chosen < best;
+  result.sends_more = one.chosen.bytes > one.best.price.bytes;
+  result.regret = chosen / std::min(chosen, best);
+  if (wanted.checks) {
+    layout_oracle oracle(memory, one.made.traced);
+    if (oracle.combinations() <= 1e4) {
+      const double least = weighed(oracle.exhaustive_search(wanted.by).price, wanted.by);
+      result.is_missed = least < best;
+      if (result.is_missed) std::cout << "seed " << seed << ": by sums " << best << ", of all " << least << '\n';
+    }
+  }
+  return result;
+}
+
+std::string price_text(const run_price& price) {
+  return std::to_string(price.bytes) + " bytes, " + std::to_string(price.starts) + " starts, " +
+         std::to_string(price.work) + " operations";
+}
+
+/// The graph with these layouts, a line each.
+std::vector<std::string> lines_of(const mesh_shape& mesh, graph_view g, const std::vector<sharding>& of) {
+  graph laid_out;
+  detail::copy_tables(laid_out, g);
+  for (int id = 0; id < g.size; ++id) {
+    instruction i = g[id];
+    sharding placement = of[static_cast<std::size_t>(id)];
+    placement.open = 0;
+    laid_out.annotations.push_back({i.shape, placement});
+    i.annotation = laid_out.annotations.size() - 1;
+    laid_out.code.push_back(i);
+  }
+  std::vector<std::string> lines;
+  for (int id = 0; id < g.size; ++id) lines.push_back(to_text(mesh, axis_parts::whole(mesh), laid_out, id));
+  return lines;
+}
+
+void print(const compared& one, const mesh_shape& mesh) {
+  const std::vector<std::string> chosen = lines_of(one.made.mesh, one.made.traced, one.made.of);
+  const std::vector<std::string> best = lines_of(mesh, one.made.traced, one.best.of);
+  std::size_t width = 0;
+  for (const std::string& line : chosen) width = std::max(width, line.size());
+  for (std::size_t n = 0; n < chosen.size(); ++n) {
+    std::cout << "    " << chosen[n];
+    if (chosen[n] != best[n])
+      std::cout << std::string(width - chosen[n].size(), ' ')
+                << "   best: " << best[n].substr(best[n].rfind(" : ") + 3);
+    std::cout << '\n';
+  }
+  std::cout << "  the passes: " << price_text(one.chosen) << ": " << one.made.summary()
+            << "\n  the best:   " << price_text(one.best.price) << '\n';
+}
+
+void run(const named_kind& kind, const std::string& mesh_text, const settings& wanted) {
+  const mesh_shape mesh = mesh_named(mesh_text);
+  const auto workers = static_cast<long>(std::max(1U, std::min(2U, std::thread::hardware_concurrency())));
+  std::vector<std::vector<outcome>> found(static_cast<std::size_t>(workers));
+  std::vector<std::thread> threads;
+  for (long w = 0; w < workers; ++w) {
+    threads.emplace_back([&, w] {
+      price_memory memory(mesh);
+      for (long n = w; n < wanted.number; n += workers)
+        found[static_cast<std::size_t>(w)].push_back(
+            outcome_of(kind, memory, wanted.seed + static_cast<std::uint64_t>(n), wanted));
+    });
+  }
+  for (std::thread& one : threads) one.join();
+  std::vector<outcome> all;
+  for (const auto& some : found) all.insert(all.end(), some.begin(), some.end());
+  double logarithms = 0;
+  long above = 0;
+  long far_above = 0;
+  long sends_more = 0;
+  long beats = 0;
+  long missed = 0;
+  for (const outcome& one : all) {
+    logarithms += std::log(one.regret);
+    above += one.regret > 1.1 ? 1 : 0;
+    far_above += one.regret > 2 ? 1 : 0;
+    sends_more += one.regret > 2 && one.sends_more ? 1 : 0;
+    beats += one.beats ? 1 : 0;
+    missed += one.is_missed ? 1 : 0;
+  }
+  std::sort(all.begin(), all.end(), [](const outcome& a, const outcome& b) {
+    return a.regret != b.regret ? a.regret > b.regret : a.seed < b.seed;
+  });
+  const auto count = static_cast<double>(all.size());
+  std::printf("%-16s %-6s %7ld %8.4f %7.2f%% %7.2f%% %7.2f%% %10.1f %6ld %6ld\n", kind.name, mesh_text.c_str(),
+              wanted.number, std::exp(logarithms / count), 100 * static_cast<double>(above) / count,
+              100 * static_cast<double>(far_above) / count, 100 * static_cast<double>(sends_more) / count,
+              all.front().regret, beats, missed);
+  std::fflush(stdout);
+  price_memory memory(mesh);
+  for (std::size_t n = 0; n < all.size() && n < static_cast<std::size_t>(wanted.worst); ++n) {
+    if (all[n].regret <= 1) break;
+    std::printf("  seed %llu: regret %.2f\n", static_cast<unsigned long long>(all[n].seed), all[n].regret);
+    std::fflush(stdout);
+    print(compare(kind, memory, all[n].seed, wanted.by), mesh);
+  }
+}
+
+settings settings_of(int argc, char** argv) {
+  settings wanted;
+  for (int n = 1; n < argc; ++n) {
+    const std::string option = argv[n];
+    const auto value = [&] { return std::string(n + 1 < argc ? argv[++n] : ""); };
+    if (option == "--kind") {
+      const std::string name = value();
+      for (const named_kind& one : kinds) {
+        if (one.name == name) wanted.kinds.push_back(one);
+      }
+    } else if (option == "--mesh") {
+      wanted.meshes.push_back(value());
+    } else if (option == "--number") {
+      wanted.number = std::stol(value());
+    } else if (option == "--seed") {
+      wanted.seed = std::stoull(value());
+    } else if (option == "--worst") {
+      wanted.worst = std::stoi(value());
+    } else if (option == "--check") {
+      wanted.checks = true;
+    } else if (option == "--by") {
+      const std::string measure = value();
+      wanted.by = measure == "bytes"  ? price_measure::bytes
+                  : measure == "time" ? price_measure::time
+                                      : price_measure::movement;
+    } else {
+      std::cerr << "bench_regret: there is no option " << option << '\n';
+      std::exit(2);
+    }
+  }
+  if (wanted.kinds.empty()) wanted.kinds.assign(std::begin(kinds), std::end(kinds));
+  if (wanted.meshes.empty()) wanted.meshes = {"4", "2x2"};
+  return wanted;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const settings wanted = settings_of(argc, argv);
+  std::printf("%-16s %-6s %7s %8s %8s %8s %8s %10s %6s %6s\n", "kind", "mesh", "number", "mean", ">1.1", ">2", "sent>2",
+              "worst", "beats", "missed");
+  for (const named_kind& kind : wanted.kinds) {
+    for (const std::string& mesh : wanted.meshes) run(kind, mesh, wanted);
+  }
+}
