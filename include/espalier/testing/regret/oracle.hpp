@@ -227,7 +227,7 @@ class layout_oracle {
       one.is_free = false;
       one.fixed = index_of(one.layouts, layout);
     };
-    if (part_of(i) == structure::result) {
+    if (structure_of(i) == structure::result) {
       one = variables_[static_cast<std::size_t>(i.operand[0])];
       one.is_free = false;  // it is that of its operand
     } else if (requests_of(i) == layout_request::as_operand) {
@@ -259,8 +259,8 @@ class layout_oracle {
         // What replaces an argument names the argument.
         operand = value[static_cast<std::size_t>(operand)];
       }
-      const bool is_argument = part_of(i) == structure::argument;
-      const bool is_result = part_of(i) == structure::result;
+      const bool is_argument = structure_of(i) == structure::argument;
+      const bool is_result = structure_of(i) == structure::result;
       const int made = append(i, is_argument ? origin{-1, id} : origin{is_result ? i.operand[0] : id, -1});
       if (is_result) {
         forced_from_.back() = forced_from_[static_cast<std::size_t>(i.operand[0])];
@@ -292,7 +292,7 @@ class layout_oracle {
     const instruction& i = g_[id];
     // Numbers of the variables in the order of the operator's table; -1 is the argument as it is given.
     std::vector<int> columns;
-    const bool is_argument = part_of(i) == structure::argument;
+    const bool is_argument = structure_of(i) == structure::argument;
     if (is_argument) columns.push_back(-1);
     const int operands = requests_of(i) == layout_request::as_operand ? 1 : i.operand_count;
     for (int k = 0; k < operands; ++k) {
@@ -383,7 +383,7 @@ class layout_oracle {
     std::vector<int> left;
     for (int id = 0; id < g_.size; ++id) {
       const auto n = static_cast<std::size_t>(id);
-      if (part_of(g_[id]) != structure::result) factors.push_back(factor_of(id, by));
+      if (structure_of(g_[id]) != structure::result) factors.push_back(factor_of(id, by));
       if (variables_[n].is_free) left.push_back(id);
       choice[n] = variables_[n].fixed;
     }
