@@ -38,6 +38,12 @@ constexpr named_kind kinds[]{{"products", operator_kind::products},
                              {"broadcasts", operator_kind::broadcasts},
                              {"gradients", operator_kind::gradients}};
 
+/// Entries of the largest table of prices of one operator; beyond, the best of so many descents is a bound.
+constexpr std::size_t most_entries = 120'000;
+constexpr int descents = 50;
+/// Combinations of layouts of a program for which all are tried where that is asked for.
+constexpr double most_checked = 20'000;
+
 struct settings {
   std::vector<named_kind> kinds;
   std::vector<std::string> meshes;
@@ -68,7 +74,11 @@ struct outcome {
   bool beats = false;
   /// The passes' program sends more bytes than the oracle's.
   bool sends_more = false;
+  bool is_exact = false;
+  /// All combinations were tried; whether one is cheaper than what dynamic programming found, or what descents found.
+  bool is_checked = false;
   bool is_missed = false;
+  bool descent_misses = false;
 };
 
 /// A program with what the passes make of it, and the best layouts.
@@ -87,8 +97,8 @@ compared compare(const named_kind& kind, price_memory& memory, std::uint64_t see
   one.source = layout_program_generator(seed, options).make();
   one.made = merged_program(partitioned_program(memory.mesh(), one.source));
   one.chosen = price_of_run(one.made.mesh, one.made.parts.program, one.made.parts.fault != partition_fault::nothing);
-  layout_oracle oracle(memory, one.made.traced);
-  one.best = oracle.least_sum(by);
+  dice random(seed);
+  one.best = layout_oracle(memory, one.made.traced, by).best(most_entries, descents, random);
   return one;
 }
 
@@ -103,11 +113,15 @@ outcome outcome_of(const named_kind& kind, price_memory& memory, std::uint64_t s
   result.beats = chosen < best;
   result.sends_more = one.chosen.bytes > one.best.price.bytes;
   result.regret = chosen / std::min(chosen, best);
+  result.is_exact = one.best.is_exact;
   if (wanted.checks) {
-    layout_oracle oracle(memory, one.made.traced);
-    if (oracle.combinations() <= 1e4) {
-      const double least = weighed(oracle.exhaustive_search(wanted.by).price, wanted.by);
+    layout_oracle oracle(memory, one.made.traced, wanted.by);
+    if (oracle.combinations() <= most_checked) {
+      dice random(seed);
+      result.is_checked = true;
+      const double least = weighed(oracle.exhaustive_search().price, wanted.by);
       result.is_missed = least < best;
+      result.descent_misses = least < weighed(oracle.descent(descents, random).price, wanted.by);
       if (result.is_missed) std::cout << "seed " << seed << ": by sums " << best << ", of all " << least << '\n';
     }
   }
@@ -173,23 +187,32 @@ void run(const named_kind& kind, const std::string& mesh_text, const settings& w
   long far_above = 0;
   long sends_more = 0;
   long beats = 0;
+  long exact = 0;
+  long checked = 0;
   long missed = 0;
+  long descent_missed = 0;
   for (const outcome& one : all) {
     logarithms += std::log(one.regret);
     above += one.regret > 1.1 ? 1 : 0;
     far_above += one.regret > 2 ? 1 : 0;
     sends_more += one.regret > 2 && one.sends_more ? 1 : 0;
     beats += one.beats ? 1 : 0;
+    exact += one.is_exact ? 1 : 0;
+    checked += one.is_checked ? 1 : 0;
     missed += one.is_missed ? 1 : 0;
+    descent_missed += one.descent_misses ? 1 : 0;
   }
   std::sort(all.begin(), all.end(), [](const outcome& a, const outcome& b) {
     return a.regret != b.regret ? a.regret > b.regret : a.seed < b.seed;
   });
   const auto count = static_cast<double>(all.size());
-  std::printf("%-16s %-6s %7ld %8.4f %7.2f%% %7.2f%% %7.2f%% %10.1f %6ld %6ld\n", kind.name, mesh_text.c_str(),
+  std::printf("%-16s %-6s %7ld %8.4f %7.2f%% %7.2f%% %7.2f%% %10.1f %7.2f%% %6ld\n", kind.name, mesh_text.c_str(),
               wanted.number, std::exp(logarithms / count), 100 * static_cast<double>(above) / count,
               100 * static_cast<double>(far_above) / count, 100 * static_cast<double>(sends_more) / count,
-              all.front().regret, beats, missed);
+              all.front().regret, 100 * static_cast<double>(exact) / count, beats);
+  if (wanted.checks)
+    std::printf("  of %ld tried in all layouts, dynamic programming missed %ld and descent %ld\n", checked, missed,
+                descent_missed);
   std::fflush(stdout);
   price_memory memory(mesh);
   for (std::size_t n = 0; n < all.size() && n < static_cast<std::size_t>(wanted.worst); ++n) {
@@ -239,8 +262,8 @@ settings settings_of(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   const settings wanted = settings_of(argc, argv);
-  std::printf("%-16s %-6s %7s %8s %8s %8s %8s %10s %6s %6s\n", "kind", "mesh", "number", "mean", ">1.1", ">2", "sent>2",
-              "worst", "beats", "missed");
+  std::printf("%-16s %-6s %7s %8s %8s %8s %8s %10s %8s %6s\n", "kind", "mesh", "number", "mean", ">1.1", ">2", "sent>2",
+              "worst", "exact", "beats");
   for (const named_kind& kind : wanted.kinds) {
     for (const std::string& mesh : wanted.meshes) run(kind, mesh, wanted);
   }

@@ -29,6 +29,22 @@ namespace espalier::test {
   return found;
 }
 
+/// Also those in which a tensor is a partial: any of the axes that do not split it may each have a term of it. One axis
+/// and a matrix give 4 layouts, two axes 18.
+[[nodiscard]] inline std::vector<sharding> all_layouts_and_partials(const mesh_shape& mesh, int rank) {
+  std::vector<sharding> found = all_layouts(mesh, rank);
+  for (int axis = 0; axis < mesh.rank; ++axis) {
+    const std::size_t count = found.size();
+    for (std::size_t n = 0; n < count; ++n) {
+      if (mesh.size[axis] == 1 || has_axis(found[n].tiled(), axis)) continue;
+      sharding partial = found[n];
+      partial.unreduced |= bit_of(axis);
+      found.push_back(partial);
+    }
+  }
+  return found;
+}
+
 /// The place of a layout in `all_layouts`, or -1.
 [[nodiscard]] inline int index_of(const std::vector<sharding>& layouts, const sharding& wanted) {
   for (std::size_t n = 0; n < layouts.size(); ++n) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/tensor/core/ops/ops.hpp>
+#include <espalier/testing/random/dice.hpp>
 #include <espalier/testing/regret/layouts.hpp>
 #include <espalier/testing/regret/price.hpp>
 
@@ -20,37 +21,60 @@
 /// The best layouts of a program, found without completion and without the passes' choices among layouts.
 ///
 /// Every value of the program, and a copy of every argument, is given a layout of its own by a `shard`, which the user
-/// fixes. An operator between fixed layouts costs the same whatever the layouts elsewhere are, so the price of the
-/// program is a sum of prices of single operators, and the least sum over all layouts is found by dynamic programming
-/// over the graph (variable elimination: Bertele and Brioschi, 1972). `exhaustive_search` tries every combination.
+/// fixes; sums may also stay partial (`unreduced`). An operator between fixed layouts costs the same whatever the
+/// layouts elsewhere are, so the price of the program is a sum of prices of single operators, and the least sum over
+/// all layouts is found by dynamic programming over the graph (variable elimination: Bertele and Brioschi, 1972).
+/// Prices of whole programs are lower where collectives share messages or readers share a change of layout; a descent
+/// on these prices therefore follows. `exhaustive_search` tries every combination, `descent` starts anywhere.
 namespace espalier::test {
+
+/// The layouts among which a value's is chosen.
+[[nodiscard]] inline std::vector<sharding> layouts_of(const mesh_shape& mesh, int rank, bool may_be_partial) {
+  return may_be_partial ? all_layouts_and_partials(mesh, rank) : all_layouts(mesh, rank);
+}
 
 /// The price of one operator between given layouts, for all layouts of its operands and its result.
 class operator_prices {
  public:
   /// @param id an operator of the graph; its operands become arguments
-  operator_prices(const mesh_shape& mesh, graph_view g, int id) : mesh_(mesh) {
+  /// @param may_be_partial whether each value of the graph may be a partial
+  operator_prices(const mesh_shape& mesh, graph_view g, int id, const std::vector<bool>& may_be_partial) : mesh_(mesh) {
     detail::copy_tables(code_, g);
     instruction step = g[id];
     step.annotation = -1;
+    step.loop = -1;
     // `match` asks for the layout of its second operand, which is given here.
     if (requests_of(step) == layout_request::as_operand) step = builder::make(ops::shard, step.type, step.shape, 0);
     std::vector<int> operands;
+    std::vector<int> values;
+    const auto append = [&](const instruction& i, std::size_t column) {
+      columns_.push_back(column);
+      return code_.code.push_back(i);
+    };
+    const auto add_column = [&](int value) {
+      layouts_.push_back(layouts_of(mesh, g[value].shape.rank, may_be_partial[static_cast<std::size_t>(value)]));
+      return layouts_.size() - 1;
+    };
     for (int k = 0; k < step.operand_count; ++k) {
       const int operand = g.operand_at(g[id], k);
-      const auto at = std::find(operands.begin(), operands.end(), operand);
-      const int number = static_cast<int>(at - operands.begin());
-      step.operand_at(k, code_.further.data()) = number;
-      if (at != operands.end()) continue;
-      operands.push_back(operand);
-      code_.code.push_back(
-          with_attributes(builder::make(ops::argument, g[operand].type, g[operand].shape), border_attributes{number}));
-      layouts_.push_back(all_layouts(mesh, g[operand].shape.rank));
+      const auto at = static_cast<std::size_t>(std::find(operands.begin(), operands.end(), operand) - operands.begin());
+      if (at == operands.size()) {
+        operands.push_back(operand);
+        const instruction& from = g[operand];
+        const std::size_t column = add_column(operand);
+        values.push_back(append(with_attributes(builder::make(ops::argument, from.type, from.shape),
+                                                border_attributes{static_cast<int>(at)}),
+                                column));
+        // A partial that the operator cannot keep is a mistake where an annotation asks for it.
+        if (may_be_partial[static_cast<std::size_t>(operand)])
+          values.back() = append(builder::make(ops::shard, from.type, from.shape, values.back()), column);
+      }
+      step.operand_at(k, code_.further.data()) = values[at];
     }
-    code_.code.push_back(step);
-    layouts_.push_back(all_layouts(mesh, step.shape.rank));
-    code_.code.push_back(with_attributes(builder::make(ops::result, step.type, step.shape, code_.code.size() - 1),
-                                         border_attributes{0}));
+    const std::size_t column = add_column(id);
+    int value = operator_at_ = append(step, column);
+    value = append(builder::make(ops::shard, step.type, step.shape, value), column);
+    append(with_attributes(builder::make(ops::result, step.type, step.shape, value), border_attributes{0}), column);
     rules_ = rules_of_graph(code_);
     of_.resize(rules_.size());
     std::size_t count = 1;
@@ -64,8 +88,11 @@ class operator_prices {
     for (std::size_t k = 0; k < layouts_.size(); ++k)
       at = at * layouts_[k].size() + static_cast<std::size_t>(layouts[k]);
     if (prices_[at].starts >= 0) return prices_[at];
-    for (std::size_t k = 0; k < layouts_.size(); ++k) of_[k] = layouts_[k][static_cast<std::size_t>(layouts[k])];
-    of_.back() = of_[of_.size() - 2];
+    for (std::size_t n = 0; n < of_.size(); ++n)
+      of_[n] = layouts_[columns_[n]][static_cast<std::size_t>(layouts[columns_[n]])];
+    // The annotation after it asks for the terms.
+    if (requests_of(code_.code[operator_at_]) == layout_request::none)
+      of_[static_cast<std::size_t>(operator_at_)].unreduced = 0;
     prices_[at] = price_of_layouts(mesh_, code_, rules_.data(), of_.data());
     return prices_[at];
   }
@@ -82,7 +109,10 @@ class operator_prices {
   mesh_shape mesh_;
   graph code_;
   std::vector<factor_rule> rules_;
+  /// The layouts of each different operand and of the result, and which of these each instruction has.
   std::vector<std::vector<sharding>> layouts_;
+  std::vector<std::size_t> columns_;
+  int operator_at_ = 0;
   std::vector<sharding> of_;
   std::vector<unknown_price> prices_;
 };
@@ -93,14 +123,14 @@ class price_memory {
   explicit price_memory(const mesh_shape& mesh) : mesh_(mesh) {}
 
   [[nodiscard]] const mesh_shape& mesh() const { return mesh_; }
-  [[nodiscard]] operator_prices& of(graph_view g, int id) {
-    auto& kept = known_[key_of(g, id)];
-    if (kept == nullptr) kept = std::make_unique<operator_prices>(mesh_, g, id);
+  [[nodiscard]] operator_prices& of(graph_view g, int id, const std::vector<bool>& may_be_partial) {
+    auto& kept = known_[key_of(g, id, may_be_partial)];
+    if (kept == nullptr) kept = std::make_unique<operator_prices>(mesh_, g, id, may_be_partial);
     return *kept;
   }
 
  private:
-  [[nodiscard]] static std::string key_of(graph_view g, int id) {
+  [[nodiscard]] static std::string key_of(graph_view g, int id, const std::vector<bool>& may_be_partial) {
     const instruction& i = g[id];
     std::string key;
     const auto put = [&key](const auto& value) {
@@ -108,7 +138,9 @@ class price_memory {
       std::memcpy(&bytes[0], &value, sizeof value);
       key.append(&bytes[0], sizeof value);
     };
-    const auto put_tensor = [&](const instruction& one) {
+    const auto put_tensor = [&](int value) {
+      const instruction& one = g[value];
+      put(may_be_partial[static_cast<std::size_t>(value)]);
       put(one.type);
       put(one.shape.rank);
       for (int d = 0; d < one.shape.rank; ++d) put(one.shape[d]);
@@ -116,14 +148,14 @@ class price_memory {
     put(i.op);
     for (const std::int64_t attribute : i.attribute) put(attribute);
     put(i.scalar);
-    put_tensor(i);
+    put_tensor(id);
     for (int k = 0; k < i.operand_count; ++k) {
       int first = k;
       for (int other = k; other-- > 0;) {
         if (g.operand_at(i, other) == g.operand_at(i, k)) first = other;
       }
       put(first);
-      put_tensor(g[g.operand_at(i, k)]);
+      put_tensor(g.operand_at(i, k));
     }
     if (i.op->windows != nullptr) {
       for (int n = 0; n < g.window_count; ++n) {
@@ -146,65 +178,87 @@ struct layout_choice {
   /// For each instruction, the layout of its value; for an argument, that of the copy that operators read.
   std::vector<sharding> of;
   run_price price;
+  /// The least over all layouts; otherwise no more than the least that was found.
+  bool is_exact = false;
 };
 
 /// The choice among all layouts of a program.
 class layout_oracle {
  public:
-  /// @param g a program after `passes_on_tensors`, without loops
-  layout_oracle(price_memory& memory, graph_view g) : memory_(memory), mesh_(memory.mesh()), g_(g) {
-    for (int id = 0; id < g.size; ++id) add_variable(id);
-    force();
+  /// @param g a program after `passes_on_tensors`
+  layout_oracle(price_memory& memory, graph_view g, price_measure by)
+      : memory_(memory), mesh_(memory.mesh()), g_(g), by_(by) {
+    for (int id = 0; id < g.size; ++id) {
+      may_be_partial_.push_back(may_be_partial(id));
+      add_variable(id);
+    }
+    make_forced();
   }
 
   /// Returns the number of combinations of layouts.
   [[nodiscard]] double combinations() const {
     double count = 1;
-    for (const variable& one : variables_) {
-      if (one.is_free) count *= static_cast<double>(one.layouts.size());
-    }
+    for (const int n : free_) count *= static_cast<double>(size_of_variable(n));
     return count;
   }
 
-  /// The best layouts if the prices of operators add up.
-  /// @param most_entries gives up, with an empty choice, if a table of the search would have more entries
-  [[nodiscard]] layout_choice least_sum(price_measure by, std::size_t most_entries = std::size_t{1} << 22U) {
-    std::vector<int> choice(variables_.size(), 0);
-    if (!eliminate(by, most_entries, choice)) return {};
-    return chosen(choice);
+  /// The best layouts: the least sum of operators' prices and a descent from there or, where a table of that search
+  /// would have more than `most_entries`, the best of descents from `starts` random layouts.
+  [[nodiscard]] layout_choice best(std::size_t most_entries, int starts, dice& random) {
+    std::vector<int> choice = fixed_choice();
+    if (!eliminate(most_entries, choice)) return descent(starts, random);
+    descend(choice);
+    layout_choice made = chosen(choice);
+    made.is_exact = true;
+    return made;
   }
 
   /// The best layouts of all, each combination priced as a whole program.
-  [[nodiscard]] layout_choice exhaustive_search(price_measure by) {
-    std::vector<int> choice;
-    for (const variable& one : variables_) choice.push_back(one.is_free ? 0 : one.fixed);
-    std::vector<int> best = choice;
-    double least = std::numeric_limits<double>::infinity();
+  [[nodiscard]] layout_choice exhaustive_search() {
+    std::vector<int> choice = fixed_choice();
+    std::vector<int> least = choice;
+    double least_price = std::numeric_limits<double>::infinity();
     while (true) {
-      const double price = weighed(price_of(choice), by);
-      if (price < least) {
-        least = price;
-        best = choice;
+      const double price = weighed(price_of(choice), by_);
+      if (price < least_price) {
+        least_price = price;
+        least = choice;
       }
       std::size_t n = 0;
-      for (; n < choice.size(); ++n) {
-        if (!variables_[n].is_free) continue;
-        if (++choice[n] < static_cast<int>(variables_[n].layouts.size())) break;
-        choice[n] = 0;
+      for (; n < free_.size(); ++n) {
+        int& at = choice[static_cast<std::size_t>(free_[n])];
+        if (++at < static_cast<int>(size_of_variable(free_[n]))) break;
+        at = 0;
       }
-      if (n == choice.size()) return chosen(best);
+      if (n == free_.size()) break;
     }
+    layout_choice made = chosen(least);
+    made.is_exact = true;
+    return made;
   }
 
-  /// The price of the program with these layouts, each forced by an annotation.
-  [[nodiscard]] run_price price_of(const std::vector<int>& choice) {
-    for (std::size_t at = 0; at < forced_from_.size(); ++at) forced_of_[at] = layout_at(forced_from_[at], choice);
-    return price_of_layouts(mesh_, forced_, forced_rules_.data(), forced_of_.data());
+  /// The best of coordinate descents from random layouts: a value's layout changes at a time, as long as that makes
+  /// the program cheaper.
+  [[nodiscard]] layout_choice descent(int starts, dice& random) {
+    std::vector<int> least;
+    double least_price = std::numeric_limits<double>::infinity();
+    for (int start = 0; start < starts; ++start) {
+      std::vector<int> choice = fixed_choice();
+      for (const int n : free_)
+        choice[static_cast<std::size_t>(n)] = random.integer(0, static_cast<int>(size_of_variable(n)) - 1);
+      const double price = descend(choice);
+      if (price >= least_price) continue;
+      least_price = price;
+      least = choice;
+    }
+    return chosen(least);
   }
 
  private:
   struct variable {
     std::vector<sharding> layouts;
+    /// Where its number in a choice is: values of a loop that are one buffer have one layout.
+    int stands_for = 0;
     bool is_free = true;
     int fixed = 0;
   };
@@ -213,23 +267,60 @@ class layout_oracle {
     std::vector<int> variables;
     std::vector<double> price;
   };
-  /// Where the layout of an instruction of the forced program comes from: a variable, or the argument as it is given.
+  /// Where the layout of an instruction of a forced program comes from: a variable, or the argument as it is given.
   struct origin {
     int variable = -1;
     int given = -1;
+    /// An operator, whose terms the annotation after it asks for.
+    bool computes = false;
   };
+  /// The program with annotations that force its layouts.
+  struct forced_program {
+    graph code;
+    std::vector<factor_rule> rules;
+    std::vector<origin> from;
+    std::vector<sharding> of;
+  };
+
+  [[nodiscard]] static std::size_t index(int n) { return static_cast<std::size_t>(n); }
+  [[nodiscard]] const variable& variable_of(int id) const {
+    return variables_[index(variables_[index(id)].stands_for)];
+  }
+  [[nodiscard]] std::size_t size_of_variable(int n) const { return variables_[index(n)].layouts.size(); }
+
+  /// Whether a value is a sum over something that may be split, or a linear function of such a sum.
+  [[nodiscard]] bool may_be_partial(int id) const {
+    const instruction& i = g_[id];
+    const bool is_fixed =
+        requests_of(i) == layout_request::as_operand ||
+        (requests_of(i) != layout_request::none && !attributes_of<annotation_attributes>(i).of_gradient);
+    if (structure_of(i) != structure::none || is_fixed) return false;
+    if (i.op->linear != linearity::none) {
+      for (int k = 0; k < i.operand_count; ++k) {
+        if (may_be_partial_[index(g_.operand_at(i, k))]) return true;
+      }
+    }
+    const factor_rule rule = i.op->factors(g_.view(id));
+    if (!i.op->facts.adds_up || rule.combine != reduction::sum) return false;
+    for (int f = 0; f < rule.count; ++f) {
+      if (rule.kind[f] == factor_kind::reduce) return true;
+    }
+    return false;
+  }
 
   void add_variable(int id) {
     const instruction& i = g_[id];
     variable one;
-    one.layouts = all_layouts(mesh_, i.shape.rank);
+    one.layouts = layouts_of(mesh_, i.shape.rank, may_be_partial_.back());
+    one.stands_for = id;
     const auto fix = [&](const sharding& layout) {
       one.is_free = false;
       one.fixed = index_of(one.layouts, layout);
     };
-    if (structure_of(i) == structure::result) {
-      one = variables_[static_cast<std::size_t>(i.operand[0])];
-      one.is_free = false;  // it is that of its operand
+    const structure part = structure_of(i);
+    if (part == structure::result || part == structure::loop_next || part == structure::loop_result) {
+      one.stands_for = variables_[index(i.operand[0])].stands_for;
+      one.is_free = false;
     } else if (requests_of(i) == layout_request::as_operand) {
       fix(given_layout(i.operand[1]));
     } else if (requests_of(i) != layout_request::none && !attributes_of<annotation_attributes>(i).of_gradient) {
@@ -237,107 +328,181 @@ class layout_oracle {
     } else if (one.layouts.size() == 1) {
       one.is_free = false;
     }
+    if (one.is_free) free_.push_back(id);
     variables_.push_back(std::move(one));
   }
   [[nodiscard]] sharding given_layout(int id) const {
     const instruction& i = g_[id];
     return i.annotation >= 0 ? g_.annotations[i.annotation].placement : sharding::whole(i.shape.rank);
   }
+  [[nodiscard]] std::vector<int> fixed_choice() const {
+    std::vector<int> choice;
+    for (const variable& one : variables_) choice.push_back(one.fixed);
+    return choice;
+  }
 
-  /// Makes the program with an annotation after each value.
-  void force() {
-    detail::copy_tables(forced_, g_);
-    std::vector<int> value(static_cast<std::size_t>(g_.size), -1);
+  /// Makes the program with an annotation after each argument and each value.
+  void make_forced() {
+    forced_program& made = forced_;
+    detail::copy_tables(made.code, g_);
+    // The instruction itself, and what its readers read.
+    std::vector<int> raw;
+    std::vector<int> value;
     const auto append = [&](const instruction& i, origin from) {
-      forced_from_.push_back(from);
-      return forced_.code.push_back(i);
+      made.from.push_back(from);
+      return made.code.code.push_back(i);
     };
     for (int id = 0; id < g_.size; ++id) {
       instruction i = g_[id];
+      const structure part = structure_of(i);
       for (int k = 0; k < i.operand_count; ++k) {
-        int& operand = i.operand_at(k, forced_.further.data());
-        // What replaces an argument names the argument.
-        operand = value[static_cast<std::size_t>(operand)];
+        int& operand = i.operand_at(k, made.code.further.data());
+        operand = (structure_of(g_[operand]) == structure::none && part != structure::loop_result) ||
+                          structure_of(g_[operand]) == structure::argument
+                      ? value[index(operand)]
+                      : raw[index(operand)];
       }
-      const bool is_argument = structure_of(i) == structure::argument;
-      const bool is_result = structure_of(i) == structure::result;
-      const int made = append(i, is_argument ? origin{-1, id} : origin{is_result ? i.operand[0] : id, -1});
-      if (is_result) {
-        forced_from_.back() = forced_from_[static_cast<std::size_t>(i.operand[0])];
-        continue;
+      if (part == structure::loop_begin) {
+        // It is its own loop's name only for others.
+        i.loop = i.loop < 0 ? -1 : raw[index(i.loop)];
+      } else if (i.loop >= 0) {
+        i.loop = raw[index(i.loop)];
       }
-      value[static_cast<std::size_t>(id)] = made;
-      if (requests_of(i) != layout_request::none) continue;
-      value[static_cast<std::size_t>(id)] = append(builder::make(ops::shard, i.type, i.shape, made), {id, -1});
+      const bool is_argument = part == structure::argument;
+      const bool is_annotated = requests_of(i) != layout_request::none;
+      const bool computes = part == structure::none && !is_annotated;
+      const int at =
+          append(i, is_argument ? origin{-1, id, false} : origin{variables_[index(id)].stands_for, -1, computes});
+      raw.push_back(at);
+      value.push_back(at);
+      if (!is_argument && !computes) continue;
+      instruction annotation = builder::make(ops::shard, i.type, i.shape, at);
+      annotation.loop = i.loop;
+      value.back() = append(annotation, {id, -1, false});
     }
-    forced_rules_ = rules_of_graph(forced_);
-    forced_of_.resize(forced_rules_.size());
+    made.rules = rules_of_graph(made.code);
+    made.of.resize(made.rules.size());
   }
   [[nodiscard]] sharding layout_at(origin from, const std::vector<int>& choice) const {
     if (from.given >= 0) return given_layout(from.given);
-    const auto n = static_cast<std::size_t>(from.variable);
-    return variables_[n].layouts[static_cast<std::size_t>(choice[n])];
+    return variables_[index(from.variable)].layouts[index(choice[index(from.variable)])];
+  }
+  /// The price of the program with these layouts, each forced by an annotation.
+  [[nodiscard]] run_price price_of(const std::vector<int>& choice) {
+    for (std::size_t at = 0; at < forced_.from.size(); ++at) {
+      forced_.of[at] = layout_at(forced_.from[at], choice);
+      if (forced_.from[at].computes) forced_.of[at].unreduced = 0;
+    }
+    return price_of_layouts(mesh_, forced_.code, forced_.rules.data(), forced_.of.data());
   }
 
   [[nodiscard]] layout_choice chosen(const std::vector<int>& choice) {
     layout_choice made;
-    for (std::size_t n = 0; n < variables_.size(); ++n)
-      made.of.push_back(variables_[n].layouts[static_cast<std::size_t>(choice[n])]);
+    for (const variable& one : variables_)
+      made.of.push_back(variables_[index(one.stands_for)].layouts[index(choice[index(one.stands_for)])]);
     made.price = price_of(choice);
     return made;
   }
 
-  /// The prices of instruction `id` for all layouts of the free variables that it has.
-  [[nodiscard]] factor factor_of(int id, price_measure by) {
-    const instruction& i = g_[id];
-    // Numbers of the variables in the order of the operator's table; -1 is the argument as it is given.
-    std::vector<int> columns;
-    const bool is_argument = structure_of(i) == structure::argument;
-    if (is_argument) columns.push_back(-1);
-    const int operands = requests_of(i) == layout_request::as_operand ? 1 : i.operand_count;
-    for (int k = 0; k < operands; ++k) {
-      const int operand = g_.operand_at(i, k);
-      if (std::find(columns.begin(), columns.end(), operand) == columns.end()) columns.push_back(operand);
+  /// Changes one layout at a time while that makes the program cheaper; returns its price.
+  double descend(std::vector<int>& choice) {
+    double price = weighed(price_of(choice), by_);
+    std::size_t unchanged = 0;
+    for (std::size_t n = 0; unchanged < free_.size(); n = (n + 1) % free_.size()) {
+      int& at = choice[index(free_[n])];
+      const int before = at;
+      int least = before;
+      for (int other = 0; other < static_cast<int>(size_of_variable(free_[n])); ++other) {
+        if (other == before) continue;
+        at = other;
+        const double changed = weighed(price_of(choice), by_);
+        if (changed >= price) continue;
+        price = changed;
+        least = other;
+      }
+      at = least;
+      unchanged = least == before ? unchanged + 1 : 1;
     }
-    columns.push_back(id);
-    operator_prices& prices = is_argument ? copies_of(i) : memory_.of(g_, id);
+    return price;
+  }
+
+  /// The prices of instruction `id` for all layouts of the free variables that it has.
+  /// @pre its table is not larger than is wanted
+  [[nodiscard]] factor factor_of(int id) {
+    const instruction& i = g_[id];
+    const structure part = structure_of(i);
+    const bool is_argument = part == structure::argument;
+    // Variables in the order of the operator's table; -1 is the argument as it is given.
+    std::vector<int> columns;
+    for (const int operand : operands_of(id))
+      columns.push_back(operand < 0 ? -1 : variables_[index(operand)].stands_for);
+    columns.push_back(variables_[index(id)].stands_for);
+    const int operand = columns.size() == 2 ? operands_of(id)[0] : -1;
+    const bool copies = is_argument || part == structure::loop_carry || part == structure::loop_next;
+    operator_prices& prices =
+        copies ? copies_of(i, operand >= 0 && may_be_partial_[index(operand)]) : memory_.of(g_, id, may_be_partial_);
+    const auto is_free = [&](int n) { return n >= 0 && variables_[index(n)].is_free; };
     factor made;
     std::size_t count = 1;
-    for (const int n : columns) {
-      if (n < 0 || !variables_[static_cast<std::size_t>(n)].is_free) continue;
-      made.variables.push_back(n);
-      count *= variables_[static_cast<std::size_t>(n)].layouts.size();
-    }
     std::vector<int> at;
     for (const int n : columns) {
-      if (n < 0) {
-        at.push_back(index_of(all_layouts(mesh_, i.shape.rank), given_layout(id)));
-      } else {
-        const variable& one = variables_[static_cast<std::size_t>(n)];
-        at.push_back(one.is_free ? 0 : one.fixed);
-      }
+      at.push_back(n < 0 ? index_of(all_layouts(mesh_, i.shape.rank), given_layout(id)) : variables_[index(n)].fixed);
+      // A value may be carried and passed on in one layout: then it is one column of the factor.
+      if (!is_free(n) || std::find(made.variables.begin(), made.variables.end(), n) != made.variables.end()) continue;
+      made.variables.push_back(n);
+      count *= size_of_variable(n);
     }
+    const std::int64_t times = part == structure::loop_carry ? 1 : detail::repetitions(g_, id);
     made.price.reserve(count);
+    std::vector<int> layout(made.variables.size(), 0);
     for (std::size_t entry = 0; entry < count; ++entry) {
-      made.price.push_back(weighed(prices.of(at), by) - weighed({}, by));
-      for (std::size_t k = columns.size(); k-- > 0;) {
-        if (columns[k] < 0 || !variables_[static_cast<std::size_t>(columns[k])].is_free) continue;
-        if (++at[k] < static_cast<int>(variables_[static_cast<std::size_t>(columns[k])].layouts.size())) break;
-        at[k] = 0;
+      for (std::size_t k = 0; k < columns.size(); ++k) {
+        if (!is_free(columns[k])) continue;
+        const auto n = std::find(made.variables.begin(), made.variables.end(), columns[k]) - made.variables.begin();
+        at[k] = layout[static_cast<std::size_t>(n)];
+      }
+      made.price.push_back((weighed(prices.of(at), by_) - weighed({}, by_)) * static_cast<double>(times));
+      for (std::size_t k = layout.size(); k-- > 0;) {
+        if (++layout[k] < static_cast<int>(size_of_variable(made.variables[k]))) break;
+        layout[k] = 0;
       }
     }
     return made;
   }
-  /// The prices of a change of an argument's layout.
-  [[nodiscard]] operator_prices& copies_of(const instruction& argument) {
-    graph copy;
-    copy.code.push_back(argument);
-    copy.code.push_back(builder::make(ops::shard, argument.type, argument.shape, 0));
-    return memory_.of(copy, 1);
+  /// The different values that an instruction reads; -1 is an argument as it is given.
+  [[nodiscard]] std::vector<int> operands_of(int id) const {
+    const instruction& i = g_[id];
+    const structure part = structure_of(i);
+    if (part == structure::argument) return {-1};
+    if (part == structure::loop_next) return {i.operand[1]};
+    std::vector<int> operands;
+    const int count = requests_of(i) == layout_request::as_operand ? 1 : i.operand_count;
+    for (int k = 0; k < count; ++k) {
+      const int operand = g_.operand_at(i, k);
+      if (std::find(operands.begin(), operands.end(), operand) == operands.end()) operands.push_back(operand);
+    }
+    return operands;
   }
-
-  [[nodiscard]] std::size_t size_of_variable(int n) const {
-    return variables_[static_cast<std::size_t>(n)].layouts.size();
+  [[nodiscard]] bool has_factor(int id) const {
+    const structure part = structure_of(g_[id]);
+    return part == structure::none || part == structure::argument || part == structure::loop_carry ||
+           part == structure::loop_next;
+  }
+  /// Returns the number of prices of instruction `id`.
+  [[nodiscard]] double entries_of(int id) const {
+    double count = static_cast<double>(variable_of(id).is_free ? variable_of(id).layouts.size() : 1);
+    for (const int operand : operands_of(id)) {
+      if (operand >= 0 && variable_of(operand).is_free)
+        count *= static_cast<double>(variable_of(operand).layouts.size());
+    }
+    return count;
+  }
+  /// The prices of a change of layout.
+  [[nodiscard]] operator_prices& copies_of(const instruction& value, bool may_be_partial) {
+    graph copy;
+    copy.code.push_back(builder::make(ops::argument, value.type, value.shape));
+    copy.code.push_back(builder::make(ops::shard, value.type, value.shape, 0));
+    return memory_.of(copy, 1, {may_be_partial, false});
   }
 
   /// The sum of factors over all their variables but `last`, which comes last.
@@ -378,15 +543,15 @@ class layout_oracle {
   }
 
   /// Removes one variable after another, each with the least table, and then chooses them in the opposite order.
-  bool eliminate(price_measure by, std::size_t most_entries, std::vector<int>& choice) {
-    std::vector<factor> factors;
-    std::vector<int> left;
+  bool eliminate(std::size_t most_entries, std::vector<int>& choice) {
     for (int id = 0; id < g_.size; ++id) {
-      const auto n = static_cast<std::size_t>(id);
-      if (structure_of(g_[id]) != structure::result) factors.push_back(factor_of(id, by));
-      if (variables_[n].is_free) left.push_back(id);
-      choice[n] = variables_[n].fixed;
+      if (has_factor(id) && entries_of(id) > static_cast<double>(most_entries)) return false;
     }
+    std::vector<factor> factors;
+    for (int id = 0; id < g_.size; ++id) {
+      if (has_factor(id)) factors.push_back(factor_of(id));
+    }
+    std::vector<int> left = free_;
     std::vector<factor> removed;
     while (!left.empty()) {
       std::size_t best = 0;
@@ -407,7 +572,8 @@ class layout_oracle {
           best = k;
         }
       }
-      if (least > static_cast<double>(most_entries)) return false;
+      // Sums are cheaper than prices.
+      if (least > 64 * static_cast<double>(most_entries)) return false;
       const int last = left[best];
       left.erase(left.begin() + static_cast<std::ptrdiff_t>(best));
       std::vector<factor> with;
@@ -447,11 +613,13 @@ class layout_oracle {
   price_memory& memory_;
   mesh_shape mesh_;
   graph_view g_;
+  price_measure by_;
+  /// A variable for each instruction, and the numbers of those that are to be chosen.
   std::vector<variable> variables_;
-  graph forced_;
-  std::vector<factor_rule> forced_rules_;
-  std::vector<origin> forced_from_;
-  std::vector<sharding> forced_of_;
+  std::vector<int> free_;
+  /// Whether each value may be a partial.
+  std::vector<bool> may_be_partial_;
+  forced_program forced_;
 };
 
 }  // namespace espalier::test

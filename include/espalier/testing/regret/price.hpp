@@ -7,6 +7,7 @@
 #include <espalier/tensor/core/program/pass_list.hpp>
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 /// Prices of programs whose layouts are all given.
@@ -23,8 +24,10 @@ enum class price_measure : std::uint8_t {
 };
 
 /// A price as one number. One element of f32 is added, so that the ratio of two prices exists where one of them
-/// is 0: {0 bytes} is 4, {256 bytes, 1 start} is 260 by `bytes` and 16,644 by `movement`.
+/// is 0: {0 bytes} is 4, {256 bytes, 1 start} is 260 by `bytes` and 16,644 by `movement`. What cannot be partitioned so
+/// is infinitely dear.
 [[nodiscard]] constexpr double weighed(const run_price& price, price_measure by) {
+  if (price.is_faulty) return std::numeric_limits<double>::infinity();
   double sum = 4 + static_cast<double>(price.bytes);
   if (by != price_measure::bytes) sum += static_cast<double>(price.starts * collective_latency);
   if (by == price_measure::time) sum += static_cast<double>(price.work) / operations_per_byte;
