@@ -36,7 +36,10 @@ struct named_kind {
 constexpr named_kind kinds[]{{"products", operator_kind::products},
                              {"outer_products", operator_kind::outer_products},
                              {"broadcasts", operator_kind::broadcasts},
-                             {"gradients", operator_kind::gradients}};
+                             {"gradients", operator_kind::gradients},
+                             {"windows", operator_kind::windows},
+                             {"gathers", operator_kind::gathers},
+                             {"loops", operator_kind::loops}};
 
 /// Entries of the largest table of prices of one operator; beyond, the best of so many descents is a bound.
 constexpr std::size_t most_entries = 120'000;

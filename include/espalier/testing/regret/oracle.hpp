@@ -295,6 +295,10 @@ class layout_oracle {
         requests_of(i) == layout_request::as_operand ||
         (requests_of(i) != layout_request::none && !attributes_of<annotation_attributes>(i).of_gradient);
     if (structure_of(i) != structure::none || is_fixed) return false;
+    // A result is whole: so is the value that it is made of.
+    for (int reader = id + 1; reader < g_.size; ++reader) {
+      if (structure_of(g_[reader]) == structure::result && g_[reader].operand[0] == id) return false;
+    }
     if (i.op->linear != linearity::none) {
       for (int k = 0; k < i.operand_count; ++k) {
         if (may_be_partial_[index(g_.operand_at(i, k))]) return true;

@@ -13,8 +13,8 @@
 /// Small random programs whose arguments and result have given layouts: the passes choose the layouts in between.
 namespace espalier::test {
 
-/// The operators that a program is made of. Each kind has those of the kinds before it, but `gradients`, which has
-/// those of `products`.
+/// The operators that a program is made of: `outer_products` and `broadcasts` have those of the kinds before them, all
+/// others those of `products`.
 enum class operator_kind : std::uint8_t {
   /// Contracting products, sums, additions, tanh, transpositions.
   products,
@@ -24,6 +24,12 @@ enum class operator_kind : std::uint8_t {
   broadcasts,
   /// `products` with a scalar loss, and its gradients by all arguments.
   gradients,
+  /// `products` and slices, rolls, differences of neighbours and pads.
+  windows,
+  /// `products` and rows of a table by indices that are an argument, and sums of rows by such indices.
+  gathers,
+  /// `products`, of which one is a loop whose body has two or three operators.
+  loops,
 };
 
 struct layout_program_options {
@@ -54,24 +60,37 @@ class layout_program_generator {
     for (int n = random_.integer(2, 3); n > 0; --n) sizes_.push_back(options_.sizes[any(options_.sizes)]);
     const int arguments = random_.integer(2, 3);
     for (int n = 0; n < arguments; ++n) add_argument(n);
+    indices_ = -1;
+    if (options_.kind == operator_kind::gathers) add_indices(arguments);
     const int operators = random_.integer(3, 4);
-    for (int made = 0, tries = 0; made < operators; ++tries) {
-      if (tries == 40) return false;
-      const int value = add_operator();
-      if (value < 0) continue;
-      add(value);
-      ++made;
+    const int loop_at = options_.kind == operator_kind::loops ? random_.integer(0, operators - 1) : -1;
+    for (int made = 0; made < operators; ++made) {
+      if (!(made == loop_at ? add_loop() : add_operators(1))) return false;
     }
     // All but the last are used.
     for (std::size_t n = 0; n + 1 < values_.size(); ++n) {
       if (uses_[n] == 0) return false;
     }
+    if (indices_ >= 0 && !indices_used_) return false;
     const int last = values_.back();
     if (options_.kind == operator_kind::gradients) {
       add_gradients(last, arguments);
     } else {
       const int annotation = b_.annotate(b_[last].shape, any_layout(b_[last].shape.rank));
       emit::result(b_, emit::annotated(b_, ops::shard, last, annotation), 0);
+    }
+    return true;
+  }
+
+  /// Appends operators that are found in a few attempts each.
+  [[nodiscard]] bool add_operators(int count) {
+    for (int tries = 0; count > 0; ++tries) {
+      if (tries == 20) return false;
+      const int value = add_operator();
+      if (value < 0) continue;
+      add(value);
+      tries = 0;
+      --count;
     }
     return true;
   }
@@ -113,10 +132,7 @@ class layout_program_generator {
   }
 
   int add_operator() {
-    const int most = options_.kind == operator_kind::outer_products ? 6
-                     : options_.kind == operator_kind::broadcasts   ? 8
-                                                                    : 5;
-    switch (random_.integer(0, most)) {
+    switch (any_operator()) {
       case 0:
       case 1: return contraction();
       case 2: return sum();
@@ -131,8 +147,21 @@ class layout_program_generator {
       }
       case 6: return outer_product();
       case 7: return added_along();
-      default: return added_across();
+      case 8: return added_across();
+      case 9: return slice();
+      case 10: return roll();
+      case 11: return difference_of_neighbours();
+      case 12: return pad();
+      case 13: return gather();
+      default: return scatter();
     }
+  }
+  [[nodiscard]] int any_operator() {
+    using enum operator_kind;
+    const bool is_special = random_.chance(0.5);
+    if (is_special && options_.kind == windows) return random_.integer(9, 12);
+    if (is_special && options_.kind == gathers) return random_.integer(13, 14);
+    return random_.integer(0, options_.kind == outer_products ? 6 : options_.kind == broadcasts ? 8 : 5);
   }
 
   [[nodiscard]] axis_list any_order(int rank) {
@@ -249,6 +278,83 @@ class layout_program_generator {
     return combined(a, b);
   }
 
+  int slice() {
+    const std::size_t x = any_value();
+    const int d = random_.integer(0, shape(x).rank - 1);
+    const auto extent = static_cast<int>(shape(x)[d]);
+    const int size = random_.chance(0.5) ? extent / 2 : extent - random_.integer(1, 3);
+    return emit::slice(b_, used(x), d, random_.integer(0, extent - size), size);
+  }
+  int roll() {
+    const std::size_t x = any_value();
+    const int d = random_.integer(0, shape(x).rank - 1);
+    return emit::roll(b_, used(x), d, random_.integer(1, 3) * (random_.chance(0.5) ? 1 : -1));
+  }
+  int difference_of_neighbours() {
+    const std::size_t x = any_value();
+    const int d = random_.integer(0, shape(x).rank - 1);
+    const std::int64_t extent = shape(x)[d];
+    const int value = used(x);
+    const int after = emit::slice(b_, value, d, 1, extent - 1);
+    return emit::subtract(b_, after, emit::slice(b_, value, d, 0, extent - 1));
+  }
+  int pad() {
+    const std::size_t x = any_value();
+    const int d = random_.integer(0, shape(x).rank - 1);
+    const int before = random_.integer(0, 2);
+    const std::int64_t extent = shape(x)[d] + before + random_.integer(1, 2);
+    return emit::pad(b_, used(x), d, before, extent);
+  }
+
+  void add_indices(int number) {
+    extents shape;
+    shape.append(sizes_[any(sizes_)]);
+    indices_ = emit::argument(b_, dtype::i32, shape, number);
+    b_[indices_].annotation = b_.annotate(shape, any_layout(1));
+    indices_used_ = false;
+  }
+  int gather() {
+    const std::size_t x = any_value();
+    indices_used_ = true;
+    return emit::gather(b_, used(x), indices_, random_.integer(0, shape(x).rank - 1));
+  }
+  /// Rows are added to as many rows as one of the program's extents says.
+  int scatter() {
+    const std::size_t x = any_value();
+    const extents rows = shape(x);
+    const int d = random_.integer(0, rows.rank - 1);
+    if (rows[d] != b_[indices_].shape[0]) return -1;
+    indices_used_ = true;
+    extents table = rows;
+    table[d] = sizes_[any(sizes_)];
+    return emit::scatter_add(b_, table, indices_, used(x), d);
+  }
+
+  /// A value goes through a few iterations, each of two or three operators that may read all values before the loop.
+  [[nodiscard]] bool add_loop() {
+    const std::size_t x = any_value();
+    const extents carried = shape(x);
+    const int start = used(x);
+    emit::loop_begin(b_, random_.integer(2, 5), false, false);
+    const int carry = emit::loop_carry(b_, start);
+    add(carry);
+    const std::size_t first = values_.size() - 1;
+    if (!add_operators(random_.integer(2, 3))) return false;
+    // The last value of the carry's shape is passed on, and all of the body is used for it.
+    const std::size_t last = values_.size() - 1;
+    if (!(shape(last) == carried)) return false;
+    ++uses_[last];
+    for (std::size_t n = first; n <= last; ++n) {
+      if (uses_[n] == 0) return false;
+    }
+    const int passed = emit::loop_next(b_, carry, values_[last]);
+    emit::loop_end(b_);
+    values_.resize(first);
+    uses_.resize(first);
+    add(emit::loop_result(b_, passed));
+    return true;
+  }
+
   void add_gradients(int last, int arguments) {
     const int terms = random_.chance(0.3) ? last : emit::multiply(b_, last, last);
     const int loss = emit::reduce_sum(b_, terms, (std::int64_t{1} << b_[last].shape.rank) - 1);
@@ -265,6 +371,9 @@ class layout_program_generator {
   std::vector<int> values_;
   std::vector<int> uses_;
   std::vector<int> sizes_;
+  /// An argument of row numbers, or -1.
+  int indices_ = -1;
+  bool indices_used_ = false;
 };
 
 }  // namespace espalier::test
