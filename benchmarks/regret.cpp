@@ -82,6 +82,8 @@ struct outcome {
   bool is_checked = false;
   bool is_missed = false;
   bool descent_misses = false;
+  /// The best layouts, written as annotations, lead all passes to a dearer program.
+  bool is_dearer_annotated = false;
 };
 
 /// A program with what the passes make of it, and the best layouts.
@@ -119,6 +121,11 @@ outcome outcome_of(const named_kind& kind, price_memory& memory, std::uint64_t s
   result.is_exact = one.best.is_exact;
   if (wanted.checks) {
     layout_oracle oracle(memory, one.made.traced, wanted.by);
+    const spmd_program annotated = merged_program(partitioned_on(memory.mesh(), oracle.annotated(one.best), false));
+    const double written = weighed(
+        price_of_run(annotated.mesh, annotated.parts.program, annotated.parts.fault != partition_fault::nothing),
+        wanted.by);
+    result.is_dearer_annotated = written > best;
     if (oracle.combinations() <= most_checked) {
       dice random(seed);
       result.is_checked = true;
@@ -194,6 +201,7 @@ void run(const named_kind& kind, const std::string& mesh_text, const settings& w
   long checked = 0;
   long missed = 0;
   long descent_missed = 0;
+  long dearer = 0;
   for (const outcome& one : all) {
     logarithms += std::log(one.regret);
     above += one.regret > 1.1 ? 1 : 0;
@@ -203,6 +211,7 @@ void run(const named_kind& kind, const std::string& mesh_text, const settings& w
     exact += one.is_exact ? 1 : 0;
     checked += one.is_checked ? 1 : 0;
     missed += one.is_missed ? 1 : 0;
+    dearer += one.is_dearer_annotated ? 1 : 0;
     descent_missed += one.descent_misses ? 1 : 0;
   }
   std::sort(all.begin(), all.end(), [](const outcome& a, const outcome& b) {
@@ -214,8 +223,10 @@ void run(const named_kind& kind, const std::string& mesh_text, const settings& w
               100 * static_cast<double>(far_above) / count, 100 * static_cast<double>(sends_more) / count,
               all.front().regret, 100 * static_cast<double>(exact) / count, beats);
   if (wanted.checks)
-    std::printf("  of %ld tried in all layouts, dynamic programming missed %ld and descent %ld\n", checked, missed,
-                descent_missed);
+    std::printf(
+        "  of %ld tried in all layouts, dynamic programming missed %ld and descent %ld; as annotations, %ld are "
+        "dearer\n",
+        checked, missed, descent_missed, dearer);
   std::fflush(stdout);
   price_memory memory(mesh);
   for (std::size_t n = 0; n < all.size() && n < static_cast<std::size_t>(wanted.worst); ++n) {

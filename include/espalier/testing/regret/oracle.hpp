@@ -226,7 +226,7 @@ class layout_oracle {
       }
       std::size_t n = 0;
       for (; n < free_.size(); ++n) {
-        int& at = choice[static_cast<std::size_t>(free_[n])];
+        int& at = choice[index(free_[n])];
         if (++at < static_cast<int>(size_of_variable(free_[n]))) break;
         at = 0;
       }
@@ -244,14 +244,29 @@ class layout_oracle {
     double least_price = std::numeric_limits<double>::infinity();
     for (int start = 0; start < starts; ++start) {
       std::vector<int> choice = fixed_choice();
-      for (const int n : free_)
-        choice[static_cast<std::size_t>(n)] = random.integer(0, static_cast<int>(size_of_variable(n)) - 1);
+      for (const int n : free_) choice[index(n)] = random.integer(0, whole_layouts(n) - 1);
       const double price = descend(choice);
       if (price >= least_price) continue;
       least_price = price;
       least = choice;
     }
     return chosen(least);
+  }
+
+  /// The program with the layouts of a choice as annotations, as a user would write it: `shard` after each operator,
+  /// `reshard` where that changes the layout of a value that has one.
+  [[nodiscard]] graph annotated(const layout_choice& choice) const {
+    graph program = forced_.code;
+    for (int at = 0; at < program.code.size(); ++at) {
+      instruction& i = program.code[at];
+      if (requests_of(i) != layout_request::annotation) continue;
+      const instruction& operand = program.code[i.operand[0]];
+      const sharding& layout = choice.of[index(forced_.from[index(at)].variable)];
+      program.annotations.push_back({i.shape, layout});
+      i.annotation = program.annotations.size() - 1;
+      if (operand.annotation >= 0) i.op = &ops::reshard;
+    }
+    return program;
   }
 
  private:
@@ -310,6 +325,13 @@ class layout_oracle {
       if (rule.kind[f] == factor_kind::reduce) return true;
     }
     return false;
+  }
+
+  /// Returns the number of a variable's layouts that are no partials; they come first, and any of them fit together.
+  [[nodiscard]] int whole_layouts(int n) const {
+    const std::vector<sharding>& all = variables_[index(n)].layouts;
+    const auto is_whole = [](const sharding& one) { return one.unreduced == 0; };
+    return static_cast<int>(std::count_if(all.begin(), all.end(), is_whole));
   }
 
   void add_variable(int id) {
