@@ -9,8 +9,7 @@
 // Nothing runs: programs are graphs, which the passes take as values.
 
 #include <espalier/tensor/core/graph/text.hpp>
-#include <espalier/testing/regret.hpp>
-#include <support/spmd_check.hpp>
+#include <support/regret.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -41,9 +40,6 @@ constexpr named_kind kinds[]{{"products", operator_kind::products},
                              {"gathers", operator_kind::gathers},
                              {"loops", operator_kind::loops}};
 
-/// Entries of the largest table of prices of one operator; beyond, the best of so many descents is a bound.
-constexpr std::size_t most_entries = 120'000;
-constexpr int descents = 50;
 /// Combinations of layouts of a program for which all are tried where that is asked for.
 constexpr double most_checked = 20'000;
 
@@ -52,6 +48,7 @@ struct settings {
   std::vector<std::string> meshes;
   long number = 1000;
   std::uint64_t seed = 1;
+  std::vector<int> sizes;
   price_measure by = price_measure::time;
   int worst = 10;
   bool checks = false;
@@ -70,8 +67,6 @@ mesh_shape mesh_named(const std::string& text) {
 
 struct outcome {
   std::uint64_t seed = 0;
-  run_price chosen;
-  run_price best;
   double regret = 1;
   /// The passes' program is cheaper than the oracle's.
   bool beats = false;
@@ -86,52 +81,34 @@ struct outcome {
   bool is_dearer_annotated = false;
 };
 
-/// A program with what the passes make of it, and the best layouts.
-struct compared {
-  graph source;
-  spmd_program made;
-  run_price chosen;
-  layout_choice best;
-};
-
-compared compare(const named_kind& kind, price_memory& memory, std::uint64_t seed, price_measure by) {
-  compared one;
-  layout_program_options options;
-  options.kind = kind.kind;
-  options.mesh = memory.mesh();
-  one.source = layout_program_generator(seed, options).make();
-  one.made = merged_program(partitioned_program(memory.mesh(), one.source));
-  one.chosen = price_of_run(one.made.mesh, one.made.parts.program, one.made.parts.fault != partition_fault::nothing);
-  dice random(seed);
-  one.best = layout_oracle(memory, one.made.traced, by).best(most_entries, descents, random);
+regret_settings settings_for(const named_kind& kind, const mesh_shape& mesh, const settings& wanted) {
+  regret_settings one;
+  one.program.kind = kind.kind;
+  one.program.mesh = mesh;
+  if (!wanted.sizes.empty()) one.program.sizes = wanted.sizes;
+  one.by = wanted.by;
   return one;
 }
 
-outcome outcome_of(const named_kind& kind, price_memory& memory, std::uint64_t seed, const settings& wanted) {
-  const compared one = compare(kind, memory, seed, wanted.by);
+outcome outcome_of(const regret_settings& settings, price_memory& memory, std::uint64_t seed, bool checks) {
+  const compared_layouts one = compare_layouts(settings, seed, memory);
   outcome result;
   result.seed = seed;
-  result.chosen = one.chosen;
-  result.best = one.best.price;
-  const double chosen = weighed(one.chosen, wanted.by);
-  const double best = weighed(one.best.price, wanted.by);
-  result.beats = chosen < best;
+  result.regret = one.regret;
+  result.beats = one.beats_best;
   result.sends_more = one.chosen.bytes > one.best.price.bytes;
-  result.regret = chosen / std::min(chosen, best);
   result.is_exact = one.best.is_exact;
-  if (wanted.checks) {
-    layout_oracle oracle(memory, one.made.traced, wanted.by);
+  if (checks) {
+    const double best = weighed(one.best.price, settings.by);
+    layout_oracle oracle(memory, one.made.traced, settings.by);
     const spmd_program annotated = merged_program(partitioned_on(memory.mesh(), oracle.annotated(one.best), false));
-    const double written = weighed(
-        price_of_run(annotated.mesh, annotated.parts.program, annotated.parts.fault != partition_fault::nothing),
-        wanted.by);
-    result.is_dearer_annotated = written > best;
+    result.is_dearer_annotated = weighed(price_of_program(annotated), settings.by) > best;
     if (oracle.combinations() <= most_checked) {
       dice random(seed);
       result.is_checked = true;
-      const double least = weighed(oracle.exhaustive_search().price, wanted.by);
+      const double least = weighed(oracle.exhaustive_search().price, settings.by);
       result.is_missed = least < best;
-      result.descent_misses = least < weighed(oracle.descent(descents, random).price, wanted.by);
+      result.descent_misses = least < weighed(oracle.descent(settings.descents, random).price, settings.by);
       if (result.is_missed) std::cout << "seed " << seed << ": by sums " << best << ", of all " << least << '\n';
     }
   }
@@ -160,7 +137,7 @@ std::vector<std::string> lines_of(const mesh_shape& mesh, graph_view g, const st
   return lines;
 }
 
-void print(const compared& one, const mesh_shape& mesh) {
+void print(const compared_layouts& one, const mesh_shape& mesh) {
   const std::vector<std::string> chosen = lines_of(one.made.mesh, one.made.traced, one.made.of);
   const std::vector<std::string> best = lines_of(mesh, one.made.traced, one.best.of);
   std::size_t width = 0;
@@ -178,6 +155,7 @@ void print(const compared& one, const mesh_shape& mesh) {
 
 void run(const named_kind& kind, const std::string& mesh_text, const settings& wanted) {
   const mesh_shape mesh = mesh_named(mesh_text);
+  const regret_settings drawn = settings_for(kind, mesh, wanted);
   const auto workers = static_cast<long>(std::max(1U, std::min(2U, std::thread::hardware_concurrency())));
   std::vector<std::vector<outcome>> found(static_cast<std::size_t>(workers));
   std::vector<std::thread> threads;
@@ -186,7 +164,7 @@ void run(const named_kind& kind, const std::string& mesh_text, const settings& w
       price_memory memory(mesh);
       for (long n = w; n < wanted.number; n += workers)
         found[static_cast<std::size_t>(w)].push_back(
-            outcome_of(kind, memory, wanted.seed + static_cast<std::uint64_t>(n), wanted));
+            outcome_of(drawn, memory, wanted.seed + static_cast<std::uint64_t>(n), wanted.checks));
     });
   }
   for (std::thread& one : threads) one.join();
@@ -233,7 +211,7 @@ void run(const named_kind& kind, const std::string& mesh_text, const settings& w
     if (all[n].regret <= 1) break;
     std::printf("  seed %llu: regret %.2f\n", static_cast<unsigned long long>(all[n].seed), all[n].regret);
     std::fflush(stdout);
-    print(compare(kind, memory, all[n].seed, wanted.by), mesh);
+    print(compare_layouts(drawn, all[n].seed, memory), mesh);
   }
 }
 
@@ -255,6 +233,14 @@ settings settings_of(int argc, char** argv) {
       wanted.seed = std::stoull(value());
     } else if (option == "--worst") {
       wanted.worst = std::stoi(value());
+    } else if (option == "--sizes") {
+      // Extents, as in 129,1000.
+      const std::string text = value();
+      for (std::size_t at = 0; at < text.size();) {
+        std::size_t length = 0;
+        wanted.sizes.push_back(std::stoi(text.substr(at), &length));
+        at += length + 1;
+      }
     } else if (option == "--check") {
       wanted.checks = true;
     } else if (option == "--by") {
