@@ -54,7 +54,7 @@ const std::vector<requirement> requirements{
 };
 /// A sample of programs may have more by so many standard deviations of its figures.
 constexpr double deviations = 5;
-constexpr int programs = tried_cases(80);
+constexpr int programs = tried_cases(60);
 
 struct summary {
   double mean = 1;
