@@ -4,7 +4,8 @@
 // Compares the layouts that the passes choose for random programs with the best of all layouts: the regret of a
 // program is the price of a run as the passes lay it out, over the price of a run with the best layouts.
 //
-//     bench_regret [--kind NAME] [--mesh 2x2] [--number 20000] [--seed 1] [--by bytes|movement|time] [--worst 10]
+//     bench_regret [--kind NAME] [--mesh 2x2] [--number 1000] [--seed 1] [--sizes 128,1000] [--worst 10]
+//                  [--by time|movement|bytes] [--check]
 //
 // Nothing runs: programs are graphs, which the passes take as values.
 
@@ -16,8 +17,8 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
 #include <iostream>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <utility>
@@ -215,6 +216,11 @@ void run(const named_kind& kind, const std::string& mesh_text, const settings& w
   }
 }
 
+[[noreturn]] void refuse(const std::string& what) {
+  std::cerr << "bench_regret: there is " << what << "; see docs/benchmarks.md\n";
+  std::exit(2);
+}
+
 settings settings_of(int argc, char** argv) {
   settings wanted;
   for (int n = 1; n < argc; ++n) {
@@ -222,9 +228,10 @@ settings settings_of(int argc, char** argv) {
     const auto value = [&] { return std::string(n + 1 < argc ? argv[++n] : ""); };
     if (option == "--kind") {
       const std::string name = value();
-      for (const named_kind& one : kinds) {
-        if (one.name == name) wanted.kinds.push_back(one);
-      }
+      const auto* const found =
+          std::find_if(std::begin(kinds), std::end(kinds), [&](const named_kind& one) { return one.name == name; });
+      if (found == std::end(kinds)) refuse("no kind of programs " + name);
+      wanted.kinds.push_back(*found);
     } else if (option == "--mesh") {
       wanted.meshes.push_back(value());
     } else if (option == "--number") {
@@ -245,12 +252,12 @@ settings settings_of(int argc, char** argv) {
       wanted.checks = true;
     } else if (option == "--by") {
       const std::string measure = value();
+      if (measure != "bytes" && measure != "movement" && measure != "time") refuse("no measure " + measure);
       wanted.by = measure == "bytes"  ? price_measure::bytes
                   : measure == "time" ? price_measure::time
                                       : price_measure::movement;
     } else {
-      std::cerr << "bench_regret: there is no option " << option << '\n';
-      std::exit(2);
+      refuse("no option " + option);
     }
   }
   if (wanted.kinds.empty()) wanted.kinds.assign(std::begin(kinds), std::end(kinds));

@@ -17,7 +17,7 @@ struct regret_settings {
   price_measure by = price_measure::time;
   /// Entries of the largest table of prices of one operator; where one would be larger, the best of so many descents
   /// is a bound.
-  std::size_t most_entries = 120'000;
+  std::size_t most_entries = 1'000'000;
   int descents = 50;
 };
 

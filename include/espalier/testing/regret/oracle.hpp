@@ -84,9 +84,7 @@ class operator_prices {
 
   /// @param layouts the number of the layout of each different operand, and of the result
   [[nodiscard]] const run_price& of(const std::vector<int>& layouts) {
-    std::size_t at = 0;
-    for (std::size_t k = 0; k < layouts_.size(); ++k)
-      at = at * layouts_[k].size() + static_cast<std::size_t>(layouts[k]);
+    const std::size_t at = position(layouts);
     if (prices_[at].starts >= 0) return prices_[at];
     for (std::size_t n = 0; n < of_.size(); ++n)
       of_[n] = layouts_[columns_[n]][static_cast<std::size_t>(layouts[columns_[n]])];
@@ -95,6 +93,49 @@ class operator_prices {
       of_[static_cast<std::size_t>(operator_at_)].unreduced = 0;
     prices_[at] = price_of_layouts(mesh_, code_, rules_.data(), of_.data());
     return prices_[at];
+  }
+
+  /// Prices as numbers, less that of nothing. Only layouts of operands that fit together are priced; with all others
+  /// operands change to such layouts first.
+  /// @param changes for each different operand, the price of each change of layout, by the layout before and after
+  [[nodiscard]] const std::vector<double>& estimates(price_measure by,
+                                                     const std::vector<std::vector<double>>& changes) {
+    if (!estimates_.empty()) return estimates_;
+    constexpr double infinity = std::numeric_limits<double>::infinity();
+    estimates_.assign(prices_.size(), infinity);
+    std::vector<int> at(layouts_.size(), 0);
+    for (std::size_t entry = 0; entry < prices_.size(); ++entry) {
+      if (fits(at)) estimates_[entry] = weighed(of(at), by) - weighed({}, by);
+      for (std::size_t k = at.size(); k-- > 0;) {
+        if (++at[k] < static_cast<int>(layouts_[k].size())) break;
+        at[k] = 0;
+      }
+    }
+    std::size_t inner = layouts_.back().size();
+    for (std::size_t k = layouts_.size() - 1; k-- > 0;) {
+      const std::size_t size = layouts_[k].size();
+      std::vector<double> changed(estimates_.size(), infinity);
+      for (std::size_t outer = 0; outer < estimates_.size(); outer += size * inner) {
+        for (std::size_t before = 0; before < size; ++before) {
+          for (std::size_t after = 0; after < size; ++after) {
+            const double change = changes[k][before * size + after];
+            if (change == infinity) continue;
+            double* const to = &changed[outer + before * inner];
+            const double* const from = &estimates_[outer + after * inner];
+            for (std::size_t n = 0; n < inner; ++n) to[n] = std::min(to[n], change + from[n]);
+          }
+        }
+      }
+      estimates_ = std::move(changed);
+      inner *= size;
+    }
+    return estimates_;
+  }
+  [[nodiscard]] std::size_t position(const std::vector<int>& layouts) const {
+    std::size_t at = 0;
+    for (std::size_t k = 0; k < layouts_.size(); ++k)
+      at = at * layouts_[k].size() + static_cast<std::size_t>(layouts[k]);
+    return at;
   }
 
  private:
@@ -106,6 +147,29 @@ class operator_prices {
     }
   };
 
+  /// Whether the operator can work on its operands as they are: dimensions that are one factor are split alike.
+  [[nodiscard]] bool fits(const std::vector<int>& layouts) const {
+    const instruction& i = code_.code[operator_at_];
+    const factor_rule& rule = rules_[static_cast<std::size_t>(operator_at_)];
+    for (int f = 0; f < rule.count; ++f) {
+      bool is_first = true;
+      axis_list axes;
+      for (int k = 0; k < i.operand_count; ++k) {
+        const int operand = i.operand_at(k, code_.further.data());
+        const std::size_t column = columns_[static_cast<std::size_t>(operand)];
+        const sharding& layout = layouts_[column][static_cast<std::size_t>(layouts[column])];
+        for (int d = 0; d < layout.rank; ++d) {
+          const factor_list factors = rule.dims_of(k)[d];
+          if (factors.size() != 1 || factors[0] != f) continue;
+          if (!is_first && !(layout.dim[d] == axes)) return false;
+          axes = layout.dim[d];
+          is_first = false;
+        }
+      }
+    }
+    return true;
+  }
+
   mesh_shape mesh_;
   graph code_;
   std::vector<factor_rule> rules_;
@@ -115,6 +179,7 @@ class operator_prices {
   int operator_at_ = 0;
   std::vector<sharding> of_;
   std::vector<unknown_price> prices_;
+  std::vector<double> estimates_;
 };
 
 /// Prices of operators that are alike, kept from one program to the next.
@@ -203,13 +268,15 @@ class layout_oracle {
   }
 
   /// The best layouts: the least sum of operators' prices and a descent from there or, where a table of that search
-  /// would have more than `most_entries`, the best of descents from `starts` random layouts.
+  /// would have more than `most_entries`, the best of descents from `starts` random layouts. It is exact if each
+  /// operator has at most `most_priced` prices; of operators with more, those whose operands do not fit together are
+  /// estimated.
   [[nodiscard]] layout_choice best(std::size_t most_entries, int starts, dice& random) {
     std::vector<int> choice = fixed_choice();
     if (!eliminate(most_entries, choice)) return descent(starts, random);
     descend(choice);
     layout_choice made = chosen(choice);
-    made.is_exact = true;
+    made.is_exact = !estimates_;
     return made;
   }
 
@@ -268,6 +335,9 @@ class layout_oracle {
     }
     return program;
   }
+
+  /// Prices of an operator up to which all are computed.
+  static constexpr double most_priced = 20'000;
 
  private:
   struct variable {
@@ -479,6 +549,9 @@ class layout_oracle {
       count *= size_of_variable(n);
     }
     const std::int64_t times = part == structure::loop_carry ? 1 : detail::repetitions(g_, id);
+    const bool estimates = !copies && entries_of(id) > most_priced;
+    estimates_ = estimates_ || estimates;
+    const std::vector<double>* const table = estimates ? &prices.estimates(by_, changes_of(id)) : nullptr;
     made.price.reserve(count);
     std::vector<int> layout(made.variables.size(), 0);
     for (std::size_t entry = 0; entry < count; ++entry) {
@@ -487,13 +560,34 @@ class layout_oracle {
         const auto n = std::find(made.variables.begin(), made.variables.end(), columns[k]) - made.variables.begin();
         at[k] = layout[static_cast<std::size_t>(n)];
       }
-      made.price.push_back((weighed(prices.of(at), by_) - weighed({}, by_)) * static_cast<double>(times));
+      const double price = estimates ? (*table)[prices.position(at)] : weighed(prices.of(at), by_) - weighed({}, by_);
+      made.price.push_back(price * static_cast<double>(times));
       for (std::size_t k = layout.size(); k-- > 0;) {
         if (++layout[k] < static_cast<int>(size_of_variable(made.variables[k]))) break;
         layout[k] = 0;
       }
     }
     return made;
+  }
+  /// The prices of all changes of layout of each different operand, to layouts that are no partials.
+  [[nodiscard]] std::vector<std::vector<double>> changes_of(int id) {
+    std::vector<std::vector<double>> changes;
+    for (const int operand : operands_of(id)) {
+      const bool may_be_partial = may_be_partial_[index(operand)];
+      operator_prices& copies = copies_of(g_[operand], may_be_partial);
+      const auto size = static_cast<int>(layouts_of(mesh_, g_[operand].shape.rank, may_be_partial).size());
+      const auto whole = static_cast<int>(all_layouts(mesh_, g_[operand].shape.rank).size());
+      changes.emplace_back();
+      for (int before = 0; before < size; ++before) {
+        for (int after = 0; after < size; ++after) {
+          const double price = before == after  ? 0
+                               : after >= whole ? std::numeric_limits<double>::infinity()
+                                                : weighed(copies.of({before, after}), by_) - weighed({}, by_);
+          changes.back().push_back(price);
+        }
+      }
+    }
+    return changes;
   }
   /// The different values that an instruction reads; -1 is an argument as it is given.
   [[nodiscard]] std::vector<int> operands_of(int id) const {
@@ -599,7 +693,7 @@ class layout_oracle {
         }
       }
       // Sums are cheaper than prices.
-      if (least > 64 * static_cast<double>(most_entries)) return false;
+      if (least > 8 * static_cast<double>(most_entries)) return false;
       const int last = left[best];
       left.erase(left.begin() + static_cast<std::ptrdiff_t>(best));
       std::vector<factor> with;
@@ -645,6 +739,8 @@ class layout_oracle {
   std::vector<int> free_;
   /// Whether each value may be a partial.
   std::vector<bool> may_be_partial_;
+  /// Some prices were estimated.
+  bool estimates_ = false;
   forced_program forced_;
 };
 
