@@ -177,29 +177,23 @@ class factor_choice {
     now.axes = list_of(involved);
     now.count = now.axes.size();
     note_factors(id, rule, now);
-    priced_.clear();
     // The proposal of some tensor is likely to be good: with its price as a limit, most others are soon too expensive.
     for (int n = 0; n < now.count; ++n) now.factor[n] = first_factor(rule, said, now.axes[n]);
-    factor_axes best = assemble(rule, said, now);
+    priced_.clear();
+    factor_axes best = assemble(rule, said, now, 0);
     double best_cost = price(id, rule, best, now, partial, -1);
-    for (int n = 0; n < now.count; ++n) now.factor[n] = -1;
-    for (;;) {
-      const factor_axes candidate = assemble(rule, said, now);
-      const double cost = price(id, rule, candidate, now, partial, best_cost);
-      if (cost >= 0) {
+    for (int leader = 0; leader < said.count; ++leader) {
+      if (leader > 0 && !has_order_of_its_own(rule, said, leader)) continue;
+      // A price is remembered by the factors of the axes, without their order.
+      if (leader > 0) priced_.clear();
+      for (bool more = first_assignment(now); more; more = next_assignment(rule, now, &factors_of[0])) {
+        if (leader > 0 && !gives_several(now)) continue;
+        const factor_axes candidate = assemble(rule, said, now, leader);
+        const double cost = price(id, rule, candidate, now, partial, best_cost);
+        if (cost < 0) continue;
         best = candidate;
         best_cost = cost;
       }
-      int n = 0;
-      for (; n < now.count; ++n) {
-        int& factor = now.factor[n];
-        do {
-          ++factor;
-        } while (factor < rule.count && (factors_of[now.axes[n]] >> static_cast<unsigned>(factor) & 1U) == 0);
-        if (factor < rule.count) break;
-        factor = -1;
-      }
-      if (n == now.count) break;
     }
     return best;
   }
@@ -242,6 +236,49 @@ class factor_choice {
     }
   }
 
+  /// The assignments are counted through, the first axis fastest; at first no axis splits anything.
+  [[nodiscard]] static constexpr bool first_assignment(assignment& now) {
+    for (int n = 0; n < now.count; ++n) now.factor[n] = -1;
+    return true;
+  }
+  [[nodiscard]] static constexpr bool next_assignment(const factor_rule& rule, assignment& now,
+                                                      const std::uint32_t* factors_of) {
+    for (int n = 0; n < now.count; ++n) {
+      int& factor = now.factor[n];
+      do {
+        ++factor;
+      } while (factor < rule.count && (factors_of[now.axes[n]] >> static_cast<unsigned>(factor) & 1U) == 0);
+      if (factor < rule.count) return true;
+      factor = -1;
+    }
+    return false;
+  }
+  /// Whether some factor is split by more than one axis.
+  [[nodiscard]] static constexpr bool gives_several(const assignment& now) {
+    std::uint32_t split = 0;
+    for (int n = 0; n < now.count; ++n) {
+      if (now.factor[n] < 0) continue;
+      const std::uint32_t factor = 1U << static_cast<unsigned>(now.factor[n]);
+      if ((split & factor) != 0) return true;
+      split |= factor;
+    }
+    return false;
+  }
+  /// Whether a tensor has the axes of some factor in another order than all tensors before it.
+  [[nodiscard]] static constexpr bool has_order_of_its_own(const factor_rule& rule, const proposals& said, int tensor) {
+    for (int f = 0; f < rule.count; ++f) {
+      const axis_list order = said.by[tensor][f];
+      if (order.code() < 16U) continue;
+      bool is_new = true;
+      for (int t = 0; t < tensor && is_new; ++t) {
+        const axis_list before = said.by[t][f];
+        is_new = !before.starts_with(order) && (before.empty() || before.without(~order.mask()) != order);
+      }
+      if (is_new) return true;
+    }
+    return false;
+  }
+
   /// The factor that an axis splits in the first tensor that has it: the result, if it does.
   [[nodiscard]] static constexpr int first_factor(const factor_rule& rule, const proposals& said, int axis) {
     for (int t = 0; t < said.count; ++t) {
@@ -252,9 +289,10 @@ class factor_choice {
     return -1;
   }
 
-  /// The axes given to each factor, in the order in which some tensor already has them.
+  /// The axes given to each factor, in the order in which some tensor already has them: `leader` if it does, otherwise
+  /// the first.
   [[nodiscard]] static constexpr factor_axes assemble(const factor_rule& rule, const proposals& said,
-                                                      const assignment& now) {
+                                                      const assignment& now, int leader) {
     factor_axes result;
     axis_mask several = 0;
     for (int n = 0; n < now.count; ++n) {
@@ -268,8 +306,8 @@ class factor_choice {
       if ((several >> static_cast<unsigned>(f) & 1U) == 0) continue;
       const axis_mask given = result[f].mask();
       axis_list order;
-      for (int t = 0; t < said.count; ++t) {
-        const axis_list one = said.by[t][f];
+      for (int t = -1; t < said.count; ++t) {
+        const axis_list one = said.by[t < 0 ? leader : t][f];
         for (int n = 0; n < one.size(); ++n) {
           if (has_axis(given, one[n]) && !order.contains(one[n])) order = order.with(one[n]);
         }
@@ -324,7 +362,7 @@ class factor_choice {
       const placed_windows windows = windows_over(g_, id, k, rule, split);
       if (windows.count > 0) return price_of_windows(value, wanted, windows);
     }
-    return program_.variant_as(value, wanted) >= 0
+    return program_.variant_as(value, wanted) >= 0 || program_.is_made_from_nothing(value)
                ? 0
                : price_of_reshard(from.shape, program_[value].type, from.placement, wanted);
   }

@@ -96,6 +96,7 @@ class local_program {
   constexpr int reshard(int value, const sharding& wanted, reduction combine = reduction::sum) {
     if (const int made = variant_as(value, wanted); made >= 0) return made;
     const layout from = layout_of(value);
+    if (is_made_from_nothing(value)) return made_again(value, wanted);
     const reshard_plan plan =
         plan_reshard(mesh_, from.shape, out_[value].type, from.placement, wanted, collective_latency);
     int result = value;
@@ -110,6 +111,12 @@ class local_program {
     out_.loop = here;
     first_variant_[value] = variants_.push_back({result, first_variant_[value]});
     return result;
+  }
+  /// True if a value has no operands, such as a constant or an index: every device makes the part that it needs.
+  [[nodiscard]] constexpr bool is_made_from_nothing(int value) const {
+    const instruction& i = out_[value];
+    return i.operand_count == 0 && structure_of(i) == structure::none && !i.op->facts.unique &&
+           layout_of(value).placement.unreduced == 0;
   }
   /// The value as another element type, where it is: once for all readers that are in scope.
   constexpr int converted(int value, dtype type) {
@@ -243,6 +250,18 @@ class local_program {
     origin_.push_back(current_);
     first_variant_.push_back(-1);
     return id;
+  }
+
+  constexpr int made_again(int value, const sharding& wanted) {
+    const int here = out_.loop;
+    out_.loop = out_[value].loop;
+    hoisted_ = hoisted_ || out_.loop != here;
+    const extents shape = layout_of(value).shape;
+    const instruction same = out_[value];
+    const int result = append(same, shape, wanted);
+    out_.loop = here;
+    first_variant_[value] = variants_.push_back({result, first_variant_[value]});
+    return result;
   }
 
   /// A value whose boxes follow from windows.
