@@ -4,9 +4,9 @@
 
 #include <espalier/tensor/core/partition/run_price.hpp>
 #include <espalier/tensor/core/program/check_graph.hpp>
-#include <espalier/tensor/core/program/complete.hpp>
 #include <espalier/tensor/core/program/cut_axes.hpp>
 #include <espalier/tensor/core/program/pass_list.hpp>
+#include <espalier/tensor/core/program/refine_layouts.hpp>
 #include <espalier/testing/interpret_spmd.hpp>
 
 #include <espalier/testing/random_graph.hpp>
@@ -220,7 +220,7 @@ template <int Count>
   made.of.resize(made.rules.size());
   made.cause.resize(made.rules.size());
   while (true) {
-    complete(made.mesh, made.traced, made.rules.data(), made.of.data(), made.cause.data());
+    lay_out(made.mesh, made.traced, made.rules.data(), made.of.data(), made.cause.data());
     if (!cuts) return made;
     const axis_parts wanted = refined_sub_axes(made.mesh, made.traced, made.rules.data(), made.of.data(), made.axes);
     if (wanted.count == made.axes.count) return made;

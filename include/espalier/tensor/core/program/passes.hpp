@@ -10,6 +10,7 @@
 #include <espalier/tensor/core/program/complete.hpp>
 #include <espalier/tensor/core/program/cut_axes.hpp>
 #include <espalier/tensor/core/program/pass_list.hpp>
+#include <espalier/tensor/core/program/refine_layouts.hpp>
 #include <espalier/tensor/core/program/repeat_widened.hpp>
 #include <espalier/tensor/core/program/trace.hpp>
 
@@ -244,7 +245,51 @@ template <class Mesh, class Source> struct completed {
       return last<Chunk + 1>();
     }
   }
-  static constexpr const completion<size>& value = last<0>();
+  static constexpr const completion<size>& spread = last<0>();
+
+  /// The first op whose tensors have to move, or -1: most programs have none.
+  template <int First = 0> [[nodiscard]] static constexpr int find_dispute() {
+    constexpr int found =
+        first_dispute(Mesh::value, program, &rules.of[0], &spread.of[0], First, First + looks_in_evaluation);
+    if constexpr (found >= 0 || First + looks_in_evaluation >= size) {
+      return found;
+    } else {
+      return find_dispute<First + looks_in_evaluation>();
+    }
+  }
+  struct refinement {
+    completion<size> of;
+    refinement_progress at;
+  };
+  [[nodiscard]] static constexpr refinement refine_further(const refinement& from) {
+    refinement now = from;
+    layout_refinement work(Mesh::value, program, &rules.of[0], view_of(now.of, readers));
+    now.at = work.run(from.at, most_moves_priced);
+    return now;
+  }
+  template <int Chunk> struct refined {
+    static constexpr refinement value = refine_further(refined<Chunk - 1>::value);
+  };
+  template <int Chunk>
+    requires(Chunk == 0)
+  struct refined<Chunk> {
+    static constexpr refinement value = refine_further({spread, {}});
+  };
+  template <int Chunk = 0> [[nodiscard]] static constexpr const completion<size>& last_refined() {
+    if constexpr (refined<Chunk>::value.at.done) {
+      return refined<Chunk>::value.of;
+    } else {
+      return last_refined<Chunk + 1>();
+    }
+  }
+  [[nodiscard]] static constexpr const completion<size>& settled() {
+    if constexpr (find_dispute() >= 0) {
+      return last_refined();
+    } else {
+      return spread;
+    }
+  }
+  static constexpr const completion<size>& value = settled();
 };
 
 /// The largest number of times that axes are cut, with the graph completed each time: the dimensions that sub-axes
