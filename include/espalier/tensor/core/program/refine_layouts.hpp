@@ -332,7 +332,7 @@ class layout_refinement {
     add_options(shape, at, n + 1);
     const std::uint32_t axis = static_cast<std::uint32_t>(axes_[n]) + 1U;
     for (int d = 0; d < shape.rank; ++d) {
-      if (shape.size[d] < mesh_.size[axes_[n]] * shards_of(mesh_, at.dim[d])) continue;
+      if (shape.size[d] <= shards_of(mesh_, at.dim[d])) continue;
       placing with = at;
       with.dim[d] = joined(at.dim[d], axis);
       add_options(shape, with, n + 1);
@@ -457,7 +457,7 @@ class layout_refinement {
     for (int f = 0; f < rule.count; ++f) {
       if (rule.kind[f] == factor_kind::blocked) continue;
       const axis_list others = split[f];
-      if (rule.size[f] < mesh_.size[axis] * (others.empty() ? 1 : mesh_.parts(others))) continue;
+      if (rule.size[f] <= (others.empty() ? 1 : mesh_.parts(others))) continue;
       factor_axes with = split;
       with.set(f, others.with(axis));
       split_further(id, rule, with, used | bit_of(axis), n + 1, results, count, costs);
