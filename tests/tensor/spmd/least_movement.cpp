@@ -38,7 +38,8 @@ template <class Program> constexpr bool sends(int collectives, std::int64_t byte
   return Program::collectives() == collectives && sent<Program>() == bytes;
 }
 
-// --- the large side of a broadcast ------------------------------------------------------------------------------------
+// --- the large side of a broadcast
+// ------------------------------------------------------------------------------------
 
 /// Forces between all pairs of points.
 struct pairs {
@@ -50,7 +51,7 @@ struct pairs {
 };
 struct pairs_gradient {
   constexpr auto operator()(const auto& a) const {
-    return ep::grad([](const auto& x) { return ep::sum(pairs{}(x) * pairs{}(x)); })(a);
+    return ep::grad([](const auto& x) { return ep::sum(pairs{}(x)*pairs{}(x)); })(a);
   }
 };
 /// Returns the number of the nearest centre of each point.
@@ -61,7 +62,9 @@ struct nearest {
   }
 };
 struct outer {
-  constexpr auto operator()(const auto& a, const auto& b) const { return ep::expand_dims<1>(a) * ep::expand_dims<0>(b); }
+  constexpr auto operator()(const auto& a, const auto& b) const {
+    return ep::expand_dims<1>(a) * ep::expand_dims<0>(b);
+  }
 };
 template <int Classes> struct one_hot_whole {
   constexpr auto operator()(const auto& i) const { return ep::reshard<none, none>(ep::one_hot<Classes>(i)); }
@@ -93,7 +96,8 @@ static_assert(sends<line<4>::cube<128, 512, 192>>(1, 128 * 4 * 3 / 4));
 // One broadcast is computed whole where it is read, not stored whole and cut: a quarter of 64 x 64 x 3 at a time.
 static_assert(line<4>::points<64>::peak_bytes_per_device() < 64 * 64 * 3 * 4 * 2);
 
-// --- the order of axes ------------------------------------------------------------------------------------------------
+// --- the order of axes
+// ------------------------------------------------------------------------------------------------
 
 struct x2 : ep::axis<"x", 2> {};
 struct y2 : ep::axis<"y", 2> {};
@@ -107,24 +111,28 @@ template <class... Entries> struct largest_to {
   constexpr auto operator()(const auto& a) const { return ep::shard<Entries...>(ep::max<1>(a)); }
 };
 template <class... Entries> struct product_to {
-  constexpr auto operator()(const auto& a, const auto& b) const { return ep::shard<Entries..., none>(ep::matmul(a, b)); }
+  constexpr auto operator()(const auto& a, const auto& b) const {
+    return ep::shard<Entries..., none>(ep::matmul(a, b));
+  }
 };
 template <class... Entries> struct chain_to {
   constexpr auto operator()(const auto& a) const { return ep::shard<Entries...>(ep::sum<1>(ep::tanh(a) * 2.0)); }
 };
 using reversed = ep::axes<y2, x2>;
-template <class Function, int N, class... More> using of_rows = ep::program<square, Function, split_twice<N, 1024>, More...>;
-// Two of four devices have to exchange their rows of the result, 64 x 4 bytes; for fewer axes a device needs 128 of them
-// and has at most 64 of those.
+template <class Function, int N, class... More>
+using of_rows = ep::program<square, Function, split_twice<N, 1024>, More...>;
+// Two of four devices have to exchange their rows of the result, 64 x 4 bytes; for fewer axes a device needs 128 of
+// them and has at most 64 of those.
 static_assert(sends<of_rows<sum_to<reversed>, 256>>(1, 256) && sends<of_rows<largest_to<reversed>, 256>>(1, 256));
 static_assert(sends<of_rows<chain_to<reversed>, 256>>(1, 256) && sends<of_rows<sum_to<y2>, 256>>(1, 512));
 static_assert(sends<of_rows<product_to<reversed>, 256, f32<1024, 8>>>(1, 2048));
 static_assert(sends<of_rows<product_to<y2>, 256, f32<1024, 8>>>(1, 4096));
 
-// --- a chain of products ----------------------------------------------------------------------------------------------
+// --- a chain of products
+// ----------------------------------------------------------------------------------------------
 
-/// Attention whose queries lie by heads and whose keys and values lie by places of the sequence, and the projection after
-/// it, whose result does.
+/// Attention whose queries lie by heads and whose keys and values lie by places of the sequence, and the projection
+/// after it, whose result does.
 template <class Model> struct attend {
   constexpr auto operator()(const auto& q, const auto& k, const auto& v, const auto& w) const {
     const auto loss = [](const auto& query, const auto& key, const auto& value, const auto& weight) {
@@ -150,15 +158,15 @@ template <int Devices, int Sequence, int Capacity> struct models {
   using by_places = ep::sharded<f32<2, Sequence, 8, 16>, none, x, none, none>;
   using attention = ep::program<mesh, attend<x>, by_heads, by_places, by_places, f32<8, 16, 128>>;
   static constexpr int tokens = 2 * Capacity;
-  using mixture =
-      ep::program<mesh, experts, ep::sharded<f32<4, tokens, 16>, x, none, none>,
-                  ep::sharded<f32<4, tokens, 8, Capacity>, x, none, none, none>,
-                  ep::sharded<f32<8, 16, 64>, x, none, none>, ep::sharded<f32<8, 64, 16>, x, none, none>>;
+  using mixture = ep::program<mesh, experts, ep::sharded<f32<4, tokens, 16>, x, none, none>,
+                              ep::sharded<f32<4, tokens, 8, Capacity>, x, none, none, none>,
+                              ep::sharded<f32<8, 16, 64>, x, none, none>, ep::sharded<f32<8, 64, 16>, x, none, none>>;
 };
 // Six tensors of 2 x 256 x 8 x 16 change between heads and places: keys and values, their gradients, the attention's
 // result and its gradient; a device sends three quarters of its quarter. The projection is gathered, and its gradient
 // scattered: 8 x 16 x 128.
-static_assert(sent<models<4, 256, 4>::attention>() == 6 * (2 * 256 * 8 * 16 * 4 / 4 * 3 / 4) + 2 * (8 * 16 * 128 * 4 / 4 * 3));
+static_assert(sent<models<4, 256, 4>::attention>() ==
+              6 * (2 * 256 * 8 * 16 * 4 / 4 * 3 / 4) + 2 * (8 * 16 * 128 * 4 / 4 * 3));
 // Tokens go to their experts and come back: 8 x 4 x capacity x 16.
 static_assert(sends<models<4, 256, 64>::mixture>(2, 2 * (8 * 4 * 64 * 16 * 4 / 4 * 3 / 4)));
 

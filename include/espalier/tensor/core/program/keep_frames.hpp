@@ -306,18 +306,22 @@ class frame_keeper {
 
 /// Keeps values in the frame that slices cut them from, where pads and joins put them back into one: the same tensor
 /// less a few rows would be split in other places, so that its rows would travel there and back. The inner 24 of 26
-/// rows that a stencil computes are rows of 26 on the way, the first and last of which nothing reads. The result is
-/// normalised, as `g` is.
-[[nodiscard]] constexpr graph keep_frames(graph&& g) {
-  if (!detail::may_have_frames(g)) return static_cast<graph&&>(g);
+/// rows that a stencil computes are rows of 26 on the way, the first and last of which nothing reads.
+/// @pre `g` is normalised
+/// @post `g` is normalised
+constexpr void keep_frames(graph& g) {
+  if (!detail::may_have_frames(g)) return;
   bool changes = false;
   for (int dim = 0; dim < max_rank; ++dim) {
     detail::frame_keeper one(g, dim);
     if (!one.find()) continue;
     changes = true;
-    g = one.run();
+    graph framed = one.run();
+    g = static_cast<graph&&>(framed);
   }
-  return changes ? normalise(g) : static_cast<graph&&>(g);
+  if (!changes) return;
+  graph again = normalise(g);
+  g = static_cast<graph&&>(again);
 }
 
 }  // namespace espalier

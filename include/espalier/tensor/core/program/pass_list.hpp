@@ -21,8 +21,8 @@ struct pass {
 namespace detail {
 [[nodiscard]] constexpr graph run_normalise(const mesh_shape& mesh, graph_view g) {
   graph made = normalise(g);
-  if (mesh.devices() == 1) return made;
-  return keep_frames(static_cast<graph&&>(made));
+  if (mesh.devices() > 1) keep_frames(made);
+  return made;
 }
 [[nodiscard]] constexpr graph merge_computations(const mesh_shape&, graph_view g) {
   return merge_common_subexpressions(g, false);

@@ -16,9 +16,8 @@
 
 namespace espalier::detail {
 
-/// The largest number of values whose layouts are chosen together, and of mesh axes whose place is chosen for them.
+/// The largest number of values whose layouts are chosen together.
 inline constexpr int most_refined_values = 24;
-inline constexpr int most_refined_axes = 2;
 /// What it costs to cut a part out of a buffer, in bytes that a device could send meanwhile for each byte of the part.
 inline constexpr double slice_cost = 1.0 / 64;
 /// The number of moves that are priced for one choice, and in one constant evaluation, at most: clang's limit on steps
@@ -29,9 +28,9 @@ inline constexpr int looks_in_evaluation = 1024;
 /// Where the refinement of a graph is, between two constant evaluations.
 struct refinement_progress {
   int round = 0;
-  /// The next instruction, and the next pair of the axes that are disputed there.
+  /// The next instruction, and the next set of the axes that are disputed there.
   int id = 0;
-  int pair = 0;
+  int set = 0;
   bool changed = false;
   bool done = false;
 };
@@ -189,19 +188,17 @@ class layout_refinement {
     bool is_chosen = true;
   };
 
-  /// Two of the axes at a time, all pairs one after another; none after the last.
+  /// One axis after another, then two at a time, all pairs; none after the last.
   [[nodiscard]] static constexpr axis_list next_axes(axis_list all, refinement_progress& at) {
     const int n = all.size();
-    int pair = at.pair++;
-    if (n <= most_refined_axes) {
-      if (pair == 0 && n > 0) return all;
-    } else {
-      for (int a = 0; a < n; ++a) {
-        if (pair < n - 1 - a) return axis_list(all[a]).with(all[a + 1 + pair]);
-        pair -= n - 1 - a;
-      }
+    int set = at.set++;
+    if (set < n) return axis_list(all[set]);
+    set -= n;
+    for (int a = 0; a < n; ++a) {
+      if (set < n - 1 - a) return axis_list(all[a]).with(all[a + 1 + set]);
+      set -= n - 1 - a;
     }
-    at.pair = 0;
+    at.set = 0;
     ++at.id;
     return {};
   }
@@ -478,8 +475,9 @@ class layout_refinement {
       placing needed;
       const extents& shape = g_.operand(id, k).shape;
       if (!place(rule, rule.dims_of(k), shape.rank, split, needed)) return;
-      cost += price_of_operand(g_.operand_at(i, k), needed);
-      if (i.op->windows != nullptr) cost += times * cost_of_windows(id, k, rule, needed);
+      const bool has_windows = i.op->windows != nullptr;
+      cost += price_of_operand(g_.operand_at(i, k), needed, has_windows ? read_through_windows(id, k, rule) : shape);
+      if (has_windows) cost += times * cost_of_windows(id, k, rule, needed);
       if (most >= 0 && cost >= most) return;
     }
     placing made;
@@ -515,21 +513,35 @@ class layout_refinement {
     }
     return true;
   }
-  /// The least cost to have a value laid out like this, where an op needs it.
+  /// The extents of what an op reads of an operand: of a slice, as many elements as it takes.
+  [[nodiscard]] constexpr extents read_through_windows(int id, int k, const factor_rule& rule) const {
+    window of_dimension[max_rank];
+    const std::uint32_t dims = g_[id].op->windows(g_.view(id), k, &of_dimension[0]);
+    extents result = g_.operand(id, k).shape;
+    for (int d = 0; d < result.rank; ++d) {
+      if ((dims >> static_cast<unsigned>(d) & 1U) != 0)
+        result[d] = smaller_of(result[d], rule.size[rule.dims_of(k)[d][0]]);
+    }
+    return result;
+  }
   constexpr double price_of_operand(int value, const placing& needed) {
+    return price_of_operand(value, needed, g_[value].shape);
+  }
+  /// The least cost to have a value laid out like this, where an op needs it; the op reads elements of these extents.
+  constexpr double price_of_operand(int value, const placing& needed, const extents& read) {
     const instruction& i = g_[value];
     const double times = static_cast<double>(repetitions(g_, value));
-    if (value == pinned_) return times * move_cost(i.shape, size_of(i.type), pinned_at_, 0, needed);
+    if (value == pinned_) return times * move_cost(read, size_of(i.type), pinned_at_, 0, needed);
     const int n = index_of(value);
     if (n < 0 || values_[n].is_chosen) {
       const axis_mask partial = of_[value].unreduced;
-      return partial != 0 ? 0 : times * move_cost(i.shape, size_of(i.type), placing_of(value), 0, needed);
+      return partial != 0 ? 0 : times * move_cost(read, size_of(i.type), placing_of(value), 0, needed);
     }
     double least = -1;
     for (int o = 0; o < values_[n].count; ++o) {
       const option& one = options_[values_[n].first + o];
       if (least >= 0 && one.cost >= least) continue;
-      const double cost = one.cost + times * move_cost(i.shape, size_of(i.type), one.at, 0, needed);
+      const double cost = one.cost + times * move_cost(read, size_of(i.type), one.at, 0, needed);
       if (least < 0 || cost < least) least = cost;
     }
     return least;
@@ -577,7 +589,8 @@ class layout_refinement {
     for (int n = 0; n < count; ++n) costs[n] = cost;
   }
 
-  /// What a device has to send, about, in bytes, with the start of each collective.
+  /// What a device has to send, about, in bytes, with the start of a collective. Sums start none: they mostly travel
+  /// with others that are ready at the same time.
   [[nodiscard]] constexpr double move_cost(const extents& shape, std::int64_t element, const placing& from,
                                            axis_mask partial, const placing& to) {
     ++priced_;
@@ -594,16 +607,19 @@ class layout_refinement {
       const std::uint32_t f = from.dim[d];
       const std::uint32_t t = to.dim[d];
       const std::int64_t extent = shape.size[d];
-      const auto before = static_cast<double>(f == 0 ? extent : ceil_div(extent, shards_of(mesh_, f)));
-      const auto after = static_cast<double>(t == f ? 0 : t == 0 ? extent : ceil_div(extent, shards_of(mesh_, t)));
+      const std::int64_t shards = f == 0 ? 1 : shards_of(mesh_, f);
+      const auto before = static_cast<double>(ceil_div(extent, shards));
       held *= before;
-      wanted *= t == f ? before : after;
       tiled |= mask_of(f);
       if (t == f) {
+        wanted *= before;
         common *= before;
         continue;
       }
-      common *= !nested(f, t) ? 0 : after < before ? after : before;
+      const auto after = static_cast<double>(t == 0 ? extent : ceil_div(extent, shards_of(mesh_, t)));
+      wanted *= after;
+      // Of fewer elements than shards, some device has none.
+      common *= !nested(f, t) || extent < shards ? 0 : smaller_of(after, before);
       gained |= mask_of(t) & ~mask_of(f);
       loses = loses || !nested(f, t) || f > t;
     }
@@ -613,12 +629,12 @@ class layout_refinement {
       double local = held / static_cast<double>(mesh_.parts(gained & ~partial & ~tiled));
       if (scattered != 0) {
         const auto n = static_cast<double>(mesh_.parts(scattered));
-        cost += local * (n - 1) / n + static_cast<double>(collective_latency);
+        cost += local * (n - 1) / n;
         local /= n;
       }
       if (const axis_mask rest = partial & ~scattered; rest != 0) {
         const auto n = static_cast<double>(mesh_.parts(rest));
-        cost += 2 * local * (n - 1) / n + static_cast<double>(collective_latency);
+        cost += 2 * local * (n - 1) / n;
       }
       if (!loses) return cost;
     }
