@@ -27,6 +27,7 @@ class owner_sending {
     for (int id = 0; id < g.size; ++id) {
       const op_info& op = *g[id].op;
       if (is_collective(&op, collective::all_gather) && g.operand(id, 0).op == &ops::slice) return true;
+      if (is_exchanged_row(g, id)) return true;
       rows = rows || (op.facts.row_of != nullptr && op.facts.row_of(g.view(id)) >= 0);
       sums = sums || is_collective(&op, collective::all_reduce);
     }
@@ -37,7 +38,8 @@ class owner_sending {
     list<row> rows(g_.size);
     for (int id = 0; id < g_.size; ++id) {
       rows[id] = is_collective(g_[id].op, collective::all_reduce)   ? summed_row(id)
-                 : is_collective(g_[id].op, collective::all_gather) ? cut_row(id)
+                 : is_collective(g_[id].op, collective::all_gather) ? cut_row(id, g_[id].operand[0], id)
+                 : is_exchanged_row(g_, id)                         ? cut_row(id, id, g_[id].operand[0])
                                                                     : row{};
     }
     list<bool> stays(g_.size, false);
@@ -64,7 +66,16 @@ class owner_sending {
     int dim = 0;
     int number = -1;
     std::int64_t known = 0;
+    axis_mask axes = 0;
   };
+
+  /// Whether it is a slice of one element along a dimension, of what an exchange brings to all devices.
+  [[nodiscard]] static constexpr bool is_exchanged_row(graph_view g, int id) {
+    const instruction& i = g[id];
+    if (i.op != &ops::slice || i.shape[attributes_of<slice_attributes>(i).dim] != 1) return false;
+    const instruction& from = g[i.operand[0]];
+    return is_collective(from.op, collective::exchange) && reads_windows(from) && from.loop == i.loop;
+  }
 
   [[nodiscard]] constexpr const layout& layout_of(int id) const { return g_.annotations[g_[id].annotation]; }
   [[nodiscard]] constexpr axis_mask axes_of(int id) const { return attributes_of<collective_attributes>(g_[id]).axes; }
@@ -78,7 +89,7 @@ class owner_sending {
     const int dim = i.op->facts.row_of == nullptr ? -1 : i.op->facts.row_of(g_.view(from));
     if (dim < 0 || i.loop != g_[id].loop || layout_of(from).placement.unreduced != axes_of(id)) return {};
     const dtype type = g_[i.operand[1]].type;
-    const row found{i.operand[0], dim, i.operand[1], 0};
+    const row found{i.operand[0], dim, i.operand[1], 0, axes_of(id)};
     return (type == dtype::i32 || type == dtype::i64) && is_owned(found, axes_of(id)) && is_even(id) ? found : row{};
   }
   /// The one partial that a linear op of its loop has as operand, or -1: of nothing it makes nothing.
@@ -106,22 +117,22 @@ class owner_sending {
     return true;
   }
 
-  /// What an all_gather assembles, if it is a single row that was cut out of a split tensor.
-  [[nodiscard]] constexpr row cut_row(int id) const {
-    const int cut = g_[id].operand[0];
+  /// The row that is whole in `id`, if it was cut out of a split tensor by the slice `cut`, and `moves` brings it to
+  /// the devices.
+  [[nodiscard]] constexpr row cut_row(int id, int cut, int moves) const {
     const instruction& i = g_[cut];
-    if (g_[id].op->facts.travels_along || i.op != &ops::slice || i.loop != g_[id].loop) return {};
+    if (g_[moves].op->facts.travels_along || i.op != &ops::slice || i.loop != g_[id].loop) return {};
     const auto slice = attributes_of<slice_attributes>(i);
     if (layout_of(cut).shape[slice.dim] != 1) return {};
     int from = i.operand[0];
     if (communicates(g_[from]) && reads_windows(g_[from])) from = g_[from].operand[0];
-    const row found{from, slice.dim, -1, slice.start};
+    const row found{from, slice.dim, -1, slice.start, axes_of(moves)};
     bool is_alike = layout_of(id).placement.dim[slice.dim].empty();
     for (int d = 0; d < layout_of(id).shape.rank; ++d) {
       const bool is_split_so = layout_of(id).placement.dim[d] == layout_of(from).placement.dim[d];
       is_alike = is_alike && (d == slice.dim || is_split_so);
     }
-    return is_alike && is_owned(found, axes_of(id)) && is_even(id) ? found : row{};
+    return is_alike && is_owned(found, found.axes) && is_even(id) ? found : row{};
   }
 
   /// Whether the devices of a group have as many rows each, in order.
@@ -188,11 +199,11 @@ class owner_sending {
       instruction slice = builder::make(ops::dynamic_slice, g_[id].type, extents{}, number_[one.source], number);
       set_attributes(slice, dynamic_slice_attributes{.dim = one.dim, .extent = all.shape[one.dim], .size = 1});
       sharding partial = layout_of(id).placement;
-      partial.unreduced = axes_of(id);
+      partial.unreduced = one.axes;
       value = append_at(id, slice, layout_of(id).shape, partial);
     }
     instruction sent = builder::make(ops::exchange_from_owner, g_[id].type, extents{}, value, number);
-    set_attributes(sent, owner_attributes{.axes = axes_of(id),
+    set_attributes(sent, owner_attributes{.axes = one.axes,
                                           .rows = local_extent(mesh_, all.shape[one.dim], all.placement.dim[one.dim]),
                                           .extent = all.shape[one.dim]});
     number_[id] = append_at(id, sent, layout_of(id).shape, layout_of(id).placement);
