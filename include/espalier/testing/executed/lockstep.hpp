@@ -278,7 +278,7 @@ template <class Kernels> class lockstep_execution {
     std::memset(device.address(id), poison, static_cast<std::size_t>(bytes_of(g_[id])));
   }
 
-  /// What the owner has, in its buffer or its messages, all devices of the group get.
+  /// All devices of the group get the owner's elements, from its buffer or its messages.
   void move_from_owner(int id) {
     const axis_list group = list_of(attributes_of<owner_attributes>(g_[id]).axes);
     const bool has_messages = devices_[0]->messages_of(id) != nullptr;

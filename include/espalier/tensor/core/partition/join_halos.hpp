@@ -14,7 +14,7 @@ namespace espalier {
 
 namespace detail {
 
-/// What exchanges read of one value: dimensions through windows, the others as `placement` says.
+/// The elements that exchanges read of one value: dimensions through windows, the others as `placement` says.
 struct read_region {
   /// The value, and the exchange that asks for the region first.
   int value = -1;
@@ -198,7 +198,7 @@ class halo_joiner {
 
   // --- halos that are computed ---------------------------------------------------------------------------------------
 
-  /// What the surroundings of a value are computed from.
+  /// The values that the surroundings of a value are computed from.
   struct sources {
     bool possible = true;
     int steps = 0;
@@ -535,7 +535,7 @@ class halo_joiner {
     return made;
   }
 
-  /// What only exchanges read that are no more.
+  /// Values that only exchanges read that are no more.
   constexpr void leave_out_unread() {
     graph& all = result_;
     list<int> readers(all.code.size(), 0);

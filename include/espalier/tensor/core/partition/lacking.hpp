@@ -13,14 +13,14 @@
 
 namespace espalier::detail {
 
-/// The rows that a window reads before those of its factor, or, if negative, by how much it begins behind them: of the
+/// The rows that a window reads before those of its factor, or, if negative, by how much it begins after them: of the
 /// two ways around a circle of `extent` elements the shorter one.
 [[nodiscard]] constexpr std::int64_t shorter_way(const placed_window& w, std::int64_t extent) {
   return w.wraps && 2 * w.low > extent ? w.low - extent : w.low;
 }
 
 /// Rows that a device lacks of a dimension of `extent` rows that it reads through a window: of rows that are read where
-/// they are, those before the first and behind the last; otherwise also the distance by which shards move on.
+/// they are, those before the first and after the last; otherwise also the distance by which shards move on.
 [[nodiscard]] constexpr std::int64_t rows_lacking(const placed_window& w, std::int64_t extent) {
   const std::int64_t low = shorter_way(w, extent);
   if (w.stride == 1 && w.base_dilation == 1 && w.extent == extent) {

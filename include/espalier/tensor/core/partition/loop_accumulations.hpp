@@ -91,7 +91,7 @@ class loop_accumulations {
   [[nodiscard]] constexpr int of(int id) const { return of_[id]; }
   /// The value that is added in place of this one, before any collective; or -1 if it is added as it is.
   [[nodiscard]] constexpr int source(int id) const { return source_[id]; }
-  /// True for what has moved behind the loop; its value is read no more.
+  /// True for what has moved after the loop; its value is read no more.
   [[nodiscard]] constexpr bool is_dropped(int id) const { return is_dropped_[id]; }
   /// Whether operand k of an instruction of an accumulation is added to it (or compared with it).
   [[nodiscard]] constexpr bool is_term(int id, int k) const {

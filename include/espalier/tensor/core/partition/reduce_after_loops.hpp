@@ -70,7 +70,7 @@ class reduction_after_loops {
     }
     number_[id] = result_.code.push_back(i);
   }
-  /// What was moved in the loop is there as it was before.
+  /// A value that was moved in the loop is there as it was before.
   constexpr void replace(int id) {
     number_[id] = number_[g_[id].operand[0]];
     const char*& label = result_.code[number_[id]].label;

@@ -80,7 +80,7 @@ class owner_sending {
   [[nodiscard]] constexpr const layout& layout_of(int id) const { return g_.annotations[g_[id].annotation]; }
   [[nodiscard]] constexpr axis_mask axes_of(int id) const { return attributes_of<collective_attributes>(g_[id]).axes; }
 
-  /// What an all_reduce adds up, if it is one device's row and nothing of all others.
+  /// Returns the row that an all_reduce adds up, if it is one device's and nothing of all others.
   [[nodiscard]] constexpr row summed_row(int id) const {
     if (g_[id].op->facts.travels_along) return {};
     int from = g_[id].operand[0];
@@ -150,7 +150,7 @@ class owner_sending {
     return l.placement.unreduced == 0 && g_[id].shape.elements() > 0;
   }
 
-  /// What only cut rows were made from.
+  /// Drops the values that only cut rows were made from.
   constexpr void drop_unread(const list<row>& rows) {
     readers_.resize(g_.size, 0);
     for (int id = 0; id < g_.size; ++id) {

@@ -18,7 +18,7 @@ namespace espalier::detail {
 
 /// The largest number of values whose layouts are chosen together.
 inline constexpr int most_refined_values = 24;
-/// What it costs to cut a part out of a buffer, in bytes that a device could send meanwhile for each byte of the part.
+/// The cost of cutting a part out of a buffer, in bytes that a device could send meanwhile for each byte of the part.
 inline constexpr double slice_cost = 1.0 / 64;
 /// The number of moves that are priced for one choice, and in one constant evaluation, at most: clang's limit on steps
 /// is some ten thousand. A look at whether an op is disputed counts as a few.
@@ -62,7 +62,7 @@ struct refinement_progress {
   return said;
 }
 
-/// What the tensors of an op say of its factors.
+/// The axes that the tensors of an op have on its factors, heard one tensor after another.
 class factor_dispute {
  public:
   axis_mask disputed = 0;
@@ -589,7 +589,7 @@ class layout_refinement {
     for (int n = 0; n < count; ++n) costs[n] = cost;
   }
 
-  /// What a device has to send, about, in bytes, with the start of a collective. Sums start none: they mostly travel
+  /// Estimates the bytes that a device has to send, with the start of a collective. Sums start none: they mostly travel
   /// with others that are ready at the same time.
   [[nodiscard]] constexpr double move_cost(const extents& shape, std::int64_t element, const placing& from,
                                            axis_mask partial, const placing& to) {
