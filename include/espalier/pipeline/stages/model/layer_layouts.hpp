@@ -133,7 +133,12 @@ template <class Mesh, class Source> struct arranged_graph {
     espalier::detail::copy_tables(made, g);
     for (int id = 0; id < g.size; ++id) {
       espalier::instruction i = g[id];
-      if (wants_annotation(i)) i.annotation = made.annotations.push_back({i.shape, completion::value.of[id]});
+      if (wants_annotation(i)) {
+        // Closed: a layout that was moved to where it costs least would be propagated into again.
+        sharding placement = completion::value.of[id];
+        placement.open = 0;
+        i.annotation = made.annotations.push_back({i.shape, placement});
+      }
       made.code.push_back(i);
     }
     return made;
