@@ -38,7 +38,7 @@ std::vector<int> random_list(std::mt19937& random, unsigned most_elements, unsig
 std::string random_text(std::mt19937& random) {
   constexpr std::string_view special = "\"\\/<>&u{}\n\t\x01\x1f\x7f\xc3\xa9";
   std::string text;
-  for (unsigned left = random() % 20; left > 0; --left) {
+  for (auto left = random() % 20; left > 0; --left) {
     text += random() % 2 == 0 ? special[random() % special.size()] : static_cast<char>(random() % 256);
   }
   return text;
