@@ -155,7 +155,9 @@ def read_headers():
     """(functions, ops): functions are (name, signature, comment, header), ops name -> (comment, header)."""
     functions, ops = [], {}
     include = os.path.join(ROOT, "include", "espalier")
-    nn = sorted(glob.glob(os.path.join(include, "tensor", "core", "nn", "**", "*.hpp"), recursive=True))
+    # not_included.hpp declares nothing to call: it names the header that a call lacks.
+    nn = [path for path in sorted(glob.glob(os.path.join(include, "tensor", "core", "nn", "**", "*.hpp"), recursive=True))
+          if os.path.basename(path) != "not_included.hpp"]
     paths = [*sorted(glob.glob(os.path.join(include, "tensor", "core", "ops", "*.hpp"))),
              *(path for path in nn if os.path.relpath(path, include) not in TRAINING),
              *(os.path.join(include, "tensor", "core", "program", name) for name in ("differentiate.hpp", "custom_gradient.hpp"))]

@@ -61,7 +61,8 @@ class axis_list {
     return from_code(count >= 8 ? 0 : code_ >> (4U * static_cast<std::uint32_t>(count)));
   }
   [[nodiscard]] constexpr axis_list followed_by(axis_list minor) const {
-    return from_code(code_ | (minor.code_ << (4U * static_cast<std::uint32_t>(size()))));
+    // Eight axes fill the code, which can't be shifted by its whole width.
+    return minor.empty() ? *this : from_code(code_ | (minor.code_ << (4U * static_cast<std::uint32_t>(size()))));
   }
   [[nodiscard]] constexpr axis_mask mask() const {
     axis_mask result = 0;
