@@ -158,7 +158,7 @@ class partitioner {
     const instruction& i = g_[id];
     if (i.op->factors == nullptr) return fail(partition_fault::op_without_rule, id);
     axis_mask partial = sums_.partial_of_operands(id);
-    if (partial != 0 && (open_.adds(i) || !device_.open.empty())) {
+    if (partial != 0 && (open_sums::adds(i) || !device_.open.empty())) {
       if (visit_open_sum(id, partial)) return;
       partial = sums_.partial_of_operands(id);
     }
@@ -205,7 +205,7 @@ class partitioner {
   /// False if there are none, or none any more.
   constexpr bool visit_open_sum(int id, axis_mask partial) {
     const instruction& i = g_[id];
-    if (open_.adds(i)) return visit_open_addition(id, partial);
+    if (open_sums::adds(i)) return visit_open_addition(id, partial);
     for (int k = 0; k < i.operand_count; ++k) {
       const int sum = g_.operand_at(i, k);
       const int rest = open_.rest_of(sum);

@@ -242,8 +242,10 @@ class layout_refinement {
   /// True if something has changed.
   constexpr bool note(const list<sharding>& before) {
     bool changed = false;
-    for (int n = 0; n < values_.size(); ++n) {
-      const int value = values_[n].value;
+    // The list grows meanwhile.
+    int seen = 0;
+    while (seen < values_.size()) {
+      const int value = values_[seen++].value;
       if (of_[value].same_layout(before[n])) continue;
       changed = true;
       for (int at = state_.first[value]; at >= 0; at = state_.next[at]) {
@@ -264,8 +266,10 @@ class layout_refinement {
     expected_ = 0;
     add(id);
     add_operands(id);
-    for (int n = 0; n < values_.size(); ++n) {
-      const int value = values_[n].value;
+    // The list grows meanwhile.
+    int seen = 0;
+    while (seen < values_.size()) {
+      const int value = values_[seen++].value;
       add_operands(value);
       for (int at = state_.first[value]; at >= 0; at = state_.next[at]) {
         add(state_.reader[at]);
