@@ -242,10 +242,8 @@ class layout_refinement {
   /// True if something has changed.
   constexpr bool note(const list<sharding>& before) {
     bool changed = false;
-    // The list grows meanwhile.
-    int seen = 0;
-    while (seen < values_.size()) {
-      const int value = values_[seen++].value;
+    for (int n = 0; n < values_.size(); ++n) {
+      const int value = values_[n].value;
       if (of_[value].same_layout(before[n])) continue;
       changed = true;
       for (int at = state_.first[value]; at >= 0; at = state_.next[at]) {
