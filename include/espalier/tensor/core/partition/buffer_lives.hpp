@@ -83,6 +83,11 @@ class buffer_lives {
     const int root = buffers_.root[value];
     if (root < 0) return;
     live(root, at);
+    // The launches of a row region take turns.
+    if (s_.launches[at].region_end >= 0) {
+      live(root, s_.launches[at].region_end);
+      live(root, first_of_region(at));
+    }
     for (int loop = g_[reader].loop; loop >= 0 && loop != g_[root].loop; loop = g_[loop].loop) {
       live(root, s_.launch_of[program_.end_of[loop]]);
     }
@@ -96,6 +101,11 @@ class buffer_lives {
     }
     const instruction& i = g_[value];
     if (i.op->fuse == fusion::broadcast) read(i.operand[0], reader, at);
+  }
+
+  [[nodiscard]] constexpr int first_of_region(int at) const {
+    while (at > 0 && s_.launches[at - 1].region_end == s_.launches[at].region_end) --at;
+    return at;
   }
 
   /// Whether the buffer of `root` may be the argument's: all reads of the argument happen before it is first written,

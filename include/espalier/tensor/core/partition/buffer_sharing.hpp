@@ -56,7 +56,7 @@ class buffer_sharing {
             overwritten_.changes_in(buffers_.root[id], i.loop);
           } else if (i.op->facts.overwrites >= 0 && overwritten_.is_last_reader(id)) {
             buffers_.share(id, g_.operand_at(i, i.op->facts.overwrites));
-          } else if (s_.launch_of[id] >= 0 && s_.stored[id]) {
+          } else if (s_.launch_of[id] >= 0 && s_.has_buffer(id)) {
             buffers_.own(id);
           }
           break;

@@ -138,8 +138,11 @@ class fuser {
     for (int n = what.first; n < what.first + what.count; ++n) note_uses(order_[n], n);
     for (int n = what.first; n < what.first + what.count; ++n) add(order_[n], n);
     chain_.step_count = result_.steps.size() - chain_.first_step;
-    if (dense_ && space_.elements() > 0) flatten();
+    const bool in_region = what.region_end >= 0;
+    if (dense_ && space_.elements() > 0 && !in_region) flatten();
     if (cut_) find_passes();
+    // The blocks of a row region begin anywhere in an item.
+    if (in_region) limit_ = greatest_common_divisor(limit_, space_[space_.rank - 2]);
     choose_block();
     return chain_;
   }

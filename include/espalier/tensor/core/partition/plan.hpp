@@ -5,6 +5,7 @@
 #include <espalier/tensor/core/partition/collectives.hpp>
 #include <espalier/tensor/core/partition/memory.hpp>
 #include <espalier/tensor/core/partition/pass_chunks.hpp>
+#include <espalier/tensor/core/partition/row_regions.hpp>
 #include <espalier/tensor/core/partition/scheduler.hpp>
 
 namespace espalier {
@@ -130,8 +131,11 @@ template <class Mesh, const auto& Program> struct planned {
     return work.template save<size>();
   }
   template <int Chunk> struct placed { static constexpr schedule_progress<size> value = run_chunk<Chunk>(); };
-  static constexpr fixed_schedule<size> scheduled =
-      freeze_schedule<size>(scheduler(Program, placed<cut::count - 1>::value).finish());
+  static constexpr fixed_schedule<size> scheduled = [] {
+    schedule made = scheduler(Program, placed<cut::count - 1>::value).finish();
+    form_row_regions(Program, made);
+    return freeze_schedule<size>(made);
+  }();
 
   static constexpr fixed_outline<size> outline = freeze_outline<size>(outline_memory(Mesh::value, Program, scheduled));
   static constexpr int launch_count = scheduled.launch_count;

@@ -29,6 +29,10 @@ struct launch {
   bool reads_again = false;
   /// The index space of a fused chain: rows (all dimensions but the last) by columns (the last).
   extents space;
+  /// The last launch of the row region that it is part of (partition/row_regions.hpp), or -1; and for a product in one,
+  /// which of its tensors has the scores: 0 and 1 are operands, 2 is the result.
+  int region_end = -1;
+  int scores = -1;
 };
 
 /// The role of a value in a fused chain over `space`.
@@ -52,6 +56,8 @@ struct schedule {
   detail::list<fused_role> role;
   /// Whether the instruction's value has to be in memory: some reader is outside its chain.
   detail::list<bool> stored;
+  /// Whether only a few rows of it exist at a time, for each thread: a value that a row region makes and reads.
+  detail::list<bool> in_rows;
 };
 
 /// A schedule in arrays that outlive a constant evaluation: there is room for a launch and a place in the order for
@@ -65,6 +71,7 @@ template <int Instructions> struct fixed_schedule {
   int launch_of[room]{};
   fused_role role[room]{};
   bool stored[room]{};
+  bool in_rows[room]{};
 };
 
 /// A view of either kind of schedule, for later passes.
@@ -75,6 +82,11 @@ struct schedule_view {
   const int* launch_of = nullptr;
   const fused_role* role = nullptr;
   const bool* stored = nullptr;
+  /// Null if there are no row regions.
+  const bool* in_rows = nullptr;
+
+  /// Whether the value has a buffer.
+  [[nodiscard]] constexpr bool has_buffer(int id) const { return stored[id] && (in_rows == nullptr || !in_rows[id]); }
 
   constexpr schedule_view(const schedule& source)  // NOLINT(google-explicit-constructor): a view
       : launches(source.launches.data()),
@@ -82,7 +94,8 @@ struct schedule_view {
         order(source.order.data()),
         launch_of(source.launch_of.data()),
         role(source.role.data()),
-        stored(source.stored.data()) {}
+        stored(source.stored.data()),
+        in_rows(source.in_rows.empty() ? nullptr : source.in_rows.data()) {}
   template <int Instructions>
   constexpr schedule_view(const fixed_schedule<Instructions>& source)  // NOLINT(google-explicit-constructor): a view
       : launches(&source.launches[0]),
@@ -90,7 +103,8 @@ struct schedule_view {
         order(&source.order[0]),
         launch_of(&source.launch_of[0]),
         role(&source.role[0]),
-        stored(&source.stored[0]) {}
+        stored(&source.stored[0]),
+        in_rows(&source.in_rows[0]) {}
 };
 
 }  // namespace espalier

@@ -235,7 +235,7 @@ class scheduler {
   /// A launch of instruction `id` and the `with` instructions after it.
   constexpr void single(int id, int with = 0) {
     result_.launch_of[id] = result_.launches.size();
-    result_.launches.push_back({result_.order.size(), 1 + with, false, false, false, {}});
+    result_.launches.push_back({result_.order.size(), 1 + with, false, false, false, {}, -1, -1});
     result_.order.push_back(id);
     for (int n = 1; n <= with; ++n) {
       result_.launch_of[id + n] = result_.launch_of[id];
@@ -245,7 +245,7 @@ class scheduler {
 
   /// One launch for all results.
   constexpr void place_results() {
-    launch made{result_.order.size(), 0, false, false, false, {}};
+    launch made{result_.order.size(), 0, false, false, false, {}, -1, -1};
     for (int id = 0; id < g_.size; ++id) {
       if (structure_of(g_[id]) != structure::result) continue;
       result_.launch_of[id] = result_.launches.size();
@@ -394,7 +394,7 @@ class scheduler {
   constexpr void close(int group) {
     growing_chain& c = chains_[group];
     c.open = false;
-    launch made{result_.order.size(), c.count, true, is_cut(c.space), c.reductions > 0, c.space};
+    launch made{result_.order.size(), c.count, true, is_cut(c.space), c.reductions > 0, c.space, -1, -1};
     for (int id = c.head; id >= 0; id = next_[id]) {
       result_.launch_of[id] = result_.launches.size();
       result_.order.push_back(id);
@@ -456,6 +456,7 @@ template <int Instructions> [[nodiscard]] constexpr fixed_schedule<Instructions>
     result.launch_of[id] = s.launch_of[id];
     result.role[id] = s.role[id];
     result.stored[id] = s.stored[id];
+    if (!s.in_rows.empty()) result.in_rows[id] = s.in_rows[id];
   }
   return result;
 }

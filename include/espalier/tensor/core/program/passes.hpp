@@ -10,6 +10,7 @@
 #include <espalier/tensor/core/program/complete.hpp>
 #include <espalier/tensor/core/program/cut_axes.hpp>
 #include <espalier/tensor/core/program/pass_list.hpp>
+#include <espalier/tensor/core/program/recompute_rows.hpp>
 #include <espalier/tensor/core/program/refine_layouts.hpp>
 #include <espalier/tensor/core/program/repeat_widened.hpp>
 #include <espalier/tensor/core/program/trace.hpp>
@@ -151,17 +152,25 @@ template <class Mesh, class Source, int Count = length_of(passes_on_buffers)> st
   static constexpr graph make() { return passes_on_buffers[Count - 1].run(Mesh::value, frozen<before>::value); }
 };
 
+/// The graph after `recompute_rows`, where there are scores of rows and keys: most programs have none.
+template <class Mesh, class Source> struct recomputed_graph {
+  static constexpr graph make() { return recompute_rows(frozen<device_graph<Mesh, Source>>::value); }
+};
+template <class Mesh, class Source>
+using graph_by_rows = std::conditional_t<has_scores(frozen<device_graph<Mesh, Source>>::value),
+                                         recomputed_graph<Mesh, Source>, device_graph<Mesh, Source>>;
+
 /// The graph after `repeat_widened`, where values are computed in a wider type than they are kept in: most programs
 /// have none.
 template <class Mesh, class Source> struct repeated_graph {
-  using before = device_graph<Mesh, Source>;
+  using before = graph_by_rows<Mesh, Source>;
   static constexpr graph make() {
     return repeat_widened(frozen<before>::value, planned<Mesh, frozen<before>::value>::scheduled);
   }
 };
 template <class Mesh, class Source>
-using scheduled_graph = std::conditional_t<widens(frozen<device_graph<Mesh, Source>>::value),
-                                           repeated_graph<Mesh, Source>, device_graph<Mesh, Source>>;
+using scheduled_graph = std::conditional_t<widens(frozen<graph_by_rows<Mesh, Source>>::value),
+                                           repeated_graph<Mesh, Source>, graph_by_rows<Mesh, Source>>;
 
 template <int Size> struct rule_table { factor_rule of[Size > 0 ? Size : 1]{}; };
 

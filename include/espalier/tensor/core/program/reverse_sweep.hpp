@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/tensor/core/ops/scan.hpp>
+#include <espalier/tensor/core/partition/row_product.hpp>
 #include <espalier/tensor/core/program/hoist.hpp>
 #include <espalier/tensor/core/program/repeat_widened.hpp>
 
@@ -39,7 +40,9 @@ namespace detail {
   if (requests_of(i) == layout_request::annotation && b.result().annotations[i.annotation].placement.unreduced != 0) {
     return false;
   }
-  return i.operand_count == 0 || i.op->facts.cheap_to_repeat || is_from_sixteen_bits(b.result().code.data(), id);
+  if (i.operand_count == 0 || i.op->facts.cheap_to_repeat) return true;
+  int looks = 0;
+  return is_from_sixteen_bits(b.result().code.data(), id) || follows_from_scores(b.result(), id, looks);
 }
 
 /// The result, stack or sum of a repeated loop. Its operand may be another one, which the sweep made to hand an inner

@@ -86,7 +86,7 @@ class item_finder {
   [[nodiscard]] int instruction_of(int u) const { return t_.order[t_.launches[u].first]; }
   [[nodiscard]] bool is_product(int u) const {
     const instruction& i = t_.code[instruction_of(u)];
-    return !t_.launches[u].fused && i.op->facts.contracts && is_floating(i.type);
+    return !t_.launches[u].fused && t_.launches[u].region_end < 0 && i.op->facts.contracts && is_floating(i.type);
   }
   /// Launches that only say where something lies.
   [[nodiscard]] bool is_idle(int u) const {
@@ -107,6 +107,7 @@ class item_finder {
     std::size_t kept = 0;
     for (int n = u; n < t_.launch_count; ++n) {
       if (is_idle(n)) continue;
+      if (t_.launches[n].region_end >= 0) break;
       member next = describe(n, group.items);
       // A chain that needs nothing from the group gains nothing by it, and may be needed by all items.
       const bool joins = is_product(n) || reads_from(group, next);

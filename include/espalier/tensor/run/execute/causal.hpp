@@ -179,8 +179,16 @@ class causal_finder {
   /// Whether a step selects by "key <= query" in each square.
   [[nodiscard]] bool is_causal(const fused_chain& c, const fused_step& step) const {
     const fused_source& from = step.operand[0];
-    if (from.kind != source_kind::memory || !step.wide[0] || !maps(from.rows, c.columns, c.columns)) return false;
+    if (!step.wide[0] || from.kind == source_kind::constant) return false;
     const instruction& seen = t_.code[from.value];
+    if (from.kind == source_kind::temporary) {
+      // Made by the chain itself, for all squares.
+      const int rank = seen.shape.rank;
+      return seen.op->facts.masks == masking::order && rank >= 2 && seen.shape[rank - 2] == c.columns &&
+             seen.shape[rank - 1] == c.columns && counts(seen.operand[0], rank - 1) &&
+             counts(seen.operand[1], rank - 2);
+    }
+    if (from.kind != source_kind::memory || !maps(from.rows, c.columns, c.columns)) return false;
     return seen.op->facts.masks == masking::order && seen.shape.rank == 2 && seen.shape[0] == c.columns &&
            seen.shape[1] == c.columns && counts(seen.operand[0], 1) && counts(seen.operand[1], 0);
   }

@@ -111,6 +111,24 @@ template <class Kernels> class chain_runner {
     return run_blocks(u, side(u), steps, first / chain.block_rows, last / chain.block_rows,
                       scratch + thread * per_thread_);
   }
+  /// The same of a chain in a row region, with lower triangles of this side, or 0. After a row's end as it is seen in
+  /// these rows, zeros are written up to column `end`, or, if that is 0, to the end.
+  template <class Address, class Boxes>
+  [[nodiscard]] bool run_rows(int u, std::int64_t first, std::int64_t last, int thread, char* scratch,
+                              const Address& address, const Boxes& boxes_of, std::int64_t triangle, std::int64_t end) {
+    const fused_chain& chain = t_.chains[u];
+    step_type* const steps = &placed_[static_cast<std::size_t>(thread * most_steps_)];
+    place_steps(chain, address, boxes_of, steps);
+    if (chain.is_cut()) {
+      for (std::int64_t row = first; row < last; ++row)
+        run_cut_row(chain, steps, row, 1, scratch + thread * per_thread_);
+      return true;
+    }
+    return run_blocks(u, triangle, steps, first / chain.block_rows, last / chain.block_rows,
+                      scratch + thread * per_thread_, end);
+  }
+  /// Whether launch `u` is known to need lower triangles only, unless it meets a row that is hidden entirely.
+  [[nodiscard]] std::int64_t possible_side(int u) const { return causal_.side(u); }
 
  private:
   using step_type = placed_step<typename Kernels::block_function>;
@@ -245,8 +263,9 @@ template <class Kernels> class chain_runner {
 
   /// False, and nothing that counts, if a row of a lower triangle turns out to be hidden entirely.
   bool run_blocks(int u, std::int64_t side, const step_type* steps, std::int64_t first, std::int64_t last,
-                  char* scratch) {
+                  char* scratch, std::int64_t end = 0) {
     const fused_chain& c = t_.chains[u];
+    const std::int64_t cleared = end > 0 ? end : c.columns;
     for (int n = 0; n < c.step_count; ++n) {
       const fused_step& step = t_.steps[c.first_step + n];
       if (step.accumulates) {
@@ -279,7 +298,7 @@ template <class Kernels> class chain_runner {
           spreads_[static_cast<std::size_t>(u)].store(true, std::memory_order_relaxed);
           return false;
         }
-        if (call.columns < c.columns && step.is_stored) clear_after(call, c.columns, step.result.size);
+        if (call.columns < cleared && step.is_stored) clear_after(call, cleared, step.result.size);
       }
     }
     return true;

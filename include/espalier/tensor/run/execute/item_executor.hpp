@@ -5,6 +5,7 @@
 #include <espalier/base/light_std/extremes.hpp>
 #include <espalier/tensor/run/execute/batch_items.hpp>
 #include <espalier/tensor/run/execute/device.hpp>
+#include <espalier/tensor/run/execute/row_regions.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -14,7 +15,8 @@
 
 namespace espalier::detail {
 
-/// A device that takes neighbouring launches item by item where it can (see execute/batch_items.hpp).
+/// A device that takes neighbouring launches item by item where it can (see execute/batch_items.hpp), and those of a
+/// row region a few rows at a time.
 template <class Communicator, class Kernels = compiled_kernels>
 class item_executor final : public device_executor<Communicator, Kernels> {
   using base = device_executor<Communicator, Kernels>;
@@ -25,16 +27,25 @@ class item_executor final : public device_executor<Communicator, Kernels> {
   item_executor(const program_tables& t, int device, Communicator& comm, Kernels kernels)
       : base(t, device, comm, std::move(kernels)),
         groups_(item_finder(t_, causal_).run()),
+        regions_(row_region_reader(t_, causal_).run()),
         group_at_(static_cast<std::size_t>(steps_.size()), -1) {
     std::int64_t local_bytes = 0;
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       local_bytes = larger_of(local_bytes, groups_[g].local_bytes);
       group_at_[static_cast<std::size_t>(steps_.first_of(groups_[g].first))] = static_cast<int>(g);
     }
+    for (const row_region& r : regions_) local_bytes = larger_of(local_bytes, r.bytes);
     locals_ = shared_buffer(local_bytes * chains_.threads());
   }
 
   void step() override {
+    for (const row_region& r : regions_) {
+      if (steps_.first_of(r.first) != position_) continue;
+      run_region(r);
+      position_ = steps_.first_of(r.last + 1);
+      if (finite_.is_on()) this->report_not_finite();
+      return;
+    }
     const int group = group_at_[static_cast<std::size_t>(position_)];
     if (group >= 0 && run_items(groups_[static_cast<std::size_t>(group)])) {
       position_ = steps_.first_of(groups_[static_cast<std::size_t>(group)].last + 1);
@@ -122,7 +133,101 @@ class item_executor final : public device_executor<Communicator, Kernels> {
     }
   }
 
+  // --- row regions --------------------------------------------------------------------------------------------------
+
+  void run_region(const row_region& r) {
+    const std::int64_t units = r.items / r.together;
+    const auto available = static_cast<std::int64_t>(available_threads());
+    // Threads share the blocks of each item where nothing is summed over them, and there are few items.
+    const bool shares_items = !r.sums && units % available != 0 && units < 4 * available;
+    const std::int64_t threads = smaller_of(available, shares_items ? r.items * r.blocks() : units);
+    if (threads == 1) {
+      run_blocks(r, 0, 0, r.items, 0, 1);
+    } else {
+      ESPALIER_OMP(parallel for num_threads(static_cast<int>(threads)) schedule(static))
+      for (std::int64_t t = 0; t < threads; ++t) {
+        if (shares_items) {
+          run_blocks(r, static_cast<int>(t), 0, r.items, t, threads);
+        } else {
+          run_blocks(r, static_cast<int>(t), units * t / threads * r.together, units * (t + 1) / threads * r.together,
+                     0, 1);
+        }
+      }
+    }
+    if (!finite_.is_on()) return;
+    for (const row_region::member& m : r.members) {
+      const int id = t_.order[t_.launches[m.launch].first];
+      if (m.product != nullptr && m.product->plan.role != row_role::makes) finite_.look_at(id, this->address(id));
+    }
+  }
+
+  /// Every `step`th block of items [first, last), from block `from` on.
+  void run_blocks(const row_region& r, int thread, std::int64_t first, std::int64_t last, std::int64_t from,
+                  std::int64_t step) {
+    std::int64_t previous = -1;
+    for (std::int64_t n = from; n < (last - first) * r.blocks(); n += step) {
+      kernels::row_call call;
+      call.item = first + n / r.blocks();
+      call.first_row = n % r.blocks() * r.block;
+      call.rows = smaller_of(r.block, r.rows - call.first_row);
+      call.begins_item = call.item != previous;
+      previous = call.item;
+      for (int begin = 0; begin >= 0;) begin = run_block(r, thread, call, begin);
+    }
+  }
+
+  /// Runs all launches for some rows; -1. Or up to a chain that meets a row that is hidden entirely: returns its place,
+  /// so that the block is run again as a whole; what products before this place have added up they have added up.
+  [[nodiscard]] int run_block(const row_region& r, int thread, kernels::row_call call, int begin) {
+    char* const room = static_cast<char*>(locals_.data()) + thread * (locals_.bytes() / chains_.threads());
+    const auto at = [&](int value) -> void* {
+      const row_local* const local = r.local(value);
+      // Where the value would start if all of its rows existed.
+      return local == nullptr ? this->address(value)
+                              : room + local->offset - (call.item * r.rows + call.first_row) * local->row_bytes;
+    };
+    bool triangles = r.may_see_triangles;
+    for (const row_region::member& m : r.members) {
+      if (m.product == nullptr && chains_.possible_side(m.launch) > 0)
+        triangles = triangles && chains_.side(m.launch) > 0;
+    }
+    constexpr std::int64_t grain = kernels::triangle_grain;
+    const std::int64_t seen = smaller_of(r.keys, (call.first_row + call.rows + grain - 1) / grain * grain);
+    for (std::size_t n = 0; n < r.members.size(); ++n) {
+      const row_region::member& m = r.members[n];
+      if (m.product == nullptr) {
+        const std::int64_t side = triangles ? chains_.possible_side(m.launch) : 0;
+        const std::int64_t row = call.item * r.rows + call.first_row;
+        if (!chains_.run_rows(
+                m.launch, row, row + call.rows, thread, this->chain_scratch(), at,
+                [this](int value) { return this->boxes(value); }, side, m.clears_little ? seen : 0)) {
+          return static_cast<int>(n);
+        }
+        continue;
+      }
+      if (static_cast<int>(n) < begin && m.product->plan.role == row_role::sums) continue;
+      const int id = t_.order[t_.launches[m.launch].first];
+      for (int k = 0; k < 2; ++k) call.operand[k] = at(t_.code[id].operand[k]);
+      call.result = at(id);
+      call.keys = triangles && m.follows_mask ? seen : r.keys;
+      call.scratch = room + m.scratch_at;
+      const std::int64_t items_of_y = m.product->plan.items_of_y();
+      call.begins_sum = call.first_row == 0 && call.item % items_of_y == 0;
+      call.ends_sum = call.first_row + call.rows == r.rows && (call.item + 1) % items_of_y == 0;
+      m.product->run(call);
+      if (finite_.is_on() && m.product->plan.role == row_role::makes) check_rows(id, call, r);
+    }
+    return -1;
+  }
+  void check_rows(int id, const kernels::row_call& call, const row_region& r) {
+    for (std::int64_t i = 0; i < call.rows; ++i) {
+      const std::int64_t first = (call.item * r.rows + call.first_row + i) * r.keys;
+      finite_.look_at(id, static_cast<const char*>(call.result) + first * size_of(t_.code[id].type), first, call.keys);
+    }
+  }
+
   std::vector<item_group> groups_;
+  std::vector<row_region> regions_;
   /// The group that begins at each step, or -1.
   std::vector<int> group_at_;
   shared_buffer locals_;
@@ -137,11 +242,12 @@ template <class Program, std::size_t... Kind>
   return false;
 }
 
-/// The executor of a program. Only programs with a batched product whose items can be handed on instantiate
-/// `item_executor`.
+/// The executor of a program. Only programs with a row region, or a batched product whose items can be handed on,
+/// instantiate `item_executor`.
 template <class Program, class Communicator>
-using executor_of = std::conditional_t<may_have_items<Program>(std::make_index_sequence<static_cast<std::size_t>(
-                                                                   kernel_kinds<Program>::of_launches.count)>{}),
+using executor_of = std::conditional_t<kernel_kinds<Program>::has_row_regions ||
+                                           may_have_items<Program>(std::make_index_sequence<static_cast<std::size_t>(
+                                                                       kernel_kinds<Program>::of_launches.count)>{}),
                                        item_executor<Communicator>, device_executor<Communicator>>;
 
 }  // namespace espalier::detail

@@ -10,6 +10,7 @@
 #include <espalier/tensor/core/program/without_rules.hpp>
 #include <espalier/tensor/run/execute/message_tables.hpp>
 #include <espalier/tensor/run/kernels/kernels.hpp>
+#include <espalier/tensor/run/kernels/row_product.hpp>
 
 #include <cstddef>
 #include <utility>
@@ -28,6 +29,8 @@ struct program_tables : plan_view {
   const fused_chain* chains = nullptr;
   const kernels::block_function* block_functions = nullptr;
   const kernel_function* kernel_functions = nullptr;
+  /// The products in row regions, by launch; null if there are none.
+  const kernels::row_kernel* const* row_kernels = nullptr;
   std::int64_t kernel_scratch_bytes = 0;
   comm::reducer (*reducer_of)(dtype type, reduction kind) = nullptr;
   detail::transfer_functions transfers{};
@@ -84,9 +87,19 @@ template <class Program> struct kernel_kinds {
     return Program::plan.order[Program::plan.launches[launch].first];
   }
   static constexpr kind_table<launches> of_launches = sort_into_kinds<launches>(
-      [](int u) { return !Program::plan.launches[u].fused && has_kernel(Program::code.code[instruction_of(u)]); },
+      [](int u) {
+        return !Program::plan.launches[u].fused && Program::plan.launches[u].scores < 0 &&
+               has_kernel(Program::code.code[instruction_of(u)]);
+      },
       [](int u) { return kernel_hash(Program::code, instruction_of(u)); },
       [](int a, int b) { return same_kernel(Program::code, instruction_of(a), instruction_of(b)); });
+  /// The products in row regions.
+  static constexpr bool has_row_regions = [] {
+    for (const launch& u : Program::plan.launches) {
+      if (u.region_end >= 0) return true;
+    }
+    return false;
+  }();
 };
 
 /// Static attributes become template arguments again: equal keys share one kernel.
@@ -103,6 +116,20 @@ template <class Program, int Kind> struct lifted_launch {
   static constexpr kernel_function function = &kernels::kernel<op>::template run<key>;
   static constexpr std::int64_t scratch_bytes = kernels::kernel<op>::scratch_bytes(key);
 };
+
+template <class Program, int Launch> [[nodiscard]] constexpr const kernels::row_kernel* row_kernel_at() {
+  if constexpr (Program::plan.launches[Launch].scores >= 0) {
+    constexpr kernels::kernel_key key = key_of(Program::code, kernel_kinds<Program>::instruction_of(Launch));
+    return &row_kernel_of<key, Program::plan.launches[Launch].scores>::value;
+  } else {
+    return nullptr;
+  }
+}
+template <class Program, std::size_t... Launch>
+[[nodiscard]] const kernels::row_kernel* const* row_table(std::index_sequence<Launch...>) {
+  static constexpr const kernels::row_kernel* of[]{row_kernel_at<Program, static_cast<int>(Launch)>()..., nullptr};
+  return &of[0];
+}
 
 /// The entry of `by_kind` for each step or launch, found by its kind; null if it has none.
 template <class Function, int Count> struct spread_table {
@@ -183,6 +210,9 @@ template <class Program> [[nodiscard]] program_tables tables_of() {
   t.block_functions = detail::block_table<Program>(steps);
   t.kernel_functions = detail::kernel_table<Program>(launches);
   t.kernel_scratch_bytes = detail::most_scratch<Program>(launches);
+  if constexpr (kinds::has_row_regions) {
+    t.row_kernels = detail::row_table<Program>(std::make_index_sequence<static_cast<std::size_t>(lowered::launches)>{});
+  }
   detail::add_communication<Program>(t);
   t.argument_count = Program::argument_count();
   t.result_count = Program::result_count();

@@ -1,0 +1,326 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/config.hpp>
+
+#include <espalier/base/light_std/extremes.hpp>
+#include <espalier/tensor/core/partition/row_product.hpp>
+#include <espalier/tensor/run/kernels/contraction.hpp>
+#include <espalier/tensor/run/kernels/elementwise.hpp>
+#include <espalier/tensor/run/kernels/gemm.hpp>
+#include <espalier/tensor/run/kernels/kernel.hpp>
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+// Products in a row region (partition/row_regions.hpp): for a few rows of scores at a time, on one thread. What all
+// rows of an item read, y, is rearranged for the tiles of the library's own product (kernels/gemm.hpp) once for each
+// item.
+
+namespace espalier::kernels {
+
+/// A few rows of one item of a `row_product`.
+struct row_call {
+  const void* operand[2]{};
+  void* result = nullptr;
+  std::int64_t item = 0;
+  std::int64_t first_row = 0;
+  std::int64_t rows = 0;
+  /// Of each row of scores, only the first so many count.
+  std::int64_t keys = 0;
+  /// The thread comes to the item.
+  bool begins_item = false;
+  /// These are the first, or the last, rows of all that are summed up to the same result.
+  bool begins_sum = false;
+  bool ends_sum = false;
+  /// The thread's own, for this product: stays as it is from call to call. Aligned to 64.
+  void* scratch = nullptr;
+};
+using row_function = void (*)(const row_call&);
+
+/// A product in a row region: what it does, and the bytes of scratch for so many rows.
+struct row_kernel {
+  row_product plan;
+  row_function run = nullptr;
+  std::int64_t (*scratch_bytes)(const row_product& plan, std::int64_t rows) = nullptr;
+};
+
+}  // namespace espalier::kernels
+
+namespace espalier::detail {
+
+/// Products in T of matrices that are stored as S (scores), X and Y.
+template <class T, class S, class X, class Y> class row_multiplication {
+ public:
+  using sizes = tile_sizes<T>;
+
+  row_multiplication(const row_product& p, const kernels::row_call& call) : p_(p), call_(call) {
+    std::int64_t rest = call.item;
+    for (int d = p.item_dims - 1; d >= 0; --d) {
+      const std::int64_t index = rest % p.item_extent[d];
+      rest /= p.item_extent[d];
+      x_at_ += index * p.x_item[d];
+      y_at_ += index * p.y_item[d];
+    }
+    x_at_ += call.first_row * p.x_row;
+    scores_at_ = (call.item * p.rows + call.first_row) * p.keys;
+  }
+
+  void run() {
+    switch (p_.role) {
+      case row_role::makes: return make();
+      case row_role::keeps: return keep();
+      case row_role::sums: return sum();
+      case row_role::none: return;
+    }
+  }
+
+  [[nodiscard]] static std::int64_t scratch_bytes(const row_product& p, std::int64_t rows) {
+    const std::int64_t features = whole_tiles(p.features);
+    const auto element = static_cast<std::int64_t>(sizeof(T));
+    switch (p.role) {
+      case row_role::makes: return (whole_tiles(p.keys) * p.features + strips(rows) * strip_elements) * element;
+      case row_role::keeps: return (p.keys * features + strip_elements + rows * p.features) * element;
+      case row_role::sums:
+        return (rows * features + (is_plain<S> ? 0 : rows * p.keys) + (is_plain<Y> ? 0 : p.keys * p.features)) *
+               element;
+      case row_role::none: break;
+    }
+    return 0;
+  }
+
+ private:
+  template <class Stored> static constexpr bool is_plain = std::is_same_v<Stored, T>;
+  static constexpr std::int64_t strip_elements = std::int64_t{sizes::rows} * sizes::depth;
+
+  [[nodiscard]] static std::int64_t whole_tiles(std::int64_t columns) {
+    return (columns + sizes::columns - 1) / sizes::columns * sizes::columns;
+  }
+  [[nodiscard]] static std::int64_t strips(std::int64_t rows) { return (rows + sizes::rows - 1) / sizes::rows; }
+
+  [[nodiscard]] const S* scores() const { return static_cast<const S*>(call_.operand[p_.scores]) + scores_at_; }
+  [[nodiscard]] const X* x() const { return static_cast<const X*>(call_.operand[p_.x]) + x_at_; }
+  [[nodiscard]] const Y* y() const { return static_cast<const Y*>(call_.operand[p_.y]) + y_at_; }
+  [[nodiscard]] T* room() const { return static_cast<T*>(call_.scratch); }
+
+  /// scores = x y^T. The panels of all features come first, then those of the next ones, if there are so many.
+  void make() {
+    T* const panels = room();
+    T* const strip = panels + whole_tiles(p_.keys) * p_.features;
+    const std::int64_t padded = whole_tiles(p_.keys);
+    const auto depth_at = [&](std::int64_t f) { return smaller_of<std::int64_t>(sizes::depth, p_.features - f); };
+    if (call_.begins_item) {
+      for (std::int64_t f = 0; f < p_.features; f += sizes::depth) {
+        const std::int64_t depth = depth_at(f);
+        for (std::int64_t k = 0; k < p_.keys; k += sizes::columns) {
+          pack(y() + f * p_.y_feature + k * p_.y_key, depth, p_.y_feature, columns_at(k, p_.keys), p_.y_key,
+               panels + f * padded + k * depth);
+        }
+      }
+    }
+    S* const to = static_cast<S*>(call_.result) + scores_at_;
+    for (std::int64_t f = 0; f < p_.features; f += sizes::depth) {
+      const std::int64_t depth = depth_at(f);
+      for (std::int64_t i = 0; i < call_.rows; ++i) {
+        copy_row(x() + i * p_.x_row + f * p_.x_feature, p_.x_feature, depth, strip + i * sizes::depth);
+      }
+      for (std::int64_t k = 0; k < call_.keys; k += sizes::columns) {
+        for (std::int64_t i = 0; i < call_.rows; i += sizes::rows) {
+          multiply<strip_layout::kept_rows>(rows_at(i), depth, strip + i * sizes::depth, 0,
+                                            panels + f * padded + k * depth, columns_at(k, p_.keys), f > 0,
+                                            to + i * p_.keys + k, p_.keys);
+        }
+      }
+    }
+  }
+
+  /// x = scores y.
+  void keep() {
+    T* const panels = room();
+    T* const strip = panels + p_.keys * whole_tiles(p_.features);
+    T* const sums = strip + strip_elements;
+    if (call_.begins_item) {
+      for (std::int64_t f = 0; f < p_.features; f += sizes::columns) {
+        pack(y() + f * p_.y_feature, p_.keys, p_.y_key, columns_at(f, p_.features), p_.y_feature, panels + f * p_.keys);
+      }
+    }
+    X* const to = static_cast<X*>(call_.result) + x_at_;
+    const auto depth_at = [&](std::int64_t k) { return smaller_of<std::int64_t>(sizes::depth, call_.keys - k); };
+    for (std::int64_t k = 0; k < call_.keys; k += sizes::depth) {
+      for (std::int64_t i = 0; i < call_.rows; i += sizes::rows) {
+        for (std::int64_t r = 0; r < rows_at(i); ++r)
+          copy_row(scores() + (i + r) * p_.keys + k, 1, depth_at(k), strip + r * sizes::depth);
+        for (std::int64_t f = 0; f < p_.features; f += sizes::columns) {
+          const T* const panel = panels + f * p_.keys + k * sizes::columns;
+          if constexpr (is_plain<X>) {
+            multiply<strip_layout::kept_rows>(rows_at(i), depth_at(k), strip, 0, panel, columns_at(f, p_.features),
+                                              k > 0, to + i * p_.x_row + f, p_.x_row);
+          } else {
+            multiply<strip_layout::kept_rows>(rows_at(i), depth_at(k), strip, 0, panel, columns_at(f, p_.features),
+                                              k > 0, sums + i * p_.features + f, p_.features);
+          }
+        }
+      }
+    }
+    if constexpr (!is_plain<X>) {
+      for (std::int64_t i = 0; i < call_.rows; ++i) store_row(sums + i * p_.features, to + i * p_.x_row);
+    }
+  }
+
+  /// y += scores^T x.
+  void sum() {
+    // The sums stay where they are, however few rows the last block has.
+    T* const sums = room();
+    T* const panels = sums + (is_plain<Y> ? 0 : p_.keys * p_.features);
+    T* const wide = panels + call_.rows * whole_tiles(p_.features);
+    for (std::int64_t f = 0; f < p_.features; f += sizes::columns) {
+      pack(x() + f * p_.x_feature, call_.rows, p_.x_row, columns_at(f, p_.features), p_.x_feature,
+           panels + f * call_.rows);
+    }
+    const T* from = nullptr;
+    if constexpr (is_plain<S>) {
+      from = scores();
+    } else {
+      for (std::int64_t i = 0; i < call_.rows; ++i) copy_row(scores() + i * p_.keys, 1, call_.keys, wide + i * p_.keys);
+      from = wide;
+    }
+    Y* const to = static_cast<Y*>(call_.result) + y_at_;
+    if constexpr (is_plain<Y>) {
+      add(from, panels, to, p_.y_key);
+    } else {
+      add(from, panels, sums, p_.features);
+      for (std::int64_t k = 0; call_.ends_sum && k < p_.keys; ++k) store_row(sums + k * p_.features, to + k * p_.y_key);
+    }
+  }
+  void add(const T* from, const T* panels, T* to, std::int64_t step) {
+    if (call_.begins_sum) {
+      for (std::int64_t k = 0; k < p_.keys; ++k)
+        std::memset(to + k * step, 0, static_cast<std::size_t>(p_.features) * sizeof(T));
+    }
+    for (std::int64_t k = 0; k < call_.keys; k += sizes::rows) {
+      for (std::int64_t f = 0; f < p_.features; f += sizes::columns) {
+        multiply<strip_layout::columns>(smaller_of<std::int64_t>(sizes::rows, call_.keys - k), call_.rows, from + k,
+                                        p_.keys, panels + f * call_.rows, columns_at(f, p_.features), true,
+                                        to + k * step + f, step);
+      }
+    }
+  }
+
+  [[nodiscard]] std::int64_t rows_at(std::int64_t i) const {
+    return smaller_of<std::int64_t>(sizes::rows, call_.rows - i);
+  }
+  [[nodiscard]] static std::int64_t columns_at(std::int64_t j, std::int64_t columns) {
+    return smaller_of<std::int64_t>(sizes::columns, columns - j);
+  }
+
+  /// A strip of A with a panel of B: C = A B, or C += A B.
+  template <strip_layout Layout, class C>
+  static void multiply(std::int64_t rows, std::int64_t depth, const T* a, std::int64_t step, const T* panel,
+                       std::int64_t columns, bool adds, C* c, std::int64_t c_step) {
+    constexpr int half = sizes::rows > 8 ? 8 : sizes::rows / 2;
+    constexpr int quarter = half > 4 ? 4 : 2;
+    while (rows > 0) {
+      int taken = 1;
+      if (rows == sizes::rows) {
+        taken = sizes::rows;
+        tile<sizes::rows, Layout>(depth, a, step, panel, columns, adds, c, c_step);
+      } else if (rows >= half) {
+        taken = half;
+        tile<half, Layout>(depth, a, step, panel, columns, adds, c, c_step);
+      } else if (rows >= quarter) {
+        taken = quarter;
+        tile<quarter, Layout>(depth, a, step, panel, columns, adds, c, c_step);
+      } else {
+        tile<1, Layout>(depth, a, step, panel, columns, adds, c, c_step);
+      }
+      a += taken * (Layout == strip_layout::columns ? 1 : sizes::depth);
+      c += taken * c_step;
+      rows -= taken;
+    }
+  }
+  template <int Rows, strip_layout Layout, class C>
+  static void tile(std::int64_t depth, const T* a, std::int64_t step, const T* panel, std::int64_t columns, bool adds,
+                   C* c, std::int64_t c_step) {
+    const tile_factors<T> factors{a, step, panel, sizes::columns, nullptr};
+    const fetched_lines<T> none{a, a, 0};
+    if constexpr (std::is_same_v<T, C>) {
+      if (columns == sizes::columns) {
+        multiply_tile<T, Rows, Layout, false>(depth, factors, none, T(1), adds ? T(1) : T(0), c, c_step);
+        return;
+      }
+    }
+    alignas(64) T made[Rows * sizes::columns];
+    multiply_tile<T, Rows, Layout, false>(depth, factors, none, T(1), T(0), &made[0], sizes::columns);
+    for (std::int64_t i = 0; i < Rows; ++i) {
+      const T* const from = &made[i * sizes::columns];
+      C* const to = c + i * c_step;
+      if (adds) {
+        for (std::int64_t j = 0; j < columns; ++j) to[j] = element_cast<C>(from[j] + element_cast<T>(to[j]));
+      } else {
+        for (std::int64_t j = 0; j < columns; ++j) to[j] = element_cast<C>(from[j]);
+      }
+    }
+  }
+
+  /// Up to a tile's columns of B, filled up with zeros, to rows of as many elements.
+  template <class From>
+  static void pack(const From* from, std::int64_t depth, std::int64_t row, std::int64_t columns, std::int64_t column,
+                   T* to) {
+    std::int64_t p = 0;
+    if constexpr (is_plain<From>) {
+      if (columns == sizes::columns && row == 1) {
+        constexpr int side = tile_side<typename word<static_cast<int>(sizeof(T))>::type>;
+        for (; p + side <= depth; p += side) {
+          for (std::int64_t j = 0; j < sizes::columns; j += side) {
+            transpose_square(from + p + j * column, column, to + p * sizes::columns + j, std::int64_t{sizes::columns},
+                             std::make_index_sequence<static_cast<std::size_t>(side)>{});
+          }
+        }
+      }
+    }
+    for (; p < depth; ++p) {
+      T* const line = to + p * sizes::columns;
+      if (column == 1) {
+        for (std::int64_t j = 0; j < columns; ++j) line[j] = element_cast<T>(from[p * row + j]);
+      } else {
+        for (std::int64_t j = 0; j < columns; ++j) line[j] = element_cast<T>(from[p * row + j * column]);
+      }
+      for (std::int64_t j = columns; j < sizes::columns; ++j) line[j] = T(0);
+    }
+  }
+  template <class From> static void copy_row(const From* from, std::int64_t step, std::int64_t count, T* to) {
+    if (step == 1) {
+      if constexpr (is_plain<From>) {
+        std::memcpy(to, from, static_cast<std::size_t>(count) * sizeof(T));
+      } else {
+        for (std::int64_t p = 0; p < count; ++p) to[p] = element_cast<T>(from[p]);
+      }
+    } else {
+      for (std::int64_t p = 0; p < count; ++p) to[p] = element_cast<T>(from[p * step]);
+    }
+  }
+  template <class To> void store_row(const T* from, To* to) const {
+    for (std::int64_t f = 0; f < p_.features; ++f) to[f] = element_cast<To>(from[f]);
+  }
+
+  const row_product& p_;
+  const kernels::row_call& call_;
+  std::int64_t x_at_ = 0;
+  std::int64_t y_at_ = 0;
+  std::int64_t scores_at_ = 0;
+};
+
+/// The kernel of a product whose scores are tensor number `Scores`.
+template <kernels::kernel_key Key, int Scores> struct row_kernel_of {
+  static constexpr row_product plan = row_product_of(attributes_of<einsum_attributes>(Key), Key.operand_shape[0],
+                                                     Key.operand_shape[1], Key.shape, Scores);
+  template <int Tensor> using stored = storage_t<Tensor == 2 ? Key.type : Key.operand_type[Tensor < 2 ? Tensor : 0]>;
+  using multiplication = row_multiplication<storage_t<product_type(Key.operand_type[0], Key.operand_type[1], Key.type)>,
+                                            stored<plan.scores>, stored<plan.x>, stored<plan.y>>;
+  static void run(const kernels::row_call& call) { multiplication(plan, call).run(); }
+  static constexpr kernels::row_kernel value{plan, &run, &multiplication::scratch_bytes};
+};
+
+}  // namespace espalier::detail
