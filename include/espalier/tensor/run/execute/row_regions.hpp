@@ -111,16 +111,24 @@ class row_region_reader {
       for (int n = what.first; n < what.first + what.count; ++n) {
         const int id = t_.order[n];
         if (!t_.stored[id] || t_.root[id] >= 0) continue;
-        r.locals.push_back({id, r.keys * size_of(t_.code[id].type), 0});
-        row_bytes += r.locals.back().row_bytes;
+        row_local made{id, r.keys * size_of(t_.code[id].type), -1};
+        made.offset = m.product == nullptr ? place_of_operand(r, m.launch, made) : -1;
+        if (made.offset < 0) row_bytes += made.row_bytes;
+        r.locals.push_back(made);
       }
     }
     std::int64_t block = smaller_of(most_bytes / larger_of<std::int64_t>(row_bytes, 1), most_rows);
     block = larger_of(block / grain, (fewest_rows + grain - 1) / grain) * grain;
     r.block = smaller_of(block, r.rows);
-    for (row_local& l : r.locals) {
-      l.offset = r.bytes;
-      r.bytes += aligned(r.block * l.row_bytes);
+    // One that is in another's place has the number of that one until now.
+    for (std::size_t n = 0; n < r.locals.size(); ++n) {
+      row_local& l = r.locals[n];
+      if (l.offset >= 0) {
+        l.offset = r.locals[static_cast<std::size_t>(l.offset)].offset;
+      } else {
+        l.offset = r.bytes;
+        r.bytes += aligned(r.block * l.row_bytes);
+      }
     }
     for (row_region::member& m : r.members) {
       if (m.product == nullptr) continue;
@@ -130,6 +138,33 @@ class row_region_reader {
     for (row_region::member& m : r.members) m.follows_mask = m.product != nullptr && follows_mask(r, m);
     for (row_region::member& m : r.members) m.clears_little = m.product == nullptr && clears_little(r, m.launch);
     return r;
+  }
+
+  /// The number of a local value that only the chain of launch `u` reads, each row before it writes that row of `made`,
+  /// and whose place nothing else has taken; or -1.
+  [[nodiscard]] std::int64_t place_of_operand(const row_region& r, int u, const row_local& made) const {
+    const fused_chain& chain = t_.chains[u];
+    if (chain.is_cut()) return -1;
+    for (std::size_t n = 0; n < r.locals.size(); ++n) {
+      const row_local& l = r.locals[n];
+      bool fits = l.row_bytes == made.row_bytes && l.offset < 0;
+      for (const row_local& other : r.locals) fits = fits && other.offset != static_cast<std::int64_t>(n);
+      for (int reader = 0; reader < t_.code.size && fits; ++reader) {
+        for (int k = 0; k < t_.code[reader].operand_count; ++k)
+          fits = fits && (t_.code.operand_at(t_.code[reader], k) != l.value || t_.launch_of[reader] == u);
+      }
+      bool is_written = t_.launch_of[l.value] == u;
+      for (int s = chain.first_step; s < chain.first_step + chain.step_count && fits; ++s) {
+        const fused_step& step = t_.steps[s];
+        for (int k = 0; k < step.operand_count; ++k) {
+          const bool reads = step.operand[k].kind == source_kind::memory && step.operand[k].value == l.value;
+          fits = fits && !(reads && is_written);
+        }
+        is_written = is_written || (step.result.kind == source_kind::memory && step.result.value == made.value);
+      }
+      if (fits && t_.launch_of[l.value] != u) return static_cast<std::int64_t>(n);
+    }
+    return -1;
   }
 
   [[nodiscard]] bool sees_triangles(const row_region& r, int u) const {
