@@ -5,6 +5,9 @@
 #include <espalier/tensor/core/partition/row_product.hpp>
 #include <espalier/tensor/core/partition/scheduler.hpp>
 
+#include <cstdint>
+#include <initializer_list>
+
 // Attention makes scores of every query with every key, which take far more memory than all else, and works on them row
 // by row: fused chains between a product that makes them and others that read them. Such launches, which follow each
 // other, are a row region: they take turns for a few rows of an item (a head) at a time, so that of the scores, and
@@ -241,7 +244,7 @@ class row_region_finder {
     if (s_.in_rows.empty()) s_.in_rows.resize(g_.size, false);
     for (int id = 0; id < g_.size; ++id) s_.in_rows[id] = s_.in_rows[id] || inside_[id];
     int members = 0;
-    for (int n = 0; n < parts_.size(); ++n) members += parts_[n] == part::member ? 1 : 0;
+    for (const part p : parts_) members += p == part::member ? 1 : 0;
     list<launch> placed;
     int end = -1;
     for (const part which : {part::before, part::member, part::after}) {

@@ -162,8 +162,8 @@ class row_recomputation {
     }
   }
   [[nodiscard]] constexpr bool is_of_scores(const extents& space) const {
-    for (int f = 0; f < families_.size(); ++f) {
-      if (g_[families_[f].product].shape == space) return true;
+    for (const family& f : families_) {
+      if (g_[f.product].shape == space) return true;
     }
     return false;
   }

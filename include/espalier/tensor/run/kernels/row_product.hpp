@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
+#include <utility>
 
 // Products in a row region (partition/row_regions.hpp): for a few rows of scores at a time, on one thread. What all
 // rows of an item read, y, is rearranged for the tiles of the library's own product (kernels/gemm.hpp) once for each
