@@ -104,7 +104,7 @@ enum class masking : std::uint8_t {
 /// | buffers         | shares_operand, overwrites, passes_operands, is_operand                                      |
 /// | movement        | requests, moves, travels_along, row_of, has_windows, regroups_dimensions                     |
 /// | algebra         | values, masks, vanishes_with, contracts, adds_up, combines, converts, cheap_to_repeat,       |
-/// |                 | stops_gradient                                                                               |
+/// |                 | keeps_finite, stops_gradient                                                                 |
 /// | text            | attributes                                                                                   |
 struct op_facts {
   // Border and loop.
@@ -166,6 +166,9 @@ struct op_facts {
   bool converts = false;
   /// The gradient of a loop's body computes it again rather than keep it: it takes no work to speak of.
   bool cheap_to_repeat = false;
+  /// Elements that are all finite give a finite one, a sum or product beyond the type's range apart: what it makes of
+  /// rows that nothing reads does not look like a mistake (program/keep_frames.hpp).
+  bool keeps_finite = false;
   /// No derivative passes, though the result follows the operand.
   bool stops_gradient = false;
 
