@@ -121,30 +121,30 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   [[nodiscard]] char* sent_memory() const { return static_cast<char*>(message_memory_.data()); }
   /// An all_reduce works in place.
   [[nodiscard]] char* received_memory(const message_table& all) const {
-    if (is_collective(t_.code[all.parts.front().id].op, collective::all_reduce)) return sent_memory();
+    if (is_collective(t_.code[all.collectives.front().id].op, collective::all_reduce)) return sent_memory();
     return sent_memory() + aligned(all.sent * size_of(all.moves.type));
   }
   void pack(const message_table& all) const {
-    for (const message_part& part : all.parts) {
-      const dtype type = part.boxes.type;
-      const void* const source = address(t_.code[part.id].operand[0]);
-      for (std::size_t k = 0; k < part.sent_at.size(); ++k) {
-        if (part.sent_at[k] < 0) continue;
-        comm::pack(type, sent_memory() + part.sent_at[k] * size_of(type), source, part.boxes.outgoing[k]);
+    for (const travelling_collective& one : all.collectives) {
+      const dtype type = one.boxes.type;
+      const void* const source = address(t_.code[one.id].operand[0]);
+      for (std::size_t k = 0; k < one.sent_at.size(); ++k) {
+        if (one.sent_at[k] < 0) continue;
+        comm::pack(type, sent_memory() + one.sent_at[k] * size_of(type), source, one.boxes.outgoing[k]);
       }
     }
   }
   void unpack(const message_table& all) const {
     const auto self = static_cast<std::size_t>(all.moves.self);
-    for (const message_part& part : all.parts) {
-      const dtype type = part.boxes.type;
-      void* const target = address(part.id);
-      for (std::size_t k = 0; k < part.received_at.size(); ++k) {
-        if (part.received_at[k] < 0) continue;
-        comm::unpack(type, target, received_memory(all) + part.received_at[k] * size_of(type), part.boxes.incoming[k]);
+    for (const travelling_collective& one : all.collectives) {
+      const dtype type = one.boxes.type;
+      void* const target = address(one.id);
+      for (std::size_t k = 0; k < one.received_at.size(); ++k) {
+        if (one.received_at[k] < 0) continue;
+        comm::unpack(type, target, received_memory(all) + one.received_at[k] * size_of(type), one.boxes.incoming[k]);
       }
-      if (part.received_at[self] >= 0) continue;
-      comm::copy_block(type, target, address(t_.code[part.id].operand[0]), part.boxes.incoming[self]);
+      if (one.received_at[self] >= 0) continue;
+      comm::copy_block(type, target, address(t_.code[one.id].operand[0]), one.boxes.incoming[self]);
     }
   }
   [[nodiscard]] char* arena() const { return static_cast<char*>(arena_.data()); }
@@ -314,8 +314,8 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     if (const int at = message_of_[static_cast<std::size_t>(id)]; at >= 0) {
       message_table& all = messages_[static_cast<std::size_t>(at)];
       all = t_.transfers.together(t_.mesh, t_.code, id, device_, channel);
-      for (message_part& part : all.parts) {
-        if (t_.where[part.id].is_displaced) leave_in_place(part.id, part.boxes);
+      for (travelling_collective& one : all.collectives) {
+        if (t_.where[one.id].is_displaced) leave_in_place(one.id, one.boxes);
       }
       if (what == collective::all_reduce) {
         comm_.prepare(static_cast<const comm::transfer_group&>(all.moves));
