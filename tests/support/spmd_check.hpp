@@ -220,7 +220,7 @@ template <int Count>
   made.of.resize(made.rules.size());
   made.cause.resize(made.rules.size());
   while (true) {
-    lay_out(made.mesh, made.traced, made.rules.data(), made.of.data(), made.cause.data());
+    lay_out(made.mesh, made.traced, made.rules.data(), made.of.data(), made.cause.data(), 0);  // of small ones too
     if (!cuts) return made;
     const axis_parts wanted = refined_sub_axes(made.mesh, made.traced, made.rules.data(), made.of.data(), made.axes);
     if (wanted.count == made.axes.count) return made;
