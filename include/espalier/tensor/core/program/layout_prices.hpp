@@ -92,9 +92,34 @@ struct layout_candidate {
 class layout_prices {
  protected:
   constexpr layout_prices(const mesh_shape& mesh, graph_view g, const factor_rule* rules, const completion_view& state)
-      : mesh_(mesh), g_(g), rules_(rules), state_(state), of_(state.of) {}
+      : mesh_(mesh), g_(g), rules_(rules), state_(state), of_(state.of) {
+    for (int id = 0; id < g.size; ++id) {
+      if (of_[id].unreduced != 0 && requests_of(g[id]) != layout_request::none) keep_terms(g[id].operand[0]);
+    }
+  }
 
-  [[nodiscard]] constexpr bool is_searchable(int id) const { return has_choice(g_, of_, id); }
+  [[nodiscard]] constexpr bool is_searchable(int id) const {
+    return has_choice(g_, of_, id) && (keeps_terms_.empty() || !keeps_terms_[id]);
+  }
+  /// The layouts of a value that is wanted as a partial, and of what it is computed from up to the sum, stay as they
+  /// are: split in another way, there would be no terms.
+  constexpr void keep_terms(int value) {
+    if (keeps_terms_.empty()) keeps_terms_.resize(g_.size, false);
+    if (keeps_terms_[value]) return;
+    keeps_terms_[value] = true;
+    const instruction& i = g_[value];
+    if (structure_of(i) != structure::none || i.operand_count == 0) return;
+    const bool passes = i.op->linear != linearity::none || requests_of(i) != layout_request::none;
+    const bool is_sum = axes_summed_over(g_, rules_[value], of_, value) != 0;
+    for (int k = 0; k < i.operand_count; ++k) {
+      const int operand = g_.operand_at(i, k);
+      if (passes && !is_sum) {
+        keep_terms(operand);
+      } else {
+        keeps_terms_[operand] = true;
+      }
+    }
+  }
   /// A result whose layout nobody asked for: it is the one of its value.
   [[nodiscard]] constexpr bool follows(int id) const {
     return structure_of(g_[id]) == structure::result && g_[id].annotation < 0 && g_[id].operand_count == 1;
@@ -310,6 +335,8 @@ class layout_prices {
   axis_mask mask_ = 0;
   list<layout_candidate> values_;
   list<layout_option> options_;
+  /// The values whose layouts make a partial that an annotation wants; empty if there is none.
+  list<bool> keeps_terms_;
   /// The number of moves priced so far.
   int priced_ = 0;
   /// A value that has a layout for now.
