@@ -40,3 +40,4 @@
 #include <espalier/tensor/core/ops/total_order.hpp>
 #include <espalier/tensor/core/ops/transpose.hpp>
 #include <espalier/tensor/core/ops/trigonometric.hpp>
+#include <espalier/tensor/core/ops/while_loop.hpp>

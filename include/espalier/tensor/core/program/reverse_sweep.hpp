@@ -227,6 +227,10 @@ class reverse_sweep {
     }
     for (const int id : from_result) any = any || id >= 0;
     if (!any) return;
+    if (!is_counted(attributes_of<loop_attributes>(b_[begin]))) {
+      b_.note(failed<why::while_loop_has_no_gradient<>>(b_[begin].where));
+      return;
+    }
 
     b_.at(b_[begin].where);
     list<int> initial;
