@@ -259,6 +259,90 @@ template <class On, bool Steps> struct halve {
 template <class On, bool Steps>
 using halve_program = ep::program<typename On::mesh, halve<On, Steps>, ep::f64<12>, ep::f64<>, ep::i32<>>;
 
+// --- branches -------------------------------------------------------------------------------------------------------
+
+/// One of two layers that communicate in other ways, and a number: which results are trees.
+template <class On> struct either {
+  constexpr auto operator()(auto x, auto w, auto limit) const {
+    const auto h = ep::shard<typename On::data, ep::open>(x);
+    return ep::cond(
+        ep::sum(h * h) > limit,
+        [&] {
+          const auto y = ep::matmul(h, w);
+          return ep::results(y, ep::sum<0>(y));
+        },
+        [&] { return ep::results(h - ep::max(h), ep::sum<1>(ep::matmul(w, w))); });
+  }
+};
+template <class On>
+using either_program = ep::program<typename On::mesh, either<On>, ep::f64<10, 6>, ep::f64<6, 6>, ep::f64<>>;
+
+plains plain_either(const plains& in) {
+  real square = 0, most = in[0].data[0];
+  for (const real one : in[0].data) {
+    square += one * one;
+    most = std::max(most, one);
+  }
+  plain y({10, 6}), sums({6});
+  if (square > in[2]()) {
+    for (int i = 0; i < 10; ++i) {
+      for (int j = 0; j < 6; ++j) {
+        for (int k = 0; k < 6; ++k) y(i, j) += in[0](i, k) * in[1](k, j);
+        sums(j) += y(i, j);
+      }
+    }
+    return {y, sums};
+  }
+  y = in[0];
+  for (real& one : y.data) one -= most;
+  for (int i = 0; i < 6; ++i) {
+    for (int j = 0; j < 6; ++j) {
+      for (int k = 0; k < 6; ++k) sums(i) += in[1](i, k) * in[1](k, j);
+    }
+  }
+  return {y, sums};
+}
+
+/// In a loop, one of three steps for each number; the last of them chooses again.
+template <class On> struct interpreter {
+  constexpr auto operator()(auto x, auto codes) const {
+    const auto body = [](const auto& h, const auto& code) {
+      const auto step = ep::switch_case(
+          code, [&] { return h + 1.0; }, [&] { return h * ep::mean(h); },
+          [&] {
+            return ep::cond(
+                ep::sum(h) > 0.0, [&] { return -1.0 * h; }, [&] { return h; });
+          });
+      return ep::results(step, ep::sum(step));
+    };
+    return ep::scan(body, ep::shard<typename On::data>(x), codes);
+  }
+};
+template <class On> using interpreter_program = ep::program<typename On::mesh, interpreter<On>, ep::f64<9>, ep::i32<8>>;
+
+/// A step that skips gradients that are not finite, and counts them.
+template <class On> struct careful_training {
+  constexpr auto operator()(auto w, auto batches) const {
+    const auto step = [](const auto& s, const auto& batch) {
+      const auto& now = s.template get<0>();
+      const auto x = ep::shard<typename On::data, ep::open>(batch);
+      const auto loss = [&](auto p) { return ep::mean(ep::exp(ep::matmul(x, p))); };
+      const auto [value, gradient] = ep::value_and_grad(loss)(now);
+      const auto by = gradient;
+      const auto size = ep::sum(ep::abs(by));
+      const auto is_finite = size - size == 0.0;
+      return ep::cond(
+          is_finite, [&] { return ep::results(now - 0.5 * by, s.template get<1>()); },
+          [&] { return ep::results(now, s.template get<1>() + 1); });
+    };
+    const auto first = ep::results(w, ep::constant<ep::i32<>>(w, 0));
+    const auto body = [&](const auto& s, const auto& batch) { return step(s, batch); };
+    return ep::scan(body, first, batches);
+  }
+};
+template <class On>
+using careful_program = ep::program<typename On::mesh, careful_training<On>, ep::f64<3>, ep::f64<5, 10, 3>>;
+
 /// A symmetric matrix whose eigenvalues are all positive.
 plain positive_matrix() {
   const plain root = wave(1, {8, 8});
@@ -360,4 +444,50 @@ TEST_CASE("kinds: devices agree on how long a loop goes on", "[kinds]") {
   CHECK(halve_program<four, true>::collectives<ep::all_reduce>() == 2);
   gives<halve_program<four, true>>({plain({12}, 1), plain::number(0), plain::number(3)},
                                    {plain({12}, 0.125L), plain::number(1.5L), plain::number(3)});
+}
+
+TEST_CASE("kinds: one of two branches", "[kinds]") {
+  for (const real limit : {real{0}, real{1000}}) {
+    const plains in{wave(1, {10, 6}), wave(2, {6, 6}), plain::number(limit)};
+    everywhere<either_program>(both_axes{}, in, plain_either(in));
+  }
+}
+
+TEST_CASE("kinds: one of several branches in a loop, and branches in a branch", "[kinds]") {
+  plain h = wave(3, {9}), codes({8}), sums({8});
+  const int given[]{0, 2, 1, -3, 2, 7, 1, 2};
+  const plain x = h;
+  for (int n = 0; n < 8; ++n) {
+    codes(n) = given[n];
+    real sum = 0;
+    for (const real one : h.data) sum += one;
+    for (real& one : h.data) {
+      if (given[n] <= 0) {
+        one += 1;
+      } else if (given[n] == 1) {
+        one *= sum / 9;
+      } else if (sum > 0) {
+        one = -one;
+      }
+      sums(n) += one;
+    }
+  }
+  everywhere<interpreter_program>(data_axis{}, {x, codes}, {h, sums});
+}
+
+TEST_CASE("kinds: steps that skip gradients that are not finite", "[kinds]") {
+  plains in{wave(1, {3}), wave(2, {5, 10, 3})};
+  in[1](1, 4, 2) = std::numeric_limits<real>::infinity();
+  in[1](3, 0, 0) = std::numeric_limits<real>::quiet_NaN();
+  plain w = in[0];
+  for (const int t : {0, 2, 4}) {
+    plain gradient({3});
+    for (int n = 0; n < 10; ++n) {
+      real y = 0;
+      for (int k = 0; k < 3; ++k) y += in[1](t, n, k) * w(k);
+      for (int k = 0; k < 3; ++k) gradient(k) += std::exp(y) * in[1](t, n, k) / 10;
+    }
+    for (int k = 0; k < 3; ++k) w(k) -= gradient(k) / 2;
+  }
+  everywhere<careful_program>(data_axis{}, in, {w, plain::number(2)});
 }

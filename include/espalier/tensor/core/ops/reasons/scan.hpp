@@ -70,6 +70,41 @@ template <class... Details> struct condition_is_no_truth_value {
                   "tensors without dimensions is. Of many, max(...) says whether any holds, min(...) whether all do.");
   };
 };
+template <class... Details> struct predicate_is_no_truth_value {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "cond: the predicate must be one truth value for all devices, a boolean<>, as x < y of two tensors "
+                  "without dimensions is. To choose for each element, select(condition, yes, no).");
+  };
+};
+template <class... Details> struct index_is_no_whole_number {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "switch_case: the index comes first, an i32<> or another integer without dimensions, and then one "
+                  "function for each number from 0.");
+  };
+};
+template <class... Details> struct branch_takes_arguments {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "cond, switch_case: branches are functions without parameters: [&] { return 2 * x; } uses the x "
+                  "around it. Where the compiler found an error in a branch before, mend that one first.");
+  };
+};
+template <class... Details> struct branch_gives_no_tensor {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "cond, switch_case: a branch must return a tensor, a parameter tree, or results(...) of these. Of a "
+                  "number, constant<f32<>>(x, number) makes one, for any tensor x.");
+  };
+};
+template <class... Details> struct branches_differ {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "cond, switch_case: all branches must return the same type. Convert or reshape what one of them "
+                  "returns.");
+  };
+};
 template <class... Details> struct while_loop_has_no_gradient {
   template <class Where> struct raise {
     static_assert(Where::ok,
