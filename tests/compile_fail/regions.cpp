@@ -18,7 +18,7 @@ struct loops {
     const auto out = ep::while_loop([](auto h) { return ep::sum(h); }, half, x);  // number
 #elif defined(CASE_state)
     const auto out = ep::while_loop(
-        large, [](auto h) { return ep::sum<0>(h); }, x);  // state
+        large, [](auto h) { return ep::sum<0>(h); }, x);     // state
 #elif defined(CASE_output)
     const auto out = ep::while_loop(
         large, [](auto h) { return ep::results(0.5 * h, ep::sum(h)); }, x);  // output
@@ -42,6 +42,33 @@ struct loops {
 
 using step = ep::program<mesh, loops, ep::f32<64>, ep::f32<>>;
 static_assert(step::flops() >= 0);
+
+struct branches {
+  constexpr auto operator()(auto x, auto n) const {
+    const auto same = [&] { return x; };
+    const auto twice = [&] { return 2.0 * x; };
+#if defined(CASE_each)
+    return ep::cond(x > 0.5, same, twice);  // each
+#elif defined(CASE_types)
+    return ep::cond(n > 0, same, [&] { return ep::sum(x); });                     // types
+#elif defined(CASE_takes)
+    return ep::cond(n > 0, same, [](auto h) { return h; });  // takes
+#elif defined(CASE_returns_number)
+    return ep::cond(n > 0, same, [] { return 1.0; });                        // returns_number
+#elif defined(CASE_known)
+    return ep::cond(true, same, twice);               // known
+#elif defined(CASE_index)
+    return ep::switch_case(ep::sum(x), same, twice);            // index
+#elif defined(CASE_branch_inside)
+    return ep::switch_case(n, same, [&] { return x - ep::sum<3>(x); });  // branch_inside
+#else
+    return ep::cond(n > 0, same, [&] { return ep::switch_case(n, twice, same, twice); });
+#endif
+  }
+};
+
+using choice = ep::program<mesh, branches, ep::f32<64>, ep::i32<>>;
+static_assert(choice::flops() >= 0);
 
 // kind(CASE_many): `while_loop`: a condition with many elements
 // first(CASE_many): while_loop: the condition must be one truth value for all devices
@@ -70,3 +97,27 @@ static_assert(step::flops() >= 0);
 // first(CASE_inside): the tensor has no dimension of this number
 // expect(CASE_inside): no_such_dimension<espalier::f32<64>, espalier::why::dim<3> ?>
 // user_line(CASE_inside): step::flops
+
+// kind(CASE_each): `cond`: a predicate with many elements
+// first(CASE_each): cond: the predicate must be one truth value for all devices
+// expect(CASE_each): predicate_is_no_truth_value<
+// user_line(CASE_each): choice::flops
+// kind(CASE_types): `cond`: branches of different types
+// first(CASE_types): cond, switch_case: all branches must return the same type
+// expect(CASE_types): branches_differ<espalier::f32<64>, espalier::f32<> ?>::raise
+// user_line(CASE_types): choice::flops
+// first(CASE_takes): cond, switch_case: branches are functions without parameters
+// expect(CASE_takes): branch_takes_arguments<>::raise
+// user_line(CASE_takes): choice::flops
+// first(CASE_returns_number): cond, switch_case: a branch must return a tensor
+// expect(CASE_returns_number): branch_gives_no_tensor<>::raise
+// user_line(CASE_returns_number): choice::flops
+// first(CASE_known): cond: the predicate must be one truth value for all devices
+// expect(CASE_known): predicate_is_no_truth_value<bool ?>::raise
+// user_line(CASE_known): choice::flops
+// first(CASE_index): switch_case: the index comes first
+// expect(CASE_index): index_is_no_whole_number<espalier::f32<> ?>::raise
+// user_line(CASE_index): choice::flops
+// first(CASE_branch_inside): the tensor has no dimension of this number
+// expect(CASE_branch_inside): no_such_dimension<espalier::f32<64>, espalier::why::dim<3> ?>
+// user_line(CASE_branch_inside): choice::flops
