@@ -453,6 +453,19 @@ TEST_CASE("kinds: one of two branches", "[kinds]") {
   }
 }
 
+TEST_CASE("kinds: of branches the one that takes more counts", "[kinds]") {
+  // Over two devices: the predicate's sum and the agreement on it. Then one branch adds up ten sums of six columns, and
+  // the other one a maximum, in f64.
+  using two = on<2, 1>;
+  using program = either_program<two>;
+  CHECK(program::collectives() == 3);
+  CHECK(program::collectives<ep::all_reduce>() == 3);
+  CHECK(program::bytes<ep::all_reduce>() == 8 + 1 + 6 * 8);
+  // 2 x 5 x 6 x 6 for y, 30 to add its columns up; against 2 x 6 x 6 x 6 for w w.
+  CHECK(program::flops() > 360);
+  CHECK(program::flops() < 360 + 432);
+}
+
 TEST_CASE("kinds: one of several branches in a loop, and branches in a branch", "[kinds]") {
   plain h = wave(3, {9}), codes({8}), sums({8});
   const int given[]{0, 2, 1, -3, 2, 7, 1, 2};

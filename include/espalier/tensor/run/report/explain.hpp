@@ -135,13 +135,13 @@ class explanation {
     std::int64_t most = 0;
     const int devices = of_.sent_by == nullptr ? 1 : static_cast<int>(of_.device_mesh.devices());
     for (int device = 0; device < devices; ++device) {
-      std::int64_t sum = 0;
+      run_total sum(of_.code);
       for (int id = 0; id < of_.code.size; ++id) {
         if (!communicates(of_.code[id])) continue;
-        sum += repetitions(of_.code, id) *
-               (of_.sent_by == nullptr ? of_.sent[id] : of_.sent_by(of_.device_mesh, of_.code, id, device));
+        sum.add(id, of_.sent_by == nullptr ? of_.sent[id] : of_.sent_by(of_.device_mesh, of_.code, id, device));
       }
-      most = sum > most ? sum : most;
+      const std::int64_t sent = sum.total();
+      most = sent > most ? sent : most;
     }
     return most;
   }
