@@ -343,6 +343,118 @@ template <class On> struct careful_training {
 template <class On>
 using careful_program = ep::program<typename On::mesh, careful_training<On>, ep::f64<3>, ep::f64<5, 10, 3>>;
 
+// --- gradients ------------------------------------------------------------------------------------------------------
+
+/// A layer again and again until its values are small, at most seven times; in a loop over inputs.
+template <class On> struct until_small {
+  constexpr auto operator()(auto w, auto xs) const {
+    const auto loss = [&](const auto& p) {
+      const auto one = [&](const auto& sum, const auto& x) {
+        const auto first = ep::shard<typename On::data, ep::open>(x);
+        const auto last =
+            ep::while_loop([](const auto& h) { return ep::mean(h * h) > 0.02; },
+                           [&](const auto& h) { return ep::tanh(ep::matmul(h, p)); }, first, ep::at_most<7>);
+        return sum + ep::mean(last * x);
+      };
+      return ep::scan(one, ep::constant<ep::f64<>>(p, 0.0), xs);
+    };
+    const auto both = ep::value_and_grad(loss)(w);
+    const auto& [value, gradient] = both;
+    return ep::results(value, gradient);
+  }
+};
+template <class On>
+using until_small_program = ep::program<typename On::mesh, until_small<On>, ep::f64<3, 3>, ep::f64<4, 10, 3>>;
+
+real plain_until_small(const plains& in, int* iterations) {
+  real loss = 0;
+  for (int t = 0; t < 4; ++t) {
+    plain h({10, 3});
+    for (int n = 0; n < 10; ++n) {
+      for (int k = 0; k < 3; ++k) h(n, k) = in[1](t, n, k);
+    }
+    const auto mean_square = [&] {
+      real sum = 0;
+      for (const real one : h.data) sum += one * one / 30;
+      return sum;
+    };
+    int steps = 0;
+    for (; steps < 7 && mean_square() > 0.02L; ++steps) {
+      plain next({10, 3});
+      for (int n = 0; n < 10; ++n) {
+        for (int j = 0; j < 3; ++j) {
+          for (int k = 0; k < 3; ++k) next(n, j) += h(n, k) * in[0](k, j);
+          next(n, j) = std::tanh(next(n, j));
+        }
+      }
+      h = next;
+    }
+    if (iterations != nullptr) iterations[t] = steps;
+    for (int n = 0; n < 10; ++n) {
+      for (int k = 0; k < 3; ++k) loss += h(n, k) * in[1](t, n, k) / 30;
+    }
+  }
+  return loss;
+}
+
+/// In a loop, a number says which of two layers comes, of which one is taken twice if its input is large.
+template <class On> struct chosen_layers {
+  constexpr auto operator()(auto v, auto w, auto x, auto codes) const {
+    const auto loss = [&](const auto& p) {
+      const auto& one = p.template get<0>();
+      const auto& other = p.template get<1>();
+      const auto body = [&](const auto& h, const auto& code) {
+        const auto twice = [&] { return ep::tanh(ep::matmul(ep::sin(ep::matmul(h, other)), other)); };
+        return ep::switch_case(
+            code, [&] { return h + ep::tanh(ep::matmul(h, one)); },
+            [&] { return ep::cond(ep::sum(h * h) > 9.0, twice, [&] { return ep::sin(ep::matmul(h, other)); }); },
+            [&] { return h; });
+      };
+      const auto last = ep::scan(body, ep::shard<typename On::data, ep::open>(x), codes);
+      return ep::mean(last * last);
+    };
+    const auto both = ep::value_and_grad(loss)(ep::results(v, w));
+    const auto& [value, gradient] = both;
+    return ep::results(value, gradient);
+  }
+};
+template <class On>
+using chosen_program =
+    ep::program<typename On::mesh, chosen_layers<On>, ep::f64<3, 3>, ep::f64<3, 3>, ep::f64<10, 3>, ep::i32<6>>;
+
+real plain_chosen(const plains& in, int* taken) {
+  plain h = in[2];
+  const auto through = [&](const plain& x, const plain& w) {
+    plain y({10, 3});
+    for (int n = 0; n < 10; ++n) {
+      for (int j = 0; j < 3; ++j) {
+        for (int k = 0; k < 3; ++k) y(n, j) += x(n, k) * w(k, j);
+      }
+    }
+    return y;
+  };
+  for (int t = 0; t < 6; ++t) {
+    real square = 0;
+    for (const real one : h.data) square += one * one;
+    if (in[3](t) == 0) {
+      const plain y = through(h, in[0]);
+      for (std::size_t i = 0; i < 30; ++i) h.data[i] += std::tanh(y.data[i]);
+    } else if (in[3](t) == 1) {
+      if (taken != nullptr) ++taken[square > 9 ? 1 : 0];
+      plain y = through(h, in[1]);
+      for (real& one : y.data) one = std::sin(one);
+      if (square > 9) {
+        y = through(y, in[1]);
+        for (real& one : y.data) one = std::tanh(one);
+      }
+      h = y;
+    }
+  }
+  real loss = 0;
+  for (const real one : h.data) loss += one * one / 30;
+  return loss;
+}
+
 /// A symmetric matrix whose eigenvalues are all positive.
 plain positive_matrix() {
   const plain root = wave(1, {8, 8});
@@ -503,4 +615,36 @@ TEST_CASE("kinds: steps that skip gradients that are not finite", "[kinds]") {
     for (int k = 0; k < 3; ++k) w(k) -= gradient(k) / 2;
   }
   everywhere<careful_program>(data_axis{}, in, {w, plain::number(2)});
+}
+
+TEST_CASE("kinds: gradients of loops that run until a condition is false", "[kinds]") {
+  plains in{wave(4, {3, 3}, 0.8), wave(5, {4, 10, 3})};
+  for (int n = 0; n < 10; ++n) {
+    for (int k = 0; k < 3; ++k) {
+      in[1](1, n, k) *= 0.1L;  // small at once
+      in[1](3, n, k) *= 4;
+    }
+  }
+  for (int k = 0; k < 3; ++k) in[0](k, k) += 0.5L;
+  int steps[4]{};
+  static_cast<void>(plain_until_small(in, &steps[0]));
+  CAPTURE(steps[0], steps[1], steps[2], steps[3]);
+  CHECK(steps[1] == 0);
+  CHECK(steps[0] > 1);
+  CHECK(steps[3] > steps[2]);
+  const auto loss = [](const plains& at) { return plain_until_small(at, nullptr); };
+  everywhere<until_small_program>(data_axis{}, in, value_and_slopes(loss, in, 1), 1e-8);
+}
+
+TEST_CASE("kinds: gradients of branches in a loop, and of branches in these", "[kinds]") {
+  plains in{wave(1, {3, 3}), wave(2, {3, 3}, 1.5), wave(3, {10, 3}, 0.7), plain({6})};
+  const int given[]{1, 0, 1, 2, 0, 1};
+  for (int t = 0; t < 6; ++t) in[3](t) = given[t];
+  int taken[2]{};
+  static_cast<void>(plain_chosen(in, &taken[0]));
+  CAPTURE(taken[0], taken[1]);
+  CHECK(taken[0] > 0);
+  CHECK(taken[1] > 0);
+  const auto loss = [](const plains& at) { return plain_chosen(at, nullptr); };
+  everywhere<chosen_program>(data_axis{}, in, value_and_slopes(loss, in, 2), 1e-8);
 }

@@ -50,6 +50,7 @@ constexpr op_info loop_op(const char* name, factor_rule (*factors)(op_view), op_
 }  // namespace detail
 
 /// A region in the list of instructions: a loop, or a branch (`region_kind`), which is a loop of one iteration or none.
+/// The first carry of an `until_or_at_most`, as it is traced, counts its iterations from 0, for the gradient.
 ///
 ///     loop_begin  entry                  see `loop_attributes`; `entry` if what it is decides how often the region
 ///     runs

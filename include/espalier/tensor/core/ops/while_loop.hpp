@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/tensor/core/ops/arithmetic.hpp>
+#include <espalier/tensor/core/ops/constant.hpp>
 #include <espalier/tensor/core/ops/scan.hpp>
 
 namespace espalier {
@@ -43,9 +45,13 @@ constexpr auto while_loop(const Condition& condition, const Body& body, const St
       return failed<why::condition_is_no_truth_value<condition_type>>(where);
     } else {
       b.at(where);
+      const int zero = Limit > 0 ? emit::constant(b, dtype::i32, extents{}, 0) : -1;
       const auto kind = Limit > 0 ? region_kind::until_or_at_most : region_kind::until;
       emit::loop_begin(b, loop_attributes{.iterations = Limit > 0 ? Limit : 1, .kind = kind},
                        operand_of(b, enters, where));
+      // The gradient goes back as many iterations as there were. (What nothing reads is dropped.)
+      int counter = -1;
+      if constexpr (Limit > 0) counter = emit::loop_carry(b, zero);
       for_each_leaf(inside, [&](auto& one) { one.id = emit::loop_carry(b, one.id); });
       const auto out = body(inside);
       using out_type = std::remove_cv_t<decltype(out)>;
@@ -59,7 +65,12 @@ constexpr auto while_loop(const Condition& condition, const Body& body, const St
         b.at(where);
         for_each_pair(next, inside,
                       [&](auto& value, const auto& before) { value.id = emit::loop_next(b, before.id, value.id); });
+        if constexpr (Limit > 0) {
+          const int one = emit::constant(b, dtype::i32, extents{}, 1);
+          counter = emit::loop_next(b, counter, emit::add(b, counter, one));
+        }
         emit::loop_end(b, operand_of(b, goes_on, where));
+        if constexpr (Limit > 0) emit::loop_result(b, counter);
         for_each_leaf(next, [&](auto& one) { one.id = emit::loop_result(b, one.id); });
         return next;
       }
@@ -81,6 +92,9 @@ constexpr auto while_loop(const Condition& condition, const Body& body, const St
 ///                                            [](auto s) { ... }, ep::results(three, zero));
 ///
 /// With `at_most<N>` it stops after N iterations, and memory and bytes are counted for N; without, for one iteration.
+/// Only such a loop has a gradient: it keeps what the gradient reads of N iterations, and goes back as many as there
+/// were.
+///
 /// Errors: `state_changes_type`, `state_is_not_a_tensor`, `state_does_not_fit`, `condition_is_no_truth_value`, and
 /// whatever condition and body do wrong.
 template <class Condition, class Body, class State>

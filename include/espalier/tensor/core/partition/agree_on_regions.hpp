@@ -48,8 +48,8 @@ class region_agreement {
       const int begin = work_.back();
       work_.pop_back();
       const region& of = regions_.beginning_at(begin);
-      if (of.entry >= 0) decide_alike(of.entry, axes_[begin]);
-      if (of.goes_on >= 0) decide_alike(of.goes_on, axes_[begin]);
+      if (of.entry >= 0) decide_alike(kept_from(of.entry), axes_[begin]);
+      if (of.goes_on >= 0) decide_alike(kept_from(of.goes_on), axes_[begin]);
     }
     for (int id = 0; id < g_.size; ++id) {
       if (agreed_[id] != 0) return true;
@@ -67,7 +67,8 @@ class region_agreement {
       const structure part = structure_of(i);
       for (int k = 0; k < i.operand_count; ++k) {
         int& operand = i.operand_at(k, result_.further.data());
-        const bool decides = (part == structure::loop_begin && k == 0) || (part == structure::loop_end && k == 1);
+        const bool decides = (part == structure::loop_begin && k == 0) || (part == structure::loop_end && k == 1) ||
+                             part == structure::loop_stack;
         operand = decides && agreed_value(operand) >= 0 ? agreed_value(operand) : number_[operand];
       }
       if (i.loop >= 0) i.loop = number_[i.loop];
@@ -94,6 +95,15 @@ class region_agreement {
       axes_[begin] |= axes;
       work_.push_back(begin);
     }
+  }
+
+  /// The value that was stacked, of one that is a layer of a stack: what has decided in an iteration decides in the
+  /// gradient, too, so that it is what devices have agreed on that is kept.
+  [[nodiscard]] constexpr int kept_from(int id) const {
+    while (structure_of(g_[id]) == structure::loop_slice &&
+           structure_of(g_[g_[id].operand[0]]) == structure::loop_stack)
+      id = g_[g_[id].operand[0]].operand[0];
+    return id;
   }
 
   /// Devices along these axes have the same of a value that decides: either it is made of what all of them have, or
