@@ -343,6 +343,54 @@ template <class On> struct careful_training {
 template <class On>
 using careful_program = ep::program<typename On::mesh, careful_training<On>, ep::f64<3>, ep::f64<5, 10, 3>>;
 
+// --- decoding that stops at the end of a text ----------------------------------------------------------------------
+
+/// Each token is the likeliest after the sum of the embeddings of all before it, until one is the last of the alphabet
+/// or there is no more room. The table is split by rows, the product by what it adds up.
+template <class On> struct decoder {
+  constexpr auto operator()(auto table, auto w, auto prompt) const {
+    const auto rows = ep::shard<typename On::data, ep::open>(table);
+    const auto out = ep::shard<ep::open, typename On::data>(w);
+    const auto next_token = [&](const auto& hidden) { return ep::argmax<0>(ep::matmul(hidden, out)); };
+    const auto text = ep::dynamic_update_slice<0>(ep::constant<ep::i32<9>>(prompt, -1.0), ep::reshape<1>(prompt),
+                                                  ep::constant<ep::i32<>>(prompt, 0.0));
+    const auto start =
+        ep::results(text, prompt, ep::constant<ep::f64<4>>(table, 0.0), ep::constant<ep::i32<>>(prompt, 1));
+    const auto goes_on = [](const auto& s) { return s.template get<1>() != 10 && s.template get<3>() < 9; };
+    const auto body = [&](const auto& s) {
+      const auto [so_far, token, hidden, length] = s;
+      const auto sum = 0.5 * hidden + ep::take<0>(rows, token);
+      const auto next = next_token(sum);
+      return ep::results(ep::dynamic_update_slice<0>(so_far, ep::reshape<1>(next), length), next, sum, length + 1);
+    };
+    const auto last = ep::while_loop(goes_on, body, start);
+    return ep::results(last.template get<0>(), last.template get<3>());
+  }
+};
+template <class On>
+using decoder_program = ep::program<typename On::mesh, decoder<On>, ep::f64<11, 4>, ep::f64<4, 11>, ep::i32<>>;
+
+plains plain_decoder(const plains& in) {
+  plain text({9}, -1), hidden({4});
+  int token = static_cast<int>(in[2]());
+  text(0) = token;
+  int length = 1;
+  for (; token != 10 && length < 9; ++length) {
+    for (int k = 0; k < 4; ++k) hidden(k) = hidden(k) / 2 + in[0](token, k);
+    real most = -1e9L;
+    for (int t = 0; t < 11; ++t) {
+      real likely = 0;
+      for (int k = 0; k < 4; ++k) likely += hidden(k) * in[1](k, t);
+      if (likely > most) {
+        most = likely;
+        token = t;
+      }
+    }
+    text(length) = token;
+  }
+  return {text, plain::number(length)};
+}
+
 // --- gradients ------------------------------------------------------------------------------------------------------
 
 /// A layer again and again until its values are small, at most seven times; in a loop over inputs.
@@ -530,6 +578,18 @@ TEST_CASE("kinds: k-means until no centre moves", "[kinds]") {
   const plains expected = plain_k_means(in);
   CHECK(expected[1]() > 2);
   everywhere<k_means_program>(data_axis{}, in, expected);
+}
+
+TEST_CASE("kinds: decoding stops at the last token, or where there is no room", "[kinds]") {
+  bool stops[2]{};
+  for (int seed = 1; seed <= 12; ++seed) {
+    plains in{wave(seed, {11, 4}), wave(seed + 20, {4, 11}), plain::number(seed % 7)};
+    const plains expected = plain_decoder(in);
+    stops[expected[1]() < 9 ? 0 : 1] = true;
+    everywhere<decoder_program>(data_axis{}, in, expected);
+  }
+  CHECK(stops[0]);
+  CHECK(stops[1]);
 }
 
 TEST_CASE("kinds: devices agree on how long a loop goes on", "[kinds]") {
