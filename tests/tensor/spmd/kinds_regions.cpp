@@ -3,6 +3,7 @@
 // optimised: never
 // built: once
 
+#include <espalier/tensor/run/report/explain.hpp>
 #include <support/kinds.hpp>
 
 namespace ep = espalier;
@@ -614,6 +615,9 @@ TEST_CASE("kinds: devices agree on how long a loop goes on", "[kinds]") {
   // The sum before the loop and the one in it, and each time the agreement. Whole numbers need none.
   CHECK(program::collectives<ep::all_reduce>() == 4);
   CHECK(halve_program<four, true>::collectives<ep::all_reduce>() == 2);
+  std::ostringstream told;
+  ep::explain<program>(told, ep::collectives_only);
+  CHECK(told.str().find("1 per iteration") != std::string::npos);
   gives<halve_program<four, true>>({plain({12}, 1), plain::number(0), plain::number(3)},
                                    {plain({12}, 0.125L), plain::number(1.5L), plain::number(3)});
 }

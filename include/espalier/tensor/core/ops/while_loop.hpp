@@ -45,12 +45,12 @@ constexpr auto while_loop(const Condition& condition, const Body& body, const St
       return failed<why::condition_is_no_truth_value<condition_type>>(where);
     } else {
       b.at(where);
-      const int zero = Limit > 0 ? emit::constant(b, dtype::i32, extents{}, 0) : -1;
+      [[maybe_unused]] const int zero = Limit > 0 ? emit::constant(b, dtype::i32, extents{}, 0) : -1;
       const auto kind = Limit > 0 ? region_kind::until_or_at_most : region_kind::until;
       emit::loop_begin(b, loop_attributes{.iterations = Limit > 0 ? Limit : 1, .kind = kind},
                        operand_of(b, enters, where));
       // The gradient goes back as many iterations as there were. (What nothing reads is dropped.)
-      int counter = -1;
+      [[maybe_unused]] int counter = -1;
       if constexpr (Limit > 0) counter = emit::loop_carry(b, zero);
       for_each_leaf(inside, [&](auto& one) { one.id = emit::loop_carry(b, one.id); });
       const auto out = body(inside);
