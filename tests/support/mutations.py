@@ -39,6 +39,7 @@ MESSAGES = "tensor/run/execute/message_tables.hpp"
 CHAIN = "tensor/run/execute/chain.hpp"
 LOOPS = "tensor/core/program/reverse_sweep.hpp"
 NORMALISE = "tensor/core/program/normalise.hpp"
+HOIST = "tensor/core/program/hoist.hpp"
 PARTITION = "tensor/core/partition/partition.hpp"
 SUMS = "tensor/core/partition/partial_sums.hpp"
 OPEN = "tensor/core/partition/open_sums.hpp"
@@ -90,21 +91,26 @@ MUTATIONS = [
     (LOWER, "index.repeat = i.shape.product(along + 1, row_dims);", "index.repeat = i.shape.product(along, row_dims);"),
     (LOWER, "    dense_ = false;\n    fused_source source;\n    source.value = inner;", "    fused_source source;\n    source.value = inner;"),
     (LOWER, "while (limit_ % rows != 0) --rows;", ""),
-    (STEPS, "    add_copies();\n    const int begin = at(loop).begin;", "    const int begin = at(loop).begin;"),
+    (STEPS, "    add_copies();\n    const int begin = open_.back();", "    const int begin = open_.back();"),
+    (STEPS, "if (of.goes_on >= 0) add(step_kind::loop_test, -1, of.goes_on, loop);\n    add_copies();", "add_copies();\n    if (of.goes_on >= 0) add(step_kind::loop_test, -1, of.goes_on, loop);"),
     (STEPS, "      if (structure_of(t_.code[id]) == structure::loop_sum) add(step_kind::clear, id);\n", ""),
     (STEPS, "for (const bool saving : {true, false}) {", "for (const bool saving : {false, true}) {"),
     (STEPS, "} else if (t_.copied[id]) {", "} else {"),
-    (DEVICE, "return begin.reverse ? begin.iterations - 1 : 0;", "return 0;"),
-    (DEVICE, "return attributes_of<loop_attributes>(t_.code[s.loop]).iterations > 0 ? n + 1 : s.jump;", "return n + 1;"),
-    (DEVICE, "const bool is_over = next < 0 || next >= loop.iterations;", "const bool is_over = next >= loop.iterations;"),
+    (DEVICE, "return is_reverse ? limit_[static_cast<std::size_t>(loop)] - 1 : 0;", "return 0;"),
+    (DEVICE, "return limit > 0 ? n + 1 : s.jump;", "return n + 1;"),
+    (DEVICE, "const bool is_over = next < 0 || next >= limit_", "const bool is_over = next >= limit_"),
+    (DEVICE, "if (whole_number(s.source) == 0) limit_[static_cast<std::size_t>(s.loop)] = 0;", ""),
     (DEVICE, "iteration(s.loop) * bytes_of(t_.code[s.source]);", "iteration(s.loop) * bytes_of(t_.code[s.target]);"),
     (CHAIN, "call.rows = smaller_of(c.block_rows, c.rows - row);", "call.rows = c.block_rows;"),
     (CHAIN, "std::memset(sums, 0, static_cast<std::size_t>(c.columns * scratch_layout::element_bytes));", ""),
     (CHAIN, "call.first_row = row;\n      for (int n", "call.first_row = 0;\n      for (int n"),
     (LOOPS, "if (structure_of(i) == structure::loop_next && !active_[i.operand[0]]) active_[i.operand[0]] = changed = true;", "if (structure_of(i) == structure::loop_next) active_[i.operand[0]] = true;"),
     (LOOPS, "if (reads_loop(structure_of(i)) || !belongs || i.op->facts.looks) continue;", "if (reads_loop(structure_of(i)) || i.op->facts.looks) continue;"),
-    (LOOPS, "emit::loop_begin(b_, forward.iterations, !forward.reverse, false);", "emit::loop_begin(b_, forward.iterations, forward.reverse, false);"),
+    (LOOPS, ".reverse = !forward.reverse,", ".reverse = forward.reverse,"),
+    (LOOPS, "reverse.kind = region_kind::up_to;", ""),
+    (LOOPS, "static_cast<int>(branch_number(b_[begin]))", "0"),
     (NORMALISE, "if (structure_of(i) == structure::loop_carry && next_of_[id] >= 0) want(next_of_[id]);", ""),
+    (HOIST, "within = within_branch(code_, i.loop, within);", ""),
     (SUMS, "g_[reader].loop == g_[id].loop || structure_of(g_[reader]) == structure::loop_sum", "true || structure_of(g_[reader]) == structure::loop_sum"),
     (BORDERS, "one.placement.unreduced |= all.placement.dim[0].mask();", ""),
     (BORDERS, "device_.reshard(device_.value[g_[stack].operand[0]], unstacked(all.placement))", "device_.value[g_[stack].operand[0]]"),

@@ -37,6 +37,8 @@ struct program_options {
   double accumulators = 0.5;
   /// That a loop has no iterations: nothing that a typed program can say.
   double empty_loops = 0;
+  /// That a loop that has iterations runs until a condition is false, or is a branch.
+  double decided = 0.25;
   /// That the program has gradients, of these the share with gradients of gradients, and that a loop's body has its
   /// own.
   double gradients = 0.5;

@@ -8,7 +8,8 @@ namespace espalier {
 
 struct op_view;
 
-/// The part an op plays in the structure of a program: its border, and its loops, of which ops/scan.hpp has a picture.
+/// The part an op plays in the structure of a program: its border, and its regions, of which ops/scan.hpp has a picture
+/// and graph/region.hpp the questions.
 /// An op that plays none computes.
 enum class structure : std::uint8_t {
   none,
@@ -32,13 +33,30 @@ struct border_attributes {
   /// results.
   int sums_travel_as = 0;
 };
-/// Attributes of a `loop_begin`.
+/// What decides how often a region runs.
+enum class region_kind : std::uint8_t {
+  /// Nothing: as often as its `iterations` say.
+  counted,
+  /// The number that its `loop_begin` reads, if that is less.
+  up_to,
+  /// It runs if what its `loop_begin` reads is true, and again while what its `loop_end` reads is. Its `iterations` are
+  /// 1: all that is counted by them is meant for one iteration.
+  until,
+  /// The same, at most as often as its `iterations` say.
+  until_or_at_most,
+  /// Once, if its `loop_begin` reads its own number, and else not at all.
+  branch,
+};
+
+/// Attributes of a `loop_begin`. (The number of a branch is its `scalar`.)
 struct loop_attributes {
+  /// The largest number of iterations; what is stacked has as many layers.
   std::int64_t iterations = 0;
   /// True if the loop runs from the last iteration to the first.
   bool reverse = false;
   /// The gradient computes the body again instead of keeping its values.
   bool recompute = false;
+  region_kind kind = region_kind::counted;
 };
 
 /// Whether it collects a value of a loop's body over all iterations.

@@ -377,7 +377,7 @@ class graph_parser {
       case enumerator: {
         const std::size_t at = line.position();
         const std::string_view word = line.word("an enumerator");
-        for (std::int64_t n = 0; !enumerator_at(one.enumerators, n).empty(); ++n) {
+        for (std::int64_t n = 0; n == 0 || !enumerator_at(one.enumerators, n).empty(); ++n) {
           if (enumerator_at(one.enumerators, n) == word) return n;
         }
         line.fail_at(at, "one of " + std::string(one.enumerators));

@@ -235,6 +235,7 @@ class graph_writer {
                                      const std::vector<attribute_name>& all) {
     using enum attribute_form;
     if (one.size() != 1 || i.attribute[one.first] != 0) return true;
+    if (one.form == enumerator && one.enumerators.substr(0, 1) == "|") return false;
     if (one.form == windows) {
       // The windows are not written if the op says how many there are, and there are none.
       for (const attribute_name& other : all) {

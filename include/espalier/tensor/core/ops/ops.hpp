@@ -10,6 +10,7 @@
 #include <espalier/tensor/core/ops/argument.hpp>
 #include <espalier/tensor/core/ops/arithmetic.hpp>
 #include <espalier/tensor/core/ops/bitwise.hpp>
+#include <espalier/tensor/core/ops/branch.hpp>
 #include <espalier/tensor/core/ops/compare.hpp>
 #include <espalier/tensor/core/ops/concat.hpp>
 #include <espalier/tensor/core/ops/convert.hpp>
@@ -40,3 +41,4 @@
 #include <espalier/tensor/core/ops/total_order.hpp>
 #include <espalier/tensor/core/ops/transpose.hpp>
 #include <espalier/tensor/core/ops/trigonometric.hpp>
+#include <espalier/tensor/core/ops/while_loop.hpp>

@@ -53,9 +53,12 @@ template <class Program, class Kind, class... Axes> class collective_budget {
   /// The collective with which the number allowed is exceeded.
   [[nodiscard]] static constexpr budget_item beyond_count(std::int64_t limit) {
     budget_item item;
+    item.total = Program::template collectives<Kind, Axes...>();
+    if (item.total <= limit) return item;
+    std::int64_t so_far = 0;
     visit([&](int id, std::int64_t times, std::int64_t bytes) {
-      item.total += times;
-      if (item.total > limit && item.id < 0) {
+      so_far += times;
+      if (so_far > limit && item.id < 0) {
         item.id = id;
         item.bytes = times * bytes;
       }

@@ -57,6 +57,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
         arena_(t.arena_bytes),
         scratch_(aligned(t.kernel_scratch_bytes) + chains_.scratch_bytes()),
         iteration_(static_cast<std::size_t>(t.code.size), 0),
+        limit_(static_cast<std::size_t>(t.code.size), 0),
         boxes_at_(static_cast<std::size_t>(t.code.size), -1),
         displaced_by_(static_cast<std::size_t>(t.code.size), 0),
         moves_(static_cast<std::size_t>(t.code.size)),
@@ -68,7 +69,10 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
         results_(static_cast<std::size_t>(t.result_count)) {
     give_places();
     for (int id = 0; id < t.code.size; ++id) {
-      if (structure_of(t.code[id]) == structure::loop_begin) iteration(id) = first_iteration(id);
+      if (structure_of(t.code[id]) == structure::loop_begin) {
+        limit_[static_cast<std::size_t>(id)] = attributes_of<loop_attributes>(t.code[id]).iterations;
+        iteration(id) = first_iteration(id);
+      }
       prepare(id);
     }
     std::int64_t message_bytes = 0;
@@ -221,13 +225,19 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
         break;
       case step_kind::move: communicate(s.target); break;
       case step_kind::loop_begin: {
+        std::int64_t& limit = limit_[static_cast<std::size_t>(s.loop)];
+        limit = most_iterations(t_.code[s.loop], s.source < 0 ? 0 : whole_number(s.source));
         iteration(s.loop) = first_iteration(s.loop);
-        return attributes_of<loop_attributes>(t_.code[s.loop]).iterations > 0 ? n + 1 : s.jump;
+        return limit > 0 ? n + 1 : s.jump;
       }
+      case step_kind::loop_test:
+        // Of a loop that is not over by then, this iteration is the last.
+        if (whole_number(s.source) == 0) limit_[static_cast<std::size_t>(s.loop)] = 0;
+        break;
       case step_kind::loop_end: {
-        const loop_attributes loop = attributes_of<loop_attributes>(t_.code[s.loop]);
-        const std::int64_t next = iteration(s.loop) + (loop.reverse ? -1 : 1);
-        const bool is_over = next < 0 || next >= loop.iterations;
+        const bool is_reverse = attributes_of<loop_attributes>(t_.code[s.loop]).reverse;
+        const std::int64_t next = iteration(s.loop) + (is_reverse ? -1 : 1);
+        const bool is_over = next < 0 || next >= limit_[static_cast<std::size_t>(s.loop)];
         // When it begins again, its carries are set before it does.
         iteration(s.loop) = is_over ? first_iteration(s.loop) : next;
         if (is_over) break;
@@ -438,14 +448,24 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   }
 
   [[nodiscard]] std::int64_t first_iteration(int loop) const {
-    const auto begin = attributes_of<loop_attributes>(t_.code[loop]);
-    return begin.reverse ? begin.iterations - 1 : 0;
+    const bool is_reverse = attributes_of<loop_attributes>(t_.code[loop]).reverse;
+    return is_reverse ? limit_[static_cast<std::size_t>(loop)] - 1 : 0;
+  }
+  /// The value of an integer or a truth value without dimensions.
+  [[nodiscard]] std::int64_t whole_number(int id) const {
+    const void* const at = address(id);
+    return with_storage(t_.code[id].type, [at](auto element) {
+      std::memcpy(&element, at, sizeof element);
+      return static_cast<std::int64_t>(element);
+    });
   }
   [[nodiscard]] std::int64_t& iteration(int loop) { return iteration_[static_cast<std::size_t>(loop)]; }
 
   shared_buffer arena_;
   shared_buffer scratch_;
   std::vector<std::int64_t> iteration_;
+  /// The number of iterations of each loop, as far as it is known by now.
+  std::vector<std::int64_t> limit_;
   /// The boxes of positional instructions; and by instruction, which of them are its own.
   std::vector<instruction_boxes> boxes_;
   std::vector<int> boxes_at_;

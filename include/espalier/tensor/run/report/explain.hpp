@@ -82,7 +82,7 @@ class explanation {
     }
     espalier::report::table table(std::move(columns));
     for (row& one : rows_) {
-      one.cell[times] = joined({one.times});
+      one.cell[times] = times_text(one.id, one.times);
       if (one.bytes > 0) one.cell[sent] = espalier::report::format_bytes(one.bytes);
       table.add(std::move(one.cell));
     }
@@ -99,6 +99,8 @@ class explanation {
   enum cell_number : std::uint8_t { line, op, result, times, sent, because_of, cells };
   struct row {
     std::vector<std::string> cell;
+    /// The first of the instructions.
+    int id = -1;
     std::int64_t times = 0;
     std::int64_t bytes = 0;
   };
@@ -123,6 +125,7 @@ class explanation {
     if (!again) {
       cell[because_of] = cause_text(i.origin);
       rows_.emplace_back().cell = std::move(cell);
+      rows_.back().id = id;
     }
     const std::int64_t repeated = repetitions(of_.code, id);
     rows_.back().times += repeated;
@@ -135,15 +138,26 @@ class explanation {
     std::int64_t most = 0;
     const int devices = of_.sent_by == nullptr ? 1 : static_cast<int>(of_.device_mesh.devices());
     for (int device = 0; device < devices; ++device) {
-      std::int64_t sum = 0;
+      run_total sum(of_.code);
       for (int id = 0; id < of_.code.size; ++id) {
         if (!communicates(of_.code[id])) continue;
-        sum += repetitions(of_.code, id) *
-               (of_.sent_by == nullptr ? of_.sent[id] : of_.sent_by(of_.device_mesh, of_.code, id, device));
+        sum.add(id, of_.sent_by == nullptr ? of_.sent[id] : of_.sent_by(of_.device_mesh, of_.code, id, device));
       }
-      most = sum > most ? sum : most;
+      const std::int64_t sent = sum.total();
+      most = sent > most ? sent : most;
     }
     return most;
+  }
+
+  /// `3`, `at most 3` where a branch is not always taken or a loop may end early, `3 per iteration` where nobody knows
+  /// how often a loop runs.
+  [[nodiscard]] std::string times_text(int id, std::int64_t count) const {
+    bool is_most = false;
+    for (int region = of_.code[id].loop; region >= 0; region = of_.code[region].loop) {
+      if (region_kind_of(of_.code[region]) == region_kind::until) return joined({count, " per iteration"});
+      is_most = is_most || region_kind_of(of_.code[region]) != region_kind::counted;
+    }
+    return joined({is_most ? "at most " : "", count});
   }
 
   [[nodiscard]] std::string op_text(int id) const {
@@ -194,9 +208,10 @@ class explanation {
 
 /// Writes what a program does, in the order of execution: one row for each line of source and kind of collective or
 /// computation, with the layout of what it makes, how often it runs, the bytes each device sends for it, and the
-/// annotation that led to the layout. What travels in the messages of another collective has rows of its own below
-/// that one's, which names the bytes of all. A line in a helper function that says so (`called_from`) is followed by
-/// the lines of the calls. `explain<step>(std::cout, collectives_only)` is the short form.
+/// annotation that led to the layout. What a `while_loop` without at_most runs is counted for one iteration. What
+/// travels in the messages of another collective has rows of its own below that one's, which names the bytes of all. A
+/// line in a helper function that says so (`called_from`) is followed by the lines of the calls.
+/// `explain<step>(std::cout, collectives_only)` is the short form.
 template <class Program> void explain(std::ostream& out, explained shown = explained::everything) {
   if constexpr (Program::is_sound) {  // otherwise its mistake has been reported
     constexpr bool only_sums = Program::template collectives<all_reduce>() == Program::collectives();
