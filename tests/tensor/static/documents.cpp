@@ -65,6 +65,20 @@ static_assert(product<closed>::collectives<ep::all_gather>() == 1);
 static_assert(product<opened>::collectives() == 0);
 static_assert(product<opened>::result_layout(0).placement.dim[1] == ep::axis_list(mesh::index_of<model>));
 
+// --- explicit mode
+
+struct perceptron {
+  constexpr auto operator()(auto x, auto w_in, auto w_out) const {
+    const auto whole = ep::reshard<ep::none, model>(w_in);   // written: all-gather of the rows of w_in over data
+    const auto h = ep::relu(ep::matmul(x, whole));           // f32[64@data, 1024@model]
+    return ep::shard<data, ep::none>(ep::matmul(h, w_out));  // written: all-reduce of the product over model
+  }
+};
+using written = ep::explicit_program<mesh, perceptron, ep::sharded<ep::f32<64, 256>, data, ep::none>,
+                                     ep::sharded<ep::f32<256, 1024>, data, model>, ep::f32<1024, 256>>;
+static_assert(written::collectives<ep::all_gather>() == 1 && written::collectives<ep::all_reduce>() == 1);
+static_assert(written::collectives() == 2);
+
 // --- donation
 
 struct update {

@@ -102,7 +102,7 @@ enum class masking : std::uint8_t {
 /// |-----------------|----------------------------------------------------------------------------------------------|
 /// | border and loop | part, bound_to_loop, is_further_result, unique, looks                                        |
 /// | buffers         | shares_operand, overwrites, passes_operands, is_operand                                      |
-/// | movement        | requests, moves, travels_along, row_of, has_windows, regroups_dimensions                     |
+/// | movement        | requests, is_written, moves, travels_along, row_of, has_windows, regroups_dimensions         |
 /// | algebra         | values, masks, vanishes_with, contracts, adds_up, combines, converts, cheap_to_repeat,       |
 /// |                 | stops_gradient                                                                               |
 /// | text            | attributes                                                                                   |
@@ -136,6 +136,8 @@ struct op_facts {
   // Movement.
 
   layout_request requests = layout_request::none;
+  /// The request is one that users write: what moves for it is asked for (program/explicit_mode.hpp).
+  bool is_written = false;
   /// The `collective` that it is in a partitioned program, or -1.
   std::int8_t moves = -1;
   /// True for a collective of a partitioned program that travels in the messages of the one before it.
