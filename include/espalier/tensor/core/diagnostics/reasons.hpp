@@ -191,6 +191,13 @@ template <class... Details> struct conflicting_annotations {
                   "or use reshard<...> where the layout is meant to change.");
   };
 };
+template <class... Details> struct laid_out_as_another_shape {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "these tensors, or the leaves of two trees, have different shapes or names, and can't have the same "
+                  "layout. Give two of the same shape, or write shard<...> of each.");
+  };
+};
 template <class... Details> struct not_a_pending_sum {
   template <class Where> struct raise {
     static_assert(Where::ok,

@@ -57,6 +57,9 @@ enum class layout_request : std::uint8_t {
   change,
   /// The result is laid out as operand 1 is (`match`).
   as_operand,
+  /// The result is laid out as operand 1 is, if there is one, and that one as the result is: whichever gets a layout
+  /// first gives it to the other (`shard_as`).
+  as_partner,
 };
 
 /// Attributes of what requests the layout of its annotation.
