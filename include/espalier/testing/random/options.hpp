@@ -58,6 +58,8 @@ struct program_options {
   double partial = 0.1;
   /// That a partial sum is asked for where there is none, which the partitioner refuses.
   double unfounded = 0.002;
+  /// That a value gets the layout of another one, or both the same.
+  double alike = 0;
   /// That a dimension is split by an axis and then taken apart, so that a part of the axis may split a part of it.
   double taken_apart = 0;
 };

@@ -75,6 +75,9 @@ enum class layout_request : std::uint8_t {
   change,
   /// The result is laid out as operand 1 is (`match`).
   as_operand,
+  /// The result is laid out as operand 1 is, if there is one, and that one as the result is: whichever gets a layout
+  /// first gives it to the other (`shard_as`).
+  as_partner,
 };
 
 /// Attributes of what requests the layout of its annotation.
@@ -120,7 +123,7 @@ enum class masking : std::uint8_t {
 /// |-----------------|----------------------------------------------------------------------------------------------|
 /// | border and loop | part, bound_to_loop, is_further_result, unique, looks                                        |
 /// | buffers         | shares_operand, overwrites, passes_operands, is_operand                                      |
-/// | movement        | requests, moves, travels_along, row_of, has_windows, regroups_dimensions                     |
+/// | movement        | requests, is_written, moves, travels_along, row_of, has_windows, regroups_dimensions         |
 /// | algebra         | values, masks, vanishes_with, contracts, adds_up, combines, converts, cheap_to_repeat,       |
 /// |                 | keeps_finite, stops_gradient                                                                 |
 /// | text            | attributes                                                                                   |
@@ -154,6 +157,8 @@ struct op_facts {
   // Movement.
 
   layout_request requests = layout_request::none;
+  /// The request is one that users write: what moves for it is asked for (program/explicit_mode.hpp).
+  bool is_written = false;
   /// The `collective` that it is in a partitioned program, or -1.
   std::int8_t moves = -1;
   /// True for a collective of a partitioned program that travels in the messages of the one before it.

@@ -34,6 +34,7 @@
 #include <espalier/tensor/core/ops/scan.hpp>
 #include <espalier/tensor/core/ops/search.hpp>
 #include <espalier/tensor/core/ops/shard.hpp>
+#include <espalier/tensor/core/ops/shard_alike.hpp>
 #include <espalier/tensor/core/ops/slice.hpp>
 #include <espalier/tensor/core/ops/softmax.hpp>
 #include <espalier/tensor/core/ops/table.hpp>

@@ -17,14 +17,17 @@ constexpr void match_gradient(gradient_context& c) { c.give(0, c.cotangent); }
 namespace ops {
 /// The operand, with the user's sharding `annotation`. Its gradient is the same annotation (GSPMD section 3.6), which
 /// is marked (`annotation_attributes`), because that one may meet another where the user's own may not.
-inline constexpr op_info shard = detail::elementwise_op(
-    "shard", detail::evaluate_identity, detail::shard_gradient, linearity::first,
-    {.requests = layout_request::annotation, .cheap_to_repeat = true, .attributes = "of_gradient:flag"});
+inline constexpr op_info shard =
+    detail::elementwise_op("shard", detail::evaluate_identity, detail::shard_gradient, linearity::first,
+                           {.requests = layout_request::annotation,
+                            .is_written = true,
+                            .cheap_to_repeat = true,
+                            .attributes = "of_gradient:flag"});
 /// The operand in another layout: nothing is inferred from one side to the other.
 inline constexpr op_info reshard{.name = "reshard",
                                  .spread = propagation::none,
                                  .linear = linearity::first,
-                                 .facts = {.requests = layout_request::change},
+                                 .facts = {.requests = layout_request::change, .is_written = true},
                                  .factors = detail::same_dimensions,
                                  .gradient = detail::reshard_gradient,
                                  .evaluate = detail::evaluate_identity,

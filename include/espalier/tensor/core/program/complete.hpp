@@ -69,17 +69,25 @@ class propagation_step {
       return copy_open(i.operand[0], id);
     }
     gather(i, id, rule);
-    if (forward) return refine(id, rule.result, rule, id);
     bool changed = false;
+    if (forward) {
+      changed = refine(id, rule.result, rule, id);
+      return is_tied(i) ? tie(id, i.operand[1]) || changed : changed;
+    }
     for (int k = 0; k < i.operand_count; ++k)
       changed = refine(g_.operand_at(i, k), rule.dims_of(k), rule, id) || changed;
-    return changed;
+    return is_tied(i) ? tie(id, i.operand[1]) || changed : changed;
   }
 
   /// Whether an instruction's result is to be laid out as its second operand is.
   [[nodiscard]] static constexpr bool copies_layout(const instruction& i) {
     return i.operand_count == 2 &&
            (requests_of(i) == layout_request::as_operand || structure_of(i) == structure::result);
+  }
+
+  /// Whether an instruction's result and its second operand are to have one layout.
+  [[nodiscard]] static constexpr bool is_tied(const instruction& i) {
+    return i.operand_count == 2 && requests_of(i) == layout_request::as_partner;
   }
 
   /// The level from which on shardings pass through an op.
@@ -104,6 +112,22 @@ class propagation_step {
     of_[to] = like;
     if (changes) note(to, from);
     return changes;
+  }
+  /// Gives `id` and its partner one layout: what `id` has and the partner lacks goes to the partner, if that may have
+  /// it; then `id` is laid out as the partner is. If it was to have something else, it is closed to others, as in
+  /// `copy`.
+  constexpr bool tie(int id, int partner) {
+    bool changed = false;
+    bool is_denied = false;
+    for (int d = 0; d < of_[id].rank; ++d) {
+      changed = extend(partner, d, of_[id].dim[d], id) || changed;
+      is_denied = is_denied || !of_[partner].dim[d].starts_with(of_[id].dim[d]);
+    }
+    if (is_denied) of_[id].open = 0;
+    if (of_[id].same_layout(of_[partner])) return changed;
+    for (int d = 0; d < of_[id].rank; ++d) of_[id].dim[d] = of_[partner].dim[d];
+    note(id, partner);
+    return true;
   }
   constexpr bool copy_open(int to, int from) {
     bool changed = false;

@@ -76,6 +76,8 @@ struct trace_content {
   bool gradient_is_missing = false;
   const char* without_gradient = "";
   source_line without_gradient_line;
+  /// A part of it is in explicit mode (program/explicit_mode.hpp).
+  bool is_explicit = false;
   graph_size size;
 };
 [[nodiscard]] constexpr trace_content content_of(const traced& t) {
@@ -84,6 +86,9 @@ struct trace_content {
   c.mistake = t.mistake;
   c.mistake_where = t.mistake_where;
   c.size = graph_size_of(t.program);
+  for (const source_line& caller : t.callers) {
+    if (is_scope(caller) && allowed_in_scope(caller) != all_kinds_allowed) c.is_explicit = true;
+  }
   if (t.without_gradient >= 0) {
     c.gradient_is_missing = true;
     c.without_gradient = t.program.code[t.without_gradient].op->name;

@@ -13,6 +13,7 @@
 #include <espalier/tensor/core/partition/messages.hpp>
 #include <espalier/tensor/core/partition/plan.hpp>
 #include <espalier/tensor/core/partition/run_price.hpp>
+#include <espalier/tensor/core/program/collective_types.hpp>
 #include <espalier/tensor/core/program/passes.hpp>
 #include <espalier/tensor/core/program/unanswered.hpp>
 #include <espalier/tensor/core/program/verify.hpp>
@@ -20,23 +21,6 @@
 #include <type_traits>
 
 namespace espalier {
-
-namespace detail {
-template <collective Kind> struct collective_type { static constexpr collective kind = Kind; };
-}  // namespace detail
-
-/// The kinds of communication, as types for queries: `step::collectives<all_gather>()`.
-struct all_gather : detail::collective_type<collective::all_gather> {};
-struct all_to_all : detail::collective_type<collective::all_to_all> {};
-struct collective_permute : detail::collective_type<collective::collective_permute> {};
-struct reduce_scatter : detail::collective_type<collective::reduce_scatter> {};
-struct all_reduce : detail::collective_type<collective::all_reduce> {};
-struct exchange : detail::collective_type<collective::exchange> {};
-
-template <class T>
-concept CollectiveKind = requires {
-  { T::kind } -> std::convertible_to<collective>;
-};
 
 namespace detail {
 

@@ -177,7 +177,7 @@ class explanation {
     std::string text = line_text(i.where);
     for (int caller = i.where.caller; caller > 0;) {
       const source_line& call = of_.callers[caller - 1];
-      append_text(text, {", called from ", line_text(call)});
+      if (!is_scope(call)) append_text(text, {", called from ", line_text(call)});
       caller = call.caller;
     }
     return text;
