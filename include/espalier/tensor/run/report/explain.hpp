@@ -8,6 +8,7 @@
 #include <espalier/base/table.hpp>
 #include <espalier/tensor/core/diagnostics/source_line.hpp>
 #include <espalier/tensor/core/partition/messages.hpp>
+#include <espalier/tensor/core/program/annotated_values.hpp>
 #include <espalier/tensor/core/program/callers.hpp>
 #include <espalier/tensor/core/program/program.hpp>
 #include <espalier/tensor/core/program/sent_bytes.hpp>
@@ -60,6 +61,7 @@ struct program_facts {
   std::int64_t argument_bytes = 0;
   std::int64_t result_bytes = 0;
   std::int64_t arena_bytes = 0;
+  annotation_count annotations;
   /// The lines from which helper functions were called (`called_from`).
   const source_line* callers = nullptr;
 };
@@ -87,12 +89,28 @@ class explanation {
       table.add(std::move(one.cell));
     }
     table.print(out);
-    out << joined({"each device sends ", espalier::report::format_bytes(most_sent()), " in ", of_.collectives,
-                   of_.collectives == 1 ? " collective" : " collectives", ", and needs ",
-                   espalier::report::format_bytes(of_.peak_bytes),
-                   " of memory: ", espalier::report::format_bytes(of_.argument_bytes), " arguments, ",
-                   espalier::report::format_bytes(of_.result_bytes), " results, ",
-                   espalier::report::format_bytes(of_.arena_bytes), " on the way\n"});
+    out << joined(
+        {"each device sends ",
+         espalier::report::format_bytes(most_sent()),
+         " in ",
+         of_.collectives,
+         of_.collectives == 1 ? " collective" : " collectives",
+         ", and needs ",
+         espalier::report::format_bytes(of_.peak_bytes),
+         " of memory: ",
+         espalier::report::format_bytes(of_.argument_bytes),
+         " arguments, ",
+         espalier::report::format_bytes(of_.result_bytes),
+         " results, ",
+         espalier::report::format_bytes(of_.arena_bytes),
+         " on the way\n",
+         of_.annotations.annotated,
+         " of ",
+         of_.annotations.values,
+         of_.annotations.annotated == 1 ? " values is annotated (" : " values are annotated (",
+         espalier::report::format_percent(
+             of_.annotations.values == 0 ? 0 : static_cast<double>(of_.annotations.annotated) / of_.annotations.values),
+         ")\n"});
   }
 
  private:
@@ -174,11 +192,8 @@ class explanation {
 
   /// The annotation that completion followed to a traced value: causes are followed back until one written by hand.
   [[nodiscard]] std::string cause_text(int id) const {
-    for (int steps = 0; steps < of_.traced.size && id >= 0; ++steps) {
-      if (of_.traced[id].annotation >= 0 || of_.cause[id] == id) break;
-      id = of_.cause[id];
-    }
-    if (id < 0 || of_.traced[id].annotation < 0) return "";
+    id = annotation_behind(of_.traced, of_.cause, id);
+    if (id < 0) return "";
     const instruction& i = of_.traced[id];
     const std::string where = structure_of(i) == structure::argument
                                   ? joined({"argument ", attributes_of<border_attributes>(i).number})
@@ -200,6 +215,7 @@ class explanation {
 template <class Program> void explain(std::ostream& out, explained shown = explained::everything) {
   if constexpr (Program::is_sound) {  // otherwise its mistake has been reported
     constexpr bool only_sums = Program::template collectives<all_reduce>() == Program::collectives();
+    constexpr detail::annotation_count annotations = detail::count_annotations(Program::traced);
     const detail::program_facts facts{Program::mesh::value,
                                       Program::parts,
                                       detail::without_rules<Program::code>::value,
@@ -213,6 +229,7 @@ template <class Program> void explain(std::ostream& out, explained shown = expla
                                       Program::argument_bytes(),
                                       Program::result_bytes(),
                                       Program::arena_bytes(),
+                                      annotations,
                                       &detail::callers_of<Program>::value.of[0]};
     detail::explanation(facts).write(out, shown);
   }
