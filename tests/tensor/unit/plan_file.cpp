@@ -1,6 +1,8 @@
 // SPDX-FileCopyrightText: 2026 The Espalier authors
 // SPDX-License-Identifier: BSL-1.0
 #include <espalier/core.hpp>
+#include <espalier/tensor/core/program/differentiate.hpp>
+#include <espalier/tensor/run/report/alternatives.hpp>
 #include <espalier/tensor/run/report/check_plan.hpp>
 
 #include <catch2/catch.hpp>
@@ -9,11 +11,12 @@
 #include <fstream>
 #include <initializer_list>
 #include <iterator>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
-// Plans that are read again, and what is said of two of them.
+// Plans that are read again, what is said of two of them, and what other layouts would cost.
 
 namespace ep = espalier;
 
@@ -245,4 +248,83 @@ TEST_CASE("a program is held to the plan in a file", "[plan]") {
   ep::check_plan<"double">(file, nameless);
   CHECK(message_of([&] { ep::check_plan(file, nameless); }).find("not of \"(lambda)\"") != std::string::npos);
   CHECK(std::remove(file.c_str()) == 0);
+}
+
+namespace {
+
+struct mlp {
+  constexpr auto operator()(auto a, auto w_in, auto w_out) const {
+    const auto h = ep::shard<x, y>(ep::relu(ep::matmul(a, w_in)));
+    return ep::matmul(h, w_out);
+  }
+};
+using product = ep::program<mesh, mlp, ep::f32<64, 256>, ep::f32<256, 1024>, ep::f32<1024, 256>>;
+
+constexpr int wasteful_line = __LINE__ + 2;
+struct wasteful {
+  constexpr auto operator()(auto a) const { return ep::sum<1>(ep::tanh(ep::shard<ep::none, x>(ep::exp(a)))); }
+};
+using waste = ep::program<mesh, wasteful, ep::sharded<ep::f32<256, 256>, x, ep::none>>;
+
+struct trained_loop {
+  constexpr auto operator()(auto a, auto layers) const {
+    const auto loss = [](auto w, auto in) {
+      const auto body = [](auto h, auto v) { return ep::tanh(ep::matmul(ep::shard<x, y>(h), v)); };
+      const auto out = ep::scan(body, in, w);
+      return ep::mean(out * out);
+    };
+    return ep::grad(loss)(layers, a);
+  }
+};
+using loop = ep::program<mesh, trained_loop, ep::f32<8, 16>, ep::f32<7, 16, 16>>;
+
+template <class Program> std::string alternatives_of(long most_instructions = ep::detail::most_instructions_tried) {
+  std::ostringstream out;
+  const ep::detail::program_facts facts = ep::detail::facts_of_program<Program>();
+  ep::detail::write_alternatives(out, facts, Program::traced, most_instructions);
+  return out.str();
+}
+bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("explain says of a collective what the next best layout costs", "[explain]") {
+  // An all-reduce of 32 x 256 floats between two devices sends 32,768 B. If the result may be split further, each
+  // device sends the half of its terms. Without the annotation all devices compute everything: that is no better
+  // layout.
+  const std::string text = alternatives_of<product>();
+  INFO(text);
+  CHECK(has(text, "all_reduce over y  f32[64@x, 256]  f32[64@x*y, 256]      16.0 KiB\n"));
+  CHECK(has(text, "\nthe program as it is: 32.0 KiB\n"));
+  CHECK_FALSE(has(text, "without"));
+
+  std::ostringstream all;
+  ep::explain<product>(all, ep::with_alternatives);
+  CHECK(has(all.str(), "because of"));
+  CHECK(has(all.str(), text));
+}
+
+TEST_CASE("explain names an annotation that costs more than twice the best", "[explain]") {
+  // The annotation exchanges rows for columns, 128 x 128 floats, and the sums of rows are 256 partials between two.
+  const std::string text = alternatives_of<waste>();
+  INFO(text);
+  CHECK(has(text, "the program as it is: 65.0 KiB\n"));
+  CHECK(has(text, "\nwithout plan_file.cpp:" + std::to_string(wasteful_line) + ": 0 B sent instead of 65.0 KiB\n"));
+}
+
+TEST_CASE("layouts of values in loops and of gradients are tried", "[explain]") {
+  const std::string text = alternatives_of<loop>();
+  INFO(text);
+  CHECK_FALSE(has(text, "not looked at"));
+  // 7 times 4 x 16 sums are scattered between two, and gathered in the gradient: 128 B each. The gradient of the
+  // layers, 7 x 8 x 16 floats, is summed between two: 3,584 B, or the half of it if its columns may be split.
+  CHECK(has(text, "the program as it is: 5.25 KiB\n"));
+  CHECK(has(text, "all_reduce over x      f32[7, 16@y, 16]  f32[7, 16@y, 16@x]      3.50 KiB\n"));
+}
+
+TEST_CASE("the work for a report on other layouts is bounded", "[explain]") {
+  const std::string text = alternatives_of<waste>(0);
+  INFO(text);
+  CHECK(has(text, "f32[256, 256@x]  not looked at             -\n"));
+  CHECK(has(text, "\n1 line with annotations not looked at\n"));
 }

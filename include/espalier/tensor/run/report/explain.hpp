@@ -113,6 +113,29 @@ class explanation {
          ")\n"});
   }
 
+  [[nodiscard]] std::string op_text(int id) const {
+    const instruction& i = of_.code[id];
+    std::string text = i.op->name;
+    if (i.op->facts.travels_along) {
+      text = joined({"with the ", text, " above"});
+    } else if (communicates(i)) {
+      const axis_list axes = list_of(attributes_of<collective_attributes>(i).axes);
+      append_text(text, {" over ", names_of(of_.mesh, of_.parts, axes)});
+    }
+    if (travelling_together(of_.code.code, of_.code.size, id) > 1) text += ", with others";
+    return text;
+  }
+  /// `block.hpp:12, called from model.hpp:31, called from train.cpp:7`
+  [[nodiscard]] std::string line_of(const instruction& i) const {
+    std::string text = line_text(i.where);
+    for (int caller = i.where.caller; caller > 0;) {
+      const source_line& call = of_.callers[caller - 1];
+      append_text(text, {", called from ", line_text(call)});
+      caller = call.caller;
+    }
+    return text;
+  }
+
  private:
   enum cell_number : std::uint8_t { line, op, result, times, sent, because_of, cells };
   struct row {
@@ -164,28 +187,6 @@ class explanation {
     return most;
   }
 
-  [[nodiscard]] std::string op_text(int id) const {
-    const instruction& i = of_.code[id];
-    std::string text = i.op->name;
-    if (i.op->facts.travels_along) {
-      text = joined({"with the ", text, " above"});
-    } else if (communicates(i)) {
-      const axis_list axes = list_of(attributes_of<collective_attributes>(i).axes);
-      append_text(text, {" over ", names_of(of_.mesh, of_.parts, axes)});
-    }
-    if (travelling_together(of_.code.code, of_.code.size, id) > 1) text += ", with others";
-    return text;
-  }
-  /// `block.hpp:12, called from model.hpp:31, called from train.cpp:7`
-  [[nodiscard]] std::string line_of(const instruction& i) const {
-    std::string text = line_text(i.where);
-    for (int caller = i.where.caller; caller > 0;) {
-      const source_line& call = of_.callers[caller - 1];
-      append_text(text, {", called from ", line_text(call)});
-      caller = call.caller;
-    }
-    return text;
-  }
   [[nodiscard]] std::string layout_text(const instruction& i, const layout& placed) const {
     return to_string(of_.mesh, of_.parts, i.type, placed.shape, placed.placement);
   }
@@ -205,6 +206,26 @@ class explanation {
   std::vector<row> rows_;
 };
 
+template <class Program> [[nodiscard]] program_facts facts_of_program() {
+  constexpr bool only_sums = Program::template collectives<all_reduce>() == Program::collectives();
+  constexpr annotation_count annotations = count_annotations(Program::traced);
+  return {Program::mesh::value,
+          Program::parts,
+          without_rules<Program::code>::value,
+          without_rules<Program::traced>::value,
+          Program::device_mesh::value,
+          &Program::completion_pass::value.cause[0],
+          &sent_bytes_table<Program>::value.of[0],
+          only_sums ? nullptr : &sent_in_messages,
+          Program::collectives(),
+          Program::peak_bytes_per_device(),
+          Program::argument_bytes(),
+          Program::result_bytes(),
+          Program::arena_bytes(),
+          annotations,
+          &callers_of<Program>::value.of[0]};
+}
+
 }  // namespace detail
 
 /// Writes what a program does, in the order of execution: one row for each line of source and kind of collective or
@@ -214,23 +235,7 @@ class explanation {
 /// the lines of the calls. `explain<step>(std::cout, collectives_only)` is the short form.
 template <class Program> void explain(std::ostream& out, explained shown = explained::everything) {
   if constexpr (Program::is_sound) {  // otherwise its mistake has been reported
-    constexpr bool only_sums = Program::template collectives<all_reduce>() == Program::collectives();
-    constexpr detail::annotation_count annotations = detail::count_annotations(Program::traced);
-    const detail::program_facts facts{Program::mesh::value,
-                                      Program::parts,
-                                      detail::without_rules<Program::code>::value,
-                                      detail::without_rules<Program::traced>::value,
-                                      Program::device_mesh::value,
-                                      &Program::completion_pass::value.cause[0],
-                                      &detail::sent_bytes_table<Program>::value.of[0],
-                                      only_sums ? nullptr : &detail::sent_in_messages,
-                                      Program::collectives(),
-                                      Program::peak_bytes_per_device(),
-                                      Program::argument_bytes(),
-                                      Program::result_bytes(),
-                                      Program::arena_bytes(),
-                                      annotations,
-                                      &detail::callers_of<Program>::value.of[0]};
+    const detail::program_facts facts = detail::facts_of_program<Program>();
     detail::explanation(facts).write(out, shown);
   }
 }
