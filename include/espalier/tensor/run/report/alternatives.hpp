@@ -4,6 +4,7 @@
 
 #include <espalier/config.hpp>
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/base/light_std/joined.hpp>
 #include <espalier/base/table.hpp>
 #include <espalier/tensor/core/graph/builder.hpp>
@@ -36,11 +37,13 @@ inline constexpr alternatives_asked with_alternatives{};
 
 namespace detail {
 
-/// The layouts that are tried for a value: all of them, or those that move one axis if there are more.
+/// The layouts that are tried for a value: all of them if there are no more than this, and the passes read no more than
+/// so many instructions for them; else those that move one axis.
 inline constexpr int most_layouts_tried = 32;
+inline constexpr int most_instructions_of_value = 4000;
 /// The instructions that the passes may read for one report, all programs that are tried together: about a second where
 /// they are optimised.
-inline constexpr long most_instructions_tried = 60'000;
+inline constexpr long most_instructions_tried = 40'000;
 
 /// A traced program, and what the passes make of it with other layouts.
 class layout_alternatives {
@@ -190,8 +193,9 @@ class layout_alternatives {
   [[nodiscard]] std::vector<sharding> layouts_of(int value) const {
     const int rank = traced_[value].shape.rank;
     std::vector<sharding> layouts;
-    long all = 1;
-    for (int a = 0; a < mesh_.rank && all <= most_layouts_tried; ++a) all *= rank + 1;
+    const int most = smaller_of(most_layouts_tried, most_instructions_of_value / larger_of(traced_.size, 1));
+    int all = 1;
+    for (int a = 0; a < mesh_.rank && all <= most; ++a) all *= rank + 1;
     const sharding& now = of_[value];
     int place[max_axes]{};
     for (int a = 0; a < mesh_.rank; ++a) place[a] = place_in(now, rank, a);
@@ -205,7 +209,7 @@ class layout_alternatives {
       for (int d = 0; d < rank; ++d) same = same && one.dim[d].mask() == now.dim[d].mask();
       if (!same) layouts.push_back(one);
     };
-    if (all <= most_layouts_tried) {
+    if (all <= most) {
       int at[max_axes]{};
       while (true) {
         add(&at[0]);
@@ -354,15 +358,17 @@ class alternatives_report {
       const layout_alternatives::alternative& best = found[static_cast<std::size_t>(at)];
       const layout& placed = facts_.code.annotations[i.annotation];
       table.add({words_.line_of(i), words_.op_text(id), layout_text(i.type, placed.shape, placed.placement),
-                 best.is_found      ? layout_text(traced_[best.value].type, traced_[best.value].shape, best.placement)
-                 : best.is_complete ? std::string("none with as little work")
-                                    : std::string("not looked at"),
-                 best.is_found ? bytes_text(best.price.bytes) : std::string("-")});
+                 text_of(best), best.is_found ? bytes_text(best.price.bytes) : std::string("-")});
     }
     if (!any) return;
     out << '\n';
     table.print(out);
     out << joined({"the program as it is: ", bytes_text(tried_.now().bytes), "\n"});
+  }
+  [[nodiscard]] std::string text_of(const layout_alternatives::alternative& best) const {
+    if (!best.is_found) return best.is_complete ? "none with as little work" : "not looked at";
+    const instruction& i = traced_[best.value];
+    return joined({layout_text(i.type, i.shape, best.placement), best.is_complete ? "" : ", not all looked at"});
   }
   /// The collectives, those that send most first.
   [[nodiscard]] std::vector<int> by_bytes() const {
