@@ -59,7 +59,7 @@ class plan_sink {
     for (; *text != '\0'; ++text) put(*text);
   }
   constexpr void put(std::string_view text) {
-    for (std::size_t n = 0; n < text.size(); ++n) put(text[n]);
+    for (const char letter : text) put(letter);
   }
   /// "1,234,567"
   /// @pre value >= 0
@@ -160,6 +160,13 @@ struct plan_facts {
          static_cast<double>(bytes) * 1e9 / static_cast<double>(rates.bytes_per_second);
 }
 
+/// The nearest integer, in a constant.
+/// @pre value >= 0
+[[nodiscard]] constexpr std::int64_t rounded_nanoseconds(double value) {
+  const auto whole = static_cast<std::int64_t>(value);
+  return value - static_cast<double>(whole) < 0.5 ? whole : whole + 1;
+}
+
 class plan_writer {
  public:
   constexpr plan_writer(const plan_facts& of, plan_sink& out) : of_(of), out_(out) {}
@@ -198,7 +205,7 @@ class plan_writer {
       out_.put_count(sent);
       out_.put(" B");
       next();
-      out_.put_time(static_cast<std::int64_t>(static_cast<double>(times) * nanoseconds_of(of_.rates, sent) + 0.5));
+      out_.put_time(rounded_nanoseconds(static_cast<double>(times) * nanoseconds_of(of_.rates, sent)));
     }
     next();
     put_layout(i, of_.code.annotations[i.annotation]);
@@ -434,10 +441,10 @@ template <class Program, fixed_string Name, plan_rates Rates> class plan_of_prog
     out.put(Program::collectives() == 1 ? " collective\ntime " : " collectives\ntime ");
     const double sending = static_cast<double>(Program::collectives()) * nanoseconds_of(Rates, 0) +
                            static_cast<double>(sum_of_all()) * 1e9 / static_cast<double>(Rates.bytes_per_second);
-    out.put_time(static_cast<std::int64_t>(sending + 0.5));
+    out.put_time(rounded_nanoseconds(sending));
     out.put(" sending, ");
-    out.put_time(static_cast<std::int64_t>(
-        static_cast<double>(Program::flops()) * 1e9 / static_cast<double>(Rates.operations_per_second) + 0.5));
+    out.put_time(rounded_nanoseconds(static_cast<double>(Program::flops()) * 1e9 /
+                                     static_cast<double>(Rates.operations_per_second)));
     out.put(" computing, at ");
     out.put_count(Rates.bytes_per_second);
     out.put(" B/s, ");
