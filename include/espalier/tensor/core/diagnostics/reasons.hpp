@@ -29,6 +29,8 @@ template <long long Value> struct needs {};
 template <long long Value> struct allowed {};
 template <long long Value> struct needs_bytes {};
 template <long long Value> struct allowed_bytes {};
+/// The least that is known: of the program as it is, or without the annotations of one line.
+template <long long Value, class... WithoutLine> struct least_bytes {};
 /// The annotation of a tensor, in the words of `shard<...>`.
 template <class... Entries> struct annotated {};
 /// The axes that a collective runs along.

@@ -52,16 +52,15 @@ constexpr op_info loop_op(const char* name, factor_rule (*factors)(op_view), op_
 /// A region in the list of instructions: a loop, or a branch (`region_kind`), which is a loop of one iteration or none.
 /// The first carry of an `until_or_at_most`, as it is traced, counts its iterations from 0, for the gradient.
 ///
-///     loop_begin  entry                  see `loop_attributes`; `entry` if what it is decides how often the region
-///     runs
+///     loop_begin  entry                  see `loop_attributes`; `entry`, if it decides how often the region runs
 ///       loop_carry  init                 what the previous iteration passed on, at first `init`
 ///       loop_slice  stacked              this iteration's slice of a tensor outside, along its first dimension
 ///       ...                              the body; it may use any value before the loop
 ///       loop_next   carry, value         what this iteration passes on
-///     loop_end      loop_begin, goes_on  `goes_on`, which is computed in the body, if that decides whether it runs
-///     again loop_result   loop_next            what the last iteration passed on loop_stack    value in the body its
-///     values in all iterations, along a new first dimension loop_sum      value in the body    the sum of its values
-///     over all iterations
+///     loop_end      loop_begin, goes_on  `goes_on`, computed in the body, if it decides whether the region runs again
+///     loop_result   loop_next            what the last iteration passed on
+///     loop_stack    value in the body    its values in all iterations, along a new first dimension
+///     loop_sum      value in the body    the sum of its values over all iterations
 namespace ops {
 inline constexpr op_info loop_begin =
     detail::loop_op("loop_begin", detail::same_dimensions,

@@ -4,10 +4,12 @@
 
 #include <espalier/config.hpp>
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/base/light_std/joined.hpp>
 #include <espalier/base/table.hpp>
 #include <espalier/tensor/core/diagnostics/source_line.hpp>
 #include <espalier/tensor/core/partition/messages.hpp>
+#include <espalier/tensor/core/program/annotated_values.hpp>
 #include <espalier/tensor/core/program/callers.hpp>
 #include <espalier/tensor/core/program/program.hpp>
 #include <espalier/tensor/core/program/sent_bytes.hpp>
@@ -60,6 +62,7 @@ struct program_facts {
   std::int64_t argument_bytes = 0;
   std::int64_t result_bytes = 0;
   std::int64_t arena_bytes = 0;
+  annotation_count annotations;
   /// The lines from which helper functions were called (`called_from`).
   const source_line* callers = nullptr;
 };
@@ -87,12 +90,51 @@ class explanation {
       table.add(std::move(one.cell));
     }
     table.print(out);
-    out << joined({"each device sends ", espalier::report::format_bytes(most_sent()), " in ", of_.collectives,
-                   of_.collectives == 1 ? " collective" : " collectives", ", and needs ",
-                   espalier::report::format_bytes(of_.peak_bytes),
-                   " of memory: ", espalier::report::format_bytes(of_.argument_bytes), " arguments, ",
-                   espalier::report::format_bytes(of_.result_bytes), " results, ",
-                   espalier::report::format_bytes(of_.arena_bytes), " on the way\n"});
+    out << joined(
+        {"each device sends ",
+         espalier::report::format_bytes(most_sent()),
+         " in ",
+         of_.collectives,
+         of_.collectives == 1 ? " collective" : " collectives",
+         ", and needs ",
+         espalier::report::format_bytes(of_.peak_bytes),
+         " of memory: ",
+         espalier::report::format_bytes(of_.argument_bytes),
+         " arguments, ",
+         espalier::report::format_bytes(of_.result_bytes),
+         " results, ",
+         espalier::report::format_bytes(of_.arena_bytes),
+         " on the way\n",
+         of_.annotations.annotated,
+         " of ",
+         of_.annotations.values,
+         of_.annotations.annotated == 1 ? " values is annotated (" : " values are annotated (",
+         espalier::report::format_percent(
+             of_.annotations.values == 0 ? 0 : static_cast<double>(of_.annotations.annotated) / of_.annotations.values),
+         ")\n"});
+  }
+
+  [[nodiscard]] std::string op_text(int id) const {
+    const instruction& i = of_.code[id];
+    std::string text = i.op->name;
+    if (i.op->facts.travels_along) {
+      text = joined({"with the ", text, " above"});
+    } else if (communicates(i)) {
+      const axis_list axes = list_of(attributes_of<collective_attributes>(i).axes);
+      append_text(text, {" over ", names_of(of_.mesh, of_.parts, axes)});
+    }
+    if (travelling_together(of_.code.code, of_.code.size, id) > 1) text += ", with others";
+    return text;
+  }
+  /// `block.hpp:12, called from model.hpp:31, called from train.cpp:7`
+  [[nodiscard]] std::string line_of(const instruction& i) const {
+    std::string text = line_text(i.where);
+    for (int caller = i.where.caller; caller > 0;) {
+      const source_line& call = of_.callers[caller - 1];
+      if (!is_scope(call)) append_text(text, {", called from ", line_text(call)});
+      caller = call.caller;
+    }
+    return text;
   }
 
  private:
@@ -143,8 +185,7 @@ class explanation {
         if (!communicates(of_.code[id])) continue;
         sum.add(id, of_.sent_by == nullptr ? of_.sent[id] : of_.sent_by(of_.device_mesh, of_.code, id, device));
       }
-      const std::int64_t sent = sum.total();
-      most = sent > most ? sent : most;
+      most = larger_of(most, sum.total());
     }
     return most;
   }
@@ -160,39 +201,14 @@ class explanation {
     return joined({is_most ? "at most " : "", count});
   }
 
-  [[nodiscard]] std::string op_text(int id) const {
-    const instruction& i = of_.code[id];
-    std::string text = i.op->name;
-    if (i.op->facts.travels_along) {
-      text = joined({"with the ", text, " above"});
-    } else if (communicates(i)) {
-      const axis_list axes = list_of(attributes_of<collective_attributes>(i).axes);
-      append_text(text, {" over ", names_of(of_.mesh, of_.parts, axes)});
-    }
-    if (travelling_together(of_.code.code, of_.code.size, id) > 1) text += ", with others";
-    return text;
-  }
-  /// `block.hpp:12, called from model.hpp:31, called from train.cpp:7`
-  [[nodiscard]] std::string line_of(const instruction& i) const {
-    std::string text = line_text(i.where);
-    for (int caller = i.where.caller; caller > 0;) {
-      const source_line& call = of_.callers[caller - 1];
-      if (!is_scope(call)) append_text(text, {", called from ", line_text(call)});
-      caller = call.caller;
-    }
-    return text;
-  }
   [[nodiscard]] std::string layout_text(const instruction& i, const layout& placed) const {
     return to_string(of_.mesh, of_.parts, i.type, placed.shape, placed.placement);
   }
 
   /// The annotation that completion followed to a traced value: causes are followed back until one written by hand.
   [[nodiscard]] std::string cause_text(int id) const {
-    for (int steps = 0; steps < of_.traced.size && id >= 0; ++steps) {
-      if (of_.traced[id].annotation >= 0 || of_.cause[id] == id) break;
-      id = of_.cause[id];
-    }
-    if (id < 0 || of_.traced[id].annotation < 0) return "";
+    id = annotation_behind(of_.traced, of_.cause, id);
+    if (id < 0) return "";
     const instruction& i = of_.traced[id];
     const std::string where = structure_of(i) == structure::argument
                                   ? joined({"argument ", attributes_of<border_attributes>(i).number})
@@ -204,31 +220,37 @@ class explanation {
   std::vector<row> rows_;
 };
 
+template <class Program> [[nodiscard]] program_facts facts_of_program() {
+  constexpr bool only_sums = Program::template collectives<all_reduce>() == Program::collectives();
+  constexpr annotation_count annotations = count_annotations(Program::traced);
+  return {Program::mesh::value,
+          Program::parts,
+          without_rules<Program::code>::value,
+          without_rules<Program::traced>::value,
+          Program::device_mesh::value,
+          &Program::completion_pass::value.cause[0],
+          &sent_bytes_table<Program>::value.of[0],
+          only_sums ? nullptr : &sent_in_messages,
+          Program::collectives(),
+          Program::peak_bytes_per_device(),
+          Program::argument_bytes(),
+          Program::result_bytes(),
+          Program::arena_bytes(),
+          annotations,
+          &callers_of<Program>::value.of[0]};
+}
+
 }  // namespace detail
 
 /// Writes what a program does, in the order of execution: one row for each line of source and kind of collective or
 /// computation, with the layout of what it makes, how often it runs, the bytes each device sends for it, and the
-/// annotation that led to the layout. What a `while_loop` without at_most runs is counted for one iteration. What
-/// travels in the messages of another collective has rows of its own below that one's, which names the bytes of all. A
-/// line in a helper function that says so (`called_from`) is followed by the lines of the calls.
+/// annotation that led to the layout. What a `while_loop` without max_iterations runs is counted for one iteration.
+/// What travels in the messages of another collective has rows of its own below that one's, which names the bytes of
+/// all. A line in a helper function that says so (`called_from`) is followed by the lines of the calls.
 /// `explain<step>(std::cout, collectives_only)` is the short form.
 template <class Program> void explain(std::ostream& out, explained shown = explained::everything) {
   if constexpr (Program::is_sound) {  // otherwise its mistake has been reported
-    constexpr bool only_sums = Program::template collectives<all_reduce>() == Program::collectives();
-    const detail::program_facts facts{Program::mesh::value,
-                                      Program::parts,
-                                      detail::without_rules<Program::code>::value,
-                                      detail::without_rules<Program::traced>::value,
-                                      Program::device_mesh::value,
-                                      &Program::completion_pass::value.cause[0],
-                                      &detail::sent_bytes_table<Program>::value.of[0],
-                                      only_sums ? nullptr : &detail::sent_in_messages,
-                                      Program::collectives(),
-                                      Program::peak_bytes_per_device(),
-                                      Program::argument_bytes(),
-                                      Program::result_bytes(),
-                                      Program::arena_bytes(),
-                                      &detail::callers_of<Program>::value.of[0]};
+    const detail::program_facts facts = detail::facts_of_program<Program>();
     detail::explanation(facts).write(out, shown);
   }
 }
