@@ -118,9 +118,9 @@ def signature(template, name, parameters):
     for one in split_list(re.sub(r"/\*(\w+)\*/", r"\1", parameters)):
         if "source_line" in one:
             continue
-        marker = re.fullmatch(r"(\w+)_t", one)
+        marker = re.fullmatch(r"(\w+)_t(<\w+>)?", one)
         if marker:
-            called.append(marker[1])
+            called.append(marker[1] + (marker[2] or ""))
             continue
         declared, _, default = one.partition(" = ")
         kind, variable = re.fullmatch(r"(.*?)(\w+)", declared).groups()
