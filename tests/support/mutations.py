@@ -112,6 +112,7 @@ MUTATIONS = [
     (LOOPS, "static_cast<int>(branch_number(b_[begin]))", "0"),
     (NORMALISE, "if (structure_of(i) == structure::loop_carry && next_of_[id] >= 0) want(next_of_[id]);", ""),
     (HOIST, "within = within_branch(code_, i.loop, within);", ""),
+    (SHARING, "if (g_.operand_at(g_[id], k) == carry) return;", ""),
     (SUMS, "g_[reader].loop == g_[id].loop || structure_of(g_[reader]) == structure::loop_sum", "true || structure_of(g_[reader]) == structure::loop_sum"),
     (BORDERS, "one.placement.unreduced |= all.placement.dim[0].mask();", ""),
     (BORDERS, "device_.reshard(device_.value[g_[stack].operand[0]], unstacked(all.placement))", "device_.value[g_[stack].operand[0]]"),
