@@ -100,10 +100,25 @@ class step_list {
     const region& of = regions_.beginning_at(loop);
     for (const int carry : of.parameters) add(step_kind::copy, carry, t_.code[carry].operand[0]);
     for (const int id : of.collected) {
-      if (structure_of(t_.code[id]) == structure::loop_sum) add(step_kind::clear, id);
+      if (structure_of(t_.code[id]) == structure::loop_sum || is_read_beyond(id)) add(step_kind::clear, id);
     }
     open_.push_back(size());
     add(step_kind::loop_begin, -1, of.entry, loop);
+  }
+
+  /// Whether layers of a stack are read that the iterations have not written: other regions that run as often as this
+  /// one read only those that were.
+  [[nodiscard]] bool is_read_beyond(int stack) const {
+    if (is_counted(attributes_of<loop_attributes>(t_.code[t_.code[t_.code[stack].operand[0]].loop]))) return false;
+    for (int id = stack + 1; id < t_.code.size; ++id) {
+      const instruction& i = t_.code[id];
+      for (int k = 0; k < i.operand_count; ++k) {
+        if (t_.code.operand_at(i, k) != stack) continue;
+        if (structure_of(i) != structure::loop_slice) return true;
+        if (is_counted(attributes_of<loop_attributes>(t_.code[i.loop]))) return true;
+      }
+    }
+    return false;
   }
 
   /// The iteration's values go to stacks and sums before the carries change.
