@@ -40,6 +40,8 @@ struct function {
 #elif defined(CASE_as_another_tree)
     const auto [one, other] = ep::shard_as(p, p.weight);  // as_another_tree
     return ep::results(one.weight, x, v);
+#elif defined(CASE_priority)
+    return ep::shard<data, ep::none, ep::priority<256>>(x);  // priority
 #elif defined(CASE_in_scan_in_value_and_grad)
     const auto layer = [](auto h, auto) { return ep::tanh(ep::shard<stage>(h)); };  // in_scan_in_value_and_grad
     const auto loss = [&](auto w) { return ep::mean(ep::scan(layer, ep::sum<0>(w), w)); };
@@ -62,6 +64,8 @@ struct function {
 using of_bias = ep::sharded<ep::f32<256>, stage>;
 #elif defined(CASE_argument_axis_twice)
 using of_bias = ep::sharded<ep::f32<256>, ep::axes<data, data>>;
+#elif defined(CASE_argument_priority)
+using of_bias = ep::sharded<ep::f32<256>, data, ep::priority<-1>>;
 #elif defined(CASE_argument_wrong_rank)
 using of_bias = ep::sharded<ep::f32<256>, ep::none, data>;
 #else
@@ -111,8 +115,14 @@ template <class Leaf> struct parameters {
 // first(CASE_as_another_tree): these tensors, or the leaves of two trees, have different shapes or names
 // expect(CASE_as_another_tree): laid_out_as_another_shape<.*line<41>
 // user_line(CASE_as_another_tree): step::collectives
+// first(CASE_priority): annotation: priorities are 0 to 255
+// expect(CASE_priority): no_such_priority<espalier::f32<64, 256>, data, espalier::none, espalier::priority<256> ?>::raise<espalier::why::at<espalier::why::line<44>
+// user_line(CASE_priority): step::collectives
+// first(CASE_argument_priority): annotation: priorities are 0 to 255
+// expect(CASE_argument_priority): no_such_priority<espalier::sharded<espalier::f32<256>, data, espalier::priority<-1> ?> ?>::raise<espalier::why::argument<1>
+// user_line(CASE_argument_priority): step::collectives
 // first(CASE_in_scan_in_value_and_grad): annotation: this axis does not belong to the program's mesh
-// expect(CASE_in_scan_in_value_and_grad): line<44>
+// expect(CASE_in_scan_in_value_and_grad): line<46>
 // user_line(CASE_in_scan_in_value_and_grad): step::collectives
 // budget(CASE_in_scan_in_value_and_grad): 5 16
 // Arguments are declared in the program's type, so their number stands for a line.

@@ -3,7 +3,8 @@
 // optimised: never
 // built: once
 
-// Programs that say more about their layouts than single annotations: explicit mode, values that are laid out alike.
+// Programs that say more about their layouts than single annotations: explicit mode, values that are laid out alike,
+// priorities.
 
 #include <espalier/tensor/core/program/explicit_mode.hpp>
 #include <support/kinds.hpp>
@@ -217,6 +218,35 @@ static_assert(alike_as<decided::by_reader_of_second>(1, 0, 0));
 // others before.
 static_assert(alike_as<decided::by_both>(0, 1, 4 * 4 * 4));
 
+// --- priorities
+// -------------------------------------------------------------------------------------------------------
+
+/// Two annotations want one axis for different dimensions of a product: `First` and `Second` are the priorities of the
+/// batch and of the weight.
+struct product_of_two {
+  constexpr auto operator()(auto x, auto w) const { return ep::tanh(ep::matmul(x, w)); }
+};
+template <class On, int First, int Second, int Batch, int Width, int Hidden>
+using product_by_priority =
+    ep::program<typename On::mesh, product_of_two,
+                ep::sharded<ep::f32<Batch, Width>, typename On::data, ep::none, ep::priority<First>>,
+                ep::sharded<ep::f32<Width, Hidden>, ep::none, typename On::data, ep::priority<Second>>>;
+template <class On> using batch_first = product_by_priority<On, 0, 1, 7, 5, 6>;
+template <class On> using weight_first = product_by_priority<On, 3, 1, 7, 5, 6>;
+template <int First, int Second> using even_product = product_by_priority<even, First, Second, 64, 16, 8>;
+template <class Step> constexpr bool splits_only(int dim) {
+  const ep::sharding y = Step::result_layout(0).placement;
+  return y.dim[dim] == ep::axis_list(0) && y.dim[1 - dim].empty();
+}
+// The weight, f32[16, 4] on a device, is gathered: 256 bytes.
+static_assert(splits_only<even_product<0, 1>>(0));
+static_assert(even_product<0, 1>::bytes<ep::all_gather>() == 16 * 4 * 4 && even_product<0, 1>::collectives() == 1);
+static_assert(splits_only<even_product<0, 0>>(0));
+// x, f32[32, 16] on a device, is gathered: as many bytes as the user's priority costs.
+static_assert(splits_only<even_product<1, 0>>(1));
+static_assert(even_product<1, 0>::bytes<ep::all_gather>() == 32 * 16 * 4 && even_product<1, 0>::collectives() == 1);
+static_assert(splits_only<even_product<7, 2>>(1), "only the order counts");
+
 using every_count = meshes<on<1, 1>, on<1, 2>, on<2, 2>, on<2, 4>>;
 
 }  // namespace
@@ -259,4 +289,18 @@ TEST_CASE("kinds: two values laid out alike, wherever that is decided", "[kinds]
   everywhere<alike_program<decided::by_reader_of_first>::on>(every_count{}, in, out, 1e-5);
   everywhere<alike_program<decided::by_reader_of_second>::on>(every_count{}, in, out, 1e-5);
   everywhere<alike_program<decided::by_both>::on>(every_count{}, in, out, 1e-5);
+}
+
+TEST_CASE("kinds: priorities of annotations", "[kinds]") {
+  const plains in{wave(1, {7, 5}), wave(2, {5, 6})};
+  plain out({7, 6});
+  for (int b = 0; b < 7; ++b) {
+    for (int h = 0; h < 6; ++h) {
+      real sum = 0;
+      for (int i = 0; i < 5; ++i) sum += in[0](b, i) * in[1](i, h);
+      out(b, h) = std::tanh(sum);
+    }
+  }
+  everywhere<batch_first>(every_count{}, in, {out}, 1e-5);
+  everywhere<weight_first>(every_count{}, in, {out}, 1e-5);
 }

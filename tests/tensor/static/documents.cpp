@@ -86,6 +86,17 @@ using paired = ep::program<mesh, partners, ep::f32<64, 256>, ep::f32<64, 256>>;
 static_assert(paired::argument_layout(0).placement.dim[0] == ep::axis_list(mesh::index_of<data>));
 static_assert(paired::collectives() == 0);
 
+// --- priorities
+
+struct product_of {
+  constexpr auto operator()(auto x, auto w) const { return ep::matmul(x, w); }
+};
+template <class Rows, class Columns> using product_by = ep::program<mesh, product_of, Rows, Columns>;
+template <int Level> using rows = ep::sharded<ep::f32<64, 256>, data, ep::none, ep::priority<Level>>;
+template <int Level> using columns = ep::sharded<ep::f32<256, 128>, ep::none, data, ep::priority<Level>>;
+static_assert(!product_by<rows<0>, columns<1>>::result_layout(0).placement.dim[0].empty());  // f32[64@data, 128]
+static_assert(!product_by<rows<1>, columns<0>>::result_layout(0).placement.dim[1].empty());  // f32[64, 128@data]
+
 // --- explicit mode
 
 struct perceptron {

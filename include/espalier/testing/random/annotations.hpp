@@ -35,7 +35,7 @@ class random_annotations : protected random_values {
       const int axis = random_.integer(0, options_.mesh.rank - 1);
       if (!has_axis(placement.tiled() | placement.replicated, axis)) placement.unreduced |= bit_of(axis);
     }
-    return b_.annotate(shape, placement);
+    return b_.annotate(shape, placement, options_.priorities > 0 ? random_.integer(0, options_.priorities) : 0);
   }
   constexpr int annotated(const op_info& op, int id, int annotation) {
     return bounded_by(emit::annotated(b_, op, id, annotation), bound(id));

@@ -60,6 +60,8 @@ struct program_options {
   double unfounded = 0.002;
   /// That a value gets the layout of another one, or both the same.
   double alike = 0;
+  /// The last priority that annotations have.
+  int priorities = 0;
   /// That a dimension is split by an axis and then taken apart, so that a part of the axis may split a part of it.
   double taken_apart = 0;
 };

@@ -186,6 +186,13 @@ template <class... Details> struct axis_used_twice {
                   "and none or another axis elsewhere.");
   };
 };
+template <class... Details> struct no_such_priority {
+  template <class Where> struct raise {
+    static_assert(
+        Where::ok,
+        "annotation: priorities are 0 to 255. Annotations of priority 0, or without one, are passed on first.");
+  };
+};
 template <class... Details> struct conflicting_annotations {
   template <class Where> struct raise {
     static_assert(Where::ok,

@@ -509,6 +509,9 @@ class graph_parser {
       } else if (word == "fixed") {
         if (i.annotation < 0) line.fail_at(at, "this after a layout only");
         result_.code.annotations[i.annotation].is_fixed = true;
+      } else if (word == "priority") {
+        if (i.annotation < 0) line.fail_at(at, "this after a layout only");
+        result_.code.annotations[i.annotation].priority = line.number<std::uint8_t>();
       } else if (word == "loop") {
         i.loop = line.take_word("none") ? -1 : value(line);
       } else if (word == "origin") {

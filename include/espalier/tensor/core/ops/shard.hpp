@@ -58,7 +58,8 @@ constexpr void detail::shard_gradient(gradient_context& c) {
   // A partial's cotangent is whole on those axes, and the other way round.
   layout wanted = c.emit.result().annotations[c.self().annotation];
   wanted.placement.unreduced = 0;
-  const int made = emit::annotated(c.emit, ops::shard, c.cotangent, c.emit.annotate(wanted.shape, wanted.placement));
+  const int made = emit::annotated(c.emit, ops::shard, c.cotangent,
+                                   c.emit.annotate(wanted.shape, wanted.placement, wanted.priority));
   set_attributes(c.emit[made], annotation_attributes{.of_gradient = true});
   c.give(0, made);
 }
@@ -79,10 +80,13 @@ template <const op_info* Op, class... Entries, Traced A> constexpr auto annotate
       return failed<why::unknown_mesh_axis<typename A::mesh, Entries...>>(where);
     } else if constexpr (read.fault == annotation_fault::axis_used_twice) {
       return failed<why::axis_used_twice<typename A::tensor, Entries...>>(where);
+    } else if constexpr (read.fault == annotation_fault::no_such_priority) {
+      return failed<why::no_such_priority<typename A::tensor, Entries...>>(where);
     } else {
       builder& b = *a.owner;
       b.at(where);
-      return symbol_like<A, typename A::tensor>(a, emit::annotated(b, *Op, a.id, b.annotate(A::shape, read.placement)));
+      const int annotation = b.annotate(A::shape, read.placement, read.priority);
+      return symbol_like<A, typename A::tensor>(a, emit::annotated(b, *Op, a.id, annotation));
     }
   }
 }

@@ -213,13 +213,18 @@ template <int Size, int Operands>
 /// visits.
 inline constexpr int visits_in_evaluation = 512;
 
-/// Further sweeps; when one changes nothing, the next level, and after the last level the end.
+/// Further sweeps; when one changes nothing, the next level, after the last level the annotations of the next priority,
+/// and after those of the last priority the end.
 template <int Size, int Operands>
 [[nodiscard]] constexpr completion<Size> swept(const mesh_shape& mesh, graph_view g, const rule_table<Size>& rules,
                                                const reader_table<Size, Operands>& readers, completion<Size> state) {
   for (int spent = 0; !state.done && spent < visits_in_evaluation;) {
     const completion_sweep sweep = sweep_completion(mesh, g, &rules.of[0], view_of(state, readers), state.level);
-    if (!sweep.changed) state.done = state.level++ == last_level;
+    if (!sweep.changed && state.level++ == last_level) {
+      state.done = state.round == last_priority(g);
+      if (!state.done) start_round(g, view_of(state, readers), ++state.round);
+      state.level = state.done ? state.level : 0;
+    }
     spent += sweep.visited + Size / 16;  // a look at whether to visit is a part of a visit
   }
   if (state.done) refine_sums(g, &rules.of[0], view_of(state, readers));

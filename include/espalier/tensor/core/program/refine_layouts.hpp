@@ -94,6 +94,7 @@ class layout_refinement : layout_prices {
 
   [[nodiscard]] constexpr bool is_free(int value) const {
     if (g_[value].annotation >= 0 || !is_searchable(value)) return false;
+    if ((of_[value].open & sharding::decided_early) != 0) return false;
     for (int at = state_.first[value]; at >= 0; at = state_.next[at]) {
       const instruction& reader = g_[state_.reader[at]];
       const structure part = structure_of(reader);
