@@ -712,7 +712,7 @@ struct halved {
   constexpr auto operator()(auto carry) const { return carry / 2; }
 };
 struct is_large {
-  constexpr auto operator()(auto carry) const { return ep::sum(carry) > 9; }
+  constexpr auto operator()(auto carry) const { return ep::sum(ep::convert<ep::dtype::f32>(carry)) > 9; }
 };
 
 void loops() {
@@ -740,6 +740,9 @@ void layouts() {
   row("section", "Layouts");
   call("shard", "shard<machine, none>(a)", with(a), [](auto, auto p) { return ep::shard<machine, ep::none>(p); });
   call("reshard", "reshard<none, none>(a)", with(a), [](auto, auto p) { return ep::reshard<ep::none, ep::none>(p); });
+  call("shard_like", "shard_like(a, like)", with(a, in<4, 6>{"like"}),
+       [](auto, auto p, auto l) { return ep::shard_like(p, l); });
+  call("shard_as", "shard_as(a, b)", with(a, b), [](auto, auto p, auto q) { return ep::shard_as(p, q); });
   call("label", "label<\"hidden\">(a)", with(a), [](auto, auto p) { return ep::label<"hidden">(p); });
 }
 

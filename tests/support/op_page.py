@@ -98,7 +98,17 @@ def without_nested(text):
 
 
 def comment(block):
-    return " ".join(line[3:].strip() for line in block.strip().split("\n")).strip()
+    """A comment as one paragraph; lines of code in it, which are indented, as one span of code."""
+    pieces = []
+    for line in block.strip().split("\n"):
+        is_code = line.startswith("///     ")
+        if is_code and pieces and pieces[-1].startswith("`` "):
+            pieces[-1] = pieces[-1][:-3] + " " + line[3:].strip() + " ``"
+        elif is_code:
+            pieces.append("`` " + line[3:].strip() + " ``")
+        elif line[3:].strip():
+            pieces.append(line[3:].strip())
+    return " ".join(pieces).strip()
 
 
 def split_list(text):

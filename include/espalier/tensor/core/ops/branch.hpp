@@ -104,7 +104,7 @@ constexpr auto branches(builder& b, int which, int number, int step, source_line
 ///                                        [&] { return ep::results(w, one); });
 ///
 /// Errors: `predicate_is_no_truth_value`, `branch_takes_arguments`, `branch_gives_no_tensor`, `branches_differ`, and
-/// whatever a branch does wrong.
+/// whatever the body of a branch does wrong.
 template <class Predicate, class Then, class Otherwise>
 constexpr auto cond(const Predicate& predicate, const Then& then, const Otherwise& otherwise,
                     source_line where = source_line::current()) {

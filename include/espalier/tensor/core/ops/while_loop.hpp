@@ -96,7 +96,7 @@ constexpr auto while_loop(const Condition& condition, const Body& body, const St
 /// as there were.
 ///
 /// Errors: `state_changes_type`, `state_is_not_a_tensor`, `state_does_not_fit`, `condition_is_no_truth_value`, and
-/// whatever condition and body do wrong.
+/// whatever the body does wrong, or the condition.
 template <class Condition, class Body, class State>
 constexpr auto while_loop(const Condition& condition, const Body& body, const State& state,
                           source_line where = source_line::current()) {
