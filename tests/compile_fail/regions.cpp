@@ -70,19 +70,20 @@ struct branches {
 using choice = ep::program<mesh, branches, ep::f32<64>, ep::i32<>>;
 static_assert(choice::flops() >= 0);
 
+// clang-format off
 // kind(CASE_many): `while_loop`: a condition with many elements
 // first(CASE_many): while_loop: the condition must be one truth value for all devices
-// expect(CASE_many): condition_is_no_truth_value<espalier::boolean<64>
-// ?>::raise<espalier::why::at<espalier::why::line<16> user_line(CASE_many): step::flops first(CASE_number): while_loop:
-// the condition must be one truth value for all devices expect(CASE_number):
-// condition_is_no_truth_value<espalier::f32<> ?>::raise<espalier::why::at<espalier::why::line<18>
+// expect(CASE_many): condition_is_no_truth_value<espalier::boolean<64> ?>::raise<espalier::why::at<espalier::why::line<16>
+// user_line(CASE_many): step::flops
+// first(CASE_number): while_loop: the condition must be one truth value for all devices
+// expect(CASE_number): condition_is_no_truth_value<espalier::f32<> ?>::raise<espalier::why::at<espalier::why::line<18>
 // user_line(CASE_number): step::flops
 // kind(CASE_state): `while_loop`: the state changes its type
 // first(CASE_state): while_loop: the body must return a state of the type it was given
-// expect(CASE_state): state_changes_type<espalier::f32<64>, espalier::f32<>
-// ?>::raise<espalier::why::at<espalier::why::line<20> user_line(CASE_state): step::flops first(CASE_output):
-// while_loop: the body must return a state of the type it was given expect(CASE_output):
-// state_changes_type<espalier::f32<64>, espalier::results<espalier::f32<64>, espalier::f32<> ?> ?>::raise
+// expect(CASE_state): state_changes_type<espalier::f32<64>, espalier::f32<> ?>::raise<espalier::why::at<espalier::why::line<20>
+// user_line(CASE_state): step::flops
+// first(CASE_output): while_loop: the body must return a state of the type it was given
+// expect(CASE_output): state_changes_type<espalier::f32<64>, espalier::results<espalier::f32<64>, espalier::f32<> ?> ?>::raise
 // user_line(CASE_output): step::flops
 // first(CASE_exchanged): while_loop: condition and body come first, then the state
 // expect(CASE_exchanged): state_is_not_a_tensor<>::raise<espalier::why::at<espalier::why::line<26>
@@ -97,7 +98,6 @@ static_assert(choice::flops() >= 0);
 // first(CASE_inside): the tensor has no dimension of this number
 // expect(CASE_inside): no_such_dimension<espalier::f32<64>, espalier::why::dim<3> ?>
 // user_line(CASE_inside): step::flops
-
 // kind(CASE_each): `cond`: a predicate with many elements
 // first(CASE_each): cond: the predicate must be one truth value for all devices
 // expect(CASE_each): predicate_is_no_truth_value<
@@ -121,3 +121,4 @@ static_assert(choice::flops() >= 0);
 // first(CASE_branch_inside): the tensor has no dimension of this number
 // expect(CASE_branch_inside): no_such_dimension<espalier::f32<64>, espalier::why::dim<3> ?>
 // user_line(CASE_branch_inside): choice::flops
+// clang-format on
