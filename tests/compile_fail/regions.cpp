@@ -34,7 +34,7 @@ struct loops {
     const auto out = ep::while_loop(
         large, [](auto h) { return h - ep::sum<3>(h); }, x);  // inside
 #else
-    const auto out = ep::while_loop(large, half, x, ep::max_iterations<10>);
+    const auto out = ep::while_loop(large, half, x, ep::at_most_iterations<10>);
 #endif
     return ep::results(out, limit);
   }

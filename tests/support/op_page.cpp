@@ -723,8 +723,8 @@ void loops() {
        [](auto, auto c, auto l) { return ep::scan(layer{}, c, l, ep::recompute); });
   call("repeat", "repeat<10>(body, carry)", with(in<4, 6>{"carry"}),
        [](auto, auto c) { return ep::repeat<10>(halved{}, c); });
-  call("while_loop", "while_loop(condition, body, state, max_iterations<10>)", with(in<4, 6>{"state"}),
-       [](auto, auto c) { return ep::while_loop(is_large{}, halved{}, c, ep::max_iterations<10>); });
+  call("while_loop", "while_loop(condition, body, state, at_most_iterations<10>)", with(in<4, 6>{"state"}),
+       [](auto, auto c) { return ep::while_loop(is_large{}, halved{}, c, ep::at_most_iterations<10>); });
   call("cond", "cond(sum(a) > 0, [&] { return a; }, [&] { return a + a; })", with(in<4, 6>{"a"}), [](auto, auto p) {
     return ep::cond(
         ep::sum(p) > 0, [&] { return p; }, [&] { return p + p; });

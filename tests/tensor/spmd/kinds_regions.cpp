@@ -117,7 +117,7 @@ template <class On, int Most> struct power_iteration {
     const auto last = ep::while_loop(
         changes, body,
         ep::results(v, ep::constant<ep::f64<>>(v, 0.0), ep::constant<ep::f64<>>(v, 1.0), ep::constant<ep::i32<>>(v, 0)),
-        ep::max_iterations<Most>);
+        ep::at_most_iterations<Most>);
     return ep::results(last.template get<2>(), last.template get<3>());
   }
 };
@@ -402,7 +402,7 @@ template <class On> struct until_small {
         const auto first = ep::shard<typename On::data, ep::open>(x);
         const auto last =
             ep::while_loop([](const auto& h) { return ep::mean(h * h) > 0.02; },
-                           [&](const auto& h) { return ep::tanh(ep::matmul(h, p)); }, first, ep::max_iterations<7>);
+                           [&](const auto& h) { return ep::tanh(ep::matmul(h, p)); }, first, ep::at_most_iterations<7>);
         return sum + ep::mean(last * x);
       };
       return ep::scan(one, ep::constant<ep::f64<>>(p, 0.0), xs);

@@ -9,10 +9,10 @@
 namespace espalier {
 
 /// The largest number of iterations of a `while_loop`. It stops there, whatever its condition says.
-template <int Iterations> struct max_iterations_t {
-  static_assert(Iterations >= 1, "max_iterations: a loop needs at least one iteration");
+template <int Iterations> struct at_most_iterations_t {
+  static_assert(Iterations >= 1, "at_most_iterations: a loop needs at least one iteration");
 };
-template <int Iterations> inline constexpr max_iterations_t<Iterations> max_iterations{};
+template <int Iterations> inline constexpr at_most_iterations_t<Iterations> at_most_iterations{};
 
 namespace detail {
 
@@ -91,7 +91,7 @@ constexpr auto while_loop(const Condition& condition, const Body& body, const St
 ///     const auto [n, steps] = ep::while_loop([](auto s) { return s.template get<0>() > 1; },
 ///                                            [](auto s) { ... }, ep::results(three, zero));
 ///
-/// With `max_iterations<N>` it stops after N iterations, and memory and bytes are counted for N; without, for one
+/// With `at_most_iterations<N>` it stops after N iterations, and memory and bytes are counted for N; without, for one
 /// iteration. Only such a loop has a gradient: it keeps what the gradient reads of N iterations, and goes back as many
 /// as there were.
 ///
@@ -103,7 +103,7 @@ constexpr auto while_loop(const Condition& condition, const Body& body, const St
   return detail::while_loop<0>(condition, body, state, where);
 }
 template <class Condition, class Body, class State, int Limit>
-constexpr auto while_loop(const Condition& condition, const Body& body, const State& state, max_iterations_t<Limit>,
+constexpr auto while_loop(const Condition& condition, const Body& body, const State& state, at_most_iterations_t<Limit>,
                           source_line where = source_line::current()) {
   return detail::while_loop<Limit>(condition, body, state, where);
 }

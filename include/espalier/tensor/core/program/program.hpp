@@ -134,8 +134,8 @@ template <class Mesh, class Function, class... Arguments> class program {
   }
 
   /// Returns the number of collectives of a kind that a device takes part in per run (those in loops once per
-  /// iteration, in a `while_loop` without at_most once, of branches those of the one with most, and those that travel
-  /// together once); with axes, only those along all of these.
+  /// iteration, in a `while_loop` without at_most_iterations once, of branches those of the one with most, and those
+  /// that travel together once); with axes, only those along all of these.
   template <CollectiveKind Kind, MeshAxis... Axes> [[nodiscard]] static constexpr number collectives() {
     return answer([] {
       detail::run_total count(code);

@@ -244,7 +244,7 @@ template <class Program> [[nodiscard]] program_facts facts_of_program() {
 
 /// Writes what a program does, in the order of execution: one row for each line of source and kind of collective or
 /// computation, with the layout of what it makes, how often it runs, the bytes each device sends for it, and the
-/// annotation that led to the layout. What a `while_loop` without max_iterations runs is counted for one iteration.
+/// annotation that led to the layout. What a `while_loop` without at_most_iterations runs is counted for one iteration.
 /// What travels in the messages of another collective has rows of its own below that one's, which names the bytes of
 /// all. A line in a helper function that says so (`called_from`) is followed by the lines of the calls.
 /// `explain<step>(std::cout, collectives_only)` is the short form.

@@ -110,7 +110,7 @@ template <class... Details> struct while_loop_has_no_gradient {
     static_assert(
         Where::ok,
         "value_and_grad: the loss depends on a while_loop without a largest number of iterations, of which "
-        "nobody knows how much its gradient would have to keep. Add max_iterations<N> as its last argument, or "
+        "nobody knows how much its gradient would have to keep. Add at_most_iterations<N> as its last argument, or "
         "stop_gradient to what it finds.");
   };
 };
