@@ -111,7 +111,8 @@ class factor_dispute {
 /// worth a collective that no annotation asks for.
 [[nodiscard]] constexpr axis_mask idle_axes(const mesh_shape& mesh, graph_view g, const sharding* of, int id) {
   const instruction& i = g[id];
-  if (i.op->flops == nullptr) return 0;
+  // The others compute little of each element.
+  if (i.op->flops == nullptr || i.op->fuse != fusion::alone || structure_of(i) != structure::none) return 0;
   const std::int64_t work = i.op->flops(g.view(id));
   if (static_cast<double>(work) <= unasked_collective * operations_per_byte || !has_choice(g, of, id)) return 0;
   std::int64_t touched = i.shape.elements();
@@ -146,9 +147,8 @@ inline constexpr std::int64_t least_refined_bytes = 1024;
 [[nodiscard]] constexpr int first_dispute(const mesh_shape& mesh, graph_view g, const factor_rule* rules,
                                           const sharding* of, int first, int last) {
   for (int id = first; id < last && id < g.size; ++id) {
-    if ((disputed_axes(mesh, g, rules[id], of, id) | idle_axes(mesh, g, of, id)) != 0 &&
-        has_bytes(g, id, least_refined_bytes))
-      return id;
+    const bool may_move = disputed_axes(mesh, g, rules[id], of, id) != 0 || idle_axes(mesh, g, of, id) != 0;
+    if (may_move && has_bytes(g, id, least_refined_bytes)) return id;
   }
   return -1;
 }
