@@ -51,6 +51,17 @@ class local_program {
   }
   [[nodiscard]] constexpr int loop() const { return out_.loop; }
   constexpr void enter(int loop) { out_.loop = loop; }
+  /// Returns the value that `make()` returns. The steps that it appends are carried out before the region, also where
+  /// that is a branch: what a region slices and carries comes from before it.
+  template <class Make> constexpr int before_region(const Make& make) {
+    const int here = out_.loop;
+    const int size = out_.size();
+    out_.loop = out_[here].loop;
+    const int made = make();
+    hoisted_ = hoisted_ || out_.size() != size;
+    out_.loop = here;
+    return made;
+  }
 
   [[nodiscard]] constexpr const instruction& operator[](int value) const { return out_[value]; }
   /// Returns the value that is operand k of an instruction.

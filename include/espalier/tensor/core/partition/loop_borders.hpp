@@ -168,7 +168,7 @@ class loop_borders {
   /// A slice is laid out as the tensor it is cut from: what has to be gathered is gathered slice by slice.
   constexpr void visit_slice(int id) {
     instruction step = g_[id];
-    step.operand[0] = sums_.reduced(g_[id].operand[0]);
+    step.operand[0] = device_.program.before_region([&] { return sums_.reduced(g_[id].operand[0]); });
     sharding whole = device_.layout_of(step.operand[0]).placement;
     if (!whole.dim[0].empty()) {
       if ((whole.dim[0].mask() & ~of_[id].tiled()) != 0) return cut_slice(id, step.operand[0]);
@@ -177,7 +177,7 @@ class loop_borders {
       const axis_mask partial = whole.unreduced;
       whole = stacked(of_[id]);
       whole.unreduced = partial;
-      step.operand[0] = device_.reshard(step.operand[0], whole);
+      step.operand[0] = device_.program.before_region([&] { return device_.reshard(step.operand[0], whole); });
     }
     step.type = device_.program[step.operand[0]].type;
     device_.value[id] = device_.program.append(step, g_[id].shape, unstacked(whole));
