@@ -81,6 +81,8 @@ target_link_libraries(${espalier_target} INTERFACE espalier::core Threads::Threa
 # Nobody reads errno after a square root, and setting it keeps the compiler from the vector instruction.
 target_compile_options(${espalier_target} INTERFACE
   $<$<COMPILE_LANG_AND_ID:CXX,GNU,Clang,AppleClang>:-fno-math-errno>)
+# In Debug builds a runner checks the graph of its program after every pass.
+target_compile_definitions(${espalier_target} INTERFACE $<$<CONFIG:Debug>:ESPALIER_CHECK_PASSES=1>)
 if(TARGET OpenMP::OpenMP_CXX)
   target_link_libraries(${espalier_target} INTERFACE OpenMP::OpenMP_CXX)
 endif()

@@ -17,4 +17,6 @@ endif()
 set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "libboost-dev (>= 1.74)")
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "libopenblas-openmp-dev | libblas-dev, libboost-mpi-dev, libopenmpi-dev, libxtensor-dev")
+# Without espalier-plan, the program of an example, which is for this machine alone.
+set(CPACK_INSTALL_CMAKE_PROJECTS "${PROJECT_BINARY_DIR};${PROJECT_NAME};Unspecified;/")
 include(CPack)

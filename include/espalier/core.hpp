@@ -14,6 +14,7 @@
 #include <espalier/tensor/core/mesh/mesh.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 #include <espalier/tensor/core/program/budget.hpp>
+#include <espalier/tensor/core/program/explicit_mode.hpp>
 #include <espalier/tensor/core/program/program.hpp>
 #include <espalier/tensor/core/shape/tensor.hpp>
 #include <espalier/tensor/core/sharding/annotation.hpp>

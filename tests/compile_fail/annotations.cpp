@@ -35,6 +35,13 @@ struct function {
     const auto product = ep::einsum<"bm,mh->bh">(x, ep::shard<model, ep::none>(v));
     const auto terms = ep::shard<data, ep::none, ep::unreduced<model>>(product);
     return terms + 1;  // pending_sum_plus_one: every device would add 1
+#elif defined(CASE_like_another_shape)
+    return ep::shard_like(x, v);  // like_another_shape
+#elif defined(CASE_as_another_tree)
+    const auto [one, other] = ep::shard_as(p, p.weight);  // as_another_tree
+    return ep::results(one.weight, x, v);
+#elif defined(CASE_priority)
+    return ep::shard<data, ep::none, ep::priority<256>>(x);  // priority
 #elif defined(CASE_in_scan_in_value_and_grad)
     const auto layer = [](auto h, auto) { return ep::tanh(ep::shard<stage>(h)); };  // in_scan_in_value_and_grad
     const auto loss = [&](auto w) { return ep::mean(ep::scan(layer, ep::sum<0>(w), w)); };
@@ -57,6 +64,8 @@ struct function {
 using of_bias = ep::sharded<ep::f32<256>, stage>;
 #elif defined(CASE_argument_axis_twice)
 using of_bias = ep::sharded<ep::f32<256>, ep::axes<data, data>>;
+#elif defined(CASE_argument_priority)
+using of_bias = ep::sharded<ep::f32<256>, data, ep::priority<-1>>;
 #elif defined(CASE_argument_wrong_rank)
 using of_bias = ep::sharded<ep::f32<256>, ep::none, data>;
 #else
@@ -100,8 +109,20 @@ template <class Leaf> struct parameters {
 // first(CASE_pending_sum_plus_one): this op cannot work on the terms of a sum
 // expect(CASE_pending_sum_plus_one): pending_sum_dropped<espalier::why::op<'a', 'd', 'd'> ?>::raise<espalier::why::at<espalier::why::line<37>
 // user_line(CASE_pending_sum_plus_one): step::collectives
+// first(CASE_like_another_shape): these tensors, or the leaves of two trees, have different shapes or names
+// expect(CASE_like_another_shape): laid_out_as_another_shape<espalier::f32<64, 256>, espalier::f32<256, 32> ?>::raise<espalier::why::in<espalier::why::op<'s', 'h', 'a', 'r', 'd', '_', 'l', 'i', 'k', 'e'>, espalier::why::at<espalier::why::line<39>
+// user_line(CASE_like_another_shape): step::collectives
+// first(CASE_as_another_tree): these tensors, or the leaves of two trees, have different shapes or names
+// expect(CASE_as_another_tree): laid_out_as_another_shape<.*line<41>
+// user_line(CASE_as_another_tree): step::collectives
+// first(CASE_priority): annotation: priorities are 0 to 255
+// expect(CASE_priority): no_such_priority<espalier::f32<64, 256>, data, espalier::none, espalier::priority<256> ?>::raise<espalier::why::at<espalier::why::line<44>
+// user_line(CASE_priority): step::collectives
+// first(CASE_argument_priority): annotation: priorities are 0 to 255
+// expect(CASE_argument_priority): no_such_priority<espalier::sharded<espalier::f32<256>, data, espalier::priority<-1> ?> ?>::raise<espalier::why::argument<1>
+// user_line(CASE_argument_priority): step::collectives
 // first(CASE_in_scan_in_value_and_grad): annotation: this axis does not belong to the program's mesh
-// expect(CASE_in_scan_in_value_and_grad): line<39>
+// expect(CASE_in_scan_in_value_and_grad): line<46>
 // user_line(CASE_in_scan_in_value_and_grad): step::collectives
 // budget(CASE_in_scan_in_value_and_grad): 5 16
 // Arguments are declared in the program's type, so their number stands for a line.

@@ -38,8 +38,12 @@ static_assert(good::holds);
 // expect(CASE_count_along): too_many_collectives<espalier::all_reduce, espalier::why::along<model>.*line<18>
 // user_line(CASE_count_along): the limit: along
 // first(CASE_bytes): budget: collectives of this kind send more bytes per device than the budget allows; the largest stands here
-// expect(CASE_bytes): too_many_bytes<espalier::all_reduce, espalier::why::along<model>, espalier::why::needs_bytes<32768>, espalier::why::allowed_bytes<1024>, espalier::f32<64, 256>, espalier::why::bytes<32768> ?>::raise<espalier::why::at<espalier::why::line<18>
+// expect(CASE_bytes): too_many_bytes<espalier::all_reduce, espalier::why::along<model>, espalier::why::needs_bytes<32768>, espalier::why::allowed_bytes<1024>, espalier::why::least_bytes<32768>, espalier::f32<64, 256>, espalier::why::bytes<32768> ?>::raise<espalier::why::at<espalier::why::line<18>
 // user_line(CASE_bytes): the limit: bytes
+// Without the annotation of line 75 nothing moves.
+// first(CASE_least): budget: collectives of this kind send more bytes per device
+// expect(CASE_least): too_many_bytes<espalier::all_to_all, espalier::why::along<data>, espalier::why::needs_bytes<65536>, espalier::why::allowed_bytes<1024>, espalier::why::least_bytes<0, espalier::why::at<espalier::why::line<75>, 'b', 'u', 'd', 'g', 'e', 't', 's', '.', 'c', 'p', 'p'> ?>, espalier::f32<256, 256>
+// user_line(CASE_least): the limit: least
 // kind(CASE_memory): more memory than the budget
 // first(CASE_memory): budget: a device needs more memory than the budget allows; the largest buffer stands here
 // expect(CASE_memory): does_not_fit<espalier::why::needs_bytes<\d+>, espalier::why::allowed_bytes<1048576>, espalier::why::buffer<espalier::f32<256, 512>, espalier::why::bytes<524288>, espalier::why::argument_leaf<1> ?>
@@ -56,7 +60,7 @@ static_assert(good::holds);
 // first(CASE_mistake): einsum: the same label stands for two different sizes
 // expect(CASE_mistake): einsum_size_mismatch
 // expect(CASE_mistake): line<15>
-// expect(CASE_mistake): budgets.cpp:83
+// expect(CASE_mistake): budgets.cpp:93
 // budget(CASE_mistake): 6 20
 // clang-format on
 #if defined(CASE_count)
@@ -66,6 +70,12 @@ using limit = ep::at_most<ep::all_reduce, 0, model>;
 static_assert(ep::budget<step, ep::at_most<ep::all_reduce, 0, data>, limit>::holds);  // the limit: along
 #elif defined(CASE_bytes)
 static_assert(ep::budget<step, ep::at_most_bytes<ep::all_reduce, 1_KiB>>::holds);  // the limit: bytes
+#elif defined(CASE_least)
+struct exchanged {
+  constexpr auto operator()(auto x) const { return ep::sum<1>(ep::tanh(ep::shard<ep::none, data>(ep::exp(x)))); }
+};
+using wasteful = ep::program<mesh, exchanged, ep::sharded<ep::f32<256, 256>, data, ep::none>>;
+static_assert(ep::budget<wasteful, ep::at_most_bytes<ep::all_to_all, 1_KiB>>::holds);  // the limit: least
 #elif defined(CASE_memory)
 static_assert(ep::budget<step, ep::fits_in<1_MiB>>::holds);  // the limit: memory
 #elif defined(CASE_part)

@@ -711,6 +711,9 @@ struct layer {
 struct halved {
   constexpr auto operator()(auto carry) const { return carry / 2; }
 };
+struct is_large {
+  constexpr auto operator()(auto carry) const { return ep::sum(ep::convert<ep::dtype::f32>(carry)) > 9; }
+};
 
 void loops() {
   row("section", "Loops");
@@ -720,12 +723,26 @@ void loops() {
        [](auto, auto c, auto l) { return ep::scan(layer{}, c, l, ep::recompute); });
   call("repeat", "repeat<10>(body, carry)", with(in<4, 6>{"carry"}),
        [](auto, auto c) { return ep::repeat<10>(halved{}, c); });
+  call("while_loop", "while_loop(condition, body, state, at_most_iterations<10>)", with(in<4, 6>{"state"}),
+       [](auto, auto c) { return ep::while_loop(is_large{}, halved{}, c, ep::at_most_iterations<10>); });
+  call("cond", "cond(sum(a) > 0, [&] { return a; }, [&] { return a + a; })", with(in<4, 6>{"a"}), [](auto, auto p) {
+    return ep::cond(
+        ep::sum(p) > 0, [&] { return p; }, [&] { return p + p; });
+  });
+  call("switch_case", "switch_case(argmax(a), [&] { return a; }, [&] { return a + a; }, [&] { return a * a; })",
+       with(in<4, 6>{"a"}), [](auto, auto p) {
+         return ep::switch_case(
+             ep::argmax(p), [&] { return p; }, [&] { return p + p; }, [&] { return p * p; });
+       });
 }
 
 void layouts() {
   row("section", "Layouts");
   call("shard", "shard<machine, none>(a)", with(a), [](auto, auto p) { return ep::shard<machine, ep::none>(p); });
   call("reshard", "reshard<none, none>(a)", with(a), [](auto, auto p) { return ep::reshard<ep::none, ep::none>(p); });
+  call("shard_like", "shard_like(a, like)", with(a, in<4, 6>{"like"}),
+       [](auto, auto p, auto l) { return ep::shard_like(p, l); });
+  call("shard_as", "shard_as(a, b)", with(a, b), [](auto, auto p, auto q) { return ep::shard_as(p, q); });
   call("label", "label<\"hidden\">(a)", with(a), [](auto, auto p) { return ep::label<"hidden">(p); });
 }
 

@@ -98,7 +98,17 @@ def without_nested(text):
 
 
 def comment(block):
-    return " ".join(line[3:].strip() for line in block.strip().split("\n")).strip()
+    """A comment as one paragraph; lines of code in it, which are indented, as one span of code."""
+    pieces = []
+    for line in block.strip().split("\n"):
+        is_code = line.startswith("///     ")
+        if is_code and pieces and pieces[-1].startswith("`` "):
+            pieces[-1] = pieces[-1][:-3] + " " + line[3:].strip() + " ``"
+        elif is_code:
+            pieces.append("`` " + line[3:].strip() + " ``")
+        elif line[3:].strip():
+            pieces.append(line[3:].strip())
+    return " ".join(pieces).strip()
 
 
 def split_list(text):
@@ -118,9 +128,9 @@ def signature(template, name, parameters):
     for one in split_list(re.sub(r"/\*(\w+)\*/", r"\1", parameters)):
         if "source_line" in one:
             continue
-        marker = re.fullmatch(r"(\w+)_t", one)
+        marker = re.fullmatch(r"(\w+)_t(<\w+>)?", one)
         if marker:
-            called.append(marker[1])
+            called.append(marker[1] + (marker[2] or ""))
             continue
         declared, _, default = one.partition(" = ")
         kind, variable = re.fullmatch(r"(.*?)(\w+)", declared).groups()

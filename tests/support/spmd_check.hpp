@@ -220,7 +220,7 @@ template <int Count>
   made.of.resize(made.rules.size());
   made.cause.resize(made.rules.size());
   while (true) {
-    lay_out(made.mesh, made.traced, made.rules.data(), made.of.data(), made.cause.data());
+    lay_out(made.mesh, made.traced, made.rules.data(), made.of.data(), made.cause.data(), 0);  // of small ones too
     if (!cuts) return made;
     const axis_parts wanted = refined_sub_axes(made.mesh, made.traced, made.rules.data(), made.of.data(), made.axes);
     if (wanted.count == made.axes.count) return made;
@@ -333,6 +333,11 @@ inline void list_collectives(spmd_program& made) {
     outcome = interpret_spmd(program.mesh, code, arguments);
   } catch (const std::exception& e) { return e.what(); }
   if (std::string wrong = difference(outcome.results, expected, tolerance); !wrong.empty()) return wrong;
+  // Of a loop until a condition is false, and of a branch, the most is promised.
+  bool may_send_less = false;
+  for (int id = 0; id < code.size; ++id) {
+    if (structure_of(code[id]) == structure::loop_begin) may_send_less = may_send_less || code[id].operand_count > 0;
+  }
   for (int device = 0; device < program.mesh.devices(); ++device) {
     traffic promised;
     for (const collective_use& use : program.collectives) {
@@ -340,7 +345,7 @@ inline void list_collectives(spmd_program& made) {
     }
     for (std::size_t kind = 0; kind < promised.bytes.size(); ++kind) {
       const std::int64_t sent = outcome.sent[static_cast<std::size_t>(device)].bytes[kind];
-      if (promised.bytes[kind] != sent) {
+      if (may_send_less ? sent > promised.bytes[kind] : sent != promised.bytes[kind]) {
         return "device " + std::to_string(device) + " sends " + std::to_string(sent) + " bytes of " +
                name_of(static_cast<collective>(kind)) + ", promised were " + std::to_string(promised.bytes[kind]);
       }

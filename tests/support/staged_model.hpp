@@ -4,7 +4,7 @@
 
 #include <espalier/pipeline/schedules/by_name.hpp>
 #include <espalier/pipeline/stages/engine/engine.hpp>
-#include <espalier/pipeline/stages/layers/tensor_part.hpp>
+#include <espalier/pipeline/stages/layers/tensor_shard.hpp>
 #include <espalier/pipeline/stages/model/model.hpp>
 #include <support/pipeline_model.hpp>
 
@@ -133,12 +133,12 @@ inline void add_tensors(pl::engine& engine, tensor_values& whole) {
       const std::vector<std::int64_t> shape = pl::detail::whole_shape(one);
       std::size_t count = 1;
       for (const std::int64_t extent : shape) count *= static_cast<std::size_t>(extent);
-      const auto part =
-          pl::detail::part_of_tensor(engine.model().replica_mesh(mesh), one, engine.plan().device_of(engine.rank()));
+      const auto shard =
+          pl::detail::shard_of_tensor(engine.model().replica_mesh(mesh), one, engine.plan().device_of(engine.rank()));
       const auto add = [&](const std::string& name, const std::byte* memory) {
         std::vector<double>& values = whole[name];
         values.resize(count, std::nan(""));
-        pl::detail::for_each_element(part, shape, [&](std::int64_t element, std::int64_t here) {
+        pl::detail::for_each_element(shard, shape, [&](std::int64_t element, std::int64_t here) {
           values[static_cast<std::size_t>(element)] = reinterpret_cast<const double*>(memory + one.offset)[here];
         });
       };

@@ -24,6 +24,13 @@ enum class store : std::uint8_t {
 
 inline constexpr std::int64_t line_bytes = 64;
 
+/// Whether the processor has such stores; where it has none, streaming only copies.
+#if defined(__SSE2__)
+inline constexpr bool has_streaming_stores = true;
+#else
+inline constexpr bool has_streaming_stores = false;
+#endif
+
 /// Orders streaming stores before whatever tells another rank that they are done.
 inline void finish_streaming() {
 #if defined(__SSE2__)
@@ -64,6 +71,16 @@ ESPALIER_ALWAYS_INLINE void prefetch_to_write(const void* address) {
 [[nodiscard]] inline std::int64_t to_next_line(const void* address, std::int64_t bytes) {
   const auto past = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address) % 64);  // NOLINT: alignment
   return smaller_of<std::int64_t>(bytes, (line_bytes - past) % line_bytes);
+}
+
+/// Copies past the caches, but for what is no whole line of `to`. `to` and `from` do not overlap.
+inline void stream_bytes(std::byte* to, const std::byte* from, std::int64_t bytes) {
+  std::int64_t done = to_next_line(to, bytes);
+  std::memcpy(to, from, static_cast<std::size_t>(done));
+  for (; done + 4 * line_bytes <= bytes; done += 4 * line_bytes) {
+    for (std::int64_t k = 0; k < 4; ++k) stream_line(to + done + k * line_bytes, from + done + k * line_bytes);
+  }
+  std::memcpy(to + done, from + done, static_cast<std::size_t>(bytes - done));
 }
 
 }  // namespace espalier::detail

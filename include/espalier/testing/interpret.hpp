@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/tensor/core/graph/graph.hpp>
+#include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 
 #include <cstddef>
@@ -17,15 +18,6 @@ namespace espalier {
 struct tensor_value {
   extents shape;
   std::vector<double> data;
-};
-
-/// A loop's carries and collected values, however the list of instructions is ordered.
-struct loop_parts {
-  int begin = -1;
-  int end = -1;
-  std::vector<int> next;
-  /// The `loop_stack` and `loop_sum` of values in this loop's body.
-  std::vector<int> collected;
 };
 
 /// Everything one device holds while a program is interpreted.
@@ -57,20 +49,20 @@ class device_state {
     }
   }
 
-  void start_loop(const loop_parts& loop) {
-    for (const int next : loop.next) {
+  void start_loop(const region& loop) {
+    for (const int next : loop.yields) {
       const int carry = g_[next].operand[0];
       (*this)[carry] = (*this)[g_[carry].operand[0]];
     }
     for (const int id : loop.collected) (*this)[id] = zeros(g_[id].shape);
   }
 
-  void start_iteration(const loop_parts& loop, std::int64_t index) {
-    iteration_[static_cast<std::size_t>(loop.begin)] = index;
+  void start_iteration(const region& loop, std::int64_t index) {
+    iteration_[static_cast<std::size_t>(loop.first)] = index;
   }
 
   /// Collects this iteration's values and hands all carries on at once: one may be passed on as another.
-  void finish_iteration(const loop_parts& loop, std::int64_t index) {
+  void finish_iteration(const region& loop, std::int64_t index) {
     for (const int id : loop.collected) {
       const std::vector<double>& from = (*this)[g_[id].operand[0]].data;
       const std::size_t start =
@@ -78,8 +70,9 @@ class device_state {
       for (std::size_t i = 0; i < from.size(); ++i) (*this)[id].data[start + i] += from[i];
     }
     std::vector<tensor_value> passed;
-    for (const int next : loop.next) passed.push_back((*this)[g_[next].operand[1]]);
-    for (std::size_t k = 0; k < passed.size(); ++k) (*this)[g_[loop.next[k]].operand[0]] = std::move(passed[k]);
+    for (const int next : loop.yields) passed.push_back((*this)[g_[next].operand[1]]);
+    for (std::size_t k = 0; k < passed.size(); ++k)
+      (*this)[g_[loop.yields[static_cast<int>(k)]].operand[0]] = std::move(passed[k]);
   }
 
  private:
@@ -146,21 +139,12 @@ class device_state {
 template <class Execute> class lockstep {
  public:
   lockstep(graph_view g, std::vector<device_state>& devices, Execute execute)
-      : g_(g), devices_(devices), execute_(std::move(execute)), loop_(static_cast<std::size_t>(g.size)) {
-    for (int id = 0; id < g.size; ++id) {
-      const instruction& i = g[id];
-      if (structure_of(i) == structure::loop_begin) parts(id).begin = id;
-      if (structure_of(i) == structure::loop_end) parts(i.operand[0]).end = id;
-      if (structure_of(i) == structure::loop_next) parts(i.loop).next.push_back(id);
-      if (is_collected(i)) parts(g[i.operand[0]].loop).collected.push_back(id);
-    }
-  }
+      : g_(g), devices_(devices), execute_(std::move(execute)), regions_(g) {}
 
   void run() { run_region(-1, 0, g_.size); }
 
  private:
   [[nodiscard]] static bool is_collected(const instruction& i) { return collects(structure_of(i)); }
-  [[nodiscard]] loop_parts& parts(int begin) { return loop_[static_cast<std::size_t>(begin)]; }
 
   /// The instructions of `loop` itself among the instructions [first, last). An instruction that stands inside an inner
   /// loop without belonging to it runs before that loop.
@@ -168,32 +152,43 @@ template <class Execute> class lockstep {
     for (int id = first; id < last; ++id) {
       if (g_[id].loop != loop || is_collected(g_[id])) continue;
       if (structure_of(g_[id]) == structure::loop_begin) {
-        const int end = parts(id).end;
-        run_region(loop, id + 1, end);
-        run_loop(parts(id));
-        id = end;
+        const region& inner = regions_.beginning_at(id);
+        run_region(loop, id + 1, inner.last);
+        run_loop(inner);
+        id = inner.last;
       } else {
         execute_(id);
       }
     }
   }
 
-  void run_loop(const loop_parts& loop) {
-    const loop_attributes order = attributes_of<loop_attributes>(g_[loop.begin]);
-    const std::int64_t count = order.iterations;
+  void run_loop(const region& loop) {
+    const bool is_reverse = attributes_of<loop_attributes>(g_[loop.first]).reverse;
+    const std::int64_t count = most_iterations(g_[loop.first], loop.entry < 0 ? 0 : agreed(loop.entry));
     for (device_state& device : devices_) device.start_loop(loop);
-    for (std::int64_t k = 0; k < count; ++k) {
-      const std::int64_t index = order.reverse ? count - 1 - k : k;
+    bool goes_on = true;
+    for (std::int64_t k = 0; k < count && goes_on; ++k) {
+      const std::int64_t index = is_reverse ? count - 1 - k : k;
       for (device_state& device : devices_) device.start_iteration(loop, index);
-      run_region(loop.begin, loop.begin + 1, loop.end);
+      run_region(loop.first, loop.first + 1, loop.last);
+      goes_on = loop.goes_on < 0 || agreed(loop.goes_on) != 0;
       for (device_state& device : devices_) device.finish_iteration(loop, index);
     }
+  }
+  /// The value that decides on all devices alike how often a region runs.
+  [[nodiscard]] std::int64_t agreed(int id) const {
+    const double value = devices_[0][id].data.at(0);
+    for (const device_state& device : devices_) {
+      if (device[id].data.at(0) != value)
+        throw std::logic_error("devices do not agree on %" + std::to_string(id) + ", on which a region depends");
+    }
+    return static_cast<std::int64_t>(value);
   }
 
   graph_view g_;
   std::vector<device_state>& devices_;
   Execute execute_;
-  std::vector<loop_parts> loop_;
+  region_table regions_;
 };
 
 /// The parts of the program's results that device `state` holds, in the order of their numbers.

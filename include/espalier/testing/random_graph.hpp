@@ -236,7 +236,11 @@ class graph_generator {
       case 8: return shape.rank > 0 ? emit::softmax(b, x, std::int64_t{1} << dim) : -1;
       case 9: return reshape(x);
       case 10: return einsum(x);
-      case 11: return options_.loops && depth < 2 ? scan(depth) : -1;
+      case 11: {
+        if (!options_.loops || depth >= 2) return -1;
+        const int kind = random_.integer(0, 4);
+        return kind < 3 ? scan(depth) : kind == 3 ? until(depth) : branches(depth);
+      }
       case 12: return choice(x);
       case 13: return slice(x, dim);
       case 14: return shape.rank > 0 ? concat(x, dim) : -1;
@@ -425,6 +429,69 @@ class graph_generator {
     values_.push_back(last_one);
     if (random_.chance(0.6)) values_.push_back(emit::loop_result(b, passed_two));
     if (b[output].shape.rank < 4 && random_.chance(0.6)) values_.push_back(emit::loop_stack(b, output));
+    return -1;
+  }
+
+  /// Whether the values of a tensor are large, or whole numbers say so: what decides about a region.
+  int decision() {
+    builder& b = program_.code;
+    if (random_.chance(0.3)) {
+      const int number = emit::reduce_sum(b, emit::iota(b, dtype::i32, extents_of({3}), 0), 1);
+      return emit::compare(b, ops::less, emit::constant_like(b, number, random_.integer(1, 4)), number);
+    }
+    const int sum = b.append(ops::sin, dtype::f32, extents{}, emit::scale(b, total(any_value()), 0.7));
+    return emit::compare(b, ops::less, emit::constant(b, dtype::f32, extents{}, -0.41234), sum);
+  }
+
+  /// Two carries, as those of `scan`, until a condition is false.
+  int until(int depth) {
+    builder& b = program_.code;
+    const int first = any_value();
+    const int second = like(first);
+    const std::vector<int> outside = values_;
+    const int zero = emit::constant(b, dtype::i32, extents{}, 0);
+    const int enters = decision();
+    emit::loop_begin(b, loop_attributes{.iterations = random_.integer(1, 4), .kind = region_kind::until_or_at_most},
+                     enters);
+    const int counter = emit::loop_carry(b, zero);
+    const int one = emit::loop_carry(b, first);
+    const int two = emit::loop_carry(b, second);
+    values_.push_back(two);
+    values_.push_back(one);
+    add_ops(random_.integer(2, 6), depth + 1);
+    const int next_one = random_.chance(0.3) ? two : bounded(emit::add(b, one, like(one)));
+    const int next_two = random_.chance(0.3) ? one : bounded(emit::multiply(b, two, like(two)));
+    values_.push_back(next_one);
+    const int goes_on = decision();
+    const int counted = emit::loop_next(b, counter, emit::add(b, counter, emit::constant_like(b, counter, 1)));
+    const int passed_one = emit::loop_next(b, one, next_one);
+    const int passed_two = emit::loop_next(b, two, next_two);
+    emit::loop_end(b, goes_on);
+    values_ = outside;
+    emit::loop_result(b, counted);
+    values_.push_back(emit::loop_result(b, passed_one));
+    if (random_.chance(0.6)) values_.push_back(emit::loop_result(b, passed_two));
+    return -1;
+  }
+
+  /// One of two or three values.
+  int branches(int depth) {
+    builder& b = program_.code;
+    const std::vector<int> outside = values_;
+    int result = any_value();
+    int which = emit::convert(b, decision(), dtype::i32);
+    if (random_.chance(0.5)) which = emit::add(b, which, emit::convert(b, decision(), dtype::i32));
+    for (int number = 0; number < 3; ++number) {
+      emit::loop_begin(b, loop_attributes{.iterations = 1, .kind = region_kind::branch}, which, number);
+      const int carry = emit::loop_carry(b, result);
+      if (random_.chance(0.3)) values_.push_back(carry);
+      add_ops(random_.integer(1, 5), depth + 1);
+      const int passed = emit::loop_next(b, carry, like(carry));
+      emit::loop_end(b);
+      values_ = outside;
+      result = emit::loop_result(b, passed);
+    }
+    values_.push_back(result);
     return -1;
   }
 

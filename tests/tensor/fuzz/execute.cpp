@@ -67,6 +67,8 @@ program_options any_options(std::uint32_t seed, bool cuts) {
   options.instructions = random.integer(2, 26);
   options.gradients = random.chance(0.5) ? 1 : 0;
   options.annotated = random.one_of({0.03, 0.15, 0.5});
+  options.alike = seed % 4 == 0 ? 0.25 : 0;
+  options.priorities = seed % 8 == 0 ? 2 : 0;
   options.loops = random.one_of({0.0, 0.1, 0.1, 0.25});
   // An integer has no maximum of nothing.
   options.empty_loops = options.kind == numbers::smooth ? random.one_of({0.0, 0.02}) : 0;

@@ -227,12 +227,11 @@ using grouped_program =
                 ep::sharded<ep::f64<width, kept_heads * depth>, ep::none, typename On::model>,
                 ep::sharded<ep::f64<heads * depth, width>, typename On::model, ep::none>, ep::f64<rows, length, width>>;
 
-// The weights of keys and values come to the devices that have queries of their head: half of 384 bytes each, of which
-// a device has a quarter or an eighth. (Keys and values are larger.) Sums of their gradients go back.
-static_assert(grouped_program<on<1, 4>>::bytes<ep::all_gather>() == 2 * (192 - 96));
+// Keys and values, 2 KiB, come to the devices that have queries of their head, and sums of their gradients go back.
+static_assert(grouped_program<on<1, 4>>::bytes<ep::all_gather>() == 2 * 128);
 static_assert(grouped_program<on<1, 4>>::bytes<ep::reduce_scatter>() == 2 * 128);
 static_assert(grouped_program<on<1, 4>>::collectives() == 3);  // and that of the output
-static_assert(grouped_program<on<1, 8>>::bytes<ep::all_gather>() == 2 * (192 - 48));
+static_assert(grouped_program<on<1, 8>>::bytes<ep::all_gather>() == 2 * 192);
 static_assert(grouped_program<on<1, 8>>::bytes<ep::reduce_scatter>() == 2 * 192);
 static_assert(grouped_program<on<1, 8>>::collectives() == 3);
 // A budget of an axis counts what moves along a part of it.

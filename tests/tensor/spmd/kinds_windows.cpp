@@ -496,13 +496,19 @@ struct rolled_both_ways {
 template <int Rows> using rolled_rows = alone<on<2, 2>, rolled_both_ways, ep::f32<Rows, 100>>;
 static_assert(rolled_rows<40>::bytes == 2 * 50 * 4 && rolled_rows<40>::exchanges == 1);
 static_assert(rolled_rows<42>::bytes == 2 * 50 * 4 && rolled_rows<42>::exchanges == 1);
+// Of 13 rows a last shard of 1 row reads those 1 and 5 before it, and not what lies between; of 7 and 6 rows all 5 are
+// read. Both ways a device sends 5 rows of 2 numbers.
+struct near_and_far {
+  constexpr auto operator()(auto u) const { return ep::roll<0, 1>(u) * ep::roll<0, 5>(u); }
+};
+template <int Devices> using short_shards = alone<on<Devices, 1>, near_and_far, ep::f64<13, 2>>;
+static_assert(short_shards<2>::bytes == 5 * 2 * 8 && short_shards<4>::bytes == 5 * 2 * 8);
 // The borders of three fields of 101 x 149 over 2 x 2 devices: on a torus two rows of 75 numbers and two columns of 51.
 using water_on_basin = water_on<on<2, 2>, 101, 149, ep::f32<101, 149>>;
 static_assert(water_on_basin::collectives<ep::exchange>() == 4 &&
               water_on_basin::bytes<ep::exchange>() == 4 * 3 * (2 * 75 + 2 * 51) * 4);
 
-// --- pooling
-// ----------------------------------------------------------------------------------------------------------
+// --- pooling ---------------------------------------------------------------------------------------------------------
 
 constexpr ep::pooling_settings pool{.size = {3, 2}, .stride = {2, 1}, .low = {1, 0}, .high = {1, 1}};
 

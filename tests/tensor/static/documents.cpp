@@ -65,6 +65,52 @@ static_assert(product<closed>::collectives<ep::all_gather>() == 1);
 static_assert(product<opened>::collectives() == 0);
 static_assert(product<opened>::result_layout(0).placement.dim[1] == ep::axis_list(mesh::index_of<model>));
 
+// --- alike
+
+struct follower {
+  constexpr auto operator()(auto x, auto w, auto moment) const {
+    const auto y = ep::shard<data, model>(ep::matmul(x, w));  // w: f32[256, 1024@model]
+    return ep::results(y, ep::shard_like(moment, w));         // so the moment is f32[256, 1024@model]
+  }
+};
+using following = ep::program<mesh, follower, ep::f32<64, 256>, ep::f32<256, 1024>, ep::f32<256, 1024>>;
+static_assert(following::result_layout(1).placement.dim[1] == ep::axis_list(mesh::index_of<model>));
+
+struct partners {
+  constexpr auto operator()(auto a, auto b) const {
+    const auto [p, q] = ep::shard_as(a, b);
+    return ep::results(p, ep::shard<data, model>(ep::tanh(q)));  // decides for q, and so for p and a
+  }
+};
+using paired = ep::program<mesh, partners, ep::f32<64, 256>, ep::f32<64, 256>>;
+static_assert(paired::argument_layout(0).placement.dim[0] == ep::axis_list(mesh::index_of<data>));
+static_assert(paired::collectives() == 0);
+
+// --- priorities
+
+struct product_of {
+  constexpr auto operator()(auto x, auto w) const { return ep::matmul(x, w); }
+};
+template <class Rows, class Columns> using product_by = ep::program<mesh, product_of, Rows, Columns>;
+template <int Level> using rows = ep::sharded<ep::f32<64, 256>, data, ep::none, ep::priority<Level>>;
+template <int Level> using columns = ep::sharded<ep::f32<256, 128>, ep::none, data, ep::priority<Level>>;
+static_assert(!product_by<rows<0>, columns<1>>::result_layout(0).placement.dim[0].empty());  // f32[64@data, 128]
+static_assert(!product_by<rows<1>, columns<0>>::result_layout(0).placement.dim[1].empty());  // f32[64, 128@data]
+
+// --- explicit mode
+
+struct perceptron {
+  constexpr auto operator()(auto x, auto w_in, auto w_out) const {
+    const auto whole = ep::reshard<ep::none, model>(w_in);   // written: all-gather of the rows of w_in over data
+    const auto h = ep::relu(ep::matmul(x, whole));           // f32[64@data, 1024@model]
+    return ep::shard<data, ep::none>(ep::matmul(h, w_out));  // written: all-reduce of the product over model
+  }
+};
+using written = ep::explicit_program<mesh, perceptron, ep::sharded<ep::f32<64, 256>, data, ep::none>,
+                                     ep::sharded<ep::f32<256, 1024>, data, model>, ep::f32<1024, 256>>;
+static_assert(written::collectives<ep::all_gather>() == 1 && written::collectives<ep::all_reduce>() == 1);
+static_assert(written::collectives() == 2);
+
 // --- donation
 
 struct update {

@@ -61,7 +61,7 @@ std::string fault_in(const std::vector<held_box>& holders, const std::vector<hel
   std::set<std::pair<std::size_t, std::size_t>> pairs;
   for (const moved_piece& move : moved_pieces(holders, readers, shape.rank)) {
     if (!pairs.insert({move.from, move.to}).second) return "two pieces between one holder and one reader";
-    const comm::block box = espalier::detail::block_of(move.part, holders[move.from].buffer, readers[move.to].buffer);
+    const comm::block box = espalier::detail::block_of(move.box, holders[move.from].buffer, readers[move.to].buffer);
     if (box.empty()) return "an empty piece";
     std::vector<std::int64_t>& to = target[move.to];
     comm::detail::for_each_run(box, 0, box.elements(), [&](std::int64_t s, std::int64_t t, std::int64_t length) {
@@ -183,7 +183,7 @@ TEST_CASE("Copies share what they send", "[mesh_transfer]") {
     std::map<std::size_t, std::int64_t> by_holder;
     for (const moved_piece& move : moved_pieces(on_mesh(mesh_of({holders}), shape, sharding::whole(2), 0),
                                                 on_mesh(mesh_of({readers}), shape, sharding::whole(2), 4), 2))
-      by_holder[move.from] += espalier::detail::elements_of(move.part, 2);
+      by_holder[move.from] += espalier::detail::elements_of(move.box, 2);
     return by_holder;
   };
   using counts = std::map<std::size_t, std::int64_t>;

@@ -122,9 +122,10 @@ TEST_CASE("two meanings of elementwise ops agree, on NaN, infinities and zeros t
   }
   const auto [p, q] = pairs(special);
   for (const op_info* const op :
-       {&ops::add, &ops::subtract, &ops::multiply, &ops::divide, &ops::less, &ops::less_equal, &ops::equal,
-        &ops::not_equal, &ops::logical_and, &ops::logical_or, &ops::maximum, &ops::minimum, &ops::match, &ops::atan2,
-        &ops::remainder, &ops::total_less, &ops::total_less_equal, &ops::total_equal}) {
+       {&ops::add,        &ops::subtract,  &ops::multiply,   &ops::divide,           &ops::less,
+        &ops::less_equal, &ops::equal,     &ops::not_equal,  &ops::logical_and,      &ops::logical_or,
+        &ops::maximum,    &ops::minimum,   &ops::match,      &ops::shard_like,       &ops::shard_as,
+        &ops::atan2,      &ops::remainder, &ops::total_less, &ops::total_less_equal, &ops::total_equal}) {
     CAPTURE(op->name);
     both({p, q},
          [&, shape = p.shape](builder& b, const ids& a) { return b.append(*op, dtype::f64, shape, a[0], a[1]); });

@@ -19,7 +19,7 @@ namespace {
 using namespace espalier;
 using namespace espalier::test;
 
-constexpr int most = 512;
+constexpr int most = 1024;
 
 std::string text_of(graph_view g) {
   std::string text;

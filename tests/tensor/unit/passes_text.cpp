@@ -116,6 +116,52 @@ TEST_CASE("normalise takes what does not change out of a loop") {
 )");
 }
 
+TEST_CASE("normalise leaves in a branch what only the branch needs, and keeps what decides about a loop") {
+  const std::string branch = R"(%0 = argument<number=0> : f32[4]
+%1 = argument<number=1> : i32[]
+%2 = loop_begin<iterations=3> : i32[] {
+  %3 = loop_carry %0 : f32[4]
+  %4 = loop_begin<iterations=1, kind=branch, scalar=2> %1 : i32[] {
+    %5 = loop_carry %3 : f32[4]
+    %6 = exp %0 : f32[4]
+    %7 = loop_next %5, %6 : f32[4]
+  } %8 = loop_end %4 : i32[]
+  %9 = loop_result %7 : f32[4]
+  %10 = loop_next %3, %9 : f32[4]
+} %11 = loop_end %2 : i32[]
+%12 = loop_result %10 : f32[4]
+%13 = result<number=0> %12 : f32[4]
+)";
+  CHECK(normalised(branch) == branch);
+  // The counter is read by nobody; the condition, through what has no effect, by the loop.
+  CHECK(normalised(R"(%0 = argument<number=0> : f32[]
+%1 = argument<number=1> : bool[]
+%2 = constant<value=0> : i32[]
+%3 = loop_begin<iterations=9, kind=until_or_at_most> %1 : i32[] {
+  %4 = loop_carry %2 : i32[]
+  %5 = loop_carry %0 : f32[]
+  %6 = exp %5 : f32[]
+  %7 = less %6, %0 : bool[]
+  %8 = stop_gradient %7 : bool[]
+  %9 = loop_next %4, %4 : i32[]
+  %10 = loop_next %5, %6 : f32[]
+} %11 = loop_end %3, %8 : i32[]
+%12 = loop_result %9 : i32[]
+%13 = loop_result %10 : f32[]
+%14 = result<number=0> %13 : f32[]
+)") == R"(%0 = argument<number=0> : f32[]
+%1 = argument<number=1> : bool[]
+%2 = loop_begin<iterations=9, kind=until_or_at_most> %1 : i32[] {
+  %3 = loop_carry %0 : f32[]
+  %4 = exp %3 : f32[]
+  %5 = less %4, %0 : bool[]
+  %6 = loop_next %3, %4 : f32[]
+} %7 = loop_end %2, %5 : i32[]
+%8 = loop_result %6 : f32[]
+%9 = result<number=0> %8 : f32[]
+)");
+}
+
 TEST_CASE("merge_computations makes one of two equal instructions") {
   CHECK(merged(R"(%0 = argument<number=0> : f32[4]
 %1 = exp %0 : f32[4]
@@ -382,6 +428,62 @@ TEST_CASE("reduce_after_loops leaves a carry that the loop reads, and what the u
   CHECK(unchanged("divide %6, %3", ""));
   CHECK(unchanged("negate %3", " fixed"));
   CHECK(!unchanged("negate %3", ""));
+}
+
+TEST_CASE("devices agree on a float condition of a loop that communicates, and on no other") {
+  // Of %7 devices may differ in the last bit.
+  const auto loop = [](const std::string& condition, const std::string& sum) {
+    return R"(mesh x=4
+%0 = argument<number=0> : f32[8@x] local [2]
+%1 = argument<number=1> : f32[] whole
+%2 = argument<number=2> : bool[] whole
+%3 = loop_begin<iterations=1, kind=until> %2 : i32[] whole {
+  %4 = loop_carry %1 : f32[] whole
+  %5 = reduce_sum<dims={0}, kind=sum> %0 : f32[] sum@x
+  %6 = all_reduce<axes=x, combine=sum> %5 : f32[] whole
+  %7 = )" + sum +
+           R"( : f32[] whole
+  %8 = )" + condition +
+           R"( : bool[] whole
+  %9 = loop_next %4, %7 : f32[] whole
+} %10 = loop_end %3, %8 : i32[] whole
+%11 = loop_result %9 : f32[] whole
+%12 = result<number=0> %11 : f32[] whole
+)";
+  };
+  const auto agreed = [](const std::string& before) {
+    const parsed_graph g = parsed(before);
+    check(g.mesh, g.code, graph_stage::buffers, "the text");
+    graph made = g.code;
+    agree_on_regions(g.mesh, made);
+    check(g.mesh, made, graph_stage::buffers, "agree_on_regions");
+    return to_text(g.mesh, g.parts, made);
+  };
+  CHECK(agreed(loop("less %7, %1", "add %4, %6")) == R"(mesh x=4
+%0 = argument<number=0> : f32[8@x] local [2]
+%1 = argument<number=1> : f32[] whole
+%2 = argument<number=2> : bool[] whole
+%3 = loop_begin<iterations=1, kind=until> %2 : i32[] whole {
+  %4 = loop_carry %1 : f32[] whole
+  %5 = reduce_sum<dims={0}, kind=sum> %0 : f32[] sum@x
+  %6 = all_reduce<axes=x, combine=sum> %5 : f32[] whole
+  %7 = add %4, %6 : f32[] whole
+  %8 = less %7, %1 : bool[] whole
+  %9 = copy %8 : bool[] sum@x
+  %10 = all_reduce<axes=x, combine=max> %9 : bool[] whole
+  %11 = loop_next %4, %7 : f32[] whole
+} %12 = loop_end %3, %10 : i32[] whole
+%13 = loop_result %11 : f32[] whole
+%14 = result<number=0> %13 : f32[] whole
+)");
+  const std::string of_truths = loop("logical_not %2", "add %4, %6");
+  CHECK(agreed(of_truths) == of_truths);
+  std::string alone = loop("less %7, %1", "exp %4");
+  alone.erase(alone.find("  %6 ="), alone.find("  %7 =") - alone.find("  %6 ="));
+  alone.replace(alone.find("  %5 ="), alone.find("  %7 =") - alone.find("  %5 ="), "");
+  const parsed_graph numbered = parsed(alone);
+  const std::string local = to_text(numbered.mesh, numbered.parts, numbered.code);
+  CHECK(agreed(local) == local);
 }
 
 TEST_CASE("send_from_owners has the owner of a row send it") {

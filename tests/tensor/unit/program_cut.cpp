@@ -41,18 +41,18 @@ struct parts_of_graph {
 }
 [[nodiscard]] std::int64_t bytes(const instruction& i) { return i.shape.elements() * size_of(i.type); }
 
-/// Cuts twice; `part_of_result` says where each result is handed out.
-[[nodiscard]] parts_of_graph cut_in_three(graph_view g, const std::vector<int>& part_of_result) {
-  const auto label = [&](int number) { return part_of_result.at(static_cast<std::size_t>(number)); };
+/// Cuts twice; `segment_of_result` says where each result is handed out.
+[[nodiscard]] parts_of_graph cut_in_three(graph_view g, const std::vector<int>& segment_of_result) {
+  const auto label = [&](int number) { return segment_of_result.at(static_cast<std::size_t>(number)); };
   parts_of_graph made;
   made.whole.code.reserve(g.size);
   for (int id = 0; id < g.size; ++id) made.whole.code.push_back(g[id]);
   detail::copy_tables(made.whole, g);
   made.numbers = {highest(g, structure::argument) + 1, highest(g, structure::result) + 1, 1};
-  cut_graph first = cut(g, parts_by_results(g, label), 0, made.numbers);
+  cut_graph first = cut(g, segments_by_results(g, label), 0, made.numbers);
   cut_numbers second = made.numbers;
   second.results = std::max(second.results, highest(first.early, structure::result) + 1);
-  cut_graph rest = cut(first.late, parts_by_results(first.late, label), 1, second);
+  cut_graph rest = cut(first.late, segments_by_results(first.late, label), 1, second);
   made.part[0] = first.early;
   made.part[1] = rest.early;
   made.part[2] = rest.late;
@@ -111,15 +111,15 @@ struct parts_of_graph {
   return sum;
 }
 /// The same if all that a later part reads was handed on.
-[[nodiscard]] std::int64_t all_that_is_read(graph_view g, const std::vector<int>& part_of_result) {
+[[nodiscard]] std::int64_t all_that_is_read(graph_view g, const std::vector<int>& segment_of_result) {
   const detail::list<int> part =
-      parts_by_results(g, [&](int number) { return part_of_result.at(static_cast<std::size_t>(number)); });
+      segments_by_results(g, [&](int number) { return segment_of_result.at(static_cast<std::size_t>(number)); });
   std::set<int> read;
   std::set<int> readable;
   for (int id = 0; id < g.size; ++id) {
     if (structure_of(g[id]) == structure::result && number_of(g[id]) == 0 && part[id] == 0)
       readable.insert(g[id].operand[0]);
-    for (int k = 0; k < g[id].operand_count && part[id] > 0 && part[id] != no_part; ++k) {
+    for (int k = 0; k < g[id].operand_count && part[id] > 0 && part[id] != no_segment; ++k) {
       const int operand = g.operand_at(g[id], k);
       if (part[operand] == 0 && structure_of(g[operand]) != structure::argument) read.insert(operand);
     }
@@ -145,14 +145,14 @@ TEST_CASE("Random programs in three parts compute what they compute in one", "[p
     options.annotated = 0;
     const graph made = run_passes(passes_on_tensors, mesh_shape{}, random_program_graph(seed, options));
     random_source random(seed);
-    std::vector<int> part_of_result(static_cast<std::size_t>(highest(made, structure::result)) + 1);
-    for (int& part : part_of_result) part = random.integer(0, 2);
-    const parts_of_graph parts = cut_in_three(made, part_of_result);
+    std::vector<int> segment_of_result(static_cast<std::size_t>(highest(made, structure::result)) + 1);
+    for (int& part : segment_of_result) part = random.integer(0, 2);
+    const parts_of_graph parts = cut_in_three(made, segment_of_result);
     const std::vector<tensor_value> arguments = random_program_arguments(made, seed, options.kind);
     INFO("seed " << seed);
     REQUIRE(same_bits(run(parts, arguments), interpret(made, arguments)));
     REQUIRE(work_is_done_once(parts));
-    const std::int64_t simple = all_that_is_read(made, part_of_result);
+    const std::int64_t simple = all_that_is_read(made, segment_of_result);
     REQUIRE(handed_on(parts) <= simple);
     crossing += handed_on(parts) > 0 ? 1 : 0;
     smaller += handed_on(parts) < simple ? 1 : 0;
@@ -169,7 +169,7 @@ TEST_CASE("What is handed on takes the fewest bytes", "[program_cut]") {
   const extents row = extents_of({4});
   const auto parts = [](int number) { return number; };
   const auto cut_here = [&](const builder& b) {
-    return cut(b.result(), parts_by_results(b.result(), parts), 0, {2, 2, 1});
+    return cut(b.result(), segments_by_results(b.result(), parts), 0, {2, 2, 1});
   };
   const auto handed_on = [](const cut_graph& made) {
     std::vector<extents> shapes;
@@ -237,7 +237,7 @@ TEST_CASE("A loop stays whole in the first part that needs it", "[program_cut]")
   emit::result(b, emit::loop_result(b, passed), 0);
   emit::result(b, b.append(ops::exp, type, extents_of({4, 3}), emit::loop_stack(b, next)), 1);
   const graph g = run_passes(passes_on_tensors, mesh_shape{}, b.result());
-  const cut_graph made = cut(g, parts_by_results(g, [](int number) { return number; }), 0, {1, 2, 1});
+  const cut_graph made = cut(g, segments_by_results(g, [](int number) { return number; }), 0, {1, 2, 1});
   const auto loops = [](const graph& one) {
     return std::count_if(one.code.begin(), one.code.end(),
                          [](const instruction& i) { return structure_of(i) == structure::loop_begin; });

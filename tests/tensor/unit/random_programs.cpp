@@ -403,6 +403,34 @@ TEST_CASE("gradients of random programs are what differences say") {
   CHECK(nonzero > 400);
 }
 
+TEST_CASE("values of random programs that are to be laid out alike are") {
+  int pairs = 0;
+  int split = 0;
+  int followers = 0;
+  for (std::uint32_t seed = 1; seed <= 300; ++seed) {
+    CAPTURE(seed);
+    const numbers kind = seed % 2 == 0 ? numbers::smooth : numbers::whole;
+    program_options options = options_of(seed / 2, kind);
+    options.alike = 0.4;
+    options.priorities = seed % 3 == 0 ? 2 : 0;
+    const graph g = random_program_graph(seed, options);
+    const spmd_program program = completed_program(options.mesh, g);
+    for (int id = 0; id < program.traced.code.size(); ++id) {
+      const instruction& i = program.traced.code[id];
+      if ((i.op != &ops::shard_as && i.op != &ops::shard_like) || i.operand_count < 2) continue;
+      sharding other = program.of[static_cast<std::size_t>(i.operand[1])];
+      other.unreduced = 0;
+      CAPTURE(id, i.op->name);
+      REQUIRE(program.of[static_cast<std::size_t>(id)].same_layout(other));
+      (i.op == &ops::shard_as ? pairs : followers) += 1;
+      split += other.tiled() != 0 ? 1 : 0;
+    }
+  }
+  CHECK(pairs > 100);
+  CHECK(followers > 100);
+  CHECK(split > 100);
+}
+
 TEST_CASE("random programs compute on a mesh what the naive meaning says") {
   int refused = 0;
   int conflicts = 0;

@@ -23,13 +23,7 @@ inline void copy_bytes(std::byte* to, const std::byte* from, std::int64_t bytes,
     std::memmove(to, from, static_cast<std::size_t>(bytes));
     return;
   }
-  const std::int64_t head = to_next_line(to, bytes);
-  std::memcpy(to, from, static_cast<std::size_t>(head));
-  std::int64_t done = head;
-  for (; done + 4 * line_bytes <= bytes; done += 4 * line_bytes) {
-    for (std::int64_t k = 0; k < 4; ++k) stream_line(to + done + k * line_bytes, from + done + k * line_bytes);
-  }
-  std::memcpy(to + done, from + done, static_cast<std::size_t>(bytes - done));
+  espalier::detail::stream_bytes(to, from, bytes);
 }
 
 }  // namespace espalier::comm::host

@@ -36,9 +36,9 @@ class joint_source : public column_source {
     both.edges.clear();
     std::vector<std::size_t> first;
     for (const joint_group& group : groups) {
-      parts_.push_back(restricted(net, group.members));
+      subnetworks_.push_back(restricted(net, group.members));
       first.push_back(both.edges.size());
-      for (const network::edge& e : parts_.back().edges)
+      for (const network::edge& e : subnetworks_.back().edges)
         both.edges.push_back({group.members[static_cast<std::size_t>(e.from)],
                               group.members[static_cast<std::size_t>(e.to)], e.resources, e.latency});
     }
@@ -46,15 +46,15 @@ class joint_source : public column_source {
     const mirror opposite = kind == collective::all_reduce ? find_mirror(both) : mirror{};
     find_multiples(groups);
     for (std::size_t g = 0; g < groups.size(); ++g) {
-      network& part = parts_[g];
-      part.resources = both.resources;
+      network& subnetwork = subnetworks_[g];
+      subnetwork.resources = both.resources;
       mirror own;
       if (opposite) own.resource = opposite.resource;
-      for (std::size_t e = 0; e < part.edges.size(); ++e) {
-        part.edges[e].resources = both.edges[first[g] + e].resources;
+      for (std::size_t e = 0; e < subnetwork.edges.size(); ++e) {
+        subnetwork.edges[e].resources = both.edges[first[g] + e].resources;
         if (opposite) own.edge.push_back(opposite.edge[first[g] + e] - static_cast<int>(first[g]));
       }
-      sources_.push_back(std::make_unique<tree_source>(part, kind, groups[g].root, std::move(own)));
+      sources_.push_back(std::make_unique<tree_source>(subnetwork, kind, groups[g].root, std::move(own)));
       for (int h = 0; h < sources_.back()->groups(); ++h) owner_.push_back(g);
     }
   }
@@ -112,17 +112,17 @@ class joint_source : public column_source {
     }
     const bool whole = largest / common <= largest_multiple / roots;
     for (const joint_group& group : groups) {
-      const double part = has_equal_roots(kind_) ? 1.0 / static_cast<double>(group.members.size()) : 1.0;
+      const double share = has_equal_roots(kind_) ? 1.0 / static_cast<double>(group.members.size()) : 1.0;
       const std::int64_t units = group.size / common;
-      const double exact = whole ? static_cast<double>(units) * part * static_cast<double>(roots)
-                                 : static_cast<double>(group.size) / static_cast<double>(largest) * part *
+      const double exact = whole ? static_cast<double>(units) * share * static_cast<double>(roots)
+                                 : static_cast<double>(group.size) / static_cast<double>(largest) * share *
                                        static_cast<double>(largest_multiple);
       multiples_.push_back(std::max(1, static_cast<int>(std::lround(exact))));
     }
   }
 
   collective kind_;
-  std::deque<network> parts_;  // sources keep their addresses
+  std::deque<network> subnetworks_;  // sources keep their addresses
   std::vector<std::unique_ptr<tree_source>> sources_;
   std::vector<int> multiples_;
   std::vector<std::size_t> owner_;  // of each group of columns
@@ -130,7 +130,7 @@ class joint_source : public column_source {
 };
 
 /// `rate` / `size`, or a little less where that has too many digits.
-[[nodiscard]] inline fraction part_of_rate(const fraction& rate, std::int64_t size) {
+[[nodiscard]] inline fraction share_of_rate(const fraction& rate, std::int64_t size) {
   const int128 denominator = int128{rate.denominator} * size;
   if (const auto exact = try_fraction(rate.numerator, denominator)) return *exact;
   for (int bits = 50;; bits -= 10)
@@ -142,7 +142,7 @@ inline void set_joint_rate(const std::vector<joint_group>& groups, joint_packing
   bool first = true;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     if (groups[g].members.size() < 2) continue;
-    const fraction mine = part_of_rate(result.groups[g].rate, groups[g].size);
+    const fraction mine = share_of_rate(result.groups[g].rate, groups[g].size);
     if (first || mine < result.rate) result.rate = mine;
     first = false;
   }
@@ -254,15 +254,15 @@ namespace espalier::comm {
   std::vector<joint_group> connected;
   std::vector<std::size_t> place;
   for (std::size_t g = 0; g < groups.size(); ++g) {
-    const network part = restricted(net, groups[g].members);
-    if (part.ranks > 1 && detail::tree_source(part, kind, groups[g].root).connects()) {
+    const network subnetwork = restricted(net, groups[g].members);
+    if (subnetwork.ranks > 1 && detail::tree_source(subnetwork, kind, groups[g].root).connects()) {
       connected.push_back(groups[g]);
       place.push_back(g);
       continue;
     }
     packing& mine = result.groups[g];
-    mine = pack(part, kind, groups[g].root, options);
-    if (part.ranks > 1) limit({0, 1}, mine.prices);
+    mine = pack(subnetwork, kind, groups[g].root, options);
+    if (subnetwork.ranks > 1) limit({0, 1}, mine.prices);
   }
   for (const std::vector<std::size_t>& set : detail::competing_sets(net, connected)) {
     if (set.size() == 1) {
@@ -279,12 +279,12 @@ namespace espalier::comm {
     for (std::size_t k = 0; k < set.size(); ++k) {
       packing& mine = some.groups[k];
       // The joint prices also prove a bound for the group alone, unless everything that it needs costs 0.
-      const network part = restricted(net, competing[k].members);
+      const network subnetwork = restricted(net, competing[k].members);
       mine.prices = some.prices;
-      detail::proof own = detail::bound_of_prices(part, kind, mine.root, mine.prices);
+      detail::proof own = detail::bound_of_prices(subnetwork, kind, mine.root, mine.prices);
       if (!own.valid) {
         mine.prices.assign(net.resources.size(), 1);
-        own = detail::bound_of_prices(part, kind, mine.root, mine.prices);
+        own = detail::bound_of_prices(subnetwork, kind, mine.root, mine.prices);
       }
       mine.bound = own.bound;
       result.groups[place[set[k]]] = std::move(mine);

@@ -248,27 +248,27 @@ template <class Kernels> class lockstep_execution {
       const detail::message_table& all = *device->messages_of(id);
       const comm::transfer& moves = all.moves;
       std::vector<char> target(static_cast<std::size_t>(all.received * size_of(moves.type)), static_cast<char>(poison));
-      std::vector<comm::contribution> parts;
+      std::vector<comm::contribution> terms;
       for (std::size_t k = 0; k < moves.members.size(); ++k) {
         const executor& member = *devices_[static_cast<std::size_t>(moves.members[k])];
         const auto& theirs = member.messages_of(id)->moves.outgoing[static_cast<std::size_t>(moves.self)];
         const bool fits = kind == collective::all_reduce || (theirs.source_offset == moves.incoming[k].source_offset &&
                                                              theirs.elements() == moves.incoming[k].elements());
         if (!fits) throw std::logic_error("a message is not where its receiver looks for it");
-        parts.push_back({member.sent_memory(), kind == collective::all_reduce ? nullptr : &moves.incoming[k]});
+        terms.push_back({member.sent_memory(), kind == collective::all_reduce ? nullptr : &moves.incoming[k]});
         if (!facts_of(kind).reduces) copy_block(moves.type, target.data(), member.sent_memory(), moves.incoming[k]);
       }
       if (kind == collective::all_reduce) {
-        reduce(moves.type, combining, target.data(), comm::contiguous_block(all.sent), parts);
+        reduce(moves.type, combining, target.data(), comm::contiguous_block(all.sent), terms);
       } else if (kind == collective::reduce_scatter) {
-        reduce(moves.type, combining, target.data(), moves.incoming[static_cast<std::size_t>(moves.self)], parts);
+        reduce(moves.type, combining, target.data(), moves.incoming[static_cast<std::size_t>(moves.self)], terms);
       }
       made.push_back(std::move(target));
     }
     for (std::size_t d = 0; d < devices_.size(); ++d) {
       const detail::message_table& all = *devices_[d]->messages_of(id);
       if (!made[d].empty()) std::memcpy(devices_[d]->received_memory(all), made[d].data(), made[d].size());
-      for (const detail::message_part& part : all.parts) spoil_result(part.id, *devices_[d]);
+      for (const detail::travelling_collective& one : all.collectives) spoil_result(one.id, *devices_[d]);
       devices_[d]->unpack(all);
     }
   }
@@ -300,7 +300,7 @@ template <class Kernels> class lockstep_execution {
       void* const target = has_messages ? device.received_memory(*device.messages_of(id)) : device.address(id);
       if (!made[d].empty()) std::memcpy(target, made[d].data(), made[d].size());
       if (!has_messages) continue;
-      for (const detail::message_part& part : device.messages_of(id)->parts) spoil_result(part.id, device);
+      for (const detail::travelling_collective& one : device.messages_of(id)->collectives) spoil_result(one.id, device);
       device.unpack(*device.messages_of(id));
     }
   }
@@ -321,23 +321,23 @@ template <class Kernels> class lockstep_execution {
         // What is not received stays: the device's own rows, and those that another exchange has brought.
         std::memcpy(target.data(), devices_[d]->address(id), target.size());
       }
-      std::vector<comm::contribution> parts;
+      std::vector<comm::contribution> terms;
       for (std::size_t k = 0; k < moves.members.size(); ++k) {
         const auto member = static_cast<std::size_t>(moves.members[k]);
         const void* const source = devices_[member]->address(i.operand[0]);
         if (kind == collective::all_reduce) {
-          parts.push_back({source, nullptr});
+          terms.push_back({source, nullptr});
         } else if (kind == collective::reduce_scatter) {
-          parts.push_back({source, &moves.incoming[k]});
+          terms.push_back({source, &moves.incoming[k]});
         } else {
           comm::copy_block(i.type, target.data(), source, moves.incoming[k]);
         }
       }
       if (kind == collective::all_reduce) {
         const comm::block all = comm::contiguous_block(i.shape.elements());
-        reduce(i.type, combining, target.data(), all, parts);
+        reduce(i.type, combining, target.data(), all, terms);
       } else if (kind == collective::reduce_scatter) {
-        reduce(i.type, combining, target.data(), moves.incoming[static_cast<std::size_t>(moves.self)], parts);
+        reduce(i.type, combining, target.data(), moves.incoming[static_cast<std::size_t>(moves.self)], terms);
       }
       made.push_back(std::move(target));
     }
@@ -346,10 +346,10 @@ template <class Kernels> class lockstep_execution {
     }
   }
   static void reduce(dtype type, reduction kind, void* target, const comm::block& box,
-                     const std::vector<comm::contribution>& parts) {
+                     const std::vector<comm::contribution>& terms) {
     const comm::reducer by = comm::reducer_of(type, kind);
     comm::detail::require_reducible(by, nullptr);
-    comm::detail::reduce_range(by, target, box, 0, box.elements(), parts.data(), static_cast<int>(parts.size()));
+    comm::detail::reduce_range(by, target, box, 0, box.elements(), terms.data(), static_cast<int>(terms.size()));
   }
 
   const program_tables& t_;

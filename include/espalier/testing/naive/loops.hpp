@@ -4,6 +4,7 @@
 
 #include <espalier/testing/naive/lookups.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -25,10 +26,25 @@ class loop_equations : protected lookup_equations {
     iteration(loop) = before;
     return found;
   }
-  /// The index of the nth iteration to run.
-  [[nodiscard]] std::int64_t nth(int loop, std::int64_t n) const {
-    return runs_down(loop) ? count_of(loop) - 1 - n : n;
+  /// The number of iterations of a loop, in the current iterations of those around it.
+  [[nodiscard]] std::int64_t count_of(int loop) {
+    if (g_[loop].operand_count == 0) return most_of(loop);
+    const double entry = operand(loop, 0).data.at(0);
+    const int goes_on = goes_on_[static_cast<std::size_t>(loop)];
+    switch (attributes_of<loop_attributes>(g_[loop]).kind) {
+      case region_kind::branch: return entry == g_[loop].scalar ? 1 : 0;
+      case region_kind::up_to: return std::clamp<std::int64_t>(static_cast<std::int64_t>(entry), 0, most_of(loop));
+      case region_kind::until_or_at_most: {
+        if (goes_on < 0) refuse(loop, "never ends");
+        std::int64_t count = entry != 0 ? 1 : 0;
+        while (count > 0 && count < most_of(loop) && value_in(goes_on, loop, count - 1).data.at(0) != 0) ++count;
+        return count;
+      }
+      default: refuse(loop, "has no largest number of iterations");
+    }
   }
+  /// The index of the nth iteration to run.
+  [[nodiscard]] std::int64_t nth(int loop, std::int64_t n) { return runs_down(loop) ? count_of(loop) - 1 - n : n; }
 
   tensor_value carry(int id) {
     const int loop = g_[id].loop;
@@ -57,10 +73,11 @@ class loop_equations : protected lookup_equations {
     if (g_[next].op != &ops::loop_next) refuse(id, "is the result of no carry");
     const int loop = g_[next].loop;
     const int carried = g_[next].operand[0];
-    if (count_of(loop) == 0) return value(g_[carried].operand[0]);
+    const std::int64_t count = count_of(loop);
+    if (count == 0) return value(g_[carried].operand[0]);
     // In order, so that no iteration has to ask for a chain of those before it.
-    for (std::int64_t n = 0; n + 1 < count_of(loop); ++n) value_in(g_[next].operand[1], loop, nth(loop, n));
-    return value_in(g_[next].operand[1], loop, nth(loop, count_of(loop) - 1));
+    for (std::int64_t n = 0; n + 1 < count; ++n) value_in(g_[next].operand[1], loop, nth(loop, n));
+    return value_in(g_[next].operand[1], loop, nth(loop, count - 1));
   }
 
   /// The loop of the values that a stack or sum collects.
@@ -72,9 +89,12 @@ class loop_equations : protected lookup_equations {
 
   tensor_value loop_stack(int id) {
     const int loop = collecting_loop(id);
-    if (g_[id].shape[0] != count_of(loop)) refuse(id, "has another length than its loop");
-    for (std::int64_t n = 0; n < count_of(loop); ++n) value_in(g_[id].operand[0], loop, nth(loop, n));
+    if (g_[id].shape[0] != most_of(loop)) refuse(id, "has another length than its loop");
+    const std::int64_t count = count_of(loop);
+    for (std::int64_t n = 0; n < count; ++n) value_in(g_[id].operand[0], loop, nth(loop, n));
     return tensor_of(g_[id].shape, [&](const place_in& to) {
+      // Nothing reads layers of iterations that there were not.
+      if (to[0] >= count) return 0.0;
       place_in i;
       for (int d = 1; d < g_[id].shape.rank; ++d) i[d - 1] = to[d];
       return element(value_in(g_[id].operand[0], loop, to[0]), i);
@@ -85,7 +105,8 @@ class loop_equations : protected lookup_equations {
     const int loop = collecting_loop(id);
     tensor_value made = tensor_of(g_[id].shape, [](const place_in&) { return 0.0; });
     std::vector<double> sizes(made.data.size(), 0.0);
-    for (std::int64_t n = 0; n < count_of(loop); ++n) {
+    const std::int64_t count = count_of(loop);
+    for (std::int64_t n = 0; n < count; ++n) {
       const tensor_value& term = value_in(g_[id].operand[0], loop, nth(loop, n));
       for (std::size_t i = 0; i < made.data.size(); ++i) {
         made.data[i] += term.data.at(i);

@@ -38,9 +38,12 @@ class equation_values {
         storage_(storage),
         iteration_(static_cast<std::size_t>(g.size), -1),
         passed_on_by_(static_cast<std::size_t>(g.size), -1),
+        goes_on_(static_cast<std::size_t>(g.size), -1),
         known_(static_cast<std::size_t>(g.size)) {
     for (int id = 0; id < g.size; ++id) {
       if (g[id].op == &ops::loop_next) passed_on_by_[static_cast<std::size_t>(g[id].operand[0])] = id;
+      if (g[id].op == &ops::loop_end && g[id].operand_count > 1)
+        goes_on_[static_cast<std::size_t>(g[id].operand[0])] = g[id].operand[1];
     }
   }
   ~equation_values() = default;
@@ -63,7 +66,8 @@ class equation_values {
     exact_ = exact_ && x == std::trunc(x) && size <= most && (count == 0 || x >= least);
   }
 
-  [[nodiscard]] std::int64_t count_of(int loop) const { return attributes_of<loop_attributes>(g_[loop]).iterations; }
+  /// The most iterations that a loop can have.
+  [[nodiscard]] std::int64_t most_of(int loop) const { return attributes_of<loop_attributes>(g_[loop]).iterations; }
   [[nodiscard]] bool runs_down(int loop) const { return attributes_of<loop_attributes>(g_[loop]).reverse; }
   [[nodiscard]] std::int64_t& iteration(int loop) { return iteration_[static_cast<std::size_t>(loop)]; }
 
@@ -74,7 +78,7 @@ class equation_values {
     for (int loop = g_[id].loop; loop >= 0; loop = g_[loop].loop) {
       if (iteration(loop) < 0) refuse(id, "is read outside its loop");
       at += slots * static_cast<std::size_t>(iteration(loop));
-      slots *= static_cast<std::size_t>(count_of(loop));
+      slots *= static_cast<std::size_t>(most_of(loop));
     }
     std::vector<slot>& known = known_[static_cast<std::size_t>(id)];
     if (known.empty()) known.resize(slots);
@@ -117,6 +121,8 @@ class equation_values {
   std::vector<std::int64_t> iteration_;
   /// The `loop_next` of each `loop_carry`.
   std::vector<int> passed_on_by_;
+  /// By `loop_begin`, the truth value that says whether another iteration follows, or -1.
+  std::vector<int> goes_on_;
 
  private:
   struct slot {

@@ -35,12 +35,23 @@ class random_annotations : protected random_values {
       const int axis = random_.integer(0, options_.mesh.rank - 1);
       if (!has_axis(placement.tiled() | placement.replicated, axis)) placement.unreduced |= bit_of(axis);
     }
-    return b_.annotate(shape, placement);
+    return b_.annotate(shape, placement, options_.priorities > 0 ? random_.integer(0, options_.priorities) : 0);
   }
   constexpr int annotated(const op_info& op, int id, int annotation) {
     return bounded_by(emit::annotated(b_, op, id, annotation), bound(id));
   }
+  /// A value laid out like another one, or both alike.
+  constexpr int alike(int id) {
+    const extents shape = shape_of(id);
+    const int other = any_that([&](int one) { return one != id && shape_of(one) == shape && b_[one].loop == b_.loop; });
+    if (other < 0) return id;
+    if (random_.chance(0.5)) return bounded_by(emit::shard_like(b_, id, other), bound(id));
+    const int first = bounded_by(emit::shard_as(b_, other), bound(other));
+    keep(first);
+    return bounded_by(emit::shard_as(b_, id, first), bound(id));
+  }
   constexpr int with_annotations(int id) {
+    if (options_.alike > 0 && options_.mesh.rank > 0 && random_.chance(options_.alike)) id = alike(id);
     if (!wants_annotation()) return id;
     const extents shape = shape_of(id);
     const op_info& op = random_.chance(0.85) ? ops::shard : ops::reshard;

@@ -211,8 +211,20 @@ class random_bodies : protected random_sources {
     return random_.chance(0.6) ? length_ : random_.integer(1, 4);
   }
 
+  /// What decides about a region. Floats do where no rounding is likely to change the answer.
+  constexpr int decision() {
+    const int x = any_value();
+    const bool is_precise = smooth() && options_.float_type == dtype::f64 && is_floating(type_of(x));
+    if (!is_precise || random_.chance(0.3)) return condition(extents{});
+    const int largest = rank_of(x) == 0 ? x : emit::reduce(b_, reduction::max, x, (std::int64_t{1} << rank_of(x)) - 1);
+    return emit::compare(b_, ops::less, emit::constant_like(b_, largest, 0.30103), largest);
+  }
+
   constexpr void add_loop(int depth) {
-    const std::int64_t count = any_length();
+    std::int64_t count = any_length();
+    const bool is_decided = count > 0 && random_.chance(options_.decided);
+    const bool is_branch = is_decided && random_.chance(0.5);
+    if (is_branch) count = 1;
     ids slices;
     for (int n = random_.integer(0, 2); n > 0; --n) {
       const int from = stacked(count);
@@ -239,13 +251,23 @@ class random_bodies : protected random_sources {
     accumulators_from_ = outer_last;
     const int accumulators_last = accumulators_.size();
     const ids outside = values_;
-    const bool reverse = random_.chance(0.3);
+    const bool reverse = !is_decided && random_.chance(0.3);
     const bool counts = random_.chance(0.4);
     extents numbers;
     numbers.append(count);
     const int all_steps = counts ? emit::iota(b_, dtype::i32, numbers, 0) : -1;
     const int steps_outside = steps_.size();
-    emit::loop_begin(b_, count, reverse, random_.chance(0.4));
+    loop_attributes attributes{count, reverse, random_.chance(0.4)};
+    int entry = -1;
+    int counter = -1;
+    if (is_decided) {
+      attributes.kind = is_branch ? region_kind::branch : region_kind::until_or_at_most;
+      entry = decision();
+      if (is_branch && random_.chance(0.5)) entry = emit::convert(b_, entry, dtype::i32);
+      counter = emit::constant(b_, dtype::i32, extents{}, 0);
+    }
+    emit::loop_begin(b_, attributes, entry, is_branch ? random_.integer(0, 1) : 0);
+    if (is_decided) counter = emit::loop_carry(b_, counter);
     for (int k = 0; k < c.count; ++k) c.carry[k] = bounded_by(emit::loop_carry(b_, initial[k]), tame_bound);
     for (int n = outer_last; n < accumulators_last; ++n) {
       accumulators_[n].carry = accumulators_[n].value = emit::loop_carry(b_, accumulators_[n].first);
@@ -273,7 +295,8 @@ class random_bodies : protected random_sources {
       accumulated.push_back(emit::loop_next(b_, one.carry, one.value));
     }
     ids outputs;
-    for (int n = random_.integer(0, 3); n > 0; --n) {
+    // (A loop that may have fewer iterations leaves layers of a stack as they were.)
+    for (int n = is_decided ? 0 : random_.integer(0, 3); n > 0; --n) {
       int value = -1;
       switch (random_.integer(0, 5)) {
         case 0: value = c.carry[random_.integer(0, c.count - 1)]; break;
@@ -287,9 +310,11 @@ class random_bodies : protected random_sources {
       const double most = bound(value);
       outputs.push_back(bounded_by(emit::own(b_, value), most));
     }
-    emit::loop_end(b_);
+    if (is_decided) counter = emit::loop_next(b_, counter, emit::add(b_, counter, emit::constant_like(b_, counter, 1)));
+    emit::loop_end(b_, is_decided && !is_branch ? decision() : -1);
     values_ = outside;
     steps_.resize(steps_outside);
+    if (is_decided && !is_branch) emit::loop_result(b_, counter);
     for (int n = outer_last; n < accumulators_last; ++n) {
       const accumulator one = accumulators_[n];
       const int result = emit::loop_result(b_, accumulated[n - outer_last]);

@@ -37,6 +37,8 @@ struct program_options {
   double accumulators = 0.5;
   /// That a loop has no iterations: nothing that a typed program can say.
   double empty_loops = 0;
+  /// That a loop that has iterations runs until a condition is false, or is a branch.
+  double decided = 0.25;
   /// That the program has gradients, of these the share with gradients of gradients, and that a loop's body has its
   /// own.
   double gradients = 0.5;
@@ -56,6 +58,10 @@ struct program_options {
   double partial = 0.1;
   /// That a partial sum is asked for where there is none, which the partitioner refuses.
   double unfounded = 0.002;
+  /// That a value gets the layout of another one, or both the same.
+  double alike = 0;
+  /// The last priority that annotations have.
+  int priorities = 0;
   /// That a dimension is split by an axis and then taken apart, so that a part of the axis may split a part of it.
   double taken_apart = 0;
 };

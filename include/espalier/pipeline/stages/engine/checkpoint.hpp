@@ -5,7 +5,7 @@
 #include <espalier/config.hpp>
 
 #include <espalier/pipeline/stages/engine/engine.hpp>
-#include <espalier/pipeline/stages/layers/tensor_part.hpp>
+#include <espalier/pipeline/stages/layers/tensor_shard.hpp>
 #include <espalier/tensor/run/io/safetensors.hpp>
 
 #include <charconv>
@@ -27,8 +27,8 @@ namespace espalier::pipeline::detail {
   return specs;
 }
 
-/// `visit(tensor, the part of it that is here, its memory)` for what this rank is the first to have, or for all that it
-/// has.
+/// `visit(tensor, the shard of it that is here, its memory)` for what this rank is the first to have, or for all that
+/// it has.
 template <class Visit> void visit_tensors(engine& pipe, bool first_only, const Visit& visit) {
   const mesh_shape mesh = pipe.model().replica_mesh(pipe.plan().mesh_of_rank(pipe.rank()));
   const int device = pipe.plan().device_of(pipe.rank());
@@ -36,8 +36,8 @@ template <class Visit> void visit_tensors(engine& pipe, bool first_only, const V
     if (first_only && !block.is_saved_here) continue;
     const auto visit_all = [&](const std::vector<tensor_facts>& tensors, std::byte* memory) {
       for (const tensor_facts& one : tensors) {
-        const tensor_part part = part_of_tensor(mesh, one, device);
-        if (!part.is_empty() && (part.is_first || !first_only)) visit(one, part, memory + one.offset);
+        const tensor_shard shard = shard_of_tensor(mesh, one, device);
+        if (!shard.is_empty() && (shard.is_first || !first_only)) visit(one, shard, memory + one.offset);
       }
     };
     visit_all(pipe.store().facts(block.owner).parameters, block.parameters.data());
@@ -83,8 +83,8 @@ inline void save(engine& pipe, const std::filesystem::path& path) {
   together([&] {
     if (pipe.rank() != 0) open(io::writer_role::attach);
     detail::visit_tensors(pipe, true,
-                          [&](const tensor_facts& one, const detail::tensor_part& part, const std::byte* memory) {
-                            file->write_box(one.name, part.starts, part.sizes, memory, part.strides);
+                          [&](const tensor_facts& one, const detail::tensor_shard& shard, const std::byte* memory) {
+                            file->write_box(one.name, shard.starts, shard.sizes, memory, shard.strides);
                           });
     file->flush();
   });
@@ -105,9 +105,10 @@ inline void load(engine& pipe, const std::filesystem::path& path) {
   const auto number = file.metadata().find("step");
   if (number != file.metadata().end())
     (void)std::from_chars(number->second.data(), number->second.data() + number->second.size(), steps);
-  detail::visit_tensors(pipe, false, [&](const tensor_facts& one, const detail::tensor_part& part, std::byte* memory) {
-    file.read_box(one.name, part.starts, part.sizes, memory, part.strides);
-  });
+  detail::visit_tensors(pipe, false,
+                        [&](const tensor_facts& one, const detail::tensor_shard& shard, std::byte* memory) {
+                          file.read_box(one.name, shard.starts, shard.sizes, memory, shard.strides);
+                        });
   pipe.set_steps_done(steps);
   pipe.talk().barrier();
 }

@@ -6,7 +6,7 @@
 #include <espalier/pipeline/stages/engine/reduce_gradients.hpp>
 #include <espalier/pipeline/stages/layers/layer.hpp>
 #include <espalier/pipeline/stages/layers/pool.hpp>
-#include <espalier/pipeline/stages/layers/tensor_part.hpp>
+#include <espalier/pipeline/stages/layers/tensor_shard.hpp>
 #include <espalier/pipeline/stages/messages/box_exchange.hpp>
 #include <espalier/pipeline/stages/messages/transport.hpp>
 #include <espalier/pipeline/stages/plan/execution_plan.hpp>
@@ -124,7 +124,7 @@ class mesh_reduction final : public block_reduction {
                                        group.ranks[as_index(replica * group.devices + device)]));
         for (const moved_piece& move : moved_pieces(holders, shares, shape.rank))
           given_.add(member(holders[move.from].rank), move.to, type,
-                     espalier::detail::block_of(move.part, holders[move.from].buffer, shares[move.to].buffer),
+                     espalier::detail::block_of(move.box, holders[move.from].buffer, shares[move.to].buffer),
                      facts(group.mesh).offset, begin[move.to] + number * shares[move.to].buffer.elements() * element);
         readers.insert(readers.end(), holders.begin(), holders.end());
         offsets.insert(offsets.end(), holders.size(), facts(group.mesh).offset);
@@ -133,7 +133,7 @@ class mesh_reduction final : public block_reduction {
     // The sums take the place of the first contributions.
     for (const moved_piece& move : moved_pieces(shares, readers, shape.rank))
       sums_.add(move.from, member(readers[move.to].rank), type,
-                espalier::detail::block_of(move.part, shares[move.from].buffer, readers[move.to].buffer),
+                espalier::detail::block_of(move.box, shares[move.from].buffer, readers[move.to].buffer),
                 begin[move.from], offsets[move.to]);
     const std::int64_t count = shares[self_].buffer.elements();
     if (count > 0) added_.push_back({type, begin[self_], count});

@@ -142,17 +142,17 @@ template <class Mesh, class Layer, int Data, class Layouts, class... Arguments> 
 
   using simplified = espalier::detail::simplified_graph<
       Mesh, espalier::detail::traced_graph<Mesh, function, typename output::tensor, Arguments...>>;
-  /// The three parts are completed as the whole is.
+  /// The three segments are completed as the whole is.
   using whole = std::conditional_t<Layouts::are_known, arranged_graph<Mesh, simplified>, simplified>;
 
   /// y is handed out by F, gradients of inputs by B, those of parameters by W.
-  [[nodiscard]] static constexpr int part_of_result(int number) {
+  [[nodiscard]] static constexpr int segment_of_result(int number) {
     if (number == 0) return 0;
     return number > parameters ? 1 : 2;
   }
   [[nodiscard]] static constexpr cut_graph cut_after_forward() {
     const graph_view g = frozen<whole>::value;
-    return cut(g, parts_by_results(g, part_of_result), 0, {arguments, results, 1});
+    return cut(g, segments_by_results(g, segment_of_result), 0, {arguments, results, 1});
   }
   struct forward {
     static constexpr espalier::detail::graph_size room = frozen<whole>::counted;
@@ -165,7 +165,7 @@ template <class Mesh, class Layer, int Data, class Layouts, class... Arguments> 
   [[nodiscard]] static constexpr cut_graph cut_after_input_gradient() {
     const graph_view g = frozen<backward>::value;
     const int next = after_results(frozen<forward>::value, results);
-    return cut(g, parts_by_results(g, part_of_result), 1, {arguments, next, 1});
+    return cut(g, segments_by_results(g, segment_of_result), 1, {arguments, next, 1});
   }
   struct input_gradient {
     static constexpr espalier::detail::graph_size room = frozen<backward>::counted;

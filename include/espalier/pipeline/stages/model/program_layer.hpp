@@ -5,7 +5,7 @@
 #include <espalier/config.hpp>
 
 #include <espalier/pipeline/stages/layers/layer.hpp>
-#include <espalier/pipeline/stages/layers/tensor_part.hpp>
+#include <espalier/pipeline/stages/layers/tensor_shard.hpp>
 #include <espalier/pipeline/stages/messages/peer_communicator.hpp>
 #include <espalier/pipeline/stages/model/bindings.hpp>
 #include <espalier/tensor/core/nn/initialise.hpp>
@@ -122,7 +122,7 @@ class program_layer final : public layer {
       const tensor_facts& leaf = description_.facts.parameters[k];
       with_storage(leaf.type, [&]<class T>(T) {
         auto* const first = reinterpret_cast<T*>(parameters + leaf.offset);
-        for_each_element(part_of_tensor(description_.mesh, leaf, communicator_.rank()), whole_shape(leaf),
+        for_each_element(shard_of_tensor(description_.mesh, leaf, communicator_.rank()), whole_shape(leaf),
                          [&](std::int64_t element, std::int64_t here) {
                            first[here] =
                                number_of<T>(nn::initial_at(description_.initial[k], options_.seed,

@@ -175,7 +175,7 @@ class routes {
     for (const moved_piece& move : moved_pieces(from, to, from.front().buffer.rank)) {
       one.from = from[move.from].rank;
       one.to = to[move.to].rank;
-      one.box = espalier::detail::block_of(move.part, from[move.from].buffer, to[move.to].buffer);
+      one.box = espalier::detail::block_of(move.box, from[move.from].buffer, to[move.to].buffer);
       add(one);
     }
   }

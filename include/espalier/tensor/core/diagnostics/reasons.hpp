@@ -29,10 +29,21 @@ template <long long Value> struct needs {};
 template <long long Value> struct allowed {};
 template <long long Value> struct needs_bytes {};
 template <long long Value> struct allowed_bytes {};
+/// The least that is known: of the program as it is, or without the annotations of one line.
+template <long long Value, class... WithoutLine> struct least_bytes {};
 /// The annotation of a tensor, in the words of `shard<...>`.
 template <class... Entries> struct annotated {};
 /// The axes that a collective runs along.
 template <class... Axes> struct along {};
+/// A layout that a result may have, the bytes that a device sends for it, and the operands that have to be moved for it
+/// before, each with its layout then.
+template <class Layout, class Bytes, class... Moved> struct output {};
+template <class Operand, class Layout> struct moved {};
+template <int Number> struct operand {};
+/// A part of an axis that is cut: the product of the sizes of its parts before it, and its own.
+template <class Axis, class Before, class Size> struct sub_axis {};
+template <int Value> struct before {};
+template <int Value> struct size {};
 /// Memory of one device for a tensor, and where the tensor is made.
 template <class Tensor, class Bytes, class Where> struct buffer {};
 struct no_buffer {};
@@ -175,11 +186,25 @@ template <class... Details> struct axis_used_twice {
                   "and none or another axis elsewhere.");
   };
 };
+template <class... Details> struct no_such_priority {
+  template <class Where> struct raise {
+    static_assert(
+        Where::ok,
+        "annotation: priorities are 0 to 255. Annotations of priority 0, or without one, are passed on first.");
+  };
+};
 template <class... Details> struct conflicting_annotations {
   template <class Where> struct raise {
     static_assert(Where::ok,
                   "two annotations of the same tensor contradict each other. Remove one of the two lines, "
                   "or use reshard<...> where the layout is meant to change.");
+  };
+};
+template <class... Details> struct laid_out_as_another_shape {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "these tensors, or the leaves of two trees, have different shapes or names, and can't have the same "
+                  "layout. Give two of the same shape, or write shard<...> of each.");
   };
 };
 template <class... Details> struct not_a_pending_sum {
@@ -370,6 +395,15 @@ template <class... Details> struct not_a_tensor {
     static_assert(Where::ok,
                   "program: the function must return a tensor, a parameter tree, or results<...> of "
                   "these.");
+  };
+};
+// Explicit mode, see program/explicit_mode.hpp.
+template <class... Details> struct communication_not_written {
+  template <class Where> struct raise {
+    static_assert(Where::ok,
+                  "explicit mode: this line communicates, and nothing says that it may. Write shard<...> of its result "
+                  "with a layout of those listed as output<layout, bytes that a device sends>, after reshard<...> of "
+                  "the operands that are listed as moved<...>; or allow the kind: explicit_mode<kind>, auto_mode.");
   };
 };
 // Budgets, see program/budget.hpp.

@@ -107,8 +107,8 @@ class builder {
   }
 
   /// Notes how the user wants a tensor of this shape placed; the index goes into `instruction::annotation`.
-  constexpr int annotate(const extents& shape, const sharding& placement) {
-    return graph_.annotations.push_back({shape, placement});
+  constexpr int annotate(const extents& shape, const sharding& placement, int priority = 0) {
+    return graph_.annotations.push_back({shape, placement, false, static_cast<std::uint8_t>(priority)});
   }
 
   /// Puts windows into the graph's table and returns where the first of them is. Equal ones share a place, so that

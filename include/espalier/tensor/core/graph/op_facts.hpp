@@ -8,7 +8,8 @@ namespace espalier {
 
 struct op_view;
 
-/// The part an op plays in the structure of a program: its border, and its loops, of which ops/scan.hpp has a picture.
+/// The part an op plays in the structure of a program: its border, and its regions, of which ops/scan.hpp has a picture
+/// and graph/region.hpp the questions.
 /// An op that plays none computes.
 enum class structure : std::uint8_t {
   none,
@@ -32,13 +33,30 @@ struct border_attributes {
   /// results.
   int sums_travel_as = 0;
 };
-/// Attributes of a `loop_begin`.
+/// What decides how often a region runs.
+enum class region_kind : std::uint8_t {
+  /// Nothing: as often as its `iterations` say.
+  counted,
+  /// The number that its `loop_begin` reads, if that is less.
+  up_to,
+  /// It runs if what its `loop_begin` reads is true, and again while what its `loop_end` reads is. Its `iterations` are
+  /// 1: all that is counted by them is meant for one iteration.
+  until,
+  /// The same, at most as often as its `iterations` say.
+  until_or_at_most,
+  /// Once, if its `loop_begin` reads its own number, and else not at all.
+  branch,
+};
+
+/// Attributes of a `loop_begin`. (The number of a branch is its `scalar`.)
 struct loop_attributes {
+  /// The largest number of iterations; what is stacked has as many layers.
   std::int64_t iterations = 0;
   /// True if the loop runs from the last iteration to the first.
   bool reverse = false;
   /// The gradient computes the body again instead of keeping its values.
   bool recompute = false;
+  region_kind kind = region_kind::counted;
 };
 
 /// Whether it collects a value of a loop's body over all iterations.
@@ -57,6 +75,9 @@ enum class layout_request : std::uint8_t {
   change,
   /// The result is laid out as operand 1 is (`match`).
   as_operand,
+  /// The result is laid out as operand 1 is, if there is one, and that one as the result is: whichever gets a layout
+  /// first gives it to the other (`shard_as`).
+  as_partner,
 };
 
 /// Attributes of what requests the layout of its annotation.
@@ -102,9 +123,9 @@ enum class masking : std::uint8_t {
 /// |-----------------|----------------------------------------------------------------------------------------------|
 /// | border and loop | part, bound_to_loop, is_further_result, unique, looks                                        |
 /// | buffers         | shares_operand, overwrites, passes_operands, is_operand                                      |
-/// | movement        | requests, moves, travels_along, row_of, has_windows, regroups_dimensions                     |
+/// | movement        | requests, is_written, moves, travels_along, row_of, has_windows, regroups_dimensions         |
 /// | algebra         | values, masks, vanishes_with, contracts, adds_up, combines, converts, cheap_to_repeat,       |
-/// |                 | stops_gradient                                                                               |
+/// |                 | keeps_finite, stops_gradient                                                                 |
 /// | text            | attributes                                                                                   |
 struct op_facts {
   // Border and loop.
@@ -136,6 +157,8 @@ struct op_facts {
   // Movement.
 
   layout_request requests = layout_request::none;
+  /// The request is one that users write: what moves for it is asked for (program/explicit_mode.hpp).
+  bool is_written = false;
   /// The `collective` that it is in a partitioned program, or -1.
   std::int8_t moves = -1;
   /// True for a collective of a partitioned program that travels in the messages of the one before it.
@@ -166,6 +189,9 @@ struct op_facts {
   bool converts = false;
   /// The gradient of a loop's body computes it again rather than keep it: it takes no work to speak of.
   bool cheap_to_repeat = false;
+  /// Elements that are all finite give a finite one, a sum or product beyond the type's range apart: what it makes of
+  /// rows that nothing reads does not look like a mistake (program/keep_frames.hpp).
+  bool keeps_finite = false;
   /// No derivative passes, though the result follows the operand.
   bool stops_gradient = false;
 

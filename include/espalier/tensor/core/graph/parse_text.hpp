@@ -377,7 +377,7 @@ class graph_parser {
       case enumerator: {
         const std::size_t at = line.position();
         const std::string_view word = line.word("an enumerator");
-        for (std::int64_t n = 0; !enumerator_at(one.enumerators, n).empty(); ++n) {
+        for (std::int64_t n = 0; n == 0 || !enumerator_at(one.enumerators, n).empty(); ++n) {
           if (enumerator_at(one.enumerators, n) == word) return n;
         }
         line.fail_at(at, "one of " + std::string(one.enumerators));
@@ -509,6 +509,9 @@ class graph_parser {
       } else if (word == "fixed") {
         if (i.annotation < 0) line.fail_at(at, "this after a layout only");
         result_.code.annotations[i.annotation].is_fixed = true;
+      } else if (word == "priority") {
+        if (i.annotation < 0) line.fail_at(at, "this after a layout only");
+        result_.code.annotations[i.annotation].priority = line.number<std::uint8_t>();
       } else if (word == "loop") {
         i.loop = line.take_word("none") ? -1 : value(line);
       } else if (word == "origin") {

@@ -174,6 +174,8 @@ class graph_writer {
     append_text(text, {" : ", type_text(i)});
     if (i.op->facts.travels_along) text += " travels_along";
     if (i.annotation >= 0 && g_.annotations[i.annotation].is_fixed) text += " fixed";
+    if (i.annotation >= 0 && g_.annotations[i.annotation].priority > 0)
+      append_text(text, {" priority ", static_cast<int>(g_.annotations[i.annotation].priority)});
     if (i.loop != loop) text += i.loop < 0 ? std::string(" loop none") : joined({" loop %", i.loop});
     if (i.origin >= 0) append_text(text, {" origin ", i.origin});
     if (i.label != nullptr) text += " label " + quoted(i.label);
@@ -235,6 +237,7 @@ class graph_writer {
                                      const std::vector<attribute_name>& all) {
     using enum attribute_form;
     if (one.size() != 1 || i.attribute[one.first] != 0) return true;
+    if (one.form == enumerator && one.enumerators.substr(0, 1) == "|") return false;
     if (one.form == windows) {
       // The windows are not written if the op says how many there are, and there are none.
       for (const attribute_name& other : all) {

@@ -79,16 +79,17 @@ inline constexpr op_info sqrt =
     detail::elementwise_op("sqrt", detail::evaluate_unary<detail::sqrt_scalar>, detail::sqrt_gradient);
 inline constexpr op_info rsqrt =
     detail::elementwise_op("rsqrt", detail::evaluate_unary<detail::rsqrt_scalar>, detail::rsqrt_gradient);
-inline constexpr op_info tanh =
-    detail::elementwise_op("tanh", detail::evaluate_unary<detail::tanh_scalar>, detail::tanh_gradient);
+inline constexpr op_info tanh = detail::elementwise_op("tanh", detail::evaluate_unary<detail::tanh_scalar>,
+                                                       detail::tanh_gradient, linearity::none, {.keeps_finite = true});
 inline constexpr op_info sigmoid =
-    detail::elementwise_op("sigmoid", detail::evaluate_unary<detail::sigmoid_scalar>, detail::sigmoid_gradient);
-inline constexpr op_info relu =
-    detail::elementwise_op("relu", detail::evaluate_unary<detail::relu_scalar>, detail::relu_gradient);
-inline constexpr op_info silu =
-    detail::elementwise_op("silu", detail::evaluate_unary<detail::silu_scalar>, detail::silu_gradient);
-inline constexpr op_info gelu =
-    detail::elementwise_op("gelu", detail::evaluate_unary<detail::gelu_scalar>, detail::gelu_gradient);
+    detail::elementwise_op("sigmoid", detail::evaluate_unary<detail::sigmoid_scalar>, detail::sigmoid_gradient,
+                           linearity::none, {.keeps_finite = true});
+inline constexpr op_info relu = detail::elementwise_op("relu", detail::evaluate_unary<detail::relu_scalar>,
+                                                       detail::relu_gradient, linearity::none, {.keeps_finite = true});
+inline constexpr op_info silu = detail::elementwise_op("silu", detail::evaluate_unary<detail::silu_scalar>,
+                                                       detail::silu_gradient, linearity::none, {.keeps_finite = true});
+inline constexpr op_info gelu = detail::elementwise_op("gelu", detail::evaluate_unary<detail::gelu_scalar>,
+                                                       detail::gelu_gradient, linearity::none, {.keeps_finite = true});
 /// Derivatives of silu and gelu as functions of the argument: one pass instead of a chain of ten.
 inline constexpr op_info silu_slope =
     detail::elementwise_op("silu_slope", detail::evaluate_unary<detail::silu_slope_scalar>, nullptr);

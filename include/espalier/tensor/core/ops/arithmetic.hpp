@@ -41,17 +41,18 @@ constexpr void negate_gradient(gradient_context& c);
 namespace ops {
 inline constexpr op_info add =
     detail::elementwise_op("add", detail::evaluate_binary<detail::add_scalars>, detail::add_gradient, linearity::joint,
-                           {.combines = static_cast<std::int8_t>(reduction::sum)});
+                           {.combines = static_cast<std::int8_t>(reduction::sum), .keeps_finite = true});
 inline constexpr op_info subtract =
     detail::elementwise_op("subtract", detail::evaluate_binary<detail::subtract_scalars>, detail::subtract_gradient,
-                           linearity::joint, {.masks = masking::difference});
+                           linearity::joint, {.masks = masking::difference, .keeps_finite = true});
 inline constexpr op_info multiply =
     detail::elementwise_op("multiply", detail::evaluate_binary<detail::multiply_scalars>, detail::multiply_gradient,
-                           linearity::each, {.vanishes_with = 0b11});
+                           linearity::each, {.vanishes_with = 0b11, .keeps_finite = true});
 inline constexpr op_info divide =
     detail::elementwise_op("divide", detail::evaluate_divide, detail::divide_gradient, linearity::first);
-inline constexpr op_info negate = detail::elementwise_op("negate", detail::evaluate_unary<detail::negate_scalar>,
-                                                         detail::negate_gradient, linearity::first);
+inline constexpr op_info negate =
+    detail::elementwise_op("negate", detail::evaluate_unary<detail::negate_scalar>, detail::negate_gradient,
+                           linearity::first, {.keeps_finite = true});
 }  // namespace ops
 
 namespace emit {

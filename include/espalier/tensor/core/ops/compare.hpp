@@ -31,31 +31,34 @@ constexpr void minimum_gradient(gradient_context& c);
 }  // namespace detail
 
 namespace ops {
-inline constexpr op_info less = detail::elementwise_op("less", detail::evaluate_binary<detail::less_scalars>,
-                                                       detail::no_gradient, linearity::none, {.cheap_to_repeat = true});
+inline constexpr op_info less =
+    detail::elementwise_op("less", detail::evaluate_binary<detail::less_scalars>, detail::no_gradient, linearity::none,
+                           {.cheap_to_repeat = true, .keeps_finite = true});
 inline constexpr op_info less_equal =
     detail::elementwise_op("less_equal", detail::evaluate_binary<detail::less_equal_scalars>, detail::no_gradient,
-                           linearity::none, {.masks = masking::order, .cheap_to_repeat = true});
+                           linearity::none, {.masks = masking::order, .cheap_to_repeat = true, .keeps_finite = true});
 inline constexpr op_info equal =
     detail::elementwise_op("equal", detail::evaluate_binary<detail::equal_scalars>, detail::no_gradient,
-                           linearity::none, {.cheap_to_repeat = true});
+                           linearity::none, {.cheap_to_repeat = true, .keeps_finite = true});
 inline constexpr op_info not_equal =
-    detail::elementwise_op("not_equal", detail::evaluate_binary<detail::not_equal_scalars>, detail::no_gradient);
+    detail::elementwise_op("not_equal", detail::evaluate_binary<detail::not_equal_scalars>, detail::no_gradient,
+                           linearity::none, {.keeps_finite = true});
 inline constexpr op_info logical_and =
     detail::elementwise_op("logical_and", detail::evaluate_binary<detail::and_scalars>, detail::no_gradient);
 inline constexpr op_info logical_or =
     detail::elementwise_op("logical_or", detail::evaluate_binary<detail::or_scalars>, detail::no_gradient);
 inline constexpr op_info logical_not =
     detail::elementwise_op("logical_not", detail::evaluate_unary<detail::not_scalar>, detail::no_gradient);
-inline constexpr op_info maximum =
-    detail::elementwise_op("maximum", detail::evaluate_binary<detail::maximum_scalars>, detail::maximum_gradient,
-                           linearity::none, {.combines = static_cast<std::int8_t>(reduction::max)});
-inline constexpr op_info minimum =
-    detail::elementwise_op("minimum", detail::evaluate_binary<detail::minimum_scalars>, detail::minimum_gradient,
-                           linearity::none, {.combines = static_cast<std::int8_t>(reduction::min)});
+inline constexpr op_info maximum = detail::elementwise_op(
+    "maximum", detail::evaluate_binary<detail::maximum_scalars>, detail::maximum_gradient, linearity::none,
+    {.combines = static_cast<std::int8_t>(reduction::max), .keeps_finite = true});
+inline constexpr op_info minimum = detail::elementwise_op(
+    "minimum", detail::evaluate_binary<detail::minimum_scalars>, detail::minimum_gradient, linearity::none,
+    {.combines = static_cast<std::int8_t>(reduction::min), .keeps_finite = true});
 /// Operand 0 is boolean; where it is true the result is operand 1, elsewhere operand 2.
-inline constexpr op_info select = detail::elementwise_op("select", detail::evaluate_select, detail::select_gradient,
-                                                         linearity::none, {.masks = masking::choice});
+inline constexpr op_info select =
+    detail::elementwise_op("select", detail::evaluate_select, detail::select_gradient, linearity::none,
+                           {.masks = masking::choice, .keeps_finite = true});
 }  // namespace ops
 
 namespace emit {

@@ -85,7 +85,8 @@ inline constexpr op_info convert =
                            {.is_operand = detail::has_type_and_shape_of_operand,
                             .masks = masking::same,
                             .vanishes_with = 0b1,
-                            .converts = true});
+                            .converts = true,
+                            .keeps_finite = true});
 }  // namespace ops
 
 namespace emit {

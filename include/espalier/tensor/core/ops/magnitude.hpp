@@ -25,14 +25,15 @@ constexpr void clamp_gradient(gradient_context& c);
 }  // namespace detail
 
 namespace ops {
-inline constexpr op_info abs =
-    detail::elementwise_op("abs", detail::evaluate_unary<detail::abs_scalar>, detail::abs_gradient);
-inline constexpr op_info sign =
-    detail::elementwise_op("sign", detail::evaluate_unary<detail::sign_scalar>, detail::no_gradient);
+inline constexpr op_info abs = detail::elementwise_op("abs", detail::evaluate_unary<detail::abs_scalar>,
+                                                      detail::abs_gradient, linearity::none, {.keeps_finite = true});
+inline constexpr op_info sign = detail::elementwise_op("sign", detail::evaluate_unary<detail::sign_scalar>,
+                                                       detail::no_gradient, linearity::none, {.keeps_finite = true});
 inline constexpr op_info is_finite =
     detail::elementwise_op("is_finite", detail::evaluate_unary<detail::is_finite_scalar>, detail::no_gradient);
 /// Operand 1, but at least operand 0, and then at most operand 2.
-inline constexpr op_info clamp = detail::elementwise_op("clamp", detail::evaluate_clamp, detail::clamp_gradient);
+inline constexpr op_info clamp = detail::elementwise_op("clamp", detail::evaluate_clamp, detail::clamp_gradient,
+                                                        linearity::none, {.keeps_finite = true});
 }  // namespace ops
 
 /// The slope is the sign of the operand; at 0 it is 0.

@@ -10,6 +10,7 @@
 #include <espalier/tensor/core/ops/argument.hpp>
 #include <espalier/tensor/core/ops/arithmetic.hpp>
 #include <espalier/tensor/core/ops/bitwise.hpp>
+#include <espalier/tensor/core/ops/branch.hpp>
 #include <espalier/tensor/core/ops/compare.hpp>
 #include <espalier/tensor/core/ops/concat.hpp>
 #include <espalier/tensor/core/ops/convert.hpp>
@@ -33,6 +34,7 @@
 #include <espalier/tensor/core/ops/scan.hpp>
 #include <espalier/tensor/core/ops/search.hpp>
 #include <espalier/tensor/core/ops/shard.hpp>
+#include <espalier/tensor/core/ops/shard_alike.hpp>
 #include <espalier/tensor/core/ops/slice.hpp>
 #include <espalier/tensor/core/ops/softmax.hpp>
 #include <espalier/tensor/core/ops/table.hpp>
@@ -40,3 +42,4 @@
 #include <espalier/tensor/core/ops/total_order.hpp>
 #include <espalier/tensor/core/ops/transpose.hpp>
 #include <espalier/tensor/core/ops/trigonometric.hpp>
+#include <espalier/tensor/core/ops/while_loop.hpp>

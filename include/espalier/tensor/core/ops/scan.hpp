@@ -49,21 +49,24 @@ constexpr op_info loop_op(const char* name, factor_rule (*factors)(op_view), op_
 
 }  // namespace detail
 
-/// A loop of known length in the list of instructions:
+/// A region in the list of instructions: a loop, or a branch (`region_kind`), which is a loop of one iteration or none.
+/// The first carry of an `until_or_at_most`, as it is traced, counts its iterations from 0, for the gradient.
 ///
-///     loop_begin                         see `loop_attributes`
+///     loop_begin  entry                  see `loop_attributes`; `entry`, if it decides how often the region runs
 ///       loop_carry  init                 what the previous iteration passed on, at first `init`
 ///       loop_slice  stacked              this iteration's slice of a tensor outside, along its first dimension
 ///       ...                              the body; it may use any value before the loop
 ///       loop_next   carry, value         what this iteration passes on
-///     loop_end      loop_begin
+///     loop_end      loop_begin, goes_on  `goes_on`, computed in the body, if it decides whether the region runs again
 ///     loop_result   loop_next            what the last iteration passed on
 ///     loop_stack    value in the body    its values in all iterations, along a new first dimension
 ///     loop_sum      value in the body    the sum of its values over all iterations
 namespace ops {
-inline constexpr op_info loop_begin = detail::loop_op(
-    "loop_begin", detail::same_dimensions,
-    {.part = structure::loop_begin, .unique = true, .attributes = "iterations reverse:flag recompute:flag"});
+inline constexpr op_info loop_begin =
+    detail::loop_op("loop_begin", detail::same_dimensions,
+                    {.part = structure::loop_begin,
+                     .unique = true,
+                     .attributes = "iterations reverse:flag recompute:flag kind:|up_to|until|until_or_at_most|branch"});
 inline constexpr op_info loop_carry =
     detail::loop_op("loop_carry", detail::same_dimensions, {.part = structure::loop_carry, .unique = true});
 inline constexpr op_info loop_next =
@@ -86,11 +89,15 @@ inline constexpr op_info copy =
 
 namespace emit {
 
+/// @param entry what a region that is not counted reads
+constexpr int loop_begin(builder& b, const loop_attributes& attributes, int entry = -1, int branch = 0) {
+  instruction made = with_attributes(builder::make(ops::loop_begin, dtype::i32, extents{}, entry), attributes);
+  made.scalar = branch;
+  b.loop = b.append(made);
+  return b.loop;
+}
 constexpr int loop_begin(builder& b, std::int64_t count, bool reverse, bool recompute) {
-  const int id = b.append(with_attributes(builder::make(ops::loop_begin, dtype::i32, extents{}),
-                                          loop_attributes{count, reverse, recompute}));
-  b.loop = id;
-  return id;
+  return loop_begin(b, loop_attributes{count, reverse, recompute});
 }
 constexpr int loop_carry(builder& b, int init) { return b.append(ops::loop_carry, b[init].type, b[init].shape, init); }
 
@@ -102,9 +109,9 @@ constexpr int loop_next(builder& b, int carry, int value) {
   const int source = is_carry ? copy(b, value) : value;
   return b.append(ops::loop_next, b[carry].type, b[carry].shape, carry, source);
 }
-constexpr void loop_end(builder& b) {
+constexpr void loop_end(builder& b, int goes_on = -1) {
   const int begin = b.loop;
-  b.append(ops::loop_end, dtype::i32, extents{}, begin);
+  b.append(ops::loop_end, dtype::i32, extents{}, begin, goes_on);
   b.loop = b[begin].loop;
   b[b.size() - 1].loop = b.loop;
 }

@@ -17,14 +17,17 @@ constexpr void match_gradient(gradient_context& c) { c.give(0, c.cotangent); }
 namespace ops {
 /// The operand, with the user's sharding `annotation`. Its gradient is the same annotation (GSPMD section 3.6), which
 /// is marked (`annotation_attributes`), because that one may meet another where the user's own may not.
-inline constexpr op_info shard = detail::elementwise_op(
-    "shard", detail::evaluate_identity, detail::shard_gradient, linearity::first,
-    {.requests = layout_request::annotation, .cheap_to_repeat = true, .attributes = "of_gradient:flag"});
+inline constexpr op_info shard =
+    detail::elementwise_op("shard", detail::evaluate_identity, detail::shard_gradient, linearity::first,
+                           {.requests = layout_request::annotation,
+                            .is_written = true,
+                            .cheap_to_repeat = true,
+                            .attributes = "of_gradient:flag"});
 /// The operand in another layout: nothing is inferred from one side to the other.
 inline constexpr op_info reshard{.name = "reshard",
                                  .spread = propagation::none,
                                  .linear = linearity::first,
-                                 .facts = {.requests = layout_request::change},
+                                 .facts = {.requests = layout_request::change, .is_written = true},
                                  .factors = detail::same_dimensions,
                                  .gradient = detail::reshard_gradient,
                                  .evaluate = detail::evaluate_identity,
@@ -55,7 +58,8 @@ constexpr void detail::shard_gradient(gradient_context& c) {
   // A partial's cotangent is whole on those axes, and the other way round.
   layout wanted = c.emit.result().annotations[c.self().annotation];
   wanted.placement.unreduced = 0;
-  const int made = emit::annotated(c.emit, ops::shard, c.cotangent, c.emit.annotate(wanted.shape, wanted.placement));
+  const int made = emit::annotated(c.emit, ops::shard, c.cotangent,
+                                   c.emit.annotate(wanted.shape, wanted.placement, wanted.priority));
   set_attributes(c.emit[made], annotation_attributes{.of_gradient = true});
   c.give(0, made);
 }
@@ -76,10 +80,13 @@ template <const op_info* Op, class... Entries, Traced A> constexpr auto annotate
       return failed<why::unknown_mesh_axis<typename A::mesh, Entries...>>(where);
     } else if constexpr (read.fault == annotation_fault::axis_used_twice) {
       return failed<why::axis_used_twice<typename A::tensor, Entries...>>(where);
+    } else if constexpr (read.fault == annotation_fault::no_such_priority) {
+      return failed<why::no_such_priority<typename A::tensor, Entries...>>(where);
     } else {
       builder& b = *a.owner;
       b.at(where);
-      return symbol_like<A, typename A::tensor>(a, emit::annotated(b, *Op, a.id, b.annotate(A::shape, read.placement)));
+      const int annotation = b.annotate(A::shape, read.placement, read.priority);
+      return symbol_like<A, typename A::tensor>(a, emit::annotated(b, *Op, a.id, annotation));
     }
   }
 }

@@ -35,10 +35,10 @@ constexpr void atan2_gradient(gradient_context& c) {
 }  // namespace detail
 
 namespace ops {
-inline constexpr op_info sin =
-    detail::elementwise_op("sin", detail::evaluate_unary<detail::sin_scalar>, detail::sin_gradient);
-inline constexpr op_info cos =
-    detail::elementwise_op("cos", detail::evaluate_unary<detail::cos_scalar>, detail::cos_gradient);
+inline constexpr op_info sin = detail::elementwise_op("sin", detail::evaluate_unary<detail::sin_scalar>,
+                                                      detail::sin_gradient, linearity::none, {.keeps_finite = true});
+inline constexpr op_info cos = detail::elementwise_op("cos", detail::evaluate_unary<detail::cos_scalar>,
+                                                      detail::cos_gradient, linearity::none, {.keeps_finite = true});
 inline constexpr op_info tan =
     detail::elementwise_op("tan", detail::evaluate_unary<detail::tan_scalar>, detail::tan_gradient);
 /// The angle of the point (operand 1, operand 0).

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/partition/halo_room.hpp>
 #include <espalier/tensor/core/partition/overwritten_values.hpp>
 #include <espalier/tensor/core/partition/scheduled_program.hpp>
@@ -31,7 +32,11 @@ class buffer_sharing {
         case structure::loop_end: break;
         case structure::loop_next:
           buffers_.share(id, i.operand[0]);
-          if (halos_.may_alternate(id)) halos_.alternate(id);
+          if (region_kind_of(g_[i.loop]) == region_kind::branch) {
+            compute_in_place(id);
+          } else if (halos_.may_alternate(id)) {
+            halos_.alternate(id);
+          }
           buffers_.copied[id] = buffers_.root[i.operand[1]] != buffers_.root[id];
           break;
         case structure::loop_slice:
@@ -65,6 +70,32 @@ class buffer_sharing {
   }
 
  private:
+  /// What a branch hands out is computed where its result is, if the branch does not read what was there before.
+  constexpr void compute_in_place(int next) {
+    const int carry = g_[next].operand[0];
+    const int value = g_[next].operand[1];
+    if (value == carry || g_[value].loop != g_[carry].loop || structure_of(g_[value]) != structure::none) return;
+    for (const int one : {value, buffers_.root[carry]}) {
+      if (one < 0 || buffers_.root[one] != one || !buffers_.is_plain(one) || halos_.is_enlarged(one)) return;
+    }
+    for (int id = carry + 1; id < g_.size; ++id) {
+      for (int k = 0; k < g_[id].operand_count && id != next; ++k) {
+        if (g_.operand_at(g_[id], k) == carry) return;
+      }
+    }
+    int other = buffers_.sharer[value];
+    for (int one = other; one >= 0; one = buffers_.next_sharer[one]) {
+      if (!buffers_.is_plain(one)) return;
+    }
+    buffers_.sharer[value] = -1;
+    buffers_.share(value, carry);
+    while (other >= 0) {
+      const int following = buffers_.next_sharer[other];
+      buffers_.share(other, carry);
+      other = following;
+    }
+  }
+
   /// A value that is stacked is computed in its place in the stack, unless it already lives somewhere else.
   constexpr void stack(int id) {
     const int value = g_[id].operand[0];

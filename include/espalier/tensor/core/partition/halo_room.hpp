@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/base/light_std/extremes.hpp>
+#include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 #include <espalier/tensor/core/partition/boxes.hpp>
 #include <espalier/tensor/core/partition/shared_buffers.hpp>
@@ -82,7 +83,7 @@ class halo_room {
     if (!is_enlarged(carry) || around_[carry].alternates_in >= 0) return false;
     const int loop = g_[carry].loop;
     const bool is_own = buffers_.root[carry] == carry && buffers_.root[value] == value && carry != value;
-    if (!is_own || g_[value].loop != loop || attributes_of<loop_attributes>(g_[loop]).iterations < 2) return false;
+    if (!is_own || g_[value].loop != loop || !alternates(loop)) return false;
     if (structure_of(g_[value]) != structure::none || bytes_of(g_[value]) != bytes_of(g_[carry])) return false;
     if (buffers_.within[carry].space != memory_space::arena || buffers_.within[value].space != memory_space::arena) {
       return false;
@@ -141,6 +142,12 @@ class halo_room {
   }
 
  private:
+  /// Where the last value of a carry is after the loop depends on the number of iterations: it has to be known.
+  [[nodiscard]] constexpr bool alternates(int loop) const {
+    const auto begin = attributes_of<loop_attributes>(g_[loop]);
+    return is_counted(begin) && begin.iterations > 1;
+  }
+
   /// A value as exchanges of windows see it.
   struct surroundings {
     /// The room in bytes of an exchange whose result may be seen around its operand; before < 0 for all other values.

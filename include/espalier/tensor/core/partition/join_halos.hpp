@@ -27,14 +27,47 @@ struct read_region {
   int id = -1;
 };
 
+/// The rows of the shortest shard that has any of `rows` rows, of a chunk of `chunk` at most, that axes (their code)
+/// split: of 13 rows on 4 devices the last one's, 1.
+[[nodiscard]] constexpr std::int64_t rows_of_shortest(const mesh_shape& mesh, std::int64_t chunk, std::int64_t rows,
+                                                      std::uint32_t axes) {
+  if (axes == 0 || rows == 0) return rows;
+  const std::int64_t block = ceil_div(chunk, mesh.size[(axes & 15U) - 1U]);
+  const std::int64_t rest = rows % block;
+  std::int64_t shortest = rows;
+  if (rows >= block) shortest = rows_of_shortest(mesh, block, block, axes >> 4U);
+  if (rest != 0) shortest = smaller_of(shortest, rows_of_shortest(mesh, block, rest, axes >> 4U));
+  return shortest;
+}
+
+/// Whether a device would bring rows that it has not and that neither of two windows reads, which lie between those of
+/// the one and of the other: of a shard of 1 row, windows 1 and 5 rows before it read 2, and what contains both is 5.
+[[nodiscard]] constexpr bool leaves_hole(const placed_window& a, const placed_window& b, std::int64_t extent,
+                                         std::int64_t shortest) {
+  // What all rows of the shortest shard read, from its first row.
+  const std::int64_t rows = ceil_div(a.stride * (shortest - 1), a.base_dilation);
+  const bool a_is_first = shorter_way(a, extent) >= shorter_way(b, extent);
+  const placed_window& first = a_is_first ? a : b;
+  const placed_window& second = a_is_first ? b : a;
+  std::int64_t end = first.reach() - shorter_way(first, extent) + rows;
+  const std::int64_t begin = -shorter_way(second, extent);
+  // Its own rows are there.
+  const bool has_own = a.stride == 1 && a.base_dilation == 1 && a.extent == extent;
+  if (has_own && end >= -1) end = larger_of(end, rows);
+  if (has_own && begin > 0 && end < -1) return true;
+  return begin > end + 1;
+}
+
 /// The window that reads through all taps of two, and what lies between them; of size 0 if there is none: windows that
-/// step differently, or over different factors.
-[[nodiscard]] constexpr placed_window hull_of(const placed_window& a, const placed_window& b, std::int64_t extent) {
+/// step differently, or over different factors, or that have a hole between them (`leaves_hole`).
+[[nodiscard]] constexpr placed_window hull_of(const mesh_shape& mesh, const placed_window& a, const placed_window& b,
+                                              std::int64_t extent) {
   placed_window both = a;
   both.size = 0;
   const bool alike = a.dim == b.dim && a.extent == b.extent && a.axes == b.axes && a.stride == b.stride &&
                      a.base_dilation == b.base_dilation && a.wraps == b.wraps;
-  if (!alike || a.stride < 1) return both;
+  if (!alike || a.stride < 1 || leaves_hole(a, b, extent, rows_of_shortest(mesh, a.extent, a.extent, a.axes)))
+    return both;
   const std::int64_t low_of_a = shorter_way(a, extent);
   const std::int64_t low_of_b = shorter_way(b, extent);
   both.low = larger_of(low_of_a, low_of_b);
@@ -117,17 +150,25 @@ class halo_joiner {
       } else if (!(b.placement.dim[d] == held.placement.dim[d])) {
         return none;
       }
-      const placed_window joined = hull_of(wide, other, held.shape[d]);
+      const placed_window joined = hull_of(mesh_, wide, other, held.shape[d]);
       if (joined.size == 0) return none;
       both.windows.add(joined);
     }
     if (bytes_of_region(both) > bytes_of_region(a) + bytes_of_region(b)) return none;
     return both;
   }
-  /// Bytes that devices lack of it, by whole extents (`rows_lacking`).
+  /// Bytes that devices lack of it: by whole extents (`rows_lacking`), and of shards that are shorter than a shift no
+  /// more than what they read.
   [[nodiscard]] constexpr std::int64_t bytes_of_region(const read_region& r) const {
-    return bytes_lacking(layout_of(r.value), r.placement, &r.windows.window[0], r.windows.count,
-                         size_of(g_[r.value].type));
+    const layout& held = layout_of(r.value);
+    const std::int64_t element = size_of(g_[r.value].type);
+    const placed_window* const windows = &r.windows.window[0];
+    const std::int64_t all = bytes_lacking(held, r.placement, windows, r.windows.count, element);
+    if (r.windows.count != 1) return all;
+    const std::int64_t extent = held.shape[windows->dim];
+    const std::int64_t shard = local_extent(mesh_, windows->extent, axis_list::from_code(windows->axes));
+    const std::int64_t rows = most_needed(*windows, shard, extent);
+    return smaller_of(all, extent == 0 ? 0 : held.shape.elements() / extent * rows * element);
   }
   [[nodiscard]] constexpr std::int64_t bytes_of_value(int value) const {
     std::int64_t bytes = 0;
@@ -586,7 +627,7 @@ class halo_joiner {
 /// corners too where another exchange would bring them later; and what is around a value that is computed element by
 /// element from others is computed from what is around those, where that moves less. Shifts of one value by 1 and by 2
 /// to both sides are one exchange of two rows from each neighbour. Extents of whole tensors decide, so that a program
-/// has the same form on every mesh.
+/// has the same form on every mesh whose shards have as many rows as lie between two shifts.
 [[nodiscard]] constexpr graph join_halos(const mesh_shape& mesh, graph&& g) {
   return detail::halo_joiner(static_cast<graph&&>(g), mesh).run();
 }

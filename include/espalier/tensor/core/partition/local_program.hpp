@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/ops/convert.hpp>
 #include <espalier/tensor/core/partition/boxes.hpp>
 #include <espalier/tensor/core/partition/collectives.hpp>
@@ -50,6 +51,17 @@ class local_program {
   }
   [[nodiscard]] constexpr int loop() const { return out_.loop; }
   constexpr void enter(int loop) { out_.loop = loop; }
+  /// Returns the value that `make()` returns. The steps that it appends are carried out before the region, also where
+  /// that is a branch: what a region slices and carries comes from before it.
+  template <class Make> constexpr int before_region(const Make& make) {
+    const int here = out_.loop;
+    const int size = out_.size();
+    out_.loop = out_[here].loop;
+    const int made = make();
+    hoisted_ = hoisted_ || out_.size() != size;
+    out_.loop = here;
+    return made;
+  }
 
   [[nodiscard]] constexpr const instruction& operator[](int value) const { return out_[value]; }
   /// Returns the value that is operand k of an instruction.
@@ -92,7 +104,7 @@ class local_program {
   }
 
   /// The value laid out as wanted: itself, an earlier reshard, or new steps. A value from outside a loop changes its
-  /// layout there, once, and not in every iteration.
+  /// layout there, once, and not in every iteration; one from outside a branch only where the branch is taken.
   constexpr int reshard(int value, const sharding& wanted, reduction combine = reduction::sum) {
     if (const int made = variant_as(value, wanted); made >= 0) return made;
     const layout from = layout_of(value);
@@ -101,7 +113,7 @@ class local_program {
         plan_reshard(mesh_, from.shape, out_[value].type, from.placement, wanted, collective_latency);
     int result = value;
     const int here = out_.loop;
-    out_.loop = out_[value].loop;
+    out_.loop = within_branch(out_, here, out_[value].loop);
     hoisted_ = hoisted_ || out_.loop != here;
     for (int s = 0; s < plan.count; ++s) {
       instruction made = builder::make(op_of(plan.step[s].kind), out_[value].type, extents{}, result);
@@ -127,7 +139,7 @@ class local_program {
     }
     const layout same = layout_of(value);
     const int here = out_.loop;
-    out_.loop = out_[value].loop;
+    out_.loop = within_branch(out_, here, out_[value].loop);
     hoisted_ = hoisted_ || out_.loop != here;
     instruction made = builder::make(ops::convert, type, extents{}, value);
     if (out_[value].op->facts.values == pattern::uniform) {
@@ -155,7 +167,7 @@ class local_program {
       if (const sharding home = at_home(mesh_, from, wanted, windows); home.rank >= 0) return reshard(value, home);
     }
     const int here = out_.loop;
-    out_.loop = out_[value].loop;
+    out_.loop = within_branch(out_, here, out_[value].loop);
     hoisted_ = hoisted_ || out_.loop != here;
     const bool is_local = none_lacks(mesh_, out_.result(), value, wanted, &windows.window[0], windows.count);
     instruction made = builder::make(is_local ? ops::local_slice : ops::exchange, out_[value].type, extents{}, value);
@@ -254,7 +266,7 @@ class local_program {
 
   constexpr int made_again(int value, const sharding& wanted) {
     const int here = out_.loop;
-    out_.loop = out_[value].loop;
+    out_.loop = within_branch(out_, here, out_[value].loop);
     hoisted_ = hoisted_ || out_.loop != here;
     const extents shape = layout_of(value).shape;
     const instruction same = out_[value];

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/tensor/core/graph/graph.hpp>
+#include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 #include <espalier/tensor/core/partition/collectives.hpp>
 
@@ -73,7 +74,7 @@ class loop_accumulations {
     // Outer loops come first: what passes through an inner one belongs to the outer.
     for (int id = 0; id < g_.size; ++id) {
       if (structure_of(g_[id]) != structure::loop_carry || of_[id] >= 0) continue;
-      if (attributes_of<loop_attributes>(g_[g_[id].loop]).iterations > 1) grow(id);
+      if (may_repeat(attributes_of<loop_attributes>(g_[g_[id].loop]))) grow(id);
     }
     for (bool is_stable = false; !is_stable;) {
       is_stable = true;

@@ -41,6 +41,7 @@ class loop_borders {
           device_.value[stack] = device_.program.append(builder::make(ops::constant, g_[stack].type, extents{}),
                                                         g_[stack].shape, of_[stack]);
         });
+        if (i.operand_count > 0) step.operand[0] = whole_scalar(i.operand[0]);
         device_.value[id] = device_.program.append(step, i.shape, of_[id]);
         device_.program.enter(device_.value[id]);
         for_each_split_stack(id, [this](int stack) {
@@ -65,6 +66,7 @@ class loop_borders {
         return;
       case structure::loop_end:
         for_each_split_stack(i.operand[0], [this](int stack) { keep_slice(stack); });
+        if (i.operand_count > 1) step.operand[1] = whole_scalar(i.operand[1]);
         step.operand[0] = device_.value[i.operand[0]];
         device_.program.enter(device_.program[step.operand[0]].loop);
         device_.value[id] = device_.program.append(step, i.shape, of_[id]);
@@ -94,6 +96,9 @@ class loop_borders {
   }
 
  private:
+  /// What decides how often a region runs is the same on every device.
+  constexpr int whole_scalar(int id) { return device_.reshard(device_.value[id], sharding::whole(0)); }
+
   /// Terms that are carried are added up in the type of sums.
   [[nodiscard]] constexpr dtype type_of_carry(int id) const {
     return of_[id].unreduced != 0 && is_for_storage(g_[id].type) ? facts_of(g_[id].type).accumulate : g_[id].type;
@@ -163,7 +168,7 @@ class loop_borders {
   /// A slice is laid out as the tensor it is cut from: what has to be gathered is gathered slice by slice.
   constexpr void visit_slice(int id) {
     instruction step = g_[id];
-    step.operand[0] = sums_.reduced(g_[id].operand[0]);
+    step.operand[0] = device_.program.before_region([&] { return sums_.reduced(g_[id].operand[0]); });
     sharding whole = device_.layout_of(step.operand[0]).placement;
     if (!whole.dim[0].empty()) {
       if ((whole.dim[0].mask() & ~of_[id].tiled()) != 0) return cut_slice(id, step.operand[0]);
@@ -172,7 +177,7 @@ class loop_borders {
       const axis_mask partial = whole.unreduced;
       whole = stacked(of_[id]);
       whole.unreduced = partial;
-      step.operand[0] = device_.reshard(step.operand[0], whole);
+      step.operand[0] = device_.program.before_region([&] { return device_.reshard(step.operand[0], whole); });
     }
     step.type = device_.program[step.operand[0]].type;
     device_.value[id] = device_.program.append(step, g_[id].shape, unstacked(whole));

@@ -150,11 +150,13 @@ class collective_merger {
       for (int k = 0; k < i.operand_count && !i.op->facts.looks; ++k) ++readers_[g_.operand_at(i, k)];
       if (i.op->facts.looks) looks_.push_back(id);
       if (may_wait(id)) join_class(id);
-      if (i.loop < 0 || reads_loop(structure_of(i))) continue;
+      // What decides whether a loop goes on is read in it.
+      const int region = structure_of(i) == structure::loop_end ? i.operand[0] : i.loop;
+      if (region < 0 || reads_loop(structure_of(i))) continue;
       for (int k = 0; k < i.operand_count; ++k) {
         const int o = g_.operand_at(i, k);
-        if (class_of_[o] < 0 || g_[o].loop == i.loop || read_in_[o] >= 0) continue;
-        int loop = i.loop;
+        if (class_of_[o] < 0 || g_[o].loop == region || read_in_[o] >= 0) continue;
+        int loop = region;
         while (g_[loop].loop != g_[o].loop) loop = g_[loop].loop;
         read_in_[o] = loop;
       }

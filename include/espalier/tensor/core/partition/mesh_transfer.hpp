@@ -35,11 +35,11 @@ struct held_box {
 }
 
 /// A box of the tensor that goes from one rank to another, or stays where it is: `from` and `to` are numbers of a
-/// holder and of a reader, `part` the box relative to the buffers of both (its `source` is the holder's rank).
+/// holder and of a reader, `box` is relative to the buffers of both (its `source` is the holder's rank).
 struct moved_piece {
   std::size_t from = 0;
   std::size_t to = 0;
-  piece part;
+  piece box;
 };
 
 namespace detail {
@@ -55,7 +55,7 @@ class copy_shares {
   copy_shares(std::int64_t total, std::size_t copies)
       : share_(std::max<std::int64_t>(1, ceil_div(total, static_cast<std::int64_t>(copies)))) {}
 
-  /// Calls `send(copy, part)` for all parts of the next piece.
+  /// Calls `send(copy, box)` for all boxes that the next piece is cut into.
   template <class Send> void next(const piece& whole, int rank, const Send& send) {
     const std::int64_t count = elements_of(whole, rank);
     int longest = 0;
@@ -73,11 +73,11 @@ class copy_shares {
         if (end > begin && layers - end < smallest) end = layers;
       }
       if (end == begin) continue;
-      piece part = whole;
-      part.extent[longest] = end - begin;
-      part.source_start[longest] += begin;
-      part.target_start[longest] += begin;
-      send(static_cast<std::size_t>(copy), part);
+      piece box = whole;
+      box.extent[longest] = end - begin;
+      box.source_start[longest] += begin;
+      box.target_start[longest] += begin;
+      send(static_cast<std::size_t>(copy), box);
       begin = end;
     }
     before_ += count;
@@ -123,15 +123,15 @@ class copy_shares {
     std::int64_t total = 0;
     std::vector<std::size_t> wanted;
     for (std::size_t r = 0; r < readers.size(); ++r) {
-      const piece part = detail::common_piece(theirs, readers[r].box, dimensions, 0);
-      const std::int64_t count = detail::elements_of(part, dimensions);
+      const piece box = detail::common_piece(theirs, readers[r].box, dimensions, 0);
+      const std::int64_t count = detail::elements_of(box, dimensions);
       if (count == 0) continue;
       missing[r] -= count;
       const auto own =
           std::find_if(copies.begin(), copies.end(), [&](std::size_t h) { return holders[h].rank == readers[r].rank; });
       if (own != copies.end()) {
-        moves.push_back({*own, r, part});
-        moves.back().part.source = readers[r].rank;
+        moves.push_back({*own, r, box});
+        moves.back().box.source = readers[r].rank;
         continue;
       }
       total += count;
@@ -140,9 +140,9 @@ class copy_shares {
     detail::copy_shares shares(total, copies.size());
     for (const std::size_t r : wanted)
       shares.next(detail::common_piece(theirs, readers[r].box, dimensions, 0), dimensions,
-                  [&](std::size_t copy, const piece& part) {
-                    moves.push_back({copies[copy], r, part});
-                    moves.back().part.source = holders[copies[copy]].rank;
+                  [&](std::size_t copy, const piece& box) {
+                    moves.push_back({copies[copy], r, box});
+                    moves.back().box.source = holders[copies[copy]].rank;
                   });
   }
   for (std::size_t r = 0; r < readers.size(); ++r)

@@ -2,19 +2,22 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/partition/scheduled_program.hpp>
 #include <espalier/tensor/core/partition/shared_buffers.hpp>
 
 namespace espalier::detail {
 
-/// Values that are overwritten because nothing reads them again. Only programs with operators that overwrite an operand
-/// have any.
+/// Values that are overwritten because nothing reads them again. Only programs with operators that overwrite an
+/// operand, or with branches, have any.
 class overwritten_values {
  public:
   constexpr overwritten_values(const scheduled_program& program, const shared_buffers& buffers)
       : g_(program.g), s_(program.s), buffers_(buffers) {
     for (int id = 0; id < g_.size; ++id) {
-      if (g_[id].op->facts.overwrites < 0) continue;
+      const bool is_branch =
+          structure_of(g_[id]) == structure::loop_begin && region_kind_of(g_[id]) == region_kind::branch;
+      if (g_[id].op->facts.overwrites < 0 && !is_branch) continue;
       find(program);
       break;
     }

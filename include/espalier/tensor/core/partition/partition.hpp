@@ -124,10 +124,11 @@ class partitioner {
     }
     // The reader of the sum may need it in yet another layout, and says in which.
     const axis_mask partial = device_.layout_of(value).placement.unreduced;
-    const bool waits = requests_of(g_[id]) == layout_request::as_operand && partial != 0 &&
-                       sums_.postpones(id, partial) && structure_of(g_[traced_.last_reader[id]]) != structure::result;
+    const bool may_be_finer = requests_of(g_[id]) == layout_request::as_operand && !g_[id].op->facts.is_written;
+    const bool waits = may_be_finer && partial != 0 && sums_.postpones(id, partial) &&
+                       structure_of(g_[traced_.last_reader[id]]) != structure::result;
     if (waits) return owned(id, value);
-    const bool is_sum = requests_of(g_[id]) == layout_request::as_operand && partial != 0 && traced_.readers[id] > 1;
+    const bool is_sum = may_be_finer && partial != 0 && traced_.readers[id] > 1;
     value = device_.reshard(value, is_sum ? sums_.layout_for_readers(id, partial) : of_[id]);
     value = owned(id, device_.rounded(id, value));
     // What a loop adds up may be reduced after it, unless the user laid it out in the loop.

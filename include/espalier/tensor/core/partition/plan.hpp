@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/partition/collectives.hpp>
 #include <espalier/tensor/core/partition/memory.hpp>
 #include <espalier/tensor/core/partition/pass_chunks.hpp>
@@ -74,6 +75,77 @@ namespace detail {
   }
   return count;
 }
+
+/// What a run takes of something, bytes or operations, of which instructions take some each time that they run. Of
+/// branches only the one counts that takes most, with all regions that run when it does: those that read the same
+/// value.
+class run_total {
+ public:
+  constexpr explicit run_total(graph_view g) : g_(g) {}
+
+  constexpr void add(int id, std::int64_t amount) {
+    const int branch = add_outside(g_[id].loop, amount);
+    if (branch < 0) return;
+    in_branch_.resize(g_.size, 0);
+    in_branch_[branch] += amount_;
+  }
+  [[nodiscard]] constexpr std::int64_t total() {
+    // The regions in a branch come after its beginning, and so do all other branches of the first one's value.
+    for (int id = in_branch_.size() - 1; id >= 0; --id) {
+      if (!is_first(id)) continue;
+      const int branch = add_outside(g_[id].loop, largest(id));
+      if (branch >= 0) in_branch_[branch] += amount_;
+    }
+    in_branch_.clear();
+    return total_;
+  }
+
+ private:
+  /// Adds an amount of region `region` if no branch is around it; else returns the innermost, in which it is `amount_`.
+  constexpr int add_outside(int region, std::int64_t amount) {
+    amount_ = amount;
+    for (int loop = region; loop >= 0; loop = g_[loop].loop) {
+      if (region_kind_of(g_[loop]) == region_kind::branch) return loop;
+      amount_ *= attributes_of<loop_attributes>(g_[loop]).iterations;
+    }
+    total_ += amount_;
+    return -1;
+  }
+  [[nodiscard]] constexpr bool is_branch(int id) const {
+    return structure_of(g_[id]) == structure::loop_begin && region_kind_of(g_[id]) == region_kind::branch;
+  }
+  [[nodiscard]] constexpr bool reads_alike(int a, int b) const {
+    return g_[a].operand[0] == g_[b].operand[0] && g_[a].loop == g_[b].loop;
+  }
+  [[nodiscard]] constexpr bool is_first(int id) const {
+    if (!is_branch(id)) return false;
+    for (int other = 0; other < id; ++other) {
+      if (is_branch(other) && reads_alike(id, other)) return false;
+    }
+    return true;
+  }
+  /// The most that the branches with the value of the first one take, of all numbers.
+  [[nodiscard]] constexpr std::int64_t largest(int first) const {
+    std::int64_t most = 0;
+    for (int one = first; one < g_.size; ++one) {
+      if (!is_branch(one) || !reads_alike(one, first)) continue;
+      std::int64_t sum = 0;
+      for (int other = first; other < g_.size; ++other) {
+        const bool runs_too =
+            is_branch(other) && reads_alike(other, first) && branch_number(g_[other]) == branch_number(g_[one]);
+        if (runs_too) sum += in_branch_[other];
+      }
+      most = sum > most ? sum : most;
+    }
+    return most;
+  }
+
+  graph_view g_;
+  std::int64_t total_ = 0;
+  std::int64_t amount_ = 0;
+  /// By `loop_begin`; empty as long as no branch takes anything.
+  list<std::int64_t> in_branch_;
+};
 
 /// The result of `outline_memory`, in arrays that outlive a constant evaluation.
 template <int Instructions> struct fixed_outline {

@@ -31,6 +31,8 @@ template <class Mesh, class Tensor, class... Entries> struct leaf_mistake<Mesh, 
       return std::type_identity<why::unknown_mesh_axis<Mesh, sharded<Tensor, Entries...>>>{};
     } else if constexpr (fault == annotation_fault::axis_used_twice) {
       return std::type_identity<why::axis_used_twice<sharded<Tensor, Entries...>>>{};
+    } else if constexpr (fault == annotation_fault::no_such_priority) {
+      return std::type_identity<why::no_such_priority<sharded<Tensor, Entries...>>>{};
     } else {
       return std::type_identity<void>{};
     }

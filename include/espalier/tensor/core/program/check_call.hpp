@@ -72,6 +72,9 @@ template <class Function> [[nodiscard]] constexpr int arity_of() {
   }
 }
 
+/// The function that a user wrote: the one that a function of ours calls with what it is given itself.
+template <class Function> struct written_function { using type = Function; };
+
 /// Whether arguments of these types fit a function that cannot be called with them: then something in its body is no
 /// C++, of which the compiler has spoken. Asked with another mesh, since clang forgets what it found to be wrong.
 struct any_axis : axis<"any", 1> {};

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/graph/text.hpp>
 #include <espalier/tensor/core/partition/boxes.hpp>
 #include <espalier/tensor/core/partition/collectives.hpp>
@@ -98,8 +99,11 @@ class graph_check {
       require(in_scope(g_.operand_at(self(), k)), "an operand is computed in a loop that it is not in");
   }
   [[nodiscard]] bool in_scope(int operand) const {
-    if (reads_loop(structure_of(self())) || structure_of(self()) == structure::loop_end) return true;
-    for (int l = self().loop; l < id_; l = g_[l].loop) {
+    if (reads_loop(structure_of(self()))) return true;
+    const bool ends = structure_of(self()) == structure::loop_end;
+    if (ends && operand == self().operand[0]) return true;
+    // What decides whether a loop goes on is computed in it.
+    for (int l = ends ? self().operand[0] : self().loop; l < id_; l = g_[l].loop) {
       if (l == g_[operand].loop) return true;
       if (l < 0) return false;
     }
@@ -130,6 +134,19 @@ class graph_check {
   void check_loop() {
     const int operand = self().operand_count > 0 ? self().operand[0] : -1;
     switch (structure_of(self())) {
+      case structure::loop_begin: {
+        const bool is_counted = region_kind_of(self()) == region_kind::counted;
+        require(self().operand_count == (is_counted ? 0 : 1), "it reads another number of values than its kind does");
+        require(is_counted || decides(operand, !tests_to_go_on(region_kind_of(self()))),
+                "what decides how often it runs is no single truth value or whole number");
+        return;
+      }
+      case structure::loop_end: {
+        const bool tests = tests_to_go_on(region_kind_of(g_[operand]));
+        require(self().operand_count == (tests ? 2 : 1), "it reads another number of values than its loop's kind does");
+        require(!tests || decides(self().operand[1], false), "what decides if the loop goes on is no truth value");
+        return;
+      }
       case structure::loop_carry:
         require(self().loop >= 0, "it is in no loop");
         require(is_before_loop(operand), "a carry starts with a value from before its loop");
@@ -156,6 +173,11 @@ class graph_check {
         return check_reader(operand);
       default: return;
     }
+  }
+  [[nodiscard]] bool decides(int value, bool may_count) const {
+    const bool fits = g_[value].type == dtype::boolean || (may_count && is_integer(g_[value].type));
+    return fits && whole(value).rank == 0 &&
+           (!is_partitioned() || g_.annotations[g_[value].annotation].placement.unreduced == 0);
   }
   [[nodiscard]] bool is_before_loop(int operand) const {
     return operand < self().loop || (stage_ == graph_stage::traced && g_[operand].loop != self().loop);

@@ -115,7 +115,8 @@ class common_subexpressions {
     const sharding& other = g_.annotations[b].placement;
     // Parts of different tensors may have equal buffers: a third of 8 and of 9.
     return one.same_layout(other) && one.open == other.open && one.replicated == other.replicated &&
-           g_.annotations[a].shape == g_.annotations[b].shape;
+           g_.annotations[a].shape == g_.annotations[b].shape &&
+           g_.annotations[a].priority == g_.annotations[b].priority;
   }
 
   graph_view g_;

@@ -28,6 +28,8 @@ template <int Size> struct completion {
   bool forward[room]{};
   bool backward[room]{};
   int level = 0;
+  /// Annotations up to this priority are passed on.
+  int round = 0;
   bool done = false;
 };
 
@@ -69,17 +71,25 @@ class propagation_step {
       return copy_open(i.operand[0], id);
     }
     gather(i, id, rule);
-    if (forward) return refine(id, rule.result, rule, id);
     bool changed = false;
+    if (forward) {
+      changed = refine(id, rule.result, rule, id);
+      return is_tied(i) ? tie(id, i.operand[1]) || changed : changed;
+    }
     for (int k = 0; k < i.operand_count; ++k)
       changed = refine(g_.operand_at(i, k), rule.dims_of(k), rule, id) || changed;
-    return changed;
+    return is_tied(i) ? tie(id, i.operand[1]) || changed : changed;
   }
 
   /// Whether an instruction's result is to be laid out as its second operand is.
   [[nodiscard]] static constexpr bool copies_layout(const instruction& i) {
     return i.operand_count == 2 &&
            (requests_of(i) == layout_request::as_operand || structure_of(i) == structure::result);
+  }
+
+  /// Whether an instruction's result and its second operand are to have one layout.
+  [[nodiscard]] static constexpr bool is_tied(const instruction& i) {
+    return i.operand_count == 2 && requests_of(i) == layout_request::as_partner;
   }
 
   /// The level from which on shardings pass through an op.
@@ -104,6 +114,22 @@ class propagation_step {
     of_[to] = like;
     if (changes) note(to, from);
     return changes;
+  }
+  /// Gives `id` and its partner one layout: what `id` has and the partner lacks goes to the partner, if that may have
+  /// it; then `id` is laid out as the partner is. If it was to have something else, it is closed to others, as in
+  /// `copy`.
+  constexpr bool tie(int id, int partner) {
+    bool changed = false;
+    bool is_denied = false;
+    for (int d = 0; d < of_[id].rank; ++d) {
+      changed = extend(partner, d, of_[id].dim[d], id) || changed;
+      is_denied = is_denied || !of_[partner].dim[d].starts_with(of_[id].dim[d]);
+    }
+    if (is_denied) of_[id].open = 0;
+    if (of_[id].same_layout(of_[partner])) return changed;
+    for (int d = 0; d < of_[id].rank; ++d) of_[id].dim[d] = of_[partner].dim[d];
+    note(id, partner);
+    return true;
   }
   constexpr bool copy_open(int to, int from) {
     bool changed = false;
@@ -222,8 +248,24 @@ constexpr void list_readers(graph_view g, int* first, int* reader, int* next) {
   }
 }
 
+/// The last priority that an annotation of a graph has.
+[[nodiscard]] constexpr int last_priority(graph_view g) {
+  int last = 0;
+  for (int n = 0; n < g.annotation_count; ++n)
+    last = g.annotations[n].priority > last ? g.annotations[n].priority : last;
+  return last;
+}
+namespace detail {
+/// An annotation before its round: nothing is known of the value, and no other layout may come in.
+[[nodiscard]] constexpr sharding silent(sharding placement) {
+  for (int d = 0; d < placement.rank; ++d) placement.dim[d] = axis_list{};
+  placement.open = 0;
+  return placement;
+}
+}  // namespace detail
+
 /// Sets the layouts before any sweep: those of the annotations, with everything else open. Only instructions that have
-/// a layout to pass on are marked to be visited.
+/// a layout to pass on are marked to be visited. Annotations of another priority than 0 wait for their round.
 constexpr void start_completion(graph_view g, const completion_view& state) {
   for (int id = 0; id < g.size; ++id) {
     const bool annotated = g[id].annotation >= 0;
@@ -232,7 +274,21 @@ constexpr void start_completion(graph_view g, const completion_view& state) {
     state.forward[id] = state.backward[id] = detail::propagation_step::copies_layout(g[id]);
   }
   for (int id = 0; id < g.size; ++id) {
-    if (g[id].annotation >= 0) state.has_changed(id);
+    if (g[id].annotation < 0) continue;
+    if (g.annotations[g[id].annotation].priority == 0) {
+      state.has_changed(id);
+    } else {
+      state.of[id] = detail::silent(state.of[id]);
+    }
+  }
+}
+/// Starts the round of a priority: from now on its annotations are passed on, too. What is split by now stays so.
+constexpr void start_round(graph_view g, const completion_view& state, int priority) {
+  for (int id = 0; id < g.size; ++id) {
+    if (state.of[id].tiled() != 0) state.of[id].open |= sharding::decided_early;
+    if (g[id].annotation < 0 || g.annotations[g[id].annotation].priority != priority) continue;
+    state.of[id] = g.annotations[g[id].annotation].placement;
+    state.has_changed(id);
   }
 }
 
@@ -280,8 +336,12 @@ constexpr void complete(const mesh_shape& mesh, graph_view g, const factor_rule*
   completion_view state{of, nullptr, forward.data(), backward.data(), first.data(), reader.data(), next.data()};
   state.cause = cause;
   start_completion(g, state);
-  for (int level = 0; level <= detail::last_level; ++level) {
-    while (sweep_completion(mesh, g, rules, state, level).changed) continue;
+  const int last = last_priority(g);
+  for (int round = 0; round <= last; ++round) {
+    if (round > 0) start_round(g, state, round);
+    for (int level = 0; level <= detail::last_level; ++level) {
+      while (sweep_completion(mesh, g, rules, state, level).changed) continue;
+    }
   }
   refine_sums(g, rules, state);
 }

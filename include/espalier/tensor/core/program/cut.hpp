@@ -14,7 +14,7 @@ namespace detail {
 /// Returns for each instruction the one that represents its indivisible group: an outermost loop, to which its results,
 /// stacks and sums belong, an op with all of its results, or the instruction itself.
 /// @pre the graph is normalised
-[[nodiscard]] constexpr list<int> indivisible_parts(graph_view g) {
+[[nodiscard]] constexpr list<int> indivisible_groups(graph_view g) {
   list<int> whole(g.size, -1);
   for (int id = 0; id < g.size; ++id) {
     const instruction& i = g[id];
@@ -32,77 +32,79 @@ namespace detail {
 }  // namespace detail
 
 /// The label of what no result needs.
-inline constexpr int no_part = 1 << 30;
+inline constexpr int no_segment = 1 << 30;
 
 namespace detail {
 
-/// Gives each op that looks at a value (`print`) the part of that value, since no result needs it. A value that is
+/// Gives each op that looks at a value (`print`) the segment of that value, since no result needs it. A value that is
 /// needed only by such ops is computed as early as its operands.
-constexpr void label_looks(graph_view g, const list<int>& whole, list<int>& part) {
+constexpr void label_looks(graph_view g, const list<int>& whole, list<int>& segment) {
   list<bool> is_looked_at(g.size, false);
   bool any = false;
   for (int id = g.size - 1; id >= 0; --id) {
-    if (g[id].op->facts.looks && part[whole[id]] == no_part) is_looked_at[whole[id]] = true;
+    if (g[id].op->facts.looks && segment[whole[id]] == no_segment) is_looked_at[whole[id]] = true;
     if (!is_looked_at[whole[id]]) continue;
     any = true;
     for (int k = 0; k < g[id].operand_count; ++k) {
       const int operand = whole[g.operand_at(g[id], k)];
-      if (part[operand] == no_part) is_looked_at[operand] = true;
+      if (segment[operand] == no_segment) is_looked_at[operand] = true;
     }
   }
   if (!any) return;
   list<int> label(g.size, 0);
   for (int id = 0; id < g.size; ++id) {
     if (!is_looked_at[whole[id]]) {
-      label[id] = part[whole[id]];
+      label[id] = segment[whole[id]];
       continue;
     }
     int& own = label[whole[id]];
     for (int k = 0; k < g[id].operand_count; ++k) {
       const int operand = label[whole[g.operand_at(g[id], k)]];
-      if (operand != no_part && operand > own) own = operand;
+      if (operand != no_segment && operand > own) own = operand;
     }
   }
   for (int id = 0; id < g.size; ++id) {
-    if (is_looked_at[whole[id]]) part[whole[id]] = label[whole[id]];
+    if (is_looked_at[whole[id]]) segment[whole[id]] = label[whole[id]];
   }
 }
 
 }  // namespace detail
 
-/// Labels for `cut`: by instruction, the first part that needs it, where `part_of_result(number)` says in which part
-/// each result is handed out. A loop is not divided: it belongs, with its results, stacks and sums, to the first part
-/// that needs any of them, and hands the rest on. A look (`print`) belongs to the part whose value it shows.
+/// Labels for `cut`: by instruction, the first segment that needs it, where `segment_of_result(number)` says in which
+/// segment each result is handed out. A loop is not divided: it belongs, with its results, stacks and sums, to the
+/// first segment that needs any of them, and hands the rest on. A look (`print`) belongs to the segment whose value it
+/// shows.
 /// @pre the graph is normalised
-template <class PartOfResult>
-[[nodiscard]] constexpr detail::list<int> parts_by_results(graph_view g, const PartOfResult& part_of_result) {
-  const detail::list<int> whole = detail::indivisible_parts(g);
-  detail::list<int> part(g.size, no_part);
+template <class SegmentOfResult>
+[[nodiscard]] constexpr detail::list<int> segments_by_results(graph_view g, const SegmentOfResult& segment_of_result) {
+  const detail::list<int> whole = detail::indivisible_groups(g);
+  detail::list<int> segment(g.size, no_segment);
   for (int id = g.size - 1; id >= 0; --id) {
     const instruction& i = g[id];
-    if (structure_of(i) == structure::result) part[id] = part_of_result(attributes_of<border_attributes>(i).number);
-    const int own = part[whole[id]];
+    if (structure_of(i) == structure::result)
+      segment[id] = segment_of_result(attributes_of<border_attributes>(i).number);
+    const int own = segment[whole[id]];
     for (int k = 0; k < i.operand_count; ++k) {
-      int& operand = part[whole[g.operand_at(i, k)]];
+      int& operand = segment[whole[g.operand_at(i, k)]];
       if (own < operand) operand = own;
     }
   }
-  detail::label_looks(g, whole, part);
-  for (int id = 0; id < g.size; ++id) part[id] = part[whole[id]];
-  return part;
+  detail::label_looks(g, whole, segment);
+  for (int id = 0; id < g.size; ++id) segment[id] = segment[whole[id]];
+  return segment;
 }
 
-/// The numbers of arguments and results across a cut. A value that a part hands on is a result with the next free
-/// number; for the parts after it, result r is argument `arguments` + r. Both have the annotation of the value that is
-/// handed on.
+/// The numbers of arguments and results across a cut. A value that a segment hands on is a result with the next free
+/// number; for the segments after it, result r is argument `arguments` + r. Both have the annotation of the value that
+/// is handed on.
 struct cut_numbers {
   int arguments = 0;  ///< of the whole graph
   int results = 0;    ///< numbers that have been given
-  /// Results below this number may be read by later parts where they are: handing them on costs nothing.
+  /// Results below this number may be read by later segments where they are: handing them on costs nothing.
   int readable = 0;
 };
 
-/// A graph in two parts. Together they have the results of the whole.
+/// A graph in two segments. Together they have the results of the whole.
 struct cut_graph {
   graph early;
   graph late;
@@ -112,7 +114,7 @@ namespace detail {
 
 class graph_cutter {
  public:
-  constexpr graph_cutter(graph_view g, const list<int>& part, int last_early, cut_numbers numbers)
+  constexpr graph_cutter(graph_view g, const list<int>& segment, int last_early, cut_numbers numbers)
       : g_(g),
         numbers_(numbers),
         is_early_(g.size, false),
@@ -123,17 +125,17 @@ class graph_cutter {
         needed_(g.size, false) {
     list<bool> read_early(g.size, false);
     for (int id = 0; id < g.size; ++id) {
-      is_early_[id] = !is_argument(id) && part[id] <= last_early;
+      is_early_[id] = !is_argument(id) && segment[id] <= last_early;
       for (int k = 0; k < g[id].operand_count && is_early_[id]; ++k) read_early[g.operand_at(g[id], k)] = true;
     }
     for (int id = 0; id < g.size; ++id) {
-      bool may = !is_early_[id] && part[id] != no_part && is_repeatable(id);
+      bool may = !is_early_[id] && segment[id] != no_segment && is_repeatable(id);
       for (int k = 0; k < g[id].operand_count; ++k) {
         const int o = g.operand_at(g[id], k);
         may = may && (is_argument(o) ? read_early[o] : is_early_[o] || may_be_early_[o]);
       }
       may_be_early_[id] = may;
-      is_late_[id] = !is_argument(id) && !is_early_[id] && !may && part[id] != no_part;
+      is_late_[id] = !is_argument(id) && !is_early_[id] && !may && segment[id] != no_segment;
     }
   }
 
@@ -157,7 +159,7 @@ class graph_cutter {
     return is_argument(id) && attributes_of<border_attributes>(g_[id]).number >= numbers_.arguments + numbers_.readable;
   }
 
-  /// True if it takes no work to speak of, so the late part may compute it once more.
+  /// True if it takes no work to speak of, so the late segment may compute it once more.
   [[nodiscard]] constexpr bool is_repeatable(int id) const {
     const instruction& i = g_[id];
     if (i.loop >= 0 || i.op->facts.bound_to_loop || structure_of(i) != structure::none) return false;
@@ -166,7 +168,7 @@ class graph_cutter {
     return i.operand_count == 0 || i.op->facts.cheap_to_repeat || is_from_sixteen_bits(g_.code, id);
   }
 
-  /// Returns the values that the late part reads and does not have to compute.
+  /// Returns the values that the late segment reads and does not have to compute.
   [[nodiscard]] constexpr list<int> values_wanted() const {
     list<int> wanted;
     for (int id = 0; id < g_.size; ++id) {
@@ -190,7 +192,7 @@ class graph_cutter {
     return made;
   }
 
-  /// The late part has this: as an argument, or by computing it again.
+  /// The late segment has this: as an argument, or by computing it again.
   constexpr void need(int id) {
     if (needed_[id]) return;
     needed_[id] = true;
@@ -269,19 +271,19 @@ class graph_cutter {
 
 }  // namespace detail
 
-/// Cuts a graph by the labels of its instructions: those with a label up to `last_early` are the early part, the rest
-/// is the late one. (Cut the late part again, and there are three.)
+/// Cuts a graph by the labels of its instructions: those with a label up to `last_early` are the early segment, the
+/// rest is the late one. (Cut the late segment again, and there are three.)
 ///
-/// Of what the late part reads of the early one, that is handed on which takes the fewest bytes: arguments are there
+/// Of what the late segment reads of the early one, that is handed on which takes the fewest bytes: arguments are there
 /// anyway and never handed on, and what takes no work to speak of (constants, broadcasts, comparisons, reshapes:
 /// `op_facts::cheap_to_repeat`) is computed on the side, or on both sides, where less crosses so: a mask rather than
 /// the numbers it is made of, a row rather than what it is broadcast to. All other work is done once, where its label
 /// says.
-/// @pre the graph is normalised; what an early instruction reads is early, and a loop is of one part: as
-///      `parts_by_results` labels
-[[nodiscard]] constexpr cut_graph cut(graph_view g, const detail::list<int>& part, int last_early,
+/// @pre the graph is normalised; what an early instruction reads is early, and a loop is of one segment: as
+///      `segments_by_results` labels
+[[nodiscard]] constexpr cut_graph cut(graph_view g, const detail::list<int>& segment, int last_early,
                                       cut_numbers numbers) {
-  return detail::graph_cutter(g, part, last_early, numbers).run();
+  return detail::graph_cutter(g, segment, last_early, numbers).run();
 }
 
 }  // namespace espalier

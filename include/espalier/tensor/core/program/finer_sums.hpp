@@ -85,7 +85,7 @@ class finer_sums {
   /// Whether each element of the result depends on the elements in the same place, and nothing else fixes its layout.
   [[nodiscard]] constexpr bool is_elementwise(int id) const {
     const instruction& i = g_[id];
-    if (requests_of(i) == layout_request::as_operand) return true;
+    if (requests_of(i) == layout_request::as_operand) return !i.op->facts.is_written;
     return i.op->fuse == fusion::elementwise && structure_of(i) == structure::none &&
            requests_of(i) == layout_request::none && i.op->lower == nullptr && i.op->carries_along == nullptr;
   }

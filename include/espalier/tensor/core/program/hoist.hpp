@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/tensor/core/graph/graph.hpp>
+#include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/ops/ops.hpp>
 
 namespace espalier {
@@ -41,6 +42,9 @@ class hoisting {
       if (within == i.loop) return;
     }
     if (!from_outside || i.shape.elements() > elements || is_several(id)) return;
+    // A branch that is not taken costs nothing.
+    within = within_branch(code_, i.loop, within);
+    if (within == i.loop) return;
     code_[id].loop = within;
     for (int k = 0; k < i.operand_count; ++k) {
       const int o = i.operand_at(k, further_);

@@ -75,13 +75,7 @@ class frame_keeper {
   /// Whether an op of the rows' elements gives finite numbers for all that are: rows that nothing reads must not look
   /// like a mistake.
   [[nodiscard]] constexpr bool is_harmless(const instruction& i) const {
-    const op_info* const harmless[]{&ops::add,     &ops::subtract, &ops::multiply, &ops::negate, &ops::maximum,
-                                    &ops::minimum, &ops::select,   &ops::convert,  &ops::tanh,   &ops::sigmoid,
-                                    &ops::relu,    &ops::abs,      &ops::less,     &ops::equal,  &ops::less_equal,
-                                    &ops::clamp,   &ops::sign,     &ops::sin,      &ops::cos};
-    for (const op_info* const one : harmless) {
-      if (i.op == one) return true;
-    }
+    if (i.op->facts.keeps_finite) return true;
     return i.op == &ops::divide && is_floating(i.type) && is_uniform(i.operand[1]);
   }
   /// Whether it moves elements along other dimensions alone.

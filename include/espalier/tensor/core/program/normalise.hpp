@@ -115,6 +115,7 @@ class normalisation {
       }
       if (structure_of(i) == structure::loop_end) {
         end_of_[i.operand[0]] = id;
+        if (i.operand_count > 1) i.operand[1] = stand_for_[i.operand[1]];
         continue;
       }
       for (int k = 0; k < i.operand_count; ++k) {
@@ -191,6 +192,8 @@ class normalisation {
       const instruction& i = code_[id];
       for (int k = 0; k < i.operand_count; ++k) want(i.operand_at(k, further()));
       if (i.loop >= 0) want(i.loop);
+      if (structure_of(i) == structure::loop_begin && code_[end_of_[id]].operand_count > 1)
+        want(code_[end_of_[id]].operand[1]);
       for (int next = id + 1; next < g_.size && is_further_result(code_[next]); ++next) want(next);
       if (structure_of(i) == structure::loop_carry && next_of_[id] >= 0) want(next_of_[id]);
     }

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/tensor/core/partition/agree_on_regions.hpp>
 #include <espalier/tensor/core/partition/join_halos.hpp>
 #include <espalier/tensor/core/partition/merge_collectives.hpp>
 #include <espalier/tensor/core/partition/reduce_after_loops.hpp>
@@ -28,7 +29,11 @@ namespace detail {
   return merge_common_subexpressions(g, false);
 }
 [[nodiscard]] constexpr graph merge_all(const mesh_shape& mesh, graph_view g) {
-  const auto merged = [&](graph_view from) { return join_halos(mesh, merge_common_subexpressions(from)); };
+  const auto merged = [&](graph_view from) {
+    graph made = join_halos(mesh, merge_common_subexpressions(from));
+    agree_on_regions(mesh, made);
+    return made;
+  };
   const bool accumulates = loop_accumulations::are_possible(g);
   const bool sends_rows = owner_sending::are_possible(g);
   if (!accumulates && !sends_rows) return merged(g);

@@ -77,6 +77,8 @@ struct trace_content {
   bool gradient_is_missing = false;
   const char* without_gradient = "";
   source_line without_gradient_line;
+  /// A part of it is in explicit mode (program/explicit_mode.hpp).
+  bool is_explicit = false;
   graph_size size;
 };
 [[nodiscard]] constexpr trace_content content_of(const traced& t) {
@@ -85,6 +87,9 @@ struct trace_content {
   c.mistake = t.mistake;
   c.mistake_where = t.mistake_where;
   c.size = graph_size_of(t.program);
+  for (const source_line& caller : t.callers) {
+    if (is_scope(caller) && allowed_in_scope(caller) != all_kinds_allowed) c.is_explicit = true;
+  }
   if (t.without_gradient >= 0) {
     c.gradient_is_missing = true;
     c.without_gradient = t.program.code[t.without_gradient].op->name;
@@ -217,13 +222,18 @@ template <int Size, int Operands>
 /// visits.
 inline constexpr int visits_in_evaluation = 512;
 
-/// Further sweeps; when one changes nothing, the next level, and after the last level the end.
+/// Further sweeps; when one changes nothing, the next level, after the last level the annotations of the next priority,
+/// and after those of the last priority the end.
 template <int Size, int Operands>
 [[nodiscard]] constexpr completion<Size> swept(const mesh_shape& mesh, graph_view g, const rule_table<Size>& rules,
                                                const reader_table<Size, Operands>& readers, completion<Size> state) {
   for (int spent = 0; !state.done && spent < visits_in_evaluation;) {
     const completion_sweep sweep = sweep_completion(mesh, g, &rules.of[0], view_of(state, readers), state.level);
-    if (!sweep.changed) state.done = state.level++ == last_level;
+    if (!sweep.changed && state.level++ == last_level) {
+      state.done = state.round == last_priority(g);
+      if (!state.done) start_round(g, view_of(state, readers), ++state.round);
+      state.level = state.done ? state.level : 0;
+    }
     spent += sweep.visited + Size / 16;  // a look at whether to visit is a part of a visit
   }
   if (state.done) refine_sums(g, &rules.of[0], view_of(state, readers));
@@ -273,7 +283,7 @@ template <class Mesh, class Source> struct completed {
   [[nodiscard]] static constexpr refinement refine_further(const refinement& from) {
     refinement now = from;
     layout_refinement work(Mesh::value, program, &rules.of[0], view_of(now.of, readers));
-    now.at = work.run(from.at, most_moves_priced);
+    now.at = work.run(from.at, most_moves_priced, least_refined_bytes);
     return now;
   }
   template <int Chunk> struct refined {

@@ -13,6 +13,7 @@
 #include <espalier/tensor/core/partition/messages.hpp>
 #include <espalier/tensor/core/partition/plan.hpp>
 #include <espalier/tensor/core/partition/run_price.hpp>
+#include <espalier/tensor/core/program/collective_types.hpp>
 #include <espalier/tensor/core/program/passes.hpp>
 #include <espalier/tensor/core/program/unanswered.hpp>
 #include <espalier/tensor/core/program/verify.hpp>
@@ -20,23 +21,6 @@
 #include <type_traits>
 
 namespace espalier {
-
-namespace detail {
-template <collective Kind> struct collective_type { static constexpr collective kind = Kind; };
-}  // namespace detail
-
-/// The kinds of communication, as types for queries: `step::collectives<all_gather>()`.
-struct all_gather : detail::collective_type<collective::all_gather> {};
-struct all_to_all : detail::collective_type<collective::all_to_all> {};
-struct collective_permute : detail::collective_type<collective::collective_permute> {};
-struct reduce_scatter : detail::collective_type<collective::reduce_scatter> {};
-struct all_reduce : detail::collective_type<collective::all_reduce> {};
-struct exchange : detail::collective_type<collective::exchange> {};
-
-template <class T>
-concept CollectiveKind = requires {
-  { T::kind } -> std::convertible_to<collective>;
-};
 
 namespace detail {
 
@@ -150,12 +134,13 @@ template <class Mesh, class Function, class... Arguments> class program {
   }
 
   /// Returns the number of collectives of a kind that a device takes part in per run (those in loops once per
-  /// iteration, and those that travel together once); with axes, only those along all of these.
+  /// iteration, in a `while_loop` without at_most_iterations once, of branches those of the one with most, and those
+  /// that travel together once); with axes, only those along all of these.
   template <CollectiveKind Kind, MeshAxis... Axes> [[nodiscard]] static constexpr number collectives() {
     return answer([] {
-      std::int64_t count = 0;
-      visit_collectives<Kind, Axes...>([&](int id) { count += detail::repetitions(code, id); });
-      return count;
+      detail::run_total count(code);
+      visit_collectives<Kind, Axes...>([&](int id) { count.add(id, 1); });
+      return count.total();
     });
   }
   /// Bytes a device sends per run in collectives of a kind: the most of all devices where shards are uneven, else the
@@ -164,11 +149,11 @@ template <class Mesh, class Function, class... Arguments> class program {
     return answer([] {
       std::int64_t most = 0;
       for (int device = 0; device < Mesh::devices; ++device) {
-        std::int64_t sum = 0;
-        visit_collectives<Kind, Axes...>([&](int id) {
-          sum += detail::repetitions(code, id) * (evenly_split ? sent_bytes_of(id) : sent_bytes_of(id, device));
-        });
-        most = sum > most ? sum : most;
+        detail::run_total sum(code);
+        visit_collectives<Kind, Axes...>(
+            [&](int id) { sum.add(id, evenly_split ? sent_bytes_of(id) : sent_bytes_of(id, device)); });
+        const std::int64_t sent = sum.total();
+        most = sent > most ? sent : most;
         if (evenly_split) break;
       }
       return most;
@@ -191,22 +176,22 @@ template <class Mesh, class Function, class... Arguments> class program {
   /// All collectives.
   [[nodiscard]] static constexpr number collectives() {
     return answer([] {
-      std::int64_t sum = 0;
+      detail::run_total sum(code);
       for (int id = 0; id < code.size; ++id) {
-        if (starts_collective(code.code[id])) sum += detail::repetitions(code, id);
+        if (starts_collective(code.code[id])) sum.add(id, 1);
       }
-      return sum;
+      return sum.total();
     });
   }
   /// Floating-point operations of one device per run.
   [[nodiscard]] static constexpr number flops() {
     return answer([] {
-      std::int64_t sum = 0;
       const graph_view g = code;
+      detail::run_total sum(g);
       for (int id = 0; id < g.size; ++id) {
-        if (g[id].op->flops != nullptr) sum += detail::repetitions(g, id) * g[id].op->flops(g.view(id));
+        if (g[id].op->flops != nullptr) sum.add(id, g[id].op->flops(g.view(id)));
       }
-      return sum;
+      return sum.total();
     });
   }
   /// Bytes of the buffers of arguments and of results that take no argument's place, on each device.

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/core/ops/scan.hpp>
 #include <espalier/tensor/core/partition/row_product.hpp>
 #include <espalier/tensor/core/program/hoist.hpp>
@@ -230,6 +231,11 @@ class reverse_sweep {
     }
     for (const int id : from_result) any = any || id >= 0;
     if (!any) return;
+    const loop_attributes forward = attributes_of<loop_attributes>(b_[begin]);
+    if (forward.kind == region_kind::until) {
+      b_.note(failed<why::while_loop_has_no_gradient<>>(b_[begin].where));
+      return;
+    }
 
     b_.at(b_[begin].where);
     list<int> initial;
@@ -245,8 +251,8 @@ class reverse_sweep {
     // All that follows is appended to the reverse loop.
     loop_reversal reversal;
     reversal.forward = begin;
-    const loop_attributes forward = attributes_of<loop_attributes>(b_[begin]);
-    reversal.recompute = forward.recompute;
+    // What a branch has computed is computed again where its gradient is taken: then no branch keeps anything.
+    reversal.recompute = forward.recompute || forward.kind == region_kind::branch;
     reversal.fixed = fixed_values(begin, end);
     reversal.outer = b_.substitution_state();
     const int surrounding_loop = forward_loop_;
@@ -256,7 +262,7 @@ class reverse_sweep {
     surrounding_reads.swap(reads_);
     for (int& one : initial) one = available_outside(one);
 
-    emit::loop_begin(b_, forward.iterations, !forward.reverse, false);
+    begin_reverse(begin, end, forward);
     reversal.reverse = b_.loop;
     list<int> carry;
     for (const int id : initial) carry.push_back(emit::loop_carry(b_, id));
@@ -298,6 +304,21 @@ class reverse_sweep {
     }
     for (const outside_term& read : reads) add_to(read.id, emit::loop_stack(b_, read.value));
     for (const outside_term& term : terms) add_to(term.id, emit::loop_sum(b_, term.value));
+  }
+
+  /// The reverse runs as often as the loop [begin, end] has run.
+  constexpr void begin_reverse(int begin, int end, const loop_attributes& forward) {
+    loop_attributes reverse{.iterations = forward.iterations, .reverse = !forward.reverse, .kind = forward.kind};
+    int entry = is_counted(forward) ? -1 : b_[begin].operand[0];
+    if (forward.kind == region_kind::until_or_at_most) {
+      reverse.kind = region_kind::up_to;
+      for (int id = end + 1; id < b_.size(); ++id) {
+        // The first carry counts.
+        if (structure_of(b_[id]) == structure::loop_result && b_[b_[id].operand[0]].operand[0] == begin + 1) entry = id;
+      }
+    }
+    if (entry >= 0) entry = available_outside(entry);
+    emit::loop_begin(b_, reverse, entry, static_cast<int>(branch_number(b_[begin])));
   }
 
   /// Returns the values of the body [begin, end] that depend on nothing that changes from one iteration to the next.

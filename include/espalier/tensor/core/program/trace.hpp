@@ -52,7 +52,7 @@ template <class Mesh, class Leaf> constexpr int argument_leaf(builder& b, int in
     constexpr read_annotation read = leaf_annotation<Mesh, Leaf>::value;
     // `program` has reported the mistake; this is for callers that trace without one.
     static_assert(read.fault == annotation_fault::nothing, "sharded<...>: not an annotation of this tensor.");
-    b[id].annotation = b.annotate(tensor::shape, read.placement);
+    b[id].annotation = b.annotate(tensor::shape, read.placement, read.priority);
   }
   return id;
 }

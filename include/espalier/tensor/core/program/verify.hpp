@@ -7,6 +7,7 @@
 #include <espalier/tensor/core/program/check_call.hpp>
 #include <espalier/tensor/core/program/mistake_words.hpp>
 #include <espalier/tensor/core/program/passes.hpp>
+#include <espalier/tensor/core/program/unwritten.hpp>
 
 #include <cstddef>
 #include <type_traits>
@@ -92,6 +93,17 @@ template <class Mesh, class Source> [[nodiscard]] constexpr auto check_passes() 
   }
 }
 
+/// The mistakes that only the passes tell, and those of explicit mode.
+template <class Findings, class Mesh, class Function, class... Arguments>
+[[nodiscard]] constexpr auto check_compiled() {
+  using found = decltype(check_passes<Mesh, traced_graph<Mesh, Function, Arguments...>>());
+  if constexpr (found::is_mistake || !Findings::value.is_explicit) {
+    return found{};
+  } else {
+    return report_unwritten<Mesh, Function, Arguments...>();
+  }
+}
+
 /// Whether a traced function can be called. Asked a second time, clang says no if the body had errors, and g++ if what
 /// it returns had.
 template <class Mesh, class Function, class... Arguments> [[nodiscard]] constexpr bool compiles() {
@@ -134,10 +146,10 @@ template <class Checked, bool IsCallable, class Mesh, class Function, class... A
   } else if constexpr (!std::is_default_constructible_v<Function>) {
     return report<why::function_without_default<Function>, why::program>{};
   } else if constexpr (!IsCallable) {
-    if constexpr (fits<Function, Arguments...>()) {
+    if constexpr (fits<typename written_function<Function>::type, Arguments...>()) {
       return reported_by_compiler{};
     } else {
-      return explain_call<Function, Arguments...>();
+      return explain_call<typename written_function<Function>::type, Arguments...>();
     }
   } else if constexpr (!compiles<Mesh, Function, Arguments...>()) {
     return reported_by_compiler{};
@@ -211,10 +223,10 @@ template <class Findings, class Mesh, class Function, class... Arguments> [[nodi
     if constexpr (unused::is_mistake) {
       return unused{};
     } else {
-      return check_passes<Mesh, traced_graph<Mesh, Function, Arguments...>>();
+      return check_compiled<Findings, Mesh, Function, Arguments...>();
     }
   } else {
-    return check_passes<Mesh, traced_graph<Mesh, Function, Arguments...>>();
+    return check_compiled<Findings, Mesh, Function, Arguments...>();
   }
 }
 

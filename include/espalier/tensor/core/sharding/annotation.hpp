@@ -17,8 +17,15 @@ template <MeshAxis... Axes> struct at_least {};
 /// partial.
 template <MeshAxis... Axes> struct replicated {};
 template <MeshAxis... Axes> struct unreduced {};
+/// How early completion passes the annotation on: all annotations of priority 0, which is that of an annotation without
+/// this entry, spread as far as they go before those of priority 1 do, and so on (Shardy's user priorities).
+/// `shard<data, none, priority<1>>(x)` decides where nothing of priority 0 has, as for a weight that is split over the
+/// axis of the batch: where both reach an op, the batch wins. Priorities are 0 ... 255. Errors: `no_such_priority`.
+template <int Level> struct priority {};
 
 namespace detail {
+
+inline constexpr int most_priority = 255;
 
 /// One entry of an annotation, read.
 struct annotation_entry {
@@ -28,6 +35,7 @@ struct annotation_entry {
   axis_mask replicated = 0;
   axis_mask unreduced = 0;
   bool known = true;
+  int priority = -1;
 };
 
 /// Whether an annotation on this mesh may name the axis: it is the mesh's own, or that of another part (`submesh`).
@@ -72,11 +80,18 @@ template <class Mesh, class... Axes> struct read_entry<Mesh, unreduced<Axes...>>
       axis_list{}, false, false, 0, split_by<Mesh, Axes...>().mask(), all_known<Mesh, Axes...>()};
 };
 
-enum class annotation_fault { nothing, wrong_rank, unknown_axis, axis_used_twice };
+template <class Mesh, int Level> struct read_entry<Mesh, ::espalier::priority<Level>> {
+  // A level that is not allowed is one beyond those that are.
+  static constexpr annotation_entry value{
+      axis_list{}, false, false, 0, 0, true, Level >= 0 && Level <= most_priority ? Level : most_priority + 1};
+};
+
+enum class annotation_fault { nothing, wrong_rank, unknown_axis, axis_used_twice, no_such_priority };
 
 /// The sharding that Entries describe on a tensor of this rank, or what is wrong with them.
 struct read_annotation {
   sharding placement;
+  int priority = 0;
   annotation_fault fault = annotation_fault::nothing;
 };
 
@@ -105,6 +120,8 @@ template <class Mesh, class... Entries> [[nodiscard]] constexpr read_annotation 
       if (e.is_open) result.placement.open |= 1U << static_cast<unsigned>(dims);
       ++dims;
       use(e.split.mask(), e.split.size());
+    } else if (e.priority >= 0) {
+      result.priority = e.priority;
     } else {
       result.placement.replicated |= e.replicated;
       result.placement.unreduced |= e.unreduced;
@@ -112,6 +129,7 @@ template <class Mesh, class... Entries> [[nodiscard]] constexpr read_annotation 
     }
   }
   if (dims != rank) result.fault = annotation_fault::wrong_rank;
+  if (result.priority > most_priority) result.fault = annotation_fault::no_such_priority;
   return result;
 }
 

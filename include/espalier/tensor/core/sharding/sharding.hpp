@@ -16,12 +16,16 @@ namespace espalier {
 struct sharding {
   int rank = 0;
   axis_list dim[max_rank]{};
-  /// Bit per dimension: propagation may refine it.
+  /// Bit per dimension: propagation may refine it; and `decided_early`.
   std::uint32_t open = 0;
   /// Axes propagation must not use on this tensor.
   axis_mask replicated = 0;
   /// Axes on which each device holds a term of a sum that is still to be reduced.
   axis_mask unreduced = 0;
+
+  /// The flag in `open` of a value that is split by annotations of an earlier priority than the last: no pass may lay
+  /// it out in another way only because less moves then.
+  static constexpr std::uint32_t decided_early = 1U << 31U;
 
   [[nodiscard]] constexpr bool is_open(int d) const { return (open >> static_cast<unsigned>(d) & 1U) != 0; }
   /// All axes that split some dimension.
@@ -68,6 +72,8 @@ struct layout {
   sharding placement;
   /// In a partitioned program: the user asked for it, inside of a loop, and no pass may change it.
   bool is_fixed = false;
+  /// In a traced program, of an annotation: completion passes it on after those of lower numbers.
+  std::uint8_t priority = 0;
 };
 
 /// The extent of every device's buffer for one dimension. Splitting is nested: each axis cuts the chunk of the axis

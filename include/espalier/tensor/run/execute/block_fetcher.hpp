@@ -55,7 +55,7 @@ template <class Step> class block_fetcher {
       } else {
         ++operand_;
       }
-      if (!stream.is_stream) continue;
+      if (!stream.is_stream || (writes && step.is_streamed)) continue;
       // Results are written whole.
       const bool whole = writes || columns_ == chain_->columns;
       run_ = 0;
@@ -87,14 +87,19 @@ template <class Step> class block_fetcher {
   bool writes_ = false;
 };
 
-/// Cache lines of a block to be fetched with each step; 0 where rows are so long that the hardware does it.
+/// With fewer steps a block is done before what was fetched for the next one arrives: the hardware, which finds out by
+/// itself where one step passes over memory, fetches better.
+inline constexpr int least_fetched_steps = 4;
+
+/// Cache lines of a block to be fetched with each step; 0 where the hardware does it: where rows are long, and where
+/// steps are few.
 template <class Step> [[nodiscard]] std::int64_t lines_of_step(const fused_chain& c, const Step* steps) {
-  if (c.columns > 4 * block_elements) return 0;
+  if (c.columns > 4 * block_elements || c.step_count < least_fetched_steps) return 0;
   std::int64_t bytes = 0;
   for (int n = 0; n < c.step_count; ++n) {
     const Step& step = steps[n];
     for (int k = 0; k < step.operand_count; ++k) bytes += step.operand[k].is_stream ? step.operand[k].size : 0;
-    bytes += step.result.is_stream ? step.result.size : 0;
+    bytes += step.result.is_stream && !step.is_streamed ? step.result.size : 0;
   }
   return (c.block_rows * c.columns * bytes / block_fetcher<Step>::cache_line + c.step_count - 1) / c.step_count;
 }

@@ -4,6 +4,7 @@
 
 #include <espalier/base/light_std/extremes.hpp>
 #include <espalier/base/light_std/plain_vector.hpp>
+#include <espalier/base/streaming.hpp>
 #include <espalier/comm/layout.hpp>
 #include <espalier/tensor/run/execute/block_fetcher.hpp>
 #include <espalier/tensor/run/execute/causal.hpp>
@@ -12,6 +13,7 @@
 #include <espalier/tensor/run/execute/tables.hpp>
 
 #include <atomic>
+#include <cstddef>
 #include <cstring>
 #include <vector>
 
@@ -76,6 +78,7 @@ template <class Kernels> class chain_runner {
     const std::int64_t threads = work < 32768 ? 1 : smaller_of<std::int64_t>(threads_, blocks);
     for (bool again = true; again;) {
       const std::int64_t triangle = side(u);
+      if (triangle == 0) choose_streamed(chain, steps);
       if (threads == 1) {
         run_blocks(u, triangle, steps, 0, blocks, scratch);
       } else {
@@ -163,6 +166,7 @@ template <class Kernels> class chain_runner {
         placed.result = cursor_of(chain, step.result, step.result_wide, step.type, nullptr, address);
       }
       placed.is_stored = !step.accumulates && step.result.kind == source_kind::memory && step.result_wide;
+      placed.is_streamed = false;
       placed.is_looked_at = causal_.looks_at_maxima(s);
       placed.type = step.type;
       placed.boxes = boxes_of(step.instruction);
@@ -183,6 +187,12 @@ template <class Kernels> class chain_runner {
   /// Few bytes, for which the library's function is not worth calling. @pre a multiple of `Step` of them
   template <std::int64_t Step> static void clear_run(char* from, const char* to) {
     for (; from != to; from += Step) std::memset(from, 0, static_cast<std::size_t>(Step));
+  }
+
+  /// Moves a block of rows to their place, where they follow one another without a gap.
+  static void stream_rows(char* to, const kernels::block_call& call, std::int64_t size) {
+    stream_bytes(reinterpret_cast<std::byte*>(to), static_cast<const std::byte*>(call.result.data),
+                 call.rows * call.columns * size);
   }
 
   [[nodiscard]] bool spreads(int u) const {
@@ -275,6 +285,7 @@ template <class Kernels> class chain_runner {
     }
     const std::int64_t lines = lines_of_step(c, steps);
     const bool checks = finite_.is_on();
+    bool streams = false;
     for (std::int64_t b = first; b < last; ++b) {
       const std::int64_t row = b * c.block_rows;
       block_fetcher<step_type> following;
@@ -290,6 +301,7 @@ template <class Kernels> class chain_runner {
         const step_type& step = steps[n];
         for (int k = 0; k < step.operand_count; ++k) call.operand[k] = step.operand[k].block(row, scratch);
         call.result = step.result.block(row, scratch);
+        if (step.is_streamed) call.result.data = scratch + scratch_layout::streamed(c);
         call.boxes = step.boxes;
         following.fetch(lines);
         step.function(call);
@@ -299,8 +311,11 @@ template <class Kernels> class chain_runner {
           return false;
         }
         if (call.columns < cleared && step.is_stored) clear_after(call, cleared, step.result.size);
+        if (step.is_streamed) stream_rows(step.result.at(row), call, step.result.size);
+        streams = streams || step.is_streamed;
       }
     }
+    if (streams) finish_streaming();
     return true;
   }
 

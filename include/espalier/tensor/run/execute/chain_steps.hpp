@@ -44,6 +44,7 @@ template <class Function> struct placed_step {
   bool combines = false;   // the partial results of the blocks of a row that is cut
   bool is_stored = false;  // a row in memory for each row of the chain
   bool is_looked_at = false;
+  bool is_streamed = false;  // what it stores goes past the caches
   dtype type = dtype::f32;
   const instruction_boxes* boxes = nullptr;
 };
@@ -68,10 +69,39 @@ struct scratch_layout {
     return accumulator(c, c.accumulators) + slot * aligned(c.blocks_of_row() * element_bytes);
   }
 
+  /// A block of a result that is streamed, before it is.
+  [[nodiscard]] static std::int64_t streamed(const fused_chain& c) { return accumulator(c, c.accumulators); }
+
   [[nodiscard]] static std::int64_t bytes_per_thread(const fused_chain& c) {
-    return c.partials > 0 ? partials(c, c.partials) : accumulator(c, c.accumulators);
+    return c.is_cut() ? partials(c, c.partials) : streamed(c) + wide_bytes(c);
   }
 };
+
+/// A chain that passes over at least as many bytes streams results: little of them would still be in a cache when they
+/// are read, and a line that is not written past the caches is read first.
+inline constexpr std::int64_t least_streamed_chain = std::int64_t{32} << 20;
+
+/// Decides which steps stream what they store: results that no step of the chain reads, in memory of which none reads,
+/// if the chain passes over at least `least` bytes. `steps` are placed.
+template <class Step>
+void choose_streamed(const fused_chain& c, Step* steps, std::int64_t least = least_streamed_chain) {
+  if (!has_streaming_stores || c.is_cut()) return;
+  const auto passes = [](const row_cursor& rows) { return rows.is_stream ? rows.size : 0; };
+  std::int64_t bytes = 0;  // of an element of the chain
+  for (int n = 0; n < c.step_count; ++n) {
+    for (int k = 0; k < steps[n].operand_count; ++k) bytes += passes(steps[n].operand[k]);
+    bytes += passes(steps[n].result);
+  }
+  if (c.rows * c.columns * bytes < least) return;
+  for (int n = 0; n < c.step_count; ++n) {
+    const row_cursor& result = steps[n].result;
+    bool is_alone = steps[n].is_stored && result.is_stream;
+    for (int m = 0; m < c.step_count && is_alone; ++m) {
+      for (int k = 0; k < steps[m].operand_count; ++k) is_alone = is_alone && steps[m].operand[k].base != result.base;
+    }
+    steps[n].is_streamed = is_alone;
+  }
+}
 
 /// Columns that count in the block of rows from `row` on. `side`: see `causal_finder`.
 [[nodiscard]] inline std::int64_t seen_columns(const fused_chain& c, std::int64_t side, std::int64_t row) {

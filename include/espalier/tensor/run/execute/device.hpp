@@ -57,6 +57,7 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
         arena_(t.arena_bytes),
         scratch_(aligned(t.kernel_scratch_bytes) + chains_.scratch_bytes()),
         iteration_(static_cast<std::size_t>(t.code.size), 0),
+        limit_(static_cast<std::size_t>(t.code.size), 0),
         boxes_at_(static_cast<std::size_t>(t.code.size), -1),
         displaced_by_(static_cast<std::size_t>(t.code.size), 0),
         moves_(static_cast<std::size_t>(t.code.size)),
@@ -68,7 +69,10 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
         results_(static_cast<std::size_t>(t.result_count)) {
     give_places();
     for (int id = 0; id < t.code.size; ++id) {
-      if (structure_of(t.code[id]) == structure::loop_begin) iteration(id) = first_iteration(id);
+      if (structure_of(t.code[id]) == structure::loop_begin) {
+        limit_[static_cast<std::size_t>(id)] = attributes_of<loop_attributes>(t.code[id]).iterations;
+        iteration(id) = first_iteration(id);
+      }
       prepare(id);
     }
     std::int64_t message_bytes = 0;
@@ -121,30 +125,30 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   [[nodiscard]] char* sent_memory() const { return static_cast<char*>(message_memory_.data()); }
   /// An all_reduce works in place.
   [[nodiscard]] char* received_memory(const message_table& all) const {
-    if (is_collective(t_.code[all.parts.front().id].op, collective::all_reduce)) return sent_memory();
+    if (is_collective(t_.code[all.collectives.front().id].op, collective::all_reduce)) return sent_memory();
     return sent_memory() + aligned(all.sent * size_of(all.moves.type));
   }
   void pack(const message_table& all) const {
-    for (const message_part& part : all.parts) {
-      const dtype type = part.boxes.type;
-      const void* const source = address(t_.code[part.id].operand[0]);
-      for (std::size_t k = 0; k < part.sent_at.size(); ++k) {
-        if (part.sent_at[k] < 0) continue;
-        comm::pack(type, sent_memory() + part.sent_at[k] * size_of(type), source, part.boxes.outgoing[k]);
+    for (const travelling_collective& one : all.collectives) {
+      const dtype type = one.boxes.type;
+      const void* const source = address(t_.code[one.id].operand[0]);
+      for (std::size_t k = 0; k < one.sent_at.size(); ++k) {
+        if (one.sent_at[k] < 0) continue;
+        comm::pack(type, sent_memory() + one.sent_at[k] * size_of(type), source, one.boxes.outgoing[k]);
       }
     }
   }
   void unpack(const message_table& all) const {
     const auto self = static_cast<std::size_t>(all.moves.self);
-    for (const message_part& part : all.parts) {
-      const dtype type = part.boxes.type;
-      void* const target = address(part.id);
-      for (std::size_t k = 0; k < part.received_at.size(); ++k) {
-        if (part.received_at[k] < 0) continue;
-        comm::unpack(type, target, received_memory(all) + part.received_at[k] * size_of(type), part.boxes.incoming[k]);
+    for (const travelling_collective& one : all.collectives) {
+      const dtype type = one.boxes.type;
+      void* const target = address(one.id);
+      for (std::size_t k = 0; k < one.received_at.size(); ++k) {
+        if (one.received_at[k] < 0) continue;
+        comm::unpack(type, target, received_memory(all) + one.received_at[k] * size_of(type), one.boxes.incoming[k]);
       }
-      if (part.received_at[self] >= 0) continue;
-      comm::copy_block(type, target, address(t_.code[part.id].operand[0]), part.boxes.incoming[self]);
+      if (one.received_at[self] >= 0) continue;
+      comm::copy_block(type, target, address(t_.code[one.id].operand[0]), one.boxes.incoming[self]);
     }
   }
   [[nodiscard]] char* arena() const { return static_cast<char*>(arena_.data()); }
@@ -221,13 +225,19 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
         break;
       case step_kind::move: communicate(s.target); break;
       case step_kind::loop_begin: {
+        std::int64_t& limit = limit_[static_cast<std::size_t>(s.loop)];
+        limit = most_iterations(t_.code[s.loop], s.source < 0 ? 0 : whole_number(s.source));
         iteration(s.loop) = first_iteration(s.loop);
-        return attributes_of<loop_attributes>(t_.code[s.loop]).iterations > 0 ? n + 1 : s.jump;
+        return limit > 0 ? n + 1 : s.jump;
       }
+      case step_kind::loop_test:
+        // Of a loop that is not over by then, this iteration is the last.
+        if (whole_number(s.source) == 0) limit_[static_cast<std::size_t>(s.loop)] = 0;
+        break;
       case step_kind::loop_end: {
-        const loop_attributes loop = attributes_of<loop_attributes>(t_.code[s.loop]);
-        const std::int64_t next = iteration(s.loop) + (loop.reverse ? -1 : 1);
-        const bool is_over = next < 0 || next >= loop.iterations;
+        const bool is_reverse = attributes_of<loop_attributes>(t_.code[s.loop]).reverse;
+        const std::int64_t next = iteration(s.loop) + (is_reverse ? -1 : 1);
+        const bool is_over = next < 0 || next >= limit_[static_cast<std::size_t>(s.loop)];
         // When it begins again, its carries are set before it does.
         iteration(s.loop) = is_over ? first_iteration(s.loop) : next;
         if (is_over) break;
@@ -314,8 +324,8 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
     if (const int at = message_of_[static_cast<std::size_t>(id)]; at >= 0) {
       message_table& all = messages_[static_cast<std::size_t>(at)];
       all = t_.transfers.together(t_.mesh, t_.code, id, device_, channel);
-      for (message_part& part : all.parts) {
-        if (t_.where[part.id].is_displaced) leave_in_place(part.id, part.boxes);
+      for (travelling_collective& one : all.collectives) {
+        if (t_.where[one.id].is_displaced) leave_in_place(one.id, one.boxes);
       }
       if (what == collective::all_reduce) {
         comm_.prepare(static_cast<const comm::transfer_group&>(all.moves));
@@ -438,14 +448,24 @@ template <class Communicator, class Kernels = compiled_kernels> class device_exe
   }
 
   [[nodiscard]] std::int64_t first_iteration(int loop) const {
-    const auto begin = attributes_of<loop_attributes>(t_.code[loop]);
-    return begin.reverse ? begin.iterations - 1 : 0;
+    const bool is_reverse = attributes_of<loop_attributes>(t_.code[loop]).reverse;
+    return is_reverse ? limit_[static_cast<std::size_t>(loop)] - 1 : 0;
+  }
+  /// The value of an integer or a truth value without dimensions.
+  [[nodiscard]] std::int64_t whole_number(int id) const {
+    const void* const at = address(id);
+    return with_storage(t_.code[id].type, [at](auto element) {
+      std::memcpy(&element, at, sizeof element);
+      return static_cast<std::int64_t>(element);
+    });
   }
   [[nodiscard]] std::int64_t& iteration(int loop) { return iteration_[static_cast<std::size_t>(loop)]; }
 
   shared_buffer arena_;
   shared_buffer scratch_;
   std::vector<std::int64_t> iteration_;
+  /// The number of iterations of each loop, as far as it is known by now.
+  std::vector<std::int64_t> limit_;
   /// The boxes of positional instructions; and by instruction, which of them are its own.
   std::vector<instruction_boxes> boxes_;
   std::vector<int> boxes_at_;

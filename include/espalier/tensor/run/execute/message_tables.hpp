@@ -14,7 +14,7 @@ namespace espalier::detail {
 
 /// A collective that travels with others: its boxes, and where in the messages they are. (Of one that sends several
 /// boxes to one device there are several, each with one of those.)
-struct message_part {
+struct travelling_collective {
   int id = -1;
   /// The boxes that this device sends and receives, in the buffers of operand and result, by member of the group.
   comm::transfer boxes;
@@ -24,10 +24,10 @@ struct message_part {
 };
 
 /// The blocks that one device sends and receives in collectives that travel together. It has one message for each other
-/// member, with the boxes of all parts back to back. As a transfer it is one between two blocks of memory, where all
+/// member, with the boxes of all of them back to back. As a transfer it is one between two blocks of memory, where all
 /// boxes lie in one piece. (Types may differ if they have the same size: the first one's is used for all.)
 struct message_table {
-  std::vector<message_part> parts;
+  std::vector<travelling_collective> collectives;
   /// The transfer as the communicator gets it.
   comm::transfer moves;
   /// Elements of the two blocks.
@@ -153,37 +153,38 @@ template <transfer_kinds Kinds>
   const auto kind = static_cast<collective>(collective_index(g[id].op));
   const bool has_one_place = facts_of(kind).reduces || has_owner(g[id]);
   message_table made;
-  for (int part = id; part < id + travelling_together(g.code, g.size, id); ++part) {
-    for (int which = 0; which < most_window_pieces(g, part); ++which) {
-      made.parts.push_back({part, make_transfer_of<Kinds>(mesh, g, part, device, channel, which), {}, {}});
+  for (int travelling = id; travelling < id + travelling_together(g.code, g.size, id); ++travelling) {
+    for (int which = 0; which < most_window_pieces(g, travelling); ++which) {
+      made.collectives.push_back(
+          {travelling, make_transfer_of<Kinds>(mesh, g, travelling, device, channel, which), {}, {}});
     }
   }
   comm::transfer& moves = made.moves;
-  static_cast<comm::transfer_group&>(moves) = made.parts.front().boxes;
+  static_cast<comm::transfer_group&>(moves) = made.collectives.front().boxes;
   moves.type = g[id].type;
   const std::size_t members = moves.members.size();
   const auto self = static_cast<std::size_t>(moves.self);
   std::vector<std::int64_t> before(members, 0);
   int counted = -1;
-  for (message_part& part : made.parts) {
-    part.sent_at.assign(members, -1);
-    part.received_at.assign(members, -1);
-    if (kind == collective::all_reduce || has_owner(g[id]) || part.id == counted) continue;
-    counted = part.id;
-    add_elements_before<Kinds>(mesh, g, part.id, moves, before);
+  for (travelling_collective& one : made.collectives) {
+    one.sent_at.assign(members, -1);
+    one.received_at.assign(members, -1);
+    if (kind == collective::all_reduce || has_owner(g[id]) || one.id == counted) continue;
+    counted = one.id;
+    add_elements_before<Kinds>(mesh, g, one.id, moves, before);
   }
   for (std::size_t k = 0; k < members; ++k) {
     const std::int64_t first_sent = made.sent;
     const std::int64_t first_received = made.received;
-    for (message_part& part : made.parts) {
+    for (travelling_collective& one : made.collectives) {
       // A device's own elements go through a message only to be combined; all that is combined, or that comes from one
       // device, has one place.
       if (k == self && !has_one_place) continue;
-      if (!part.boxes.outgoing[k].empty()) part.sent_at[k] = made.sent;
-      made.sent += part.boxes.outgoing[k].elements();
+      if (!one.boxes.outgoing[k].empty()) one.sent_at[k] = made.sent;
+      made.sent += one.boxes.outgoing[k].elements();
       if (has_one_place && k != self) continue;
-      if (!part.boxes.incoming[k].empty()) part.received_at[k] = made.received;
-      made.received += part.boxes.incoming[k].elements();
+      if (!one.boxes.incoming[k].empty()) one.received_at[k] = made.received;
+      made.received += one.boxes.incoming[k].elements();
     }
     moves.outgoing.push_back(comm::contiguous_block(made.sent - first_sent, first_sent));
     moves.incoming.push_back(comm::contiguous_block(made.received - first_received, before[k], first_received));

@@ -12,6 +12,10 @@
 #include <espalier/tensor/run/execute/print.hpp>
 #include <espalier/tensor/run/execute/program_runner.hpp>
 
+#if defined(ESPALIER_CHECK_PASSES)
+#include <espalier/tensor/core/program/check_passes.hpp>
+#endif
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -149,10 +153,14 @@ template <class Program> class runner {
   using mistake_in = decltype(check_types<std::remove_cvref_t<Given>...>(std::make_integer_sequence<int, arity>{}));
 
  public:
-  /// Errors: `launch_error` if the world's mesh is not the program's.
+  /// Errors: `launch_error` if the world's mesh is not the program's; in Debug builds `graph_error` if a pass has made
+  /// a mistake.
   explicit runner(world& where)
       : core_(where, tables_of<Program>(), facts(std::make_integer_sequence<int, arity + 1>{})) {
     if constexpr (Program::is_sound) {
+#if defined(ESPALIER_CHECK_PASSES)
+      check_passes<Program>();
+#endif
       detail::for_each_leaf(results_, detail::result_lister{core_});
       core_.start();
     }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/base/light_std/plain_vector.hpp>
+#include <espalier/tensor/core/graph/region.hpp>
 #include <espalier/tensor/run/execute/tables.hpp>
 
 #include <cstddef>
@@ -32,8 +33,11 @@ enum class step_kind : std::uint8_t {
   local_slice,
   /// A collective: target from the sources of all devices
   move,
-  /// The first iteration of loop `loop`; if there is none, execution goes on after the loop, at step `jump`.
+  /// The first iteration of loop `loop`; if there is none, execution goes on after the loop, at step `jump`. `source`
+  /// says how many there are, or which branch is taken (-1: it is known).
   loop_begin,
+  /// There is no next iteration unless `source` is true.
+  loop_test,
   /// The next iteration: goes back to step `jump`, if there is one.
   loop_end,
 };
@@ -51,8 +55,8 @@ struct device_step {
 /// time: it costs no compilation.
 class step_list {
  public:
-  explicit step_list(const program_tables& t) : t_(t), first_(static_cast<std::size_t>(t.launch_count) + 1) {
-    find_loops();
+  explicit step_list(const program_tables& t)
+      : t_(t), regions_(t.code), first_(static_cast<std::size_t>(t.launch_count) + 1) {
     for (launch_ = 0; launch_ < t.launch_count; ++launch_) {
       first_[static_cast<std::size_t>(launch_)] = size();
       add_launch();
@@ -66,23 +70,6 @@ class step_list {
   [[nodiscard]] int first_of(int launch) const { return first_[static_cast<std::size_t>(launch)]; }
 
  private:
-  struct loop_content {
-    std::vector<int> carries;
-    /// Stacks and sums of the values of its body.
-    std::vector<int> collected;
-    int begin = -1;  // its step
-  };
-
-  void find_loops() {
-    loop_ = std::vector<loop_content>(static_cast<std::size_t>(t_.code.size));
-    for (int id = 0; id < t_.code.size; ++id) {
-      const instruction& i = t_.code[id];
-      if (structure_of(i) == structure::loop_carry) at(i.loop).carries.push_back(id);
-      if (collects(structure_of(i))) at(t_.code[i.operand[0]].loop).collected.push_back(id);
-    }
-  }
-  [[nodiscard]] loop_content& at(int loop) { return loop_[static_cast<std::size_t>(loop)]; }
-
   void add(step_kind kind, int target = -1, int source = -1, int loop = -1, int jump = -1) {
     steps_.push_back({kind, launch_, target, source, loop, jump});
   }
@@ -110,17 +97,34 @@ class step_list {
   }
 
   void begin_loop(int loop) {
-    for (const int carry : at(loop).carries) add(step_kind::copy, carry, t_.code[carry].operand[0]);
-    for (const int id : at(loop).collected) {
-      if (structure_of(t_.code[id]) == structure::loop_sum) add(step_kind::clear, id);
+    const region& of = regions_.beginning_at(loop);
+    for (const int carry : of.parameters) add(step_kind::copy, carry, t_.code[carry].operand[0]);
+    for (const int id : of.collected) {
+      if (structure_of(t_.code[id]) == structure::loop_sum || is_read_beyond(id)) add(step_kind::clear, id);
     }
-    at(loop).begin = size();
-    add(step_kind::loop_begin, -1, -1, loop);
+    open_.push_back(size());
+    add(step_kind::loop_begin, -1, of.entry, loop);
+  }
+
+  /// Whether layers of a stack are read that the iterations have not written: other regions that run as often as this
+  /// one read only those that were.
+  [[nodiscard]] bool is_read_beyond(int stack) const {
+    if (is_counted(attributes_of<loop_attributes>(t_.code[t_.code[t_.code[stack].operand[0]].loop]))) return false;
+    for (int id = stack + 1; id < t_.code.size; ++id) {
+      const instruction& i = t_.code[id];
+      for (int k = 0; k < i.operand_count; ++k) {
+        if (t_.code.operand_at(i, k) != stack) continue;
+        if (structure_of(i) != structure::loop_slice) return true;
+        if (is_counted(attributes_of<loop_attributes>(t_.code[i.loop]))) return true;
+      }
+    }
+    return false;
   }
 
   /// The iteration's values go to stacks and sums before the carries change.
   void end_loop(int loop) {
-    for (const int id : at(loop).collected) {
+    const region& of = regions_.beginning_at(loop);
+    for (const int id : of.collected) {
       const int value = t_.code[id].operand[0];
       if (structure_of(t_.code[id]) == structure::loop_sum) {
         add(step_kind::add, id, value);
@@ -128,8 +132,10 @@ class step_list {
         add(step_kind::stack, id, value, loop);
       }
     }
+    if (of.goes_on >= 0) add(step_kind::loop_test, -1, of.goes_on, loop);
     add_copies();
-    const int begin = at(loop).begin;
+    const int begin = open_.back();
+    open_.pop_back();
     add(step_kind::loop_end, -1, -1, loop, begin + 1);
     steps_[static_cast<std::size_t>(begin)].jump = size();
   }
@@ -152,9 +158,11 @@ class step_list {
   }
 
   const program_tables& t_;
+  region_table regions_;
   plain_vector<device_step> steps_;
   std::vector<int> first_;
-  std::vector<loop_content> loop_;
+  /// The first steps of the loops that are open.
+  std::vector<int> open_;
   int launch_ = 0;
   int next_copy_ = 0;
 };

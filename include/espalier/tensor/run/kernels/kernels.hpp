@@ -33,6 +33,7 @@
 #include <espalier/tensor/run/kernels/rounding.hpp>
 #include <espalier/tensor/run/kernels/scan.hpp>
 #include <espalier/tensor/run/kernels/shard.hpp>
+#include <espalier/tensor/run/kernels/shard_alike.hpp>
 #include <espalier/tensor/run/kernels/slice.hpp>
 #include <espalier/tensor/run/kernels/softmax.hpp>
 #include <espalier/tensor/run/kernels/table.hpp>

@@ -319,7 +319,7 @@ class layout_drawing {
 namespace detail {
 /// A tensor type and its annotation, if it has one.
 template <class Tensor> struct annotated_tensor {
-  template <class Mesh> static constexpr read_annotation read{sharding::whole(Tensor::rank), annotation_fault::nothing};
+  template <class Mesh> static constexpr read_annotation read{.placement = sharding::whole(Tensor::rank)};
 };
 template <class Tensor, class... Entries> struct annotated_tensor<sharded<Tensor, Entries...>> {
   template <class Mesh> static constexpr read_annotation read = annotation_of<Mesh, Entries...>(Tensor::rank);

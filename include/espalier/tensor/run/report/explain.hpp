@@ -4,10 +4,12 @@
 
 #include <espalier/config.hpp>
 
+#include <espalier/base/light_std/extremes.hpp>
 #include <espalier/base/light_std/joined.hpp>
 #include <espalier/base/table.hpp>
 #include <espalier/tensor/core/diagnostics/source_line.hpp>
 #include <espalier/tensor/core/partition/messages.hpp>
+#include <espalier/tensor/core/program/annotated_values.hpp>
 #include <espalier/tensor/core/program/callers.hpp>
 #include <espalier/tensor/core/program/program.hpp>
 #include <espalier/tensor/core/program/sent_bytes.hpp>
@@ -60,6 +62,7 @@ struct program_facts {
   std::int64_t argument_bytes = 0;
   std::int64_t result_bytes = 0;
   std::int64_t arena_bytes = 0;
+  annotation_count annotations;
   /// The lines from which helper functions were called (`called_from`).
   const source_line* callers = nullptr;
 };
@@ -82,23 +85,64 @@ class explanation {
     }
     espalier::report::table table(std::move(columns));
     for (row& one : rows_) {
-      one.cell[times] = joined({one.times});
+      one.cell[times] = times_text(one.id, one.times);
       if (one.bytes > 0) one.cell[sent] = espalier::report::format_bytes(one.bytes);
       table.add(std::move(one.cell));
     }
     table.print(out);
-    out << joined({"each device sends ", espalier::report::format_bytes(most_sent()), " in ", of_.collectives,
-                   of_.collectives == 1 ? " collective" : " collectives", ", and needs ",
-                   espalier::report::format_bytes(of_.peak_bytes),
-                   " of memory: ", espalier::report::format_bytes(of_.argument_bytes), " arguments, ",
-                   espalier::report::format_bytes(of_.result_bytes), " results, ",
-                   espalier::report::format_bytes(of_.arena_bytes), " on the way\n"});
+    out << joined(
+        {"each device sends ",
+         espalier::report::format_bytes(most_sent()),
+         " in ",
+         of_.collectives,
+         of_.collectives == 1 ? " collective" : " collectives",
+         ", and needs ",
+         espalier::report::format_bytes(of_.peak_bytes),
+         " of memory: ",
+         espalier::report::format_bytes(of_.argument_bytes),
+         " arguments, ",
+         espalier::report::format_bytes(of_.result_bytes),
+         " results, ",
+         espalier::report::format_bytes(of_.arena_bytes),
+         " on the way\n",
+         of_.annotations.annotated,
+         " of ",
+         of_.annotations.values,
+         of_.annotations.annotated == 1 ? " values is annotated (" : " values are annotated (",
+         espalier::report::format_percent(
+             of_.annotations.values == 0 ? 0 : static_cast<double>(of_.annotations.annotated) / of_.annotations.values),
+         ")\n"});
+  }
+
+  [[nodiscard]] std::string op_text(int id) const {
+    const instruction& i = of_.code[id];
+    std::string text = i.op->name;
+    if (i.op->facts.travels_along) {
+      text = joined({"with the ", text, " above"});
+    } else if (communicates(i)) {
+      const axis_list axes = list_of(attributes_of<collective_attributes>(i).axes);
+      append_text(text, {" over ", names_of(of_.mesh, of_.parts, axes)});
+    }
+    if (travelling_together(of_.code.code, of_.code.size, id) > 1) text += ", with others";
+    return text;
+  }
+  /// `block.hpp:12, called from model.hpp:31, called from train.cpp:7`
+  [[nodiscard]] std::string line_of(const instruction& i) const {
+    std::string text = line_text(i.where);
+    for (int caller = i.where.caller; caller > 0;) {
+      const source_line& call = of_.callers[caller - 1];
+      if (!is_scope(call)) append_text(text, {", called from ", line_text(call)});
+      caller = call.caller;
+    }
+    return text;
   }
 
  private:
   enum cell_number : std::uint8_t { line, op, result, times, sent, because_of, cells };
   struct row {
     std::vector<std::string> cell;
+    /// The first of the instructions.
+    int id = -1;
     std::int64_t times = 0;
     std::int64_t bytes = 0;
   };
@@ -123,6 +167,7 @@ class explanation {
     if (!again) {
       cell[because_of] = cause_text(i.origin);
       rows_.emplace_back().cell = std::move(cell);
+      rows_.back().id = id;
     }
     const std::int64_t repeated = repetitions(of_.code, id);
     rows_.back().times += repeated;
@@ -135,50 +180,35 @@ class explanation {
     std::int64_t most = 0;
     const int devices = of_.sent_by == nullptr ? 1 : static_cast<int>(of_.device_mesh.devices());
     for (int device = 0; device < devices; ++device) {
-      std::int64_t sum = 0;
+      run_total sum(of_.code);
       for (int id = 0; id < of_.code.size; ++id) {
         if (!communicates(of_.code[id])) continue;
-        sum += repetitions(of_.code, id) *
-               (of_.sent_by == nullptr ? of_.sent[id] : of_.sent_by(of_.device_mesh, of_.code, id, device));
+        sum.add(id, of_.sent_by == nullptr ? of_.sent[id] : of_.sent_by(of_.device_mesh, of_.code, id, device));
       }
-      most = sum > most ? sum : most;
+      most = larger_of(most, sum.total());
     }
     return most;
   }
 
-  [[nodiscard]] std::string op_text(int id) const {
-    const instruction& i = of_.code[id];
-    std::string text = i.op->name;
-    if (i.op->facts.travels_along) {
-      text = joined({"with the ", text, " above"});
-    } else if (communicates(i)) {
-      const axis_list axes = list_of(attributes_of<collective_attributes>(i).axes);
-      append_text(text, {" over ", names_of(of_.mesh, of_.parts, axes)});
+  /// `3`, `at most 3` where a branch is not always taken or a loop may end early, `3 per iteration` where nobody knows
+  /// how often a loop runs.
+  [[nodiscard]] std::string times_text(int id, std::int64_t count) const {
+    bool is_most = false;
+    for (int region = of_.code[id].loop; region >= 0; region = of_.code[region].loop) {
+      if (region_kind_of(of_.code[region]) == region_kind::until) return joined({count, " per iteration"});
+      is_most = is_most || region_kind_of(of_.code[region]) != region_kind::counted;
     }
-    if (travelling_together(of_.code.code, of_.code.size, id) > 1) text += ", with others";
-    return text;
+    return joined({is_most ? "at most " : "", count});
   }
-  /// `block.hpp:12, called from model.hpp:31, called from train.cpp:7`
-  [[nodiscard]] std::string line_of(const instruction& i) const {
-    std::string text = line_text(i.where);
-    for (int caller = i.where.caller; caller > 0;) {
-      const source_line& call = of_.callers[caller - 1];
-      append_text(text, {", called from ", line_text(call)});
-      caller = call.caller;
-    }
-    return text;
-  }
+
   [[nodiscard]] std::string layout_text(const instruction& i, const layout& placed) const {
     return to_string(of_.mesh, of_.parts, i.type, placed.shape, placed.placement);
   }
 
   /// The annotation that completion followed to a traced value: causes are followed back until one written by hand.
   [[nodiscard]] std::string cause_text(int id) const {
-    for (int steps = 0; steps < of_.traced.size && id >= 0; ++steps) {
-      if (of_.traced[id].annotation >= 0 || of_.cause[id] == id) break;
-      id = of_.cause[id];
-    }
-    if (id < 0 || of_.traced[id].annotation < 0) return "";
+    id = annotation_behind(of_.traced, of_.cause, id);
+    if (id < 0) return "";
     const instruction& i = of_.traced[id];
     const std::string where = structure_of(i) == structure::argument
                                   ? joined({"argument ", attributes_of<border_attributes>(i).number})
@@ -190,30 +220,37 @@ class explanation {
   std::vector<row> rows_;
 };
 
+template <class Program> [[nodiscard]] program_facts facts_of_program() {
+  constexpr bool only_sums = Program::template collectives<all_reduce>() == Program::collectives();
+  constexpr annotation_count annotations = count_annotations(Program::traced);
+  return {Program::mesh::value,
+          Program::parts,
+          without_rules<Program::code>::value,
+          without_rules<Program::traced>::value,
+          Program::device_mesh::value,
+          &Program::completion_pass::value.cause[0],
+          &sent_bytes_table<Program>::value.of[0],
+          only_sums ? nullptr : &sent_in_messages,
+          Program::collectives(),
+          Program::peak_bytes_per_device(),
+          Program::argument_bytes(),
+          Program::result_bytes(),
+          Program::arena_bytes(),
+          annotations,
+          &callers_of<Program>::value.of[0]};
+}
+
 }  // namespace detail
 
 /// Writes what a program does, in the order of execution: one row for each line of source and kind of collective or
 /// computation, with the layout of what it makes, how often it runs, the bytes each device sends for it, and the
-/// annotation that led to the layout. What travels in the messages of another collective has rows of its own below
-/// that one's, which names the bytes of all. A line in a helper function that says so (`called_from`) is followed by
-/// the lines of the calls. `explain<step>(std::cout, collectives_only)` is the short form.
+/// annotation that led to the layout. What a `while_loop` without at_most_iterations runs is counted for one iteration.
+/// What travels in the messages of another collective has rows of its own below that one's, which names the bytes of
+/// all. A line in a helper function that says so (`called_from`) is followed by the lines of the calls.
+/// `explain<step>(std::cout, collectives_only)` is the short form.
 template <class Program> void explain(std::ostream& out, explained shown = explained::everything) {
   if constexpr (Program::is_sound) {  // otherwise its mistake has been reported
-    constexpr bool only_sums = Program::template collectives<all_reduce>() == Program::collectives();
-    const detail::program_facts facts{Program::mesh::value,
-                                      Program::parts,
-                                      detail::without_rules<Program::code>::value,
-                                      detail::without_rules<Program::traced>::value,
-                                      Program::device_mesh::value,
-                                      &Program::completion_pass::value.cause[0],
-                                      &detail::sent_bytes_table<Program>::value.of[0],
-                                      only_sums ? nullptr : &detail::sent_in_messages,
-                                      Program::collectives(),
-                                      Program::peak_bytes_per_device(),
-                                      Program::argument_bytes(),
-                                      Program::result_bytes(),
-                                      Program::arena_bytes(),
-                                      &detail::callers_of<Program>::value.of[0]};
+    const detail::program_facts facts = detail::facts_of_program<Program>();
     detail::explanation(facts).write(out, shown);
   }
 }

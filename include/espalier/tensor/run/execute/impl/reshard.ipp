@@ -30,7 +30,7 @@ namespace espalier::detail {
   moves.outgoing.assign(static_cast<std::size_t>(devices), comm::empty_block());
   moves.incoming.assign(static_cast<std::size_t>(devices), comm::empty_block());
   for (const moved_piece& one : moved_pieces(holders, readers, from.shape().rank)) {
-    const comm::block box = block_of(one.part, holders[one.from].buffer, readers[one.to].buffer);
+    const comm::block box = block_of(one.box, holders[one.from].buffer, readers[one.to].buffer);
     const auto sender = static_cast<std::size_t>(holders[one.from].rank);
     const auto receiver = static_cast<std::size_t>(readers[one.to].rank);
     if (holders[one.from].rank == device) moves.outgoing[receiver] = box;

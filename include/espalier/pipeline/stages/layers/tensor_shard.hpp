@@ -11,9 +11,9 @@
 
 namespace espalier::pipeline::detail {
 
-/// The part of a tensor that one device of a replica holds: a box of the whole tensor, and its strides in the device's
+/// The shard of a tensor that one device of a replica holds: a box of the whole tensor, and its strides in the device's
 /// memory, in elements.
-struct tensor_part {
+struct tensor_shard {
   std::vector<std::int64_t> starts, sizes, strides;
   bool is_first = true;  ///< of the devices that hold the same box
 
@@ -30,38 +30,39 @@ struct tensor_part {
   return {tensor.whole->shape.size, tensor.whole->shape.size + tensor.whole->shape.rank};
 }
 
-[[nodiscard]] inline tensor_part part_of_tensor(const mesh_shape& mesh, const tensor_facts& tensor, int device) {
-  tensor_part part;
-  part.sizes = tensor.shape;
-  part.starts.assign(tensor.shape.size(), 0);
-  part.strides.assign(tensor.shape.size(), 1);
-  for (std::size_t d = tensor.shape.size(); d-- > 1;) part.strides[d - 1] = part.strides[d] * tensor.shape[d];
+[[nodiscard]] inline tensor_shard shard_of_tensor(const mesh_shape& mesh, const tensor_facts& tensor, int device) {
+  tensor_shard shard;
+  shard.sizes = tensor.shape;
+  shard.starts.assign(tensor.shape.size(), 0);
+  shard.strides.assign(tensor.shape.size(), 1);
+  for (std::size_t d = tensor.shape.size(); d-- > 1;) shard.strides[d - 1] = shard.strides[d] * tensor.shape[d];
   const axis_mask splits = tensor.whole ? tensor.whole->placement.tiled() : axis_mask{0};
   for (int axis = 0; axis < mesh.rank; ++axis)
-    if ((splits >> static_cast<unsigned>(axis) & 1U) == 0 && mesh.coordinate(device, axis) != 0) part.is_first = false;
-  if (!tensor.whole) return part;
+    if ((splits >> static_cast<unsigned>(axis) & 1U) == 0 && mesh.coordinate(device, axis) != 0) shard.is_first = false;
+  if (!tensor.whole) return shard;
   const tensor_box box = espalier::detail::box_of(mesh, tensor.whole->shape, tensor.whole->placement, device);
-  for (std::size_t d = 0; d < part.sizes.size(); ++d) {
-    part.starts[d] = box.dim[d].start;
-    part.sizes[d] = box.dim[d].size;
+  for (std::size_t d = 0; d < shard.sizes.size(); ++d) {
+    shard.starts[d] = box.dim[d].start;
+    shard.sizes[d] = box.dim[d].size;
   }
-  return part;
+  return shard;
 }
 
-/// Calls f(element of the whole tensor, element of the part's memory) for all elements of a part.
-template <class F> void for_each_element(const tensor_part& part, const std::vector<std::int64_t>& whole, const F& f) {
-  if (part.is_empty()) return;
+/// Calls f(element of the whole tensor, element of the shard's memory) for all elements of a shard.
+template <class F>
+void for_each_element(const tensor_shard& shard, const std::vector<std::int64_t>& whole, const F& f) {
+  if (shard.is_empty()) return;
   std::vector<std::int64_t> index(whole.size(), 0);
   while (true) {
     std::int64_t global = 0;
     std::int64_t local = 0;
     for (std::size_t d = 0; d < whole.size(); ++d) {
-      global = global * whole[d] + part.starts[d] + index[d];
-      local += index[d] * part.strides[d];
+      global = global * whole[d] + shard.starts[d] + index[d];
+      local += index[d] * shard.strides[d];
     }
     f(global, local);
     std::size_t d = whole.size();
-    while (d > 0 && ++index[d - 1] == part.sizes[d - 1]) index[--d] = 0;
+    while (d > 0 && ++index[d - 1] == shard.sizes[d - 1]) index[--d] = 0;
     if (d == 0) return;
   }
 }

@@ -1,0 +1,205 @@
+// SPDX-FileCopyrightText: 2026 The Espalier authors
+// SPDX-License-Identifier: BSL-1.0
+#pragma once
+
+#include <espalier/tensor/core/graph/region.hpp>
+#include <espalier/tensor/core/ops/ops.hpp>
+#include <espalier/tensor/core/partition/collectives.hpp>
+#include <espalier/tensor/core/partition/local_program.hpp>
+
+namespace espalier {
+
+namespace detail {
+
+/// Finds the values on which devices have to agree, since a region that communicates runs as often as they say.
+///
+/// A value that is computed from integers and truth values alone is the same on all devices. One that is computed from
+/// floats may not be: sums are added up in other orders on other numbers of threads. So may the number of iterations of
+/// a loop that depends on such a value, even if it does not communicate itself.
+class region_agreement {
+ public:
+  constexpr region_agreement(const mesh_shape& mesh, graph_view g)
+      : mesh_(mesh),
+        g_(g),
+        regions_(g),
+        axes_(g.size, 0),
+        agreed_(g.size, 0),
+        next_of_(g.size, -1),
+        number_(g.size, -1) {}
+
+  /// Whether there is a region for which it is not known how often it runs.
+  [[nodiscard]] static constexpr bool is_possible(const mesh_shape& mesh, graph_view g) {
+    if (mesh.devices() == 1) return false;
+    for (int id = 0; id < g.size; ++id) {
+      if (structure_of(g[id]) == structure::loop_begin && g[id].operand_count > 0) return true;
+    }
+    return false;
+  }
+
+  /// True if there is such a value.
+  constexpr bool find() {
+    for (int id = 0; id < g_.size; ++id) {
+      if (structure_of(g_[id]) == structure::loop_next) next_of_[g_[id].operand[0]] = id;
+    }
+    for (int id = 0; id < g_.size; ++id) {
+      if (const axis_mask axes = axes_of(id); axes != 0) demand(g_[id].loop, axes);
+    }
+    while (!work_.empty()) {
+      const int begin = work_.back();
+      work_.pop_back();
+      const region& of = regions_.beginning_at(begin);
+      if (of.entry >= 0) decide_alike(kept_from(of.entry), axes_[begin]);
+      if (of.goes_on >= 0) decide_alike(kept_from(of.goes_on), axes_[begin]);
+    }
+    for (int id = 0; id < g_.size; ++id) {
+      if (agreed_[id] != 0) return true;
+    }
+    return false;
+  }
+
+  /// The same program, in which devices agree: on a truth value that holds on one of them, and on the largest number.
+  constexpr graph run() {
+    copy_tables(result_, g_);
+    result_.code.reserve(g_.size + 8);
+    for (int id = 0; id < g_.size; ++id) {
+      if (!waiting_.empty() && !stays_with_others(id)) agree();
+      instruction i = g_[id];
+      const structure part = structure_of(i);
+      for (int k = 0; k < i.operand_count; ++k) {
+        int& operand = i.operand_at(k, result_.further.data());
+        const bool decides = (part == structure::loop_begin && k == 0) || (part == structure::loop_end && k == 1) ||
+                             part == structure::loop_stack;
+        operand = decides && agreed_value(operand) >= 0 ? agreed_value(operand) : number_[operand];
+      }
+      if (i.loop >= 0) i.loop = number_[i.loop];
+      number_[id] = result_.code.push_back(i);
+      if (agreed_[id] != 0) waiting_.push_back(id);
+    }
+    return static_cast<graph&&>(result_);
+  }
+
+ private:
+  /// The axes along which the instruction communicates, or along which what it computes is yet to be added up.
+  [[nodiscard]] constexpr axis_mask axes_of(int id) const {
+    const instruction& i = g_[id];
+    if (i.loop < 0) return 0;
+    axis_mask axes = i.annotation < 0 ? 0 : g_.annotations[i.annotation].placement.unreduced;
+    if (communicates(i)) axes |= attributes_of<collective_attributes>(i).axes;
+    return axes & ~axes_of_one(mesh_);
+  }
+
+  /// Devices along these axes run a region, and those around it, equally often.
+  constexpr void demand(int begin, axis_mask axes) {
+    for (; begin >= 0; begin = g_[begin].loop) {
+      if ((axes & ~axes_[begin]) == 0) continue;
+      axes_[begin] |= axes;
+      work_.push_back(begin);
+    }
+  }
+
+  /// The value that was stacked, of one that is a layer of a stack: what has decided in an iteration decides in the
+  /// gradient, too, so that it is what devices have agreed on that is kept.
+  [[nodiscard]] constexpr int kept_from(int id) const {
+    while (structure_of(g_[id]) == structure::loop_slice &&
+           structure_of(g_[g_[id].operand[0]]) == structure::loop_stack)
+      id = g_[g_[id].operand[0]].operand[0];
+    return id;
+  }
+
+  /// Devices along these axes have the same of a value that decides: either it is made of what all of them have, or
+  /// they agree on it.
+  constexpr void decide_alike(int value, axis_mask axes) {
+    list<bool> seen(g_.size, false);
+    list<int> open;
+    open.push_back(value);
+    seen[value] = true;
+    while (!open.empty()) {
+      const int id = open.back();
+      open.pop_back();
+      const instruction& i = g_[id];
+      if (is_floating(i.type) && i.op->facts.values == pattern::none) {
+        agreed_[value] |= axes;
+        return;
+      }
+      const auto read = [&](int other) {
+        if (other < 0 || seen[other] || structure_of(g_[other]) == structure::loop_begin) return;
+        seen[other] = true;
+        open.push_back(other);
+      };
+      for (int k = 0; k < i.operand_count; ++k) read(g_.operand_at(i, k));
+      if (structure_of(i) == structure::loop_carry) read(next_of_[id]);
+      // What a loop leaves behind follows from the number of its iterations.
+      if (reads_loop(structure_of(i))) demand(g_[i.operand[0]].loop, axes);
+    }
+  }
+
+  /// Instructions that follow what they belong to: nothing comes between them.
+  [[nodiscard]] constexpr bool stays_with_others(int id) const {
+    const instruction& i = g_[id];
+    return is_further_result(i) || i.op->facts.travels_along || reads_loop(structure_of(i)) ||
+           structure_of(i) == structure::loop_carry;
+  }
+
+  struct agreement {
+    int value = -1;
+    int agreed = -1;
+  };
+  [[nodiscard]] constexpr int agreed_value(int value) const {
+    for (const agreement& one : agreements_) {
+      if (one.value == value) return one.agreed;
+    }
+    return -1;
+  }
+  constexpr int append(instruction made, int like, const sharding& placement) {
+    const instruction& value = g_[like];
+    made.type = value.type;
+    made.annotation = result_.annotations.push_back({extents{}, placement});
+    made.loop = value.loop < 0 ? -1 : number_[value.loop];
+    made.origin = value.origin;
+    made.where = value.where;
+    return result_.code.push_back(made);
+  }
+  /// The values that wait for it: every device has a term of the largest one.
+  constexpr void agree() {
+    for (const int id : waiting_) {
+      sharding terms = sharding::whole(0);
+      terms.unreduced = agreed_[id];
+      const int term = append(builder::make(ops::copy, g_[id].type, extents{}, number_[id]), id, terms);
+      instruction largest = builder::make(op_of(collective::all_reduce), g_[id].type, extents{}, term);
+      set_attributes(largest, collective_attributes{.axes = agreed_[id], .combine = reduction::max});
+      agreements_.push_back({id, append(largest, id, sharding::whole(0))});
+    }
+    waiting_.clear();
+  }
+
+  const mesh_shape& mesh_;
+  graph_view g_;
+  region_table regions_;
+  /// By `loop_begin`: the axes along which devices run a region equally often.
+  list<axis_mask> axes_;
+  /// The axes along which devices agree on a value.
+  list<axis_mask> agreed_;
+  /// The `loop_next` of each carry.
+  list<int> next_of_;
+  /// Regions whose axes have grown.
+  list<int> work_;
+  list<int> number_;
+  list<int> waiting_;
+  list<agreement> agreements_;
+  graph result_;
+};
+
+}  // namespace detail
+
+/// Lets devices agree on what decides how often a region runs, where they might part ways and wait for each other: by
+/// an all_reduce of one number. Regions that do not communicate, and values that are made of integers alone, need none.
+/// @pre the graph is partitioned
+constexpr void agree_on_regions(const mesh_shape& mesh, graph& g) {
+  if (!detail::region_agreement::is_possible(mesh, g)) return;
+  detail::region_agreement all(mesh, g);
+  if (!all.find()) return;
+  graph made = all.run();
+  g = static_cast<graph&&>(made);
+}
+
+}  // namespace espalier
