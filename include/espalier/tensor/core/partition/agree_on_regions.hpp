@@ -26,7 +26,7 @@ class region_agreement {
         regions_(g),
         axes_(g.size, 0),
         agreed_(g.size, 0),
-        is_source_(g.size, false),
+        source_for_(g.size, -1),
         next_of_(g.size, -1),
         number_(g.size, -1) {}
 
@@ -169,7 +169,7 @@ class region_agreement {
     }
     for (const int id : sources) {
       agreed_[id] |= axes;
-      is_source_[id] = true;
+      source_for_[id] = begin;
     }
   }
 
@@ -196,7 +196,7 @@ class region_agreement {
     made.annotation = result_.annotations.push_back({extents{}, placement});
     made.loop = value.loop < 0 ? -1 : number_[value.loop];
     made.origin = value.origin;
-    made.where = value.where;
+    made.where = source_for_[like] < 0 ? value.where : g_[source_for_[like]].where;
     return result_.code.push_back(made);
   }
   /// The values that wait for it: every device has a term of the largest one.
@@ -209,7 +209,7 @@ class region_agreement {
       set_attributes(largest, collective_attributes{.axes = agreed_[id], .combine = reduction::max});
       const int agreed = append(largest, id, sharding::whole(0));
       agreements_.push_back({id, agreed});
-      if (is_source_[id]) number_[id] = agreed;
+      if (source_for_[id] >= 0) number_[id] = agreed;
     }
     waiting_.clear();
   }
@@ -221,8 +221,8 @@ class region_agreement {
   list<axis_mask> axes_;
   /// The axes along which devices agree on a value.
   list<axis_mask> agreed_;
-  /// Of those the ones that all readers take as agreed, not only what decides.
-  list<bool> is_source_;
+  /// The loop that asks for it, if all readers of a value take it as agreed, not only what decides.
+  list<int> source_for_;
   /// The `loop_next` of each carry.
   list<int> next_of_;
   /// Regions whose axes have grown.
