@@ -17,7 +17,7 @@ OWN = re.compile(r"^#include <(espalier/[^>]+)>")
 OTHER = re.compile(r"^#include <[^>]+>")
 CONDITION = re.compile(r"^#\s*(if|ifdef|ifndef|else|elif|endif)\b")
 # What is not defined where one header is all there is.
-ABSENT = re.compile(r"^#if (!?)defined\(ESPALIER_(?:USE_MPI|COMPILED)\)$")
+ABSENT = re.compile(r"^#if (!?)defined\(ESPALIER_(?:USE_MPI|COMPILED|CHECK_PASSES)\)$")
 LICENCE = ["// SPDX-FileCopyrightText: 2026 The Espalier authors", "// SPDX-License-Identifier: BSL-1.0"]
 
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <espalier/tensor/core/partition/boxes.hpp>
+#include <espalier/tensor/core/partition/messages.hpp>
 #include <espalier/tensor/core/partition/partition.hpp>
 #include <espalier/tensor/core/program/check_graph.hpp>
 #include <espalier/testing/interpret.hpp>

@@ -9,8 +9,14 @@
 #include <support/programs.hpp>
 #include <support/run_program.hpp>
 
+#include <boost/mpi/collectives.hpp>
+#include <boost/mpi/communicator.hpp>
+
+#include <omp.h>
+
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <thread>
 
 namespace ep = espalier;
@@ -57,6 +63,25 @@ template <int Data, int Model> void require_parts() {
   testing::require_agreement<program>(2);
 }
 
+struct eight : ep::axis<"eight", 8> {};
+/// In each of 10,000 iterations one of two branches, which communicate in other ways; a sum decides that each rank adds
+/// up by itself, and of which the last bit counts.
+struct undecided {
+  constexpr auto operator()(auto x, const auto& w) const {
+    const auto all = ep::sum(w);
+    const auto body = [&](const auto& s, const auto& step) {
+      const auto x_now = s.template get<0>();
+      const auto count = s.template get<1>();
+      const auto scale = 1.0 + 0.001 * ep::convert<ep::dtype::f64>(step);
+      return ep::cond(
+          ep::sum(w * scale) > scale * all, [&] { return ep::results(x_now + 1e-9 * ep::sum(x_now), count + 1); },
+          [&] { return ep::results(x_now - 1e-9 * ep::max(x_now), count); });
+    };
+    const auto start = ep::results(ep::shard<eight>(x), ep::constant<ep::i32<>>(x, 0));
+    return ep::scan(body, start, ep::iota<ep::i32<10000>, 0>(x));
+  }
+};
+
 }  // namespace
 
 TEST_CASE("a training step on ranks computes what the interpreter does", "[execute]") {
@@ -83,6 +108,31 @@ TEST_CASE("what moves along parts of an axis moves between the right ranks", "[e
   if (ranks == 2) require_parts<1, 2>();
   if (ranks == 4) require_parts<1, 4>();
   if (ranks == 8) require_parts<2, 4>();
+}
+
+TEST_CASE("ranks with other numbers of threads take the same of two branches ten thousand times", "[execute]") {
+  if (espalier::test::size_of() != 8) return;
+  using program = ep::program<ep::mesh<eight>, undecided, ep::f64<16>, ep::f64<3030>>;
+  int argc = 0;
+  char** argv = nullptr;
+  ep::world world(argc, argv, ep::mesh<eight>{});
+  const int rank = world.device(0);
+  const int threads = omp_get_max_threads();
+  omp_set_num_threads(1 + rank % 3);
+  ep::runner<program> run(world);
+  const auto x = run.argument<0>();
+  const auto w = run.argument<1>();
+  x.for_each([](double& element, std::int64_t n) { element = static_cast<double>(n); });
+  // As if each rank had rounded otherwise.
+  w.for_each([&](double& element, std::int64_t n) { element = 1.0 / static_cast<double>(3 + (n + 7 * rank) % 101); });
+  const auto& results = run(x, w);
+  const int count = *results.get<1>().data(0);
+  omp_set_num_threads(threads);
+  CHECK(count > 0);
+  CHECK(count < 10000);
+  const boost::mpi::communicator all;
+  CHECK(boost::mpi::all_reduce(all, count, boost::mpi::minimum<int>()) == count);
+  CHECK(boost::mpi::all_reduce(all, count, boost::mpi::maximum<int>()) == count);
 }
 
 TEST_CASE("a mesh of another size than the number of ranks is refused on all of them", "[execute]") {

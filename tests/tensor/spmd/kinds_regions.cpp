@@ -239,8 +239,12 @@ plains plain_k_means(const plains& in) {
 
 // --- devices that would go on for different times -------------------------------------------------------------------
 
-/// Halves x, whose sum all devices add up, while it is above a limit; `Steps`: whether whole numbers decide instead.
-template <class On, bool Steps> struct halve {
+/// What decides in a loop: a number that all devices add up, against one from outside; one that each device adds up by
+/// itself; or whole numbers.
+enum class decided_by { common, own, steps };
+
+/// Halves x while its sum is above a limit.
+template <class On, decided_by By> struct halve {
   constexpr auto operator()(auto x, auto limit, auto most) const {
     const auto all = ep::shard<typename On::data>(x);
     const auto body = [](const auto& s) {
@@ -248,17 +252,21 @@ template <class On, bool Steps> struct halve {
       return ep::results(next, ep::sum(next), s.template get<2>() + 1);
     };
     const auto goes_on = [&](const auto& s) {
-      if constexpr (Steps) {
+      if constexpr (By == decided_by::steps) {
         return s.template get<2>() < most;
-      } else {
+      } else if constexpr (By == decided_by::common) {
         return s.template get<1>() > limit;
+      } else {
+        const auto quarters = ep::constant<ep::f64<4>>(x, 0.25) * (limit + 0.0 * s.template get<1>());
+        const auto is_later = ep::convert<ep::dtype::f64>(s.template get<2>() > 0);
+        return s.template get<1>() > ep::sum(quarters) * is_later;
       }
     };
     return ep::while_loop(goes_on, body, ep::results(all, ep::sum(all), ep::constant<ep::i32<>>(x, 0)));
   }
 };
-template <class On, bool Steps>
-using halve_program = ep::program<typename On::mesh, halve<On, Steps>, ep::f64<12>, ep::f64<>, ep::i32<>>;
+template <class On, decided_by By>
+using halve_program = ep::program<typename On::mesh, halve<On, By>, ep::f64<12>, ep::f64<>, ep::i32<>>;
 
 // --- branches -------------------------------------------------------------------------------------------------------
 
@@ -593,33 +601,44 @@ TEST_CASE("kinds: decoding stops at the last token, or where there is no room", 
   CHECK(stops[1]);
 }
 
-TEST_CASE("kinds: devices agree on how long a loop goes on", "[kinds]") {
-  using four = on<4, 1>;
-  using program = halve_program<four, false>;
-  ep::world world(program::mesh::value);
-  ep::runner<program> runner(world);
-  const auto x = runner.argument<0>();
-  const auto limit = runner.argument<1>();
-  const auto most = runner.argument<2>();
+/// Runs on devices of which each has another limit; every one takes as many steps.
+template <class Program> void takes_steps(int steps) {
+  ep::world world(Program::mesh::value);
+  ep::runner<Program> runner(world);
+  const auto x = runner.template argument<0>();
+  const auto limit = runner.template argument<1>();
+  const auto most = runner.template argument<2>();
   write_array(x, plain({12}, 1));
   write_array(most, plain::number(0));
   // The sums are 12, 6, 3, 1.5, ...: the devices would take 2, 5, 0 and 3 steps.
   const real limits[]{3.5L, 0.5L, 100, 2};
   for (int k = 0; k < limit.local_count(); ++k) shard_of(limit, k).set(0, limits[limit.device(k)]);
+  const real size = std::ldexp(real{1}, -steps);
   for (int n = 0; n < 20; ++n) {
     const auto last = runner(x, limit, most);
     array_list results;
     results.add(last);
-    check_results(results.read(), {plain({12}, real{1} / 32), plain::number(0.375L), plain::number(5)}, 1e-12);
+    check_results(results.read(), {plain({12}, size), plain::number(12 * size), plain::number(steps)}, 1e-12);
   }
-  // The sum before the loop and the one in it, and each time the agreement. Whole numbers need none.
-  CHECK(program::collectives<ep::all_reduce>() == 4);
-  CHECK(halve_program<four, true>::collectives<ep::all_reduce>() == 2);
+}
+
+TEST_CASE("kinds: devices agree on how long a loop goes on", "[kinds]") {
+  using four = on<4, 1>;
+  // A loop goes on while it does on any device; of a number from outside the largest is taken, once.
+  using own = halve_program<four, decided_by::own>;
+  using common = halve_program<four, decided_by::common>;
+  using steps = halve_program<four, decided_by::steps>;
+  takes_steps<own>(5);
+  takes_steps<common>(0);
+  // The sum before the loop and the one in it; the limit; or the decision, before the loop and in it.
+  CHECK(steps::collectives<ep::all_reduce>() == 2);
+  CHECK(common::collectives<ep::all_reduce>() == 3);
+  CHECK(own::collectives<ep::all_reduce>() == 4);
   std::ostringstream told;
-  ep::explain<program>(told, ep::collectives_only);
+  ep::explain<own>(told, ep::collectives_only);
   CHECK(told.str().find("1 per iteration") != std::string::npos);
-  gives<halve_program<four, true>>({plain({12}, 1), plain::number(0), plain::number(3)},
-                                   {plain({12}, 0.125L), plain::number(1.5L), plain::number(3)});
+  gives<steps>({plain({12}, 1), plain::number(0), plain::number(3)},
+               {plain({12}, 0.125L), plain::number(1.5L), plain::number(3)});
 }
 
 TEST_CASE("kinds: one of two branches", "[kinds]") {

@@ -15,7 +15,9 @@ namespace detail {
 ///
 /// A value that is computed from integers and truth values alone is the same on all devices. One that is computed from
 /// floats may not be: sums are added up in other orders on other numbers of threads. So may the number of iterations of
-/// a loop that depends on such a value, even if it does not communicate itself.
+/// a loop that depends on such a value, even if it does not communicate itself. Of floats, single numbers are the same
+/// that an all_reduce brings (`comm::Communicator` promises the same bits on all members), and what is computed from
+/// those element by element. If others come in only from outside of a loop, devices agree on these once, before it.
 class region_agreement {
  public:
   constexpr region_agreement(const mesh_shape& mesh, graph_view g)
@@ -24,6 +26,7 @@ class region_agreement {
         regions_(g),
         axes_(g.size, 0),
         agreed_(g.size, 0),
+        source_for_(g.size, -1),
         next_of_(g.size, -1),
         number_(g.size, -1) {}
 
@@ -48,8 +51,10 @@ class region_agreement {
       const int begin = work_.back();
       work_.pop_back();
       const region& of = regions_.beginning_at(begin);
-      if (of.entry >= 0) decide_alike(kept_from(of.entry), axes_[begin]);
-      if (of.goes_on >= 0) decide_alike(kept_from(of.goes_on), axes_[begin]);
+      // What decides before a loop and in it is often made of the same numbers.
+      const bool is_loop = of.goes_on >= 0;
+      if (of.entry >= 0) decide_alike(kept_from(of.entry), axes_[begin], is_loop ? begin : g_[begin].loop);
+      if (is_loop) decide_alike(kept_from(of.goes_on), axes_[begin], begin);
     }
     for (int id = 0; id < g_.size; ++id) {
       if (agreed_[id] != 0) return true;
@@ -106,11 +111,35 @@ class region_agreement {
     return id;
   }
 
-  /// Devices along these axes have the same of a value that decides: either it is made of what all of them have, or
-  /// they agree on it.
-  constexpr void decide_alike(int value, axis_mask axes) {
+  /// Whether an instruction is in a region, or in one inside of it. Nothing is outside of the program (-1).
+  [[nodiscard]] constexpr bool is_inside(int id, int begin) const {
+    if (begin < 0) return true;
+    int loop = g_[id].loop;
+    while (loop >= 0 && loop != begin) loop = g_[loop].loop;
+    return loop == begin;
+  }
+  /// Whether nothing is yet to be added up.
+  [[nodiscard]] constexpr bool is_complete(int id) const {
+    return g_[id].annotation < 0 || g_.annotations[g_[id].annotation].placement.unreduced == 0;
+  }
+  /// Whether a float is the same on devices along these axes, provided that what it is computed from is.
+  [[nodiscard]] constexpr bool is_single(int id) const {
+    const instruction& i = g_[id];
+    const structure part = structure_of(i);
+    const bool is_pointwise = i.op->fuse == fusion::elementwise && !i.op->positional && collective_index(i.op) < 0;
+    return i.shape.rank == 0 && (part == structure::none ? is_pointwise : part == structure::loop_carry);
+  }
+  [[nodiscard]] constexpr bool is_reduced(int id, axis_mask axes) const {
+    return is_collective(g_[id].op, collective::all_reduce) && g_[id].shape.rank == 0 &&
+           (axes & ~attributes_of<collective_attributes>(g_[id]).axes) == 0;
+  }
+
+  /// Devices along these axes have the same of a value that decides how often region `begin` runs: either it is made of
+  /// what all of them have, or they agree on it, or on what it is made of.
+  constexpr void decide_alike(int value, axis_mask axes, int begin) {
     list<bool> seen(g_.size, false);
     list<int> open;
+    list<int> sources;
     open.push_back(value);
     seen[value] = true;
     while (!open.empty()) {
@@ -118,8 +147,15 @@ class region_agreement {
       open.pop_back();
       const instruction& i = g_[id];
       if (is_floating(i.type) && i.op->facts.values == pattern::none) {
-        agreed_[value] |= axes;
-        return;
+        if (is_reduced(id, axes)) continue;
+        if (!is_single(id)) {
+          if (!is_inside(id, begin) && i.shape.rank == 0 && is_complete(id)) {
+            sources.push_back(id);
+            continue;
+          }
+          agreed_[value] |= axes;
+          return;
+        }
       }
       const auto read = [&](int other) {
         if (other < 0 || seen[other] || structure_of(g_[other]) == structure::loop_begin) return;
@@ -130,6 +166,10 @@ class region_agreement {
       if (structure_of(i) == structure::loop_carry) read(next_of_[id]);
       // What a loop leaves behind follows from the number of its iterations.
       if (reads_loop(structure_of(i))) demand(g_[i.operand[0]].loop, axes);
+    }
+    for (const int id : sources) {
+      agreed_[id] |= axes;
+      source_for_[id] = begin;
     }
   }
 
@@ -156,7 +196,7 @@ class region_agreement {
     made.annotation = result_.annotations.push_back({extents{}, placement});
     made.loop = value.loop < 0 ? -1 : number_[value.loop];
     made.origin = value.origin;
-    made.where = value.where;
+    made.where = source_for_[like] < 0 ? value.where : g_[source_for_[like]].where;
     return result_.code.push_back(made);
   }
   /// The values that wait for it: every device has a term of the largest one.
@@ -167,7 +207,9 @@ class region_agreement {
       const int term = append(builder::make(ops::copy, g_[id].type, extents{}, number_[id]), id, terms);
       instruction largest = builder::make(op_of(collective::all_reduce), g_[id].type, extents{}, term);
       set_attributes(largest, collective_attributes{.axes = agreed_[id], .combine = reduction::max});
-      agreements_.push_back({id, append(largest, id, sharding::whole(0))});
+      const int agreed = append(largest, id, sharding::whole(0));
+      agreements_.push_back({id, agreed});
+      if (source_for_[id] >= 0) number_[id] = agreed;
     }
     waiting_.clear();
   }
@@ -179,6 +221,8 @@ class region_agreement {
   list<axis_mask> axes_;
   /// The axes along which devices agree on a value.
   list<axis_mask> agreed_;
+  /// The loop that asks for it, if all readers of a value take it as agreed, not only what decides.
+  list<int> source_for_;
   /// The `loop_next` of each carry.
   list<int> next_of_;
   /// Regions whose axes have grown.
