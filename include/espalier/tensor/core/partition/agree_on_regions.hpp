@@ -27,6 +27,7 @@ class region_agreement {
         axes_(g.size, 0),
         agreed_(g.size, 0),
         source_for_(g.size, -1),
+        follows_sources_(g.size, false),
         next_of_(g.size, -1),
         number_(g.size, -1) {}
 
@@ -74,7 +75,9 @@ class region_agreement {
         int& operand = i.operand_at(k, result_.further.data());
         const bool decides = (part == structure::loop_begin && k == 0) || (part == structure::loop_end && k == 1) ||
                              part == structure::loop_stack;
-        operand = decides && agreed_value(operand) >= 0 ? agreed_value(operand) : number_[operand];
+        const bool follows = follows_sources_[id] && source_for_[operand] >= 0;
+        const int agreed = decides || follows ? agreed_value(operand) : -1;
+        operand = agreed >= 0 ? agreed : number_[operand];
       }
       if (i.loop >= 0) i.loop = number_[i.loop];
       number_[id] = result_.code.push_back(i);
@@ -148,8 +151,9 @@ class region_agreement {
       const instruction& i = g_[id];
       if (is_floating(i.type) && i.op->facts.values == pattern::none) {
         if (is_reduced(id, axes)) continue;
-        if (!is_single(id)) {
-          if (!is_inside(id, begin) && i.shape.rank == 0 && is_complete(id)) {
+        const bool is_outside = !is_inside(id, begin);
+        if (!is_single(id) || (is_outside && structure_of(i) != structure::none)) {
+          if (is_outside && i.shape.rank == 0 && is_complete(id)) {
             sources.push_back(id);
             continue;
           }
@@ -167,10 +171,12 @@ class region_agreement {
       // What a loop leaves behind follows from the number of its iterations.
       if (reads_loop(structure_of(i))) demand(g_[i.operand[0]].loop, axes);
     }
+    if (sources.empty()) return;
     for (const int id : sources) {
       agreed_[id] |= axes;
       source_for_[id] = begin;
     }
+    for (int id = 0; id < g_.size; ++id) follows_sources_[id] = follows_sources_[id] || seen[id];
   }
 
   /// Instructions that follow what they belong to: nothing comes between them.
@@ -207,9 +213,7 @@ class region_agreement {
       const int term = append(builder::make(ops::copy, g_[id].type, extents{}, number_[id]), id, terms);
       instruction largest = builder::make(op_of(collective::all_reduce), g_[id].type, extents{}, term);
       set_attributes(largest, collective_attributes{.axes = agreed_[id], .combine = reduction::max});
-      const int agreed = append(largest, id, sharding::whole(0));
-      agreements_.push_back({id, agreed});
-      if (source_for_[id] >= 0) number_[id] = agreed;
+      agreements_.push_back({id, append(largest, id, sharding::whole(0))});
     }
     waiting_.clear();
   }
@@ -221,8 +225,10 @@ class region_agreement {
   list<axis_mask> axes_;
   /// The axes along which devices agree on a value.
   list<axis_mask> agreed_;
-  /// The loop that asks for it, if all readers of a value take it as agreed, not only what decides.
+  /// The loop that asks for it, if a value is agreed on of which the one that decides is made.
   list<int> source_for_;
+  /// What is computed on the way from such values to one that decides.
+  list<bool> follows_sources_;
   /// The `loop_next` of each carry.
   list<int> next_of_;
   /// Regions whose axes have grown.
