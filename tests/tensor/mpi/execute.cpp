@@ -12,12 +12,14 @@
 #include <boost/mpi/collectives.hpp>
 #include <boost/mpi/communicator.hpp>
 
-#include <omp.h>
-
 #include <chrono>
 #include <csignal>
 #include <cstdint>
 #include <thread>
+
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
 
 namespace ep = espalier;
 
@@ -117,8 +119,10 @@ TEST_CASE("ranks with other numbers of threads take the same of two branches ten
   char** argv = nullptr;
   ep::world world(argc, argv, ep::mesh<eight>{});
   const int rank = world.device(0);
+#if defined(_OPENMP)
   const int threads = omp_get_max_threads();
   omp_set_num_threads(1 + rank % 3);
+#endif
   ep::runner<program> run(world);
   const auto x = run.argument<0>();
   const auto w = run.argument<1>();
@@ -127,7 +131,9 @@ TEST_CASE("ranks with other numbers of threads take the same of two branches ten
   w.for_each([&](double& element, std::int64_t n) { element = 1.0 / static_cast<double>(3 + (n + 7 * rank) % 101); });
   const auto& results = run(x, w);
   const int count = *results.get<1>().data(0);
+#if defined(_OPENMP)
   omp_set_num_threads(threads);
+#endif
   CHECK(count > 0);
   CHECK(count < 10000);
   const boost::mpi::communicator all;

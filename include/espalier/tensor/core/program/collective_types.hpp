@@ -29,12 +29,12 @@ namespace detail {
 
 /// The type of a kind.
 template <collective Kind> struct type_of_collective;
-template <> struct type_of_collective<collective::all_gather> { using type = all_gather; };
-template <> struct type_of_collective<collective::all_to_all> { using type = all_to_all; };
-template <> struct type_of_collective<collective::collective_permute> { using type = collective_permute; };
-template <> struct type_of_collective<collective::reduce_scatter> { using type = reduce_scatter; };
-template <> struct type_of_collective<collective::all_reduce> { using type = all_reduce; };
-template <> struct type_of_collective<collective::exchange> { using type = exchange; };
+template <> struct type_of_collective<collective::all_gather> { using type = espalier::all_gather; };
+template <> struct type_of_collective<collective::all_to_all> { using type = espalier::all_to_all; };
+template <> struct type_of_collective<collective::collective_permute> { using type = espalier::collective_permute; };
+template <> struct type_of_collective<collective::reduce_scatter> { using type = espalier::reduce_scatter; };
+template <> struct type_of_collective<collective::all_reduce> { using type = espalier::all_reduce; };
+template <> struct type_of_collective<collective::exchange> { using type = espalier::exchange; };
 
 }  // namespace detail
 
