@@ -220,7 +220,7 @@ template <int Size, int Operands>
 
 /// A constant evaluation ends after so many visits of ops with its sweep: clang's limit on steps is some thousand
 /// visits.
-inline constexpr int visits_in_evaluation = 512;
+inline constexpr int visits_in_evaluation = 512 * length_of_evaluations;
 
 /// Further sweeps; when one changes nothing, the next level, after the last level the annotations of the next priority,
 /// and after those of the last priority the end.
