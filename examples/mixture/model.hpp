@@ -28,15 +28,9 @@ template <class Leaf> struct parameters {
 };
 using activations = ep::f32<B, S, M>;
 
-/// For each token, which place of which expert it takes, [B, S, E, C]: `dispatch` has a 1 there, `combine` the weight
-/// of the expert's answer. A token that was turned away has no place. `balance` is smallest, 1, when all experts are
-/// asked equally often.
-template <class Mask, class Weights, class Balance> struct routing {
-  Mask dispatch;
-  Weights combine;
-  Balance balance;
-};
-
+/// Which place of which expert each token takes, and the balance: `dispatch` [B, S, E, C] has a 1 at the places of a
+/// token, `combine` the weights of the experts' answers there. A token that was turned away has no place. `balance` is
+/// smallest, 1, when all experts are asked equally often.
 /// @param odds [B, S, E], of each token the probability of each expert
 constexpr auto route(const auto& odds) {
   using ep::dtype;
@@ -60,7 +54,7 @@ constexpr auto route(const auto& odds) {
   const auto combine = ep::einsum<"bs,bsec->bsec">(first_odds / both, first_place) +
                        ep::einsum<"bs,bsec->bsec">(second_odds / both, second_place);
   const auto balance = E * ep::sum(ep::mean<0, 1>(is_first) * ep::mean<0, 1>(odds));
-  return routing{first_place + second_place, combine, balance};
+  return ep::results(first_place + second_place, combine, balance);
 }
 
 /// The mean squared error of a dense layer and a mixture of experts after it, and a hundredth of the balance:
@@ -68,14 +62,14 @@ constexpr auto route(const auto& odds) {
 template <class Layout> struct loss {
   constexpr auto operator()(const auto& p, const auto& x, const auto& target) const {
     const auto h = Layout::bsm(ep::relu(ep::einsum<"bsm,mn->bsn">(Layout::bsm(x), p.dense)));
-    const auto routed = route(ep::softmax<-1>(ep::einsum<"bsm,me->bse">(h, p.gate)));
-    const auto tokens = Layout::of_tokens(ep::einsum<"bsec,bsm->ebcm">(routed.dispatch, h));
+    const auto [dispatch, combine, balance] = route(ep::softmax<-1>(ep::einsum<"bsm,me->bse">(h, p.gate)));
+    const auto tokens = Layout::of_tokens(ep::einsum<"bsec,bsm->ebcm">(dispatch, h));
     const auto taken = Layout::to_experts(tokens);
     const auto hidden = Layout::ebch(ep::relu(ep::einsum<"ebcm,emh->ebch">(taken, Layout::emh(p.up))));
     const auto answers = Layout::of_experts(ep::einsum<"ebch,ehm->ebcm">(hidden, Layout::ehm(p.down)));
-    const auto y = h + ep::einsum<"bsec,ebcm->bsm">(routed.combine, Layout::to_tokens(answers));
+    const auto y = h + ep::einsum<"bsec,ebcm->bsm">(combine, Layout::to_tokens(answers));
     const auto difference = Layout::bsm(y) - target;
-    return ep::mean(difference * difference) + 0.01 * routed.balance;
+    return ep::mean(difference * difference) + 0.01 * balance;
   }
 };
 
