@@ -14,9 +14,9 @@ namespace espalier::detail {
 
 /// The largest number of values whose layouts are chosen together.
 inline constexpr int most_refined_values = 24;
-/// The number of moves that are priced for one choice at most. A constant evaluation ends with the choice after which it
-/// has priced `moves_in_evaluation`: clang's limit on steps is some three thousand moves of an op of many factors. A look
-/// at whether an op is disputed counts as a few.
+/// The number of moves that are priced for one choice at most. A constant evaluation ends with the choice after which
+/// it has priced `moves_in_evaluation`: clang's limit on steps is some three thousand moves of an op of many factors. A
+/// look at whether an op is disputed counts as a few.
 inline constexpr int most_moves_priced = 2000;
 inline constexpr int moves_in_evaluation = 500;
 inline constexpr int looks_in_evaluation = 1024;

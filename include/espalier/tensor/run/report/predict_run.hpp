@@ -180,14 +180,17 @@ class passes_at_run_time {
 
 /// The types that a program is made of, without making it.
 template <class Program> struct parts_of_program;
-template <class Mesh, class Function, class... Arguments> struct parts_of_program<program<Mesh, Function, Arguments...>> {
+template <class Mesh, class Function, class... Arguments>
+struct parts_of_program<program<Mesh, Function, Arguments...>> {
   using mesh = Mesh;
   /// Calls f(specification) with each argument's type, `donated` left out, as a value.
   template <class F> static void for_each_argument(const F& f) {
     (f(typename argument_traits<Arguments>::type{}), ...);
   }
   [[nodiscard]] static traced trace_now() {
-    if constexpr (requires(const Function& function, const traced_t<Mesh, Arguments>&... given) { function(given...); }) {
+    if constexpr (requires(const Function& function, const traced_t<Mesh, Arguments>&... given) {
+                    function(given...);
+                  }) {
       using returned = traced_result<Mesh, Function, Arguments...>;
       if constexpr (std::is_void_v<typename failure_in<returned>::type> && returns_tensors<returned>()) {
         return trace<Mesh, Function, Arguments...>();
@@ -210,8 +213,8 @@ template <class Mesh, class Function, class... Arguments> struct parts_of_progra
 }  // namespace detail
 
 /// What a run of a program takes, worked out at run time: `predict_run<step>({.bytes_per_second = 1'000'000'000})`. The
-/// program is traced, and the passes run as code, so that a program that is only asked this compiles in a fraction of the
-/// time; bytes, collectives, operations and memory are those that the compiled program answers.
+/// program is traced, and the passes run as code, so that a program that is only asked this compiles in a fraction of
+/// the time; bytes, collectives, operations and memory are those that the compiled program answers.
 /// @param rates the machine for which times are predicted
 template <class Program> [[nodiscard]] predicted_run predict_run(const plan_rates& rates = {}) {
   using parts = detail::parts_of_program<Program>;

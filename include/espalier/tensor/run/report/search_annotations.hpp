@@ -40,8 +40,9 @@ struct annotation_search_settings {
 
 /// An annotation that a search has found.
 struct found_annotation {
-  /// The arguments that get it, or the line of a `shard` that leaves all dimensions open: "parameters.blocks.up.weight",
-  /// "argument 1", "model.hpp:143". Numbers at the end of a name that differ from layer to layer are "*".
+  /// The arguments that get it, or the line of a `shard` that leaves all dimensions open:
+  /// "parameters.blocks.up.weight", "argument 1", "model.hpp:143". Numbers at the end of a name that differ from layer
+  /// to layer are "*".
   std::string where;
   /// "f32[4, 192, 768@model]"
   std::string layout;
@@ -278,8 +279,7 @@ class annotation_search {
     for (std::size_t n = 0; n < groups_.size(); ++n) {
       if (chosen[n] == 0) continue;
       for (const int id : groups_[n].members) {
-        result.code[id].annotation =
-            result.annotations.push_back({groups_[n].shape, layout_of(n, chosen[n])});
+        result.code[id].annotation = result.annotations.push_back({groups_[n].shape, layout_of(n, chosen[n])});
       }
     }
     return result;
@@ -404,17 +404,18 @@ class annotation_search {
 
 }  // namespace detail
 
-/// Looks for the annotations with which a program takes the least time on its mesh, within the memory that a device has:
+/// Looks for the annotations with which a program takes the least time on its mesh, within the memory that a device
+/// has:
 ///
 ///     using step = ep::program<mesh, train_step, ep::donated<state<ep::spec>>, tokens, tokens>;
 ///     const ep::found_annotations found = ep::search_annotations<step>({.memory = 16_GiB});
 ///     found.print(std::cout);
 ///
 /// It tries layouts of arguments that have none (`sharded<...>`); the leaves of trees by their names, where names of
-/// layers that differ in a number share a choice, and so do an optimizer's moments of a parameter. It also tries layouts of
-/// the values that the function marks by an annotation that leaves all dimensions open: `shard<open, open>(h)`.
-/// Annotations that say more stay as they are. Every layout is tried by the passes themselves, so that bytes,
-/// collectives and memory of the result are those of the program that is annotated so; the times are those of
+/// layers that differ in a number share a choice, and so do an optimizer's moments of a parameter. It also tries
+/// layouts of the values that the function marks by an annotation that leaves all dimensions open: `shard<open,
+/// open>(h)`. Annotations that say more stay as they are. Every layout is tried by the passes themselves, so that
+/// bytes, collectives and memory of the result are those of the program that is annotated so; the times are those of
 /// `plan_text`. The search is a heuristic, and the same whenever it runs with the same settings.
 template <class Program>
 [[nodiscard]] found_annotations search_annotations(const annotation_search_settings& settings = {}) {
