@@ -2,9 +2,10 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include "../gpt/model.hpp"
+
 #include <espalier/core.hpp>
 #include <espalier/nn.hpp>
-#include <gpt/model.hpp>
 
 /// Layouts of examples/gpt that people would write, to compare with what a search finds.
 namespace search {

@@ -170,12 +170,12 @@ TEST_CASE("a search keeps to the memory, and to the user's annotations", "[searc
   CHECK(small.fits);
   CHECK(small.found.memory <= memory);
   CHECK(small.found.seconds() >= any.found.seconds());
-  const ep::found_annotations none = ep::search_annotations<mlp_program<mlp>>({.memory = 1000});
-  CHECK_FALSE(none.fits);
-  CHECK(none.found.memory <= small.found.memory);
+  const ep::found_annotations impossible = ep::search_annotations<mlp_program<mlp>>({.memory = 1000});
+  CHECK_FALSE(impossible.fits);
+  CHECK(impossible.found.memory <= small.found.memory);
 
   using kept = mlp_program<mlp, ep::sharded<ep::f32<256, 1024>, none, y>>;
   for (const ep::found_annotation& one : ep::search_annotations<kept>().annotations) CHECK(one.where != "argument 1");
   const ep::found_annotations few = ep::search_annotations<mlp_program<mlp>>({.most_tried = 3});
-  CHECK(few.tried <= 4);
+  CHECK(few.tried <= 3 + 3);  // the annotations that are there are weighed once more
 }
