@@ -41,7 +41,8 @@ bool finds_as_good(const ep::annotation_search_settings& settings, const std::ve
     if (one.run.memory <= settings.memory) least = std::min(least, one.run.seconds());
   }
   const ep::found_annotations found = ep::search_annotations<step<unannotated>>(settings);
-  found.print(std::cout);
+  // Under a limit many layouts are nearly equal, and compilers that round differently find different ones.
+  if (found.found.memory > settings.memory || settings.memory > found.without.memory) found.print(std::cout);
   const bool is_good = found.fits && found.found.seconds() <= 1.05 * least;
   std::cout << "as good as the best above that fits: " << (is_good ? "yes" : "NO") << '\n';
   return is_good;
