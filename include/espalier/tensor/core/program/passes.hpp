@@ -283,7 +283,7 @@ template <class Mesh, class Source> struct completed {
   [[nodiscard]] static constexpr refinement refine_further(const refinement& from) {
     refinement now = from;
     layout_refinement work(Mesh::value, program, &rules.of[0], view_of(now.of, readers));
-    now.at = work.run(from.at, most_moves_priced, least_refined_bytes);
+    now.at = work.run(from.at, moves_in_evaluation, least_refined_bytes);
     return now;
   }
   template <int Chunk> struct refined {
