@@ -91,8 +91,8 @@ template <class Program> struct chain_loops {
   }();
 
   template <int Launch, int N>
-  static constexpr kernels::loop_step step =
-      loop_step_of(Program::code, made::value.chains[Launch], &made::value.steps[0], N);
+  static constexpr kernels::loop_step step = loop_step_of(Program::code, made::value.chains[Launch],
+                                                          &made::value.steps[0], N);
 
   template <int Launch, std::size_t... N>
   [[nodiscard]] static constexpr kernels::loop_function function_of(std::index_sequence<N...>) {

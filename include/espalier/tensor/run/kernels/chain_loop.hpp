@@ -50,7 +50,9 @@ namespace espalier::detail {
 
 /// Whether `op` computes every element by a function of the operands' elements there (`elementwise_block`).
 template <const op_info* Op>
-concept ElementwiseFunction = requires { typename kernels::block_kernel<Op>::function; };
+concept ElementwiseFunction = requires {
+  typename kernels::block_kernel<Op>::function;
+};
 
 /// The operand of a step that an earlier one computes.
 struct made_before {};
@@ -150,9 +152,8 @@ template <class T, kernels::loop_step... Steps> struct chain_loop {
     asm("" : "+r"(nothing));
 #endif
     const std::int64_t first = call.first;
-    vector_loop(call.last - first, [=](std::int64_t i) ESPALIER_ALWAYS_INLINE_BODY {
-      placed.template element<T>(first + i, nothing);
-    });
+    vector_loop(call.last - first,
+                [=](std::int64_t i) ESPALIER_ALWAYS_INLINE_BODY { placed.template element<T>(first + i, nothing); });
   }
 };
 

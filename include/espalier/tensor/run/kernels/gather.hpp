@@ -67,8 +67,8 @@ struct table_slice {
   return mine;
 }
 
-/// What is known of a lookup's indices before any row is added: the rows that this device has and that some index names,
-/// and the indices that are the first to name theirs. One byte for each row, then one for each index.
+/// What is known of a lookup's indices before any row is added: the rows that this device has and that some index
+/// names, and the indices that are the first to name theirs. One byte for each row, then one for each index.
 template <class Index>
 void mark_first(const table_shape& shape, interval here, const Index* indices, unsigned char* named,
                 unsigned char* is_first) {
