@@ -92,7 +92,8 @@ template <int N, kernels::loop_step Step> struct placed_loop_step {
   [[nodiscard]] ESPALIER_ALWAYS_INLINE static computed operand(const Reader& from, const computed* made,
                                                                std::int64_t i) {
     if constexpr (std::is_same_v<Reader, made_before>) {
-      return made[Step.made_by[K]];
+      constexpr int maker = Step.made_by[K];  // clang 19 crashes where it is to make code of the template argument
+      return made[maker];
     } else {
       return from[i];
     }
