@@ -76,6 +76,7 @@ template <class Kernels> class chain_runner {
     const std::int64_t blocks = (chain.rows + chain.block_rows - 1) / chain.block_rows;
     const std::int64_t work = chain.rows * chain.columns * chain.step_count;
     const std::int64_t threads = work < 32768 ? 1 : smaller_of<std::int64_t>(threads_, blocks);
+    if (run_as_loop(u, steps, threads)) return;
     for (bool again = true; again;) {
       const std::int64_t triangle = side(u);
       if (triangle == 0) choose_streamed(chain, steps);
@@ -171,6 +172,41 @@ template <class Kernels> class chain_runner {
       placed.type = step.type;
       placed.boxes = boxes_of(step.instruction);
     }
+  }
+
+  /// Runs the chain of launch `u` as one loop; false if it is none, or if elements are to be looked at step by step.
+  [[nodiscard]] bool run_as_loop(int u, const step_type* steps, std::int64_t threads) const {
+    const fused_chain& c = t_.chains[u];
+    const kernels::loop_function loop = kernels_.loop(u);
+    if (loop == nullptr || finite_.is_on() || side(u) > 0) return false;
+    void* at[4 * most_loop_steps]{};
+    for (int n = 0; n < c.step_count; ++n) {
+      const step_type& step = steps[n];
+      for (int k = 0; k < step.operand_count; ++k) at[4 * n + k] = step.operand[k].base;
+      if (!step.is_stored) continue;
+      at[4 * n + 3] = step.result.base;
+      // What is read there under another name is read before it is written.
+      for (int m = n + 1; m < c.step_count; ++m) {
+        for (int k = 0; k < steps[m].operand_count; ++k) {
+          if (is_read_anew(c, m, k) && steps[m].operand[k].base == step.result.base) return false;
+        }
+      }
+    }
+    // Ranges begin with cache lines, wherever rows begin.
+    const std::int64_t elements = c.rows * c.columns;
+    const auto cut = [=](std::int64_t t) { return t == threads ? elements : elements * t / threads / 64 * 64; };
+    if (threads == 1) {
+      loop({&at[0], 0, elements});
+    } else {
+      ESPALIER_OMP(parallel for num_threads(static_cast<int>(threads)) schedule(static))
+      for (std::int64_t t = 0; t < threads; ++t) loop({&at[0], cut(t), cut(t + 1)});
+    }
+    return true;
+  }
+  /// Whether operand k of a chain's step m is memory, and not what an earlier step has made.
+  [[nodiscard]] bool is_read_anew(const fused_chain& c, int m, int k) const {
+    const fused_source& from = t_.steps[c.first_step + m].operand[k];
+    return from.kind == source_kind::memory && step_making(c, t_.steps, m, from.value) < 0;
   }
 
   /// Sets the elements of a block's rows that are after its columns to zero: a multiple of 16 (see `is_long_row`).
