@@ -55,7 +55,8 @@ class overwritten_values {
         if (structure_of(i) == structure::loop_next && value == i.operand[0] && value != i.operand[1]) return;
         for (;; value = g_[value].operand[0]) {
           if (last_read_[value] < at) last_read_[value] = at;
-          if (g_[value].op->fuse != fusion::broadcast) return;
+          const bool is_shifted = g_[value].op->shifts != nullptr && s_.launch_of[value] < 0;
+          if (g_[value].op->fuse != fusion::broadcast && !is_shifted) return;
         }
       });
       home_[id] = i.loop;

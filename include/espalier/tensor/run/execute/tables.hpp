@@ -11,6 +11,7 @@
 #include <espalier/tensor/run/execute/message_tables.hpp>
 #include <espalier/tensor/run/kernels/kernels.hpp>
 #include <espalier/tensor/run/kernels/row_product.hpp>
+#include <espalier/tensor/run/kernels/shifted_rows.hpp>
 
 #include <cstddef>
 #include <utility>
@@ -27,6 +28,9 @@ struct program_tables : plan_view {
   const fused_step* steps = nullptr;
   int step_count = 0;
   const fused_chain* chains = nullptr;
+  /// Operands of steps that are read further; both are null if there are none.
+  const shifted_rows* shifted = nullptr;
+  const detail::shift_functions* shifts = nullptr;
   const kernels::block_function* block_functions = nullptr;
   const kernel_function* kernel_functions = nullptr;
   /// The products in row regions, by launch; null if there are none.
@@ -207,6 +211,10 @@ template <class Program> [[nodiscard]] program_tables tables_of() {
   t.steps = &lowered::value.steps[0];
   t.step_count = lowered::steps;
   t.chains = &lowered::value.chains[0];
+  if constexpr (lowered::shifted > 0) {
+    t.shifted = &lowered::value.shifted[0];
+    t.shifts = &detail::all_shift_functions;
+  }
   t.block_functions = detail::block_table<Program>(steps);
   t.kernel_functions = detail::kernel_table<Program>(launches);
   t.kernel_scratch_bytes = detail::most_scratch<Program>(launches);
