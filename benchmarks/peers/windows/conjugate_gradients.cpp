@@ -153,7 +153,8 @@ int main(int argc, char** argv) {
   std::sort(times.begin(), times.end());
   if (rank == 0) {
     std::printf(
-        "{\"row\": \"%s\", \"what\": \"peer\", \"value\": %.9g, \"unit\": \"iterations/s\", \"config\": \"MPI by hand, %d "
+        "{\"row\": \"%s\", \"what\": \"peer\", \"value\": %.9g, \"unit\": \"iterations/s\", \"config\": \"MPI by hand, "
+        "%d "
         "ranks\", \"iterations\": %d, \"checksum\": %.9g}\n",
         row, iterations / times[times.size() / 2], ranks, iterations, sum);
   }

@@ -5,8 +5,8 @@
 
 #include <support/kinds.hpp>
 
-// Stencils whose chains read neighbouring rows and columns where they are, sums that go row by row, and carries of loops
-// that are computed in place.
+// Stencils whose chains read neighbouring rows and columns where they are, sums that go row by row, and carries of
+// loops that are computed in place.
 
 namespace ep = espalier;
 using namespace testing::kinds;
@@ -65,7 +65,8 @@ template <class On> struct other_ranks {
     const auto l = ep::shard<typename On::data>(line);
     const auto s = ep::shard<typename On::model, typename On::data, ep::none>(space);
     const auto f = ep::shard<ep::none, typename On::data>(flags);
-    return ep::results(ep::shift<0, 2>(l) - ep::roll<0, 1>(l), ep::shift<0, 1>(ep::shift<1, -1>(ep::shift<2, 1>(s))) + s,
+    return ep::results(ep::shift<0, 2>(l) - ep::roll<0, 1>(l),
+                       ep::shift<0, 1>(ep::shift<1, -1>(ep::shift<2, 1>(s))) + s,
                        ep::shift<1, 1>(ep::shift<0, -1>(f)) + ep::shift<1, -1>(f));
   }
 };
@@ -82,8 +83,8 @@ template <class On> struct whole {
     const auto f = ep::shard<typename On::model, typename On::data, ep::none>(floats);
     const auto square = [](const auto& v) { return ep::sum(v * v); };
     const auto [value, gradient] = ep::value_and_grad(square)(f);
-    return ep::results(ep::sum(s * s), ep::sum(i * i), ep::max(i * 3), ep::min(i - 5), ep::prod(f * f), ep::max(-f), value,
-                       gradient);
+    return ep::results(ep::sum(s * s), ep::sum(i * i), ep::max(i * 3), ep::min(i - 5), ep::prod(f * f), ep::max(-f),
+                       value, gradient);
   }
 };
 template <class On>

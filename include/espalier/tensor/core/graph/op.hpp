@@ -148,8 +148,8 @@ struct op_info {
   /// The dimensions of operand and result, as a bit set, along which an element of the result depends on other
   /// elements, although devices may split them. Null: there are none.
   std::uint32_t (*carries_along)(op_view) = nullptr;
-  /// Returns how the op moves the elements of operand 0, if it does nothing else: a fused chain may read them where they
-  /// are (partition/shifted_rows.hpp). Null: it does something else.
+  /// Returns how the op moves the elements of operand 0, if it does nothing else: a fused chain may read them where
+  /// they are (partition/shifted_rows.hpp). Null: it does something else.
   element_shift (*shifts)(op_view) = nullptr;
   /// Writes the box `part` of the whole tensor into a buffer; set for a table in the user's source.
   void (*fill)(void* to, const extents& buffer, const extents& whole, const tensor_box& part) = nullptr;

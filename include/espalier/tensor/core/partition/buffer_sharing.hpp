@@ -17,7 +17,12 @@ namespace espalier::detail {
 class buffer_sharing {
  public:
   constexpr buffer_sharing(const scheduled_program& program, shared_buffers& buffers, halo_room& halos)
-      : g_(program.g), s_(program.s), buffers_(buffers), halos_(halos), overwritten_(program, buffers), carried_(program, buffers, halos, overwritten_) {}
+      : g_(program.g),
+        s_(program.s),
+        buffers_(buffers),
+        halos_(halos),
+        overwritten_(program, buffers),
+        carried_(program, buffers, halos, overwritten_) {}
 
   constexpr void run() {
     for (int id = 0; id < g_.size; ++id) {

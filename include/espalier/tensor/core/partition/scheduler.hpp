@@ -84,7 +84,7 @@ class scheduler {
         next_(g.size, -1) {
     result_.launch_of.resize(g.size, -1);
     // Readers first: what a broadcast repeats is read in memory if the broadcast itself is stored.
-    const shift_finder shifts(g);
+    shift_finder shifts(g);
     for (int id = g.size - 1; id >= 0; --id) find_stored(id, shifts);
   }
   /// Goes on with what an earlier evaluation made.
@@ -181,13 +181,13 @@ class scheduler {
   [[nodiscard]] constexpr bool is_shifted(int id) const { return g_[id].op->shifts != nullptr && !stored_[id]; }
 
   /// A virtual value is stored after all if a reader cannot make it for itself.
-  constexpr void find_stored(int id, const shift_finder& shifts) {
+  constexpr void find_stored(int id, shift_finder& shifts) {
     const instruction& i = g_[id];
     if (i.op->fuse == fusion::elementwise && fusable(id)) return;
     if (i.op->shifts != nullptr && !stored_[id]) {
       stored_[id] = !shifts.may_shift(id);
       const int from = i.operand[0];
-      if (!stored_[id] && g_[from].op->shifts != nullptr && shifts.may_follow(id, from)) return;
+      if (!stored_[id] && g_[from].op->shifts != nullptr && shifts.goes_on(id)) return;
     }
     for (int k = 0; k < i.operand_count; ++k) {
       const int o = g_.operand_at(i, k);

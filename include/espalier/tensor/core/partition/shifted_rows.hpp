@@ -13,7 +13,7 @@ namespace espalier {
 /// elements: what slices, pads and rolls of step 1 have made of it is never computed. How far these go on a device
 /// follows from its boxes (kernels/shifted_rows.hpp).
 struct shifted_rows {
-  /// So many ops at most follow each other; the one before them is computed.
+  /// So many ops at most are read through; those before them are computed.
   static constexpr int most = 4;
 
   /// The value in memory.
@@ -49,18 +49,19 @@ class shift_finder {
     }
     return true;
   }
-  /// Whether `id`, which shifts what `operand` shifts, can be read through both: not too many, and none around the same
-  /// circle.
-  [[nodiscard]] constexpr bool may_follow(int id, int operand) const {
+  /// Whether chains that read through `id` may also read through its operand, a shift, too: not too many of them, and
+  /// none around the same circle. Asked of readers before what they read.
+  constexpr bool goes_on(int id) {
+    const int operand = g_[id].operand[0];
     const element_shift mine = shift_of(id);
-    int count = 0;
     for (int below = operand; g_[below].op->shifts != nullptr; below = g_[below].operand[0]) {
       const element_shift theirs = shift_of(below);
       if (theirs.dim < 0) break;
       if (theirs.dim == mine.dim && (theirs.wraps || mine.wraps)) return false;
-      ++count;
     }
-    return count % shifted_rows::most != 0;
+    above_.resize(g_.size, 0);
+    if (above_[operand] < above_[id] + 1) above_[operand] = above_[id] + 1;
+    return above_[operand] < shifted_rows::most;
   }
 
  private:
@@ -72,6 +73,8 @@ class shift_finder {
 
   graph_view g_;
   list<int> overwritten_;
+  /// The shifts above an instruction that chains read through.
+  list<int> above_;
 };
 
 }  // namespace detail

@@ -282,8 +282,8 @@ template <class Kernels> class chain_runner {
       call.columns = step.combines ? c.blocks_of_row() : columns;
       for (int k = 0; k < step.operand_count; ++k) {
         const row_cursor& from = step.operand[k];
-        call.operand[k] =
-            from.shift == nullptr ? from.block(row, b, own, common) : t_.shifts->block(*from.shift, call, own + from.bytes);
+        call.operand[k] = from.shift == nullptr ? from.block(row, b, own, common)
+                                                : t_.shifts->block(*from.shift, call, own + from.bytes);
       }
       call.result = step.result.block(row, b, own, common);
       call.boxes = step.boxes;
@@ -322,8 +322,8 @@ template <class Kernels> class chain_runner {
         const step_type& step = steps[n];
         for (int k = 0; k < step.operand_count; ++k) {
           const row_cursor& from = step.operand[k];
-          call.operand[k] =
-              from.shift == nullptr ? from.block(row, scratch) : t_.shifts->block(*from.shift, call, scratch + from.bytes);
+          call.operand[k] = from.shift == nullptr ? from.block(row, scratch)
+                                                  : t_.shifts->block(*from.shift, call, scratch + from.bytes);
         }
         call.result = step.result.block(row, scratch);
         if (step.is_streamed) call.result.data = scratch + scratch_layout::streamed(c);
@@ -383,7 +383,7 @@ template <class Kernels> class chain_runner {
   std::int64_t per_thread_ = 0;
   int most_steps_ = 0;
   int most_shifts_ = 0;
-  plain_vector<step_type> placed_;  // for each thread
+  plain_vector<step_type> placed_;     // for each thread
   plain_vector<placed_shift> shifts_;  // also
   plain_vector<double> numbers_;
   /// The launches that have met a row that is hidden entirely, in this run.

@@ -140,8 +140,8 @@ inline kernels::stream shifted_block(const placed_shift& from, const kernels::bl
   row_index at(from, call.first_row);
   if (const shifted_dimension::piece* const all = columns.around(first, last); all != nullptr) {
     std::int64_t elements = 0;
-    const bool neighbours = call.rows == 1 || (from.rank > 1 && from.dim[from.rank - 2].around(
-                                                                    at.innermost(), at.innermost() + call.rows));
+    const bool neighbours =
+        call.rows == 1 || (from.rank > 1 && from.dim[from.rank - 2].around(at.innermost(), at.innermost() + call.rows));
     if (neighbours && at.find(elements)) {
       const std::int64_t row = from.rank > 1 ? from.dim[from.rank - 2].stride : 0;
       return {const_cast<char*>(from.base + (elements + first + all->by) * from.size), row};
