@@ -85,7 +85,7 @@ class row_region_finder {
 
   /// The content of a value, or of what it repeats if it is not stored.
   [[nodiscard]] constexpr content content_of(int value) const {
-    while (s_.launch_of[value] < 0 && g_[value].op->fuse == fusion::broadcast) value = g_[value].operand[0];
+    while (s_.launch_of[value] < 0 && is_read_through(g_[value])) value = g_[value].operand[0];
     return content_[value];
   }
 
@@ -132,6 +132,7 @@ class row_region_finder {
           if (!(g_[o].shape == (is_wide ? space_ : leading(space_)))) return false;
         } else {
           const int from = g_[o].operand[0];
+          if (g_[o].op->fuse != fusion::broadcast) return false;
           if (!is_wide || s_.launch_of[from] < 0 || !repeats_rows(g_[o], g_[from].shape)) return false;
         }
       }
@@ -149,7 +150,7 @@ class row_region_finder {
       const instruction& i = g_[s_.order[at]];
       for (int k = 0; k < i.operand_count; ++k) {
         int o = g_.operand_at(i, k);
-        while (s_.launch_of[o] < 0 && g_[o].op->fuse == fusion::broadcast) o = g_[o].operand[0];
+        while (s_.launch_of[o] < 0 && is_read_through(g_[o])) o = g_[o].operand[0];
         const int from = s_.launch_of[o] - first_;
         if (from >= 0 && from < n && parts_[from] == part::member) f(from);
       }

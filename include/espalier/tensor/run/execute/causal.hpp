@@ -66,11 +66,13 @@ class causal_finder {
     return is_long_row(c.columns) && !c.is_cut() && c.rows % c.columns == 0 &&
            kernels::triangle_grain % c.block_rows == 0 && can_run_again(c);
   }
-  /// Not if it overwrites an argument, which it may read.
+  /// Not if it overwrites an argument or a loop's carry, which it may read.
   [[nodiscard]] bool can_run_again(const fused_chain& c) const {
     for (int s = c.first_step; s < c.first_step + c.step_count; ++s) {
       const fused_source& to = t_.steps[s].result;
-      if (to.kind == source_kind::memory && t_.where[to.value].space == memory_space::argument) return false;
+      if (to.kind != source_kind::memory) continue;
+      if (t_.where[to.value].space == memory_space::argument) return false;
+      if (structure_of(t_.code[t_.root[to.value]]) == structure::loop_carry) return false;
     }
     return true;
   }

@@ -44,7 +44,14 @@ template <class Kernels> class chain_runner {
       if (!t.launches[u].fused) continue;
       per_thread_ = larger_of(per_thread_, scratch_layout::bytes_per_thread(t.chains[u]));
       most_steps_ = larger_of(most_steps_, t.chains[u].step_count);
+      int shifts = 0;
+      for (int n = 0; n < t.chains[u].step_count; ++n) {
+        const fused_step& step = t.steps[t.chains[u].first_step + n];
+        for (int k = 0; k < step.operand_count; ++k) shifts += step.operand[k].kind == source_kind::shifted ? 1 : 0;
+      }
+      most_shifts_ = larger_of(most_shifts_, shifts);
     }
+    shifts_.resize(static_cast<std::size_t>(most_shifts_ * threads_));
     placed_.resize(static_cast<std::size_t>(most_steps_ * threads_));
     spreads_ = std::vector<std::atomic<bool>>(static_cast<std::size_t>(t.launch_count));
     forget_rows();
@@ -71,7 +78,7 @@ template <class Kernels> class chain_runner {
   template <class Address, class Boxes> void run(int u, char* scratch, const Address& address, const Boxes& boxes_of) {
     const fused_chain& chain = t_.chains[u];
     step_type* const steps = &placed_[0];
-    place_steps(chain, address, boxes_of, steps);
+    place_steps(chain, address, boxes_of, steps, shifts_.data());
     if (chain.is_cut()) return run_cut(chain, steps, scratch);
     const std::int64_t blocks = (chain.rows + chain.block_rows - 1) / chain.block_rows;
     const std::int64_t work = chain.rows * chain.columns * chain.step_count;
@@ -106,7 +113,7 @@ template <class Kernels> class chain_runner {
                               const Address& address, const Boxes& boxes_of) {
     const fused_chain& chain = t_.chains[u];
     step_type* const steps = &placed_[static_cast<std::size_t>(thread * most_steps_)];
-    place_steps(chain, address, boxes_of, steps);
+    place_steps(chain, address, boxes_of, steps, shifts_.data() + thread * most_shifts_);
     if (chain.is_cut()) {
       for (std::int64_t row = first; row < last; ++row)
         run_cut_row(chain, steps, row, 1, scratch + thread * per_thread_);
@@ -122,7 +129,7 @@ template <class Kernels> class chain_runner {
                               const Address& address, const Boxes& boxes_of, std::int64_t triangle, std::int64_t end) {
     const fused_chain& chain = t_.chains[u];
     step_type* const steps = &placed_[static_cast<std::size_t>(thread * most_steps_)];
-    place_steps(chain, address, boxes_of, steps);
+    place_steps(chain, address, boxes_of, steps, shifts_.data() + thread * most_shifts_);
     if (chain.is_cut()) {
       for (std::int64_t row = first; row < last; ++row)
         run_cut_row(chain, steps, row, 1, scratch + thread * per_thread_);
@@ -144,8 +151,10 @@ template <class Kernels> class chain_runner {
     });
   }
 
+  /// `shift`: room for the operands that are read further.
   template <class Address, class Boxes>
-  void place_steps(const fused_chain& chain, const Address& address, const Boxes& boxes_of, step_type* steps) const {
+  void place_steps(const fused_chain& chain, const Address& address, const Boxes& boxes_of, step_type* steps,
+                   placed_shift* shift) const {
     for (int n = 0; n < chain.step_count; ++n) {
       const int s = chain.first_step + n;
       const fused_step& step = t_.steps[s];
@@ -158,6 +167,14 @@ template <class Kernels> class chain_runner {
       for (int k = 0; k < step.operand_count; ++k) {
         placed.operand[k] = cursor_of(chain, step.operand[k], step.wide[k], step.operand_type[k],
                                       &numbers_[static_cast<std::size_t>(3 * s + k)], address);
+        if (step.operand[k].kind != source_kind::shifted) continue;
+        const shifted_rows& rows = t_.shifted[step.operand[k].shifted];
+        const instruction_boxes* boxes[shifted_rows::most]{};
+        for (int m = 0; m < rows.count; ++m) boxes[m] = boxes_of(rows.op[m]);
+        shift->base = static_cast<const char*>(address(rows.source));
+        shift->size = placed.operand[k].size;
+        t_.shifts->place(*shift, rows, t_.code, &boxes[0]);
+        placed.operand[k].shift = shift++;
       }
       if (step.accumulates) {
         placed.result = {};
@@ -298,9 +315,13 @@ template <class Kernels> class chain_runner {
         others = true;
         continue;
       }
-      for (int k = 0; k < step.operand_count; ++k) call.operand[k] = step.operand[k].block(row, b, own, common);
-      call.result = step.result.block(row, b, own, common);
       call.columns = step.combines ? c.blocks_of_row() : columns;
+      for (int k = 0; k < step.operand_count; ++k) {
+        const row_cursor& from = step.operand[k];
+        call.operand[k] = from.shift == nullptr ? from.block(row, b, own, common)
+                                                : t_.shifts->block(*from.shift, call, own + from.bytes);
+      }
+      call.result = step.result.block(row, b, own, common);
       call.boxes = step.boxes;
       step.function(call);
     }
@@ -335,7 +356,11 @@ template <class Kernels> class chain_runner {
       call.first_row = row;
       for (int n = 0; n < c.step_count; ++n) {
         const step_type& step = steps[n];
-        for (int k = 0; k < step.operand_count; ++k) call.operand[k] = step.operand[k].block(row, scratch);
+        for (int k = 0; k < step.operand_count; ++k) {
+          const row_cursor& from = step.operand[k];
+          call.operand[k] = from.shift == nullptr ? from.block(row, scratch)
+                                                  : t_.shifts->block(*from.shift, call, scratch + from.bytes);
+        }
         call.result = step.result.block(row, scratch);
         if (step.is_streamed) call.result.data = scratch + scratch_layout::streamed(c);
         call.boxes = step.boxes;
@@ -393,7 +418,9 @@ template <class Kernels> class chain_runner {
   int threads_ = 1;
   std::int64_t per_thread_ = 0;
   int most_steps_ = 0;
-  plain_vector<step_type> placed_;  // for each thread
+  int most_shifts_ = 0;
+  plain_vector<step_type> placed_;     // for each thread
+  plain_vector<placed_shift> shifts_;  // also
   plain_vector<double> numbers_;
   /// The launches that have met a row that is hidden entirely, in this run.
   std::vector<std::atomic<bool>> spreads_;

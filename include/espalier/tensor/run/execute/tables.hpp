@@ -12,6 +12,7 @@
 #include <espalier/tensor/run/execute/message_tables.hpp>
 #include <espalier/tensor/run/kernels/kernels.hpp>
 #include <espalier/tensor/run/kernels/row_product.hpp>
+#include <espalier/tensor/run/kernels/shifted_rows.hpp>
 
 #include <cstddef>
 #include <utility>
@@ -28,6 +29,9 @@ struct program_tables : plan_view {
   const fused_step* steps = nullptr;
   int step_count = 0;
   const fused_chain* chains = nullptr;
+  /// Operands of steps that are read further; both are null if there are none.
+  const shifted_rows* shifted = nullptr;
+  const detail::shift_functions* shifts = nullptr;
   const kernels::block_function* block_functions = nullptr;
   /// The chains that are one loop, by launch; null if there are none.
   const kernels::loop_function* loop_functions = nullptr;
@@ -210,6 +214,10 @@ template <class Program> [[nodiscard]] program_tables tables_of() {
   t.steps = &lowered::value.steps[0];
   t.step_count = lowered::steps;
   t.chains = &lowered::value.chains[0];
+  if constexpr (lowered::shifted > 0) {
+    t.shifted = &lowered::value.shifted[0];
+    t.shifts = &detail::all_shift_functions;
+  }
   t.block_functions = detail::block_table<Program>(steps);
   t.loop_functions = detail::loops_of<Program>();
   t.kernel_functions = detail::kernel_table<Program>(launches);
