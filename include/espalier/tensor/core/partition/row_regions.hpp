@@ -196,24 +196,17 @@ class row_region_finder {
     }
   }
 
-  /// There is a sum or a maximum over rows, a product reads what comes of it, and something need not be stored.
+  /// A product reads scores, or a chain reduces their rows, and something need not be stored.
   constexpr bool is_worth_it() {
-    bool reduces = false;
     bool reads = false;
-    int makes = 0;
     for (int n = 0; n < parts_.size(); ++n) {
       if (parts_[n] != part::member) continue;
       const launch& what = s_.launches[first_ + n];
-      if (!what.fused) {
-        reads = reads || scores_[n] != 2;
-        if (scores_[n] == 2) ++makes;
-        continue;
-      }
-      for (int at = what.first; at < what.first + what.count; ++at)
-        reduces = reduces || g_[s_.order[at]].op->fuse == fusion::reduction;
+      if (!what.fused) reads = reads || scores_[n] != 2;
+      for (int at = what.first; what.fused && at < what.first + what.count; ++at)
+        reads = reads || g_[s_.order[at]].op->fuse == fusion::reduction;
     }
-    if (!reduces || !reads || makes == 0 || parts_[0] != part::member) return false;
-    return find_values() > 0;
+    return reads && !parts_.empty() && parts_[0] == part::member && find_values() > 0;
   }
 
   /// Finds the values of scores that nothing outside reads; returns how many.
