@@ -24,14 +24,19 @@ namespace detail {
 /// Makes the values of scores again where something reads them that has to wait for all of their rows, and masks where
 /// they are read.
 ///
-/// A value has a *level*: how often, on the way to it, something had to wait until a row region (partition/row_regions.hpp)
-/// was over, since it reads what the region sums up, or what devices combine of its rows. Values of one level may be in
-/// one region. Those of a later level compute scores again, from what takes less memory; a number for each row, such as
-/// the maximum or the sum of a softmax, is kept.
+/// A value has a *level*: how often, on the way to it, something had to wait until a row region
+/// (partition/row_regions.hpp) was over, since it reads what the region sums up, or what devices combine of its rows.
+/// Values of one level may be in one region. Those of a later level compute scores again, from what takes less memory;
+/// a number for each row, such as the maximum or the sum of a softmax, is kept.
 class row_recomputation {
  public:
   constexpr explicit row_recomputation(graph_view g)
-      : g_(g), number_(g.size, -1), space_(g.size, -1), is_late_(g.size, false), level_(g.size, 0), kept_(g.size, false) {}
+      : g_(g),
+        number_(g.size, -1),
+        space_(g.size, -1),
+        is_late_(g.size, false),
+        level_(g.size, 0),
+        kept_(g.size, false) {}
 
   constexpr graph run() {
     for (int id = 0; id < g_.size; ++id) find_level(id);
@@ -114,8 +119,8 @@ class row_recomputation {
     number_[id] = result_.code.push_back(i);
   }
 
-  /// The value of an instruction where it is read at this level: made again if it is one of scores that would have to be
-  /// stored for it.
+  /// The value of an instruction where it is read at this level: made again if it is one of scores that would have to
+  /// be stored for it.
   constexpr int at_level(int id, int level) {
     const int space = space_[id];
     if (space < 0 || level_[id] == level || kept_[id] || !spaces_[space].is_used) return number_[id];

@@ -16,9 +16,9 @@ namespace espalier::detail {
 ///
 /// The largest score of a row, m, is the largest that any device has. As it is written, exp(s - m) waits for it, and
 /// with it all that follows: the scores would be kept until then. So each device uses its own largest score, m', and
-/// what it sums up over its keys is multiplied by c = exp(m' - m) afterwards, when m is known. That is a number for each
-/// row: sum exp(s - m) is c times sum exp(s - m'), and the product of exp(s - m) / t with values, whose t are numbers
-/// of rows, too, is c / t times the product of exp(s - m').
+/// what it sums up over its keys is multiplied by c = exp(m' - m) afterwards, when m is known. That is a number for
+/// each row: sum exp(s - m) is c times sum exp(s - m'), and the product of exp(s - m) / t with values, whose t are
+/// numbers of rows, too, is c / t times the product of exp(s - m').
 ///
 /// Of two devices with the scores {1, 3} and {2} of a row and the values {10, 20} and {30}: m' is 3 and 2, the sums are
 /// 1.135 and 1, the products 21.35 and 30. With m = 3 the second device's are multiplied by 0.368: together 1.503 and
@@ -28,7 +28,13 @@ namespace espalier::detail {
 class split_row_preparation {
  public:
   constexpr explicit split_row_preparation(graph_view g)
-      : g_(g), number_(g.size, -1), plain_(g.size, -1), factor_(g.size, -1), sum_(g.size, -1), source_(g.size, -1), waits_(g.size, false) {}
+      : g_(g),
+        number_(g.size, -1),
+        plain_(g.size, -1),
+        factor_(g.size, -1),
+        sum_(g.size, -1),
+        source_(g.size, -1),
+        waits_(g.size, false) {}
 
   /// Whether there is something to do.
   [[nodiscard]] constexpr bool is_needed() const {
@@ -68,9 +74,7 @@ class split_row_preparation {
     return i.op->fuse == fusion::broadcast && i.shape == space && repeats_rows(i, g_[i.operand[0]].shape);
   }
   /// The value itself, or what fills its padding.
-  [[nodiscard]] constexpr int without_padding(int id) const {
-    return g_[id].op == &ops::mask ? g_[id].operand[0] : id;
-  }
+  [[nodiscard]] constexpr int without_padding(int id) const { return g_[id].op == &ops::mask ? g_[id].operand[0] : id; }
 
   /// If it is the largest score of each row that a device has: the exponential that waits for the largest of all
   /// devices; or -1.
@@ -164,8 +168,8 @@ class split_row_preparation {
   /// After a device's own maximum: what it takes the exponential `raised` with, and the sums of it.
   constexpr void append_own(int id, int raised) {
     const int shifted = g_[raised].operand[0];
-    const double lowest = g_[id].type == dtype::f32 ? -std::numeric_limits<float>::max()
-                                                    : -std::numeric_limits<double>::max();
+    const double lowest =
+        g_[id].type == dtype::f32 ? -std::numeric_limits<float>::max() : -std::numeric_limits<double>::max();
     // A device all of whose keys are hidden by -inf, or that has none, subtracts a number all the same.
     const int own = append_like(id, ops::maximum, number_[id], append_constant(id, g_[id].type, lowest));
     const int rest = append_like(shifted, ops::subtract, number_[g_[shifted].operand[0]], repeat_rows(own, shifted));
@@ -175,7 +179,9 @@ class split_row_preparation {
     own_.push_back({raised, own});
     // In the pass over the rows that finds the maximum, as well as it can.
     for (int sum = raised + 1; sum < g_.size; ++sum) {
-      if (!is_row_reduction(sum, reduction::sum) || g_[sum].loop != g_[id].loop || without_padding(g_[sum].operand[0]) != raised) continue;
+      if (!is_row_reduction(sum, reduction::sum) || g_[sum].loop != g_[id].loop ||
+          without_padding(g_[sum].operand[0]) != raised)
+        continue;
       if (g_[sum].operand[0] != raised && !is_padding_of_scores(g_[sum].operand[0])) continue;
       instruction i = g_[sum];
       i.operand[0] = g_[sum].operand[0] == raised ? plain_[raised] : fill_padding(g_[sum].operand[0], plain_[raised]);
@@ -250,7 +256,8 @@ class split_row_preparation {
       factor_[id] = factor_[i.operand[0]];
     } else if (i.op->facts.masks == masking::choice && has(1) && !waits_[i.operand[0]] && is_zero(i.operand[2])) {
       plain_[id] = place(
-          builder::make(*i.op, i.type, i.shape, number_[i.operand[0]], plain_[i.operand[1]], number_[i.operand[2]]), id);
+          builder::make(*i.op, i.type, i.shape, number_[i.operand[0]], plain_[i.operand[1]], number_[i.operand[2]]),
+          id);
       factor_[id] = factor_[i.operand[1]];
     } else if (i.op->facts.multiplies != 0) {
       carry_through_product(id);
