@@ -27,6 +27,8 @@ enum class mask : std::uint8_t {
   window,
   /// Causal; and the first 7 keys of every text are padding, so that as many queries see nothing.
   padded,
+  /// Each query sees the keys for which `bias` [1, 1, 1, keys] is not negative: as many hidden as are padding, say.
+  given,
 };
 
 /// What a query sees of a key.
@@ -36,6 +38,7 @@ enum class mask : std::uint8_t {
     case mask::causal: return key <= query;
     case mask::window: return key <= query && key > query - 64;
     case mask::padded: return key <= query && key >= 7;
+    case mask::given: return true;
   }
   return true;
 }
@@ -54,6 +57,9 @@ struct plain {
   const auto size = [](auto n) { return static_cast<std::size_t>(n); };
   plain made{std::vector<double>(q.size()), std::vector<double>(q.size()), std::vector<double>(k.size()),
              std::vector<double>(v.size())};
+  const auto is_seen = [&](int query, int key) {
+    return sees(m, query, key) && (m != mask::given || bias[size(key)] >= 0);
+  };
   std::vector<double> p(size(s.keys));
   std::vector<double> dp(size(s.keys));
   for (int b = 0; b < s.batch; ++b) {
@@ -68,7 +74,7 @@ struct plain {
             for (std::size_t d = 0; d < size(s.features); ++d) score += q[row + d] * k[key(j) + d];
             score *= 0.35;
             if (biased) score += bias[size(((g * s.heads + h) * s.queries + i) * s.keys + j)];
-            p[size(j)] = sees(m, i, j) ? score : -1e30;
+            p[size(j)] = is_seen(i, j) ? score : -1e30;
             top = std::max(top, p[size(j)]);
           }
           double total = 0;
@@ -88,7 +94,7 @@ struct plain {
             dot += dp[size(j)] * p[size(j)];
           }
           for (int j = 0; j < s.keys; ++j) {
-            if (!sees(m, i, j)) continue;
+            if (!is_seen(i, j)) continue;
             const double ds = 0.35 * p[size(j)] * (dp[size(j)] - dot);
             for (std::size_t d = 0; d < size(s.features); ++d) {
               made.q[row + d] += ds * k[key(j) + d];

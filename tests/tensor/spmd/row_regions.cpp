@@ -3,10 +3,12 @@
 // timeout: 300
 
 #include <espalier/tensor/core/nn/attention.hpp>
+#include <espalier/tensor/core/program/custom_gradient.hpp>
 #include <support/plain_attention.hpp>
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 namespace ep = espalier;
@@ -40,6 +42,8 @@ template <class On, mask Mask, bool Biased> struct attention {
         return scores;
       } else if constexpr (Mask == mask::causal) {
         return ep::nn::hide_future(scores);
+      } else if constexpr (Mask == mask::given) {
+        return ep::nn::hide_unseen(scores, ep::expand_dims<0>(bias) >= 0);
       } else {
         const auto row = ep::iota<ep::i32<queries, keys>, 0>(query);
         const auto column = ep::iota<ep::i32<queries, keys>, 1>(query);
@@ -68,9 +72,12 @@ template <class On, mask Mask, bool Biased> struct with_gradients {
 template <class On, mask Mask, bool Biased, template <int...> class T, int Batch, int Queries, int Keys, int Groups,
           int Heads, int Features>
 struct setting {
+  using bias = std::conditional_t<Mask == mask::given, T<1, 1, 1, Keys>, T<Groups, Heads, Queries, Keys>>;
   using program =
       ep::program<typename On::mesh, with_gradients<On, Mask, Biased>, T<Batch, Queries, Groups, Heads, Features>,
-                  T<Batch, Keys, Groups, Features>, T<Batch, Keys, Groups, Features>, T<Groups, Heads, Queries, Keys>>;
+                  T<Batch, Keys, Groups, Features>, T<Batch, Keys, Groups, Features>, bias>;
+  /// Of the scores of one head on one device, so many bytes.
+  static constexpr std::int64_t bytes_of_head = std::int64_t{Queries} * Keys * ep::size_of(program::code.code[0].type);
   static constexpr sizes of{Batch, Queries, Keys, Groups, Heads, Features};
   static double worst(double scale = 2) { return worst_of<program>(of, Mask, Biased, scale); }
 };
@@ -110,6 +117,27 @@ template <bool Loop> std::vector<double> gradient_of_layers() {
   for (const double one : ep::gather(world, results.template get<1>().template get<1>())) all.push_back(one);
   return all;
 }
+
+/// Three layers of attention to themselves, each of them a checkpoint or not.
+template <bool Checkpoint> struct three_layers {
+  constexpr auto operator()(const auto& x) const {
+    const auto loss = [](const auto& start) {
+      const auto attend = [](const auto& y) { return y + ep::nn::causal_attention(y * 1.25, y, y * 0.75); };
+      const auto layer = [attend](const auto& y) {
+        if constexpr (Checkpoint) {
+          return ep::checkpoint(attend)(y);
+        } else {
+          return attend(y);
+        }
+      };
+      const auto y = layer(layer(layer(start)));
+      return ep::sum(y * y);
+    };
+    return ep::value_and_grad(loss)(x);
+  }
+};
+template <bool Checkpoint>
+using checkpointed_program = ep::program<ep::mesh<>, three_layers<Checkpoint>, ep::f32<1, 512, 2, 8>>;
 
 template <int... Extents> using f32 = ep::f32<Extents...>;
 template <int... Extents> using f64 = ep::f64<Extents...>;
@@ -166,4 +194,28 @@ TEST_CASE("a window of keys in bf16", "[execute]") {
   CHECK(launches_in_regions<window::program>() > 0);
   STATIC_REQUIRE(window::program::arena_bytes() < 512 * 512 * 2);
   CHECK(window::worst() < 4e-2);
+}
+
+TEST_CASE("cross attention on eight devices, batch over four and heads over two", "[execute]") {
+  using cross = setting<on<4, 2>, mask::none, false, f32, 4, 512, 523, 2, 1, 8>;
+  STATIC_REQUIRE(launches_in_regions<cross::program>() == 3 + 7);
+  STATIC_REQUIRE(cross::program::arena_bytes() < cross::bytes_of_head);
+  CHECK(cross::worst() < 2e-5);
+}
+
+TEST_CASE("a window in f64 over batches, keys hidden by data in bf16 over heads, a bias in bf16 over both",
+          "[execute]") {
+  using window = setting<on<2, 1>, mask::window, false, f64, 2, 512, 512, 1, 1, 8>;
+  STATIC_REQUIRE(window::program::arena_bytes() < window::bytes_of_head);
+  CHECK(window::worst() < 1e-12);
+  using given = setting<on<1, 2>, mask::given, false, bf16, 1, 512, 512, 2, 2, 16>;
+  STATIC_REQUIRE(given::program::arena_bytes() < given::bytes_of_head);
+  CHECK(given::worst() < 4e-2);
+  using biased = setting<on<2, 2>, mask::causal, true, bf16, 2, 512, 512, 2, 1, 16>;
+  STATIC_REQUIRE(biased::program::arena_bytes() < biased::bytes_of_head);
+  CHECK(biased::worst() < 4e-2);
+}
+
+TEST_CASE("a checkpoint around attention keeps its argument alone", "[execute]") {
+  STATIC_REQUIRE(checkpointed_program<true>::arena_bytes() < checkpointed_program<false>::arena_bytes());
 }

@@ -159,11 +159,11 @@ template <class T, class S, class X, class Y> class row_multiplication {
         for (std::int64_t f = 0; f < p_.features; f += sizes::columns) {
           const T* const panel = panels + f * p_.keys + k * sizes::columns;
           if constexpr (is_plain<X>) {
-            multiply<strip_layout::kept_rows>(rows_at(i), depth, strip, 0, panel, columns_at(f, p_.features),
-                                              k > 0, to + i * p_.x_row + f, p_.x_row);
+            multiply<strip_layout::kept_rows>(rows_at(i), depth, strip, 0, panel, columns_at(f, p_.features), k > 0,
+                                              to + i * p_.x_row + f, p_.x_row);
           } else {
-            multiply<strip_layout::kept_rows>(rows_at(i), depth, strip, 0, panel, columns_at(f, p_.features),
-                                              k > 0, sums + i * p_.features + f, p_.features);
+            multiply<strip_layout::kept_rows>(rows_at(i), depth, strip, 0, panel, columns_at(f, p_.features), k > 0,
+                                              sums + i * p_.features + f, p_.features);
           }
         }
       }
