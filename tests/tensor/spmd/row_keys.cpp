@@ -110,7 +110,10 @@ TEST_CASE("keys over four devices: partial results are combined, and nothing has
   STATIC_REQUIRE(four::value::bytes<ep::all_reduce, over::keys>() == 2 * number_of_row + row_of_features);
   STATIC_REQUIRE(four::value::collectives() == 3);
   // And back: the gradient by the queries.
-  STATIC_REQUIRE(four::program::bytes<ep::all_reduce, over::keys>() == 3 * number_of_row + 2 * row_of_features);
+  STATIC_REQUIRE(four::program::bytes<ep::all_reduce, over::keys>() == 2 * number_of_row + 2 * row_of_features);
+  STATIC_REQUIRE(four::program::collectives() == 4);
+  // Two products around a chain, and five around two.
+  STATIC_REQUIRE(launches_in_regions<four::program>() == 3 + 7);
   // Of the scores, 2 heads of 2048 queries and 512 keys would take 8 MiB on each device.
   STATIC_REQUIRE(four::value::arena_bytes() < 1 << 19);
   STATIC_REQUIRE(four::program::arena_bytes() < 1 << 20);
@@ -139,6 +142,8 @@ TEST_CASE("keys and queries over axes of their own, and rows that see nothing", 
 TEST_CASE("devices all of whose keys are hidden by infinity, in bf16", "[execute]") {
   using window = setting<on<4, 1>, mask::window, false, bf16, 1, 1024, 1024, 1, 1, 16>;
   STATIC_REQUIRE(window::program::arena_bytes() < 1024 * 256 * 2);
+  // Rounded values are no sum of weights and their gradients: those are summed, and scores made for what follows.
+  STATIC_REQUIRE(launches_in_regions<window::program>() > 3 + 7);
   CHECK(window::worst() < 4e-2);
 }
 

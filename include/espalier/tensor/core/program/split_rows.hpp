@@ -8,6 +8,7 @@
 #include <espalier/tensor/core/partition/row_product.hpp>
 #include <espalier/tensor/core/partition/scheduler.hpp>
 
+#include <cstdint>
 #include <limits>
 
 namespace espalier::detail {
@@ -24,6 +25,10 @@ namespace espalier::detail {
 /// 1.135 and 1, the products 21.35 and 30. With m = 3 the second device's are multiplied by 0.368: together 1.503 and
 /// 32.39, and the result is 21.55.
 ///
+/// A gradient needs, for each row, the sum over all keys of p dp, where dp = dx y^T, p are the weights and x = p y is
+/// the value that all devices have of the row together: it is the sum over the features of dx x, which each device
+/// computes for itself. Nothing then waits for another sum of all devices, after which dp would be computed again.
+///
 /// The padding of uneven shards is filled where it is read: a `mask` has a kernel of its own and would be stored.
 class split_row_preparation {
  public:
@@ -39,7 +44,7 @@ class split_row_preparation {
   /// Whether there is something to do.
   [[nodiscard]] constexpr bool is_needed() const {
     for (int id = 0; id < g_.size; ++id) {
-      if (is_padding_of_scores(id) || waits_for_maximum(id) >= 0) return true;
+      if (is_padding_of_scores(id) || waits_for_maximum(id) >= 0 || sum_of_products(id).of_values >= 0) return true;
     }
     return false;
   }
@@ -101,6 +106,89 @@ class split_row_preparation {
            attributes_of<collective_attributes>(i).combine == reduction::max;
   }
 
+  /// A sum over all keys of p dp, as above: what it is the sum over the features of.
+  struct sum_over_features {
+    int cotangent = -1;
+    /// The value that all devices have.
+    int of_values = -1;
+    int feature = -1;
+    /// The dimension of both that each dimension of the sum is.
+    axis_list source{};
+  };
+  [[nodiscard]] constexpr sum_over_features sum_of_products(int id) const {
+    const sum_over_features none;
+    const instruction& all = g_[id];
+    if (!is_sum_of_devices(id) || all.op->facts.travels_along) return none;
+    if (id + 1 < g_.size && g_[id + 1].op->facts.travels_along) return none;
+    const int sum = all.operand[0];
+    if (!is_row_reduction(sum, reduction::sum)) return none;
+    const instruction& product = g_[without_padding(g_[sum].operand[0])];
+    if (product.op->facts.multiplies != 0b11 || product.operand_count != 2) return none;
+    for (int k = 0; k < 2; ++k) {
+      const int dp = product.operand[k];
+      if (!g_[dp].op->facts.contracts || !makes_scores(g_, dp) || g_[dp].type != all.type) continue;
+      const int p = product.operand[1 - k];
+      for (int x = p + 1; x < id; ++x) {
+        if (!is_sum_of_devices(x) || g_[x].loop != all.loop || g_[x].type != all.type) continue;
+        if (attributes_of<collective_attributes>(g_[x]).axes != attributes_of<collective_attributes>(all).axes)
+          continue;
+        const sum_over_features found = matched(dp, p, g_[x].operand[0], x);
+        if (found.of_values >= 0) return found;
+      }
+    }
+    return none;
+  }
+  [[nodiscard]] constexpr bool is_sum_of_devices(int id) const {
+    const instruction& i = g_[id];
+    return is_collective(i.op, collective::all_reduce) && i.annotation >= 0 &&
+           attributes_of<collective_attributes>(i).combine == reduction::sum;
+  }
+  /// Whether `product` is p y and `dp` is dx y^T, with the same y and the dimensions of dx and x in one order.
+  [[nodiscard]] constexpr sum_over_features matched(int dp, int p, int product, int all) const {
+    sum_over_features found;
+    if (!g_[product].op->facts.contracts || g_[dp].loop != g_[all].loop) return found;
+    for (int scores = 0; scores < 2; ++scores) {
+      if (without_padding(g_[product].operand[scores]) != p) continue;
+      const row_product of_value = row_product_of(g_, product, scores);
+      const row_product of_scores = row_product_of(g_, dp, 2);
+      if (of_value.role != row_role::keeps || of_scores.role != row_role::makes) continue;
+      const auto value = attributes_of<einsum_attributes>(g_[product]);
+      const auto made = attributes_of<einsum_attributes>(g_[dp]);
+      const int y = g_[product].operand[1 - scores];
+      const int dx = g_[dp].operand[of_scores.x];
+      if (without_padding(g_[dp].operand[of_scores.y]) != without_padding(y) || !(g_[dx].shape == g_[all].shape))
+        continue;
+      const einsum_term& of_x = of_scores.x == 0 ? made.left : made.right;
+      const einsum_term& of_y = of_scores.x == 0 ? made.right : made.left;
+      const einsum_term& of_p = scores == 0 ? value.left : value.right;
+      const einsum_term& of_v = scores == 0 ? value.right : value.left;
+      // The letters of one product as those of the other, by the dimensions of the scores.
+      const auto same = [&](char a, char b) { return made.result.find(a) == of_p.find(b); };
+      bool fits = g_[dx].type == g_[all].type && g_[dx].annotation >= 0;
+      int features = 0;
+      for (int d = 0; d < of_x.size(); ++d) {
+        fits = fits && same(of_x[d], value.result[d]);
+        if (made.result.contains(of_x[d])) continue;
+        found.feature = d;
+        ++features;
+      }
+      for (int d = 0; d < of_y.size(); ++d) fits = fits && same(of_y[d], of_v[d]);
+      found.source = {};
+      for (int d = 0; d + 1 < g_[dp].shape.rank; ++d) {
+        const int at = of_x.find(made.result[d]);
+        fits = fits && at >= 0;
+        if (fits) found.source = found.source.with(at < found.feature ? at : at - 1);
+      }
+      if (!fits || features != 1) continue;
+      const sharding& layout = g_.annotations[g_[dx].annotation].placement;
+      if (((layout.tiled() | layout.unreduced) & attributes_of<collective_attributes>(g_[all]).axes) != 0) continue;
+      found.cotangent = dx;
+      found.of_values = all;
+      return found;
+    }
+    return {};
+  }
+
   // --- the new graph ------------------------------------------------------------------------------------------------
 
   constexpr void append(int id) {
@@ -113,6 +201,8 @@ class split_row_preparation {
     if (i.loop >= 0) i.loop = number_[i.loop];
     if (is_padding_of_scores(id)) {
       number_[id] = fill_padding(id, i.operand[0]);
+    } else if (const sum_over_features sum = sum_of_products(id); sum.of_values >= 0) {
+      number_[id] = append_sum_over_features(id, sum);
     } else if (is_row_reduction(id, reduction::sum) && factor_[g_[id].operand[0]] >= 0) {
       number_[id] = append_sum(id, i);
     } else if (const int product = append_product(id, i); product >= 0) {
@@ -213,6 +303,31 @@ class split_row_preparation {
       sum = result_.code.push_back(i);
     }
     return append_like(id, ops::multiply, sum, factor_[from]);
+  }
+
+  constexpr int append_sum_over_features(int id, const sum_over_features& of) {
+    const int x = of.of_values;
+    const int terms =
+        place(builder::make(ops::multiply, g_[x].type, g_[x].shape, number_[of.cotangent], number_[x]), x);
+    const layout& whole = g_.annotations[g_[x].annotation];
+    layout without{extents{}, sharding::whole(whole.shape.rank - 1)};
+    extents shape;
+    bool is_in_order = true;
+    for (int d = 0; d < whole.shape.rank; ++d) {
+      if (d == of.feature) continue;
+      without.placement.dim[shape.rank] = whole.placement.dim[d];
+      is_in_order = is_in_order && of.source[shape.rank] == shape.rank;
+      shape.append(g_[x].shape[d]);
+      without.shape.append(whole.shape[d]);
+    }
+    instruction sum = builder::make(ops::reduce_sum, g_[x].type, shape, terms);
+    set_attributes(sum, reduction_attributes{std::int64_t{1} << of.feature, reduction::sum});
+    int made = place(sum, x);
+    result_.code[made].annotation = result_.annotations.push_back(without);
+    if (is_in_order) return made;
+    instruction turned = builder::make(ops::transpose, g_[id].type, g_[id].shape, made);
+    set_attributes(turned, transpose_attributes{of.source});
+    return place(turned, id);
   }
 
   /// A product x = scores y of scores that have a factor; or -1.
