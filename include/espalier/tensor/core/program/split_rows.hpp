@@ -39,12 +39,24 @@ class split_row_preparation {
         factor_(g.size, -1),
         sum_(g.size, -1),
         source_(g.size, -1),
-        waits_(g.size, false) {}
+        waits_(g.size, false),
+        raised_(g.size, -1) {
+    for (int id = 0; id < g_.size; ++id) {
+      if (g_[id].op->facts.contracts && makes_scores(g_, id) && !is_of_scores(g_[id].shape))
+        spaces_.push_back(g_[id].shape);
+    }
+    for (int id = 0; id < g_.size; ++id) {
+      if (!is_collective(g_[id].op, collective::all_reduce)) continue;
+      const reduction by = attributes_of<collective_attributes>(g_[id]).combine;
+      if (by == reduction::max) raised_[g_[id].operand[0]] = waits_for_maximum(g_[id].operand[0], id);
+      if (by == reduction::sum && g_[id].annotation >= 0) sums_of_devices_.push_back(id);
+    }
+  }
 
   /// Whether there is something to do.
   [[nodiscard]] constexpr bool is_needed() const {
     for (int id = 0; id < g_.size; ++id) {
-      if (is_padding_of_scores(id) || waits_for_maximum(id) >= 0 || sum_of_products(id).of_values >= 0) return true;
+      if (is_padding_of_scores(id) || raised_[id] >= 0 || sum_of_products(id).of_values >= 0) return true;
     }
     return false;
   }
@@ -59,11 +71,18 @@ class split_row_preparation {
  private:
   // --- questions ----------------------------------------------------------------------------------------------------
 
+  [[nodiscard]] constexpr bool is_of_scores(const extents& shape) const {
+    if (!has_many_scores(shape)) return false;
+    for (const extents& space : spaces_) {
+      if (space == shape) return true;
+    }
+    return false;
+  }
   /// Whether it fills the padding of scores, and an element's own index tells that it is padding: the shards of one
   /// axis follow each other, so that only elements beyond the tensor are.
   [[nodiscard]] constexpr bool is_padding_of_scores(int id) const {
     const instruction& i = g_[id];
-    if (i.op != &ops::mask || !has_many_scores(i.shape) || !is_floating(i.type) || i.annotation < 0) return false;
+    if (i.op != &ops::mask || !is_of_scores(i.shape) || !is_floating(i.type) || i.annotation < 0) return false;
     return g_.annotations[i.annotation].placement.dim[attributes_of<mask_attributes>(i).dim].size() == 1;
   }
   [[nodiscard]] constexpr bool is_row_reduction(int id, reduction kind) const {
@@ -71,7 +90,7 @@ class split_row_preparation {
     if (i.op->fuse != fusion::reduction) return false;
     const extents& from = g_[i.operand[0]].shape;
     const auto [dims, by] = attributes_of<reduction_attributes>(i);
-    return by == kind && has_many_scores(from) && dims == std::int64_t{1} << (from.rank - 1);
+    return by == kind && is_of_scores(from) && dims == std::int64_t{1} << (from.rank - 1);
   }
   /// A number for each row, repeated along it.
   [[nodiscard]] constexpr bool is_of_rows(int id, const extents& space) const {
@@ -81,30 +100,24 @@ class split_row_preparation {
   /// The value itself, or what fills its padding.
   [[nodiscard]] constexpr int without_padding(int id) const { return g_[id].op == &ops::mask ? g_[id].operand[0] : id; }
 
-  /// If it is the largest score of each row that a device has: the exponential that waits for the largest of all
-  /// devices; or -1.
-  [[nodiscard]] constexpr int waits_for_maximum(int id) const {
-    if (!is_row_reduction(id, reduction::max)) return -1;
-    const dtype type = g_[id].type;
-    if ((type != dtype::f32 && type != dtype::f64) || g_[id].annotation < 0) return -1;
-    const int scores = without_padding(g_[id].operand[0]);
-    for (int all = id + 1; all < g_.size; ++all) {
-      if (!is_largest_of_devices(all, id)) continue;
-      for (int e = all + 1; e < g_.size; ++e) {
-        const instruction& raised = g_[e];
-        if (raised.op->facts.masks != masking::exponential || raised.loop != g_[id].loop) continue;
-        const instruction& shifted = g_[raised.operand[0]];
-        if (shifted.op->facts.masks != masking::difference || shifted.operand[0] != scores) continue;
-        if (is_of_rows(shifted.operand[1], shifted.shape) && g_[shifted.operand[1]].operand[0] == all) return e;
-      }
+  /// If `own` is the largest score of each row that a device has, and `all` that of all devices: the exponential that
+  /// waits for it; or -1.
+  [[nodiscard]] constexpr int waits_for_maximum(int own, int all) const {
+    if (!is_row_reduction(own, reduction::max) || g_[all].loop != g_[own].loop) return -1;
+    const dtype type = g_[own].type;
+    if ((type != dtype::f32 && type != dtype::f64) || g_[own].annotation < 0) return -1;
+    const int scores = without_padding(g_[own].operand[0]);
+    for (int e = all + 1; e < g_.size && e < all + most_looks; ++e) {
+      const instruction& raised = g_[e];
+      if (raised.op->facts.masks != masking::exponential || raised.loop != g_[own].loop) continue;
+      const instruction& shifted = g_[raised.operand[0]];
+      if (shifted.op->facts.masks != masking::difference || shifted.operand[0] != scores) continue;
+      if (is_of_rows(shifted.operand[1], shifted.shape) && g_[shifted.operand[1]].operand[0] == all) return e;
     }
     return -1;
   }
-  [[nodiscard]] constexpr bool is_largest_of_devices(int all, int own) const {
-    const instruction& i = g_[all];
-    return is_collective(i.op, collective::all_reduce) && i.operand[0] == own && i.loop == g_[own].loop &&
-           attributes_of<collective_attributes>(i).combine == reduction::max;
-  }
+  /// What follows from a maximum is not far from it.
+  static constexpr int most_looks = 256;
 
   /// A sum over all keys of p dp, as above: what it is the sum over the features of.
   struct sum_over_features {
@@ -128,8 +141,8 @@ class split_row_preparation {
       const int dp = product.operand[k];
       if (!g_[dp].op->facts.contracts || !makes_scores(g_, dp) || g_[dp].type != all.type) continue;
       const int p = product.operand[1 - k];
-      for (int x = p + 1; x < id; ++x) {
-        if (!is_sum_of_devices(x) || g_[x].loop != all.loop || g_[x].type != all.type) continue;
+      for (const int x : sums_of_devices_) {
+        if (x <= p || x >= id || g_[x].loop != all.loop || g_[x].type != all.type) continue;
         if (attributes_of<collective_attributes>(g_[x]).axes != attributes_of<collective_attributes>(all).axes)
           continue;
         const sum_over_features found = matched(dp, p, g_[x].operand[0], x);
@@ -210,7 +223,7 @@ class split_row_preparation {
     } else {
       number_[id] = result_.code.push_back(i);
     }
-    if (const int raised = waits_for_maximum(id); raised >= 0) append_own(id, raised);
+    if (const int raised = raised_[id]; raised >= 0) append_own(id, raised);
     if (source_[id] >= 0) waiting_.push_back(id);
     waits_[id] = source_[id] >= 0;
     for (int k = 0; k < i.operand_count; ++k) waits_[id] = waits_[id] || waits_[g_.operand_at(g_[id], k)];
@@ -268,7 +281,7 @@ class split_row_preparation {
     source_[all] = raised;
     own_.push_back({raised, own});
     // In the pass over the rows that finds the maximum, as well as it can.
-    for (int sum = raised + 1; sum < g_.size; ++sum) {
+    for (int sum = raised + 1; sum < g_.size && sum < raised + most_looks; ++sum) {
       if (!is_row_reduction(sum, reduction::sum) || g_[sum].loop != g_[id].loop ||
           without_padding(g_[sum].operand[0]) != raised)
         continue;
@@ -361,7 +374,7 @@ class split_row_preparation {
   /// devices is: so has it.
   constexpr void carry_factor(int id) {
     const instruction& i = g_[id];
-    if (plain_[id] >= 0 || !has_many_scores(i.shape)) return;
+    if (plain_[id] >= 0 || !is_of_scores(i.shape)) return;
     const auto has = [&](int k) { return factor_[g_[id].operand[k]] >= 0 && g_[g_[id].operand[k]].shape == i.shape; };
     if (is_padding_of_scores(id) && i.scalar == 0 && has(0)) {
       plain_[id] = fill_padding(id, plain_[i.operand[0]]);
@@ -421,6 +434,8 @@ class split_row_preparation {
 
   graph_view g_;
   graph result_;
+  /// The shapes of scores.
+  list<extents> spaces_;
   /// The place of an instruction in the result.
   list<int> number_;
   /// Of a value that is this one, in the result, times a factor for each of its rows: both; or -1.
@@ -432,6 +447,9 @@ class split_row_preparation {
   list<int> source_;
   /// It needs a maximum of all devices.
   list<bool> waits_;
+  /// Of a maximum of this device: the exponential that waits for that of all.
+  list<int> raised_;
+  list<int> sums_of_devices_;
   list<own_maximum> own_;
   list<int> waiting_;
 };
