@@ -102,9 +102,9 @@ template <int... Extents> using bf16 = ep::bf16<Extents...>;
 TEST_CASE("keys over four devices: partial results are combined, and nothing has a row for each query and key",
           "[execute]") {
   using over = on<4, 1>;
-  using four = setting<over, mask::causal, false, f32, 1, 2048, 2048, 2, 1, 8>;
-  // An all-reduce of n bytes on 4 devices sends 2 n (4 - 1) / 4. A row is one of 2048 queries of 2 heads.
-  constexpr std::int64_t number_of_row = 2 * (2048 * 2 * 4) * 3 / 4;
+  using four = setting<over, mask::causal, false, f32, 1, 1024, 1024, 2, 1, 8>;
+  // An all-reduce of n bytes on 4 devices sends 2 n (4 - 1) / 4. A row is one of 1024 queries of 2 heads.
+  constexpr std::int64_t number_of_row = 2 * (1024 * 2 * 4) * 3 / 4;
   constexpr std::int64_t row_of_features = 8 * number_of_row;
   // The largest score of each row, the sum of its exponentials, and what comes of the values.
   STATIC_REQUIRE(four::value::bytes<ep::all_reduce, over::keys>() == 2 * number_of_row + row_of_features);
@@ -114,16 +114,16 @@ TEST_CASE("keys over four devices: partial results are combined, and nothing has
   STATIC_REQUIRE(four::program::collectives() == 4);
   // Two products around a chain, and five around two.
   STATIC_REQUIRE(launches_in_regions<four::program>() == 3 + 7);
-  // Of the scores, 2 heads of 2048 queries and 512 keys would take 8 MiB on each device.
-  STATIC_REQUIRE(four::value::arena_bytes() < 1 << 19);
+  // Of the scores, 2 heads of 1024 queries and 256 keys would take 2 MiB on each device.
+  STATIC_REQUIRE(four::value::arena_bytes() < 1 << 18);
   STATIC_REQUIRE(four::program::arena_bytes() < 1 << 20);
   CHECK(four::worst() < 2e-5);
   CHECK(four::worst(4000) < 2e-3);
 }
 
 TEST_CASE("twice the sequence takes twice the memory", "[execute]") {
-  using half = setting<on<4, 1>, mask::causal, false, f32, 1, 2048, 2048, 2, 1, 8>;
-  using whole = setting<on<4, 1>, mask::causal, false, f32, 1, 4096, 4096, 2, 1, 8>;
+  using half = setting<on<4, 1>, mask::causal, false, f32, 1, 1024, 1024, 2, 1, 8>;
+  using whole = setting<on<4, 1>, mask::causal, false, f32, 1, 2048, 2048, 2, 1, 8>;
   STATIC_REQUIRE(whole::value::peak_bytes_per_device() <= 2 * half::value::peak_bytes_per_device());
 }
 
@@ -148,12 +148,12 @@ TEST_CASE("devices all of whose keys are hidden by infinity, in bf16", "[execute
 }
 
 TEST_CASE("queries over the axis of the keys: keys and values are gathered, their gradients scattered", "[execute]") {
-  using ring = setting<on_ring<4>, mask::causal, false, f32, 1, 2048, 2048, 2, 1, 8>;
+  using ring = setting<on_ring<4>, mask::causal, false, f32, 1, 1024, 1024, 2, 1, 8>;
   // A device sends its quarter of k and of v to three others, as on a ring, and gets as much back.
-  constexpr std::int64_t quarter = 512 * 2 * 8 * 4;
+  constexpr std::int64_t quarter = 256 * 2 * 8 * 4;
   STATIC_REQUIRE(ring::program::bytes<ep::all_gather, on_ring<4>::keys>() == 2 * 3 * quarter);
   STATIC_REQUIRE(ring::program::bytes<ep::reduce_scatter, on_ring<4>::keys>() == 2 * 3 * quarter);
   STATIC_REQUIRE(ring::program::collectives() == 4);
-  STATIC_REQUIRE(ring::program::arena_bytes() < 1 << 20);
+  STATIC_REQUIRE(ring::program::arena_bytes() < 1 << 19);
   CHECK(ring::worst() < 2e-5);
 }
