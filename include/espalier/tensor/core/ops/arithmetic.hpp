@@ -47,7 +47,7 @@ inline constexpr op_info subtract =
                            linearity::joint, {.masks = masking::difference, .keeps_finite = true});
 inline constexpr op_info multiply =
     detail::elementwise_op("multiply", detail::evaluate_binary<detail::multiply_scalars>, detail::multiply_gradient,
-                           linearity::each, {.vanishes_with = 0b11, .keeps_finite = true});
+                           linearity::each, {.vanishes_with = 0b11, .multiplies = 0b11, .keeps_finite = true});
 inline constexpr op_info divide =
     detail::elementwise_op("divide", detail::evaluate_divide, detail::divide_gradient, linearity::first);
 inline constexpr op_info negate =

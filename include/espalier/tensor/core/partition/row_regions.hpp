@@ -78,7 +78,7 @@ class row_region_finder {
       }
     }
     drop_others();
-    drop_unread();
+    leave_to_others();
     while (!parts_.empty() && parts_.back() != part::member) parts_.pop_back();
     if (is_worth_it()) place();
   }
@@ -181,40 +181,34 @@ class row_region_finder {
       if (parts_[n] == part::member && !together[n]) parts_[n] = part::before;
     }
   }
-  /// Scores that no member reads are made elsewhere.
-  constexpr void drop_unread() {
+  /// Scores that no member reads, as those of a gradient that needs maxima and sums of the region, are made after it,
+  /// where they may be in another one.
+  constexpr void leave_to_others() {
     for (int n = parts_.size() - 1; n >= 0; --n) {
-      if (parts_[n] != part::member || scores_[n] != 2) continue;
+      if (parts_[n] != part::member) continue;
+      const launch& what = s_.launches[first_ + n];
+      bool makes_scores_only = what.fused || scores_[n] == 2;
+      for (int at = what.first; at < what.first + what.count; ++at)
+        makes_scores_only = makes_scores_only && (!s_.stored[s_.order[at]] || g_[s_.order[at]].shape == space_);
       bool is_read = false;
-      for (int m = n + 1; m < parts_.size() && !is_read; ++m) {
-        const launch& what = s_.launches[first_ + m];
-        for (int at = what.first; parts_[m] == part::member && at < what.first + what.count; ++at) {
-          for (int k = 0; k < g_[s_.order[at]].operand_count; ++k)
-            is_read = is_read || g_.operand_at(g_[s_.order[at]], k) == instruction_of(first_ + n);
-        }
+      for (int m = n + 1; m < parts_.size() && makes_scores_only && !is_read; ++m) {
+        if (parts_[m] == part::member) for_each_member_read(m, [&](int from) { is_read = is_read || from == n; });
       }
-      if (!is_read) parts_[n] = part::before;
+      if (makes_scores_only && !is_read) parts_[n] = part::after;
     }
   }
 
-  /// There is a sum or a maximum over rows, a product reads what comes of it, and something need not be stored.
+  /// A product reads scores, or a chain reduces their rows, and something need not be stored.
   constexpr bool is_worth_it() {
-    bool reduces = false;
     bool reads = false;
-    int makes = 0;
     for (int n = 0; n < parts_.size(); ++n) {
       if (parts_[n] != part::member) continue;
       const launch& what = s_.launches[first_ + n];
-      if (!what.fused) {
-        reads = reads || scores_[n] != 2;
-        if (scores_[n] == 2) ++makes;
-        continue;
-      }
-      for (int at = what.first; at < what.first + what.count; ++at)
-        reduces = reduces || g_[s_.order[at]].op->fuse == fusion::reduction;
+      if (!what.fused) reads = reads || scores_[n] != 2;
+      for (int at = what.first; what.fused && at < what.first + what.count; ++at)
+        reads = reads || g_[s_.order[at]].op->fuse == fusion::reduction;
     }
-    if (!reduces || !reads || makes == 0 || parts_[0] != part::member) return false;
-    return find_values() > 0;
+    return reads && !parts_.empty() && parts_[0] == part::member && find_values() > 0;
   }
 
   /// Finds the values of scores that nothing outside reads; returns how many.

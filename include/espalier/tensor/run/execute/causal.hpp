@@ -164,11 +164,13 @@ class causal_finder {
     add(other);
     for (const int one : relies_on(other)) add(one);
   }
-  /// Whether operand k is the maximum of each row of low values, found by this chain.
+  /// Whether operand k is the maximum of each row of low values, found by this chain or by one before it.
   [[nodiscard]] bool is_maximum(int u, const fused_step& step, int k) {
     const fused_source& from = step.operand[k];
-    return from.kind == source_kind::temporary && !step.wide[k] && t_.launch_of[from.value] == u &&
-           t_.code[from.value].op->fuse == fusion::reduction && hidden(from.value) == content::low;
+    if (from.kind == source_kind::constant || step.wide[k]) return false;
+    if (t_.code[from.value].op->fuse != fusion::reduction || hidden(from.value) != content::low) return false;
+    if (t_.launch_of[from.value] != u) rely(u, t_.launch_of[from.value]);
+    return true;
   }
   /// The value in a loop that an iteration of another one gets back.
   [[nodiscard]] int stacked(int value) const {

@@ -122,8 +122,8 @@ template <class Kernels> class chain_runner {
     return run_blocks(u, side(u), steps, first / chain.block_rows, last / chain.block_rows,
                       scratch + thread * per_thread_);
   }
-  /// The same of a chain in a row region, with lower triangles of this side, or 0. After a row's end as it is seen in
-  /// these rows, zeros are written up to column `end`, or, if that is 0, to the end.
+  /// The same of a chain in a row region, with lower triangles of this side, or 0. Zeros are written after what a row
+  /// sees: up to where the rows after it end, or column `end`, or, if that is 0, to the end.
   template <class Address, class Boxes>
   [[nodiscard]] bool run_rows(int u, std::int64_t first, std::int64_t last, int thread, char* scratch,
                               const Address& address, const Boxes& boxes_of, std::int64_t triangle, std::int64_t end) {
@@ -332,7 +332,6 @@ template <class Kernels> class chain_runner {
   bool run_blocks(int u, std::int64_t side, const step_type* steps, std::int64_t first, std::int64_t last,
                   char* scratch, std::int64_t end = 0) {
     const fused_chain& c = t_.chains[u];
-    const std::int64_t cleared = end > 0 ? end : c.columns;
     for (int n = 0; n < c.step_count; ++n) {
       const fused_step& step = t_.steps[c.first_step + n];
       if (step.accumulates) {
@@ -340,7 +339,8 @@ template <class Kernels> class chain_runner {
         std::memset(sums, 0, static_cast<std::size_t>(c.columns * scratch_layout::element_bytes));
       }
     }
-    const std::int64_t lines = lines_of_step(c, steps);
+    // The rows of a region are in the second-level cache.
+    const std::int64_t lines = end > 0 ? 0 : lines_of_step(c, steps);
     const bool checks = finite_.is_on();
     bool streams = false;
     for (std::int64_t b = first; b < last; ++b) {
@@ -371,6 +371,7 @@ template <class Kernels> class chain_runner {
           spreads_[static_cast<std::size_t>(u)].store(true, std::memory_order_relaxed);
           return false;
         }
+        const std::int64_t cleared = end > 0 ? smaller_of(end, call.columns + kernels::triangle_grain) : c.columns;
         if (call.columns < cleared && step.is_stored) clear_after(call, cleared, step.result.size);
         if (step.is_streamed) stream_rows(step.result.at(row), call, step.result.size);
         streams = streams || step.is_streamed;
