@@ -4,12 +4,12 @@
 
 namespace espalier::detail {
 
-/// How many times as long a constant evaluation may be as clang's limit on steps allows: g++ counts operations, 32 times
-/// as many.
+/// How many times as long a constant evaluation may be as clang's limit on steps allows: g++ counts operations, 32
+/// times as many.
 #if defined(__clang__)
 inline constexpr int length_of_evaluations = 1;
 #else
-inline constexpr int length_of_evaluations = 16;
+inline constexpr int length_of_evaluations = 8;
 #endif
 
 /// The chunks of a pass over a graph, each a constant evaluation of its own, since compilers limit the steps of each.
