@@ -304,6 +304,9 @@ class shard_mapping {
     }
     return emit::annotated(to_, op, made, to_.annotate(to_[made].shape, placement));
   }
+  constexpr int held(int made, axis_mask lead) {
+    return requests_of(to_[made]) == layout_request::annotation ? made : pinned(made, lead, ops::shard);
+  }
   [[nodiscard]] static constexpr std::int64_t bit_of_dimension(int d) { return std::int64_t{1} << d; }
 
   // --- one instruction ------------------------------------------------------------------------------------------------
@@ -732,6 +735,7 @@ class shard_mapping {
   }
 
   constexpr int by_hand(int id, const by_hand_attributes& how, axis_mask axes, int made, axis_mask& lead) {
+    if (how.kind == by_hand_kind::vary || how.kind == by_hand_kind::terms) return made;
     const extents local = from_[from_[id].operand[0]].shape;
     const int axis = list_of(axes)[0];
     const int first = static_cast<int>(how.first);
@@ -739,6 +743,8 @@ class shard_mapping {
       made = led(made, lead, lead | axes);
       lead |= axes;
     };
+    // What comes after may have another layout; up to here shards are shards.
+    if (lead != 0 && how.kind != by_hand_kind::index) made = held(made, lead);
     if (count_of(lead | axes) + local.rank + (how.kind == by_hand_kind::exchange ? 1 : 0) > max_rank)
       return failing(shard_fault::too_many_dimensions, id, lead | axes);
     switch (how.kind) {
@@ -761,7 +767,17 @@ class shard_mapping {
         return pinned(emit::reshape(to_, moved, with_lead(lead, joined)), lead, ops::shard_value);
       }
       case by_hand_kind::own_part: return own_part(made, axis, lead, first, local);
-      case by_hand_kind::scatter: return own_part(summed(made, axes, lead), axis, lead, first, local);
+      case by_hand_kind::scatter: {
+        made = summed(made, axes, lead);
+        // Terms until here: otherwise the layout of the result would pass on to before the sum.
+        sharding placement = sharding::all_open(to_[made].shape.rank);
+        for (int a = 0; a < mesh_.rank; ++a) {
+          if (has_axis(lead, a)) placement.dim[place_of(a, lead)] = axis_list(a);
+        }
+        placement.unreduced = axes;
+        made = emit::annotated(to_, ops::shard, made, to_.annotate(to_[made].shape, placement));
+        return own_part(made, axis, lead, first, local);
+      }
       case by_hand_kind::exchange: {
         need_lead();
         return exchanged(made, axis, lead, first, static_cast<int>(how.second), local);
