@@ -122,7 +122,7 @@ template <class... Details> struct axis_is_not_manual {
 };
 template <class... Details> struct no_axis_named {
   template <class Where> struct raise {
-    static_assert(Where::ok, "spmd: name the axes to communicate along: psum<model>(x).");
+    static_assert(Where::ok, "manual, spmd: name the axes: manual<model>(f, ...), psum<model>(x).");
   };
 };
 template <class... Details> struct same_on_all_devices {
