@@ -22,12 +22,12 @@ struct model : ep::axis<"model", 4> {};
 using mesh = ep::mesh<data, model>;
 
 constexpr int batch = 16;
-constexpr int width = 24;
+constexpr int features = 24;
 constexpr int hidden = 64;
 
-using rows = ep::sharded<ep::f32<batch, width>, data, ep::none>;
-using into = ep::f32<width, hidden>;
-using out_of = ep::f32<hidden, width>;
+using batch_rows = ep::sharded<ep::f32<batch, features>, data, ep::none>;
+using into = ep::f32<features, hidden>;
+using out_of = ep::f32<hidden, features>;
 
 template <class Block> struct training {
   constexpr auto operator()(auto x, auto w_in, auto w_out) const {
@@ -61,13 +61,13 @@ struct by_hand {
   }
 };
 
-using automatic_step = ep::program<mesh, training<automatic>, rows, into, out_of>;
-using by_hand_step = ep::program<mesh, training<by_hand>, rows, into, out_of>;
+using automatic_step = ep::program<mesh, training<automatic>, batch_rows, into, out_of>;
+using by_hand_step = ep::program<mesh, training<by_hand>, batch_rows, into, out_of>;
 
 // By hand as by the compiler, forward and back: the sum of a shard's rows over model, 2 n (d - 1) / d bytes, and the
 // gradients of the weights over data.
-constexpr std::int64_t sum_of_rows = 2 * (batch / 2 * width * 4) * 3 / 4;
-constexpr std::int64_t sums_of_weights = 2 * (2 * width * hidden / 4 * 4) * 1 / 2;
+constexpr std::int64_t sum_of_rows = 2 * (batch / 2 * features * 4) * 3 / 4;
+constexpr std::int64_t sums_of_weights = 2 * (2 * features * hidden / 4 * 4) * 1 / 2;
 static_assert(by_hand_step::bytes<ep::all_reduce, model>() >= sum_of_rows);
 static_assert(by_hand_step::bytes<ep::all_reduce>() == automatic_step::bytes<ep::all_reduce>());
 static_assert(by_hand_step::bytes<ep::all_reduce, data>() >= sums_of_weights);
@@ -97,9 +97,9 @@ struct ring_product {
         ep::in_specs<ep::dims<model>, ep::dims<ep::none, model>>(), ep::out_specs<ep::dims<ep::none, model>>())(x, w);
   }
 };
-using ring = ep::program<mesh, ring_product, ep::f32<batch, width>, into>;
+using ring = ep::program<mesh, ring_product, ep::f32<batch, features>, into>;
 // As many bytes as an all_gather of the rows: three times a shard of 4 rows.
-static_assert(ring::bytes<ep::exchange>() == 3 * (batch / 4 * width * 4));
+static_assert(ring::bytes<ep::exchange>() == 3 * (batch / 4 * features * 4));
 static_assert(ring::collectives() == 3);
 
 int main(int argc, char** argv) {
@@ -109,9 +109,9 @@ int main(int argc, char** argv) {
     ep::runner<by_hand_step> run_by_hand(world);
     ep::runner<ring> run_ring(world);
     xt::random::seed(1);
-    const xt::xtensor<float, 2> x = xt::random::randn<float>({batch, width});
-    const xt::xtensor<float, 2> w_in = xt::random::randn<float>({width, hidden});
-    const xt::xtensor<float, 2> w_out = xt::random::randn<float>({hidden, width});
+    const xt::xtensor<float, 2> x = xt::random::randn<float>({batch, features});
+    const xt::xtensor<float, 2> w_in = xt::random::randn<float>({features, hidden});
+    const xt::xtensor<float, 2> w_out = xt::random::randn<float>({hidden, features});
 
     const auto expected = run_automatic(x, w_in, w_out);
     const auto got = run_by_hand(x, w_in, w_out);
@@ -128,7 +128,7 @@ int main(int argc, char** argv) {
     for (std::size_t r = 0; r < batch; ++r) {
       for (std::size_t c = 0; c < hidden; ++c) {
         float sum = 0;
-        for (std::size_t i = 0; i < width; ++i) sum += x(r, i) * w_in(i, c);
+        for (std::size_t i = 0; i < features; ++i) sum += x(r, i) * w_in(i, c);
         same_product = same_product && std::abs(sum - product(r, c)) < 1e-3F;
       }
     }

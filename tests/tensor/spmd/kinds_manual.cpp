@@ -459,6 +459,18 @@ template <class On> struct ops_on_shards {
     return ep::results(both.value, both.gradient);
   }
 };
+/// The same without a region.
+struct ops_on_rows {
+  constexpr auto operator()(auto x, auto w) const {
+    const auto loss = [](auto y, auto v) {
+      return ep::scan([&](auto sum, auto one) { return sum + many_ops(ep::reshape<1, 4, 6>(one), v); },
+                      ep::constant<ep::f64<>>(v, 0.0), y);
+    };
+    const auto both = ep::value_and_grad<0, 1>(loss)(x, w);
+    return ep::results(both.value, both.gradient);
+  }
+};
+using ops_on_rows_program = ep::program<on<1, 1>::mesh, ops_on_rows, ep::f64<8, 4, 6>, ep::f64<5, 6>>;
 template <class On>
 using ops_on_shards_program = ep::program<typename On::mesh, ops_on_shards<On>, ep::f64<8, 4, 6>, ep::f64<5, 6>>;
 
@@ -523,9 +535,9 @@ TEST_CASE("kinds: loops and branches inside of a region", "[kinds][manual]") {
 }
 
 TEST_CASE("kinds: other operators on shards", "[kinds][manual]") {
-  // Of one device, whose shard is all, all others give the same.
   const plains in{wave(1, {8, 4, 6}), wave(2, {5, 6}, 0.5)};
-  const plains expected = run<ops_on_shards_program<on<1, 1>>>(in);
+  const plains expected = run<ops_on_rows_program>(in);
   CHECK(std::abs(expected[0]()) > 1);
-  on_each(meshes<on<1, 2>, on<2, 4>>{}, [&]<class On>() { gives<ops_on_shards_program<On>>(in, expected, 1e-9); });
+  on_each(few_or_all<meshes<on<2, 4>>, meshes<on<1, 1>, on<1, 2>, on<2, 4>>>{},
+          [&]<class On>() { gives<ops_on_shards_program<On>>(in, expected, 1e-9); });
 }

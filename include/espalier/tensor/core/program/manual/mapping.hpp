@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: BSL-1.0
 #pragma once
 
+#include <espalier/tensor/core/graph/called_from.hpp>
 #include <espalier/tensor/core/program/manual/collectives.hpp>
 
 #include <cstdint>
@@ -417,13 +418,20 @@ class shard_mapping {
     const factor_rule before = i.op->factors(from_.view(id));
     if (before.count + k > max_factors) return false;
     const factor_rule after = i.op->factors(to_.view(id_[id]));
-    if (after.count != before.count + k) return false;
+    int more = 0;
     for (int d = 0; d < k; ++d) {
-      if (after.result[d].size() != 1 || after.kind[after.result[d][0]] != factor_kind::pass) return false;
+      // A dimension of one device need not be a factor.
+      if (!after.result[d].empty()) {
+        if (after.result[d].size() != 1 || after.kind[after.result[d][0]] != factor_kind::pass) return false;
+        ++more;
+      } else if (to_[id_[id]].shape[d] != 1) {
+        return false;
+      }
       for (int n = 0; n < i.operand_count; ++n) {
         if (!(after.dims_of(n)[d] == after.result[d])) return false;
       }
     }
+    if (after.count != before.count + more) return false;
     int same[max_factors];
     for (int& one : same) one = -1;
     const auto correspond = [&](const factor_list& one, const factor_list& other) {
@@ -712,6 +720,18 @@ class shard_mapping {
   constexpr int same(int made) { return to_.loop >= 0 && to_[made].loop != to_.loop ? emit::copy(to_, made) : made; }
 
   constexpr void by_hand(int id) {
+    const instruction i = from_[id];
+    // What moves here is written, whatever the mode around (program/explicit_mode.hpp).
+    const int caller = to_.caller;
+    to_.caller = i.where.caller;
+    {
+      const caller_entry scope(&to_, scope_entry(all_kinds_allowed));
+      to_.where.caller = to_.caller;
+      by_hand_in_scope(id);
+    }
+    to_.caller = caller;
+  }
+  constexpr void by_hand_in_scope(int id) {
     const instruction i = from_[id];
     by_hand_attributes how = attributes_of<by_hand_attributes>(i);
     const axis_mask mine = how.axes & own_;
