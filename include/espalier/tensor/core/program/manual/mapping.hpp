@@ -113,7 +113,7 @@ class shard_mapping {
       if (id_[id] >= 0) continue;
       to_.where = from_[id].where;
       translate(id);
-      if (fault == shard_fault::nothing && id_[id] >= 0) to_[id_[id]].label = from_[id].label;
+      if (id_[id] >= 0 && from_[id].label != nullptr) to_[id_[id]].label = from_[id].label;
     }
     to_.where = where;
   }

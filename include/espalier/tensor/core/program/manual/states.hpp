@@ -13,9 +13,9 @@ namespace espalier::spmd {
 /// The axes along which a region is by hand, and of a tensor those along which it varies from device to device, and
 /// those along which each device has a term of a sum: parts of the tensor's type. Along all other axes of `over` it is
 /// invariant, the same on all devices.
-template <MeshAxis... Axes> struct over {};
-template <MeshAxis... Axes> struct varying {};
-template <MeshAxis... Axes> struct partial {};
+template <class... Axes> struct over {};
+template <class... Axes> struct varying {};
+template <class... Axes> struct partial {};
 
 }  // namespace espalier::spmd
 
