@@ -11,8 +11,8 @@
 
 // Two layers as the compiler splits them, and the same by hand. Megatron's block is written for one shard: the hidden
 // features are cut along model, and a psum adds up what each device has computed of them; the batch stays with the
-// compiler, which splits it along data. The gradient needs no hand. The second program overlaps what an all_gather would
-// bring at once: shards of the rows go round a ring, and each device multiplies the shard that it has just now.
+// compiler, which splits it along data. The gradient needs no hand. The second program overlaps what an all_gather
+// would bring at once: shards of the rows go round a ring, and each device multiplies the shard that it has just now.
 
 namespace ep = espalier;
 namespace spmd = espalier::spmd;
@@ -43,18 +43,18 @@ template <class Block> struct training {
 struct automatic {
   constexpr auto operator()(auto x, auto w_in, auto w_out) const {
     const auto h = ep::shard<ep::open, model>(ep::gelu(ep::matmul(x, w_in)));  // f32[16@data, 64@model]
-    return ep::matmul(h, w_out);                                              // f32[16@data, 24]
+    return ep::matmul(h, w_out);                                               // f32[16@data, 24]
   }
 };
 
 struct by_hand {
   constexpr auto operator()(auto x, auto w_in, auto w_out) const {
     const auto block = ep::manual<model>(
-        [](auto shard, auto inward, auto outward) {                    // f32[16, 24], f32[24, 16], f32[16, 24]
-          const auto h = ep::gelu(ep::matmul(shard, inward));          // f32[16, 16], varies along model
+        [](auto shard, auto inward, auto outward) {            // f32[16, 24], f32[24, 16], f32[16, 24]
+          const auto h = ep::gelu(ep::matmul(shard, inward));  // f32[16, 16], varies along model
           const auto terms = spmd::as_partial<model>(ep::matmul(h, outward));
-          static_assert(spmd::is_partial<model, decltype(terms)>);     // whose psum cannot be forgotten
-          return spmd::psum<model>(terms);                             // f32[16, 24], the same on all devices
+          static_assert(spmd::is_partial<model, decltype(terms)>);  // whose psum cannot be forgotten
+          return spmd::psum<model>(terms);                          // f32[16, 24], the same on all devices
         },
         ep::in_specs<ep::dims<>, ep::dims<ep::none, model>, ep::dims<model>>(), ep::out_specs<ep::dims<>>());
     return block(x, w_in, w_out);
@@ -75,7 +75,7 @@ static_assert(by_hand_step::bytes<ep::all_reduce, data>() >= sums_of_weights);
 struct ring_product {
   constexpr auto operator()(auto x, auto w) const {
     return ep::manual<model>(
-        [](auto mine, auto columns) {                                  // f32[4, 24], f32[24, 16]
+        [](auto mine, auto columns) {  // f32[4, 24], f32[24, 16]
           constexpr int devices = spmd::axis_size<model>;
           constexpr int size = decltype(mine)::extent(0);
           const auto here = spmd::axis_index<model>(mine);
@@ -121,8 +121,10 @@ int main(int argc, char** argv) {
       return xt::amax(xt::abs(a - b))() < 1e-4F * xt::amax(xt::abs(b))();
     };
     const bool same_loss = difference(got.template get<0>(), expected.template get<0>());
-    const bool same_in = difference(got.template get<1>().template get<0>(), expected.template get<1>().template get<0>());
-    const bool same_out = difference(got.template get<1>().template get<1>(), expected.template get<1>().template get<1>());
+    const bool same_in =
+        difference(got.template get<1>().template get<0>(), expected.template get<1>().template get<0>());
+    const bool same_out =
+        difference(got.template get<1>().template get<1>(), expected.template get<1>().template get<1>());
     const auto product = ep::gather_xtensor(world, run_ring(x, w_in));
     bool same_product = true;
     for (std::size_t r = 0; r < batch; ++r) {

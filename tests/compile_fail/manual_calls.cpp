@@ -16,9 +16,10 @@ struct model : ep::axis<"model", 4> {};
 struct stage : ep::axis<"stage", 2> {};
 using mesh = ep::mesh<data, model>;
 
+// clang-format off
 struct region {
-  constexpr auto operator()(auto x, [[maybe_unused]] auto v) const {
-    const auto same = [](auto s) { return s; };
+  constexpr auto operator()([[maybe_unused]] auto x, [[maybe_unused]] auto v) const {
+    [[maybe_unused]] const auto same = [](auto s) { return s; };
 #if defined(CASE_not_in_mesh)
     return ep::manual<stage>(same, in_specs<dims<data>>(), out_specs<dims<data>>())(x);  // not_in_mesh
 #elif defined(CASE_twice)
@@ -80,82 +81,81 @@ struct region {
 using step = ep::program<mesh, region, ep::f32<8, 6>, ep::f32<6>>;
 static_assert(step::flops() >= 0);
 
-// clang-format off
 // first(CASE_not_in_mesh): manual: the mesh of this program has no such axis
-// expect(CASE_not_in_mesh): manual_axis_not_in_mesh<.*::raise<.*espalier::why::at<espalier::why::line<23>
+// expect(CASE_not_in_mesh): manual_axis_not_in_mesh<.*::raise<.*espalier::why::at<espalier::why::line<24>
 // user_line(CASE_not_in_mesh): step::flops
 // first(CASE_twice): manual: an axis is named twice
-// expect(CASE_twice): manual_axis_named_twice<.*::raise<.*espalier::why::at<espalier::why::line<25>
+// expect(CASE_twice): manual_axis_named_twice<.*::raise<.*espalier::why::at<espalier::why::line<26>
 // user_line(CASE_twice): step::flops
 // first(CASE_no_axis): manual, spmd: name the axes
-// expect(CASE_no_axis): no_axis_named<.*::raise<.*espalier::why::at<espalier::why::line<27>
+// expect(CASE_no_axis): no_axis_named<.*::raise<.*espalier::why::at<espalier::why::line<28>
 // user_line(CASE_no_axis): step::flops
 // first(CASE_operands): manual: in_specs<...> needs one dims<...> for each operand
-// expect(CASE_operands): manual_operands_do_not_fit<.*::raise<.*espalier::why::at<espalier::why::line<29>
+// expect(CASE_operands): manual_operands_do_not_fit<.*::raise<.*espalier::why::at<espalier::why::line<30>
 // user_line(CASE_operands): step::flops
 // first(CASE_results): manual: out_specs<...> needs one dims<...> for each tensor
-// expect(CASE_results): manual_results_do_not_fit<.*::raise<.*espalier::why::at<espalier::why::line<31>
+// expect(CASE_results): manual_results_do_not_fit<.*::raise<.*espalier::why::at<espalier::why::line<32>
 // user_line(CASE_results): step::flops
 // first(CASE_number): manual: operands are tensors
-// expect(CASE_number): manual_operand_is_no_tensor<.*::raise<.*espalier::why::at<espalier::why::line<33>
+// expect(CASE_number): manual_operand_is_no_tensor<.*::raise<.*espalier::why::at<espalier::why::line<34>
 // user_line(CASE_number): step::flops
 // first(CASE_gives_number): manual: the function must return tensors of the region
-// expect(CASE_gives_number): manual_result_is_no_tensor<.*::raise<.*espalier::why::at<espalier::why::line<35>
+// expect(CASE_gives_number): manual_result_is_no_tensor<.*::raise<.*espalier::why::at<espalier::why::line<36>
 // user_line(CASE_gives_number): step::flops
 // first(CASE_gives_outer): manual: the function must return tensors of the region
-// expect(CASE_gives_outer): manual_result_is_no_tensor<.*::raise<.*espalier::why::at<espalier::why::line<37>
+// expect(CASE_gives_outer): manual_result_is_no_tensor<.*::raise<.*espalier::why::at<espalier::why::line<38>
 // user_line(CASE_gives_outer): step::flops
 // first(CASE_takes_two): manual: the function cannot be called with these shards
-// expect(CASE_takes_two): manual_function_not_callable<.*::raise<.*espalier::why::at<espalier::why::line<39>
+// expect(CASE_takes_two): manual_function_not_callable<.*::raise<.*espalier::why::at<espalier::why::line<40>
 // user_line(CASE_takes_two): step::flops
-// first(CASE_nothing): program, value_and_grad
-// expect(CASE_nothing): function_returns_nothing<.*::raise<.*espalier::why::at<espalier::why::line<41>
+// first(CASE_nothing): the function returns nothing
+// expect(CASE_nothing): function_returns_nothing<.*::raise<.*espalier::why::at<espalier::why::line<42>
 // user_line(CASE_nothing): step::flops
 // first(CASE_axis_as_spec): manual: in_specs<...> and out_specs<...> hold dims
-// expect(CASE_axis_as_spec): spec_is_no_dims<.*::raise<.*espalier::why::at<espalier::why::line<43>
+// expect(CASE_axis_as_spec): spec_is_no_dims<.*::raise<.*espalier::why::at<espalier::why::line<44>
 // user_line(CASE_axis_as_spec): step::flops
 // first(CASE_open_entry): manual: in_specs<...> and out_specs<...> hold dims
-// expect(CASE_open_entry): spec_is_no_dims<.*::raise<.*espalier::why::at<espalier::why::line<45>
+// expect(CASE_open_entry): spec_is_no_dims<.*::raise<.*espalier::why::at<espalier::why::line<46>
 // user_line(CASE_open_entry): step::flops
 // first(CASE_rank): manual: dims<...> has more entries
-// expect(CASE_rank): spec_of_wrong_rank<.*::raise<.*espalier::why::at<espalier::why::line<47>
+// expect(CASE_rank): spec_of_wrong_rank<.*::raise<.*espalier::why::at<espalier::why::line<48>
 // user_line(CASE_rank): step::flops
 // first(CASE_automatic): manual: dims<...> names an axis that is not by hand
-// expect(CASE_automatic): spec_names_automatic_axis<.*::raise<.*espalier::why::at<espalier::why::line<49>
+// expect(CASE_automatic): spec_names_automatic_axis<.*::raise<.*espalier::why::at<espalier::why::line<50>
 // user_line(CASE_automatic): step::flops
 // first(CASE_unknown_entry): manual: the mesh of this program has no such axis
-// expect(CASE_unknown_entry): manual_axis_not_in_mesh<.*::raise<.*espalier::why::at<espalier::why::line<51>
+// expect(CASE_unknown_entry): manual_axis_not_in_mesh<.*::raise<.*espalier::why::at<espalier::why::line<52>
 // user_line(CASE_unknown_entry): step::flops
 // first(CASE_entry_twice): manual: an axis is named twice
-// expect(CASE_entry_twice): manual_axis_named_twice<.*::raise<.*espalier::why::at<espalier::why::line<53>
+// expect(CASE_entry_twice): manual_axis_named_twice<.*::raise<.*espalier::why::at<espalier::why::line<54>
 // user_line(CASE_entry_twice): step::flops
 // first(CASE_axes_twice): manual: an axis is named twice
-// expect(CASE_axes_twice): manual_axis_named_twice<.*::raise<.*espalier::why::at<espalier::why::line<55>
+// expect(CASE_axes_twice): manual_axis_named_twice<.*::raise<.*espalier::why::at<espalier::why::line<56>
 // user_line(CASE_axes_twice): step::flops
 // first(CASE_unequal): manual: this dimension is not a multiple
-// expect(CASE_unequal): shards_are_not_equal<.*::raise<.*espalier::why::at<espalier::why::line<57>
+// expect(CASE_unequal): shards_are_not_equal<.*::raise<.*espalier::why::at<espalier::why::line<58>
 // user_line(CASE_unequal): step::flops
 // first(CASE_out_rank): manual: dims<...> has more entries
-// expect(CASE_out_rank): spec_of_wrong_rank<.*::raise<.*espalier::why::at<espalier::why::line<59>
+// expect(CASE_out_rank): spec_of_wrong_rank<.*::raise<.*espalier::why::at<espalier::why::line<60>
 // user_line(CASE_out_rank): step::flops
 // first(CASE_out_automatic): manual: dims<...> names an axis that is not by hand
-// expect(CASE_out_automatic): spec_names_automatic_axis<.*::raise<.*espalier::why::at<espalier::why::line<61>
+// expect(CASE_out_automatic): spec_names_automatic_axis<.*::raise<.*espalier::why::at<espalier::why::line<62>
 // user_line(CASE_out_automatic): step::flops
 // first(CASE_out_no_dims): manual: in_specs<...> and out_specs<...> hold dims
-// expect(CASE_out_no_dims): spec_is_no_dims<.*::raise<.*espalier::why::at<espalier::why::line<63>
+// expect(CASE_out_no_dims): spec_is_no_dims<.*::raise<.*espalier::why::at<espalier::why::line<64>
 // user_line(CASE_out_no_dims): step::flops
 // first(CASE_differs): manual: out_specs promises a result that is the same
-// expect(CASE_differs): result_is_not_invariant<.*::raise<.*espalier::why::at<espalier::why::line<65>
+// expect(CASE_differs): result_is_not_invariant<.*::raise<.*espalier::why::at<espalier::why::line<66>
 // user_line(CASE_differs): step::flops
 // first(CASE_differs_along_other): manual: out_specs promises a result that is the same
-// expect(CASE_differs_along_other): result_is_not_invariant<.*::raise<.*espalier::why::at<espalier::why::line<67>
+// expect(CASE_differs_along_other): result_is_not_invariant<.*::raise<.*espalier::why::at<espalier::why::line<68>
 // user_line(CASE_differs_along_other): step::flops
 // first(CASE_forgotten): manual: this result is a partial
-// expect(CASE_forgotten): partial_leaves_region<.*::raise<.*espalier::why::at<espalier::why::line<69>
+// expect(CASE_forgotten): partial_leaves_region<.*::raise<.*espalier::why::at<espalier::why::line<70>
 // user_line(CASE_forgotten): step::flops
 // first(CASE_forgotten_sum): manual: this result is a partial
-// expect(CASE_forgotten_sum): partial_leaves_region<.*::raise<.*espalier::why::at<espalier::why::line<71>
+// expect(CASE_forgotten_sum): partial_leaves_region<.*::raise<.*espalier::why::at<espalier::why::line<72>
 // user_line(CASE_forgotten_sum): step::flops
 // first(CASE_again): manual: the code around this region is by hand along this axis
-// expect(CASE_again): axis_is_manual_already<.*::raise<.*espalier::why::at<espalier::why::line<73>
+// expect(CASE_again): axis_is_manual_already<.*::raise<.*espalier::why::at<espalier::why::line<74>
 // user_line(CASE_again): step::flops

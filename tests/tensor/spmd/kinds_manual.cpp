@@ -71,7 +71,8 @@ real square_sum(const plain& a) {
   return sum;
 }
 
-// --- all functions of one shard ---------------------------------------------------------------------------------------
+// --- all functions of one shard
+// ---------------------------------------------------------------------------------------
 
 template <int Devices, class Model, class S> constexpr auto swapped(const S& s) {
   if constexpr (Devices == 1) {
@@ -158,7 +159,8 @@ plains plain_functions(const plain& x, int d) {
           plain::number(squares / d)};
 }
 
-// --- Megatron's block, written by hand --------------------------------------------------------------------------------
+// --- Megatron's block, written by hand
+// --------------------------------------------------------------------------------
 
 template <class On> struct by_hand_mlp {
   using data = typename On::data;
@@ -181,8 +183,8 @@ template <class On> struct by_hand_mlp {
   }
 };
 template <class On>
-using by_hand_mlp_program = ep::program<typename On::mesh, by_hand_mlp<On>, ep::f64<5, 4>, ep::f64<4, 8>, ep::f64<8>,
-                                        ep::f64<8, 4>>;
+using by_hand_mlp_program =
+    ep::program<typename On::mesh, by_hand_mlp<On>, ep::f64<5, 4>, ep::f64<4, 8>, ep::f64<8>, ep::f64<8, 4>>;
 
 real plain_mlp(const plains& in) {
   real loss = 0;
@@ -202,7 +204,8 @@ real plain_mlp(const plains& in) {
   return loss;
 }
 
-// --- regions in regions, collectives over several axes ----------------------------------------------------------------
+// --- regions in regions, collectives over several axes
+// ----------------------------------------------------------------
 
 /// x is cut along data by the outer region, its columns and the rows of w along model by the inner one.
 template <class On> struct nested {
@@ -273,7 +276,8 @@ real plain_nested(const plains& in, int d) {
   return all;
 }
 
-// --- a gradient that is taken inside ----------------------------------------------------------------------------------
+// --- a gradient that is taken inside
+// ----------------------------------------------------------------------------------
 
 /// A step of training, data-parallel by hand: nobody adds up the gradient but the type of w, which is invariant.
 template <class On> struct step_by_hand {
@@ -316,7 +320,8 @@ real plain_step(const plains& in, int d) {
   return all;
 }
 
-// --- loops and branches -----------------------------------------------------------------------------------------------
+// --- loops and branches
+// -----------------------------------------------------------------------------------------------
 
 /// A product whose left operand comes round a ring, a shard in each step, and is put where it belongs.
 template <class On> struct ring {
@@ -382,13 +387,10 @@ template <class On> struct regions_inside {
             const auto total = spmd::psum<model>(ep::sum(last));
             const auto chosen = ep::cond(
                 total > 0.0, [&] { return spmd::permute<model, 1>(last); }, [&] { return 2.0 * last; });
-            const auto grown = ep::while_loop([](auto t) { return t.template get<1>() < 3; },
-                                              [](auto t) {
-                                                return ep::results(t.template get<0>() * t.template get<0>(),
-                                                                   t.template get<1>() + 1);
-                                              },
-                                              ep::results(chosen, ep::constant<ep::i32<>>(total, 1)),
-                                              ep::at_most_iterations<4>);
+            const auto grown = ep::while_loop(
+                [](auto t) { return t.template get<1>() < 3; },
+                [](auto t) { return ep::results(t.template get<0>() * t.template get<0>(), t.template get<1>() + 1); },
+                ep::results(chosen, ep::constant<ep::i32<>>(total, 1)), ep::at_most_iterations<4>);
             return ep::results(grown.template get<0>(), spmd::psum<model>(sums));
           },
           ep::in_specs<ep::dims<model>, ep::dims<ep::none, model>>(),
@@ -418,7 +420,8 @@ real plain_regions(const plains& in, int d) {
   return all;
 }
 
-// --- other operators on shards ----------------------------------------------------------------------------------------
+// --- other operators on shards
+// ----------------------------------------------------------------------------------------
 
 /// What each device does to its own rows; along data the compiler may split what it likes.
 constexpr auto many_ops = [](auto s, auto w) {  // f64[1, 4, 6], f64[5, 6]
@@ -430,7 +433,8 @@ constexpr auto many_ops = [](auto s, auto w) {  // f64[1, 4, 6], f64[5, 6]
   const auto rows = ep::concat<0>(flat, ep::slice<0, 1, 3>(w));
   const auto padded = ep::pad<1, 1, 2>(ep::roll<0, 1>(rows));
   const auto top = ep::top_k<1, 2>(flat);
-  const auto first = ep::convert<dtype::i32>(ep::remainder(ep::floor(ep::sum(flat) * 10.0), ep::constant<ep::f64<>>(s, 3.0)));
+  const auto first =
+      ep::convert<dtype::i32>(ep::remainder(ep::floor(ep::sum(flat) * 10.0), ep::constant<ep::f64<>>(s, 3.0)));
   const auto cut = ep::dynamic_slice<0, 2>(flat, first);
   const auto written = ep::dynamic_update_slice<1>(flat, ep::slice<1, 0, 2>(flat), first);
   const auto looked = ep::gather<0>(w, top.indices);
@@ -448,9 +452,8 @@ template <class On> struct ops_on_shards {
     const auto loss = [](auto y, auto v) {
       return ep::manual<model>(
           [](auto shards, auto u) {
-            const auto each = ep::scan(
-                [&](auto sum, auto one) { return sum + many_ops(ep::reshape<1, 4, 6>(one), u); },
-                spmd::pvary<model>(ep::constant<ep::f64<>>(u, 0.0)), shards);
+            const auto each = ep::scan([&](auto sum, auto one) { return sum + many_ops(ep::reshape<1, 4, 6>(one), u); },
+                                       spmd::pvary<model>(ep::constant<ep::f64<>>(u, 0.0)), shards);
             return spmd::psum<model>(each);
           },
           ep::in_specs<ep::dims<model>, ep::dims<>>(), ep::out_specs<ep::dims<>>())(y, v);

@@ -29,19 +29,19 @@ template <int Devices> struct on {
             return ep::results(spmd::psum<model>(s), spmd::all_gather<model>(s), spmd::psum_scatter<model, 1>(s),
                                spmd::all_to_all<model, 1, 0>(s), spmd::permute<model, 1>(s));
           },
-          in_specs<dims<model>>(),
-          out_specs<dims<>, dims<>, dims<none, model>, dims<model>, dims<model>>())(x);
+          in_specs<dims<model>>(), out_specs<dims<>, dims<>, dims<none, model>, dims<model>, dims<model>>())(x);
     }
   };
   using program = ep::program<mesh, all, ep::f32<8 * Devices, 64>>;
   // All is written: explicit mode takes it as it is.
   using written = ep::explicit_program<mesh, all, ep::sharded<ep::f32<8 * Devices, 64>, model, none>>;
 
-  static constexpr bool sends_the_least = program::template bytes<ep::all_reduce>() == 2 * n * (Devices - 1) / Devices &&
-                                          program::template bytes<ep::all_gather>() == n * (Devices - 1) &&
-                                          program::template bytes<ep::reduce_scatter>() == n * (Devices - 1) / Devices &&
-                                          program::template bytes<ep::all_to_all>() == n * (Devices - 1) / Devices &&
-                                          program::template bytes<ep::exchange>() == n && program::collectives() == 5;
+  static constexpr bool sends_the_least =
+      program::template bytes<ep::all_reduce>() == 2 * n * (Devices - 1) / Devices &&
+      program::template bytes<ep::all_gather>() == n * (Devices - 1) &&
+      program::template bytes<ep::reduce_scatter>() == n * (Devices - 1) / Devices &&
+      program::template bytes<ep::all_to_all>() == n * (Devices - 1) / Devices &&
+      program::template bytes<ep::exchange>() == n && program::collectives() == 5;
 };
 static_assert(on<2>::sends_the_least);
 static_assert(on<4>::sends_the_least);

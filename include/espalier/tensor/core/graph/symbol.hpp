@@ -94,9 +94,9 @@ template <class Mesh, class Other> struct common_mesh { using type = Mesh; };
 template <class First, class... Rest> struct mesh_of_all { using type = typename First::mesh; };
 template <class First, class Second, class... Rest>
 struct mesh_of_all<First, Second, Rest...>
-    : mesh_of_all<symbol<typename common_mesh<typename First::mesh, typename Second::mesh>::type,
-                         typename First::tensor>,
-                  Rest...> {};
+    : mesh_of_all<
+          symbol<typename common_mesh<typename First::mesh, typename Second::mesh>::type, typename First::tensor>,
+          Rest...> {};
 template <class... Operands> using joint_mesh = typename mesh_of_all<Operands...>::type;
 
 /// The result of an op on `like`, and `others`. One that does nothing for these sizes is another tensor all the same:

@@ -67,8 +67,8 @@ constexpr auto cross_entropy(const Logits& logits, const Targets& targets, std::
       loss = emit::keep_where(b, counts, loss);
     }
     if constexpr (Reduction == loss_reduction::none) {
-      return symbol_like<Logits, tensor_for<Logits::type, Targets::shape>>(
-          logits, emit::convert(b, loss, Logits::type), targets);
+      return symbol_like<Logits, tensor_for<Logits::type, Targets::shape>>(logits, emit::convert(b, loss, Logits::type),
+                                                                           targets);
     } else {
       constexpr std::int64_t all = (std::int64_t{1} << Targets::rank) - 1;
       int total = emit::reduce_sum(b, loss, all);

@@ -140,8 +140,7 @@ constexpr auto clamp(const Low& low, const X& x, const High& high, source_line w
       const int bottom = emit::broadcast_to(b, detail::operand_on<on>(b, low), shape);
       const int middle = emit::broadcast_to(b, detail::operand_on<on>(b, x), shape);
       const int top = emit::broadcast_to(b, detail::operand_on<on>(b, high), shape);
-      return symbol<on, tensor_for<X::type, shape>>(
-          b, b.append(ops::clamp, X::type, shape, bottom, middle, top));
+      return symbol<on, tensor_for<X::type, shape>>(b, b.append(ops::clamp, X::type, shape, bottom, middle, top));
     }
   }
 }

@@ -35,8 +35,9 @@ struct read_spec {
 };
 
 template <class Mesh, axis_mask Own, class Spec> struct spec_reader {
-  static constexpr read_spec read(const extents&, bool) {
+  static constexpr read_spec read(const extents& shape, bool) {
     read_spec result;
+    result.split = sharding::whole(shape.rank);
     result.fault = spec_fault::no_dims;
     return result;
   }
@@ -179,8 +180,7 @@ template <class Around, class... Axes> struct manual_region {
       if constexpr (!std::is_void_v<in_spec>) {
         return std::type_identity<in_spec>{};
       } else if constexpr (!std::is_void_v<first_axis<is_partial_along<mesh>, Axes...>>) {
-        return std::type_identity<
-            why::partial_leaves_region<first_axis<is_partial_along<mesh>, Axes...>, tensor>>{};
+        return std::type_identity<why::partial_leaves_region<first_axis<is_partial_along<mesh>, Axes...>, tensor>>{};
       } else if constexpr (differs != 0) {
         return std::type_identity<
             why::result_is_not_invariant<first_axis<is_in_mask<whole, differs>, Axes...>, tensor, Spec>>{};
@@ -193,9 +193,8 @@ template <class Around, class... Axes> struct manual_region {
   template <class Part, class Spec> struct result {
     using mistake = typename decltype(find_mistake_in_result<Part, Spec>())::type;
     static constexpr sharding split = spec_reader<whole, own, Spec>::read(Part::shape, false).split;
-    using type = symbol<
-        typename mesh_around<Around>::template with<Part::mesh::vary & ~own, Part::mesh::terms & ~own>,
-        tensor_for<Part::type, shard_shape(whole::value, Part::shape, split, false)>>;
+    using type = symbol<typename mesh_around<Around>::template with<Part::mesh::vary & ~own, Part::mesh::terms & ~own>,
+                        tensor_for<Part::type, shard_shape(whole::value, Part::shape, split, false)>>;
   };
 
   /// Notes the mistake that a mapping has found, with the axis that it is about.
@@ -216,9 +215,7 @@ template <class Around, class... Axes> struct manual_region {
           break;
         case shard_fault::decision_varies: b.note(failed<why::decision_varies<axis>>(where)); break;
         case shard_fault::not_for_shards: b.note(failed<why::not_for_shards<axis>>(where, op)); break;
-        case shard_fault::too_many_dimensions:
-          b.note(failed<why::too_many_dimensions_by_hand<axis>>(where, op));
-          break;
+        case shard_fault::too_many_dimensions: b.note(failed<why::too_many_dimensions_by_hand<axis>>(where, op)); break;
       }
     };
     (about(std::type_identity<Axes>{}), ...);
@@ -271,7 +268,8 @@ struct manual_function<Function, in_specs<Ins...>, out_specs<Outs...>, Axes...> 
   }
 
  private:
-  template <class First, class... Rest> static constexpr auto first_failure_of(const First& first, const Rest&... rest) {
+  template <class First, class... Rest>
+  static constexpr auto first_failure_of(const First& first, const Rest&... rest) {
     return first_failure(first, rest...);
   }
 

@@ -68,9 +68,10 @@ template <class... Details> struct spec_is_no_dims {
 };
 template <class... Details> struct spec_of_wrong_rank {
   template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "manual: dims<...> has more entries than the tensor has dimensions. Inside of the region a tensor has "
-                  "as many dimensions as outside.");
+    static_assert(
+        Where::ok,
+        "manual: dims<...> has more entries than the tensor has dimensions. Inside of the region a tensor has "
+        "as many dimensions as outside.");
   };
 };
 template <class... Details> struct spec_names_automatic_axis {
@@ -127,10 +128,11 @@ template <class... Details> struct no_axis_named {
 };
 template <class... Details> struct same_on_all_devices {
   template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "spmd: the operand is invariant along this axis, the same on all devices, so that there is nothing to "
-                  "add up, put together or exchange: a sum would count it once for each device. Leave the call out; or "
-                  "say pvary<axis>(x) first if each device's copy is meant to count.");
+    static_assert(
+        Where::ok,
+        "spmd: the operand is invariant along this axis, the same on all devices, so that there is nothing to "
+        "add up, put together or exchange: a sum would count it once for each device. Leave the call out; or "
+        "say pvary<axis>(x) first if each device's copy is meant to count.");
   };
 };
 template <class... Details> struct partial_is_not_added_up {
@@ -154,9 +156,10 @@ template <class... Details> struct already_partial {
 };
 template <class... Details> struct shards_do_not_divide {
   template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "spmd: this dimension of the shard is not a multiple of the number of devices along the axis, so that "
-                  "it cannot be cut into one equal piece for each. Choose another dimension, or pad it.");
+    static_assert(
+        Where::ok,
+        "spmd: this dimension of the shard is not a multiple of the number of devices along the axis, so that "
+        "it cannot be cut into one equal piece for each. Choose another dimension, or pad it.");
   };
 };
 template <class... Details> struct devices_are_no_permutation {
@@ -182,24 +185,27 @@ template <class... Details> struct partial_in_nonlinear_op {
 };
 template <class... Details> struct product_of_partials {
   template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "manual: this operator multiplies two partials along one axis: the product of two sums is not the sum "
-                  "of products of their terms. Add up one of the two first: psum<axis>(x).");
+    static_assert(
+        Where::ok,
+        "manual: this operator multiplies two partials along one axis: the product of two sums is not the sum "
+        "of products of their terms. Add up one of the two first: psum<axis>(x).");
   };
 };
 template <class... Details> struct partial_meets_whole {
   template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "manual: this operator adds a partial to what is not one along this axis, which would then count once "
-                  "for each device. Add up the partial first, psum<axis>(x); or make a partial of the other, "
-                  "as_partial<axis>, if each device's value is a term.");
+    static_assert(
+        Where::ok,
+        "manual: this operator adds a partial to what is not one along this axis, which would then count once "
+        "for each device. Add up the partial first, psum<axis>(x); or make a partial of the other, "
+        "as_partial<axis>, if each device's value is a term.");
   };
 };
 template <class... Details> struct tensor_of_code_around {
   template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "manual: a tensor of the code around a region is used inside of it, where tensors are shards. Make it "
-                  "an operand of the region: dims<> hands it in whole.");
+    static_assert(
+        Where::ok,
+        "manual: a tensor of the code around a region is used inside of it, where tensors are shards. Make it "
+        "an operand of the region: dims<> hands it in whole.");
   };
 };
 template <class... Details> struct laid_out_along_manual_axis {
@@ -226,9 +232,10 @@ template <class... Details> struct not_for_shards {
 };
 template <class... Details> struct too_many_dimensions_by_hand {
   template <class Where> struct raise {
-    static_assert(Where::ok,
-                  "manual: a tensor may have at most eight dimensions, and inside of a region one of these for each axis "
-                  "along which it varies. Merge dimensions (reshape), or name fewer axes.");
+    static_assert(
+        Where::ok,
+        "manual: a tensor may have at most eight dimensions, and inside of a region one of these for each axis "
+        "along which it varies. Merge dimensions (reshape), or name fewer axes.");
   };
 };
 

@@ -181,8 +181,8 @@ inline constexpr axis_mask mask_of_axes = (axis_mask{0} | ... | bit_of(Mesh::tem
 
 template <class Mesh> struct is_not_manual {
   template <class Axis>
-  static constexpr bool holds = Mesh::template index_of<Axis> < 0 ||
-                                !has_axis(Mesh::manual, Mesh::template index_of<Axis>);
+  static constexpr bool holds =
+      Mesh::template index_of<Axis> < 0 || !has_axis(Mesh::manual, Mesh::template index_of<Axis>);
 };
 template <class Mesh> struct is_invariant_along {
   template <class Axis>
@@ -284,7 +284,7 @@ template <int Source, int Destination> struct from {
 /// `pvary`. Errors: `same_on_all_devices`.
 template <MeshAxis... Axes, Traced X> constexpr auto psum(const X& x, source_line where = source_line::current()) {
   return detail::state_by_hand<detail::by_hand_kind::sum, detail::takes_state::varying_or_partial, Axes...>(x, where,
-                                                                                                           "psum");
+                                                                                                            "psum");
 }
 /// The largest, and the smallest, of all devices' elements. 2 n (d - 1) / d bytes. Errors: `same_on_all_devices`,
 /// `partial_is_not_added_up`.
@@ -296,9 +296,8 @@ template <MeshAxis... Axes, Traced X> constexpr auto pmin(const X& x, source_lin
 }
 /// psum, divided by the number of devices.
 template <MeshAxis... Axes, Traced X> constexpr auto pmean(const X& x, source_line where = source_line::current()) {
-  const auto sum =
-      detail::state_by_hand<detail::by_hand_kind::sum, detail::takes_state::varying_or_partial, Axes...>(x, where,
-                                                                                                        "pmean");
+  const auto sum = detail::state_by_hand<detail::by_hand_kind::sum, detail::takes_state::varying_or_partial, Axes...>(
+      x, where, "pmean");
   if constexpr (Failed<std::remove_cvref_t<decltype(sum)>>) {
     return sum;
   } else {
@@ -313,7 +312,8 @@ template <MeshAxis... Axes, Traced X> constexpr auto pvary(const X& x, source_li
 /// The same values as terms of a sum, which only linear operators, `psum` and `psum_scatter` read, and which cannot
 /// leave the region: a `psum` that is forgotten does not compile. No bytes. Errors: `same_on_all_devices`,
 /// `already_partial`.
-template <MeshAxis... Axes, Traced X> constexpr auto as_partial(const X& x, source_line where = source_line::current()) {
+template <MeshAxis... Axes, Traced X>
+constexpr auto as_partial(const X& x, source_line where = source_line::current()) {
   return detail::state_by_hand<detail::by_hand_kind::terms, detail::takes_state::not_partial_yet, Axes...>(
       x, where, "as_partial");
 }
@@ -351,7 +351,7 @@ constexpr auto psum_scatter(const X& x, source_line where = source_line::current
     return failed<why::no_such_dimension<typename X::tensor, why::dim<Dim>>>(where, "psum_scatter");
   } else if constexpr (X::shape[dim] % Axis::size != 0) {
     return failed<why::shards_do_not_divide<typename X::tensor, why::dim<Dim>, why::along<Axis>>>(where,
-                                                                                                 "psum_scatter");
+                                                                                                  "psum_scatter");
   } else {
     constexpr axis_mask axes = detail::mask_of_axes<typename X::mesh, Axis>;
     constexpr extents shape = detail::with_extent(X::shape, dim, X::shape[dim] / Axis::size);
@@ -381,7 +381,8 @@ constexpr auto all_to_all(const X& x, source_line where = source_line::current()
   } else if constexpr (detail::dimension(Concat, X::rank) < 0) {
     return failed<why::no_such_dimension<typename X::tensor, why::dim<Concat>>>(where, "all_to_all");
   } else if constexpr (X::shape[detail::dimension(Split, X::rank)] % Axis::size != 0) {
-    return failed<why::shards_do_not_divide<typename X::tensor, why::dim<Split>, why::along<Axis>>>(where, "all_to_all");
+    return failed<why::shards_do_not_divide<typename X::tensor, why::dim<Split>, why::along<Axis>>>(where,
+                                                                                                    "all_to_all");
   } else {
     constexpr int split = detail::dimension(Split, X::rank);
     constexpr int concat = detail::dimension(Concat, X::rank);
@@ -483,8 +484,7 @@ constexpr auto axis_index(const Like& like, source_line where = source_line::cur
     builder& b = *like.owner;
     b.at(where);
     const int zero = emit::constant(b, dtype::i32, extents{}, 0);
-    return detail::with_state<Like, axes, 0, i32<>>(
-        b, emit::by_hand(b, zero, {detail::by_hand_kind::index, axes}));
+    return detail::with_state<Like, axes, 0, i32<>>(b, emit::by_hand(b, zero, {detail::by_hand_kind::index, axes}));
   }
 }
 

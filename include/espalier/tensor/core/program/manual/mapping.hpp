@@ -8,10 +8,10 @@
 #include <cstdint>
 
 // Code for one shard as code for all: the graph of a region, whose tensors have the shapes of shards, becomes part of
-// the graph around it, whose tensors are whole. A tensor that differs from device to device gets a leading dimension for
-// each axis along which it does, which has an element for each device and is split over that axis: so a device holds
-// its own shard. What is the same on all devices has no such dimension. A psum is a sum over it, a permutation moves its
-// elements, an all_gather is a change of layout, and all passes work as ever.
+// the graph around it, whose tensors are whole. A tensor that differs from device to device gets a leading dimension
+// for each axis along which it does, which has an element for each device and is split over that axis: so a device
+// holds its own shard. What is the same on all devices has no such dimension. A psum is a sum over it, a permutation
+// moves its elements, an all_gather is a change of layout, and all passes work as ever.
 
 namespace espalier::detail {
 
@@ -252,7 +252,8 @@ class shard_mapping {
     }
   }
 
-  // --- values with leading dimensions ---------------------------------------------------------------------------------
+  // --- values with leading dimensions
+  // ---------------------------------------------------------------------------------
 
   constexpr int failing(shard_fault what, int id, axis_mask axes) {
     if (fault == shard_fault::nothing) {
@@ -310,7 +311,8 @@ class shard_mapping {
   }
   [[nodiscard]] static constexpr std::int64_t bit_of_dimension(int d) { return std::int64_t{1} << d; }
 
-  // --- one instruction ------------------------------------------------------------------------------------------------
+  // --- one instruction
+  // ------------------------------------------------------------------------------------------------
 
   constexpr void translate(int id) {
     const instruction i = from_[id];
@@ -507,8 +509,8 @@ class shard_mapping {
     const einsum_attributes mapped{with_letters(lead_[left], terms.left), with_letters(lead_[right], terms.right),
                                    with_letters(lead_[id], terms.result)};
     set(id,
-        to_.append(with_attributes(
-            builder::make(*i.op, i.type, with_lead(lead_[id], i.shape), id_[left], id_[right]), mapped)),
+        to_.append(with_attributes(builder::make(*i.op, i.type, with_lead(lead_[id], i.shape), id_[left], id_[right]),
+                                   mapped)),
         lead_[id]);
   }
 
@@ -668,7 +670,8 @@ class shard_mapping {
     set(id, emit::select(to_, inside, update, whole), lead);
   }
 
-  // --- loops ----------------------------------------------------------------------------------------------------------
+  // --- loops
+  // ----------------------------------------------------------------------------------------------------------
 
   /// What carries start with, and what is taken layer by layer, gets its form before the loop.
   constexpr void begin_loop(int id) {
@@ -714,7 +717,8 @@ class shard_mapping {
     set(id, emit::transpose(to_, stacks_[id], order), lead);
   }
 
-  // --- functions of one shard -----------------------------------------------------------------------------------------
+  // --- functions of one shard
+  // -----------------------------------------------------------------------------------------
 
   /// The same value. Inside of a loop, one of the loop's own.
   constexpr int same(int made) { return to_.loop >= 0 && to_[made].loop != to_.loop ? emit::copy(to_, made) : made; }

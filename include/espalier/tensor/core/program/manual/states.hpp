@@ -27,7 +27,9 @@ template <MeshAxis... Axes> struct axes_of_mesh<mesh<Axes...>> { using type = sp
 template <class Mesh, MeshAxis... Others> struct axes_of_mesh<submesh<Mesh, Others...>> : axes_of_mesh<Mesh> {};
 
 template <class... Lists> struct joined_lists;
-template <template <class...> class List, class... All> struct joined_lists<List<All...>> { using type = List<All...>; };
+template <template <class...> class List, class... All> struct joined_lists<List<All...>> {
+  using type = List<All...>;
+};
 template <template <class...> class List, class... First, class... Second, class... Rest>
 struct joined_lists<List<First...>, List<Second...>, Rest...> : joined_lists<List<First..., Second...>, Rest...> {};
 
@@ -35,8 +37,7 @@ struct joined_lists<List<First...>, List<Second...>, Rest...> : joined_lists<Lis
 template <template <class...> class List, class Mesh, axis_mask Mask> struct axes_of_mask {
   template <class... Axes>
   static typename joined_lists<List<>, std::conditional_t<has_axis(Mask, Mesh::template index_of<Axes>), List<Axes>,
-                                                          List<>>...>::type
-  chosen(spmd::over<Axes...>);
+                                                          List<>>...>::type chosen(spmd::over<Axes...>);
   using type = decltype(chosen(typename axes_of_mesh<Mesh>::type{}));
 };
 
