@@ -122,7 +122,8 @@ template <class On> struct regions_inside {
                   return ep::results(next, ep::sum(next));
                 },
                 s, stack);
-            const auto [last, sums] = scanned;
+            const auto last = scanned.template get<0>();
+            const auto sums = scanned.template get<1>();
             const auto total = spmd::psum<model>(ep::sum(last));
             const auto chosen = ep::cond(
                 total > 0.0, [&] { return spmd::permute<model, 1>(last); }, [&] { return 2.0 * last; });
