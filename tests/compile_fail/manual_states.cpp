@@ -46,8 +46,7 @@ constexpr auto by_hand = [](auto s, [[maybe_unused]] auto w) {  // s varies alon
 #elif defined(CASE_branch)
   return ep::cond(ep::sum(s) > 0.0, [&] { return s; }, [&] { return 2.0 * s; });  // branch
 #elif defined(CASE_loop)
-  return ep::while_loop(
-      [](auto t) { return ep::sum(t) > 0.0; }, [](auto t) { return t - 1.0; }, s);  // loop
+  return ep::while_loop([](auto t) { return ep::sum(t) > 0.0; }, [](auto t) { return t - 1.0; }, s);  // loop
 #elif defined(CASE_carry)
   return ep::repeat<2>([&](auto t) { return t + s; }, ep::constant<ep::f32<4, 6>>(w, 0.0));  // carry
 #elif defined(CASE_branches)
@@ -112,20 +111,20 @@ static_assert(step::flops() >= 0);
 // expect(CASE_branch): decision_varies<.*::raise<.*espalier::why::at<espalier::why::line<47>
 // user_line(CASE_branch): step::flops
 // first(CASE_loop): manual: what decides about a branch
-// expect(CASE_loop): decision_varies<.*::raise<.*espalier::why::at<espalier::why::line<50>
+// expect(CASE_loop): decision_varies<.*::raise<.*espalier::why::at<espalier::why::line<49>
 // user_line(CASE_loop): step::flops
 // first(CASE_carry): scan, repeat: the body must return a carry
-// expect(CASE_carry): carry_changes_type<.*::raise<.*espalier::why::at<espalier::why::line<52>
+// expect(CASE_carry): carry_changes_type<.*::raise<.*espalier::why::at<espalier::why::line<51>
 // user_line(CASE_carry): step::flops
 // first(CASE_branches): cond, switch_case: all branches must return the same type
-// expect(CASE_branches): branches_differ<.*::raise<.*espalier::why::at<espalier::why::line<54>
+// expect(CASE_branches): branches_differ<.*::raise<.*espalier::why::at<espalier::why::line<53>
 // user_line(CASE_branches): step::flops
 // first(CASE_key): manual: this operator cannot be used on values that vary
-// expect(CASE_key): not_for_shards<.*::raise<.*espalier::why::at<espalier::why::line<56>
+// expect(CASE_key): not_for_shards<.*::raise<.*espalier::why::at<espalier::why::line<55>
 // user_line(CASE_key): step::flops
 // first(CASE_dimensions): manual: a tensor may have at most eight dimensions
-// expect(CASE_dimensions): too_many_dimensions_by_hand<.*::raise<.*espalier::why::at<espalier::why::line<58>
+// expect(CASE_dimensions): too_many_dimensions_by_hand<.*::raise<.*espalier::why::at<espalier::why::line<57>
 // user_line(CASE_dimensions): step::flops
 // first(CASE_around): manual: a tensor of the code around a region
-// expect(CASE_around): tensor_of_code_around<.*::raise<.*espalier::why::at<espalier::why::line<60>
+// expect(CASE_around): tensor_of_code_around<.*::raise<.*espalier::why::at<espalier::why::line<59>
 // user_line(CASE_around): step::flops

@@ -172,14 +172,19 @@ template <class Around, class... Axes> struct manual_region {
     } else if constexpr (Part::mesh::manual != manual) {
       return std::type_identity<why::manual_result_is_no_tensor<typename Part::tensor>>{};
     } else {
+      return spec_mistake<whole, own, Spec, typename Part::tensor, false>();
+    }
+  }
+  /// The mistake in the state of a result, or void.
+  template <class Part, class Spec> static constexpr auto find_mistake_in_state() {
+    if constexpr (!std::is_void_v<typename decltype(find_mistake_in_result<Part, Spec>())::type>) {
+      return std::type_identity<void>{};
+    } else {
       using mesh = typename Part::mesh;
       using tensor = typename Part::tensor;
-      using in_spec = typename decltype(spec_mistake<whole, own, Spec, tensor, false>())::type;
       constexpr axis_mask differs =
           mesh::vary & own & ~spec_reader<whole, own, Spec>::read(tensor::shape, false).split.tiled();
-      if constexpr (!std::is_void_v<in_spec>) {
-        return std::type_identity<in_spec>{};
-      } else if constexpr (!std::is_void_v<first_axis<is_partial_along<mesh>, Axes...>>) {
+      if constexpr (!std::is_void_v<first_axis<is_partial_along<mesh>, Axes...>>) {
         return std::type_identity<why::partial_leaves_region<first_axis<is_partial_along<mesh>, Axes...>, tensor>>{};
       } else if constexpr (differs != 0) {
         return std::type_identity<
@@ -191,7 +196,7 @@ template <class Around, class... Axes> struct manual_region {
   }
   /// A result of the function, and what it is around the region.
   template <class Part, class Spec> struct result {
-    using mistake = typename decltype(find_mistake_in_result<Part, Spec>())::type;
+    using mistake = typename decltype(find_mistake_in_state<Part, Spec>())::type;
     static constexpr sharding split = spec_reader<whole, own, Spec>::read(Part::shape, false).split;
     using type = symbol<typename mesh_around<Around>::template with<Part::mesh::vary & ~own, Part::mesh::terms & ~own>,
                         tensor_for<Part::type, shard_shape(whole::value, Part::shape, split, false)>>;
@@ -350,17 +355,25 @@ struct manual_function<Function, in_specs<Ins...>, out_specs<Outs...>, Axes...> 
       for_each_leaf(made, [&](auto& one) { one.id = emit::constant(b, one.type, one.shape, 0); });
     } else {
       b.at(where);
+      using mistake = typename first_mistake<typename Made::mistake...>::type;
       shard_mapping mapping(Region::whole::value, Region::own, trace.inside, b);
       int number = 0;
       (mapping.enter(number++, operand_of(b, operands, where), Ways::split), ...);
-      if (mapping.fault == shard_fault::nothing) mapping.run();
+      if (mapping.fault == shard_fault::nothing) mapping.find_states();
+      // What is wrong inside comes first: it may be why a result is.
+      if constexpr (!std::is_void_v<mistake>) {
+        if (mapping.fault == shard_fault::nothing) b.note(failed<mistake>(where));
+      } else {
+        if (mapping.fault == shard_fault::nothing) mapping.run();
+      }
       if (trace.inside.without_gradient >= 0 && b.without_gradient < 0)
         b.without_gradient = mapping.value(trace.inside.without_gradient);
       const sharding splits[]{Made::split...};
       int n = 0;
       b.at(where);
       for_each_leaf(made, [&](auto& one) {
-        one.id = mapping.fault == shard_fault::nothing ? mapping.leave(ids[n], splits[n]) : -1;
+        const bool is_right = mapping.fault == shard_fault::nothing && std::is_void_v<mistake>;
+        one.id = is_right ? mapping.leave(ids[n], splits[n]) : -1;
         if (one.id < 0) one.id = emit::constant(b, one.type, one.shape, 0);
         ++n;
       });

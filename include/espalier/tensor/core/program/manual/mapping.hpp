@@ -104,10 +104,41 @@ class shard_mapping {
     set(argument, pinned(cut, axes, ops::shard), axes);
   }
 
+  /// Finds along which axes each value has a leading dimension, and a partial's axes; a loop's carries have what they
+  /// start with and what they get.
+  constexpr void find_states() {
+    list<int> next_of(from_.size(), -1);
+    for (int id = 0; id < from_.size(); ++id) {
+      if (structure_of(from_[id]) == structure::loop_next) next_of[from_[id].operand[0]] = id;
+    }
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (int id = 0; id < from_.size(); ++id) {
+        const instruction& i = from_[id];
+        if (structure_of(i) == structure::argument || marks_loop(structure_of(i))) continue;
+        axis_mask lead = 0;
+        axis_mask terms = 0;
+        for (int k = 0; k < i.operand_count; ++k) {
+          lead |= lead_[from_.operand_at(i, k)];
+          terms |= terms_[from_.operand_at(i, k)];
+        }
+        if (i.op == &ops::by_hand) after_by_hand(attributes_of<by_hand_attributes>(i), lead, terms);
+        if (next_of[id] >= 0) {
+          lead |= lead_[next_of[id]];
+          terms |= terms_[next_of[id]];
+        }
+        if (lead == lead_[id] && terms == terms_[id]) continue;
+        lead_[id] = lead;
+        terms_[id] = terms;
+        changed = true;
+      }
+    }
+    for (int id = 0; id < from_.size() && fault == shard_fault::nothing; ++id) check_state(id);
+  }
+
   /// Appends all instructions.
+  /// @pre find_states() has found no fault
   constexpr void run() {
-    find_states();
-    if (fault != shard_fault::nothing) return;
     const source_line where = to_.where;
     for (int id = 0; id < from_.size() && fault == shard_fault::nothing; ++id) {
       if (id_[id] >= 0) continue;
@@ -145,38 +176,6 @@ class shard_mapping {
 
  private:
   // --- states --------------------------------------------------------------------------------------------------------
-
-  /// Finds along which axes each value has a leading dimension, and a partial's axes; a loop's carries have what they
-  /// start with and what they get.
-  constexpr void find_states() {
-    list<int> next_of(from_.size(), -1);
-    for (int id = 0; id < from_.size(); ++id) {
-      if (structure_of(from_[id]) == structure::loop_next) next_of[from_[id].operand[0]] = id;
-    }
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (int id = 0; id < from_.size(); ++id) {
-        const instruction& i = from_[id];
-        if (structure_of(i) == structure::argument || marks_loop(structure_of(i))) continue;
-        axis_mask lead = 0;
-        axis_mask terms = 0;
-        for (int k = 0; k < i.operand_count; ++k) {
-          lead |= lead_[from_.operand_at(i, k)];
-          terms |= terms_[from_.operand_at(i, k)];
-        }
-        if (i.op == &ops::by_hand) after_by_hand(attributes_of<by_hand_attributes>(i), lead, terms);
-        if (next_of[id] >= 0) {
-          lead |= lead_[next_of[id]];
-          terms |= terms_[next_of[id]];
-        }
-        if (lead == lead_[id] && terms == terms_[id]) continue;
-        lead_[id] = lead;
-        terms_[id] = terms;
-        changed = true;
-      }
-    }
-    for (int id = 0; id < from_.size() && fault == shard_fault::nothing; ++id) check_state(id);
-  }
 
   constexpr void after_by_hand(const by_hand_attributes& how, axis_mask& lead, axis_mask& terms) const {
     const axis_mask axes = how.axes & own_;
