@@ -325,7 +325,8 @@ std::string gradient_of(ep::builder& b, const Results& results, const std::vecto
                         const std::vector<std::string>& names) {
   ep::detail::list<ep::cotangent_of> seeds;
   for (const int id : results) {
-    if (ep::is_floating(b[id].type)) seeds.push_back({id, ep::emit::constant_like(b, id, 1)});
+    // Not 1, by which nothing would be multiplied.
+    if (ep::is_floating(b[id].type)) seeds.push_back({id, ep::emit::constant_like(b, id, 0.5)});
   }
   ep::detail::list<int> wanted;
   std::vector<std::string> wanted_names;
@@ -869,6 +870,7 @@ void note_others() {
   ep::set_attributes(part, ep::cumulate_attributes{.dim = 1});
   code.append(part);
   ep::emit::again(code, from);
+  ep::emit::annotated(code, ep::ops::shard_value, from, code.annotate(ep::f32<4, 6>::shape, ep::sharding::whole(2)));
   const int square = ep::emit::argument(code, ep::dtype::f32, ep::f32<6, 6>::shape, 1);
   const ep::detail::einsum_formula formula = ep::detail::formula_of<"ab,bc->ac">;
   const int product = ep::emit::einsum(code, from, formula.operand[0], square, formula.operand[1], formula.result);

@@ -158,7 +158,7 @@ def signature(template, name, parameters):
 TRAINING = ["tensor/core/nn/optimizers/step.hpp", "tensor/core/nn/optimizers/lion.hpp",
             "tensor/core/nn/optimizers/adafactor.hpp", "tensor/core/nn/optimizers/muon.hpp",
             "tensor/core/nn/schedules.hpp", "tensor/core/nn/averages.hpp", "tensor/core/nn/loss_scale.hpp",
-            "tensor/core/nn/accumulate.hpp", "tensor/core/nn/trees.hpp", "tensor/run/execute/array_trees.hpp"]
+            "tensor/core/nn/accumulate.hpp", "tensor/core/nn/mixed.hpp", "tensor/core/nn/trees.hpp", "tensor/run/execute/array_trees.hpp"]
 
 
 def read_headers():
