@@ -10,6 +10,7 @@
 #include <espalier/tensor/run/report/predict_run.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -299,7 +300,8 @@ class annotation_search {
     }
     const double beyond =
         run.memory <= settings_.memory ? 0 : static_cast<double>(run.memory) - static_cast<double>(settings_.memory);
-    return {beyond, run.seconds(), run.bytes, run.memory, annotated};
+    // In whole picoseconds: compilers round a sum of times differently, and would then choose differently.
+    return {beyond, std::round(run.seconds() * 1e12), run.bytes, run.memory, annotated};
   }
   [[nodiscard]] bool is_better(const choices& one, const choices& other) { return rank_of(one) < rank_of(other); }
 
