@@ -11,16 +11,22 @@
 
 namespace espalier::detail {
 
-/// A table [outer, rows, inner], looked up `count` times.
+/// A table [outer, rows, inner], looked up `count` times, in parts of `each` with the same indices: all of it at once,
+/// unless the lookups are a batch.
 struct table_shape {
   std::int64_t outer = 1;
   std::int64_t rows = 1;
   std::int64_t inner = 1;
   std::int64_t count = 1;
+  std::int64_t each = 1;
+
+  /// The place of the first index for a part `o` of the table.
+  [[nodiscard]] constexpr std::int64_t first_index(std::int64_t o) const { return each == outer ? 0 : o / each * count; }
 };
 
-[[nodiscard]] constexpr table_shape shape_of_table(const extents& table, const extents& indices, int along) {
-  return {table.product(0, along), table[along], stride_of(table, along), indices.elements()};
+[[nodiscard]] constexpr table_shape shape_of_table(const extents& table, const extents& indices, gather_attributes at) {
+  return {table.product(0, at.dim), table[at.dim], stride_of(table, at.dim), indices.product(at.batch, indices.rank),
+          table.product(at.batch, at.dim)};
 }
 
 template <class T, class Index>
@@ -29,7 +35,8 @@ void gather_rows(const table_shape& shape, interval here, const T* table, const 
   const std::int64_t lookups = shape.outer * shape.count;
   parallel_ranges(lookups, lookups * shape.inner, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t i = first; i < last; ++i) {
-      const std::int64_t row = std::int64_t{indices[i % shape.count]} - here.start;
+      const std::int64_t row =
+          std::int64_t{indices[shape.first_index(i / shape.count) + i % shape.count]} - here.start;
       T* out = to + i * shape.inner;
       if (row >= 0 && row < real) {
         copy_run(out, table + (i / shape.count * shape.rows + row) * shape.inner, shape.inner, 1);
@@ -73,10 +80,11 @@ void add_rows(const table_shape& shape, const table_slice& part, interval here, 
   const std::int64_t width = part.last - part.first;
   const std::int64_t end = smaller_of(part.row_last, here.size, shape.rows);
   for (std::int64_t o = part.outer_first; o < part.outer_last; ++o) {
+    const Index* const own = indices + shape.first_index(o);
     Acc* slab = table + o * shape.rows * shape.inner + part.first;
     for (std::int64_t r = part.row_first; r < part.row_last; ++r) fill_run(slab + r * shape.inner, width, Acc(0));
     for (std::int64_t n = 0; n < shape.count; ++n) {
-      const std::int64_t row = std::int64_t{indices[n]} - here.start;
+      const std::int64_t row = std::int64_t{own[n]} - here.start;
       if (row < part.row_first || row >= end) continue;
       Acc* to = slab + row * shape.inner;
       const T* from = updates + (o * shape.count + n) * shape.inner + part.first;
@@ -118,9 +126,9 @@ template <> struct kernel<&ops::gather> : no_scratch {
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
     using index = storage_t<Key.operand_type[1]>;
-    constexpr int along = attributes_of<gather_attributes>(Key).dim;
-    constexpr detail::table_shape shape = detail::shape_of_table(Key.operand_shape[0], Key.operand_shape[1], along);
-    detail::gather_rows(shape, call.boxes->operand[0].dim[along], static_cast<const element*>(call.operand[0]),
+    constexpr auto at = attributes_of<gather_attributes>(Key);
+    constexpr detail::table_shape shape = detail::shape_of_table(Key.operand_shape[0], Key.operand_shape[1], at);
+    detail::gather_rows(shape, call.boxes->operand[0].dim[at.dim], static_cast<const element*>(call.operand[0]),
                         static_cast<const index*>(call.operand[1]), static_cast<element*>(call.result));
   }
 };
@@ -133,9 +141,9 @@ template <> struct kernel<&ops::scatter_add> {
   template <kernel_key Key> static void run(const kernel_call& call) {
     using element = storage_t<Key.type>;
     using index = storage_t<Key.operand_type[0]>;
-    constexpr int along = attributes_of<gather_attributes>(Key).dim;
-    constexpr detail::table_shape shape = detail::shape_of_table(Key.shape, Key.operand_shape[0], along);
-    detail::scatter_add_rows(shape, call.boxes->result.dim[along], static_cast<const index*>(call.operand[0]),
+    constexpr auto at = attributes_of<gather_attributes>(Key);
+    constexpr detail::table_shape shape = detail::shape_of_table(Key.shape, Key.operand_shape[0], at);
+    detail::scatter_add_rows(shape, call.boxes->result.dim[at.dim], static_cast<const index*>(call.operand[0]),
                              static_cast<const storage_t<Key.operand_type[1]>*>(call.operand[1]),
                              static_cast<element*>(call.result), call.scratch);
   }
