@@ -560,10 +560,9 @@ class mapping final : public map_context {
     return other < 0 ? mask : b_.append(ops::logical_and, dtype::boolean, b_[mask].shape, mask, other);
   }
   constexpr int any_lane(int mask) { return emit::reduce(b_, reduction::max, mask, 1); }
-  /// Lanes that take part have the one, the others the other. @pre lanes are in front
-  constexpr int chosen(int mask, int yes, int no) {
-    axis_list targets(0);
-    return emit::select(b_, emit::broadcast(b_, mask, b_[yes].shape, targets), yes, no);
+  /// Lanes that take part have the one, the others the other, of which the lanes are dimension `at`.
+  constexpr int chosen(int mask, int yes, int no, int at) {
+    return emit::select(b_, emit::broadcast(b_, mask, b_[yes].shape, axis_list(at)), yes, no);
   }
 
   constexpr void begin_region(int n) {
@@ -618,15 +617,17 @@ class mapping final : public map_context {
     const instruction& i = code_[n];
     const int begin = i.operand[0];
     const mapped_region made = region(begin);
-    if (made.is_dissolved) return;
     const int outside = b_.loop;
     b_.loop = made.loop;
-    // What is collected of the body is made in it.
-    for (int c = 0; c < count_; ++c) {
-      if (collects(structure_of(code_[c])) && mapped_[c] && original(code_[c].operand[0]).loop == begin) {
-        value_[c].id = collected_value(c);
+    // What is collected of the body is made in it. (Stacks of what inner loops have stacked come later, as they are.)
+    for (int c = n; c < count_; ++c) {
+      const instruction& collected = code_[c];
+      if (collects(structure_of(collected)) && mapped_[c] && original(collected.operand[0]).loop == begin &&
+          collected.operand[0] - begin_ < n) {
+        value_[c] = collected_value(c);
       }
     }
+    if (made.is_dissolved) return;
     int goes_on = i.operand_count > 1 && made.active < 0 ? shared(i.operand[1]) : -1;
     int counter = -1;
     if (made.active >= 0) {
@@ -664,7 +665,7 @@ class mapping final : public map_context {
     const mapped_region& made = region(i.loop);
     const int before = value_[i.operand[0] - begin_].id;
     int next = over_lanes(i.operand[1], 0);
-    if (made.mask >= 0 && next != before) next = chosen(made.mask, next, before);
+    if (made.mask >= 0 && next != before) next = chosen(made.mask, next, before, 0);
     if (made.is_dissolved) {
       value_[n] = {next, 0};
     } else {
@@ -694,12 +695,21 @@ class mapping final : public map_context {
     value_[n] = {is_dissolved ? emit::reshape(b_, layers, shape) : emit::loop_slice(b_, layers), 0};
   }
 
-  /// The value whose stack or sum this is, in its loop, with zeros for the lanes that take no part.
-  constexpr int collected_value(int n) {
+  /// The value whose stack or sum this is, with zeros for the lanes that take no part.
+  constexpr mapped_value collected_value(int n) {
     const instruction& i = code_[n];
-    const int loop = original(i.operand[0]).loop;
-    int value = over_lanes(i.operand[0], 0);
-    if (is_selected(i)) value = chosen(region(loop).mask, value, emit::constant_like(b_, value, 0));
+    const int id = i.operand[0];
+    mapped_value value = differs(id) ? value_[id - begin_] : mapped_value{over_lanes(id, 0), 0};
+    if (is_selected(i)) {
+      const int zero = emit::constant_like(b_, value.id, 0);
+      const mapped_region& made = region(original(id).loop);
+      value.id = chosen(made.mask, value.id, zero, value.at);
+      // Of a branch that all lanes run it is the only layer, or term.
+      if (made.is_dissolved && structure_of(i) == structure::loop_stack) {
+        ++value.at;
+        value.id = emit::reshape(b_, value.id, with_dimension(i.shape, value.at, lanes_));
+      }
+    }
     return value;
   }
   constexpr void collect(int n) {
@@ -707,15 +717,13 @@ class mapping final : public map_context {
     const bool is_stack = structure_of(i) == structure::loop_stack;
     const int loop = original(i.operand[0]).loop;
     if (is_inside(loop) && region(loop).is_dissolved) {
-      int value = mapped_[n] ? collected_value(n) : shared(i.operand[0]);
-      const extents shape = mapped_[n] ? with_dimension(i.shape, 0, lanes_) : i.shape;
-      if (is_stack) value = emit::reshape(b_, value, shape);
-      value_[n] = {value, 0};
+      if (value_[n].id < 0) value_[n] = collected_value(n);
       return;
     }
-    int value = mapped_[n] ? value_[n].id : shared(i.operand[0]);
-    if (mapped_[n] && value < 0) value = collected_value(n);
-    value_[n] = {is_stack ? emit::loop_stack(b_, value) : emit::loop_sum(b_, value), is_stack ? 1 : 0};
+    mapped_value value{shared(i.operand[0]), -1};
+    if (mapped_[n]) value = value_[n].id >= 0 ? value_[n] : collected_value(n);
+    value_[n] = {is_stack ? emit::loop_stack(b_, value.id) : emit::loop_sum(b_, value.id),
+                 is_stack ? value.at + 1 : value.at};
   }
 
   static constexpr void gradient_of_mapped(gradient_context& c);
@@ -792,5 +800,49 @@ constexpr void mapping::gradient_of_mapped(gradient_context& c) {
 }
 
 }  // namespace detail
+
+/// A traced program over lanes, as `vmap` makes it of a function: argument number k with `lanes` elements more as its
+/// dimension dims[k], or as it is if that is -1. Every result has them as its first dimension.
+/// @pre no argument is donated
+[[nodiscard]] constexpr graph map_program(graph_view g, const int* dims, std::int64_t lanes) {
+  builder b;
+  detail::copy_tables(b.result(), g);
+  detail::list<int> number(g.size, -1);
+  for (int id = 0; id < g.size; ++id) {
+    if (structure_of(g[id]) != structure::argument) continue;
+    const int dim = dims[attributes_of<border_attributes>(g[id]).number];
+    instruction made = g[id];
+    if (dim >= 0) {
+      made.shape = detail::with_dimension(made.shape, dim, lanes);
+      made.annotation = -1;
+    }
+    number[id] = b.result().code.push_back(made);
+  }
+  const int begin = b.size();
+  for (int id = 0; id < g.size; ++id) {
+    if (structure_of(g[id]) == structure::argument)
+      number[id] = detail::emit_lane::of(b, number[id], dims[attributes_of<border_attributes>(g[id]).number]);
+  }
+  for (int id = 0; id < g.size; ++id) {
+    instruction made = g[id];
+    if (structure_of(made) == structure::argument || structure_of(made) == structure::result) continue;
+    for (int k = 0; k < made.operand_count; ++k) {
+      int& operand = made.operand_at(k, b.result().further.data());
+      operand = number[operand];
+    }
+    if (made.loop >= 0) made.loop = number[made.loop];
+    number[id] = b.size();
+    if (structure_of(made) == structure::loop_begin && made.loop == id) made.loop = number[id];
+    b.result().code.push_back(made);
+  }
+  detail::mapping map(b, begin, lanes);
+  map.run();
+  for (int id = 0; id < g.size; ++id) {
+    if (structure_of(g[id]) != structure::result) continue;
+    const int value = map.over_lanes(number[g[id].operand[0]], 0);
+    emit::result(b, value, attributes_of<border_attributes>(g[id]).number);
+  }
+  return static_cast<graph&&>(b.result());
+}
 
 }  // namespace espalier
