@@ -225,7 +225,7 @@ class mapping final : public map_context {
     list<int> operands;
     for (int k = 0; k < i.operand_count; ++k) {
       const int id = operand_id(i, k);
-      const extents& shape = shape_of(id);
+      const extents shape = shape_of(id);
       int place = -1;
       for (int d = 0; d < shape.rank; ++d) {
         if (rule.dims_of(k)[d] == whole) place = d;
@@ -268,6 +268,7 @@ class mapping final : public map_context {
   [[nodiscard]] constexpr bool is_inside(int loop) const { return loop >= begin_; }
   [[nodiscard]] constexpr mapped_region& region(int loop) { return regions_[region_of_[loop - begin_]]; }
   [[nodiscard]] constexpr int loop_of(int loop) { return is_inside(loop) ? region(loop).loop : loop; }
+  [[nodiscard]] constexpr bool is_dissolved(int loop) { return is_inside(loop) && region(loop).is_dissolved; }
   [[nodiscard]] static constexpr bool is_until(const instruction& begin) {
     return tests_to_go_on(region_kind_of(begin));
   }
@@ -677,22 +678,21 @@ class mapping final : public map_context {
     const instruction& i = code_[n];
     if (!mapped_[n]) return copy(n);
     const int next = value_[i.operand[0] - begin_].id;
-    const bool is_dissolved = region(original(i.operand[0]).loop).is_dissolved;
-    value_[n] = {is_dissolved ? next : emit::loop_result(b_, next), 0};
+    value_[n] = {is_dissolved(original(i.operand[0]).loop) ? next : emit::loop_result(b_, next), 0};
     if (i.label != nullptr) b_[value_[n].id].label = i.label;
   }
 
   constexpr void slice_layer(int n) {
     const instruction& i = code_[n];
-    const bool is_dissolved = region(i.loop).is_dissolved;
+    const bool is_only = is_dissolved(i.loop);
     if (!mapped_[n]) {
-      if (!is_dissolved) return copy(n);
+      if (!is_only) return copy(n);
       value_[n] = {emit::reshape(b_, shared(i.operand[0]), i.shape), 0};
       return;
     }
-    const int layers = over_lanes(i.operand[0], is_dissolved ? 0 : 1);
+    const int layers = over_lanes(i.operand[0], is_only ? 0 : 1);
     const extents shape = with_dimension(i.shape, 0, lanes_);
-    value_[n] = {is_dissolved ? emit::reshape(b_, layers, shape) : emit::loop_slice(b_, layers), 0};
+    value_[n] = {is_only ? emit::reshape(b_, layers, shape) : emit::loop_slice(b_, layers), 0};
   }
 
   /// The value whose stack or sum this is, with zeros for the lanes that take no part.
@@ -710,13 +710,21 @@ class mapping final : public map_context {
         value.id = emit::reshape(b_, value.id, with_dimension(i.shape, value.at, lanes_));
       }
     }
+    // What a branch that all lanes run hands through comes from outside of the loop that it is in.
+    const int within = is_inside(original(id).loop) ? region(original(id).loop).loop : original(id).loop;
+    if (within >= 0 && b_[value.id].loop != within && !is_dissolved(original(id).loop)) {
+      const int outside = b_.loop;
+      b_.loop = within;
+      value.id = emit::copy(b_, value.id);
+      b_.loop = outside;
+    }
     return value;
   }
   constexpr void collect(int n) {
     const instruction& i = code_[n];
     const bool is_stack = structure_of(i) == structure::loop_stack;
     const int loop = original(i.operand[0]).loop;
-    if (is_inside(loop) && region(loop).is_dissolved) {
+    if (is_dissolved(loop)) {
       if (value_[n].id < 0) value_[n] = collected_value(n);
       return;
     }
@@ -832,7 +840,6 @@ constexpr void mapping::gradient_of_mapped(gradient_context& c) {
     }
     if (made.loop >= 0) made.loop = number[made.loop];
     number[id] = b.size();
-    if (structure_of(made) == structure::loop_begin && made.loop == id) made.loop = number[id];
     b.result().code.push_back(made);
   }
   detail::mapping map(b, begin, lanes);
