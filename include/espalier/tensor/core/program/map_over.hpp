@@ -172,23 +172,30 @@ class mapping final : public map_context {
     mark();
     const int loop = b_.loop;
     const source_line where = b_.where;
-    for (int n = 0; n < count_; ++n) {
+    for (int n = 0; n < count_ && !has_failed_; ++n) {
       b_.where = code_[n].where;
       b_.loop = loop_of(code_[n].loop);
       rebuild(n);
     }
+    if (has_failed_ && b_.substitution_state() == nullptr) b_.result().code.resize(begin_);
     b_.loop = loop;
     b_.where = where;
-    if (b_.without_gradient >= begin_) b_.without_gradient = value_[b_.without_gradient - begin_].id;
+    if (b_.without_gradient >= begin_ && !has_failed_) {
+      b_.without_gradient = value_[b_.without_gradient - begin_].id;
+    }
     b_.gradient_over_lanes = gradient_of_mapped;
   }
 
   /// Whether a value of the function differs from lane to lane.
   [[nodiscard]] constexpr bool differs(int id) const { return id >= begin_ && mapped_[id - begin_]; }
   /// A value of the function that is the same for all lanes.
-  [[nodiscard]] constexpr int shared(int id) const { return id < begin_ ? id : value_[id - begin_].id; }
+  [[nodiscard]] constexpr int shared(int id) {
+    if (has_failed_) return emit::constant(b_, original(id).type, original(id).shape, 0);
+    return id < begin_ ? id : value_[id - begin_].id;
+  }
   /// A value of the function for all lanes, which are dimension `at` of it.
   [[nodiscard]] constexpr int over_lanes(int id, int at) {
+    if (has_failed_) return emit::constant(b_, original(id).type, with_dimension(original(id).shape, at, lanes_), 0);
     return differs(id) ? moved(value_[id - begin_], at) : repeated(shared(id), at);
   }
 
@@ -202,7 +209,6 @@ class mapping final : public map_context {
 
   [[nodiscard]] constexpr mapped_value by_factors() override {
     const instruction& i = code_[now_];
-    if (i.shape.rank >= max_rank) return {};
     const bool is_plain =
         i.op->factors == &same_dimensions && i.op->windows == nullptr && i.op->carries_along == nullptr;
     const bool in_front = is_plain || passes_lanes(true);
@@ -221,7 +227,7 @@ class mapping final : public map_context {
     const op_view v = op();
     const factor_rule rule = i.op->factors(v);
     const factor_list whole = rule.result[dim];
-    if (i.shape.rank >= max_rank || whole.size() != 1 || rule.kind[whole[0]] != factor_kind::pass) return {};
+    if (whole.size() != 1 || rule.kind[whole[0]] != factor_kind::pass) return {};
     list<int> operands;
     for (int k = 0; k < i.operand_count; ++k) {
       const int id = operand_id(i, k);
@@ -451,9 +457,16 @@ class mapping final : public map_context {
 
   // --- one instruction ---
 
+  /// After a mistake nothing more is appended; zeros are the results.
+  constexpr void fail(const instruction& i) {
+    b_.note(failed<why::operator_cannot_be_mapped<>>(i.where, i.op->name));
+    has_failed_ = true;
+  }
+
   constexpr void rebuild(int n) {
     const instruction& i = code_[n];
     now_ = n;
+    if (mapped_[n] && i.op != &ops::lane && i.shape.rank >= max_rank) return fail(i);
     switch (structure_of(i)) {
       case structure::loop_begin: return begin_region(n);
       case structure::loop_end: return end_region(n);
@@ -479,11 +492,7 @@ class mapping final : public map_context {
     }
     view_ = lone.view();
     const mapped_value made = i.op->map != nullptr ? i.op->map(*this) : by_factors();
-    if (made.id < 0) {
-      b_.note(failed<why::operator_cannot_be_mapped<>>(i.where, i.op->name));
-      value_[n] = {emit::constant(b_, i.type, with_dimension(i.shape, 0, lanes_), 0), 0};
-      return;
-    }
+    if (made.id < 0) return fail(i);
     if (i.label != nullptr) b_[made.id].label = i.label;
     value_[n] = made;
   }
@@ -512,11 +521,7 @@ class mapping final : public map_context {
     lanes_attributes lanes = attributes_of<lanes_attributes>(i);
     int results = 1;
     while (n + results < count_ && is_further_result(code_[n + results])) ++results;
-    if (i.operand_count > 62 || i.shape.rank >= max_rank) {
-      b_.note(failed<why::operator_cannot_be_mapped<>>(i.where, i.op->name));
-      value_[n] = {emit::constant(b_, i.type, with_dimension(i.shape, 0, lanes_), 0), 0};
-      return;
-    }
+    if (i.operand_count > 62) return fail(i);
     list<int> operands;
     std::int64_t with = 0;
     for (int k = 0; k < i.operand_count; ++k) {
@@ -751,6 +756,7 @@ class mapping final : public map_context {
   /// The instruction that is being appended.
   int now_ = 0;
   op_view view_;
+  bool has_failed_ = false;
 };
 
 namespace emit_lane {
@@ -811,6 +817,7 @@ constexpr void mapping::gradient_of_mapped(gradient_context& c) {
 
 /// A traced program over lanes, as `vmap` makes it of a function: argument number k with `lanes` elements more as its
 /// dimension dims[k], or as it is if that is -1. Every result has them as its first dimension.
+/// Empty if some op cannot be mapped.
 /// @pre no argument is donated
 [[nodiscard]] constexpr graph map_program(graph_view g, const int* dims, std::int64_t lanes) {
   builder b;
@@ -844,6 +851,7 @@ constexpr void mapping::gradient_of_mapped(gradient_context& c) {
   }
   detail::mapping map(b, begin, lanes);
   map.run();
+  if (b.mistake != nullptr) return graph{};
   for (int id = 0; id < g.size; ++id) {
     if (structure_of(g[id]) != structure::result) continue;
     const int value = map.over_lanes(number[g[id].operand[0]], 0);
