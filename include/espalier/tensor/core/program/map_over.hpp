@@ -604,6 +604,8 @@ class mapping final : public map_context {
       begin.operand[0] = emit::reduce(b_, reduction::max, entry, 1);
       made.loop = b_.loop = b_.append(begin);
       b_[made.loop].loop = loop_of(i.loop);
+      // A loop's carries come directly after its begin.
+      for (int c = n + 1; c < count_ && structure_of(code_[c]) == structure::loop_carry; ++c) carry(c);
       const int number = repeated(emit::loop_slice(b_, numbers), 0);
       made.mask = emit::compare(b_, ops::less, number, entry);
       return;
@@ -652,6 +654,7 @@ class mapping final : public map_context {
 
   constexpr void carry(int n) {
     const instruction& i = code_[n];
+    if (value_[n].id >= 0) return;
     if (!mapped_[n]) return copy(n);
     const int init = over_lanes_outside(i.operand[0], i.loop);
     value_[n] = {region(i.loop).is_dissolved ? init : emit::loop_carry(b_, init), 0};
