@@ -3,7 +3,7 @@
 #include <espalier/vmap.hpp>
 
 #include <espalier/tensor/core/program/program.hpp>
-
+#include <boost/hana/define_struct.hpp>
 /// Mistakes in what is mapped, and in what comes out.
 namespace ep = espalier;
 
@@ -46,6 +46,22 @@ struct rows {
 using step = ep::program<mesh, rows, ep::f32<6, 4>, ep::f32<5, 4>>;
 static_assert(step::flops() >= 0);
 
+template <class Leaf> struct layer {
+  BOOST_HANA_DEFINE_STRUCT(layer, (ep::leaf<Leaf, ep::f32<4>>, weight));
+};
+#if defined(CASE_tree)
+using layers = layer<ep::spec>;
+#else
+using layers = layer<ep::stacked<ep::spec, 3>>;
+#endif
+struct trees {
+  constexpr auto operator()(auto all) const {
+    return ep::vmap<0>([](auto one) { return ep::sum(one.weight); })(all);  // tree
+  }
+};
+using of_trees = ep::program<mesh, trees, layers>;
+static_assert(of_trees::flops() >= 0);
+
 
 // clang-format off
 // kind(CASE_sizes): `vmap`: mapped dimensions of different sizes
@@ -83,4 +99,7 @@ static_assert(step::flops() >= 0);
 // first(CASE_inside): the tensor has no dimension of this number
 // expect(CASE_inside): no_such_dimension<espalier::f32<5, 4>, espalier::why::dim<3> ?>
 // user_line(CASE_inside): step::flops
+// first(CASE_tree): vmap: only the first dimension of a parameter tree is mapped
+// expect(CASE_tree): tree_is_not_stacked<layer<.*>::raise<espalier::why::at<espalier::why::line<59>
+// user_line(CASE_tree): of_trees::flops
 // clang-format on
