@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: BSL-1.0
 #include <espalier/vmap.hpp>
 
-#include <espalier/tensor/core/program/program.hpp>
 #include <boost/hana/define_struct.hpp>
+#include <espalier/tensor/core/program/program.hpp>
 /// Mistakes in what is mapped, and in what comes out.
 namespace ep = espalier;
 
@@ -46,9 +46,7 @@ struct rows {
 using step = ep::program<mesh, rows, ep::f32<6, 4>, ep::f32<5, 4>>;
 static_assert(step::flops() >= 0);
 
-template <class Leaf> struct layer {
-  BOOST_HANA_DEFINE_STRUCT(layer, (ep::leaf<Leaf, ep::f32<4>>, weight));
-};
+template <class Leaf> struct layer { BOOST_HANA_DEFINE_STRUCT(layer, (ep::leaf<Leaf, ep::f32<4>>, weight)); };
 #if defined(CASE_tree)
 using layers = layer<ep::spec>;
 #else
@@ -61,7 +59,6 @@ struct trees {
 };
 using of_trees = ep::program<mesh, trees, layers>;
 static_assert(of_trees::flops() >= 0);
-
 
 // clang-format off
 // kind(CASE_sizes): `vmap`: mapped dimensions of different sizes
@@ -100,6 +97,6 @@ static_assert(of_trees::flops() >= 0);
 // expect(CASE_inside): no_such_dimension<espalier::f32<5, 4>, espalier::why::dim<3> ?>
 // user_line(CASE_inside): step::flops
 // first(CASE_tree): vmap: only the first dimension of a parameter tree is mapped
-// expect(CASE_tree): tree_is_not_stacked<layer<.*>::raise<espalier::why::at<espalier::why::line<59>
+// expect(CASE_tree): tree_is_not_stacked<layer<.*>::raise<espalier::why::at<espalier::why::line<57>
 // user_line(CASE_tree): of_trees::flops
 // clang-format on

@@ -88,7 +88,8 @@ plain slice_of(const plain& all, int dim, int at) {
   const std::int64_t count = all.extents[static_cast<std::size_t>(dim)];
   for (std::int64_t o = 0; o < outer; ++o) {
     for (std::int64_t i = 0; i < inner; ++i) {
-      one.data[static_cast<std::size_t>(o * inner + i)] = all.data[static_cast<std::size_t>((o * count + at) * inner + i)];
+      one.data[static_cast<std::size_t>(o * inner + i)] =
+          all.data[static_cast<std::size_t>((o * count + at) * inner + i)];
     }
   }
   return one;
@@ -171,7 +172,8 @@ struct movements {
     const auto cut = ep::slice<1, 1, 6, 2>(x);
     const auto wide = ep::pad<0, 1, 2>(x) + 0.5;
     const auto rolled = ep::roll<1, 2>(x) * ep::reverse<0>(x);
-    const auto joined = ep::concat<1>(x, cut, ep::slice<0, 0, 4>(ep::transpose<1, 0>(w)) * 1.0, turned.rank == 2 ? x : x, x);
+    const auto joined =
+        ep::concat<1>(x, cut, ep::slice<0, 0, 4>(ep::transpose<1, 0>(w)) * 1.0, turned.rank == 2 ? x : x, x);
     const auto so_far = ep::results(ep::cumsum<1>(x), ep::cumprod<0>(x), ep::cummax<1>(x, ep::from_last),
                                     ep::linear_recurrence<0>(x * 0.5, x));
     const auto [largest, where] = ep::top_k<1, 2>(x);
@@ -196,8 +198,9 @@ struct lookups {
         ep::results(ep::dynamic_update_slice<0, 1>(x, update, start, other),
                     ep::dynamic_update_slice<0>(w, ep::slice<0, 0, 2>(w) * ep::sum(x), other),
                     ep::dynamic_update_slice<1>(x, ep::slice<1, 3, 5>(x) * 2.0, ep::constant<ep::i32<>>(w, 3)));
-    return ep::results(of_row, of_all, same, cut,
-                       ep::results(written, ep::einsum<"bn,bw->nw">(ep::one_hot<4, ep::dtype::f64>(n), ep::gather<0>(x, n))));
+    return ep::results(
+        of_row, of_all, same, cut,
+        ep::results(written, ep::einsum<"bn,bw->nw">(ep::one_hot<4, ep::dtype::f64>(n), ep::gather<0>(x, n))));
   }
 };
 
@@ -214,8 +217,8 @@ struct images {
     const auto plain_image = ep::reshape<1, 5, 6>(w);
     const auto filtered =
         ep::results(ep::convolution<around>(ep::slice<2, 0, 2>(image), shared),
-                    ep::convolution<around>(image, own),                          // both of each row
-                    ep::convolution<grouped>(image, ep::reshape<3, 2, 4>(x)),     // groups within
+                    ep::convolution<around>(image, own),                             // both of each row
+                    ep::convolution<grouped>(image, ep::reshape<3, 2, 4>(x)),        // groups within
                     ep::convolution<around>(plain_image, ep::reshape<1, 6, 4>(x)));  // the filter alone
     const auto pooled = ep::results(ep::max_pool<by_two>(image), ep::sum_pool<by_two>(image * image));
     return ep::results(filtered, pooled, n);
@@ -230,17 +233,19 @@ struct regions {
     const auto layer = [&](auto h, auto row) { return ep::results(ep::tanh(h + row), h * row); };
     const auto scanned = ep::scan(layer, ep::sum<0>(x), x);
     const auto rows_of_w = ep::scan([&](auto h, auto row) { return h + ep::sum(row) * ep::sum(x); }, ep::sum(x), w);
-    const auto repeated = ep::repeat<3>([&](auto h, auto step) { return h * 0.9 + ep::convert<ep::dtype::f64>(step) * x; }, x);
+    const auto repeated =
+        ep::repeat<3>([&](auto h, auto step) { return h * 0.9 + ep::convert<ep::dtype::f64>(step) * x; }, x);
     // Rows run 0 to 8 times.
-    const auto many = ep::while_loop(
-        [&](auto s) { return ep::sum(ep::abs(s.template get<0>())) > 3.0; },
-        [&](auto s) {
-          const auto [h, count] = s;
-          return ep::results(h * 0.7 + 0.01 * x, count + 1);
-        },
-        ep::results(x, ep::constant<ep::i32<>>(w, 0)), ep::at_most_iterations<8>);
-    const auto taken = ep::cond(first > 2, [&] { return ep::sin(x); }, [&] { return ep::matmul(x, ep::matmul(w, ep::transpose<1, 0>(w))); });
-    const auto one_of = ep::switch_case(first, [&] { return x; }, [&] { return x * x; }, [&] { return ep::exp(x); });
+    const auto many = ep::while_loop([&](auto s) { return ep::sum(ep::abs(s.template get<0>())) > 3.0; },
+                                     [&](auto s) {
+                                       const auto [h, count] = s;
+                                       return ep::results(h * 0.7 + 0.01 * x, count + 1);
+                                     },
+                                     ep::results(x, ep::constant<ep::i32<>>(w, 0)), ep::at_most_iterations<8>);
+    const auto taken = ep::cond(
+        first > 2, [&] { return ep::sin(x); }, [&] { return ep::matmul(x, ep::matmul(w, ep::transpose<1, 0>(w))); });
+    const auto one_of = ep::switch_case(
+        first, [&] { return x; }, [&] { return x * x; }, [&] { return ep::exp(x); });
     return ep::results(ep::results(scanned.template get<0>(), scanned.template get<1>()), rows_of_w, repeated, many,
                        ep::results(taken, one_of));
   }
@@ -250,11 +255,12 @@ struct regions {
 
 struct own_gradients {
   constexpr auto operator()(auto x, auto n, auto w) const {
-    const auto product = ep::custom_gradient([](auto a, auto b) { return ep::matmul(a, b); },
-                                             [](auto a, auto b, auto value, auto into) {
-                                               return ep::results(ep::matmul(into, ep::transpose<1, 0>(b)) * 2.0,
-                                                                  ep::matmul(ep::transpose<1, 0>(a), into * ep::cos(value)));
-                                             });
+    const auto product =
+        ep::custom_gradient([](auto a, auto b) { return ep::matmul(a, b); },
+                            [](auto a, auto b, auto value, auto into) {
+                              return ep::results(ep::matmul(into, ep::transpose<1, 0>(b)) * 2.0,
+                                                 ep::matmul(ep::transpose<1, 0>(a), into * ep::cos(value)));
+                            });
     const auto again = ep::checkpoint([](auto a, auto b) { return ep::tanh(ep::matmul(ep::exp(a), b)); });
     const auto laid_out = ep::shard_like(ep::shard<ep::open, ep::open>(x) * 2.0, x);
     return ep::results(product(x, w), again(x, w), laid_out, ep::stop_gradient(x) * x, n);

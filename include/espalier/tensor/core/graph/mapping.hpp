@@ -41,8 +41,8 @@ class map_context {
   [[nodiscard]] constexpr virtual int operand(int k, int at) = 0;
   /// Appends the op as if it had no function of its own. A result without an id: its factors do not let lanes pass.
   [[nodiscard]] constexpr virtual mapped_value by_factors() = 0;
-  /// Appends the op with the lanes merged into dimension `dim` of the result and those of the operands that are the same
-  /// factor: of 5 lanes with 8 images each, 40 images. What has no such dimension is the same for all lanes.
+  /// Appends the op with the lanes merged into dimension `dim` of the result and those of the operands that are the
+  /// same factor: of 5 lanes with 8 images each, 40 images. What has no such dimension is the same for all lanes.
   /// @pre the op has one result
   [[nodiscard]] constexpr virtual mapped_value merged_into(int dim) = 0;
 

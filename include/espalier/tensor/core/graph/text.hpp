@@ -84,9 +84,8 @@ struct attribute_name {
 
 /// Reads `op_facts::attributes`.
 [[nodiscard]] inline std::vector<attribute_name> attribute_names(const op_info& op) {
-  static constexpr std::string_view forms[]{"", "flag",    "set",   "dims",   "axes",  "type", "optional_type",
-                                            "", "windows", "count", "einsum", "scalar",
-                                            "dimension"};
+  static constexpr std::string_view forms[]{"", "flag",    "set",   "dims",   "axes",   "type",     "optional_type",
+                                            "", "windows", "count", "einsum", "scalar", "dimension"};
   std::vector<attribute_name> names;
   int first = 0;
   std::string_view rest = op.facts.attributes;

@@ -160,16 +160,17 @@ constexpr void evaluate_dynamic_update_slice(const evaluation& e) {
 
 namespace ops {
 /// Some elements of one dimension of operand 0, from operand 1 on.
-inline constexpr op_info dynamic_slice{.name = "dynamic_slice",
-                                       .spread = propagation::dimensional,
-                                       .linear = linearity::first,
-                                       .facts = {.row_of = detail::row_of_slice, .attributes = "dim:dimension extent size"},
-                                       .factors = detail::dynamic_slice_factors,
-                                       .gradient = detail::dynamic_slice_gradient,
-                                       .evaluate = detail::evaluate_dynamic_slice,
-                                       .flops = detail::no_flops,
-                                       .positional = true,
-                                       .map = detail::map_dynamic_slice};
+inline constexpr op_info dynamic_slice{
+    .name = "dynamic_slice",
+    .spread = propagation::dimensional,
+    .linear = linearity::first,
+    .facts = {.row_of = detail::row_of_slice, .attributes = "dim:dimension extent size"},
+    .factors = detail::dynamic_slice_factors,
+    .gradient = detail::dynamic_slice_gradient,
+    .evaluate = detail::evaluate_dynamic_slice,
+    .flops = detail::no_flops,
+    .positional = true,
+    .map = detail::map_dynamic_slice};
 /// Operand 0 with operand 1 written into it, from operand 2 on along one dimension and, if there is an operand 3, from
 /// there on along another. Writes nothing else where operand 0 is not needed any more.
 inline constexpr op_info dynamic_update_slice{

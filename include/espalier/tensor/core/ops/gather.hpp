@@ -156,8 +156,8 @@ namespace emit {
 /// @param batch the first so many dimensions of table and indices are the same
 constexpr int gather(builder& b, int table, int indices, int along, int batch = 0) {
   return b.append(with_attributes(
-      builder::make(ops::gather, b[table].type,
-                    detail::gathered_shape(b[table].shape, b[indices].shape, along, batch), table, indices),
+      builder::make(ops::gather, b[table].type, detail::gathered_shape(b[table].shape, b[indices].shape, along, batch),
+                    table, indices),
       gather_attributes{along, batch}));
 }
 constexpr int scatter_add(builder& b, const extents& table, int indices, int updates, int along, int batch = 0) {

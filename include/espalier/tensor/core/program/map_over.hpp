@@ -12,8 +12,8 @@
 
 // A function over one more dimension. It is traced once, as a function of one lane; then each instruction of the trace
 // is appended again over all lanes, if anything that it reads differs from lane to lane. How, its op has declared
-// (graph/mapping.hpp). Regions stay regions, except a branch that only some lanes take: all lanes run it, and those keep
-// what they had.
+// (graph/mapping.hpp). Regions stay regions, except a branch that only some lanes take: all lanes run it, and those
+// keep what they had.
 
 namespace espalier {
 
@@ -49,7 +49,8 @@ namespace detail {
   return rest;
 }
 
-/// Calls `f(word, form)` for the name of each attribute of an op that is followed by a colon and a form, and its number.
+/// Calls `f(word, form)` for the name of each attribute of an op that is followed by a colon and a form, and its
+/// number.
 struct attribute_reader {
   const char* rest;
   int first = 0;
@@ -397,7 +398,8 @@ class mapping final : public map_context {
       if (!rules.is_same()) return false;
     }
     const unsigned shift = in_front ? 1 : 0;
-    if (i.op->carries_along != nullptr && i.op->carries_along(after) != i.op->carries_along(before) << shift) return false;
+    if (i.op->carries_along != nullptr && i.op->carries_along(after) != i.op->carries_along(before) << shift)
+      return false;
     if (i.op->windows == nullptr) return true;
     for (int k = 0; k < i.operand_count; ++k) {
       window one[max_rank + 1]{};

@@ -33,7 +33,7 @@ template <class Mesh, class Tensor, int Dim>
   requires(Dim != unmapped)
 struct one_call_of<symbol<Mesh, Tensor>, Dim> {
   static constexpr int dim = dimension(Dim, Tensor::rank);
-  using mistake = std::conditional_t<dim < 0, why::no_dimension_to_map<Tensor, why::dim<Dim>>, void>;
+  using mistake = std::conditional_t < dim<0, why::no_dimension_to_map<Tensor, why::dim<Dim>>, void>;
   static constexpr int count = dim < 0 ? 0 : static_cast<int>(Tensor::shape[dim < 0 ? 0 : dim]);
   static constexpr extents shape = without_dimension(Tensor::shape, dim);
   using type = symbol<Mesh, tensor_for<Tensor::type, shape>>;
@@ -72,15 +72,13 @@ template <class... Parts, int Dim>
 struct one_call_of<results<Parts...>, Dim> {
   static constexpr int counts[]{one_call_of<Parts, Dim>::count..., 0};
   static constexpr int count = same_count(&counts[0], static_cast<int>(sizeof...(Parts)));
-  using mistake =
-      typename first_mistake<typename one_call_of<Parts, Dim>::mistake...,
-                             std::conditional_t<count<0, why::mapped_sizes_differ<Parts...>, void>>::type;
-  template <class Part> struct part {
-    using type = Part;
-  };
+  using mistake = typename first_mistake < typename one_call_of<Parts, Dim>::mistake...,
+        std::conditional_t<count<0, why::mapped_sizes_differ<Parts...>, void>>::type;
+  template <class Part> struct part { using type = Part; };
   template <class Part>
     requires std::is_void_v<typename one_call_of<Part, Dim>::mistake>
-  struct part<Part> : std::type_identity<typename one_call_of<Part, Dim>::type> {};
+  struct part<Part> : std::type_identity<typename one_call_of<Part, Dim>::type> {
+  };
   using type = results<typename part<Parts>::type...>;
 };
 
@@ -96,7 +94,7 @@ template <class Mesh, class Tensor, int Count, int Dim>
 struct all_calls_of<symbol<Mesh, Tensor>, Count, Dim> {
   static constexpr int dim = dimension(Dim, Tensor::rank + 1);
   static constexpr bool fits = Tensor::rank < max_rank;
-  using mistake = std::conditional_t<dim < 0 || !fits, why::no_such_out_dimension<Tensor, why::dim<Dim>>, void>;
+  using mistake = std::conditional_t < dim<0 || !fits, why::no_such_out_dimension<Tensor, why::dim<Dim>>, void>;
   static constexpr extents shape =
       dim < 0 || !fits ? Tensor::shape : with_dimension(Tensor::shape, dim < 0 ? 0 : dim, Count);
   using type = symbol<Mesh, tensor_for<Tensor::type, shape>>;
@@ -115,7 +113,8 @@ struct all_calls_of<results<Parts...>, Count, Dim> {
   template <class Part> struct part { using type = Part; };
   template <class Part>
     requires std::is_void_v<typename all_calls_of<Part, Count, Dim>::mistake>
-  struct part<Part> : std::type_identity<typename all_calls_of<Part, Count, Dim>::type> {};
+  struct part<Part> : std::type_identity<typename all_calls_of<Part, Count, Dim>::type> {
+  };
   using type = results<typename part<Parts>::type...>;
 };
 
@@ -140,8 +139,9 @@ struct mapped_function<Function, std::integer_sequence<int, Dims...>, out_dims_t
     if constexpr (Failed<typename failure_in<results<Arguments...>>::type>) {
       return typename failure_in<results<Arguments...>>::type(failure_place(results(arguments...)));
     } else if constexpr (given == 0 || (sizeof...(Dims) != 0 && sizeof...(Dims) != given)) {
-      return failed<why::dimensions_are_not_one_for_each<why::count<static_cast<int>(sizeof...(Dims))>,
-                                                         why::count<given>>>(where);
+      return failed<
+          why::dimensions_are_not_one_for_each<why::count<static_cast<int>(sizeof...(Dims))>, why::count<given>>>(
+          where);
     } else if constexpr (sizeof...(Dims) == 0) {
       return call(std::integer_sequence<int, (static_cast<void>(sizeof(Arguments)), 0)...>{}, arguments...);
     } else {
@@ -269,23 +269,23 @@ struct mapped_function<Function, std::integer_sequence<int, Dims...>, out_dims_t
 
 }  // namespace detail
 
-/// The function `f` over a dimension of its arguments: called once for each element of it, and all at once. Dims has one
-/// dimension for each argument, `unmapped` for those that all calls share; none at all: dimension 0 of each. The results
-/// have the dimension as their first, or where `out_dims` says. Arguments and results are tensors, parameter trees, or
-/// results(...) of these; of a tree, dimension 0 of `tree<stacked<spec, N>>`.
+/// The function `f` over a dimension of its arguments: called once for each element of it, and all at once. Dims has
+/// one dimension for each argument, `unmapped` for those that all calls share; none at all: dimension 0 of each. The
+/// results have the dimension as their first, or where `out_dims` says. Arguments and results are tensors, parameter
+/// trees, or results(...) of these; of a tree, dimension 0 of `tree<stacked<spec, N>>`.
 ///
 /// The function is traced once, and each of its ops gets one more dimension: loops and branches as well, gradients
 /// inside of it, and the gradient of all. A mesh axis may split the dimension; what is independent sends nothing. Where
 /// calls disagree on a predicate, a branch is run for all, and a loop until the last has finished: those that have keep
-/// what they have. A key gives each call its own numbers if it is mapped. Annotations inside of f say nothing of the new
-/// dimension.
+/// what they have. A key gives each call its own numbers if it is mapped. Annotations inside of f say nothing of the
+/// new dimension.
 ///
 ///     const auto scores = ep::vmap<0, ep::unmapped>([](auto x, auto w) { return ep::matmul(w, x); })(xs, w);
 ///     // xs f32<32, 64>, w f32<10, 64>: f32<32, 10>
 ///
 /// Errors: `mapped_sizes_differ`, `no_dimension_to_map`, `tree_is_not_stacked`, `nothing_is_mapped`,
-/// `dimensions_are_not_one_for_each`, `mapped_function_not_callable`, `mapped_value_is_not_a_tensor`, `result_is_not_mapped`,
-/// `result_is_mapped`, `no_such_out_dimension`, `operator_cannot_be_mapped`, and those of f.
+/// `dimensions_are_not_one_for_each`, `mapped_function_not_callable`, `mapped_value_is_not_a_tensor`,
+/// `result_is_not_mapped`, `result_is_mapped`, `no_such_out_dimension`, `operator_cannot_be_mapped`, and those of f.
 template <int... Dims, class Function>
 constexpr auto vmap(const Function& f, source_line where = source_line::current()) {
   return detail::mapped_function<Function, std::integer_sequence<int, Dims...>, out_dims_t<>>{f, where};

@@ -21,7 +21,9 @@ struct table_shape {
   std::int64_t each = 1;
 
   /// The place of the first index for a part `o` of the table.
-  [[nodiscard]] constexpr std::int64_t first_index(std::int64_t o) const { return each == outer ? 0 : o / each * count; }
+  [[nodiscard]] constexpr std::int64_t first_index(std::int64_t o) const {
+    return each == outer ? 0 : o / each * count;
+  }
 };
 
 [[nodiscard]] constexpr table_shape shape_of_table(const extents& table, const extents& indices, gather_attributes at) {
@@ -35,8 +37,7 @@ void gather_rows(const table_shape& shape, interval here, const T* table, const 
   const std::int64_t lookups = shape.outer * shape.count;
   parallel_ranges(lookups, lookups * shape.inner, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t i = first; i < last; ++i) {
-      const std::int64_t row =
-          std::int64_t{indices[shape.first_index(i / shape.count) + i % shape.count]} - here.start;
+      const std::int64_t row = std::int64_t{indices[shape.first_index(i / shape.count) + i % shape.count]} - here.start;
       T* out = to + i * shape.inner;
       if (row >= 0 && row < real) {
         copy_run(out, table + (i / shape.count * shape.rows + row) * shape.inner, shape.inner, 1);
