@@ -262,9 +262,10 @@ namespace detail {
 /// Of each lane's start, where its slice of `size` elements lies inside of `extent`: as `clamped_start`.
 constexpr int clamped_starts(builder& b, int starts, std::int64_t extent, std::int64_t size) {
   const int from = emit::convert(b, starts, index_type(b[starts].type));
-  const auto limit = [&](std::int64_t at) { return emit::constant_like(b, from, static_cast<double>(at)); };
-  const int above = b.append(ops::maximum, b[from].type, b[from].shape, from, limit(0));
-  return b.append(ops::minimum, b[from].type, b[from].shape, above, limit(extent - size));
+  const int least = emit::constant_like(b, from, 0);
+  const int most = emit::constant_like(b, from, static_cast<double>(extent - size));
+  const int above = b.append(ops::maximum, b[from].type, b[from].shape, from, least);
+  return b.append(ops::minimum, b[from].type, b[from].shape, above, most);
 }
 /// Starts [lanes] as [lanes, count], with the numbers 0 ... count - 1 added, or taken away from those.
 constexpr int counted_from(builder& b, int starts, std::int64_t count, bool is_difference) {

@@ -486,6 +486,11 @@ class mapping final : public map_context {
     }
     if (!mapped_[n]) return copy(n);
     if (is_further_result(i)) return further_result(n);
+    if (requests_of(i) == layout_request::as_operand && !differs(i.operand[1])) {
+      // The layout of what is the same for all lanes says nothing of them.
+      value_[n] = value_[i.operand[0] - begin_];
+      return;
+    }
     if (i.op->facts.passes_operands) return pass_operands(n);
     lone_instruction lone(i, windows());
     for (int k = 0; k < i.operand_count; ++k) {
